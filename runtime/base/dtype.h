@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element types and the 16-bit brain float.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace trireme {
+
+enum class DType : std::uint8_t { f32, f64, bf16, f16, u8, u16, u32, u64, i32, i64 };
+
+[[nodiscard]] constexpr std::size_t size_of(DType type) {
+  switch (type) {
+    case DType::u8: return 1;
+    case DType::bf16:
+    case DType::f16:
+    case DType::u16: return 2;
+    case DType::f32:
+    case DType::u32:
+    case DType::i32: return 4;
+    case DType::f64:
+    case DType::u64:
+    case DType::i64: return 8;
+  }
+  return 0;
+}
+
+// "f32", "bf16", ...: the spelling used in messages and files.
+[[nodiscard]] std::string_view name_of(DType type);
+
+// bfloat16 (upper half of an IEEE float). Conversion rounds to nearest even and keeps NaN a NaN.
+struct bf16 {
+  std::uint16_t bits = 0;
+
+  bf16() = default;
+  explicit bf16(float value) {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t rounded = (word + 0x7fffU + ((word >> 16) & 1U)) >> 16;
+    const std::uint32_t quiet_nan = (word >> 16) | 0x40U;
+    bits = static_cast<std::uint16_t>((word & 0x7fffffffU) > 0x7f800000U ? quiet_nan : rounded);
+  }
+  explicit operator float() const {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }
+};
+static_assert(sizeof(bf16) == 2);
+
+template <typename T>
+inline constexpr DType dtype_of = [] {
+  static_assert(sizeof(T) == 0, "no DType for this C++ type");
+  return DType::u8;
+}();
+template <> inline constexpr DType dtype_of<float> = DType::f32;
+template <> inline constexpr DType dtype_of<double> = DType::f64;
+template <> inline constexpr DType dtype_of<bf16> = DType::bf16;
+template <> inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
+template <> inline constexpr DType dtype_of<std::uint16_t> = DType::u16;
+template <> inline constexpr DType dtype_of<std::uint32_t> = DType::u32;
+template <> inline constexpr DType dtype_of<std::uint64_t> = DType::u64;
+template <> inline constexpr DType dtype_of<std::int32_t> = DType::i32;
+template <> inline constexpr DType dtype_of<std::int64_t> = DType::i64;
+
+}  // namespace trireme

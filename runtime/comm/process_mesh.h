@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// rank <-> (pipeline, data, tensor) as a pure function:
+//   rank = (pipeline * data_size + data) * tensor_size + tensor
+// Tensor varies fastest, so a tensor group (the chattiest) stays inside a node; pipeline varies slowest.
+#pragma once
+
+#include <memory>
+
+#include "runtime/comm/communicator.h"
+
+namespace trireme {
+
+struct MeshShape {
+  int pipeline = 1;
+  int data = 1;
+  int tensor = 1;
+  [[nodiscard]] constexpr int size() const { return pipeline * data * tensor; }
+  friend constexpr bool operator==(const MeshShape&, const MeshShape&) = default;
+};
+
+struct MeshCoordinates {
+  int pipeline = 0;
+  int data = 0;
+  int tensor = 0;
+  friend constexpr bool operator==(const MeshCoordinates&, const MeshCoordinates&) = default;
+};
+
+[[nodiscard]] constexpr int rank_of(const MeshShape& shape, const MeshCoordinates& at) {
+  return (at.pipeline * shape.data + at.data) * shape.tensor + at.tensor;
+}
+
+[[nodiscard]] constexpr MeshCoordinates coordinates_of(const MeshShape& shape, int rank) {
+  return {rank / (shape.data * shape.tensor), rank / shape.tensor % shape.data, rank % shape.tensor};
+}
+
+// The groups this rank belongs to. Owns the communicators; collective to construct.
+class ProcessMesh {
+ public:
+  // `world.size()` must equal shape.size(). `world` must outlive the mesh.
+  ProcessMesh(Communicator& world, const MeshShape& shape);
+
+  [[nodiscard]] const MeshShape& shape() const { return shape_; }
+  [[nodiscard]] const MeshCoordinates& here() const { return here_; }
+  [[nodiscard]] Communicator& world() const { return world_; }
+  [[nodiscard]] Communicator& data() const { return *data_; }          // same pipeline and tensor index
+  [[nodiscard]] Communicator& tensor() const { return *tensor_; }      // same pipeline and data index
+  [[nodiscard]] Communicator& pipeline() const { return *pipeline_; }  // same data and tensor index
+
+ private:
+  Communicator& world_;
+  MeshShape shape_;
+  MeshCoordinates here_;
+  std::unique_ptr<Communicator> data_, tensor_, pipeline_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole configuration as typed structs, read once at the edge. Every key, its default, its limits and its
+// description stand once in the table of fields.cpp; a test compares that table with these structs, with the
+// README's table and with configs/*.yaml. Code below the edge takes the struct of its own room, never this file's
+// reader.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct RunConfig {
+  std::string directory = "runs/run";
+  std::uint64_t seed = 1234;
+  double deadline_minutes = 0;
+  friend bool operator==(const RunConfig&, const RunConfig&) = default;
+};
+
+struct DeviceConfig {
+  std::string type = "auto";  // cpu | cuda | auto
+  bool share = false;
+  std::string graphs = "off";  // off | layer | step
+  friend bool operator==(const DeviceConfig&, const DeviceConfig&) = default;
+};
+
+struct ModelConfig {
+  std::string family = "gpt2";  // gpt2 | resnet
+  // gpt2
+  std::int64_t layers = 4;
+  std::int64_t hidden = 256;
+  std::int64_t heads = 4;
+  std::int64_t context = 256;
+  std::int64_t vocabulary = 256;
+  double dropout = 0.0;
+  // resnet
+  std::string block = "basic";  // basic | bottleneck
+  std::vector<std::int64_t> stages = {2, 2, 2, 2};
+  std::int64_t width = 64;
+  std::string stem = "imagenet";  // imagenet | small
+  std::int64_t image_size = 224;
+  std::int64_t channels = 3;
+  std::int64_t classes = 1000;
+  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
+};
+
+struct DataConfig {
+  std::string path;
+  std::string validation_path;
+  std::int64_t workers = 2;
+  std::int64_t prefetch = 4;
+  bool shuffle = true;
+  std::string last_batch = "drop";  // drop | pad
+  // images
+  std::int64_t crop_padding = 0;
+  bool flip = false;
+  std::vector<double> mean;
+  std::vector<double> deviation;
+  friend bool operator==(const DataConfig&, const DataConfig&) = default;
+};
+
+struct ParallelConfig {
+  bool search = false;
+  std::int64_t data = 0;  // 0 = auto: what remains of the rank count
+  std::int64_t tensor = 1;
+  std::int64_t pipeline = 1;
+  std::int64_t context = 1;
+  std::int64_t expert = 1;
+  std::int64_t zero = 0;
+  bool sequence = false;
+  std::string schedule = "1f1b";
+  std::int64_t chunks = 1;
+  std::int64_t virtual_tensor = 1;
+  std::string reducer = "overlapped";  // overlapped | inline
+  double bucket_megabytes = 4;
+  bool check_collectives = false;
+  friend bool operator==(const ParallelConfig&, const ParallelConfig&) = default;
+};
+
+struct TrainConfig {
+  std::int64_t steps = 1000;
+  std::int64_t global_batch = 32;
+  std::int64_t micro_batch = 4;
+  std::string recompute = "none";
+  double clip_norm = 1.0;  // 0 = no clipping
+  double label_smoothing = 0.0;
+  double ema_decay = 0.0;  // 0 = no average
+  std::int64_t eval_every = 0;  // 0 = only at the end
+  std::int64_t eval_batches = 0;  // 0 = the whole validation set
+  std::int64_t log_every = 10;
+  std::int64_t non_finite_limit = 1;  // steps with a NaN or infinite loss before the run stops with exit code 6
+  friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
+};
+
+struct OptimizerConfig {
+  std::string name = "adamw";  // adamw | sgd
+  double learning_rate = 1e-3;
+  std::array<double, 2> betas = {0.9, 0.95};
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
+  double momentum = 0.9;
+  bool nesterov = false;
+  friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
+};
+
+struct LrScheduleConfig {
+  std::string name = "cosine";  // constant | linear | cosine | wsd
+  std::int64_t warmup_steps = 0;
+  double minimum_ratio = 0.1;
+  double decay_fraction = 0.2;  // wsd: last part of the run that decays
+  friend bool operator==(const LrScheduleConfig&, const LrScheduleConfig&) = default;
+};
+
+struct CheckpointConfig {
+  std::int64_t every_steps = 0;
+  double every_minutes = 0;
+  std::int64_t keep = 2;
+  bool async = true;
+  friend bool operator==(const CheckpointConfig&, const CheckpointConfig&) = default;
+};
+
+struct TelemetryConfig {
+  std::string trace;
+  bool tensorboard = false;
+  bool prometheus = false;
+  friend bool operator==(const TelemetryConfig&, const TelemetryConfig&) = default;
+};
+
+struct Config {
+  RunConfig run;
+  DeviceConfig device;
+  std::string precision = "fp32";        // auto | fp32 | tf32 | bf16 | fp16 | fp8
+  std::string reproducibility = "run";   // fast | run | layout
+  ModelConfig model;
+  DataConfig data;
+  ParallelConfig parallel;
+  TrainConfig train;
+  OptimizerConfig optimizer;
+  LrScheduleConfig lr_schedule;
+  CheckpointConfig checkpoint;
+  TelemetryConfig telemetry;
+  friend bool operator==(const Config&, const Config&) = default;
+};
+
+// What the cross-checks need to know of the place where the run will happen.
+struct Environment {
+  int ranks = 1;
+  bool cuda_in_build = false;
+  bool native_bf16 = false;
+};
+
+// Reads `path`, then applies `overrides` ("train.steps=50"), in order. Relative data paths are resolved against the
+// current directory if they exist there, else against the config file's directory. Raises ExitCode::config with
+// "file:line: key: value ...; allowed ...; fix ..." for anything wrong with a single key.
+[[nodiscard]] Config load_config(const std::string& path, const std::vector<std::string>& overrides);
+// The same from text; `name` stands for the file in messages.
+[[nodiscard]] Config parse_config(const std::string& text, const std::string& name,
+                                  const std::vector<std::string>& overrides);
+
+// Rules that span keys (divisibility, combinations, what this build supports), before anything is allocated. Returns
+// the config with every `auto` resolved (parallel.data, precision, device.type). Raises ExitCode::config naming the
+// keys (with file:line when they came from a file), the values and values that would work.
+[[nodiscard]] Config resolve_config(Config config, const Environment& environment);
+
+// The resolved config as YAML that parse_config reads back to an equal Config.
+[[nodiscard]] std::string to_yaml(const Config& config);
+
+// One row per key, for --help, the README and tests.
+struct FieldDoc {
+  std::string key;            // "train.steps"
+  std::string type;           // "integer", "number", "boolean", "text", "list of numbers", ...
+  std::string default_value;  // as YAML
+  std::string allowed;        // "cpu | cuda | auto", ">= 1", "" when free
+  std::string description;
+};
+[[nodiscard]] std::vector<FieldDoc> field_docs();
+
+}  // namespace trireme

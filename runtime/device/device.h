@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device, Stream, Event, Buffer: the only doors to memory and execution. Semantics are CUDA's on every
+// back end: work enqueued on a stream runs in order, asynchronously to other streams, and events order
+// streams. The CPU compute stream runs inline (enqueueing is doing); CPU comm and copy streams each have a
+// worker thread. There is no default stream.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "runtime/base/shape.h"
+
+namespace trireme {
+
+class Device;
+
+enum class DeviceType : std::uint8_t { cpu, cuda };
+enum class StreamKind : std::uint8_t { compute, comm, copy };
+enum class MemoryKind : std::uint8_t {
+  device,  // what kernels read and write
+  host     // page-locked where the back end can; the source and target of asynchronous copies
+};
+
+[[nodiscard]] std::string_view name_of(DeviceType type);
+
+// A point in a stream's work. Re-recording moves it. An event that was never recorded counts as reached.
+class Event {
+ public:
+  virtual ~Event() = default;
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  // True once all work before the last record is done. Does not block.
+  [[nodiscard]] virtual bool reached() const = 0;
+  // Blocks the host until reached. Raises the error of a stream task that failed before this point.
+  virtual void synchronize() = 0;
+  // Milliseconds from `start` to this event; both must be reached and made with timing.
+  [[nodiscard]] virtual double milliseconds_since(const Event& start) const = 0;
+
+ protected:
+  Event() = default;
+};
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  virtual void record(Event& event) = 0;
+  // Work enqueued from here on starts after `event` (as recorded at the time of this call).
+  virtual void wait(Event& event) = 0;
+  // Blocks the host until all enqueued work is done. Raises the first error of a failed task.
+  virtual void synchronize() = 0;
+  [[nodiscard]] virtual StreamKind kind() const = 0;
+  [[nodiscard]] virtual Device& device() const = 0;
+
+ protected:
+  Stream() = default;
+};
+
+// Owns memory of a device. Move only; the moved-from buffer is empty. 64-byte aligned.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Device& device, std::size_t bytes, MemoryKind kind);
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer(std::move(other)).swap(*this);
+    return *this;
+  }
+  void swap(Buffer& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(kind_, other.kind_);
+  }
+
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  [[nodiscard]] MemoryKind kind() const { return kind_; }
+  // The whole buffer, or its start, seen as a tensor; the bytes must suffice.
+  [[nodiscard]] Tensor view(DType dtype, const Shape& shape) const;
+
+ private:
+  Device* device_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  MemoryKind kind_ = MemoryKind::device;
+};
+
+struct MemoryUse {
+  std::size_t current_bytes = 0;
+  std::size_t peak_bytes = 0;
+  std::uint64_t allocations = 0;  // since start; a steady training step adds none
+};
+
+class Device {
+ public:
+  // `local_rank` chooses the GPU. Raises ExitCode::config when the back end is not in this build or finds no
+  // device, saying what is missing.
+  [[nodiscard]] static std::unique_ptr<Device> create(DeviceType type, int local_rank = 0);
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  [[nodiscard]] virtual DeviceType type() const = 0;
+  [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(StreamKind kind) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
+  // Asynchronous on `stream`; host memory must come from MemoryKind::host and stay alive until done.
+  virtual void copy(Stream& stream, void* to, const void* from, std::size_t bytes) = 0;
+  virtual void fill_zero(Stream& stream, void* to, std::size_t bytes) = 0;
+  // True where this device computes in bf16 natively (else bf16 products are computed in fp32 and rounded).
+  [[nodiscard]] virtual bool has_native_bf16() const = 0;
+  [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const { return use_[static_cast<int>(kind)]; }
+
+ protected:
+  Device() = default;
+  // Returns 64-byte aligned memory or raises an error that says how many bytes were asked for.
+  [[nodiscard]] virtual std::byte* allocate(std::size_t bytes, MemoryKind kind) = 0;
+  virtual void release(std::byte* data, std::size_t bytes, MemoryKind kind) noexcept = 0;
+
+ private:
+  friend class Buffer;
+  MemoryUse use_[2];
+};
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+# Options of the build, echoed once. A contradiction is an error, not a guess.
+option(TRIREME_BUILD_TESTS "Build the tests" ON)
+option(TRIREME_WERROR "Treat warnings in our code as errors" ON)
+set(TRIREME_CPU_ARCH "native" CACHE STRING "-march for our code: native, x86-64-v3, x86-64-v4, ...")
+set(TRIREME_SANITIZE "" CACHE STRING "Sanitizers to build with: empty, address;undefined or thread")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+if("thread" IN_LIST TRIREME_SANITIZE AND "address" IN_LIST TRIREME_SANITIZE)
+  message(FATAL_ERROR "TRIREME_SANITIZE: thread and address exclude each other; build one preset each (asan, tsan)")
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+message(STATUS "Trireme ${PROJECT_VERSION}")
+message(STATUS "  CMAKE_BUILD_TYPE    : ${CMAKE_BUILD_TYPE}")
+message(STATUS "  TRIREME_CPU_ARCH    : ${TRIREME_CPU_ARCH}")
+message(STATUS "  TRIREME_SANITIZE    : ${TRIREME_SANITIZE}")
+message(STATUS "  TRIREME_BUILD_TESTS : ${TRIREME_BUILD_TESTS}")
+message(STATUS "  TRIREME_WERROR      : ${TRIREME_WERROR}")

@@ -1,0 +1,22 @@
+# trireme_room(name SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...])
+#   One static library per room, with an alias trireme::name. DEPENDS are rooms or libraries that the room's headers
+#   need; PRIVATE_DEPENDS are the libraries that only its sources see.
+add_library(trireme_flags INTERFACE)
+target_include_directories(trireme_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(trireme_flags INTERFACE
+  -Wall -Wextra -Wconversion $<$<BOOL:${TRIREME_WERROR}>:-Werror>
+  -march=${TRIREME_CPU_ARCH} -fno-math-errno -fno-trapping-math -fopenmp-simd
+  $<$<CONFIG:Release,RelWithDebInfo>:-O3>)
+if(TRIREME_SANITIZE)
+  list(JOIN TRIREME_SANITIZE "," _sanitizers)
+  target_compile_options(trireme_flags INTERFACE -fsanitize=${_sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(trireme_flags INTERFACE -fsanitize=${_sanitizers})
+endif()
+
+function(trireme_room name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(trireme_${name} STATIC ${ARG_SOURCES})
+  add_library(trireme::${name} ALIAS trireme_${name})
+  target_link_libraries(trireme_${name} PUBLIC ${ARG_DEPENDS} PRIVATE trireme_flags ${ARG_PRIVATE_DEPENDS})
+  target_include_directories(trireme_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+endfunction()
