@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// uint8 image batches to normalised tensors, with random crop and flip keyed by (seed, epoch,
+// sample id): the same picture on every layout, worker count and device.
+#pragma once
+
+#include <array>
+
+#include "runtime/device/device.h"
+
+namespace trireme::ops {
+
+struct AugmentOptions {
+  std::int64_t crop_padding =
+      0;  // pad by this on all sides (with zeros after normalisation), crop back at random
+  bool flip = false;            // horizontal, with probability one half
+  bool random = true;           // false: evaluation, neither crop nor flip
+  std::array<float, 4> mean{};  // per channel, in units of [0, 1]
+  std::array<float, 4> deviation{1, 1, 1, 1};
+  std::uint64_t seed = 0;
+};
+
+// y(B, H, W, C) f32 or bf16 from images(B, H, W, C) u8; sample_ids(B) and epochs(B) i64. C <= 4.
+void augment(Stream& stream, const Tensor& y, const Tensor& images, const Tensor& sample_ids,
+             const Tensor& epochs, const AugmentOptions& options);
+
+}  // namespace trireme::ops

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// 2-D convolution on NHWC tensors. Weights are (O, KH, KW, I): the filter of one output channel is
+// contiguous. x, y, dy, dx, w: f32 or bf16; bias, dw, db: f32.
+#pragma once
+
+#include "runtime/device/device.h"
+
+namespace trireme::ops {
+
+struct ConvolutionOptions {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;  // on all four sides
+};
+
+// (N, H, W, I) x (O, KH, KW, I) -> (N, H', W', O), H' = (H + 2 padding - KH) / stride + 1.
+[[nodiscard]] Shape convolution_output_shape(const Shape& x, const Shape& w,
+                                             const ConvolutionOptions& options);
+
+// Bytes of scratch that the three calls need for these shapes (the largest of them); 64-byte
+// aligned memory.
+[[nodiscard]] std::size_t convolution_workspace_bytes(DeviceType device, DType dtype,
+                                                      const Shape& x, const Shape& w,
+                                                      const ConvolutionOptions& options);
+
+void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
+                         const ConvolutionOptions& options, const Tensor& workspace);
+
+// dx is overwritten, or added to when `accumulate`.
+void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                                const ConvolutionOptions& options, const Tensor& workspace);
+
+// dw(O, KH, KW, I) f32 is accumulated.
+void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor& dy,
+                                 const Tensor& x, const ConvolutionOptions& options,
+                                 const Tensor& workspace);
+
+}  // namespace trireme::ops

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inverted dropout. The mask is a pure function of (seed, layer, step, sample id, element), so
+// nothing is stored and every layout draws the same one.
+#pragma once
+
+#include "runtime/device/device.h"
+
+namespace trireme::ops {
+
+// y(B, ...) = x * mask / (1 - p). Backward is the same call on gradients. y may alias x.
+// sample_ids(B) i64. rng(2) u64 on the device: {seed, step}. layer: stable id of the dropout site.
+void dropout(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& sample_ids,
+             const Tensor& rng, std::uint64_t layer, float probability);
+
+}  // namespace trireme::ops

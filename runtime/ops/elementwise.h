@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small element-wise operations and fixed-order sums. f32 or bf16 unless said otherwise.
+#pragma once
+
+#include "runtime/device/device.h"
+
+namespace trireme::ops {
+
+// y += x.
+void add_in_place(Stream& stream, const Tensor& y, const Tensor& x);
+
+// y = max(a + b, 0); b may be absent.
+void relu_forward(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b = {});
+// dx = dy where y > 0, else 0. dx may alias dy.
+void relu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y);
+
+// y = x converted between f32 and bf16 (round to nearest even).
+void cast(Stream& stream, const Tensor& y, const Tensor& x);
+
+// total(1) f64 += sum of x (f32), added up in fixed chunks in f64: the same bits for the same x.
+void accumulate_sum(Stream& stream, const Tensor& total, const Tensor& x);
+
+}  // namespace trireme::ops

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer normalisation over the last axis (Ba et al., 2016). x, y, dy, dx: f32 or bf16; gamma, beta,
+// statistics and their gradients: f32.
+#pragma once
+
+#include "runtime/device/device.h"
+
+namespace trireme::ops {
+
+// y = (x - mean) * rstd * gamma + beta per row; mean(N) and rstd(N) are kept for backward.
+void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, const Tensor& rstd,
+                        const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                        float epsilon = 1e-5F);
+
+// dx += gradient (it is added to the residual stream's gradient) when `accumulate`, else dx =
+// gradient. dgamma(C), dbeta(C) are accumulated.
+void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
+                         const Tensor& dbeta, const Tensor& dy, const Tensor& x,
+                         const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
+                         bool accumulate);
+
+}  // namespace trireme::ops

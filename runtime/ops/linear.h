@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear layer products. Weights are (out, in), row-major, as in PyTorch's Linear.
+// x, w, y, dy, dx share one compute dtype (f32 or bf16); bias, dw and db are f32. Products
+// accumulate in fp32.
+#pragma once
+
+#include "runtime/device/device.h"
+
+namespace trireme::ops {
+
+// y(N, O) = x(N, I) w(O, I)^T + bias(O) + residual(N, O); bias and residual may be absent (empty).
+// residual may not alias y. N is the product of x's leading extents.
+void linear_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
+                    const Tensor& bias = {}, const Tensor& residual = {});
+
+// dx(N, I) = dy(N, O) w(O, I), or dx += ... when `accumulate`.
+void linear_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                           bool accumulate = false);
+
+// dw(O, I) += dy(N, O)^T x(N, I) and db(O) += column sums of dy; db may be absent. Both f32, always
+// accumulated.
+void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, const Tensor& dy,
+                            const Tensor& x);
+
+}  // namespace trireme::ops
