@@ -13,16 +13,20 @@ enum class DType : std::uint8_t { f32, f64, bf16, f16, u8, u16, u32, u64, i32, i
 
 [[nodiscard]] constexpr std::size_t size_of(DType type) {
   switch (type) {
-    case DType::u8: return 1;
+    case DType::u8:
+      return 1;
     case DType::bf16:
     case DType::f16:
-    case DType::u16: return 2;
+    case DType::u16:
+      return 2;
     case DType::f32:
     case DType::u32:
-    case DType::i32: return 4;
+    case DType::i32:
+      return 4;
     case DType::f64:
     case DType::u64:
-    case DType::i64: return 8;
+    case DType::i64:
+      return 8;
   }
   return 0;
 }
@@ -52,14 +56,23 @@ inline constexpr DType dtype_of = [] {
   static_assert(sizeof(T) == 0, "no DType for this C++ type");
   return DType::u8;
 }();
-template <> inline constexpr DType dtype_of<float> = DType::f32;
-template <> inline constexpr DType dtype_of<double> = DType::f64;
-template <> inline constexpr DType dtype_of<bf16> = DType::bf16;
-template <> inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
-template <> inline constexpr DType dtype_of<std::uint16_t> = DType::u16;
-template <> inline constexpr DType dtype_of<std::uint32_t> = DType::u32;
-template <> inline constexpr DType dtype_of<std::uint64_t> = DType::u64;
-template <> inline constexpr DType dtype_of<std::int32_t> = DType::i32;
-template <> inline constexpr DType dtype_of<std::int64_t> = DType::i64;
+template <>
+inline constexpr DType dtype_of<float> = DType::f32;
+template <>
+inline constexpr DType dtype_of<double> = DType::f64;
+template <>
+inline constexpr DType dtype_of<bf16> = DType::bf16;
+template <>
+inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
+template <>
+inline constexpr DType dtype_of<std::uint16_t> = DType::u16;
+template <>
+inline constexpr DType dtype_of<std::uint32_t> = DType::u32;
+template <>
+inline constexpr DType dtype_of<std::uint64_t> = DType::u64;
+template <>
+inline constexpr DType dtype_of<std::int32_t> = DType::i32;
+template <>
+inline constexpr DType dtype_of<std::int64_t> = DType::i64;
 
 }  // namespace trireme

@@ -56,6 +56,8 @@ void set_process_label(int rank, int size) {
   label_storage() = fmt::format("rank {}/{} {}", rank, size, host.data());
 }
 
-const std::string& process_label() { return label_storage(); }
+const std::string& process_label() {
+  return label_storage();
+}
 
 }  // namespace trireme

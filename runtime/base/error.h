@@ -41,14 +41,14 @@ template <typename... Args>
 }
 
 // Raises "file:line: <call> failed: <reason>", the form of every failing library call.
-[[noreturn]] void library_failed(
-    std::string_view call, std::string_view reason, ExitCode code = ExitCode::internal,
-    std::source_location where = std::source_location::current());
+[[noreturn]] void library_failed(std::string_view call, std::string_view reason,
+                                 ExitCode code = ExitCode::internal,
+                                 std::source_location where = std::source_location::current());
 
 // The same for POSIX calls; the reason is errno's name and text. `subject` is usually a path.
-[[noreturn]] void system_failed(
-    std::string_view call, std::string_view subject, ExitCode code = ExitCode::internal,
-    std::source_location where = std::source_location::current());
+[[noreturn]] void system_failed(std::string_view call, std::string_view subject,
+                                ExitCode code = ExitCode::internal,
+                                std::source_location where = std::source_location::current());
 
 namespace detail {
 [[noreturn]] void expectation_failed(std::string_view condition, const std::string& message,
@@ -56,11 +56,11 @@ namespace detail {
 }
 
 // A broken contract between two places of our own code.
-#define TRIREME_EXPECTS(condition, ...)                                            \
-  do {                                                                             \
-    if (!(condition)) [[unlikely]]                                                 \
-      ::trireme::detail::expectation_failed(#condition, fmt::format(__VA_ARGS__),  \
-                                            std::source_location::current());      \
+#define TRIREME_EXPECTS(condition, ...)                                           \
+  do {                                                                            \
+    if (!(condition)) [[unlikely]]                                                \
+      ::trireme::detail::expectation_failed(#condition, fmt::format(__VA_ARGS__), \
+                                            std::source_location::current());     \
   } while (false)
 
 // Runs `action`, adding "<context>: " in front of the message of an Error that leaves it.

@@ -27,7 +27,8 @@ void configure(spdlog::logger& logger, int rank) {
 
 void initialize(int rank) {
   rank_of_process = rank;
-  spdlog::apply_all([rank](const std::shared_ptr<spdlog::logger>& logger) { configure(*logger, rank); });
+  spdlog::apply_all(
+      [rank](const std::shared_ptr<spdlog::logger>& logger) { configure(*logger, rank); });
 }
 
 spdlog::logger& get(std::string_view subsystem) {

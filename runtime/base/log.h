@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logging on spdlog: "[12:01:02.345] [3] [data] message". Rank 0 logs to the console; other ranks
-// only warnings and errors, so that one run reads as one program. TRIREME_LOG=debug|info|warn|error.
+// only warnings and errors, so that one run reads as one program.
+// TRIREME_LOG=debug|info|warn|error.
 #pragma once
 
 #include <spdlog/spdlog.h>

@@ -16,7 +16,14 @@
 namespace trireme {
 
 // What a stream of numbers is for; part of the key, so that purposes never share numbers.
-enum class RandomPurpose : std::uint32_t { init = 1, dropout = 2, shuffle = 3, augment = 4, sample = 5, test = 6 };
+enum class RandomPurpose : std::uint32_t {
+  init = 1,
+  dropout = 2,
+  shuffle = 3,
+  augment = 4,
+  sample = 5,
+  test = 6
+};
 
 struct Philox {
   std::uint32_t key0 = 0;

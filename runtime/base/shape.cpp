@@ -9,16 +9,26 @@ namespace trireme {
 
 std::string_view name_of(DType type) {
   switch (type) {
-    case DType::f32: return "f32";
-    case DType::f64: return "f64";
-    case DType::bf16: return "bf16";
-    case DType::f16: return "f16";
-    case DType::u8: return "u8";
-    case DType::u16: return "u16";
-    case DType::u32: return "u32";
-    case DType::u64: return "u64";
-    case DType::i32: return "i32";
-    case DType::i64: return "i64";
+    case DType::f32:
+      return "f32";
+    case DType::f64:
+      return "f64";
+    case DType::bf16:
+      return "bf16";
+    case DType::f16:
+      return "f16";
+    case DType::u8:
+      return "u8";
+    case DType::u16:
+      return "u16";
+    case DType::u32:
+      return "u32";
+    case DType::u64:
+      return "u64";
+    case DType::i32:
+      return "i32";
+    case DType::i64:
+      return "i64";
   }
   return "unknown";
 }
@@ -33,7 +43,9 @@ Shape::Shape(std::span<const std::int64_t> extents) : rank_(extents.size()) {
   }
 }
 
-std::string Shape::to_string() const { return fmt::format("({})", fmt::join(extents(), ", ")); }
+std::string Shape::to_string() const {
+  return fmt::format("({})", fmt::join(extents(), ", "));
+}
 
 Tensor Tensor::reshaped(const Shape& other) const {
   TRIREME_EXPECTS(other.count() == shape.count(), "{} cannot be viewed as {}", shape.to_string(),

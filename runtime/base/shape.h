@@ -19,7 +19,8 @@ class Shape {
   static constexpr std::size_t max_rank = 6;
 
   Shape() = default;
-  Shape(std::initializer_list<std::int64_t> extents) : Shape(std::span(extents.begin(), extents.end())) {}
+  Shape(std::initializer_list<std::int64_t> extents)
+      : Shape(std::span(extents.begin(), extents.end())) {}
   explicit Shape(std::span<const std::int64_t> extents);
 
   [[nodiscard]] std::size_t rank() const { return rank_; }
@@ -28,7 +29,9 @@ class Shape {
   // Product of the extents; 1 for a scalar shape. Overflow is an error.
   [[nodiscard]] std::int64_t count() const { return count_; }
   // Product of all extents but the last: the row count of a matrix view.
-  [[nodiscard]] std::int64_t rows() const { return rank_ == 0 ? 1 : (back() == 0 ? 0 : count_ / back()); }
+  [[nodiscard]] std::int64_t rows() const {
+    return rank_ == 0 ? 1 : (back() == 0 ? 0 : count_ / back());
+  }
   [[nodiscard]] std::span<const std::int64_t> extents() const { return {extents_.data(), rank_}; }
   [[nodiscard]] std::string to_string() const;  // "(4, 256, 768)"
   friend bool operator==(const Shape&, const Shape&) = default;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives over a group of ranks. Every call only enqueues on `stream`; buffers must stay alive and
-// untouched until an event recorded after the call is reached. All ranks of a group issue the same calls in the
-// same order. In-place use (in.data == out.data, or the own slice of it) is allowed everywhere.
-// Back ends: Single (the identity), MpiCommunicator (host memory), later NCCL. Decorator: Checked.
+// Collectives over a group of ranks. Every call only enqueues on `stream`; buffers must stay alive
+// and untouched until an event recorded after the call is reached. All ranks of a group issue the
+// same calls in the same order. In-place use (in.data == out.data, or the own slice of it) is
+// allowed everywhere. Back ends: Single (the identity), MpiCommunicator (host memory), later NCCL.
+// Decorator: Checked.
 #pragma once
 
 #include <memory>
@@ -36,14 +37,16 @@ class Communicator {
   virtual void broadcast(Stream& stream, const Tensor& data, int root) = 0;
   virtual void send(Stream& stream, const Tensor& data, int to) = 0;
   virtual void recv(Stream& stream, const Tensor& data, int from) = 0;
-  // Calls between begin and end are issued together: none waits for another, so paired sends and receives
-  // cannot deadlock and small collectives share one launch. The group is one unit of the stream.
+  // Calls between begin and end are issued together: none waits for another, so paired sends and
+  // receives cannot deadlock and small collectives share one launch. The group is one unit of the
+  // stream.
   virtual void group_begin() = 0;
   virtual void group_end(Stream& stream) = 0;
   // Blocks the host until every rank has arrived.
   virtual void barrier() = 0;
   // Ranks with equal `color` form a group, ordered by `key`. Collective; blocks the host.
-  [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key, std::string name) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key,
+                                                            std::string name) = 0;
 
  protected:
   Communicator(int rank, int size, std::string name)
@@ -58,8 +61,9 @@ class Communicator {
 // The identity: one rank, every collective a copy. send/recv to oneself pair up within a group.
 [[nodiscard]] std::unique_ptr<Communicator> make_single_communicator();
 
-// Compares (sequence number, call, dtype, count, op, root) across ranks before each collective and names both
-// ranks and calls that disagree (ExitCode::communication). For debugging: it adds a small exchange to every call.
+// Compares (sequence number, call, dtype, count, op, root) across ranks before each collective and
+// names both ranks and calls that disagree (ExitCode::communication). For debugging: it adds a
+// small exchange to every call.
 [[nodiscard]] std::unique_ptr<Communicator> make_checked(std::unique_ptr<Communicator> inner);
 
 }  // namespace trireme

@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-// Owns MPI_Init_thread(MPI_THREAD_MULTIPLE)/MPI_Finalize. Started without mpirun it is a world of one.
-// Raises ExitCode::communication when the library cannot give MPI_THREAD_MULTIPLE.
+// Owns MPI_Init_thread(MPI_THREAD_MULTIPLE)/MPI_Finalize. Started without mpirun it is a world of
+// one. Raises ExitCode::communication when the library cannot give MPI_THREAD_MULTIPLE.
 class MpiEnvironment {
  public:
   MpiEnvironment(int* argc, char*** argv);
@@ -28,7 +28,8 @@ class MpiEnvironment {
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
 };
 
-// Ends the whole job at once with `code`; usable before MPI is up and from any thread. Flushes output first.
+// Ends the whole job at once with `code`; usable before MPI is up and from any thread. Flushes
+// output first.
 [[noreturn]] void abort_job(int code) noexcept;
 
 }  // namespace trireme

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // rank <-> (pipeline, data, tensor) as a pure function:
 //   rank = (pipeline * data_size + data) * tensor_size + tensor
-// Tensor varies fastest, so a tensor group (the chattiest) stays inside a node; pipeline varies slowest.
+// Tensor varies fastest, so a tensor group (the chattiest) stays inside a node; pipeline varies
+// slowest.
 #pragma once
 
 #include <memory>
@@ -30,7 +31,8 @@ struct MeshCoordinates {
 }
 
 [[nodiscard]] constexpr MeshCoordinates coordinates_of(const MeshShape& shape, int rank) {
-  return {rank / (shape.data * shape.tensor), rank / shape.tensor % shape.data, rank % shape.tensor};
+  return {rank / (shape.data * shape.tensor), rank / shape.tensor % shape.data,
+          rank % shape.tensor};
 }
 
 // The groups this rank belongs to. Owns the communicators; collective to construct.
@@ -42,8 +44,8 @@ class ProcessMesh {
   [[nodiscard]] const MeshShape& shape() const { return shape_; }
   [[nodiscard]] const MeshCoordinates& here() const { return here_; }
   [[nodiscard]] Communicator& world() const { return world_; }
-  [[nodiscard]] Communicator& data() const { return *data_; }          // same pipeline and tensor index
-  [[nodiscard]] Communicator& tensor() const { return *tensor_; }      // same pipeline and data index
+  [[nodiscard]] Communicator& data() const { return *data_; }      // same pipeline and tensor index
+  [[nodiscard]] Communicator& tensor() const { return *tensor_; }  // same pipeline and data index
   [[nodiscard]] Communicator& pipeline() const { return *pipeline_; }  // same data and tensor index
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole configuration as typed structs, read once at the edge. Every key, its default, its limits and its
-// description stand once in the table of fields.cpp; a test compares that table with these structs, with the
-// README's table and with configs/*.yaml. Code below the edge takes the struct of its own room, never this file's
-// reader.
+// The whole configuration as typed structs, read once at the edge. Every key, its default, its
+// limits and its description stand once in the table of fields.cpp; a test compares that table with
+// these structs, with the README's table and with configs/*.yaml. Code below the edge takes the
+// struct of its own room, never this file's reader.
 #pragma once
 
 #include <array>
@@ -86,11 +86,12 @@ struct TrainConfig {
   std::string recompute = "none";
   double clip_norm = 1.0;  // 0 = no clipping
   double label_smoothing = 0.0;
-  double ema_decay = 0.0;  // 0 = no average
-  std::int64_t eval_every = 0;  // 0 = only at the end
+  double ema_decay = 0.0;         // 0 = no average
+  std::int64_t eval_every = 0;    // 0 = only at the end
   std::int64_t eval_batches = 0;  // 0 = the whole validation set
   std::int64_t log_every = 10;
-  std::int64_t non_finite_limit = 1;  // steps with a NaN or infinite loss before the run stops with exit code 6
+  std::int64_t non_finite_limit =
+      1;  // steps with a NaN or infinite loss before the run stops with exit code 6
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
 
@@ -131,8 +132,8 @@ struct TelemetryConfig {
 struct Config {
   RunConfig run;
   DeviceConfig device;
-  std::string precision = "fp32";        // auto | fp32 | tf32 | bf16 | fp16 | fp8
-  std::string reproducibility = "run";   // fast | run | layout
+  std::string precision = "fp32";       // auto | fp32 | tf32 | bf16 | fp16 | fp8
+  std::string reproducibility = "run";  // fast | run | layout
   ModelConfig model;
   DataConfig data;
   ParallelConfig parallel;
@@ -151,17 +152,20 @@ struct Environment {
   bool native_bf16 = false;
 };
 
-// Reads `path`, then applies `overrides` ("train.steps=50"), in order. Relative data paths are resolved against the
-// current directory if they exist there, else against the config file's directory. Raises ExitCode::config with
-// "file:line: key: value ...; allowed ...; fix ..." for anything wrong with a single key.
-[[nodiscard]] Config load_config(const std::string& path, const std::vector<std::string>& overrides);
+// Reads `path`, then applies `overrides` ("train.steps=50"), in order. Relative data paths are
+// resolved against the current directory if they exist there, else against the config file's
+// directory. Raises ExitCode::config with "file:line: key: value ...; allowed ...; fix ..." for
+// anything wrong with a single key.
+[[nodiscard]] Config load_config(const std::string& path,
+                                 const std::vector<std::string>& overrides);
 // The same from text; `name` stands for the file in messages.
 [[nodiscard]] Config parse_config(const std::string& text, const std::string& name,
                                   const std::vector<std::string>& overrides);
 
-// Rules that span keys (divisibility, combinations, what this build supports), before anything is allocated. Returns
-// the config with every `auto` resolved (parallel.data, precision, device.type). Raises ExitCode::config naming the
-// keys (with file:line when they came from a file), the values and values that would work.
+// Rules that span keys (divisibility, combinations, what this build supports), before anything is
+// allocated. Returns the config with every `auto` resolved (parallel.data, precision, device.type).
+// Raises ExitCode::config naming the keys (with file:line when they came from a file), the values
+// and values that would work.
 [[nodiscard]] Config resolve_config(Config config, const Environment& environment);
 
 // The resolved config as YAML that parse_config reads back to an equal Config.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory is laid out before it is allocated. A Layout hands out offsets; an Arena is one Buffer of the
-// layout's size. The planner sums the same Layouts without allocating.
+// Memory is laid out before it is allocated. A Layout hands out offsets; an Arena is one Buffer of
+// the layout's size. The planner sums the same Layouts without allocating.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ inline constexpr std::size_t arena_alignment = 64;
   return (value + alignment - 1) / alignment * alignment;
 }
 
-// Offsets by stack discipline: reserve() pushes, rewind() pops to an earlier mark(), peak_bytes() is what the
-// arena must hold. Regions that are never rewound are disjoint.
+// Offsets by stack discipline: reserve() pushes, rewind() pops to an earlier mark(), peak_bytes()
+// is what the arena must hold. Regions that are never rewound are disjoint.
 class Layout {
  public:
   // Byte offset of a new region, aligned to arena_alignment.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device, Stream, Event, Buffer: the only doors to memory and execution. Semantics are CUDA's on every
-// back end: work enqueued on a stream runs in order, asynchronously to other streams, and events order
-// streams. The CPU compute stream runs inline (enqueueing is doing); CPU comm and copy streams each have a
-// worker thread. There is no default stream.
+// Device, Stream, Event, Buffer: the only doors to memory and execution. Semantics are CUDA's on
+// every back end: work enqueued on a stream runs in order, asynchronously to other streams, and
+// events order streams. The CPU compute stream runs inline (enqueueing is doing); CPU comm and copy
+// streams each have a worker thread. There is no default stream.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,8 @@ enum class MemoryKind : std::uint8_t {
 
 [[nodiscard]] std::string_view name_of(DeviceType type);
 
-// A point in a stream's work. Re-recording moves it. An event that was never recorded counts as reached.
+// A point in a stream's work. Re-recording moves it. An event that was never recorded counts as
+// reached.
 class Event {
  public:
   virtual ~Event() = default;
@@ -101,8 +102,8 @@ struct MemoryUse {
 
 class Device {
  public:
-  // `local_rank` chooses the GPU. Raises ExitCode::config when the back end is not in this build or finds no
-  // device, saying what is missing.
+  // `local_rank` chooses the GPU. Raises ExitCode::config when the back end is not in this build or
+  // finds no device, saying what is missing.
   [[nodiscard]] static std::unique_ptr<Device> create(DeviceType type, int local_rank = 0);
   virtual ~Device() = default;
   Device(const Device&) = delete;
@@ -111,10 +112,12 @@ class Device {
   [[nodiscard]] virtual DeviceType type() const = 0;
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(StreamKind kind) = 0;
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
-  // Asynchronous on `stream`; host memory must come from MemoryKind::host and stay alive until done.
+  // Asynchronous on `stream`; host memory must come from MemoryKind::host and stay alive until
+  // done.
   virtual void copy(Stream& stream, void* to, const void* from, std::size_t bytes) = 0;
   virtual void fill_zero(Stream& stream, void* to, std::size_t bytes) = 0;
-  // True where this device computes in bf16 natively (else bf16 products are computed in fp32 and rounded).
+  // True where this device computes in bf16 natively (else bf16 products are computed in fp32 and
+  // rounded).
   [[nodiscard]] virtual bool has_native_bf16() const = 0;
   [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const { return use_[static_cast<int>(kind)]; }
 
