@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of an op's operands, the same wording everywhere: op, operand, what it is, what it should
+// be. Private to this room.
+#pragma once
+
+#include <string_view>
+
+#include "runtime/base/shape.h"
+
+namespace trireme::ops {
+
+// One per call of an op: Operands check("adamw"); check.shape("m", m, parameter.shape);
+class Operands {
+ public:
+  explicit Operands(std::string_view op) : op_(op) {}
+
+  void present(std::string_view name, const Tensor& tensor) const;
+  void dtype(std::string_view name, const Tensor& tensor, DType expected) const;
+  // f32 or bf16.
+  void compute_dtype(std::string_view name, const Tensor& tensor) const;
+  void rank(std::string_view name, const Tensor& tensor, std::size_t expected) const;
+  void shape(std::string_view name, const Tensor& tensor, const Shape& expected) const;
+  // Equal element counts; the shapes may differ.
+  void count(std::string_view name, const Tensor& tensor, std::int64_t expected) const;
+  // present, dtype and shape at once.
+  void is(std::string_view name, const Tensor& tensor, DType dtype, const Shape& expected) const;
+  // No byte in common. Absent tensors are disjoint from everything.
+  void disjoint(std::string_view name, const Tensor& tensor, std::string_view other_name,
+                const Tensor& other) const;
+  // The very same elements, or no byte in common.
+  void same_or_disjoint(std::string_view name, const Tensor& tensor, std::string_view other_name,
+                        const Tensor& other) const;
+
+ private:
+  std::string_view op_;
+};
+
+}  // namespace trireme::ops
