@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+namespace trireme {
+namespace {
+
+constexpr mode_t file_mode = 0666;  // cut by the user's umask
+
+// A rename is durable only once its directory is. Some network file systems refuse to fsync a
+// directory with EINVAL; there the rename itself is all that can be had.
+void sync_directory_of(const std::string& path, ExitCode code) {
+  std::string parent = std::filesystem::path(path).parent_path().string();
+  if (parent.empty()) parent = ".";
+  const FileDescriptor directory(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.is_open()) system_failed("open", parent, code);
+  if (::fsync(directory.get()) != 0 && errno != EINVAL) system_failed("fsync", parent, code);
+}
+
+}  // namespace
+
+FileDescriptor::~FileDescriptor() {
+  if (is_open()) ::close(descriptor_);
+}
+
+void FileDescriptor::close(const std::string& path, ExitCode code) {
+  if (!is_open()) return;
+  // After EINTR the descriptor is gone on Linux: closing again could close somebody else's file.
+  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) {
+    system_failed("close", path, code);
+  }
+}
+
+FileDescriptor open_for_reading(const std::string& path, ExitCode code) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) system_failed("open", path, code);
+  return file;
+}
+
+std::uint64_t regular_file_size(const FileDescriptor& file, const std::string& path,
+                                ExitCode code) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) system_failed("fstat", path, code);
+  if (!S_ISREG(status.st_mode)) fail(code, "{}: is not a regular file", path);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+void read_exactly(const FileDescriptor& file, const std::string& path, std::uint64_t offset,
+                  std::span<std::byte> to, ExitCode code) {
+  while (!to.empty()) {
+    const ssize_t got = ::pread(file.get(), to.data(), to.size(), static_cast<off_t>(offset));
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      system_failed("pread", path, code);
+    }
+    if (got == 0) fail(code, "{}: ends at byte {}, {} bytes early", path, offset, to.size());
+    to = to.subspan(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
+  }
+}
+
+void write_fully(const FileDescriptor& file, const std::string& path,
+                 std::span<const std::byte> data, ExitCode code) {
+  while (!data.empty()) {
+    const ssize_t put = ::write(file.get(), data.data(), data.size());
+    if (put < 0) {
+      if (errno == EINTR) continue;
+      system_failed("write", path, code);
+    }
+    data = data.subspan(static_cast<std::size_t>(put));
+  }
+}
+
+AtomicFile::AtomicFile(std::string path, ExitCode code)
+    : path_(std::move(path)), temporary_(path_ + ".tmp"), code_(code) {
+  file_ = FileDescriptor(
+      ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, file_mode));
+  if (!file_.is_open()) system_failed("open", temporary_, code_);
+}
+
+AtomicFile::~AtomicFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> data) {
+  write_fully(file_, temporary_, data, code_);
+}
+
+void AtomicFile::write(std::string_view text) {
+  write(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+void AtomicFile::commit() {
+  if (::fsync(file_.get()) != 0) system_failed("fsync", temporary_, code_);
+  file_.close(temporary_, code_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) system_failed("rename", path_, code_);
+  temporary_.clear();
+  sync_directory_of(path_, code_);
+}
+
+void write_file(const std::string& path, std::string_view text, ExitCode code) {
+  AtomicFile file(path, code);
+  file.write(text);
+  file.commit();
+}
+
+}  // namespace trireme

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person sees of a run: one line per log_every steps, a progress bar redrawn in place
+// between the lines on a terminal, and a summary that says where the time went.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "runtime/telemetry/metrics.h"
+
+namespace trireme {
+
+struct ConsoleOptions {
+  std::int64_t steps = 0;      // the run's last step; for progress and the estimated time left
+  std::int64_t log_every = 1;  // 0 = no lines
+  ItemKind items = ItemKind::tokens;
+};
+
+// Steps summed since some point; means are what the console prints.
+struct StepTotals {
+  std::int64_t steps = 0;
+  std::int64_t items = 0;
+  double loss = 0;  // sum of the steps' losses
+  double step_ms = 0;
+  double data_wait_ms = 0;
+  double exposed_comm_ms = 0;
+
+  void add(const StepMetrics& metrics);
+};
+
+// Where the seconds of a finished run went. `wall` covers the loop from the first batch to the last
+// evaluation; compute is step time without the two waits, other is what no category claims.
+struct RunSummary {
+  StepTotals totals;
+  double wall_seconds = 0;
+  double evaluation_seconds = 0;
+  std::uint64_t peak_memory_bytes = 0;  // resident set of the rank that used most
+};
+
+// Longest text that any formatter below writes.
+inline constexpr std::size_t console_text_bytes = 1024;
+using ConsoleText = std::span<char, console_text_bytes>;
+
+// Pure formatters; each returns the part of `to` that it used, and none allocates.
+// "step 120/1000  loss 2.3456  lr 1.00e-03  norm 0.84  12.3k tokens/s  132 ms  data 0.2 %  ..."
+[[nodiscard]] std::string_view format_step_line(const StepMetrics& last, const StepTotals& window,
+                                                const ConsoleOptions& options, ConsoleText to);
+[[nodiscard]] std::string_view format_evaluation_line(const EvaluationMetrics& metrics,
+                                                      const ConsoleOptions& options,
+                                                      ConsoleText to);
+// At most `width` columns: "[#####-----]  52 %  step 520/1000  loss 1.62  eta 1:05".
+[[nodiscard]] std::string_view format_progress_bar(const StepMetrics& last,
+                                                   const StepTotals& window,
+                                                   const ConsoleOptions& options, std::size_t width,
+                                                   ConsoleText to);
+// Three lines: what was done, where the time went, and the verdict.
+[[nodiscard]] std::string_view format_summary(const RunSummary& summary,
+                                              const ConsoleOptions& options, ConsoleText to);
+// "12.3k", "4.56M": three significant digits.
+[[nodiscard]] std::string_view format_quantity(double value, std::span<char, 32> to);
+// "0:07", "12:05", "3:04:05".
+[[nodiscard]] std::string_view format_duration(double seconds, std::span<char, 32> to);
+
+// Writes the above to a descriptor; rank 0 only. A console that cannot be written to (a closed
+// pipe, a full disk under a redirection) never ends a run.
+class Console {
+ public:
+  // `descriptor` stays the caller's.
+  explicit Console(const ConsoleOptions& options, int descriptor = 1);
+
+  void step(const StepMetrics& metrics);
+  void evaluation(const EvaluationMetrics& metrics);
+  // Fills in `totals` (all steps seen) before printing.
+  void finish(RunSummary summary);
+  // Removes the bar, so that another writer (the log on stderr) starts on a clean line.
+  void clear_bar();
+  [[nodiscard]] const StepTotals& totals() const { return totals_; }
+
+ private:
+  void print_line(std::string_view line);
+  void draw_bar(const StepMetrics& metrics);
+  void put(std::string_view text) const;
+
+  ConsoleOptions options_;
+  int descriptor_;
+  std::size_t bar_width_;  // 0 where the output is no terminal
+  bool bar_shown_ = false;
+  std::chrono::steady_clock::time_point bar_time_{};
+  StepTotals totals_;
+  StepTotals window_;  // since the last line
+  std::array<char, console_text_bytes> text_{};
+};
+
+}  // namespace trireme

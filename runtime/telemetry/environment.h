@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything about the place of a run that may explain its numbers later.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+// What only the caller knows; the rest (CPU, memory, versions of the build, variables) is read from
+// this process and its host.
+struct RunEnvironment {
+  int ranks = 1;
+  std::vector<std::string> hosts;                // one per rank, in rank order
+  std::map<std::string, std::string> libraries;  // "Open MPI" -> "4.1.4"
+  std::vector<std::string> command_line;
+};
+
+// "0.1.0 (v0.1.0-12-gabcdef-dirty, GNU 12.2.0, Release)"
+[[nodiscard]] std::string version_text();
+
+// The pretty-printed JSON object that environment.json holds: version, build, hosts, CPU, memory,
+// libraries, command line, start time (UTC, ISO 8601), and the environment variables that steer a
+// run (OMPI_*, SLURM_*, OMP_*, DNNL_*, TRIREME_*).
+[[nodiscard]] std::string environment_json(const RunEnvironment& environment);
+
+// Peak resident memory of this process in bytes.
+[[nodiscard]] std::uint64_t peak_resident_bytes();
+
+}  // namespace trireme

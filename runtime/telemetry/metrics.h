@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training step and an evaluation report, and metrics.jsonl, the file that keeps all of it:
+// one JSON object per line and per step. Key names are a contract; scripts read them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/file.h"
+
+namespace trireme {
+
+// What a run counts: the word before "/s" on the console and before "_per_s" in metrics.jsonl.
+enum class ItemKind : std::uint8_t { tokens, images };
+
+[[nodiscard]] std::string_view name_of(ItemKind kind);
+
+// One optimizer step. Times are wall milliseconds of the reporting rank and lie inside step_ms.
+struct StepMetrics {
+  std::int64_t step = 0;  // 1 after the first step
+  double loss = 0;        // mean over the global batch
+  double learning_rate = 0;
+  double grad_norm = 0;    // before clipping
+  std::int64_t items = 0;  // tokens or images of this step, all ranks together
+  double step_ms = 0;
+  double forward_ms = 0;
+  double backward_ms = 0;
+  double optimizer_ms = 0;
+  double data_wait_ms = 0;     // waiting for the next batch
+  double exposed_comm_ms = 0;  // waiting for communication that no computation hid
+};
+
+struct EvaluationMetrics {
+  std::int64_t step = 0;
+  double validation_loss = 0;
+  std::optional<double> accuracy;  // 0..1; for classifiers
+  double evaluation_ms = 0;
+};
+
+// Longest line that either formatter below writes.
+inline constexpr std::size_t metrics_line_bytes = 768;
+
+// One JSON object and a newline, written into `to`; returns the part used. No allocation. Numbers
+// print with the fewest digits that read back to the same value; NaN and infinity print as null and
+// add "non_finite":true.
+[[nodiscard]] std::string_view format_json(const StepMetrics& metrics, ItemKind kind,
+                                           std::span<char, metrics_line_bytes> to);
+[[nodiscard]] std::string_view format_json(const EvaluationMetrics& metrics,
+                                           std::span<char, metrics_line_bytes> to);
+
+// metrics.jsonl of one run; rank 0 only. Each line is one write() to a file opened for appending,
+// so a killed run leaves whole lines. A line that does not fit on the disk is taken back and raises
+// ExitCode::internal once; later calls do nothing, so that a run already failing does not repeat
+// itself.
+class MetricsLog {
+ public:
+  MetricsLog(std::string path, ItemKind kind);
+
+  void step(const StepMetrics& metrics);
+  void evaluation(const EvaluationMetrics& metrics);
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  void append(std::string_view line);
+
+  std::string path_;
+  ItemKind kind_;
+  FileDescriptor file_;
+  bool failed_ = false;
+};
+
+}  // namespace trireme

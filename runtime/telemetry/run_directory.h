@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The directory of one run: config.yaml (resolved), environment.json, metrics.jsonl, weights.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/telemetry/environment.h"
+
+namespace trireme {
+
+// Made by rank 0 before anything is allocated. Creates the directory and its parents, refuses one
+// that already holds a run, and finds out now, not at the first write, that the place is read-only.
+// Errors are ExitCode::config, name the path and say what to do.
+class RunDirectory {
+ public:
+  explicit RunDirectory(std::string path);
+
+  // Both files are written atomically.
+  void write_config(std::string_view yaml) const;
+  void write_environment(const RunEnvironment& environment) const;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
+  [[nodiscard]] std::string config_path() const { return path_ + "/config.yaml"; }
+  [[nodiscard]] std::string weights_path() const { return path_ + "/weights.safetensors"; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace trireme
