@@ -17,7 +17,7 @@ constexpr mode_t file_mode = 0666;  // cut by the user's umask
 // directory with EINVAL; there the rename itself is all that can be had.
 void sync_directory_of(const std::string& path, ExitCode code) {
   std::string parent = std::filesystem::path(path).parent_path().string();
-  if (parent.empty()) parent = ".";
+  if (parent.empty()) parent.push_back('.');
   const FileDescriptor directory(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory.is_open()) system_failed("open", parent, code);
   if (::fsync(directory.get()) != 0 && errno != EINVAL) system_failed("fsync", parent, code);

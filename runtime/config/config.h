@@ -7,7 +7,9 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trireme {
@@ -152,21 +154,39 @@ struct Environment {
   bool native_bf16 = false;
 };
 
-// Reads `path`, then applies `overrides` ("train.steps=50"), in order. Relative data paths are
-// resolved against the current directory if they exist there, else against the config file's
-// directory. Raises ExitCode::config with "file:line: key: value ...; allowed ...; fix ..." for
-// anything wrong with a single key.
-[[nodiscard]] Config load_config(const std::string& path,
-                                 const std::vector<std::string>& overrides);
-// The same from text; `name` stands for the file in messages.
+// Where each value came from, for messages of rules that run after reading.
+struct Provenance {
+  std::string file;  // "" when there was none
+  std::map<std::string, std::string, std::less<>>
+      places;  // key -> "a.yaml:14: train.steps" | "--set train.steps=3"
+
+  // The place of `key` as messages begin with it; file and key for a default, the key alone without
+  // a file.
+  [[nodiscard]] std::string describe(std::string_view key) const;
+};
+
+// Reads `path`, then applies `overrides` ("train.steps=50"), in order. A relative data path that
+// does not exist in the current directory but does beside the config file is taken from there.
+// Raises ExitCode::config with "file:line: key: value ...; allowed ...; fix ..." for anything wrong
+// with a single key. `where`, when given, receives the place of every key that was set.
+[[nodiscard]] Config load_config(const std::string& path, const std::vector<std::string>& overrides,
+                                 Provenance* where = nullptr);
+// The same from text; `name` stands for the file in messages. Paths stay as written.
 [[nodiscard]] Config parse_config(const std::string& text, const std::string& name,
-                                  const std::vector<std::string>& overrides);
+                                  const std::vector<std::string>& overrides,
+                                  Provenance* where = nullptr);
+
+// What the config is about to be used for: commands that do not train are not held to the training
+// rules.
+enum class Purpose : std::uint8_t { train, evaluate, generate };
 
 // Rules that span keys (divisibility, combinations, what this build supports), before anything is
 // allocated. Returns the config with every `auto` resolved (parallel.data, precision, device.type).
-// Raises ExitCode::config naming the keys (with file:line when they came from a file), the values
-// and values that would work.
-[[nodiscard]] Config resolve_config(Config config, const Environment& environment);
+// Raises ExitCode::config naming the keys (with file:line when `where` knows them), the values and
+// values that would work.
+[[nodiscard]] Config resolve_config(Config config, const Environment& environment,
+                                    const Provenance* where = nullptr,
+                                    Purpose purpose = Purpose::train);
 
 // The resolved config as YAML that parse_config reads back to an equal Config.
 [[nodiscard]] std::string to_yaml(const Config& config);
@@ -180,5 +200,7 @@ struct FieldDoc {
   std::string description;
 };
 [[nodiscard]] std::vector<FieldDoc> field_docs();
+// The same as the Markdown table that stands in README.md.
+[[nodiscard]] std::string field_table_markdown();
 
 }  // namespace trireme

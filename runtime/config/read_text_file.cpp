@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/config/document.h"
+
+namespace trireme::config {
+
+std::string read_text_file(const std::string& path) {
+  if (path.empty()) fail(ExitCode::config, "no config file given");
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open())
+    fail(ExitCode::config, "{}: cannot open the config file: {}", path, std::strerror(errno));
+  struct stat status {};
+  if (fstat(file.get(), &status) != 0) system_failed("fstat", path, ExitCode::config);
+  if (S_ISDIR(status.st_mode)) fail(ExitCode::config, "{}: is a directory; give a YAML file", path);
+
+  // Sizes are not trusted: a pipe has none. One byte over the limit is enough to know.
+  std::string text(max_bytes + 1, '\0');
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t count = read(file.get(), text.data() + size, text.size() - size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) system_failed("read", path, ExitCode::config);
+    if (count == 0) break;
+    size += static_cast<std::size_t>(count);
+  }
+  text.resize(size);
+  return text;
+}
+
+}  // namespace trireme::config

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules behind resolve_config, one function per subject. Each raises ExitCode::config through
+// refuse().
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/config/config.h"
+
+namespace trireme::config {
+
+struct Subject {
+  const Config& config;
+  const Environment& environment;
+  const Provenance& where;
+  Purpose purpose;
+};
+
+// "configs/a.yaml:14: train.steps: <message>".
+template <typename... Args>
+[[noreturn]] void refuse(const Subject& subject, std::string_view key,
+                         fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(ExitCode::config, fmt::format("{}: {}", subject.where.describe(key),
+                                            fmt::format(format, std::forward<Args>(args)...)));
+}
+
+void check_device(const Subject& subject);      // device, precision, reproducibility
+void check_applicable(const Subject& subject);  // keys of another model, optimizer or schedule
+void check_support(const Subject& subject);     // what this version does not do yet
+void check_layout(const Subject& subject);      // parallel.* against the rank count
+void check_batch(const Subject& subject);  // global_batch, micro_batch; parallel.data is resolved
+void check_model(const Subject& subject);
+void check_data(const Subject& subject);
+void check_schedule(const Subject& subject);  // steps, warm-up, optimizer
+
+// Parallel ranks that are not along the data axis.
+[[nodiscard]] std::int64_t other_ranks(const ParallelConfig& parallel);
+
+// "1, 2 or 4".
+[[nodiscard]] std::string any_of(std::span<const std::int64_t> values);
+// Up to `count` divisors of `value` nearest to `wanted` and not below `least`, ascending.
+[[nodiscard]] std::vector<std::int64_t> near_divisors(std::int64_t value, std::int64_t wanted,
+                                                      std::int64_t least = 1,
+                                                      std::size_t count = 4);
+
+}  // namespace trireme::config

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks and batches.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/ranges.h>
+
+#include "runtime/config/rules.h"
+
+namespace trireme::config {
+
+std::string any_of(std::span<const std::int64_t> values) {
+  if (values.empty()) return "none";
+  if (values.size() == 1) return fmt::format("{}", values[0]);
+  return fmt::format("{} or {}", fmt::join(values.first(values.size() - 1), ", "), values.back());
+}
+
+std::vector<std::int64_t> near_divisors(std::int64_t value, std::int64_t wanted, std::int64_t least,
+                                        std::size_t count) {
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t low = 1; low * low <= value; ++low) {
+    if (value % low != 0) continue;
+    for (const std::int64_t divisor : {low, value / low}) {
+      if (divisor >= least && std::ranges::find(divisors, divisor) == divisors.end())
+        divisors.push_back(divisor);
+    }
+  }
+  std::ranges::sort(divisors, {},
+                    [wanted](std::int64_t divisor) { return std::abs(divisor - wanted); });
+  if (divisors.size() > count) divisors.resize(count);
+  std::ranges::sort(divisors);
+  return divisors;
+}
+
+std::int64_t other_ranks(const ParallelConfig& parallel) {
+  return parallel.tensor * parallel.pipeline * parallel.context * parallel.expert;
+}
+
+void check_layout(const Subject& subject) {
+  const ParallelConfig& parallel = subject.config.parallel;
+  const std::int64_t ranks = subject.environment.ranks;
+  const std::int64_t others = other_ranks(parallel);
+  if (ranks % others != 0) {
+    refuse(subject, "parallel.data",
+           "{} ranks cannot be split: tensor * pipeline * context * expert = {} does not divide "
+           "them; start a multiple of {} ranks",
+           ranks, others, others);
+  }
+  if (parallel.data != 0 && parallel.data * others != ranks) {
+    refuse(subject, "parallel.data",
+           "{} * {} along the other axes is not the {} ranks of this job; use auto or {}, or "
+           "start {} ranks",
+           parallel.data, others, ranks, ranks / others, parallel.data * others);
+  }
+}
+
+void check_batch(const Subject& subject) {
+  const TrainConfig& train = subject.config.train;
+  const std::int64_t ranks = subject.config.parallel.data;
+  const std::int64_t unit = train.micro_batch * ranks;
+  if (train.global_batch % unit == 0) return;
+
+  std::vector<std::int64_t> batches;
+  if (train.global_batch > unit) batches.push_back(train.global_batch / unit * unit);
+  batches.push_back((train.global_batch / unit + 1) * unit);
+  std::string fixes = fmt::format("use global_batch {}", any_of(batches));
+  if (train.global_batch % ranks == 0) {
+    fixes += fmt::format(", or micro_batch {}",
+                         any_of(near_divisors(train.global_batch / ranks, train.micro_batch)));
+  }
+  if (train.global_batch % train.micro_batch == 0) {
+    fixes += fmt::format(", or {} ranks",
+                         any_of(near_divisors(train.global_batch / train.micro_batch, ranks)));
+  }
+  refuse(subject, "train.global_batch",
+         "{} is not a multiple of train.micro_batch * parallel.data = {} * {} = {}; {}",
+         train.global_batch, train.micro_batch, ranks, unit, fixes);
+}
+
+}  // namespace trireme::config

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps, learning-rate schedule and optimizer.
+#include "runtime/config/rules.h"
+
+namespace trireme::config {
+namespace {
+
+void check_counters(const Subject& subject) {
+  const Config& config = subject.config;
+  const std::int64_t per_sample = config.model.family == "gpt2" ? config.model.context : 1;
+  std::int64_t total = 0;
+  if (__builtin_mul_overflow(config.train.steps, config.train.global_batch, &total) ||
+      __builtin_mul_overflow(total, per_sample, &total)) {
+    refuse(subject, "train.steps",
+           "{} steps of {} samples of {} tokens overflow a 63-bit count; use fewer",
+           config.train.steps, config.train.global_batch, per_sample);
+  }
+}
+
+}  // namespace
+
+void check_schedule(const Subject& subject) {
+  const Config& config = subject.config;
+  check_counters(subject);
+  if (config.lr_schedule.warmup_steps > config.train.steps) {
+    refuse(subject, "lr_schedule.warmup_steps", "{} is more than train.steps = {}; use {} or less",
+           config.lr_schedule.warmup_steps, config.train.steps, config.train.steps);
+  }
+  if (config.optimizer.name == "sgd" && config.optimizer.nesterov &&
+      config.optimizer.momentum == 0) {
+    refuse(subject, "optimizer.nesterov",
+           "true needs optimizer.momentum above 0; use momentum: 0.9 or nesterov: false");
+  }
+  if (config.train.eval_every > 0 && config.data.validation_path.empty()) {
+    refuse(subject, "train.eval_every",
+           "{} needs data.validation_path; set it or use eval_every: 0", config.train.eval_every);
+  }
+}
+
+}  // namespace trireme::config

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// "Did you mean": the nearest of a few words.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace trireme::config {
+
+// Edits (insert, delete, replace, swap neighbours) from `from` to `to`: optimal string alignment
+// distance.
+[[nodiscard]] std::size_t edit_distance(std::string_view from, std::string_view to);
+
+// The word nearest to `text` if it is near enough to be a typo, else "". Case is ignored.
+[[nodiscard]] std::string_view closest(std::string_view text,
+                                       std::span<const std::string_view> words);
+
+// What to say about a key that does not exist: "did you mean model.heads?" or the names of its
+// section.
+[[nodiscard]] std::string advice_for_unknown_key(std::string_view key);
+
+}  // namespace trireme::config

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/config/text_check.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "runtime/base/error.h"
+#include "runtime/config/document.h"
+
+namespace trireme::config {
+namespace {
+
+constexpr std::size_t longest_shown = 60;
+
+bool is_control(char letter) {
+  const auto code = static_cast<unsigned char>(letter);
+  return code < 0x20 || code == 0x7f;
+}
+
+bool is_continuation(char letter) {
+  return (static_cast<unsigned char>(letter) & 0xC0U) == 0x80U;
+}
+
+// Bytes of the UTF-8 sequence that starts `text`, or nothing if it is malformed. Overlong forms and
+// surrogates are told apart by the second byte (Unicode standard, table 3-7).
+std::optional<std::size_t> utf8_length(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0x80) return 1;
+  const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return std::nullopt;
+  if (!std::ranges::all_of(text.substr(1, length - 1), is_continuation)) return std::nullopt;
+  const auto second = static_cast<unsigned char>(text[1]);
+  const bool malformed = (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
+                         (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F);
+  return malformed ? std::nullopt : std::optional(length);
+}
+
+bool indents_with_tab(std::string_view line) {
+  const auto start = line.find_first_not_of(" \t\r");
+  if (start == std::string_view::npos || line[start] == '#') return false;
+  return line.substr(0, start).find('\t') != std::string_view::npos;
+}
+
+void check_line(std::string_view line, std::string_view name, std::size_t number) {
+  for (std::size_t at = 0; at < line.size();) {
+    const char letter = line[at];
+    if (is_control(letter) && letter != '\t' && letter != '\r') {
+      fail(ExitCode::config, "{}:{}: byte {:#04x} is a control character; is this a YAML file?",
+           name, number, static_cast<unsigned char>(letter));
+    }
+    const auto length = utf8_length(line.substr(at));
+    if (!length) {
+      fail(ExitCode::config, "{}:{}: byte {:#04x} is not UTF-8; is this a YAML file?", name, number,
+           static_cast<unsigned char>(letter));
+    }
+    at += *length;
+  }
+  if (indents_with_tab(line)) {
+    fail(ExitCode::config, "{}:{}: a tab in the indentation; YAML indents with spaces", name,
+         number);
+  }
+}
+
+}  // namespace
+
+void check_text(std::string_view text, std::string_view name) {
+  if (text.size() > max_bytes) {
+    fail(ExitCode::config, "{}: larger than {} bytes; is this a config file?", name, max_bytes);
+  }
+  std::size_t number = 0;
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    check_line(text.substr(0, end), name, ++number);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+}
+
+bool is_printable(std::string_view text) {
+  return std::ranges::none_of(text, is_control);
+}
+
+std::string printable(std::string_view text) {
+  std::size_t end = std::min(text.size(), longest_shown);
+  while (end > 0 && end < text.size() && is_continuation(text[end]))
+    --end;
+  std::string shown;
+  for (const char letter : text.substr(0, end)) {
+    if (is_control(letter)) {
+      shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(letter));
+    } else {
+      shown += letter;
+    }
+  }
+  return text.size() > end ? shown + "..." : shown;
+}
+
+}  // namespace trireme::config

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/config/value.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+#include "runtime/base/error.h"
+#include "runtime/config/scalar.h"
+#include "runtime/config/suggest.h"
+#include "runtime/config/text_check.h"
+
+namespace trireme::config {
+namespace {
+
+// What assign knows while it looks at one scalar.
+struct Reader {
+  const Field& field;
+  const std::string& place;
+
+  [[noreturn]] void wrong_type(const Node& node, std::string_view expected,
+                               std::string_view hint = "") const {
+    fail(ExitCode::config, "{}: expected {}, found {}{}", place, expected, describe(node), hint);
+  }
+  [[noreturn]] void out_of_range(const Node& node) const {
+    fail(ExitCode::config, "{}: {} is out of range; allowed: {}", place, printable(node.text),
+         allowed_by(field));
+  }
+  void expect_scalar(const Node& node, std::string_view expected) const {
+    if (node.kind != Node::Kind::scalar) wrong_type(node, expected);
+    if (node.quoted) wrong_type(node, expected, "; remove the quotes");
+  }
+
+  void read(const Node& node, bool& out) const {
+    expect_scalar(node, "true or false");
+    const auto value = parse_boolean(node.text);
+    if (!value) wrong_type(node, "true or false");
+    out = *value;
+  }
+
+  void read(const Node& node, std::int64_t& out) const {
+    const auto& range = std::get<IntegerRange>(field.limits);
+    if (!range.zero_word.empty() && node.kind == Node::Kind::scalar &&
+        node.text == range.zero_word) {
+      out = 0;
+      return;
+    }
+    const std::string expected =
+        range.zero_word.empty() ? "an integer" : fmt::format("{} or an integer", range.zero_word);
+    expect_scalar(node, expected);
+    const auto value = parse_integer(node.text);
+    if (value.state == Parse::malformed) wrong_type(node, expected, integer_hint(node.text));
+    if (value.state == Parse::too_large || value.value < range.low || value.value > range.high)
+      out_of_range(node);
+    out = value.value;
+  }
+
+  void read(const Node& node, std::uint64_t& out) const {
+    expect_scalar(node, "an integer");
+    const auto value = parse_unsigned(node.text);
+    if (value.state == Parse::malformed) wrong_type(node, "an integer", integer_hint(node.text));
+    if (value.state == Parse::too_large) out_of_range(node);
+    out = value.value;
+  }
+
+  void read(const Node& node, double& out) const {
+    const auto& range = std::get<NumberRange>(field.limits);
+    expect_scalar(node, "a number");
+    const auto value = parse_number(node.text);
+    if (value.state == Parse::malformed) wrong_type(node, "a number", number_hint(node.text));
+    const bool below = range.low_is_open ? value.value <= range.low : value.value < range.low;
+    const bool above = range.high_is_open ? value.value >= range.high : value.value > range.high;
+    if (value.state == Parse::too_large || below || above) out_of_range(node);
+    out = value.value;
+  }
+
+  void read(const Node& node, std::string& out) const {
+    if (const auto* choices = std::get_if<Choices>(&field.limits))
+      return read_choice(node, *choices, out);
+    if (node.kind == Node::Kind::null) wrong_type(node, "text", "; write \"\" for none");
+    if (node.kind != Node::Kind::scalar) wrong_type(node, "text");
+    if (!is_printable(node.text)) {
+      fail(ExitCode::config, "{}: \"{}\" contains control characters", place, printable(node.text));
+    }
+    if (node.text.size() > max_text)
+      fail(ExitCode::config, "{}: longer than {} bytes", place, max_text);
+    if (node.text.empty() && !std::get<Text>(field.limits).may_be_empty) {
+      fail(ExitCode::config, "{}: must not be empty", place);
+    }
+    out = node.text;
+  }
+
+  void read_choice(const Node& node, const Choices& choices, std::string& out) const {
+    const std::string expected = fmt::format("one of {}", fmt::join(choices.words, ", "));
+    if (node.kind != Node::Kind::scalar) wrong_type(node, expected);
+    if (std::ranges::find(choices.words, node.text) == choices.words.end()) {
+      const auto near = closest(node.text, choices.words);
+      wrong_type(node, expected, near.empty() ? "" : fmt::format("; did you mean {}?", near));
+    }
+    out = node.text;
+  }
+
+  template <typename List>
+  void expect_list(const Node& node, const Items& items, const List&) const {
+    const std::string expected =
+        items.least == items.most
+            ? fmt::format("a list of {} values", items.least)
+            : fmt::format("a list of {} to {} values", items.least, items.most);
+    if (node.kind != Node::Kind::list) wrong_type(node, expected);
+    if (node.items.size() < items.least || node.items.size() > items.most) {
+      fail(ExitCode::config, "{}: expected {}, found {} values", place, expected,
+           node.items.size());
+    }
+  }
+
+  template <typename Element>
+  void read(const Node& node, std::vector<Element>& out) const {
+    using Range = std::conditional_t<std::is_integral_v<Element>, IntegerRange, NumberRange>;
+    expect_list(node, std::get<Range>(field.limits).items, out);
+    out.assign(node.items.size(), Element{});
+    for (std::size_t i = 0; i < out.size(); ++i)
+      read(node.items[i], out[i]);
+  }
+
+  void read(const Node& node, std::array<double, 2>& out) const {
+    expect_list(node, std::get<NumberRange>(field.limits).items, out);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      read(node.items[i], out[i]);
+  }
+
+  static constexpr std::size_t max_text = 4096;
+};
+
+struct Formatter {
+  const Field& field;
+
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(std::uint64_t value) const { return fmt::format("{}", value); }
+  std::string operator()(double value) const { return fmt::format("{}", value); }
+  std::string operator()(std::int64_t value) const {
+    const auto& range = std::get<IntegerRange>(field.limits);
+    if (value == 0 && !range.zero_word.empty()) return std::string(range.zero_word);
+    return fmt::format("{}", value);
+  }
+  std::string operator()(const std::string& value) const { return quote_if_needed(value); }
+  template <typename List>
+  std::string operator()(const List& values) const {
+    return fmt::format("[{}]", fmt::join(values, ", "));
+  }
+};
+
+std::string describe_range(const NumberRange& range) {
+  if (!range.low_is_open && !range.high_is_open)
+    return fmt::format("{} to {}", range.low, range.high);
+  return fmt::format("{} {} and {} {}", range.low_is_open ? ">" : ">=", range.low,
+                     range.high_is_open ? "<" : "<=", range.high);
+}
+
+std::string with_items(const Items& items, const std::string& range) {
+  if (items.most == 0) return range;
+  if (items.least == items.most) return fmt::format("{} values, each {}", items.least, range);
+  return fmt::format("{} to {} values, each {}", items.least, items.most, range);
+}
+
+}  // namespace
+
+void assign(const Field& field, const Node& node, Config& config, const std::string& place) {
+  std::visit([&](auto* member) { Reader{field, place}.read(node, *member); }, field.slot(config));
+}
+
+std::string format_value(const Field& field, const Config& config) {
+  return visit_value(field, config, Formatter{field});
+}
+
+std::string type_of(const Field& field) {
+  struct Namer {
+    std::string operator()(bool) const { return "boolean"; }
+    std::string operator()(std::int64_t) const { return "integer"; }
+    std::string operator()(std::uint64_t) const { return "integer"; }
+    std::string operator()(double) const { return "number"; }
+    std::string operator()(const std::string&) const { return "text"; }
+    std::string operator()(const std::vector<std::int64_t>&) const { return "list of integers"; }
+    std::string operator()(const std::vector<double>&) const { return "list of numbers"; }
+    std::string operator()(const std::array<double, 2>&) const { return "list of numbers"; }
+  };
+  return visit_value(field, Config{}, Namer{});
+}
+
+std::string allowed_by(const Field& field) {
+  struct Describer {
+    std::string operator()(const Free&) const { return ""; }
+    std::string operator()(const Text& text) const { return text.may_be_empty ? "" : "not empty"; }
+    std::string operator()(const Choices& choices) const {
+      return fmt::format("{}", fmt::join(choices.words, " | "));
+    }
+    std::string operator()(const IntegerRange& range) const {
+      const std::string text =
+          with_items(range.items, fmt::format("{} to {}", range.low, range.high));
+      return range.zero_word.empty() ? text : fmt::format("{} | {}", range.zero_word, text);
+    }
+    std::string operator()(const NumberRange& range) const {
+      return with_items(range.items, describe_range(range));
+    }
+  };
+  const std::string text = std::visit(Describer{}, field.limits);
+  const bool is_unsigned = visit_value(field, Config{}, [](const auto& value) {
+    return std::is_same_v<std::decay_t<decltype(value)>, std::uint64_t>;
+  });
+  return is_unsigned ? fmt::format("0 to {}", std::numeric_limits<std::uint64_t>::max()) : text;
+}
+
+}  // namespace trireme::config

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// One value: from a YAML node into its member, and back to YAML text.
+#pragma once
+
+#include <string>
+
+#include "runtime/config/document.h"
+#include "runtime/config/fields.h"
+
+namespace trireme::config {
+
+// Checks `node` against the type and limits of `field` and stores it in `config`. Raises
+// ExitCode::config with `place`
+// ("a.yaml:3: train.steps") in front.
+void assign(const Field& field, const Node& node, Config& config, const std::string& place);
+
+// The value of `field` as YAML that assign reads back to the same value.
+[[nodiscard]] std::string format_value(const Field& field, const Config& config);
+
+// "integer", "number", "boolean", "text", "list of integers", "list of numbers".
+[[nodiscard]] std::string type_of(const Field& field);
+// "cpu | cuda | auto", "1 to 1024", "2 values >= 0 and < 1"; "" when free.
+[[nodiscard]] std::string allowed_by(const Field& field);
+
+}  // namespace trireme::config

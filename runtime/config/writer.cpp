@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Config -> YAML, and the documentation of the keys.
+#include "runtime/base/error.h"
+#include "runtime/config/config.h"
+#include "runtime/config/fields.h"
+#include "runtime/config/value.h"
+
+namespace trireme {
+namespace {
+
+// A bar would end a Markdown table cell.
+std::string cell(std::string_view text) {
+  std::string escaped;
+  for (const char letter : text) {
+    if (letter == '|') escaped += '\\';
+    escaped += letter;
+  }
+  return escaped;
+}
+
+}  // namespace
+
+std::string to_yaml(const Config& config) {
+  std::string text;
+  std::string_view section;
+  for (const config::Field& field : config::all_fields()) {
+    if (field.section() != section) {
+      section = field.section();
+      if (!section.empty()) text += fmt::format("{}:\n", section);
+    }
+    text += fmt::format("{}{}: {}\n", section.empty() ? "" : "  ", field.name(),
+                        format_value(field, config));
+  }
+  return text;
+}
+
+std::vector<FieldDoc> field_docs() {
+  const Config defaults;
+  std::vector<FieldDoc> docs;
+  for (const config::Field& field : config::all_fields()) {
+    std::string description(field.description);
+    if (!field.only_with.key.empty())
+      description += fmt::format(" ({} only)", field.only_with.value);
+    docs.push_back({.key = std::string(field.key),
+                    .type = type_of(field),
+                    .default_value = format_value(field, defaults),
+                    .allowed = allowed_by(field),
+                    .description = std::move(description)});
+  }
+  return docs;
+}
+
+std::string field_table_markdown() {
+  std::string table = "| Key | Type | Default | Allowed | Meaning |\n|---|---|---|---|---|\n";
+  for (const FieldDoc& doc : field_docs()) {
+    table += fmt::format("| `{}` | {} | `{}` | {} | {} |\n", doc.key, doc.type, doc.default_value,
+                         cell(doc.allowed), cell(doc.description));
+  }
+  return table;
+}
+
+}  // namespace trireme
