@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fully connected layer: y = x W^T + b.
+#pragma once
+
+#include "runtime/nn/layer.h"
+
+namespace trireme {
+
+class Linear {
+ public:
+  // Declares "<name>.weight" (outputs, inputs), decayed, and with `bias` "<name>.bias" (outputs).
+  Linear(Blueprint& blueprint, std::string_view name, std::int64_t inputs, std::int64_t outputs,
+         Init init, bool bias = true);
+
+  // x (..., inputs) -> y (..., outputs); residual, shaped like y, is added when given.
+  void forward(const Context& context, const Tensor& y, const Tensor& x,
+               const Tensor& residual = {}) const;
+  // Accumulates and reports the parameter gradients; dx is overwritten.
+  void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x) const;
+
+  [[nodiscard]] double forward_flops(std::int64_t rows) const;
+
+ private:
+  std::int64_t inputs_, outputs_;
+  ParamId weight_, bias_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/layers/linear.h"
+#include "models/resnet/resnet.h"
+
+namespace trireme {
+
+// Global average pool, fully connected layer, cross-entropy. (B, H, W, C) -> losses of the context.
+class ResNetHead final : public Layer {
+ public:
+  ResNetHead(Blueprint& blueprint, const Shape& input, std::int64_t classes);
+
+  [[nodiscard]] HeadInfo info() const;
+  [[nodiscard]] double forward_flops() const override {
+    return linear_.forward_flops(pooled_.shape[0]);
+  }
+  void forward(const Context& context, const Tensor& x, const Tensor& y) override;
+  void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
+                const Tensor& dx) override;
+
+ private:
+  std::int64_t classes_;
+  Linear linear_;
+  Activation pooled_, logits_, dpooled_;
+};
+
+}  // namespace trireme

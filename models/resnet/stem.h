@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+#include "models/layers/batch_norm.h"
+#include "models/layers/convolution.h"
+#include "models/resnet/resnet.h"
+#include "runtime/ops/pooling.h"
+
+namespace trireme {
+
+// uint8 images -> augmented, normalised -> convolution, batch norm, ReLU (, max-pool).
+class ResNetStem final : public Layer {
+ public:
+  ResNetStem(Blueprint& blueprint, const ResNetOptions& options);
+
+  [[nodiscard]] double forward_flops() const override { return convolution_.forward_flops(); }
+  void forward(const Context& context, const Tensor& x, const Tensor& y) override;
+  void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
+                const Tensor& dx) override;
+
+ private:
+  ResNetOptions options_;
+  Activation image_;
+  Convolution convolution_;
+  BatchNorm norm_;
+  Activation convolved_, normed_, dnormed_;
+  std::optional<Activation> pool_index_;  // present with the imagenet stem
+};
+
+}  // namespace trireme

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/nn/layer.h"
+
+namespace trireme {
+
+Blueprint::Scope::Scope(Blueprint& blueprint, std::string_view name, bool share_scratch)
+    : blueprint_(blueprint),
+      prefix_length_(blueprint.prefix_.size()),
+      scratch_mark_(blueprint.scratch_.mark()),
+      share_scratch_(share_scratch) {
+  if (!name.empty()) blueprint_.prefix_.append(name).append(".");
+}
+
+Blueprint::Scope::~Scope() {
+  blueprint_.prefix_.resize(prefix_length_);
+  if (share_scratch_) blueprint_.scratch_.rewind(scratch_mark_);
+}
+
+ParamId Blueprint::parameter(ParamSpec spec) {
+  spec.name = full_name(spec.name);
+  return params_.declare(spec);
+}
+
+Activation Blueprint::keep(const Shape& shape, DType dtype) {
+  const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
+  return {Activation::Space::kept, kept_.reserve(bytes), dtype, shape};
+}
+
+Activation Blueprint::scratch(const Shape& shape, DType dtype) {
+  const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
+  return {Activation::Space::scratch, scratch_.reserve(bytes), dtype, shape};
+}
+
+Activation Blueprint::workspace(std::size_t bytes) {
+  const std::size_t offset = workspace_.reserve(bytes);
+  workspace_.rewind(offset);
+  return {Activation::Space::workspace, offset, DType::u8, Shape{static_cast<std::int64_t>(bytes)}};
+}
+
+}  // namespace trireme

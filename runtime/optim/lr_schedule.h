@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Learning rate as a pure function of the step.
+#pragma once
+
+#include <cstdint>
+
+namespace trireme {
+
+struct LrSchedule {
+  // wsd: warm-up, stable, then a linear decay over the last part (Hu et al., MiniCPM, 2024).
+  enum class Kind : std::uint8_t { constant, linear, cosine, wsd };
+  Kind kind = Kind::constant;
+  double peak = 1e-3;
+  std::int64_t steps = 1000;
+  std::int64_t warmup_steps = 0;
+  double minimum_ratio = 0.0;   // final rate / peak
+  double decay_fraction = 0.2;  // wsd: part of `steps` that decays
+
+  // step counts from 0. Warm-up is linear and its first step is not zero: peak * (step + 1) /
+  // warmup_steps. The last step, steps - 1, comes out at peak * minimum_ratio.
+  [[nodiscard]] double at(std::int64_t step) const;
+};
+
+}  // namespace trireme
