@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/checkpoint/safetensors.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <functional>
+
+#include "runtime/base/file.h"
+#include "runtime/checkpoint/safetensors_header.h"
+
+namespace trireme {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "tensors are stored as they lie");
+
+using safetensors::Entry;
+
+// The reference writer's order; it depends on the tensors only.
+std::vector<const NamedTensor*> ordered(const std::string& path,
+                                        std::span<const NamedTensor> tensors) {
+  std::vector<const NamedTensor*> order;
+  order.reserve(tensors.size());
+  for (const NamedTensor& named : tensors) {
+    if (named.name == "__metadata__") {
+      fail(ExitCode::checkpoint, "{}: '__metadata__' cannot name a tensor", path);
+    }
+    if (named.tensor.empty() && named.tensor.bytes() != 0) {
+      fail(ExitCode::checkpoint, "{}: tensor '{}' of shape {} has no data", path, named.name,
+           named.tensor.shape.to_string());
+    }
+    order.push_back(&named);
+  }
+  std::ranges::sort(order, [](const NamedTensor* a, const NamedTensor* b) {
+    const auto left = safetensors::order_of(a->tensor.dtype);
+    const auto right = safetensors::order_of(b->tensor.dtype);
+    return left != right ? left > right : a->name < b->name;
+  });
+  return order;
+}
+
+void refuse_duplicates(const std::string& path, std::span<const NamedTensor> tensors) {
+  std::vector<std::string_view> names;
+  names.reserve(tensors.size());
+  for (const NamedTensor& named : tensors)
+    names.push_back(named.name);
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
+  if (twice != names.end()) {
+    fail(ExitCode::checkpoint, "{}: tensor '{}' is given twice", path, *twice);
+  }
+}
+
+std::vector<Entry> entries_of(std::span<const NamedTensor* const> order) {
+  std::vector<Entry> entries;
+  std::uint64_t offset = 0;
+  for (const NamedTensor* const named : order) {
+    const auto extents = named->tensor.shape.extents();
+    const std::uint64_t end = offset + named->tensor.bytes();
+    entries.push_back({.name = named->name,
+                       .dtype = std::string(safetensors::element_type(named->tensor.dtype).name),
+                       .extents = {extents.begin(), extents.end()},
+                       .begin = offset,
+                       .end = end});
+    offset = end;
+  }
+  return entries;
+}
+
+}  // namespace
+
+void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  refuse_duplicates(path, tensors);
+  const auto order = ordered(path, tensors);
+  const std::string header = safetensors::make_header(entries_of(order), metadata, path);
+
+  AtomicFile file(path, ExitCode::checkpoint);
+  file.write(header);
+  for (const NamedTensor* const named : order) {
+    file.write(std::span<const std::byte>(named->tensor.data, named->tensor.bytes()));
+  }
+  file.commit();
+}
+
+struct SafetensorsFile::Impl {
+  std::string path;
+  FileDescriptor file;
+  std::uint64_t data_start = 0;
+  safetensors::Header header;
+  std::vector<std::string> names;
+  std::map<std::string, const Entry*, std::less<>> index;
+
+  [[nodiscard]] const Entry& find(std::string_view name) const {
+    const auto found = index.find(name);
+    if (found == index.end()) {
+      fail(ExitCode::checkpoint, "{}: has no tensor '{}'", path, name);
+    }
+    return *found->second;
+  }
+
+  [[nodiscard]] DType dtype(const Entry& entry) const {
+    const auto* const type = safetensors::find_element_type(entry.dtype);
+    if (type == nullptr || !type->ours) {
+      fail(
+          ExitCode::checkpoint,
+          "{}: tensor '{}': dtype {} is not supported; convert it to F32, F64, BF16, F16, U8, U16, "
+          "U32, U64, I32 or I64",
+          path, entry.name, entry.dtype);
+    }
+    return *type->ours;
+  }
+};
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : impl_(std::make_unique<Impl>()) {
+  constexpr auto code = ExitCode::checkpoint;
+  Impl& self = *impl_;
+  self.path = path;
+  self.file = open_for_reading(path, code);
+  const std::uint64_t size = regular_file_size(self.file, path, code);
+  if (size < safetensors::length_bytes) {
+    fail(code, "{}: is not a safetensors file ({} bytes)", path, size);
+  }
+  std::array<std::byte, safetensors::length_bytes> prefix{};
+  read_exactly(self.file, path, 0, prefix, code);
+  const auto length = std::bit_cast<std::uint64_t>(prefix);
+  // Nothing is allocated from the file's word before it is compared with what the file can hold.
+  if (length > safetensors::header_limit || length > size - prefix.size()) {
+    fail(code, "{}: is not a safetensors file or is truncated (header of {} bytes, file of {})",
+         path, length, size);
+  }
+  std::string text(length, '\0');
+  read_exactly(self.file, path, prefix.size(), std::as_writable_bytes(std::span(text)), code);
+  self.data_start = prefix.size() + length;
+  self.header = safetensors::parse_header(text, size - self.data_start, path);
+  for (const Entry& entry : self.header.entries) {
+    self.names.push_back(entry.name);
+    self.index.emplace(entry.name, &entry);
+  }
+}
+
+SafetensorsFile::~SafetensorsFile() = default;
+
+const std::string& SafetensorsFile::path() const {
+  return impl_->path;
+}
+
+const std::vector<std::string>& SafetensorsFile::names() const {
+  return impl_->names;
+}
+
+const std::map<std::string, std::string>& SafetensorsFile::metadata() const {
+  return impl_->header.metadata;
+}
+
+bool SafetensorsFile::contains(std::string_view name) const {
+  return impl_->index.contains(name);
+}
+
+DType SafetensorsFile::dtype(std::string_view name) const {
+  return impl_->dtype(impl_->find(name));
+}
+
+Shape SafetensorsFile::shape(std::string_view name) const {
+  const Entry& entry = impl_->find(name);
+  if (entry.extents.size() > Shape::max_rank) {
+    fail(ExitCode::checkpoint, "{}: tensor '{}': rank {} is not supported; at most {}", impl_->path,
+         name, entry.extents.size(), Shape::max_rank);
+  }
+  // A zero extent lets the others be anything; those that Shape cannot hold are refused.
+  std::vector<std::int64_t> extents;
+  std::int64_t count = 1;
+  for (const std::uint64_t extent : entry.extents) {
+    if (__builtin_mul_overflow(count, extent, &count)) {
+      fail(ExitCode::checkpoint, "{}: tensor '{}': shape ({}) is not supported", impl_->path, name,
+           fmt::join(entry.extents, ", "));
+    }
+    extents.push_back(static_cast<std::int64_t>(extent));
+  }
+  return Shape(extents);
+}
+
+std::size_t SafetensorsFile::bytes(std::string_view name) const {
+  const Entry& entry = impl_->find(name);
+  return entry.end - entry.begin;
+}
+
+void SafetensorsFile::read(std::string_view name, void* to, std::size_t bytes) const {
+  const Entry& entry = impl_->find(name);
+  static_cast<void>(impl_->dtype(entry));
+  if (bytes != entry.end - entry.begin) {
+    fail(ExitCode::checkpoint, "{}: tensor '{}': {} of shape ({}) has {} bytes where {} are wanted",
+         impl_->path, name, entry.dtype, fmt::join(entry.extents, ", "), entry.end - entry.begin,
+         bytes);
+  }
+  read_exactly(impl_->file, impl_->path, impl_->data_start + entry.begin,
+               {static_cast<std::byte*>(to), bytes}, ExitCode::checkpoint);
+}
+
+}  // namespace trireme
