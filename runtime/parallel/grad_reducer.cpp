@@ -32,9 +32,7 @@ GradReducer::GradReducer(Device& device, Communicator& group, const ParamStore& 
                             bucket_of_)),
       missing_(buckets_.size()),
       gradients_there_(device.make_event()),
-      reduced_(device.make_event()),
-      wait_begin_(device.make_event()),
-      wait_end_(device.make_event()) {}
+      reduced_(device.make_event()) {}
 
 void GradReducer::begin() {
   for (std::size_t i = 0; i < buckets_.size(); ++i)
@@ -62,21 +60,14 @@ void GradReducer::finish() {
     TRIREME_EXPECTS(missing_[i] == 0, "{} of {} gradients of bucket {} were never reported",
                     missing_[i], buckets_[i].params, i);
   }
-  compute_.record(*wait_begin_);
-  if (group_.size() > 1) {
-    if (mode_ == ReducerMode::inline_after_backward) {
-      for (std::size_t i = 0; i < buckets_.size(); ++i)
-        launch(i, compute_);
-    } else {
-      comm_.record(*reduced_);
-      compute_.wait(*reduced_);
-    }
+  if (group_.size() == 1) return;
+  if (mode_ == ReducerMode::inline_after_backward) {
+    for (std::size_t i = 0; i < buckets_.size(); ++i)
+      launch(i, compute_);
+  } else {
+    comm_.record(*reduced_);
+    compute_.wait(*reduced_);
   }
-  compute_.record(*wait_end_);
-}
-
-double GradReducer::exposed_milliseconds() const {
-  return wait_end_->milliseconds_since(*wait_begin_);
 }
 
 }  // namespace trireme

@@ -40,9 +40,6 @@ class GradReducer final : public GradientSink {
   // Enqueues what is left and makes the compute stream wait for all buckets.
   void finish();
 
-  // Compute-stream time spent waiting in the last finish(): communication that backward did not
-  // hide. Valid when the compute stream has passed finish().
-  [[nodiscard]] double exposed_milliseconds() const;
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
 
  private:
@@ -56,7 +53,7 @@ class GradReducer final : public GradientSink {
   std::vector<Bucket> buckets_;
   std::vector<int> bucket_of_;
   std::vector<int> missing_;
-  std::unique_ptr<Event> gradients_there_, reduced_, wait_begin_, wait_end_;
+  std::unique_ptr<Event> gradients_there_, reduced_;
 };
 
 }  // namespace trireme

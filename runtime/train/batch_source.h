@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the training loop and the evaluation get their micro-batches from.
+#pragma once
+
+#include "runtime/device/device.h"
+#include "runtime/nn/batch.h"
+
+namespace trireme {
+
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  // This rank's next micro-batch, in order. It is filled on `copy`, and `compute` waits for it; it
+  // stays valid until the next call, whose refilling in turn waits for the work enqueued on
+  // `compute` so far. Raises ExitCode::data.
+  virtual const Batch& next(Stream& copy, Stream& compute) = 0;
+  // Seconds that the calling thread has been blocked in next() since the start.
+  [[nodiscard]] virtual double wait_seconds() const = 0;
+};
+
+}  // namespace trireme

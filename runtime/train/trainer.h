@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop: steps, reports, evaluations, guards. Everything it works with is handed in.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#include "runtime/telemetry/console.h"
+#include "runtime/telemetry/metrics.h"
+#include "runtime/train/evaluation.h"
+#include "runtime/train/step_engine.h"
+
+namespace trireme {
+
+struct TrainerOptions {
+  std::int64_t steps = 0;
+  std::int64_t eval_every = 0;        // 0 = only after the last step
+  std::int64_t non_finite_limit = 1;  // consecutive non-finite steps that end the run
+  bool classifier = false;            // evaluations report accuracy
+};
+
+class Trainer {
+ public:
+  // Where reports go; rank 0 has both, other ranks none (null).
+  struct Reporting {
+    Console* console = nullptr;
+    MetricsLog* metrics = nullptr;
+  };
+  // Runs one evaluation of the current weights; collective. Empty when there is no validation data.
+  using Evaluate = std::function<EvaluationResult()>;
+  // Called after each optimizer update has been enqueued (weight averages); may be empty.
+  using AfterStep = std::function<void(std::int64_t step)>;
+
+  Trainer(StepEngine& engine, BatchSource& source, const TrainerOptions& options,
+          Reporting reporting, Evaluate evaluate, AfterStep after_step);
+
+  // Returns the last evaluation, if there was one. Raises ExitCode::non_finite on every rank alike.
+  EvaluationResult run();
+  [[nodiscard]] double evaluation_seconds() const { return evaluation_seconds_; }
+  [[nodiscard]] double wall_seconds() const { return wall_seconds_; }
+
+ private:
+  void report(std::int64_t step);
+  void guard(const StepReport& report);
+  EvaluationResult run_evaluation(std::int64_t step);
+
+  StepEngine& engine_;
+  BatchSource& source_;
+  TrainerOptions options_;
+  Reporting reporting_;
+  Evaluate evaluate_;
+  AfterStep after_step_;
+  std::chrono::steady_clock::time_point last_report_;
+  std::int64_t non_finite_ = 0;
+  double evaluation_seconds_ = 0, wall_seconds_ = 0;
+};
+
+}  // namespace trireme
