@@ -25,7 +25,7 @@ struct ConvolutionOptions {
 void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
                          const ConvolutionOptions& options, const Tensor& workspace);
 
-// dx is overwritten, or added to when `accumulate`.
+// dx is overwritten.
 void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
                                 const ConvolutionOptions& options, const Tensor& workspace);
 

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "runtime/device/device.h"
+
+namespace trireme::ops::cpu {
+
+void dropout(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& sample_ids,
+             const Tensor& rng, std::uint64_t layer, float probability);
+
+}  // namespace trireme::ops::cpu

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/init.h"
+
+#include "runtime/ops/dispatch.h"
+#include "runtime/ops/init_cpu.h"
+#include "runtime/ops/operands.h"
+
+namespace trireme::ops {
+
+namespace {
+
+void check_target(const Operands& check, const Tensor& x, std::int64_t first) {
+  check.present("x", x);
+  check.dtype("x", x, DType::f32);
+  TRIREME_EXPECTS(first >= 0, "init: first element {} is negative", first);
+}
+
+}  // namespace
+
+void fill_normal(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
+                 std::int64_t first, float mean, float deviation) {
+  check_target(Operands("fill_normal"), x, first);
+  TRIREME_DISPATCH(stream, fill_normal, x, seed, parameter, first, mean, deviation);
+}
+
+void fill_uniform(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
+                  std::int64_t first, float low, float high) {
+  check_target(Operands("fill_uniform"), x, first);
+  TRIREME_DISPATCH(stream, fill_uniform, x, seed, parameter, first, low, high);
+}
+
+void fill_constant(Stream& stream, const Tensor& x, float value) {
+  check_target(Operands("fill_constant"), x, 0);
+  TRIREME_DISPATCH(stream, fill_constant, x, value);
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/optimizer.h"
+
+#include "runtime/ops/dispatch.h"
+#include "runtime/ops/operands.h"
+#include "runtime/ops/optimizer_cpu.h"
+
+namespace trireme::ops {
+
+namespace {
+
+void check_f32(const Operands& check, std::string_view name, const Tensor& tensor,
+               std::int64_t count) {
+  check.present(name, tensor);
+  check.dtype(name, tensor, DType::f32);
+  check.count(name, tensor, count);
+}
+
+// The operands that both optimizers share.
+void check_update(const Operands& check, const Tensor& parameter, const Tensor& compute,
+                  const Tensor& gradient, const Tensor& scalars) {
+  const std::int64_t n = parameter.count();
+  check_f32(check, "parameter", parameter, n);
+  check_f32(check, "gradient", gradient, n);
+  check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
+  check.disjoint("parameter", parameter, "gradient", gradient);
+  if (compute.empty()) return;
+  check.dtype("compute", compute, DType::bf16);
+  check.count("compute", compute, n);
+  check.disjoint("compute", compute, "parameter", parameter);
+  check.disjoint("compute", compute, "gradient", gradient);
+}
+
+}  // namespace
+
+void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
+           const Tensor& v, const Tensor& gradient, const Tensor& scalars,
+           const AdamWOptions& options) {
+  const Operands check("adamw");
+  check_update(check, parameter, compute, gradient, scalars);
+  check_f32(check, "m", m, parameter.count());
+  check_f32(check, "v", v, parameter.count());
+  check.disjoint("m", m, "v", v);
+  for (const Tensor& moment : {m, v}) {
+    check.disjoint("moment", moment, "parameter", parameter);
+    check.disjoint("moment", moment, "gradient", gradient);
+    check.disjoint("moment", moment, "compute", compute);
+  }
+  TRIREME_DISPATCH(stream, adamw, parameter, compute, m, v, gradient, scalars, options);
+}
+
+void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
+         const Tensor& gradient, const Tensor& scalars, const SgdOptions& options) {
+  const Operands check("sgd");
+  check_update(check, parameter, compute, gradient, scalars);
+  if (options.momentum != 0.0F || !buffer.empty()) {
+    check_f32(check, "buffer", buffer, parameter.count());
+    check.disjoint("buffer", buffer, "parameter", parameter);
+    check.disjoint("buffer", buffer, "gradient", gradient);
+    check.disjoint("buffer", buffer, "compute", compute);
+  }
+  TRIREME_DISPATCH(stream, sgd, parameter, compute, buffer, gradient, scalars, options);
+}
+
+void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
+                         float decay) {
+  const Operands check("exponential_average");
+  check_f32(check, "parameter", parameter, parameter.count());
+  check_f32(check, "average", average, parameter.count());
+  check.disjoint("average", average, "parameter", parameter);
+  TRIREME_EXPECTS(decay >= 0.0F && decay <= 1.0F, "exponential_average: decay {} is not in [0, 1]",
+                  decay);
+  TRIREME_DISPATCH(stream, exponential_average, average, parameter, decay);
+}
+
+void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
+  const Operands check("accumulate_squares");
+  check.is("total", total, DType::f64, Shape{1});
+  check.present("x", x);
+  check.dtype("x", x, DType::f32);
+  check.disjoint("total", total, "x", x);
+  TRIREME_DISPATCH(stream, accumulate_squares, total, x);
+}
+
+void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
+                float clip) {
+  const Operands check("clip_scale");
+  check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
+  check.is("norm", norm, DType::f32, Shape{1});
+  check.is("total", total, DType::f64, Shape{1});
+  check.disjoint("norm", norm, "scalars", scalars);
+  check.disjoint("norm", norm, "total", total);
+  TRIREME_DISPATCH(stream, clip_scale, scalars, norm, total, clip);
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/optimizer_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/device/cpu/cpu_stream.h"
+#include "runtime/ops/fixed_sum.h"
+#include "runtime/ops/float_types.h"
+#include "runtime/ops/optimizer_math.h"
+
+namespace trireme::ops::cpu {
+
+namespace {
+
+bool skipped(const float* scalars) {
+  return scalars[StepScalars::gradient_scale] == 0.0F;
+}
+
+// Elements that stay in the first-level cache between the update and its rounding.
+constexpr std::int64_t block = 1024;
+
+void round_block(bf16* to, const float* from, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i)
+    to[i] = bf16(from[i]);
+}
+
+void sgd_block(const SgdStep& step, float* p, float* b, const float* g, std::int64_t n) {
+  if (b == nullptr) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      float none = 0.0F;
+      p[i] = step(p[i], none, g[i]);
+    }
+    return;
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i)
+    p[i] = step(p[i], b[i], g[i]);
+}
+
+void adamw_block(const AdamWStep& step, float* p, float* m, float* v, const float* g,
+                 std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i)
+    p[i] = step(p[i], m[i], v[i], g[i]);
+}
+
+bf16* compute_pointer(const Tensor& compute) {
+  return compute.empty() ? nullptr : compute.as<bf16>();
+}
+
+}  // namespace
+
+void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
+           const Tensor& v, const Tensor& gradient, const Tensor& scalars,
+           const AdamWOptions& options) {
+  enqueue(stream, [p = parameter.as<float>(), low = compute_pointer(compute), m = m.as<float>(),
+                   v = v.as<float>(), g = gradient.as<float>(), scalars = scalars.as<float>(),
+                   options, n = parameter.count()] {
+    if (skipped(scalars)) return;
+    const AdamWStep step(options, scalars);
+    for (std::int64_t first = 0; first < n; first += block) {
+      const std::int64_t count = std::min(block, n - first);
+      adamw_block(step, p + first, m + first, v + first, g + first, count);
+      if (low != nullptr) round_block(low + first, p + first, count);
+    }
+  });
+}
+
+void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
+         const Tensor& gradient, const Tensor& scalars, const SgdOptions& options) {
+  float* const momentum = buffer.empty() ? nullptr : buffer.as<float>();
+  enqueue(stream, [p = parameter.as<float>(), low = compute_pointer(compute), b = momentum,
+                   g = gradient.as<float>(), scalars = scalars.as<float>(), options,
+                   n = parameter.count()] {
+    if (skipped(scalars)) return;
+    const SgdStep step(options, scalars);
+    for (std::int64_t first = 0; first < n; first += block) {
+      const std::int64_t count = std::min(block, n - first);
+      sgd_block(step, p + first, b == nullptr ? nullptr : b + first, g + first, count);
+      if (low != nullptr) round_block(low + first, p + first, count);
+    }
+  });
+}
+
+void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
+                         float decay) {
+  enqueue(stream, [a = average.as<float>(), p = parameter.as<float>(), decay, n = average.count()] {
+    const float rest = 1.0F - decay;
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i)
+      a[i] = decay * a[i] + rest * p[i];
+  });
+}
+
+void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
+  enqueue(stream, [to = total.as<double>(), from = x.as<float>(), n = x.count()] {
+    *to += fixed_sum<true>(from, n);
+  });
+}
+
+void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
+                float clip) {
+  enqueue(stream, [scalars = scalars.as<float>(), norm = norm.as<float>(),
+                   total = total.as<double>(), clip] {
+    const auto length = static_cast<float>(std::sqrt(*total));
+    *norm = length;
+    float scale = clip > 0.0F && length > clip ? clip / length : 1.0F;
+    if (!std::isfinite(length)) scale = 0.0F;
+    scalars[StepScalars::gradient_scale] = scale;
+  });
+}
+
+}  // namespace trireme::ops::cpu
