@@ -14,8 +14,12 @@ namespace {
 std::atomic<int> rank_of_process{0};
 
 spdlog::level::level_enum level_for(int rank) {
-  if (const char* const wanted = std::getenv("TRIREME_LOG")) return spdlog::level::from_str(wanted);
-  return rank == 0 ? spdlog::level::info : spdlog::level::warn;
+  const auto usual = rank == 0 ? spdlog::level::info : spdlog::level::warn;
+  const char* const wanted = std::getenv("TRIREME_LOG");
+  if (wanted == nullptr) return usual;
+  // spdlog reads every unknown word as "off"; a misspelled level must not hide errors.
+  const auto level = spdlog::level::from_str(wanted);
+  return level == spdlog::level::off && std::string_view(wanted) != "off" ? usual : level;
 }
 
 void configure(spdlog::logger& logger, int rank) {

@@ -54,8 +54,9 @@ Tensor Tensor::reshaped(const Shape& other) const {
 }
 
 Tensor Tensor::range(std::int64_t first, std::int64_t length) const {
-  TRIREME_EXPECTS(first >= 0 && length >= 0 && first + length <= count(),
-                  "[{}, {}) lies outside {}", first, first + length, shape.to_string());
+  TRIREME_EXPECTS(first >= 0 && length >= 0 && first <= count() && length <= count() - first,
+                  "a range of {} elements from {} lies outside {}", length, first,
+                  shape.to_string());
   return {data + static_cast<std::size_t>(first) * size_of(dtype), dtype, Shape{length}};
 }
 

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/base/dtype.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+#include <string>
+
+namespace trireme {
+namespace {
+
+float round_trip(float value) {
+  return static_cast<float>(bf16(value));
+}
+
+std::uint16_t bits_of(std::uint32_t float_bits) {
+  return bf16(std::bit_cast<float>(float_bits)).bits;
+}
+
+TEST(DType, HasASizeAndADistinctNameForEveryType) {
+  std::set<std::string_view> names;
+  for (const DType type : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::u8, DType::u16,
+                           DType::u32, DType::u64, DType::i32, DType::i64}) {
+    names.insert(name_of(type));
+    EXPECT_GT(size_of(type), 0U) << name_of(type);
+  }
+
+  EXPECT_EQ(names.size(), 10U);
+  EXPECT_FALSE(names.contains("unknown"));
+}
+
+TEST(DType, SizesAreThoseOfTheCppTypes) {
+  EXPECT_EQ(size_of(dtype_of<float>), sizeof(float));
+  EXPECT_EQ(size_of(dtype_of<double>), sizeof(double));
+  EXPECT_EQ(size_of(dtype_of<bf16>), sizeof(bf16));
+  EXPECT_EQ(size_of(dtype_of<std::uint8_t>), 1U);
+  EXPECT_EQ(size_of(dtype_of<std::uint16_t>), 2U);
+  EXPECT_EQ(size_of(dtype_of<std::uint32_t>), 4U);
+  EXPECT_EQ(size_of(dtype_of<std::uint64_t>), 8U);
+  EXPECT_EQ(size_of(dtype_of<std::int32_t>), 4U);
+  EXPECT_EQ(size_of(dtype_of<std::int64_t>), 8U);
+}
+
+TEST(Bf16, KeepsEveryValueItCanHold) {
+  for (std::uint32_t pattern = 0; pattern <= 0xffffU; ++pattern) {
+    const float exact = std::bit_cast<float>(pattern << 16);
+    if (std::isnan(exact)) continue;
+    ASSERT_EQ(bf16(exact).bits, pattern);
+  }
+}
+
+TEST(Bf16, RoundsToNearest) {
+  EXPECT_EQ(bits_of(0x3f807fffU), 0x3f80U);  // just below the midpoint
+  EXPECT_EQ(bits_of(0x3f808001U), 0x3f81U);  // just above
+  EXPECT_EQ(bits_of(0xbf808001U), 0xbf81U);  // away from zero for a negative number, too
+}
+
+TEST(Bf16, RoundsTiesToEven) {
+  EXPECT_EQ(bits_of(0x3f808000U), 0x3f80U);
+  EXPECT_EQ(bits_of(0x3f818000U), 0x3f82U);
+  EXPECT_EQ(bits_of(0xbf818000U), 0xbf82U);
+}
+
+TEST(Bf16, CarriesIntoTheExponentWhenRoundingUp) {
+  EXPECT_EQ(round_trip(1.9999999F), 2.0F);
+}
+
+TEST(Bf16, OverflowsToInfinityWhenRoundingUpTheLargestFloat) {
+  EXPECT_EQ(round_trip(std::numeric_limits<float>::max()), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(round_trip(-std::numeric_limits<float>::max()),
+            -std::numeric_limits<float>::infinity());
+}
+
+TEST(Bf16, KeepsInfinityAndTheSignOfZero) {
+  const float infinity = std::numeric_limits<float>::infinity();
+
+  EXPECT_EQ(round_trip(infinity), infinity);
+  EXPECT_EQ(round_trip(-infinity), -infinity);
+  EXPECT_FALSE(std::signbit(round_trip(0.0F)));
+  EXPECT_TRUE(std::signbit(round_trip(-0.0F)));
+}
+
+// A NaN whose payload lies in the lower half would become infinity by cutting, and the all-ones NaN
+// would wrap to zero by rounding.
+TEST(Bf16, KeepsNaNWhateverItsPayload) {
+  for (const std::uint32_t pattern :
+       {0x7f800001U, 0x7f80ffffU, 0x7fc00000U, 0x7fffffffU, 0xff800001U, 0xffffffffU}) {
+    const bf16 converted(std::bit_cast<float>(pattern));
+    EXPECT_TRUE(std::isnan(static_cast<float>(converted))) << std::hex << pattern;
+    EXPECT_EQ(converted.bits >> 15, pattern >> 31) << "the sign of " << std::hex << pattern;
+  }
+}
+
+TEST(Bf16, RoundsDenormals) {
+  EXPECT_EQ(bits_of(0x00008000U), 0x0000U);  // tie, to even
+  EXPECT_EQ(bits_of(0x00008001U), 0x0001U);
+  EXPECT_EQ(bits_of(0x007fffffU), 0x0080U);  // the largest denormal becomes the smallest normal
+}
+
+}  // namespace
+}  // namespace trireme
