@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/batch_plan.h"
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+
+namespace trireme {
+
+BatchPlan BatchPlan::training(const Sampler& sampler, std::int64_t micro_batch, std::int64_t rank,
+                              std::int64_t ranks, std::int64_t first_step) {
+  TRIREME_EXPECTS(micro_batch > 0 && rank >= 0 && rank < ranks && first_step >= 0,
+                  "micro-batches of {}, rank {} of {}, from step {}", micro_batch, rank, ranks,
+                  first_step);
+  const std::int64_t global = sampler.global_batch();
+  if (global % (micro_batch * ranks) != 0) {
+    fail(ExitCode::config,
+         "train.global_batch: {} is not a multiple of train.micro_batch * parallel.data = {} * {}; "
+         "use {} or {}",
+         global, micro_batch, ranks,
+         std::max<std::int64_t>(1, global / (micro_batch * ranks)) * micro_batch * ranks,
+         (global / (micro_batch * ranks) + 1) * micro_batch * ranks);
+  }
+  BatchPlan plan;
+  plan.sampler_ = sampler;
+  plan.micro_batch_ = micro_batch;
+  plan.rank_ = rank;
+  plan.ranks_ = ranks;
+  plan.count_ = global / micro_batch / ranks;
+  plan.first_step_ = first_step;
+  return plan;
+}
+
+BatchPlan BatchPlan::evaluation(std::int64_t samples, std::int64_t micro_batch, std::int64_t rank,
+                                std::int64_t ranks, std::int64_t limit) {
+  TRIREME_EXPECTS(samples > 0 && micro_batch > 0 && rank >= 0 && rank < ranks && limit >= 0,
+                  "{} samples in batches of {}, rank {} of {}, limit {}", samples, micro_batch,
+                  rank, ranks, limit);
+  BatchPlan plan;
+  const std::int64_t round = micro_batch * ranks;
+  plan.count_ = (samples - 1) / round + 1;
+  if (limit > 0) plan.count_ = std::min(plan.count_, limit);
+  plan.samples_ = std::min(samples, plan.count_ * round);
+  plan.micro_batch_ = micro_batch;
+  plan.rank_ = rank;
+  plan.ranks_ = ranks;
+  return plan;
+}
+
+SampleId BatchPlan::at(std::int64_t batch, std::int64_t row) const {
+  if (sampler_) {
+    const std::int64_t micro = rank_ * count_ + batch % count_;
+    return sampler_->at(first_step_ + batch / count_, micro * micro_batch_ + row);
+  }
+  const std::int64_t sample = ((batch % count_) * ranks_ + rank_) * micro_batch_ + row;
+  return {batch / count_, sample < samples_ ? sample : -1};
+}
+
+}  // namespace trireme

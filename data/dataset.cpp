@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/dataset.h"
+
+#include "data/image_dataset.h"
+#include "data/shard_set.h"
+#include "data/token_dataset.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+void check_token_options(const Shard& shard, const DatasetOptions& options) {
+  if (options.classes > 0 || options.image_size > 0 || options.channels > 0) {
+    fail(ExitCode::data,
+         "{}: holds tokens, but the model reads images; point data.path at image shards or choose "
+         "a language model",
+         shard.path);
+  }
+  const auto vocabulary = static_cast<std::int64_t>(shard.header.vocabulary);
+  if (options.vocabulary > 0 && vocabulary > options.vocabulary) {
+    fail(ExitCode::data,
+         "{}: packed with a vocabulary of {} (tokenizer {}), more than model.vocabulary = {}; set "
+         "model.vocabulary to at least {}",
+         shard.path, vocabulary, shard.header.tokenizer, options.vocabulary, vocabulary);
+  }
+}
+
+void check_image_options(const Shard& shard, const DatasetOptions& options) {
+  const ShardHeader& header = shard.header;
+  if (options.vocabulary > 0 || options.context > 0) {
+    fail(ExitCode::data,
+         "{}: holds images, but the model reads tokens; point data.path at token shards or choose "
+         "an image model",
+         shard.path);
+  }
+  const auto size = static_cast<std::uint64_t>(options.image_size);
+  if (size > 0 && (header.height != size || header.width != size)) {
+    fail(ExitCode::data,
+         "{}: images are {} x {}, but model.image_size = {}; set model.image_size or re-pack with "
+         "`--resize {}`",
+         shard.path, header.height, header.width, size, size);
+  }
+  if (options.channels > 0 && header.channels != static_cast<std::uint64_t>(options.channels)) {
+    fail(ExitCode::data,
+         "{}: images have {} channels, but model.channels = {}; set model.channels or re-pack with "
+         "`--channels {}`",
+         shard.path, header.channels, options.channels, options.channels);
+  }
+  if (options.classes > 0 && header.classes.size() > static_cast<std::size_t>(options.classes)) {
+    fail(ExitCode::data,
+         "{}: has {} classes, more than model.classes = {}; set model.classes to at least {}",
+         shard.path, header.classes.size(), options.classes, header.classes.size());
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> Dataset::open(const std::string& path, const DatasetOptions& options) {
+  ShardSet shards(list_shards(path, options.split));
+  const Shard& first = shards.shards().front();
+  if (first.header.kind == DataKind::tokens) {
+    check_token_options(first, options);
+    return std::make_unique<TokenDataset>(std::move(shards), options.context);
+  }
+  check_image_options(first, options);
+  return std::make_unique<ImageDataset>(std::move(shards));
+}
+
+}  // namespace trireme

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// A data set: shards seen as numbered samples. Reading is thread-safe and takes no lock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/shard.h"
+#include "runtime/base/shape.h"
+
+namespace trireme {
+
+// What the caller can work with; a data set that differs is refused when it is opened. 0 or empty =
+// any.
+struct DatasetOptions {
+  std::int64_t context = 0;  // T, tokens per sample; required for token shards
+  std::string
+      split;  // "train" or "validation": the subdirectory to use when `path` has no shards itself
+  std::int64_t vocabulary = 0;  // of the model; at least the data set's
+  std::int64_t classes = 0;     // of the model; at least the data set's
+  std::int64_t image_size = 0;  // height and width
+  std::int64_t channels = 0;
+};
+
+// One sample as it lies in a batch.
+struct SampleLayout {
+  DType input_dtype = DType::i32;
+  Shape inputs;   // tokens (T), images (H, W, C)
+  Shape targets;  // i32: tokens (T), labels (1)
+
+  [[nodiscard]] std::size_t input_bytes() const {
+    return static_cast<std::size_t>(inputs.count()) * size_of(input_dtype);
+  }
+};
+
+class Dataset {
+ public:
+  // `path` is a directory of shards (shard_00000.h5, ...), a directory whose subdirectory
+  // `options.split` is one, or a single shard. Opens and validates every shard. Raises
+  // ExitCode::data for a missing, empty, damaged or incomplete data set, shards that disagree, or
+  // one that does not fit `options`.
+  [[nodiscard]] static std::unique_ptr<Dataset> open(const std::string& path,
+                                                     const DatasetOptions& options);
+  virtual ~Dataset() = default;
+  Dataset(const Dataset&) = delete;
+  Dataset& operator=(const Dataset&) = delete;
+
+  [[nodiscard]] virtual DataKind kind() const = 0;
+  [[nodiscard]] virtual std::int64_t size() const = 0;  // samples
+  [[nodiscard]] virtual const SampleLayout& layout() const = 0;
+  // Hash over the checksums, sizes and order of all shards. A run resumes only on the same
+  // fingerprint.
+  [[nodiscard]] virtual std::uint64_t fingerprint() const = 0;
+  [[nodiscard]] virtual const std::vector<Shard>& shards() const = 0;  // at least one
+
+  // Reads sample `index` in [0, size()). The spans have the layout's sizes. Any number of threads
+  // may call this at once. Raises ExitCode::data naming the file for an I/O error, a file that was
+  // cut meanwhile, or a token id outside the vocabulary.
+  virtual void read(std::int64_t index, std::span<std::byte> inputs,
+                    std::span<std::int32_t> targets) const = 0;
+
+ protected:
+  Dataset() = default;
+};
+
+// The directories under `path` that hold shards: `path` itself, else its subdirectories, sorted; a
+// file gives itself. Raises ExitCode::data when there are none.
+[[nodiscard]] std::vector<std::string> find_datasets(const std::string& path);
+
+}  // namespace trireme

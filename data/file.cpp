@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+// Fills `to`; returns the bytes read before the end of the file, or -1 with errno set.
+ssize_t pread_all(int file, std::uint64_t offset, std::span<std::byte> to) {
+  std::size_t done = 0;
+  while (done < to.size()) {
+    const ssize_t got =
+        ::pread(file, to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return -1;
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return static_cast<ssize_t>(done);
+}
+
+}  // namespace
+
+FileDescriptor::~FileDescriptor() {
+  if (number_ >= 0) ::close(number_);
+}
+
+InputFile::InputFile(std::string path) : path_(std::move(path)) {
+  // O_NONBLOCK: opening a named pipe must not wait for a writer.
+  file_ = FileDescriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file_.get() < 0) {
+    if (errno == EMFILE) {
+      fail(ExitCode::data,
+           "{}: too many open files; raise the limit with `ulimit -n` or pack "
+           "larger shards",
+           path_);
+    }
+    system_failed("open", path_, ExitCode::data);
+  }
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0) system_failed("fstat", path_, ExitCode::data);
+  if (!S_ISREG(status.st_mode)) fail(ExitCode::data, "{}: not a regular file", path_);
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+void InputFile::read(std::uint64_t offset, std::span<std::byte> to) const {
+  const ssize_t got = pread_all(file_.get(), offset, to);
+  if (got < 0) {
+    system_failed("pread", fmt::format("{}, {} bytes at byte {}", path_, to.size(), offset),
+                  ExitCode::data);
+  }
+  if (static_cast<std::size_t>(got) != to.size()) {
+    fail(
+        ExitCode::data,
+        "{}: ends at byte {} where {} bytes were expected at byte {}: it was cut after it had been "
+        "opened; restore or re-pack it",
+        path_, offset + static_cast<std::uint64_t>(got), to.size(), offset);
+  }
+}
+
+SpoolFile::SpoolFile(const std::string& directory) : directory_(directory) {
+  file_ = FileDescriptor(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (file_.get() >= 0) return;
+  // File systems without O_TMPFILE: a named file whose name is removed at once.
+  std::string name = directory + "/.spool-XXXXXX";
+  file_ = FileDescriptor(::mkostemp(name.data(), O_CLOEXEC));
+  if (file_.get() < 0) system_failed("mkostemp", name, ExitCode::internal);
+  if (::unlink(name.c_str()) != 0) system_failed("unlink", name, ExitCode::internal);
+}
+
+void SpoolFile::append(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t wrote =
+        ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(size_));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) write_failed("pwrite", directory_ + "/(temporary copy of the input)");
+    size_ += static_cast<std::uint64_t>(wrote);
+    bytes = bytes.subspan(static_cast<std::size_t>(wrote));
+  }
+}
+
+void SpoolFile::read(std::uint64_t offset, std::span<std::byte> to) const {
+  const ssize_t got = pread_all(file_.get(), offset, to);
+  if (got < 0) system_failed("pread", directory_ + "/(temporary copy of the input)");
+  TRIREME_EXPECTS(static_cast<std::size_t>(got) == to.size(),
+                  "{} of {} bytes at byte {} of a spool", got, to.size(), offset);
+}
+
+void sync_path(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) system_failed("open", path);
+  if (::fsync(file.get()) != 0) write_failed("fsync", path);
+}
+
+std::string parent_directory(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+void write_failed(const std::string& call, const std::string& path) {
+  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) {
+    const char* const reason = errno == ENOSPC ? "the disk is full (ENOSPC)"
+                               : errno == EDQUOT
+                                   ? "your disk quota is used up (EDQUOT)"
+                                   : "the file size limit is reached (EFBIG, ulimit -f)";
+    fail(ExitCode::internal, "{}: {}; free space or choose another output directory", path, reason);
+  }
+  system_failed(call, path);
+}
+
+}  // namespace trireme

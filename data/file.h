@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// POSIX files as the data room needs them: positioned reads by many threads, temporary storage
+// without a name, and the syncs that make a rename durable.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace trireme {
+
+// Owns a file descriptor; move only.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int number) : number_(number) {}
+  ~FileDescriptor();
+  FileDescriptor(FileDescriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  [[nodiscard]] int get() const { return number_; }
+
+ private:
+  int number_ = -1;
+};
+
+// A regular file opened for reading. read() may be called from any number of threads at once.
+class InputFile {
+ public:
+  // Raises ExitCode::data when the path is missing, unreadable or not a regular file.
+  explicit InputFile(std::string path);
+
+  // Fills `to` from byte `offset`. Raises ExitCode::data naming the file and the byte when the
+  // storage fails or the file is shorter than that (it was cut after it had been opened).
+  void read(std::uint64_t offset, std::span<std::byte> to) const;
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  FileDescriptor file_;
+  std::uint64_t size_ = 0;
+};
+
+// Nameless storage next to `directory`'s contents, for input that cannot be read twice. Gone when
+// closed, however the process ends.
+class SpoolFile {
+ public:
+  explicit SpoolFile(const std::string& directory);
+  void append(std::span<const std::byte> bytes);
+  void read(std::uint64_t offset, std::span<std::byte> to) const;
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+
+ private:
+  std::string directory_;
+  FileDescriptor file_;
+  std::uint64_t size_ = 0;
+};
+
+// fsync of a file or directory by path. ExitCode::internal on failure.
+void sync_path(const std::string& path);
+// The directory that holds `path` ("." when the path has none).
+[[nodiscard]] std::string parent_directory(const std::string& path);
+// Raises ExitCode::internal in the user's words for a full disk, a quota or a file size limit, else
+// the POSIX error as it is. Reads errno.
+[[noreturn]] void write_failed(const std::string& call, const std::string& path);
+
+}  // namespace trireme

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ownership and error checking for the HDF5 C library. Included only by the sources of data/hdf5.
+#pragma once
+
+#include <hdf5.h>
+
+#include <mutex>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "runtime/base/error.h"
+
+namespace trireme::hdf5 {
+
+// The library keeps global state and may be built without its own lock: every use happens inside a
+// Session, one at a time. Also silences the library's printing; its error stack ends up in our
+// messages.
+class Session {
+ public:
+  Session();
+
+ private:
+  std::lock_guard<std::mutex> lock_;
+};
+
+// The innermost entry of the library's error stack.
+[[nodiscard]] std::string last_error();
+
+// Passes a non-negative result on; raises "<call>(<subject>) failed: <reason>" for a negative one.
+template <typename Result>
+Result checked(Result result, std::string_view call, std::string_view subject,
+               ExitCode code = ExitCode::data,
+               std::source_location where = std::source_location::current()) {
+  if (result < 0) library_failed(fmt::format("{}({})", call, subject), last_error(), code, where);
+  return result;
+}
+
+// Owns one identifier; move only.
+class Handle {
+ public:
+  using Close = herr_t (*)(hid_t);
+
+  Handle() = default;
+  Handle(hid_t id, Close close) : id_(id), close_(close) {}
+  ~Handle() {
+    if (id_ >= 0) close_(id_);
+  }
+  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(id_, other.id_);
+    std::swap(close_, other.close_);
+    return *this;
+  }
+  operator hid_t() const { return id_; }  // NOLINT: reads as the C library's own identifier
+  // Closes now; a negative status of the library is returned, since closing a file writes to it.
+  [[nodiscard]] herr_t close() { return id_ < 0 ? 0 : close_(std::exchange(id_, -1)); }
+
+ private:
+  hid_t id_ = -1;
+  Close close_ = nullptr;
+};
+
+// File access properties: no file locks, which parallel file systems often lack; shards never
+// change.
+[[nodiscard]] Handle access_properties(std::string_view subject);
+
+}  // namespace trireme::hdf5

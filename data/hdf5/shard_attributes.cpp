@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <limits>
+
+#include "data/hdf5/shard_parts.h"
+
+namespace trireme::hdf5 {
+namespace {
+
+constexpr std::size_t longest_text = std::size_t{16} << 20;
+
+// Reads scalar attributes of the root group, refusing any other type than the one asked for.
+class AttributeReader {
+ public:
+  AttributeReader(const std::string& path, hid_t file) : path_(path), file_(file) {}
+
+  [[nodiscard]] std::uint64_t integer(const char* name) const {
+    const Handle attribute = open(name);
+    const Handle type(checked(H5Aget_type(attribute), "H5Aget_type", path_), H5Tclose);
+    if (H5Tget_class(type) != H5T_INTEGER || H5Tget_size(type) > sizeof(std::uint64_t)) {
+      refuse(path_, fmt::format("attribute '{}' is not an integer", name));
+    }
+    std::uint64_t value = 0;
+    checked(H5Aread(attribute, H5T_NATIVE_UINT64, &value), "H5Aread", path_);
+    return value;
+  }
+
+  [[nodiscard]] std::string text(const char* name) const {
+    const Handle attribute = open(name);
+    const Handle type(checked(H5Aget_type(attribute), "H5Aget_type", path_), H5Tclose);
+    // Variable-length text lives in a heap without checksums.
+    if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0) {
+      refuse(path_, fmt::format("attribute '{}' is not fixed-length text", name));
+    }
+    const std::size_t size = H5Tget_size(type);
+    if (size > longest_text) refuse(path_, fmt::format("attribute '{}' has {} bytes", name, size));
+    std::string value(size, '\0');
+    checked(H5Aread(attribute, type, value.data()), "H5Aread", path_);
+    value.resize(std::min(value.find('\0'), value.size()));
+    return value;
+  }
+
+ private:
+  [[nodiscard]] Handle open(const char* name) const {
+    if (checked(H5Aexists(file_, name), "H5Aexists", path_) == 0) {
+      refuse(path_, fmt::format("lacks the attribute '{}' and so is not a Trireme shard", name));
+    }
+    Handle attribute(checked(H5Aopen(file_, name, H5P_DEFAULT), "H5Aopen", path_), H5Aclose);
+    const Handle space(checked(H5Aget_space(attribute), "H5Aget_space", path_), H5Sclose);
+    if (H5Sget_simple_extent_type(space) != H5S_SCALAR) {
+      refuse(path_, fmt::format("attribute '{}' is not a scalar", name));
+    }
+    return attribute;
+  }
+
+  const std::string& path_;
+  hid_t file_;
+};
+
+void read_token_fields(const std::string& path, const AttributeReader& read, ShardHeader& header) {
+  header.documents = read.integer("documents");
+  header.continues = read.integer("continues") != 0;
+  header.tokenizer = read.text("tokenizer");
+  header.vocabulary = read.integer("vocabulary");
+  if (header.dtype != DType::u16 && header.dtype != DType::u32) {
+    refuse(path, "tokens have dtype uint16 or uint32, not the one in attribute 'dtype'");
+  }
+  if (header.documents == 0 || header.documents > header.count) {
+    refuse(path, fmt::format("{} documents cannot hold {} tokens", header.documents, header.count));
+  }
+  const std::uint64_t limit =
+      header.dtype == DType::u16 ? 65536 : std::numeric_limits<std::int32_t>::max();
+  if (header.vocabulary == 0 || header.vocabulary > limit) {
+    refuse(path, fmt::format("vocabulary {} is not in 1..{}", header.vocabulary, limit));
+  }
+}
+
+void read_image_fields(const std::string& path, const AttributeReader& read, ShardHeader& header) {
+  header.height = read.integer("height");
+  header.width = read.integer("width");
+  header.channels = read.integer("channels");
+  header.classes = split_classes(read.text("classes"));
+  if (header.dtype != DType::u8)
+    refuse(path, "images have dtype uint8, not the one in attribute 'dtype'");
+  constexpr std::uint64_t longest_side = 1 << 20;
+  if (header.height == 0 || header.width == 0 || header.height > longest_side ||
+      header.width > longest_side || (header.channels != 1 && header.channels != 3)) {
+    refuse(path, fmt::format("image size {} x {} x {} (height x width x channels) is not allowed",
+                             header.height, header.width, header.channels));
+  }
+}
+
+void write_integer(hid_t file, const std::string& name, std::uint64_t value,
+                   const std::string& path) {
+  const Handle space(checked(H5Screate(H5S_SCALAR), "H5Screate", path, ExitCode::internal),
+                     H5Sclose);
+  const Handle attribute(
+      checked(H5Acreate2(file, name.c_str(), H5T_NATIVE_UINT64, space, H5P_DEFAULT, H5P_DEFAULT),
+              "H5Acreate2", path, ExitCode::internal),
+      H5Aclose);
+  checked(H5Awrite(attribute, H5T_NATIVE_UINT64, &value), "H5Awrite", path, ExitCode::internal);
+}
+
+void write_text(hid_t file, const std::string& name, const std::string& value,
+                const std::string& path) {
+  const Handle space(checked(H5Screate(H5S_SCALAR), "H5Screate", path, ExitCode::internal),
+                     H5Sclose);
+  const Handle type(checked(H5Tcopy(H5T_C_S1), "H5Tcopy", path, ExitCode::internal), H5Tclose);
+  checked(H5Tset_size(type, std::max<std::size_t>(value.size(), 1)), "H5Tset_size", path,
+          ExitCode::internal);
+  checked(H5Tset_strpad(type, H5T_STR_NULLPAD), "H5Tset_strpad", path, ExitCode::internal);
+  checked(H5Tset_cset(type, H5T_CSET_UTF8), "H5Tset_cset", path, ExitCode::internal);
+  const Handle attribute(
+      checked(H5Acreate2(file, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), "H5Acreate2",
+              path, ExitCode::internal),
+      H5Aclose);
+  checked(H5Awrite(attribute, type, value.c_str()), "H5Awrite", path, ExitCode::internal);
+}
+
+}  // namespace
+
+void refuse(const std::string& path, std::string_view what) {
+  fail(ExitCode::data,
+       "{}: {}; make shards with `trireme data pack-text` or `trireme data pack-images`", path,
+       what);
+}
+
+ShardHeader read_header(const std::string& path, hid_t file, std::uint64_t& checksum) {
+  const AttributeReader read(path, file);
+  if (const std::string format = read.text("format"); format != "trireme-shard") {
+    refuse(path, fmt::format("attribute 'format' is '{}', not 'trireme-shard'", format));
+  }
+  if (const std::uint64_t version = read.integer("version"); version != shard_version) {
+    refuse(path, fmt::format("has format version {}; this program reads version {}", version,
+                             shard_version));
+  }
+  ShardHeader header;
+  const std::string kind = read.text("kind");
+  if (kind != "tokens" && kind != "images")
+    refuse(path, fmt::format("kind '{}' is not tokens or images", kind));
+  header.kind = kind == "tokens" ? DataKind::tokens : DataKind::images;
+  header.dtype = dtype_from_stored_name(read.text("dtype"));
+  header.shard_index = read.integer("shard_index");
+  header.shard_count = read.integer("shard_count");
+  header.count = read.integer("count");
+  header.payload_checksum = read.integer("payload_xxh3");
+  if (header.count == 0) refuse(path, fmt::format("holds no {}", kind));
+  if (header.shard_index >= header.shard_count) {
+    refuse(path, fmt::format("says it is shard {} of {}", header.shard_index, header.shard_count));
+  }
+  header.kind == DataKind::tokens ? read_token_fields(path, read, header)
+                                  : read_image_fields(path, read, header);
+  checksum = read.integer("header_xxh3");
+  if (const std::uint64_t computed = header_checksum(header); computed != checksum) {
+    refuse(
+        path,
+        fmt::format(
+            "its attributes do not match their checksum header_xxh3 ({:016x}, computed {:016x}): "
+            "the file was changed or damaged",
+            checksum, computed));
+  }
+  return header;
+}
+
+void write_header(const std::string& path, hid_t file, const ShardHeader& header) {
+  for (const auto& [name, value] : attributes_of(header)) {
+    if (const auto* const number = std::get_if<std::uint64_t>(&value)) {
+      write_integer(file, name, *number, path);
+    } else {
+      write_text(file, name, std::get<std::string>(value), path);
+    }
+  }
+  write_integer(file, "header_xxh3", header_checksum(header), path);
+}
+
+}  // namespace trireme::hdf5

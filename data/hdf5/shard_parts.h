@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pieces shared by the sources that read and write shards through the HDF5 library.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "data/hdf5/handle.h"
+#include "data/shard.h"
+
+namespace trireme::hdf5 {
+
+// Raises ExitCode::data: "<path>: <what>; <how to get a good shard>".
+[[noreturn]] void refuse(const std::string& path, std::string_view what);
+
+// Reads and checks the attributes of the root group; gives the stored header checksum, which must
+// equal the computed one.
+[[nodiscard]] ShardHeader read_header(const std::string& path, hid_t file, std::uint64_t& checksum);
+// Writes all attributes and header_xxh3.
+void write_header(const std::string& path, hid_t file, const ShardHeader& header);
+
+}  // namespace trireme::hdf5

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/shard_writer.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <vector>
+
+#include "data/checksum.h"
+#include "data/file.h"
+#include "data/hdf5/handle.h"
+#include "data/hdf5/shard_parts.h"
+
+namespace trireme {
+namespace {
+
+using hdf5::Handle;
+
+// Room for attributes and object headers beside the payload.
+constexpr std::uint64_t metadata_reserve = std::uint64_t{1} << 16;
+
+template <typename Result>
+Result checked(Result result, std::string_view call, std::string_view subject,
+               std::source_location where = std::source_location::current()) {
+  return hdf5::checked(result, call, subject, ExitCode::internal, where);
+}
+
+Handle create_file(const std::string& path) {
+  const Handle access = hdf5::access_properties(path);
+  // See Note [Superblock] in shard_open.cpp.
+  checked(H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18), "H5Pset_libver_bounds",
+          path);
+  constexpr hsize_t page = 4096;
+  checked(H5Pset_alignment(access, page, page), "H5Pset_alignment", path);
+  const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  return {checked(id, "H5Fcreate", path), H5Fclose};
+}
+
+// Contiguous, allocated now, never filled, without time stamps: equal input gives equal files.
+Handle create_dataset(hid_t file, const char* name, hid_t type, const std::vector<hsize_t>& extents,
+                      const std::string& path) {
+  const Handle space(
+      checked(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr),
+              "H5Screate_simple", path),
+      H5Sclose);
+  const Handle plan(checked(H5Pcreate(H5P_DATASET_CREATE), "H5Pcreate", path), H5Pclose);
+  checked(H5Pset_layout(plan, H5D_CONTIGUOUS), "H5Pset_layout", path);
+  checked(H5Pset_alloc_time(plan, H5D_ALLOC_TIME_EARLY), "H5Pset_alloc_time", path);
+  checked(H5Pset_fill_time(plan, H5D_FILL_TIME_NEVER), "H5Pset_fill_time", path);
+  checked(H5Pset_obj_track_times(plan, false), "H5Pset_obj_track_times", path);
+  return {checked(H5Dcreate2(file, name, type, space, H5P_DEFAULT, plan, H5P_DEFAULT), "H5Dcreate2",
+                  path),
+          H5Dclose};
+}
+
+// Disk blocks for the first `bytes` of the file, so that the library's own writes cannot run out of
+// space.
+void reserve(const FileDescriptor& file, std::uint64_t bytes, const std::string& path) {
+  // Reserving beyond the end of a file ignores `ulimit -f`; writing there would not.
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      bytes > limit.rlim_cur) {
+    errno = EFBIG;
+    write_failed("getrlimit", path);
+  }
+  if (::fallocate(file.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) == 0) return;
+  if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return;
+  write_failed("fallocate", path);
+}
+
+}  // namespace
+
+struct ShardWriter::State {
+  std::string path;
+  std::string temporary;
+  ShardHeader header;
+  hid_t type = -1;
+  std::vector<hsize_t> extents;
+  FileDescriptor descriptor;
+  Handle file;
+  Handle payload;
+  std::uint64_t written = 0;
+  Checksum checksum;
+
+  [[nodiscard]] std::uint64_t element_bytes() const {
+    return Shard{.path = {}, .header = header}.element_bytes();
+  }
+};
+
+ShardWriter::ShardWriter(std::string path, ShardHeader header) : state_(std::make_unique<State>()) {
+  State& it = *state_;
+  it.temporary = path + ".tmp";
+  it.path = std::move(path);
+  it.header = std::move(header);
+  const ShardHeader& head = it.header;
+  TRIREME_EXPECTS(head.count > 0, "a shard of {} elements", head.count);
+  it.extents = {head.count};
+  if (head.kind == DataKind::images)
+    it.extents.insert(it.extents.end(), {head.height, head.width, head.channels});
+  const std::uint64_t bytes = head.count * it.element_bytes();
+
+  // The first blocks are reserved before the library writes: its handling of a full disk is not
+  // ours to trust.
+  it.descriptor =
+      FileDescriptor(::open(it.temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (it.descriptor.get() < 0) write_failed("open", it.temporary);
+  try {
+    reserve(it.descriptor, bytes + metadata_reserve, it.path);
+    const hdf5::Session session;
+    it.type = head.kind == DataKind::images ? H5T_NATIVE_UINT8
+              : head.dtype == DType::u32    ? H5T_NATIVE_UINT32
+                                            : H5T_NATIVE_UINT16;
+    it.file = create_file(it.temporary);
+    // Creating truncates, which gives the blocks back.
+    reserve(it.descriptor, bytes + metadata_reserve, it.path);
+    it.payload = create_dataset(it.file, head.kind == DataKind::images ? "images" : "tokens",
+                                it.type, it.extents, it.path);
+  } catch (...) {
+    const hdf5::Session session;
+    it.payload = Handle();
+    it.file = Handle();
+    ::unlink(it.temporary.c_str());
+    throw;
+  }
+}
+
+ShardWriter::~ShardWriter() {
+  if (!state_ || state_->temporary.empty()) return;
+  const hdf5::Session session;
+  state_->payload = Handle();
+  state_->file = Handle();
+  ::unlink(state_->temporary.c_str());
+}
+
+void ShardWriter::write(const void* elements, std::uint64_t count) {
+  State& it = *state_;
+  TRIREME_EXPECTS(count <= it.header.count - it.written,
+                  "{} elements into a shard with room for {}", count, it.header.count - it.written);
+  const hdf5::Session session;
+  std::vector<hsize_t> start(it.extents.size(), 0), block = it.extents;
+  start[0] = it.written;
+  block[0] = count;
+  const Handle target(checked(H5Dget_space(it.payload), "H5Dget_space", it.path), H5Sclose);
+  checked(H5Sselect_hyperslab(target, H5S_SELECT_SET, start.data(), nullptr, block.data(), nullptr),
+          "H5Sselect_hyperslab", it.path);
+  const Handle source(
+      checked(H5Screate_simple(static_cast<int>(block.size()), block.data(), nullptr),
+              "H5Screate_simple", it.path),
+      H5Sclose);
+  checked(H5Dwrite(it.payload, it.type, source, target, H5P_DEFAULT, elements), "H5Dwrite",
+          it.path);
+  it.checksum.update({static_cast<const std::byte*>(elements), count * it.element_bytes()});
+  it.written += count;
+}
+
+void ShardWriter::finish(std::span<const std::uint64_t> document_offsets) {
+  State& it = *state_;
+  TRIREME_EXPECTS(it.header.kind == DataKind::tokens && document_offsets.size() >= 2 &&
+                      document_offsets.front() == 0 && document_offsets.back() == it.header.count,
+                  "document offsets of a shard of {} tokens", it.header.count);
+  it.header.documents = document_offsets.size() - 1;
+  commit("document_offsets", H5T_NATIVE_UINT64, std::as_bytes(document_offsets),
+         document_offsets.size());
+}
+
+void ShardWriter::finish(std::span<const std::int32_t> labels) {
+  TRIREME_EXPECTS(state_->header.kind == DataKind::images && labels.size() == state_->header.count,
+                  "{} labels for {} images", labels.size(), state_->header.count);
+  commit("labels", H5T_NATIVE_INT32, std::as_bytes(labels), labels.size());
+}
+
+void ShardWriter::commit(const char* name, std::int64_t type, std::span<const std::byte> index,
+                         std::uint64_t elements) {
+  State& it = *state_;
+  TRIREME_EXPECTS(it.written == it.header.count, "{} of {} elements written", it.written,
+                  it.header.count);
+  std::uint64_t size = 0;
+  {
+    const hdf5::Session session;
+    hsize_t used = 0;
+    checked(H5Fget_filesize(it.file, &used), "H5Fget_filesize", it.path);
+    reserve(it.descriptor,
+            used + index.size() + metadata_reserve + 2 * join_classes(it.header.classes).size(),
+            it.path);
+    Handle dataset = create_dataset(it.file, name, type, {elements}, it.path);
+    checked(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, index.data()), "H5Dwrite",
+            it.path);
+    it.checksum.update(index);
+    it.header.payload_checksum = it.checksum.value();
+    hdf5::write_header(it.path, it.file, it.header);
+    checked(dataset.close(), "H5Dclose", it.path);
+    checked(it.payload.close(), "H5Dclose", it.path);
+    checked(it.file.close(), "H5Fclose", it.path);
+  }
+  // Gives back what was reserved beyond the end.
+  const off_t end = ::lseek(it.descriptor.get(), 0, SEEK_END);
+  if (end < 0) system_failed("lseek", it.path);
+  size = static_cast<std::uint64_t>(end);
+  if (::ftruncate(it.descriptor.get(), static_cast<off_t>(size)) != 0)
+    write_failed("ftruncate", it.path);
+  if (::fsync(it.descriptor.get()) != 0) write_failed("fsync", it.path);
+  if (::rename(it.temporary.c_str(), it.path.c_str()) != 0) system_failed("rename", it.path);
+  it.temporary.clear();
+  sync_path(parent_directory(it.path));
+}
+
+}  // namespace trireme

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Image shards: sample i is image i of the concatenation of all shards, with its label.
+#pragma once
+
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/shard_set.h"
+
+namespace trireme {
+
+class ImageDataset final : public Dataset {
+ public:
+  // Reads all labels (4 bytes per image stay in memory) and checks that each names a class.
+  explicit ImageDataset(ShardSet shards);
+
+  [[nodiscard]] DataKind kind() const override { return DataKind::images; }
+  [[nodiscard]] std::int64_t size() const override {
+    return static_cast<std::int64_t>(labels_.size());
+  }
+  [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
+  [[nodiscard]] std::uint64_t fingerprint() const override { return shards_.fingerprint(); }
+  [[nodiscard]] const std::vector<Shard>& shards() const override { return shards_.shards(); }
+  void read(std::int64_t index, std::span<std::byte> inputs,
+            std::span<std::int32_t> targets) const override;
+
+ private:
+  ShardSet shards_;
+  SampleLayout layout_;
+  std::vector<std::int32_t> labels_;
+};
+
+// Raises ExitCode::data naming the first label that is not one of the shard's classes; `first` is
+// the position of labels[0] in the shard.
+void check_labels(const Shard& shard, std::uint64_t first, std::span<const std::int32_t> labels);
+
+}  // namespace trireme

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "runtime/base/error.h"
+#include "runtime/device/arena.h"
+
+namespace trireme {
+namespace {
+
+// The same layout on host and device, so that a batch is one copy.
+struct BatchLayout {
+  BatchLayout(const SampleLayout& sample, std::int64_t rows) : rows_(rows), sample_(sample) {
+    inputs_ = layout_.reserve(static_cast<std::size_t>(rows) * sample.input_bytes());
+    targets_ = layout_.reserve(static_cast<std::size_t>(rows * sample.targets.count()) *
+                               sizeof(std::int32_t));
+    ids_ = layout_.reserve(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
+    epochs_ = layout_.reserve(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
+  }
+
+  [[nodiscard]] std::size_t bytes() const { return layout_.peak_bytes(); }
+
+  [[nodiscard]] Batch view(std::byte* base) const {
+    const bool labels = sample_.input_dtype == DType::u8;
+    return {{base + inputs_, sample_.input_dtype, with_rows(sample_.inputs)},
+            {base + targets_, DType::i32, labels ? Shape{rows_} : with_rows(sample_.targets)},
+            {base + ids_, DType::i64, Shape{rows_}},
+            {base + epochs_, DType::i64, Shape{rows_}}};
+  }
+
+ private:
+  [[nodiscard]] Shape with_rows(const Shape& shape) const {
+    std::vector<std::int64_t> extents = {rows_};
+    extents.insert(extents.end(), shape.extents().begin(), shape.extents().end());
+    return Shape(extents);
+  }
+
+  std::int64_t rows_;
+  SampleLayout sample_;
+  Layout layout_;
+  std::size_t inputs_ = 0, targets_ = 0, ids_ = 0, epochs_ = 0;
+};
+
+}  // namespace
+
+Loader::Loader(Device& device, const Dataset& dataset, const BatchPlan& plan,
+               const LoaderOptions& options)
+    : device_(device),
+      dataset_(dataset),
+      plan_(plan),
+      parts_(std::min(options.workers, plan.micro_batch())) {
+  TRIREME_EXPECTS(options.workers > 0 && options.prefetch > 0 && options.held > 0,
+                  "{} workers, prefetch {}, {} held batches", options.workers, options.prefetch,
+                  options.held);
+  const BatchLayout layout(dataset.layout(), plan.micro_batch());
+  slots_.resize(static_cast<std::size_t>(options.prefetch));
+  for (Slot& slot : slots_) {
+    slot.host = Buffer(device, layout.bytes(), MemoryKind::host);
+    slot.batch = layout.view(slot.host.data());
+    slot.copied = device.make_event();
+  }
+  targets_.resize(static_cast<std::size_t>(options.held) + 1);
+  for (Target& target : targets_) {
+    target.device = Buffer(device, layout.bytes(), MemoryKind::device);
+    target.batch = layout.view(target.device.data());
+    target.arrived = device.make_event();
+  }
+  released_ = device.make_event();
+  threads_.reserve(static_cast<std::size_t>(options.workers));
+  try {
+    for (std::int64_t i = 0; i < options.workers; ++i)
+      threads_.emplace_back([this] { work(); });
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+Loader::~Loader() {
+  stop();
+  // A copy may still read a host buffer; a failed stream has told its error elsewhere.
+  for (const Slot& slot : slots_) {
+    try {
+      slot.copied->synchronize();
+    } catch (...) {  // NOLINT: destructors do not throw
+    }
+  }
+}
+
+void Loader::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  room_.notify_all();
+  for (std::thread& thread : threads_)
+    thread.join();
+  threads_.clear();
+}
+
+void Loader::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const auto slots = static_cast<std::int64_t>(slots_.size());
+    room_.wait(lock, [&] { return stopping_ || failed_ || ticket_ < (issued_ + slots) * parts_; });
+    if (stopping_ || failed_) return;
+    const std::int64_t batch = ticket_ / parts_, part = ticket_ % parts_;
+    ++ticket_;
+    Slot& slot = slot_of(batch);
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      fill(slot, batch, part);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error) {
+      // Parts are handed out in order, so every earlier batch is complete or in other workers'
+      // hands.
+      slot.error = error;
+      failed_ = true;
+      room_.notify_all();
+    }
+    if (++slot.done == parts_ || error) ready_.notify_one();
+  }
+}
+
+void Loader::fill(Slot& slot, std::int64_t batch, std::int64_t part) {
+  slot.copied->synchronize();
+  const std::int64_t rows = plan_.micro_batch();
+  for (std::int64_t row = rows * part / parts_; row < rows * (part + 1) / parts_ && !stopping_;
+       ++row) {
+    fill_row(slot, plan_.at(batch, row), row);
+  }
+}
+
+void Loader::fill_row(Slot& slot, SampleId id, std::int64_t row) const {
+  const std::size_t input_bytes = dataset_.layout().input_bytes();
+  const auto target_count = static_cast<std::size_t>(dataset_.layout().targets.count());
+  const auto index = static_cast<std::size_t>(row);
+  const std::span inputs(slot.batch.inputs.data + index * input_bytes, input_bytes);
+  const std::span targets(slot.batch.targets.as<std::int32_t>() + index * target_count,
+                          target_count);
+  slot.batch.sample_ids.as<std::int64_t>()[row] = id.sample;
+  slot.batch.epochs.as<std::int64_t>()[row] = id.epoch;
+  if (id.sample >= 0) {
+    dataset_.read(id.sample, inputs, targets);
+  } else {
+    std::fill(inputs.begin(), inputs.end(), std::byte{0});
+    std::fill(targets.begin(), targets.end(), ignored_target);
+  }
+}
+
+bool Loader::is_ready(std::int64_t batch, bool block) {
+  Slot& slot = slot_of(batch);
+  std::unique_lock lock(mutex_);
+  const auto settled = [&] { return slot.done == parts_ || slot.error != nullptr; };
+  // A slot is free for this batch only once the batch before it in the ring was issued.
+  if (batch >= issued_ + static_cast<std::int64_t>(slots_.size())) return false;
+  if (block) ready_.wait(lock, settled);
+  if (slot.error && block) std::rethrow_exception(slot.error);
+  return settled() && !slot.error;
+}
+
+void Loader::issue(std::int64_t batch, Stream& copy) {
+  Slot& slot = slot_of(batch);
+  Target& target = target_of(batch);
+  copy.wait(*released_);
+  device_.copy(copy, target.device.data(), slot.host.data(), slot.host.bytes());
+  copy.record(*slot.copied);
+  copy.record(*target.arrived);
+  {
+    const std::lock_guard lock(mutex_);
+    slot.done = 0;
+    ++issued_;
+  }
+  room_.notify_all();
+}
+
+const Batch& Loader::next(Stream& copy, Stream& compute) {
+  const auto start = std::chrono::steady_clock::now();
+  compute.record(*released_);
+  if (issued_ == next_) {
+    static_cast<void>(is_ready(next_, true));
+    issue(next_, copy);
+  }
+  compute.wait(*target_of(next_).arrived);
+  if (is_ready(next_ + 1, false)) issue(next_ + 1, copy);
+  wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return target_of(next_++).batch;
+}
+
+}  // namespace trireme

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps the next batches ready: worker threads pread samples into a ring of host buffers, the copy
+// stream moves them to the device while the compute stream works on the batch before.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "data/batch_plan.h"
+#include "data/dataset.h"
+#include "runtime/device/device.h"
+#include "runtime/nn/batch_source.h"
+
+namespace trireme {
+
+struct LoaderOptions {
+  std::int64_t workers = 2;   // threads that read
+  std::int64_t prefetch = 4;  // host buffers of one micro-batch each
+  std::int64_t held =
+      1;  // how many of the latest batches stay valid on the device (pipeline stages need several)
+};
+
+// Random access: a Loader is made for a plan that starts at any step; there is nothing else to save
+// or restore. After construction nothing is allocated. One thread calls next().
+class Loader final : public BatchSource {
+ public:
+  // `device` and `dataset` must outlive the loader.
+  Loader(Device& device, const Dataset& dataset, const BatchPlan& plan,
+         const LoaderOptions& options);
+  // Stops the workers after the sample that each is reading. The compute stream must be done with
+  // the batches.
+  ~Loader() override;
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  // The next batch of the plan. Work enqueued on `compute` from now on may read it; it stays valid
+  // until the `held`-th later call. Both streams must be the same in every call. Raises what a
+  // worker met while it read this batch (ExitCode::data, naming the file), also on every later
+  // call.
+  [[nodiscard]] const Batch& next(Stream& copy, Stream& compute) override;
+
+  // Seconds that the calling thread has spent inside next() so far: the data wait.
+  [[nodiscard]] double wait_seconds() const override { return wait_seconds_; }
+
+ private:
+  struct Slot {
+    Buffer host;
+    Batch batch;                    // views into host
+    std::unique_ptr<Event> copied;  // the last copy out of this buffer
+    std::int64_t done = 0;          // finished parts of the batch being read; guarded by mutex_
+    std::exception_ptr error;       // guarded by mutex_
+  };
+  struct Target {
+    Buffer device;
+    Batch batch;  // views into device
+    std::unique_ptr<Event> arrived;
+  };
+
+  void work();
+  void fill(Slot& slot, std::int64_t batch, std::int64_t part);
+  void fill_row(Slot& slot, SampleId id, std::int64_t row) const;
+  // True when `batch` is complete in its slot; raises its error. With `block`, waits for that.
+  [[nodiscard]] bool is_ready(std::int64_t batch, bool block);
+  void issue(std::int64_t batch, Stream& copy);
+  void stop() noexcept;
+  [[nodiscard]] Slot& slot_of(std::int64_t batch) {
+    return slots_[static_cast<std::size_t>(batch) % slots_.size()];
+  }
+  [[nodiscard]] Target& target_of(std::int64_t batch) {
+    return targets_[static_cast<std::size_t>(batch) % targets_.size()];
+  }
+
+  Device& device_;
+  const Dataset& dataset_;
+  BatchPlan plan_;
+  std::int64_t parts_;  // a batch is read in this many pieces, so that several workers share it
+  std::vector<Slot> slots_;
+  std::vector<Target> targets_;
+  std::unique_ptr<Event>
+      released_;           // the compute stream, as far as enqueued when next() was entered
+  std::int64_t next_ = 0;  // batch that the next call returns
+  double wait_seconds_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable room_;   // for workers: a slot may be filled
+  std::condition_variable ready_;  // for next(): a batch is complete or failed
+  std::int64_t ticket_ = 0;        // next part to read: batch * parts_ + part; guarded by mutex_
+  std::int64_t issued_ = 0;        // batches handed to the copy stream; guarded by mutex_
+  bool failed_ = false;            // guarded by mutex_
+  std::atomic<bool> stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace trireme

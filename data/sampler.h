@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which sample stands where: a pure function of (seed, step, slot), the same on every rank and
+// layout.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace trireme {
+
+// What happens to the samples of an epoch that do not fill a global batch.
+enum class LastBatch : std::uint8_t {
+  drop,  // they are left out of this epoch
+  pad    // the batch is filled up with the first samples of the same epoch
+};
+
+// "drop" or "pad"; ExitCode::config otherwise.
+[[nodiscard]] LastBatch last_batch_from(std::string_view name);
+
+struct SamplerOptions {
+  std::int64_t samples = 0;       // N
+  std::int64_t global_batch = 0;  // G
+  std::uint64_t seed = 0;
+  bool shuffle = true;
+  LastBatch last_batch = LastBatch::drop;
+};
+
+struct SampleId {
+  std::int64_t epoch = 0;
+  std::int64_t sample = 0;  // -1: a padding row
+  friend bool operator==(const SampleId&, const SampleId&) = default;
+};
+
+class Sampler {
+ public:
+  // Raises ExitCode::data when there are fewer samples than one global batch, unless padding.
+  explicit Sampler(const SamplerOptions& options);
+
+  // drop: N / G rounded down; pad: rounded up.
+  [[nodiscard]] std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  [[nodiscard]] std::int64_t global_batch() const { return options_.global_batch; }
+  // The sample at `slot` in [0, G) of the global batch of `step` (from 0). Position
+  // i = (step mod steps_per_epoch) * G + slot of epoch step / steps_per_epoch holds
+  // permutation(seed, epoch)(i mod N).
+  [[nodiscard]] SampleId at(std::int64_t step, std::int64_t slot) const;
+
+ private:
+  SamplerOptions options_;
+  std::int64_t steps_per_epoch_;
+};
+
+}  // namespace trireme

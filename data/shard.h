@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one shard file says about itself. The file format is specified in data/README.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "runtime/base/dtype.h"
+
+namespace trireme {
+
+enum class DataKind : std::uint8_t { tokens, images };
+
+[[nodiscard]] std::string_view name_of(DataKind kind);
+
+inline constexpr std::uint64_t shard_version = 1;
+
+struct ShardHeader {
+  DataKind kind = DataKind::tokens;
+  DType dtype = DType::u16;  // tokens: u16 or u32; images: u8
+  std::uint64_t shard_index = 0;
+  std::uint64_t shard_count = 1;
+  std::uint64_t count = 0;  // tokens or images in this shard
+  // tokens
+  std::uint64_t documents = 0;  // parts of documents in this shard
+  bool continues = false;       // the first part began before this shard
+  std::string tokenizer;        // "bytes", or "huggingface:<file>:xxh3=<16 hex digits>"
+  std::uint64_t vocabulary = 0;
+  // images
+  std::uint64_t height = 0;
+  std::uint64_t width = 0;
+  std::uint64_t channels = 0;
+  std::vector<std::string> classes;
+  // XXH3-64 of the payload: the data, then the offsets or labels.
+  std::uint64_t payload_checksum = 0;
+};
+
+// A shard that has passed every check of open_shard.
+struct Shard {
+  std::string path;
+  ShardHeader header;
+  std::uint64_t header_checksum = 0;
+  std::uint64_t file_bytes = 0;
+  std::uint64_t data_offset = 0;   // byte of the first token or image
+  std::uint64_t index_offset = 0;  // byte of the first document offset (u64) or label (i32)
+
+  [[nodiscard]] std::uint64_t element_bytes() const;  // bytes of one token or one image
+  [[nodiscard]] std::uint64_t data_bytes() const { return header.count * element_bytes(); }
+  [[nodiscard]] std::uint64_t index_bytes() const;
+};
+
+// The attributes as stored, in order, without header_xxh3.
+using AttributeValue = std::variant<std::uint64_t, std::string>;
+using Attributes = std::vector<std::pair<std::string, AttributeValue>>;
+[[nodiscard]] Attributes attributes_of(const ShardHeader& header);
+// XXH3-64 of "name=value\n" over all attributes, in order.
+[[nodiscard]] std::uint64_t header_checksum(const ShardHeader& header);
+
+// "uint16" <-> DType::u16: the spelling in the file. Parsing an unknown spelling gives DType::f32.
+[[nodiscard]] std::string_view stored_name(DType dtype);
+[[nodiscard]] DType dtype_from_stored_name(std::string_view name);
+
+[[nodiscard]] std::string join_classes(const std::vector<std::string>& classes);
+[[nodiscard]] std::vector<std::string> split_classes(std::string_view joined);
+
+// "shard_00007.h5"
+[[nodiscard]] std::string shard_file_name(std::uint64_t index);
+
+// Opens `path` with the HDF5 library, validates all of it but the payload's bytes, closes it again.
+// Raises ExitCode::data naming the file, what is wrong and the fix. One thread at a time does this;
+// others wait.
+[[nodiscard]] Shard open_shard(const std::string& path);
+
+}  // namespace trireme

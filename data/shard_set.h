@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// All shards of one data set, validated against each other and open for pread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/file.h"
+#include "data/shard.h"
+
+namespace trireme {
+
+struct ShardList {
+  std::vector<std::string> paths;  // in order
+  bool complete = true;            // a whole directory; false for one shard named by its own path
+};
+
+// The shard files of a directory in order, or the one file that `path` is. `split` names the
+// subdirectory to look into when `path` has none. Raises ExitCode::data when there are none or the
+// numbering has a gap.
+[[nodiscard]] ShardList list_shards(const std::string& path, const std::string& split);
+
+class ShardSet {
+ public:
+  // Raises ExitCode::data when a shard is invalid or the shards disagree in kind, dtype, tokenizer,
+  // vocabulary, image size, classes, or in how many they are.
+  explicit ShardSet(const ShardList& list);
+
+  [[nodiscard]] const std::vector<Shard>& shards() const { return shards_; }
+  [[nodiscard]] const InputFile& file(std::size_t shard) const { return files_[shard]; }
+  [[nodiscard]] std::uint64_t fingerprint() const { return fingerprint_; }
+  [[nodiscard]] std::uint64_t elements() const {
+    return starts_.back();
+  }  // tokens or images of all shards
+  // The shard that holds element `position` of the concatenation.
+  [[nodiscard]] std::size_t shard_of(std::uint64_t position) const;
+  // The position of the first element of `shard`.
+  [[nodiscard]] std::uint64_t start_of(std::size_t shard) const { return starts_[shard]; }
+
+ private:
+  std::vector<Shard> shards_;
+  std::vector<InputFile> files_;
+  std::vector<std::uint64_t> starts_;  // one more than shards
+  std::uint64_t fingerprint_ = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes one shard as a stream; the payload never has to fit in memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "data/shard.h"
+
+namespace trireme {
+
+// The file appears under `path` only when finish() has written, checksummed and synced all of it;
+// until then it has a temporary name, which the destructor removes. Space for the whole payload is
+// reserved before the first byte, so a full disk shows at once. Errors: ExitCode::internal for a
+// full disk or a failing write.
+class ShardWriter {
+ public:
+  // `header` must be complete but for `documents` and `payload_checksum`.
+  ShardWriter(std::string path, ShardHeader header);
+  ~ShardWriter();
+  ShardWriter(const ShardWriter&) = delete;
+  ShardWriter& operator=(const ShardWriter&) = delete;
+
+  // Appends `count` tokens (of the header's dtype) or images.
+  void write(const void* elements, std::uint64_t count);
+  // Exactly header.count elements must have been written. Tokens: the start of each document in
+  // this shard, first 0, then header.count.
+  void finish(std::span<const std::uint64_t> document_offsets);
+  // Images: header.count labels.
+  void finish(std::span<const std::int32_t> labels);
+
+ private:
+  struct State;
+  void commit(const char* name, std::int64_t type, std::span<const std::byte> index,
+              std::uint64_t elements);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Token shards as windows of T + 1 tokens.
+#pragma once
+
+#include "data/dataset.h"
+#include "data/shard_set.h"
+
+namespace trireme {
+
+// Sample i is the window [i * T, i * T + T + 1) of the concatenation of all shards; windows may
+// cross shard borders. Inputs are its first T tokens, targets its last T. N = (tokens - 1) / T
+// samples.
+class TokenDataset final : public Dataset {
+ public:
+  TokenDataset(ShardSet shards, std::int64_t context);
+
+  [[nodiscard]] DataKind kind() const override { return DataKind::tokens; }
+  [[nodiscard]] std::int64_t size() const override { return size_; }
+  [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
+  [[nodiscard]] std::uint64_t fingerprint() const override { return shards_.fingerprint(); }
+  [[nodiscard]] const std::vector<Shard>& shards() const override { return shards_.shards(); }
+  void read(std::int64_t index, std::span<std::byte> inputs,
+            std::span<std::int32_t> targets) const override;
+
+  // Window `index` as stored (u16 or u32), (T + 1) * size_of(dtype) bytes, ids checked.
+  void read_stored(std::int64_t index, std::span<std::byte> window) const;
+
+ private:
+  template <typename Token>
+  void read_as(std::uint64_t first, std::span<std::int32_t> inputs,
+               std::span<std::int32_t> targets) const;
+  template <typename Token>
+  void load(std::uint64_t first, std::span<Token> to) const;
+
+  ShardSet shards_;
+  SampleLayout layout_;
+  std::int64_t size_;
+  std::uint64_t vocabulary_;
+};
+
+// The largest of `ids`: a check of many ids at the speed of memory. Instantiated for u16 and u32.
+template <typename Token>
+[[nodiscard]] Token largest(std::span<const Token> ids);
+
+// Raises ExitCode::data naming the first id that is not below `vocabulary`; `first` is the position
+// of ids[0] in the shard.
+template <typename Token>
+[[noreturn]] void refuse_ids(const Shard& shard, std::uint64_t first, std::span<const Token> ids);
+
+}  // namespace trireme
