@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "runtime/comm/comm_stats.h"
 #include "runtime/device/device.h"
 
 namespace trireme {
@@ -25,6 +26,9 @@ class Communicator {
   [[nodiscard]] int size() const { return size_; }
   // Name of the group in messages: "world", "data", "tensor", "pipeline".
   [[nodiscard]] const std::string& name() const { return name_; }
+  // Calls and bytes since the group was made, per verb. Thread-safe; a group that split() makes
+  // counts its own.
+  [[nodiscard]] CommStats stats() const { return counters_->read(); }
 
   // out = reduction of `in` over all ranks; the same bits on every rank.
   virtual void all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) = 0;
@@ -50,12 +54,20 @@ class Communicator {
 
  protected:
   Communicator(int rank, int size, std::string name)
-      : rank_(rank), size_(size), name_(std::move(name)) {}
+      : Communicator(rank, size, std::move(name), std::make_shared<CommCounters>()) {}
+  // For decorators, which share the counters of what they wrap.
+  Communicator(int rank, int size, std::string name, std::shared_ptr<CommCounters> counters)
+      : rank_(rank), size_(size), name_(std::move(name)), counters_(std::move(counters)) {}
+  [[nodiscard]] CommCounters& counters() const { return *counters_; }
+  [[nodiscard]] static const std::shared_ptr<CommCounters>& counters_of(const Communicator& other) {
+    return other.counters_;
+  }
 
  private:
   int rank_;
   int size_;
   std::string name_;
+  std::shared_ptr<CommCounters> counters_;
 };
 
 // The identity: one rank, every collective a copy. send/recv to oneself pair up within a group.

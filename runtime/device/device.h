@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -25,6 +26,7 @@ enum class MemoryKind : std::uint8_t {
 };
 
 [[nodiscard]] std::string_view name_of(DeviceType type);
+[[nodiscard]] std::string_view name_of(MemoryKind kind);
 
 // A point in a stream's work. Re-recording moves it. An event that was never recorded counts as
 // reached.
@@ -61,7 +63,8 @@ class Stream {
   Stream() = default;
 };
 
-// Owns memory of a device. Move only; the moved-from buffer is empty. 64-byte aligned.
+// Owns memory of a device. Move only; the moved-from buffer is empty. 64-byte aligned; the contents
+// are undefined until written. A buffer of zero bytes allocates nothing and its data() is null.
 class Buffer {
  public:
   Buffer() = default;
@@ -119,7 +122,8 @@ class Device {
   // True where this device computes in bf16 natively (else bf16 products are computed in fp32 and
   // rounded).
   [[nodiscard]] virtual bool has_native_bf16() const = 0;
-  [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const { return use_[static_cast<int>(kind)]; }
+  // What live Buffers hold, in bytes as asked for. Thread-safe.
+  [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const;
 
  protected:
   Device() = default;
@@ -129,6 +133,10 @@ class Device {
 
  private:
   friend class Buffer;
+  void note_allocated(std::size_t bytes, MemoryKind kind);
+  void note_released(std::size_t bytes, MemoryKind kind) noexcept;
+
+  mutable std::mutex use_mutex_;  // loader threads make buffers too
   MemoryUse use_[2];
 };
 

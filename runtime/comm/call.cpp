@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/comm/call.h"
+
+namespace trireme {
+namespace {
+
+void check_same_dtype(const Communicator& comm, Verb verb, const Tensor& in, const Tensor& out) {
+  TRIREME_EXPECTS(in.dtype == out.dtype, "{} in group {}: input holds {}, output {}", name_of(verb),
+                  comm.name(), name_of(in.dtype), name_of(out.dtype));
+}
+
+void check_counts(const Communicator& comm, Verb verb, const Tensor& in, const Tensor& out,
+                  std::int64_t in_factor, std::int64_t out_factor) {
+  TRIREME_EXPECTS(in.count() * in_factor == out.count() * out_factor,
+                  "{} in group {} of {} ranks: input {}, output {}", name_of(verb), comm.name(),
+                  comm.size(), in.shape.to_string(), out.shape.to_string());
+}
+
+Call make_call(Verb verb, const Tensor& in, const Tensor& out) {
+  Call call;
+  call.verb = verb;
+  call.dtype = in.dtype;
+  call.in = in.data;
+  call.out = out.data;
+  call.in_count = in.count();
+  call.out_count = out.count();
+  return call;
+}
+
+}  // namespace
+
+std::string_view name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::max:
+      return "max";
+    case ReduceOp::min:
+      return "min";
+  }
+  return "?";
+}
+
+std::string Call::to_string() const {
+  switch (verb) {
+    case Verb::all_reduce:
+    case Verb::reduce_scatter:
+      return fmt::format("{}({}, count {}, {})", name_of(verb), name_of(dtype), count(),
+                         name_of(op));
+    case Verb::all_gather:
+    case Verb::all_to_all:
+      return fmt::format("{}({}, count {})", name_of(verb), name_of(dtype), count());
+    case Verb::broadcast:
+      return fmt::format("broadcast({}, count {}, root {})", name_of(dtype), count(), peer);
+    case Verb::send:
+      return fmt::format("send({}, count {}, to {})", name_of(dtype), count(), peer);
+    case Verb::recv:
+      return fmt::format("recv({}, count {}, from {})", name_of(dtype), count(), peer);
+  }
+  return "?";
+}
+
+Call make_reduce_call(const Communicator& comm, Verb verb, const Tensor& in, const Tensor& out,
+                      ReduceOp op) {
+  check_same_dtype(comm, verb, in, out);
+  check_counts(comm, verb, in, out, 1, verb == Verb::reduce_scatter ? comm.size() : 1);
+  Call call = make_call(verb, in, out);
+  call.op = op;
+  return call;
+}
+
+Call make_exchange_call(const Communicator& comm, Verb verb, const Tensor& in, const Tensor& out) {
+  check_same_dtype(comm, verb, in, out);
+  check_counts(comm, verb, in, out, verb == Verb::all_gather ? comm.size() : 1, 1);
+  TRIREME_EXPECTS(verb != Verb::all_to_all || in.count() % comm.size() == 0,
+                  "all_to_all in group {}: {} does not split into {} equal slices", comm.name(),
+                  in.shape.to_string(), comm.size());
+  TRIREME_EXPECTS(verb != Verb::all_to_all || in.data != out.data || in.count() == 0,
+                  "all_to_all in group {} cannot work in place", comm.name());
+  return make_call(verb, in, out);
+}
+
+Call make_peer_call(const Communicator& comm, Verb verb, const Tensor& data, int peer) {
+  TRIREME_EXPECTS(peer >= 0 && peer < comm.size(), "{} in group {}: no rank {} among {}",
+                  name_of(verb), comm.name(), peer, comm.size());
+  Call call = make_call(verb, data, data);
+  call.peer = peer;
+  if (verb == Verb::send) call.out = nullptr;
+  if (verb == Verb::recv) call.in = nullptr;
+  return call;
+}
+
+}  // namespace trireme

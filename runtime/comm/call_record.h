@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to this room: what ranks tell each other about a call, and the comparison.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "runtime/comm/call.h"
+
+namespace trireme {
+
+struct CallRecord {
+  static constexpr std::int32_t barrier = 100;
+  static constexpr std::int32_t split = 101;
+
+  std::uint64_t sequence = 0;  // collectives of the group so far
+  std::int64_t count = 0;
+  std::int32_t kind = 0;  // a Verb, or barrier or split
+  std::int32_t dtype = 0;
+  std::int32_t op = 0;
+  std::int32_t peer = 0;  // root, or the other rank of a message
+  friend bool operator==(const CallRecord&, const CallRecord&) = default;
+};
+static_assert(sizeof(CallRecord) == 32, "no padding: it travels as bytes");
+
+[[nodiscard]] CallRecord record_of(const Call& call, std::uint64_t sequence);
+[[nodiscard]] CallRecord host_record(std::int32_t kind, std::uint64_t sequence);
+[[nodiscard]] std::string to_string(const CallRecord& record);
+// The records as a u8 tensor, to send or receive.
+[[nodiscard]] Tensor as_bytes(std::span<CallRecord> records);
+
+// `records[r]` is what rank r calls. Raises ExitCode::communication naming the first two ranks that
+// disagree.
+void compare_collective(std::span<const CallRecord> records, const std::string& group);
+// What `sender` sends against what `receiver` expects.
+void compare_message(const CallRecord& sent, int sender, const CallRecord& expected, int receiver,
+                     const std::string& group);
+
+}  // namespace trireme

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Checked decorator. Before a collective, on the same stream, all ranks of the group exchange a
+// record of what they are about to do and compare; a receive is compared with the record of the
+// send. Records travel over groups of their own, so they never meet the inner communicator's
+// messages, and those of barrier() and split(), which belong to the host, never meet those of
+// streams. A disagreement raises before the inner call starts, so nobody hangs in it.
+#include <vector>
+
+#include "runtime/comm/call_record.h"
+#include "runtime/device/cpu/cpu_stream.h"
+
+namespace trireme {
+namespace {
+
+bool is_message(Verb verb) {
+  return verb == Verb::send || verb == Verb::recv;
+}
+
+class CheckedCommunicator final : public Communicator {
+ public:
+  explicit CheckedCommunicator(std::unique_ptr<Communicator> inner)
+      : Communicator(inner->rank(), inner->size(), inner->name(), counters_of(*inner)),
+        inner_(std::move(inner)),
+        host_(Device::create(DeviceType::cpu)),
+        host_stream_(host_->make_stream(StreamKind::compute)),
+        records_(inner_->split(0, rank(), name() + ".records")),
+        host_records_(inner_->split(0, rank(), name() + ".host_records")) {}
+
+  void all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) override {
+    submit(stream, {make_reduce_call(*this, Verb::all_reduce, in, out, op), in, out});
+  }
+  void reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) override {
+    submit(stream, {make_reduce_call(*this, Verb::reduce_scatter, in, out, op), in, out});
+  }
+  void all_gather(Stream& stream, const Tensor& in, const Tensor& out) override {
+    submit(stream, {make_exchange_call(*this, Verb::all_gather, in, out), in, out});
+  }
+  void all_to_all(Stream& stream, const Tensor& in, const Tensor& out) override {
+    submit(stream, {make_exchange_call(*this, Verb::all_to_all, in, out), in, out});
+  }
+  void broadcast(Stream& stream, const Tensor& data, int root) override {
+    submit(stream, {make_peer_call(*this, Verb::broadcast, data, root), data, data});
+  }
+  void send(Stream& stream, const Tensor& data, int to) override {
+    submit(stream, {make_peer_call(*this, Verb::send, data, to), data, data});
+  }
+  void recv(Stream& stream, const Tensor& data, int from) override {
+    submit(stream, {make_peer_call(*this, Verb::recv, data, from), data, data});
+  }
+
+  void group_begin() override {
+    TRIREME_EXPECTS(!in_group_, "group {}: group_begin inside a group", name());
+    in_group_ = true;
+  }
+
+  void group_end(Stream& stream) override {
+    TRIREME_EXPECTS(in_group_, "group {}: group_end without group_begin", name());
+    in_group_ = false;
+    check(stream, pending_);
+    inner_->group_begin();
+    for (const Pending& pending : pending_)
+      forward(stream, pending);
+    inner_->group_end(stream);
+    pending_.clear();
+  }
+
+  void barrier() override {
+    check_host_call(CallRecord::barrier);
+    inner_->barrier();
+  }
+
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
+    check_host_call(CallRecord::split);
+    return make_checked(inner_->split(color, key, std::move(name)));
+  }
+
+ private:
+  struct Pending {
+    Call call;
+    Tensor in, out;
+  };
+
+  void submit(Stream& stream, const Pending& pending) {
+    if (in_group_) {
+      pending_.push_back(pending);
+      return;
+    }
+    check(stream, {&pending, 1});
+    forward(stream, pending);
+  }
+
+  void forward(Stream& stream, const Pending& pending) {
+    const auto& [call, in, out] = pending;
+    switch (call.verb) {
+      case Verb::all_reduce:
+        return inner_->all_reduce(stream, in, out, call.op);
+      case Verb::reduce_scatter:
+        return inner_->reduce_scatter(stream, in, out, call.op);
+      case Verb::all_gather:
+        return inner_->all_gather(stream, in, out);
+      case Verb::all_to_all:
+        return inner_->all_to_all(stream, in, out);
+      case Verb::broadcast:
+        return inner_->broadcast(stream, in, call.peer);
+      case Verb::send:
+        return inner_->send(stream, in, call.peer);
+      case Verb::recv:
+        return inner_->recv(stream, in, call.peer);
+    }
+  }
+
+  // Collectives are compared one by one, for ranks that disagree may also disagree on how many
+  // there are.
+  void check(Stream& stream, std::span<const Pending> calls) {
+    for (const Pending& pending : calls) {
+      if (is_message(pending.call.verb)) continue;
+      check_collective(stream, *records_, record_of(pending.call, ++sequence_));
+    }
+    check_messages(stream, calls);
+  }
+
+  void check_collective(Stream& stream, Communicator& over, const CallRecord& record) {
+    auto all = std::make_shared<std::vector<CallRecord>>(static_cast<std::size_t>(size()));
+    (*all)[static_cast<std::size_t>(rank())] = record;
+    const std::span<CallRecord> own(&(*all)[static_cast<std::size_t>(rank())], 1);
+    over.all_gather(stream, as_bytes(own), as_bytes(*all));
+    enqueue(stream, [all, group = &name()] { compare_collective(*all, *group); });
+  }
+
+  void check_messages(Stream& stream, std::span<const Pending> calls) {
+    struct Message {
+      CallRecord own;
+      CallRecord theirs;
+    };
+    auto messages = std::make_shared<std::vector<Message>>();
+    for (const Pending& pending : calls) {
+      if (is_message(pending.call.verb)) messages->push_back({record_of(pending.call, 0), {}});
+    }
+    if (messages->empty()) return;
+    records_->group_begin();
+    for (Message& message : *messages) {
+      if (message.own.kind == static_cast<std::int32_t>(Verb::send)) {
+        records_->send(stream, as_bytes({&message.own, 1}), message.own.peer);
+      } else {
+        records_->recv(stream, as_bytes({&message.theirs, 1}), message.own.peer);
+      }
+    }
+    records_->group_end(stream);
+    enqueue(stream, [messages, group = &name(), rank = rank()] {
+      for (const Message& message : *messages) {
+        if (message.own.kind == static_cast<std::int32_t>(Verb::send)) continue;
+        compare_message(message.theirs, message.own.peer, message.own, rank, *group);
+      }
+    });
+  }
+
+  void check_host_call(std::int32_t kind) {
+    check_collective(*host_stream_, *host_records_, host_record(kind, ++host_sequence_));
+  }
+
+  std::unique_ptr<Communicator> inner_;
+  std::unique_ptr<Device> host_;
+  std::unique_ptr<Stream> host_stream_;
+  std::unique_ptr<Communicator> records_, host_records_;
+  std::vector<Pending> pending_;  // calls of the open group
+  bool in_group_ = false;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t host_sequence_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_checked(std::unique_ptr<Communicator> inner) {
+  return std::make_unique<CheckedCommunicator>(std::move(inner));
+}
+
+}  // namespace trireme

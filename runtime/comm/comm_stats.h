@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// How often a communicator was called, with how much data, and how long the calls took.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace trireme {
+
+enum class Verb : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  all_to_all,
+  broadcast,
+  send,
+  recv
+};
+inline constexpr std::size_t verb_count = 7;
+
+[[nodiscard]] std::string_view name_of(Verb verb);
+
+// `bytes` is the size of the whole logical tensor of the calls: all_reduce and broadcast count the
+// tensor, reduce_scatter and all_to_all their input, all_gather its output, send and recv the
+// message.
+struct VerbStats {
+  std::uint64_t calls = 0;
+  std::uint64_t bytes = 0;
+  friend bool operator==(const VerbStats&, const VerbStats&) = default;
+};
+
+struct CommStats {
+  std::array<VerbStats, verb_count> verbs{};
+  // Time the stream spent in calls that are done, waiting for peers included. Zero on asynchronous
+  // back ends.
+  double seconds = 0;
+
+  [[nodiscard]] const VerbStats& operator[](Verb verb) const {
+    return verbs[static_cast<std::size_t>(verb)];
+  }
+};
+
+// The live counters: calls are counted where they are enqueued, time where they run.
+class CommCounters {
+ public:
+  void add_call(Verb verb, std::size_t bytes) {
+    Counter& counter = counters_[static_cast<std::size_t>(verb)];
+    counter.calls.fetch_add(1, std::memory_order_relaxed);
+    counter.bytes.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  void add_nanoseconds(std::uint64_t count) {
+    nanoseconds_.fetch_add(count, std::memory_order_relaxed);
+  }
+  [[nodiscard]] CommStats read() const;
+
+ private:
+  struct Counter {
+    std::atomic<std::uint64_t> calls = 0;
+    std::atomic<std::uint64_t> bytes = 0;
+  };
+  std::array<Counter, verb_count> counters_;
+  std::atomic<std::uint64_t> nanoseconds_ = 0;
+};
+
+}  // namespace trireme

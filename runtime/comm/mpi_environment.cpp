@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include "runtime/base/log.h"
+#include "runtime/comm/mpi.h"
+#include "runtime/comm/mpi_check.h"
+#include "runtime/comm/mpi_communicator.h"
+
+namespace trireme {
+namespace {
+
+constexpr unsigned abort_patience_s = 10;
+
+// What the launchers of MPI libraries set: mpirun of Open MPI and MPICH, srun with a PMI.
+bool has_launcher() {
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK",
+                                 "PMI_SIZE", "PMI_FD", "MPI_LOCALNRANKS"}) {
+    if (std::getenv(name) != nullptr) return true;
+  }
+  return false;
+}
+
+// srun without a PMI starts N processes that know nothing of each other: each would believe to be
+// the whole job and write to the same run directory.
+void refuse_ranks_without_pmi() {
+  const char* const tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  if (tasks == nullptr || std::atoi(tasks) <= 1) return;
+  fail(ExitCode::communication,
+       "srun started {} tasks without MPI support, so they cannot find each other; use srun "
+       "--mpi=pmix (see srun --mpi=list), or mpirun inside the job",
+       tasks);
+}
+
+}  // namespace
+
+MpiEnvironment::MpiEnvironment(int* argc, char*** argv) {
+  if (!has_launcher()) {
+    refuse_ranks_without_pmi();
+    return;
+  }
+  int provided = MPI_THREAD_SINGLE;
+  TRIREME_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
+  TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+  if (provided < MPI_THREAD_MULTIPLE) {
+    fail(ExitCode::communication,
+         "this MPI library gives thread level {} of MPI_THREAD_MULTIPLE ({}); use one built with "
+         "threads",
+         provided, static_cast<int>(MPI_THREAD_MULTIPLE));
+  }
+  TRIREME_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
+  TRIREME_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size_));
+  MPI_Comm host = MPI_COMM_NULL;
+  TRIREME_MPI(
+      MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host));
+  TRIREME_MPI(MPI_Comm_rank(host, &local_rank_));
+  TRIREME_MPI(MPI_Comm_size(host, &local_size_));
+  TRIREME_MPI(MPI_Comm_free(&host));
+}
+
+MpiEnvironment::~MpiEnvironment() {
+  // A rank that unwinds must not wait in MPI_Finalize for peers that wait for it: abort_job comes
+  // next.
+  if (std::uncaught_exceptions() > 0 || !detail::mpi_is_up()) return;
+  if (MPI_Finalize() != MPI_SUCCESS) log::get("comm").warn("MPI_Finalize failed");
+}
+
+std::unique_ptr<Communicator> MpiEnvironment::world() const {
+  if (size_ == 1) return make_single_communicator();
+  MPI_Comm copy = MPI_COMM_NULL;
+  TRIREME_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
+  return std::make_unique<MpiCommunicator>(copy, "world");
+}
+
+void abort_job(int code) noexcept {
+  static std::atomic_flag entered = ATOMIC_FLAG_INIT;
+  if (entered.test_and_set()) {
+    for (;;)
+      pause();  // another thread is already ending the job
+  }
+  std::fflush(stdout);
+  std::fflush(stderr);
+  if (detail::mpi_is_up()) {
+    // If the launcher is gone too, MPI_Abort may never return; the default action of SIGALRM ends
+    // us then.
+    std::signal(SIGALRM, SIG_DFL);
+    alarm(abort_patience_s);
+    MPI_Abort(MPI_COMM_WORLD, code);
+  }
+  _exit(code);
+}
+
+}  // namespace trireme

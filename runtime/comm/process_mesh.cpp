@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/comm/process_mesh.h"
+
+namespace trireme {
+
+ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape)
+    : world_(world), shape_(shape) {
+  TRIREME_EXPECTS(shape.pipeline > 0 && shape.data > 0 && shape.tensor > 0,
+                  "a mesh of pipeline {} x data {} x tensor {}", shape.pipeline, shape.data,
+                  shape.tensor);
+  if (world.size() != shape.size()) {
+    fail(ExitCode::config,
+         "parallel: pipeline {} x data {} x tensor {} needs {} ranks, but {} were started; start "
+         "{} ranks or change the sizes",
+         shape.pipeline, shape.data, shape.tensor, shape.size(), world.size(), shape.size());
+  }
+  here_ = coordinates_of(shape, world.rank());
+  // A group's color is the rank of its first member: the own coordinates with the group's axis at
+  // zero.
+  const auto group = [&](MeshCoordinates first, int key, const char* name) {
+    return world.split(rank_of(shape, first), key, name);
+  };
+  data_ = group({here_.pipeline, 0, here_.tensor}, here_.data, "data");
+  tensor_ = group({here_.pipeline, here_.data, 0}, here_.tensor, "tensor");
+  pipeline_ = group({0, here_.data, here_.tensor}, here_.pipeline, "pipeline");
+}
+
+}  // namespace trireme
