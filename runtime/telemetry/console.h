@@ -26,6 +26,7 @@ struct StepTotals {
   std::int64_t steps = 0;
   std::int64_t items = 0;
   double loss = 0;  // sum of the steps' losses
+  double grad_norm = 0;
   double step_ms = 0;
   double data_wait_ms = 0;
   double exposed_comm_ms = 0;

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/metrics.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/base/text_builder.h"
+
+namespace trireme {
+namespace {
+
+using Line = std::span<char, metrics_line_bytes>;
+
+// Writes "key":value members one after another.
+class JsonLine {
+ public:
+  explicit JsonLine(Line to) : text_(to) { text_.add("{{"); }
+
+  void integer(std::string_view key, std::int64_t value) {
+    text_.add("{}\"{}\":{}", separator(), key, value);
+  }
+  void number(std::string_view key, double value) {
+    if (std::isfinite(value)) {
+      text_.add("{}\"{}\":{}", separator(), key, value);
+    } else {
+      text_.add("{}\"{}\":null", separator(), key);
+      finite_ = false;
+    }
+  }
+  // Times: microseconds are all that a clock call can tell.
+  void milliseconds(std::string_view key, double value) {
+    text_.add("{}\"{}\":{:.3f}", separator(), key, value);
+  }
+  std::string_view finish() {
+    text_.add("{}}}\n", finite_ ? "" : ",\"non_finite\":true");
+    TRIREME_EXPECTS(!text_.cut(), "a metrics line passes {} bytes", metrics_line_bytes);
+    return text_.view();
+  }
+
+ private:
+  std::string_view separator() { return std::exchange(first_, false) ? "" : ","; }
+
+  TextBuilder text_;
+  bool first_ = true;
+  bool finite_ = true;
+};
+
+}  // namespace
+
+std::string_view name_of(ItemKind kind) {
+  return kind == ItemKind::tokens ? "tokens" : "images";
+}
+
+std::string_view format_json(const StepMetrics& metrics, ItemKind kind, Line to) {
+  JsonLine line(to);
+  line.integer("step", metrics.step);
+  line.number("loss", metrics.loss);
+  line.number("lr", metrics.learning_rate);
+  line.number("grad_norm", metrics.grad_norm);
+  const double seconds = metrics.step_ms / 1000;
+  line.milliseconds(kind == ItemKind::tokens ? "tokens_per_s" : "images_per_s",
+                    seconds > 0 ? static_cast<double>(metrics.items) / seconds : 0.0);
+  line.milliseconds("step_ms", metrics.step_ms);
+  line.milliseconds("forward_ms", metrics.forward_ms);
+  line.milliseconds("backward_ms", metrics.backward_ms);
+  line.milliseconds("optimizer_ms", metrics.optimizer_ms);
+  line.milliseconds("data_wait_ms", metrics.data_wait_ms);
+  line.milliseconds("exposed_comm_ms", metrics.exposed_comm_ms);
+  return line.finish();
+}
+
+std::string_view format_json(const EvaluationMetrics& metrics, Line to) {
+  JsonLine line(to);
+  line.integer("step", metrics.step);
+  line.number("validation_loss", metrics.validation_loss);
+  if (metrics.accuracy) line.number("accuracy", *metrics.accuracy);
+  line.milliseconds("evaluation_ms", metrics.evaluation_ms);
+  return line.finish();
+}
+
+MetricsLog::MetricsLog(std::string path, ItemKind kind) : path_(std::move(path)), kind_(kind) {
+  // O_EXCL: a second run that chose the same directory a moment later must not mix its lines in.
+  file_ = FileDescriptor(
+      ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
+  if (!file_.is_open()) system_failed("open", path_);
+}
+
+void MetricsLog::step(const StepMetrics& metrics) {
+  std::array<char, metrics_line_bytes> text;
+  append(format_json(metrics, kind_, text));
+}
+
+void MetricsLog::evaluation(const EvaluationMetrics& metrics) {
+  std::array<char, metrics_line_bytes> text;
+  append(format_json(metrics, text));
+}
+
+void MetricsLog::append(std::string_view line) {
+  if (failed_) return;
+  ssize_t put = 0;
+  do {
+    put = ::write(file_.get(), line.data(), line.size());
+  } while (put < 0 && errno == EINTR);
+  if (put == static_cast<ssize_t>(line.size())) return;
+
+  failed_ = true;
+  // A short write means that the disk filled up within this line.
+  const int reason = put < 0 ? errno : ENOSPC;
+  const off_t end = ::lseek(file_.get(), 0, SEEK_END);
+  const bool whole_lines_left =
+      put <= 0 || (end >= put && ::ftruncate(file_.get(), end - put) == 0);
+  fail(ExitCode::internal,
+       "{}: cannot be written: {}; free space there or choose another run.directory{}", path_,
+       std::strerror(reason), whole_lines_left ? "" : " (its last line is torn)");
+}
+
+}  // namespace trireme

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/run_directory.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "runtime/base/file.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+void create_with_parents(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) {
+    fail(ExitCode::config, "run.directory: {}: cannot be created: {}; choose another place", path,
+         error.message());
+  }
+  if (!fs::is_directory(path, error)) {
+    fail(ExitCode::config, "run.directory: {}: exists and is not a directory; choose another place",
+         path);
+  }
+}
+
+void refuse_an_earlier_run(const std::string& path) {
+  for (const char* const name : {"config.yaml", "metrics.jsonl"}) {
+    std::error_code error;
+    if (!fs::exists(fs::path(path) / name, error)) continue;
+    fail(ExitCode::config,
+         "run.directory: {}: already holds a run ({} is there); choose another run.directory or "
+         "remove this one",
+         path, name);
+  }
+}
+
+// Permission bits say little (root, read-only mounts, quotas): write a byte and see.
+void probe_writing(const std::string& path) {
+  const std::string probe = path + "/.writable";
+  const FileDescriptor file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  const bool written = file.is_open() && ::write(file.get(), "x", 1) == 1;
+  const int reason = errno;
+  if (file.is_open()) ::unlink(probe.c_str());
+  if (!written) {
+    fail(ExitCode::config, "run.directory: {}: cannot be written to: {}; choose another place",
+         path, std::strerror(reason));
+  }
+}
+
+std::string without_trailing_slash(std::string path) {
+  while (path.size() > 1 && path.back() == '/')
+    path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(std::string path) : path_(without_trailing_slash(std::move(path))) {
+  if (path_.empty()) fail(ExitCode::config, "run.directory: is empty; name a directory");
+  create_with_parents(path_);
+  refuse_an_earlier_run(path_);
+  probe_writing(path_);
+}
+
+void RunDirectory::write_config(std::string_view yaml) const {
+  write_file(config_path(), yaml, ExitCode::internal);
+}
+
+void RunDirectory::write_environment(const RunEnvironment& environment) const {
+  write_file(path_ + "/environment.json", environment_json(environment), ExitCode::internal);
+}
+
+}  // namespace trireme
