@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "runtime/comm/communicator.h"
 
@@ -27,6 +28,9 @@ class MpiEnvironment {
  private:
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
 };
+
+// "Open MPI v4.1.4"; usable before MPI is up.
+[[nodiscard]] std::string mpi_library_version();
 
 // Ends the whole job at once with `code`; usable before MPI is up and from any thread. Flushes
 // output first.

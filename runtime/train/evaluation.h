@@ -3,7 +3,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/nn/model.h"
-#include "runtime/train/batch_source.h"
+#include "runtime/nn/batch_source.h"
 #include "runtime/train/streams.h"
 
 namespace trireme {

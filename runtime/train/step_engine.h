@@ -11,7 +11,7 @@
 #include "runtime/optim/lr_schedule.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/parallel/grad_reducer.h"
-#include "runtime/train/batch_source.h"
+#include "runtime/nn/batch_source.h"
 #include "runtime/train/loss_totals.h"
 #include "runtime/train/streams.h"
 

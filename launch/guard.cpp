@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/guard.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <thread>
+
+#include "runtime/base/error.h"
+#include "runtime/comm/mpi.h"
+#include "runtime/device/cpu/cpu_features.h"
+
+namespace trireme {
+namespace {
+
+// The launcher's variable, since the error may come before MPI is up.
+int launcher_rank() {
+  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (const char* const value = std::getenv(name)) return std::atoi(value);
+  }
+  return 0;
+}
+
+[[noreturn]] void end_job(ExitCode code, const std::string& message) {
+  // Most errors (config, data) strike all ranks at once: rank 0 then prints and ends the job before the others do.
+  if (launcher_rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  fmt::print(stderr, "[{}] error: {}\n", process_label(), message);
+  abort_job(static_cast<int>(code));
+}
+
+}  // namespace
+
+int guarded_main(const std::function<int()>& body) {
+  try {
+    check_cpu_supports_build();
+    return body();
+  } catch (const Error& error) {
+    end_job(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    end_job(ExitCode::internal, "out of host memory");
+  } catch (const std::exception& error) {
+    end_job(ExitCode::internal, error.what());
+  }
+}
+
+int parse_and_run(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+    return static_cast<int>(ExitCode::ok);
+  } catch (const CLI::Success& help_or_version) {
+    return launcher_rank() == 0 ? app.exit(help_or_version) : 0;
+  } catch (const CLI::ParseError& error) {
+    if (launcher_rank() == 0) app.exit(error);
+    return static_cast<int>(ExitCode::config);
+  }
+}
+
+}  // namespace trireme

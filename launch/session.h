@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What train and eval share: the process of a rank, its device, its groups, its data and its model.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "models/registry.h"
+#include "runtime/comm/mpi.h"
+#include "runtime/comm/process_mesh.h"
+#include "runtime/config/config.h"
+#include "runtime/train/evaluation.h"
+#include "runtime/train/streams.h"
+
+namespace trireme {
+
+// MPI, logging and the label of error messages; one per process, first to be made.
+struct RankProcess {
+  RankProcess();
+  [[nodiscard]] Environment environment() const;
+  MpiEnvironment mpi;
+};
+
+// Members are made in order and torn down in reverse.
+struct Session {
+  Session(const RankProcess& process, const Config& resolved, bool training);
+
+  Config config;
+  ModelTraits traits;
+  std::unique_ptr<Communicator> world;
+  ProcessMesh mesh;
+  std::unique_ptr<Device> device;
+  Streams streams;
+  std::unique_ptr<Model> model;
+
+  // `split` is "train" or "validation".
+  [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::string& path, const std::string& split) const;
+};
+
+// The validation pass of a session: each call of run() evaluates the current weights once. Collective.
+class ValidationPass {
+ public:
+  // `batch_limit` > 0 bounds the micro-batches of each rank. The session must outlive the pass.
+  ValidationPass(Session& session, const std::string& path, std::int64_t batch_limit);
+  [[nodiscard]] EvaluationResult run();
+  [[nodiscard]] const Dataset& dataset() const { return *dataset_; }
+
+ private:
+  Session& session_;
+  std::unique_ptr<Dataset> dataset_;
+  EvaluationPlan plan_;
+  std::unique_ptr<Loader> loader_;
+};
+
+}  // namespace trireme

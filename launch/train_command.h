@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+// `trireme train CONFIG [--set key=value]... [--print-config]`. `command_line` is recorded in environment.json.
+void add_train_command(CLI::App& app, std::vector<std::string> command_line);
+
+}  // namespace trireme

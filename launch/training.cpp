@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/training.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <optional>
+
+#include "data/batch_plan.h"
+#include "launch/libraries.h"
+#include "launch/options.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint/weights.h"
+#include "runtime/ops/optimizer.h"
+#include "runtime/telemetry/console.h"
+#include "runtime/telemetry/run_directory.h"
+#include "runtime/train/trainer.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t host_name_bytes = 64;
+
+std::vector<std::string> gather_hosts(Session& session) {
+  const auto ranks = static_cast<std::size_t>(session.world->size());
+  const Buffer names(*session.device, ranks * host_name_bytes, MemoryKind::host);
+  const auto own_at = static_cast<std::int64_t>(static_cast<std::size_t>(session.world->rank()) * host_name_bytes);
+  const Tensor all = names.view(DType::u8, Shape{static_cast<std::int64_t>(names.bytes())});
+  const Tensor own = all.range(own_at, host_name_bytes);
+  std::memset(names.data(), 0, names.bytes());
+  if (gethostname(reinterpret_cast<char*>(own.data), host_name_bytes - 1) != 0) {
+    system_failed("gethostname", "this host");
+  }
+  session.world->all_gather(*session.streams.comm, own, all);
+  session.streams.comm->synchronize();
+  std::vector<std::string> hosts;
+  for (std::size_t i = 0; i < ranks; ++i) {
+    hosts.emplace_back(reinterpret_cast<const char*>(names.data()) + i * host_name_bytes);
+  }
+  return hosts;
+}
+
+std::uint64_t peak_memory_of_any_rank(Session& session) {
+  const Buffer peak(*session.device, sizeof(std::int64_t), MemoryKind::host);
+  auto* const value = reinterpret_cast<std::int64_t*>(peak.data());
+  *value = static_cast<std::int64_t>(peak_resident_bytes());
+  const Tensor tensor = peak.view(DType::i64, Shape{1});
+  session.world->all_reduce(*session.streams.comm, tensor, tensor, ReduceOp::max);
+  session.streams.comm->synchronize();
+  return static_cast<std::uint64_t>(*value);
+}
+
+// What only rank 0 has.
+struct Reporter {
+  Reporter(const Config& config, const RunEnvironment& environment, const ModelTraits& traits)
+      : directory(config.run.directory),
+        metrics(directory.metrics_path(), item_kind(traits)),
+        console(console_options(config, traits)) {
+    directory.write_config(to_yaml(config));
+    directory.write_environment(environment);
+  }
+  RunDirectory directory;
+  MetricsLog metrics;
+  Console console;
+};
+
+// A weight average beside the weights, where the config asks for one.
+class AverageWeights {
+ public:
+  AverageWeights(Session& session, double decay) : session_(session), decay_(static_cast<float>(decay)) {
+    if (decay == 0) return;
+    const Tensor masters = session.model->params().masters();
+    buffer_ = Buffer(*session.device, masters.bytes(), MemoryKind::device);
+    session.device->copy(*session.streams.compute, buffer_.data(), masters.data, masters.bytes());
+  }
+  void update() {
+    if (!enabled()) return;
+    ops::exponential_average(*session_.streams.compute, values(), session_.model->params().masters(), decay_);
+  }
+  [[nodiscard]] bool enabled() const { return buffer_.data() != nullptr; }
+  [[nodiscard]] Tensor values() const {
+    return buffer_.view(DType::f32, Shape{session_.model->params().element_count()});
+  }
+
+ private:
+  Session& session_;
+  float decay_;
+  Buffer buffer_;
+};
+
+void log_start(const Session& session, const Dataset& dataset) {
+  const Config& config = session.config;
+  log::get("train").info("{}: {} parameters, {} on {} rank(s), data {} x tensor {} x pipeline {}", config.model.family,
+                         session.model->params().parameter_count(), config.precision, session.world->size(),
+                         config.parallel.data, config.parallel.tensor, config.parallel.pipeline);
+  log::get("train").info("{} samples in {}; {} steps of {} samples, {:.1f} MiB of activations per rank",
+                         dataset.size(), config.data.path, config.train.steps, config.train.global_batch,
+                         static_cast<double>(session.model->activation_bytes()) / (1 << 20));
+}
+
+void write_results(Session& session, const Reporter& reporter, const AverageWeights& average) {
+  const std::map<std::string, std::string> metadata{{"format", "trireme"}, {"version", version_text()}};
+  const ParamStore& params = session.model->params();
+  save_weights(reporter.directory.weights_path(), params, params.masters(), metadata);
+  if (average.enabled()) {
+    save_weights(reporter.directory.path() + "/weights_average.safetensors", params, average.values(), metadata);
+  }
+  log::get("train").info("weights written to {}", reporter.directory.weights_path());
+}
+
+}  // namespace
+
+void run_training(const RankProcess& process, const Config& config, const std::vector<std::string>& command_line) {
+  Session session(process, config, /*training=*/true);
+  const auto dataset = session.open_dataset(config.data.path, "train");
+  const Communicator& group = session.mesh.data();
+  const Sampler sampler(sampler_options(config, dataset->size()));
+  const BatchPlan plan = BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(), 0);
+  std::optional<ValidationPass> validation;
+  if (!config.data.validation_path.empty()) {
+    validation.emplace(session, config.data.validation_path, config.train.eval_batches);
+  }
+
+  const std::vector<std::string> hosts = gather_hosts(session);
+  std::optional<Reporter> reporter;
+  if (process.mpi.rank() == 0) {
+    reporter.emplace(config, RunEnvironment{process.mpi.size(), hosts, library_versions(), command_line},
+                     session.traits);
+    log_start(session, *dataset);
+  }
+  session.world->barrier();  // nobody trains before the run directory is known to be good
+
+  session.model->params().initialize(*session.streams.compute, config.run.seed);
+  AverageWeights average(session, config.train.ema_decay);
+  StepEngine engine(*session.device, *session.model, session.mesh.data(), session.streams,
+                    step_options(config, plan.count()));
+  Loader loader(*session.device, *dataset, plan, {.workers = config.data.workers, .prefetch = config.data.prefetch});
+  Trainer::Evaluate evaluate_now;
+  if (validation) evaluate_now = [&] { return validation->run(); };
+  Trainer trainer(engine, loader, trainer_options(config, session.traits),
+                  {reporter ? &reporter->console : nullptr, reporter ? &reporter->metrics : nullptr}, evaluate_now,
+                  [&](std::int64_t) { average.update(); });
+  trainer.run();
+  session.streams.compute->synchronize();
+
+  const std::uint64_t peak = peak_memory_of_any_rank(session);
+  if (!reporter) return;
+  write_results(session, *reporter, average);
+  reporter->console.finish({.totals = {},
+                            .wall_seconds = trainer.wall_seconds(),
+                            .evaluation_seconds = trainer.evaluation_seconds(),
+                            .peak_memory_bytes = peak});
+}
+
+}  // namespace trireme

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <mpi.h>
+
+#include <array>
+#include <string>
+
+#include "runtime/comm/mpi.h"
+#include "runtime/comm/mpi_check.h"
+
+namespace trireme {
+
+std::string mpi_library_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  TRIREME_MPI(MPI_Get_library_version(text.data(), &length));
+  const std::string whole(text.data(), static_cast<std::size_t>(length));
+  return whole.substr(0, whole.find(','));  // "Open MPI v4.1.4"
+}
+
+}  // namespace trireme

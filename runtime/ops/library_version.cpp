@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/library_version.h"
+
+#include <dnnl.h>
+#include <fmt/format.h>
+
+namespace trireme::ops {
+
+std::string onednn_version() {
+  const dnnl_version_t* const version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
+}  // namespace trireme::ops
