@@ -5,6 +5,8 @@ add_library(trireme_flags INTERFACE)
 target_include_directories(trireme_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(trireme_flags INTERFACE
   -Wall -Wextra -Wconversion $<$<BOOL:${TRIREME_WERROR}>:-Werror>
+  # GCC 12 warns of overlapping copies inside std::string's own assign and operator+ (GCC bug 105651).
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
   -march=${TRIREME_CPU_ARCH} -fno-math-errno -fno-trapping-math -fopenmp-simd
   $<$<CONFIG:Release,RelWithDebInfo>:-O3>)
 if(TRIREME_SANITIZE)
