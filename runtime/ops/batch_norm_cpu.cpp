@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Statistics are exact in the way of two passes, with one trip to memory: a chunk of rows gives its
+// mean and its squares around that mean while it is in cache, and the chunks are merged in order in
+// double (Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+// variances", 1979).
+#include "runtime/ops/batch_norm_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/device/cpu/cpu_stream.h"
+#include "runtime/ops/channel_rows.h"
+#include "runtime/ops/float_types.h"
+#include "runtime/ops/scratch.h"
+
+namespace trireme::ops::cpu {
+
+namespace {
+
+// Arrays of one call, carved from one block that stays.
+struct Scratch {
+  double* total1;
+  double* total2;
+  float *a, *b, *c, *d;  // one wide row each
+
+  explicit Scratch(const ChannelRows& rows) {
+    static thread_local ScratchBlock block;
+    const auto doubles = static_cast<std::size_t>(rows.channels);
+    const auto wide = static_cast<std::size_t>(rows.width);
+    total1 = reinterpret_cast<double*>(
+        block.at_least(2 * doubles * sizeof(double) + 4 * wide * sizeof(float)));
+    total2 = total1 + doubles;
+    a = reinterpret_cast<float*>(total2 + doubles);
+    b = a + wide;
+    c = b + wide;
+    d = c + wide;
+    std::fill_n(total1, 2 * doubles, 0.0);
+  }
+};
+
+// sum[i] += x over the chunk's wide rows.
+template <typename T>
+void add_rows(const ChannelRows& rows, float* sum, const T* x, std::int64_t elements) {
+  for_each_wide_row(rows, elements, [&](std::int64_t first, std::int64_t n) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i)
+      sum[i] += load(x[first + i]);
+  });
+}
+
+template <typename T>
+void add_squared_differences(const ChannelRows& rows, float* sum, const float* mean, const T* x,
+                             std::int64_t elements) {
+  for_each_wide_row(rows, elements, [&](std::int64_t first, std::int64_t n) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      const float difference = load(x[first + i]) - mean[i];
+      sum[i] += difference * difference;
+    }
+  });
+}
+
+// Leaves the mean in total1 and the sum of squared differences in total2.
+template <typename T>
+void statistics(const ChannelRows& rows, const Scratch& s, const T* x, std::int64_t count) {
+  const std::int64_t chunk = rows.chunk_rows();
+  for (std::int64_t row = 0; row < count; row += chunk) {
+    const std::int64_t n = std::min(chunk, count - row);
+    const T* const from = x + row * rows.channels;
+    std::fill_n(s.a, rows.width, 0.0F);
+    add_rows(rows, s.a, from, n * rows.channels);
+    rows.fold(s.a);
+    const float inverse = 1.0F / static_cast<float>(n);
+#pragma omp simd
+    for (std::int64_t c = 0; c < rows.channels; ++c)
+      s.a[c] *= inverse;
+    rows.repeat_channels(s.a);
+    std::fill_n(s.b, rows.width, 0.0F);
+    add_squared_differences(rows, s.b, s.a, from, n * rows.channels);
+    rows.fold(s.b);
+    const auto before = static_cast<double>(row), added = static_cast<double>(n);
+    const double share = added / (before + added);
+#pragma omp simd
+    for (std::int64_t c = 0; c < rows.channels; ++c) {
+      const double delta = static_cast<double>(s.a[c]) - s.total1[c];
+      s.total1[c] += delta * share;
+      s.total2[c] += static_cast<double>(s.b[c]) + delta * delta * (before * share);
+    }
+  }
+}
+
+struct Normalization {
+  const float *mean, *variance, *gamma, *beta;
+  BatchNormOptions options;
+};
+
+template <typename T>
+void normalize(const ChannelRows& rows, const Scratch& s, T* y, const T* x, std::int64_t count,
+               const Normalization& by) {
+  float *const mean = s.a, *const scale = s.b, *const shift = s.c;
+  std::copy_n(by.mean, rows.channels, mean);
+  std::copy_n(by.beta, rows.channels, shift);
+#pragma omp simd
+  for (std::int64_t c = 0; c < rows.channels; ++c) {
+    scale[c] = by.gamma[c] / std::sqrt(by.variance[c] + by.options.epsilon);
+  }
+  for (float* const each : {mean, scale, shift})
+    rows.repeat_channels(each);
+  const bool relu = by.options.relu;
+  for_each_wide_row(rows, count * rows.channels, [&](std::int64_t first, std::int64_t n) {
+    if (relu) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < n; ++i) {
+        const float value = (load(x[first + i]) - mean[i]) * scale[i] + shift[i];
+        store(y[first + i], value < 0.0F ? 0.0F : value);
+      }
+    } else {
+#pragma omp simd
+      for (std::int64_t i = 0; i < n; ++i) {
+        store(y[first + i], (load(x[first + i]) - mean[i]) * scale[i] + shift[i]);
+      }
+    }
+  });
+}
+
+// The gradient that reaches the normalised value: masked where ReLU cut it off.
+template <bool relu, typename T>
+float masked(T dy, const T* y, std::int64_t i) {
+  if constexpr (relu) return load(y[i]) > 0.0F ? load(dy) : 0.0F;
+  return load(dy);
+}
+
+// total1 = sum of dy, total2 = sum of dy * (x - mean).
+template <bool relu, typename T>
+void gradient_sums(const ChannelRows& rows, const Scratch& s, const T* dy, const T* x, const T* y,
+                   const float* channel_mean, std::int64_t count) {
+  float *const sum1 = s.a, *const sum2 = s.b, *const mean = s.c;
+  std::copy_n(channel_mean, rows.channels, mean);
+  rows.repeat_channels(mean);
+  const std::int64_t chunk = rows.chunk_rows() * rows.channels;
+  const std::int64_t elements = count * rows.channels;
+  for (std::int64_t begin = 0; begin < elements; begin += chunk) {
+    std::fill_n(sum1, 2 * rows.width, 0.0F);  // sum2 follows sum1
+    for_each_wide_row(rows, std::min(chunk, elements - begin),
+                      [&](std::int64_t first, std::int64_t n) {
+                        const std::int64_t from = begin + first;
+#pragma omp simd
+                        for (std::int64_t i = 0; i < n; ++i) {
+                          const float g = masked<relu>(dy[from + i], y, from + i);
+                          sum1[i] += g;
+                          sum2[i] += g * (load(x[from + i]) - mean[i]);
+                        }
+                      });
+    rows.fold(sum1);
+    rows.fold(sum2);
+#pragma omp simd
+    for (std::int64_t c = 0; c < rows.channels; ++c) {
+      s.total1[c] += static_cast<double>(sum1[c]);
+      s.total2[c] += static_cast<double>(sum2[c]);
+    }
+  }
+}
+
+template <typename T>
+struct Gradient {
+  T* dx;
+  float *dgamma, *dbeta;
+  const T *dy, *x, *y;
+  const float *gamma, *mean, *variance;
+  std::int64_t count;
+  float epsilon;
+};
+
+// With xhat = (x - mean) / s: dx = gamma / s * (dy - average(dy) - xhat * average(dy * xhat)).
+template <bool relu, typename T>
+void gradient(const ChannelRows& rows, const Gradient<T>& g) {
+  const Scratch s(rows);
+  gradient_sums<relu>(rows, s, g.dy, g.x, g.y, g.mean, g.count);
+  float *const scale = s.a, *const offset = s.b, *const mean = s.c, *const slope = s.d;
+  const double inverse_count = 1.0 / static_cast<double>(g.count);
+  for (std::int64_t c = 0; c < rows.channels; ++c) {
+    const double rstd =
+        1.0 / std::sqrt(static_cast<double>(g.variance[c]) + static_cast<double>(g.epsilon));
+    const double factor = static_cast<double>(g.gamma[c]) * rstd;
+    scale[c] = static_cast<float>(factor);
+    offset[c] = static_cast<float>(factor * s.total1[c] * inverse_count);
+    slope[c] = static_cast<float>(factor * rstd * rstd * s.total2[c] * inverse_count);
+    g.dgamma[c] += static_cast<float>(s.total2[c] * rstd);
+    g.dbeta[c] += static_cast<float>(s.total1[c]);
+  }
+  for (float* const each : {scale, offset, slope})
+    rows.repeat_channels(each);
+  const T *const dy = g.dy, *const x = g.x, *const y = g.y;
+  T* const dx = g.dx;
+  for_each_wide_row(rows, g.count * rows.channels, [&](std::int64_t first, std::int64_t n) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      const float from_above = masked<relu>(dy[first + i], y, first + i);
+      const float centred = load(x[first + i]) - mean[i];
+      store(dx[first + i], scale[i] * from_above - offset[i] - slope[i] * centred);
+    }
+  });
+}
+
+}  // namespace
+
+void batch_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, const Tensor& variance,
+                        const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                        const BatchNormOptions& options) {
+  visit_compute_dtype(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [y = y.as<T>(), mean = mean.as<float>(), variance = variance.as<float>(),
+                     x = x.as<T>(), gamma = gamma.as<float>(), beta = beta.as<float>(), options,
+                     count = x.shape.rows(), channels = x.shape.back()] {
+      const ChannelRows rows(channels);
+      const Scratch s(rows);
+      statistics(rows, s, x, count);
+      for (std::int64_t c = 0; c < channels; ++c) {
+        mean[c] = static_cast<float>(s.total1[c]);
+        variance[c] = static_cast<float>(s.total2[c] / static_cast<double>(count));
+      }
+      normalize(rows, s, y, x, count, {mean, variance, gamma, beta, options});
+    });
+  });
+}
+
+void batch_norm_inference(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& gamma,
+                          const Tensor& beta, const Tensor& mean, const Tensor& variance,
+                          const BatchNormOptions& options) {
+  visit_compute_dtype(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    const Normalization by{mean.as<float>(), variance.as<float>(), gamma.as<float>(),
+                           beta.as<float>(), options};
+    enqueue(stream,
+            [y = y.as<T>(), x = x.as<T>(), by, count = x.shape.rows(), channels = x.shape.back()] {
+              const ChannelRows rows(channels);
+              normalize(rows, Scratch(rows), y, x, count, by);
+            });
+  });
+}
+
+void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
+                         const Tensor& dbeta, const Tensor& dy, const Tensor& x, const Tensor& y,
+                         const Tensor& gamma, const Tensor& mean, const Tensor& variance,
+                         const BatchNormOptions& options) {
+  visit_compute_dtype(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    const Gradient<T> g{dx.as<T>(),        dgamma.as<float>(), dbeta.as<float>(),
+                        dy.as<T>(),        x.as<T>(),          options.relu ? y.as<T>() : nullptr,
+                        gamma.as<float>(), mean.as<float>(),   variance.as<float>(),
+                        x.shape.rows(),    options.epsilon};
+    enqueue(stream, [g, relu = options.relu, channels = x.shape.back()] {
+      const ChannelRows rows(channels);
+      relu ? gradient<true>(rows, g) : gradient<false>(rows, g);
+    });
+  });
+}
+
+void batch_norm_collect(Stream& stream, const Tensor& mean_sum, const Tensor& variance_sum,
+                        const Tensor& mean, const Tensor& variance, std::int64_t n, float weight) {
+  enqueue(stream, [mean_sum = mean_sum.as<float>(), variance_sum = variance_sum.as<float>(),
+                   mean = mean.as<float>(), variance = variance.as<float>(),
+                   channels = mean.count(), n, weight] {
+    // One value has no unbiased variance; its biased one (0) stands in.
+    const float correction =
+        n == 1 ? 1.0F : static_cast<float>(static_cast<double>(n) / static_cast<double>(n - 1));
+#pragma omp simd
+    for (std::int64_t c = 0; c < channels; ++c) {
+      mean_sum[c] += weight * mean[c];
+      variance_sum[c] += weight * (variance[c] * correction);
+    }
+  });
+}
+
+}  // namespace trireme::ops::cpu

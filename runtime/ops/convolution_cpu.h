@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private: the CPU's two ways to convolve, and which one a call takes.
+#pragma once
+
+#include "runtime/ops/convolution.h"
+
+namespace trireme::ops::cpu {
+
+// Every extent of one convolution; a plain value that travels into stream tasks.
+struct ConvolutionGeometry {
+  std::int64_t batch, height, width, in, out_height, out_width, out, kernel_height, kernel_width;
+  std::int64_t stride, padding;
+
+  ConvolutionGeometry(const Shape& x, const Shape& w, const ConvolutionOptions& options);
+};
+
+[[nodiscard]] std::size_t convolution_workspace_bytes(DType dtype, const Shape& x, const Shape& w,
+                                                      const ConvolutionOptions& options);
+void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
+                         const ConvolutionOptions& options, const Tensor& workspace);
+void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                                const ConvolutionOptions& options, const Tensor& workspace);
+void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor& dy,
+                                 const Tensor& x, const ConvolutionOptions& options,
+                                 const Tensor& workspace);
+
+}  // namespace trireme::ops::cpu
