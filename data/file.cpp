@@ -2,7 +2,6 @@
 #include "data/file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,59 +11,19 @@
 #include "runtime/base/error.h"
 
 namespace trireme {
-namespace {
-
-// Fills `to`; returns the bytes read before the end of the file, or -1 with errno set.
-ssize_t pread_all(int file, std::uint64_t offset, std::span<std::byte> to) {
-  std::size_t done = 0;
-  while (done < to.size()) {
-    const ssize_t got =
-        ::pread(file, to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return -1;
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  return static_cast<ssize_t>(done);
-}
-
-}  // namespace
-
-FileDescriptor::~FileDescriptor() {
-  if (number_ >= 0) ::close(number_);
-}
-
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
   // O_NONBLOCK: opening a named pipe must not wait for a writer.
   file_ = FileDescriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file_.get() < 0) {
-    if (errno == EMFILE) {
-      fail(ExitCode::data,
-           "{}: too many open files; raise the limit with `ulimit -n` or pack "
-           "larger shards",
-           path_);
-    }
-    system_failed("open", path_, ExitCode::data);
+  if (!file_.is_open() && errno == EMFILE) {
+    fail(ExitCode::data,
+         "{}: too many open files; raise the limit with `ulimit -n` or pack larger shards", path_);
   }
-  struct stat status {};
-  if (::fstat(file_.get(), &status) != 0) system_failed("fstat", path_, ExitCode::data);
-  if (!S_ISREG(status.st_mode)) fail(ExitCode::data, "{}: not a regular file", path_);
-  size_ = static_cast<std::uint64_t>(status.st_size);
+  if (!file_.is_open()) system_failed("open", path_, ExitCode::data);
+  size_ = regular_file_size(file_, path_, ExitCode::data);
 }
 
 void InputFile::read(std::uint64_t offset, std::span<std::byte> to) const {
-  const ssize_t got = pread_all(file_.get(), offset, to);
-  if (got < 0) {
-    system_failed("pread", fmt::format("{}, {} bytes at byte {}", path_, to.size(), offset),
-                  ExitCode::data);
-  }
-  if (static_cast<std::size_t>(got) != to.size()) {
-    fail(
-        ExitCode::data,
-        "{}: ends at byte {} where {} bytes were expected at byte {}: it was cut after it had been "
-        "opened; restore or re-pack it",
-        path_, offset + static_cast<std::uint64_t>(got), to.size(), offset);
-  }
+  read_exactly(file_, path_, offset, to, ExitCode::data);
 }
 
 SpoolFile::SpoolFile(const std::string& directory) : directory_(directory) {
@@ -89,16 +48,15 @@ void SpoolFile::append(std::span<const std::byte> bytes) {
 }
 
 void SpoolFile::read(std::uint64_t offset, std::span<std::byte> to) const {
-  const ssize_t got = pread_all(file_.get(), offset, to);
-  if (got < 0) system_failed("pread", directory_ + "/(temporary copy of the input)");
-  TRIREME_EXPECTS(static_cast<std::size_t>(got) == to.size(),
-                  "{} of {} bytes at byte {} of a spool", got, to.size(), offset);
+  read_exactly(file_, directory_ + "/(temporary copy of the input)", offset, to,
+               ExitCode::internal);
 }
 
 void sync_path(const std::string& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) system_failed("open", path);
-  if (::fsync(file.get()) != 0) write_failed("fsync", path);
+  // Some network file systems cannot sync a directory and say EINVAL.
+  if (::fsync(file.get()) != 0 && errno != EINVAL) write_failed("fsync", path);
 }
 
 std::string parent_directory(const std::string& path) {

@@ -7,26 +7,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
+
+#include "runtime/base/file.h"
 
 namespace trireme {
-
-// Owns a file descriptor; move only.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int number) : number_(number) {}
-  ~FileDescriptor();
-  FileDescriptor(FileDescriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  [[nodiscard]] int get() const { return number_; }
-
- private:
-  int number_ = -1;
-};
 
 // A regular file opened for reading. read() may be called from any number of threads at once.
 class InputFile {

@@ -8,7 +8,8 @@ namespace trireme {
 
 std::string hdf5_version() {
   unsigned major = 0, minor = 0, release = 0;
-  if (H5get_libversion(&major, &minor, &release) < 0) library_failed("H5get_libversion", "no version");
+  if (H5get_libversion(&major, &minor, &release) < 0)
+    library_failed("H5get_libversion", "no version");
   return fmt::format("{}.{}.{}", major, minor, release);
 }
 

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where images to pack come from.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+// An image as packers handle it: rows top to bottom, channels interleaved.
+struct Pixels {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t channels = 0;  // 1 or 3
+  std::vector<std::uint8_t> data;
+};
+
+class ImageSource {
+ public:
+  virtual ~ImageSource() = default;
+  ImageSource(const ImageSource&) = delete;
+  ImageSource& operator=(const ImageSource&) = delete;
+
+  [[nodiscard]] virtual std::size_t size() const = 0;
+  // Image `index` with 1 (grey) or 3 (RGB) channels. Thread-safe. Raises ExitCode::data naming the
+  // file.
+  [[nodiscard]] virtual Pixels load(std::size_t index, std::int64_t channels) const = 0;
+  [[nodiscard]] virtual std::int32_t label(std::size_t index) const = 0;  // in [0, classes)
+  [[nodiscard]] virtual std::string name(std::size_t index) const = 0;
+  [[nodiscard]] virtual const std::vector<std::string>& classes() const = 0;
+  [[nodiscard]] virtual std::int64_t natural_channels() const = 0;
+
+ protected:
+  ImageSource() = default;
+};
+
+// An IDX file of unsigned bytes, (N, H, W) or (N, H, W, C), plain or gzip, and the IDX file of its
+// labels. `class_names` may be empty: then the classes are "0".."<largest label>". Decompressed
+// images are kept in nameless storage in `spool_directory`. Raises ExitCode::data for anything that
+// does not fit.
+[[nodiscard]] std::unique_ptr<ImageSource> open_idx(const std::string& images,
+                                                    const std::string& labels,
+                                                    std::vector<std::string> class_names,
+                                                    const std::string& spool_directory);
+
+// A tree <directory>/<class>/**/*.jpg|jpeg|png. Classes are the sorted folder names, or
+// `class_names`, which must then contain every folder name. Images larger than `max_pixels` are
+// refused before they are decoded.
+[[nodiscard]] std::unique_ptr<ImageSource> open_image_folder(const std::string& directory,
+                                                             std::vector<std::string> class_names,
+                                                             std::uint64_t max_pixels);
+
+}  // namespace trireme

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Labelled images to image shards.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/pack/pack_text.h"
+
+namespace trireme {
+
+struct PackImagesOptions {
+  std::string input;   // a directory of class folders, or an IDX file (plain or gzip)
+  std::string labels;  // the IDX file of labels; with an IDX input only
+  std::string output;
+  std::string split;  // empty, or the subdirectory of `output` to write
+  double validation =
+      0;  // this fraction of the images goes to output/validation, the rest to output/train
+  std::int64_t resize = 0;    // 0: all images must have one size already
+  std::int64_t channels = 0;  // 1 grey, 3 RGB, 0: as the source has them (folders: 3)
+  std::vector<std::string> class_names;
+  bool shuffle = true;  // before splitting and sharding, by `seed`
+  std::uint64_t seed = 0;
+  bool skip_bad =
+      false;  // leave out images that cannot be decoded, instead of stopping at the first
+  std::uint64_t max_pixels = std::uint64_t{1} << 27;
+  std::uint64_t shard_images = 0;  // 0: about 1 GiB per shard
+  std::int64_t threads = 0;        // that decode; 0: one per core
+  bool force = false;
+  bool progress = false;
+};
+
+struct PackedImages {
+  std::vector<PackedSplit> splits;
+  std::vector<std::string> skipped;  // messages, one per image left out
+};
+
+// Errors as pack_text. The result does not depend on the number of threads.
+[[nodiscard]] PackedImages pack_images(const PackImagesOptions& options);
+
+}  // namespace trireme

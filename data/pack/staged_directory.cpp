@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/pack/staged_directory.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "data/file.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The first entry below `directory` that is neither a shard nor a directory of shards; empty when
+// there is none.
+std::string foreign_entry(const fs::path& directory) {
+  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    const bool shard = entry.is_regular_file() && !entry.is_symlink() &&
+                       name.starts_with("shard_") &&
+                       (name.ends_with(".h5") || name.ends_with(".h5.tmp"));
+    if (!shard && (!entry.is_directory() || entry.is_symlink())) return entry.path().string();
+  }
+  return {};
+}
+
+void check_target(const std::string& target, bool replace) {
+  if (!fs::exists(target)) return;
+  if (!fs::is_directory(target)) {
+    fail(ExitCode::config, "{}: is a file; --out names a directory to be made", target);
+  }
+  if (fs::is_empty(target)) return;
+  if (!replace) {
+    fail(ExitCode::config,
+         "{}: already exists and is not empty; use --force to replace the data set or choose "
+         "another --out",
+         target);
+  }
+  if (const std::string other = foreign_entry(target); !other.empty()) {
+    fail(ExitCode::config,
+         "{}: --force replaces data sets only, and {} is not part of one; choose another --out",
+         target, other);
+  }
+}
+
+void warn_of_leftovers(const fs::path& target) {
+  const std::string prefix = target.filename().string() + ".partial-";
+  for (const auto& entry : fs::directory_iterator(parent_directory(target.string()))) {
+    if (!entry.path().filename().string().starts_with(prefix)) continue;
+    log::get("data").warn(
+        "{}: left by a pack that was interrupted or still runs; delete it if none runs",
+        entry.path().string());
+  }
+}
+
+std::string without_trailing_slash(std::string path) {
+  while (path.size() > 1 && path.back() == '/')
+    path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+StagedDirectory::StagedDirectory(std::string target, bool replace)
+    : target_(without_trailing_slash(std::move(target))) {
+  try {
+    check_target(target_, replace);
+    fs::create_directories(parent_directory(target_));
+    warn_of_leftovers(target_);
+    const std::string stage = fmt::format("{}.partial-{}", target_, ::getpid());
+    fs::create_directory(stage);
+    stage_ = stage;
+  } catch (const fs::filesystem_error& error) {
+    fail(ExitCode::config, "{}: cannot make the output directory: {}; choose another --out",
+         target_, error.code().message());
+  }
+}
+
+StagedDirectory::~StagedDirectory() {
+  std::error_code ignored;
+  if (!stage_.empty()) fs::remove_all(stage_, ignored);
+}
+
+std::string StagedDirectory::add(const std::string& name) const {
+  const std::string path = stage_ + "/" + name;
+  std::error_code error;
+  fs::create_directory(path, error);
+  if (error) library_failed(fmt::format("mkdir({})", path), error.message());
+  return path;
+}
+
+void StagedDirectory::commit() {
+  sync_path(stage_);
+  if (::rename(stage_.c_str(), target_.c_str()) == 0) {
+    stage_.clear();
+  } else if (errno != ENOTEMPTY && errno != EEXIST) {
+    system_failed("rename", target_);
+  } else if (::renameat2(AT_FDCWD, stage_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) !=
+             0) {
+    // File systems that cannot exchange two names: the target is absent for a moment, never half
+    // new.
+    const std::string old = stage_ + ".old";
+    if (::rename(target_.c_str(), old.c_str()) != 0) system_failed("rename", target_);
+    if (::rename(stage_.c_str(), target_.c_str()) != 0) system_failed("rename", target_);
+    stage_ = old;
+  }
+  sync_path(parent_directory(target_));
+  // What is still under the stage's name is the data set that was replaced; the destructor removes
+  // it.
+}
+
+}  // namespace trireme

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/pack/token_stream.h"
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t block_tokens = std::size_t{1} << 20;
+
+template <typename Token>
+void widen(std::span<const std::byte> bytes, std::byte* to) {
+  auto* const tokens = reinterpret_cast<Token*>(to);
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    tokens[i] = static_cast<Token>(bytes[i]);
+}
+
+}  // namespace
+
+TokenStream::TokenStream(std::string directory, std::uint64_t total, std::uint64_t shard_tokens,
+                         DType dtype)
+    : directory_(std::move(directory)),
+      total_(total),
+      shard_tokens_(shard_tokens),
+      dtype_(dtype),
+      shard_count_((total - 1) / shard_tokens + 1),
+      converted_(block_tokens * size_of(dtype)) {
+  TRIREME_EXPECTS(total > 0 && shard_tokens > 0, "{} tokens in shards of {}", total, shard_tokens);
+}
+
+void TokenStream::open_shard_writer() {
+  const std::uint64_t index = written_ / shard_tokens_;
+  shard_size_ = std::min(shard_tokens_, total_ - written_);
+  ShardHeader header;
+  header.kind = DataKind::tokens;
+  header.dtype = dtype_;
+  header.shard_index = index;
+  header.shard_count = shard_count_;
+  header.count = shard_size_;
+  header.continues = !at_document_start_;
+  header.tokenizer = "bytes";
+  header.vocabulary = 256;
+  shard_ =
+      std::make_unique<ShardWriter>(directory_ + "/" + shard_file_name(index), std::move(header));
+  in_shard_ = 0;
+  offsets_ = {0};
+}
+
+void TokenStream::close_shard_writer() {
+  flush();
+  offsets_.push_back(shard_size_);
+  shard_->finish(offsets_);
+  shard_.reset();
+}
+
+void TokenStream::flush() {
+  if (buffered_ > 0) shard_->write(converted_.data(), buffered_);
+  buffered_ = 0;
+}
+
+void TokenStream::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto block = bytes.first(std::min(block_tokens - buffered_, bytes.size()));
+    std::byte* const to = converted_.data() + buffered_ * size_of(dtype_);
+    dtype_ == DType::u16 ? widen<std::uint16_t>(block, to) : widen<std::uint32_t>(block, to);
+    buffered_ += block.size();
+    if (buffered_ == block_tokens) flush();
+    bytes = bytes.subspan(block.size());
+  }
+}
+
+void TokenStream::add(std::span<const std::byte> bytes) {
+  TRIREME_EXPECTS(bytes.size() <= left(), "{} bytes for {} tokens", bytes.size(), left());
+  while (!bytes.empty()) {
+    if (!shard_) open_shard_writer();
+    if (at_document_start_) {
+      if (in_shard_ > 0) offsets_.push_back(in_shard_);
+      ++documents_;
+      at_document_start_ = false;
+    }
+    const auto part = bytes.first(std::min<std::uint64_t>(bytes.size(), shard_size_ - in_shard_));
+    write(part);
+    in_shard_ += part.size();
+    written_ += part.size();
+    bytes = bytes.subspan(part.size());
+    if (in_shard_ == shard_size_) close_shard_writer();
+  }
+}
+
+void TokenStream::finish() {
+  TRIREME_EXPECTS(left() == 0, "{} tokens are missing", left());
+}
+
+}  // namespace trireme

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cuts a stream of byte tokens into the shards of one data set.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/shard_writer.h"
+
+namespace trireme {
+
+class TokenStream {
+ public:
+  // Writes `total` tokens (> 0) as shards of `shard_tokens` each (the last may be shorter) into
+  // `directory`.
+  TokenStream(std::string directory, std::uint64_t total, std::uint64_t shard_tokens, DType dtype);
+
+  // The next token starts a document.
+  void begin_document() { at_document_start_ = true; }
+  // Appends bytes as tokens; at most total in all.
+  void add(std::span<const std::byte> bytes);
+  // All tokens must have been added.
+  void finish();
+
+  [[nodiscard]] std::uint64_t left() const { return total_ - written_; }
+  [[nodiscard]] std::uint64_t shards() const { return shard_count_; }
+  [[nodiscard]] std::uint64_t documents() const { return documents_; }
+
+ private:
+  void open_shard_writer();
+  void close_shard_writer();
+  void write(std::span<const std::byte> bytes);
+  void flush();
+
+  std::string directory_;
+  std::uint64_t total_;
+  std::uint64_t shard_tokens_;
+  DType dtype_;
+  std::uint64_t shard_count_;
+  std::uint64_t written_ = 0;
+  std::uint64_t documents_ = 0;
+  bool at_document_start_ = true;
+  std::unique_ptr<ShardWriter> shard_;
+  std::uint64_t in_shard_ = 0;          // tokens written to the open shard
+  std::uint64_t shard_size_ = 0;        // tokens it will hold
+  std::vector<std::uint64_t> offsets_;  // of the open shard
+  std::vector<std::byte> converted_;    // documents may be short; the file gets large blocks
+  std::size_t buffered_ = 0;            // tokens in converted_
+};
+
+}  // namespace trireme

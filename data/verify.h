@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proof that every byte of a data set is what its packer wrote.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/shard.h"
+
+namespace trireme {
+
+// Called with the bytes read since the last call.
+using ByteProgress = std::function<void(std::uint64_t)>;
+
+// Reads the whole payload: checksum, ids inside the vocabulary, document offsets that begin at 0,
+// rise and end at the token count, labels inside the classes. Raises ExitCode::data naming the file
+// and what is wrong.
+void verify_payload(const Shard& shard, const ByteProgress& progress = {});
+
+struct ShardReport {
+  std::string path;
+  std::string problem;  // empty: the shard is good
+  std::uint64_t bytes = 0;
+};
+
+// Opens and verifies every shard of a data set (directory or file), goes on after a broken one,
+// then checks that the shards agree. A problem of the set as a whole is reported under the
+// directory's name.
+[[nodiscard]] std::vector<ShardReport> verify_dataset(const std::string& path,
+                                                      const ByteProgress& progress = {});
+
+}  // namespace trireme
