@@ -14,6 +14,9 @@
 namespace trireme::config {
 namespace {
 
+constexpr std::string_view not_a_key =
+    "expected a word as key; is a bracket, brace or quote left open?";
+
 // Builds the tree from parser events. Refusing inside the event keeps hostile input small: the
 // parser recurses no deeper than max_depth, and no alias is ever expanded.
 class TreeBuilder final : public YAML::EventHandler {
@@ -77,7 +80,7 @@ class TreeBuilder final : public YAML::EventHandler {
     refuse_extras(mark, tag, anchor);
     if (open_.size() >= max_depth)
       refuse(mark, fmt::format("nested deeper than {} levels", max_depth));
-    if (awaits_key()) refuse(mark, "a key must be a word");
+    if (awaits_key()) refuse(mark, not_a_key);
     open_.push_back(Node{.kind = kind, .line = mark.line + 1});
   }
 
@@ -93,7 +96,7 @@ class TreeBuilder final : public YAML::EventHandler {
     }
     if (!awaits_key()) return attach(std::move(node));
     Node& map = open_.back();
-    if (node.kind != Node::Kind::scalar || node.text.empty()) refuse(mark, "a key must be a word");
+    if (node.kind != Node::Kind::scalar || node.text.empty()) refuse(mark, not_a_key);
     if (const auto twin = std::ranges::find(map.keys, node.text); twin != map.keys.end()) {
       const int first = map.key_lines[static_cast<std::size_t>(twin - map.keys.begin())];
       refuse(mark, fmt::format("duplicate key {}, first given on line {}; keep one",

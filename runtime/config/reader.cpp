@@ -43,6 +43,13 @@ void read_section(const std::string& section, const Node& node, int line, std::s
   }
 }
 
+void refuse_dotted_key(const std::string& key, int line, std::string_view name) {
+  const Field* const field = find_field(key);
+  if (field == nullptr || field->section().empty()) return;
+  fail(ExitCode::config, "{}: keys stand inside their section; write {}: {{{}: ...}}",
+       place_in_file(name, line, key), field->section(), field->name());
+}
+
 void read_root(const Node& root, std::string_view name, Config& config, Provenance& where) {
   if (root.kind == Node::Kind::null) {
     fail(ExitCode::config,
@@ -58,6 +65,7 @@ void read_root(const Node& root, std::string_view name, Config& config, Provenan
     if (is_section(key)) {
       read_section(key, root.items[i], root.key_lines[i], name, config, where);
     } else {
+      refuse_dotted_key(key, root.key_lines[i], name);
       read_key(key, root.items[i], root.key_lines[i], name, config, where);
     }
   }

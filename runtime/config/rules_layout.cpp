@@ -48,9 +48,9 @@ void check_layout(const Subject& subject) {
   }
   if (parallel.data != 0 && parallel.data * others != ranks) {
     refuse(subject, "parallel.data",
-           "{} * {} along the other axes is not the {} ranks of this job; use auto or {}, or "
-           "start {} ranks",
-           parallel.data, others, ranks, ranks / others, parallel.data * others);
+           "{} data-parallel ranks{} in a job of {}; use auto or {}, or start {} ranks",
+           parallel.data, others == 1 ? "" : fmt::format(" times {} along the other axes", others),
+           ranks, ranks / others, parallel.data * others);
   }
 }
 

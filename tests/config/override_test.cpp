@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// --set, data paths and the places that messages name.
+#include <gmock/gmock.h>
+
+#include "tests/config/support.h"
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const std::string base = "train: {steps: 5}";
+
+TEST(ConfigOverride, ReplacesTheValueOfTheFileInOrder) {
+  EXPECT_EQ(parsed(base, {"train.steps=7"}).train.steps, 7);
+  EXPECT_EQ(parsed(base, {"train.steps=7", "train.steps=9"}).train.steps, 9);
+  EXPECT_EQ(parsed(base, {"precision=bf16"}).precision, "bf16");
+}
+
+TEST(ConfigOverride, ReadsEveryType) {
+  const Config config =
+      parsed(base, {"optimizer.learning_rate=3e-4", "data.flip=true", "run.seed=7",
+                    "optimizer.betas=[0.8, 0.9]", "parallel.data=auto", "model.stages=[1,2]"});
+
+  EXPECT_EQ(config.optimizer.learning_rate, 3e-4);
+  EXPECT_TRUE(config.data.flip);
+  EXPECT_EQ(config.run.seed, 7U);
+  EXPECT_THAT(config.optimizer.betas, ElementsAre(0.8, 0.9));
+  EXPECT_EQ(config.parallel.data, 0);
+  EXPECT_THAT(config.model.stages, ElementsAre(1, 2));
+}
+
+TEST(ConfigOverride, TextIsTakenAsTypedAfterTheShell) {
+  EXPECT_EQ(parsed(base, {"run.directory=/tmp/a b: c #d=e"}).run.directory, "/tmp/a b: c #d=e");
+  EXPECT_EQ(parsed(base, {"run.directory=\"quoted\""}).run.directory, "quoted");
+  EXPECT_EQ(parsed(base, {"run.directory=*star"}).run.directory, "*star");
+  EXPECT_EQ(parsed("data: {path: x}", {"data.path="}).data.path, "");
+}
+
+TEST(ConfigOverride, ErrorsNameTheOptionAsTyped) {
+  EXPECT_EQ(parse_error(base, {"train.steps=abc"}),
+            "--set train.steps=abc: expected an integer, found the text \"abc\"");
+  EXPECT_EQ(parse_error(base, {"train.steps="}),
+            "--set train.steps=: expected an integer, found no value");
+  EXPECT_EQ(parse_error(base, {"train.stesp=5"}),
+            "--set train.stesp=5: unknown key train.stesp; did you mean train.steps?");
+  EXPECT_EQ(parse_error(base, {"train.steps"}),
+            "--set train.steps: expected key.path=value, for example --set train.steps=50");
+  EXPECT_THAT(parse_error(base, {"=5"}), HasSubstr("expected key.path=value"));
+  EXPECT_THAT(parse_error(base, {""}), HasSubstr("expected key.path=value"));
+  EXPECT_THAT(parse_error(base, {"train=5"}), HasSubstr("train is a section; set one of its keys"));
+  EXPECT_THAT(parse_error(base, {"optimizer.betas=[0.9"}),
+              HasSubstr("is a bracket, brace or quote left open?"));
+  EXPECT_THAT(parse_error(base, {"optimizer.betas=0.9,0.95"}),
+              HasSubstr("expected a list of 2 values"));
+  EXPECT_THAT(parse_error(base, {std::string("run.directory=a\nb")}),
+              HasSubstr("control characters"));
+  EXPECT_THAT(parse_error(base, {"run.directory=a\x01"}), HasSubstr("control character"));
+}
+
+TEST(ConfigOverride, DoesNotExcuseAnErrorInTheFile) {
+  EXPECT_THAT(parse_error("train: {steps: abc}", {"train.steps=5"}),
+              HasSubstr("a.yaml:1: train.steps"));
+}
+
+TEST(ConfigProvenance, RemembersFileLineOptionAndDefault) {
+  Provenance where;
+  static_cast<void>(
+      parse_config("train:\n  steps: 5\n  log_every: 3\n", "a.yaml", {"train.steps=7"}, &where));
+
+  EXPECT_EQ(where.describe("train.log_every"), "a.yaml:3: train.log_every");
+  EXPECT_EQ(where.describe("train.steps"), "--set train.steps=7");
+  EXPECT_EQ(where.describe("run.seed"), "a.yaml: run.seed");
+  EXPECT_EQ(Provenance{}.describe("run.seed"), "run.seed");
+}
+
+class ConfigDataPath : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directories(home_.path() / "shards");
+    config_ = home_.write(
+        "a.yaml", "data: {path: shards, validation_path: elsewhere/x}\nrun: {directory: shards}");
+  }
+  void TearDown() override { std::filesystem::current_path(before_); }
+
+  std::filesystem::path before_ = std::filesystem::current_path();
+  TemporaryDirectory home_;
+  TemporaryDirectory other_;
+  std::string config_;
+};
+
+TEST_F(ConfigDataPath, IsTakenFromBesideTheConfigWhenTheCurrentDirectoryLacksIt) {
+  std::filesystem::current_path(other_.path());
+
+  const Config config = load_config(config_, {});
+
+  EXPECT_EQ(config.data.path, (home_.path() / "shards").string());
+  EXPECT_EQ(config.run.directory, "shards");
+}
+
+TEST_F(ConfigDataPath, PrefersTheCurrentDirectory) {
+  std::filesystem::create_directories(other_.path() / "shards");
+  std::filesystem::current_path(other_.path());
+
+  EXPECT_EQ(load_config(config_, {}).data.path, "shards");
+}
+
+TEST_F(ConfigDataPath, StaysAsWrittenWhenFoundNowhereOrAbsolute) {
+  std::filesystem::current_path(other_.path());
+
+  EXPECT_EQ(load_config(config_, {}).data.validation_path, "elsewhere/x");
+  EXPECT_EQ(load_config(config_, {"data.path=/no/such"}).data.path, "/no/such");
+}
+
+TEST_F(ConfigDataPath, WorksForAConfigNamedWithoutADirectory) {
+  std::filesystem::current_path(home_.path());
+
+  EXPECT_EQ(load_config("a.yaml", {}).data.path, "shards");
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules that span keys.
+#include <gmock/gmock.h>
+
+#include "tests/config/support.h"
+
+namespace trireme {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const std::string gpt = "data: {path: shards}\n";
+const std::string resnet = "model: {family: resnet}\ndata: {path: shards}\n";
+
+Config resolved(const std::string& text, const std::vector<std::string>& overrides = {},
+                const Environment& place = {}, Purpose purpose = Purpose::train) {
+  Provenance where;
+  const Config config = parse_config(text, "a.yaml", overrides, &where);
+  return resolve_config(config, place, &where, purpose);
+}
+
+std::string refusal(const std::string& text, const std::vector<std::string>& overrides = {},
+                    const Environment& place = {}, Purpose purpose = Purpose::train) {
+  return config_error([&] { return resolved(text, overrides, place, purpose); });
+}
+
+Environment ranks(int count) {
+  return {.ranks = count};
+}
+
+TEST(ResolveConfig, FillsInEveryAuto) {
+  const Config config = resolved(gpt, {"precision=auto", "train.global_batch=32"}, ranks(4));
+
+  EXPECT_EQ(config.device.type, "cpu");
+  EXPECT_EQ(config.precision, "fp32");
+  EXPECT_EQ(config.parallel.data, 4);
+}
+
+TEST(ResolveConfig, AutomaticPrecisionIsBf16WhereItIsNative) {
+  EXPECT_EQ(resolved(gpt, {"precision=auto"}, {.native_bf16 = true}).precision, "bf16");
+  EXPECT_EQ(resolved(gpt, {"precision=bf16"}, {.native_bf16 = false}).precision, "bf16");
+  EXPECT_EQ(resolved(gpt, {"precision=auto"}, {.cuda_in_build = true}).precision, "bf16");
+  EXPECT_EQ(resolved(gpt, {}, {.cuda_in_build = true}).device.type, "cuda");
+}
+
+TEST(ResolveConfig, ResultIsAFixedPointAndReadsBack) {
+  const Config config = resolved(gpt, {"precision=auto"}, ranks(2));
+
+  EXPECT_EQ(resolve_config(config, ranks(2)), config);
+  EXPECT_EQ(resolved(to_yaml(config), {}, ranks(2)), config);
+}
+
+TEST(ResolveConfig, NamesFileLineAndKey) {
+  EXPECT_THAT(refusal("data: {path: x}\nmodel:\n  heads: 3\n"),
+              StartsWith("a.yaml:3: model.heads: 3 does not divide"));
+  EXPECT_THAT(refusal(gpt, {"model.heads=3"}),
+              StartsWith("--set model.heads=3: 3 does not divide"));
+  EXPECT_THAT(config_error([] { return resolve_config(Config{}, Environment{}); }),
+              StartsWith("data.path: not set"));
+}
+
+TEST(ResolveLayout, RefusesRanksThatTheLayoutDoesNotFill) {
+  EXPECT_EQ(refusal(gpt, {"parallel.data=3"}, ranks(4)),
+            "--set parallel.data=3: 3 data-parallel ranks in a job of 4; use auto or 4, or start 3 "
+            "ranks");
+  EXPECT_EQ(resolved(gpt, {"parallel.data=4"}, ranks(4)).parallel.data, 4);
+}
+
+TEST(ResolveLayout, RefusesABatchThatDoesNotDivideAndListsWhatDoes) {
+  EXPECT_EQ(refusal(gpt, {"train.global_batch=30"}, ranks(2)),
+            "--set train.global_batch=30: 30 is not a multiple of train.micro_batch * "
+            "parallel.data = 4 * 2 = 8; use "
+            "global_batch 24 or 32, or micro_batch 1, 3, 5 or 15");
+  EXPECT_THAT(refusal(gpt, {}, ranks(3)),
+              HasSubstr("= 4 * 3 = 12; use global_batch 24 or 36, or 1, 2, 4 or 8 ranks"));
+  EXPECT_THAT(refusal(gpt, {"train.global_batch=2"}),
+              HasSubstr("use global_batch 4, or micro_batch 1 or 2"));
+}
+
+struct Feature {
+  const char* setting;
+  const char* use;
+};
+
+class UnsupportedFeature : public testing::TestWithParam<Feature> {};
+
+TEST_P(UnsupportedFeature, IsRefusedWithTheValueToUse) {
+  const std::string message = refusal(gpt, {GetParam().setting}, ranks(4));
+
+  EXPECT_THAT(message, StartsWith(std::string("--set ") + GetParam().setting + ": "));
+  EXPECT_THAT(message, HasSubstr("this version"));
+  EXPECT_THAT(message, testing::EndsWith(std::string("use ") + GetParam().use));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, UnsupportedFeature,
+    testing::Values(
+        Feature{"parallel.tensor=2", "1"}, Feature{"parallel.pipeline=2", "1"},
+        Feature{"parallel.context=2", "1"}, Feature{"parallel.expert=2", "1"},
+        Feature{"parallel.zero=1", "0"}, Feature{"parallel.zero=3", "0"},
+        Feature{"parallel.chunks=2", "1"}, Feature{"parallel.virtual_tensor=2", "1"},
+        Feature{"parallel.sequence=true", "false"}, Feature{"parallel.search=true", "false"},
+        Feature{"train.recompute=full", "none"}, Feature{"device.graphs=step", "off"},
+        Feature{"device.share=true", "false"}, Feature{"run.deadline_minutes=0.5", "0"},
+        Feature{"checkpoint.every_steps=100", "0"}, Feature{"checkpoint.every_minutes=5", "0"},
+        Feature{"telemetry.trace=10-20", "\"\""}, Feature{"telemetry.tensorboard=true", "false"},
+        Feature{"telemetry.prometheus=true", "false"},
+        Feature{"reproducibility=layout", "run or fast"}),
+    [](const auto& tested) {
+      std::string name = tested.param.setting;
+      std::ranges::replace_if(
+          name, [](char letter) { return std::isalnum(static_cast<unsigned char>(letter)) == 0; },
+          '_');
+      return name;
+    });
+
+TEST(ResolveDevice, RefusesWhatTheBuildOrTheCpuLacks) {
+  EXPECT_THAT(refusal(gpt, {"device.type=cuda"}),
+              HasSubstr("part of the cuda backend, which this build lacks; use cpu or auto"));
+  for (const std::string precision : {"tf32", "fp16", "fp8"}) {
+    EXPECT_THAT(refusal(gpt, {"precision=" + precision}),
+                HasSubstr(precision + " needs a GPU; on the CPU use fp32, bf16 or auto"));
+  }
+  EXPECT_EQ(resolved(gpt, {"reproducibility=fast"}).reproducibility, "fast");
+}
+
+TEST(ResolveModel, HeadsMustDivideTheWidthIntoSizesThatTheKernelsTake) {
+  EXPECT_EQ(refusal(gpt, {"model.heads=3"}),
+            "--set model.heads=3: 3 does not divide model.hidden = 256; use 1, 2, 4 or 8");
+  EXPECT_THAT(
+      refusal(gpt, {"model.hidden=1024", "model.heads=2"}),
+      HasSubstr(
+          "2 heads over model.hidden = 1024 are 512 wide, more than 256; use 4, 8, 16 or 32"));
+  EXPECT_EQ(resolved(gpt, {"model.hidden=1600", "model.heads=25"}).model.heads, 25);
+}
+
+TEST(ResolveModel, ImageMustSurviveTheStages) {
+  EXPECT_EQ(refusal(resnet, {"model.image_size=28"}),
+            "--set model.image_size=28: 28 pixels are less than one after stem imagenet and 4 "
+            "stages, which need 32; "
+            "use 32 or more, stem: small or fewer stages");
+  EXPECT_THAT(refusal(resnet, {"model.image_size=7", "model.stem=small"}),
+              HasSubstr("which need 8; use 8 or more or fewer stages"));
+  EXPECT_EQ(resolved(resnet, {"model.image_size=28", "model.stem=small"}).model.image_size, 28);
+  EXPECT_THAT(refusal(resnet, {"model.width=8192", "model.block=bottleneck",
+                               "model.stages=[1,1,1,1,1,1,1,1]", "model.image_size=512"}),
+              HasSubstr("model.width=8192: 8192 grows to 4194304"));
+}
+
+TEST(ResolveModel, KeysOfAnotherModelOrOptimizerAreRefused) {
+  EXPECT_EQ(refusal(gpt, {"model.width=32"}),
+            "--set model.width=32: 32 has no effect with model.family: gpt2, only with resnet; "
+            "remove it or use 64");
+  EXPECT_THAT(refusal(resnet, {"model.layers=2"}), HasSubstr("only with gpt2"));
+  EXPECT_THAT(refusal(gpt, {"data.flip=true"}), HasSubstr("only with resnet"));
+  EXPECT_THAT(refusal(gpt, {"optimizer.nesterov=true"}), HasSubstr("only with sgd"));
+  EXPECT_THAT(refusal(gpt, {"lr_schedule.decay_fraction=0.5"}), HasSubstr("only with wsd"));
+}
+
+TEST(ResolveData, ShardsAreRequiredForWhatReadsThem) {
+  EXPECT_THAT(refusal("run: {}"), HasSubstr("a.yaml: data.path: not set; give packed shards"));
+  EXPECT_THAT(refusal(gpt, {"train.eval_every=10"}), HasSubstr("10 needs data.validation_path"));
+}
+
+TEST(ResolveData, NormalisationMatchesTheChannels) {
+  EXPECT_EQ(refusal(resnet, {"data.mean=[0.5]"}),
+            "--set data.mean=[0.5]: 1 values for model.channels = 3; give 3 or leave it out");
+  EXPECT_THAT(refusal(resnet, {"data.deviation=[1,1]"}),
+              HasSubstr("2 values for model.channels = 3"));
+  EXPECT_THAT(refusal(resnet, {"data.crop_padding=224"}),
+              HasSubstr("224 is not below model.image_size = 224"));
+  EXPECT_EQ(resolved(resnet, {"data.mean=[1,2,3]"}).data.mean.size(), 3U);
+}
+
+TEST(ResolveSchedule, WarmUpEndsWithinTheRun) {
+  EXPECT_EQ(refusal(gpt, {"train.steps=10", "lr_schedule.warmup_steps=50"}),
+            "--set lr_schedule.warmup_steps=50: 50 is more than train.steps = 10; use 10 or less");
+  EXPECT_EQ(resolved(gpt, {"train.steps=50", "lr_schedule.warmup_steps=50"}).train.steps, 50);
+}
+
+TEST(ResolveSchedule, NesterovNeedsMomentum) {
+  EXPECT_THAT(
+      refusal(gpt, {"optimizer.name=sgd", "optimizer.nesterov=true", "optimizer.momentum=0"}),
+      HasSubstr("true needs optimizer.momentum above 0"));
+}
+
+TEST(ResolveSchedule, TokenCountMustFit63Bits) {
+  EXPECT_THAT(refusal(gpt, {"train.steps=1000000000000", "train.global_batch=1048576",
+                            "model.context=1048576"}),
+              HasSubstr("overflow a 63-bit count"));
+}
+
+TEST(ResolvePurpose, CommandsThatDoNotTrainSkipTheTrainingRules) {
+  const std::vector<std::string> of_a_big_run{"parallel.data=64", "train.global_batch=7",
+                                              "checkpoint.every_steps=5",
+                                              "lr_schedule.warmup_steps=5000"};
+
+  EXPECT_EQ(resolved("run: {}", of_a_big_run, ranks(2), Purpose::generate).parallel.data, 2);
+  EXPECT_THAT(refusal("run: {}", of_a_big_run, ranks(2), Purpose::evaluate),
+              HasSubstr("data.validation_path: not set"));
+  EXPECT_EQ(resolved("data: {validation_path: x}", of_a_big_run, ranks(1), Purpose::evaluate)
+                .parallel.data,
+            1);
+  EXPECT_THAT(refusal("run: {}", {"model.heads=3"}, ranks(1), Purpose::generate),
+              HasSubstr("does not divide"));
+  EXPECT_THAT(refusal("run: {}", {"device.type=cuda"}, ranks(1), Purpose::generate),
+              HasSubstr("this build lacks"));
+}
+
+}  // namespace
+}  // namespace trireme

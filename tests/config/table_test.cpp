@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of keys against the structs: every member has one row, every row one member.
+#include <gmock/gmock.h>
+
+#include <map>
+#include <set>
+
+#include "runtime/config/fields.h"
+#include "runtime/config/value.h"
+#include "tests/config/support.h"
+
+namespace trireme {
+namespace {
+
+using config::Field;
+
+// Converts to whatever an aggregate's member needs, so that members can be counted.
+struct Anything {
+  template <typename T>
+  operator T() const;  // NOLINT: never defined, only named in unevaluated contexts
+};
+
+template <typename Struct, typename... Members>
+consteval std::size_t member_count() {
+  if constexpr (requires { Struct{Members{}..., Anything{}}; }) {
+    return member_count<Struct, Members..., Anything>();
+  } else {
+    return sizeof...(Members);
+  }
+}
+
+struct Probe {
+  int a;
+  std::string b;
+  std::array<double, 2> c;
+};
+static_assert(member_count<Probe>() == 3);
+
+// Another valid value for a field, and never its default.
+std::string other_value(const Field& field) {
+  const std::string current = format_value(field, Config{});
+  if (const auto* choices = std::get_if<config::Choices>(&field.limits)) {
+    for (const std::string_view word : choices->words) {
+      if (word != current) return std::string(word);
+    }
+    return "";  // one choice only
+  }
+  const std::string type = type_of(field);
+  if (type == "boolean") return current == "true" ? "false" : "true";
+  if (const auto* range = std::get_if<config::IntegerRange>(&field.limits);
+      range != nullptr && type == "integer") {
+    return fmt::format("{}",
+                       fmt::format("{}", range->low) == current ? range->low + 1 : range->low);
+  }
+  if (type == "integer") return "7";
+  if (type == "number") return "0.625";
+  if (type == "text") return "some/other place";
+  return field.key == "optimizer.betas" ? "[0.5, 0.25]" : "[3, 5]";
+}
+
+std::size_t differing_fields(const Config& a, const Config& b) {
+  std::size_t count = 0;
+  for (const Field& field : config::all_fields())
+    count += format_value(field, a) != format_value(field, b);
+  return count;
+}
+
+TEST(ConfigTable, HasOneRowForEveryMemberOfEveryStruct) {
+  const std::map<std::string_view, std::size_t> members{
+      {"run", member_count<RunConfig>()},
+      {"device", member_count<DeviceConfig>()},
+      {"model", member_count<ModelConfig>()},
+      {"data", member_count<DataConfig>()},
+      {"parallel", member_count<ParallelConfig>()},
+      {"train", member_count<TrainConfig>()},
+      {"optimizer", member_count<OptimizerConfig>()},
+      {"lr_schedule", member_count<LrScheduleConfig>()},
+      {"checkpoint", member_count<CheckpointConfig>()},
+      {"telemetry", member_count<TelemetryConfig>()}};
+  std::map<std::string_view, std::size_t> rows;
+  for (const Field& field : config::all_fields()) {
+    if (!field.section().empty()) ++rows[field.section()];
+  }
+
+  EXPECT_EQ(rows, members);
+  EXPECT_EQ(config::names_in("").size(), member_count<Config>()) << "sections and top-level keys";
+}
+
+TEST(ConfigTable, NoTwoRowsShareAKeyOrAMember) {
+  Config config;
+  std::set<std::string_view> keys;
+  std::set<const void*> members;
+  for (const Field& field : config::all_fields()) {
+    keys.insert(field.key);
+    members.insert(
+        std::visit([](auto* member) -> const void* { return member; }, field.slot(config)));
+  }
+
+  EXPECT_EQ(keys.size(), config::all_fields().size());
+  EXPECT_EQ(members.size(), config::all_fields().size());
+}
+
+TEST(ConfigTable, SettingAKeyChangesThatFieldAloneAndSurvivesPrinting) {
+  for (const Field& field : config::all_fields()) {
+    const std::string value = other_value(field);
+    if (value.empty()) continue;
+
+    const Config changed = parsed("run: {}", {std::string(field.key) + "=" + value});
+
+    EXPECT_EQ(differing_fields(changed, Config{}), 1U) << field.key;
+    EXPECT_FALSE(changed == Config{}) << field.key;
+    EXPECT_EQ(parsed(to_yaml(changed)), changed) << field.key;
+  }
+}
+
+TEST(ConfigTable, DefaultsAreWithinTheirOwnLimits) {
+  EXPECT_EQ(parsed(to_yaml(Config{})), Config{});
+}
+
+TEST(ConfigTable, ConditionsNameAnExistingChoice) {
+  for (const Field& field : config::all_fields()) {
+    if (field.only_with.key.empty()) continue;
+    const Field* const other = config::find_field(field.only_with.key);
+    ASSERT_NE(other, nullptr) << field.key;
+    EXPECT_THAT(std::get<config::Choices>(other->limits).words,
+                testing::Contains(field.only_with.value))
+        << field.key;
+  }
+}
+
+TEST(ConfigTable, EveryRowIsDocumented) {
+  const auto docs = field_docs();
+
+  EXPECT_EQ(docs.size(), config::all_fields().size());
+  for (const FieldDoc& doc : docs) {
+    EXPECT_FALSE(doc.type.empty()) << doc.key;
+    EXPECT_FALSE(doc.description.empty()) << doc.key;
+    EXPECT_FALSE(doc.allowed.empty() && (doc.type == "integer" || doc.type == "number")) << doc.key;
+  }
+}
+
+TEST(ConfigYaml, KeepsTextThatYamlWouldMisread) {
+  for (const char* const text :
+       {"null",  "~",           "true", "1e5", "a: b", "a #b", "- x", "'q'",
+        "\"q\"", "back\\slash", "[x]",  "{x}", "*a",   "&a",   "!t",  " padded ",
+        "π",     "%x",          "@x",   "`x",  "a,b",  "? x",  "..."}) {
+    Config config;
+    config.run.directory = text;
+    EXPECT_EQ(parsed(to_yaml(config)).run.directory, text);
+  }
+}
+
+TEST(ConfigYaml, KeepsEveryBitOfNumbers) {
+  Config config;
+  config.optimizer.learning_rate = 0.1 + 0.2;
+  config.optimizer.epsilon = 4.9406564584124654e-324;
+  config.run.seed = ~0ULL;
+  config.data.mean = {1.0 / 3, -1e6};
+
+  EXPECT_EQ(parsed(to_yaml(config)), config);
+}
+
+}  // namespace
+}  // namespace trireme
