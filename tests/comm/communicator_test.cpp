@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups, order, bits, counters, barrier, split and misuse; on Single when run with one rank.
+#include <bit>
+#include <cmath>
+
+#include "runtime/base/philox.h"
+#include "runtime/comm/process_mesh.h"
+#include "runtime/device/cpu/cpu_stream.h"
+#include "tests/comm/values.h"
+#include "tests/support/allocation_count.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/mpi_test.h"
+
+namespace trireme {
+namespace {
+
+using test::expect_error;
+using test::filled;
+using test::value_of;
+using test::Values;
+
+class CommunicatorTest : public test::MpiTest {
+ protected:
+  [[nodiscard]] int next() const { return (rank() + 1) % size(); }
+  [[nodiscard]] int previous() const { return (rank() + size() - 1) % size(); }
+  [[nodiscard]] static std::vector<float> noise(int rank, std::size_t count) {
+    const Philox random = Philox::keyed(7, RandomPurpose::test);
+    std::vector<float> values(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      values[i] = Philox::uniform(random(static_cast<std::uint64_t>(rank), i)[0]) - 0.4F;
+    }
+    return values;
+  }
+};
+
+TEST_F(CommunicatorTest, KnowsRankSizeAndName) {
+  EXPECT_EQ(rank(), test::mpi().rank());
+  EXPECT_EQ(size(), test::mpi().size());
+  EXPECT_EQ(world().name(), "world");
+}
+
+TEST_F(CommunicatorTest, AGroupOfLargeMessagesRoundARingCannotDeadlock) {
+  constexpr std::int64_t count = 300'000;
+  for (Stream* const stream : {&compute(), &comm_stream()}) {
+    Values out = filled(DType::f32, count, rank());
+    Values in(DType::f32, count);
+
+    world().group_begin();
+    world().send(*stream, out.tensor(), next());
+    world().recv(*stream, in.tensor(), previous());
+    world().group_end(*stream);
+    stream->synchronize();
+
+    EXPECT_EQ(in.all(), filled(DType::f32, count, previous()).all());
+    EXPECT_TRUE(in.guards_intact());
+  }
+}
+
+TEST_F(CommunicatorTest, AGroupMixesCollectivesAndMessages) {
+  Values small = filled(DType::i32, 5, rank());
+  Values large = filled(DType::f32, 40'001, rank());
+  Values part = filled(DType::u8, 3, rank());
+  Values parts(DType::u8, 3 * size());
+  Values out = filled(DType::bf16, 9, rank());
+  Values in(DType::bf16, 9);
+
+  world().group_begin();
+  world().all_reduce(comm_stream(), small.tensor(), small.tensor(), ReduceOp::sum);
+  world().send(comm_stream(), out.tensor(), next());
+  world().all_reduce(comm_stream(), large.tensor(), large.tensor(), ReduceOp::max);
+  world().recv(comm_stream(), in.tensor(), previous());
+  world().all_gather(comm_stream(), part.tensor(), parts.tensor());
+  world().group_end(comm_stream());
+  comm_stream().synchronize();
+
+  for (std::int64_t i = 0; i < large.count(); ++i) {
+    int largest = 0;
+    for (int r = 0; r < size(); ++r)
+      largest = std::max(largest, value_of(r, i));
+    ASSERT_EQ(large.get(i), largest);
+  }
+  for (std::int64_t i = 0; i < 5; ++i) {
+    int sum = 0;
+    for (int r = 0; r < size(); ++r)
+      sum += value_of(r, i);
+    EXPECT_EQ(small.get(i), sum);
+  }
+  for (std::int64_t i = 0; i < parts.count(); ++i) {
+    EXPECT_EQ(parts.get(i), value_of(static_cast<int>(i / 3), i % 3));
+  }
+  EXPECT_EQ(in.all(), filled(DType::bf16, 9, previous()).all());
+}
+
+TEST_F(CommunicatorTest, AnEmptyGroupIsNothing) {
+  world().group_begin();
+  world().group_end(comm_stream());
+  comm_stream().synchronize();
+}
+
+TEST_F(CommunicatorTest, SumsHaveTheBitsOfTheRankTreeHoweverTheTensorIsCut) {
+  constexpr std::size_t count = 50'021;
+  std::vector<std::vector<float>> all;
+  for (int r = 0; r < size(); ++r)
+    all.push_back(noise(r, count));
+  std::vector<float> whole = all[static_cast<std::size_t>(rank())];
+  std::vector<float> pieces = whole;
+
+  world().all_reduce(compute(), tensor_of(whole), tensor_of(whole), ReduceOp::sum);
+  for (std::size_t begin = 0; begin < count;) {
+    const std::size_t piece = std::min<std::size_t>(count - begin, 1 + begin * 3);
+    const Tensor part =
+        tensor_of(pieces).range(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(piece));
+    world().all_reduce(comm_stream(), part, part, ReduceOp::sum);
+    begin += piece;
+  }
+  comm_stream().synchronize();
+
+  for (std::size_t stride = 1; stride < all.size(); stride *= 2) {
+    for (std::size_t r = 0; r + stride < all.size(); r += 2 * stride) {
+      for (std::size_t i = 0; i < count; ++i)
+        all[r][i] += all[r + stride][i];
+    }
+  }
+  EXPECT_EQ(whole, all[0]);
+  EXPECT_EQ(pieces, all[0]);
+}
+
+TEST_F(CommunicatorTest, ReductionsLargerThanARoundAreWhole) {
+  constexpr std::int64_t count = (std::int64_t{33} << 20) + 7;  // above 32 MiB of u8
+  std::vector<std::uint8_t> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<std::uint8_t>(i % 61 + static_cast<std::size_t>(rank()));
+  }
+  std::vector<std::uint8_t> twice(values.begin(), values.end());
+
+  world().group_begin();
+  world().all_reduce(comm_stream(), tensor_of(values), tensor_of(values), ReduceOp::sum);
+  world().all_reduce(comm_stream(), tensor_of(twice), tensor_of(twice), ReduceOp::max);
+  world().group_end(comm_stream());
+  comm_stream().synchronize();
+
+  const auto ranks = static_cast<std::size_t>(size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(values[i], static_cast<std::uint8_t>(i % 61 * ranks + ranks * (ranks - 1) / 2));
+    ASSERT_EQ(twice[i], static_cast<std::uint8_t>(i % 61 + ranks - 1));
+  }
+}
+
+TEST_F(CommunicatorTest, CommunicationGoesOnWhileTheComputeStreamWorks) {
+  constexpr std::size_t buckets = 8;
+  std::vector<std::vector<float>> data(buckets);
+  std::vector<std::unique_ptr<Event>> ready;
+  const auto done = device().make_event();
+  double busy = 0;
+
+  for (std::size_t b = 0; b < buckets; ++b) {
+    ready.push_back(device().make_event());
+    enqueue(compute(), [&] {
+      data[b] = noise(rank(), 100'003);
+      for (const float value : data[b])
+        busy += std::sqrt(std::abs(static_cast<double>(value)));
+    });
+    compute().record(*ready[b]);
+    comm_stream().wait(*ready[b]);
+    world().all_reduce(comm_stream(), tensor_of(data[b]), tensor_of(data[b]), ReduceOp::max);
+  }
+  comm_stream().record(*done);
+  compute().wait(*done);
+
+  std::vector<float> largest = noise(0, 100'003);
+  for (int r = 1; r < size(); ++r) {
+    const std::vector<float> other = noise(r, 100'003);
+    for (std::size_t i = 0; i < largest.size(); ++i)
+      largest[i] = std::max(largest[i], other[i]);
+  }
+  for (const auto& bucket : data)
+    EXPECT_EQ(bucket, largest);
+  EXPECT_GT(busy, 0);
+}
+
+TEST_F(CommunicatorTest, ASteadyCallDoesNotAllocate) {
+  std::vector<float> small(10, 1.0F);
+  std::vector<float> large(100'000, 1.0F);
+  std::vector<float> gathered(10 * static_cast<std::size_t>(size()));
+  const auto step = [&] {
+    world().all_reduce(comm_stream(), tensor_of(large), tensor_of(large), ReduceOp::max);
+    world().all_reduce(comm_stream(), tensor_of(small), tensor_of(small), ReduceOp::max);
+    world().group_begin();
+    world().all_gather(comm_stream(), tensor_of(small), tensor_of(gathered));
+    world().send(comm_stream(), tensor_of(small), next());
+    world().recv(comm_stream(), tensor_of(small), previous());
+    world().group_end(comm_stream());
+    comm_stream().synchronize();
+  };
+  step();
+
+  const std::size_t before = test::allocations;
+  for (int i = 0; i < 20; ++i)
+    step();
+  const std::size_t after = test::allocations;
+
+  EXPECT_EQ(after - before, 0U);
+}
+
+TEST_F(CommunicatorTest, StatsCountCallsAndBytesPerVerb) {
+  std::vector<float> a(12);
+  std::vector<float> b(12 * static_cast<std::size_t>(size()));
+
+  world().all_reduce(comm_stream(), tensor_of(a), tensor_of(a), ReduceOp::sum);
+  world().all_reduce(comm_stream(), tensor_of(a), tensor_of(a), ReduceOp::sum);
+  world().reduce_scatter(comm_stream(), tensor_of(b), tensor_of(a), ReduceOp::sum);
+  world().all_gather(comm_stream(), tensor_of(a), tensor_of(b));
+  world().broadcast(comm_stream(), tensor_of(a), 0);
+  comm_stream().synchronize();
+
+  const CommStats stats = world().stats();
+  const auto all = static_cast<std::uint64_t>(48 * size());
+  EXPECT_EQ(stats[Verb::all_reduce], (VerbStats{2, 96}));
+  EXPECT_EQ(stats[Verb::reduce_scatter], (VerbStats{1, all}));
+  EXPECT_EQ(stats[Verb::all_gather], (VerbStats{1, all}));
+  EXPECT_EQ(stats[Verb::broadcast], (VerbStats{1, 48}));
+  EXPECT_EQ(stats[Verb::send], VerbStats{});
+  if (size() > 1) {
+    EXPECT_GT(stats.seconds, 0);
+  }
+}
+
+TEST_F(CommunicatorTest, BarrierDoesNotMeetWhatIsQueued) {
+  std::vector<float> data(100'000, 1.0F);
+
+  world().all_reduce(comm_stream(), tensor_of(data), tensor_of(data), ReduceOp::sum);
+  world().barrier();
+  world().all_reduce(comm_stream(), tensor_of(data), tensor_of(data), ReduceOp::max);
+  comm_stream().synchronize();
+
+  EXPECT_EQ(data, std::vector<float>(100'000, static_cast<float>(size())));
+}
+
+TEST_F(CommunicatorTest, SplitOrdersByKeyAndNamesTheGroup) {
+  const auto reversed = world().split(0, -rank(), "reversed");
+  std::vector<std::int32_t> mine = {rank()};
+  std::vector<std::int32_t> all(static_cast<std::size_t>(size()));
+
+  reversed->all_gather(compute(), tensor_of(mine), tensor_of(all));
+
+  EXPECT_EQ(reversed->name(), "reversed");
+  EXPECT_EQ(reversed->rank(), size() - 1 - rank());
+  for (int r = 0; r < size(); ++r)
+    EXPECT_EQ(all[static_cast<std::size_t>(r)], size() - 1 - r);
+}
+
+TEST_F(CommunicatorTest, GroupsOfASplitWorkSideBySide) {
+  const auto half = world().split(rank() % 2, rank(), "half");
+  std::vector<std::int32_t> sum = {rank()};
+
+  half->all_reduce(comm_stream(), tensor_of(sum), tensor_of(sum), ReduceOp::sum);
+  world().barrier();
+  comm_stream().synchronize();
+
+  int expected = 0;
+  for (int r = rank() % 2; r < size(); r += 2)
+    expected += r;
+  EXPECT_EQ(sum[0], expected);
+}
+
+TEST_F(CommunicatorTest, AMeshOfAllRanksHasWorkingGroups) {
+  const bool even = size() % 2 == 0;
+  const MeshShape shape{1, even ? size() / 2 : size(), even ? 2 : 1};
+  const ProcessMesh mesh(world(), shape);
+  std::vector<std::int32_t> in_data = {1};
+  std::vector<std::int32_t> in_tensor = {rank()};
+
+  mesh.data().all_reduce(comm_stream(), tensor_of(in_data), tensor_of(in_data), ReduceOp::sum);
+  mesh.tensor().all_reduce(comm_stream(), tensor_of(in_tensor), tensor_of(in_tensor),
+                           ReduceOp::sum);
+  comm_stream().synchronize();
+
+  EXPECT_EQ(in_data[0], shape.data);
+  EXPECT_EQ(in_tensor[0], even ? rank() / 2 * 4 + 1 : rank());
+  EXPECT_EQ(mesh.pipeline().size(), 1);
+  EXPECT_EQ(mesh.data().name(), "data");
+}
+
+TEST_F(CommunicatorTest, TensorsThatDoNotFitAreRefusedBeforeAnythingIsSent) {
+  std::vector<float> a(12);
+  std::vector<float> b(13);
+  std::vector<std::int32_t> c(12);
+
+  const auto reduce = [&](const Tensor& in, const Tensor& out) {
+    world().all_reduce(comm_stream(), in, out, ReduceOp::sum);
+  };
+  expect_error(
+      ExitCode::internal, [&] { reduce(tensor_of(a), tensor_of(b)); }, "all_reduce", "world",
+      "(12)", "(13)");
+  expect_error(
+      ExitCode::internal, [&] { reduce(tensor_of(a), tensor_of(c)); }, "f32", "i32");
+  expect_error(
+      ExitCode::internal, [&] { world().all_gather(comm_stream(), tensor_of(a), tensor_of(b)); },
+      "all_gather");
+  expect_error(
+      ExitCode::internal, [&] { world().broadcast(comm_stream(), tensor_of(a), size()); },
+      "no rank");
+  expect_error(
+      ExitCode::internal, [&] { world().all_to_all(comm_stream(), tensor_of(a), tensor_of(a)); },
+      "all_to_all");
+  comm_stream().synchronize();
+}
+
+TEST_F(CommunicatorTest, MisuseOfGroupsIsRefused) {
+  std::vector<float> a(4);
+
+  expect_error(
+      ExitCode::internal, [&] { world().group_end(comm_stream()); }, "without group_begin");
+  expect_error(
+      ExitCode::internal, [&] { world().send(comm_stream(), tensor_of(a), rank()); }, "to oneself");
+  world().group_begin();
+  expect_error(
+      ExitCode::internal, [&] { world().group_begin(); }, "inside a group");
+  world().group_end(comm_stream());
+  comm_stream().synchronize();
+}
+
+TEST_F(CommunicatorTest, MessagesToOneselfPairUpWithinAGroup) {
+  std::vector<std::int32_t> out = {1, 2, 3};
+  std::vector<std::int32_t> in(3);
+
+  world().group_begin();
+  world().recv(comm_stream(), tensor_of(in), rank());
+  world().send(comm_stream(), tensor_of(out), rank());
+  world().group_end(comm_stream());
+  comm_stream().synchronize();
+
+  EXPECT_EQ(in, out);
+}
+
+TEST_F(CommunicatorTest, AMessageLongerThanItsReceiverFailsTheStream) {
+  if (size() == 1) GTEST_SKIP() << "needs a peer";
+  std::vector<float> data(rank() == 0 ? 20 : 10);
+
+  if (rank() == 0) world().send(comm_stream(), tensor_of(data), 1);
+  if (rank() == 1) {
+    world().recv(comm_stream(), tensor_of(data), 0);
+    expect_error(
+        ExitCode::communication, [&] { comm_stream().synchronize(); }, "MPI_Testall",
+        "MPI_ERR_TRUNCATE");
+  } else {
+    comm_stream().synchronize();
+  }
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/comm/process_mesh.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "tests/support/expect_error.h"
+
+namespace trireme {
+namespace {
+
+struct Split {
+  int color;
+  int key;
+};
+
+// A world of any size, seen by one rank, that only answers split().
+class FakeWorld final : public Communicator {
+ public:
+  FakeWorld(int rank, int size) : Communicator(rank, size, "world") {}
+
+  void all_reduce(Stream&, const Tensor&, const Tensor&, ReduceOp) override { unexpected(); }
+  void reduce_scatter(Stream&, const Tensor&, const Tensor&, ReduceOp) override { unexpected(); }
+  void all_gather(Stream&, const Tensor&, const Tensor&) override { unexpected(); }
+  void all_to_all(Stream&, const Tensor&, const Tensor&) override { unexpected(); }
+  void broadcast(Stream&, const Tensor&, int) override { unexpected(); }
+  void send(Stream&, const Tensor&, int) override { unexpected(); }
+  void recv(Stream&, const Tensor&, int) override { unexpected(); }
+  void group_begin() override { unexpected(); }
+  void group_end(Stream&) override { unexpected(); }
+  void barrier() override { unexpected(); }
+  std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
+    splits[name] = {color, key};
+    return make_single_communicator();
+  }
+
+  std::map<std::string, Split> splits;
+
+ private:
+  static void unexpected() { ADD_FAILURE() << "a mesh only splits"; }
+};
+
+// The members of each group of `name`, in the group's order.
+std::vector<std::vector<int>> groups(const MeshShape& shape, const std::string& name) {
+  std::map<int, std::map<int, int>> members;
+  for (int rank = 0; rank < shape.size(); ++rank) {
+    FakeWorld world(rank, shape.size());
+    const ProcessMesh mesh(world, shape);
+    const Split split = world.splits.at(name);
+    const bool inserted = members[split.color].emplace(split.key, rank).second;
+    EXPECT_TRUE(inserted) << "two ranks with color " << split.color << " and key " << split.key;
+  }
+  std::vector<std::vector<int>> result;
+  for (const auto& [color, by_key] : members) {
+    result.emplace_back();
+    for (const auto& [key, rank] : by_key)
+      result.back().push_back(rank);
+  }
+  return result;
+}
+
+using Table = std::vector<std::vector<int>>;
+
+TEST(ProcessMesh, EightRanksAsTwoByTwoByTwo) {
+  constexpr MeshShape shape{2, 2, 2};
+
+  EXPECT_EQ(groups(shape, "tensor"), (Table{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
+  EXPECT_EQ(groups(shape, "data"), (Table{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
+  EXPECT_EQ(groups(shape, "pipeline"), (Table{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
+}
+
+TEST(ProcessMesh, TwelveRanksAsThreeStagesOfTwoByTwo) {
+  constexpr MeshShape shape{3, 2, 2};
+
+  EXPECT_EQ(groups(shape, "tensor"), (Table{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}}));
+  EXPECT_EQ(groups(shape, "data"), (Table{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}}));
+  EXPECT_EQ(groups(shape, "pipeline"), (Table{{0, 4, 8}, {1, 5, 9}, {2, 6, 10}, {3, 7, 11}}));
+}
+
+TEST(ProcessMesh, SixteenRanksAsTwoByFourByTwo) {
+  constexpr MeshShape shape{2, 4, 2};
+
+  EXPECT_EQ(groups(shape, "tensor"),
+            (Table{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}}));
+  EXPECT_EQ(groups(shape, "data"),
+            (Table{{0, 2, 4, 6}, {1, 3, 5, 7}, {8, 10, 12, 14}, {9, 11, 13, 15}}));
+  EXPECT_EQ(groups(shape, "pipeline"),
+            (Table{{0, 8}, {1, 9}, {2, 10}, {3, 11}, {4, 12}, {5, 13}, {6, 14}, {7, 15}}));
+}
+
+TEST(ProcessMesh, NineRanksOfDataOnly) {
+  constexpr MeshShape shape{1, 9, 1};
+
+  EXPECT_EQ(groups(shape, "data"), (Table{{0, 1, 2, 3, 4, 5, 6, 7, 8}}));
+  EXPECT_EQ(groups(shape, "tensor").size(), 9U);
+  EXPECT_EQ(groups(shape, "pipeline").size(), 9U);
+}
+
+TEST(ProcessMesh, RankAndCoordinatesAreInverse) {
+  for (const MeshShape shape : {MeshShape{2, 2, 2}, {3, 5, 1}, {1, 4, 4}, {4, 2, 2}, {16, 1, 1}}) {
+    std::set<std::tuple<int, int, int>> seen;
+    for (int rank = 0; rank < shape.size(); ++rank) {
+      const MeshCoordinates at = coordinates_of(shape, rank);
+      EXPECT_EQ(rank_of(shape, at), rank);
+      EXPECT_TRUE(at.pipeline < shape.pipeline && at.data < shape.data && at.tensor < shape.tensor);
+      seen.emplace(at.pipeline, at.data, at.tensor);
+    }
+    EXPECT_EQ(static_cast<int>(seen.size()), shape.size());
+  }
+}
+
+TEST(ProcessMesh, ANumberOfRanksThatDoesNotFitIsAConfigError) {
+  FakeWorld world(0, 6);
+
+  test::expect_error(
+      ExitCode::config,
+      [&] {
+        const ProcessMesh mesh(world, {2, 2, 1});
+      },
+      "pipeline 2 x data 2 x tensor 1", "needs 4 ranks, but 6 were started");
+  test::expect_error(
+      ExitCode::internal,
+      [&] {
+        const ProcessMesh mesh(world, {-1, -6, 1});
+      },
+      "pipeline -1");
+}
+
+}  // namespace
+}  // namespace trireme
