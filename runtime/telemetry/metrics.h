@@ -37,7 +37,7 @@ struct StepMetrics {
 struct EvaluationMetrics {
   std::int64_t step = 0;
   double validation_loss = 0;
-  std::optional<double> accuracy;  // 0..1; for classifiers
+  std::optional<double> accuracy{};  // 0..1; for classifiers
   double evaluation_ms = 0;
 };
 

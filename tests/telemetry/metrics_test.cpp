@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/metrics.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <array>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <limits>
+
+#include "tests/support/allocation_count.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
+
+namespace trireme {
+namespace {
+
+using test::expect_error;
+using test::read_text;
+using test::TemporaryDirectory;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+StepMetrics sample_step() {
+  return {.step = 7,
+          .loss = static_cast<double>(1.5321F),
+          .learning_rate = 1e-3,
+          .grad_norm = 0.5,
+          .items = 4096,
+          .step_ms = 125,
+          .forward_ms = 40.1234,
+          .backward_ms = 80,
+          .optimizer_ms = 2,
+          .data_wait_ms = 0.25,
+          .exposed_comm_ms = 1.5};
+}
+
+std::string json_of(const StepMetrics& metrics, ItemKind kind = ItemKind::tokens) {
+  std::array<char, metrics_line_bytes> text;
+  return std::string(format_json(metrics, kind, text));
+}
+
+TEST(Metrics, AStepIsOneJsonLine) {
+  EXPECT_EQ(json_of(sample_step()),
+            R"({"step":7,"loss":1.532099962234497,"lr":0.001,"grad_norm":0.5,)"
+            R"("tokens_per_s":32768.000,"step_ms":125.000,"forward_ms":40.123,)"
+            R"("backward_ms":80.000,"optimizer_ms":2.000,"data_wait_ms":0.250,)"
+            R"("exposed_comm_ms":1.500})"
+            "\n");
+}
+
+TEST(Metrics, ImagesHaveTheirOwnRateKey) {
+  EXPECT_NE(json_of(sample_step(), ItemKind::images).find("\"images_per_s\":32768.000"),
+            std::string::npos);
+}
+
+TEST(Metrics, TheLossReadsBackToTheSameBits) {
+  StepMetrics metrics = sample_step();
+  for (const double loss : {1.0 / 3, 5e-324, 1.7976931348623157e308, 0.1 + 0.2, 12345678.9}) {
+    metrics.loss = loss;
+
+    const std::string line = json_of(metrics);
+
+    const auto at = line.find("\"loss\":") + 7;
+    EXPECT_EQ(std::strtod(line.c_str() + at, nullptr), loss) << line;
+  }
+}
+
+TEST(Metrics, ANonFiniteValueIsNullAndFlagged) {
+  StepMetrics metrics = sample_step();
+  metrics.loss = std::nan("");
+  metrics.grad_norm = infinity;
+
+  const std::string line = json_of(metrics);
+
+  EXPECT_NE(line.find("\"loss\":null"), std::string::npos);
+  EXPECT_NE(line.find("\"grad_norm\":null"), std::string::npos);
+  EXPECT_TRUE(line.ends_with(",\"non_finite\":true}\n"));
+}
+
+TEST(Metrics, TheLongestValuesFitTheLine) {
+  constexpr double longest = -1.2345678901234567e-308;
+  constexpr auto big = std::numeric_limits<std::int64_t>::min();
+  const StepMetrics metrics{big,  longest, longest, longest, big, 1e15,
+                            1e15, 1e15,    1e15,    1e15,    1e15};
+
+  EXPECT_TRUE(json_of(metrics).ends_with("}\n"));
+}
+
+TEST(Metrics, AnEvaluationHasAccuracyOnlyWhenMeasured) {
+  std::array<char, metrics_line_bytes> text;
+
+  EXPECT_EQ(format_json({.step = 3, .validation_loss = 1.25, .evaluation_ms = 10}, text),
+            "{\"step\":3,\"validation_loss\":1.25,\"evaluation_ms\":10.000}\n");
+  EXPECT_EQ(
+      format_json({.step = 3, .validation_loss = 1.25, .accuracy = 0.5, .evaluation_ms = 10}, text),
+      "{\"step\":3,\"validation_loss\":1.25,\"accuracy\":0.5,\"evaluation_ms\":10.000}\n");
+}
+
+TEST(MetricsLog, KeepsOneLinePerCallInOrder) {
+  const TemporaryDirectory directory;
+  MetricsLog log(directory.file("metrics.jsonl"), ItemKind::tokens);
+
+  log.step(sample_step());
+  log.evaluation({.step = 7, .validation_loss = 2});
+
+  EXPECT_EQ(
+      read_text(log.path()),
+      json_of(sample_step()) + "{\"step\":7,\"validation_loss\":2,\"evaluation_ms\":0.000}\n");
+}
+
+TEST(MetricsLog, RefusesAFileThatExists) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("metrics.jsonl");
+  test::write_text(path, "");
+
+  expect_error(
+      ExitCode::internal, [&] { MetricsLog log(path, ItemKind::tokens); }, path, "EEXIST");
+}
+
+TEST(MetricsLog, AStepAllocatesNothing) {
+  const TemporaryDirectory directory;
+  MetricsLog log(directory.file("metrics.jsonl"), ItemKind::tokens);
+  log.step(sample_step());
+  const auto before = test::allocations.load();
+
+  for (int i = 0; i < 100; ++i)
+    log.step(sample_step());
+
+  EXPECT_EQ(test::allocations.load(), before);
+}
+
+TEST(MetricsLog, AFullDiskIsReportedOnceAndLeavesWholeLines) {
+  const TemporaryDirectory directory;
+  MetricsLog log(directory.file("metrics.jsonl"), ItemKind::tokens);
+  log.step(sample_step());
+  const std::string first = read_text(log.path());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  // Half of the next line fits: the system call writes it and says so.
+  const rlimit small{first.size() * 3 / 2, before.rlim_max};
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+
+  expect_error(
+      ExitCode::internal, [&] { log.step(sample_step()); }, log.path(), "cannot be written",
+      "run.directory");
+  log.step(sample_step());
+
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, old_handler);
+  log.step(sample_step());
+  EXPECT_EQ(read_text(log.path()), first);
+}
+
+TEST(MetricsLog, AFailureBeforeTheFirstByteNamesTheReason) {
+  const TemporaryDirectory directory;
+  MetricsLog log(directory.file("metrics.jsonl"), ItemKind::tokens);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+
+  expect_error(
+      ExitCode::internal, [&] { log.step(sample_step()); }, log.path(), "File too large");
+
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, old_handler);
+}
+
+}  // namespace
+}  // namespace trireme
