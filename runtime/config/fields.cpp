@@ -14,6 +14,7 @@ constexpr Condition resnet{"model.family", "resnet"};
 constexpr Condition adamw{"optimizer.name", "adamw"};
 constexpr Condition sgd{"optimizer.name", "sgd"};
 constexpr Condition wsd{"lr_schedule.name", "wsd"};
+constexpr Unbuilt one_rank{"1", "this version trains data-parallel only"};
 // [0, 1): shares and decay rates.
 constexpr NumberRange below_one{.low = 0, .high = 1, .high_is_open = true};
 
@@ -29,11 +30,13 @@ std::vector<Field> run_and_device_fields() {
             "where the run writes its config, metrics and weights"),
       FIELD(run.seed, Free{}, "key of every random number: init, dropout, shuffle, augmentation"),
       FIELD(run.deadline_minutes, NumberRange{.high = year_of_minutes},
-            "stop with a checkpoint after this long; 0 = no deadline"),
+            "stop with a checkpoint after this long; 0 = no deadline", {}, Unbuilt{"0"}),
       FIELD(device.type, Choices{{"cpu", "cuda", "auto"}},
             "where to compute; auto = cuda when the build has it"),
-      FIELD(device.share, Free{}, "several ranks on one GPU"),
-      FIELD(device.graphs, Choices{{"off", "layer", "step"}}, "capture the step as CUDA graphs"),
+      FIELD(device.share, Free{}, "several ranks on one GPU", {},
+            Unbuilt{.only = "false", .always = true}),
+      FIELD(device.graphs, Choices{{"off", "layer", "step"}}, "capture the step as CUDA graphs", {},
+            Unbuilt{.only = "off", .always = true}),
       FIELD(
           precision, Choices{{"auto", "fp32", "tf32", "bf16", "fp16", "fp8"}},
           "compute precision; master weights stay fp32; auto = bf16 where it is native, else fp32"),
@@ -54,7 +57,7 @@ std::vector<Field> model_fields() {
       FIELD(model.dropout, below_one, "share of activations dropped", gpt2),
       FIELD(model.block, Choices{{"basic", "bottleneck"}}, "residual block", resnet),
       FIELD(model.stages, (IntegerRange{1, 1000, {1, 8}}),
-            "blocks per stage; each stage halves the image", resnet),
+            "blocks per stage; each stage after the first halves the image", resnet),
       FIELD(model.width, IntegerRange{1, 8192},
             "channels of the first stage; doubles with each stage", resnet),
       FIELD(model.stem, Choices{{"imagenet", "small"}},
@@ -86,19 +89,22 @@ std::vector<Field> data_fields() {
 
 std::vector<Field> parallel_fields() {
   return {
-      FIELD(parallel.search, Free{}, "let the planner choose the layout"),
+      FIELD(parallel.search, Free{}, "let the planner choose the layout", {}, Unbuilt{"false"}),
       FIELD(parallel.data, (IntegerRange{1, 1 << 20, {}, "auto"}),
             "data-parallel ranks; auto = the ranks that the other axes leave"),
-      FIELD(parallel.tensor, IntegerRange{1, 65536}, "tensor-parallel ranks"),
-      FIELD(parallel.pipeline, IntegerRange{1, 65536}, "pipeline stages"),
-      FIELD(parallel.context, IntegerRange{1, 65536}, "ranks that share a sequence"),
-      FIELD(parallel.expert, IntegerRange{1, 65536}, "expert-parallel ranks"),
-      FIELD(parallel.zero, IntegerRange{0, 3}, "ZeRO stage: what the data-parallel ranks shard"),
-      FIELD(parallel.sequence, Free{}, "shard norms and dropout along the sequence"),
+      FIELD(parallel.tensor, IntegerRange{1, 65536}, "tensor-parallel ranks", {}, one_rank),
+      FIELD(parallel.pipeline, IntegerRange{1, 65536}, "pipeline stages", {}, one_rank),
+      FIELD(parallel.context, IntegerRange{1, 65536}, "ranks that share a sequence", {}, one_rank),
+      FIELD(parallel.expert, IntegerRange{1, 65536}, "expert-parallel ranks", {}, one_rank),
+      FIELD(parallel.zero, IntegerRange{0, 3}, "ZeRO stage: what the data-parallel ranks shard", {},
+            Unbuilt{"0", "this version keeps the whole optimizer state on every rank"}),
+      FIELD(parallel.sequence, Free{}, "shard norms and dropout along the sequence", {},
+            Unbuilt{"false"}),
       FIELD(parallel.schedule, Choices{{"1f1b"}}, "pipeline schedule"),
-      FIELD(parallel.chunks, IntegerRange{1, 1024}, "model chunks per pipeline stage"),
+      FIELD(parallel.chunks, IntegerRange{1, 1024}, "model chunks per pipeline stage", {},
+            Unbuilt{"1"}),
       FIELD(parallel.virtual_tensor, IntegerRange{1, 1024},
-            "fixed blocks that tensor-parallel sums follow"),
+            "fixed blocks that tensor-parallel sums follow", {}, Unbuilt{"1"}),
       FIELD(parallel.reducer, Choices{{"overlapped", "inline"}},
             "reduce gradients during backward or after it; equal bits"),
       FIELD(parallel.bucket_megabytes, (NumberRange{.high = 65536, .low_is_open = true}),
@@ -114,7 +120,7 @@ std::vector<Field> train_fields() {
       FIELD(train.global_batch, IntegerRange{1, 1 << 30}, "samples per step over all ranks"),
       FIELD(train.micro_batch, IntegerRange{1, 1 << 20}, "samples per forward pass of one rank"),
       FIELD(train.recompute, Choices{{"none", "selective", "full"}},
-            "activations recomputed in backward"),
+            "activations recomputed in backward", {}, Unbuilt{"none"}),
       FIELD(train.clip_norm, NumberRange{.high = any_size},
             "largest global gradient norm; 0 = no clipping"),
       FIELD(train.label_smoothing, below_one, "target probability spread over all classes"),
@@ -153,14 +159,16 @@ std::vector<Field> optimizer_fields() {
 
 std::vector<Field> checkpoint_and_telemetry_fields() {
   return {
-      FIELD(checkpoint.every_steps, IntegerRange{0, many}, "steps between checkpoints; 0 = none"),
+      FIELD(checkpoint.every_steps, IntegerRange{0, many}, "steps between checkpoints; 0 = none",
+            {}, Unbuilt{"0"}),
       FIELD(checkpoint.every_minutes, NumberRange{.high = year_of_minutes},
-            "minutes between checkpoints; 0 = none"),
+            "minutes between checkpoints; 0 = none", {}, Unbuilt{"0"}),
       FIELD(checkpoint.keep, IntegerRange{1, 1'000'000}, "newest checkpoints kept"),
       FIELD(checkpoint.async, Free{}, "write checkpoints while training goes on"),
-      FIELD(telemetry.trace, Text{}, "steps to trace, as first-last; empty = none"),
-      FIELD(telemetry.tensorboard, Free{}, "write TensorBoard event files"),
-      FIELD(telemetry.prometheus, Free{}, "write a Prometheus text file"),
+      FIELD(telemetry.trace, Text{}, "steps to trace, as first-last; empty = none", {},
+            Unbuilt{"\"\""}),
+      FIELD(telemetry.tensorboard, Free{}, "write TensorBoard event files", {}, Unbuilt{"false"}),
+      FIELD(telemetry.prometheus, Free{}, "write a Prometheus text file", {}, Unbuilt{"false"}),
   };
 }
 

@@ -51,12 +51,21 @@ struct Condition {
   std::string_view value{};
 };
 
+// A key whose machinery is not built yet: any value but `only` is refused. Delete it from the row
+// when it is built.
+struct Unbuilt {
+  std::string_view only{};  // as YAML; empty = built
+  std::string_view reason = "not supported by this version";
+  bool always = false;  // refused for every purpose, not only for training
+};
+
 struct Field {
   std::string_view key;  // "train.steps"
   Slot (*slot)(Config&);
   Limits limits;
   std::string_view description;
   Condition only_with{};
+  Unbuilt unbuilt{};
 
   [[nodiscard]] std::string_view section() const;  // "train"; "" for a top-level key
   [[nodiscard]] std::string_view name() const;     // "steps"

@@ -22,6 +22,7 @@ Config resolve_config(Config config, const Environment& environment, const Prove
 
   resolve_device(config, environment);
   config::check_device(subject);
+  config::check_support(subject);
   config::check_applicable(subject);
   config::check_model(subject);
   config::check_data(subject);
@@ -30,7 +31,6 @@ Config resolve_config(Config config, const Environment& environment, const Prove
     config.parallel.data = environment.ranks;
     return config;
   }
-  config::check_support(subject);
   config::check_layout(subject);
   if (config.parallel.data == 0)
     config.parallel.data = environment.ranks / config::other_ranks(config.parallel);

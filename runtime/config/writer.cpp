@@ -41,6 +41,9 @@ std::vector<FieldDoc> field_docs() {
     std::string description(field.description);
     if (!field.only_with.key.empty())
       description += fmt::format(" ({} only)", field.only_with.value);
+    if (!field.unbuilt.only.empty()) {
+      description += fmt::format(" (this version: {} only)", field.unbuilt.only);
+    }
     docs.push_back({.key = std::string(field.key),
                     .type = type_of(field),
                     .default_value = format_value(field, defaults),

@@ -128,6 +128,13 @@ TEST(ConfigTable, ConditionsNameAnExistingChoice) {
   }
 }
 
+TEST(ConfigTable, WhatIsNotBuiltIsOffByDefault) {
+  for (const Field& field : config::all_fields()) {
+    if (field.unbuilt.only.empty()) continue;
+    EXPECT_EQ(format_value(field, Config{}), field.unbuilt.only) << field.key;
+  }
+}
+
 TEST(ConfigTable, EveryRowIsDocumented) {
   const auto docs = field_docs();
 
