@@ -63,14 +63,15 @@ void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const T
 }
 
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
-                         float decay) {
+                         float decay, const Tensor& scalars) {
   const Operands check("exponential_average");
   check_f32(check, "parameter", parameter, parameter.count());
   check_f32(check, "average", average, parameter.count());
   check.disjoint("average", average, "parameter", parameter);
   TRIREME_EXPECTS(decay >= 0.0F && decay <= 1.0F, "exponential_average: decay {} is not in [0, 1]",
                   decay);
-  TRIREME_DISPATCH(stream, exponential_average, average, parameter, decay);
+  if (!scalars.empty()) check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
+  TRIREME_DISPATCH(stream, exponential_average, average, parameter, decay, scalars);
 }
 
 void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {

@@ -37,9 +37,10 @@ struct SgdOptions {
 void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
          const Tensor& gradient, const Tensor& scalars, const SgdOptions& options);
 
-// average = decay * average + (1 - decay) * parameter.
+// average = decay * average + (1 - decay) * parameter. With `scalars`, a step that clip_scale
+// marked as not finite leaves the average as it is.
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
-                         float decay);
+                         float decay, const Tensor& scalars = {});
 
 // total(1) f64 += sum of squares of x (f32), in fixed chunks in f64: no atomics, the same bits for
 // the same x.

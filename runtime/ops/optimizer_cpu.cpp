@@ -86,8 +86,11 @@ void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const T
 }
 
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
-                         float decay) {
-  enqueue(stream, [a = average.as<float>(), p = parameter.as<float>(), decay, n = average.count()] {
+                         float decay, const Tensor& scalars) {
+  const float* const guard = scalars.empty() ? nullptr : scalars.as<float>();
+  enqueue(stream, [a = average.as<float>(), p = parameter.as<float>(), decay, guard,
+                   n = average.count()] {
+    if (guard != nullptr && skipped(guard)) return;
     const float rest = 1.0F - decay;
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i)

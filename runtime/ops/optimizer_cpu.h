@@ -11,7 +11,7 @@ void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const
 void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
          const Tensor& gradient, const Tensor& scalars, const SgdOptions& options);
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
-                         float decay);
+                         float decay, const Tensor& scalars);
 void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x);
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
                 float clip);

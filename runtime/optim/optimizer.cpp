@@ -67,12 +67,12 @@ void Optimizer::update(Stream& stream, const ParamSegment& segment) {
     return arena.empty() ? arena : arena.range(segment.first, segment.count);
   };
   const Tensor parameter = part(params_.masters()), gradient = part(params_.gradients());
+  const Tensor scalars = scalars_.view(DType::f32, Shape{scalar_count});
   if (segment.kind == ParamKind::statistic) {
-    ops::exponential_average(stream, parameter, gradient, segment.statistic_decay);
+    ops::exponential_average(stream, parameter, gradient, segment.statistic_decay, scalars);
     return;
   }
   const Tensor compute = part(params_.compute_copies());
-  const Tensor scalars = scalars_.view(DType::f32, Shape{scalar_count});
   const auto state = [&](const Buffer& buffer) {
     return buffer.data() == nullptr
                ? Tensor{}

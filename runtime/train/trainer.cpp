@@ -90,8 +90,10 @@ EvaluationResult Trainer::run_evaluation(std::int64_t step) {
   last_report_ +=
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   if (reporting_.console != nullptr) {
-    EvaluationMetrics metrics{
-        .step = step + 1, .validation_loss = result.loss, .evaluation_ms = 1e3 * seconds};
+    EvaluationMetrics metrics{.step = step + 1,
+                              .validation_loss = result.loss,
+                              .accuracy = {},
+                              .evaluation_ms = 1e3 * seconds};
     if (options_.classifier) metrics.accuracy = result.accuracy;
     reporting_.metrics->evaluation(metrics);
     reporting_.console->evaluation(metrics);

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/optim/lr_schedule.h"
+
+#include <gtest/gtest.h>
+
+namespace trireme {
+namespace {
+
+LrSchedule schedule(LrSchedule::Kind kind) {
+  return {.kind = kind,
+          .peak = 2.0,
+          .steps = 101,
+          .warmup_steps = 10,
+          .minimum_ratio = 0.1,
+          .decay_fraction = 0.2};
+}
+
+TEST(LrSchedule, WarmsUpLinearlyFromTheFirstStepWithoutAZeroStep) {
+  for (const auto kind :
+       {LrSchedule::Kind::constant, LrSchedule::Kind::linear, LrSchedule::Kind::cosine}) {
+    EXPECT_DOUBLE_EQ(schedule(kind).at(0), 0.2);
+    EXPECT_DOUBLE_EQ(schedule(kind).at(4), 1.0);
+    EXPECT_DOUBLE_EQ(schedule(kind).at(9), 2.0);
+  }
+}
+
+TEST(LrSchedule, EndsAtTheMinimumOnTheLastStep) {
+  EXPECT_DOUBLE_EQ(schedule(LrSchedule::Kind::cosine).at(100), 0.2);
+  EXPECT_DOUBLE_EQ(schedule(LrSchedule::Kind::linear).at(100), 0.2);
+  EXPECT_DOUBLE_EQ(schedule(LrSchedule::Kind::wsd).at(100), 0.2);
+  EXPECT_DOUBLE_EQ(schedule(LrSchedule::Kind::constant).at(100), 2.0);
+}
+
+TEST(LrSchedule, CosineIsHalfWayDownInTheMiddle) {
+  EXPECT_NEAR(schedule(LrSchedule::Kind::cosine).at(55), 2.0 * (0.1 + 0.9 * 0.5), 1e-12);
+}
+
+TEST(LrSchedule, WsdStaysAtThePeakUntilItsLastPart) {
+  const LrSchedule wsd = schedule(LrSchedule::Kind::wsd);
+
+  EXPECT_DOUBLE_EQ(wsd.at(50), 2.0);
+  EXPECT_DOUBLE_EQ(wsd.at(81), 2.0);
+  EXPECT_LT(wsd.at(82), 2.0);
+}
+
+TEST(LrSchedule, NeverLeavesItsRangeForDegenerateLengths) {
+  for (const std::int64_t steps : {1, 2, 3}) {
+    for (const std::int64_t warmup : {0, 1}) {
+      for (const auto kind : {LrSchedule::Kind::constant, LrSchedule::Kind::linear,
+                              LrSchedule::Kind::cosine, LrSchedule::Kind::wsd}) {
+        const LrSchedule degenerate{
+            .kind = kind, .peak = 1.0, .steps = steps, .warmup_steps = warmup};
+        for (std::int64_t step = 0; step < steps; ++step) {
+          EXPECT_GE(degenerate.at(step), 0.0);
+          EXPECT_LE(degenerate.at(step), 1.0);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme
