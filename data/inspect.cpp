@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/inspect.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "data/image_dataset.h"
+#include "data/shard_set.h"
+#include "data/token_dataset.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::uint64_t longest_preview = 4096;
+
+std::string counted(std::uint64_t count, std::string_view singular) {
+  return fmt::format("{} {}{}", count, singular, count == 1 ? "" : "s");
+}
+
+std::string megabytes(std::uint64_t bytes) {
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6);
+}
+
+std::string describe_header(const ShardSet& set) {
+  const ShardHeader& first = set.shards().front().header;
+  std::string text = fmt::format("  kind         {}\n  dtype        {}\n", name_of(first.kind),
+                                 stored_name(first.dtype));
+  if (first.kind == DataKind::tokens) {
+    std::uint64_t documents = 0;
+    for (const Shard& shard : set.shards())
+      documents += shard.header.documents - (shard.header.continues ? 1 : 0);
+    // A data set whose very first document began in another split still holds a part of it.
+    if (first.continues) ++documents;
+    text +=
+        fmt::format("  tokens       {}\n  documents    {}\n  tokenizer    {}\n  vocabulary   {}\n",
+                    set.elements(), documents, first.tokenizer, first.vocabulary);
+  } else {
+    constexpr std::size_t most = 20;
+    const std::vector<std::string>& all = first.classes;
+    const std::vector<std::string> shown(
+        all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(most, all.size())));
+    text += fmt::format(
+        "  images       {}\n  shape        {} x {} x {} (height x width x channels)\n  classes     "
+        " {}: {}{}\n",
+        set.elements(), first.height, first.width, first.channels, all.size(),
+        fmt::join(shown, ", "), all.size() > most ? ", ..." : "");
+  }
+  return text + fmt::format("  fingerprint  {:016x}\n", set.fingerprint());
+}
+
+std::string describe_shards(const ShardSet& set) {
+  std::string text = "  shards\n";
+  for (const Shard& shard : set.shards()) {
+    const ShardHeader& header = shard.header;
+    const std::string name = std::filesystem::path(shard.path).filename().string();
+    const bool tokens = header.kind == DataKind::tokens;
+    text += fmt::format("    {}  {}{}  {}  xxh3 {:016x}\n", name,
+                        counted(header.count, tokens ? "token" : "image"),
+                        tokens ? ", " + counted(header.documents, "document") +
+                                     (header.continues ? " (first continued)" : "")
+                               : std::string(),
+                        megabytes(shard.file_bytes), header.payload_checksum);
+  }
+  return text;
+}
+
+// Control characters but line breaks and tabs would disturb the terminal.
+std::string printable(std::uint8_t byte) {
+  if (byte == '\n' || byte == '\t' || (byte >= 0x20 && byte != 0x7f))
+    return {1, static_cast<char>(byte)};
+  return fmt::format("\\x{:02x}", byte);
+}
+
+std::string preview_tokens(ShardSet set, std::uint64_t wanted) {
+  if (set.elements() < 2) return {};
+  const std::uint64_t count = std::min({wanted, set.elements() - 1, longest_preview});
+  const bool bytes = set.shards().front().header.tokenizer == "bytes";
+  const TokenDataset data(std::move(set), static_cast<std::int64_t>(count));
+  std::vector<std::int32_t> inputs(count), targets(count);
+  data.read(0, std::as_writable_bytes(std::span(inputs)), targets);
+  if (!bytes) return fmt::format("  preview\n    {}\n", fmt::join(inputs, " "));
+  std::string text = "  preview\n";
+  for (const std::int32_t id : inputs)
+    text += printable(static_cast<std::uint8_t>(id));
+  return text + "\n";
+}
+
+std::string preview_images(ShardSet set, std::uint64_t wanted) {
+  constexpr std::string_view ramp = " .:-=+*#%@";
+  constexpr std::int64_t columns = 64;
+  const ShardHeader header = set.shards().front().header;
+  const ImageDataset data(std::move(set));
+  const auto width = static_cast<std::int64_t>(header.width),
+             height = static_cast<std::int64_t>(header.height);
+  const auto channels = static_cast<std::int64_t>(header.channels);
+  const std::int64_t step = (width + columns - 1) / columns;
+  std::vector<std::byte> pixels(data.layout().input_bytes());
+  std::string text;
+  for (std::int64_t i = 0;
+       i < std::min<std::int64_t>(static_cast<std::int64_t>(std::min(wanted, longest_preview)),
+                                  data.size());
+       ++i) {
+    std::int32_t label = 0;
+    data.read(i, pixels, {&label, 1});
+    text += fmt::format("  image {}, class {} ({})\n", i, label,
+                        header.classes[static_cast<std::size_t>(label)]);
+    // Characters are about twice as high as wide.
+    for (std::int64_t y = 0; y < height; y += 2 * step) {
+      text += "    ";
+      for (std::int64_t x = 0; x < width; x += step) {
+        const auto level =
+            static_cast<std::size_t>(pixels[static_cast<std::size_t>((y * width + x) * channels)]);
+        text += ramp[level * ramp.size() / 256];
+      }
+      text += '\n';
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string describe_dataset(const std::string& path, std::uint64_t preview) {
+  ShardSet set(list_shards(path, ""));
+  std::string text = path + "\n" + describe_header(set) + describe_shards(set);
+  if (preview == 0) return text;
+  const bool tokens = set.shards().front().header.kind == DataKind::tokens;
+  return text + (tokens ? preview_tokens(std::move(set), preview)
+                        : preview_images(std::move(set), preview));
+}
+
+}  // namespace trireme

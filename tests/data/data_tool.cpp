@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme data` and `trireme bench data` alone, without MPI: what the tests run as a process of its own.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <exception>
+
+#include "launch/bench_data.h"
+#include "launch/data_command.h"
+#include "runtime/base/error.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"Data commands"};
+  app.require_subcommand(1);
+  trireme::add_data_commands(app);
+  trireme::add_bench_command(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(trireme::ExitCode::config);
+  } catch (const trireme::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return static_cast<int>(trireme::ExitCode::internal);
+  }
+  return 0;
+}
