@@ -50,8 +50,8 @@ class GradReducer final : public GradientSink {
   Stream& compute_;
   Stream& comm_;
   ReducerMode mode_;
+  std::vector<int> bucket_of_;  // filled while buckets_ is made: keep this order
   std::vector<Bucket> buckets_;
-  std::vector<int> bucket_of_;
   std::vector<int> missing_;
   std::unique_ptr<Event> gradients_there_, reduced_;
 };
