@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: the CPU's two ways to convolve, and which one a call takes.
+// Private: what the CPU's two ways to convolve share (convolution_direct.h, convolution_dnnl.h).
 #pragma once
 
 #include "runtime/ops/convolution.h"

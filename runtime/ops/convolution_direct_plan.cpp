@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/convolution_direct_plan.h"
+
+namespace trireme::ops::cpu::direct {
+
+namespace {
+
+constexpr std::int64_t alignment_floats = 16;
+
+std::int64_t aligned(std::int64_t floats) {
+  return (floats + alignment_floats - 1) / alignment_floats * alignment_floats;
+}
+
+PaddedImages padded_input(const ConvolutionGeometry& g) {
+  return {g.batch,
+          g.height,
+          g.width,
+          g.in,
+          g.padding,
+          g.padding,
+          g.height + 2 * g.padding,
+          g.width + 2 * g.padding};
+}
+
+// Padding of dy: the taps that reach back, and the rows and columns beyond the last output that
+// input coordinates still map to.
+PaddedImages padded_gradient(const ConvolutionGeometry& g) {
+  const std::int64_t top = (g.kernel_height - 1) / g.stride;
+  const std::int64_t left = (g.kernel_width - 1) / g.stride;
+  return {g.batch,
+          g.out_height,
+          g.out_width,
+          g.out,
+          top,
+          left,
+          top + std::max(g.out_height, (g.height - 1 + g.padding) / g.stride + 1),
+          left + std::max(g.out_width, (g.width - 1 + g.padding) / g.stride + 1)};
+}
+
+std::int64_t strip_size(const PaddedImages& images, const StripPlan& strips) {
+  return strips.images * strips.source_rows * images.pitch() + strip_slack;
+}
+
+}  // namespace
+
+ConvolutionGeometry flattened(const ConvolutionGeometry& g) {
+  if (g.kernel_height != 1 || g.kernel_width != 1 || g.stride != 1 || g.padding != 0) return g;
+  constexpr std::int64_t long_enough = 48;
+  const std::int64_t rows = g.batch * g.height;
+  std::int64_t factor = 1;
+  while (factor < rows && (g.width * factor < long_enough || rows % factor != 0))
+    ++factor;
+  ConvolutionGeometry flat = g;
+  flat.batch = 1;
+  flat.height = flat.out_height = rows / factor;
+  flat.width = flat.out_width = g.width * factor;
+  return flat;
+}
+
+std::size_t WorkspaceSizes::bytes() const {
+  return static_cast<std::size_t>(aligned(panels) + aligned(strip) + aligned(partial)) *
+         sizeof(float);
+}
+
+WorkspaceParts WorkspaceSizes::carve(std::byte* workspace) const {
+  auto* const floats = reinterpret_cast<float*>(workspace);
+  return {floats, floats + aligned(panels), floats + aligned(panels) + aligned(strip)};
+}
+
+ForwardPlan::ForwardPlan(const ConvolutionGeometry& g, DType dtype)
+    : images(padded_input(g)),
+      strips(images, g.out_height, g.out_width, g.stride, g.kernel_height - g.stride,
+             strip_floats) {
+  const bool in_place = dtype == DType::f32 && images.unpadded();
+  sizes.panels = g.kernel_height * g.kernel_width * g.in * padded_channels(g.out);
+  sizes.strip = in_place ? 0 : strip_size(images, strips);
+  sizes.partial = strips.images * strips.rows * g.out_width * block_width;
+}
+
+BackwardPlan::BackwardPlan(const ConvolutionGeometry& g, DType dtype)
+    : images(padded_gradient(g)),
+      first_row(g.padding / g.stride),
+      last_row((g.height - 1 + g.padding) / g.stride + 1),
+      strips(images, last_row - first_row, (g.width + g.stride - 1) / g.stride, 1, images.top,
+             strip_floats) {
+  const bool in_place = dtype == DType::f32 && images.unpadded();
+  sizes.panels = g.kernel_height * g.kernel_width * g.out * padded_channels(g.in);
+  sizes.strip = in_place ? 0 : strip_size(images, strips);
+  sizes.partial = strips.images * strips.rows * ((g.width + g.stride - 1) / g.stride) * block_width;
+}
+
+WeightPlan::WeightPlan(const ConvolutionGeometry& g, DType dtype)
+    : images(padded_input(g)),
+      strips(images, g.out_height, g.out_width, g.stride, g.kernel_height - g.stride,
+             weight_strip_floats),
+      few_inputs(g.in < 8) {
+  const std::int64_t run = g.kernel_width * g.in;
+  copy_x = dtype != DType::f32 || !images.unpadded() || (!few_inputs && run % lanes != 0);
+  copy_dy = dtype != DType::f32 || (few_inputs && g.out % lanes != 0);
+  sizes.panels =
+      few_inputs ? g.kernel_height * run * padded_channels(g.out) : tile_height * block_width;
+  sizes.strip = copy_x ? strip_size(images, strips) : 0;
+  sizes.partial = copy_dy ? strips.images * strips.rows * g.out_width * g.out + strip_slack : 0;
+}
+
+}  // namespace trireme::ops::cpu::direct
