@@ -27,7 +27,7 @@ void check_token_options(const Shard& shard, const DatasetOptions& options) {
 
 void check_image_options(const Shard& shard, const DatasetOptions& options) {
   const ShardHeader& header = shard.header;
-  if (options.vocabulary > 0 || options.context > 0) {
+  if (options.vocabulary > 0) {
     fail(ExitCode::data,
          "{}: holds images, but the model reads tokens; point data.path at token shards or choose "
          "an image model",

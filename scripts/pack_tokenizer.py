@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Packs text with a Hugging Face tokenizer.json into token shards (format: data/README.md).
+
+Each file is a document, or each part that --document-separator ends; --end-token adds a token after each document.
+Tokens go through a nameless temporary file next to OUT, so neither the text nor the tokens have to fit in memory.
+
+Examples:
+  scripts/pack_tokenizer.py --tokenizer tokenizer.json --out data/books --validation 0.05 books/
+  scripts/pack_tokenizer.py --tokenizer tokenizer.json --out data/web --document-separator '\\n\\n' - < web.txt
+"""
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+
+MODULES = ["h5py", "numpy", "tokenizers", "xxhash"]
+try:
+    import h5py
+    import numpy
+    import tokenizers
+    import xxhash
+except ImportError as error:
+    sys.exit(f"pack_tokenizer.py: {error}; install with: pip install {' '.join(MODULES)}")
+
+DATA_ERROR, CONFIG_ERROR = 3, 2
+BLOCK_TOKENS = 1 << 22
+BATCH_DOCUMENTS = 256
+
+
+def stop(code, message):
+    print(f"pack_tokenizer.py: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+def list_files(inputs):
+    for path in inputs:
+        if path == "-" or os.path.isfile(path):
+            yield path
+        elif os.path.isdir(path):
+            found = []
+            for folder, folders, files in os.walk(path):
+                folders[:] = [name for name in folders if not name.startswith(".")]
+                found += [os.path.join(folder, name) for name in files if not name.startswith(".")]
+            yield from sorted(found)
+        else:
+            stop(DATA_ERROR, f"{path}: no such file or directory")
+
+
+def documents(inputs, separator):
+    """Every document as text; a separator stays at the end of the document that it ends."""
+    for path in list_files(inputs):
+        with sys.stdin.buffer if path == "-" else open(path, "rb") as file:
+            rest = b""
+            while separator:
+                block = file.read(1 << 22)
+                if not block:
+                    break
+                *whole, rest = (rest + block).split(separator)
+                for part in whole:
+                    yield decoded(part + separator, path)
+            rest += file.read()
+            if rest:
+                yield decoded(rest, path)
+
+
+def decoded(data, path):
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        stop(DATA_ERROR, f"{path}: is not UTF-8 ({error.reason} near {data[error.start:error.start + 8]!r}); convert it, or pack its "
+             "bytes with `trireme data pack-text`")
+
+
+def batches(items, size):
+    batch = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def spool_tokens(arguments, tokenizer, dtype, spool):
+    """Writes all tokens to `spool`; gives the start of each document and the token count."""
+    end = [tokenizer.token_to_id(arguments.end_token)] if arguments.end_token else []
+    if None in end:
+        stop(CONFIG_ERROR, f"--end-token: {arguments.end_token!r} is not in {arguments.tokenizer}")
+    separator = arguments.document_separator.encode().decode("unicode_escape").encode("latin-1")
+    starts, total, shown = [], 0, 0
+    for batch in batches(documents(arguments.inputs, separator), BATCH_DOCUMENTS):
+        for encoding in tokenizer.encode_batch(batch, add_special_tokens=False):
+            ids = numpy.asarray(encoding.ids + end, dtype)
+            if len(ids) == 0:
+                continue
+            starts.append(total)
+            ids.tofile(spool)
+            total += len(ids)
+        if total - shown >= 10_000_000 and not arguments.quiet:
+            print(f"tokenized {len(starts)} documents, {total} tokens", file=sys.stderr)
+            shown = total
+    if total == 0:
+        stop(DATA_ERROR, f"{', '.join(arguments.inputs)}: no text found; every input is empty")
+    spool.flush()
+    return numpy.asarray(starts, numpy.uint64), total
+
+
+def write_shard(path, tokens, offsets, fields):
+    """One shard as data/README.md specifies it: temporary name, checksums, fsync, rename."""
+    temporary = path + ".tmp"
+    payload = xxhash.xxh3_64()
+    with h5py.File(temporary, "w", libver=("v108", "v108")) as file:
+        data = file.create_dataset("tokens", tokens.shape, tokens.dtype, track_times=False)
+        for first in range(0, len(tokens), BLOCK_TOKENS):
+            block = numpy.ascontiguousarray(tokens[first:first + BLOCK_TOKENS])
+            data[first:first + len(block)] = block
+            payload.update(block)
+        file.create_dataset("document_offsets", data=offsets, dtype=numpy.uint64, track_times=False)
+        payload.update(offsets)
+        fields["payload_xxh3"] = payload.intdigest()
+        text = "".join(f"{name}={value}\n" for name, value in fields.items())
+        fields["header_xxh3"] = xxhash.xxh3_64_intdigest(text.encode())
+        for name, value in fields.items():
+            if isinstance(value, str):
+                raw = value.encode()
+                file.attrs.create(name, raw, dtype=h5py.string_dtype("utf-8", max(1, len(raw))))
+            else:
+                file.attrs.create(name, value, dtype=numpy.uint64)
+    sync(temporary)
+    os.rename(temporary, path)
+    sync(os.path.dirname(path))
+
+
+def sync(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_split(directory, shown, tokens, starts, first, last, arguments, tokenizer_name, vocabulary):
+    """Shards for tokens [first, last) of the stream."""
+    os.makedirs(directory, exist_ok=True)
+    count = -(-(last - first) // arguments.shard_tokens)
+    for index in range(count):
+        begin = first + index * arguments.shard_tokens
+        end = min(begin + arguments.shard_tokens, last)
+        inner = starts[numpy.searchsorted(starts, begin, "right"):numpy.searchsorted(starts, end, "left")]
+        continues = int(starts[numpy.searchsorted(starts, begin, "right") - 1] != begin)
+        offsets = numpy.concatenate([[begin], inner, [end]]).astype(numpy.uint64) - numpy.uint64(begin)
+        fields = {"format": "trireme-shard", "version": 1, "kind": "tokens", "dtype": tokens.dtype.name,
+                  "shard_index": index, "shard_count": count, "count": end - begin, "documents": len(offsets) - 1,
+                  "continues": continues, "tokenizer": tokenizer_name, "vocabulary": vocabulary}
+        write_shard(os.path.join(directory, f"shard_{index:05}.h5"), tokens[begin:end], offsets, fields)
+    print(f"{shown}: {last - first} tokens in {count} shard{'' if count == 1 else 's'}")
+
+
+def check_target(target, force):
+    if not os.path.lexists(target) or (os.path.isdir(target) and not os.listdir(target)):
+        return
+    if not force or not os.path.isdir(target):
+        stop(CONFIG_ERROR, f"{target}: already exists; use --force to replace the data set or choose another --out")
+    for folder, _, files in os.walk(target):
+        for name in files:
+            if not (name.startswith("shard_") and name.endswith((".h5", ".h5.tmp"))):
+                stop(CONFIG_ERROR, f"{target}: --force replaces data sets only, and {os.path.join(folder, name)} is not part of one")
+
+
+def publish(stage, target):
+    """Gives the finished directory its name; a data set that was there before is then removed."""
+    sync(stage)
+    old = None
+    if os.path.isdir(target) and os.listdir(target):
+        old = stage + ".old"
+        os.rename(target, old)
+    os.rename(stage, target)
+    sync(os.path.dirname(os.path.abspath(target)))
+    if old:
+        shutil.rmtree(old)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("inputs", nargs="+", help="files, directories, or - for stdin")
+    parser.add_argument("--tokenizer", required=True, help="tokenizer.json of the tokenizers library")
+    parser.add_argument("--out", required=True, help="directory to make")
+    parser.add_argument("--validation", type=float, default=0.0, help="fraction of the tokens, from the end, for OUT/validation")
+    parser.add_argument("--split", default="", help="write OUT/SPLIT")
+    parser.add_argument("--document-separator", default="", help="ends a document besides the end of a file, e.g. '\\n\\n'")
+    parser.add_argument("--end-token", default="", help="token to add after each document, e.g. '<|endoftext|>'")
+    parser.add_argument("--shard-tokens", type=int, default=1 << 28)
+    parser.add_argument("--dtype", choices=["auto", "uint16", "uint32"], default="auto")
+    parser.add_argument("--force", action="store_true", help="replace an existing data set")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    arguments = parser.parse_args()
+    if not 0 <= arguments.validation < 1:
+        parser.error(f"--validation: {arguments.validation} is not allowed; use a fraction from 0 up to, not including, 1")
+    if arguments.split and arguments.validation:
+        parser.error("--split and --validation exclude each other")
+    if arguments.shard_tokens < 1:
+        parser.error(f"--shard-tokens: {arguments.shard_tokens} is not allowed; use 1 or more")
+    return arguments
+
+
+def pack(arguments, tokenizer, dtype, vocabulary, name, target, stage):
+    with tempfile.TemporaryFile(dir=os.path.dirname(stage)) as spool:
+        starts, total = spool_tokens(arguments, tokenizer, dtype, spool)
+        tokens = numpy.memmap(spool, dtype, "r", shape=(total,))
+        if arguments.validation:
+            if total < 2:
+                stop(DATA_ERROR, f"--validation: {total} tokens cannot be split in two")
+            cut = total - min(max(round(total * arguments.validation), 1), total - 1)
+            splits = [("train", 0, cut), ("validation", cut, total)]
+        else:
+            splits = [("", 0, total)]
+        for split, first, last in splits:
+            write_split(*(os.path.join(root, split).rstrip("/") for root in (stage, target)), tokens, starts, first, last, arguments, name, vocabulary)
+    publish(stage, target)
+
+
+def main():
+    arguments = parse_arguments()
+    try:
+        with open(arguments.tokenizer, "rb") as file:
+            digest = xxhash.xxh3_64_hexdigest(file.read())
+        tokenizer = tokenizers.Tokenizer.from_file(arguments.tokenizer)
+    except Exception as error:  # the library raises plain Exception for a bad file
+        stop(DATA_ERROR, f"{arguments.tokenizer}: cannot be read as a tokenizer.json: {error}")
+    vocabulary = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+    dtype = numpy.dtype(("uint16" if vocabulary <= 1 << 16 else "uint32") if arguments.dtype == "auto" else arguments.dtype)
+    if vocabulary > 1 << (8 * dtype.itemsize):
+        stop(CONFIG_ERROR, f"--dtype: {dtype.name} cannot hold a vocabulary of {vocabulary}; use uint32")
+    name = f"huggingface:{os.path.basename(arguments.tokenizer)}:xxh3={digest}"
+    target = os.path.join(arguments.out, arguments.split).rstrip("/")
+    check_target(target, arguments.force)
+    stage = f"{target}.partial-{os.getpid()}"
+    try:
+        os.makedirs(stage)
+        pack(arguments, tokenizer, dtype, vocabulary, name, target, stage)
+    except OSError as error:
+        stop(1, f"{target}: {error}")
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
