@@ -94,7 +94,7 @@ void dnnl_failed(std::string_view call, dnnl_status_t status, std::string_view t
 }
 
 CachedPrimitive::CachedPrimitive(dnnl::primitive primitive, const dnnl::memory::desc& scratchpad,
-                                 std::initializer_list<Argument> arguments)
+                                 std::span<const Argument> arguments)
     : primitive_(std::move(primitive)), given_(arguments.size()), total_(arguments.size()) {
   TRIREME_EXPECTS(given_ <= max_arguments, "{} arguments, at most {}", given_, max_arguments);
   std::size_t place = 0;
@@ -111,7 +111,7 @@ CachedPrimitive::CachedPrimitive(dnnl::primitive primitive, const dnnl::memory::
   }
 }
 
-void CachedPrimitive::execute(std::initializer_list<const void*> pointers) {
+void CachedPrimitive::execute(std::span<const void* const> pointers) {
   TRIREME_EXPECTS(pointers.size() == given_, "{} pointers for {} arguments", pointers.size(),
                   given_);
   std::size_t place = 0;

@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <memory>
 #include <source_location>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -86,18 +87,27 @@ class CachedPrimitive {
   // `description` must have been made with dnnl_attributes().
   template <typename Primitive>
   static std::unique_ptr<CachedPrimitive> make(
-      const typename Primitive::primitive_desc& description,
-      std::initializer_list<Argument> arguments) {
+      const typename Primitive::primitive_desc& description, std::span<const Argument> arguments) {
     return std::unique_ptr<CachedPrimitive>(
         new CachedPrimitive(Primitive(description), description.scratchpad_desc(), arguments));
   }
 
+  template <typename Primitive>
+  static std::unique_ptr<CachedPrimitive> make(
+      const typename Primitive::primitive_desc& description,
+      std::initializer_list<Argument> arguments) {
+    return make<Primitive>(description, std::span(arguments.begin(), arguments.size()));
+  }
+
   // Runs on the calling thread. One pointer per argument, in the order given to make().
-  void execute(std::initializer_list<const void*> pointers);
+  void execute(std::span<const void* const> pointers);
+  void execute(std::initializer_list<const void*> pointers) {
+    execute(std::span(pointers.begin(), pointers.size()));
+  }
 
  private:
   CachedPrimitive(dnnl::primitive primitive, const dnnl::memory::desc& scratchpad,
-                  std::initializer_list<Argument> arguments);
+                  std::span<const Argument> arguments);
 
   dnnl::primitive primitive_;
   ScratchBlock scratchpad_;

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/embedding_cpu.h"
+
+#include <cstring>
+
+#include "runtime/device/cpu/cpu_stream.h"
+#include "runtime/ops/float_types.h"
+
+namespace trireme::ops::cpu {
+namespace {
+
+template <typename T>
+void add_row(float* to, const T* from, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i)
+    to[i] += load(from[i]);
+}
+
+}  // namespace
+
+void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
+                       const Tensor& token_table, const Tensor& position_table) {
+  const std::int64_t rows = tokens.count();
+  const std::int64_t length = tokens.shape[1];
+  const std::int64_t width = y.shape[2];
+  visit_compute_dtype(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    const T* const positions = position_table.empty() ? nullptr : position_table.as<T>();
+    enqueue(stream, [to = y.as<T>(), ids = tokens.as<std::int32_t>(), table = token_table.as<T>(),
+                     positions, rows, length, width] {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        T* const out = to + row * width;
+        const T* const token = table + ids[row] * width;
+        if (positions == nullptr) {
+          std::memcpy(out, token, static_cast<std::size_t>(width) * sizeof(T));
+          continue;
+        }
+        const T* const position = positions + row % length * width;
+#pragma omp simd
+        for (std::int64_t i = 0; i < width; ++i)
+          store(out[i], load(token[i]) + load(position[i]));
+      }
+    });
+  });
+}
+
+// One row after the other: each gradient row is a sum in the order of the batch.
+void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tensor& d_position_table,
+                        const Tensor& dy, const Tensor& tokens) {
+  const std::int64_t rows = tokens.count();
+  const std::int64_t length = tokens.shape[1];
+  const std::int64_t width = dy.shape[2];
+  float* const positions = d_position_table.empty() ? nullptr : d_position_table.as<float>();
+  visit_compute_dtype(dy.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [table = d_token_table.as<float>(), positions, from = dy.as<T>(),
+                     ids = tokens.as<std::int32_t>(), rows, length, width] {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const T* const gradient = from + row * width;
+        add_row(table + ids[row] * width, gradient, width);
+        if (positions != nullptr) add_row(positions + row % length * width, gradient, width);
+      }
+    });
+  });
+}
+
+}  // namespace trireme::ops::cpu

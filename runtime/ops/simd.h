@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private: one vector register of floats, written with the compiler's vector extensions, so the
+// same source is AVX-512, AVX2 or plain SSE code. Only register-blocked kernels need it; other
+// loops are plain loops under `omp simd`.
+#pragma once
+
+#include <cstdint>
+
+namespace trireme::ops::cpu {
+
+#if defined(__AVX512F__)
+inline constexpr int lanes = 16;
+#elif defined(__AVX__)
+inline constexpr int lanes = 8;
+#else
+inline constexpr int lanes = 4;
+#endif
+
+using Vector = float __attribute__((vector_size(lanes * sizeof(float))));
+// The same for any float address.
+using UnalignedVector =
+    float __attribute__((vector_size(lanes * sizeof(float)), aligned(sizeof(float)), may_alias));
+
+[[gnu::always_inline]] inline Vector load_vector(const float* from) {
+  return *reinterpret_cast<const UnalignedVector*>(from);
+}
+[[gnu::always_inline]] inline void store_vector(float* to, Vector value) {
+  *reinterpret_cast<UnalignedVector*>(to) = value;
+}
+
+[[gnu::always_inline]] inline Vector broadcast(float value) {
+  return value - Vector{};
+}
+// Second operand where they are unordered.
+[[gnu::always_inline]] inline Vector maximum(Vector a, Vector b) {
+  return a > b ? a : b;
+}
+
+// Over the lanes, pairwise: a fixed order.
+[[gnu::always_inline]] inline float sum_of(Vector v) {
+  float part[lanes];
+  store_vector(part, v);
+  for (int half = lanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i)
+      part[i] += part[i + half];
+  }
+  return part[0];
+}
+[[gnu::always_inline]] inline float maximum_of(Vector v) {
+  float part[lanes];
+  store_vector(part, v);
+  for (int half = lanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i)
+      part[i] = part[i] > part[i + half] ? part[i] : part[i + half];
+  }
+  return part[0];
+}
+
+// 2^x for x < 127.5 (not checked); below 2^-126.5 zero. See vector_math.h for the method.
+[[gnu::always_inline]] inline Vector exp2_vector(Vector x) {
+  using Integers = std::int32_t __attribute__((vector_size(lanes * sizeof(std::int32_t))));
+  const Vector magic = broadcast(0x1.8p+23F);
+  const Vector limited = maximum(broadcast(-127.0F), x);
+  const Vector shifted = limited + magic;
+  const Vector r = (limited - (shifted - magic)) * 0x1.62e430p-1F;
+  Vector q = broadcast(0x1.6a244cp-10F);
+  q = q * r + 0x1.1239d4p-7F;
+  q = q * r + 0x1.5558f2p-5F;
+  q = q * r + 0x1.555492p-3F;
+  q = q * r + 0x1.fffffcp-2F;
+  const Vector value = (q * r) * r + r + 1.0F;
+  const Integers power = (reinterpret_cast<Integers>(shifted) << 23) + 0x3f800000;
+  return value * reinterpret_cast<Vector>(power);
+}
+
+}  // namespace trireme::ops::cpu
