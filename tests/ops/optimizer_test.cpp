@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/optimizer.h"
+
+#include <limits>
+
+#include "tests/ops/guarded_tensor.h"
+
+namespace trireme {
+namespace {
+
+using namespace testing;
+using ops::StepScalars;
+
+GuardedTensor scalars_of(double learning_rate, double c1, double c2, double scale) {
+  return {DType::f32, {StepScalars::count}, {learning_rate, c1, c2, scale}};
+}
+
+TEST(AdamW, FollowsTheFormulaOverSeveralSteps) {
+  for (const std::int64_t n : {1, 3, 7, 17, 33, 1500}) {
+    const ops::AdamWOptions options{
+        .beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F, .weight_decay = 0.1F};
+    const GuardedTensor p = random_tensor(DType::f32, {n}, 1);
+    const GuardedTensor m(DType::f32, {n}, std::vector<double>(static_cast<std::size_t>(n)));
+    const GuardedTensor v(DType::f32, {n}, std::vector<double>(static_cast<std::size_t>(n)));
+    const GuardedTensor low(DType::bf16, {n});
+    std::vector<double> rp = p.get(), rm = m.get(), rv = v.get();
+    for (int t = 1; t <= 3; ++t) {
+      const GuardedTensor g = random_tensor(DType::f32, {n}, 10 + static_cast<unsigned>(t));
+      const double c1 = 1 - std::pow(0.9, t), c2 = 1 - std::pow(0.95, t);
+      const std::vector<double> rg = g.get();
+      for (std::size_t i = 0; i < rp.size(); ++i) {
+        const double gradient = rg[i] * 0.5;
+        rm[i] = 0.9 * rm[i] + 0.1 * gradient;
+        rv[i] = 0.95 * rv[i] + 0.05 * gradient * gradient;
+        rp[i] -= 1e-2 * ((rm[i] / c1) / (std::sqrt(rv[i] / c2) + 1e-8) + 0.1 * rp[i]);
+      }
+
+      ops::adamw(stream(), p, low, m, v, g, scalars_of(1e-2, c1, c2, 0.5), options);
+    }
+    expect_close(p.get(), rp, 1e-6, 1e-6);
+    expect_close(m.get(), rm, 1e-5, 1e-7);
+    expect_close(v.get(), rv, 1e-5, 1e-7);
+    std::vector<double> rounded = p.get();
+    for (double& value : rounded) {
+      value = static_cast<double>(static_cast<float>(bf16(static_cast<float>(value))));
+    }
+    EXPECT_EQ(low.get(), rounded);
+  }
+}
+
+TEST(AdamW, IsTheSameWithAndWithoutTheComputeCopy) {
+  const GuardedTensor g = random_tensor(DType::f32, {1025}, 2),
+                      scalars = scalars_of(.01, .1, .05, 1);
+  std::vector<std::vector<unsigned char>> results;
+  for (const bool copy : {false, true}) {
+    const GuardedTensor p = random_tensor(DType::f32, {1025}, 3),
+                        m = random_tensor(DType::f32, {1025}, 4);
+    const GuardedTensor v = random_tensor(DType::f32, {1025}, 5, 0.0, 1.0),
+                        low(DType::bf16, {1025});
+
+    ops::adamw(stream(), p, copy ? low.view() : Tensor{}, m, v, g, scalars, {});
+
+    results.push_back(p.raw());
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST(AdamW, LeavesEverythingAloneWhenTheGradientIsNotFinite) {
+  const GuardedTensor p = random_tensor(DType::f32, {9}, 1), m = random_tensor(DType::f32, {9}, 2);
+  const GuardedTensor v = random_tensor(DType::f32, {9}, 3, 0.0, 1.0),
+                      g = random_tensor(DType::f32, {9}, 4);
+  g.view().as<float>()[4] = std::numeric_limits<float>::infinity();
+  const GuardedTensor scalars = scalars_of(0.1, 1, 1, 1), norm(DType::f32, {1});
+  const GuardedTensor total(DType::f64, {1}, {0.0});
+  const auto before = p.raw();
+
+  ops::accumulate_squares(stream(), total, g);
+  ops::clip_scale(stream(), scalars, norm, total, 1.0F);
+  ops::adamw(stream(), p, {}, m, v, g, scalars, {});
+
+  EXPECT_TRUE(std::isinf(norm.get()[0]));
+  EXPECT_EQ(p.raw(), before);
+}
+
+TEST(Sgd, FollowsTheFormulaWithAndWithoutNesterov) {
+  for (const bool nesterov : {false, true}) {
+    const ops::SgdOptions options{.momentum = 0.9F, .nesterov = nesterov, .weight_decay = 0.01F};
+    const GuardedTensor p = random_tensor(DType::f32, {1030}, 1), low(DType::bf16, {1030});
+    const GuardedTensor b(DType::f32, {1030}, std::vector<double>(1030));
+    std::vector<double> rp = p.get(), rb = b.get();
+    for (unsigned t = 0; t < 3; ++t) {
+      const GuardedTensor gradient = random_tensor(DType::f32, {1030}, 10 + t);
+      const std::vector<double> rg = gradient.get();
+      for (std::size_t i = 0; i < rp.size(); ++i) {
+        const double g = rg[i] * 2.0 + 0.01 * rp[i];
+        rb[i] = 0.9 * rb[i] + g;
+        rp[i] -= 0.1 * (nesterov ? g + 0.9 * rb[i] : rb[i]);
+      }
+
+      ops::sgd(stream(), p, low, b, gradient, scalars_of(0.1, 1, 1, 2.0), options);
+    }
+    expect_close(p.get(), rp, 1e-5, 1e-6);
+    expect_close(low.get(), rp, 0x1p-8, 1e-6);
+  }
+}
+
+TEST(Sgd, NeedsNoBufferWithoutMomentum) {
+  const GuardedTensor p(DType::f32, {3}, {1.0, 2.0, 3.0}), g(DType::f32, {3}, {1.0, -1.0, 0.5});
+
+  ops::sgd(stream(), p, {}, {}, g, scalars_of(0.5, 1, 1, 1), {});
+
+  EXPECT_EQ(p.get(), (std::vector<double>{0.5, 2.5, 2.75}));
+  expect_error(
+      [&] { ops::sgd(stream(), p, {}, {}, g, scalars_of(1, 1, 1, 1), {.momentum = 0.9F}); },
+      {"sgd", "buffer is absent"});
+}
+
+TEST(ExponentialAverage, MovesTowardsTheParameter) {
+  const GuardedTensor average(DType::f32, {3}, {1.0, 2.0, 3.0}),
+      p(DType::f32, {3}, {3.0, 2.0, -1.0});
+
+  ops::exponential_average(stream(), average, p, 0.75F);
+
+  EXPECT_EQ(average.get(), (std::vector<double>{1.5, 2.0, 2.0}));
+}
+
+TEST(AccumulateSquares, HasTheSameBitsEveryTime) {
+  const GuardedTensor x = random_tensor(DType::f32, {10007}, 7);
+  const GuardedTensor first(DType::f64, {1}, {0.0}), second(DType::f64, {1}, {0.0});
+  double expected = 0.0;
+  for (const double value : x.get())
+    expected += value * value;
+
+  ops::accumulate_squares(stream(), first, x);
+  ops::accumulate_squares(stream(), second, x);
+
+  EXPECT_NEAR(first.get()[0], expected, 1e-9);
+  EXPECT_EQ(first.raw(), second.raw());
+}
+
+TEST(ClipScale, ScalesOnlyNormsAboveTheLimit) {
+  const GuardedTensor scalars = scalars_of(1, 1, 1, 1), norm(DType::f32, {1});
+
+  ops::clip_scale(stream(), scalars, norm, GuardedTensor(DType::f64, {1}, {16.0}), 1.0F);
+  EXPECT_EQ(norm.get()[0], 4.0);
+  EXPECT_EQ(scalars.get()[StepScalars::gradient_scale], 0.25);
+
+  ops::clip_scale(stream(), scalars, norm, GuardedTensor(DType::f64, {1}, {0.25}), 1.0F);
+  EXPECT_EQ(scalars.get()[StepScalars::gradient_scale], 1.0);
+
+  ops::clip_scale(stream(), scalars, norm, GuardedTensor(DType::f64, {1}, {16.0}), 0.0F);
+  EXPECT_EQ(scalars.get()[StepScalars::gradient_scale], 1.0);
+
+  ops::clip_scale(stream(), scalars, norm, GuardedTensor(DType::f64, {1}, {std::nan("")}), 1.0F);
+  EXPECT_EQ(scalars.get()[StepScalars::gradient_scale], 0.0);
+  EXPECT_TRUE(std::isnan(norm.get()[0]));
+}
+
+TEST(OptimizerErrors, NameTheTensorAndItsSize) {
+  const GuardedTensor p(DType::f32, {4}), g(DType::f32, {5}), scalars = scalars_of(1, 1, 1, 1);
+
+  expect_error([&] { ops::adamw(stream(), p, {}, p, p, g, scalars, {}); },
+               {"adamw", "gradient", "(5)", "4"});
+  expect_error([&] { ops::adamw(stream(), p, {}, p, p, p, scalars, {}); }, {"shares memory"});
+}
+
+}  // namespace
+}  // namespace trireme
