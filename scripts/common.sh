@@ -1,0 +1,74 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by the scripts here: messages, quiet runs with progress, and the tools of older systems.
+
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+say() { printf '== %s\n' "$*"; }
+
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# run_quietly LABEL COMMAND...: the output goes to a log. On a terminal its last line is shown in place, elsewhere a
+# line every ten seconds; a command that fails has the end of its log printed.
+run_quietly() {
+  local label=$1 log status=0 started=$SECONDS
+  shift
+  log=$(mktemp "${TMPDIR:-/tmp}/trireme-log.XXXXXX")
+  "$@" >"$log" 2>&1 </dev/null &
+  local child=$! next=10 last
+  while kill -0 "$child" 2>/dev/null; do
+    last=$(tail -c 400 "$log" | tr '\r' '\n' | grep -v '^[[:space:]]*$' | tail -n 1 | tr -cd '[:print:]') || true
+    if [[ -t 1 ]]; then
+      printf '\r\033[K   %s: %.*s' "$label" 70 "$last"
+    elif ((SECONDS - started >= next)); then
+      printf '   %s: %d s: %.*s\n' "$label" "$((SECONDS - started))" 90 "$last"
+      next=$((next + 10))
+    fi
+    sleep 0.2
+  done
+  wait "$child" || status=$?
+  if [[ -t 1 ]]; then printf '\r\033[K'; fi
+  if ((status == 0)); then
+    printf '   %s: done in %d s\n' "$label" "$((SECONDS - started))"
+    rm -f "$log"
+  else
+    tail -n 40 "$log" >&2
+    printf 'error: %s failed with status %d; all of its output is in %s\n' "$label" "$status" "$log" >&2
+  fi
+  return "$status"
+}
+
+# at_least HAVE WANT: version numbers compared by their parts.
+at_least() { [[ $(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
+
+# shellcheck disable=SC2034  # read by install_deps.sh
+minimum_cmake=3.25
+minimum_gcc=12
+tools_directory=$repository/build/tools
+
+cmake_version() { cmake --version 2>/dev/null | awk 'NR == 1 { print $3 }'; }
+
+# Prints the g++ to build with: the default where it is new enough, else the newest numbered one.
+find_compiler() {
+  local name
+  for name in "${CXX:-g++}" g++-15 g++-14 g++-13 g++-12; do
+    command -v "$name" >/dev/null || continue
+    # A compiler that the user names is the user's choice, clang included.
+    if [[ $name == "${CXX:-}" ]] || at_least "$("$name" -dumpversion)" "$minimum_gcc"; then
+      printf '%s\n' "$name"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# After install_deps.sh: a CMake that it put aside, and the compiler, for the commands that follow.
+use_tools() {
+  if [[ -x $tools_directory/bin/cmake ]]; then PATH=$tools_directory/bin:$PATH; fi
+  CXX=$(find_compiler) || die "no g++ of version $minimum_gcc or newer; run scripts/install_deps.sh"
+  CC=${CC:-${CXX/g++/gcc}}
+  export PATH CC CXX
+}

@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what Trireme needs to build and test on Debian 12 or newer and Ubuntu 22.04 or newer, and only what is
+# missing. As root or with sudo. Says nothing when nothing is missing.
+#
+#   scripts/install_deps.sh            build and test
+#   scripts/install_deps.sh --data     also the texts and images that scripts/quickstart.sh trains on
+#   scripts/install_deps.sh --check    installs nothing; lists what is missing and exits 1 if something is
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+# One line per need; where distributions name it differently, the first name that exists is taken.
+needs=(
+  "libopenmpi-dev" "openmpi-bin"
+  "libhdf5-dev"
+  "libdnnl-dev libonednn-dev"
+  "libspdlog-dev" "libfmt-dev" "libyaml-cpp-dev" "libcli11-dev" "nlohmann-json3-dev" "libxxhash-dev"
+  "libturbojpeg0-dev libturbojpeg-dev" "libpng-dev" "zlib1g-dev"
+  "libgtest-dev" "libgmock-dev"
+  "ninja-build" "ccache" "pkg-config pkgconf" "git"
+)
+data_needs=("bible-kjv" "dataset-fashion-mnist")
+
+check_only=false
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --data) needs+=("${data_needs[@]}") ;;
+    --check) check_only=true ;;
+    -h | --help)
+      sed -n '3,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    *) die "unknown option $1; see scripts/install_deps.sh --help" ;;
+  esac
+  shift
+done
+
+installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
+available() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'; }
+
+any_installed() {
+  local name
+  for name in "$@"; do
+    if installed "$name"; then return 0; fi
+  done
+  return 1
+}
+
+command -v dpkg-query >/dev/null || die "this system has no dpkg. Install with its own package manager: Open MPI, HDF5 (C),
+  oneDNN, spdlog, fmt, yaml-cpp, CLI11, nlohmann-json, xxHash, libturbojpeg, libpng, zlib, GoogleTest, CMake >= $minimum_cmake,
+  Ninja, ccache, pkg-config, g++ >= $minimum_gcc; then use cmake --preset cpu"
+
+missing=()
+for need in "${needs[@]}"; do
+  read -r -a names <<<"$need"
+  any_installed "${names[@]}" || missing+=("$need")
+done
+need_compiler=false need_cmake=false
+find_compiler >/dev/null || need_compiler=true
+PATH=$tools_directory/bin:$PATH at_least "$(PATH=$tools_directory/bin:$PATH cmake_version)" "$minimum_cmake" || need_cmake=true
+
+if [[ ${#missing[@]} -eq 0 && $need_compiler == false && $need_cmake == false ]]; then exit 0; fi
+if $check_only; then
+  printf 'missing: %s\n' "${missing[@]+"${missing[@]}"}"
+  if $need_compiler; then echo "missing: g++ >= $minimum_gcc"; fi
+  if $need_cmake; then echo "missing: cmake >= $minimum_cmake"; fi
+  exit 1
+fi
+
+as_root=()
+if [[ $(id -u) -ne 0 ]]; then
+  command -v sudo >/dev/null || die "packages are missing and need root to install; as root run:
+  apt-get install $(printf '%s ' "${missing[@]%% *}")g++ cmake"
+  as_root=(sudo)
+  sudo -v
+fi
+apt() { "${as_root[@]+"${as_root[@]}"}" env DEBIAN_FRONTEND=noninteractive apt-get "$@"; }
+
+# First name of each alternative that the package lists know; fails on the first need that has none.
+choose() {
+  local need name found
+  chosen=()
+  for need in "$@"; do
+    found=""
+    for name in $need; do
+      if available "$name"; then
+        found=$name
+        break
+      fi
+    done
+    if [[ -z $found ]]; then
+      unknown=$need
+      return 1
+    fi
+    chosen+=("$found")
+  done
+}
+
+# The distribution's g++ and cmake where they are new enough; else g++-12 beside it and a CMake of our own.
+tool_needs() {
+  if $need_compiler; then
+    wanted+=(g++)
+    local version
+    version=$(apt-cache policy g++ 2>/dev/null | awk '/Candidate:/ { sub(/^[0-9]+:/, "", $2); print $2 }')
+    at_least "${version:-0}" "$minimum_gcc" || wanted[-1]=g++-$minimum_gcc
+  fi
+  if $need_cmake; then
+    local version
+    version=$(apt-cache policy cmake 2>/dev/null | awk '/Candidate:/ { print $2 }')
+    if at_least "${version:-0}" "$minimum_cmake"; then
+      wanted+=(cmake)
+    else
+      wanted+=(python3-venv)
+    fi
+  fi
+}
+
+# Package lists are fetched only when there are none, or they do not know a package, or name a version that is gone.
+wanted=()
+tool_needs
+if ! choose "${missing[@]+"${missing[@]}"}" "${wanted[@]+"${wanted[@]}"}"; then
+  run_quietly "apt-get update" apt update
+  wanted=()
+  tool_needs
+  choose "${missing[@]+"${missing[@]}"}" "${wanted[@]+"${wanted[@]}"}" ||
+    die "no package of this system is named '$unknown'. Debian 12 or newer and Ubuntu 22.04 or newer have it (on Ubuntu
+  enable the universe component: add-apt-repository universe)"
+fi
+if [[ ${#chosen[@]} -gt 0 ]]; then
+  say "installing ${#chosen[@]} packages with apt: ${chosen[*]}"
+  install=(apt install -y --no-install-recommends "${chosen[@]}")
+  run_quietly "apt-get install" "${install[@]}" || {
+    say "trying again with fresh package lists"
+    run_quietly "apt-get update" apt update
+    run_quietly "apt-get install" "${install[@]}"
+  }
+fi
+
+if $need_cmake && ! at_least "$(cmake_version)" "$minimum_cmake"; then
+  say "this system's CMake is older than $minimum_cmake: putting a newer one into build/tools with pip"
+  run_quietly "python3 -m venv" python3 -m venv "$tools_directory"
+  run_quietly "pip install cmake" "$tools_directory/bin/pip" install --quiet "cmake>=$minimum_cmake,<4"
+fi

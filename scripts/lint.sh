@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The rules of this repository that no compiler checks. Prints every breach and exits 1 if there is one.
+#
+#   scripts/lint.sh            all files that git tracks or would track (a second)
+#   scripts/lint.sh FILE...    these files only
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if [[ $# -gt 0 ]]; then
+  files=("$@")
+else
+  # A file that is removed but not committed yet is listed and not there.
+  mapfile -t files < <(git ls-files --cached --others --exclude-standard | while read -r file; do
+    if [[ -f $file ]]; then printf '%s\n' "$file"; fi
+  done)
+fi
+if [[ ${#files[@]} -eq 0 ]]; then
+  echo "scripts/lint.sh: git lists no files here; run it in a clone" >&2
+  exit 1
+fi
+
+breaches=0
+# report RULE: takes "file:line: text" lines from stdin.
+report() {
+  local rule=$1 line
+  while IFS= read -r line; do
+    printf '%s\n    %s\n' "$line" "$rule"
+    breaches=$((breaches + 1))
+  done
+}
+
+# select PATTERN: the files whose path matches.
+select_files() {
+  local file
+  for file in "${files[@]}"; do
+    if [[ $file =~ $1 ]]; then printf '%s\0' "$file"; fi
+  done
+}
+
+# search FILES-PATTERN TEXT-PATTERN [EXCEPT-PATH-PATTERN]
+search() {
+  select_files "$1" | { xargs -0 -r grep -HnP -- "$2" || true; } | { grep -vP -- "${3:-^$}" || true; }
+}
+
+code='^(runtime|models|data|launch)/.*\.(h|cpp|cu|cuh)$'
+all_code='^(runtime|models|data|launch|tests)/.*\.(h|cpp|cu|cuh)$'
+call='\b(MPI_[A-Z][a-z]\w*|H5[A-Z]{1,2}[a-z]\w*|dnnl_(memory|primitive|stream|engine)_\w+|dnnl_sgemm|(cuda|cudnn|cublas|nccl)[A-Z]\w*)\('
+
+# A backend stays in the folder that implements it, and its headers out of everybody's headers.
+report 'MPI is called in runtime/comm only' < <(search "$code" '\bMPI_[A-Z][a-z]\w*\(' '^runtime/comm/|//.*MPI_')
+report 'HDF5 is called in data/hdf5 and runtime/checkpoint only' \
+  < <(search "$code" '\bH5[A-Z]{1,2}[a-z]\w*\(' '^(data/hdf5|runtime/checkpoint)/|//.*H5')
+report 'CUDA libraries are called in their back ends only' \
+  < <(search "$code" '\b(cuda|cudnn|cublas|nccl)[A-Z]\w*\(' '_cuda\.cu:|/(cuda|nccl)/|//.*(cuda|nccl|cudnn|cublas)')
+report 'a backend header in a header outside the folder that implements the backend' \
+  < <(search '^(runtime|models|data|launch)/.*\.(h|cuh)$' \
+    '#\s*include\s*[<"](mpi\.h|hdf5\.h|dnnl|oneapi|yaml-cpp|nlohmann|cuda|nccl|cudnn|cublas)' \
+    '^runtime/comm/.*mpi\.h|^data/hdf5/.*hdf5\.h|^runtime/ops/dnnl_\w+\.h:.*dnnl|/cuda/.*cuda|/nccl/.*nccl')
+report 'the result of a library call is dropped: use the check of this folder, or say why with "// unchecked: ..."' \
+  < <(search "$code" "^\\s*(\\(void\\)|static_cast<void>\\()?\\s*$call" \
+    '\b(MPI_Abort|H5Eset_auto2)\(|// unchecked: ' |
+    while IFS= read -r hit; do
+      # A call that continues an expression of the line above is used there.
+      file=${hit%%:*} rest=${hit#*:} line=${rest%%:*}
+      above=$(sed -n "$((line - 1))p" "$file")
+      if [[ $above =~ (^|[;{}])[[:space:]]*$ || $above =~ ^[[:space:]]*// ]]; then printf '%s\n' "$hit"; fi
+    done)
+
+# Size: a reader holds a file and a function in the head.
+report 'over 500 lines: split by concept' \
+  < <(select_files '\.(h|hpp|cpp|cu|cuh|py|sh|cmake)$' | xargs -0 -r awk 'FNR == 501 { print FILENAME ":501:" }')
+# shellcheck disable=SC2016  # awk's variables
+report 'a function over 80 lines: split by step' < <(select_files "$all_code" | xargs -0 -r awk '
+  /^[A-Za-z_\[].*[{(,]$/ && !/^(namespace|class|struct|enum|union|extern|#)/ { start = FNR; text = $0 }
+  /^}/ { if (start && FNR - start > 80) print FILENAME ":" start ": " text; start = 0 }')
+
+# Every file.
+report 'has no SPDX-License-Identifier in its first three lines' \
+  < <(select_files '\.(h|cpp|cu|cuh|py|sh)$' |
+    xargs -0 -r awk 'FNR <= 3 && /SPDX-License-Identifier: Apache-2.0/ { seen[FILENAME] = 1 }
+      { name[FILENAME] = 1 } END { for (file in name) if (!seen[file]) print file ":1:" }')
+report 'a header without #pragma once' \
+  < <(select_files '^(runtime|models|data|launch|tests)/.*\.(h|cuh)$' | xargs -0 -r grep -L '^#pragma once' | sed 's/$/:1:/')
+report 'unfinished work belongs into an issue' \
+  < <(search '\.(h|cpp|cu|cuh|py|sh|cmake|yaml)$|CMakeLists\.txt$' '\b(TO''DO|FIX''ME|XX''X|HA''CK)\b')
+report 'white space at the end of a line' < <(search '\.(h|cpp|cu|cuh|py|sh|cmake|yaml|md|txt)$' '[ \t]+$')
+report 'a tab' < <(search '\.(h|cpp|cu|cuh|py|cmake|yaml)$' '\t')
+
+# Every room explains itself.
+report 'a room without README.md' < <(
+  if [[ $# -eq 0 ]]; then
+    for room in runtime/*/ models/ data/ launch/ scripts/; do
+      if [[ -d $room && ! -f ${room}README.md ]]; then printf '%s:1:\n' "$room"; fi
+    done
+  fi)
+
+if ((breaches > 0)); then
+  printf '%d breach%s of the rules in scripts/lint.sh\n' "$breaches" "$([[ $breaches -eq 1 ]] || printf es)" >&2
+  exit 1
+fi

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, builds, runs every test and ends on CTest's summary. Minutes on two cores the first time.
+#
+#   scripts/test.sh                      preset cpu
+#   scripts/test.sh --asan | --tsan      under AddressSanitizer and UBSan, or ThreadSanitizer
+#   scripts/test.sh --debug              without optimisation
+#   scripts/test.sh --filter REGEX       only tests whose name matches; may be given with a preset
+#   scripts/test.sh --jobs N             build steps and tests at once (default: the number of cores)
+#   scripts/test.sh --no-install         leave the system's packages alone
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/common.sh
+source scripts/common.sh
+
+preset=cpu filter=() jobs=$(nproc) install=true
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --asan | --tsan | --debug) preset=${1#--} ;;
+    --filter | --jobs)
+      [[ $# -ge 2 ]] || die "$1 needs a value"
+      if [[ $1 == --jobs ]]; then jobs=$2; else filter=(-R "$2"); fi
+      shift
+      ;;
+    --no-install) install=false ;;
+    -h | --help)
+      sed -n '3,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    *) die "unknown option $1; see scripts/test.sh --help" ;;
+  esac
+  shift
+done
+[[ $jobs =~ ^[1-9][0-9]*$ ]] || die "--jobs $jobs: is not a positive number"
+
+if $install; then scripts/install_deps.sh; fi
+use_tools
+
+say "building preset $preset"
+run_quietly "cmake --preset $preset" cmake --preset "$preset"
+cmake --build --preset "$preset" -j "$jobs"
+
+say "testing"
+# Tests under mpirun say how many cores they take, so that CTest does not crowd the machine.
+exec ctest --preset "$preset" -j "$jobs" --no-tests=error "${filter[@]+"${filter[@]}"}" </dev/null
