@@ -16,9 +16,8 @@ namespace trireme {
 // What the caller can work with; a data set that differs is refused when it is opened. 0 or empty =
 // any.
 struct DatasetOptions {
-  std::int64_t context = 0;  // T, tokens per sample; required for token shards
-  std::string
-      split;  // "train" or "validation": the subdirectory to use when `path` has no shards itself
+  std::int64_t context = 0;     // T, tokens per sample; required for token shards
+  std::string split = {};       // train, validation: subdirectory, when `path` has no shards
   std::int64_t vocabulary = 0;  // of the model; at least the data set's
   std::int64_t classes = 0;     // of the model; at least the data set's
   std::int64_t image_size = 0;  // height and width

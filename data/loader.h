@@ -22,8 +22,7 @@ namespace trireme {
 struct LoaderOptions {
   std::int64_t workers = 2;   // threads that read
   std::int64_t prefetch = 4;  // host buffers of one micro-batch each
-  std::int64_t held =
-      1;  // how many of the latest batches stay valid on the device (pipeline stages need several)
+  std::int64_t held = 1;  // latest batches that stay valid on the device; a pipeline needs several
 };
 
 // Random access: a Loader is made for a plan that starts at any step; there is nothing else to save

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme data` and `trireme bench data` alone, without MPI: what the tests run as a process of its own.
+// `trireme data` and `trireme bench data` alone, without MPI: what the tests run as a process of
+// its own.
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
