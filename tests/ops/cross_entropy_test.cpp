@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/cross_entropy.h"
+
+#include "tests/ops/guarded_tensor.h"
+
+namespace trireme {
+namespace {
+
+using namespace testing;
+using Values = std::vector<double>;
+
+class CrossEntropy : public ::testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(Types, CrossEntropy, ::testing::Values(DType::f32, DType::bf16),
+                         dtype_label);
+
+double row_loss(const double* logits, std::int64_t classes, std::int64_t target, double smoothing) {
+  double sum = 0, loss = 0;
+  for (std::int64_t i = 0; i < classes; ++i)
+    sum += std::exp(logits[i] - logits[target]);
+  for (std::int64_t i = 0; i < classes; ++i) {
+    const double weight =
+        (i == target ? 1.0 - smoothing : 0.0) + smoothing / static_cast<double>(classes);
+    loss -= weight * (logits[i] - logits[target] - std::log(sum));
+  }
+  return loss;
+}
+
+TEST_P(CrossEntropy, LossesAndGradientsMatchFiniteDifferences) {
+  for (const double smoothing : {0.0, 0.1}) {
+    for (const std::int64_t classes : {1, 3, 17, 33}) {
+      const std::int64_t padded = classes + 5;
+      const GuardedTensor logits = random_tensor(GetParam(), {4, padded}, 1, -4.0, 4.0);
+      const GuardedTensor targets(
+          DType::i32, {4},
+          {0.0, static_cast<double>(classes - 1), -1.0, static_cast<double>(classes / 2)});
+      const GuardedTensor losses(DType::f32, {4}), hits(DType::f32, {4});
+      const Values before = logits.get(), id = targets.get();
+      ops::CrossEntropyOptions options;
+      options.classes = classes;
+      options.label_smoothing = static_cast<float>(smoothing);
+      options.gradient_scale = 0.25F;
+
+      ops::cross_entropy(stream(), losses, hits, logits, targets, options);
+
+      const Values gradient = logits.get(), loss = losses.get(), hit = hits.get();
+      for (std::size_t row = 0; row < 4; ++row) {
+        const Values own(before.begin() + static_cast<std::ptrdiff_t>(row) * padded,
+                         before.begin() + static_cast<std::ptrdiff_t>(row + 1) * padded);
+        const auto target = static_cast<std::int64_t>(id[row]);
+        Values expected(own.size(), 0.0);
+        double expected_loss = 0, expected_hit = 0;
+        if (target >= 0) {
+          const auto function = [&](const Values& v) {
+            return row_loss(v.data(), classes, target, smoothing);
+          };
+          expected_loss = function(own);
+          expected = numeric_gradient(own, function);
+          const auto end = own.begin() + classes;
+          expected_hit = std::max_element(own.begin(), end) - own.begin() == target ? 1.0 : 0.0;
+        }
+        EXPECT_NEAR(loss[row], expected_loss, 4e-6);
+        EXPECT_EQ(hit[row], expected_hit);
+        for (std::size_t i = 0; i < own.size(); ++i) {
+          ASSERT_NEAR(gradient[row * own.size() + i], 0.25 * expected[i],
+                      1e-6 + rounding_of(GetParam()) * 0.25);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CrossEntropy, LeavesTheLogitsAloneInEvaluation) {
+  const GuardedTensor logits = random_tensor(GetParam(), {3, 9}, 1);
+  const GuardedTensor targets(DType::i32, {3}, {0.0, -1.0, 8.0});
+  const GuardedTensor losses(DType::f32, {3});
+  const auto before = logits.raw();
+  ops::CrossEntropyOptions options;
+  options.classes = 9;
+  options.write_gradient = false;
+
+  ops::cross_entropy(stream(), losses, {}, logits, targets, options);
+
+  EXPECT_EQ(logits.raw(), before);
+  EXPECT_EQ(losses.get()[1], 0.0);
+}
+
+TEST_P(CrossEntropy, CountsTheFirstOfEqualMaximaAsTheAnswer) {
+  const GuardedTensor logits(GetParam(), {2, 4}, {1.0, 3.0, 3.0, 0.0, 1.0, 3.0, 3.0, 0.0});
+  const GuardedTensor targets(DType::i32, {2}, {1.0, 2.0});
+  const GuardedTensor losses(DType::f32, {2}), hits(DType::f32, {2});
+  ops::CrossEntropyOptions options;
+  options.classes = 4;
+
+  ops::cross_entropy(stream(), losses, hits, logits, targets, options);
+
+  EXPECT_EQ(hits.get(), (Values{1.0, 0.0}));
+}
+
+TEST(CrossEntropyPrecision, HoldsForHugeLogitsAndManyClasses) {
+  constexpr std::int64_t classes = 50257;
+  const GuardedTensor logits = random_tensor(DType::f32, {2, classes}, 1, 900.0, 920.0);
+  const GuardedTensor targets(DType::i32, {2}, {50256.0, 17.0});
+  const GuardedTensor losses(DType::f32, {2});
+  const Values before = logits.get();
+  ops::CrossEntropyOptions options;
+  options.classes = classes;
+
+  ops::cross_entropy(stream(), losses, {}, logits, targets, options);
+
+  const Values loss = losses.get();
+  EXPECT_NEAR(loss[0], row_loss(before.data(), classes, 50256, 0.0), 2e-5);
+  EXPECT_NEAR(loss[1], row_loss(before.data() + classes, classes, 17, 0.0), 2e-5);
+  double sum = 0;
+  for (const double value : logits.get())
+    sum += value;
+  EXPECT_NEAR(sum, 0.0, 1e-4);
+}
+
+TEST(CrossEntropyPrecision, ShowsANaNLogitInTheLoss) {
+  const GuardedTensor logits(DType::f32, {1, 3}, {0.0, std::nan(""), 1.0});
+  const GuardedTensor targets(DType::i32, {1}, {0.0});
+  const GuardedTensor losses(DType::f32, {1});
+  ops::CrossEntropyOptions options;
+  options.classes = 3;
+
+  ops::cross_entropy(stream(), losses, {}, logits, targets, options);
+
+  EXPECT_TRUE(std::isnan(losses.get()[0]));
+}
+
+TEST_P(CrossEntropy, RefusesOperandsThatDoNotFit) {
+  const GuardedTensor logits(GetParam(), {3, 9}, Values(27, 0.0));
+  const GuardedTensor targets(DType::i32, {3}, {0.0, 7.0, 1.0});
+  const GuardedTensor losses(DType::f32, {3}), few(DType::f32, {2});
+  ops::CrossEntropyOptions options;
+  options.classes = 9;
+  const auto run = [&](const Tensor& loss) {
+    ops::cross_entropy(stream(), loss, {}, logits, targets, options);
+  };
+
+  expect_error([&] { run(few); }, {"losses", "(2)", "3"});
+  options.classes = 10;
+  expect_error([&] { run(losses); }, {"10", "(3, 9)"});
+  options.classes = 6;
+  expect_error([&] { run(losses); }, {"target 7", "6 classes"});
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/vector_math.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "runtime/ops/simd.h"
+
+namespace trireme::ops {
+namespace {
+
+double units_in_last_place(float actual, double expected) {
+  const auto rounded = static_cast<float>(expected);
+  const double unit = std::nextafter(rounded, std::numeric_limits<float>::infinity()) - rounded;
+  return std::abs(static_cast<double>(actual) - expected) / unit;
+}
+
+TEST(VectorMath, ExpIsWithinAboutOneUnitInTheLastPlace) {
+  for (double x = -87.3; x < 88.37; x += 1.1e-4) {
+    const auto value = static_cast<float>(x);
+    ASSERT_LE(units_in_last_place(fast_exp(value), std::exp(static_cast<double>(value))), 1.1)
+        << value;
+  }
+}
+
+TEST(VectorMath, Exp2IsWithinAboutOneUnitInTheLastPlaceInBothForms) {
+  for (double x = -125.9; x < 127.4; x += 1.3e-4) {
+    const auto value = static_cast<float>(x);
+    const double expected = std::exp2(static_cast<double>(value));
+    ASSERT_LE(units_in_last_place(fast_exp2(value), expected), 1.1) << value;
+    const cpu::Vector vector = cpu::exp2_vector(cpu::broadcast(value));
+    ASSERT_LE(units_in_last_place(vector[0], expected), 1.1) << value;
+  }
+}
+
+TEST(VectorMath, ExpHasLimitsAtTheEnds) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(fast_exp(-infinity), 0.0F);
+  EXPECT_EQ(fast_exp(-1e30F), 0.0F);
+  EXPECT_EQ(fast_exp2(-infinity), 0.0F);
+  EXPECT_EQ(cpu::exp2_vector(cpu::broadcast(-infinity))[0], 0.0F);
+  EXPECT_GT(fast_exp(infinity), 2e38F);
+  EXPECT_TRUE(std::isfinite(fast_exp(infinity)));
+  EXPECT_TRUE(std::isnan(fast_exp(std::nanf(""))));
+  EXPECT_TRUE(std::isnan(cpu::exp2_vector(cpu::broadcast(std::nanf("")))[0]));
+}
+
+TEST(VectorMath, LaneSumsAndMaximaSeeEveryLane) {
+  for (int lane = 0; lane < cpu::lanes; ++lane) {
+    cpu::Vector v = cpu::broadcast(-1.0F);
+    v[lane] = 5.0F;
+    EXPECT_EQ(cpu::maximum_of(v), 5.0F);
+    EXPECT_EQ(cpu::sum_of(v), 5.0F - static_cast<float>(cpu::lanes - 1));
+  }
+}
+
+}  // namespace
+}  // namespace trireme::ops
