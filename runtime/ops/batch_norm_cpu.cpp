@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statistics are exact in the way of two passes, with one trip to memory: a chunk of rows gives its
-// mean and its squares around that mean while it is in cache, and the chunks are merged in order in
-// double (Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-// variances", 1979).
+// Statistics take one trip to memory. A chunk of rows is summed around a pivot near its mean (the
+// mean so far, at first the first row), so that squares do not cancel; the chunks are merged in
+// order in double (Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing
+// sample variances", 1979).
 #include "runtime/ops/batch_norm_cpu.h"
 
 #include <algorithm>
@@ -38,53 +38,44 @@ struct Scratch {
   }
 };
 
-// sum[i] += x over the chunk's wide rows.
+// sum1 = sum of x - pivot, sum2 = sum of its square, over a chunk.
 template <typename T>
-void add_rows(const ChannelRows& rows, float* sum, const T* x, std::int64_t elements) {
-  for_each_wide_row(rows, elements, [&](std::int64_t first, std::int64_t n) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i)
-      sum[i] += load(x[first + i]);
-  });
-}
-
-template <typename T>
-void add_squared_differences(const ChannelRows& rows, float* sum, const float* mean, const T* x,
-                             std::int64_t elements) {
+void sums_around(const ChannelRows& rows, float* sum1, float* sum2, const float* pivot, const T* x,
+                 std::int64_t elements) {
   for_each_wide_row(rows, elements, [&](std::int64_t first, std::int64_t n) {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {
-      const float difference = load(x[first + i]) - mean[i];
-      sum[i] += difference * difference;
+      const float difference = load(x[first + i]) - pivot[i];
+      sum1[i] += difference;
+      sum2[i] += difference * difference;
     }
   });
+  rows.fold(sum1);
+  rows.fold(sum2);
 }
 
-// Leaves the mean in total1 and the sum of squared differences in total2.
+// Leaves the mean in total1 and the sum of squared differences from it in total2.
 template <typename T>
 void statistics(const ChannelRows& rows, const Scratch& s, const T* x, std::int64_t count) {
+  float *const pivot = s.a, *const sum1 = s.b, *const sum2 = s.c;
   const std::int64_t chunk = rows.chunk_rows();
+  for (std::int64_t c = 0; c < rows.channels; ++c)
+    pivot[c] = load(x[c]);
   for (std::int64_t row = 0; row < count; row += chunk) {
     const std::int64_t n = std::min(chunk, count - row);
-    const T* const from = x + row * rows.channels;
-    std::fill_n(s.a, rows.width, 0.0F);
-    add_rows(rows, s.a, from, n * rows.channels);
-    rows.fold(s.a);
-    const float inverse = 1.0F / static_cast<float>(n);
-#pragma omp simd
-    for (std::int64_t c = 0; c < rows.channels; ++c)
-      s.a[c] *= inverse;
-    rows.repeat_channels(s.a);
-    std::fill_n(s.b, rows.width, 0.0F);
-    add_squared_differences(rows, s.b, s.a, from, n * rows.channels);
-    rows.fold(s.b);
+    rows.repeat_channels(pivot);
+    std::fill_n(sum1, 2 * rows.width, 0.0F);  // sum2 follows sum1
+    sums_around(rows, sum1, sum2, pivot, x + row * rows.channels, n * rows.channels);
     const auto before = static_cast<double>(row), added = static_cast<double>(n);
-    const double share = added / (before + added);
+    const double share = added / (before + added), inverse = 1.0 / added;
 #pragma omp simd
     for (std::int64_t c = 0; c < rows.channels; ++c) {
-      const double delta = static_cast<double>(s.a[c]) - s.total1[c];
+      const double offset = static_cast<double>(sum1[c]) * inverse;
+      const double squares = static_cast<double>(sum2[c]) - offset * offset * added;
+      const double delta = static_cast<double>(pivot[c]) + offset - s.total1[c];
       s.total1[c] += delta * share;
-      s.total2[c] += static_cast<double>(s.b[c]) + delta * delta * (before * share);
+      s.total2[c] += std::max(squares, 0.0) + delta * delta * (before * share);
+      pivot[c] = static_cast<float>(s.total1[c]);
     }
   }
 }
