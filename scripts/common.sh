@@ -19,6 +19,8 @@ run_quietly() {
   log=$(mktemp "${TMPDIR:-/tmp}/trireme-log.XXXXXX")
   "$@" >"$log" 2>&1 </dev/null &
   local child=$! next=10 last
+  # A shell without job control starts background commands deaf to Ctrl-C.
+  trap 'kill "$child" 2>/dev/null; exit 130' INT TERM
   while kill -0 "$child" 2>/dev/null; do
     last=$(tail -c 400 "$log" | tr '\r' '\n' | grep -v '^[[:space:]]*$' | tail -n 1 | tr -cd '[:print:]') || true
     if [[ -t 1 ]]; then
@@ -30,6 +32,7 @@ run_quietly() {
     sleep 0.2
   done
   wait "$child" || status=$?
+  trap - INT TERM
   if [[ -t 1 ]]; then printf '\r\033[K'; fi
   if ((status == 0)); then
     printf '   %s: done in %d s\n' "$label" "$((SECONDS - started))"
