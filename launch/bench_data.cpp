@@ -301,6 +301,7 @@ void bench_synthetic(BenchArguments arguments) {
   TokenStream stream(scratch.path(), total, std::uint64_t{1} << 28, DType::u16);
   std::vector<std::uint32_t> block(std::size_t{1} << 18);
   const Philox random = Philox::keyed(1, RandomPurpose::test);
+  stream.begin_document();
   for (std::uint64_t counter = 0; stream.left() > 0;) {
     for (std::size_t i = 0; i < block.size(); i += 4) {
       const auto words = random(0, counter++);

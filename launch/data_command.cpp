@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -20,12 +19,6 @@
 
 namespace trireme {
 namespace {
-
-// A file size limit (ulimit -f) then fails the write, which cleans up, and does not kill the
-// process.
-void survive_file_size_limit() {
-  std::signal(SIGXFSZ, SIG_IGN);
-}
 
 void print_split(const PackedSplit& split, const char* unit) {
   fmt::print("{}: {} {}{} in {} shard{}\n", split.path, split.samples, unit,
@@ -43,7 +36,6 @@ struct TextArguments {
 };
 
 void run_pack_text(TextArguments& arguments) {
-  survive_file_size_limit();
   PackTextOptions& options = arguments.options;
   options.dtype = arguments.dtype == "uint32" ? DType::u32 : DType::u16;
   options.separator = unescape(arguments.separator);
@@ -105,7 +97,6 @@ std::vector<std::string> read_class_file(const std::string& path) {
 }
 
 void run_pack_images(ImageArguments& arguments) {
-  survive_file_size_limit();
   PackImagesOptions& options = arguments.options;
   if (!arguments.class_file.empty()) options.class_names = read_class_file(arguments.class_file);
   for (std::int64_t i = 0; i < arguments.class_count; ++i)

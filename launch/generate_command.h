@@ -5,7 +5,8 @@
 
 namespace trireme {
 
-// `trireme generate RUN_DIRECTORY --prompt TEXT [--tokens N] [--temperature X] [--top-k K] [--seed S]`
+// `trireme generate RUN_DIRECTORY --prompt TEXT [--tokens N] [--temperature X] [--top-k K] [--seed
+// S]`
 void add_generate_command(CLI::App& app);
 
 }  // namespace trireme

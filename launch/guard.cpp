@@ -2,6 +2,7 @@
 #include "launch/guard.h"
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -24,7 +25,8 @@ int launcher_rank() {
 }
 
 [[noreturn]] void end_job(ExitCode code, const std::string& message) {
-  // Most errors (config, data) strike all ranks at once: rank 0 then prints and ends the job before the others do.
+  // Most errors (config, data) strike all ranks at once: rank 0 then prints and ends the job before
+  // the others do.
   if (launcher_rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
   fmt::print(stderr, "[{}] error: {}\n", process_label(), message);
   abort_job(static_cast<int>(code));
@@ -33,6 +35,9 @@ int launcher_rank() {
 }  // namespace
 
 int guarded_main(const std::function<int()>& body) {
+  // A file size limit (ulimit -f) then fails the write, which names the file, and does not kill the
+  // process.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     check_cpu_supports_build();
     return body();

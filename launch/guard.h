@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands around every command: one error message, the right exit code, and the end of the whole job.
+// What stands around every command: one error message, the right exit code, and the end of the
+// whole job.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,9 +9,9 @@
 
 namespace trireme {
 
-// Runs `body` and returns its exit code. An exception is printed as "[rank 3/8 host] message" and ends every rank of
-// the job with the code it carries (ExitCode::internal for anything but an Error). An error that all ranks meet alike
-// is printed once, by rank 0.
+// Runs `body` and returns its exit code. An exception is printed as "[rank 3/8 host] message" and
+// ends every rank of the job with the code it carries (ExitCode::internal for anything but an
+// Error). An error that all ranks meet alike is printed once, by rank 0.
 [[nodiscard]] int guarded_main(const std::function<int()>& body);
 
 // Parses and runs the subcommand's callback. Usage errors exit with ExitCode::config.

@@ -8,7 +8,8 @@
 namespace trireme {
 
 std::map<std::string, std::string> library_versions() {
-  return {{"MPI", mpi_library_version()}, {"HDF5", hdf5_version()}, {"oneDNN", ops::onednn_version()}};
+  return {
+      {"MPI", mpi_library_version()}, {"HDF5", hdf5_version()}, {"oneDNN", ops::onednn_version()}};
 }
 
 }  // namespace trireme

@@ -11,8 +11,9 @@
 
 int main(int argc, char** argv) {
   return trireme::guarded_main([&] {
-    CLI::App app{"Trireme: distributed training of transformers and CNNs from one config file.\n"
-                 "Example: mpirun -np 4 trireme train configs/gpt_tiny.yaml --set train.steps=50"};
+    CLI::App app{
+        "Trireme: distributed training of transformers and CNNs from one config file.\n"
+        "Example: mpirun -np 4 trireme train configs/gpt_tiny.yaml --set train.steps=50"};
     app.name("trireme");
     app.set_version_flag("--version", trireme::version_text());
     app.require_subcommand(1);

@@ -43,10 +43,12 @@ StepOptions step_options(const Config& config, std::int64_t local_micro_batches)
   const LrScheduleConfig& schedule = config.lr_schedule;
   return {.seed = config.run.seed,
           .local_micro_batches = static_cast<int>(local_micro_batches),
-          .global_micro_batches = static_cast<int>(config.train.global_batch / config.train.micro_batch),
+          .global_micro_batches =
+              static_cast<int>(config.train.global_batch / config.train.micro_batch),
           .clip_norm = static_cast<float>(config.train.clip_norm),
           .label_smoothing = static_cast<float>(config.train.label_smoothing),
-          .reducer = config.parallel.reducer == "inline" ? ReducerMode::inline_after_backward : ReducerMode::overlapped,
+          .reducer = config.parallel.reducer == "inline" ? ReducerMode::inline_after_backward
+                                                         : ReducerMode::overlapped,
           .bucket_bytes = std::llround(config.parallel.bucket_megabytes * 1024 * 1024),
           .optimizer = optimizer_options(config.optimizer),
           .schedule = {.kind = schedule_kind(schedule.name),
@@ -65,7 +67,8 @@ TrainerOptions trainer_options(const Config& config, const ModelTraits& traits) 
 }
 
 ConsoleOptions console_options(const Config& config, const ModelTraits& traits) {
-  return {.steps = config.train.steps, .log_every = config.train.log_every, .items = item_kind(traits)};
+  return {
+      .steps = config.train.steps, .log_every = config.train.log_every, .items = item_kind(traits)};
 }
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the config's sections to the options of the rooms that do the work: the only place that translates.
+// From the config's sections to the options of the rooms that do the work: the only place that
+// translates.
 #pragma once
 
 #include "data/sampler.h"

@@ -45,7 +45,8 @@ Session::Session(const RankProcess& process, const Config& resolved, bool traini
       streams(*device),
       model(make_model(*device, config, config.train.micro_batch, training)) {}
 
-std::unique_ptr<Dataset> Session::open_dataset(const std::string& path, const std::string& split) const {
+std::unique_ptr<Dataset> Session::open_dataset(const std::string& path,
+                                               const std::string& split) const {
   const ModelConfig& model_config = config.model;
   DatasetOptions options{.split = split};
   if (traits.input == InputKind::tokens) {
@@ -63,17 +64,19 @@ ValidationPass::ValidationPass(Session& session, const std::string& path, std::i
     : session_(session), dataset_(session.open_dataset(path, "validation")) {
   const Config& config = session.config;
   const Communicator& group = session.mesh.data();
-  const BatchPlan plan = BatchPlan::evaluation(dataset_->size(), config.train.micro_batch, group.rank(), group.size(),
-                                               batch_limit);
+  const BatchPlan plan = BatchPlan::evaluation(dataset_->size(), config.train.micro_batch,
+                                               group.rank(), group.size(), batch_limit);
   const std::int64_t covered = plan.count() * config.train.micro_batch * group.size();
   plan_ = {.local_batches = plan.count(),
            .targets = std::min(covered, dataset_->size()) * session.traits.targets_per_sample};
-  loader_ = std::make_unique<Loader>(*session.device, *dataset_, plan,
-                                     LoaderOptions{.workers = config.data.workers, .prefetch = config.data.prefetch});
+  loader_ = std::make_unique<Loader>(
+      *session.device, *dataset_, plan,
+      LoaderOptions{.workers = config.data.workers, .prefetch = config.data.prefetch});
 }
 
 EvaluationResult ValidationPass::run() {
-  return evaluate(*session_.device, *session_.model, session_.mesh.data(), session_.streams, *loader_, plan_);
+  return evaluate(*session_.device, *session_.model, session_.mesh.data(), session_.streams,
+                  *loader_, plan_);
 }
 
 }  // namespace trireme

@@ -37,10 +37,12 @@ struct Session {
   std::unique_ptr<Model> model;
 
   // `split` is "train" or "validation".
-  [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::string& path, const std::string& split) const;
+  [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::string& path,
+                                                      const std::string& split) const;
 };
 
-// The validation pass of a session: each call of run() evaluates the current weights once. Collective.
+// The validation pass of a session: each call of run() evaluates the current weights once.
+// Collective.
 class ValidationPass {
  public:
   // `batch_limit` > 0 bounds the micro-batches of each rank. The session must outlive the pass.

@@ -18,7 +18,8 @@ TextGenerator::TextGenerator(const Config& config, const SamplingOptions& sampli
       stream_(device_->make_stream(StreamKind::compute)),
       model_(make_model(*device_, config, /*micro_batch=*/1, /*training=*/false)) {
   const std::size_t token_bytes = static_cast<std::size_t>(context_) * sizeof(std::int32_t);
-  const std::size_t row_bytes = static_cast<std::size_t>(model_->head().logits.shape.back()) * sizeof(float);
+  const std::size_t row_bytes =
+      static_cast<std::size_t>(model_->head().logits.shape.back()) * sizeof(float);
   inputs_ = Buffer(*device_, token_bytes, MemoryKind::device);
   inputs_host_ = Buffer(*device_, token_bytes, MemoryKind::host);
   targets_ = Buffer(*device_, token_bytes, MemoryKind::device);
@@ -30,7 +31,8 @@ TextGenerator::TextGenerator(const Config& config, const SamplingOptions& sampli
 void TextGenerator::feed(std::span<const std::int32_t> tokens) {
   for (const std::int32_t token : tokens) {
     if (token < 0 || token >= vocabulary_) {
-      fail(ExitCode::config, "token id {} lies outside the model's vocabulary [0, {})", token, vocabulary_);
+      fail(ExitCode::config, "token id {} lies outside the model's vocabulary [0, {})", token,
+           vocabulary_);
     }
     text_.push_back(token);
   }
@@ -77,7 +79,8 @@ std::int32_t TextGenerator::draw(std::span<const float> logits) const {
   const double top = static_cast<double>(logits[static_cast<std::size_t>(order.front())]);
   std::vector<double> weights(order.size());
   std::transform(order.begin(), order.end(), weights.begin(), [&](std::int32_t token) {
-    return std::exp((static_cast<double>(logits[static_cast<std::size_t>(token)]) - top) / sampling_.temperature);
+    return std::exp((static_cast<double>(logits[static_cast<std::size_t>(token)]) - top) /
+                    sampling_.temperature);
   });
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   const auto words = Philox::keyed(sampling_.seed, RandomPurpose::sample)(0, text_.size());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws tokens from a GPT, one after another. Keeps the last `context` tokens as the window that the model sees.
+// Draws tokens from a GPT, one after another. Keeps the last `context` tokens as the window that
+// the model sees.
 #pragma once
 
 #include <cstdint>

@@ -19,14 +19,15 @@ struct TrainArguments {
 
 void list_keys() {
   for (const FieldDoc& field : field_docs()) {
-    fmt::print("{:<30} {:<16} default {:<14} {}{}{}\n", field.key, field.type, field.default_value, field.description,
-               field.allowed.empty() ? "" : "  allowed: ", field.allowed);
+    fmt::print("{:<30} {:<16} default {:<14} {}{}{}\n", field.key, field.type, field.default_value,
+               field.description, field.allowed.empty() ? "" : "  allowed: ", field.allowed);
   }
 }
 
 void train(const TrainArguments& arguments, const std::vector<std::string>& command_line) {
   if (arguments.list_keys) return list_keys();
-  if (arguments.config.empty()) fail(ExitCode::config, "trireme train: no config file given; see trireme train --help");
+  if (arguments.config.empty())
+    fail(ExitCode::config, "trireme train: no config file given; see trireme train --help");
   const RankProcess process;
   Provenance where;
   const Config given = load_config(arguments.config, arguments.overrides, &where);
@@ -44,12 +45,17 @@ void add_train_command(CLI::App& app, std::vector<std::string> command_line) {
   auto* const command = app.add_subcommand("train", "Train the model of a config file");
   const auto arguments = std::make_shared<TrainArguments>();
   command->add_option("config", arguments->config, "YAML file, see configs/");
-  command->add_option("--set", arguments->overrides, "Override one key: --set train.steps=50 (may be repeated)")
+  command
+      ->add_option("--set", arguments->overrides,
+                   "Override one key: --set train.steps=50 (may be repeated)")
       ->take_all()
       ->allow_extra_args(false);
-  command->add_flag("--print-config", arguments->print_config, "Print the resolved config and stop");
-  command->add_flag("--list-keys", arguments->list_keys, "Print every config key with its default and stop");
-  command->footer("Example: mpirun -np 2 trireme train configs/gpt_tiny.yaml --set run.directory=runs/a");
+  command->add_flag("--print-config", arguments->print_config,
+                    "Print the resolved config and stop");
+  command->add_flag("--list-keys", arguments->list_keys,
+                    "Print every config key with its default and stop");
+  command->footer(
+      "Example: mpirun -np 2 trireme train configs/gpt_tiny.yaml --set run.directory=runs/a");
   command->callback([arguments, command_line] { train(*arguments, command_line); });
 }
 

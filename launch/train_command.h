@@ -8,7 +8,8 @@
 
 namespace trireme {
 
-// `trireme train CONFIG [--set key=value]... [--print-config]`. `command_line` is recorded in environment.json.
+// `trireme train CONFIG [--set key=value]... [--print-config]`. `command_line` is recorded in
+// environment.json.
 void add_train_command(CLI::App& app, std::vector<std::string> command_line);
 
 }  // namespace trireme

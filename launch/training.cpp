@@ -24,7 +24,8 @@ constexpr std::size_t host_name_bytes = 64;
 std::vector<std::string> gather_hosts(Session& session) {
   const auto ranks = static_cast<std::size_t>(session.world->size());
   const Buffer names(*session.device, ranks * host_name_bytes, MemoryKind::host);
-  const auto own_at = static_cast<std::int64_t>(static_cast<std::size_t>(session.world->rank()) * host_name_bytes);
+  const auto own_at =
+      static_cast<std::int64_t>(static_cast<std::size_t>(session.world->rank()) * host_name_bytes);
   const Tensor all = names.view(DType::u8, Shape{static_cast<std::int64_t>(names.bytes())});
   const Tensor own = all.range(own_at, host_name_bytes);
   std::memset(names.data(), 0, names.bytes());
@@ -67,7 +68,8 @@ struct Reporter {
 // A weight average beside the weights, where the config asks for one.
 class AverageWeights {
  public:
-  AverageWeights(Session& session, double decay) : session_(session), decay_(static_cast<float>(decay)) {
+  AverageWeights(Session& session, double decay)
+      : session_(session), decay_(static_cast<float>(decay)) {
     if (decay == 0) return;
     const Tensor masters = session.model->params().masters();
     buffer_ = Buffer(*session.device, masters.bytes(), MemoryKind::device);
@@ -75,7 +77,8 @@ class AverageWeights {
   }
   void update() {
     if (!enabled()) return;
-    ops::exponential_average(*session_.streams.compute, values(), session_.model->params().masters(), decay_);
+    ops::exponential_average(*session_.streams.compute, values(),
+                             session_.model->params().masters(), decay_);
   }
   [[nodiscard]] bool enabled() const { return buffer_.data() != nullptr; }
   [[nodiscard]] Tensor values() const {
@@ -90,32 +93,38 @@ class AverageWeights {
 
 void log_start(const Session& session, const Dataset& dataset) {
   const Config& config = session.config;
-  log::get("train").info("{}: {} parameters, {} on {} rank(s), data {} x tensor {} x pipeline {}", config.model.family,
-                         session.model->params().parameter_count(), config.precision, session.world->size(),
-                         config.parallel.data, config.parallel.tensor, config.parallel.pipeline);
-  log::get("train").info("{} samples in {}; {} steps of {} samples, {:.1f} MiB of activations per rank",
-                         dataset.size(), config.data.path, config.train.steps, config.train.global_batch,
-                         static_cast<double>(session.model->activation_bytes()) / (1 << 20));
+  log::get("train").info("{}: {} parameters, {} on {} rank(s), data {} x tensor {} x pipeline {}",
+                         config.model.family, session.model->params().parameter_count(),
+                         config.precision, session.world->size(), config.parallel.data,
+                         config.parallel.tensor, config.parallel.pipeline);
+  log::get("train").info(
+      "{} samples in {}; {} steps of {} samples, {:.1f} MiB of activations per rank",
+      dataset.size(), config.data.path, config.train.steps, config.train.global_batch,
+      static_cast<double>(session.model->activation_bytes()) / (1 << 20));
 }
 
 void write_results(Session& session, const Reporter& reporter, const AverageWeights& average) {
-  const std::map<std::string, std::string> metadata{{"format", "trireme"}, {"version", version_text()}};
+  const std::map<std::string, std::string> metadata{{"format", "trireme"},
+                                                    {"version", version_text()}};
   const ParamStore& params = session.model->params();
   save_weights(reporter.directory.weights_path(), params, params.masters(), metadata);
   if (average.enabled()) {
-    save_weights(reporter.directory.path() + "/weights_average.safetensors", params, average.values(), metadata);
+    save_weights(reporter.directory.path() + "/weights_average.safetensors", params,
+                 average.values(), metadata);
   }
   log::get("train").info("weights written to {}", reporter.directory.weights_path());
 }
 
 }  // namespace
 
-void run_training(const RankProcess& process, const Config& config, const std::vector<std::string>& command_line) {
+void run_training(const RankProcess& process, const Config& config,
+                  const std::vector<std::string>& command_line) {
   Session session(process, config, /*training=*/true);
   const auto dataset = session.open_dataset(config.data.path, "train");
   const Communicator& group = session.mesh.data();
   const Sampler sampler(sampler_options(config, dataset->size()));
-  const BatchPlan plan = BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(), 0);
+  const BatchPlan plan =
+      BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(), 0);
   std::optional<ValidationPass> validation;
   if (!config.data.validation_path.empty()) {
     validation.emplace(session, config.data.validation_path, config.train.eval_batches);
@@ -124,7 +133,8 @@ void run_training(const RankProcess& process, const Config& config, const std::v
   const std::vector<std::string> hosts = gather_hosts(session);
   std::optional<Reporter> reporter;
   if (process.mpi.rank() == 0) {
-    reporter.emplace(config, RunEnvironment{process.mpi.size(), hosts, library_versions(), command_line},
+    reporter.emplace(config,
+                     RunEnvironment{process.mpi.size(), hosts, library_versions(), command_line},
                      session.traits);
     log_start(session, *dataset);
   }
@@ -132,14 +142,17 @@ void run_training(const RankProcess& process, const Config& config, const std::v
 
   session.model->params().initialize(*session.streams.compute, config.run.seed);
   AverageWeights average(session, config.train.ema_decay);
-  StepEngine engine(*session.device, *session.model, session.mesh.data(), session.streams,
-                    step_options(config, plan.count()));
-  Loader loader(*session.device, *dataset, plan, {.workers = config.data.workers, .prefetch = config.data.prefetch});
+  StepOptions options = step_options(config, plan.count());
+  if (average.enabled()) options.after_update = [&](Stream&) { average.update(); };
+  StepEngine engine(*session.device, *session.model, session.mesh.data(), session.streams, options);
+  Loader loader(*session.device, *dataset, plan,
+                {.workers = config.data.workers, .prefetch = config.data.prefetch});
   Trainer::Evaluate evaluate_now;
   if (validation) evaluate_now = [&] { return validation->run(); };
-  Trainer trainer(engine, loader, trainer_options(config, session.traits),
-                  {reporter ? &reporter->console : nullptr, reporter ? &reporter->metrics : nullptr}, evaluate_now,
-                  [&](std::int64_t) { average.update(); });
+  Trainer trainer(
+      engine, loader, trainer_options(config, session.traits),
+      {reporter ? &reporter->console : nullptr, reporter ? &reporter->metrics : nullptr},
+      evaluate_now);
   trainer.run();
   session.streams.compute->synchronize();
 

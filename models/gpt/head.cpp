@@ -13,9 +13,9 @@ GptHead::GptHead(Blueprint& blueprint, const GptOptions& options)
       rows_(blueprint.micro_batch() * options.context),
       norm_(blueprint, "final_norm", rows_, options.hidden),
       tokens_(blueprint.shared_parameter(token_table_spec(options))),
-      normed_(blueprint.keep({rows_, options.hidden})),
+      normed_(blueprint.keep({blueprint.micro_batch(), options.context, options.hidden})),
       logits_(blueprint.keep({rows_, padded_vocabulary(options.vocabulary)})),
-      dnormed_(blueprint.scratch({rows_, options.hidden})) {}
+      dnormed_(blueprint.scratch(normed_.shape)) {}
 
 HeadInfo GptHead::info() const {
   return {.targets = rows_, .classes = options_.vocabulary, .logits = logits_};

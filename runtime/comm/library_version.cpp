@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <mpi.h>
-
 #include <array>
 #include <string>
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "runtime/comm/communicator.h"
-#include "runtime/nn/model.h"
 #include "runtime/nn/batch_source.h"
+#include "runtime/nn/model.h"
 #include "runtime/train/streams.h"
 
 namespace trireme {

@@ -45,6 +45,7 @@ std::int64_t StepEngine::targets_per_step() const {
 void StepEngine::run(std::int64_t step, BatchSource& source) {
   Slot& slot = slot_of(step);
   Stream& compute = *streams_.compute;
+  compute.record(*slot.start);
   auto* const rng = reinterpret_cast<std::uint64_t*>(slot.rng_host.data());
   rng[0] = options_.seed;
   rng[1] = static_cast<std::uint64_t>(step);
@@ -65,6 +66,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   compute.record(*slot.reduce_end);
   optimizer_.step(compute, step, options_.schedule.at(step));
   device_.copy(compute, slot.norm_host.data(), optimizer_.gradient_norm().data, sizeof(float));
+  if (options_.after_update) options_.after_update(compute);
   compute.record(*slot.updated);
 }
 
@@ -96,6 +98,7 @@ StepReport StepEngine::read(std::int64_t step) {
       .step = step, .learning_rate = options_.schedule.at(step), .data_wait_ms = slot.data_wait_ms};
   report.loss = slot.totals.read().loss / static_cast<double>(targets_per_step());
   report.grad_norm = static_cast<double>(*reinterpret_cast<const float*>(slot.norm_host.data()));
+  report.step_ms = slot.updated->milliseconds_since(*slot.start);
   for (std::size_t i = 0; i < slot.forward_begin.size(); ++i) {
     report.forward_ms += slot.backward_begin[i]->milliseconds_since(*slot.forward_begin[i]);
     report.backward_ms += slot.backward_end[i]->milliseconds_since(*slot.backward_begin[i]);

@@ -4,14 +4,15 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <vector>
 
+#include "runtime/nn/batch_source.h"
 #include "runtime/nn/model.h"
 #include "runtime/optim/lr_schedule.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/parallel/grad_reducer.h"
-#include "runtime/nn/batch_source.h"
 #include "runtime/train/loss_totals.h"
 #include "runtime/train/streams.h"
 
@@ -27,6 +28,8 @@ struct StepOptions {
   std::int64_t bucket_bytes = 4 << 20;
   OptimizerOptions optimizer;
   LrSchedule schedule;
+  std::function<void(Stream&)>
+      after_update{};  // enqueues what follows each update (weight averages); may be empty
 };
 
 struct StepReport {
@@ -34,6 +37,7 @@ struct StepReport {
   double loss = 0;       // mean over the targets of the global batch
   double grad_norm = 0;  // before clipping
   double learning_rate = 0;
+  double step_ms = 0;  // from the first to the last of the step's work
   double forward_ms = 0, backward_ms = 0, optimizer_ms = 0, data_wait_ms = 0, exposed_comm_ms = 0;
 };
 

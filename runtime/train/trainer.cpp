@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/trainer.h"
 
+#include <chrono>
 #include <cmath>
 
 namespace trireme {
@@ -15,22 +16,19 @@ double seconds_since(Clock::time_point start) {
 }  // namespace
 
 Trainer::Trainer(StepEngine& engine, BatchSource& source, const TrainerOptions& options,
-                 Reporting reporting, Evaluate evaluate, AfterStep after_step)
+                 Reporting reporting, Evaluate evaluate)
     : engine_(engine),
       source_(source),
       options_(options),
       reporting_(reporting),
-      evaluate_(std::move(evaluate)),
-      after_step_(std::move(after_step)) {}
+      evaluate_(std::move(evaluate)) {}
 
 EvaluationResult Trainer::run() {
   const auto start = Clock::now();
-  last_report_ = start;
   EvaluationResult last;
   std::int64_t reported = 0;
   for (std::int64_t step = 0; step < options_.steps; ++step) {
     engine_.run(step, source_);
-    if (after_step_) after_step_(step);
     const bool final_step = step + 1 == options_.steps;
     const bool evaluate_now =
         evaluate_ &&
@@ -48,16 +46,13 @@ EvaluationResult Trainer::run() {
 
 void Trainer::report(std::int64_t step) {
   const StepReport report = engine_.read(step);
-  const auto now = Clock::now();
-  const double step_ms = std::chrono::duration<double, std::milli>(now - last_report_).count();
-  last_report_ = now;
   if (reporting_.console != nullptr) {
     const StepMetrics metrics{.step = step + 1,
                               .loss = report.loss,
                               .learning_rate = report.learning_rate,
                               .grad_norm = report.grad_norm,
                               .items = engine_.targets_per_step(),
-                              .step_ms = step_ms,
+                              .step_ms = report.step_ms,
                               .forward_ms = report.forward_ms,
                               .backward_ms = report.backward_ms,
                               .optimizer_ms = report.optimizer_ms,
@@ -87,8 +82,6 @@ EvaluationResult Trainer::run_evaluation(std::int64_t step) {
   const EvaluationResult result = evaluate_();
   const double seconds = seconds_since(start);
   evaluation_seconds_ += seconds;
-  last_report_ +=
-      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   if (reporting_.console != nullptr) {
     EvaluationMetrics metrics{.step = step + 1,
                               .validation_loss = result.loss,

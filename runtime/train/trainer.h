@@ -2,7 +2,6 @@
 // The loop: steps, reports, evaluations, guards. Everything it works with is handed in.
 #pragma once
 
-#include <chrono>
 #include <functional>
 
 #include "runtime/telemetry/console.h"
@@ -28,11 +27,8 @@ class Trainer {
   };
   // Runs one evaluation of the current weights; collective. Empty when there is no validation data.
   using Evaluate = std::function<EvaluationResult()>;
-  // Called after each optimizer update has been enqueued (weight averages); may be empty.
-  using AfterStep = std::function<void(std::int64_t step)>;
-
   Trainer(StepEngine& engine, BatchSource& source, const TrainerOptions& options,
-          Reporting reporting, Evaluate evaluate, AfterStep after_step);
+          Reporting reporting, Evaluate evaluate);
 
   // Returns the last evaluation, if there was one. Raises ExitCode::non_finite on every rank alike.
   EvaluationResult run();
@@ -49,8 +45,6 @@ class Trainer {
   TrainerOptions options_;
   Reporting reporting_;
   Evaluate evaluate_;
-  AfterStep after_step_;
-  std::chrono::steady_clock::time_point last_report_;
   std::int64_t non_finite_ = 0;
   double evaluation_seconds_ = 0, wall_seconds_ = 0;
 };

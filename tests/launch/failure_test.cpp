@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong must end the whole job at once, with one clear message and the right exit code.
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+
+#include "tests/launch/run_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class FailureTest : public RunTest {
+ protected:
+  static void expect_failure(const CommandResult& result, int code,
+                             const testing::Matcher<std::string>& message) {
+    EXPECT_EQ(result.exit_code, code) << result.output;
+    EXPECT_THAT(result.output, message);
+    EXPECT_LT(result.seconds, 20);
+  }
+};
+
+TEST_F(FailureTest, AMisspelledKeyNamesTheNearestOne) {
+  expect_failure(train_gpt("run", 2, {"model.hiden=64"}), 2,
+                 AllOf(HasSubstr("model.hiden"), HasSubstr("model.hidden")));
+  EXPECT_FALSE(std::filesystem::exists(directory() + "/run"));
+}
+
+TEST_F(FailureTest, AnIndivisibleBatchSaysWhatWouldWork) {
+  expect_failure(train_gpt("run", 3), 2, AllOf(HasSubstr("train.global_batch"), HasSubstr("3")));
+}
+
+TEST_F(FailureTest, UnbuiltParallelismIsRefusedNotIgnored) {
+  expect_failure(train_gpt("run", 2, {"parallel.tensor=2"}), 2, HasSubstr("parallel.tensor"));
+  expect_failure(train_gpt("run", 2, {"parallel.pipeline=2"}), 2, HasSubstr("parallel.pipeline"));
+}
+
+TEST_F(FailureTest, AMissingConfigFileIsNamed) {
+  expect_failure(trireme("train /nonexistent/a.yaml"), 2, HasSubstr("/nonexistent/a.yaml"));
+}
+
+TEST_F(FailureTest, UsageErrorsExitWithTwo) {
+  EXPECT_EQ(trireme("").exit_code, 2);
+  EXPECT_EQ(trireme("trane x").exit_code, 2);
+  EXPECT_EQ(trireme("train a b c").exit_code, 2);
+}
+
+TEST_F(FailureTest, AMissingDataSetIsADataError) {
+  expect_failure(train_gpt("run", 2, {"data.path=/nonexistent/data"}), 3,
+                 HasSubstr("/nonexistent/data"));
+}
+
+TEST_F(FailureTest, ADataSetOfAnotherKindIsADataError) {
+  expect_failure(train_gpt("run", 0, {"data.path=" + data_directory() + "/images/train"}), 3,
+                 HasSubstr("images"));
+}
+
+TEST_F(FailureTest, ATruncatedShardIsADataError) {
+  const std::string copy = directory() + "/cut";
+  std::filesystem::copy(data_directory() + "/text/train", copy,
+                        std::filesystem::copy_options::recursive);
+  const std::string shard = copy + "/shard_00000.h5";
+  std::filesystem::resize_file(shard, std::filesystem::file_size(shard) / 2);
+
+  expect_failure(train_gpt("run", 2, {"data.path=" + copy}), 3, HasSubstr("shard_00000.h5"));
+}
+
+TEST_F(FailureTest, ATokenOutsideTheVocabularyIsNamed) {
+  expect_failure(train_gpt("run", 2, {"model.vocabulary=100"}), 3, HasSubstr("vocabulary"));
+}
+
+TEST_F(FailureTest, ADataSetSmallerThanOneGlobalBatchIsRefused) {
+  expect_failure(train_gpt("run", 2, {"train.global_batch=4000"}), 3, HasSubstr("4000"));
+}
+
+TEST_F(FailureTest, ALossThatIsNotFiniteEndsTheRunWithSix) {
+  expect_failure(
+      train_gpt("run", 2, {"optimizer.learning_rate=1e20", "train.clip_norm=0", "train.steps=40"}),
+      6, AllOf(HasSubstr("step "), HasSubstr("optimizer.learning_rate")));
+  EXPECT_FALSE(std::filesystem::exists(directory() + "/run/weights.safetensors"));
+}
+
+TEST_F(FailureTest, ARunDirectoryThatHoldsARunIsRefused) {
+  ASSERT_EQ(train_gpt("run", 0, {"train.steps=1"}).exit_code, 0);
+  const std::string weights = weights_of("run");
+
+  expect_failure(train_gpt("run", 2), 2, HasSubstr("run.directory"));
+  EXPECT_TRUE(weights_of("run") == weights);
+}
+
+TEST_F(FailureTest, APlaceThatCannotBeWrittenIsRefusedBeforeTraining) {
+  const CommandResult result =
+      trireme("train " + data_directory() + "/gpt.yaml --set run.directory=/proc/trireme_run", 2);
+
+  expect_failure(result, 2, HasSubstr("/proc/trireme_run"));
+}
+
+// A file size limit stands for the full disk.
+TEST_F(FailureTest, AFullDiskWhileLoggingEndsTheJobNamingTheFile) {
+  const CommandResult result =
+      run_command("ulimit -f 4; " TRIREME_BINARY " train " + data_directory() +
+                  "/gpt.yaml --set train.steps=200 --set run.directory=" + directory() + "/run");
+
+  expect_failure(result, 1, HasSubstr("metrics.jsonl"));
+  EXPECT_FALSE(std::filesystem::exists(directory() + "/run/weights.safetensors"));
+}
+
+TEST_F(FailureTest, ADataErrorOnOneRankEndsTheOthersThatWait) {
+  // Only the loader of the rank that meets the damaged half finds it: the shard was cut after it
+  // was opened.
+  const std::string copy = directory() + "/late";
+  std::filesystem::copy(data_directory() + "/text/train", copy,
+                        std::filesystem::copy_options::recursive);
+  const std::string cut = "sleep 3; truncate -s 3000 " + copy + "/shard_00000.h5";
+  const std::string train = std::string(TRIREME_MPIEXEC) + " -np 2 " TRIREME_BINARY " train " +
+                            data_directory() +
+                            "/gpt.yaml --set train.steps=1000000 --set lr_schedule.warmup_steps=0 "
+                            "--set train.log_every=100000" +
+                            " --set run.directory=" + directory() + "/run --set data.path=" + copy;
+
+  expect_failure(run_command("(" + cut + ") & " + train, 40), 3,
+                 AllOf(HasSubstr("shard_00000.h5"), HasSubstr("rank ")));
+}
+
+TEST_F(FailureTest, AKilledRankEndsTheJobInSeconds) {
+  const std::string train = std::string(TRIREME_MPIEXEC) + " -np 3 " TRIREME_BINARY " train " +
+                            data_directory() +
+                            "/gpt.yaml --set train.global_batch=6 --set train.steps=1000000 --set "
+                            "train.log_every=100000" +
+                            " --set run.directory=" + directory() + "/run";
+  const std::string kill = "sleep 3; pkill -KILL -n -f run.directory=" + directory() + "/run";
+
+  const CommandResult result = run_command("(" + kill + ") & " + train, 40);
+
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.exit_code, 124) << "the job went on without a rank";
+}
+
+TEST_F(FailureTest, ErrorsOfAllRanksAreReportedOnce) {
+  const CommandResult result = train_gpt("run", 4, {"model.heads=5"});
+
+  const std::string word = "model.heads";
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.output.find("error:"), result.output.rfind("error:")) << result.output;
+}
+
+TEST_F(FailureTest, GenerateRefusesARunOfAnotherFamily) {
+  ASSERT_EQ(train_resnet("cnn", 0, {"train.steps=1"}).exit_code, 0);
+
+  expect_failure(trireme("generate " + directory() + "/cnn"), 2, HasSubstr("resnet"));
+}
+
+TEST_F(FailureTest, EvalRefusesWeightsOfAnotherShape) {
+  ASSERT_EQ(train_gpt("a", 0, {"train.steps=1"}).exit_code, 0);
+
+  expect_failure(trireme("eval " + directory() + "/a --set model.hidden=64"), 4,
+                 AllOf(HasSubstr("weights.safetensors"), HasSubstr("embedding")));
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that must agree: rank counts, reducers, repetitions, precisions.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "tests/launch/run_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+using testing::HasSubstr;
+
+class TrainTest : public RunTest {
+ protected:
+  void expect_same_curve(const std::string& a, const std::string& b, double relative) const {
+    const auto first = steps_of(a), second = steps_of(b);
+    ASSERT_EQ(first.size(), second.size());
+    ASSERT_FALSE(first.empty());
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      EXPECT_EQ(first[i].step, second[i].step);
+      EXPECT_NEAR(first[i].loss, second[i].loss, relative * std::abs(first[i].loss))
+          << "step " << first[i].step;
+    }
+  }
+};
+
+#define ASSERT_RUNS(call)                      \
+  do {                                         \
+    const CommandResult ran = (call);          \
+    ASSERT_EQ(ran.exit_code, 0) << ran.output; \
+  } while (false)
+
+TEST_F(TrainTest, GptFollowsItsGoldenLosses) {
+  ASSERT_RUNS(train_gpt("golden", 0));
+
+  const auto steps = steps_of("golden");
+  const double golden[] = {GPT_GOLDEN};
+  ASSERT_EQ(steps.size(), std::size(golden));
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    EXPECT_NEAR(steps[i].loss, golden[i], 1e-3) << "step " << i + 1;
+}
+
+TEST_F(TrainTest, ResNetFollowsItsGoldenLosses) {
+  ASSERT_RUNS(train_resnet("golden", 0));
+
+  const auto steps = steps_of("golden");
+  const double golden[] = {RESNET_GOLDEN};
+  ASSERT_EQ(steps.size(), std::size(golden));
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    EXPECT_NEAR(steps[i].loss, golden[i], 2e-3) << "step " << i + 1;
+}
+
+TEST_F(TrainTest, GptOnTwoAndFourRanksEqualsOneToRounding) {
+  ASSERT_RUNS(train_gpt("one", 1));
+  ASSERT_RUNS(train_gpt("two", 2));
+  ASSERT_RUNS(train_gpt("four", 4));
+
+  expect_same_curve("one", "two", 1e-5);
+  expect_same_curve("one", "four", 1e-5);
+  EXPECT_NEAR(validation_loss_of("one"), validation_loss_of("four"), 1e-5);
+}
+
+TEST_F(TrainTest, ResNetOnTwoAndFourRanksEqualsOneToRounding) {
+  ASSERT_RUNS(train_resnet("one", 1));
+  ASSERT_RUNS(train_resnet("two", 2));
+  ASSERT_RUNS(train_resnet("four", 4));
+
+  expect_same_curve("one", "two", 2e-5);
+  expect_same_curve("one", "four", 2e-5);
+  EXPECT_NEAR(validation_loss_of("one"), validation_loss_of("four"), 1e-4);
+}
+
+TEST_F(TrainTest, ThreeRanksShareAGlobalBatchOfSix) {
+  ASSERT_RUNS(train_gpt("one", 1, {"train.global_batch=6"}));
+  ASSERT_RUNS(train_gpt("three", 3, {"train.global_batch=6"}));
+
+  expect_same_curve("one", "three", 1e-5);
+}
+
+TEST_F(TrainTest, TheSameConfigTwiceGivesTheSameBits) {
+  ASSERT_RUNS(train_gpt("first", 2));
+  ASSERT_RUNS(train_gpt("second", 2));
+
+  EXPECT_TRUE(weights_of("first") == weights_of("second"));
+}
+
+TEST_F(TrainTest, OverlappedAndInlineReductionGiveTheSameBits) {
+  ASSERT_RUNS(train_gpt("overlapped", 2, {"parallel.bucket_megabytes=0.01"}));
+  ASSERT_RUNS(
+      train_gpt("inline", 2, {"parallel.bucket_megabytes=0.01", "parallel.reducer=inline"}));
+
+  EXPECT_TRUE(weights_of("overlapped") == weights_of("inline"));
+}
+
+TEST_F(TrainTest, ASecondSeedGivesOtherWeights) {
+  ASSERT_RUNS(train_gpt("a", 0));
+  ASSERT_RUNS(train_gpt("b", 0, {"run.seed=8"}));
+
+  EXPECT_FALSE(weights_of("a") == weights_of("b"));
+}
+
+TEST_F(TrainTest, CheckedCollectivesChangeNothing) {
+  ASSERT_RUNS(train_gpt("plain", 2));
+  ASSERT_RUNS(train_gpt("checked", 2, {"parallel.check_collectives=true"}));
+
+  EXPECT_TRUE(weights_of("plain") == weights_of("checked"));
+}
+
+TEST_F(TrainTest, Bf16StaysCloseToFp32) {
+  ASSERT_RUNS(train_gpt("fp32", 0));
+  ASSERT_RUNS(train_gpt("bf16", 2, {"precision=bf16"}));
+
+  expect_same_curve("fp32", "bf16", 0.01);
+}
+
+TEST_F(TrainTest, DropoutDoesNotDependOnTheRankCount) {
+  ASSERT_RUNS(train_gpt("one", 1, {"model.dropout=0.2"}));
+  ASSERT_RUNS(train_gpt("two", 2, {"model.dropout=0.2"}));
+
+  expect_same_curve("one", "two", 1e-5);
+}
+
+TEST_F(TrainTest, WritesAWeightAverageWhenAsked) {
+  ASSERT_RUNS(train_gpt("averaged", 0, {"train.ema_decay=0.5"}));
+
+  EXPECT_FALSE(read_file(directory() + "/averaged/weights_average.safetensors") ==
+               weights_of("averaged"));
+}
+
+TEST_F(TrainTest, RunsFromAnotherDirectoryWithPathsRelativeToTheConfig) {
+  const CommandResult result =
+      run_command("cd / && " TRIREME_BINARY " train " + data_directory() +
+                  "/gpt.yaml --set train.steps=1 --set run.directory=" + directory() + "/away");
+
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+TEST_F(TrainTest, PrintsTheResolvedConfigWithoutTraining) {
+  const CommandResult result =
+      trireme("train " + data_directory() + "/gpt.yaml --set train.steps=50 --print-config", 2);
+
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("steps: 50"));
+  EXPECT_THAT(result.output, HasSubstr("data: 2"));
+}
+
+TEST_F(TrainTest, EvalRepeatsTheLastValidationOnAnyNumberOfRanks) {
+  ASSERT_RUNS(train_gpt("run", 2));
+  char expected[64];
+  std::snprintf(expected, sizeof expected, "loss      %.5f", validation_loss_of("run"));
+
+  for (const int ranks : {0, 1, 3}) {
+    const CommandResult result = trireme("eval " + directory() + "/run", ranks);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(result.output, HasSubstr(expected));
+  }
+}
+
+TEST_F(TrainTest, GenerateContinuesThePromptAndRepeatsItselfForTheSameSeed) {
+  ASSERT_RUNS(train_gpt("run", 0));
+  const std::string command =
+      "generate " + directory() + "/run --prompt rower --tokens 40 --seed 5";
+
+  const CommandResult first = trireme(command), second = trireme(command);
+
+  ASSERT_EQ(first.exit_code, 0) << first.output;
+  EXPECT_EQ(first.output.size(), 5U + 40U + 1U);
+  EXPECT_EQ(first.output.substr(0, 5), "rower");
+  EXPECT_EQ(first.output, second.output);
+}
+
+}  // namespace
+}  // namespace trireme::test

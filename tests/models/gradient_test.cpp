@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole models: every parameter's gradient against finite differences of the loss.
+#include <cmath>
+#include <random>
+
+#include "models/gpt/gpt.h"
+#include "models/resnet/resnet.h"
+#include "runtime/ops/init.h"
+#include "tests/support/cpu_fixture.h"
+
+namespace trireme {
+namespace {
+
+std::vector<std::int32_t> random_tokens(std::size_t count, int limit, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::vector<std::int32_t> tokens(count);
+  for (auto& token : tokens)
+    token = static_cast<std::int32_t>(engine() % static_cast<unsigned>(limit));
+  return tokens;
+}
+
+class ModelGradientTest : public test::CpuFixture {
+ protected:
+  // The mean loss of the micro-batch, in f64.
+  double loss(Model& model, Context& context) {
+    model.forward(context);
+    double sum = 0;
+    for (const float value : test::values_of<float>(context.losses))
+      sum += static_cast<double>(value);
+    return sum / static_cast<double>(context.losses.count());
+  }
+
+  // Along a random direction of each parameter: (L(p + e d) - L(p - e d)) / 2e against <gradient,
+  // d>.
+  void expect_gradients_match(Model& model, Context context, double step, double tolerance) {
+    context.gradient_scale = 1.0F / static_cast<float>(context.losses.count());
+    ops::fill_constant(*compute_, model.params().gradients(), 0);
+    model.forward(context);
+    model.backward(context);
+    for (int i = 0; i < static_cast<int>(model.params().specs().size()); ++i) {
+      const ParamSpec& spec = model.params().specs()[static_cast<std::size_t>(i)];
+      if (spec.kind == ParamKind::statistic) continue;
+      const Tensor values = model.params().master({i});
+      float* const p = values.as<float>();
+      const auto before = test::values_of<float>(values);
+      const auto gradient = test::values_of<float>(model.params().gradient({i}));
+      std::mt19937 engine(static_cast<unsigned>(i));
+      std::normal_distribution<float> normal;
+      std::vector<float> direction(before.size());
+      double slope = 0, norm = 0;
+      for (std::size_t k = 0; k < direction.size(); ++k) {
+        direction[k] = normal(engine);
+        slope += static_cast<double>(gradient[k]) * static_cast<double>(direction[k]);
+        norm += static_cast<double>(gradient[k]) * static_cast<double>(gradient[k]);
+      }
+      const auto moved = [&](double e) {
+        for (std::size_t k = 0; k < before.size(); ++k)
+          p[k] = before[k] + static_cast<float>(e) * direction[k];
+        return loss(model, context);
+      };
+      const double up = moved(step), down = moved(-step);
+      std::copy(before.begin(), before.end(), p);
+      const double numeric = (up - down) / (2 * step);
+      EXPECT_NEAR(numeric, slope, tolerance * (std::abs(slope) + std::sqrt(norm)) + 2e-4)
+          << spec.name;
+    }
+  }
+};
+
+TEST_F(ModelGradientTest, GptWithPaddedVocabularyAndTiedHead) {
+  Model model(*device_, DType::f32, 2, true, [](Blueprint& blueprint) {
+    return declare_gpt(blueprint,
+                       {.layers = 2, .hidden = 24, .heads = 3, .context = 9, .vocabulary = 13});
+  });
+  model.params().initialize(*compute_, 11);
+  const test::Owned<std::int32_t> inputs(*device_, {2, 9}, random_tokens(18, 13, 1));
+  const test::Owned<std::int32_t> targets(*device_, {2, 9}, random_tokens(18, 13, 2));
+  const Batch batch{inputs.tensor(), targets.tensor(), {}, {}};
+
+  expect_gradients_match(model, model.context(*compute_, batch, true), 2e-3, 0.01);
+}
+
+TEST_F(ModelGradientTest, GptWithDropoutDrawsTheSameMaskInBackward) {
+  Model model(*device_, DType::f32, 2, true, [](Blueprint& blueprint) {
+    return declare_gpt(
+        blueprint,
+        {.layers = 1, .hidden = 16, .heads = 2, .context = 6, .vocabulary = 9, .dropout = 0.4F});
+  });
+  model.params().initialize(*compute_, 11);
+  const test::Owned<std::int32_t> inputs(*device_, {2, 6}, random_tokens(12, 9, 1));
+  const test::Owned<std::int32_t> targets(*device_, {2, 6}, random_tokens(12, 9, 2));
+  const test::Owned<std::int64_t> ids(*device_, {2}, {5, 77});
+  const test::Owned<std::uint64_t> rng(*device_, {2}, {1, 2});
+  const Batch batch{inputs.tensor(), targets.tensor(), ids.tensor(), {}};
+  Context context = model.context(*compute_, batch, true);
+  context.rng = rng.tensor();
+
+  expect_gradients_match(model, context, 2e-3, 0.01);
+}
+
+class ResNetGradientTest : public ModelGradientTest, public testing::WithParamInterface<bool> {};
+
+TEST_P(ResNetGradientTest, MatchesFiniteDifferences) {
+  const bool bottleneck = GetParam();
+  const std::int64_t size = bottleneck ? 33 : 9;
+  Model model(*device_, DType::f32, 3, true, [&](Blueprint& blueprint) {
+    return declare_resnet(blueprint, {.bottleneck = bottleneck,
+                                      .small_stem = !bottleneck,
+                                      .stages = {1, 1},
+                                      .width = 8,
+                                      .image_size = size,
+                                      .channels = bottleneck ? 3 : 1,
+                                      .classes = 5,
+                                      .augment = {.random = false,
+                                                  .mean = {0.5F, 0.5F, 0.5F, 0},
+                                                  .deviation = {0.3F, 0.3F, 0.3F, 1}}});
+  });
+  model.params().initialize(*compute_, 3);
+  // The branches start at zero; give them something to do.
+  for (int i = 0; i < static_cast<int>(model.params().specs().size()); ++i) {
+    const ParamSpec& spec = model.params().specs()[static_cast<std::size_t>(i)];
+    if (spec.kind == ParamKind::weight && spec.init.kind == Init::Kind::constant) {
+      ops::fill_normal(*compute_, model.params().master({i}), 9, static_cast<std::uint64_t>(i), 0,
+                       0.5F, 0.3F);
+    }
+  }
+  const std::int64_t channels = bottleneck ? 3 : 1;
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(3 * size * size * channels));
+  std::mt19937 engine(4);
+  for (auto& pixel : pixels)
+    pixel = static_cast<std::uint8_t>(engine());
+  const test::Owned<std::uint8_t> images(*device_, {3, size, size, channels}, pixels);
+  const test::Owned<std::int32_t> labels(*device_, {3}, {1, 4, 0});
+  const test::Owned<std::int64_t> ids(*device_, {3}, {0, 1, 2}), epochs(*device_, {3}, {0, 0, 0});
+  const Batch batch{images.tensor(), labels.tensor(), ids.tensor(), epochs.tensor()};
+
+  expect_gradients_match(model, model.context(*compute_, batch, true), 3e-4,
+                         0.03);  // ReLU has kinks
+}
+
+INSTANTIATE_TEST_SUITE_P(BasicAndBottleneck, ResNetGradientTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Bottleneck" : "Basic"; });
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameter counts of well-known sizes, from the declarations alone.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "models/gpt/gpt.h"
+#include "models/resnet/resnet.h"
+
+namespace trireme {
+namespace {
+
+std::int64_t weights_of(const ParamStore& params) {
+  return params.parameter_count();
+}
+
+std::int64_t gpt_weights(std::int64_t layers, std::int64_t hidden, std::int64_t heads) {
+  ParamStore params;
+  Blueprint blueprint(params, DeviceType::cpu, DType::f32, 1);
+  static_cast<void>(declare_gpt(
+      blueprint,
+      {.layers = layers, .hidden = hidden, .heads = heads, .context = 1024, .vocabulary = 50257}));
+  return weights_of(params) - (50304 - 50257) * hidden;  // without the padding of the vocabulary
+}
+
+TEST(GptSizes, AreThoseOfTheGpt2Family) {
+  EXPECT_EQ(gpt_weights(12, 768, 12), 124'439'808);
+  EXPECT_EQ(gpt_weights(24, 1024, 16), 354'823'168);
+  EXPECT_EQ(gpt_weights(36, 1280, 20), 774'030'080);
+  EXPECT_EQ(gpt_weights(48, 1600, 25), 1'557'611'200);
+}
+
+std::int64_t resnet_weights(bool bottleneck, std::vector<std::int64_t> stages) {
+  ParamStore params;
+  Blueprint blueprint(params, DeviceType::cpu, DType::f32, 1);
+  static_cast<void>(
+      declare_resnet(blueprint, {.bottleneck = bottleneck, .stages = std::move(stages), .augment = {}}));
+  return weights_of(params);
+}
+
+TEST(ResNetSizes, AreThoseOfThePublishedModels) {
+  EXPECT_EQ(resnet_weights(false, {2, 2, 2, 2}), 11'689'512);
+  EXPECT_EQ(resnet_weights(true, {3, 4, 6, 3}), 25'557'032);
+}
+
+TEST(GptDeclaration, DecaysMatricesOnlyAndTiesTheHead) {
+  ParamStore params;
+  Blueprint blueprint(params, DeviceType::cpu, DType::f32, 2);
+  static_cast<void>(declare_gpt(
+      blueprint, {.layers = 1, .hidden = 8, .heads = 2, .context = 4, .vocabulary = 10}));
+
+  int tables = 0;
+  for (const ParamSpec& spec : params.specs()) {
+    const bool vector = spec.shape.rank() == 1,
+               positions = spec.name == "embedding.position.weight";
+    EXPECT_EQ(spec.decay, !vector && !positions) << spec.name;
+    tables += spec.name == "embedding.token.weight" ? 1 : 0;
+  }
+  EXPECT_EQ(tables, 1);
+}
+
+}  // namespace
+}  // namespace trireme
