@@ -69,7 +69,7 @@ std::string describe_shards(const ShardSet& set) {
 // Control characters but line breaks and tabs would disturb the terminal.
 std::string printable(std::uint8_t byte) {
   if (byte == '\n' || byte == '\t' || (byte >= 0x20 && byte != 0x7f))
-    return {1, static_cast<char>(byte)};
+    return std::string(1, static_cast<char>(byte));
   return fmt::format("\\x{:02x}", byte);
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <optional>
+#include <utility>
 
 #include "data/pack/output.h"
 #include "data/pack/progress.h"
@@ -62,17 +62,15 @@ class SplitStreams {
                  const PackTextOptions& options) {
     streams_.emplace_back(directory, tokens, options.shard_tokens, options.dtype);
   }
-  void begin_document() {
-    for (TokenStream& stream : streams_)
-      stream.begin_document();
-  }
+  void begin_document() { at_document_start_ = true; }
   void add(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
       while (streams_[current_].left() == 0)
         ++current_;
-      const auto part =
-          bytes.first(std::min<std::uint64_t>(bytes.size(), streams_[current_].left()));
-      streams_[current_].add(part);
+      TokenStream& stream = streams_[current_];
+      if (std::exchange(at_document_start_, false)) stream.begin_document();
+      const auto part = bytes.first(std::min<std::uint64_t>(bytes.size(), stream.left()));
+      stream.add(part);
       bytes = bytes.subspan(part.size());
     }
   }
@@ -81,6 +79,7 @@ class SplitStreams {
  private:
   std::vector<TokenStream> streams_;
   std::size_t current_ = 0;
+  bool at_document_start_ = true;
 };
 
 void check_options(const PackTextOptions& options) {

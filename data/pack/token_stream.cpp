@@ -75,11 +75,9 @@ void TokenStream::add(std::span<const std::byte> bytes) {
   TRIREME_EXPECTS(bytes.size() <= left(), "{} bytes for {} tokens", bytes.size(), left());
   while (!bytes.empty()) {
     if (!shard_) open_shard_writer();
-    if (at_document_start_) {
-      if (in_shard_ > 0) offsets_.push_back(in_shard_);
-      ++documents_;
-      at_document_start_ = false;
-    }
+    if (at_document_start_ && in_shard_ > 0) offsets_.push_back(in_shard_);
+    if (at_document_start_ || written_ == 0) ++documents_;
+    at_document_start_ = false;
     const auto part = bytes.first(std::min<std::uint64_t>(bytes.size(), shard_size_ - in_shard_));
     write(part);
     in_shard_ += part.size();

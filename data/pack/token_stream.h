@@ -18,7 +18,8 @@ class TokenStream {
   // `directory`.
   TokenStream(std::string directory, std::uint64_t total, std::uint64_t shard_tokens, DType dtype);
 
-  // The next token starts a document.
+  // The next token starts a document. Tokens before the first such call continue one that began
+  // elsewhere.
   void begin_document() { at_document_start_ = true; }
   // Appends bytes as tokens; at most total in all.
   void add(std::span<const std::byte> bytes);
@@ -42,7 +43,7 @@ class TokenStream {
   std::uint64_t shard_count_;
   std::uint64_t written_ = 0;
   std::uint64_t documents_ = 0;
-  bool at_document_start_ = true;
+  bool at_document_start_ = false;
   std::unique_ptr<ShardWriter> shard_;
   std::uint64_t in_shard_ = 0;          // tokens written to the open shard
   std::uint64_t shard_size_ = 0;        // tokens it will hold

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands as processes: exit codes, messages, and what is left after a kill or on a full disk.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "runtime/base/error.h"
+#include "tests/support/temporary_directory.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using test::write_text;
+
+const std::string tool = TRIREME_DATA_TOOL;
+
+struct Outcome {
+  int code = -1;
+  std::string text;  // stdout and stderr
+};
+
+Outcome run(const std::string& arguments) {
+  std::FILE* const pipe = ::popen((tool + " " + arguments + " 2>&1").c_str(), "r");
+  Outcome outcome;
+  char block[4096];
+  while (const std::size_t got = std::fread(block, 1, sizeof(block), pipe))
+    outcome.text.append(block, got);
+  const int status = ::pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+void expect_outcome(const Outcome& outcome, ExitCode code, const std::vector<std::string>& parts) {
+  EXPECT_EQ(outcome.code, static_cast<int>(code)) << outcome.text;
+  for (const std::string& part : parts) {
+    EXPECT_NE(outcome.text.find(part), std::string::npos)
+        << "'" << part << "' is missing in: " << outcome.text;
+  }
+}
+
+class DataCommand : public testing::Test {
+ protected:
+  // Nothing but a complete data set may be found by a reader.
+  void expect_nothing_complete(const std::string& directory) const {
+    EXPECT_FALSE(fs::exists(directory));
+    for (const auto& entry : fs::recursive_directory_iterator(directory_.path())) {
+      if (entry.path().extension() != ".h5") continue;
+      const Outcome outcome = run("data verify " + entry.path().parent_path().string());
+      EXPECT_EQ(outcome.code, static_cast<int>(ExitCode::data)) << entry.path() << outcome.text;
+    }
+  }
+
+  test::TemporaryDirectory directory_;
+  std::string out_ = directory_.file("out");
+};
+
+TEST_F(DataCommand, PacksInspectsAndVerifiesFromStandardInput) {
+  const std::string pipe =
+      "data pack-text - --out " + out_ + " --validation 0.1 --shard-tokens 30 < ";
+  write_text(directory_.file("text"), std::string(90, 'a') + "0123456789");
+
+  expect_outcome(
+      run(pipe + directory_.file("text")), ExitCode::ok,
+      {out_ + "/train: 90 tokens, 1 document in 3 shards", out_ + "/validation: 10 tokens"});
+  expect_outcome(run("data inspect " + out_ + " --preview 5"), ExitCode::ok,
+                 {"tokens       90", "documents    1", "tokenizer    bytes", "vocabulary   256",
+                  "fingerprint", "01234"});
+  expect_outcome(run("data verify " + out_), ExitCode::ok,
+                 {"train/shard_00002.h5: good", "validation/shard_00000.h5: good"});
+}
+
+TEST_F(DataCommand, NamesTheBrokenShardWithExitCodeThree) {
+  write_text(directory_.file("text"), std::string(100, 'a'));
+  ASSERT_EQ(
+      run("data pack-text " + directory_.file("text") + " --out " + out_ + " --shard-tokens 40")
+          .code,
+      0);
+  std::string bytes = test::read_text(out_ + "/shard_00001.h5");
+  bytes[bytes.find(std::string("a\0a\0a\0", 6))] = 'b';
+  write_text(out_ + "/shard_00001.h5", bytes);
+
+  expect_outcome(run("data verify " + out_), ExitCode::data,
+                 {"shard_00000.h5: good", "shard_00001.h5: BROKEN", "1 of 3 shards is broken",
+                  "payload_xxh3"});
+}
+
+TEST_F(DataCommand, ExplainsEverySubcommandWithAnExample) {
+  for (const std::string name : {"data", "data pack-text", "data pack-images", "data inspect",
+                                 "data verify", "bench", "bench data"}) {
+    expect_outcome(run(name + " --help"), ExitCode::ok,
+                   {"Example", "trireme " + name.substr(0, name.find(' '))});
+  }
+}
+
+TEST_F(DataCommand, ReportsUsageErrorsWithExitCodeTwo) {
+  expect_outcome(run("data pack-text"), ExitCode::config, {"required"});
+  expect_outcome(run("data pack-text x --out y --dtype int7"), ExitCode::config,
+                 {"--dtype", "uint16"});
+  expect_outcome(run("data polish x"), ExitCode::config, {});
+}
+
+TEST_F(DataCommand, ReportsBadDataWithExitCodeThree) {
+  expect_outcome(run("data inspect " + directory_.path()), ExitCode::data,
+                 {directory_.path(), "no shards"});
+  expect_outcome(run("data pack-text /no/such/file --out " + out_), ExitCode::data,
+                 {"/no/such/file"});
+  expect_nothing_complete(out_);
+}
+
+TEST_F(DataCommand, LeavesNothingCompleteBehindWhenKilled) {
+  fs::resize_file((write_text(directory_.file("text"), "x"), directory_.file("text")), 64 << 20);
+  for (int delay = 0; delay < 60; delay += 6) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::execl(tool.c_str(), tool.c_str(), "data", "pack-text", directory_.file("text").c_str(),
+              "--out", out_.c_str(), "--shard-tokens", "4000000", "--quiet", nullptr);
+      ::_exit(127);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    if (WIFSIGNALED(status)) {
+      expect_nothing_complete(out_);
+    } else {
+      EXPECT_EQ(run("data verify " + out_).code, 0);
+    }
+    for (const auto& entry : fs::directory_iterator(directory_.path())) {
+      if (entry.is_directory()) fs::remove_all(entry.path());
+    }
+  }
+}
+
+TEST_F(DataCommand, LeavesNothingBehindAtAFileSizeLimit) {
+  write_text(directory_.file("text"), std::string(3 << 20, 'x'));
+  for (const int kilobytes : {8, 64, 1024, 5000}) {
+    const Outcome outcome = [&] {
+      std::FILE* const pipe =
+          ::popen(fmt::format("bash -c 'ulimit -f {}; exec {} data pack-text {} --out {}' 2>&1",
+                              kilobytes, tool, directory_.file("text"), out_)
+                      .c_str(),
+                  "r");
+      Outcome it;
+      char block[4096];
+      while (const std::size_t got = std::fread(block, 1, sizeof(block), pipe))
+        it.text.append(block, got);
+      const int status = ::pclose(pipe);
+      it.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+      return it;
+    }();
+    expect_outcome(outcome, ExitCode::internal, {"file size limit", "out"});
+    EXPECT_EQ(std::distance(fs::directory_iterator(directory_.path()), fs::directory_iterator()), 1)
+        << "only the input is left";
+  }
+}
+
+// A small file system of its own; needs the right to mount.
+class FullDisk : public DataCommand {
+ protected:
+  void SetUp() override {
+    fs::create_directory(disk_);
+    if (::mount("tmpfs", disk_.c_str(), "tmpfs", 0, "size=4m") != 0)
+      GTEST_SKIP() << "no right to mount a tmpfs here";
+    mounted_ = true;
+    write_text(directory_.file("text"), std::string(3 << 20, 'x'));
+  }
+  void TearDown() override {
+    if (mounted_) ::umount2(disk_.c_str(), MNT_DETACH);
+  }
+  [[nodiscard]] std::uint64_t used() const {
+    return fs::space(disk_).capacity - fs::space(disk_).free;
+  }
+
+  std::string disk_ = directory_.file("disk");
+  bool mounted_ = false;
+};
+
+TEST_F(FullDisk, IsNamedAndLeftAsItWas) {
+  const std::uint64_t before = used();
+
+  const Outcome outcome =
+      run("data pack-text " + directory_.file("text") + " --out " + disk_ + "/out");
+
+  expect_outcome(outcome, ExitCode::internal, {disk_ + "/out", "the disk is full"});
+  EXPECT_TRUE(fs::is_empty(disk_));
+  EXPECT_EQ(used(), before);
+}
+
+TEST_F(FullDisk, KeepsTheOldDataSetWhenItsReplacementDoesNotFit) {
+  write_text(directory_.file("small"), "a small text");
+  ASSERT_EQ(run("data pack-text " + directory_.file("small") + " --out " + disk_ + "/out").code, 0);
+
+  expect_outcome(
+      run("data pack-text " + directory_.file("text") + " --force --out " + disk_ + "/out"),
+      ExitCode::internal, {"the disk is full"});
+
+  expect_outcome(run("data inspect " + disk_ + "/out --preview 5"), ExitCode::ok, {"a sma"});
+}
+
+TEST_F(FullDisk, FailsCleanlyAtEveryAmountOfSpace) {
+  write_text(directory_.file("small"), std::string(5000, 'x'));
+  const std::string ballast = disk_ + "/ballast";
+  for (std::uint64_t free_bytes = 0; free_bytes <= 120 << 10; free_bytes += 4 << 10) {
+    write_text(ballast, "");
+    write_text(ballast, std::string(fs::space(disk_).available - free_bytes, 'x'));
+    const Outcome outcome =
+        run("data pack-text " + directory_.file("small") + " --force --out " + disk_ + "/out");
+    if (outcome.code == 0) {
+      EXPECT_EQ(run("data verify " + disk_ + "/out").code, 0);
+      fs::remove_all(disk_ + "/out");
+    } else {
+      EXPECT_FALSE(fs::exists(disk_ + "/out")) << free_bytes;
+      EXPECT_NE(outcome.text.find("disk"), std::string::npos) << outcome.text;
+      EXPECT_EQ(std::distance(fs::directory_iterator(disk_), fs::directory_iterator()), 1)
+          << free_bytes;
+    }
+  }
+}
+
+TEST_F(DataCommand, BenchmarksASmallDataSet) {
+  write_text(directory_.file("text"), std::string(20000, 'a'));
+  ASSERT_EQ(
+      run("data pack-text " + directory_.file("text") + " --out " + out_ + " --shard-tokens 7000")
+          .code,
+      0);
+
+  expect_outcome(
+      run("bench data " + out_ + " --context 64 --rounds 1 --seconds 0.002 --h5py-script none"),
+      ExitCode::ok,
+      {"plain pread", "Trireme reader", "H5Dread", "Trireme loader", "h5py", "not measured"});
+  expect_outcome(run("bench data " + out_ + " --context 50000 --rounds 1"), ExitCode::data,
+                 {"20000 tokens"});
+}
+
+}  // namespace
+}  // namespace trireme
