@@ -53,22 +53,54 @@ void pack_panels(const Panels& to, const HeadRows<const T>& from, std::int64_t f
   }
 }
 
+[[gnu::always_inline]] inline Vector load_row(const float* from) {
+  return load_vector(from);
+}
+[[gnu::always_inline]] inline Vector load_row(const bf16* from) {
+  float wide[lanes];
+  for (int i = 0; i < lanes; ++i)
+    wide[i] = load(from[i]);
+  return load_vector(wide);
+}
+
+// to[k * to_stride + j] = row j's element k, for `lanes` rows j and all k < count.
+template <typename T>
+void transpose_rows(float* to, std::int64_t to_stride, const HeadRows<const T>& from,
+                    std::int64_t first, std::int64_t count) {
+  std::int64_t k = 0;
+  for (; k + lanes <= count; k += lanes) {
+    Vector square[lanes];
+#pragma GCC unroll 16
+    for (int j = 0; j < lanes; ++j)
+      square[j] = load_row(from.row(first + j) + k);
+    transpose(square);
+#pragma GCC unroll 16
+    for (int j = 0; j < lanes; ++j)
+      store_vector(to + (k + j) * to_stride, square[j]);
+  }
+  for (; k < count; ++k) {
+    for (int j = 0; j < lanes; ++j)
+      to[k * to_stride + j] = load(from.row(first + j)[k]);
+  }
+}
+
 // Right operand: the common axis is the head's element, columns are positions.
 template <typename T>
 void pack_transposed(const Panels& to, const HeadRows<const T>& from, std::int64_t first,
                      std::int64_t rows) {
-  for (std::int64_t p = 0; p < to.columns; p += tile_columns) {
-    const std::int64_t width = to.width(p);
-    const std::int64_t filled = std::clamp<std::int64_t>(rows - p, 0, width);
-    float* const out = to.at(0, p);
-    for (std::int64_t j = 0; j < filled; ++j) {
-      const T* const in = from.row(first + p + j);
-      for (std::int64_t k = 0; k < to.rows; ++k)
-        out[k * width + j] = load(in[k]);
+  for (std::int64_t column = 0; column < to.columns; column += lanes) {
+    const std::int64_t panel = column / tile_columns * tile_columns;
+    const std::int64_t width = to.width(panel);
+    float* const out = to.at(0, panel) + (column - panel);
+    if (column + lanes <= rows) {
+      transpose_rows(out, width, from, first + column, to.rows);
+      continue;
     }
-    if (filled == width) continue;
     for (std::int64_t k = 0; k < to.rows; ++k) {
-      std::fill(out + k * width + filled, out + (k + 1) * width, 0.0F);
+      for (std::int64_t j = 0; j < lanes; ++j) {
+        const bool exists = column + j < rows;
+        out[k * width + j] = exists ? load(from.row(first + column + j)[k]) : 0.0F;
+      }
     }
   }
 }

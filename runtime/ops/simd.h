@@ -56,6 +56,30 @@ using UnalignedVector =
   return part[0];
 }
 
+// Turns `lanes` rows of `lanes` values into columns, in place. Each of the log2(lanes) rounds
+// interleaves row i with row i + lanes / 2.
+[[gnu::always_inline]] inline void transpose(Vector (&rows)[lanes]) {
+  using Integers = std::int32_t __attribute__((vector_size(lanes * sizeof(std::int32_t))));
+  Integers low{}, high{};
+#pragma GCC unroll 16
+  for (int i = 0; i < lanes; ++i) {
+    low[i] = i / 2 + (i % 2) * lanes;
+    high[i] = low[i] + lanes / 2;
+  }
+#pragma GCC unroll 4
+  for (int round = 1; round < lanes; round *= 2) {
+    Vector next[lanes];
+#pragma GCC unroll 8
+    for (int i = 0; i < lanes / 2; ++i) {
+      next[2 * i] = __builtin_shuffle(rows[i], rows[i + lanes / 2], low);
+      next[2 * i + 1] = __builtin_shuffle(rows[i], rows[i + lanes / 2], high);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < lanes; ++i)
+      rows[i] = next[i];
+  }
+}
+
 // 2^x for x < 127.5 (not checked); below 2^-126.5 zero. See vector_math.h for the method.
 [[gnu::always_inline]] inline Vector exp2_vector(Vector x) {
   using Integers = std::int32_t __attribute__((vector_size(lanes * sizeof(std::int32_t))));
