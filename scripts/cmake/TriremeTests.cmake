@@ -12,9 +12,9 @@ endif()
 
 # Sanitizers: no leak check under mpirun (the MPI library keeps memory until exit), races inside libraries suppressed.
 set(TRIREME_TEST_ENVIRONMENT
-  "ASAN_OPTIONS=detect_leaks=0:abort_on_error=0"
+  "ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:allocator_may_return_null=1"
   "UBSAN_OPTIONS=print_stacktrace=1"
-  "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:ignore_noninstrumented_modules=1:halt_on_error=1"
+  "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:ignore_noninstrumented_modules=1:halt_on_error=1:allocator_may_return_null=1"
   "OMPI_ALLOW_RUN_AS_ROOT=1" "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
   "OMPI_MCA_rmaps_base_oversubscribe=1" "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_hwloc_base_binding_policy=none"
   "OMPI_MCA_btl_vader_single_copy_mechanism=none" "OMP_NUM_THREADS=1")
