@@ -200,6 +200,13 @@ def run(command, cores, log):
     return text, usage.ru_maxrss / 1024
 
 
+def progress(text):
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+    elif text:
+        print(text, file=sys.stderr, flush=True)
+
+
 class Comparison:
     def __init__(self, arguments, place):
         self.arguments, self.place, self.runs = arguments, place, 0
@@ -265,7 +272,8 @@ class Comparison:
 
     def pytorch(self, model, precision, compiled):
         command = [self.arguments.torch_python, os.path.abspath(__file__), "--worker", "--model", model, "--precision",
-                   precision, "--steps", str(self.arguments.steps)] + (["--compile"] if compiled else [])
+                   precision, "--steps", str(self.arguments.steps), "--warmup", "0"]
+        command += ["--compile"] if compiled else []
         text, peak = run(command, [self.arguments.core], os.path.join(self.place, "log"))
         result = json.loads(text.splitlines()[-1])
         items = GPT["batch"] * GPT["context"] if model == "gpt" else resnet_sizes()["batch"]
@@ -284,13 +292,12 @@ class Comparison:
         found = {name: {"times": [], "items": 0, "peak": 0.0} for name in sides}
         for number in range(arguments.rounds):
             for name, action in sides.items():
-                print(f"\r\033[K{model} {precision}: round {number + 1}/{arguments.rounds}, {name}", end="",
-                      file=sys.stderr, flush=True)
+                progress(f"{model} {precision}: round {number + 1}/{arguments.rounds}, {name}")
                 times, items, peak = action()
                 found[name]["times"] += times
                 found[name]["items"] = items
                 found[name]["peak"] = max(found[name]["peak"], peak)
-        print("\r\033[K", end="", file=sys.stderr)
+        progress("")
         shutil.rmtree(os.path.dirname(data))
         self.report(model, precision, found)
 
