@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives over a group of ranks. Every call only enqueues on `stream`; buffers must stay alive
 // and untouched until an event recorded after the call is reached. All ranks of a group issue the
-// same calls in the same order. In-place use (in.data == out.data, or the own slice of it) is
+// same calls in the same order; calls in flight on two streams at once have no common order, so a
+// group's calls go to one stream. In-place use (in.data == out.data, or the own slice of it) is
 // allowed everywhere. Back ends: Single (the identity), MpiCommunicator (host memory), later NCCL.
 // Decorator: Checked.
 #pragma once

@@ -43,16 +43,18 @@ void GradReducer::ready(ParamId id) {
   const auto bucket = static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(id.index)]);
   TRIREME_EXPECTS(missing_[bucket] > 0, "parameter {} reported twice in one backward",
                   params_.specs()[static_cast<std::size_t>(id.index)].name);
-  if (--missing_[bucket] > 0 || group_.size() == 1 || mode_ == ReducerMode::inline_after_backward)
-    return;
-  compute_.record(*gradients_there_);
-  comm_.wait(*gradients_there_);
-  launch(bucket, comm_);
+  if (--missing_[bucket] > 0 || mode_ == ReducerMode::inline_after_backward) return;
+  launch(bucket);
 }
 
-void GradReducer::launch(std::size_t bucket, Stream& stream) {
+// All collectives of a group go to one stream: two streams would not keep the same order on every
+// rank.
+void GradReducer::launch(std::size_t bucket) {
+  if (group_.size() == 1) return;
+  compute_.record(*gradients_there_);
+  comm_.wait(*gradients_there_);
   const Tensor range = params_.gradients().range(buckets_[bucket].first, buckets_[bucket].count);
-  group_.all_reduce(stream, range, range, ReduceOp::sum);
+  group_.all_reduce(comm_, range, range, ReduceOp::sum);
 }
 
 void GradReducer::finish() {
@@ -60,14 +62,12 @@ void GradReducer::finish() {
     TRIREME_EXPECTS(missing_[i] == 0, "{} of {} gradients of bucket {} were never reported",
                     missing_[i], buckets_[i].params, i);
   }
-  if (group_.size() == 1) return;
   if (mode_ == ReducerMode::inline_after_backward) {
     for (std::size_t i = 0; i < buckets_.size(); ++i)
-      launch(i, compute_);
-  } else {
-    comm_.record(*reduced_);
-    compute_.wait(*reduced_);
+      launch(i);
   }
+  comm_.record(*reduced_);
+  compute_.wait(*reduced_);
 }
 
 }  // namespace trireme

@@ -43,7 +43,7 @@ class GradReducer final : public GradientSink {
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
 
  private:
-  void launch(std::size_t bucket, Stream& stream);
+  void launch(std::size_t bucket);
 
   Communicator& group_;
   const ParamStore& params_;

@@ -35,7 +35,7 @@ TEST_F(TrainTest, GptFollowsItsGoldenLosses) {
   ASSERT_RUNS(train_gpt("golden", 0));
 
   const auto steps = steps_of("golden");
-  const double golden[] = {GPT_GOLDEN};
+  const double golden[] = {5.547263, 5.342743, 5.191518, 5.063220, 4.954797, 4.909056};
   ASSERT_EQ(steps.size(), std::size(golden));
   for (std::size_t i = 0; i < steps.size(); ++i)
     EXPECT_NEAR(steps[i].loss, golden[i], 1e-3) << "step " << i + 1;
@@ -45,7 +45,7 @@ TEST_F(TrainTest, ResNetFollowsItsGoldenLosses) {
   ASSERT_RUNS(train_resnet("golden", 0));
 
   const auto steps = steps_of("golden");
-  const double golden[] = {RESNET_GOLDEN};
+  const double golden[] = {1.296777, 1.162062, 1.117780, 1.102477, 1.021283};
   ASSERT_EQ(steps.size(), std::size(golden));
   for (std::size_t i = 0; i < steps.size(); ++i)
     EXPECT_NEAR(steps[i].loss, golden[i], 2e-3) << "step " << i + 1;
@@ -131,7 +131,7 @@ TEST_F(TrainTest, WritesAWeightAverageWhenAsked) {
 TEST_F(TrainTest, RunsFromAnotherDirectoryWithPathsRelativeToTheConfig) {
   const CommandResult result =
       run_command("cd / && " TRIREME_BINARY " train " + data_directory() +
-                  "/gpt.yaml --set train.steps=1 --set run.directory=" + directory() + "/away");
+                  "/gpt.yaml --set train.steps=2 --set run.directory=" + directory() + "/away");
 
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
@@ -147,13 +147,14 @@ TEST_F(TrainTest, PrintsTheResolvedConfigWithoutTraining) {
 
 TEST_F(TrainTest, EvalRepeatsTheLastValidationOnAnyNumberOfRanks) {
   ASSERT_RUNS(train_gpt("run", 2));
-  char expected[64];
-  std::snprintf(expected, sizeof expected, "loss      %.5f", validation_loss_of("run"));
+  const double expected = validation_loss_of("run");
 
   for (const int ranks : {0, 1, 3}) {
     const CommandResult result = trireme("eval " + directory() + "/run", ranks);
     EXPECT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_THAT(result.output, HasSubstr(expected));
+    const auto at = result.output.find("loss      ");
+    ASSERT_NE(at, std::string::npos) << result.output;
+    EXPECT_NEAR(std::stod(result.output.substr(at + 10)), expected, 2e-6);
   }
 }
 

@@ -33,8 +33,8 @@ TEST(GptSizes, AreThoseOfTheGpt2Family) {
 std::int64_t resnet_weights(bool bottleneck, std::vector<std::int64_t> stages) {
   ParamStore params;
   Blueprint blueprint(params, DeviceType::cpu, DType::f32, 1);
-  static_cast<void>(
-      declare_resnet(blueprint, {.bottleneck = bottleneck, .stages = std::move(stages), .augment = {}}));
+  static_cast<void>(declare_resnet(
+      blueprint, {.bottleneck = bottleneck, .stages = std::move(stages), .augment = {}}));
   return weights_of(params);
 }
 
