@@ -10,11 +10,12 @@ set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# One line per need; where distributions name it differently, the first name that exists is taken.
+# Where distributions name a need differently, the first name that exists is taken. Debian's CMake files of oneDNN ask for
+# OpenCL, which libdnnl-dev does not bring.
 needs=(
   "libopenmpi-dev" "openmpi-bin"
   "libhdf5-dev"
-  "libdnnl-dev libonednn-dev"
+  "libdnnl-dev libonednn-dev" "ocl-icd-opencl-dev"
   "libspdlog-dev" "libfmt-dev" "libyaml-cpp-dev" "libcli11-dev" "nlohmann-json3-dev" "libxxhash-dev"
   "libturbojpeg0-dev libturbojpeg-dev" "libpng-dev" "zlib1g-dev"
   "libgtest-dev" "libgmock-dev"
