@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups, order, bits, counters, barrier, split and misuse; on Single when run with one rank.
-#include <bit>
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/base/philox.h"
@@ -126,26 +126,33 @@ TEST_F(CommunicatorTest, SumsHaveTheBitsOfTheRankTreeHoweverTheTensorIsCut) {
 }
 
 TEST_F(CommunicatorTest, ReductionsLargerThanARoundAreWhole) {
-  constexpr std::int64_t count = (std::int64_t{33} << 20) + 7;  // above 32 MiB of u8
-  std::vector<std::uint8_t> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<std::uint8_t>(i % 61 + static_cast<std::size_t>(rank()));
+  const auto ranks = static_cast<std::size_t>(size());
+  const std::size_t slice = ((std::size_t{33} << 17) + 7) / ranks;  // in all, above 32 MiB of i64
+  std::vector<std::int64_t> sums(slice * ranks);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    sums[i] = static_cast<std::int64_t>(i % 61) + rank();
   }
-  std::vector<std::uint8_t> twice(values.begin(), values.end());
+  std::vector<std::int64_t> maxima = sums;
+  std::vector<std::int64_t> scattered = sums;
+  const Tensor own = tensor_of(scattered).range(0, static_cast<std::int64_t>(slice));
 
   world().group_begin();
-  world().all_reduce(comm_stream(), tensor_of(values), tensor_of(values), ReduceOp::sum);
-  world().all_reduce(comm_stream(), tensor_of(twice), tensor_of(twice), ReduceOp::max);
+  world().all_reduce(comm_stream(), tensor_of(sums), tensor_of(sums), ReduceOp::sum);
+  world().reduce_scatter(comm_stream(), tensor_of(scattered), own, ReduceOp::sum);
+  world().all_reduce(comm_stream(), tensor_of(maxima), tensor_of(maxima), ReduceOp::max);
   world().group_end(comm_stream());
   comm_stream().synchronize();
 
-  const auto ranks = static_cast<std::size_t>(size());
   std::size_t wrong = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::size_t sum = i % 61 * ranks + ranks * (ranks - 1) / 2;
-    if (values[i] != sum || twice[i] != i % 61 + ranks - 1) ++wrong;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const auto base = static_cast<std::int64_t>(i % 61);
+    if (sums[i] != base * size() + size() * (size() - 1) / 2) ++wrong;
+    if (maxima[i] != base + size() - 1) ++wrong;
   }
   EXPECT_EQ(wrong, 0U);
+  const auto first = static_cast<std::ptrdiff_t>(slice) * rank();
+  EXPECT_TRUE(std::equal(scattered.begin(), scattered.begin() + static_cast<std::ptrdiff_t>(slice),
+                         sums.begin() + first));
 }
 
 TEST_F(CommunicatorTest, CommunicationGoesOnWhileTheComputeStreamWorks) {

@@ -21,7 +21,7 @@
 namespace trireme::test {
 namespace {
 
-constexpr std::chrono::seconds agreement_deadline{20};
+constexpr std::chrono::seconds agreement_deadline{30};
 const MpiEnvironment* environment = nullptr;
 
 // The largest value of all ranks. Written on plain MPI, for the communicators are under test.
