@@ -43,7 +43,8 @@ void forward(const ConvolutionGeometry& given, T* y, const T* x, const T* w, std
   const PaddedImages& p = plan.images;
   pack_forward(g, parts.panels, w);
   const Product<T> product{g.stride * g.in, p.pitch(), g.kernel_height, g.kernel_width * g.in,
-                           parts.panels,    y,         g.out,           g.out};
+                           parts.panels,    y,         g.out,           g.out,
+                           g.out_width};
   Segments segments;
   for (std::int64_t n = 0; n < g.batch; n += plan.strips.images) {
     const std::int64_t images = std::min(plan.strips.images, g.batch - n);
@@ -56,8 +57,7 @@ void forward(const ConvolutionGeometry& given, T* y, const T* x, const T* w, std
                         (rows - 1) * g.stride + g.kernel_height);
         for (std::int64_t row = 0; row < rows; ++row) {
           segments[used++] = {source + row * g.stride * p.pitch(),
-                              ((n + i) * g.out_height + h + row) * g.out_width * g.out,
-                              g.out_width};
+                              ((n + i) * g.out_height + h + row) * g.out_width * g.out};
         }
       }
       multiply(product, std::span(segments).first(used), parts.partial);
@@ -67,41 +67,43 @@ void forward(const ConvolutionGeometry& given, T* y, const T* x, const T* w, std
 
 namespace {
 
-// The dx pixels of one residue class that a strip of dy determines.
-template <typename T>
-struct ClassStrip {
-  const ConvolutionGeometry& g;
-  const BackwardPlan& plan;
+// The dx pixels of one residue class, and the taps that reach them.
+struct InputClass {
   TapClass vertical, horizontal;
+  std::int64_t first_column;  // of x
+  std::int64_t columns;
 
-  // Segments for image n whose padded dy rows [q, q + rows) (and those they reach back to) begin at
-  // `source`.
-  std::size_t add_segments(Segments& segments, std::size_t used, const float* source,
-                           std::int64_t n, std::int64_t q, std::int64_t rows) const {
-    const PaddedImages& p = plan.images;
-    const std::int64_t w = first_column();
-    if (w >= g.width) return used;
-    const std::int64_t column = (w + g.padding) / g.stride + p.left - (horizontal.taps - 1);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t h = (q + row) * g.stride + vertical.residue - g.padding;
-      if (h < 0 || h >= g.height) continue;
-      segments[used++] = {
-          source + (row + p.top - (vertical.taps - 1)) * p.pitch() + column * p.channels,
-          ((n * g.height + h) * g.width + w) * g.in, (g.width - w + g.stride - 1) / g.stride};
-    }
-    return used;
-  }
-  [[nodiscard]] std::int64_t first_column() const {
-    const std::int64_t distance = (horizontal.residue - g.padding) % g.stride;
-    return distance < 0 ? distance + g.stride : distance;
+  InputClass(const ConvolutionGeometry& g, std::int64_t index)
+      : vertical(index / g.stride, g.stride, g.kernel_height),
+        horizontal(index % g.stride, g.stride, g.kernel_width),
+        first_column((horizontal.residue - g.padding) % g.stride) {
+    if (first_column < 0) first_column += g.stride;
+    columns = first_column < g.width ? (g.width - 1 - first_column) / g.stride + 1 : 0;
   }
 };
+
+// Appends the class's rows of image n that padded dy rows [q, q + rows) determine, together with
+// those they reach back to; these begin at `source`.
+std::size_t add_segments(const ConvolutionGeometry& g, const PaddedImages& p,
+                         const InputClass& part, Segments& segments, std::size_t used,
+                         const float* source, std::int64_t n, std::int64_t q, std::int64_t rows) {
+  const std::int64_t column =
+      (part.first_column + g.padding) / g.stride + p.left - (part.horizontal.taps - 1);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t h = (q + row) * g.stride + part.vertical.residue - g.padding;
+    if (h < 0 || h >= g.height) continue;
+    segments[used++] = {
+        source + (row + p.top - (part.vertical.taps - 1)) * p.pitch() + column * p.channels,
+        ((n * g.height + h) * g.width + part.first_column) * g.in};
+  }
+  return used;
+}
 
 // Pixels that no tap reaches.
 template <typename T>
 void clear_segments(const Product<T>& product, std::span<const Segment> segments) {
   for (const Segment& segment : segments) {
-    for (std::int64_t i = 0; i < segment.pixels; ++i) {
+    for (std::int64_t i = 0; i < product.pixels; ++i) {
       std::fill_n(product.out + segment.out + i * product.out_step, product.channels, T(0.0F));
     }
   }
@@ -116,12 +118,11 @@ void backward_input(const ConvolutionGeometry& given, T* dx, const T* dy, const 
   const BackwardPlan plan(g, dtype_of<T>);
   const WorkspaceParts parts = plan.sizes.carve(workspace);
   const PaddedImages& p = plan.images;
+  const std::int64_t classes = g.stride * g.stride;
   float* packed = parts.panels;
-  for (std::int64_t rh = 0; rh < g.stride; ++rh) {
-    for (std::int64_t rw = 0; rw < g.stride; ++rw) {
-      packed = pack_backward(g, TapClass(rh, g.stride, g.kernel_height),
-                             TapClass(rw, g.stride, g.kernel_width), packed, w);
-    }
+  for (std::int64_t c = 0; c < classes; ++c) {
+    const InputClass part(g, c);
+    packed = pack_backward(g, part.vertical, part.horizontal, packed, w);
   }
   Segments segments;
   std::array<const float*, strip_pixels> sources;
@@ -134,25 +135,23 @@ void backward_input(const ConvolutionGeometry& given, T* dx, const T* dy, const 
             source_rows(p, plan.strips, parts.strip, dy, n + i, i, q, rows + p.top);
       }
       const float* panels = parts.panels;
-      for (std::int64_t rh = 0; rh < g.stride; ++rh) {
-        for (std::int64_t rw = 0; rw < g.stride; ++rw) {
-          const ClassStrip<T> part{g, plan, TapClass(rh, g.stride, g.kernel_height),
-                                   TapClass(rw, g.stride, g.kernel_width)};
-          std::size_t used = 0;
-          for (std::int64_t i = 0; i < images; ++i) {
-            used = part.add_segments(segments, used, sources[static_cast<std::size_t>(i)], n + i, q,
-                                     rows);
-          }
-          const Product<T> product{
-              g.out, p.pitch(), part.vertical.taps, part.horizontal.taps * g.out, panels,
-              dx,    g.in,      g.stride * g.in};
-          const auto strip = std::span<const Segment>(segments).first(used);
-          if (product.runs * product.length == 0) {
-            clear_segments(product, strip);
-          } else {
-            multiply(product, strip, parts.partial);
-          }
-          panels += product.runs * product.length * padded_channels(g.in);
+      for (std::int64_t c = 0; c < classes; ++c) {
+        const InputClass part(g, c);
+        const Product<T> product{
+            g.out, p.pitch(),       part.vertical.taps, part.horizontal.taps * g.out, panels, dx,
+            g.in,  g.stride * g.in, part.columns};
+        const std::int64_t depth = product.runs * product.length;
+        panels += depth * padded_channels(g.in);
+        std::size_t used = 0;
+        for (std::int64_t i = 0; i < images; ++i) {
+          used = add_segments(g, p, part, segments, used, sources[static_cast<std::size_t>(i)],
+                              n + i, q, rows);
+        }
+        const auto strip = std::span<const Segment>(segments).first(used);
+        if (depth == 0 || part.columns == 0) {
+          clear_segments(product, strip);
+        } else {
+          multiply(product, strip, parts.partial);
         }
       }
     }

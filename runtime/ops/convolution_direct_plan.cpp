@@ -41,6 +41,21 @@ std::int64_t strip_size(const PaddedImages& images, const StripPlan& strips) {
   return strips.images * strips.source_rows * images.pitch() + strip_slack;
 }
 
+// Each strip reads and writes all of dw once, so it must not be too short.
+std::int64_t weight_strip_floats(const ConvolutionGeometry& g, const PaddedImages& images) {
+  const std::int64_t image_pixels = g.out_height * g.out_width;
+  std::int64_t floats = 0;
+  if (image_pixels < weight_strip_pixels) {
+    const std::int64_t count = (weight_strip_pixels + image_pixels - 1) / image_pixels;
+    const std::int64_t rows = (g.out_height - 1) * g.stride + g.kernel_height;
+    floats = count * rows * images.pitch();
+  } else {
+    const std::int64_t count = (weight_strip_pixels + g.out_width - 1) / g.out_width;
+    floats = ((count - 1) * g.stride + g.kernel_height) * images.pitch();
+  }
+  return std::max(floats, least_weight_strip_floats);
+}
+
 }  // namespace
 
 ConvolutionGeometry flattened(const ConvolutionGeometry& g) {
@@ -92,15 +107,20 @@ BackwardPlan::BackwardPlan(const ConvolutionGeometry& g, DType dtype)
 WeightPlan::WeightPlan(const ConvolutionGeometry& g, DType dtype)
     : images(padded_input(g)),
       strips(images, g.out_height, g.out_width, g.stride, g.kernel_height - g.stride,
-             weight_strip_floats),
-      few_inputs(g.in < 8) {
+             weight_strip_floats(g, images)),
+      few_inputs(g.in < 8),
+      packed(!few_inputs && g.out >= 64) {
   const std::int64_t run = g.kernel_width * g.in;
+  const std::int64_t pixels = strips.images * strips.rows * g.out_width;
   copy_x = dtype != DType::f32 || !images.unpadded() || (!few_inputs && run % lanes != 0);
-  copy_dy = dtype != DType::f32 || (few_inputs && g.out % lanes != 0);
-  sizes.panels =
-      few_inputs ? g.kernel_height * run * padded_channels(g.out) : tile_height * block_width;
+  copy_dy = packed || dtype != DType::f32 || (few_inputs && g.out % lanes != 0);
+  if (few_inputs) {
+    sizes.panels = g.kernel_height * run * padded_channels(g.out);
+  } else {
+    sizes.panels = (tile_height + (packed ? pixels : 0)) * block_width;
+  }
   sizes.strip = copy_x ? strip_size(images, strips) : 0;
-  sizes.partial = copy_dy ? strips.images * strips.rows * g.out_width * g.out + strip_slack : 0;
+  sizes.partial = copy_dy ? pixels * g.out + strip_slack : 0;
 }
 
 }  // namespace trireme::ops::cpu::direct

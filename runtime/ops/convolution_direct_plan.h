@@ -51,10 +51,12 @@ struct WeightPlan {
   StripPlan strips;     // of output rows
   // Few input channels: output channels fill the vectors, and the sums are transposed at the end.
   bool few_inputs;
+  // Many channels: dy is packed in tiles of columns and x is gathered block by block.
+  bool packed;
   // Whether x and dy are copied into the strip: padding, bf16, or vectors that would read past the
   // end.
   bool copy_x, copy_dy;
-  WorkspaceSizes sizes;  // panels: transposed sums; strip: x; partial: dy
+  WorkspaceSizes sizes;  // panels: transposed sums, or a tile and a block; strip: x; partial: dy
 
   WeightPlan(const ConvolutionGeometry& g, DType dtype);
 };

@@ -17,40 +17,87 @@ PixelGrid moved(const PixelGrid& grid, std::int64_t floats) {
   return {grid.data + floats, grid.step, grid.row, grid.image};
 }
 
+// Where the sums of `height` output channels from `o` on over floats [j, j + width) of tap row `kh`
+// go: into dw itself, or by way of `spare` when the run ends inside the block.
+void sum_into_weights(const ConvolutionGeometry& g, PixelSum job, float* dw, std::int64_t o,
+                      std::int64_t height, std::int64_t kh, std::int64_t j, float* spare) {
+  const std::int64_t run = g.kernel_width * g.in, filter = g.kernel_height * run;
+  const std::int64_t width = width_of_block(j, run), valid = std::min(width, run - j);
+  float* const to = dw + o * filter + kh * run + j;
+  if (valid == width) {
+    job.to = to;
+    job.to_step = filter;
+    sum_pixels(job, height, width == block_width);
+    return;
+  }
+  std::fill_n(spare, height * width, 0.0F);
+  job.to = spare;
+  job.to_step = width;
+  sum_pixels(job, height, width == block_width);
+  for (std::int64_t r = 0; r < height; ++r) {
+    for (std::int64_t c = 0; c < valid; ++c)
+      to[r * filter + c] += spare[r * width + c];
+  }
+}
+
 // Many input channels: vectors hold what a run of x has in order, a tile is some output channels.
 // All (row of taps, run) sums of these output channels follow each other, so that their columns of
 // dy stay in the first-level cache.
 void add_strip(const ConvolutionGeometry& g, const Strip& strip, float* dw, float* spare) {
-  const std::int64_t run = g.kernel_width * g.in, filter = g.kernel_height * run;
+  const std::int64_t run = g.kernel_width * g.in;
   for_each_height(g.out, [&](std::int64_t o, std::int64_t height) {
     for (std::int64_t kh = 0; kh < g.kernel_height; ++kh) {
-      for (std::int64_t j = 0; j < run;) {
-        const std::int64_t width = width_of_block(j, run);
-        const std::int64_t valid = std::min(width, run - j);
-        float* const to = dw + o * filter + kh * run + j;
-        PixelSum job{moved(strip.dy, o),
-                     moved(strip.x, kh * strip.pitch + j),
-                     strip.images,
-                     strip.rows,
-                     g.out_width,
-                     to,
-                     filter};
-        if (valid < width) {
-          std::fill_n(spare, height * width, 0.0F);
-          job.to = spare;
-          job.to_step = width;
-        }
-        sum_pixels(job, height, width == block_width);
-        if (valid < width) {
-          for (std::int64_t r = 0; r < height; ++r) {
-            for (std::int64_t c = 0; c < valid; ++c)
-              to[r * filter + c] += spare[r * width + c];
-          }
-        }
-        j += width;
+      for (std::int64_t j = 0; j < run; j += width_of_block(j, run)) {
+        const PixelSum job{moved(strip.dy, o),
+                           moved(strip.x, kh * strip.pitch + j),
+                           strip.images,
+                           strip.rows,
+                           g.out_width,
+                           nullptr,
+                           0};
+        sum_into_weights(g, job, dw, o, height, kh, j, spare);
       }
     }
   });
+}
+
+// Copies the block of x at `from` for every pixel of the strip, one after the other.
+void gather_block(float* to, const PixelGrid& from, const Strip& strip, std::int64_t out_width,
+                  std::int64_t width) {
+  for (std::int64_t image = 0; image < strip.images; ++image) {
+    for (std::int64_t row = 0; row < strip.rows; ++row) {
+      const float* pixel = from.data + image * from.image + row * from.row;
+      for (std::int64_t w = 0; w < out_width; ++w, pixel += from.step, to += width) {
+        for (std::int64_t v = 0; v < width; v += lanes)
+          store_vector(to + v, load_vector(pixel + v));
+      }
+    }
+  }
+}
+
+// Many channels on both sides: pixels are then so far apart that they fall on few sets of a cache.
+// So dy comes as tiles of columns (see pack_columns), each block of x is gathered once for all of
+// them, and a tile's loop runs over all pixels of the strip.
+void add_strip_packed(const ConvolutionGeometry& g, const Strip& strip, float* dw, float* spare,
+                      float* block) {
+  const std::int64_t run = g.kernel_width * g.in;
+  const std::int64_t pixels = strip.images * strip.rows * g.out_width;
+  for (std::int64_t kh = 0; kh < g.kernel_height; ++kh) {
+    for (std::int64_t j = 0; j < run; j += width_of_block(j, run)) {
+      const std::int64_t width = width_of_block(j, run);
+      gather_block(block, moved(strip.x, kh * strip.pitch + j), strip, g.out_width, width);
+      for_each_height(g.out, [&](std::int64_t o, std::int64_t height) {
+        const PixelSum job{{strip.dy.data + o * pixels, height, 0, 0},
+                           {block, width, 0, 0},
+                           1,
+                           1,
+                           pixels,
+                           nullptr,
+                           0};
+        sum_into_weights(g, job, dw, o, height, kh, j, spare);
+      });
+    }
+  }
 }
 
 // Few input channels: vectors hold output channels. sums(KH, run, O padded).
@@ -87,12 +134,35 @@ PixelGrid x_strip(const ConvolutionGeometry& g, const WeightPlan& plan, float* s
   return {strip, step, row, slot};
 }
 
+// Columns of dy tile by tile: (tile, pixel, columns of the tile).
+template <typename T>
+void pack_columns(const ConvolutionGeometry& g, float* to, const T* dy, std::int64_t pixels) {
+  for_each_height(g.out, [&](std::int64_t o, std::int64_t height) {
+    const T* from = dy + o;
+    std::int64_t p = 0;
+    if constexpr (std::is_same_v<T, float>) {
+      // Whole vectors: the next pixel overwrites what was too much. The last one has no next.
+      for (; p + 1 < pixels && o + lanes <= g.out; ++p, from += g.out, to += height) {
+        store_vector(to, load_vector(from));
+      }
+    }
+    for (; p < pixels; ++p, from += g.out, to += height) {
+      for (std::int64_t c = 0; c < height; ++c)
+        to[c] = load(from[c]);
+    }
+  });
+}
+
 template <typename T>
 PixelGrid dy_strip(const ConvolutionGeometry& g, const WeightPlan& plan, float* strip, const T* dy,
                    std::int64_t n, std::int64_t images, std::int64_t h, std::int64_t rows) {
   const std::int64_t row = g.out_width * g.out, image = g.out_height * row;
   // More than one image only in whole, so the strip is contiguous in dy.
   const T* const from = dy + n * image + h * row;
+  if (plan.packed) {
+    pack_columns(g, strip, from, images * rows * g.out_width);
+    return {strip, 0, 0, 0};
+  }
   if constexpr (std::is_same_v<T, float>) {
     if (!plan.copy_dy) return {from, g.out, row, image};
   }
@@ -123,6 +193,8 @@ void backward_weight(const ConvolutionGeometry& given, float* dw, const T* dy, c
                         plan.images.pitch(), images, rows};
       if (plan.few_inputs) {
         add_strip_transposed(g, strip, parts.panels);
+      } else if (plan.packed) {
+        add_strip_packed(g, strip, dw, parts.panels, parts.panels + tile_height * block_width);
       } else {
         add_strip(g, strip, dw, parts.panels);
       }

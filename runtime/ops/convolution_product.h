@@ -10,25 +10,27 @@
 
 namespace trireme::ops::cpu::direct {
 
-// Neighbouring result pixels: where their sources begin, and their first element in the result.
+// A row of neighbouring result pixels: where the first one's sources begin, and its first element
+// in the result.
 struct Segment {
   const float* source;
   std::int64_t out;
-  std::int64_t pixels;
 };
 
 template <typename T>
 struct Product {
-  std::int64_t pixel_step, run_step, runs, length;  // of the source, as in PixelRow
+  std::int64_t pixel_step;              // floats between neighbouring pixels of the source
+  std::int64_t run_step, runs, length;  // as in TileDepth
   const float* panels;
   T* out;
   std::int64_t channels;  // of the result
   std::int64_t out_step;  // elements between neighbouring pixels of a segment
+  std::int64_t pixels;    // of each segment
 };
 
 // Depth (floats of a run, over runs) that is worked on at a time: its part of a panel stays in the
 // first-level cache while the strip passes.
-inline constexpr std::int64_t depth_at_once = 320;
+inline constexpr std::int64_t depth_at_once = 768;
 
 struct DepthChunk {
   std::int64_t first_run, runs, first, length;
@@ -50,14 +52,79 @@ void for_each_chunk(std::int64_t runs, std::int64_t length, const Body& body) {
   }
 }
 
+// What one pass over a strip's pixels works on: one block of channels, one chunk of depth.
 template <typename T>
-void store_block(T* to, std::int64_t step, const float* from, std::int64_t width,
-                 std::int64_t valid, std::int64_t pixels) {
-  for (std::int64_t p = 0; p < pixels; ++p, to += step, from += width) {
-#pragma omp simd
-    for (std::int64_t c = 0; c < valid; ++c)
-      store(to[c], from[c]);
+struct BlockPass {
+  T* out;  // the block's first channel
+  std::int64_t width, valid;
+  std::int64_t offset;  // of the chunk, from a pixel's first source
+  TileDepth depth;
+  bool in_place, ends;
+  float* partial;
+};
+
+template <typename T>
+float* place_of(const BlockPass<T>& pass, std::int64_t out, std::int64_t pixel) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (pass.in_place) return pass.out + out;
   }
+  return pass.partial + pixel * pass.width;
+}
+
+template <typename T>
+void store_pixel(const BlockPass<T>& pass, std::int64_t out, std::int64_t pixel) {
+  const float* const from = pass.partial + pixel * pass.width;
+#pragma omp simd
+  for (std::int64_t c = 0; c < pass.valid; ++c)
+    store(pass.out[out + c], from[c]);
+}
+
+template <typename T>
+void pass_rows(const Product<T>& product, std::span<const Segment> segments,
+               const BlockPass<T>& pass) {
+  TilePixels at{};
+  at.step = product.pixel_step;
+  at.to_step = pass.in_place ? product.out_step : pass.width;
+  std::int64_t before = 0;  // pixels of earlier segments
+  for (const Segment& segment : segments) {
+    for_each_height(product.pixels, [&](std::int64_t first, std::int64_t count) {
+      at.source[0] = segment.source + first * product.pixel_step + pass.offset;
+      at.to[0] = place_of(pass, segment.out + first * product.out_step, before + first);
+      convolve_pixels<false>(at, pass.depth, count, pass.width == block_width);
+    });
+    if (!pass.in_place && pass.ends) {
+      for (std::int64_t p = 0; p < product.pixels; ++p) {
+        store_pixel(pass, segment.out + p * product.out_step, before + p);
+      }
+    }
+    before += product.pixels;
+  }
+}
+
+// The same with tiles that go on in the next row.
+template <typename T>
+void pass_short_rows(const Product<T>& product, std::span<const Segment> segments,
+                     const BlockPass<T>& pass) {
+  TilePixels at{};
+  std::int64_t outs[tile_height];
+  auto segment = segments.begin();
+  std::int64_t column = 0;
+  const auto rows = static_cast<std::int64_t>(segments.size());
+  for_each_height(rows * product.pixels, [&](std::int64_t first, std::int64_t count) {
+    for (std::int64_t p = 0; p < count; ++p) {
+      outs[p] = segment->out + column * product.out_step;
+      at.source[p] = segment->source + column * product.pixel_step + pass.offset;
+      at.to[p] = place_of(pass, outs[p], first + p);
+      if (++column == product.pixels) {
+        column = 0;
+        ++segment;
+      }
+    }
+    convolve_pixels<true>(at, pass.depth, count, pass.width == block_width);
+    if (pass.in_place || !pass.ends) return;
+    for (std::int64_t p = 0; p < count; ++p)
+      store_pixel(pass, outs[p], first + p);
+  });
 }
 
 // One block of channels. `partial` holds a block of all the strip's pixels, for results that cannot
@@ -66,30 +133,21 @@ template <typename T>
 void multiply_block(const Product<T>& product, const float* panel, std::int64_t channel,
                     std::int64_t width, std::span<const Segment> segments, float* partial) {
   const std::int64_t valid = std::min(width, product.channels - channel);
-  const bool in_place = std::is_same_v<T, float> && valid == width;
   for_each_chunk(product.runs, product.length, [&](const DepthChunk& chunk) {
-    float* sums = partial;
-    for (const Segment& segment : segments) {
-      T* const out = product.out + segment.out + channel;
-      PixelRow row{segment.source + chunk.first_run * product.run_step + chunk.first,
-                   product.pixel_step,
-                   product.run_step,
-                   chunk.runs,
-                   chunk.length,
-                   panel + (chunk.first_run * product.length + chunk.first) * width,
-                   sums,
-                   width,
-                   !chunk.begins};
-      if constexpr (std::is_same_v<T, float>) {
-        if (in_place) {
-          row.to = out;
-          row.to_step = product.out_step;
-        }
-      }
-      convolve_row(row, segment.pixels, width == block_width);
-      if (in_place) continue;
-      if (chunk.ends) store_block(out, product.out_step, sums, width, valid, segment.pixels);
-      sums += segment.pixels * width;
+    const BlockPass<T> pass{
+        product.out + channel,
+        width,
+        valid,
+        chunk.first_run * product.run_step + chunk.first,
+        {product.run_step, chunk.runs, chunk.length,
+         panel + (chunk.first_run * product.length + chunk.first) * width, !chunk.begins},
+        std::is_same_v<T, float> && valid == width,
+        chunk.ends,
+        partial};
+    if (rows_are_short(product.pixels)) {
+      pass_short_rows(product, segments, pass);
+    } else {
+      pass_rows(product, segments, pass);
     }
   });
 }

@@ -25,33 +25,43 @@ inline constexpr std::int64_t block_width = 2 * lanes;
 #endif
 }
 
-// `count` pixels in a row, one block of output channels: to[p][c] (+)= sum over runs and their
-// floats k of source[p * pixel_step + run * run_step + k] * panel[run * length + k][c]. A run is
-// what one kernel row touches: neighbouring taps are neighbours in memory.
-struct PixelRow {
-  const float* source;
-  std::int64_t pixel_step, run_step, runs, length;
+// Where a tile's pixels are read and written. Pixels of one row are `step` apart, and only the
+// first place of each array counts; a tile that crosses rows has an address for each pixel.
+struct TilePixels {
+  const float* source[tile_height];
+  float* to[tile_height];
+  std::int64_t step, to_step;
+};
+
+// One block of output channels: to[p][c] (+)= sum over runs and their floats k of
+// source[p][run * run_step + k] * panel[run * length + k][c]. A run is what one row of taps
+// touches: in NHWC neighbouring taps are neighbours in memory.
+struct TileDepth {
+  std::int64_t run_step, runs, length;
   const float* panel;
-  float* to;
-  std::int64_t to_step;
   bool accumulate;
 };
 
-template <int pixels, int vectors>
-void convolve_tile(const PixelRow& row, std::int64_t first) {
+template <int pixels, int vectors, bool crossing>
+void convolve_tile(const TilePixels& at, const TileDepth& depth) {
+  constexpr int sources = crossing ? pixels : 1;
+  const float* source[sources];
+  float* to[pixels];
   Vector sum[pixels][vectors];
-  float* const to = row.to + first * row.to_step;
+#pragma GCC unroll 16
+  for (int p = 0; p < sources; ++p)
+    source[p] = at.source[p];
 #pragma GCC unroll 16
   for (int p = 0; p < pixels; ++p) {
+    to[p] = crossing ? at.to[p] : at.to[0] + p * at.to_step;
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
-      sum[p][v] = row.accumulate ? load_vector(to + p * row.to_step + v * lanes) : Vector{};
+      sum[p][v] = depth.accumulate ? load_vector(to[p] + v * lanes) : Vector{};
     }
   }
-  const float* run = row.source + first * row.pixel_step;
-  const float* panel = row.panel;
-  const std::int64_t step = row.pixel_step, length = row.length;
-  for (std::int64_t r = 0; r < row.runs; ++r, run += row.run_step) {
+  const float* panel = depth.panel;
+  const std::int64_t step = at.step, length = depth.length;
+  for (std::int64_t r = 0; r < depth.runs; ++r) {
     for (std::int64_t k = 0; k < length; ++k, panel += vectors * lanes) {
       Vector weight[vectors];
 #pragma GCC unroll 2
@@ -61,18 +71,21 @@ void convolve_tile(const PixelRow& row, std::int64_t first) {
       }
 #pragma GCC unroll 16
       for (int p = 0; p < pixels; ++p) {
-        const float value = run[p * step + k];
+        const float value = crossing ? source[p % sources][k] : source[0][p * step + k];
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; ++v)
           sum[p][v] += value * weight[v];
       }
     }
+#pragma GCC unroll 16
+    for (int p = 0; p < sources; ++p)
+      source[p] += depth.run_step;
   }
 #pragma GCC unroll 16
   for (int p = 0; p < pixels; ++p) {
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v)
-      store_vector(to + p * row.to_step + v * lanes, sum[p][v]);
+      store_vector(to[p] + v * lanes, sum[p][v]);
   }
 }
 
@@ -146,12 +159,20 @@ void for_each_height(std::int64_t count, const Body& body) {
   }
 }
 
+// Whether rows of so many pixels are cut better across their ends: their own tiles would be too low
+// to hide the latency of the multiply-adds. Tall tiles have too few registers left for addresses.
+[[nodiscard]] constexpr bool rows_are_short(std::int64_t pixels) {
+  const std::int64_t tiles = (pixels + tile_height - 1) / tile_height;
+  return tile_height <= 6 && pixels < 4 * tiles;
+}
+
 // `wide_block`: two vectors, else one.
-inline void convolve_row(const PixelRow& row, std::int64_t count, bool wide_block) {
-  for_each_height(count, [&](std::int64_t first, std::int64_t height) {
-    with_height(height, [&](auto pixels) {
-      wide_block ? convolve_tile<pixels(), 2>(row, first) : convolve_tile<pixels(), 1>(row, first);
-    });
+template <bool crossing>
+void convolve_pixels(const TilePixels& at, const TileDepth& depth, std::int64_t pixels,
+                     bool wide_block) {
+  with_height(pixels, [&](auto constant) {
+    wide_block ? convolve_tile<constant(), 2, crossing>(at, depth)
+               : convolve_tile<constant(), 1, crossing>(at, depth);
   });
 }
 
