@@ -170,26 +170,33 @@ struct Backward {
     }
   }
 
-  static void write(T* to, std::int64_t to_stride, const float* from, std::int64_t from_stride,
-                    std::int64_t rows, std::int64_t columns, float factor) {
+  void write(const HeadRows<T>& to, std::int64_t first, const float* from, std::int64_t from_stride,
+             std::int64_t rows, float factor) const {
     for (std::int64_t row = 0; row < rows; ++row) {
-      T* const out_row = to + row * to_stride;
+      T* const out_row = to.row(first + row);
       const float* const in = from + row * from_stride;
 #pragma omp simd
-      for (std::int64_t i = 0; i < columns; ++i)
+      for (std::int64_t i = 0; i < size; ++i)
         store(out_row[i], in[i] * factor);
     }
   }
 
-  void head(const Workspace& w, std::int64_t sample, std::int64_t head) const {
-    const std::int64_t width = heads * size;
-    const std::int64_t stride = 3 * width;
-    const std::int64_t at = sample * length * stride + head * size;
-    const std::int64_t out_at = sample * length * width + head * size;
-    const HeadRows<const T> keys{qkv + at + width, stride};
-    const HeadRows<const T> values{qkv + at + 2 * width, stride};
-    pack_queries(w, {qkv + at, stride}, {dout + out_at, width}, {out + out_at, width},
-                 lse + (sample * heads + head) * length);
+  // The head's rows in a tensor whose rows hold `parts` times all heads; heads are counted through
+  // all samples.
+  template <typename Element>
+  [[nodiscard]] HeadRows<Element> rows_of(Element* data, std::int64_t index, std::int64_t parts,
+                                          std::int64_t which) const {
+    const std::int64_t stride = parts * heads * size;
+    const std::int64_t sample = index / heads;
+    const std::int64_t head = index % heads;
+    return {data + sample * length * stride + (which * heads + head) * size, stride};
+  }
+
+  void head(const Workspace& w, std::int64_t index) const {
+    const HeadRows<const T> keys = rows_of(qkv, index, 3, 1);
+    const HeadRows<const T> values = rows_of(qkv, index, 3, 2);
+    pack_queries(w, rows_of(qkv, index, 3, 0), rows_of(dout, index, 1, 0),
+                 rows_of(out, index, 1, 0), lse + index * length);
     for (std::int64_t key = 0; key < length; key += key_block) {
       const std::int64_t count = std::min(key_block, length - key);
       pack_transposed(w.keys, keys, key, count);
@@ -201,19 +208,16 @@ struct Backward {
            query += query_block) {
         step(w, {query, std::min(query_block, length - query), key, count});
       }
-      T* const to = dqkv + at + key * stride;
-      write(to + width, stride, w.key_gradient, w.stride, count, size, scale());
-      write(to + 2 * width, stride, w.value_gradient, w.stride, count, size, 1.0F);
+      write(rows_of(dqkv, index, 3, 1), key, w.key_gradient, w.stride, count, scale());
+      write(rows_of(dqkv, index, 3, 2), key, w.value_gradient, w.stride, count, 1.0F);
     }
-    write(dqkv + at, stride, w.query_gradient, w.stride, length, size, scale());
+    write(rows_of(dqkv, index, 3, 0), 0, w.query_gradient, w.stride, length, scale());
   }
 
   void operator()() const {
     const Workspace w(length, size);
-    for (std::int64_t sample = 0; sample < batch; ++sample) {
-      for (std::int64_t h = 0; h < heads; ++h)
-        head(w, sample, h);
-    }
+    for (std::int64_t index = 0; index < batch * heads; ++index)
+      head(w, index);
   }
 };
 

@@ -136,12 +136,19 @@ struct Forward {
     }
   }
 
-  void head(std::int64_t sample, std::int64_t head) const {
-    const Workspace w = workspace();
+  // Part 0: queries, 1: keys, 2: values. Heads are counted through all samples.
+  [[nodiscard]] HeadRows<const T> part(std::int64_t index, std::int64_t which) const {
     const std::int64_t stride = 3 * heads * size;
-    const HeadRows<const T> queries{qkv + sample * length * stride + head * size, stride};
-    const HeadRows<const T> keys{queries.data + heads * size, stride};
-    const HeadRows<const T> values{keys.data + heads * size, stride};
+    const std::int64_t sample = index / heads;
+    const std::int64_t head = index % heads;
+    return {qkv + sample * length * stride + (which * heads + head) * size, stride};
+  }
+
+  void head(const Workspace& w, std::int64_t index) const {
+    const HeadRows<const T> queries = part(index, 0);
+    const HeadRows<const T> keys = part(index, 1);
+    const HeadRows<const T> values = part(index, 2);
+    const std::int64_t sample = index / heads;
     pack_transposed(w.keys, keys, 0, length);
     pack_panels(w.values, values, 0, length, size);
     for (std::int64_t query = 0; query < length; query += query_block) {
@@ -152,16 +159,15 @@ struct Forward {
       for (std::int64_t key = 0; key < query + count; key += key_block) {
         step(w, {query, count, key, std::min(key_block, length - key)}, softmax);
       }
-      finish(w, softmax, query, count, out + (sample * length * heads + head) * size,
-             lse + (sample * heads + head) * length);
+      finish(w, softmax, query, count, out + (sample * length * heads + index % heads) * size,
+             lse + index * length);
     }
   }
 
   void operator()() const {
-    for (std::int64_t sample = 0; sample < batch; ++sample) {
-      for (std::int64_t h = 0; h < heads; ++h)
-        head(sample, h);
-    }
+    const Workspace w = workspace();
+    for (std::int64_t index = 0; index < batch * heads; ++index)
+      head(w, index);
   }
 };
 
