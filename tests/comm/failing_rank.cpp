@@ -24,7 +24,10 @@ void run(const MpiEnvironment& mpi, const std::string& mode) {
   device->fill_zero(*stream, buffer.data(), buffer.bytes());
 
   const bool odd = mpi.rank() == 1;
-  if (odd && mode == "exit") abort_job(3);
+  if (odd && mode == "exit") {
+    std::fputs("rank 1 leaves", stdout);  // abort_job must flush it
+    abort_job(3);
+  }
   if (odd && mode == "task") enqueue(*stream, [] { fail(ExitCode::data, "the task of rank 1"); });
   if (odd && mode == "throw") {
     world->recv(*stream, data, 0);  // rank 0 never sends
