@@ -105,7 +105,7 @@ ShardWriter::ShardWriter(std::string path, ShardHeader header) : state_(std::mak
   // The first blocks are reserved before the library writes: its handling of a full disk is not
   // ours to trust.
   it.descriptor =
-      FileDescriptor(::open(it.temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+      FileDescriptor(::open(it.temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (it.descriptor.get() < 0) write_failed("open", it.temporary);
   try {
     reserve(it.descriptor, bytes + metadata_reserve, it.path);

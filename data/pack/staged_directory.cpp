@@ -68,7 +68,7 @@ std::string without_trailing_slash(std::string path) {
 }  // namespace
 
 StagedDirectory::StagedDirectory(std::string target, bool replace)
-    : target_(without_trailing_slash(std::move(target))) {
+    : target_(without_trailing_slash(std::move(target))), replace_(replace) {
   try {
     check_target(target_, replace);
     fs::create_directories(parent_directory(target_));
@@ -101,6 +101,9 @@ void StagedDirectory::commit() {
     stage_.clear();
   } else if (errno != ENOTEMPTY && errno != EEXIST) {
     system_failed("rename", target_);
+  } else if (!replace_) {
+    fail(ExitCode::config, "{}: was made by another program meanwhile; nothing was written to it",
+         target_);
   } else if (::renameat2(AT_FDCWD, stage_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) !=
              0) {
     // File systems that cannot exchange two names: the target is absent for a moment, never half

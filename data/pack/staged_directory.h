@@ -26,6 +26,7 @@ class StagedDirectory {
  private:
   std::string target_;
   std::string stage_;
+  bool replace_;
 };
 
 }  // namespace trireme

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "data/file.h"
+#include "data/pack/staged_directory.h"
 #include "data/shard_set.h"
 #include "data/verify.h"
 #include "tests/support/expect_error.h"
@@ -187,6 +188,18 @@ TEST_F(PackText, NeverReplacesADirectoryWithOtherFiles) {
 
   EXPECT_EQ(test::read_text(out_ + "/thesis.tex"), "precious");
   EXPECT_TRUE(fs::exists(out_ + "/shard_00000.h5"));
+}
+
+TEST_F(PackText, DoesNotReplaceWhatAppearedWhileItWorked) {
+  StagedDirectory stage(out_, false);
+  write_text(stage.path() + "/shard_00000.h5", "new");
+  fs::create_directory(out_);
+  write_text(out_ + "/shard_00000.h5", "old");
+
+  expect_error(
+      ExitCode::config, [&] { stage.commit(); }, out_, "meanwhile");
+
+  EXPECT_EQ(test::read_text(out_ + "/shard_00000.h5"), "old");
 }
 
 TEST_F(PackText, AddsASplitBesideAnother) {
