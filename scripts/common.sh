@@ -27,7 +27,7 @@ run_quietly() {
       printf '\r\033[K   %s: %.*s' "$label" 70 "$last"
     elif ((SECONDS - started >= next)); then
       printf '   %s: %d s: %.*s\n' "$label" "$((SECONDS - started))" 90 "$last"
-      next=$((next + 10))
+      next=$((SECONDS - started + 10))
     fi
     sleep 0.2
   done
