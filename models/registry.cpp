@@ -15,6 +15,8 @@ GptOptions gpt_options(const ModelConfig& model) {
           .heads = model.heads,
           .context = model.context,
           .vocabulary = model.vocabulary,
+          .init_deviation = static_cast<float>(model.init_deviation),
+          .sinusoidal_positions = model.position_init == "sinusoidal",
           .dropout = static_cast<float>(model.dropout)};
 }
 

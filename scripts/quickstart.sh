@@ -110,10 +110,15 @@ global_batch() {
   echo $((global + (together - global % together) % together))
 }
 
-# train CONFIG DATA: in a new run directory, with the console of rank 0 on this terminal.
+# train CONFIG DATA: in a new run directory, with the console of rank 0 on this terminal. Each rank runs its share of the
+# global batch as one micro-batch of at most 32 samples.
 train() {
+  local global share
+  global=$(global_batch "$1")
+  share=$((global / ranks))
+  while [[ $share -gt 32 ]]; do share=$((share / 2)); done
   mpirun -np "$ranks" "$trireme" train "$1" --set data.path="$2/train" --set data.validation_path="$2/validation" \
-    --set run.directory="$run" --set train.global_batch="$(global_batch "$1")" </dev/null
+    --set run.directory="$run" --set train.global_batch="$global" --set train.micro_batch="$share" </dev/null
 }
 
 # last_value KEY: of the last line of metrics.jsonl that has it.

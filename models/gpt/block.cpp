@@ -12,10 +12,9 @@
 namespace trireme {
 namespace {
 
-constexpr float init_deviation = 0.02F;
-
 Init residual_init(const GptOptions& options) {
-  return Init::normal(init_deviation / std::sqrt(2.0F * static_cast<float>(options.layers)));
+  return Init::normal(options.init_deviation /
+                      std::sqrt(2.0F * static_cast<float>(options.layers)));
 }
 
 std::uint64_t site_id(const Blueprint& blueprint, std::string_view site) {
@@ -34,12 +33,12 @@ GptBlock::GptBlock(Blueprint& blueprint, const GptOptions& options, std::int64_t
       mlp_site_(site_id(blueprint, "mlp.dropout")),
       norm1_(blueprint, "norm1", rows_, options.hidden),
       qkv_(blueprint, "attention.qkv", options.hidden, 3 * options.hidden,
-           Init::normal(init_deviation)),
+           Init::normal(options.init_deviation)),
       output_(blueprint, "attention.output", options.hidden, options.hidden,
               residual_init(options)),
       norm2_(blueprint, "norm2", rows_, options.hidden),
       expand_(blueprint, "mlp.expand", options.hidden, 4 * options.hidden,
-              Init::normal(init_deviation)),
+              Init::normal(options.init_deviation)),
       contract_(blueprint, "mlp.contract", 4 * options.hidden, options.hidden,
                 residual_init(options)) {
   const std::int64_t B = blueprint.micro_batch(), T = options.context, C = options.hidden;

@@ -10,12 +10,21 @@ namespace {
 
 constexpr std::string_view dropout_site = "embedding.dropout";
 
+// Large enough to stand out of the token table, whose rows start near 0.02: attention then finds
+// neighbours early.
+constexpr float sinusoid_amplitude = 0.1F;
+
+Init position_init(const GptOptions& options) {
+  return options.sinusoidal_positions ? Init::sinusoid(sinusoid_amplitude)
+                                      : Init::normal(options.init_deviation / 2);
+}
+
 }  // namespace
 
 ParamSpec token_table_spec(const GptOptions& options) {
   return {.name = "embedding.token.weight",
           .shape = {padded_vocabulary(options.vocabulary), options.hidden},
-          .init = Init::normal(0.02F),
+          .init = Init::normal(options.init_deviation),
           .decay = true,
           .matrix = true,
           .shard_axis = 0};
@@ -27,7 +36,7 @@ GptEmbedding::GptEmbedding(Blueprint& blueprint, const GptOptions& options)
   tokens_ = blueprint.shared_parameter(token_table_spec(options));
   positions_ = blueprint.shared_parameter({.name = "embedding.position.weight",
                                            .shape = {options.context, options.hidden},
-                                           .init = Init::normal(0.01F),
+                                           .init = position_init(options),
                                            .matrix = true});
 }
 

@@ -14,6 +14,9 @@ struct GptOptions {
   std::int64_t heads = 12;
   std::int64_t context = 1024;
   std::int64_t vocabulary = 50257;
+  float init_deviation = 0.02F;
+  bool sinusoidal_positions =
+      false;             // how the learned positions start: sine waves, or the published normal
   float dropout = 0.0F;  // on the embedding and on both residual branches
 };
 

@@ -37,6 +37,8 @@ struct ModelConfig {
   std::int64_t context = 256;
   std::int64_t vocabulary = 256;
   double dropout = 0.0;
+  double init_deviation = 0.02;
+  std::string position_init = "normal";  // normal | sinusoidal
   // resnet
   std::string block = "basic";  // basic | bottleneck
   std::vector<std::int64_t> stages = {2, 2, 2, 2};

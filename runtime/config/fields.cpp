@@ -55,6 +55,14 @@ std::vector<Field> model_fields() {
       FIELD(model.context, IntegerRange{1, 1 << 20}, "tokens per sequence", gpt2),
       FIELD(model.vocabulary, IntegerRange{2, 2147483647}, "token ids; 256 = bytes", gpt2),
       FIELD(model.dropout, below_one, "share of activations dropped", gpt2),
+      FIELD(model.init_deviation, (NumberRange{.low = 0, .high = 10, .low_is_open = true}),
+            "of the normal that matrices are drawn from; 0.02 as published, about 1/sqrt(hidden) "
+            "for small models",
+            gpt2),
+      FIELD(model.position_init, Choices{{"normal", "sinusoidal"}},
+            "how learned positions start: as published, or as sine waves (small models learn much "
+            "faster)",
+            gpt2),
       FIELD(model.block, Choices{{"basic", "bottleneck"}}, "residual block", resnet),
       FIELD(model.stages, (IntegerRange{1, 1000, {1, 8}}),
             "blocks per stage; each stage after the first halves the image", resnet),

@@ -84,6 +84,9 @@ void ParamStore::initialize(Stream& stream, std::uint64_t seed) {
       case Init::Kind::uniform:
         ops::fill_uniform(stream, values, seed, id, 0, spec.init.a, spec.init.b);
         break;
+      case Init::Kind::sinusoid:
+        ops::fill_sinusoid(stream, values, spec.init.a);
+        break;
     }
   }
   refresh_compute(stream);

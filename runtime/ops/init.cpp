@@ -34,4 +34,11 @@ void fill_constant(Stream& stream, const Tensor& x, float value) {
   TRIREME_DISPATCH(stream, fill_constant, x, value);
 }
 
+void fill_sinusoid(Stream& stream, const Tensor& x, float amplitude) {
+  check_target(Operands("fill_sinusoid"), x, 0);
+  TRIREME_EXPECTS(x.shape.rank() == 2, "fill_sinusoid: x has shape {}, expected (positions, width)",
+                  x.shape.to_string());
+  TRIREME_DISPATCH(stream, fill_sinusoid, x, amplitude);
+}
+
 }  // namespace trireme::ops

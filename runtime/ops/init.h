@@ -15,5 +15,8 @@ void fill_normal(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint6
 void fill_uniform(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
                   std::int64_t first, float low, float high);
 void fill_constant(Stream& stream, const Tensor& x, float value);
+// x(P, C)[p, 2i] = amplitude * sin(p / 10000^(2i/C)), [p, 2i + 1] = amplitude * cos(the same)
+// (Vaswani et al., 2017).
+void fill_sinusoid(Stream& stream, const Tensor& x, float amplitude);
 
 }  // namespace trireme::ops

@@ -10,5 +10,6 @@ void fill_normal(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint6
 void fill_uniform(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
                   std::int64_t first, float low, float high);
 void fill_constant(Stream& stream, const Tensor& x, float value);
+void fill_sinusoid(Stream& stream, const Tensor& x, float amplitude);
 
 }  // namespace trireme::ops::cpu

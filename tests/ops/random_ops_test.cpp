@@ -121,6 +121,23 @@ TEST(FillConstant, WritesEveryElement) {
 }
 
 class RandomOps : public ::testing::TestWithParam<DType> {};
+TEST(FillSinusoid, WritesPairsOfSineAndCosineWaves) {
+  const GuardedTensor x(DType::f32, {9, 7});
+
+  ops::fill_sinusoid(stream(), x, 0.5F);
+
+  const auto values = x.get();
+  for (int p = 0; p < 9; ++p) {
+    for (int c = 0; c < 7; ++c) {
+      const double angle = p / std::pow(10000.0, (c / 2 * 2) / 7.0);
+      const double wave = 0.5 * (c % 2 == 0 ? std::sin(angle) : std::cos(angle));
+      EXPECT_NEAR(static_cast<double>(values[static_cast<std::size_t>(p * 7 + c)]), wave, 1e-7);
+    }
+  }
+  const GuardedTensor flat(DType::f32, {9});
+  expect_error([&] { ops::fill_sinusoid(stream(), flat, 1.0F); }, {"fill_sinusoid", "(9)"});
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, RandomOps, ::testing::Values(DType::f32, DType::bf16), dtype_label);
 
 TEST_P(RandomOps, DropoutKeepsTheExpectedShareAndScalesIt) {
