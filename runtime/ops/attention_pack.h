@@ -53,16 +53,6 @@ void pack_panels(const Panels& to, const HeadRows<const T>& from, std::int64_t f
   }
 }
 
-[[gnu::always_inline]] inline Vector load_row(const float* from) {
-  return load_vector(from);
-}
-[[gnu::always_inline]] inline Vector load_row(const bf16* from) {
-  float wide[lanes];
-  for (int i = 0; i < lanes; ++i)
-    wide[i] = load(from[i]);
-  return load_vector(wide);
-}
-
 // to[k * to_stride + j] = row j's element k, for `lanes` rows j and all k < count.
 template <typename T>
 void transpose_rows(float* to, std::int64_t to_stride, const HeadRows<const T>& from,
@@ -72,7 +62,7 @@ void transpose_rows(float* to, std::int64_t to_stride, const HeadRows<const T>& 
     Vector square[lanes];
 #pragma GCC unroll 16
     for (int j = 0; j < lanes; ++j)
-      square[j] = load_row(from.row(first + j) + k);
+      square[j] = load_vector(from.row(first + j) + k);
     transpose(square);
 #pragma GCC unroll 16
     for (int j = 0; j < lanes; ++j)

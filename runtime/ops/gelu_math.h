@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // GELU's tanh form as a logistic: 0.5 x (1 + tanh(u)) = x / (1 + e^-2u), u = k (x + 0.044715 x^3),
 // which keeps its relative precision where the tanh comes close to -1. Private to this room.
+//
+// V is one value or a vector of them; Math brings exp, minimum and maximum for it, the latter two
+// returning their second argument where that is NaN.
 #pragma once
-
-#include "runtime/ops/vector_math.h"
 
 namespace trireme::ops {
 
-inline constexpr float gelu_two_k = 1.5957691216F;  // 2 sqrt(2 / pi)
-inline constexpr float gelu_cubic = 0.044715F;
+template <typename Math, typename V = typename Math::Value>
+struct Gelu {
+  static constexpr float two_k = 1.5957691216F;  // 2 sqrt(2 / pi)
+  static constexpr float cubic = 0.044715F;
 
-[[gnu::always_inline]] inline float gelu(float x) {
-  const float two_u = gelu_two_k * x * (1.0F + gelu_cubic * x * x);
-  return x * fast_sigmoid(two_u);
-}
+  [[gnu::always_inline]] static V value(V x) {
+    const V two_u = two_k * x * (1.0F + cubic * x * x);
+    return x / (1.0F + Math::exp(-two_u));
+  }
 
-// d gelu / dx.
-[[gnu::always_inline]] inline float gelu_slope(float x) {
-  // Beyond 20 the slope is 0 or 1 to the last bit; the limit keeps products finite.
-  const float limited = detail::limit(x, -20.0F, 20.0F);
-  const float square = limited * limited;
-  const float two_u = gelu_two_k * limited * (1.0F + gelu_cubic * square);
-  const float two_u_slope = gelu_two_k * (1.0F + 3.0F * gelu_cubic * square);
-  const float e = fast_exp(-two_u);
-  const float s = 1.0F / (1.0F + e);
-  return s + limited * two_u_slope * (s * (e * s));
-}
+  // Its derivative. Beyond 20 that is 0 or 1 to the last bit; the limit keeps products finite.
+  [[gnu::always_inline]] static V slope(V x) {
+    const V limited = Math::maximum(-20.0F, Math::minimum(20.0F, x));
+    const V square = limited * limited;
+    const V two_u = two_k * limited * (1.0F + cubic * square);
+    const V two_u_slope = two_k * (1.0F + 3.0F * cubic * square);
+    const V e = Math::exp(-two_u);
+    const V s = 1.0F / (1.0F + e);
+    return s + limited * two_u_slope * (s * (e * s));
+  }
+};
 
 }  // namespace trireme::ops

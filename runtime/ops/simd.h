@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "runtime/base/dtype.h"
+
 namespace trireme::ops::cpu {
 
 #if defined(__AVX512F__)
@@ -28,12 +30,31 @@ using UnalignedVector =
   *reinterpret_cast<UnalignedVector*>(to) = value;
 }
 
+// bf16 values widen to floats and round to nearest even, as bf16's constructor does.
+using Words = std::uint32_t __attribute__((vector_size(lanes * sizeof(std::uint32_t))));
+using HalfWords = std::uint16_t
+    __attribute__((vector_size(lanes * sizeof(std::uint16_t)), aligned(2), may_alias));
+
+[[gnu::always_inline]] inline Vector load_vector(const bf16* from) {
+  const HalfWords halves = *reinterpret_cast<const HalfWords*>(from);
+  return reinterpret_cast<Vector>(__builtin_convertvector(halves, Words) << 16);
+}
+[[gnu::always_inline]] inline void store_vector(bf16* to, Vector value) {
+  const Words words = reinterpret_cast<Words>(value);
+  const Words rounded = words + 0x7fffU + ((words >> 16) & 1U);
+  const Words kept = (words & 0x7fffffffU) > 0x7f800000U ? words | 0x400000U : rounded;
+  *reinterpret_cast<HalfWords*>(to) = __builtin_convertvector(kept >> 16, HalfWords);
+}
+
 [[gnu::always_inline]] inline Vector broadcast(float value) {
   return value - Vector{};
 }
 // Second operand where they are unordered.
 [[gnu::always_inline]] inline Vector maximum(Vector a, Vector b) {
   return a > b ? a : b;
+}
+[[gnu::always_inline]] inline Vector minimum(Vector a, Vector b) {
+  return a < b ? a : b;
 }
 
 // Over the lanes, pairwise: a fixed order.
@@ -80,21 +101,37 @@ using UnalignedVector =
   }
 }
 
-// 2^x for x < 127.5 (not checked); below 2^-126.5 zero. See vector_math.h for the method.
-[[gnu::always_inline]] inline Vector exp2_vector(Vector x) {
-  using Integers = std::int32_t __attribute__((vector_size(lanes * sizeof(std::int32_t))));
-  const Vector magic = broadcast(0x1.8p+23F);
-  const Vector limited = maximum(broadcast(-127.0F), x);
-  const Vector shifted = limited + magic;
-  const Vector r = (limited - (shifted - magic)) * 0x1.62e430p-1F;
+namespace detail {
+
+// e^r * 2^n for the n that `shifted` = n + 1.5 * 2^23 holds. See vector_math.h for the method.
+[[gnu::always_inline]] inline Vector exp_scaled(Vector r, Vector shifted) {
   Vector q = broadcast(0x1.6a244cp-10F);
   q = q * r + 0x1.1239d4p-7F;
   q = q * r + 0x1.5558f2p-5F;
   q = q * r + 0x1.555492p-3F;
   q = q * r + 0x1.fffffcp-2F;
   const Vector value = (q * r) * r + r + 1.0F;
-  const Integers power = (reinterpret_cast<Integers>(shifted) << 23) + 0x3f800000;
+  const Words power = (reinterpret_cast<Words>(shifted) << 23) + 0x3f800000U;
   return value * reinterpret_cast<Vector>(power);
+}
+
+}  // namespace detail
+
+// 2^x for x < 127.5 (not checked); below 2^-126.5 zero.
+[[gnu::always_inline]] inline Vector exp2_vector(Vector x) {
+  const Vector magic = broadcast(0x1.8p+23F);
+  const Vector limited = maximum(broadcast(-127.0F), x);
+  const Vector shifted = limited + magic;
+  return detail::exp_scaled((limited - (shifted - magic)) * 0x1.62e430p-1F, shifted);
+}
+
+// e^x with the limits of fast_exp.
+[[gnu::always_inline]] inline Vector exp_vector(Vector x) {
+  const Vector magic = broadcast(0x1.8p+23F);
+  const Vector limited = maximum(broadcast(-88.0F), minimum(broadcast(88.3762F), x));
+  const Vector shifted = limited * 0x1.715476p+0F + magic;
+  const Vector n = shifted - magic;
+  return detail::exp_scaled((limited - n * 0x1.62e400p-1F) - n * 0x1.7f7d1cp-20F, shifted);
 }
 
 }  // namespace trireme::ops::cpu

@@ -65,9 +65,4 @@ struct IntegerPower {
   return detail::exp_reduced((limited - n) * ln2) * power;
 }
 
-// 1 / (1 + e^-x).
-[[gnu::always_inline]] inline float fast_sigmoid(float x) {
-  return 1.0F / (1.0F + fast_exp(-x));
-}
-
 }  // namespace trireme::ops

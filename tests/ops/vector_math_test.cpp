@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -17,10 +18,12 @@ double units_in_last_place(float actual, double expected) {
   return std::abs(static_cast<double>(actual) - expected) / unit;
 }
 
-TEST(VectorMath, ExpIsWithinAboutOneUnitInTheLastPlace) {
+TEST(VectorMath, ExpIsWithinAboutOneUnitInTheLastPlaceInBothForms) {
   for (double x = -87.3; x < 88.37; x += 1.1e-4) {
     const auto value = static_cast<float>(x);
-    ASSERT_LE(units_in_last_place(fast_exp(value), std::exp(static_cast<double>(value))), 1.1)
+    const double expected = std::exp(static_cast<double>(value));
+    ASSERT_LE(units_in_last_place(fast_exp(value), expected), 1.1) << value;
+    ASSERT_LE(units_in_last_place(cpu::exp_vector(cpu::broadcast(value))[0], expected), 1.1)
         << value;
   }
 }
@@ -43,6 +46,9 @@ TEST(VectorMath, ExpHasLimitsAtTheEnds) {
   EXPECT_EQ(cpu::exp2_vector(cpu::broadcast(-infinity))[0], 0.0F);
   EXPECT_GT(fast_exp(infinity), 2e38F);
   EXPECT_TRUE(std::isfinite(fast_exp(infinity)));
+  EXPECT_EQ(cpu::exp_vector(cpu::broadcast(-infinity))[0], 0.0F);
+  EXPECT_EQ(cpu::exp_vector(cpu::broadcast(infinity))[0], fast_exp(infinity));
+  EXPECT_TRUE(std::isnan(cpu::exp_vector(cpu::broadcast(std::nanf("")))[0]));
   EXPECT_TRUE(std::isnan(fast_exp(std::nanf(""))));
   EXPECT_TRUE(std::isnan(cpu::exp2_vector(cpu::broadcast(std::nanf("")))[0]));
 }
@@ -53,6 +59,18 @@ TEST(VectorMath, LaneSumsAndMaximaSeeEveryLane) {
     v[lane] = 5.0F;
     EXPECT_EQ(cpu::maximum_of(v), 5.0F);
     EXPECT_EQ(cpu::sum_of(v), 5.0F - static_cast<float>(cpu::lanes - 1));
+  }
+}
+
+TEST(VectorMath, StoresOfBf16RoundAsTheScalarTypeDoes) {
+  for (std::uint32_t step = 0; step < 70000; ++step) {
+    const auto value = std::bit_cast<float>(step * 61357U);
+    bf16 stored[cpu::lanes];
+    cpu::store_vector(stored, cpu::broadcast(0.0F) + value);
+    const bf16 expected(value);
+    ASSERT_EQ(stored[cpu::lanes - 1].bits, expected.bits) << value;
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(float(cpu::load_vector(stored)[0])),
+              std::bit_cast<std::uint32_t>(static_cast<float>(expected)));
   }
 }
 
