@@ -52,7 +52,8 @@ void relu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Ten
     enqueue(stream, [to = dx.as<T>(), from = dy.as<T>(), out = y.as<T>(), n = dx.count()] {
 #pragma omp simd
       for (std::int64_t i = 0; i < n; ++i) {
-        store(to[i], load(out[i]) > 0.0F ? load(from[i]) : 0.0F);
+        const float passed = load(from[i]);  // always: a conditional load would not vectorise
+        store(to[i], load(out[i]) > 0.0F ? passed : 0.0F);
       }
     });
   });

@@ -23,7 +23,7 @@ constexpr std::int64_t block = 1024;
 void round_block(bf16* to, const float* from, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i)
-    to[i] = bf16(from[i]);
+    store(to[i], from[i]);
 }
 
 void sgd_block(const SgdStep& step, float* p, float* b, const float* g, std::int64_t n) {
@@ -88,14 +88,14 @@ void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const T
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
                          float decay, const Tensor& scalars) {
   const float* const guard = scalars.empty() ? nullptr : scalars.as<float>();
-  enqueue(stream, [a = average.as<float>(), p = parameter.as<float>(), decay, guard,
-                   n = average.count()] {
-    if (guard != nullptr && skipped(guard)) return;
-    const float rest = 1.0F - decay;
+  enqueue(stream,
+          [a = average.as<float>(), p = parameter.as<float>(), decay, guard, n = average.count()] {
+            if (guard != nullptr && skipped(guard)) return;
+            const float rest = 1.0F - decay;
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i)
-      a[i] = decay * a[i] + rest * p[i];
-  });
+            for (std::int64_t i = 0; i < n; ++i)
+              a[i] = decay * a[i] + rest * p[i];
+          });
 }
 
 void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {

@@ -65,8 +65,8 @@ void max_pool_pixel(T* y, std::uint8_t* index, const T* image, const Geometry& g
 #pragma omp simd
         for (std::int64_t k = 0; k < count; ++k) {
           const float value = load(x[k]);
-          // A NaN wins and stays.
-          const bool better = value > best[k] || (value != value && best[k] == best[k]);
+          // A NaN wins and stays. No && or ||: they would be branches.
+          const bool better = (value > best[k]) | (value != value);
           best[k] = better ? value : best[k];
           where[k] = better ? position : where[k];
         }
