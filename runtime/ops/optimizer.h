@@ -47,7 +47,8 @@ void exponential_average(Stream& stream, const Tensor& average, const Tensor& pa
 void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x);
 
 // norm(1) f32 = sqrt(total); scalars[gradient_scale] = clip > 0 && norm > clip ? clip / norm : 1.
-// A non-finite norm sets the scale to 0 and stays visible in `norm`.
+// A non-finite norm sets the scale to 0, with which adamw and sgd leave everything as it is, and
+// stays visible in `norm`.
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
                 float clip);
 
