@@ -6,7 +6,7 @@
     python3 scripts/compare_pytorch.py --model gpt --precision fp32 --ranks 1 --rounds 5
 
 GPT: 6 layers, 384 wide, 6 heads, T = 256, B = 16, V = 256, AdamW, gradients clipped at 1.0. ResNet: the network of
-configs/resnet_fashion.yaml at batch 128 with its optimizer. Each round runs PyTorch, then Trireme at each rank count, so
+configs/resnet_fashion.yaml at its batch with its optimizer. Each round runs PyTorch, then Trireme at each rank count, so
 that both see the same machine; every process is pinned to its cores and each rank has one thread. Reported are the
 medians over all rounds of the steps after the warm-up, and the highest resident set of any process. PyTorch is eager
 with F.scaled_dot_product_attention, fused optimizers and channels_last images; bf16 is its autocast. Every rank trains
@@ -49,8 +49,8 @@ def resnet_sizes():
         "block": value("block"), "stem": value("stem"), "stages": json.loads(value("stages")),
         "width": int(value("width")), "image_size": int(value("image_size")), "channels": int(value("channels")),
         "classes": int(value("classes")), "batch": int(value("global_batch")),
-        "label_smoothing": float(value("label_smoothing")), "lr": float(value("learning_rate")),
-        "momentum": float(value("momentum")), "weight_decay": float(value("weight_decay")),
+        "lr": float(value("learning_rate")), "betas": json.loads(value("betas")),
+        "weight_decay": float(value("weight_decay")),
     }
 
 
@@ -145,11 +145,11 @@ def torch_resnet(torch):
         def forward(self, images, labels):
             x = self.blocks(F.relu(self.stem(images)))
             logits = self.head(x.mean(dim=(2, 3)))
-            return F.cross_entropy(logits.float(), labels, label_smoothing=sizes["label_smoothing"])
+            return F.cross_entropy(logits.float(), labels)
 
     model = Model().to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), lr=sizes["lr"], momentum=sizes["momentum"], nesterov=True,
-                                weight_decay=sizes["weight_decay"], fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=sizes["lr"], betas=tuple(sizes["betas"]),
+                                  weight_decay=sizes["weight_decay"], fused=True)
     shape = (sizes["batch"], sizes["channels"], sizes["image_size"], sizes["image_size"])
     batches = [(torch.randn(shape).to(memory_format=torch.channels_last),
                 torch.randint(0, sizes["classes"], (sizes["batch"],))) for _ in range(BATCHES)]

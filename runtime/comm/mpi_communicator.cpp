@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/mpi_communicator.h"
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 
@@ -40,11 +41,19 @@ struct MpiCommunicator::Shared {
         std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count()));
   }
 
+  // Two streams at once would mix their messages: better an error than wrong numbers.
+  void enter() {
+    TRIREME_EXPECTS(!busy.exchange(true, std::memory_order_acquire),
+                    "two streams use a communicator at the same time, or an earlier call failed");
+  }
+  void leave() { busy.store(false, std::memory_order_release); }
+
   MpiEngine engine;
   MPI_Comm control;
   MpiTransfers control_transfers;
   std::shared_ptr<CommCounters> counters;
   bool abandoned = false;
+  std::atomic<bool> busy = false;
 };
 
 MpiCommunicator::MpiCommunicator(MPI_Comm comm, std::string name)
@@ -70,18 +79,24 @@ void MpiCommunicator::submit(Stream& stream, const Call& call) {
   counters().add_call(call.verb, call.bytes());
   if (!in_group_) {
     enqueue(stream, [shared = shared_, call] {
+      shared->enter();
       shared->timed([&] {
         shared->engine.start(call);
         shared->engine.finish();
       });
+      shared->leave();
     });
     return;
   }
   TRIREME_EXPECTS(group_stream_ == nullptr || group_stream_ == &stream,
                   "the calls between group_begin and group_end of group {} use several streams",
                   name());
+  const bool first = group_stream_ == nullptr;
   group_stream_ = &stream;
-  enqueue(stream, [shared = shared_, call] { shared->timed([&] { shared->engine.start(call); }); });
+  enqueue(stream, [shared = shared_, call, first] {
+    if (first) shared->enter();
+    shared->timed([&] { shared->engine.start(call); });
+  });
 }
 
 void MpiCommunicator::all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) {
@@ -124,7 +139,11 @@ void MpiCommunicator::group_end(Stream& stream) {
   TRIREME_EXPECTS(group_stream_ == nullptr || group_stream_ == &stream,
                   "group_end of group {} names another stream than its calls", name());
   in_group_ = false;
-  enqueue(stream, [shared = shared_] { shared->timed([&] { shared->engine.finish(); }); });
+  if (group_stream_ == nullptr) return;
+  enqueue(stream, [shared = shared_] {
+    shared->timed([&] { shared->engine.finish(); });
+    shared->leave();
+  });
 }
 
 void MpiCommunicator::barrier() {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/mpi_transfers.h"
 
-#include <sched.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -27,9 +26,10 @@ void in_pieces(Byte* data, std::size_t bytes, Action action) {
   }
 }
 
-// The pauses between polls. A peer that is close answers within the first polls, which only yield;
-// after that the core belongs to whoever computes, but for a short burst after each sleep, for one
-// poll moves no more than fits in the queues of shared memory. Measured in README.md.
+// The pauses between polls. At first there are none, for a peer that is near answers soon. After
+// that the core belongs to whoever computes, but for a short burst after each sleep: one poll moves
+// no more than fits in the queues of shared memory. Never sched_yield: on a busy core it waits for
+// everybody else's time slice, where a thread that slept is woken at once. Measured in README.md.
 class Backoff {
  public:
   Backoff() {
@@ -41,19 +41,18 @@ class Backoff {
     if (stream_cancelled()) {
       fail(ExitCode::communication, "gave up waiting for peers: this rank is ending with an error");
     }
-    if (polls_-- > 0) {
-      sched_yield();
-    } else {
-      std::this_thread::sleep_for(sleep_);
-      polls_ = burst_polls;
-    }
+    if (burst_-- > 0 || Clock::now() < eager_until_) return;
+    std::this_thread::sleep_for(sleep_);
+    burst_ = burst_polls;
   }
 
  private:
-  static constexpr int eager_polls = 128;
-  static constexpr int burst_polls = 8;
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::microseconds eager_{50};
   static constexpr std::chrono::microseconds sleep_{50};
-  int polls_ = eager_polls;  // left before the next sleep
+  static constexpr int burst_polls = 16;
+  Clock::time_point eager_until_ = Clock::now() + eager_;
+  int burst_ = 0;
 };
 
 }  // namespace

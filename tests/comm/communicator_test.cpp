@@ -329,6 +329,33 @@ TEST_F(CommunicatorTest, MisuseOfGroupsIsRefused) {
   comm_stream().synchronize();
 }
 
+TEST_F(CommunicatorTest, TwoStreamsAtOnceAreRefused) {
+  if (size() == 1) GTEST_SKIP() << "Single keeps no messages in flight";
+  std::vector<float> awaited(4);
+  std::vector<float> own(4);
+  const auto done = device().make_event();
+
+  if (rank() == 0) {
+    world().recv(comm_stream(), tensor_of(awaited), 1);  // rank 1 sends after the barrier
+    comm_stream().record(*done);
+    // Whichever stream comes second fails, here or there.
+    std::optional<Error> error;
+    while (!error) {
+      error = test::error_of([&] {
+        if (done->reached()) done->synchronize();
+        world().group_begin();
+        world().send(compute(), tensor_of(own), 0);
+        world().recv(compute(), tensor_of(own), 0);
+        world().group_end(compute());
+      });
+    }
+    EXPECT_NE(std::string(error->what()).find("two streams"), std::string::npos) << error->what();
+  }
+  world().barrier();
+  if (rank() == 1) world().send(comm_stream(), tensor_of(awaited), 0);
+  static_cast<void>(test::error_of([&] { comm_stream().synchronize(); }));
+}
+
 TEST_F(CommunicatorTest, MessagesToOneselfPairUpWithinAGroup) {
   std::vector<std::int32_t> out = {1, 2, 3};
   std::vector<std::int32_t> in(3);
