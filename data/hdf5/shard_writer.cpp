@@ -35,7 +35,9 @@ Handle create_file(const std::string& path) {
           path);
   constexpr hsize_t page = 4096;
   checked(H5Pset_alignment(access, page, page), "H5Pset_alignment", path);
-  const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  const Handle plan(checked(H5Pcreate(H5P_FILE_CREATE), "H5Pcreate", path), H5Pclose);
+  checked(H5Pset_obj_track_times(plan, false), "H5Pset_obj_track_times", path);
+  const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, plan, access);
   return {checked(id, "H5Fcreate", path), H5Fclose};
 }
 
