@@ -13,11 +13,13 @@ constexpr std::string_view hint = "use the weights and the config.yaml of the sa
 
 void check_entry(const SafetensorsFile& file, const ParamSpec& spec) {
   if (!file.contains(spec.name)) {
-    fail(ExitCode::checkpoint, "{}: has no tensor {} {}; {}", file.path(), spec.name, spec.shape.to_string(), hint);
+    fail(ExitCode::checkpoint, "{}: has no tensor {} {}; {}", file.path(), spec.name,
+         spec.shape.to_string(), hint);
   }
   if (file.shape(spec.name) != spec.shape || file.dtype(spec.name) != DType::f32) {
-    fail(ExitCode::checkpoint, "{}: tensor {} is {} {}, the model needs f32 {}; {}", file.path(), spec.name,
-         name_of(file.dtype(spec.name)), file.shape(spec.name).to_string(), spec.shape.to_string(), hint);
+    fail(ExitCode::checkpoint, "{}: tensor {} is {} {}, the model needs f32 {}; {}", file.path(),
+         spec.name, name_of(file.dtype(spec.name)), file.shape(spec.name).to_string(),
+         spec.shape.to_string(), hint);
   }
 }
 
@@ -28,7 +30,8 @@ void save_weights(const std::string& path, const ParamStore& params, const Tenso
   std::vector<NamedTensor> tensors;
   for (int i = 0; i < static_cast<int>(params.specs().size()); ++i) {
     const ParamSpec& spec = params.specs()[static_cast<std::size_t>(i)];
-    tensors.push_back({spec.name, values.range(params.offset({i}), spec.shape.count()).reshaped(spec.shape)});
+    tensors.push_back(
+        {spec.name, values.range(params.offset({i}), spec.shape.count()).reshaped(spec.shape)});
   }
   write_safetensors(path, tensors, metadata);
 }
@@ -39,7 +42,8 @@ void load_weights(const std::string& path, ParamStore& params, Stream& stream) {
   for (const std::string& name : file.names()) {
     const auto same = [&](const ParamSpec& spec) { return spec.name == name; };
     if (std::none_of(specs.begin(), specs.end(), same)) {
-      fail(ExitCode::checkpoint, "{}: holds tensor {}, which the model does not have; {}", path, name, hint);
+      fail(ExitCode::checkpoint, "{}: holds tensor {}, which the model does not have; {}", path,
+           name, hint);
     }
   }
   stream.synchronize();

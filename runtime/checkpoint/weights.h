@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model weights as one safetensors file: every parameter and running statistic of a ParamStore, fp32, whole, under its
-// own name.
+// Model weights as one safetensors file: every parameter and running statistic of a ParamStore,
+// fp32, whole, under its own name.
 #pragma once
 
 #include <map>
@@ -10,13 +10,14 @@
 
 namespace trireme {
 
-// `values` is params.masters() or another arena of the same layout (an average). The file appears complete or not at
-// all.
+// `values` is params.masters() or another arena of the same layout (an average). The file appears
+// complete or not at all.
 void save_weights(const std::string& path, const ParamStore& params, const Tensor& values,
                   const std::map<std::string, std::string>& metadata);
 
-// Fills the fp32 values and refreshes the compute copies. Raises ExitCode::checkpoint naming the file and the parameter
-// that is missing, of another shape or another dtype, or that the model does not have.
+// Fills the fp32 values and refreshes the compute copies. Raises ExitCode::checkpoint naming the
+// file and the parameter that is missing, of another shape or another dtype, or that the model does
+// not have.
 void load_weights(const std::string& path, ParamStore& params, Stream& stream);
 
 }  // namespace trireme

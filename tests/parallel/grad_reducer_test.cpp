@@ -73,8 +73,7 @@ TEST_F(GradReducerTest, SumsOverAllRanks) {
 TEST_F(GradReducerTest, GivesTheSameBitsOverlappedAndInline) {
   for (const std::int64_t bucket_bytes : {4, 2048, 1 << 20}) {
     const auto overlapped = reduce(world(), ReducerMode::overlapped, bucket_bytes);
-    const auto inline_after =
-        reduce(world(), ReducerMode::inline_after_backward, bucket_bytes);
+    const auto inline_after = reduce(world(), ReducerMode::inline_after_backward, bucket_bytes);
 
     EXPECT_EQ(overlapped, inline_after) << "buckets of " << bucket_bytes << " bytes";
   }
