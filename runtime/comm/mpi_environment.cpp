@@ -2,10 +2,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <thread>
 
 #include "runtime/base/log.h"
 #include "runtime/comm/mpi.h"
@@ -16,6 +18,8 @@ namespace trireme {
 namespace {
 
 constexpr unsigned abort_patience_s = 10;
+// mpirun drops what it has not read when MPI_Abort arrives, and that may be the error message.
+constexpr std::chrono::milliseconds time_to_read_output{200};
 
 // What the launchers of MPI libraries set: mpirun of Open MPI and MPICH, srun with a PMI.
 bool has_launcher() {
@@ -91,6 +95,7 @@ void abort_job(int code) noexcept {
     // us then.
     std::signal(SIGALRM, SIG_DFL);
     alarm(abort_patience_s);
+    std::this_thread::sleep_for(time_to_read_output);
     MPI_Abort(MPI_COMM_WORLD, code);
   }
   _exit(code);
