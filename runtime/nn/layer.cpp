@@ -22,6 +22,7 @@ ParamId Blueprint::parameter(ParamSpec spec) {
 }
 
 Activation Blueprint::keep(const Shape& shape, DType dtype) {
+  if (recomputed_) return scratch(shape, dtype);
   const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
   return {Activation::Space::kept, kept_.reserve(bytes), dtype, shape};
 }
@@ -29,6 +30,10 @@ Activation Blueprint::keep(const Shape& shape, DType dtype) {
 Activation Blueprint::scratch(const Shape& shape, DType dtype) {
   const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
   return {Activation::Space::scratch, scratch_.reserve(bytes), dtype, shape};
+}
+
+Activation Blueprint::until_weight(const Shape& shape) {
+  return options_.split_backward ? keep(shape) : scratch(shape);
 }
 
 Activation Blueprint::workspace(std::size_t bytes) {

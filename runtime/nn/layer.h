@@ -10,7 +10,8 @@
 
 #include "runtime/device/arena.h"
 #include "runtime/nn/batch.h"
-#include "runtime/nn/param.h"
+#include "runtime/nn/param_store.h"
+#include "runtime/nn/tensor_group.h"
 
 namespace trireme {
 
@@ -28,12 +29,31 @@ struct Activation {
   Shape shape;
 };
 
+// Which activations backward computes anew instead of keeping them.
+enum class Recompute : std::uint8_t {
+  none,
+  selective,  // attention and activation functions (Korthikanti et al., 2022)
+  full        // everything inside a block: only its input is kept (Chen et al., 2016)
+};
+
+// What a model is built for; layers read it through their Blueprint.
+struct BuildOptions {
+  DType compute = DType::f32;
+  std::int64_t micro_batch = 1;
+  bool training = false;
+  TensorSplit tensor{};   // must equal the ParamStore's
+  bool sequence = false;  // rows of the residual stream are split over the tensor ranks
+  Recompute recompute = Recompute::none;
+  // Zero-bubble schedules: backward computes dx only and keeps what backward_weight needs.
+  bool split_backward = false;
+};
+
 // Collects what layers declare. Scopes give parameters their dotted names and let chain layers
 // share scratch.
 class Blueprint {
  public:
-  Blueprint(ParamStore& params, DeviceType device, DType compute, std::int64_t micro_batch)
-      : params_(params), device_(device), compute_(compute), micro_batch_(micro_batch) {}
+  Blueprint(ParamStore& params, DeviceType device, const BuildOptions& options)
+      : params_(params), device_(device), options_(options) {}
 
   class Scope {
    public:
@@ -57,15 +77,27 @@ class Blueprint {
   ParamId parameter(ParamSpec spec);
   // A parameter declared elsewhere under its full name (tied weights).
   ParamId shared_parameter(const ParamSpec& spec) { return params_.declare(spec); }
+  // Kept from forward to backward; inside a layer that is recomputed as a whole, scratch.
   Activation keep(const Shape& shape, DType dtype);
-  Activation keep(const Shape& shape) { return keep(shape, compute_); }
+  Activation keep(const Shape& shape) { return keep(shape, compute()); }
   Activation scratch(const Shape& shape, DType dtype);
-  Activation scratch(const Shape& shape) { return scratch(shape, compute_); }
+  Activation scratch(const Shape& shape) { return scratch(shape, compute()); }
+  // Kept where backward and backward_weight are apart, else scratch: what the latter needs.
+  Activation until_weight(const Shape& shape);
   Activation workspace(std::size_t bytes);
 
   [[nodiscard]] DeviceType device() const { return device_; }
-  [[nodiscard]] DType compute() const { return compute_; }
-  [[nodiscard]] std::int64_t micro_batch() const { return micro_batch_; }
+  [[nodiscard]] const BuildOptions& options() const { return options_; }
+  [[nodiscard]] DType compute() const { return options_.compute; }
+  [[nodiscard]] std::int64_t micro_batch() const { return options_.micro_batch; }
+  [[nodiscard]] const TensorSplit& tensor() const { return options_.tensor; }
+  // Of the tensor that the layer now being built will read; rank 0 for the first layer.
+  [[nodiscard]] const Shape& input() const { return input_; }
+  // Called by the model between layers.
+  void begin_layer(const Shape& input, bool recomputed) {
+    input_ = input;
+    recomputed_ = recomputed;
+  }
   [[nodiscard]] const Layout& kept_layout() const { return kept_; }
   [[nodiscard]] const Layout& scratch_layout() const { return scratch_; }
   [[nodiscard]] const Layout& workspace_layout() const { return workspace_; }
@@ -76,8 +108,9 @@ class Blueprint {
  private:
   ParamStore& params_;
   DeviceType device_;
-  DType compute_;
-  std::int64_t micro_batch_;
+  BuildOptions options_;
+  Shape input_;
+  bool recomputed_ = false;
   Layout kept_, scratch_, workspace_;
   std::string prefix_;
 };
@@ -97,6 +130,10 @@ struct Context {
   const Arena& scratch;
   const Arena& workspace;
   const Batch& batch;
+  int chunk = 0;                           // which run of layers of the model
+  std::ptrdiff_t kept_shift = 0;           // from the declared offsets to this micro-batch's slot
+  const TensorGroup* tensor = nullptr;     // never null where parameters are split over ranks
+  bool recomputing = false;                // this forward repeats an earlier one for its backward
   Tensor rng{};                   // (2) u64: seed, step
   Tensor losses{};                // (targets of the micro-batch) f32: written by the head
   Tensor hits{};                  // the same shape: 1 where the prediction is right
@@ -107,14 +144,24 @@ struct Context {
   GradientSink* gradients = nullptr;  // null: nobody waits for single gradients
 
   [[nodiscard]] Tensor operator()(const Activation& a) const {
-    const Arena& arena = a.space == Activation::Space::kept      ? kept
-                         : a.space == Activation::Space::scratch ? scratch
-                                                                 : workspace;
+    if (a.space == Activation::Space::kept) {
+      const auto offset = static_cast<std::ptrdiff_t>(a.offset) + kept_shift;
+      return kept.at(static_cast<std::size_t>(offset), a.dtype, a.shape);
+    }
+    const Arena& arena = a.space == Activation::Space::scratch ? scratch : workspace;
     return arena.at(a.offset, a.dtype, a.shape);
   }
   void ready(ParamId id) const {
     if (gradients != nullptr) gradients->ready(id);
   }
+};
+
+// What the loss head leaves: targets of one micro-batch, and where to find the logits (for
+// generation).
+struct HeadInfo {
+  std::int64_t targets = 0;  // per micro-batch: B * T tokens or B labels
+  std::int64_t classes = 0;
+  Activation logits{};  // (targets, padded classes); with tensor blocks (local blocks, targets, W)
 };
 
 // One element of a model's chain: between two of them a pipeline may cut.
@@ -131,12 +178,20 @@ class Layer {
   [[nodiscard]] virtual double forward_flops() const = 0;
   // True when backward turns dy into dx in the same memory.
   [[nodiscard]] virtual bool backward_in_place() const { return false; }
+  // True when the layer honours BuildOptions::split_backward.
+  [[nodiscard]] virtual bool splits_backward() const { return false; }
+  // Set by a loss head, the last layer of a whole chain.
+  [[nodiscard]] virtual const HeadInfo* head() const { return nullptr; }
 
   virtual void forward(const Context& context, const Tensor& x, const Tensor& y) = 0;
   // x and y are forward's. dx is overwritten (or turned from dy in place); the first layer gets an
-  // empty dx, a head an empty dy. Parameter gradients are accumulated.
+  // empty dx, a head an empty dy. Parameter gradients are accumulated, unless backward is split.
   virtual void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                         const Tensor& dx) = 0;
+  // The parameter gradients of a split backward, some time after it. x is forward's.
+  virtual void backward_weight(const Context& /*context*/, const Tensor& /*x*/) {
+    TRIREME_EXPECTS(false, "layer {} does not split its backward", name_);
+  }
 
  protected:
   Layer(std::string name, Shape output_shape)

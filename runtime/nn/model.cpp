@@ -6,84 +6,255 @@
 #include <numeric>
 
 namespace trireme {
+namespace {
 
-// Gradients at the boundaries live below the layers' own scratch and alternate between two regions,
-// since a layer needs at most the gradient on each of its two sides. A layer that works in place
-// keeps its neighbour's region.
-void Model::lay_out_boundaries(Blueprint& blueprint, bool training) {
-  const std::size_t count = layers_.size() - 1;
-  boundaries_.resize(count);
-  std::array<std::size_t, 2> region_bytes{};
-  std::vector<std::size_t> region(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    boundaries_[i].value = blueprint.keep(layers_[i]->output_shape());
-    const bool in_place = i > 0 && layers_[i]->backward_in_place();
-    region[i] = i == 0 ? 0 : (in_place ? region[i - 1] : 1 - region[i - 1]);
-    region_bytes[region[i]] = std::max(
-        region_bytes[region[i]], static_cast<std::size_t>(layers_[i]->output_shape().count()) *
-                                     size_of(blueprint.compute()));
+std::size_t bytes_of(const Shape& shape, DType dtype) {
+  return static_cast<std::size_t>(shape.count()) * size_of(dtype);
+}
+
+std::unique_ptr<Layer> make_layer(Blueprint& blueprint, const ChainLayer& layer,
+                                  const Shape& input) {
+  const BuildOptions& options = blueprint.options();
+  blueprint.begin_layer(input, options.training && options.recompute == Recompute::full && layer.block);
+  auto made = layer.make(blueprint);
+  blueprint.begin_layer({}, false);
+  return made;
+}
+
+}  // namespace
+
+std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device, BuildOptions options) {
+  std::vector<LayerSummary> summaries;
+  options.tensor.ranks = 1;  // whole layers
+  options.tensor.rank = 0;
+  options.sequence = false;
+  Shape shape;
+  for (const ChainLayer& layer : chain) {
+    ParamStore params(options.tensor);
+    Blueprint blueprint(params, device, options);
+    const auto made = make_layer(blueprint, layer, shape);
+    shape = made->output_shape();
+    summaries.push_back({.name = made->name(),
+                         .forward_flops = made->forward_flops(),
+                         .output = shape,
+                         .parameters = params.parameter_count(),
+                         .splits_backward = made->splits_backward()});
   }
-  if (!training) return;
-  const auto reserve = [&](std::size_t bytes) {
-    return blueprint.scratch(Shape{static_cast<std::int64_t>(bytes)}, DType::u8);
-  };
-  const std::array<Activation, 2> regions{reserve(region_bytes[0]), reserve(region_bytes[1])};
-  for (std::size_t i = 0; i < count; ++i) {
-    boundaries_[i].gradient = {Activation::Space::scratch, regions[region[i]].offset,
-                               blueprint.compute(), layers_[i]->output_shape()};
+  return summaries;
+}
+
+Model::Model(Device& device, const Chain& chain, const BuildOptions& options,
+             std::span<const ChunkSpan> chunks, std::span<const Shape> inputs,
+             const StoreOptions& store, bool separate_ties)
+    : device_(device), params_(options.tensor, separate_ties) {
+  const ChunkSpan whole{0, static_cast<int>(chain.size()), 1};
+  if (chunks.empty()) chunks = {&whole, 1};
+  Blueprint blueprint(params_, device.type(), options);
+  for (std::size_t i = 0; i < chunks.size(); ++i)
+    build(blueprint, chain, chunks[i], i < inputs.size() ? inputs[i] : Shape{});
+  if (options.training) place_regions(blueprint);
+  StoreOptions complete = store;
+  complete.compute = options.compute;
+  complete.training = options.training;
+  allocate(blueprint, complete);
+}
+
+void Model::build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& span,
+                  const Shape& input) {
+  TRIREME_EXPECTS(span.first < span.last && span.last <= static_cast<int>(chain.size()),
+                  "layers {} to {} of a chain of {}", span.first, span.last, chain.size());
+  TRIREME_EXPECTS(span.first == 0 || input.rank() > 0, "the chunk from layer {} has no input shape",
+                  span.first);
+  const BuildOptions& options = blueprint.options();
+  Chunk chunk;
+  chunk.slots = span.slots;
+  chunk.first_unit = params_.layout().unit_count();
+  params_.open_chunk();
+  chunk.kept_begin = blueprint.kept_layout().mark();
+  Shape shape = input;
+  for (int i = span.first; i < span.last; ++i) {
+    const ChainLayer& layer = chain[static_cast<std::size_t>(i)];
+    params_.open_unit();
+    chunk.layers.push_back(make_layer(blueprint, layer, shape));
+    chunk.recomputed.push_back(options.training && options.recompute == Recompute::full &&
+                               layer.block);
+    shape = chunk.layers.back()->output_shape();
+  }
+  if (const HeadInfo* const head = chunk.layers.back()->head(); head != nullptr) {
+    head_ = head;
+    losses_ = blueprint.keep(Shape{head->targets}, DType::f32);
+    hits_ = blueprint.keep(Shape{head->targets}, DType::f32);
+  }
+  lay_out_boundaries(blueprint, chunk, input);
+  chunk.kept_bytes = blueprint.kept_layout().mark() - chunk.kept_begin;
+  chunks_.push_back(std::move(chunk));
+}
+
+// True when the gradient of boundary i is handed down, in place, to the chunk's input.
+bool Model::reaches_input(const Chunk& chunk, std::size_t i) {
+  if (!chunk.boundaries[0].exists) return false;
+  return std::all_of(chunk.layers.begin(), chunk.layers.begin() + static_cast<std::ptrdiff_t>(i),
+                     [](const auto& layer) { return layer->backward_in_place(); });
+}
+
+// The gradients at the ends of a chunk are kept: messages come and go while other micro-batches
+// compute. Inside they alternate between two scratch regions, since a layer needs at most the
+// gradient on each of its two sides. A layer that works in place hands its region on.
+void Model::lay_out_boundaries(Blueprint& blueprint, Chunk& chunk, const Shape& input) {
+  const std::size_t count = chunk.layers.size();
+  chunk.boundaries.resize(count + 1);
+  for (std::size_t i = 0; i <= count; ++i) {
+    const Shape& shape = i == 0 ? input : chunk.layers[i - 1]->output_shape();
+    chunk.boundaries[i].exists = shape.rank() > 0;
+    if (shape.rank() > 0) chunk.boundaries[i].value = blueprint.keep(shape);
+  }
+  if (!blueprint.options().training) return;
+  int turn = 0;
+  for (std::size_t i = count + 1; i-- > 0;) {
+    Boundary& boundary = chunk.boundaries[i];
+    if (!boundary.exists) continue;
+    if (i < count && chunk.boundaries[i + 1].exists && chunk.layers[i]->backward_in_place()) {
+      boundary.gradient = chunk.boundaries[i + 1].gradient;
+      boundary.region = chunk.boundaries[i + 1].region;
+      boundary.gradient.shape = boundary.value.shape;
+    } else if (i == count || reaches_input(chunk, i)) {
+      boundary.gradient = blueprint.keep(boundary.value.shape);
+    } else {
+      boundary.gradient = boundary.value;
+      boundary.gradient.space = Activation::Space::scratch;
+      boundary.region = turn;
+      turn = 1 - turn;
+    }
   }
 }
 
-void Model::adopt(Blueprint& blueprint, Declaration declaration, bool training) {
-  layers_ = std::move(declaration.layers);
-  head_ = declaration.head;
-  TRIREME_EXPECTS(layers_.size() >= 2, "a model needs an input layer and a head, got {} layers",
-                  layers_.size());
-  losses_ = blueprint.keep(Shape{head_.targets}, DType::f32);
-  hits_ = blueprint.keep(Shape{head_.targets}, DType::f32);
-  // The layers' scratch was reserved in scopes that are closed by now; boundary gradients must not
-  // overlap it, so they go above its peak.
-  static_cast<void>(blueprint.scratch(
-      Shape{static_cast<std::int64_t>(blueprint.scratch_layout().peak_bytes())}, DType::u8));
-  lay_out_boundaries(blueprint, training);
-  params_.allocate(device_, blueprint.compute(), training);
-  kept_ = Arena(device_, blueprint.kept_layout());
+// The two regions lie above the layers' own scratch and serve all chunks: one of them runs at a
+// time.
+void Model::place_regions(Blueprint& blueprint) {
+  std::size_t widest = 0;
+  for (const Chunk& chunk : chunks_) {
+    for (const Boundary& boundary : chunk.boundaries) {
+      if (boundary.region >= 0)
+        widest = std::max(widest, bytes_of(boundary.gradient.shape, blueprint.compute()));
+    }
+  }
+  const auto reserve = [&](std::size_t bytes) {
+    return blueprint.scratch(Shape{static_cast<std::int64_t>(bytes)}, DType::u8).offset;
+  };
+  reserve(blueprint.scratch_layout().peak_bytes());
+  const std::array<std::size_t, 2> offsets{reserve(widest), reserve(widest)};
+  for (Chunk& chunk : chunks_) {
+    for (Boundary& boundary : chunk.boundaries) {
+      if (boundary.region >= 0)
+        boundary.gradient.offset = offsets[static_cast<std::size_t>(boundary.region)];
+    }
+  }
+}
+
+void Model::allocate(const Blueprint& blueprint, const StoreOptions& store) {
+  params_.allocate(device_, store);
+  Layout kept;
+  for (Chunk& chunk : chunks_) {
+    chunk.kept_base = kept.reserve(chunk.kept_bytes * static_cast<std::size_t>(chunk.slots));
+  }
+  kept_ = Arena(device_, kept);
   scratch_ = Arena(device_, blueprint.scratch_layout());
   workspace_ = Arena(device_, blueprint.workspace_layout());
 }
 
-Context Model::context(Stream& stream, const Batch& batch, bool training) const {
+Context Model::context(Stream& stream, const Batch& batch, bool training, int chunk,
+                       int slot) const {
+  const Chunk& part = at(chunk);
   Context context{stream, params_, kept_, scratch_, workspace_, batch};
+  context.chunk = chunk;
+  context.kept_shift = static_cast<std::ptrdiff_t>(
+      part.kept_base + static_cast<std::size_t>(slot % part.slots) * part.kept_bytes);
+  context.kept_shift -= static_cast<std::ptrdiff_t>(part.kept_begin);
   context.training = training;
-  context.losses = context(losses_);
-  context.hits = context(hits_);
+  if (part.layers.back()->head() != nullptr) {
+    context.losses = context(losses_);
+    context.hits = context(hits_);
+  }
   return context;
 }
 
 void Model::forward(const Context& context) {
-  Tensor x = context.batch.inputs;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const Tensor y = i < boundaries_.size() ? context(boundaries_[i].value) : Tensor{};
-    layers_[i]->forward(context, x, y);
-    x = y;
+  const Chunk& chunk = at(context.chunk);
+  const std::size_t count = chunk.layers.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const int unit = chunk.first_unit + static_cast<int>(i);
+    if (hook_ != nullptr) hook_->before_forward(unit, i + 1 < count ? unit + 1 : -1);
+    const Boundary &in = chunk.boundaries[i], &out = chunk.boundaries[i + 1];
+    chunk.layers[i]->forward(context, in.exists ? context(in.value) : context.batch.inputs,
+                             out.exists ? context(out.value) : Tensor{});
   }
 }
 
 void Model::backward(const Context& context) {
-  for (std::size_t i = layers_.size(); i-- > 0;) {
-    const bool first = i == 0, last = i == boundaries_.size();
-    const Tensor x = first ? context.batch.inputs : context(boundaries_[i - 1].value);
-    const Tensor y = last ? Tensor{} : context(boundaries_[i].value);
-    const Tensor dy = last ? Tensor{} : context(boundaries_[i].gradient);
-    const Tensor dx = first ? Tensor{} : context(boundaries_[i - 1].gradient);
-    layers_[i]->backward(context, x, y, dy, dx);
+  const Chunk& chunk = at(context.chunk);
+  for (std::size_t i = chunk.layers.size(); i-- > 0;) {
+    const int unit = chunk.first_unit + static_cast<int>(i);
+    if (hook_ != nullptr) hook_->before_backward(unit, i > 0 ? unit - 1 : -1);
+    const Boundary &in = chunk.boundaries[i], &out = chunk.boundaries[i + 1];
+    const Tensor x = in.exists ? context(in.value) : context.batch.inputs;
+    const Tensor y = out.exists ? context(out.value) : Tensor{};
+    if (chunk.recomputed[i]) {
+      Context again = context;
+      again.recomputing = true;
+      chunk.layers[i]->forward(again, x, y);
+    }
+    chunk.layers[i]->backward(context, x, y, out.exists ? context(out.gradient) : Tensor{},
+                              in.exists ? context(in.gradient) : Tensor{});
   }
 }
 
+void Model::backward_weight(const Context& context) {
+  const Chunk& chunk = at(context.chunk);
+  for (std::size_t i = chunk.layers.size(); i-- > 0;) {
+    const int unit = chunk.first_unit + static_cast<int>(i);
+    if (hook_ != nullptr) hook_->before_backward(unit, i > 0 ? unit - 1 : -1);
+    const Boundary& in = chunk.boundaries[i];
+    chunk.layers[i]->backward_weight(context, in.exists ? context(in.value) : context.batch.inputs);
+  }
+}
+
+Tensor Model::input(const Context& context) const {
+  const Boundary& boundary = at(context.chunk).boundaries.front();
+  return boundary.exists ? context(boundary.value) : Tensor{};
+}
+
+Tensor Model::output(const Context& context) const {
+  const Boundary& boundary = at(context.chunk).boundaries.back();
+  return boundary.exists ? context(boundary.value) : Tensor{};
+}
+
+Tensor Model::input_gradient(const Context& context) const {
+  const Boundary& boundary = at(context.chunk).boundaries.front();
+  return boundary.exists ? context(boundary.gradient) : Tensor{};
+}
+
+Tensor Model::output_gradient(const Context& context) const {
+  const Boundary& boundary = at(context.chunk).boundaries.back();
+  return boundary.exists ? context(boundary.gradient) : Tensor{};
+}
+
+const HeadInfo& Model::head() const {
+  TRIREME_EXPECTS(head_ != nullptr, "this rank does not hold the model's head");
+  return *head_;
+}
+
+UnitRange Model::units(int chunk) const {
+  const Chunk& part = at(chunk);
+  return {part.first_unit, part.first_unit + static_cast<int>(part.layers.size())};
+}
+
 double Model::forward_flops() const {
-  return std::accumulate(layers_.begin(), layers_.end(), 0.0, [](double sum, const auto& layer) {
-    return sum + layer->forward_flops();
-  });
+  double sum = 0;
+  for (const Chunk& chunk : chunks_) {
+    for (const auto& layer : chunk.layers)
+      sum += layer->forward_flops();
+  }
+  return sum;
 }
 
 }  // namespace trireme

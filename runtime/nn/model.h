@@ -1,48 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model is a chain of layers with its parameters and the memory of one micro-batch in flight.
+// A model is a chain of layers. A Chain says how to make each of them; a Model is what one rank
+// holds of it: one or several runs of layers ("chunks"), their parameters, and the memory of the
+// micro-batches in flight.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "runtime/nn/layer.h"
 
 namespace trireme {
 
-// What the loss head leaves: targets of one micro-batch, and where to find the logits (for
-// generation).
-struct HeadInfo {
-  std::int64_t targets = 0;  // per micro-batch: B * T tokens or B labels
-  std::int64_t classes = 0;
-  Activation logits;  // (targets, padded classes)
+struct ChainLayer {
+  // Declares everything on the blueprint, whose input() is the output of the layer before.
+  std::function<std::unique_ptr<Layer>(Blueprint&)> make;
+  bool block = false;  // one of the repeated blocks: what full recomputation recomputes
+};
+using Chain = std::vector<ChainLayer>;
+
+// What is known of every layer before anything is allocated.
+struct LayerSummary {
+  std::string name;
+  double forward_flops = 0;  // of one micro-batch, whole (not a tensor rank's share)
+  Shape output;
+  std::int64_t parameters = 0;  // weights, whole
+  bool splits_backward = false;
+};
+[[nodiscard]] std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
+                                                  BuildOptions options);
+
+// Layers [first, last) of the chain, with room for `slots` micro-batches between forward and
+// backward.
+struct ChunkSpan {
+  int first = 0;
+  int last = 0;
+  int slots = 1;
+};
+
+// Told before a layer runs. `unit` and `next` count the layers that this rank holds, in chain
+// order; `next` follows in the same pass, -1 at its end.
+class LayerHook {
+ public:
+  virtual ~LayerHook() = default;
+  virtual void before_forward(int unit, int next) = 0;
+  virtual void before_backward(int unit, int next) = 0;  // also before backward_weight
 };
 
 class Model {
  public:
-  // Builds the chain from the declarations that `declare` makes on the blueprint, then allocates.
-  // Nothing is allocated before everything is declared. The device must outlive the model.
-  struct Declaration {
-    std::vector<std::unique_ptr<Layer>> layers;
-    HeadInfo head;
-  };
-  template <typename Declare>
-  Model(Device& device, DType compute, std::int64_t micro_batch, bool training, Declare&& declare)
-      : device_(device) {
-    Blueprint blueprint(params_, device.type(), compute, micro_batch);
-    adopt(blueprint, declare(blueprint), training);
-  }
+  // Nothing is allocated before everything is declared. The device must outlive the model. Without
+  // `chunks` the model is the whole chain. `input` is the output shape of the layer before the first
+  // chunk's, as summarize() gives it for chunk c in inputs[c].
+  Model(Device& device, const Chain& chain, const BuildOptions& options,
+        std::span<const ChunkSpan> chunks = {}, std::span<const Shape> inputs = {},
+        const StoreOptions& store = {}, bool separate_ties = false);
 
   void forward(const Context& context);
+  // With a split backward: the gradient of the input only.
   void backward(const Context& context);
+  void backward_weight(const Context& context);
 
-  // A context of this model's memory; the caller fills in the step's values.
-  [[nodiscard]] Context context(Stream& stream, const Batch& batch, bool training) const;
+  // A context of this model's memory for micro-batch slot `slot` of a chunk; the caller fills in
+  // the step's values.
+  [[nodiscard]] Context context(Stream& stream, const Batch& batch, bool training, int chunk = 0,
+                                int slot = 0) const;
+
+  // Where a pipeline receives into and sends from. Empty at the ends of the chain.
+  [[nodiscard]] Tensor input(const Context& context) const;
+  [[nodiscard]] Tensor output(const Context& context) const;
+  [[nodiscard]] Tensor input_gradient(const Context& context) const;
+  [[nodiscard]] Tensor output_gradient(const Context& context) const;
 
   [[nodiscard]] ParamStore& params() { return params_; }
   [[nodiscard]] const ParamStore& params() const { return params_; }
-  [[nodiscard]] const HeadInfo& head() const { return head_; }
-  [[nodiscard]] const std::vector<std::unique_ptr<Layer>>& layers() const { return layers_; }
-  // For one micro-batch.
+  // Raises an error where this rank does not hold the head.
+  [[nodiscard]] const HeadInfo& head() const;
+  [[nodiscard]] bool has_head() const { return head_ != nullptr; }
+  [[nodiscard]] int chunk_count() const { return static_cast<int>(chunks_.size()); }
+  [[nodiscard]] int slots(int chunk) const { return at(chunk).slots; }
+  // The layers of a chunk as the store and the hook count them.
+  [[nodiscard]] UnitRange units(int chunk) const;
+  void set_hook(LayerHook* hook) { hook_ = hook; }
+  // Of the layers held here, for one micro-batch.
   [[nodiscard]] double forward_flops() const;
   [[nodiscard]] std::size_t activation_bytes() const {
     return kept_.bytes() + scratch_.bytes() + workspace_.bytes();
@@ -50,19 +91,34 @@ class Model {
 
  private:
   struct Boundary {
-    Activation value;     // output of layer i, kept
-    Activation gradient;  // its gradient, scratch
+    Activation value{};     // output of the layer before, kept
+    Activation gradient{};  // its gradient: kept at the ends of a chunk, scratch inside
+    int region = -1;        // which of the two scratch regions; -1: kept
+    bool exists = false;    // not before the chain's first layer, not after a head
   };
-  void adopt(Blueprint& blueprint, Declaration declaration, bool training);
-  void lay_out_boundaries(Blueprint& blueprint, bool training);
+  struct Chunk {
+    std::vector<std::unique_ptr<Layer>> layers;
+    std::vector<bool> recomputed;
+    std::vector<Boundary> boundaries;  // layers.size() + 1
+    int slots = 1;
+    int first_unit = 0;
+    std::size_t kept_begin = 0, kept_bytes = 0;  // as declared
+    std::size_t kept_base = 0;                   // of slot 0 in the arena
+  };
+  void build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& span, const Shape& input);
+  [[nodiscard]] static bool reaches_input(const Chunk& chunk, std::size_t i);
+  static void lay_out_boundaries(Blueprint& blueprint, Chunk& chunk, const Shape& input);
+  void place_regions(Blueprint& blueprint);
+  void allocate(const Blueprint& blueprint, const StoreOptions& store);
+  [[nodiscard]] const Chunk& at(int chunk) const { return chunks_[static_cast<std::size_t>(chunk)]; }
 
   Device& device_;
   ParamStore params_;
-  std::vector<std::unique_ptr<Layer>> layers_;
-  std::vector<Boundary> boundaries_;  // between layer i and i + 1
-  HeadInfo head_;
+  std::vector<Chunk> chunks_;
+  const HeadInfo* head_ = nullptr;
+  LayerHook* hook_ = nullptr;
   Arena kept_, scratch_, workspace_;
-  Activation losses_, hits_;
+  Activation losses_{}, hits_{};
 };
 
 }  // namespace trireme

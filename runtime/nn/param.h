@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// ParamSpec: everything there is to know about a parameter, declared once. ParamStore: all
-// parameters of a model part in flat fp32 arenas, ordered by when backward finishes them (the
-// reverse of declaration), so that a gradient bucket is a contiguous range. Allocator, initialiser,
-// optimizer, reducer, weight files and planner read the specs.
+// ParamSpec: everything there is to know about a parameter, declared once. Allocator, initialiser,
+// tensor sharder, optimizer, reducer, weight files and planner read it. The arenas are in
+// param_store.h.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
-#include <vector>
 
-#include "runtime/device/device.h"
+#include "runtime/base/shape.h"
+#include "runtime/nn/tensor_split.h"
 
 namespace trireme {
 
@@ -40,9 +38,18 @@ struct ParamSpec {
   Init init{};
   bool decay = false;   // weight decay applies
   bool matrix = false;  // read by kernels in the compute dtype; others stay fp32
-  int shard_axis = -1;  // axis that tensor parallelism splits; -1: replicated
+  int shard_axis = -1;  // axis that tensor parallelism splits, 0 or 1; -1: replicated
+  int shard_parts = 1;  // the axis holds this many tensors one after another, each split (q, k, v)
+  // Parameters with one `tie` always have the same values: they start alike and their gradients are
+  // added up. The one whose name is the tie is the original, the others are its copies. A store that
+  // does not keep ties apart makes them one parameter.
+  std::string tie{};
   ParamKind kind = ParamKind::weight;
   float statistic_decay = 0.9F;
+
+  [[nodiscard]] bool is_copy() const { return !tie.empty() && tie != name; }
+  // What its initial values are keyed by.
+  [[nodiscard]] const std::string& identity() const { return tie.empty() ? name : tie; }
 
   friend bool operator==(const ParamSpec& a, const ParamSpec& b) {
     return a.name == b.name && a.shape == b.shape && a.kind == b.kind;
@@ -53,62 +60,37 @@ struct ParamId {
   int index = -1;
 };
 
-// A run of neighbouring elements of the arenas that the optimizer treats alike.
-struct ParamSegment {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-  bool decay = false;
-  ParamKind kind = ParamKind::weight;
-  float statistic_decay = 0;
-};
+// The shape in which a rank stores a parameter: the global one, or (local blocks, block...) where
+// tensor parallelism splits it.
+[[nodiscard]] Shape stored_shape(const ParamSpec& spec, const TensorSplit& split);
+[[nodiscard]] inline bool is_split(const ParamSpec& spec, const TensorSplit& split) {
+  return split.blocked() && spec.shard_axis >= 0;
+}
 
-class ParamStore {
- public:
-  // The same name declared twice is one tied parameter; its shape must agree.
-  ParamId declare(const ParamSpec& spec);
-
-  // Lays out and allocates. After this no parameter can be declared. Gradients only when
-  // `training`.
-  void allocate(Device& device, DType compute, bool training);
-  // Draws every parameter from its Init, keyed by (seed, name): independent of rank and layout.
-  void initialize(Stream& stream, std::uint64_t seed);
-  // Rewrites the compute copies from the fp32 values (after loading weights).
-  void refresh_compute(Stream& stream);
-
-  [[nodiscard]] std::span<const ParamSpec> specs() const { return specs_; }
-  [[nodiscard]] std::int64_t offset(ParamId id) const { return offsets_[at(id)]; }
-  [[nodiscard]] Tensor master(ParamId id) const { return view(masters_, id, DType::f32); }
-  [[nodiscard]] Tensor gradient(ParamId id) const { return view(gradients_, id, DType::f32); }
-  // What kernels read: the compute dtype for matrices, fp32 for the rest.
-  [[nodiscard]] Tensor compute(ParamId id) const;
-
-  // Whole arenas, f32, element_count() each, padding included (padding stays zero). Weights come
-  // first, weight_elements() of them, then statistics.
-  [[nodiscard]] Tensor masters() const { return flat(masters_, DType::f32); }
-  [[nodiscard]] Tensor gradients() const { return flat(gradients_, DType::f32); }
-  [[nodiscard]] Tensor compute_copies() const;  // empty when the compute dtype is f32
-  [[nodiscard]] std::int64_t element_count() const { return elements_; }
-  [[nodiscard]] std::int64_t weight_elements() const { return weight_elements_; }
-  // Sum of the specs' element counts, statistics and padding not included.
-  [[nodiscard]] std::int64_t parameter_count() const;
-  // Arena order, weights before statistics.
-  [[nodiscard]] std::span<const ParamId> order() const { return order_; }
-  [[nodiscard]] std::span<const ParamSegment> segments() const { return segments_; }
-
- private:
-  [[nodiscard]] std::size_t at(ParamId id) const;
-  [[nodiscard]] Tensor view(const Buffer& arena, ParamId id, DType dtype) const;
-  [[nodiscard]] Tensor flat(const Buffer& arena, DType dtype) const;
-  void lay_out();
-
-  std::vector<ParamSpec> specs_;
-  std::vector<std::int64_t> offsets_;
-  std::vector<ParamId> order_;
-  std::vector<ParamSegment> segments_;
-  std::int64_t elements_ = 0;
-  std::int64_t weight_elements_ = 0;
-  DType compute_dtype_ = DType::f32;
-  Buffer masters_, gradients_, compute_;
-};
+// Runs of elements that are neighbours both in a rank's storage and in the whole tensor, both
+// row-major; `visit(stored, logical, count)` gets the first element of each.
+template <typename Visit>
+void for_each_run(const ParamSpec& spec, const TensorSplit& split, Visit&& visit) {
+  if (!is_split(spec, split)) {
+    visit(std::int64_t{0}, std::int64_t{0}, spec.shape.count());
+    return;
+  }
+  // Outer index (rows before the axis), part, block, and a run of `inner` elements.
+  const std::int64_t axis = spec.shape[static_cast<std::size_t>(spec.shard_axis)];
+  const std::int64_t outer = spec.shard_axis == 0 ? 1 : spec.shape[0];
+  const std::int64_t parts = spec.shard_parts;
+  const std::int64_t inner = spec.shape.count() / outer / parts / split.blocks;
+  const std::int64_t block = spec.shape.count() / split.blocks;
+  TRIREME_EXPECTS(axis % (parts * split.blocks) == 0, "parameter {} {}: axis {} in {} blocks",
+                  spec.name, spec.shape.to_string(), spec.shard_axis, split.blocks);
+  for (int b = 0; b < split.local(); ++b) {
+    for (std::int64_t o = 0; o < outer; ++o) {
+      for (std::int64_t part = 0; part < parts; ++part) {
+        visit(b * block + (o * parts + part) * inner,
+              ((o * parts + part) * split.blocks + split.first() + b) * inner, inner);
+      }
+    }
+  }
+}
 
 }  // namespace trireme

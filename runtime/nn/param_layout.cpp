@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/nn/param_layout.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace trireme {
+namespace {
+
+// A cache line of floats: views of neighbouring parameters never share one.
+constexpr std::int64_t element_alignment = 16;
+
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+ParamId ParamLayout::declare(const ParamSpec& spec) {
+  TRIREME_EXPECTS(!done(), "parameter {} declared after allocation", spec.name);
+  const auto same = [&](const ParamSpec& other) {
+    return other.name == spec.name ||
+           (!separate_ties_ && !spec.tie.empty() && other.tie == spec.tie);
+  };
+  if (const auto found = std::find_if(specs_.begin(), specs_.end(), same); found != specs_.end()) {
+    TRIREME_EXPECTS(found->shape == spec.shape && found->kind == spec.kind,
+                    "parameter {} declared as {} and as {}", spec.name, found->shape.to_string(),
+                    spec.shape.to_string());
+    return {static_cast<int>(found - specs_.begin())};
+  }
+  specs_.push_back(spec);
+  entries_.push_back({.unit = std::max(units_ - 1, 0), .chunk = chunks_});
+  return {static_cast<int>(specs_.size()) - 1};
+}
+
+std::size_t ParamLayout::at(ParamId id) const {
+  TRIREME_EXPECTS(id.index >= 0 && id.index < static_cast<int>(specs_.size()),
+                  "parameter id {} of {}", id.index, specs_.size());
+  return static_cast<std::size_t>(id.index);
+}
+
+ParamId ParamLayout::find(std::string_view name) const {
+  const auto found = std::ranges::find(specs_, name, &ParamSpec::name);
+  return {found == specs_.end() ? -1 : static_cast<int>(found - specs_.begin())};
+}
+
+std::int64_t ParamLayout::parameter_count() const {
+  return std::accumulate(specs_.begin(), specs_.end(), std::int64_t{0},
+                         [](std::int64_t sum, const ParamSpec& spec) {
+                           const bool counts = spec.kind == ParamKind::weight && !spec.is_copy();
+                           return sum + (counts ? spec.shape.count() : 0);
+                         });
+}
+
+// Chunks never share a bucket, for their micro-batches come and go apart. Nor do units whose
+// gradients or parameters are there for a short time only. Tied parameters are alone, so that their
+// copies are sliced alike.
+bool ParamLayout::starts_bucket(ParamId id, ParamId before, std::int64_t target) const {
+  const Entry &here = entries_[at(id)], &there = entries_[at(before)];
+  const ParamSpec &own = specs_[at(id)], &other = specs_[at(before)];
+  const auto apart = [&](const ParamSpec& spec) { return separate_ties_ && !spec.tie.empty(); };
+  return own.kind != other.kind || here.chunk != there.chunk || apart(own) || apart(other) ||
+         (zero_.stage >= 2 && here.unit != there.unit) ||
+         elements_ - buckets_.back().first >= target;
+}
+
+void ParamLayout::fill_buckets(std::int64_t target) {
+  ParamId before;
+  const auto close = [&] {
+    if (buckets_.empty()) return;
+    Bucket& bucket = buckets_.back();
+    const bool sliced = zero_.stage >= 1 && bucket.kind == ParamKind::weight;
+    elements_ = bucket.first + round_up(elements_ - bucket.first,
+                                        element_alignment * (sliced ? zero_.ranks : 1));
+    bucket.count = elements_ - bucket.first;
+    owned_elements_ = bucket.owned + slice_count(bucket);
+    if (bucket.kind == ParamKind::weight) weight_elements_ = elements_;
+  };
+  for (const ParamId id : order_) {
+    Entry& entry = entries_[at(id)];
+    const ParamSpec& spec = specs_[at(id)];
+    if (before.index < 0 || starts_bucket(id, before, target)) {
+      close();
+      buckets_.push_back({.first = elements_,
+                          .owned = owned_elements_,
+                          .units = {entry.unit, entry.unit + 1},
+                          .kind = spec.kind});
+    }
+    Bucket& bucket = buckets_.back();
+    bucket.units.first = std::min(bucket.units.first, entry.unit);
+    ++bucket.params;
+    entry.bucket = static_cast<int>(buckets_.size()) - 1;
+    entry.offset = elements_;
+    elements_ += round_up(stored_shape(spec, split_).count(), element_alignment);
+    before = id;
+  }
+  close();
+}
+
+void ParamLayout::lay_out(const ZeroOptions& zero, std::int64_t bucket_elements) {
+  TRIREME_EXPECTS(!specs_.empty() && !done(), "{} parameters, {} elements laid out", specs_.size(),
+                  elements_);
+  zero_ = zero;
+  for (int i = static_cast<int>(specs_.size()) - 1; i >= 0; --i)
+    order_.push_back({i});
+  std::stable_partition(order_.begin(), order_.end(),
+                        [&](ParamId id) { return spec(id).kind == ParamKind::weight; });
+  fill_buckets(bucket_elements);
+  find_owned_runs();
+}
+
+std::int64_t ParamLayout::slice_count(const Bucket& bucket) const {
+  const bool sliced = zero_.stage >= 1 && bucket.kind == ParamKind::weight;
+  return sliced ? bucket.count / zero_.ranks : bucket.count;
+}
+
+std::int64_t ParamLayout::slice_first(const Bucket& bucket) const {
+  const bool sliced = zero_.stage >= 1 && bucket.kind == ParamKind::weight;
+  return bucket.first + (sliced ? zero_.rank * slice_count(bucket) : 0);
+}
+
+// The slice of each bucket cut at parameter borders, with neighbours that are alike joined.
+void ParamLayout::find_owned_runs() {
+  for (std::size_t i = 0; i < order_.size(); ++i) {
+    const ParamSpec& spec = specs_[at(order_[i])];
+    const Entry& entry = entries_[at(order_[i])];
+    const Bucket& bucket = buckets_[static_cast<std::size_t>(entry.bucket)];
+    const bool last = i + 1 == order_.size() || bucket_of(order_[i + 1]) != entry.bucket;
+    const std::int64_t end = last ? bucket.first + bucket.count : offset(order_[i + 1]);
+    const std::int64_t slice = slice_first(bucket);
+    const std::int64_t from = std::max(entry.offset, slice);
+    const std::int64_t to = std::min(end, slice + slice_count(bucket));
+    if (from >= to) continue;
+    const bool replicated = split_.ranks > 1 && !is_split(spec, split_);
+    const OwnedRun run{.bucket = entry.bucket,
+                       .first = from - slice,
+                       .count = to - from,
+                       .decay = spec.decay,
+                       .kind = spec.kind,
+                       .statistic_decay = spec.statistic_decay,
+                       .counted = !spec.is_copy() && !(replicated && split_.rank > 0)};
+    const auto alike = [&](const OwnedRun& other) {
+      return other.bucket == run.bucket && other.first + other.count == run.first &&
+             other.decay == run.decay && other.statistic_decay == run.statistic_decay &&
+             other.counted == run.counted;
+    };
+    if (!owned_.empty() && alike(owned_.back())) {
+      owned_.back().count += run.count;
+    } else {
+      owned_.push_back(run);
+    }
+  }
+}
+
+ParamLayout::Range ParamLayout::unit_weights(int unit) const {
+  Range range;
+  for (const Bucket& bucket : buckets_) {
+    if (bucket.kind != ParamKind::weight || !bucket.units.contains(unit)) continue;
+    if (range.count == 0) range.first = bucket.first;
+    range.count = bucket.first + bucket.count - range.first;
+  }
+  return range;
+}
+
+}  // namespace trireme

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/nn/tensor_group.h"
+
+namespace trireme {
+
+TensorGroup::TensorGroup(Device& device, Communicator& group, Stream& comm)
+    : group_(group), comm_(comm), there_(device.make_event()), done_(device.make_event()) {}
+
+void TensorGroup::all_reduce(Stream& compute, const Tensor& data, ReduceOp op) const {
+  if (size() == 1) return;
+  begin(compute);
+  group_.all_reduce(comm_, data, data, op);
+  finish(compute);
+}
+
+void TensorGroup::reduce_scatter(Stream& compute, const Tensor& whole, const Tensor& slice) const {
+  start_reduce_scatter(compute, whole, slice);
+  finish(compute);
+}
+
+void TensorGroup::all_gather(Stream& compute, const Tensor& slice, const Tensor& whole) const {
+  begin(compute);
+  group_.all_gather(comm_, slice, whole);
+  finish(compute);
+}
+
+void TensorGroup::start_all_reduce(Stream& compute, const Tensor& data) const {
+  if (size() == 1) return;
+  begin(compute);
+  group_.all_reduce(comm_, data, data, ReduceOp::sum);
+}
+
+void TensorGroup::start_reduce_scatter(Stream& compute, const Tensor& whole,
+                                       const Tensor& slice) const {
+  begin(compute);
+  group_.reduce_scatter(comm_, whole, slice, ReduceOp::sum);
+}
+
+void TensorGroup::begin(Stream& compute) const {
+  compute.record(*there_);
+  comm_.wait(*there_);
+}
+
+void TensorGroup::finish(Stream& compute) const {
+  comm_.record(*done_);
+  compute.wait(*done_);
+}
+
+}  // namespace trireme

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collectives of tensor-parallel layers (Shoeybi et al., Megatron-LM, 2019; sequence parallel:
+// Korthikanti et al., 2022). On one rank they cost nothing. Sums follow the tree over ranks of
+// communicator.h, so with each rank's own blocks summed as a tree before, the whole sum is one tree
+// over blocks.
+#pragma once
+
+#include <memory>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/nn/tensor_split.h"
+
+namespace trireme {
+
+class TensorGroup {
+ public:
+  // `group` and `comm` must outlive this; `comm` carries collectives that overlap computation.
+  TensorGroup(Device& device, Communicator& group, Stream& comm);
+
+  [[nodiscard]] int rank() const { return group_.rank(); }
+  [[nodiscard]] int size() const { return group_.size(); }
+
+  // In place; `compute` continues with the result.
+  void all_reduce(Stream& compute, const Tensor& data, ReduceOp op = ReduceOp::sum) const;
+  // `whole` holds size() equal slices of rows; `slice` receives or is this rank's.
+  void reduce_scatter(Stream& compute, const Tensor& whole, const Tensor& slice) const;
+  void all_gather(Stream& compute, const Tensor& slice, const Tensor& whole) const;
+
+  // The same, started on the comm stream: work enqueued on `compute` until finish() overlaps and
+  // must not touch the tensors. One at a time.
+  void start_all_reduce(Stream& compute, const Tensor& data) const;
+  void start_reduce_scatter(Stream& compute, const Tensor& whole, const Tensor& slice) const;
+  void finish(Stream& compute) const;
+
+ private:
+  void begin(Stream& compute) const;
+
+  Communicator& group_;
+  Stream& comm_;
+  std::unique_ptr<Event> there_, done_;
+};
+
+}  // namespace trireme
