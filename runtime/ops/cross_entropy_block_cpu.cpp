@@ -34,7 +34,7 @@ struct Block {
 
 template <typename T>
 std::int64_t count_equal(const T* row, std::int64_t count, float value) {
-  std::int64_t result = 0;
+  std::int32_t result = 0;  // as wide as a float: half the work of 64 bits
 #pragma omp simd reduction(+ : result)
   for (std::int64_t i = 0; i < count; ++i)
     result += load(row[i]) == value ? 1 : 0;
