@@ -135,9 +135,11 @@ std::shared_ptr<CallLog> make_log(Communicator& group, int world_rank) {
     return {reinterpret_cast<std::byte*>(range.data()), DType::u8,
             Shape{static_cast<std::int64_t>(range.size_bytes())}};
   };
+  // Over a group that goes away again: the calls of `group` itself are the caller's to count.
+  const auto once = group.split(0, group.rank(), group.name() + ".members");
   const auto host = Device::create(DeviceType::cpu);
   const auto stream = host->make_stream(StreamKind::compute);
-  group.all_gather(*stream, bytes_of({&own, 1}), bytes_of(members));
+  once->all_gather(*stream, bytes_of({&own, 1}), bytes_of(members));
   std::vector<int> world_ranks;
   for (const Member& member : members)
     world_ranks.push_back(static_cast<int>(member.world_rank));

@@ -32,7 +32,7 @@ TEST_F(SameOnAllRanks, NamesTheFirstLineThatDiffers) {
 
   expect_refused(
       "run:\n  seed: " + own + "\n  directory: a\n",
-      "line 2 is \"  seed: 1234\" on rank 0 (32 bytes in all) and \"  seed: 1235\" on rank 1");
+      "line 2 is \"  seed: 1234\" on rank 0 (33 bytes in all) and \"  seed: 1235\" on rank 1");
 }
 
 TEST_F(SameOnAllRanks, NamesALineThatOneRankLacks) {

@@ -12,7 +12,7 @@
 //   late       comes after half of the deadline
 //   suspended  all ranks are stopped for longer than the deadline, then go on
 //   verb       calls broadcast
-//   part       sleeps forever, where the others wait in a group of part of the job
+//   part       sleeps forever, as others do; rank 0 waits in a group of ranks 0 and 1
 //   recv       sends two of the three messages that rank 0 waits for
 //   behind     waits for a message that never comes, before its part of the call
 // checked_verb, checked_count, checked_dtype, checked_silent: with Checked inside.
@@ -92,7 +92,8 @@ void run(const MpiEnvironment& mpi, const std::string& mode, const WatchOptions&
   }
   job.stream->synchronize();
 
-  if (mpi.rank() == 1) misbehave(job, mode, options.deadline_seconds);
+  const bool computes = mode == "part" && mpi.rank() > 1;
+  if (mpi.rank() == 1 || computes) misbehave(job, mode, options.deadline_seconds);
   const ScopedCommLabel label("bucket 3 (blocks.2)");
   if (mode == "recv" && mpi.rank() == 0) {
     job.part->recv(*job.stream, job.data, 1);
