@@ -12,4 +12,11 @@ namespace trireme::ops {
 void dropout(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& sample_ids,
              const Tensor& rng, std::uint64_t layer, float probability);
 
+// The same for a run of rows: y and x hold rows [first_row, first_row + rows) of the
+// (B * rows_per_sample, C) rows of a whole batch, C being their last extent, and get the mask that
+// the call on the whole batch draws there. sample_ids(B) are those of the whole batch.
+void dropout_rows(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& sample_ids,
+                  const Tensor& rng, std::uint64_t layer, float probability, std::int64_t first_row,
+                  std::int64_t rows_per_sample);
+
 }  // namespace trireme::ops

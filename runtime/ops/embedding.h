@@ -12,7 +12,23 @@ void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
                        const Tensor& token_table, const Tensor& position_table = {});
 
 // Adds dy(B, T, C) into the f32 gradients (V, C) and (P, C), in a fixed order: same bits every run.
+// Either gradient may be absent.
 void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tensor& d_position_table,
                         const Tensor& dy, const Tensor& tokens);
+
+// The pieces of a vocabulary that is split by rows: table(rows, C) holds the token rows
+// [first_row, first_row + rows). y(B, T, C) is +0 for tokens of other blocks and 0 + row for those
+// of this one: never -0, so that the sum over blocks is the same for every split.
+void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
+                               const Tensor& table, std::int64_t first_row);
+
+// y(B, T, C) = x(B, T, C) + position_table(P, C)[t]: what embedding_forward makes of the token rows
+// x. y may alias x.
+void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table);
+
+// Adds dy(B, T, C) into d_table(rows, C) f32 for the tokens of this block: per row the bits of
+// embedding_backward.
+void embedding_partial_backward(Stream& stream, const Tensor& d_table, const Tensor& dy,
+                                const Tensor& tokens, std::int64_t first_row);
 
 }  // namespace trireme::ops

@@ -43,21 +43,27 @@ void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          bool accumulate) {
   const Operands check("layer_norm_backward");
   check_input(check, x);
-  check.is("dx", dx, x.dtype, x.shape);
   check.is("dy", dy, x.dtype, x.shape);
-  check.disjoint("dx", dx, "x", x);
-  if (accumulate) {
-    check.disjoint("dx", dx, "dy", dy);
-  } else {
-    check.same_or_disjoint("dx", dx, "dy", dy);
+  TRIREME_EXPECTS(!dx.empty() || !dgamma.empty(),
+                  "layer_norm_backward: neither dx nor dgamma and dbeta are wanted");
+  if (!dx.empty()) {
+    check.is("dx", dx, x.dtype, x.shape);
+    check.disjoint("dx", dx, "x", x);
+    if (accumulate) {
+      check.disjoint("dx", dx, "dy", dy);
+    } else {
+      check.same_or_disjoint("dx", dx, "dy", dy);
+    }
   }
   check_statistic(check, "mean", mean, x);
   check_statistic(check, "rstd", rstd, x);
   const Shape channels{x.shape.back()};
   check.is("gamma", gamma, DType::f32, channels);
-  check.is("dgamma", dgamma, DType::f32, channels);
-  check.is("dbeta", dbeta, DType::f32, channels);
-  check.disjoint("dgamma", dgamma, "dbeta", dbeta);
+  if (!dgamma.empty() || !dbeta.empty()) {
+    check.is("dgamma", dgamma, DType::f32, channels);
+    check.is("dbeta", dbeta, DType::f32, channels);
+    check.disjoint("dgamma", dgamma, "dbeta", dbeta);
+  }
   TRIREME_DISPATCH(stream, layer_norm_backward, dx, dgamma, dbeta, dy, x, gamma, mean, rstd,
                    accumulate);
 }

@@ -13,7 +13,8 @@ void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, con
                         float epsilon = 1e-5F);
 
 // dx += gradient (it is added to the residual stream's gradient) when `accumulate`, else dx =
-// gradient. dgamma(C), dbeta(C) are accumulated.
+// gradient. dgamma(C), dbeta(C) are accumulated. Without dx, or without both dgamma and dbeta, only
+// the rest is computed, to the same bits.
 void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const Tensor& gamma, const Tensor& mean, const Tensor& rstd,

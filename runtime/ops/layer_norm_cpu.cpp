@@ -56,10 +56,11 @@ constexpr std::int64_t group = 4;
 // Rows whose dgamma and dbeta are summed apart before they join the total.
 constexpr std::int64_t chunk = 64;
 
+// One code for all outputs, whichever are wanted: another loop might round differently.
 template <typename T>
 struct Backward {
-  T* dx;
-  float* dgamma;
+  T* dx;          // null: only dgamma and dbeta are wanted
+  float* dgamma;  // both null: only dx is wanted
   float* dbeta;
   const T* dy;
   const T* x;
@@ -72,6 +73,7 @@ struct Backward {
 
   // With n = (x - mean) rstd and g = dy gamma: dx = rstd (g - mean(g) - n mean(g n)).
   void finish_row(std::int64_t row, float sum_g, float sum_gn) const {
+    if (dx == nullptr) return;
     const T* const slope = dy + row * columns;
     const T* const in = x + row * columns;
     T* const out = dx + row * columns;
@@ -164,6 +166,7 @@ struct Backward {
         four_rows(row, gamma_sum, beta_sum);
       for (; row < end; ++row)
         one_row(row, gamma_sum, beta_sum);
+      if (dgamma == nullptr) continue;
 #pragma omp simd
       for (std::int64_t i = 0; i < columns; ++i) {
         dgamma[i] += gamma_sum[i];
@@ -191,8 +194,10 @@ void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          bool accumulate) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, Backward<T>{dx.as<T>(), dgamma.as<float>(), dbeta.as<float>(), dy.as<T>(),
-                                x.as<T>(), gamma.as<float>(), mean.as<float>(), rstd.as<float>(),
+    enqueue(stream, Backward<T>{dx.empty() ? nullptr : dx.as<T>(),
+                                dgamma.empty() ? nullptr : dgamma.as<float>(),
+                                dbeta.empty() ? nullptr : dbeta.as<float>(), dy.as<T>(), x.as<T>(),
+                                gamma.as<float>(), mean.as<float>(), rstd.as<float>(),
                                 x.shape.rows(), x.shape.back(), accumulate});
   });
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/device/cpu/cpu_stream.h"
+#include "runtime/ops/linear_rows.h"
 #include "runtime/ops/matrix_product.h"
 #include "runtime/ops/scratch.h"
 
@@ -22,42 +23,11 @@ struct Sizes {
 
 // What a row chunk of a product and its operands still find in the outer caches.
 constexpr std::int64_t chunk_rows = 512;
-// Rows of a weight-gradient step: their padded copies stay in the second-level cache.
-constexpr std::int64_t chunk_reduction = 256;
 // Outputs taken at a time where whole rows would need scratch without bound (vocabularies).
 constexpr std::int64_t chunk_outputs = 2048;
 
 std::size_t as_size(std::int64_t count) {
   return static_cast<std::size_t>(count);
-}
-
-// y = product + bias + residual.
-template <typename T>
-void finish_rows(T* y, std::int64_t y_stride, const float* product, std::int64_t product_stride,
-                 const float* bias, const T* residual, std::int64_t residual_stride,
-                 std::int64_t rows, std::int64_t columns) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    T* const out = y + row * y_stride;
-    const float* const in = product + row * product_stride;  // may be `out` itself
-    const T* const add = residual == nullptr ? nullptr : residual + row * residual_stride;
-    if (bias != nullptr && add != nullptr) {
-#pragma omp simd
-      for (std::int64_t i = 0; i < columns; ++i)
-        store(out[i], in[i] + bias[i] + load(add[i]));
-    } else if (bias != nullptr) {
-#pragma omp simd
-      for (std::int64_t i = 0; i < columns; ++i)
-        store(out[i], in[i] + bias[i]);
-    } else if (add != nullptr) {
-#pragma omp simd
-      for (std::int64_t i = 0; i < columns; ++i)
-        store(out[i], in[i] + load(add[i]));
-    } else {
-#pragma omp simd
-      for (std::int64_t i = 0; i < columns; ++i)
-        store(out[i], in[i]);
-    }
-  }
 }
 
 void forward(const Sizes& n, float* y, const float* x, const float* w, const float* bias,
@@ -137,25 +107,9 @@ void backward_input(const Sizes& n, bf16* dx, const bf16* dy, const bf16* w, boo
                      o == 0 ? 0.0F : 1.0F, product, n.inputs);
     }
     bf16* const out = dx + first * n.inputs;
-    finish_rows<bf16>(out, n.inputs, product, n.inputs, nullptr, accumulate ? out : nullptr,
-                      n.inputs, rows, n.inputs);
+    finish_rows(out, n.inputs, product, n.inputs, nullptr, accumulate ? out : nullptr, n.inputs,
+                rows, n.inputs);
   }
-}
-
-// db += sum over rows, first within the chunk: a long column then loses fewer bits.
-template <typename T>
-void add_column_sums(float* db, float* chunk_sum, const T* dy, std::int64_t stride,
-                     std::int64_t rows, std::int64_t columns) {
-  std::fill_n(chunk_sum, columns, 0.0F);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const T* const in = dy + row * stride;
-#pragma omp simd
-    for (std::int64_t i = 0; i < columns; ++i)
-      chunk_sum[i] += load(in[i]);
-  }
-#pragma omp simd
-  for (std::int64_t i = 0; i < columns; ++i)
-    db[i] += chunk_sum[i];
 }
 
 template <typename T>
@@ -174,7 +128,7 @@ void backward_weight(const Sizes& n, float* dw, float* db, const T* dy, const T*
     for (std::int64_t o = 0; o < n.outputs; o += chunk_outputs) {
       const std::int64_t outputs = std::min(chunk_outputs, n.outputs - o);
       copy_rows(wide_dy, dy_stride, dy + first * n.outputs + o, n.outputs, rows, outputs);
-      if (db != nullptr) add_column_sums(db + o, chunk_sum, wide_dy, dy_stride, rows, outputs);
+      if (db != nullptr) add_chunk_sums(db + o, chunk_sum, wide_dy, dy_stride, rows, outputs);
       matrix_product(outputs, n.inputs, rows, {wide_dy, dy_stride, Transpose::yes},
                      {wide_x, x_stride}, 1.0F, dw + o * n.inputs, n.inputs);
     }
@@ -241,12 +195,8 @@ void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, 
         return;
       }
       native_backward_weight(DType::bf16, sizes.rows, sizes.outputs, sizes.inputs, dw, dy, x);
-      if (bias_gradient == nullptr) return;
-      static thread_local ScratchBlock block;
-      float* const chunk_sum = block.floats(as_size(sizes.outputs));
-      for (std::int64_t first = 0; first < sizes.rows; first += chunk_reduction) {
-        add_column_sums(bias_gradient, chunk_sum, dy + first * sizes.outputs, sizes.outputs,
-                        std::min(chunk_reduction, sizes.rows - first), sizes.outputs);
+      if (bias_gradient != nullptr) {
+        add_column_sums(bias_gradient, dy, sizes.rows, sizes.outputs);
       }
     });
   });

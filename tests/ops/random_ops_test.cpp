@@ -168,6 +168,28 @@ TEST_P(RandomOps, DropoutDrawsASamplesMaskWhereverTheSampleIs) {
   EXPECT_EQ(one.get(), std::vector<double>(both.begin() + 333, both.end()));
 }
 
+TEST_P(RandomOps, DropoutOfARunOfRowsDrawsThatPartOfTheWholeMask) {
+  constexpr std::int64_t samples = 3, length = 5, columns = 77, rows = samples * length;
+  const GuardedTensor x = random_tensor(GetParam(), {samples, length, columns}, 1, 1.0, 2.0);
+  const GuardedTensor y(GetParam(), {samples, length, columns});
+  const GuardedTensor ids(DType::i64, {samples}, {5, 9, 2}), rng(DType::u64, {2}, {1, 2});
+  ops::dropout(stream(), y, x, ids, rng, 1, 0.5F);
+  const std::vector<double> whole = y.get();
+
+  for (std::int64_t first = 0; first < rows; ++first) {
+    for (std::int64_t count = 0; first + count <= rows; count += 1 + first % 3) {
+      const GuardedTensor part(GetParam(), {count, columns});
+
+      ops::dropout_rows(stream(), part,
+                        x.view().range(first * columns, count * columns).reshaped({count, columns}),
+                        ids, rng, 1, 0.5F, first, length);
+
+      const auto begin = whole.begin() + first * columns;
+      ASSERT_EQ(part.get(), std::vector<double>(begin, begin + count * columns));
+    }
+  }
+}
+
 TEST_P(RandomOps, DropoutMasksDifferByStepLayerAndSample) {
   const GuardedTensor x(GetParam(), {1, 200}, std::vector<double>(200, 1.0));
   std::set<std::vector<double>> masks;
@@ -201,6 +223,16 @@ TEST(DropoutErrors, RefuseAProbabilityOfOne) {
 
   expect_error([&] { ops::dropout(stream(), x, x, ids, rng, 1, 1.0F); }, {"dropout", "[0, 1)"});
   expect_error([&] { ops::dropout(stream(), x, x, rng, rng, 1, 0.1F); }, {"sample_ids"});
+}
+
+TEST(DropoutErrors, RefuseRowsOutsideTheBatch) {
+  const GuardedTensor x(DType::f32, {4, 3}), ids(DType::i64, {2}), rng(DType::u64, {2});
+  const auto run = [&](std::int64_t first_row) {
+    ops::dropout_rows(stream(), x, x, ids, rng, 1, 0.1F, first_row, 3);
+  };
+
+  expect_error([&] { run(3); }, {"4 rows from 3", "2 samples of 3 rows"});
+  expect_error([&] { run(-1); }, {"4 rows from -1"});
 }
 
 ops::AugmentOptions color_options() {

@@ -192,6 +192,36 @@ TEST_P(LayerNorm, BackwardAccumulatesIntoTheResidualGradientWhenAsked) {
   expect_close(twice, once, 1e-5, 1e-5);
 }
 
+TEST_P(LayerNorm, BackwardInTwoPartsHasTheBitsOfTheWhole) {
+  for (const bool accumulate : {false, true}) {
+    for (const std::int64_t rows : {1, 3, 70}) {
+      constexpr std::int64_t columns = 37;
+      const GuardedTensor x = random_tensor(GetParam(), {rows, columns}, 1);
+      const GuardedTensor gamma = random_tensor(DType::f32, {columns}, 2);
+      const GuardedTensor dy = random_tensor(GetParam(), {rows, columns}, 3);
+      const GuardedTensor y(GetParam(), {rows, columns});
+      const GuardedTensor mean(DType::f32, {rows}), rstd(DType::f32, {rows});
+      const auto make_dx = [&] { return random_tensor(GetParam(), {rows, columns}, 4); };
+      const auto make_channels = [&] { return random_tensor(DType::f32, {columns}, 5); };
+      const GuardedTensor dx = make_dx(), dx_alone = make_dx();
+      const GuardedTensor dgamma = make_channels(), dbeta = make_channels();
+      const GuardedTensor dgamma_alone = make_channels(), dbeta_alone = make_channels();
+      ops::layer_norm_forward(stream(), y, mean, rstd, x, gamma, gamma);
+
+      ops::layer_norm_backward(stream(), dx, dgamma, dbeta, dy, x, gamma, mean, rstd, accumulate);
+      ops::layer_norm_backward(stream(), dx_alone, {}, {}, dy, x, gamma, mean, rstd, accumulate);
+      ops::layer_norm_backward(stream(), {}, dgamma_alone, dbeta_alone, dy, x, gamma, mean, rstd,
+                               accumulate);
+
+      EXPECT_NE(dx.raw(), make_dx().raw());
+      EXPECT_NE(dgamma.raw(), make_channels().raw());
+      EXPECT_EQ(dx_alone.raw(), dx.raw());
+      EXPECT_EQ(dgamma_alone.raw(), dgamma.raw());
+      EXPECT_EQ(dbeta_alone.raw(), dbeta.raw());
+    }
+  }
+}
+
 TEST_P(LayerNorm, RefusesOperandsThatDoNotFit) {
   const GuardedTensor x(GetParam(), {4, 6}), y(GetParam(), {4, 6});
   const GuardedTensor mean(DType::f32, {4}), rstd(DType::f32, {3});
@@ -203,6 +233,11 @@ TEST_P(LayerNorm, RefusesOperandsThatDoNotFit) {
   expect_error(
       [&] { ops::layer_norm_backward(stream(), x, gamma, gamma, y, x, gamma, mean, mean, false); },
       {"dx", "memory"});
+  const auto backward = [&](const Tensor& dgamma, const Tensor& dbeta) {
+    ops::layer_norm_backward(stream(), {}, dgamma, dbeta, y, x, gamma, mean, mean, false);
+  };
+  expect_error([&] { backward({}, {}); }, {"neither dx nor dgamma"});
+  expect_error([&] { backward(gamma, {}); }, {"dbeta is absent"});
 }
 
 TEST_P(Embedding, ForwardAddsTokenAndPosition) {

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exact sums of squares: integers, so neither the order of the values nor how they are split over
+// calls, buckets or ranks changes a bit of the result. For gradient norms that are the same on
+// every layout.
+//
+// The state is one fixed-point number whose lowest bit is 2^-298, that of the smallest subnormal
+// squared: exact_sum_limbs limbs of 32 bits, the lowest first, each in a u64 of its own, then how
+// many infinities and how many NaNs came along. All zero is the empty sum. Element-wise integer
+// sums of up to 2^31 states (an all_reduce) are states too.
+#pragma once
+
+#include "runtime/device/device.h"
+
+namespace trireme::ops {
+
+// 2^63 squares of the largest float need 298 + 256 + 63 bits.
+inline constexpr std::int64_t exact_sum_limbs = 20;
+inline constexpr std::int64_t exact_sum_words = exact_sum_limbs + 2;
+
+// state(exact_sum_words) u64 += squares of x (f32, any shape, may hold nothing). Afterwards every
+// limb is below 2^32, so equal sums have equal bits.
+void accumulate_squares_exact(Stream& stream, const Tensor& state, const Tensor& x);
+
+// total(1) f64 = the sum, rounded once to nearest; NaN after a NaN, else infinity after an
+// infinity.
+void exact_sum_value(Stream& stream, const Tensor& total, const Tensor& state);
+
+}  // namespace trireme::ops

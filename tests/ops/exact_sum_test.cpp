@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/exact_sum.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "tests/ops/guarded_tensor.h"
+
+namespace trireme {
+namespace {
+
+using namespace testing;
+using Floats = std::vector<float>;
+using State = std::vector<std::uint64_t>;
+
+constexpr auto infinity = std::numeric_limits<float>::infinity();
+constexpr auto largest = std::numeric_limits<float>::max();
+constexpr auto smallest = std::numeric_limits<float>::denorm_min();
+
+State empty_state() {
+  return State(static_cast<std::size_t>(ops::exact_sum_words));
+}
+
+void accumulate(State& state, const float* x, std::size_t count) {
+  const GuardedTensor words(DType::u64, {ops::exact_sum_words});
+  const GuardedTensor values(DType::f32, {static_cast<std::int64_t>(count)});
+  std::copy(state.begin(), state.end(), words.view().as<std::uint64_t>());
+  std::copy_n(x, count, values.view().as<float>());
+
+  ops::accumulate_squares_exact(stream(), words, values);
+
+  std::copy_n(words.view().as<std::uint64_t>(), state.size(), state.begin());
+}
+
+State state_of(const Floats& x) {
+  State state = empty_state();
+  accumulate(state, x.data(), x.size());
+  return state;
+}
+
+double value_of(const State& state) {
+  const GuardedTensor words(DType::u64, {ops::exact_sum_words}), total(DType::f64, {1});
+  std::copy(state.begin(), state.end(), words.view().as<std::uint64_t>());
+
+  ops::exact_sum_value(stream(), total, words);
+
+  return total.get()[0];
+}
+
+double sum_of_squares(const Floats& x) {
+  return value_of(state_of(x));
+}
+
+// Signs, zeros, subnormals and magnitudes over the whole range of floats, a few of each in every
+// stretch.
+Floats wild_values(std::size_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> mantissa(-2.0F, 2.0F);
+  std::uniform_int_distribution<int> exponent(-149, 126);
+  Floats values(count);
+  for (float& value : values)
+    value = std::ldexp(mantissa(generator), exponent(generator));
+  for (std::size_t i = 3; i < count; i += 7)
+    values[i] = 0.0F;
+  return values;
+}
+
+Floats normal_values(std::size_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal(0.0F, 0.01F);
+  Floats values(count);
+  for (float& value : values)
+    value = normal(generator);
+  return values;
+}
+
+TEST(ExactSum, MatchesASumInLongDouble) {
+  for (const std::size_t count : {1U, 2U, 17U, 511U, 512U, 513U, 5000U}) {
+    for (const Floats& x : {wild_values(count, 1), normal_values(count, 2)}) {
+      long double expected = 0.0L;
+      for (const float value : x)
+        expected += static_cast<long double>(value) * static_cast<long double>(value);
+
+      EXPECT_NEAR(sum_of_squares(x) / static_cast<double>(expected), 1.0, 0x1p-52)
+          << count << " values";
+    }
+  }
+}
+
+TEST(ExactSum, HasTheSameBitsHoweverTheValuesAreSplitAndOrdered) {
+  for (Floats x : {wild_values(4099, 3), normal_values(4099, 4)}) {
+    const State whole = state_of(x);
+    std::mt19937 generator(5);
+    for (int round = 0; round < 20; ++round) {
+      std::shuffle(x.begin(), x.end(), generator);
+      State parts = empty_state();
+      for (std::size_t first = 0; first < x.size();) {
+        const std::size_t count =
+            std::min<std::size_t>(generator() % (round < 10 ? 40 : 2000), x.size() - first);
+        accumulate(parts, x.data() + first, count);
+        first += count;
+      }
+
+      ASSERT_EQ(parts, whole);
+    }
+  }
+}
+
+TEST(ExactSum, HasTheSameBitsWhenStatesAreAddedWordByWord) {
+  const Floats x = wild_values(3000, 6);
+  State sum = empty_state();
+  for (std::size_t first = 0; first < x.size(); first += 3) {
+    const State part = state_of({x.begin() + static_cast<std::ptrdiff_t>(first),
+                                 x.begin() + static_cast<std::ptrdiff_t>(first) + 3});
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      sum[i] += part[i];
+  }
+  const State whole = state_of(x);
+
+  EXPECT_EQ(value_of(sum), value_of(whole));
+  ASSERT_NE(sum, whole);  // limbs hold carries
+  accumulate(sum, x.data(), 0);
+  EXPECT_EQ(sum, whole);
+}
+
+TEST(ExactSum, HasRoomForAStateFromEachOfTwoToThe31Ranks) {
+  State sum = state_of({largest, smallest, 1.5F});
+  State most = empty_state();
+  most[0] = 0xffffffffU;  // the fullest limb that a state has
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    sum[i] <<= 31;
+    most[i] <<= 31;
+  }
+
+  EXPECT_EQ(value_of(sum), std::ldexp(sum_of_squares({largest, smallest, 1.5F}), 31));
+  EXPECT_EQ(value_of(most), std::ldexp(4294967295.0, 31 - 298));
+}
+
+TEST(ExactSum, RoundsOnceToNearestEven) {
+  const float half = 0x1p-27F;  // two of its squares are half a unit in the last place of 1
+  EXPECT_EQ(sum_of_squares({1.0F, half, half}), 1.0);
+  EXPECT_EQ(sum_of_squares({half, 1.0F, half, smallest}), 1.0 + 0x1p-52);
+  EXPECT_EQ(sum_of_squares({1.0F, 0x1p-26F, half, half}), 1.0 + 0x1p-51);
+  EXPECT_EQ(sum_of_squares({1.0F, half, 0x1.fffffep-28F}), 1.0);
+}
+
+TEST(ExactSum, KeepsTheSmallestAndTheLargestFloats) {
+  const double top = static_cast<double>(largest) * static_cast<double>(largest);
+
+  EXPECT_EQ(sum_of_squares({smallest}), 0x1p-298);
+  EXPECT_EQ(sum_of_squares(Floats(1000, -smallest)), 1000 * 0x1p-298);
+  EXPECT_EQ(sum_of_squares(Floats(1024, largest)), 1024 * top);
+  EXPECT_EQ(sum_of_squares({largest, smallest, -largest}), 2 * top);
+  EXPECT_EQ(sum_of_squares({0.0F, -0.0F}), 0.0);
+  EXPECT_EQ(sum_of_squares({}), 0.0);
+}
+
+TEST(ExactSum, LosesNoSmallValueBesideALargeOne) {
+  State with = state_of({largest, 1.0F, 0x1p-100F}), without = state_of({largest});
+  for (std::size_t i = 0; i < with.size(); ++i)
+    with[i] -= without[i];
+
+  EXPECT_EQ(value_of(with), 1.0);
+  const State one = state_of({1.0F});
+  for (std::size_t i = 0; i < with.size(); ++i)
+    with[i] -= one[i];
+  EXPECT_EQ(value_of(with), 0x1p-200);
+}
+
+TEST(ExactSum, ShowsInfinitiesAndNaNsWhereverTheyAre) {
+  for (const std::size_t at : {0U, 300U, 999U}) {
+    Floats x = normal_values(1000, 7);
+    x[at] = -infinity;
+    EXPECT_EQ(sum_of_squares(x), static_cast<double>(infinity));
+    State state = state_of({1.0F});
+    accumulate(state, x.data(), x.size());
+    x[(at + 1) % 1000] = std::nanf("");
+    EXPECT_TRUE(std::isnan(sum_of_squares(x)));
+    accumulate(state, x.data(), x.size());
+    EXPECT_TRUE(std::isnan(value_of(state)));
+  }
+}
+
+TEST(ExactSumErrors, NameTheStateAndItsSize) {
+  const GuardedTensor x(DType::f32, {4}), few(DType::u64, {8}), wrong(DType::f64, {4});
+  const GuardedTensor state(DType::u64, {ops::exact_sum_words}), total(DType::f64, {1});
+
+  expect_error([&] { ops::accumulate_squares_exact(stream(), few, x); },
+               {"accumulate_squares_exact", "state", "(8)", "(22)"});
+  expect_error([&] { ops::accumulate_squares_exact(stream(), state, wrong); }, {"f64", "f32"});
+  expect_error([&] { ops::accumulate_squares_exact(stream(), state, Tensor{}); }, {"x is absent"});
+  expect_error([&] { ops::exact_sum_value(stream(), total, few); }, {"exact_sum_value", "(8)"});
+}
+
+}  // namespace
+}  // namespace trireme
