@@ -23,6 +23,7 @@ ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape)
   data_ = group({here_.pipeline, 0, here_.tensor}, here_.data, "data");
   tensor_ = group({here_.pipeline, here_.data, 0}, here_.tensor, "tensor");
   pipeline_ = group({0, here_.data, here_.tensor}, here_.pipeline, "pipeline");
+  model_ = group({0, here_.data, 0}, here_.pipeline * shape.tensor + here_.tensor, "model");
 }
 
 }  // namespace trireme

@@ -47,12 +47,14 @@ class ProcessMesh {
   [[nodiscard]] Communicator& data() const { return *data_; }      // same pipeline and tensor index
   [[nodiscard]] Communicator& tensor() const { return *tensor_; }  // same pipeline and data index
   [[nodiscard]] Communicator& pipeline() const { return *pipeline_; }  // same data and tensor index
+  // All ranks with the same data index, which together hold one copy of the model.
+  [[nodiscard]] Communicator& model() const { return *model_; }
 
  private:
   Communicator& world_;
   MeshShape shape_;
   MeshCoordinates here_;
-  std::unique_ptr<Communicator> data_, tensor_, pipeline_;
+  std::unique_ptr<Communicator> data_, tensor_, pipeline_, model_;
 };
 
 }  // namespace trireme

@@ -178,6 +178,11 @@ Tensor ParamStore::gradients(int level) const {
   return range_of(gradients_[static_cast<std::size_t>(level)], DType::f32, 0, element_count());
 }
 
+Tensor ParamStore::partial_sums(int level) const {
+  return range_of(gradients_[static_cast<std::size_t>(level)], DType::f32, 0,
+                  sliced_gradients() ? layout_.owned_elements() : element_count());
+}
+
 Tensor ParamStore::compute_copies() const {
   return options_.compute == DType::f32
              ? Tensor{}

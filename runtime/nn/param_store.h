@@ -68,6 +68,9 @@ class ParamStore {
   [[nodiscard]] Tensor gradients(int level = 0) const;
   [[nodiscard]] Tensor compute_copies() const;  // empty when the compute dtype is f32
 
+  // A whole level of partial gradient sums: of everything in stages 0 and 1, else of own slices.
+  [[nodiscard]] Tensor partial_sums(int level) const;
+
   // One bucket of the arenas: all of it, and the part that this rank owns.
   [[nodiscard]] Tensor bucket_master(const Bucket& bucket) const;
   [[nodiscard]] Tensor bucket_gradient(const Bucket& bucket, int level) const;

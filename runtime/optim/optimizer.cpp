@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "runtime/ops/exact_sum.h"
+
 namespace trireme {
 namespace {
 
@@ -17,10 +19,17 @@ Buffer zeroed(Device& device, Stream* stream, std::size_t bytes) {
 }  // namespace
 
 Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions& options,
-                     float clip_norm)
-    : device_(device), params_(params), options_(options), clip_norm_(clip_norm) {
+                     float clip_norm, NormOptions norm)
+    : device_(device),
+      params_(params),
+      options_(options),
+      clip_norm_(clip_norm),
+      norm_options_(std::move(norm)),
+      there_(device.make_event()),
+      done_(device.make_event()) {
   const auto stream = device.make_stream(StreamKind::compute);
-  const std::size_t state = static_cast<std::size_t>(params.weight_elements()) * sizeof(float);
+  const std::size_t state =
+      static_cast<std::size_t>(params.layout().owned_elements()) * sizeof(float);
   const auto* const sgd = std::get_if<ops::SgdOptions>(&options_);
   if (sgd == nullptr || sgd->momentum > 0) first_ = zeroed(device, stream.get(), state);
   if (sgd == nullptr) second_ = zeroed(device, stream.get(), state);
@@ -28,6 +37,7 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
   scalars_host_ = Buffer(device, scalar_count * sizeof(float), MemoryKind::host);
   norm_ = zeroed(device, stream.get(), sizeof(float));
   sum_ = zeroed(device, stream.get(), sizeof(double));
+  exact_ = zeroed(device, stream.get(), ops::exact_sum_words * sizeof(std::uint64_t));
   stream->synchronize();
 }
 
@@ -53,39 +63,76 @@ void Optimizer::write_scalars(Stream& stream, std::int64_t step, double learning
 
 void Optimizer::step(Stream& stream, std::int64_t step, double learning_rate) {
   write_scalars(stream, step, learning_rate);
-  const Tensor sum = sum_.view(DType::f64, Shape{1});
-  device_.fill_zero(stream, sum_.data(), sum_.bytes());
-  ops::accumulate_squares(stream, sum, params_.gradients().range(0, params_.weight_elements()));
-  ops::clip_scale(stream, scalars_.view(DType::f32, Shape{scalar_count}), gradient_norm(), sum,
-                  clip_norm_);
-  for (const ParamSegment& segment : params_.segments())
-    update(stream, segment);
+  sum_squares(stream);
+  ops::clip_scale(stream, scalars_.view(DType::f32, Shape{scalar_count}), gradient_norm(),
+                  sum_.view(DType::f64, Shape{1}), clip_norm_);
+  for (const OwnedRun& run : params_.layout().owned_runs())
+    update(stream, run);
 }
 
-void Optimizer::update(Stream& stream, const ParamSegment& segment) {
-  const auto part = [&](const Tensor& arena) {
-    return arena.empty() ? arena : arena.range(segment.first, segment.count);
+void Optimizer::sum_squares(Stream& stream) {
+  const Tensor sum = sum_.view(DType::f64, Shape{1});
+  const Tensor exact = exact_.view(DType::u64, Shape{ops::exact_sum_words});
+  const Tensor& total = norm_options_.exact ? exact : sum;
+  device_.fill_zero(stream, total.data, total.bytes());
+  const auto buckets = params_.layout().buckets();
+  for (const OwnedRun& run : params_.layout().owned_runs()) {
+    if (run.kind != ParamKind::weight || !run.counted) continue;
+    const Tensor gradient =
+        params_.owned_gradient(buckets[static_cast<std::size_t>(run.bucket)], 0)
+            .range(run.first, run.count);
+    if (norm_options_.exact) {
+      ops::accumulate_squares_exact(stream, exact, gradient);
+    } else {
+      ops::accumulate_squares(stream, sum, gradient);
+    }
+  }
+  sum_over_groups(stream, total);
+  if (norm_options_.exact) ops::exact_sum_value(stream, sum, exact);
+}
+
+void Optimizer::sum_over_groups(Stream& stream, const Tensor& values) {
+  for (Communicator* const group : norm_options_.groups) {
+    if (group->size() == 1) continue;
+    stream.record(*there_);
+    norm_options_.comm->wait(*there_);
+    group->all_reduce(*norm_options_.comm, values, values, ReduceOp::sum);
+    norm_options_.comm->record(*done_);
+    stream.wait(*done_);
+  }
+}
+
+Tensor Optimizer::moments(const Buffer& buffer) const {
+  return buffer.data() == nullptr
+             ? Tensor{}
+             : buffer.view(DType::f32, Shape{params_.layout().owned_elements()});
+}
+
+void Optimizer::update(Stream& stream, const OwnedRun& run) {
+  const Bucket& bucket = params_.layout().buckets()[static_cast<std::size_t>(run.bucket)];
+  const auto part = [&](const Tensor& slice) {
+    return slice.empty() ? slice : slice.range(run.first, run.count);
   };
-  const Tensor parameter = part(params_.masters()), gradient = part(params_.gradients());
+  const Tensor parameter = part(params_.owned_master(bucket));
+  const Tensor gradient = part(params_.owned_gradient(bucket, 0));
   const Tensor scalars = scalars_.view(DType::f32, Shape{scalar_count});
-  if (segment.kind == ParamKind::statistic) {
-    ops::exponential_average(stream, parameter, gradient, segment.statistic_decay, scalars);
+  if (run.kind == ParamKind::statistic) {
+    ops::exponential_average(stream, parameter, gradient, run.statistic_decay, scalars);
     return;
   }
-  const Tensor compute = part(params_.compute_copies());
+  const Tensor compute = part(params_.owned_compute(bucket));
   const auto state = [&](const Buffer& buffer) {
-    return buffer.data() == nullptr
-               ? Tensor{}
-               : part(buffer.view(DType::f32, Shape{params_.weight_elements()}));
+    const Tensor all = moments(buffer);
+    return all.empty() ? all : all.range(bucket.owned + run.first, run.count);
   };
   if (auto* const adamw = std::get_if<ops::AdamWOptions>(&options_)) {
     ops::AdamWOptions options = *adamw;
-    if (!segment.decay) options.weight_decay = 0;
+    if (!run.decay) options.weight_decay = 0;
     ops::adamw(stream, parameter, compute, state(first_), state(second_), gradient, scalars,
                options);
   } else {
     ops::SgdOptions options = std::get<ops::SgdOptions>(options_);
-    if (!segment.decay) options.weight_decay = 0;
+    if (!run.decay) options.weight_decay = 0;
     ops::sgd(stream, parameter, compute, state(first_), gradient, scalars, options);
   }
 }

@@ -6,38 +6,61 @@
 #include <cstdint>
 #include <memory>
 #include <variant>
+#include <vector>
 
-#include "runtime/nn/param.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/nn/param_store.h"
 #include "runtime/ops/optimizer.h"
 
 namespace trireme {
 
 using OptimizerOptions = std::variant<ops::AdamWOptions, ops::SgdOptions>;
 
+// Over whom the gradient norm is summed, and how.
+struct NormOptions {
+  // Integers instead of rounded sums: the same bits for the same gradients on any layout
+  // (ops/exact_sum.h).
+  bool exact = false;
+  // Groups that hold different parts of the weights; summed over one after another on `comm`.
+  std::vector<Communicator*> groups{};
+  Stream* comm = nullptr;
+};
+
+// Updates what this rank owns of the parameters: everything, or with ZeRO its slices.
 class Optimizer {
  public:
-  // `params` must be allocated for training and outlive the optimizer.
-  Optimizer(Device& device, ParamStore& params, const OptimizerOptions& options, float clip_norm);
+  // `params` must be allocated for training and outlive the optimizer, as must the norm's groups.
+  Optimizer(Device& device, ParamStore& params, const OptimizerOptions& options, float clip_norm,
+            NormOptions norm = {});
 
-  // Enqueues: gradient norm over all weights, clip factor, update of every segment, running
+  // Enqueues: gradient norm over all weights, clip factor, update of every own run, running
   // statistics. `step` counts from 0. A step whose gradient norm is not finite leaves parameters
-  // and state as they were.
+  // and state as they were. Reads partial sum 0 of the gradients.
   void step(Stream& stream, std::int64_t step, double learning_rate);
 
   // (1) f32 on the device: the norm of the last step before clipping.
   [[nodiscard]] Tensor gradient_norm() const;
   [[nodiscard]] std::size_t state_bytes() const { return first_.bytes() + second_.bytes(); }
+  // Moments of the own slices, indexed as Bucket::owned; empty where the optimizer has none.
+  [[nodiscard]] Tensor first_moments() const { return moments(first_); }
+  [[nodiscard]] Tensor second_moments() const { return moments(second_); }
 
  private:
   void write_scalars(Stream& stream, std::int64_t step, double learning_rate);
-  void update(Stream& stream, const ParamSegment& segment);
+  void sum_squares(Stream& stream);
+  void sum_over_groups(Stream& stream, const Tensor& values);
+  void update(Stream& stream, const OwnedRun& run);
+  [[nodiscard]] Tensor moments(const Buffer& buffer) const;
 
   Device& device_;
   ParamStore& params_;
   OptimizerOptions options_;
   float clip_norm_;
+  NormOptions norm_options_;
   Buffer first_, second_;                       // AdamW: m, v; SGD: momentum buffer
   Buffer scalars_, scalars_host_, norm_, sum_;  // StepScalars, its staging copy, (1) f32, (1) f64
+  Buffer exact_;                                // ops::exact_sum_words u64
+  std::unique_ptr<Event> there_, done_;
 };
 
 }  // namespace trireme

@@ -1,71 +1,212 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/parallel/grad_reducer.h"
 
+#include <algorithm>
+#include <bit>
+
+#include "runtime/ops/elementwise.h"
+
 namespace trireme {
 
-std::vector<Bucket> make_buckets(const ParamStore& params, std::int64_t target_elements,
-                                 std::vector<int>& bucket_of) {
-  std::vector<Bucket> buckets;
-  bucket_of.assign(params.specs().size(), -1);
-  for (const ParamId id : params.order()) {
-    const std::int64_t first = params.offset(id);
-    if (buckets.empty() || first - buckets.back().first >= target_elements)
-      buckets.push_back({first, 0, 0});
-    ++buckets.back().params;
-    bucket_of[static_cast<std::size_t>(id.index)] = static_cast<int>(buckets.size()) - 1;
-  }
-  for (std::size_t i = 0; i < buckets.size(); ++i) {
-    const std::int64_t end = i + 1 < buckets.size() ? buckets[i + 1].first : params.element_count();
-    buckets[i].count = end - buckets[i].first;
-  }
-  return buckets;
+// Tree: micro-batch m stands on top of one finished subtree for each bit that is set in m, and every
+// carry of m + 1 joins two of equal size. After the last one all that are left are joined, smallest
+// first.
+int PartialSums::leaf(int m) const {
+  if (sum == GradientSum::tree) return std::popcount(static_cast<unsigned>(m));
+  return apart ? std::min(m, 1) : 0;
 }
 
-GradReducer::GradReducer(Device& device, Communicator& group, const ParamStore& params,
-                         Stream& compute, Stream& comm, ReducerMode mode, std::int64_t bucket_bytes)
-    : group_(group),
+int PartialSums::merges(int m) const {
+  if (sum == GradientSum::tree)
+    return m + 1 == micro_batches ? leaf(m) : std::countr_one(static_cast<unsigned>(m));
+  return leaf(m);
+}
+
+int PartialSums::levels() const {
+  int highest = 0;
+  for (int m = 0; m < micro_batches; ++m)
+    highest = std::max(highest, leaf(m));
+  return highest + 1;
+}
+
+int GradReducer::levels(const ReducerOptions& options, int zero_stage) {
+  return PartialSums{options.sum, zero_stage >= 2, options.micro_batches}.levels();
+}
+
+GradReducer::GradReducer(Device& device, Communicator& group, ParamStore& params, Stream& compute,
+                         Stream& comm, const ReducerOptions& options)
+    : device_(device),
+      group_(group),
       params_(params),
       compute_(compute),
       comm_(comm),
-      mode_(mode),
-      buckets_(make_buckets(params, bucket_bytes / static_cast<std::int64_t>(sizeof(float)),
-                            bucket_of_)),
-      missing_(buckets_.size()),
-      gradients_there_(device.make_event()),
-      reduced_(device.make_event()) {}
+      options_(options),
+      weights_{options.sum, params.options().zero.stage >= 2, options.micro_batches},
+      statistics_{options.sum, false, options.micro_batches},
+      missing_(params.layout().buckets().size()),
+      buffer_of_unit_(static_cast<std::size_t>(std::max(params.layout().unit_count(), 1)), -1),
+      there_(device.make_event()),
+      reduced_(device.make_event()) {
+  TRIREME_EXPECTS(params.options().gradient_levels >= weights_.levels(),
+                  "{} levels of partial sums, need {}", params.options().gradient_levels,
+                  weights_.levels());
+  if (options_.chunks.empty()) options_.chunks = {{0, std::max(params.layout().unit_count(), 1)}};
+  for (int i = 0; i < ParamStore::gradient_buffers; ++i)
+    buffer_free_.push_back(device.make_event());
+  const auto buckets = params.layout().buckets();
+  for (const UnitRange units : options_.chunks) {
+    Chunk chunk{.units = units, .buckets = {}, .weights = {}, .statistics = {}};
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      const Bucket& bucket = buckets[b];
+      if (!units.contains(bucket.units.first)) continue;
+      chunk.buckets.push_back(static_cast<int>(b));
+      Span& span = bucket.kind == ParamKind::weight ? chunk.weights : chunk.statistics;
+      const std::int64_t first = apart() ? bucket.owned : bucket.first;
+      const std::int64_t count = apart() ? params.layout().slice_count(bucket) : bucket.count;
+      if (span.count == 0) span.first = first;
+      TRIREME_EXPECTS(first == span.first + span.count, "bucket {} of a chunk lies apart", b);
+      span.count += count;
+    }
+    chunks_.push_back(std::move(chunk));
+  }
+}
 
-void GradReducer::begin() {
-  for (std::size_t i = 0; i < buckets_.size(); ++i)
-    missing_[i] = buckets_[i].params;
+Tensor GradReducer::partial(const Span& span, int level) const {
+  return params_.partial_sums(level).range(span.first, span.count);
+}
+
+void GradReducer::zero(Stream& stream, const Span& span, int level) {
+  if (span.count == 0) return;
+  const Tensor sums = partial(span, level);
+  device_.fill_zero(stream, sums.data, sums.bytes());
+}
+
+void GradReducer::merge(Stream& stream, const Span& span, int leaf, int merges) {
+  if (span.count == 0) return;
+  for (int level = leaf; level > leaf - merges; --level)
+    ops::add_in_place(stream, partial(span, level - 1), partial(span, level));
+}
+
+void GradReducer::begin_step() {
+  for (Chunk& chunk : chunks_) {
+    chunk.micro_batch = -1;
+    if (options_.sum == GradientSum::tree) continue;
+    if (!apart()) zero(compute_, chunk.weights, 0);
+    zero(compute_, chunk.statistics, 0);
+  }
+}
+
+void GradReducer::before_forward(int chunk, int micro_batch) {
+  const Chunk& here = chunks_[static_cast<std::size_t>(chunk)];
+  if (here.statistics.count == 0) return;
+  const int leaf = statistics_.leaf(micro_batch);
+  params_.select_level(here.units, ParamKind::statistic, leaf);
+  if (options_.sum == GradientSum::tree) zero(compute_, here.statistics, leaf);
+}
+
+void GradReducer::after_forward(int chunk, int micro_batch) {
+  merge(compute_, chunks_[static_cast<std::size_t>(chunk)].statistics,
+        statistics_.leaf(micro_batch), statistics_.merges(micro_batch));
+}
+
+void GradReducer::before_backward(int chunk, int micro_batch) {
+  Chunk& here = chunks_[static_cast<std::size_t>(chunk)];
+  here.micro_batch = micro_batch;
+  const auto buckets = params_.layout().buckets();
+  for (const int b : here.buckets)
+    missing_[static_cast<std::size_t>(b)] = buckets[static_cast<std::size_t>(b)].params;
+  if (apart()) return;
+  const int leaf = weights_.leaf(micro_batch);
+  params_.select_level(here.units, ParamKind::weight, leaf);
+  if (options_.sum == GradientSum::tree) zero(compute_, here.weights, leaf);
+}
+
+// Stages 2 and 3: memory for the gradients of one more layer, once the comm stream is done with what
+// was there.
+void GradReducer::open_unit(int unit) {
+  if (!apart() || params_.layout().unit_weights(unit).count == 0) return;
+  const int buffer = next_buffer_;
+  next_buffer_ = (next_buffer_ + 1) % ParamStore::gradient_buffers;
+  compute_.wait(*buffer_free_[static_cast<std::size_t>(buffer)]);
+  const Tensor gradients = params_.place_gradients(unit, buffer);
+  device_.fill_zero(compute_, gradients.data, gradients.bytes());
+  buffer_of_unit_[static_cast<std::size_t>(unit)] = buffer;
+}
+
+GradReducer::Chunk& GradReducer::chunk_of(int unit) {
+  const auto found = std::ranges::find_if(
+      chunks_, [unit](const Chunk& chunk) { return chunk.units.contains(unit); });
+  TRIREME_EXPECTS(found != chunks_.end(), "unit {} is in no chunk", unit);
+  return *found;
 }
 
 void GradReducer::ready(ParamId id) {
-  const auto bucket = static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(id.index)]);
-  TRIREME_EXPECTS(missing_[bucket] > 0, "parameter {} reported twice in one backward",
-                  params_.specs()[static_cast<std::size_t>(id.index)].name);
-  if (--missing_[bucket] > 0 || mode_ == ReducerMode::inline_after_backward) return;
-  launch(bucket);
+  const ParamLayout& layout = params_.layout();
+  const int index = layout.bucket_of(id);
+  const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(index)];
+  const int micro_batch = chunk_of(layout.unit_of(id)).micro_batch;
+  int& missing = missing_[static_cast<std::size_t>(index)];
+  TRIREME_EXPECTS(missing > 0, "parameter {} reported twice in one backward",
+                  layout.spec(id).name);
+  if (--missing > 0) return;
+  if (apart() && bucket.kind == ParamKind::weight) return scatter(bucket, micro_batch);
+  if (last(micro_batch) && options_.mode == ReducerMode::overlapped) launch(bucket, micro_batch);
 }
 
-// All collectives of a group go to one stream: two streams would not keep the same order on every
-// rank.
-void GradReducer::launch(std::size_t bucket) {
+// All collectives of a group go to one stream: two would not keep the same order on every rank.
+void GradReducer::hand_over() {
+  compute_.record(*there_);
+  comm_.wait(*there_);
+}
+
+void GradReducer::launch(const Bucket& bucket, int micro_batch) {
+  const bool weights = bucket.kind == ParamKind::weight;
+  if (weights) {
+    const int leaf = weights_.leaf(micro_batch);
+    merge(compute_, {bucket.first, bucket.count}, leaf, weights_.merges(micro_batch));
+  }
+  hand_over();
   if (group_.size() == 1) return;
-  compute_.record(*gradients_there_);
-  comm_.wait(*gradients_there_);
-  const Tensor range = params_.gradients().range(buckets_[bucket].first, buckets_[bucket].count);
-  group_.all_reduce(comm_, range, range, ReduceOp::sum);
+  const Tensor whole = params_.bucket_gradient(bucket, 0);
+  if (weights && params_.options().zero.stage >= 1) {
+    group_.reduce_scatter(comm_, whole, params_.owned_gradient(bucket, 0), ReduceOp::sum);
+  } else {
+    group_.all_reduce(comm_, whole, whole, ReduceOp::sum);
+  }
+}
+
+void GradReducer::scatter(const Bucket& bucket, int micro_batch) {
+  hand_over();
+  const int leaf = weights_.leaf(micro_batch);
+  group_.reduce_scatter(comm_, params_.bucket_gradient(bucket, 0),
+                        params_.owned_gradient(bucket, leaf), ReduceOp::sum);
+  const auto unit = static_cast<std::size_t>(bucket.units.first);
+  comm_.record(*buffer_free_[static_cast<std::size_t>(buffer_of_unit_[unit])]);
+  if (options_.mode == ReducerMode::inline_after_backward) join();
+}
+
+void GradReducer::after_backward(int chunk, int micro_batch) {
+  const Chunk& here = chunks_[static_cast<std::size_t>(chunk)];
+  const int leaf = weights_.leaf(micro_batch), merges = weights_.merges(micro_batch);
+  if (apart()) {
+    merge(comm_, here.weights, leaf, merges);
+  } else if (!last(micro_batch)) {
+    merge(compute_, here.weights, leaf, merges);
+  }
 }
 
 void GradReducer::finish() {
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+  const auto buckets = params_.layout().buckets();
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
     TRIREME_EXPECTS(missing_[i] == 0, "{} of {} gradients of bucket {} were never reported",
-                    missing_[i], buckets_[i].params, i);
+                    missing_[i], buckets[i].params, i);
+    const bool waiting = options_.mode == ReducerMode::inline_after_backward &&
+                         !(apart() && buckets[i].kind == ParamKind::weight);
+    if (waiting) launch(buckets[i], options_.micro_batches - 1);
   }
-  if (mode_ == ReducerMode::inline_after_backward) {
-    for (std::size_t i = 0; i < buckets_.size(); ++i)
-      launch(i);
-  }
+}
+
+void GradReducer::join() {
   comm_.record(*reduced_);
   compute_.wait(*reduced_);
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums gradients over the data-parallel group. The gradient arena is cut into buckets: contiguous
-// ranges, in the order in which backward finishes them. Overlapped: a bucket goes to the comm
-// stream as soon as its last gradient is there, while backward goes on (Li et al., PyTorch
-// Distributed, VLDB 2020). Inline: the same buckets, one after another, after backward. Both give
-// the same bits.
+// Sums gradients over micro-batches and over the data-parallel group. Overlapped: a bucket goes to
+// the comm stream as soon as its last gradient is there, while backward goes on (Li et al., PyTorch
+// Distributed, VLDB 2020). Inline: the same buckets, waited for at once. Both give the same bits.
+//
+// ZeRO stages 0 and 1 sum the micro-batches first and reduce (0: all-reduce, 1: reduce-scatter) with
+// the last of them. Stages 2 and 3 keep no whole gradients: every micro-batch reduces each layer's
+// into the ranks' slices and gives the memory back.
 #pragma once
 
 #include <memory>
@@ -16,44 +18,90 @@ namespace trireme {
 
 enum class ReducerMode : std::uint8_t { overlapped, inline_after_backward };
 
-struct Bucket {
-  std::int64_t first = 0;  // element range of the gradient arena
-  std::int64_t count = 0;
-  int params = 0;  // how many parameters must report before it is complete
+// How the gradients of a rank's micro-batches add up.
+enum class GradientSum : std::uint8_t {
+  running,  // one after another into the same memory
+  // As a balanced binary tree over the micro-batch index, of which the tree over ranks
+  // (communicator.h) is the top: the same bits whoever holds which micro-batch.
+  tree
 };
 
-// Cuts the arena at parameter borders into runs of at least `target_elements` (the last may be
-// shorter). `bucket_of[i]` receives the bucket of parameter i. A pure function: equal on all ranks.
-[[nodiscard]] std::vector<Bucket> make_buckets(const ParamStore& params,
-                                               std::int64_t target_elements,
-                                               std::vector<int>& bucket_of);
+struct ReducerOptions {
+  ReducerMode mode = ReducerMode::overlapped;
+  GradientSum sum = GradientSum::running;
+  int micro_batches = 1;          // of this rank
+  std::vector<UnitRange> chunks;  // the layers of each chunk
+};
+
+// Where partial sums are while micro-batches come in: the binary counter over `m` that makes the
+// tree. A pure function.
+struct PartialSums {
+  GradientSum sum = GradientSum::running;
+  bool apart = false;  // each micro-batch arrives complete in memory of its own (stages 2 and 3)
+  int micro_batches = 1;
+  [[nodiscard]] int levels() const;
+  [[nodiscard]] int leaf(int m) const;    // level that micro-batch m accumulates into
+  [[nodiscard]] int merges(int m) const;  // how many times the top level is added to the one below
+};
 
 class GradReducer final : public GradientSink {
  public:
-  // `group` and `params` must outlive the reducer. `comm` is the stream for overlapped collectives.
-  GradReducer(Device& device, Communicator& group, const ParamStore& params, Stream& compute,
-              Stream& comm, ReducerMode mode, std::int64_t bucket_bytes);
+  // `group` and `params` must outlive the reducer. `comm` is the stream of the group's collectives.
+  GradReducer(Device& device, Communicator& group, ParamStore& params, Stream& compute,
+              Stream& comm, const ReducerOptions& options);
+  // What StoreOptions::gradient_levels must be.
+  [[nodiscard]] static int levels(const ReducerOptions& options, int zero_stage);
 
-  // Call before the backward of the step's last micro-batch; only that one reports gradients here.
-  void begin();
+  void begin_step();
+  // Around the forward of a micro-batch, which collects running statistics.
+  void before_forward(int chunk, int micro_batch);
+  void after_forward(int chunk, int micro_batch);
+  // Around the pass that accumulates parameter gradients. In between each parameter reports ready
+  // once.
+  void before_backward(int chunk, int micro_batch);
+  void open_unit(int unit);
   void ready(ParamId id) override;
-  // Enqueues what is left and makes the compute stream wait for all buckets.
+  void after_backward(int chunk, int micro_batch);
+  // Enqueues what is left; the comm stream has the sums in level 0 of the store.
   void finish();
-
-  [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
+  // The compute stream continues when the comm stream is done so far.
+  void join();
 
  private:
-  void launch(std::size_t bucket);
+  struct Span {
+    std::int64_t first = 0, count = 0;
+  };
+  struct Chunk {
+    UnitRange units{};
+    std::vector<int> buckets;
+    Span weights, statistics;  // in the arenas of partial sums
+    int micro_batch = -1;      // in backward now
+  };
+  [[nodiscard]] bool apart() const { return params_.options().zero.stage >= 2; }
+  [[nodiscard]] bool last(int micro_batch) const {
+    return micro_batch + 1 == options_.micro_batches;
+  }
+  [[nodiscard]] Tensor partial(const Span& span, int level) const;
+  void zero(Stream& stream, const Span& span, int level);
+  void merge(Stream& stream, const Span& span, int leaf, int merges);
+  void launch(const Bucket& bucket, int micro_batch);
+  void scatter(const Bucket& bucket, int micro_batch);
+  void hand_over();
+  [[nodiscard]] Chunk& chunk_of(int unit);
 
+  Device& device_;
   Communicator& group_;
-  const ParamStore& params_;
+  ParamStore& params_;
   Stream& compute_;
   Stream& comm_;
-  ReducerMode mode_;
-  std::vector<int> bucket_of_;  // filled while buckets_ is made: keep this order
-  std::vector<Bucket> buckets_;
-  std::vector<int> missing_;
-  std::unique_ptr<Event> gradients_there_, reduced_;
+  ReducerOptions options_;
+  PartialSums weights_, statistics_;
+  std::vector<Chunk> chunks_;
+  std::vector<int> missing_;  // by bucket: parameters that have not reported
+  int next_buffer_ = 0;
+  std::vector<int> buffer_of_unit_;
+  std::unique_ptr<Event> there_, reduced_;
+  std::vector<std::unique_ptr<Event>> buffer_free_;
 };
 
 }  // namespace trireme

@@ -1,22 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/evaluation.h"
 
-#include "runtime/train/loss_totals.h"
-
 namespace trireme {
+namespace {
 
-EvaluationResult evaluate(Device& device, Model& model, Communicator& group, Streams& streams,
-                          BatchSource& source, const EvaluationPlan& plan) {
-  LossTotals totals(device);
-  totals.reset(*streams.compute);
-  for (std::int64_t i = 0; i < plan.local_batches; ++i) {
-    const Batch& batch = source.next(*streams.copy, *streams.compute);
-    const Context context = model.context(*streams.compute, batch, /*training=*/false);
-    model.forward(context);
-    totals.add(context);
+class EvaluationWork final : public StageWork {
+ public:
+  EvaluationWork(const EvaluationSetup& setup, LossTotals& totals)
+      : setup_(setup), totals_(totals) {}
+
+  void next(BatchSource& source) {
+    batch_ = source.next(*setup_.streams.copy, *setup_.streams.compute);
   }
-  totals.publish(group, *streams.compute, *streams.comm);
+  Context context(int chunk, int micro_batch) override {
+    Context context = setup_.model.context(*setup_.streams.compute, batch_, /*training=*/false,
+                                           chunk, micro_batch);
+    context.tensor = setup_.tensor;
+    return context;
+  }
+  void compute(const Action& action) override {
+    const Context here = context(action.chunk, action.micro_batch);
+    setup_.model.forward(here);
+    if (!here.losses.empty()) totals_.add(here, action.micro_batch);
+  }
+
+ private:
+  const EvaluationSetup& setup_;
+  LossTotals& totals_;
+  Batch batch_;
+};
+
+}  // namespace
+
+EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
+                          const EvaluationPlan& plan) {
+  LossTotals totals(setup.device, setup.mesh, plan.local_batches, Assignment::strided);
+  totals.reset(*setup.streams.compute);
+  EvaluationWork work(setup, totals);
+  for (int i = 0; i < static_cast<int>(plan.local_batches); ++i) {
+    work.next(source);
+    setup.runner.forward_only(i, work);
+  }
+  totals.publish(*setup.streams.compute, *setup.streams.comm);
   const LossTotals::Values sums = totals.read();
+  setup.runner.synchronize();
   const auto targets = static_cast<double>(plan.targets);
   return {sums.loss / targets, sums.hits / targets};
 }

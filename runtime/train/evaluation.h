@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "runtime/comm/communicator.h"
 #include "runtime/nn/batch_source.h"
-#include "runtime/nn/model.h"
+#include "runtime/parallel/pipeline_runner.h"
+#include "runtime/train/loss_totals.h"
 #include "runtime/train/streams.h"
 
 namespace trireme {
 
-// How much of the validation set there is for each rank.
+// How much of the validation set there is for each data-parallel rank.
 struct EvaluationPlan {
   std::int64_t local_batches =
       0;                     // micro-batches this rank runs; padding rows carry ignored targets
@@ -20,10 +20,19 @@ struct EvaluationResult {
   double accuracy = 0;
 };
 
+// What an evaluation runs on; all must outlive the call.
+struct EvaluationSetup {
+  Device& device;
+  Model& model;
+  const ProcessMesh& mesh;
+  PipelineRunner& runner;
+  Streams& streams;
+  const TensorGroup* tensor = nullptr;
+};
+
 // Forward passes without dropout, augmentation or label smoothing, with running statistics.
-// Collective over `group`.
-[[nodiscard]] EvaluationResult evaluate(Device& device, Model& model, Communicator& group,
-                                        Streams& streams, BatchSource& source,
+// Collective over all ranks; batch k of data-parallel rank r is micro-batch k * D + r of the set.
+[[nodiscard]] EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
                                         const EvaluationPlan& plan);
 
 }  // namespace trireme

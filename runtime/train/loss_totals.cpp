@@ -6,41 +6,61 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t sums_bytes = 2 * sizeof(double);
+std::size_t pair_bytes(std::int64_t count) {
+  return static_cast<std::size_t>(count) * 2 * sizeof(double);
+}
 
 }  // namespace
 
-LossTotals::LossTotals(Device& device)
+LossTotals::LossTotals(Device& device, const ProcessMesh& mesh, std::int64_t batches,
+                       Assignment assignment)
     : device_(device),
-      sums_(device, sums_bytes, MemoryKind::device),
-      host_(device, sums_bytes, MemoryKind::host),
+      mesh_(mesh),
+      batches_(batches),
+      assignment_(assignment),
+      sums_(device, pair_bytes(batches), MemoryKind::device),
+      all_(device, pair_bytes(batches * mesh.shape().data), MemoryKind::device),
+      host_(device, all_.bytes(), MemoryKind::host),
       added_(device.make_event()),
       copied_(device.make_event()) {}
 
 void LossTotals::reset(Stream& compute) {
   compute.wait(*copied_);
-  device_.fill_zero(compute, sums_.data(), sums_bytes);
+  device_.fill_zero(compute, sums_.data(), sums_.bytes());
 }
 
-void LossTotals::add(const Context& context) {
-  const Tensor sums = sums_.view(DType::f64, Shape{2});
-  ops::accumulate_sum(context.stream, sums.range(0, 1), context.losses);
-  ops::accumulate_sum(context.stream, sums.range(1, 1), context.hits);
+void LossTotals::add(const Context& context, std::int64_t index) {
+  const Tensor sums = sums_.view(DType::f64, Shape{batches_ * 2});
+  ops::accumulate_sum(context.stream, sums.range(2 * index, 1), context.losses);
+  ops::accumulate_sum(context.stream, sums.range(2 * index + 1, 1), context.hits);
 }
 
-void LossTotals::publish(Communicator& group, Stream& compute, Stream& comm) {
-  const Tensor sums = sums_.view(DType::f64, Shape{2});
+void LossTotals::publish(Stream& compute, Stream& comm) {
+  const std::int64_t ranks = mesh_.shape().data;
+  const Tensor all = all_.view(DType::f64, Shape{ranks * batches_ * 2});
   compute.record(*added_);
   comm.wait(*added_);
-  group.all_reduce(comm, sums, sums, ReduceOp::sum);
-  device_.copy(comm, host_.data(), sums_.data(), sums_bytes);
+  const int last_stage = mesh_.shape().pipeline - 1;
+  if (mesh_.here().pipeline == last_stage) {
+    mesh_.data().all_gather(comm, sums_.view(DType::f64, Shape{batches_ * 2}), all);
+  }
+  if (last_stage > 0) mesh_.pipeline().broadcast(comm, all, last_stage);
+  device_.copy(comm, host_.data(), all_.data(), host_.bytes());
   comm.record(*copied_);
 }
 
 LossTotals::Values LossTotals::read() {
   copied_->synchronize();
-  const auto* const values = reinterpret_cast<const double*>(host_.data());
-  return {values[0], values[1]};
+  const auto* const pairs = reinterpret_cast<const double*>(host_.data());
+  const std::int64_t ranks = mesh_.shape().data;
+  Values values;
+  for (std::int64_t k = 0; k < ranks * batches_; ++k) {
+    const bool contiguous = assignment_ == Assignment::contiguous;
+    const std::int64_t at = contiguous ? k : k % ranks * batches_ + k / ranks;
+    values.loss += pairs[2 * at];
+    values.hits += pairs[2 * at + 1];
+  }
+  return values;
 }
 
 }  // namespace trireme

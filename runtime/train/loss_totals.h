@@ -3,13 +3,20 @@
 
 #include <memory>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/process_mesh.h"
 #include "runtime/nn/layer.h"
 
 namespace trireme {
 
-// Sums of losses and hits over micro-batches and ranks, read back later without stopping the
-// streams.
+// Which micro-batch of a whole pass is number `i` of data-parallel rank r of D, which has n.
+enum class Assignment : std::uint8_t {
+  contiguous,  // r * n + i
+  strided      // i * D + r
+};
+
+// Sums of losses and hits, kept by micro-batch until all of them are there and then added up in the
+// order of the whole pass: the same bits whoever computed what. Read back later without stopping
+// the streams.
 class LossTotals {
  public:
   struct Values {
@@ -17,19 +24,24 @@ class LossTotals {
     double hits = 0;
   };
 
-  explicit LossTotals(Device& device);
+  // `batches`: micro-batches of each rank. The mesh must outlive this.
+  LossTotals(Device& device, const ProcessMesh& mesh, std::int64_t batches, Assignment assignment);
 
   void reset(Stream& compute);
-  // Adds what the head of this micro-batch wrote into the context.
-  void add(const Context& context);
-  // After the last add: sums over `group` on the comm stream and starts the copy to the host.
-  void publish(Communicator& group, Stream& compute, Stream& comm);
+  // Adds what the head of micro-batch `index` of this rank wrote into the context.
+  void add(const Context& context, std::int64_t index);
+  // After the last add: brings the sums to every rank, on the comm stream, and starts the copy to
+  // the host. Only the last pipeline stage has added any.
+  void publish(Stream& compute, Stream& comm);
   // Blocks until published values are on the host.
   [[nodiscard]] Values read();
 
  private:
   Device& device_;
-  Buffer sums_, host_;  // (2) f64
+  const ProcessMesh& mesh_;
+  std::int64_t batches_;
+  Assignment assignment_;
+  Buffer sums_, all_, host_;  // (batches, 2), (data ranks, batches, 2) twice: f64
   std::unique_ptr<Event> added_, copied_;
 };
 

@@ -1,94 +1,182 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/step_engine.h"
 
+#include <algorithm>
+
 namespace trireme {
 namespace {
 
 constexpr std::size_t rng_bytes = 2 * sizeof(std::uint64_t);  // seed, step
 
+ReducerOptions reducer_options(const Model* model, const StepOptions& options) {
+  ReducerOptions reducer{
+      .mode = options.reducer,
+      .sum = options.layout_independent ? GradientSum::tree : GradientSum::running,
+      .micro_batches = options.pipeline.micro_batches,
+      .chunks = {}};
+  for (int chunk = 0; model != nullptr && chunk < model->chunk_count(); ++chunk)
+    reducer.chunks.push_back(model->units(chunk));
+  return reducer;
+}
+
+NormOptions norm_options(const Model& model, const ProcessMesh& mesh, Stream& comm, bool exact) {
+  NormOptions norm{.exact = exact, .groups = {}, .comm = &comm};
+  if (model.params().options().zero.stage >= 1) norm.groups.push_back(&mesh.data());
+  norm.groups.push_back(&mesh.model());
+  return norm;
+}
+
 }  // namespace
 
-StepEngine::Slot::Slot(Device& device, int micro_batches)
-    : totals(device),
+StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options)
+    : totals(device, mesh, options.pipeline.micro_batches, options.assignment),
       norm_host(device, sizeof(float), MemoryKind::host),
       rng(device, rng_bytes, MemoryKind::device),
       rng_host(device, rng_bytes, MemoryKind::host),
       start(device.make_event()),
       updated(device.make_event()),
       reduce_begin(device.make_event()),
-      reduce_end(device.make_event()) {
-  for (int i = 0; i < micro_batches; ++i) {
-    forward_begin.push_back(device.make_event());
-    backward_begin.push_back(device.make_event());
-    backward_end.push_back(device.make_event());
-  }
-}
+      reduce_end(device.make_event()) {}
 
-StepEngine::StepEngine(Device& device, Model& model, Communicator& group, Streams& streams,
-                       const StepOptions& options)
+StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, Streams& streams,
+                       const TensorGroup* tensor, const StepOptions& options)
     : device_(device),
       model_(model),
-      group_(group),
       streams_(streams),
+      tensor_(tensor),
       options_(options),
-      reducer_(device, group, model.params(), *streams.compute, *streams.comm, options.reducer,
-               options.bucket_bytes),
-      optimizer_(device, model.params(), options.optimizer, options.clip_norm) {
+      reducer_(device, mesh.data(), model.params(), *streams.compute, *streams.comm,
+               reducer_options(&model, options)),
+      ties_(device, mesh.pipeline(), model.params()),
+      gatherer_(device, mesh.data(), model.params(), *streams.compute, *streams.comm),
+      optimizer_(device, model.params(), options.optimizer, options.clip_norm,
+                 norm_options(model, mesh, *streams.comm, options.layout_independent)),
+      runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
+      batches_(static_cast<std::size_t>(batches_held(options.pipeline, mesh.here().pipeline))) {
   for (auto& slot : slots_)
-    slot = std::make_unique<Slot>(device, options.local_micro_batches);
+    slot = std::make_unique<Slot>(device, mesh, options);
+  model_.set_hook(this);
+}
+
+StepEngine::~StepEngine() {
+  model_.set_hook(nullptr);
+}
+
+int StepEngine::gradient_levels(const StepOptions& options, int zero_stage) {
+  return GradReducer::levels(reducer_options(nullptr, options), zero_stage);
+}
+
+int StepEngine::batches_held(const ScheduleShape& shape, int stage) {
+  std::vector<int> uses(static_cast<std::size_t>(shape.micro_batches));
+  const auto actions = stage_actions(shape, stage);
+  for (const Action& action : actions)
+    uses[static_cast<std::size_t>(action.micro_batch)] += is_compute(action.kind) ? 1 : 0;
+  int oldest = 0, newest = 0, held = 1;
+  for (const Action& action : actions) {
+    if (!is_compute(action.kind)) continue;
+    newest = std::max(newest, action.micro_batch);
+    held = std::max(held, newest - oldest + 1);
+    --uses[static_cast<std::size_t>(action.micro_batch)];
+    while (oldest < shape.micro_batches && uses[static_cast<std::size_t>(oldest)] == 0)
+      ++oldest;
+  }
+  return held;
 }
 
 std::int64_t StepEngine::targets_per_step() const {
-  return model_.head().targets * options_.global_micro_batches;
+  return options_.targets_per_micro_batch * options_.global_micro_batches;
 }
 
 void StepEngine::run(std::int64_t step, BatchSource& source) {
   Slot& slot = slot_of(step);
+  slot_ = &slot;
+  source_ = &source;
+  fetched_ = 0;
   Stream& compute = *streams_.compute;
   compute.record(*slot.start);
   auto* const rng = reinterpret_cast<std::uint64_t*>(slot.rng_host.data());
   rng[0] = options_.seed;
   rng[1] = static_cast<std::uint64_t>(step);
   device_.copy(compute, slot.rng.data(), rng, rng_bytes);
-  const Tensor gradients = model_.params().gradients();
-  device_.fill_zero(compute, gradients.data, gradients.bytes());
   slot.totals.reset(compute);
+  reducer_.begin_step();
 
   slot.data_wait_ms = -1e3 * source.wait_seconds();
-  for (int i = 0; i < options_.local_micro_batches; ++i) {
-    run_micro_batch(slot, i, source.next(*streams_.copy, compute));
-  }
+  runner_.run(step, *this);
   slot.data_wait_ms += 1e3 * source.wait_seconds();
 
-  slot.totals.publish(group_, compute, *streams_.comm);
-  compute.record(*slot.reduce_begin);
-  reducer_.finish();
-  compute.record(*slot.reduce_end);
+  reduce(slot);
   optimizer_.step(compute, step, options_.schedule.at(step));
+  gatherer_.after_update();
   device_.copy(compute, slot.norm_host.data(), optimizer_.gradient_norm().data, sizeof(float));
-  if (options_.after_update) options_.after_update(compute);
+  if (options_.after_update) {
+    gatherer_.finish();
+    options_.after_update(compute);
+  }
   compute.record(*slot.updated);
 }
 
-void StepEngine::run_micro_batch(Slot& slot, int index, const Batch& batch) {
-  const bool last = index + 1 == options_.local_micro_batches;
-  const auto at = static_cast<std::size_t>(index);
-  Context context = model_.context(*streams_.compute, batch, /*training=*/true);
-  context.rng = slot.rng.view(DType::u64, Shape{2});
+void StepEngine::reduce(Slot& slot) {
+  slot.totals.publish(*streams_.compute, *streams_.comm);
+  streams_.compute->record(*slot.reduce_begin);
+  reducer_.finish();
+  ties_.add(*streams_.comm);
+  reducer_.join();
+  streams_.compute->record(*slot.reduce_end);
+}
+
+void StepEngine::prepare(const Action& action) {
+  for (; fetched_ <= action.micro_batch; ++fetched_) {
+    batches_[static_cast<std::size_t>(fetched_) % batches_.size()] =
+        source_->next(*streams_.copy, *streams_.compute);
+  }
+}
+
+Context StepEngine::context(int chunk, int micro_batch) {
+  const Batch& batch = batches_[static_cast<std::size_t>(micro_batch) % batches_.size()];
+  Context context = model_.context(*streams_.compute, batch, /*training=*/true, chunk, micro_batch);
+  context.tensor = tensor_;
+  context.rng = slot_->rng.view(DType::u64, Shape{2});
   context.gradient_scale = 1.0F / static_cast<float>(targets_per_step());
   context.statistic_weight = 1.0F / static_cast<float>(options_.global_micro_batches);
   context.label_smoothing = options_.label_smoothing;
-  if (last) {
-    reducer_.begin();
-    context.gradients = &reducer_;
+  context.gradients = &reducer_;
+  return context;
+}
+
+void StepEngine::compute(const Action& action) {
+  const int chunk = action.chunk, m = action.micro_batch;
+  const Context here = context(chunk, m);
+  if (action.kind == ActionKind::forward) {
+    reducer_.before_forward(chunk, m);
+    model_.forward(here);
+    reducer_.after_forward(chunk, m);
+    if (!here.losses.empty()) slot_->totals.add(here, m);
+    return;
   }
-  Stream& compute = context.stream;
-  compute.record(*slot.forward_begin[at]);
-  model_.forward(context);
-  slot.totals.add(context);
-  compute.record(*slot.backward_begin[at]);
-  model_.backward(context);
-  compute.record(*slot.backward_end[at]);
+  const bool accumulates = action.kind == last_use(options_.pipeline.kind);
+  if (accumulates) reducer_.before_backward(chunk, m);
+  if (action.kind == ActionKind::backward) {
+    model_.backward(here);
+  } else {
+    model_.backward_weight(here);
+  }
+  if (accumulates) reducer_.after_backward(chunk, m);
+}
+
+void StepEngine::before_forward(int unit, int next) {
+  gatherer_.before_use(unit, next);
+}
+
+void StepEngine::before_backward(int unit, int next) {
+  gatherer_.before_use(unit, next);
+  reducer_.open_unit(unit);
+}
+
+void StepEngine::settle() {
+  gatherer_.finish();
+  streams_.compute->synchronize();
+  runner_.synchronize();
 }
 
 StepReport StepEngine::read(std::int64_t step) {
@@ -99,10 +187,10 @@ StepReport StepEngine::read(std::int64_t step) {
   report.loss = slot.totals.read().loss / static_cast<double>(targets_per_step());
   report.grad_norm = static_cast<double>(*reinterpret_cast<const float*>(slot.norm_host.data()));
   report.step_ms = slot.updated->milliseconds_since(*slot.start);
-  for (std::size_t i = 0; i < slot.forward_begin.size(); ++i) {
-    report.forward_ms += slot.backward_begin[i]->milliseconds_since(*slot.forward_begin[i]);
-    report.backward_ms += slot.backward_end[i]->milliseconds_since(*slot.backward_begin[i]);
-  }
+  const StageTimes times = runner_.times(step);
+  report.forward_ms = times.forward;
+  report.backward_ms = times.backward + times.backward_weight;
+  report.bubble_ms = times.bubble;
   report.exposed_comm_ms = slot.reduce_end->milliseconds_since(*slot.reduce_begin);
   report.optimizer_ms = slot.updated->milliseconds_since(*slot.reduce_end);
   return report;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training step, enqueued from start to end: micro-batches forward and backward, gradients
-// reduced meanwhile, clip, update. What the step measured is read while the next one runs.
+// One training step, enqueued from start to end: the actions of the pipeline schedule, gradients
+// reduced meanwhile, clip, update, parameters gathered. What the step measured is read while the
+// next one runs.
 #pragma once
 
 #include <array>
@@ -13,6 +14,9 @@
 #include "runtime/optim/lr_schedule.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/parallel/grad_reducer.h"
+#include "runtime/parallel/param_gatherer.h"
+#include "runtime/parallel/pipeline_runner.h"
+#include "runtime/parallel/tied_gradients.h"
 #include "runtime/train/loss_totals.h"
 #include "runtime/train/streams.h"
 
@@ -20,14 +24,17 @@ namespace trireme {
 
 struct StepOptions {
   std::uint64_t seed = 0;
-  int local_micro_batches = 1;   // of this rank
-  int global_micro_batches = 1;  // of the whole global batch
+  ScheduleShape pipeline{};  // micro_batches: of this rank's pipeline
+  int global_micro_batches = 1;
+  std::int64_t targets_per_micro_batch = 1;
+  Assignment assignment = Assignment::contiguous;
   float clip_norm = 0;
   float label_smoothing = 0;
   ReducerMode reducer = ReducerMode::overlapped;
-  std::int64_t bucket_bytes = 4 << 20;
-  OptimizerOptions optimizer;
-  LrSchedule schedule;
+  // Sums that do not depend on the layout: gradients as a tree over micro-batches, exact norms.
+  bool layout_independent = false;
+  OptimizerOptions optimizer{};
+  LrSchedule schedule{};
   std::function<void(Stream&)>
       after_update{};  // enqueues what follows each update (weight averages); may be empty
 };
@@ -39,45 +46,68 @@ struct StepReport {
   double learning_rate = 0;
   double step_ms = 0;  // from the first to the last of the step's work
   double forward_ms = 0, backward_ms = 0, optimizer_ms = 0, data_wait_ms = 0, exposed_comm_ms = 0;
+  double bubble_ms = 0;  // this stage waited for its neighbours
 };
 
-class StepEngine {
+class StepEngine final : private StageWork, private LayerHook {
  public:
-  // All references must outlive the engine. `group` is the data-parallel group.
-  StepEngine(Device& device, Model& model, Communicator& group, Streams& streams,
-             const StepOptions& options);
+  // All references must outlive the engine. Collective over the mesh.
+  StepEngine(Device& device, Model& model, const ProcessMesh& mesh, Streams& streams,
+             const TensorGroup* tensor, const StepOptions& options);
+  ~StepEngine() override;
+  StepEngine(const StepEngine&) = delete;
+  StepEngine& operator=(const StepEngine&) = delete;
+
+  // What StoreOptions::gradient_levels must be for these options.
+  [[nodiscard]] static int gradient_levels(const StepOptions& options, int zero_stage);
+  // Batches that are in use at once: what the source must hold.
+  [[nodiscard]] static int batches_held(const ScheduleShape& shape, int stage);
 
   // Enqueues step `step` (from 0); at most one earlier step may be unread.
   void run(std::int64_t step, BatchSource& source);
   // Blocks until step `step`, the last or the last but one that was run, is done.
   [[nodiscard]] StepReport read(std::int64_t step);
+  // All parameters that this rank holds are whole (but for stage 3) and final.
+  void settle();
   [[nodiscard]] std::int64_t targets_per_step() const;
   [[nodiscard]] const Optimizer& optimizer() const { return optimizer_; }
+  [[nodiscard]] PipelineRunner& runner() { return runner_; }
+  [[nodiscard]] ParamGatherer& gatherer() { return gatherer_; }
 
  private:
   // What a step leaves to be read while the next one runs; steps alternate between two.
   struct Slot {
-    explicit Slot(Device& device, int micro_batches);
+    Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options);
     LossTotals totals;
     Buffer norm_host, rng, rng_host;
-    std::unique_ptr<Event> start, updated;
-    std::vector<std::unique_ptr<Event>> forward_begin, backward_begin, backward_end;
-    std::unique_ptr<Event> reduce_begin, reduce_end;
+    std::unique_ptr<Event> start, updated, reduce_begin, reduce_end;
     double data_wait_ms = 0;
   };
-  void run_micro_batch(Slot& slot, int index, const Batch& batch);
+  Context context(int chunk, int micro_batch) override;
+  void prepare(const Action& action) override;
+  void compute(const Action& action) override;
+  void before_forward(int unit, int next) override;
+  void before_backward(int unit, int next) override;
+  void reduce(Slot& slot);
   [[nodiscard]] Slot& slot_of(std::int64_t step) {
     return *slots_[static_cast<std::size_t>(step % 2)];
   }
 
   Device& device_;
   Model& model_;
-  Communicator& group_;
   Streams& streams_;
+  const TensorGroup* tensor_;
   StepOptions options_;
   GradReducer reducer_;
+  TiedGradients ties_;
+  ParamGatherer gatherer_;
   Optimizer optimizer_;
+  PipelineRunner runner_;
   std::array<std::unique_ptr<Slot>, 2> slots_;
+  Slot* slot_ = nullptr;           // of the step that is being enqueued
+  BatchSource* source_ = nullptr;  // likewise
+  std::vector<Batch> batches_;     // micro-batch m stands at m % size
+  int fetched_ = 0;
 };
 
 }  // namespace trireme

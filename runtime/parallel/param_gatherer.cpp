@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/parallel/param_gatherer.h"
+
+#include <algorithm>
+
+namespace trireme {
+
+ParamGatherer::ParamGatherer(Device& device, Communicator& group, ParamStore& params,
+                             Stream& compute, Stream& comm)
+    : device_(device),
+      group_(group),
+      params_(params),
+      compute_(compute),
+      comm_(comm),
+      updated_(device.make_event()) {
+  const int stage = params.options().zero.stage;
+  const std::size_t events = stage >= 3   ? static_cast<std::size_t>(ParamStore::param_buffers)
+                             : stage >= 1 ? params.layout().buckets().size()
+                                          : 0;
+  for (std::size_t i = 0; i < events; ++i)
+    gathered_.push_back(device.make_event());
+  pending_.assign(events, false);
+  if (stage >= 3) unit_in_.assign(events, -1);
+}
+
+// bf16 values are cast from the gathered fp32 ones on every rank: norms and biases are read in fp32.
+void ParamGatherer::gather(const Bucket& bucket) {
+  group_.all_gather(comm_, params_.owned_master(bucket), params_.bucket_master(bucket));
+}
+
+void ParamGatherer::after_update() {
+  const int stage = params_.options().zero.stage;
+  if (stage == 0) return;
+  if (stage >= 3) {
+    std::ranges::fill(unit_in_, -1);
+    return;
+  }
+  compute_.record(*updated_);
+  comm_.wait(*updated_);
+  const auto buckets = params_.layout().buckets();
+  for (std::size_t i = buckets.size(); i-- > 0;) {
+    if (buckets[i].kind != ParamKind::weight) continue;
+    gather(buckets[i]);
+    comm_.record(*gathered_[i]);
+    pending_[i] = true;
+  }
+}
+
+void ParamGatherer::complete(std::size_t bucket) {
+  if (!pending_[bucket]) return;
+  pending_[bucket] = false;
+  compute_.wait(*gathered_[bucket]);
+  params_.refresh_compute(compute_, params_.layout().buckets()[bucket]);
+}
+
+void ParamGatherer::before_use(int unit, int next) {
+  const int stage = params_.options().zero.stage;
+  if (stage == 0) return;
+  const auto buckets = params_.layout().buckets();
+  if (stage < 3) {
+    for (std::size_t i = 0; i < buckets.size(); ++i) {
+      if (buckets[i].kind == ParamKind::weight && buckets[i].units.contains(unit)) complete(i);
+    }
+    return;
+  }
+  fetch(unit);
+  const auto at = static_cast<std::size_t>(std::ranges::find(unit_in_, unit) - unit_in_.begin());
+  if (at < pending_.size() && pending_[at]) {
+    pending_[at] = false;
+    compute_.wait(*gathered_[at]);
+    for (const Bucket& bucket : buckets) {
+      if (bucket.units.contains(unit)) params_.refresh_compute(compute_, bucket);
+    }
+  }
+  if (next >= 0) fetch(next);
+}
+
+void ParamGatherer::fetch(int unit) {
+  if (params_.layout().unit_weights(unit).count == 0) return;
+  if (std::ranges::find(unit_in_, unit) != unit_in_.end()) return;
+  const auto buffer = static_cast<std::size_t>(next_buffer_);
+  next_buffer_ = (next_buffer_ + 1) % ParamStore::param_buffers;
+  params_.place_params(unit, static_cast<int>(buffer));
+  unit_in_[buffer] = unit;
+  pending_[buffer] = true;
+  // Whatever computed from this buffer, and the update before, is in the compute stream already.
+  compute_.record(*updated_);
+  comm_.wait(*updated_);
+  for (const Bucket& bucket : params_.layout().buckets()) {
+    if (bucket.kind == ParamKind::weight && bucket.units.contains(unit)) gather(bucket);
+  }
+  comm_.record(*gathered_[buffer]);
+}
+
+void ParamGatherer::finish() {
+  if (params_.options().zero.stage >= 3) return;
+  for (std::size_t i = 0; i < pending_.size(); ++i)
+    complete(i);
+}
+
+}  // namespace trireme

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings ZeRO's sliced parameters together again. Stages 1 and 2: after each update every rank
+// gathers all buckets, in the order in which the next forward reads them, while that forward
+// already runs. Stage 3: a layer's parameters are gathered before each use, one layer ahead, into
+// one of a few buffers that layers take turns in.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/nn/param_store.h"
+
+namespace trireme {
+
+class ParamGatherer {
+ public:
+  // `group` and `params` must outlive this. `comm` is the stream of the group's collectives.
+  ParamGatherer(Device& device, Communicator& group, ParamStore& params, Stream& compute,
+                Stream& comm);
+
+  // The optimizer has updated the own slices.
+  void after_update();
+  // The compute stream may read the parameters of `unit`; `next` (-1: none) will follow.
+  void before_use(int unit, int next);
+  // Stages 1 and 2: all parameters are whole.
+  void finish();
+
+ private:
+  void gather(const Bucket& bucket);
+  void complete(std::size_t bucket);
+  void fetch(int unit);
+
+  Device& device_;
+  Communicator& group_;
+  ParamStore& params_;
+  Stream& compute_;
+  Stream& comm_;
+  std::unique_ptr<Event> updated_;
+  std::vector<std::unique_ptr<Event>> gathered_;  // by bucket, or in stage 3 by buffer
+  std::vector<bool> pending_;                     // likewise: not yet waited for
+  std::vector<int> unit_in_;                      // stage 3: by buffer; -1 = nothing current
+  int next_buffer_ = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/parallel/pipeline_runner.h"
+
+namespace trireme {
+
+PipelineRunner::PipelineRunner(Device& device, Model& model, Communicator& pipeline,
+                               Stream& compute, const ScheduleShape& shape)
+    : model_(model),
+      compute_(compute),
+      shape_(shape),
+      stage_(pipeline.rank()),
+      actions_(stage_actions(shape, stage_)),
+      links_(device, pipeline, shape) {
+  for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+    TRIREME_EXPECTS(model.slots(chunk) >= slots(shape, stage_, chunk),
+                    "chunk {} has {} slots, the schedule needs {}", chunk, model.slots(chunk),
+                    slots(shape, stage_, chunk));
+    auto& of_chunk = slots_.emplace_back(static_cast<std::size_t>(model.slots(chunk)));
+    for (SlotEvents& events : of_chunk) {
+      for (auto* event : {&events.freed, &events.input, &events.gradient, &events.output,
+                          &events.dinput, &events.sent})
+        *event = device.make_event();
+    }
+  }
+  for (auto& parity : times_) {
+    for (const Action& action : actions_) {
+      if (!is_compute(action.kind)) continue;
+      ActionTimes& times = parity.emplace_back();
+      for (auto* event : {&times.begin, &times.ready, &times.end})
+        *event = device.make_event();
+    }
+  }
+}
+
+PipelineRunner::SlotEvents& PipelineRunner::slot(const Action& action) {
+  auto& of_chunk = slots_[static_cast<std::size_t>(action.chunk)];
+  return of_chunk[static_cast<std::size_t>(action.micro_batch) % of_chunk.size()];
+}
+
+// Whether a computation reads what a neighbour sends.
+bool PipelineRunner::receives(const Action& action) const {
+  const int at = virtual_stage(shape_, stage_, action.chunk);
+  if (action.kind == ActionKind::forward) return at > 0;
+  if (action.kind == ActionKind::backward) return at + 1 < virtual_stages(shape_);
+  return false;
+}
+
+void PipelineRunner::run(std::int64_t step, StageWork& work) {
+  std::size_t computed = 0;
+  for (const Action& action : actions_) {
+    if (is_compute(action.kind)) {
+      compute(action, times_[step % 2][computed++], work);
+    } else {
+      transfer(action, work);
+    }
+  }
+}
+
+void PipelineRunner::compute(const Action& action, ActionTimes& times, StageWork& work) {
+  SlotEvents& events = slot(action);
+  work.prepare(action);
+  compute_.record(*times.begin);
+  if (receives(action))
+    compute_.wait(action.kind == ActionKind::forward ? *events.input : *events.gradient);
+  compute_.record(*times.ready);
+  work.compute(action);
+  compute_.record(*times.end);
+  if (action.kind == ActionKind::forward) compute_.record(*events.output);
+  if (action.kind == ActionKind::backward) compute_.record(*events.dinput);
+  if (action.kind == last_use(shape_.kind)) compute_.record(*events.freed);
+}
+
+void PipelineRunner::transfer(const Action& action, StageWork& work) {
+  SlotEvents& events = slot(action);
+  Stream& channel = links_.stream(action.kind);
+  const Context context = work.context(action.chunk, action.micro_batch);
+  switch (action.kind) {
+    case ActionKind::recv_forward:
+      channel.wait(*events.freed);
+      channel.wait(*events.sent);
+      links_.start(action, model_.input(context));
+      channel.record(*events.input);
+      break;
+    case ActionKind::recv_backward:
+      // The slot's earlier gradient was read before its forward ran again.
+      channel.wait(*events.output);
+      links_.start(action, model_.output_gradient(context));
+      channel.record(*events.gradient);
+      break;
+    case ActionKind::send_forward:
+      channel.wait(*events.output);
+      links_.start(action, model_.output(context));
+      break;
+    case ActionKind::send_backward:
+      channel.wait(*events.dinput);
+      links_.start(action, model_.input_gradient(context));
+      channel.record(*events.sent);
+      break;
+    default:
+      break;
+  }
+}
+
+void PipelineRunner::forward_only(int micro_batch, StageWork& work) {
+  for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
+    const Action forward{ActionKind::forward, chunk, micro_batch};
+    SlotEvents& events = slot(forward);
+    const int at = virtual_stage(shape_, stage_, chunk);
+    if (at > 0) {
+      transfer({ActionKind::recv_forward, chunk, micro_batch}, work);
+      compute_.wait(*events.input);
+    }
+    // The last message out of this slot must have left before it is written again.
+    compute_.wait(*events.sent);
+    work.compute(forward);
+    compute_.record(*events.output);
+    compute_.record(*events.freed);
+    if (at + 1 < virtual_stages(shape_)) {
+      transfer({ActionKind::send_forward, chunk, micro_batch}, work);
+      links_.stream(ActionKind::send_forward).record(*events.sent);
+    }
+  }
+}
+
+StageTimes PipelineRunner::times(std::int64_t step) const {
+  StageTimes sum;
+  for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
+    const StageTimes part = times(step, chunk);
+    sum.forward += part.forward;
+    sum.backward += part.backward;
+    sum.backward_weight += part.backward_weight;
+    sum.bubble += part.bubble;
+  }
+  return sum;
+}
+
+StageTimes PipelineRunner::times(std::int64_t step, int chunk) const {
+  StageTimes sum;
+  std::size_t computed = 0;
+  for (const Action& action : actions_) {
+    if (!is_compute(action.kind)) continue;
+    const ActionTimes& times = times_[step % 2][computed++];
+    if (action.chunk != chunk) continue;
+    const double took = times.end->milliseconds_since(*times.ready);
+    if (action.kind == ActionKind::forward) sum.forward += took;
+    if (action.kind == ActionKind::backward) sum.backward += took;
+    if (action.kind == ActionKind::backward_weight) sum.backward_weight += took;
+    sum.bubble += times.ready->milliseconds_since(*times.begin);
+  }
+  return sum;
+}
+
+}  // namespace trireme

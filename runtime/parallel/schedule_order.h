@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of a stage's computations, before transfers are added; private to this room.
+#pragma once
+
+#include "runtime/parallel/schedule.h"
+
+namespace trireme {
+
+[[nodiscard]] std::vector<Action> compute_order(const ScheduleShape& shape, int stage);
+[[nodiscard]] std::vector<Action> zero_bubble_order(int stages, int micro_batches, int stage);
+
+}  // namespace trireme

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the order of computations to the list with transfers, and the slots that this takes.
+#include <algorithm>
+
+#include "runtime/base/error.h"
+#include "runtime/parallel/schedule_order.h"
+
+namespace trireme {
+namespace {
+
+void expect_supported(const ScheduleShape& shape, int stage) {
+  const auto reason = unsupported(shape);
+  TRIREME_EXPECTS(!reason, "{}", *reason);
+  TRIREME_EXPECTS(stage >= 0 && stage < shape.stages, "no stage {} of {}", stage, shape.stages);
+}
+
+// An input is received one computation ahead of its forward, so what that computation frees cannot
+// hold it yet.
+std::vector<int> count_slots(const ScheduleShape& shape, int stage,
+                             const std::vector<Action>& order) {
+  std::vector<int> most(static_cast<std::size_t>(shape.chunks), 0);
+  std::vector<int> alive = most;
+  int freed_last = -1;  // the chunk of which the previous computation freed a slot
+  for (const Action& action : order) {
+    const auto chunk = static_cast<std::size_t>(action.chunk);
+    if (action.kind == ActionKind::forward) {
+      const bool receives = virtual_stage(shape, stage, action.chunk) > 0;
+      const int held_ahead = receives && freed_last == action.chunk ? 1 : 0;
+      most[chunk] = std::max(most[chunk], ++alive[chunk] + held_ahead);
+    }
+    freed_last = action.kind == last_use(shape.kind) ? action.chunk : -1;
+    if (freed_last >= 0) --alive[chunk];
+  }
+  return most;
+}
+
+// Lists the computations of a stage with its transfers around them.
+class Lister {
+ public:
+  Lister(const ScheduleShape& shape, int stage, const std::vector<Action>& order)
+      : shape_(shape), stage_(stage), order_(order), slots_(count_slots(shape, stage, order)) {
+    // Both ends of a channel compute in the same order, so the order of computations is that of
+    // the channel: on the first and last stage, less the chunk without a peer.
+    for (const Action& action : order) {
+      if (action.kind == ActionKind::forward && !is_first(action.chunk)) inputs_.push_back(action);
+      if (action.kind == ActionKind::backward && !is_last(action.chunk))
+        gradients_.push_back(action);
+    }
+    computed_.resize(static_cast<std::size_t>(shape.chunks));
+  }
+
+  std::vector<Action> list() {
+    for (const Action& action : order_) {
+      add_receives();
+      listed_.push_back(action);
+      Done& done = computed_[static_cast<std::size_t>(action.chunk)];
+      if (action.kind == ActionKind::forward) ++done.forward;
+      if (action.kind == last_use(shape_.kind)) ++done.freed;
+      add_send(action);
+    }
+    return std::move(listed_);
+  }
+
+ private:
+  // Micro-batches of a chunk that are through; they pass in order, so a count says which.
+  struct Done {
+    int forward = 0;
+    int freed = 0;
+  };
+
+  bool is_first(int chunk) const { return virtual_stage(shape_, stage_, chunk) == 0; }
+  bool is_last(int chunk) const {
+    return virtual_stage(shape_, stage_, chunk) == virtual_stages(shape_) - 1;
+  }
+
+  // Both channels as far as they may go now.
+  void add_receives() {
+    for (; next_input_ < inputs_.size(); ++next_input_) {
+      const Action& forward = inputs_[next_input_];
+      const auto chunk = static_cast<std::size_t>(forward.chunk);
+      if (forward.micro_batch - slots_[chunk] >= computed_[chunk].freed) break;
+      listed_.push_back({ActionKind::recv_forward, forward.chunk, forward.micro_batch});
+    }
+    for (; next_gradient_ < gradients_.size(); ++next_gradient_) {
+      const Action& backward = gradients_[next_gradient_];
+      if (backward.micro_batch >= computed_[static_cast<std::size_t>(backward.chunk)].forward)
+        break;
+      listed_.push_back({ActionKind::recv_backward, backward.chunk, backward.micro_batch});
+    }
+  }
+
+  void add_send(const Action& done) {
+    if (done.kind == ActionKind::forward && !is_last(done.chunk))
+      listed_.push_back({ActionKind::send_forward, done.chunk, done.micro_batch});
+    if (done.kind == ActionKind::backward && !is_first(done.chunk))
+      listed_.push_back({ActionKind::send_backward, done.chunk, done.micro_batch});
+  }
+
+  const ScheduleShape& shape_;
+  int stage_;
+  const std::vector<Action>& order_;
+  std::vector<int> slots_;
+  std::vector<Action> inputs_, gradients_;  // the computations that wait for a receive, in order
+  std::size_t next_input_ = 0, next_gradient_ = 0;
+  std::vector<Done> computed_;
+  std::vector<Action> listed_;
+};
+
+}  // namespace
+
+std::vector<Action> stage_actions(const ScheduleShape& shape, int stage) {
+  expect_supported(shape, stage);
+  const std::vector<Action> order = compute_order(shape, stage);
+  return Lister(shape, stage, order).list();
+}
+
+int slots(const ScheduleShape& shape, int stage, int chunk) {
+  expect_supported(shape, stage);
+  TRIREME_EXPECTS(chunk >= 0 && chunk < shape.chunks, "no chunk {} of {}", chunk, shape.chunks);
+  return count_slots(shape, stage, compute_order(shape, stage))[static_cast<std::size_t>(chunk)];
+}
+
+}  // namespace trireme
