@@ -49,13 +49,17 @@ DType compute_dtype(const std::string& precision) {
   return precision == "bf16" ? DType::bf16 : DType::f32;
 }
 
+Chain make_chain(const Config& config) {
+  return config.model.family == "gpt2" ? gpt_chain(gpt_options(config.model))
+                                       : resnet_chain(resnet_options(config));
+}
+
 std::unique_ptr<Model> make_model(Device& device, const Config& config, std::int64_t micro_batch,
                                   bool training) {
-  return std::make_unique<Model>(
-      device, compute_dtype(config.precision), micro_batch, training, [&](Blueprint& blueprint) {
-        return config.model.family == "gpt2" ? declare_gpt(blueprint, gpt_options(config.model))
-                                             : declare_resnet(blueprint, resnet_options(config));
-      });
+  return std::make_unique<Model>(device, make_chain(config),
+                                 BuildOptions{.compute = compute_dtype(config.precision),
+                                              .micro_batch = micro_batch,
+                                              .training = training});
 }
 
 }  // namespace trireme

@@ -20,7 +20,10 @@ struct ModelTraits {
 
 [[nodiscard]] ModelTraits traits_of(const ModelConfig& model);
 
-// `config` is resolved. The device must outlive the model.
+// `config` is resolved.
+[[nodiscard]] Chain make_chain(const Config& config);
+
+// The whole chain on one rank. The device must outlive the model.
 [[nodiscard]] std::unique_ptr<Model> make_model(Device& device, const Config& config,
                                                 std::int64_t micro_batch, bool training);
 

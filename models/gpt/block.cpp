@@ -3,9 +3,8 @@
 
 #include <cmath>
 
-#include "runtime/base/philox.h"
+#include "models/layers/blocks.h"
 #include "runtime/ops/attention.h"
-#include "runtime/ops/dropout.h"
 #include "runtime/ops/elementwise.h"
 #include "runtime/ops/gelu.h"
 
@@ -17,105 +16,174 @@ Init residual_init(const GptOptions& options) {
                       std::sqrt(2.0F * static_cast<float>(options.layers)));
 }
 
-std::uint64_t site_id(const Blueprint& blueprint, std::string_view site) {
-  const std::string name = blueprint.full_name(site);
-  return stable_id(name.data(), name.size());
+// `count` blocks of this shape one after another.
+Shape blocks_of(std::int64_t count, const Shape& block) {
+  return {count, block[0], block[1], block[2]};
+}
+
+// The memory of one activation under another shape, which may be smaller.
+Activation reshaped(Activation activation, const Shape& shape) {
+  activation.shape = shape;
+  return activation;
 }
 
 }  // namespace
 
 GptBlock::GptBlock(Blueprint& blueprint, const GptOptions& options, std::int64_t index)
     : Layer(fmt::format("blocks.{}", index),
-            Shape{blueprint.micro_batch(), options.context, options.hidden}),
-      options_(options),
-      rows_(blueprint.micro_batch() * options.context),
-      attention_site_(site_id(blueprint, "attention.dropout")),
-      mlp_site_(site_id(blueprint, "mlp.dropout")),
-      norm1_(blueprint, "norm1", rows_, options.hidden),
-      qkv_(blueprint, "attention.qkv", options.hidden, 3 * options.hidden,
-           Init::normal(options.init_deviation)),
-      output_(blueprint, "attention.output", options.hidden, options.hidden,
-              residual_init(options)),
-      norm2_(blueprint, "norm2", rows_, options.hidden),
-      expand_(blueprint, "mlp.expand", options.hidden, 4 * options.hidden,
-              Init::normal(options.init_deviation)),
-      contract_(blueprint, "mlp.contract", 4 * options.hidden, options.hidden,
-                residual_init(options)) {
-  const std::int64_t B = blueprint.micro_batch(), T = options.context, C = options.hidden;
-  normed1_ = blueprint.keep({B, T, C});
-  qkv_out_ = blueprint.keep({B, T, 3 * C});
-  lse_ = blueprint.keep({B, options.heads, T}, DType::f32);
-  attended_ = blueprint.keep({B, T, C});
-  middle_ = blueprint.keep({B, T, C});
-  normed2_ = blueprint.keep({B, T, C});
-  expanded_ = blueprint.keep({B, T, 4 * C});
-  activated_ = blueprint.keep({B, T, 4 * C});
-  wide_ = blueprint.scratch({B, T, 4 * C});  // d(activated), then d(qkv)
-  narrow_ = blueprint.scratch({B, T, C});
-  if (options.dropout > 0) dropped_ = blueprint.scratch({B, T, C});
+            RowSplit(blueprint, options.context, options.hidden).local()),
+      rows_(blueprint, options.context, options.hidden),
+      blocks_(blueprint.tensor().local()),
+      block_heads_(options.heads / blueprint.tensor().blocks),
+      split_backward_(blueprint.options().split_backward),
+      recomputes_(blueprint.options().recompute == Recompute::selective),
+      sum_(blueprint, rows_),
+      norm1_(blueprint, "norm1", rows_),
+      qkv_(blueprint, "attention.qkv", 3 * options.hidden, 3, Init::normal(options.init_deviation),
+           sum_),
+      output_(blueprint, "attention.output", options.hidden, residual_init(options), sum_),
+      norm2_(blueprint, "norm2", rows_),
+      expand_(blueprint, "mlp.expand", 4 * options.hidden, 1, Init::normal(options.init_deviation),
+              sum_),
+      contract_(blueprint, "mlp.contract", 4 * options.hidden, residual_init(options), sum_),
+      attention_dropout_(blueprint, "attention.dropout", options.dropout, rows_),
+      mlp_dropout_(blueprint, "mlp.dropout", options.dropout, rows_) {
+  TRIREME_EXPECTS(options.heads % blueprint.tensor().blocks == 0, "{} heads in {} tensor blocks",
+                  options.heads, blueprint.tensor().blocks);
+  reserve(blueprint);
 }
 
-void GptBlock::project(const Context& context, const Linear& branch, const Tensor& out,
-                       const Tensor& in, const Tensor& residual, std::uint64_t site) const {
-  if (!context.training || options_.dropout == 0) {
+void GptBlock::reserve(Blueprint& blueprint) {
+  const Shape& whole = rows_.whole();
+  const auto keep_or_recompute = [&](const Shape& shape, DType dtype) {
+    return recomputes_ ? blueprint.scratch(shape, dtype) : blueprint.keep(shape, dtype);
+  };
+  const DType compute = blueprint.compute();
+  const Shape attended = blocks_of(blocks_, output_.block_shape());
+  normed1_ = blueprint.keep(whole);
+  qkv_out_ = blueprint.keep(blocks_of(blocks_, qkv_.block_shape()));
+  lse_ = keep_or_recompute({blocks_, whole[0], block_heads_, whole[1]}, DType::f32);
+  attended_ = keep_or_recompute(attended, compute);
+  middle_ = blueprint.keep(rows_.local());
+  normed2_ = blueprint.keep(whole);
+  expanded_ = blueprint.keep(blocks_of(blocks_, expand_.block_shape()));
+  activated_ = keep_or_recompute(expanded_.shape, compute);
+  if (!blueprint.options().training) return;
+  dexpanded_ = blueprint.until_weight(expanded_.shape);
+  dqkv_ = split_backward_ ? blueprint.until_weight(qkv_out_.shape)
+                          : reshaped(dexpanded_, qkv_out_.shape);
+  dnormed2_ = blueprint.until_weight(rows_.local());
+  dnormed1_ = split_backward_ ? blueprint.until_weight(rows_.local()) : dnormed2_;
+  // Not smaller than the rank's share of (B, T, C), and written only after attention's backward.
+  dattended_ = reshaped(dnormed1_, attended);
+}
+
+void GptBlock::normalize(const Context& context, const LayerNorm& norm, const Tensor& normed,
+                         const Tensor& x) const {
+  norm.forward(context, rows_.own(normed), x);
+  rows_.gather(context, normed);
+}
+
+void GptBlock::attend(const Context& context) const {
+  const Tensor attended = context(attended_), lse = context(lse_), qkv = context(qkv_out_);
+  const Shape rows{lse_.shape[1], lse_.shape[2], lse_.shape[3]};
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    ops::attention_forward(context.stream, block_of(attended, b, output_.block_shape()),
+                           block_of(lse, b, rows), block_of(qkv, b, qkv_.block_shape()),
+                           block_heads_);
+  }
+}
+
+void GptBlock::activate(const Context& context) const {
+  const Tensor activated = context(activated_), expanded = context(expanded_);
+  const Shape& block = expand_.block_shape();
+  for (std::int64_t b = 0; b < blocks_; ++b)
+    ops::gelu_forward(context.stream, block_of(activated, b, block), block_of(expanded, b, block));
+}
+
+void GptBlock::project(const Context& context, const RowLinear& branch, const Dropout& dropout,
+                       const Tensor& out, const Tensor& in, const Tensor& residual) const {
+  if (!dropout.active(context)) {
     branch.forward(context, out, in, residual);
     return;
   }
-  branch.forward(context, out, in);
-  ops::dropout(context.stream, out, out, context.batch.sample_ids, context.rng, site,
-               options_.dropout);
+  branch.forward(context, out, in, {});
+  dropout.forward(context, out);
   ops::add_in_place(context.stream, out, residual);
 }
 
-Tensor GptBlock::branch_gradient(const Context& context, const Tensor& dy,
-                                 std::uint64_t site) const {
-  if (options_.dropout == 0) return dy;
-  const Tensor masked = context(dropped_);
-  ops::dropout(context.stream, masked, dy, context.batch.sample_ids, context.rng, site,
-               options_.dropout);
-  return masked;
+void GptBlock::forward(const Context& context, const Tensor& x, const Tensor& y) {
+  const Tensor normed1 = context(normed1_), middle = context(middle_), normed2 = context(normed2_);
+
+  normalize(context, norm1_, normed1, x);
+  qkv_.forward(context, context(qkv_out_), normed1);
+  attend(context);
+  project(context, output_, attention_dropout_, middle, context(attended_), x);
+
+  normalize(context, norm2_, normed2, middle);
+  expand_.forward(context, context(expanded_), normed2);
+  activate(context);
+  project(context, contract_, mlp_dropout_, y, context(activated_), middle);
 }
 
-void GptBlock::forward(const Context& context, const Tensor& x, const Tensor& y) {
-  const Tensor normed1 = context(normed1_), qkv = context(qkv_out_), attended = context(attended_);
-  const Tensor middle = context(middle_), normed2 = context(normed2_);
-  const Tensor expanded = context(expanded_), activated = context(activated_);
+void GptBlock::backward_mlp(const Context& context, const Tensor& gradient) const {
+  const Tensor dexpanded = context(dexpanded_), dnormed = context(dnormed2_);
+  const Tensor expanded = context(expanded_);
+  const Shape& block = expand_.block_shape();
 
-  norm1_.forward(context, normed1, x);
-  qkv_.forward(context, qkv, normed1);
-  ops::attention_forward(context.stream, attended, context(lse_), qkv, options_.heads);
-  project(context, output_, middle, attended, x, attention_site_);
+  if (recomputes_ && !split_backward_) activate(context);
+  contract_.backward(context, dexpanded, mlp_dropout_.backward(context, gradient),
+                     context(activated_));
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    const Tensor wide = block_of(dexpanded, b, block);
+    ops::gelu_backward(context.stream, wide, wide, block_of(expanded, b, block));
+  }
+  expand_.backward(context, dnormed, dexpanded, context(normed2_));
+  norm2_.backward(context, gradient, dnormed, context(middle_), /*accumulate=*/true);
+}
 
-  norm2_.forward(context, normed2, middle);
-  expand_.forward(context, expanded, normed2);
-  ops::gelu_forward(context.stream, activated, expanded);
-  project(context, contract_, y, activated, middle, mlp_site_);
+void GptBlock::backward_attention(const Context& context, const Tensor& x,
+                                  const Tensor& gradient) const {
+  const Tensor dattended = context(dattended_), dqkv = context(dqkv_), dnormed = context(dnormed1_);
+  const Tensor attended = context(attended_), lse = context(lse_), qkv = context(qkv_out_);
+  const Shape &narrow = output_.block_shape(), &wide = qkv_.block_shape();
+  const Shape rows{lse_.shape[1], lse_.shape[2], lse_.shape[3]};
+
+  if (recomputes_) attend(context);
+  output_.backward(context, dattended, attention_dropout_.backward(context, gradient), attended);
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    ops::attention_backward(context.stream, block_of(dqkv, b, wide), block_of(dattended, b, narrow),
+                            block_of(attended, b, narrow), block_of(lse, b, rows),
+                            block_of(qkv, b, wide), block_heads_);
+  }
+  qkv_.backward(context, dnormed, dqkv, context(normed1_));
+  norm1_.backward(context, gradient, dnormed, x, /*accumulate=*/true);
 }
 
 void GptBlock::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
                         const Tensor& dy, const Tensor& dx) {
   TRIREME_EXPECTS(dx.data == dy.data, "the residual gradient is updated in place");
-  const Tensor wide = context(wide_), narrow = context(narrow_);
+  backward_mlp(context, dy);
+  backward_attention(context, x, dy);
+}
 
-  contract_.backward(context, wide, branch_gradient(context, dy, mlp_site_), context(activated_));
-  ops::gelu_backward(context.stream, wide, wide, context(expanded_));
-  expand_.backward(context, narrow, wide, context(normed2_));
-  norm2_.backward(context, dy, narrow, context(middle_), /*accumulate=*/true);
-
-  const Tensor dqkv{wide.data, wide.dtype, context(qkv_out_).shape};
-  output_.backward(context, narrow, branch_gradient(context, dy, attention_site_),
-                   context(attended_));
-  ops::attention_backward(context.stream, dqkv, narrow, context(attended_), context(lse_),
-                          context(qkv_out_), options_.heads);
-  qkv_.backward(context, narrow, dqkv, context(normed1_));
-  norm1_.backward(context, dy, narrow, x, /*accumulate=*/true);
+void GptBlock::backward_weight(const Context& context, const Tensor& x) {
+  if (recomputes_) activate(context);
+  contract_.backward_weight(context, mlp_dropout_.gradient(context), context(activated_));
+  expand_.backward_weight(context, context(dexpanded_), context(normed2_));
+  norm2_.backward_weight(context, context(dnormed2_), context(middle_));
+  if (recomputes_) attend(context);
+  output_.backward_weight(context, attention_dropout_.gradient(context), context(attended_));
+  qkv_.backward_weight(context, context(dqkv_), context(normed1_));
+  norm1_.backward_weight(context, context(dnormed1_), x);
 }
 
 double GptBlock::forward_flops() const {
   // Scores and weighted values, half of them masked away: 2 * (2 * T * C) / 2 per token.
-  const double attention = 2.0 * static_cast<double>(rows_ * options_.context * options_.hidden);
-  return qkv_.forward_flops(rows_) + output_.forward_flops(rows_) + expand_.forward_flops(rows_) +
-         contract_.forward_flops(rows_) + attention;
+  const double attention =
+      2.0 * static_cast<double>(attended_.shape.count()) * static_cast<double>(rows_.whole()[1]);
+  return qkv_.forward_flops() + output_.forward_flops() + expand_.forward_flops() +
+         contract_.forward_flops() + attention;
 }
 
 }  // namespace trireme

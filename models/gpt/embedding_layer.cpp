@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gpt/embedding_layer.h"
 
-#include "runtime/base/philox.h"
-#include "runtime/ops/dropout.h"
+#include <algorithm>
+
+#include "models/layers/blocks.h"
+#include "runtime/ops/block_sum.h"
 #include "runtime/ops/embedding.h"
 
 namespace trireme {
 namespace {
-
-constexpr std::string_view dropout_site = "embedding.dropout";
 
 // Large enough to stand out of the token table, whose rows start near 0.02: attention then finds
 // neighbours early.
@@ -21,44 +21,104 @@ Init position_init(const GptOptions& options) {
 
 }  // namespace
 
-ParamSpec token_table_spec(const GptOptions& options) {
-  return {.name = "embedding.token.weight",
+ParamSpec token_table_spec(const GptOptions& options, std::string name) {
+  return {.name = std::move(name),
           .shape = {padded_vocabulary(options.vocabulary), options.hidden},
           .init = Init::normal(options.init_deviation),
           .decay = true,
           .matrix = true,
-          .shard_axis = 0};
+          .shard_axis = 0,
+          .tie = "embedding.token.weight"};
 }
 
 GptEmbedding::GptEmbedding(Blueprint& blueprint, const GptOptions& options)
-    : Layer("embedding", Shape{blueprint.micro_batch(), options.context, options.hidden}),
-      dropout_(options.dropout) {
+    : Layer("embedding", RowSplit(blueprint, options.context, options.hidden).local()),
+      rows_(blueprint, options.context, options.hidden),
+      tensor_(blueprint.tensor()),
+      split_backward_(blueprint.options().split_backward),
+      table_block_{padded_vocabulary(options.vocabulary) / tensor_.blocks, options.hidden},
+      dropout_(blueprint, "embedding.dropout", options.dropout, rows_) {
   tokens_ = blueprint.shared_parameter(token_table_spec(options));
   positions_ = blueprint.shared_parameter({.name = "embedding.position.weight",
                                            .shape = {options.context, options.hidden},
                                            .init = position_init(options),
                                            .matrix = true});
+  const Shape& whole = rows_.whole();
+  if (tensor_.blocked())
+    found_ = blueprint.scratch({tensor_.local(), whole[0], whole[1], whole[2]});
 }
 
 void GptEmbedding::forward(const Context& context, const Tensor& x, const Tensor& y) {
-  ops::embedding_forward(context.stream, y, x, context.params.compute(tokens_),
-                         context.params.compute(positions_));
-  if (context.training && dropout_ > 0) {
-    ops::dropout(context.stream, y, y, context.batch.sample_ids, context.rng,
-                 stable_id(dropout_site.data(), dropout_site.size()), dropout_);
+  if (tensor_.blocked()) {
+    look_up_blocks(context, x, y);
+    add_positions(context, y);
+  } else {
+    ops::embedding_forward(context.stream, y, x, context.params.compute(tokens_),
+                           context.params.compute(positions_));
+  }
+  dropout_.forward(context, y);
+}
+
+// One block finds a token and the others leave zero, so the sum is exact in any dtype.
+void GptEmbedding::look_up_blocks(const Context& context, const Tensor& tokens,
+                                  const Tensor& y) const {
+  const Tensor found = context(found_), table = context.params.compute(tokens_);
+  for (std::int64_t b = 0; b < tensor_.local(); ++b) {
+    ops::embedding_partial_forward(context.stream, block_of(found, b, rows_.whole()), tokens,
+                                   block_of(table, b, table_block_),
+                                   (tensor_.first() + b) * table_block_[0]);
+  }
+  if (rows_.split()) {
+    const Tensor sum = block_of(found, 0, rows_.whole());
+    if (tensor_.local() > 1) ops::sum_blocks(context.stream, sum, found);
+    context.tensor->reduce_scatter(context.stream, sum, y);
+    return;
+  }
+  ops::sum_blocks(context.stream, y, found);
+  if (context.tensor != nullptr) context.tensor->all_reduce(context.stream, y);
+}
+
+// Local rows may begin and end within a sequence: one call for each sequence that they touch.
+void GptEmbedding::add_positions(const Context& context, const Tensor& y) const {
+  const Tensor table = context.params.compute(positions_);
+  if (!rows_.split()) return ops::add_positions(context.stream, y, y, table);
+  const std::int64_t T = rows_.whole()[1], C = rows_.whole()[2], R = rows_.local()[0];
+  for (std::int64_t row = 0; row < R;) {
+    const std::int64_t position = (rows_.first_row() + row) % T;
+    const std::int64_t count = std::min(T - position, R - row);
+    const Tensor part = y.range(row * C, count * C).reshaped({1, count, C});
+    ops::add_positions(context.stream, part, part,
+                       table.range(position * C, count * C).reshaped({count, C}));
+    row += count;
   }
 }
 
 void GptEmbedding::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
                             const Tensor& dy, const Tensor& /*dx*/) {
-  if (dropout_ > 0) {
-    ops::dropout(context.stream, dy, dy, context.batch.sample_ids, context.rng,
-                 stable_id(dropout_site.data(), dropout_site.size()), dropout_);
+  const Tensor gradient = dropout_.backward(context, dy);
+  if (!split_backward_) accumulate(context, gradient, x);
+}
+
+void GptEmbedding::backward_weight(const Context& context, const Tensor& x) {
+  accumulate(context, dropout_.gradient(context), x);
+}
+
+void GptEmbedding::accumulate(const Context& context, const Tensor& dy,
+                              const Tensor& tokens) const {
+  const Tensor d_table = context.params.gradient(tokens_);
+  const Tensor d_positions = context.params.gradient(positions_);
+  if (tensor_.blocked()) {
+    ops::embedding_backward(context.stream, {}, d_positions, dy, tokens);
+    for (std::int64_t b = 0; b < tensor_.local(); ++b) {
+      ops::embedding_partial_backward(context.stream, block_of(d_table, b, table_block_), dy,
+                                      tokens, (tensor_.first() + b) * table_block_[0]);
+    }
+  } else {
+    ops::embedding_backward(context.stream, d_table, d_positions, dy, tokens);
   }
-  ops::embedding_backward(context.stream, context.params.gradient(tokens_),
-                          context.params.gradient(positions_), dy, x);
   context.ready(positions_);
-  context.ready(tokens_);  // the tied head has added its part before
+  context.ready(
+      tokens_);  // where the tied head is the same parameter, it has added its part before
 }
 
 }  // namespace trireme

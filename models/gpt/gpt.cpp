@@ -7,19 +7,24 @@
 
 namespace trireme {
 
-Model::Declaration declare_gpt(Blueprint& blueprint, const GptOptions& options) {
-  Model::Declaration declaration;
-  declaration.layers.push_back(
-      std::make_unique<GptEmbedding>(blueprint, options));  // needs no scratch
+Chain gpt_chain(const GptOptions& options) {
+  Chain chain;
+  chain.push_back({.make = [options](Blueprint& blueprint) -> std::unique_ptr<Layer> {
+    const auto scope = blueprint.layer("");
+    return std::make_unique<GptEmbedding>(blueprint, options);
+  }});
   for (std::int64_t i = 0; i < options.layers; ++i) {
-    const auto scope = blueprint.layer(fmt::format("blocks.{}", i));
-    declaration.layers.push_back(std::make_unique<GptBlock>(blueprint, options, i));
+    chain.push_back({.make = [options, i](Blueprint& blueprint) -> std::unique_ptr<Layer> {
+                       const auto scope = blueprint.layer(fmt::format("blocks.{}", i));
+                       return std::make_unique<GptBlock>(blueprint, options, i);
+                     },
+                     .block = true});
   }
-  const auto scope = blueprint.layer("");
-  auto head = std::make_unique<GptHead>(blueprint, options);
-  declaration.head = head->info();
-  declaration.layers.push_back(std::move(head));
-  return declaration;
+  chain.push_back({.make = [options](Blueprint& blueprint) -> std::unique_ptr<Layer> {
+    const auto scope = blueprint.layer("");
+    return std::make_unique<GptHead>(blueprint, options);
+  }});
+  return chain;
 }
 
 }  // namespace trireme

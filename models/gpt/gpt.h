@@ -21,6 +21,6 @@ struct GptOptions {
 };
 
 // Inputs (micro_batch, context) i32 tokens; targets the same shape.
-[[nodiscard]] Model::Declaration declare_gpt(Blueprint& blueprint, const GptOptions& options);
+[[nodiscard]] Chain gpt_chain(const GptOptions& options);
 
 }  // namespace trireme

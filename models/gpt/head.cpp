@@ -2,49 +2,92 @@
 #include "models/gpt/head.h"
 
 #include "models/gpt/embedding_layer.h"
-#include "runtime/ops/cross_entropy.h"
-#include "runtime/ops/linear.h"
+#include "models/layers/blocks.h"
+#include "runtime/ops/block_sum.h"
+#include "runtime/ops/cross_entropy_block.h"
 
 namespace trireme {
+namespace {
+
+ops::CrossEntropyOptions loss_options(const Context& context, std::int64_t classes) {
+  return {.classes = classes,
+          .label_smoothing = context.label_smoothing,
+          .gradient_scale = context.gradient_scale,
+          .write_gradient = context.training};
+}
+
+}  // namespace
 
 GptHead::GptHead(Blueprint& blueprint, const GptOptions& options)
     : Layer("head", Shape{}),
-      options_(options),
-      rows_(blueprint.micro_batch() * options.context),
-      norm_(blueprint, "final_norm", rows_, options.hidden),
-      tokens_(blueprint.shared_parameter(token_table_spec(options))),
-      normed_(blueprint.keep({blueprint.micro_batch(), options.context, options.hidden})),
-      logits_(blueprint.keep({rows_, padded_vocabulary(options.vocabulary)})),
-      dnormed_(blueprint.scratch(normed_.shape)) {}
-
-HeadInfo GptHead::info() const {
-  return {.targets = rows_, .classes = options_.vocabulary, .logits = logits_};
+      rows_(blueprint, options.context, options.hidden),
+      tensor_(blueprint.tensor()),
+      sum_(blueprint, rows_),
+      norm_(blueprint, "final_norm", rows_),
+      project_(blueprint, blueprint.shared_parameter(token_table_spec(options, "head.weight")),
+               padded_vocabulary(options.vocabulary), sum_),
+      normed_(blueprint.keep(rows_.whole())),
+      dnormed_(blueprint.until_weight(rows_.local())) {
+  const std::int64_t N = rows_.rows(), W = project_.block_shape()[2];
+  info_ = {.targets = N, .classes = options.vocabulary};
+  if (!tensor_.blocked()) {
+    info_.logits = blueprint.keep({N, W});
+    return;
+  }
+  info_.logits = blueprint.keep({tensor_.local(), N, W});
+  maxima_ = blueprint.scratch(Shape{N}, DType::f32);
+  sums_ = blueprint.scratch({tensor_.local(), N, ops::CrossEntropySums::count}, DType::f64);
 }
 
 void GptHead::forward(const Context& context, const Tensor& x, const Tensor& /*y*/) {
-  const Tensor normed = context(normed_), logits = context(logits_);
-  norm_.forward(context, normed, x);
-  ops::linear_forward(context.stream, logits, normed, context.params.compute(tokens_));
+  const Tensor normed = context(normed_), logits = context(info_.logits);
+  norm_.forward(context, rows_.own(normed), x);
+  rows_.gather(context, normed);
+  project_.forward(context, logits, normed);
+  if (tensor_.blocked()) return block_losses(context);
   ops::cross_entropy(context.stream, context.losses, context.hits, logits,
-                     context.batch.targets.reshaped({rows_}),
-                     {.classes = options_.vocabulary,
-                      .label_smoothing = context.label_smoothing,
-                      .gradient_scale = context.gradient_scale,
-                      .write_gradient = context.training});
+                     context.batch.targets.reshaped({rows_.rows()}),
+                     loss_options(context, info_.classes));
+}
+
+void GptHead::block_losses(const Context& context) const {
+  const std::int64_t N = rows_.rows(), W = project_.block_shape()[2];
+  const Tensor logits = context(info_.logits), maxima = context(maxima_), sums = context(sums_);
+  const Tensor targets = context.batch.targets.reshaped({N});
+  const Shape block{N, W}, row_sums{N, ops::CrossEntropySums::count};
+  const ops::CrossEntropyOptions options = loss_options(context, info_.classes);
+  const auto first_class = [&](std::int64_t b) { return (tensor_.first() + b) * W; };
+
+  for (std::int64_t b = 0; b < tensor_.local(); ++b) {
+    ops::cross_entropy_block_max(context.stream, maxima, block_of(logits, b, block), first_class(b),
+                                 info_.classes, /*accumulate=*/b > 0);
+  }
+  if (context.tensor != nullptr) context.tensor->all_reduce(context.stream, maxima, ReduceOp::max);
+  for (std::int64_t b = 0; b < tensor_.local(); ++b) {
+    ops::cross_entropy_block_sums(context.stream, block_of(sums, b, row_sums), maxima,
+                                  block_of(logits, b, block), targets, first_class(b), options);
+  }
+  const Tensor total = block_of(sums, 0, row_sums);
+  if (tensor_.local() > 1) ops::sum_blocks(context.stream, total, sums);
+  if (context.tensor != nullptr) context.tensor->all_reduce(context.stream, total);
+  for (std::int64_t b = 0; b < tensor_.local(); ++b) {
+    const bool writes = b == 0;  // every block would write the same losses
+    ops::cross_entropy_block_finish(context.stream, writes ? context.losses : Tensor{},
+                                    writes ? context.hits : Tensor{}, block_of(logits, b, block),
+                                    maxima, total, targets, first_class(b), options);
+  }
 }
 
 void GptHead::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
                        const Tensor& /*dy*/, const Tensor& dx) {
-  const Tensor dlogits = context(logits_), dnormed = context(dnormed_);
-  ops::linear_backward_weight(context.stream, context.params.gradient(tokens_), {}, dlogits,
-                              context(normed_));
-  ops::linear_backward_input(context.stream, dnormed, dlogits, context.params.compute(tokens_));
+  const Tensor dnormed = context(dnormed_);
+  project_.backward(context, dnormed, context(info_.logits), context(normed_));
   norm_.backward(context, dx, dnormed, x, /*accumulate=*/false);
 }
 
-double GptHead::forward_flops() const {
-  return 2.0 * static_cast<double>(rows_) * static_cast<double>(options_.hidden) *
-         static_cast<double>(padded_vocabulary(options_.vocabulary));
+void GptHead::backward_weight(const Context& context, const Tensor& x) {
+  project_.backward_weight(context, context(info_.logits), context(normed_));
+  norm_.backward_weight(context, context(dnormed_), x);
 }
 
 }  // namespace trireme

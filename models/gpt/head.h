@@ -2,27 +2,38 @@
 #pragma once
 
 #include "models/gpt/gpt.h"
+#include "models/layers/column_linear.h"
 #include "models/layers/layer_norm.h"
 
 namespace trireme {
 
-// Final norm, tied output projection and cross-entropy. (B, T, C) -> losses of the context.
+// Final norm, tied output projection and cross-entropy. The local rows of (B, T, C) -> losses of
+// the context, on every rank. With tensor blocks each holds a run of the classes and logits are
+// never put together: blocks exchange row maxima and sums.
 class GptHead final : public Layer {
  public:
   GptHead(Blueprint& blueprint, const GptOptions& options);
 
-  [[nodiscard]] HeadInfo info() const;
-  [[nodiscard]] double forward_flops() const override;
+  [[nodiscard]] const HeadInfo* head() const override { return &info_; }
+  [[nodiscard]] double forward_flops() const override { return project_.forward_flops(); }
+  [[nodiscard]] bool splits_backward() const override { return true; }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                 const Tensor& dx) override;
+  void backward_weight(const Context& context, const Tensor& x) override;
 
  private:
-  GptOptions options_;
-  std::int64_t rows_;
+  void block_losses(const Context& context) const;
+
+  RowSplit rows_;
+  TensorSplit tensor_;
+  HeadInfo info_;
+  PartialSum sum_;
   LayerNorm norm_;
-  ParamId tokens_;  // tied: the embedding reports its gradient
-  Activation normed_, logits_, dnormed_;
+  ColumnLinear project_;
+  Activation normed_;             // (B, T, C): all rows
+  Activation dnormed_;            // local rows
+  Activation maxima_{}, sums_{};  // (B T) f32, (local blocks, B T, sums) f64; with tensor blocks
 };
 
 }  // namespace trireme

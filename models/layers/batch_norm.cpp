@@ -31,6 +31,7 @@ void BatchNorm::forward(const Context& context, const Tensor& y, const Tensor& x
   }
   const Tensor mean = context(mean_), variance = context(variance_);
   ops::batch_norm_forward(context.stream, y, mean, variance, x, gamma, beta, options_);
+  if (context.recomputing) return;  // collected the first time
   ops::batch_norm_collect(context.stream, params.gradient(running_mean_),
                           params.gradient(running_variance_), mean, variance, per_channel_,
                           context.statistic_weight);

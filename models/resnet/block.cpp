@@ -25,9 +25,9 @@ ResNetBlock::Unit::Unit(Blueprint& blueprint, std::string_view name, const Shape
                   : blueprint.scratch(convolution.output_shape())),
       gradient(blueprint.scratch(convolution.output_shape())) {}
 
-ResNetBlock::ResNetBlock(Blueprint& blueprint, std::string name, const Shape& input,
-                         const ResNetBlockOptions& options)
-    : Layer(std::move(name), block_output(input, options)) {
+ResNetBlock::ResNetBlock(Blueprint& blueprint, std::string name, const ResNetBlockOptions& options)
+    : Layer(std::move(name), block_output(blueprint.input(), options)) {
+  const Shape& input = blueprint.input();
   const std::int64_t width = options.width, outputs = options.outputs();
   branch_.reserve(3);
   if (options.bottleneck) {

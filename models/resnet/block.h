@@ -22,8 +22,7 @@ struct ResNetBlockOptions {
 // shape changes.
 class ResNetBlock final : public Layer {
  public:
-  ResNetBlock(Blueprint& blueprint, std::string name, const Shape& input,
-              const ResNetBlockOptions& options);
+  ResNetBlock(Blueprint& blueprint, std::string name, const ResNetBlockOptions& options);
 
   [[nodiscard]] double forward_flops() const override;
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;

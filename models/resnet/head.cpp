@@ -8,25 +8,22 @@
 
 namespace trireme {
 
-ResNetHead::ResNetHead(Blueprint& blueprint, const Shape& input, std::int64_t classes)
+ResNetHead::ResNetHead(Blueprint& blueprint, std::int64_t classes)
     : Layer("head", Shape{}),
-      classes_(classes),
-      linear_(blueprint, "classifier", input.back(), classes,
-              Init::uniform(1.0F / std::sqrt(static_cast<float>(input.back())))),
-      pooled_(blueprint.keep({input[0], input.back()})),
-      logits_(blueprint.keep({input[0], classes})),
-      dpooled_(blueprint.scratch({input[0], input.back()})) {}
-
-HeadInfo ResNetHead::info() const {
-  return {.targets = pooled_.shape[0], .classes = classes_, .logits = logits_};
+      info_{.targets = blueprint.input()[0], .classes = classes},
+      linear_(blueprint, "classifier", blueprint.input().back(), classes,
+              Init::uniform(1.0F / std::sqrt(static_cast<float>(blueprint.input().back())))),
+      pooled_(blueprint.keep({blueprint.input()[0], blueprint.input().back()})),
+      dpooled_(blueprint.scratch(pooled_.shape)) {
+  info_.logits = blueprint.keep({info_.targets, classes});
 }
 
 void ResNetHead::forward(const Context& context, const Tensor& x, const Tensor& /*y*/) {
-  const Tensor pooled = context(pooled_), logits = context(logits_);
+  const Tensor pooled = context(pooled_), logits = context(info_.logits);
   ops::global_average_pool_forward(context.stream, pooled, x);
   linear_.forward(context, logits, pooled);
   ops::cross_entropy(context.stream, context.losses, context.hits, logits, context.batch.targets,
-                     {.classes = classes_,
+                     {.classes = info_.classes,
                       .label_smoothing = context.label_smoothing,
                       .gradient_scale = context.gradient_scale,
                       .write_gradient = context.training});
@@ -35,7 +32,7 @@ void ResNetHead::forward(const Context& context, const Tensor& x, const Tensor& 
 void ResNetHead::backward(const Context& context, const Tensor& /*x*/, const Tensor& /*y*/,
                           const Tensor& /*dy*/, const Tensor& dx) {
   const Tensor dpooled = context(dpooled_);
-  linear_.backward(context, dpooled, context(logits_), context(pooled_));
+  linear_.backward(context, dpooled, context(info_.logits), context(pooled_));
   ops::global_average_pool_backward(context.stream, dx, dpooled);
 }
 

@@ -9,9 +9,9 @@ namespace trireme {
 // Global average pool, fully connected layer, cross-entropy. (B, H, W, C) -> losses of the context.
 class ResNetHead final : public Layer {
  public:
-  ResNetHead(Blueprint& blueprint, const Shape& input, std::int64_t classes);
+  ResNetHead(Blueprint& blueprint, std::int64_t classes);
 
-  [[nodiscard]] HeadInfo info() const;
+  [[nodiscard]] const HeadInfo* head() const override { return &info_; }
   [[nodiscard]] double forward_flops() const override {
     return linear_.forward_flops(pooled_.shape[0]);
   }
@@ -20,9 +20,9 @@ class ResNetHead final : public Layer {
                 const Tensor& dx) override;
 
  private:
-  std::int64_t classes_;
+  HeadInfo info_;
   Linear linear_;
-  Activation pooled_, logits_, dpooled_;
+  Activation pooled_, dpooled_;
 };
 
 }  // namespace trireme

@@ -8,33 +8,32 @@
 namespace trireme {
 namespace {
 
+// A layer inside its scope.
 template <typename L, typename... Args>
-Shape append(Blueprint& blueprint, Model::Declaration& declaration, const std::string& scope_name,
-             Args&&... args) {
-  const auto scope = blueprint.layer(scope_name);
-  declaration.layers.push_back(std::make_unique<L>(blueprint, std::forward<Args>(args)...));
-  return declaration.layers.back()->output_shape();
+ChainLayer in_scope(const std::string& scope_name, const Args&... args) {
+  return {.make = [=](Blueprint& blueprint) -> std::unique_ptr<Layer> {
+    const auto scope = blueprint.layer(scope_name);
+    return std::make_unique<L>(blueprint, args...);
+  }};
 }
 
 }  // namespace
 
-Model::Declaration declare_resnet(Blueprint& blueprint, const ResNetOptions& options) {
-  Model::Declaration declaration;
-  Shape shape = append<ResNetStem>(blueprint, declaration, "stem", options);
+Chain resnet_chain(const ResNetOptions& options) {
+  Chain chain{in_scope<ResNetStem>("stem", options)};
   for (std::size_t stage = 0; stage < options.stages.size(); ++stage) {
     for (std::int64_t i = 0; i < options.stages[stage]; ++i) {
       const std::string name = fmt::format("stages.{}.{}", stage, i);
-      shape = append<ResNetBlock>(blueprint, declaration, name, name, shape,
-                                  ResNetBlockOptions{.bottleneck = options.bottleneck,
-                                                     .width = options.width << stage,
-                                                     .stride = stage > 0 && i == 0 ? 2 : 1});
+      chain.push_back(
+          in_scope<ResNetBlock>(name, name,
+                                ResNetBlockOptions{.bottleneck = options.bottleneck,
+                                                   .width = options.width << stage,
+                                                   .stride = stage > 0 && i == 0 ? 2 : 1}));
+      chain.back().block = true;
     }
   }
-  const auto scope = blueprint.layer("");
-  auto head = std::make_unique<ResNetHead>(blueprint, shape, options.classes);
-  declaration.head = head->info();
-  declaration.layers.push_back(std::move(head));
-  return declaration;
+  chain.push_back(in_scope<ResNetHead>("", options.classes));
+  return chain;
 }
 
 }  // namespace trireme

@@ -25,6 +25,6 @@ struct ResNetOptions {
 };
 
 // Inputs (micro_batch, image_size, image_size, channels) u8; targets (micro_batch) i32.
-[[nodiscard]] Model::Declaration declare_resnet(Blueprint& blueprint, const ResNetOptions& options);
+[[nodiscard]] Chain resnet_chain(const ResNetOptions& options);
 
 }  // namespace trireme

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/layers/column_linear.h"
+
+#include "models/layers/blocks.h"
+#include "runtime/ops/bias.h"
+#include "runtime/ops/linear.h"
+
+namespace trireme {
+
+ColumnLinear::ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t outputs,
+                           const PartialSum& sum)
+    : sum_(sum),
+      blocked_(blueprint.tensor().blocked()),
+      split_backward_(blueprint.options().split_backward),
+      blocks_(blueprint.tensor().local()),
+      weight_(weight) {
+  const Shape& x = sum.rows().whole();
+  const std::int64_t width = outputs / blueprint.tensor().blocks;
+  block_ = Shape{x[0], x[1], width};
+  weight_block_ = Shape{width, x[2]};
+}
+
+ColumnLinear::ColumnLinear(Blueprint& blueprint, std::string_view name, std::int64_t outputs,
+                           int parts, Init init, const PartialSum& sum)
+    : ColumnLinear(blueprint, ParamId{}, outputs, sum) {
+  const auto scope = blueprint.scope(name);
+  weight_ = blueprint.parameter({.name = "weight",
+                                 .shape = {outputs, weight_block_[1]},
+                                 .init = init,
+                                 .decay = true,
+                                 .matrix = true,
+                                 .shard_axis = 0,
+                                 .shard_parts = parts});
+  bias_ = blueprint.parameter(
+      {.name = "bias", .shape = {outputs}, .shard_axis = 0, .shard_parts = parts});
+}
+
+void ColumnLinear::forward(const Context& context, const Tensor& y, const Tensor& x) const {
+  const Tensor weight = context.params.compute(weight_);
+  const Tensor bias = bias_.index < 0 ? Tensor{} : context.params.compute(bias_);
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    ops::linear_forward(context.stream, block_of(y, b, block_), x,
+                        block_of(weight, b, weight_block_),
+                        bias.empty() ? bias : block_of(bias, b, Shape{weight_block_[0]}));
+  }
+}
+
+void ColumnLinear::backward(const Context& context, const Tensor& dx, const Tensor& dy,
+                            const Tensor& x) const {
+  const Tensor weight = context.params.compute(weight_);
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    ops::linear_backward_input(context.stream, blocked_ ? sum_.block(context, b) : dx,
+                               block_of(dy, b, block_), block_of(weight, b, weight_block_));
+  }
+  if (blocked_) sum_.start(context);
+  if (!split_backward_) accumulate(context, dy, x);
+  if (blocked_) ops::add_bias_residual(context.stream, dx, sum_.finish(context));
+  if (!split_backward_) report(context);
+}
+
+void ColumnLinear::backward_weight(const Context& context, const Tensor& dy,
+                                   const Tensor& x) const {
+  accumulate(context, dy, x);
+  report(context);
+}
+
+void ColumnLinear::accumulate(const Context& context, const Tensor& dy, const Tensor& x) const {
+  const Tensor dw = context.params.gradient(weight_);
+  const Tensor db = bias_.index < 0 ? Tensor{} : context.params.gradient(bias_);
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    ops::linear_backward_weight(context.stream, block_of(dw, b, weight_block_),
+                                db.empty() ? db : block_of(db, b, Shape{weight_block_[0]}),
+                                block_of(dy, b, block_), x);
+  }
+}
+
+void ColumnLinear::report(const Context& context) const {
+  if (bias_.index >= 0) context.ready(bias_);
+  const ParamSpec& spec = context.params.layout().spec(weight_);
+  if (spec.tie.empty() || spec.is_copy()) context.ready(weight_);
+}
+
+double ColumnLinear::forward_flops() const {
+  return 2.0 * static_cast<double>(block_.rows()) * static_cast<double>(blocks_) *
+         static_cast<double>(weight_block_.count());
+}
+
+}  // namespace trireme

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/layers/partial_sum.h"
+
+namespace trireme {
+
+// y = x W^T + b whose outputs are split over the tensor ranks (column parallel in Megatron-LM's
+// terms): x (B, T, C) on every rank, y (local blocks, B, T, outputs / blocks). Each block is a
+// product of its own, so that it has the same bits on any number of ranks. One block is a plain
+// linear layer.
+class ColumnLinear {
+ public:
+  // Declares "<name>.weight" (outputs, C), decayed, and "<name>.bias" (outputs). The outputs are
+  // `parts` tensors one after another, each of which is split.
+  ColumnLinear(Blueprint& blueprint, std::string_view name, std::int64_t outputs, int parts,
+               Init init, const PartialSum& sum);
+  // Without bias; the weight was declared elsewhere. Of tied weights that are one parameter, the
+  // other reader reports the gradient.
+  ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t outputs, const PartialSum& sum);
+
+  [[nodiscard]] const Shape& block_shape() const { return block_; }  // (B, T, outputs / blocks)
+  void forward(const Context& context, const Tensor& y, const Tensor& x) const;
+  // dx receives the local rows. The parameter gradients are accumulated while ranks exchange dx,
+  // then reported; with a split backward they are left to backward_weight.
+  void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x) const;
+  void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
+  [[nodiscard]] double forward_flops() const;
+
+ private:
+  void accumulate(const Context& context, const Tensor& dy, const Tensor& x) const;
+  void report(const Context& context) const;
+
+  PartialSum sum_;
+  bool blocked_, split_backward_;
+  std::int64_t blocks_;  // local
+  Shape block_;
+  Shape weight_block_;  // (outputs / blocks, C)
+  ParamId weight_, bias_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/layers/dropout.h"
+
+#include "runtime/base/philox.h"
+#include "runtime/ops/dropout.h"
+
+namespace trireme {
+namespace {
+
+std::uint64_t site_id(const Blueprint& blueprint, std::string_view site) {
+  const std::string name = blueprint.full_name(site);
+  return stable_id(name.data(), name.size());
+}
+
+}  // namespace
+
+Dropout::Dropout(Blueprint& blueprint, std::string_view site, float probability,
+                 const RowSplit& rows)
+    : rows_(rows),
+      site_(site_id(blueprint, site)),
+      probability_(probability),
+      copies_(probability > 0 || rows.split() || blueprint.options().split_backward) {
+  if (copies_) gradient_ = blueprint.until_weight(rows.whole());
+}
+
+void Dropout::mask(const Context& context, const Tensor& to, const Tensor& from) const {
+  if (!rows_.split()) {
+    ops::dropout(context.stream, to, from, context.batch.sample_ids, context.rng, site_,
+                 probability_);
+    return;
+  }
+  ops::dropout_rows(context.stream, to, from, context.batch.sample_ids, context.rng, site_,
+                    probability_, rows_.first_row(), rows_.whole()[1]);
+}
+
+void Dropout::forward(const Context& context, const Tensor& y) const {
+  if (active(context)) mask(context, y, y);
+}
+
+Tensor Dropout::backward(const Context& context, const Tensor& dy) const {
+  if (!copies_) return dy;
+  const Tensor whole = context(gradient_);
+  const Tensor own = rows_.own(whole);
+  if (probability_ > 0) {
+    mask(context, own, dy);
+  } else {
+    context.stream.device().copy(context.stream, own.data, dy.data, dy.bytes());
+  }
+  rows_.gather(context, whole);
+  return whole;
+}
+
+}  // namespace trireme

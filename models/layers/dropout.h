@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/layers/row_split.h"
+
+namespace trireme {
+
+// Dropout on the local rows of the residual stream, at the end of a branch. Its backward also is
+// where the rows of a gradient come together for the products of that branch.
+class Dropout {
+ public:
+  // `site` is relative to the current scope; it keys the mask.
+  Dropout(Blueprint& blueprint, std::string_view site, float probability, const RowSplit& rows);
+
+  // True when forward changes something.
+  [[nodiscard]] bool active(const Context& context) const {
+    return context.training && probability_ > 0;
+  }
+  void forward(const Context& context, const Tensor& y) const;  // in place
+  // From the gradient behind the mask, local rows, to the one in front of it, all rows. That is dy
+  // itself where nothing is dropped, gathered or kept; dy never changes.
+  [[nodiscard]] Tensor backward(const Context& context, const Tensor& dy) const;
+  // What backward returned, in backward_weight of a split backward.
+  [[nodiscard]] Tensor gradient(const Context& context) const { return context(gradient_); }
+
+ private:
+  void mask(const Context& context, const Tensor& to, const Tensor& from) const;
+
+  RowSplit rows_;
+  std::uint64_t site_;
+  float probability_;
+  bool copies_;
+  Activation gradient_{};  // (B, T, C), where backward does not return dy
+};
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/layers/row_split.h"
+
+namespace trireme {
+
+// The sum, over all tensor blocks, of what each of them contributes to every row of the residual
+// stream. Blocks here are added as a tree, then ranks are (see tensor_group.h). The sum stays f32
+// until it is complete, whatever the compute dtype: rounded per rank, its bits would depend on
+// which blocks share one. Reserves scratch, of which one layer of the chain needs one; nothing
+// without tensor blocks.
+class PartialSum {
+ public:
+  PartialSum(Blueprint& blueprint, const RowSplit& rows);
+
+  [[nodiscard]] const RowSplit& rows() const { return rows_; }
+  // Where this rank's block b leaves its contribution, (B, T, C).
+  [[nodiscard]] Tensor block(const Context& context, std::int64_t b) const;
+  // Once all blocks did. Work enqueued until finish() overlaps with the communication.
+  void start(const Context& context) const;
+  // The local rows of the sum, f32.
+  [[nodiscard]] Tensor finish(const Context& context) const;
+
+ private:
+  RowSplit rows_;
+  std::int64_t blocks_;
+  Activation blocks_out_{};  // (local blocks, B, T, C) in the compute dtype
+  Activation sum_{};         // (B, T, C) f32; may be the first block
+};
+
+}  // namespace trireme

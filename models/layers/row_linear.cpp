@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/layers/row_linear.h"
+
+#include "models/layers/blocks.h"
+#include "runtime/ops/bias.h"
+#include "runtime/ops/linear.h"
+
+namespace trireme {
+
+RowLinear::RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t inputs, Init init,
+                     const PartialSum& sum)
+    : sum_(sum),
+      blocked_(blueprint.tensor().blocked()),
+      split_backward_(blueprint.options().split_backward),
+      blocks_(blueprint.tensor().local()) {
+  const Shape& y = sum.rows().whole();
+  const std::int64_t width = inputs / blueprint.tensor().blocks;
+  block_ = Shape{y[0], y[1], width};
+  weight_block_ = Shape{y[2], width};
+  const auto scope = blueprint.scope(name);
+  weight_ = blueprint.parameter({.name = "weight",
+                                 .shape = {y[2], inputs},
+                                 .init = init,
+                                 .decay = true,
+                                 .matrix = true,
+                                 .shard_axis = 1});
+  bias_ = blueprint.parameter({.name = "bias", .shape = {y[2]}});
+}
+
+void RowLinear::forward(const Context& context, const Tensor& y, const Tensor& x,
+                        const Tensor& residual) const {
+  const Tensor weight = context.params.compute(weight_), bias = context.params.compute(bias_);
+  if (!blocked_) {
+    ops::linear_forward(context.stream, y, x, weight, bias, residual);
+    return;
+  }
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    ops::linear_forward(context.stream, sum_.block(context, b), block_of(x, b, block_),
+                        block_of(weight, b, weight_block_));
+  }
+  sum_.start(context);
+  ops::add_bias_residual(context.stream, y, sum_.finish(context), bias, residual);
+}
+
+void RowLinear::backward(const Context& context, const Tensor& dx, const Tensor& dy,
+                         const Tensor& x) const {
+  if (!split_backward_) backward_weight(context, dy, x);
+  const Tensor weight = context.params.compute(weight_);
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    ops::linear_backward_input(context.stream, block_of(dx, b, block_), dy,
+                               block_of(weight, b, weight_block_));
+  }
+}
+
+void RowLinear::backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const {
+  const Tensor dw = context.params.gradient(weight_), db = context.params.gradient(bias_);
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    ops::linear_backward_weight(context.stream, block_of(dw, b, weight_block_),
+                                blocked_ ? Tensor{} : db, dy, block_of(x, b, block_));
+  }
+  if (blocked_) ops::column_sums(context.stream, db, dy);
+  context.ready(bias_);
+  context.ready(weight_);
+}
+
+double RowLinear::forward_flops() const {
+  return 2.0 * static_cast<double>(block_.rows()) * static_cast<double>(blocks_) *
+         static_cast<double>(weight_block_.count());
+}
+
+}  // namespace trireme

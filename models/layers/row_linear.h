@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/layers/partial_sum.h"
+
+namespace trireme {
+
+// y = x W^T + b + residual whose inputs are split over the tensor ranks (row parallel in
+// Megatron-LM's terms): x (local blocks, B, T, inputs / blocks), y the local rows of (B, T, C). The
+// products of the blocks are summed, then bias and residual are added once. One block is a plain
+// linear layer.
+class RowLinear {
+ public:
+  // Declares "<name>.weight" (C, inputs), decayed, and "<name>.bias" (C), which no rank splits.
+  RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t inputs, Init init,
+            const PartialSum& sum);
+
+  [[nodiscard]] const Shape& block_shape() const { return block_; }  // (B, T, inputs / blocks)
+  // The residual may be absent.
+  void forward(const Context& context, const Tensor& y, const Tensor& x,
+               const Tensor& residual) const;
+  // dy holds all rows. Accumulates and reports the parameter gradients; with a split backward they
+  // are left to backward_weight.
+  void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x) const;
+  void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
+  [[nodiscard]] double forward_flops() const;
+
+ private:
+  PartialSum sum_;
+  bool blocked_, split_backward_;
+  std::int64_t blocks_;  // local
+  Shape block_;
+  Shape weight_block_;  // (C, inputs / blocks)
+  ParamId weight_, bias_;
+};
+
+}  // namespace trireme

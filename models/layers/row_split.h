@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "runtime/nn/layer.h"
+
+namespace trireme {
+
+// Which rows of the residual stream (B, T, C) a rank holds. With sequence parallelism (Korthikanti
+// et al., 2022) tensor rank r holds rows [r R, (r + 1) R) of the flattened (B * T, C) wherever no
+// product is split over the ranks; else every rank holds all of them.
+class RowSplit {
+ public:
+  RowSplit(const Blueprint& blueprint, std::int64_t context, std::int64_t hidden);
+
+  [[nodiscard]] bool split() const { return split_; }
+  [[nodiscard]] const Shape& whole() const { return whole_; }        // (B, T, C)
+  [[nodiscard]] const Shape& local() const { return local_; }        // the same, or (R, C)
+  [[nodiscard]] std::int64_t rows() const { return whole_.rows(); }  // B * T
+  [[nodiscard]] std::int64_t first_row() const { return first_row_; }
+  // Sums over rows are cut into as many runs as there are tensor blocks, so that their bits depend
+  // neither on the ranks nor on the split. This many are local; 0: not cut.
+  [[nodiscard]] std::int64_t runs() const { return runs_; }
+  [[nodiscard]] std::int64_t rows_of_run() const { return local_.rows() / runs_; }
+
+  // The local rows of a tensor of all rows.
+  [[nodiscard]] Tensor own(const Tensor& whole) const;
+  // Every rank has written its own rows of `whole`; afterwards all hold all.
+  void gather(const Context& context, const Tensor& whole) const;
+
+ private:
+  Shape whole_, local_;
+  bool split_ = false;
+  std::int64_t first_row_ = 0;
+  std::int64_t runs_ = 0;
+};
+
+}  // namespace trireme
