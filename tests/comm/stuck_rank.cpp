@@ -71,7 +71,7 @@ void misbehave(Job& job, const std::string& mode, double deadline) {
   if (mode == "killed") raise(SIGKILL);
   if (mode == "throw") fail(ExitCode::data, "the mistake of rank 1");
   if (mode == "left") std::_Exit(0);
-  if (mode == "late") sleep_for(deadline / 2);
+  if (mode == "late" || mode == "recv") sleep_for(deadline / 2);
   if (mode == "verb" || mode == "checked_verb") job.world->broadcast(*job.stream, job.data, 0);
   if (mode == "checked_count" || mode == "checked_dtype") {
     const Tensor other =
