@@ -90,6 +90,12 @@ Call make_peer_call(const Communicator& comm, Verb verb, const Tensor& data, int
   return call;
 }
 
+void refuse_message_to_self(const Communicator& comm, const Call& call) {
+  TRIREME_EXPECTS(call.peer != comm.rank() || call.verb == Verb::broadcast,
+                  "{} to oneself in group {} outside group_begin/group_end never ends",
+                  name_of(call.verb), comm.name());
+}
+
 void issue(Communicator& to, Stream& stream, const Call& call, const Tensor& in,
            const Tensor& out) {
   switch (call.verb) {
@@ -106,7 +112,7 @@ void issue(Communicator& to, Stream& stream, const Call& call, const Tensor& in,
     case Verb::send:
       return to.send(stream, in, call.peer);
     case Verb::recv:
-      return to.recv(stream, in, call.peer);
+      return to.recv(stream, out, call.peer);
   }
 }
 

@@ -54,13 +54,19 @@ CallLog::Id CallLog::add(CallRecord call) {
   return id;
 }
 
-void CallLog::start(Id id) noexcept {
+CommLabel CallLog::start(Id id) noexcept {
   const auto now = Clock::now();
   const std::lock_guard lock(mutex_);
   Entry& entry = slot(id);
-  if (entry.id != id) return;
+  if (entry.id != id) return {};
   entry.state = CallState::started;
   entry.started = now;
+  return entry.label;
+}
+
+CommLabel CallLog::label(Id id) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return slot(id).id == id ? slot(id).label : CommLabel{};
 }
 
 void CallLog::finish(Id first, Id last, CallState end) noexcept {
@@ -73,7 +79,6 @@ void CallLog::finish(Id first, Id last, CallState end) noexcept {
       failed_ = true;
       failed_at_ = now;
     }
-    // A call that its stream skipped never started.
     if (entry.state == CallState::queued) entry.started = now;
     entry.state = end;
     entry.ended = now;
@@ -92,9 +97,9 @@ bool CallLog::stuck_since(Clock::time_point before) const {
   return false;
 }
 
-bool CallLog::idle() const {
+bool CallLog::over() const {
   const std::lock_guard lock(mutex_);
-  return first_open_ > last_;
+  return failed_ || first_open_ > last_;
 }
 
 std::vector<CallLog::Entry> CallLog::entries(std::size_t last) const {

@@ -54,13 +54,16 @@ class CallLog {
 
   // Numbers the call and keeps it as queued, with the thread's label.
   [[nodiscard]] Id add(CallRecord call);
-  void start(Id id) noexcept;
+  // Gives back the call's label.
+  [[nodiscard]] CommLabel start(Id id) noexcept;
+  [[nodiscard]] CommLabel label(Id id) const noexcept;
   // The calls first..last are over.
   void finish(Id first, Id last, CallState end) noexcept;
 
   // A call that started before `before` is not over, or one failed before it.
   [[nodiscard]] bool stuck_since(Clock::time_point before) const;
-  [[nodiscard]] bool idle() const;
+  // Nothing is open, or a call failed and what came after it was skipped.
+  [[nodiscard]] bool over() const;
   // Oldest first: the last `last` calls and all open ones.
   [[nodiscard]] std::vector<Entry> entries(std::size_t last) const;
 

@@ -34,10 +34,16 @@ void set_comm_step(std::int64_t step) noexcept {
 }
 
 ScopedCommLabel::ScopedCommLabel(std::string_view text) noexcept
-    : outer_(std::exchange(current_text, text)) {}
+    : outer_text_(std::exchange(current_text, text)) {}
+
+ScopedCommLabel::ScopedCommLabel(const CommLabel& label) noexcept
+    : adopted_(label),
+      outer_text_(std::exchange(current_text, adopted_.text.data())),
+      outer_step_(std::exchange(current_step, label.step)) {}
 
 ScopedCommLabel::~ScopedCommLabel() {
-  current_text = outer_;
+  current_text = outer_text_;
+  if (outer_step_) current_step = *outer_step_;
 }
 
 }  // namespace trireme

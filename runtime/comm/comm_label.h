@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -29,12 +30,16 @@ void set_comm_step(std::int64_t step) noexcept;
 class ScopedCommLabel {
  public:
   explicit ScopedCommLabel(std::string_view text) noexcept;
+  // Step and tensor as they were when a call was enqueued.
+  explicit ScopedCommLabel(const CommLabel& label) noexcept;
   ~ScopedCommLabel();
   ScopedCommLabel(const ScopedCommLabel&) = delete;
   ScopedCommLabel& operator=(const ScopedCommLabel&) = delete;
 
  private:
-  std::string_view outer_;
+  CommLabel adopted_;
+  std::string_view outer_text_;
+  std::optional<std::int64_t> outer_step_;
 };
 
 }  // namespace trireme

@@ -72,10 +72,7 @@ MpiCommunicator::~MpiCommunicator() {
 }
 
 void MpiCommunicator::submit(Stream& stream, const Call& call) {
-  const bool to_self = call.peer == rank() && call.verb != Verb::broadcast;
-  TRIREME_EXPECTS(in_group_ || !to_self,
-                  "{} to oneself in group {} outside group_begin/group_end never ends",
-                  name_of(call.verb), name());
+  if (!in_group_) refuse_message_to_self(*this, call);
   counters().add_call(call.verb, call.bytes());
   if (!in_group_) {
     enqueue(stream, [shared = shared_, call] {

@@ -18,7 +18,7 @@ WatchChannel::WatchChannel() {
 WatchChannel::~WatchChannel() {
   // With notes on their way the job is ending; a rank that unwinds does not count on its peers.
   if (outgoing_.empty() && std::uncaught_exceptions() == 0 && detail::mpi_is_up()) {
-    MPI_Comm_free(&comm_);
+    MPI_Comm_free(&comm_);  // unchecked: a destructor, and nothing follows from it
   }
 }
 

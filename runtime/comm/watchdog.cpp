@@ -169,7 +169,7 @@ void Watchdog::look_for_stuck_call(Clock::time_point now) {
   CallLogs stuck;
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(groups_, [](const Watched& w) { return w.retired && w.log->idle(); });
+    std::erase_if(groups_, [](const Watched& w) { return w.retired && w.log->over(); });
     for (const Watched& watched : groups_) {
       if (watched.log->stuck_since(before)) stuck.push_back(watched.log);
     }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Watched decorator. Around each call it puts two tasks on the call's stream, which note in the
-// group's CallLog that the call has started and that it is over; the watchdog's thread reads them.
+// The Watched decorator. A call becomes one task of its stream that notes in the group's CallLog
+// that it has started, makes the call of the inner group on a stream that runs inline, and notes
+// that it is over. So a watched call costs its stream no more tasks than another; the watchdog's
+// thread reads the log.
 #include "runtime/comm/watched.h"
 
 #include <atomic>
+#include <exception>
 
 #include "runtime/comm/watchdog.h"
 #include "runtime/device/cpu/cpu_stream.h"
@@ -11,38 +14,73 @@
 namespace trireme {
 namespace {
 
-// The second task. When it is dropped instead of run (an error, a failed stream), the calls have
-// failed.
-class EndOfCalls {
+// Unless told otherwise, the calls first..last have failed when this goes out of scope.
+class Outcome {
  public:
-  EndOfCalls() = default;  // of no calls
-  EndOfCalls(std::shared_ptr<CallLog> log, CallLog::Id first)
-      : log_(std::move(log)), first_(first), last_(first) {}
-  EndOfCalls(EndOfCalls&&) = default;
-  EndOfCalls& operator=(EndOfCalls&&) = delete;
-  ~EndOfCalls() {
-    if (log_ != nullptr) log_->finish(first_, last_, CallState::failed);
+  Outcome(CallLog& log, CallLog::Id first, CallLog::Id last)
+      : log_(log), first_(first), last_(last) {}
+  ~Outcome() {
+    if (state_ != CallState::started) log_.finish(first_, last_, state_);
   }
-  void operator()() {
-    log_->finish(first_, last_, CallState::done);
-    log_.reset();
-  }
-  [[nodiscard]] CallLog::Id first() const { return first_; }
-  [[nodiscard]] bool empty() const { return log_ == nullptr; }
-  // One end for both.
-  void join(EndOfCalls&& later) {
-    if (empty()) {
-      log_ = std::move(later.log_);
-      first_ = later.first_;
-    }
-    last_ = later.last_;
-    later.log_.reset();
-  }
+  Outcome(const Outcome&) = delete;
+  Outcome& operator=(const Outcome&) = delete;
+  void done() { state_ = CallState::done; }
+  void still_started() { state_ = CallState::started; }
 
  private:
+  CallLog& log_;
+  CallLog::Id first_;
+  CallLog::Id last_;
+  CallState state_ = CallState::failed;
+};
+
+// What queued tasks use; it lives until the last of them is done.
+class WatchedGroup {
+ public:
+  WatchedGroup(std::unique_ptr<Communicator> inner, std::shared_ptr<CallLog> log)
+      : log_(std::move(log)),
+        host_(Device::create(DeviceType::cpu)),
+        stream_(host_->make_stream(StreamKind::compute)),
+        inner_(std::move(inner)) {}
+
+  [[nodiscard]] Communicator& inner() { return *inner_; }
+  [[nodiscard]] CallLog& log() { return *log_; }
+  [[nodiscard]] const std::shared_ptr<CallLog>& shared_log() const { return log_; }
+
+  void run(const Call& call, CallLog::Id id) {
+    Outcome outcome(*log_, id, id);
+    make(call, id);
+    outcome.done();
+  }
+  void run_in_group(const Call& call, CallLog::Id id, bool first) {
+    Outcome outcome(*log_, id, id);
+    if (first) inner_->group_begin();
+    make(call, id);
+    outcome.still_started();
+  }
+  void end_group(CallLog::Id first, CallLog::Id last) {
+    Outcome outcome(*log_, first, last);
+    const ScopedCommLabel label(log_->label(last));
+    inner_->group_end(*stream_);
+    outcome.done();
+  }
+  // Left to the end of the process.
+  static void abandon(const std::shared_ptr<WatchedGroup>& group) { group->self_ = group; }
+
+ private:
+  void make(const Call& call, CallLog::Id id) {
+    const ScopedCommLabel label(log_->start(id));
+    // The back end writes to what was given to it as an output only.
+    const Tensor in{const_cast<std::byte*>(call.in), call.dtype, Shape{call.in_count}};
+    const Tensor out{call.out, call.dtype, Shape{call.out_count}};
+    issue(*inner_, *stream_, call, in, out);
+  }
+
   std::shared_ptr<CallLog> log_;
-  CallLog::Id first_ = 1;
-  CallLog::Id last_ = 0;
+  std::unique_ptr<Device> host_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Communicator> inner_;
+  std::shared_ptr<WatchedGroup> self_;
 };
 
 class WatchedCommunicator final : public Communicator {
@@ -51,75 +89,91 @@ class WatchedCommunicator final : public Communicator {
                       std::shared_ptr<CallLog> log)
       : Communicator(inner->rank(), inner->size(), inner->name(), counters_of(*inner)),
         watchdog_(std::move(watchdog)),
-        log_(std::move(log)),
-        inner_(std::move(inner)) {
-    watchdog_->add(log_);
+        group_(std::make_shared<WatchedGroup>(std::move(inner), std::move(log))) {
+    watchdog_->add(group_->shared_log());
   }
-  ~WatchedCommunicator() override { watchdog_->retire(log_.get()); }
+  ~WatchedCommunicator() override {
+    watchdog_->retire(&group_->log());
+    // A rank that unwinds frees nothing that its peers have a part in.
+    if (std::uncaught_exceptions() > 0) WatchedGroup::abandon(group_);
+  }
 
   void all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) override {
-    submit(stream, make_reduce_call(*this, Verb::all_reduce, in, out, op), in, out);
+    submit(stream, make_reduce_call(*this, Verb::all_reduce, in, out, op));
   }
   void reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) override {
-    submit(stream, make_reduce_call(*this, Verb::reduce_scatter, in, out, op), in, out);
+    submit(stream, make_reduce_call(*this, Verb::reduce_scatter, in, out, op));
   }
   void all_gather(Stream& stream, const Tensor& in, const Tensor& out) override {
-    submit(stream, make_exchange_call(*this, Verb::all_gather, in, out), in, out);
+    submit(stream, make_exchange_call(*this, Verb::all_gather, in, out));
   }
   void all_to_all(Stream& stream, const Tensor& in, const Tensor& out) override {
-    submit(stream, make_exchange_call(*this, Verb::all_to_all, in, out), in, out);
+    submit(stream, make_exchange_call(*this, Verb::all_to_all, in, out));
   }
   void broadcast(Stream& stream, const Tensor& data, int root) override {
-    submit(stream, make_peer_call(*this, Verb::broadcast, data, root), data, data);
+    submit(stream, make_peer_call(*this, Verb::broadcast, data, root));
   }
   void send(Stream& stream, const Tensor& data, int to) override {
-    submit(stream, make_peer_call(*this, Verb::send, data, to), data, data);
+    submit(stream, make_peer_call(*this, Verb::send, data, to));
   }
   void recv(Stream& stream, const Tensor& data, int from) override {
-    submit(stream, make_peer_call(*this, Verb::recv, data, from), data, data);
+    submit(stream, make_peer_call(*this, Verb::recv, data, from));
   }
 
   void group_begin() override {
-    inner_->group_begin();
+    TRIREME_EXPECTS(!in_group_, "group {}: group_begin inside a group", name());
     in_group_ = true;
+    group_stream_ = nullptr;
   }
   void group_end(Stream& stream) override {
+    TRIREME_EXPECTS(in_group_, "group {}: group_end without group_begin", name());
+    TRIREME_EXPECTS(group_stream_ == nullptr || group_stream_ == &stream,
+                    "group_end of group {} names another stream than its calls", name());
     in_group_ = false;
-    EndOfCalls calls = std::move(group_);
-    inner_->group_end(stream);
-    if (!calls.empty()) enqueue(stream, std::move(calls));
+    if (group_stream_ == nullptr) return;
+    enqueue(stream,
+            [group = group_, first = first_, last = last_] { group->end_group(first, last); });
   }
 
   void barrier() override {
-    EndOfCalls end = begin_host_call(CallRecord::barrier);
-    inner_->barrier();
-    end();
+    const CallLog::Id id = begin_host_call(CallRecord::barrier);
+    Outcome outcome(group_->log(), id, id);
+    group_->inner().barrier();
+    outcome.done();
   }
   [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
 
  private:
-  void submit(Stream& stream, const Call& call, const Tensor& in, const Tensor& out) {
-    EndOfCalls end(log_, log_->add(record_of(call, 0)));
-    enqueue(stream, [log = log_, id = end.first()] { log->start(id); });
-    issue(*inner_, stream, call, in, out);
-    if (in_group_) {
-      group_.join(std::move(end));
-    } else {
-      enqueue(stream, std::move(end));
+  void submit(Stream& stream, const Call& call) {
+    if (!in_group_) refuse_message_to_self(*this, call);
+    TRIREME_EXPECTS(!in_group_ || group_stream_ == nullptr || group_stream_ == &stream,
+                    "the calls between group_begin and group_end of group {} use several streams",
+                    name());
+    const CallLog::Id id = group_->log().add(record_of(call, 0));
+    if (!in_group_) {
+      enqueue(stream, [group = group_, call, id] { group->run(call, id); });
+      return;
     }
+    const bool first = group_stream_ == nullptr;
+    if (first) first_ = id;
+    last_ = id;
+    group_stream_ = &stream;
+    enqueue(stream, [group = group_, call, id, first] { group->run_in_group(call, id, first); });
   }
 
-  [[nodiscard]] EndOfCalls begin_host_call(std::int32_t kind) {
-    EndOfCalls end(log_, log_->add(host_record(kind, 0)));
-    log_->start(end.first());
-    return end;
+  [[nodiscard]] CallLog::Id begin_host_call(std::int32_t kind) {
+    const CallLog::Id id = group_->log().add(host_record(kind, 0));
+    static_cast<void>(group_->log().start(id));
+    return id;
   }
 
   std::shared_ptr<Watchdog> watchdog_;
-  std::shared_ptr<CallLog> log_;
-  std::unique_ptr<Communicator> inner_;
+  std::shared_ptr<WatchedGroup> group_;
   bool in_group_ = false;
-  EndOfCalls group_;  // of the calls since group_begin
+  // Of the calls since group_begin.
+  Stream* group_stream_ = nullptr;
+  CallLog::Id first_ = 0;
+  CallLog::Id last_ = 0;
 };
 
 // Tells the members each other's rank in the job and agrees on a number for the group.
@@ -158,9 +212,10 @@ std::unique_ptr<Communicator> watch(std::unique_ptr<Communicator> inner,
 }
 
 std::unique_ptr<Communicator> WatchedCommunicator::split(int color, int key, std::string name) {
-  EndOfCalls end = begin_host_call(CallRecord::split);
-  auto part = watch(inner_->split(color, key, std::move(name)), watchdog_);
-  end();
+  const CallLog::Id id = begin_host_call(CallRecord::split);
+  Outcome outcome(group_->log(), id, id);
+  auto part = watch(group_->inner().split(color, key, std::move(name)), watchdog_);
+  outcome.done();
   return part;
 }
 

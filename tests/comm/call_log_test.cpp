@@ -40,45 +40,45 @@ TEST_F(CallLogTest, OnlyAStartedCallIsStuck) {
   const auto id = log.add(record(Verb::all_reduce));
   EXPECT_FALSE(log.stuck_since(now()));
 
-  log.start(id);
+  static_cast<void>(log.start(id));
   EXPECT_TRUE(log.stuck_since(now()));
   EXPECT_FALSE(log.stuck_since(now() - std::chrono::seconds(5)));
 
   log.finish(id, id, CallState::done);
   EXPECT_FALSE(log.stuck_since(now()));
-  EXPECT_TRUE(log.idle());
+  EXPECT_TRUE(log.over());
 }
 
 TEST_F(CallLogTest, AFailedCallStaysStuck) {
   const auto id = log.add(record(Verb::all_reduce));
-  log.start(id);
+  static_cast<void>(log.start(id));
   log.finish(id, id, CallState::failed);
 
   EXPECT_TRUE(log.stuck_since(now()));
-  EXPECT_TRUE(log.idle());
+  EXPECT_TRUE(log.over());
 }
 
 TEST_F(CallLogTest, AHostCallThatEndsEarlierDoesNotHideAnOpenOne) {
   const auto first = log.add(record(Verb::all_reduce));
   const auto second = log.add(record(Verb::all_gather));
-  log.start(first);
+  static_cast<void>(log.start(first));
   log.finish(second, second, CallState::done);
 
   EXPECT_TRUE(log.stuck_since(now()));
   log.finish(first, first, CallState::done);
-  EXPECT_TRUE(log.idle());
+  EXPECT_TRUE(log.over());
 }
 
 TEST_F(CallLogTest, KeepsTheLastCallsWithLabelAndStepAndEveryOpenOne) {
   const auto open = log.add(record(Verb::recv, 2));
-  log.start(open);
+  static_cast<void>(log.start(open));
   set_comm_step(3);
   {
     const ScopedCommLabel outer("outer");
     const ScopedCommLabel inner("bucket 1");
     for (int i = 0; i < 100; ++i) {
       const auto id = log.add(record(Verb::all_reduce));
-      log.start(id);
+      static_cast<void>(log.start(id));
       log.finish(id, id, CallState::done);
     }
   }
@@ -95,7 +95,7 @@ TEST_F(CallLogTest, ACallThatTheRingLostIsForgottenAndItsEndHarmsNoOther) {
   const auto lost = log.add(record(Verb::all_reduce));
   for (int i = 0; i < 256; ++i)
     static_cast<void>(log.add(record(Verb::all_reduce)));
-  log.start(lost);
+  static_cast<void>(log.start(lost));
   log.finish(lost, lost, CallState::done);
 
   EXPECT_FALSE(log.stuck_since(now()));
@@ -109,6 +109,21 @@ TEST_F(CallLogTest, ALongLabelIsCut) {
   const ScopedCommLabel label(text);
 
   EXPECT_EQ(current_comm_label().to_string(), " \"" + std::string(63, 'x') + "\"");
+}
+
+TEST_F(CallLogTest, AThreadCanTakeOverTheLabelOfACall) {
+  set_comm_step(5);
+  const ScopedCommLabel here("here");
+  {
+    CommLabel there;
+    there.step = 9;
+    there.text[0] = 'x';
+    const ScopedCommLabel adopted(there);
+    EXPECT_EQ(current_comm_label().to_string(), " \"x\" of step 9");
+  }
+
+  EXPECT_EQ(current_comm_label().to_string(), " \"here\" of step 5");
+  set_comm_step(-1);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 //   recv       sends two of the three messages that rank 0 waits for
 //   behind     waits for a message that never comes, before its part of the call
 // checked_verb, checked_count, checked_dtype, checked_silent: with Checked inside.
+// checked_unheeded: a call fails, and nobody waits for its stream.
 #include <unistd.h>
 
 #include <chrono>
@@ -71,11 +72,11 @@ void misbehave(Job& job, const std::string& mode, double deadline) {
   if (mode == "killed") raise(SIGKILL);
   if (mode == "throw") fail(ExitCode::data, "the mistake of rank 1");
   if (mode == "left") std::_Exit(0);
-  if (mode == "late") sleep_for(deadline / 2);
+  if (mode == "late" || mode == "recv") sleep_for(deadline / 2);
   if (mode == "verb" || mode == "checked_verb") job.world->broadcast(*job.stream, job.data, 0);
-  if (mode == "checked_count" || mode == "checked_dtype") {
+  if (mode.starts_with("checked_") && mode != "checked_silent" && mode != "checked_verb") {
     const Tensor other =
-        mode == "checked_count" ? job.data.range(0, 7) : job.buffer.view(DType::i32, {12});
+        mode != "checked_dtype" ? job.data.range(0, 7) : job.buffer.view(DType::i32, {12});
     job.world->all_reduce(*job.stream, other, other, ReduceOp::sum);
   }
   if (mode == "behind") job.part->recv(*job.stream, job.data, 0);
@@ -103,6 +104,7 @@ void run(const MpiEnvironment& mpi, const std::string& mode, const WatchOptions&
     if (mode == "suspended" && mpi.rank() == 1) sleep_for(options.deadline_seconds / 2);
     job.world->all_reduce(*job.stream, job.data, job.data, ReduceOp::sum);
   }
+  if (mode == "checked_unheeded") sleep_for(1e6);
   if (mode == "suspended") stop_for(options.deadline_seconds + 3);
   job.stream->synchronize();
 }

@@ -22,7 +22,7 @@ class WatchReportTest : public testing::Test {
  protected:
   static CallLog::Id start(CallLog& log, const CallRecord& call) {
     const auto id = log.add(call);
-    log.start(id);
+    static_cast<void>(log.start(id));
     return id;
   }
   static void do_call(CallLog& log, const CallRecord& call) {
