@@ -8,7 +8,7 @@
 namespace trireme {
 
 BatchPlan BatchPlan::training(const Sampler& sampler, std::int64_t micro_batch, std::int64_t rank,
-                              std::int64_t ranks, std::int64_t first_step) {
+                              std::int64_t ranks, std::int64_t first_step, bool strided) {
   TRIREME_EXPECTS(micro_batch > 0 && rank >= 0 && rank < ranks && first_step >= 0,
                   "micro-batches of {}, rank {} of {}, from step {}", micro_batch, rank, ranks,
                   first_step);
@@ -28,6 +28,7 @@ BatchPlan BatchPlan::training(const Sampler& sampler, std::int64_t micro_batch, 
   plan.ranks_ = ranks;
   plan.count_ = global / micro_batch / ranks;
   plan.first_step_ = first_step;
+  plan.strided_ = strided;
   return plan;
 }
 
@@ -49,7 +50,8 @@ BatchPlan BatchPlan::evaluation(std::int64_t samples, std::int64_t micro_batch, 
 
 SampleId BatchPlan::at(std::int64_t batch, std::int64_t row) const {
   if (sampler_) {
-    const std::int64_t micro = rank_ * count_ + batch % count_;
+    const std::int64_t own = batch % count_;
+    const std::int64_t micro = strided_ ? own * ranks_ + rank_ : rank_ * count_ + own;
     return sampler_->at(first_step_ + batch / count_, micro * micro_batch_ + row);
   }
   const std::int64_t sample = ((batch % count_) * ranks_ + rank_) * micro_batch_ + row;

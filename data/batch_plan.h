@@ -12,12 +12,12 @@ namespace trireme {
 class BatchPlan {
  public:
   // Training. A step has M = global_batch / micro_batch micro-batches; data-parallel rank r of D
-  // owns the contiguous run [r * M / D, (r + 1) * M / D). Batch k of the plan is micro-batch k mod
-  // (M / D) of that run at step first_step + k / (M / D). Raises ExitCode::config when G is not a
-  // multiple of micro_batch * D.
+  // owns M / D of them: the run [r * M / D, (r + 1) * M / D), or when `strided` r, r + D, r + 2 D,
+  // ... Batch k of the plan is number k mod (M / D) of these at step first_step + k / (M / D).
+  // Raises ExitCode::config when G is not a multiple of micro_batch * D.
   [[nodiscard]] static BatchPlan training(const Sampler& sampler, std::int64_t micro_batch,
                                           std::int64_t rank, std::int64_t ranks,
-                                          std::int64_t first_step);
+                                          std::int64_t first_step, bool strided = false);
 
   // One pass over samples 0..N-1 in order, each once: batch k of rank r of D holds samples from
   // (k * D + r) * micro_batch on. Every rank gets the same number of batches; rows beyond N are
@@ -43,6 +43,7 @@ class BatchPlan {
   std::int64_t ranks_ = 1;
   std::int64_t count_ = 0;
   std::int64_t first_step_ = 0;
+  bool strided_ = false;
 };
 
 }  // namespace trireme

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "data/checksum.h"
+#include "runtime/base/checksum.h"
 
 namespace trireme {
 

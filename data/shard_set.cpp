@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "data/checksum.h"
+#include "runtime/base/checksum.h"
 #include "data/dataset.h"
 #include "runtime/base/error.h"
 

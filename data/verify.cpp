@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "data/checksum.h"
+#include "runtime/base/checksum.h"
 #include "data/image_dataset.h"
 #include "data/shard_set.h"
 #include "data/token_dataset.h"

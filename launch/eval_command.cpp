@@ -37,7 +37,9 @@ void evaluate_run(const EvalArguments& arguments) {
   const std::string data = !arguments.data.empty()                ? arguments.data
                            : !config.data.validation_path.empty() ? config.data.validation_path
                                                                   : config.data.path;
-  ValidationPass pass(session, data, config.train.eval_batches);
+  PipelineRunner runner(*session.device, *session.model, session.mesh.pipeline(),
+                        *session.streams.compute, session.pipeline);
+  ValidationPass pass(session, runner, data, config.train.eval_batches);
   const EvaluationResult result = pass.run();
   if (process.mpi.rank() != 0) return;
   fmt::print("weights   {}\ndata      {} ({} samples)\nloss      {:.6f} nats\n", weights, data,

@@ -6,6 +6,7 @@
 #include "launch/eval_command.h"
 #include "launch/generate_command.h"
 #include "launch/guard.h"
+#include "launch/plan_command.h"
 #include "launch/train_command.h"
 #include "runtime/telemetry/environment.h"
 
@@ -18,6 +19,7 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", trireme::version_text());
     app.require_subcommand(1);
     trireme::add_train_command(app, {argv, argv + argc});
+    trireme::add_plan_command(app);
     trireme::add_eval_command(app);
     trireme::add_generate_command(app);
     trireme::add_data_commands(app);

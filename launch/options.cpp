@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/options.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace trireme {
@@ -39,17 +40,64 @@ SamplerOptions sampler_options(const Config& config, std::int64_t samples) {
           .last_batch = last_batch_from(config.data.last_batch)};
 }
 
-StepOptions step_options(const Config& config, std::int64_t local_micro_batches) {
+ScheduleShape pipeline_shape(const Config& config, bool training) {
+  if (!training) return {};
+  const ParallelConfig& parallel = config.parallel;
+  ScheduleShape shape{
+      .kind = *schedule_kind_from(parallel.schedule),
+      .stages = static_cast<int>(parallel.pipeline),
+      .micro_batches = static_cast<int>(config.train.global_batch / config.train.micro_batch /
+                                        parallel.data),
+      .chunks = static_cast<int>(parallel.chunks)};
+  // One stage has nobody to overlap with: every schedule is then forward, backward in turn.
+  if (shape.stages == 1 && shape.kind != ScheduleKind::zero_bubble)
+    shape.kind = ScheduleKind::one_f_one_b;
+  if (const auto reason = unsupported(shape))
+    fail(ExitCode::config, "parallel.schedule: {}: {}", parallel.schedule, *reason);
+  return shape;
+}
+
+BuildOptions build_options(const Config& config, int tensor_rank, bool training) {
+  const ParallelConfig& parallel = config.parallel;
+  const std::string& recompute = config.train.recompute;
+  return {.compute = compute_dtype(config.precision),
+          .micro_batch = config.train.micro_batch,
+          .training = training,
+          .tensor = {.ranks = static_cast<int>(parallel.tensor),
+                     .rank = tensor_rank,
+                     .blocks = static_cast<int>(std::max<std::int64_t>(parallel.virtual_tensor, 1))},
+          .sequence = parallel.sequence,
+          .recompute = recompute == "full"        ? Recompute::full
+                       : recompute == "selective" ? Recompute::selective
+                                                  : Recompute::none,
+          .split_backward = training && parallel.schedule == "zero-bubble"};
+}
+
+bool keeps_ties_apart(const Config& config) {
+  return config.parallel.pipeline > 1 || config.parallel.zero >= 2 ||
+         config.reproducibility == "layout";
+}
+
+std::int64_t bucket_elements(const Config& config) {
+  constexpr double bytes_per_megabyte = 1024 * 1024;
+  return std::llround(config.parallel.bucket_megabytes * bytes_per_megabyte / sizeof(float));
+}
+
+StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
+                         const ModelTraits& traits) {
   const LrScheduleConfig& schedule = config.lr_schedule;
+  const bool strided = config.parallel.zero >= 2;
   return {.seed = config.run.seed,
-          .local_micro_batches = static_cast<int>(local_micro_batches),
+          .pipeline = pipeline,
           .global_micro_batches =
               static_cast<int>(config.train.global_batch / config.train.micro_batch),
+          .targets_per_micro_batch = config.train.micro_batch * traits.targets_per_sample,
+          .assignment = strided ? Assignment::strided : Assignment::contiguous,
           .clip_norm = static_cast<float>(config.train.clip_norm),
           .label_smoothing = static_cast<float>(config.train.label_smoothing),
           .reducer = config.parallel.reducer == "inline" ? ReducerMode::inline_after_backward
                                                          : ReducerMode::overlapped,
-          .bucket_bytes = std::llround(config.parallel.bucket_megabytes * 1024 * 1024),
+          .layout_independent = config.reproducibility == "layout",
           .optimizer = optimizer_options(config.optimizer),
           .schedule = {.kind = schedule_kind(schedule.name),
                        .peak = config.optimizer.learning_rate,

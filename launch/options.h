@@ -13,8 +13,15 @@ namespace trireme {
 
 [[nodiscard]] ItemKind item_kind(const ModelTraits& traits);
 [[nodiscard]] SamplerOptions sampler_options(const Config& config, std::int64_t samples);
-// `local_micro_batches`: how many of the global batch's micro-batches this rank runs.
-[[nodiscard]] StepOptions step_options(const Config& config, std::int64_t local_micro_batches);
+// One stage, one micro-batch where nothing is trained.
+[[nodiscard]] ScheduleShape pipeline_shape(const Config& config, bool training);
+[[nodiscard]] BuildOptions build_options(const Config& config, int tensor_rank, bool training);
+// Whether a tied parameter's copies have memory of their own: where a pipeline may part them, and
+// where sums must not depend on whether it does.
+[[nodiscard]] bool keeps_ties_apart(const Config& config);
+[[nodiscard]] std::int64_t bucket_elements(const Config& config);
+[[nodiscard]] StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
+                                       const ModelTraits& traits);
 [[nodiscard]] TrainerOptions trainer_options(const Config& config, const ModelTraits& traits);
 [[nodiscard]] ConsoleOptions console_options(const Config& config, const ModelTraits& traits);
 

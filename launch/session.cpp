@@ -4,15 +4,23 @@
 #include <algorithm>
 
 #include "data/batch_plan.h"
+#include "launch/options.h"
 #include "runtime/base/log.h"
+#include "runtime/comm/same_on_all_ranks.h"
+#include "runtime/comm/watched.h"
 #include "runtime/device/cpu/cpu_features.h"
+#include "runtime/train/step_engine.h"
 
 namespace trireme {
 namespace {
 
 std::unique_ptr<Communicator> make_world(const RankProcess& process, const Config& config) {
   auto world = process.mpi.world();
-  return config.parallel.check_collectives ? make_checked(std::move(world)) : std::move(world);
+  if (config.parallel.check_collectives) world = make_checked(std::move(world));
+  world = make_watched(std::move(world), {.deadline_seconds = config.parallel.watch_seconds,
+                                          .directory = config.run.directory});
+  check_same_on_all_ranks(*world, "the resolved config", to_yaml(config));
+  return world;
 }
 
 MeshShape mesh_shape(const ParallelConfig& parallel) {
@@ -23,6 +31,11 @@ MeshShape mesh_shape(const ParallelConfig& parallel) {
 
 DeviceType device_type(const Config& config) {
   return config.device.type == "cuda" ? DeviceType::cuda : DeviceType::cpu;
+}
+
+// A stream of its own where tensor-parallel collectives run beside the other groups'.
+std::unique_ptr<Stream> tensor_stream_of(Device& device, const ProcessMesh& mesh) {
+  return mesh.shape().tensor > 1 ? device.make_stream(StreamKind::comm) : nullptr;
 }
 
 }  // namespace
@@ -43,7 +56,43 @@ Session::Session(const RankProcess& process, const Config& resolved, bool traini
       mesh(*world, mesh_shape(config.parallel)),
       device(Device::create(device_type(config), process.mpi.local_rank())),
       streams(*device),
-      model(make_model(*device, config, config.train.micro_batch, training)) {}
+      tensor_stream(tensor_stream_of(*device, mesh)),
+      tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm),
+      pipeline(pipeline_shape(config, training)) {
+  const Chain chain = make_chain(config);
+  layers = summarize(chain, device->type(), build_options(config, mesh.here().tensor, training));
+  stages = plan_stages(layers, pipeline, config.parallel.stage_layers);
+  model = make_part(chain, training);
+}
+
+std::unique_ptr<Model> Session::make_part(const Chain& chain, bool training) const {
+  const int stage = mesh.here().pipeline;
+  const ParallelConfig& parallel = config.parallel;
+  StoreOptions store{.bucket_elements = bucket_elements(config)};
+  if (training) {
+    store.zero = {.stage = static_cast<int>(parallel.zero),
+                  .ranks = mesh.shape().data,
+                  .rank = mesh.here().data};
+    store.gradient_levels =
+        StepEngine::gradient_levels(step_options(config, pipeline, traits), store.zero.stage);
+  }
+  return std::make_unique<Model>(*device, chain,
+                                 build_options(config, mesh.here().tensor, training),
+                                 stages.chunks(pipeline, stage, training),
+                                 stages.inputs(pipeline, stage, layers), store,
+                                 training && keeps_ties_apart(config));
+}
+
+std::vector<PlacedParam> Session::placed_params() const {
+  std::vector<PlacedParam> placed;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    for (const ParamSpec& spec : layers[i].params) {
+      if (!spec.is_copy())
+        placed.push_back({spec, stages.stage_of_layer(static_cast<int>(i), pipeline)});
+    }
+  }
+  return placed;
+}
 
 std::unique_ptr<Dataset> Session::open_dataset(const std::string& path,
                                                const std::string& split) const {
@@ -60,8 +109,9 @@ std::unique_ptr<Dataset> Session::open_dataset(const std::string& path,
   return Dataset::open(path, options);
 }
 
-ValidationPass::ValidationPass(Session& session, const std::string& path, std::int64_t batch_limit)
-    : session_(session), dataset_(session.open_dataset(path, "validation")) {
+ValidationPass::ValidationPass(Session& session, PipelineRunner& runner, const std::string& path,
+                               std::int64_t batch_limit)
+    : session_(session), runner_(runner), dataset_(session.open_dataset(path, "validation")) {
   const Config& config = session.config;
   const Communicator& group = session.mesh.data();
   const BatchPlan plan = BatchPlan::evaluation(dataset_->size(), config.train.micro_batch,
@@ -75,7 +125,12 @@ ValidationPass::ValidationPass(Session& session, const std::string& path, std::i
 }
 
 EvaluationResult ValidationPass::run() {
-  return evaluate(*session_.device, *session_.model, session_.mesh.data(), session_.streams,
+  return evaluate({.device = *session_.device,
+                   .model = *session_.model,
+                   .mesh = session_.mesh,
+                   .runner = runner_,
+                   .streams = session_.streams,
+                   .tensor = &session_.tensor},
                   *loader_, plan_);
 }
 

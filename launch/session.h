@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What train and eval share: the process of a rank, its device, its groups, its data and its model.
+// What train and eval share: the process of a rank, its device, its groups, its data and its part of
+// the model.
 #pragma once
 
 #include <memory>
@@ -9,9 +10,11 @@
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "models/registry.h"
+#include "runtime/checkpoint/gather.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/process_mesh.h"
 #include "runtime/config/config.h"
+#include "runtime/parallel/stage_plan.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/streams.h"
 
@@ -34,24 +37,37 @@ struct Session {
   ProcessMesh mesh;
   std::unique_ptr<Device> device;
   Streams streams;
+  std::unique_ptr<Stream> tensor_stream;
+  TensorGroup tensor;
+  ScheduleShape pipeline;
+  std::vector<LayerSummary> layers;
+  StagePlan stages;
   std::unique_ptr<Model> model;
 
   // `split` is "train" or "validation".
   [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::string& path,
                                                       const std::string& split) const;
+  // Every parameter of the chain and the stage that holds it.
+  [[nodiscard]] std::vector<PlacedParam> placed_params() const;
+
+ private:
+  [[nodiscard]] std::unique_ptr<Model> make_part(const Chain& chain, bool training) const;
 };
 
 // The validation pass of a session: each call of run() evaluates the current weights once.
 // Collective.
 class ValidationPass {
  public:
-  // `batch_limit` > 0 bounds the micro-batches of each rank. The session must outlive the pass.
-  ValidationPass(Session& session, const std::string& path, std::int64_t batch_limit);
+  // `batch_limit` > 0 bounds the micro-batches of each rank. The session and the runner must
+  // outlive the pass.
+  ValidationPass(Session& session, PipelineRunner& runner, const std::string& path,
+                 std::int64_t batch_limit);
   [[nodiscard]] EvaluationResult run();
   [[nodiscard]] const Dataset& dataset() const { return *dataset_; }
 
  private:
   Session& session_;
+  PipelineRunner& runner_;
   std::unique_ptr<Dataset> dataset_;
   EvaluationPlan plan_;
   std::unique_ptr<Loader> loader_;

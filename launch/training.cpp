@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -14,6 +15,7 @@
 #include "runtime/ops/optimizer.h"
 #include "runtime/telemetry/console.h"
 #include "runtime/telemetry/run_directory.h"
+#include "runtime/train/bubble_meter.h"
 #include "runtime/train/trainer.h"
 
 namespace trireme {
@@ -71,7 +73,7 @@ class AverageWeights {
   AverageWeights(Session& session, double decay)
       : session_(session), decay_(static_cast<float>(decay)) {
     if (decay == 0) return;
-    const Tensor masters = session.model->params().masters();
+    const Tensor masters = session.model->params().masters();  // whole below ZeRO stage 3
     buffer_ = Buffer(*session.device, masters.bytes(), MemoryKind::device);
     session.device->copy(*session.streams.compute, buffer_.data(), masters.data, masters.bytes());
   }
@@ -91,28 +93,99 @@ class AverageWeights {
   Buffer buffer_;
 };
 
+std::int64_t parameter_count(const Session& session) {
+  std::int64_t count = 0;
+  for (const PlacedParam& placed : session.placed_params())
+    count += placed.spec.kind == ParamKind::weight ? placed.spec.shape.count() : 0;
+  return count;
+}
+
 void log_start(const Session& session, const Dataset& dataset) {
   const Config& config = session.config;
+  const ParallelConfig& parallel = config.parallel;
   log::get("train").info("{}: {} parameters, {} on {} rank(s), data {} x tensor {} x pipeline {}",
-                         config.model.family, session.model->params().parameter_count(),
-                         config.precision, session.world->size(), config.parallel.data,
-                         config.parallel.tensor, config.parallel.pipeline);
+                         config.model.family, parameter_count(session), config.precision,
+                         session.world->size(), parallel.data, parallel.tensor, parallel.pipeline);
+  if (parallel.pipeline > 1 || parallel.zero > 0 || config.reproducibility == "layout") {
+    log::get("train").info("schedule {}, ZeRO {}, recompute {}, tensor blocks {}, reproducibility {}",
+                           parallel.schedule, parallel.zero, config.train.recompute,
+                           std::max<std::int64_t>(parallel.virtual_tensor, 1),
+                           config.reproducibility);
+  }
   log::get("train").info(
       "{} samples in {}; {} steps of {} samples, {:.1f} MiB of activations per rank",
       dataset.size(), config.data.path, config.train.steps, config.train.global_batch,
       static_cast<double>(session.model->activation_bytes()) / (1 << 20));
 }
 
-void write_results(Session& session, const Reporter& reporter, const AverageWeights& average) {
+// Parameters or values that go with them, whole, on rank 0. Collective.
+std::vector<WholeTensor> gather(Session& session, const OwnedValues& owned, bool with_statistics) {
+  return gather_whole(*session.device, session.mesh, *session.streams.comm,
+                      session.model->params(), session.placed_params(), owned, with_statistics);
+}
+
+std::vector<WholeTensor> gather_weights(Session& session) {
+  const ParamStore& params = session.model->params();
+  return gather(session, [&](const Bucket& bucket) { return params.owned_master(bucket); }, true);
+}
+
+// The part of an arena that this rank owns. Averages exist only where the arenas are whole.
+std::vector<WholeTensor> gather_average(Session& session, const AverageWeights& average) {
+  const ParamLayout& layout = session.model->params().layout();
+  const auto owned = [&](const Bucket& bucket) {
+    return average.values().range(layout.slice_first(bucket), layout.slice_count(bucket));
+  };
+  return gather(session, owned, true);
+}
+
+std::string optimizer_digest(Session& session, const Optimizer& optimizer) {
+  const ParamLayout& layout = session.model->params().layout();
+  std::vector<WholeTensor> all;
+  for (const Tensor& moments : {optimizer.first_moments(), optimizer.second_moments()}) {
+    if (moments.empty()) continue;
+    auto part = gather(
+        session,
+        [&](const Bucket& bucket) {
+          return moments.range(bucket.owned, layout.slice_count(bucket));
+        },
+        false);
+    std::ranges::move(part, std::back_inserter(all));
+  }
+  return digest_of(all);
+}
+
+// Files of the run directory, and what another layout's run can be compared with. Collective.
+void write_results(Session& session, const StepEngine& engine, const Trainer& trainer,
+                   const Reporter* reporter, const AverageWeights& average) {
   const std::map<std::string, std::string> metadata{{"format", "trireme"},
                                                     {"version", version_text()}};
-  const ParamStore& params = session.model->params();
-  save_weights(reporter.directory.weights_path(), params, params.masters(), metadata);
-  if (average.enabled()) {
-    save_weights(reporter.directory.path() + "/weights_average.safetensors", params,
-                 average.values(), metadata);
-  }
-  log::get("train").info("weights written to {}", reporter.directory.weights_path());
+  const auto weights = gather_weights(session);
+  const auto averages = average.enabled() ? gather_average(session, average) : std::vector<WholeTensor>{};
+  const bool layout = session.config.reproducibility == "layout";
+  const std::string state = layout ? optimizer_digest(session, engine.optimizer()) : "";
+  if (reporter == nullptr) return;
+  save_weights(reporter->directory.weights_path(), weights, metadata);
+  if (average.enabled())
+    save_weights(reporter->directory.path() + "/weights_average.safetensors", averages, metadata);
+  log::get("train").info("weights written to {}", reporter->directory.weights_path());
+  log::get("train").info("final loss {:a}, weights xxh3 {}{}{}", trainer.final_loss(),
+                         digest_of(weights), layout ? ", optimizer state xxh3 " : "", state);
+}
+
+// The pipeline's bubble as measured and as the schedule predicts it from the stages' own times.
+// Collective over the pipeline.
+void report_bubble(Session& session, const PipelineRunner& runner, const BubbleMeter& meter,
+                   bool reports) {
+  const ScheduleShape& shape = runner.shape();
+  if (shape.stages == 1) return;
+  const BubbleReport report = meter.report(*session.device, session.mesh.pipeline(),
+                                           *session.streams.comm);
+  if (!reports) return;
+  log::get("train").info(
+      "pipeline bubble: measured {:.1f} %, predicted {:.1f} % from the stages' times, {:.1f} % "
+      "with equal stages ({} x {} micro-batches, {})",
+      100 * report.measured, 100 * report.predicted, 100 * report.ideal, shape.stages,
+      shape.micro_batches, name_of(shape.kind));
 }
 
 }  // namespace
@@ -123,12 +196,10 @@ void run_training(const RankProcess& process, const Config& config,
   const auto dataset = session.open_dataset(config.data.path, "train");
   const Communicator& group = session.mesh.data();
   const Sampler sampler(sampler_options(config, dataset->size()));
+  StepOptions options = step_options(config, session.pipeline, session.traits);
   const BatchPlan plan =
-      BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(), 0);
-  std::optional<ValidationPass> validation;
-  if (!config.data.validation_path.empty()) {
-    validation.emplace(session, config.data.validation_path, config.train.eval_batches);
-  }
+      BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(), 0,
+                          options.assignment == Assignment::strided);
 
   const std::vector<std::string> hosts = gather_hosts(session);
   std::optional<Reporter> reporter;
@@ -142,23 +213,32 @@ void run_training(const RankProcess& process, const Config& config,
 
   session.model->params().initialize(*session.streams.compute, config.run.seed);
   AverageWeights average(session, config.train.ema_decay);
-  StepOptions options = step_options(config, plan.count());
   if (average.enabled()) options.after_update = [&](Stream&) { average.update(); };
-  StepEngine engine(*session.device, *session.model, session.mesh.data(), session.streams, options);
+  StepEngine engine(*session.device, *session.model, session.mesh, session.streams, &session.tensor,
+                    options);
+  std::optional<ValidationPass> validation;
+  if (!config.data.validation_path.empty()) {
+    validation.emplace(session, engine.runner(), config.data.validation_path,
+                       config.train.eval_batches);
+  }
   Loader loader(*session.device, *dataset, plan,
-                {.workers = config.data.workers, .prefetch = config.data.prefetch});
+                {.workers = config.data.workers,
+                 .prefetch = config.data.prefetch,
+                 .held = StepEngine::batches_held(session.pipeline, session.mesh.here().pipeline)});
   Trainer::Evaluate evaluate_now;
   if (validation) evaluate_now = [&] { return validation->run(); };
-  Trainer trainer(
-      engine, loader, trainer_options(config, session.traits),
-      {reporter ? &reporter->console : nullptr, reporter ? &reporter->metrics : nullptr},
-      evaluate_now);
+  BubbleMeter meter(engine.runner());
+  Trainer trainer(engine, loader, trainer_options(config, session.traits),
+                  {reporter ? &reporter->console : nullptr,
+                   reporter ? &reporter->metrics : nullptr, &meter},
+                  evaluate_now);
   trainer.run();
-  session.streams.compute->synchronize();
+  engine.settle();
 
   const std::uint64_t peak = peak_memory_of_any_rank(session);
+  write_results(session, engine, trainer, reporter ? &*reporter : nullptr, average);
+  report_bubble(session, engine.runner(), meter, reporter.has_value());
   if (!reporter) return;
-  write_results(session, *reporter, average);
   reporter->console.finish({.totals = {},
                             .wall_seconds = trainer.wall_seconds(),
                             .evaluation_seconds = trainer.evaluation_seconds(),

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "data/checksum.h"
+#include "runtime/base/checksum.h"
 #include "data/file.h"
 #include "data/hdf5/handle.h"
 #include "data/hdf5/shard_parts.h"

@@ -25,15 +25,15 @@ void check_entry(const SafetensorsFile& file, const ParamSpec& spec) {
 
 }  // namespace
 
-void save_weights(const std::string& path, const ParamStore& params, const Tensor& values,
+void save_weights(const std::string& path, std::span<const WholeTensor> tensors,
                   const std::map<std::string, std::string>& metadata) {
-  std::vector<NamedTensor> tensors;
-  for (int i = 0; i < static_cast<int>(params.specs().size()); ++i) {
-    const ParamSpec& spec = params.specs()[static_cast<std::size_t>(i)];
-    tensors.push_back(
-        {spec.name, values.range(params.offset({i}), spec.shape.count()).reshaped(spec.shape)});
+  std::vector<NamedTensor> named;
+  for (const WholeTensor& tensor : tensors) {
+    // Only read from: a view has no const form.
+    auto* const data = reinterpret_cast<std::byte*>(const_cast<float*>(tensor.values.data()));
+    named.push_back({tensor.name, {data, DType::f32, tensor.shape}});
   }
-  write_safetensors(path, tensors, metadata);
+  write_safetensors(path, named, metadata);
 }
 
 void load_weights(const std::string& path, ParamStore& params, Stream& stream) {

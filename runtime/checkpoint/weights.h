@@ -4,15 +4,15 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 
-#include "runtime/nn/param.h"
+#include "runtime/checkpoint/gather.h"
 
 namespace trireme {
 
-// `values` is params.masters() or another arena of the same layout (an average). The file appears
-// complete or not at all.
-void save_weights(const std::string& path, const ParamStore& params, const Tensor& values,
+// The file appears complete or not at all.
+void save_weights(const std::string& path, std::span<const WholeTensor> tensors,
                   const std::map<std::string, std::string>& metadata);
 
 // Fills the fp32 values and refreshes the compute copies. Raises ExitCode::checkpoint naming the

@@ -90,4 +90,24 @@ Call make_peer_call(const Communicator& comm, Verb verb, const Tensor& data, int
   return call;
 }
 
+void issue(Communicator& to, Stream& stream, const Call& call, const Tensor& in,
+           const Tensor& out) {
+  switch (call.verb) {
+    case Verb::all_reduce:
+      return to.all_reduce(stream, in, out, call.op);
+    case Verb::reduce_scatter:
+      return to.reduce_scatter(stream, in, out, call.op);
+    case Verb::all_gather:
+      return to.all_gather(stream, in, out);
+    case Verb::all_to_all:
+      return to.all_to_all(stream, in, out);
+    case Verb::broadcast:
+      return to.broadcast(stream, in, call.peer);
+    case Verb::send:
+      return to.send(stream, in, call.peer);
+    case Verb::recv:
+      return to.recv(stream, in, call.peer);
+  }
+}
+
 }  // namespace trireme

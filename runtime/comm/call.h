@@ -40,4 +40,7 @@ struct Call {
 [[nodiscard]] Call make_peer_call(const Communicator& comm, Verb verb, const Tensor& data,
                                   int peer);
 
+// Makes the call on `to`; `in` and `out` are the tensors it was made from.
+void issue(Communicator& to, Stream& stream, const Call& call, const Tensor& in, const Tensor& out);
+
 }  // namespace trireme

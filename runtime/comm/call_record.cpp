@@ -31,27 +31,38 @@ std::string to_string(const CallRecord& record) {
   return call.to_string();
 }
 
+bool is_message(const CallRecord& record) {
+  return record.kind == static_cast<std::int32_t>(Verb::send) ||
+         record.kind == static_cast<std::int32_t>(Verb::recv);
+}
+
+bool is_host_call(const CallRecord& record) {
+  return record.kind == CallRecord::barrier || record.kind == CallRecord::split;
+}
+
 Tensor as_bytes(std::span<CallRecord> records) {
   return {reinterpret_cast<std::byte*>(records.data()), DType::u8,
           Shape{static_cast<std::int64_t>(records.size_bytes())}};
 }
 
-void compare_collective(std::span<const CallRecord> records, const std::string& group) {
+void compare_collective(std::span<const CallRecord> records, const std::string& group,
+                        const CommLabel& label) {
   for (std::size_t rank = 1; rank < records.size(); ++rank) {
     if (records[rank] == records[0]) continue;
-    fail(
-        ExitCode::communication,
-        "ranks of group {} disagree on its collective number {}: rank 0 calls {}, rank {} calls {}",
-        group, records[0].sequence, to_string(records[0]), rank, to_string(records[rank]));
+    fail(ExitCode::communication,
+         "ranks of group {} disagree on its collective number {}{}: rank 0 calls {}, rank {} calls "
+         "{}",
+         group, records[0].sequence, label.to_string(), to_string(records[0]), rank,
+         to_string(records[rank]));
   }
 }
 
 void compare_message(const CallRecord& sent, int sender, const CallRecord& expected, int receiver,
-                     const std::string& group) {
+                     const std::string& group, const CommLabel& label) {
   if (sent.count == expected.count && sent.dtype == expected.dtype) return;
   fail(ExitCode::communication,
-       "ranks of group {} disagree on a message: rank {} calls {}, rank {} calls {}", group, sender,
-       to_string(sent), receiver, to_string(expected));
+       "ranks of group {} disagree on a message{}: rank {} calls {}, rank {} calls {}", group,
+       label.to_string(), sender, to_string(sent), receiver, to_string(expected));
 }
 
 }  // namespace trireme

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/comm/call.h"
+#include "runtime/comm/comm_label.h"
 
 namespace trireme {
 
@@ -28,14 +29,17 @@ static_assert(sizeof(CallRecord) == 32, "no padding: it travels as bytes");
 [[nodiscard]] CallRecord record_of(const Call& call, std::uint64_t sequence);
 [[nodiscard]] CallRecord host_record(std::int32_t kind, std::uint64_t sequence);
 [[nodiscard]] std::string to_string(const CallRecord& record);
+[[nodiscard]] bool is_message(const CallRecord& record);    // send or recv
+[[nodiscard]] bool is_host_call(const CallRecord& record);  // barrier or split
 // The records as a u8 tensor, to send or receive.
 [[nodiscard]] Tensor as_bytes(std::span<CallRecord> records);
 
 // `records[r]` is what rank r calls. Raises ExitCode::communication naming the first two ranks that
-// disagree.
-void compare_collective(std::span<const CallRecord> records, const std::string& group);
+// disagree; `label` is this rank's.
+void compare_collective(std::span<const CallRecord> records, const std::string& group,
+                        const CommLabel& label);
 // What `sender` sends against what `receiver` expects.
 void compare_message(const CallRecord& sent, int sender, const CallRecord& expected, int receiver,
-                     const std::string& group);
+                     const std::string& group, const CommLabel& label);
 
 }  // namespace trireme

@@ -78,6 +78,7 @@ class CheckedCommunicator final : public Communicator {
   struct Pending {
     Call call;
     Tensor in, out;
+    CommLabel label = current_comm_label();
   };
 
   void submit(Stream& stream, const Pending& pending) {
@@ -90,23 +91,7 @@ class CheckedCommunicator final : public Communicator {
   }
 
   void forward(Stream& stream, const Pending& pending) {
-    const auto& [call, in, out] = pending;
-    switch (call.verb) {
-      case Verb::all_reduce:
-        return inner_->all_reduce(stream, in, out, call.op);
-      case Verb::reduce_scatter:
-        return inner_->reduce_scatter(stream, in, out, call.op);
-      case Verb::all_gather:
-        return inner_->all_gather(stream, in, out);
-      case Verb::all_to_all:
-        return inner_->all_to_all(stream, in, out);
-      case Verb::broadcast:
-        return inner_->broadcast(stream, in, call.peer);
-      case Verb::send:
-        return inner_->send(stream, in, call.peer);
-      case Verb::recv:
-        return inner_->recv(stream, in, call.peer);
-    }
+    issue(*inner_, stream, pending.call, pending.in, pending.out);
   }
 
   // Collectives are compared one by one, for ranks that disagree may also disagree on how many
@@ -114,27 +99,30 @@ class CheckedCommunicator final : public Communicator {
   void check(Stream& stream, std::span<const Pending> calls) {
     for (const Pending& pending : calls) {
       if (is_message(pending.call.verb)) continue;
-      check_collective(stream, *records_, record_of(pending.call, ++sequence_));
+      check_collective(stream, *records_, record_of(pending.call, ++sequence_), pending.label);
     }
     check_messages(stream, calls);
   }
 
-  void check_collective(Stream& stream, Communicator& over, const CallRecord& record) {
+  void check_collective(Stream& stream, Communicator& over, const CallRecord& record,
+                        const CommLabel& label) {
     auto all = std::make_shared<std::vector<CallRecord>>(static_cast<std::size_t>(size()));
     (*all)[static_cast<std::size_t>(rank())] = record;
     const std::span<CallRecord> own(&(*all)[static_cast<std::size_t>(rank())], 1);
     over.all_gather(stream, as_bytes(own), as_bytes(*all));
-    enqueue(stream, [all, group = &name()] { compare_collective(*all, *group); });
+    enqueue(stream, [all, group = &name(), label] { compare_collective(*all, *group, label); });
   }
 
   void check_messages(Stream& stream, std::span<const Pending> calls) {
     struct Message {
       CallRecord own;
       CallRecord theirs;
+      CommLabel label;
     };
     auto messages = std::make_shared<std::vector<Message>>();
     for (const Pending& pending : calls) {
-      if (is_message(pending.call.verb)) messages->push_back({record_of(pending.call, 0), {}});
+      if (is_message(pending.call.verb))
+        messages->push_back({record_of(pending.call, 0), {}, pending.label});
     }
     if (messages->empty()) return;
     records_->group_begin();
@@ -149,13 +137,14 @@ class CheckedCommunicator final : public Communicator {
     enqueue(stream, [messages, group = &name(), rank = rank()] {
       for (const Message& message : *messages) {
         if (message.own.kind == static_cast<std::int32_t>(Verb::send)) continue;
-        compare_message(message.theirs, message.own.peer, message.own, rank, *group);
+        compare_message(message.theirs, message.own.peer, message.own, rank, *group, message.label);
       }
     });
   }
 
   void check_host_call(std::int32_t kind) {
-    check_collective(*host_stream_, *host_records_, host_record(kind, ++host_sequence_));
+    check_collective(*host_stream_, *host_records_, host_record(kind, ++host_sequence_),
+                     current_comm_label());
   }
 
   std::unique_ptr<Communicator> inner_;

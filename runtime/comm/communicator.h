@@ -4,7 +4,7 @@
 // same calls in the same order; calls in flight on two streams at once have no common order, so a
 // group's calls go to one stream. In-place use (in.data == out.data, or the own slice of it) is
 // allowed everywhere. Back ends: Single (the identity), MpiCommunicator (host memory), later NCCL.
-// Decorator: Checked.
+// Decorators: Checked, Watched (watched.h).
 #pragma once
 
 #include <memory>

@@ -14,7 +14,7 @@ constexpr Condition resnet{"model.family", "resnet"};
 constexpr Condition adamw{"optimizer.name", "adamw"};
 constexpr Condition sgd{"optimizer.name", "sgd"};
 constexpr Condition wsd{"lr_schedule.name", "wsd"};
-constexpr Unbuilt one_rank{"1", "this version trains data-parallel only"};
+constexpr Unbuilt one_rank{"1", "this version splits over data, tensor and pipeline only"};
 // [0, 1): shares and decay rates.
 constexpr NumberRange below_one{.low = 0, .high = 1, .high_is_open = true};
 
@@ -100,25 +100,34 @@ std::vector<Field> parallel_fields() {
       FIELD(parallel.search, Free{}, "let the planner choose the layout", {}, Unbuilt{"false"}),
       FIELD(parallel.data, (IntegerRange{1, 1 << 20, {}, "auto"}),
             "data-parallel ranks; auto = the ranks that the other axes leave"),
-      FIELD(parallel.tensor, IntegerRange{1, 65536}, "tensor-parallel ranks", {}, one_rank),
-      FIELD(parallel.pipeline, IntegerRange{1, 65536}, "pipeline stages", {}, one_rank),
+      FIELD(parallel.tensor, IntegerRange{1, 65536}, "ranks that share each layer's matrices"),
+      FIELD(parallel.pipeline, IntegerRange{1, 65536}, "pipeline stages"),
       FIELD(parallel.context, IntegerRange{1, 65536}, "ranks that share a sequence", {}, one_rank),
       FIELD(parallel.expert, IntegerRange{1, 65536}, "expert-parallel ranks", {}, one_rank),
-      FIELD(parallel.zero, IntegerRange{0, 3}, "ZeRO stage: what the data-parallel ranks shard", {},
-            Unbuilt{"0", "this version keeps the whole optimizer state on every rank"}),
-      FIELD(parallel.sequence, Free{}, "shard norms and dropout along the sequence", {},
-            Unbuilt{"false"}),
-      FIELD(parallel.schedule, Choices{{"1f1b"}}, "pipeline schedule"),
-      FIELD(parallel.chunks, IntegerRange{1, 1024}, "model chunks per pipeline stage", {},
-            Unbuilt{"1"}),
-      FIELD(parallel.virtual_tensor, IntegerRange{1, 1024},
-            "fixed blocks that tensor-parallel sums follow", {}, Unbuilt{"1"}),
+      FIELD(parallel.zero, IntegerRange{0, 3},
+            "what the data-parallel ranks share out: 1 optimizer state, 2 also gradients, 3 also "
+            "parameters"),
+      FIELD(parallel.sequence, Free{},
+            "split norms, dropout and residuals over the tensor ranks, by rows", gpt2),
+      FIELD(parallel.schedule, Choices{{"gpipe", "1f1b", "interleaved", "zero-bubble"}},
+            "order of work in the pipeline"),
+      FIELD(parallel.chunks, IntegerRange{1, 1024},
+            "runs of layers per pipeline stage; more than 1 with interleaved"),
+      FIELD(parallel.stage_layers, (IntegerRange{1, 65536, {0, 65536}}),
+            "layers of each stage (with chunks: of each virtual stage), embedding and head "
+            "included; empty = balanced by FLOPs"),
+      FIELD(parallel.virtual_tensor, (IntegerRange{1, 1024, {}, "auto"}),
+            "fixed blocks that layers compute in, a multiple of tensor: equal bits for every "
+            "divisor; auto = tensor",
+            gpt2),
       FIELD(parallel.reducer, Choices{{"overlapped", "inline"}},
             "reduce gradients during backward or after it; equal bits"),
       FIELD(parallel.bucket_megabytes, (NumberRange{.high = 65536, .low_is_open = true}),
             "gradients reduced per collective"),
       FIELD(parallel.check_collectives, Free{},
             "compare every collective across ranks before it runs (slow)"),
+      FIELD(parallel.watch_seconds, NumberRange{.high = any_size},
+            "longest wait for other ranks before the job ends with a report; 0 = for ever"),
   };
 }
 
@@ -128,7 +137,7 @@ std::vector<Field> train_fields() {
       FIELD(train.global_batch, IntegerRange{1, 1 << 30}, "samples per step over all ranks"),
       FIELD(train.micro_batch, IntegerRange{1, 1 << 20}, "samples per forward pass of one rank"),
       FIELD(train.recompute, Choices{{"none", "selective", "full"}},
-            "activations recomputed in backward", {}, Unbuilt{"none"}),
+            "activations that backward computes anew instead of keeping them"),
       FIELD(train.clip_norm, NumberRange{.high = any_size},
             "largest global gradient norm; 0 = no clipping"),
       FIELD(train.label_smoothing, below_one, "target probability spread over all classes"),

@@ -28,13 +28,20 @@ Config resolve_config(Config config, const Environment& environment, const Prove
   config::check_data(subject);
   if (purpose != Purpose::train) {
     // One copy of the model per rank, however the run that made it was split.
-    config.parallel.data = environment.ranks;
+    ParallelConfig whole;
+    whole.data = environment.ranks;
+    whole.check_collectives = config.parallel.check_collectives;
+    whole.watch_seconds = config.parallel.watch_seconds;
+    config.parallel = whole;
     return config;
   }
   config::check_layout(subject);
   if (config.parallel.data == 0)
     config.parallel.data = environment.ranks / config::other_ranks(config.parallel);
+  if (config.parallel.virtual_tensor == 0 && config.model.family == "gpt2")
+    config.parallel.virtual_tensor = config.parallel.tensor;
   config::check_batch(subject);
+  config::check_parallel(subject);
   config::check_schedule(subject);
   return config;
 }

@@ -37,10 +37,6 @@ void check_device(const Subject& subject) {
   if (config.device.type == "cpu" && precision != "fp32" && precision != "bf16") {
     refuse(subject, "precision", "{} needs a GPU; on the CPU use fp32, bf16 or auto", precision);
   }
-  if (config.reproducibility == "layout") {
-    refuse(subject, "reproducibility",
-           "layout cannot be honoured: not supported by this version; use run or fast");
-  }
 }
 
 void check_applicable(const Subject& subject) {

@@ -23,21 +23,19 @@ std::unique_ptr<Layer> make_layer(Blueprint& blueprint, const ChainLayer& layer,
 
 }  // namespace
 
-std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device, BuildOptions options) {
+std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
+                                    const BuildOptions& options) {
   std::vector<LayerSummary> summaries;
-  options.tensor.ranks = 1;  // whole layers
-  options.tensor.rank = 0;
-  options.sequence = false;
   Shape shape;
   for (const ChainLayer& layer : chain) {
-    ParamStore params(options.tensor);
+    ParamStore params(options.tensor, /*separate_ties=*/true);
     Blueprint blueprint(params, device, options);
     const auto made = make_layer(blueprint, layer, shape);
     shape = made->output_shape();
     summaries.push_back({.name = made->name(),
-                         .forward_flops = made->forward_flops(),
+                         .forward_flops = made->forward_flops() * options.tensor.ranks,
                          .output = shape,
-                         .parameters = params.parameter_count(),
+                         .params = {params.specs().begin(), params.specs().end()},
                          .splits_backward = made->splits_backward()});
   }
   return summaries;

@@ -23,13 +23,13 @@ using Chain = std::vector<ChainLayer>;
 // What is known of every layer before anything is allocated.
 struct LayerSummary {
   std::string name;
-  double forward_flops = 0;  // of one micro-batch, whole (not a tensor rank's share)
-  Shape output;
-  std::int64_t parameters = 0;  // weights, whole
+  double forward_flops = 0;  // of one micro-batch, on all tensor ranks together
+  Shape output;              // as each rank holds it
+  std::vector<ParamSpec> params;
   bool splits_backward = false;
 };
 [[nodiscard]] std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
-                                                  BuildOptions options);
+                                                  const BuildOptions& options);
 
 // Layers [first, last) of the chain, with room for `slots` micro-batches between forward and
 // backward.

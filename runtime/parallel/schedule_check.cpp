@@ -12,10 +12,7 @@ namespace {
 
 using Violation = std::optional<std::string>;
 
-constexpr std::array all_kinds{ActionKind::forward,         ActionKind::backward,
-                               ActionKind::backward_weight, ActionKind::send_forward,
-                               ActionKind::recv_forward,    ActionKind::send_backward,
-                               ActionKind::recv_backward};
+constexpr std::size_t action_kinds = 7;
 
 // The list of one stage by itself.
 class StageCheck {
@@ -135,7 +132,8 @@ class StageCheck {
   }
 
   Violation find_missing() {
-    for (const ActionKind kind : all_kinds) {
+    for (std::size_t i = 0; i < action_kinds; ++i) {
+      const auto kind = static_cast<ActionKind>(i);
       for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
         for (int m = 0; m < shape_.micro_batches && belongs(kind, chunk); ++m) {
           const Action action{kind, chunk, m};
@@ -150,7 +148,7 @@ class StageCheck {
   int stage_;
   const std::vector<Action>& actions_;
   const std::vector<int>& slots_;
-  std::array<std::vector<char>, all_kinds.size()> listed_;  // [kind][chunk, micro-batch]
+  std::array<std::vector<char>, action_kinds> listed_;  // [kind][chunk, micro-batch]
   std::vector<std::array<int, 3>> passed_;  // [chunk][compute kind]: the micro-batch that is due
   std::vector<std::vector<int>> holders_;   // [chunk][slot]: micro-batch or free
   int in_flight_ = 0;

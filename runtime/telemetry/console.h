@@ -30,12 +30,13 @@ struct StepTotals {
   double step_ms = 0;
   double data_wait_ms = 0;
   double exposed_comm_ms = 0;
+  double bubble_ms = 0;
 
   void add(const StepMetrics& metrics);
 };
 
 // Where the seconds of a finished run went. `wall` covers the loop from the first batch to the last
-// evaluation; compute is step time without the two waits, other is what no category claims.
+// evaluation; compute is step time without the three waits, other is what no category claims.
 struct RunSummary {
   StepTotals totals;
   double wall_seconds = 0;

@@ -43,15 +43,18 @@ struct Share {
   std::string_view advice;
 };
 
-std::array<Share, 5> shares_of(const RunSummary& summary) {
+std::array<Share, 6> shares_of(const RunSummary& summary) {
   const StepTotals& totals = summary.totals;
   const double steps = totals.step_ms / 1000;
   const double data = totals.data_wait_ms / 1000;
   const double comm = totals.exposed_comm_ms / 1000;
-  const double compute = std::max(steps - data - comm, 0.0);
+  const double bubble = totals.bubble_ms / 1000;
+  const double compute = std::max(steps - data - comm - bubble, 0.0);
   const double other = std::max(summary.wall_seconds - steps - summary.evaluation_seconds, 0.0);
   return {{{"compute", compute, ""},
            {"exposed communication", comm, "raise train.global_batch or use fewer ranks"},
+           {"pipeline bubble", bubble,
+            "raise train.global_batch, or use parallel.schedule: zero-bubble or interleaved"},
            {"data wait", data, "raise data.workers or data.prefetch"},
            {"evaluation", summary.evaluation_seconds,
             "raise train.eval_every or limit train.eval_batches"},
@@ -84,6 +87,7 @@ void StepTotals::add(const StepMetrics& metrics) {
   step_ms += metrics.step_ms;
   data_wait_ms += metrics.data_wait_ms;
   exposed_comm_ms += metrics.exposed_comm_ms;
+  bubble_ms += metrics.bubble_ms;
 }
 
 std::string_view format_quantity(double value, std::span<char, 32> to) {
@@ -122,10 +126,12 @@ std::string_view format_step_line(const StepMetrics& last, const StepTotals& win
   text.add("  loss {:.4f}  lr {:.2e}  norm {:.3f}", mean(window.loss, window.steps),
            last.learning_rate, mean(window.grad_norm, window.steps));
   text.add("  {} {}/s", format_quantity(items_per_second(window), rate), name_of(options.items));
-  text.add("  {:.1f} ms  data {:.1f} %  comm {:.1f} %  eta {}\n",
-           mean(window.step_ms, window.steps), percent(window.data_wait_ms, window.step_ms),
-           percent(window.exposed_comm_ms, window.step_ms),
-           format_duration(seconds_left(last, window, options), eta));
+  text.add("  {:.1f} ms  data {:.1f} %  comm {:.1f} %", mean(window.step_ms, window.steps),
+           percent(window.data_wait_ms, window.step_ms),
+           percent(window.exposed_comm_ms, window.step_ms));
+  if (window.bubble_ms > 0)
+    text.add("  bubble {:.1f} %", percent(window.bubble_ms, window.step_ms));
+  text.add("  eta {}\n", format_duration(seconds_left(last, window, options), eta));
   return text.view();
 }
 
@@ -174,6 +180,7 @@ std::string_view format_summary(const RunSummary& summary, const ConsoleOptions&
   text.add("time: ");
   std::string_view separator;
   for (const Share& share : shares_of(summary)) {
+    if (share.name == "pipeline bubble" && share.seconds == 0) continue;  // no pipeline
     text.add("{}{} {:.1f} s ({:.1f} %)", separator, share.name, share.seconds,
              percent(share.seconds, summary.wall_seconds));
     separator = ", ";

@@ -32,6 +32,7 @@ struct StepMetrics {
   double optimizer_ms = 0;
   double data_wait_ms = 0;     // waiting for the next batch
   double exposed_comm_ms = 0;  // waiting for communication that no computation hid
+  double bubble_ms = 0;        // waiting for the neighbours in the pipeline
 };
 
 struct EvaluationMetrics {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding out whether a person watches; private to this room.
+// Finding out whether a person watches.
 #pragma once
 
 #include <cstddef>

@@ -46,6 +46,8 @@ EvaluationResult Trainer::run() {
 
 void Trainer::report(std::int64_t step) {
   const StepReport report = engine_.read(step);
+  final_loss_ = report.loss;
+  if (reporting_.bubble != nullptr) reporting_.bubble->add(step);
   if (reporting_.console != nullptr) {
     const StepMetrics metrics{.step = step + 1,
                               .loss = report.loss,
@@ -57,7 +59,8 @@ void Trainer::report(std::int64_t step) {
                               .backward_ms = report.backward_ms,
                               .optimizer_ms = report.optimizer_ms,
                               .data_wait_ms = report.data_wait_ms,
-                              .exposed_comm_ms = report.exposed_comm_ms};
+                              .exposed_comm_ms = report.exposed_comm_ms,
+                              .bubble_ms = report.bubble_ms};
     reporting_.metrics->step(metrics);
     reporting_.console->step(metrics);
   }

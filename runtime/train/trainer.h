@@ -6,6 +6,7 @@
 
 #include "runtime/telemetry/console.h"
 #include "runtime/telemetry/metrics.h"
+#include "runtime/train/bubble_meter.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/step_engine.h"
 
@@ -20,10 +21,11 @@ struct TrainerOptions {
 
 class Trainer {
  public:
-  // Where reports go; rank 0 has both, other ranks none (null).
+  // Where reports go. Rank 0 has a console and a log, other ranks none (null).
   struct Reporting {
     Console* console = nullptr;
     MetricsLog* metrics = nullptr;
+    BubbleMeter* bubble = nullptr;  // every rank of a pipeline
   };
   // Runs one evaluation of the current weights; collective. Empty when there is no validation data.
   using Evaluate = std::function<EvaluationResult()>;
@@ -32,6 +34,8 @@ class Trainer {
 
   // Returns the last evaluation, if there was one. Raises ExitCode::non_finite on every rank alike.
   EvaluationResult run();
+  // Of the last step.
+  [[nodiscard]] double final_loss() const { return final_loss_; }
   [[nodiscard]] double evaluation_seconds() const { return evaluation_seconds_; }
   [[nodiscard]] double wall_seconds() const { return wall_seconds_; }
 
@@ -46,7 +50,7 @@ class Trainer {
   Reporting reporting_;
   Evaluate evaluate_;
   std::int64_t non_finite_ = 0;
-  double evaluation_seconds_ = 0, wall_seconds_ = 0;
+  double final_loss_ = 0, evaluation_seconds_ = 0, wall_seconds_ = 0;
 };
 
 }  // namespace trireme

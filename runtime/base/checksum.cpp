@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/checksum.h"
+#include "runtime/base/checksum.h"
 
 // Inlined so that the compiler picks the widest vectors of the target, not of the packaged library.
 #define XXH_INLINE_ALL

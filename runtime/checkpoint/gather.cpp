@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/checkpoint/gather.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "runtime/base/checksum.h"
+
+namespace trireme {
+namespace {
+
+// Whole buckets of a value that each data-parallel rank holds a slice of.
+class BucketValues {
+ public:
+  BucketValues(Device& device, const ProcessMesh& mesh, Stream& comm, const ParamStore& params,
+               const OwnedValues& owned)
+      : mesh_(mesh), comm_(comm), params_(params), owned_(owned) {
+    std::int64_t widest = 0;
+    for (const Bucket& bucket : params.layout().buckets())
+      widest = std::max(widest, bucket.count);
+    whole_ = Buffer(device, static_cast<std::size_t>(widest) * sizeof(float), MemoryKind::host);
+  }
+  // A parameter's values as stored here; collective over the data group. Valid until the next call.
+  Tensor of(ParamId id) {
+    const ParamLayout& layout = params_.layout();
+    const int index = layout.bucket_of(id);
+    const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(index)];
+    const Tensor own = owned_(bucket);
+    const Shape shape = stored_shape(layout.spec(id), layout.split());
+    const std::int64_t skipped = layout.offset(id) - bucket.first;
+    if (own.count() == bucket.count) return own.range(skipped, shape.count());
+    if (index != cached_) {
+      const Tensor whole = whole_.view(DType::f32, Shape{bucket.count});
+      mesh_.data().all_gather(comm_, own, whole);
+      comm_.synchronize();
+      cached_ = index;
+    }
+    return whole_.view(DType::f32, Shape{bucket.count}).range(skipped, shape.count());
+  }
+
+ private:
+  const ProcessMesh& mesh_;
+  Stream& comm_;
+  const ParamStore& params_;
+  const OwnedValues& owned_;
+  Buffer whole_;
+  int cached_ = -1;
+};
+
+void scatter_runs(std::vector<float>& whole, const ParamSpec& spec, const TensorSplit& split,
+                  const float* stored) {
+  for_each_run(spec, split, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+    std::copy_n(stored + from, count, whole.begin() + to);
+  });
+}
+
+}  // namespace
+
+std::vector<WholeTensor> gather_whole(Device& device, const ProcessMesh& mesh, Stream& comm,
+                                      const ParamStore& params,
+                                      std::span<const PlacedParam> placed,
+                                      const OwnedValues& owned, bool with_statistics) {
+  BucketValues values(device, mesh, comm, params, owned);
+  const ParamLayout& layout = params.layout();
+  const MeshShape& shape = mesh.shape();
+  const int here = mesh.world().rank();
+  std::vector<WholeTensor> tensors;
+  std::vector<float> received;
+  for (const auto& [spec, stage] : placed) {
+    if (spec.kind == ParamKind::statistic && !with_statistics) continue;
+    const ParamId id = layout.find(spec.name);
+    const bool mine = stage == mesh.here().pipeline;
+    TRIREME_EXPECTS(!mine || id.index >= 0, "stage {} has no parameter {}", stage, spec.name);
+    const Tensor stored = mine ? values.of(id) : Tensor{};
+    TensorSplit split = layout.split();
+    const int parts = is_split(spec, split) ? shape.tensor : 1;
+    if (here == 0) {
+      tensors.push_back({spec.name, spec.shape,
+                         std::vector<float>(static_cast<std::size_t>(spec.shape.count()))});
+    }
+    for (int t = 0; t < parts; ++t) {
+      const int owner = rank_of(shape, {.pipeline = stage, .data = 0, .tensor = t});
+      split.rank = t;
+      if (here == owner && here != 0) {
+        mesh.world().send(comm, stored, 0);
+        comm.synchronize();
+      } else if (here == 0 && owner == 0) {
+        scatter_runs(tensors.back().values, spec, split, stored.as<float>());
+      } else if (here == 0) {
+        received.resize(static_cast<std::size_t>(stored_shape(spec, split).count()));
+        const Tensor into{reinterpret_cast<std::byte*>(received.data()), DType::f32,
+                          Shape{static_cast<std::int64_t>(received.size())}};
+        mesh.world().recv(comm, into, owner);
+        comm.synchronize();
+        scatter_runs(tensors.back().values, spec, split, received.data());
+      }
+    }
+  }
+  return tensors;
+}
+
+std::string digest_of(std::span<const WholeTensor> tensors) {
+  Checksum sum;
+  for (const WholeTensor& tensor : tensors) {
+    const std::string head = fmt::format("{} {}\n", tensor.name, tensor.shape.to_string());
+    sum.update(std::as_bytes(std::span(head)));
+    sum.update(std::as_bytes(std::span(tensor.values)));
+  }
+  return fmt::format("{:016x}", sum.value());
+}
+
+}  // namespace trireme

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/comm/same_on_all_ranks.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "runtime/comm/comm_label.h"
+
+namespace trireme {
+namespace {
+
+struct Digest {
+  std::uint64_t hash = 0;
+  std::uint64_t bytes = 0;
+  friend bool operator==(const Digest&, const Digest&) = default;
+};
+
+template <typename T>
+Tensor as_bytes(std::span<T> values) {
+  return {reinterpret_cast<std::byte*>(values.data()), DType::u8,
+          Shape{static_cast<std::int64_t>(values.size_bytes())}};
+}
+
+std::vector<Digest> gather_digests(Communicator& world, Stream& stream,
+                                   std::span<const std::byte> bytes) {
+  Digest own{XXH3_64bits(bytes.data(), bytes.size()), bytes.size()};
+  std::vector<Digest> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(stream, as_bytes(std::span(&own, 1)), as_bytes(std::span(all)));
+  return all;
+}
+
+std::string text_of(Communicator& world, Stream& stream, int rank, const Digest& digest,
+                    std::string_view own) {
+  std::string text(own);
+  text.resize(digest.bytes);
+  world.broadcast(stream, as_bytes(std::span(text)), rank);
+  return text;
+}
+
+// The line at `begin`, which may be the end of the text.
+std::string line_at(std::string_view text, std::size_t begin) {
+  if (begin >= text.size()) return "(nothing)";
+  constexpr std::size_t longest = 200;
+  const std::string_view line = text.substr(begin, text.find('\n', begin) - begin);
+  return fmt::format("\"{}\"{}", line.substr(0, longest), line.size() > longest ? "..." : "");
+}
+
+struct LineDifference {
+  std::int64_t number = 1;
+  std::string a, b;
+};
+
+LineDifference first_difference(std::string_view a, std::string_view b) {
+  const auto common = static_cast<std::size_t>(
+      std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+  const std::string_view before = a.substr(0, common);
+  const std::size_t newline = before.rfind('\n');
+  const std::size_t begin = newline == std::string_view::npos ? 0 : newline + 1;
+  return {1 + std::count(before.begin(), before.end(), '\n'), line_at(a, begin), line_at(b, begin)};
+}
+
+void check(Communicator& world, std::string_view what, std::span<const std::byte> bytes,
+           bool is_text) {
+  const ScopedCommLabel label(what);
+  const auto host = Device::create(DeviceType::cpu);
+  const auto stream = host->make_stream(StreamKind::compute);
+  const auto digests = gather_digests(world, *stream, bytes);
+  const auto other = std::find_if(digests.begin(), digests.end(),
+                                  [&](const Digest& digest) { return digest != digests[0]; });
+  if (other == digests.end()) return;
+  const auto rank = static_cast<int>(other - digests.begin());
+  if (!is_text) {
+    fail(ExitCode::config,
+         "ranks disagree on {}: rank 0 has {} bytes with XXH3 {:016x}, rank {} has {} bytes with "
+         "XXH3 {:016x}; start all ranks from the same files",
+         what, digests[0].bytes, digests[0].hash, rank, other->bytes, other->hash);
+  }
+  const std::string_view own(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string text_0 = text_of(world, *stream, 0, digests[0], own);
+  const std::string text_r = text_of(world, *stream, rank, *other, own);
+  const LineDifference difference = first_difference(text_0, text_r);
+  fail(ExitCode::config,
+       "ranks disagree on {}: line {} is {} on rank 0 ({} bytes in all) and {} on rank {} ({} "
+       "bytes); start all ranks with the same program, files and arguments",
+       what, difference.number, difference.a, text_0.size(), difference.b, rank, text_r.size());
+}
+
+}  // namespace
+
+void check_same_on_all_ranks(Communicator& world, std::string_view what, std::string_view text) {
+  check(world, what, std::as_bytes(std::span(text)), true);
+}
+
+void check_same_on_all_ranks(Communicator& world, std::string_view what,
+                             std::span<const std::byte> bytes) {
+  check(world, what, bytes, false);
+}
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which layers of the chain each pipeline stage holds. A pure function of the layers' declared cost.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/nn/model.h"
+#include "runtime/parallel/schedule.h"
+
+namespace trireme {
+
+struct StagePlan {
+  std::vector<int> first_layer;  // by virtual stage, and one past the end: the chain's length
+
+  [[nodiscard]] int stage_of_layer(int layer, const ScheduleShape& shape) const;
+  // The chunks of a stage, with the slots that the schedule needs (1 where `training` is false).
+  [[nodiscard]] std::vector<ChunkSpan> chunks(const ScheduleShape& shape, int stage,
+                                              bool training) const;
+  // For each chunk, the shape of what it receives; rank 0 at the beginning of the chain.
+  [[nodiscard]] std::vector<Shape> inputs(const ScheduleShape& shape, int stage,
+                                          std::span<const LayerSummary> layers) const;
+};
+
+// Balanced by FLOPs, or as `layers_per_stage` says (by virtual stage; empty: balanced).
+[[nodiscard]] StagePlan plan_stages(std::span<const LayerSummary> layers,
+                                    const ScheduleShape& shape,
+                                    std::span<const std::int64_t> layers_per_stage = {});
+
+}  // namespace trireme

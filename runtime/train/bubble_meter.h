@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares the pipeline's idle time with what its schedule promises.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/parallel/pipeline_runner.h"
+
+namespace trireme {
+
+// Idle shares of all stages together, 0..1, of the time from the first to the last computation.
+struct BubbleReport {
+  double measured = 0;
+  double predicted = 0;  // the schedule with each stage's mean times
+  double ideal = 0;      // the schedule with equal stages
+};
+
+class BubbleMeter {
+ public:
+  explicit BubbleMeter(const PipelineRunner& runner);
+
+  // Takes in a step whose work is done. The first is left out: it warms up.
+  void add(std::int64_t step);
+  // Collective over `pipeline`; blocks the host.
+  [[nodiscard]] BubbleReport report(Device& device, Communicator& pipeline, Stream& comm) const;
+
+ private:
+  const PipelineRunner& runner_;
+  std::vector<StageTimes> sums_;  // by chunk
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/comm/call_log.h"
+
+#include <gtest/gtest.h>
+
+namespace trireme {
+namespace {
+
+CallRecord record(Verb verb, int peer = -1, std::int64_t count = 12) {
+  CallRecord result;
+  result.kind = static_cast<std::int32_t>(verb);
+  result.peer = peer;
+  result.count = count;
+  return result;
+}
+
+class CallLogTest : public testing::Test {
+ protected:
+  [[nodiscard]] static CallLog::Clock::time_point now() { return CallLog::Clock::now(); }
+  CallLog log{"data", 7, 0, {0, 4, 8}};
+};
+
+TEST_F(CallLogTest, CollectivesAndTheMessagesOfEachPairAndDirectionAreNumberedApart) {
+  for (const CallRecord& call :
+       {record(Verb::all_reduce), record(Verb::send, 1), record(Verb::send, 2),
+        record(Verb::recv, 1), record(Verb::broadcast, 0), record(Verb::send, 1)}) {
+    static_cast<void>(log.add(call));
+  }
+  CallRecord barrier;
+  barrier.kind = CallRecord::barrier;
+  static_cast<void>(log.add(barrier));
+
+  std::vector<std::uint64_t> numbers;
+  for (const auto& entry : log.entries(100))
+    numbers.push_back(entry.call.sequence);
+  EXPECT_EQ(numbers, (std::vector<std::uint64_t>{1, 1, 1, 1, 2, 2, 1}));
+}
+
+TEST_F(CallLogTest, OnlyAStartedCallIsStuck) {
+  const auto id = log.add(record(Verb::all_reduce));
+  EXPECT_FALSE(log.stuck_since(now()));
+
+  log.start(id);
+  EXPECT_TRUE(log.stuck_since(now()));
+  EXPECT_FALSE(log.stuck_since(now() - std::chrono::seconds(5)));
+
+  log.finish(id, id, CallState::done);
+  EXPECT_FALSE(log.stuck_since(now()));
+  EXPECT_TRUE(log.idle());
+}
+
+TEST_F(CallLogTest, AFailedCallStaysStuck) {
+  const auto id = log.add(record(Verb::all_reduce));
+  log.start(id);
+  log.finish(id, id, CallState::failed);
+
+  EXPECT_TRUE(log.stuck_since(now()));
+  EXPECT_TRUE(log.idle());
+}
+
+TEST_F(CallLogTest, AHostCallThatEndsEarlierDoesNotHideAnOpenOne) {
+  const auto first = log.add(record(Verb::all_reduce));
+  const auto second = log.add(record(Verb::all_gather));
+  log.start(first);
+  log.finish(second, second, CallState::done);
+
+  EXPECT_TRUE(log.stuck_since(now()));
+  log.finish(first, first, CallState::done);
+  EXPECT_TRUE(log.idle());
+}
+
+TEST_F(CallLogTest, KeepsTheLastCallsWithLabelAndStepAndEveryOpenOne) {
+  const auto open = log.add(record(Verb::recv, 2));
+  log.start(open);
+  set_comm_step(3);
+  {
+    const ScopedCommLabel outer("outer");
+    const ScopedCommLabel inner("bucket 1");
+    for (int i = 0; i < 100; ++i) {
+      const auto id = log.add(record(Verb::all_reduce));
+      log.start(id);
+      log.finish(id, id, CallState::done);
+    }
+  }
+  set_comm_step(-1);
+
+  const auto entries = log.entries(10);
+  ASSERT_EQ(entries.size(), 11U);
+  EXPECT_EQ(entries[0].to_string(), "recv(f32, count 12, from 2) number 1");
+  EXPECT_EQ(entries[10].to_string(),
+            "all_reduce(f32, count 12, sum) number 100 \"bucket 1\" of step 3");
+}
+
+TEST_F(CallLogTest, ACallThatTheRingLostIsForgottenAndItsEndHarmsNoOther) {
+  const auto lost = log.add(record(Verb::all_reduce));
+  for (int i = 0; i < 256; ++i)
+    static_cast<void>(log.add(record(Verb::all_reduce)));
+  log.start(lost);
+  log.finish(lost, lost, CallState::done);
+
+  EXPECT_FALSE(log.stuck_since(now()));
+  EXPECT_EQ(log.entries(1000).size(), 256U);
+  for (const auto& entry : log.entries(1000))
+    EXPECT_EQ(entry.state, CallState::queued);
+}
+
+TEST_F(CallLogTest, ALongLabelIsCut) {
+  const std::string text(200, 'x');
+  const ScopedCommLabel label(text);
+
+  EXPECT_EQ(current_comm_label().to_string(), " \"" + std::string(63, 'x') + "\"");
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/comm/same_on_all_ranks.h"
+
+#include "tests/support/expect_error.h"
+#include "tests/support/mpi_test.h"
+
+namespace trireme {
+namespace {
+
+class SameOnAllRanks : public test::MpiTest {
+ protected:
+  void expect_refused(const std::string& text, const std::string& part) {
+    test::expect_error(
+        ExitCode::config, [&] { check_same_on_all_ranks(world(), "the config", text); },
+        "ranks disagree on the config", part);
+  }
+  [[nodiscard]] bool odd() const { return rank() == 1; }
+};
+
+TEST_F(SameOnAllRanks, EqualTextAndBytesPass) {
+  const std::string text = "run:\n  seed: 1\n";
+
+  check_same_on_all_ranks(world(), "the config", text);
+  check_same_on_all_ranks(world(), "the config", "");
+  check_same_on_all_ranks(world(), "the tables", std::as_bytes(std::span(text)));
+  EXPECT_EQ(world().stats()[Verb::broadcast].calls, 0U);
+}
+
+TEST_F(SameOnAllRanks, NamesTheFirstLineThatDiffers) {
+  if (size() == 1) GTEST_SKIP() << "one rank agrees with itself";
+  const std::string own = odd() ? "1235" : "1234";
+
+  expect_refused(
+      "run:\n  seed: " + own + "\n  directory: a\n",
+      "line 2 is \"  seed: 1234\" on rank 0 (33 bytes in all) and \"  seed: 1235\" on rank 1");
+}
+
+TEST_F(SameOnAllRanks, NamesALineThatOneRankLacks) {
+  if (size() == 1) GTEST_SKIP() << "one rank agrees with itself";
+
+  expect_refused(
+      odd() ? "a: 1\n" : "a: 1\nb: 2\n",
+      "line 2 is \"b: 2\" on rank 0 (10 bytes in all) and (nothing) on rank 1 (5 bytes)");
+  expect_refused(odd() ? "a: 1\n" : "",
+                 "line 1 is (nothing) on rank 0 (0 bytes in all) and \"a: 1\"");
+}
+
+TEST_F(SameOnAllRanks, NamesTheFirstRankThatDiffersFromRank0) {
+  if (size() < 4) GTEST_SKIP() << "needs four ranks";
+
+  expect_refused(rank() < 2 ? "x" : "y",
+                 "line 1 is \"x\" on rank 0 (1 bytes in all) and \"y\" on rank 2");
+}
+
+TEST_F(SameOnAllRanks, NamesTheDigestsOfBytes) {
+  if (size() == 1) GTEST_SKIP() << "one rank agrees with itself";
+  const std::string own = odd() ? "12345" : "1234";
+
+  test::expect_error(
+      ExitCode::config,
+      [&] { check_same_on_all_ranks(world(), "the tables", std::as_bytes(std::span(own))); },
+      "ranks disagree on the tables: rank 0 has 4 bytes with XXH3 ", "rank 1 has 5 bytes");
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// A watched job with a rank that misbehaves: `stuck_rank MODE DEADLINE DIRECTORY`, run by
+// expect_stuck.sh. After two calls that go well, rank 1 does what MODE says while the others call
+// all_reduce number 3:
+//   none       the same
+//   silent     sleeps forever
+//   inline     the same; the others' main threads are blocked in a call on a compute stream
+//   stopped    stops as if by SIGSTOP
+//   killed     dies of SIGKILL
+//   throw      raises an error
+//   left       leaves main early, with success
+//   late       comes after half of the deadline
+//   suspended  all ranks are stopped for longer than the deadline, then go on
+//   verb       calls broadcast
+//   part       sleeps forever, as others do; rank 0 waits in a group of ranks 0 and 1
+//   recv       sends two of the three messages that rank 0 waits for
+//   behind     waits for a message that never comes, before its part of the call
+// checked_verb, checked_count, checked_dtype, checked_silent: with Checked inside.
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "runtime/comm/comm_label.h"
+#include "runtime/comm/mpi.h"
+#include "runtime/comm/watched.h"
+
+namespace trireme {
+namespace {
+
+void sleep_for(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+// A stopped process cannot wake itself up.
+void stop_for(double seconds) {
+  const std::string later =
+      fmt::format("(sleep {}; kill -CONT {}) >/dev/null 2>&1 &", seconds, getpid());
+  if (std::system(later.c_str()) == 0) raise(SIGSTOP);
+}
+
+struct Job {
+  Job(const MpiEnvironment& mpi, const std::string& mode, const WatchOptions& options)
+      : device(Device::create(DeviceType::cpu)),
+        stream(device->make_stream(mode == "inline" ? StreamKind::compute : StreamKind::comm)),
+        world(make_watched(mode.starts_with("checked") ? make_checked(mpi.world()) : mpi.world(),
+                           options)),
+        part(world->split(mpi.rank() / 2, mpi.rank(), "part")),
+        buffer(*device, 4096, MemoryKind::host),
+        data(buffer.view(DType::f32, {12})) {
+    device->fill_zero(*stream, buffer.data(), buffer.bytes());
+  }
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Communicator> world, part;
+  Buffer buffer;
+  Tensor data;
+};
+
+// What rank 1 does before its part of the third call, if it comes to it.
+void misbehave(Job& job, const std::string& mode, double deadline) {
+  const ScopedCommLabel label("the odd one");
+  if (mode == "silent" || mode == "inline" || mode == "part" || mode == "checked_silent") {
+    sleep_for(1e6);
+  }
+  if (mode == "stopped") raise(SIGSTOP);
+  if (mode == "killed") raise(SIGKILL);
+  if (mode == "throw") fail(ExitCode::data, "the mistake of rank 1");
+  if (mode == "left") std::_Exit(0);
+  if (mode == "late") sleep_for(deadline / 2);
+  if (mode == "verb" || mode == "checked_verb") job.world->broadcast(*job.stream, job.data, 0);
+  if (mode == "checked_count" || mode == "checked_dtype") {
+    const Tensor other =
+        mode == "checked_count" ? job.data.range(0, 7) : job.buffer.view(DType::i32, {12});
+    job.world->all_reduce(*job.stream, other, other, ReduceOp::sum);
+  }
+  if (mode == "behind") job.part->recv(*job.stream, job.data, 0);
+}
+
+void run(const MpiEnvironment& mpi, const std::string& mode, const WatchOptions& options) {
+  Job job(mpi, mode, options);
+  for (int step = 11; step < 13; ++step) {
+    set_comm_step(step);
+    const ScopedCommLabel label("bucket 2");
+    job.world->all_reduce(*job.stream, job.data, job.data, ReduceOp::sum);
+    if (mode == "recv" && mpi.rank() == 0) job.part->recv(*job.stream, job.data, 1);
+    if (mode == "recv" && mpi.rank() == 1) job.part->send(*job.stream, job.data, 0);
+  }
+  job.stream->synchronize();
+
+  const bool computes = mode == "part" && mpi.rank() > 1;
+  if (mpi.rank() == 1 || computes) misbehave(job, mode, options.deadline_seconds);
+  const ScopedCommLabel label("bucket 3 (blocks.2)");
+  if (mode == "recv" && mpi.rank() == 0) {
+    job.part->recv(*job.stream, job.data, 1);
+  } else if (mode == "part") {
+    job.part->all_reduce(*job.stream, job.data, job.data, ReduceOp::sum);
+  } else {
+    if (mode == "suspended" && mpi.rank() == 1) sleep_for(options.deadline_seconds / 2);
+    job.world->all_reduce(*job.stream, job.data, job.data, ReduceOp::sum);
+  }
+  if (mode == "suspended") stop_for(options.deadline_seconds + 3);
+  job.stream->synchronize();
+}
+
+}  // namespace
+}  // namespace trireme
+
+int main(int argc, char** argv) {
+  try {
+    const trireme::MpiEnvironment mpi(&argc, &argv);
+    trireme::set_process_label(mpi.rank(), mpi.size());
+    if (argc != 4) trireme::fail(trireme::ExitCode::config, "stuck_rank MODE DEADLINE DIRECTORY");
+    trireme::run(mpi, argv[1], {std::atof(argv[2]), argv[3]});
+    std::puts("the job ended well");
+    return 0;
+  } catch (const trireme::Error& error) {
+    std::fprintf(stderr, "[%s] %s\n", trireme::process_label().c_str(), error.what());
+    trireme::abort_job(static_cast<int>(error.code()));
+  }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme plan` inside the test's own process.
+#include <gmock/gmock.h>
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "launch/plan_command.h"
+#include "launch/schedule_view.h"
+#include "tests/support/command.h"
+#include "tests/support/expect_error.h"
+
+namespace trireme {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class PlanCommand : public testing::Test {
+ protected:
+  // What the command prints, without a terminal.
+  static std::string plan(const std::string& arguments) {
+    CLI::App app;
+    add_plan_command(app);
+    testing::internal::CaptureStdout();
+    try {
+      app.parse("plan " + arguments);
+    } catch (...) {
+      testing::internal::GetCapturedStdout();
+      throw;
+    }
+    return testing::internal::GetCapturedStdout();
+  }
+  template <typename... Parts>
+  static void expect_refusal(const std::string& arguments, const Parts&... parts) {
+    test::expect_error(
+        ExitCode::config, [&] { (void)plan(arguments); }, parts...);
+  }
+
+  std::string config(const std::string& text) const {
+    test::write_file(directory_.path() + "/a.yaml", text);
+    return directory_.path() + "/a.yaml ";
+  }
+
+  test::TemporaryDirectory directory_;
+};
+
+TEST_F(PlanCommand, DrawsTheScheduleToScale) {
+  EXPECT_EQ(plan("--print-schedule --stages 2 --micro-batches 3 --schedule 1f1b"),
+            "1f1b: 2 stages, 3 micro-batches, 1 chunk per stage\n"
+            "F forward (1 unit), B backward (2); the number is the micro-batch\n"
+            "\n"
+            "time     0              5              10\n"
+            "stage 0  F0 F1 .  .  B0--- F2 B1--- .  B2---\n"
+            "stage 1  .  F0 B0--- F1 B1--- F2 B2--- .  .\n"
+            "\n"
+            "bubble     25.0 %\n"
+            "makespan   12 units\n"
+            "in flight  2 1 micro-batches at most, by stage\n"
+            "slots      2 2 by stage, with inputs received ahead\n");
+}
+
+TEST_F(PlanCommand, DrawsWeightGradientsAndChunks) {
+  EXPECT_THAT(plan("--print-schedule --stages 2 --micro-batches 2 --schedule zero-bubble"),
+              AllOf(HasSubstr("stage 0  F0 F1 .  B0 W0 B1 W1\n"),
+                    HasSubstr("stage 1  .  F0 B0 F1 B1 W0 W1\n"), HasSubstr("bubble     14.3 %")));
+  EXPECT_THAT(
+      plan("--print-schedule --stages 2 --micro-batches 2 --chunks 2 --schedule interleaved"),
+      AllOf(HasSubstr("F3.1 is micro-batch 3 in chunk 1"),
+            HasSubstr("stage 0  F0.0 F1.0 F0.1 F1.1 "), HasSubstr("bubble     20.0 %"),
+            HasSubstr("micro-batch chunks")));
+}
+
+TEST_F(PlanCommand, CutsTheTableAtTheWidthAndSaysSo) {
+  const std::string wide = plan("--print-schedule --stages 3 --micro-batches 40 --schedule gpipe");
+  const std::string cut =
+      plan("--print-schedule --stages 3 --micro-batches 40 --schedule gpipe --width 40");
+
+  EXPECT_THAT(wide, Not(HasSubstr("cut at")));
+  EXPECT_THAT(cut, HasSubstr("cut at 7 of 126 units"));
+  std::size_t rows = 0;
+  for (std::size_t at = 0; (at = cut.find("stage ", at)) != std::string::npos; ++at) {
+    if (at > 0 && cut[at - 1] != '\n') continue;
+    EXPECT_LE(cut.find('\n', at) - at, 40U);
+    ++rows;
+  }
+  EXPECT_EQ(rows, 3U);
+}
+
+TEST_F(PlanCommand, ColoursCellsWithoutChangingTheirText) {
+  const ScheduleShape shape{ScheduleKind::interleaved, 2, 4, 2};
+
+  std::string coloured = describe_schedule(shape, {.width = 60, .colour = true});
+
+  EXPECT_THAT(coloured, AllOf(HasSubstr("\033[30;44mF0.0"), HasSubstr("\033[30;104mF0.1")));
+  for (std::size_t at = 0; (at = coloured.find('\033')) != std::string::npos;)
+    coloured.erase(at, coloured.find('m', at) + 1 - at);
+  EXPECT_EQ(coloured, describe_schedule(shape, {.width = 60, .colour = false}));
+}
+
+TEST_F(PlanCommand, TakesTheShapeFromTheConfig) {
+  const std::string file = config(
+      "parallel: {pipeline: 4, data: 2}\n"
+      "train: {global_batch: 64, micro_batch: 4}\n");
+
+  EXPECT_THAT(plan(file + "--print-schedule"),
+              AllOf(HasSubstr("1f1b: 4 stages, 8 micro-batches, 1 chunk per stage"),
+                    HasSubstr("bubble     27.3 %"), Not(HasSubstr("auto"))));
+  EXPECT_THAT(plan(file + "--print-schedule --set train.micro_batch=8 --set parallel.pipeline=2"),
+              HasSubstr("1f1b: 2 stages, 4 micro-batches"));
+  EXPECT_THAT(plan(file + "--print-schedule --schedule interleaved --chunks 2"),
+              HasSubstr("interleaved: 4 stages, 8 micro-batches, 2 chunks per stage"));
+}
+
+TEST_F(PlanCommand, CountsAutomaticDataRanksAsOneUnlessToldTheRanks) {
+  const std::string file =
+      config("parallel: {pipeline: 2, tensor: 2}\ntrain: {global_batch: 32, micro_batch: 4}\n");
+
+  EXPECT_THAT(
+      plan(file + "--print-schedule"),
+      AllOf(HasSubstr("counted as 1 data-parallel rank, 4 in all"), HasSubstr("8 micro-batches")));
+  EXPECT_THAT(plan(file + "--print-schedule --ranks 16"),
+              AllOf(HasSubstr("2 micro-batches"), Not(HasSubstr("counted"))));
+}
+
+TEST_F(PlanCommand, RefusesShapesThatCannotBeWithWhatWorks) {
+  const std::string interleaved = "--print-schedule --schedule interleaved --chunks 2 --stages 4 ";
+
+  expect_refusal(interleaved + "--micro-batches 6", "--schedule", "not 6", "use 4 or 8");
+  expect_refusal("--print-schedule --schedule gpipe --stages 4 --micro-batches 6 --chunks 2",
+                 "gpipe runs 1 chunk");
+  expect_refusal("--print-schedule --schedule zigzag --stages 4 --micro-batches 6",
+                 "zigzag is no schedule", "zero-bubble");
+  expect_refusal("--print-schedule --schedule gpipe --stages 65536 --micro-batches 1000000",
+                 "too large to draw");
+}
+
+TEST_F(PlanCommand, RefusesIncompleteAndIdleOptions) {
+  expect_refusal("--print-schedule --stages 4", "give a config file");
+  expect_refusal("--print-schedule --stages 4 --micro-batches 4 --schedule gpipe --ranks 4",
+                 "--ranks have no effect without a config");
+  EXPECT_THROW((void)plan("--stages 4 --micro-batches 4 --schedule gpipe"), CLI::RequiredError);
+  EXPECT_THROW((void)plan("--print-schedule --stages 0"), CLI::ValidationError);
+}
+
+TEST_F(PlanCommand, RefusesConfigsWhoseBatchesDoNotDivide) {
+  const std::string file = config(
+      "parallel:\n  pipeline: 2\n  chunks: 2\ntrain:\n  global_batch: 30\n  micro_batch: 4\n");
+
+  expect_refusal(file + "--print-schedule", "a.yaml:5: train.global_batch", "30", "use 32");
+  expect_refusal(file + "--print-schedule --set train.global_batch=32", "parallel.schedule",
+                 "1f1b runs 1 chunk per stage, not 2");
+  expect_refusal(file + "--print-schedule --ranks 3", "--ranks", "multiple of 2");
+  expect_refusal(file + "--print-schedule --ranks 8 --set parallel.data=2", "parallel.data",
+                 "use auto or 4");
+  expect_refusal(directory_.path() + "/none.yaml --print-schedule", "none.yaml");
+}
+
+}  // namespace
+}  // namespace trireme
