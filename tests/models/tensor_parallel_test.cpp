@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT over as many tensor ranks as the world has, against one rank with the same tensor blocks.
+#include <algorithm>
+
 #include "models/gpt/gpt.h"
 #include "tests/models/gpt_case.h"
 #include "tests/support/mpi_test.h"
@@ -56,6 +58,9 @@ TEST_P(TensorParallelBits, AreThoseOfOneRankWithTheSameBlocks) {
     EXPECT_EQ(got.gradients.at(spec.name),
               test::part_of(expected.gradients.at(spec.name), spec, build(GetParam()).tensor))
         << spec.name;
+    EXPECT_TRUE(std::ranges::any_of(got.gradients.at(spec.name), [](auto word) {
+      return word != 0;
+    })) << spec.name;
     EXPECT_EQ(got.reports.at(spec.name), 2) << spec.name;
   }
 }
