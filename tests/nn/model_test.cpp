@@ -235,6 +235,12 @@ TEST_F(ModelTest, RefusesAChunkInsideTheChainWithoutItsInputShape) {
   EXPECT_THROW(Model(*device_, chain_of(false), training, spans), Error);
 }
 
+TEST_F(ModelTest, RefusesToRecomputeWholeBlocksUnderASplitBackward) {
+  const BuildOptions both{.training = true, .recompute = Recompute::full, .split_backward = true};
+
+  EXPECT_THROW(Model(*device_, chain_of(false), both), Error);
+}
+
 TEST_F(ModelTest, RefusesToNameTheHeadOfAChunkWithoutOne) {
   const std::array<ChunkSpan, 1> spans{ChunkSpan{0, 2, 1}};
   const Model model(*device_, chain_of(false), training, spans);
