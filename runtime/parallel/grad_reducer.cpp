@@ -101,12 +101,20 @@ void GradReducer::before_forward(int chunk, int micro_batch) {
   if (here.statistics.count == 0) return;
   const int leaf = statistics_.leaf(micro_batch);
   params_.select_level(here.units, ParamKind::statistic, leaf);
-  if (options_.sum == GradientSum::tree) zero(compute_, here.statistics, leaf);
+  if (options_.sum != GradientSum::tree) return;
+  if (ranks_first()) join();
+  zero(compute_, here.statistics, leaf);
 }
 
 void GradReducer::after_forward(int chunk, int micro_batch) {
-  merge(compute_, chunks_[static_cast<std::size_t>(chunk)].statistics,
-        statistics_.leaf(micro_batch), statistics_.merges(micro_batch));
+  const Span& statistics = chunks_[static_cast<std::size_t>(chunk)].statistics;
+  if (statistics.count == 0) return;
+  const int leaf = statistics_.leaf(micro_batch), merges = statistics_.merges(micro_batch);
+  if (!ranks_first()) return merge(compute_, statistics, leaf, merges);
+  hand_over();
+  const Tensor sums = partial(statistics, leaf);
+  group_.all_reduce(comm_, sums, sums, ReduceOp::sum);
+  merge(comm_, statistics, leaf, merges);
 }
 
 void GradReducer::before_backward(int chunk, int micro_batch) {
@@ -166,7 +174,7 @@ void GradReducer::launch(const Bucket& bucket, int micro_batch) {
     merge(compute_, {bucket.first, bucket.count}, leaf, weights_.merges(micro_batch));
   }
   hand_over();
-  if (group_.size() == 1) return;
+  if (group_.size() == 1 || (!weights && ranks_first())) return;
   const Tensor whole = params_.bucket_gradient(bucket, 0);
   if (weights && params_.options().zero.stage >= 1) {
     group_.reduce_scatter(comm_, whole, params_.owned_gradient(bucket, 0), ReduceOp::sum);

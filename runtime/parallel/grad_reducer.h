@@ -78,6 +78,11 @@ class GradReducer final : public GradientSink {
     int micro_batch = -1;      // in backward now
   };
   [[nodiscard]] bool apart() const { return params_.options().zero.stage >= 2; }
+  // With stages 2 and 3 neighbouring micro-batches are on different ranks, so the tree joins ranks
+  // below the micro-batches of one rank; statistics must follow.
+  [[nodiscard]] bool ranks_first() const {
+    return apart() && options_.sum == GradientSum::tree;
+  }
   [[nodiscard]] bool last(int micro_batch) const {
     return micro_batch + 1 == options_.micro_batches;
   }

@@ -20,7 +20,10 @@ ParamGatherer::ParamGatherer(Device& device, Communicator& group, ParamStore& pa
   for (std::size_t i = 0; i < events; ++i)
     gathered_.push_back(device.make_event());
   pending_.assign(events, false);
-  if (stage >= 3) unit_in_.assign(events, -1);
+  if (stage >= 3) {
+    unit_in_.assign(events, -1);
+    used_.assign(events, 0);
+  }
 }
 
 // bf16 values are cast from the gathered fp32 ones on every rank: norms and biases are read in fp32.
@@ -64,8 +67,7 @@ void ParamGatherer::before_use(int unit, int next) {
     return;
   }
   fetch(unit);
-  const auto at = static_cast<std::size_t>(std::ranges::find(unit_in_, unit) - unit_in_.begin());
-  if (at < pending_.size() && pending_[at]) {
+  if (const std::size_t at = buffer_of(unit); at < pending_.size() && pending_[at]) {
     pending_[at] = false;
     compute_.wait(*gathered_[at]);
     for (const Bucket& bucket : buckets) {
@@ -75,11 +77,21 @@ void ParamGatherer::before_use(int unit, int next) {
   if (next >= 0) fetch(next);
 }
 
+std::size_t ParamGatherer::buffer_of(int unit) const {
+  return static_cast<std::size_t>(std::ranges::find(unit_in_, unit) - unit_in_.begin());
+}
+
+// Into the buffer that was asked for longest ago: never that of the layer at work, which was asked
+// for last.
 void ParamGatherer::fetch(int unit) {
   if (params_.layout().unit_weights(unit).count == 0) return;
-  if (std::ranges::find(unit_in_, unit) != unit_in_.end()) return;
-  const auto buffer = static_cast<std::size_t>(next_buffer_);
-  next_buffer_ = (next_buffer_ + 1) % ParamStore::param_buffers;
+  ++clock_;
+  if (const std::size_t there = buffer_of(unit); there < unit_in_.size()) {
+    used_[there] = clock_;
+    return;
+  }
+  const auto buffer = static_cast<std::size_t>(std::ranges::min_element(used_) - used_.begin());
+  used_[buffer] = clock_;
   params_.place_params(unit, static_cast<int>(buffer));
   unit_in_[buffer] = unit;
   pending_[buffer] = true;

@@ -29,6 +29,7 @@ class ParamGatherer {
  private:
   void gather(const Bucket& bucket);
   void complete(std::size_t bucket);
+  [[nodiscard]] std::size_t buffer_of(int unit) const;
   void fetch(int unit);
 
   Device& device_;
@@ -40,7 +41,8 @@ class ParamGatherer {
   std::vector<std::unique_ptr<Event>> gathered_;  // by bucket, or in stage 3 by buffer
   std::vector<bool> pending_;                     // likewise: not yet waited for
   std::vector<int> unit_in_;                      // stage 3: by buffer; -1 = nothing current
-  int next_buffer_ = 0;
+  std::vector<std::int64_t> used_;                // likewise: when it was last asked for
+  std::int64_t clock_ = 0;
 };
 
 }  // namespace trireme
