@@ -33,6 +33,9 @@ Activation Blueprint::scratch(const Shape& shape, DType dtype) {
 }
 
 Activation Blueprint::until_weight(const Shape& shape) {
+  TRIREME_EXPECTS(
+      !(options_.split_backward && recomputed_),
+      "{}: nothing in a block that is recomputed as a whole lasts until backward_weight", prefix_);
   return options_.split_backward ? keep(shape) : scratch(shape);
 }
 

@@ -2,25 +2,25 @@
 // Parameter counts of well-known sizes, from the declarations alone.
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "models/gpt/gpt.h"
 #include "models/resnet/resnet.h"
 
 namespace trireme {
 namespace {
 
-std::int64_t weights_of(const ParamStore& params) {
-  return params.parameter_count();
+std::int64_t weights_of(const Chain& chain) {
+  std::int64_t sum = 0;
+  for (const LayerSummary& layer : summarize(chain, DeviceType::cpu, {})) {
+    for (const ParamSpec& spec : layer.params)
+      sum += spec.kind == ParamKind::weight && !spec.is_copy() ? spec.shape.count() : 0;
+  }
+  return sum;
 }
 
 std::int64_t gpt_weights(std::int64_t layers, std::int64_t hidden, std::int64_t heads) {
-  ParamStore params;
-  Blueprint blueprint(params, DeviceType::cpu, DType::f32, 1);
-  static_cast<void>(declare_gpt(
-      blueprint,
-      {.layers = layers, .hidden = hidden, .heads = heads, .context = 1024, .vocabulary = 50257}));
-  return weights_of(params) - (50304 - 50257) * hidden;  // without the padding of the vocabulary
+  const auto chain = gpt_chain(
+      {.layers = layers, .hidden = hidden, .heads = heads, .context = 1024, .vocabulary = 50257});
+  return weights_of(chain) - (50304 - 50257) * hidden;  // without the padding of the vocabulary
 }
 
 TEST(GptSizes, AreThoseOfTheGpt2Family) {
@@ -31,11 +31,8 @@ TEST(GptSizes, AreThoseOfTheGpt2Family) {
 }
 
 std::int64_t resnet_weights(bool bottleneck, std::vector<std::int64_t> stages) {
-  ParamStore params;
-  Blueprint blueprint(params, DeviceType::cpu, DType::f32, 1);
-  static_cast<void>(declare_resnet(
-      blueprint, {.bottleneck = bottleneck, .stages = std::move(stages), .augment = {}}));
-  return weights_of(params);
+  return weights_of(
+      resnet_chain({.bottleneck = bottleneck, .stages = std::move(stages), .augment = {}}));
 }
 
 TEST(ResNetSizes, AreThoseOfThePublishedModels) {
@@ -45,16 +42,17 @@ TEST(ResNetSizes, AreThoseOfThePublishedModels) {
 
 TEST(GptDeclaration, DecaysMatricesOnlyAndTiesTheHead) {
   ParamStore params;
-  Blueprint blueprint(params, DeviceType::cpu, DType::f32, 2);
-  static_cast<void>(declare_gpt(
-      blueprint, {.layers = 1, .hidden = 8, .heads = 2, .context = 4, .vocabulary = 10}));
+  Blueprint blueprint(params, DeviceType::cpu, {.micro_batch = 2});
+  for (const ChainLayer& layer :
+       gpt_chain({.layers = 1, .hidden = 8, .heads = 2, .context = 4, .vocabulary = 10}))
+    static_cast<void>(layer.make(blueprint));
 
   int tables = 0;
   for (const ParamSpec& spec : params.specs()) {
     const bool vector = spec.shape.rank() == 1,
                positions = spec.name == "embedding.position.weight";
     EXPECT_EQ(spec.decay, !vector && !positions) << spec.name;
-    tables += spec.name == "embedding.token.weight" ? 1 : 0;
+    tables += spec.tie == "embedding.token.weight" ? 1 : 0;
   }
   EXPECT_EQ(tables, 1);
 }

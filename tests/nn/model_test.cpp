@@ -2,48 +2,68 @@
 // The chain with layers simple enough to follow by hand.
 #include "runtime/nn/model.h"
 
+#include <array>
+#include <numeric>
+#include <string>
+
 #include "runtime/ops/init.h"
 #include "tests/support/cpu_fixture.h"
 
 namespace trireme {
 namespace {
 
-// y = factor * x; keeps its own scratch to see that regions do not overlap.
+// y = factor * x; keeps its own scratch to see that regions do not overlap, and x to see that it is
+// there again when recomputed.
 class Scale final : public Layer {
  public:
   Scale(Blueprint& blueprint, float factor, bool in_place)
       : Layer("scale", Shape{4}),
         factor_(factor),
         in_place_(in_place),
-        scratch_(blueprint.scratch({4}, DType::f32)) {
+        split_backward_(blueprint.options().split_backward),
+        scratch_(blueprint.scratch({4}, DType::f32)),
+        x_(blueprint.keep({4})),
+        dy_(blueprint.until_weight({4})) {
     parameter_ =
         blueprint.parameter({.name = "factor", .shape = {1}, .init = Init::constant(factor)});
   }
   [[nodiscard]] double forward_flops() const override { return 4; }
   [[nodiscard]] bool backward_in_place() const override { return in_place_; }
+  [[nodiscard]] bool splits_backward() const override { return true; }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override {
     float* const scratch = context(scratch_).as<float>();
     for (int i = 0; i < 4; ++i)
       scratch[i] = factor_ * x.as<float>()[i];
     for (int i = 0; i < 4; ++i)
       y.as<float>()[i] = scratch[i];
+    std::copy_n(x.as<float>(), 4, context(x_).as<float>());
+    recomputed += context.recomputing ? 1 : 0;
   }
-  void backward(const Context& context, const Tensor& x, const Tensor&, const Tensor& dy,
+  void backward(const Context& context, const Tensor&, const Tensor&, const Tensor& dy,
                 const Tensor& dx) override {
     float* const scratch = context(scratch_).as<float>();
     for (int i = 0; i < 4; ++i)
       scratch[i] = -1e9F;  // must not touch dy or dx
-    for (int i = 0; i < 4; ++i) {
-      context.params.gradient(parameter_).as<float>()[0] += dy.as<float>()[i] * x.as<float>()[i];
-      if (!dx.empty()) dx.as<float>()[i] = factor_ * dy.as<float>()[i];
-    }
+    std::copy_n(dy.as<float>(), 4, context(dy_).as<float>());
+    if (!split_backward_) accumulate(context);
+    for (int i = 0; i < 4 && !dx.empty(); ++i)
+      dx.as<float>()[i] = factor_ * dy.as<float>()[i];
+  }
+  void backward_weight(const Context& context, const Tensor&) override { accumulate(context); }
+
+  static inline int recomputed = 0;
+
+ private:
+  void accumulate(const Context& context) const {
+    const float* const x = context(x_).as<float>();
+    const float* const dy = context(dy_).as<float>();
+    context.params.gradient(parameter_).as<float>()[0] += std::inner_product(x, x + 4, dy, 0.0F);
     context.ready(parameter_);
   }
 
- private:
   float factor_;
-  bool in_place_;
-  Activation scratch_;
+  bool in_place_, split_backward_;
+  Activation scratch_, x_, dy_;
   ParamId parameter_;
 };
 
@@ -52,6 +72,8 @@ class SumHead final : public Layer {
  public:
   SumHead() : Layer("head", Shape{}) {}
   [[nodiscard]] double forward_flops() const override { return 0; }
+  [[nodiscard]] const HeadInfo* head() const override { return &info_; }
+  [[nodiscard]] bool splits_backward() const override { return true; }
   void forward(const Context& context, const Tensor& x, const Tensor&) override {
     for (int i = 0; i < 4; ++i)
       context.losses.as<float>()[i] = x.as<float>()[i];
@@ -61,55 +83,228 @@ class SumHead final : public Layer {
     for (int i = 0; i < 4; ++i)
       dx.as<float>()[i] = 1;
   }
+
+  void backward_weight(const Context&, const Tensor&) override {}  // no parameters
+
+ private:
+  HeadInfo info_{.targets = 4};
 };
+
+// Three Scales and a SumHead; the Scales are blocks.
+Chain chain_of(bool in_place) {
+  Chain chain;
+  for (const float factor : {2.0F, 3.0F, 5.0F}) {
+    const std::string name = "layer" + std::to_string(chain.size());
+    chain.push_back({.make = [=](Blueprint& blueprint) -> std::unique_ptr<Layer> {
+                       const auto scope = blueprint.layer(name);
+                       return std::make_unique<Scale>(blueprint, factor, in_place);
+                     },
+                     .block = true});
+  }
+  chain.push_back(
+      {.make = [](Blueprint&) -> std::unique_ptr<Layer> { return std::make_unique<SumHead>(); }});
+  return chain;
+}
 
 class ModelTest : public test::CpuFixture, public testing::WithParamInterface<bool> {
  protected:
-  static Model::Declaration declare(Blueprint& blueprint, bool in_place) {
-    Model::Declaration declaration;
-    const float factors[] = {2, 3, 5};
-    for (int i = 0; i < 3; ++i) {
-      const auto scope = blueprint.layer("layer" + std::to_string(i));
-      declaration.layers.push_back(std::make_unique<Scale>(blueprint, factors[i], in_place));
-    }
-    declaration.layers.push_back(std::make_unique<SumHead>());
-    declaration.head.targets = 4;
-    return declaration;
+  static constexpr BuildOptions training{.training = true};
+
+  void start(Model& model) {
+    model.params().initialize(*compute_, 1);
+    ops::fill_constant(*compute_, model.params().gradients(), 0);
   }
+  static float gradient(const Model& model, int parameter) {
+    return model.params().gradient({parameter}).as<float>()[0];
+  }
+  // d(loss)/d(factor_i) = sum over elements of (x scaled by the layers before) * (factors after).
+  static void expect_gradients(const Model& model, float sum_of_inputs) {
+    EXPECT_EQ(gradient(model, 0), sum_of_inputs * 15);
+    EXPECT_EQ(gradient(model, 1), sum_of_inputs * 2 * 5);
+    EXPECT_EQ(gradient(model, 2), sum_of_inputs * 6);
+  }
+
+  const test::Owned<float> input_{*device_, {4}, {1, 2, 3, 4}};
+  const test::Owned<float> other_{*device_, {4}, {10, 20, 30, 40}};
+  const Batch batch_{input_.tensor(), {}, {}, {}};
+  const Batch other_batch_{other_.tensor(), {}, {}, {}};
 };
 
 TEST_F(ModelTest, GivesLayersTheirScopeNames) {
-  Model model(*device_, DType::f32, 1, true,
-              [](Blueprint& blueprint) { return declare(blueprint, false); });
+  Model model(*device_, chain_of(false), training);
 
   EXPECT_EQ(model.params().specs()[1].name, "layer1.factor");
   EXPECT_EQ(model.forward_flops(), 12);
 }
 
+TEST_F(ModelTest, SummarizesEachLayerAlone) {
+  const auto layers = summarize(chain_of(false), DeviceType::cpu, training);
+
+  ASSERT_EQ(layers.size(), 4U);
+  EXPECT_EQ(layers[1].name, "scale");
+  EXPECT_EQ(layers[1].forward_flops, 4);
+  EXPECT_EQ(layers[1].output, Shape{4});
+  ASSERT_EQ(layers[1].params.size(), 1U);
+  EXPECT_EQ(layers[1].params[0].name, "layer1.factor");
+  EXPECT_TRUE(layers[1].splits_backward);
+  EXPECT_EQ(layers[3].output.rank(), 0U);
+}
+
 TEST_P(ModelTest, PropagatesGradientsThroughAlternatingOrSharedBoundaries) {
-  Model model(*device_, DType::f32, 1, true,
-              [&](Blueprint& blueprint) { return declare(blueprint, GetParam()); });
-  model.params().initialize(*compute_, 1);
-  ops::fill_constant(*compute_, model.params().gradients(), 0);
-  const test::Owned<float> input(*device_, {4}, {1, 2, 3, 4});
-  const Batch batch{input.tensor(), {}, {}, {}};
-  const Context context = model.context(*compute_, batch, true);
+  Model model(*device_, chain_of(GetParam()), training);
+  start(model);
+  const Context context = model.context(*compute_, batch_, true);
 
   model.forward(context);
   model.backward(context);
 
   EXPECT_EQ(test::values_of<float>(context.losses), (std::vector<float>{30, 60, 90, 120}));
-  // d(loss)/d(factor_i) = sum over elements of (x scaled by the layers before) * (factors after).
-  EXPECT_EQ(model.params().gradient({0}).as<float>()[0], 10 * 15);
-  EXPECT_EQ(model.params().gradient({1}).as<float>()[0], 10 * 2 * 5);
-  EXPECT_EQ(model.params().gradient({2}).as<float>()[0], 10 * 6);
+  expect_gradients(model, 10);
+}
+
+TEST_P(ModelTest, RecomputesABlockRightBeforeItsBackward) {
+  Scale::recomputed = 0;
+  BuildOptions full = training;
+  full.recompute = Recompute::full;
+  Model model(*device_, chain_of(GetParam()), full);
+  start(model);
+  const Context context = model.context(*compute_, batch_, true);
+
+  model.forward(context);
+  EXPECT_EQ(Scale::recomputed, 0);
+  model.backward(context);
+
+  EXPECT_EQ(Scale::recomputed, 3);
+  expect_gradients(model, 10);
+}
+
+TEST_P(ModelTest, LeavesParameterGradientsOfASplitBackwardToBackwardWeight) {
+  BuildOptions split = training;
+  split.split_backward = true;
+  Model model(*device_, chain_of(GetParam()), split);
+  start(model);
+  const Context context = model.context(*compute_, batch_, true);
+
+  model.forward(context);
+  model.backward(context);
+  expect_gradients(model, 0);
+  model.backward_weight(context);
+
+  expect_gradients(model, 10);
+}
+
+TEST_P(ModelTest, KeepsTheMicroBatchesInFlightOfEachChunkApart) {
+  const std::array<ChunkSpan, 2> spans{ChunkSpan{0, 2, 2}, ChunkSpan{2, 4, 2}};
+  const std::array<Shape, 2> inputs{Shape{}, Shape{4}};
+  Model model(*device_, chain_of(GetParam()), training, spans, inputs);
+  start(model);
+  const auto hand_on = [&](const Tensor& to, const Tensor& from) {
+    ASSERT_EQ(to.shape, from.shape);
+    device_->copy(*compute_, to.data, from.data, from.bytes());
+  };
+  const std::array<const Batch*, 2> batches{&batch_, &other_batch_};
+  const auto context = [&](int chunk, int micro_batch) {
+    return model.context(*compute_, *batches[static_cast<std::size_t>(micro_batch)], true, chunk,
+                         micro_batch);
+  };
+
+  for (const int m : {0, 1}) {
+    model.forward(context(0, m));
+    hand_on(model.input(context(1, m)), model.output(context(0, m)));
+    model.forward(context(1, m));
+  }
+  for (const int m : {1, 0}) {
+    model.backward(context(1, m));
+    hand_on(model.output_gradient(context(0, m)), model.input_gradient(context(1, m)));
+    model.backward(context(0, m));
+  }
+
+  EXPECT_EQ(test::values_of<float>(context(1, 0).losses), (std::vector<float>{30, 60, 90, 120}));
+  EXPECT_EQ(test::values_of<float>(context(1, 1).losses),
+            (std::vector<float>{300, 600, 900, 1200}));
+  expect_gradients(model, 110);
+  EXPECT_TRUE(model.input(context(0, 0)).empty());
+  EXPECT_TRUE(model.output(context(1, 0)).empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(InPlace, ModelTest, testing::Bool());
 
+TEST_F(ModelTest, RefusesAChunkInsideTheChainWithoutItsInputShape) {
+  const std::array<ChunkSpan, 1> spans{ChunkSpan{2, 4, 1}};
+
+  EXPECT_THROW(Model(*device_, chain_of(false), training, spans), Error);
+}
+
+TEST_F(ModelTest, RefusesToRecomputeWholeBlocksUnderASplitBackward) {
+  const BuildOptions both{.training = true, .recompute = Recompute::full, .split_backward = true};
+
+  EXPECT_THROW(Model(*device_, chain_of(false), both), Error);
+}
+
+TEST_F(ModelTest, RefusesToNameTheHeadOfAChunkWithoutOne) {
+  const std::array<ChunkSpan, 1> spans{ChunkSpan{0, 2, 1}};
+  const Model model(*device_, chain_of(false), training, spans);
+
+  EXPECT_FALSE(model.has_head());
+  EXPECT_THROW(static_cast<void>(model.head()), Error);
+}
+
+class RecordingHook final : public LayerHook {
+ public:
+  void before_forward(int unit, int next) override {
+    calls.push_back("F" + std::to_string(unit) + ">" + std::to_string(next));
+  }
+  void before_backward(int unit, int next) override {
+    calls.push_back("B" + std::to_string(unit) + ">" + std::to_string(next));
+  }
+  std::vector<std::string> calls;
+};
+
+TEST_F(ModelTest, TellsTheHookWhichLayerRunsAndWhichFollows) {
+  const std::array<ChunkSpan, 2> spans{ChunkSpan{0, 1, 1}, ChunkSpan{2, 4, 1}};
+  const std::array<Shape, 2> inputs{Shape{}, Shape{4}};
+  Model model(*device_, chain_of(false), training, spans, inputs);
+  start(model);
+  RecordingHook hook;
+  model.set_hook(&hook);
+
+  model.forward(model.context(*compute_, batch_, true, 1));
+  model.backward(model.context(*compute_, batch_, true, 1));
+  model.forward(model.context(*compute_, batch_, true, 0));
+
+  EXPECT_EQ(hook.calls, (std::vector<std::string>{"F1>2", "F2>-1", "B2>1", "B1>-1", "F0>-1"}));
+}
+
+// y = x, and no more than that.
+class Copy final : public Layer {
+ public:
+  Copy() : Layer("copy", Shape{4}) {}
+  [[nodiscard]] double forward_flops() const override { return 0; }
+  void forward(const Context&, const Tensor& x, const Tensor& y) override {
+    std::copy_n(x.as<float>(), 4, y.as<float>());
+  }
+  void backward(const Context&, const Tensor&, const Tensor&, const Tensor&,
+                const Tensor&) override {}
+};
+
+TEST_F(ModelTest, RefusesBackwardWeightOfALayerThatDoesNotSplit) {
+  Chain chain = chain_of(false);
+  chain.insert(chain.begin() + 1, {.make = [](Blueprint&) -> std::unique_ptr<Layer> {
+                 return std::make_unique<Copy>();
+               }});
+  Model model(*device_, chain, training);
+  start(model);
+  const Context context = model.context(*compute_, batch_, true);
+  model.forward(context);
+  model.backward(context);
+
+  EXPECT_FALSE(summarize(chain, DeviceType::cpu, training)[1].splits_backward);
+  EXPECT_THROW(model.backward_weight(context), Error);
+}
+
 TEST_F(ModelTest, LetsScratchOfChainLayersOverlapButNeverNestedOnes) {
   ParamStore params;
-  Blueprint blueprint(params, DeviceType::cpu, DType::f32, 1);
+  Blueprint blueprint(params, DeviceType::cpu, {});
   Activation first, second;
   {
     const auto layer = blueprint.layer("a");
@@ -123,6 +318,19 @@ TEST_F(ModelTest, LetsScratchOfChainLayersOverlapButNeverNestedOnes) {
   EXPECT_GE(second.offset, first.offset + 400);
   EXPECT_EQ(third.offset, first.offset);
   EXPECT_EQ(blueprint.full_name("x"), "b.x");
+}
+
+TEST_F(ModelTest, TurnsWhatARecomputedBlockKeepsIntoScratch) {
+  ParamStore params;
+  Blueprint blueprint(params, DeviceType::cpu, {.training = true});
+
+  blueprint.begin_layer({}, /*recomputed=*/true);
+  const Activation inside = blueprint.keep({4});
+  blueprint.begin_layer({}, /*recomputed=*/false);
+  const Activation outside = blueprint.keep({4});
+
+  EXPECT_EQ(inside.space, Activation::Space::scratch);
+  EXPECT_EQ(outside.space, Activation::Space::kept);
 }
 
 }  // namespace

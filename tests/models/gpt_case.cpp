@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/models/gpt_case.h"
+
+#include <bit>
+#include <numeric>
+#include <random>
+
+#include "runtime/base/philox.h"
+#include "runtime/ops/init.h"
+
+namespace trireme::test {
+namespace {
+
+template <typename T>
+Tensor fill(Buffer& buffer, Device& device, const Shape& shape, const std::vector<T>& values) {
+  buffer = Buffer(device, values.size() * sizeof(T), MemoryKind::device);
+  const Tensor tensor = buffer.view(dtype_of<T>, shape);
+  std::copy(values.begin(), values.end(), tensor.as<T>());
+  return tensor;
+}
+
+Bits bits_of(const Tensor& tensor) {
+  const auto* const data = tensor.as<float>();
+  Bits bits(static_cast<std::size_t>(tensor.count()));
+  std::transform(data, data + tensor.count(), bits.begin(),
+                 [](float value) { return std::bit_cast<std::uint32_t>(value); });
+  return bits;
+}
+
+void append(Bits& to, const Tensor& tensor) {
+  const Bits bits = bits_of(tensor);
+  to.insert(to.end(), bits.begin(), bits.end());
+}
+
+std::vector<std::int32_t> tokens(std::int64_t count, std::int64_t limit, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::vector<std::int32_t> values(static_cast<std::size_t>(count));
+  for (auto& value : values)
+    value = static_cast<std::int32_t>(engine() % static_cast<unsigned>(limit));
+  return values;
+}
+
+}  // namespace
+
+GptCase::GptCase(Device& device, Stream& compute, const GptOptions& options,
+                 const BuildOptions& build, const TensorGroup* group, bool separate_ties)
+    : device_(device),
+      compute_(compute),
+      options_(options),
+      build_(build),
+      group_(group),
+      model_(device, gpt_chain(options), build, {}, {}, {}, separate_ties) {
+  fill_parameters();
+  const Shape shape{build.micro_batch, options.context};
+  auto targets = tokens(shape.count(), options.vocabulary, 2);
+  targets[1] = ignored_target;
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(build.micro_batch));
+  std::iota(ids.begin(), ids.end(), 70);
+  batch_ = {fill(inputs_, device, shape, tokens(shape.count(), options.vocabulary, 1)),
+            fill(targets_, device, shape, targets),
+            fill(ids_, device, Shape{build.micro_batch}, ids),
+            {}};
+}
+
+// Constants become draws around them, each element the same in every layout.
+void GptCase::fill_parameters() {
+  ParamStore& params = model_.params();
+  params.initialize(compute_, 11);
+  for (int i = 0; i < static_cast<int>(params.specs().size()); ++i) {
+    const ParamSpec& spec = params.layout().spec({i});
+    if (spec.init.kind != Init::Kind::constant) continue;
+    for_each_run(spec, params.layout().split(), [&](auto stored, auto logical, auto count) {
+      ops::fill_normal(compute_, params.master({i}).range(stored, count), 5,
+                       stable_id(spec.name.data(), spec.name.size()), logical, spec.init.a, 0.3F);
+    });
+  }
+  params.refresh_compute(compute_);
+}
+
+Context GptCase::context(std::uint64_t step) {
+  Context context = model_.context(compute_, batch_, build_.training);
+  context.tensor = group_;
+  context.rng = fill<std::uint64_t>(rng_, device_, Shape{2}, {9, step});
+  context.gradient_scale = 0.01F;
+  context.label_smoothing = 0.1F;
+  return context;
+}
+
+GptResult GptCase::run(int passes) {
+  GptResult result;
+  CountingSink sink(model_.params());
+  ops::fill_constant(compute_, model_.params().gradients(), 0);
+  for (int pass = 0; pass < passes; ++pass) {
+    Context now = context(static_cast<std::uint64_t>(pass));
+    now.gradients = &sink;
+    model_.forward(now);
+    append(result.losses, now.losses);
+    append(result.hits, now.hits);
+    model_.backward(now);
+    if (build_.split_backward) model_.backward_weight(now);
+  }
+  for (int i = 0; i < static_cast<int>(model_.params().specs().size()); ++i)
+    result.gradients[model_.params().layout().spec({i}).name] =
+        bits_of(model_.params().gradient({i}));
+  result.reports = sink.counts();
+  for (const std::uint32_t bits : result.losses)
+    result.loss += static_cast<double>(std::bit_cast<float>(bits));
+  result.loss /= static_cast<double>(result.losses.size());
+  result.activation_bytes = model_.activation_bytes();
+  return result;
+}
+
+Bits part_of(const Bits& whole, const ParamSpec& spec, const TensorSplit& split) {
+  if (!is_split(spec, split)) return whole;
+  const auto block = static_cast<std::ptrdiff_t>(whole.size()) / split.blocks;
+  return {whole.begin() + split.first() * block,
+          whole.begin() + (split.first() + split.local()) * block};
+}
+
+}  // namespace trireme::test

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPT over as many tensor ranks as the world has, against one rank with the same tensor blocks.
+#include <algorithm>
+
+#include "models/gpt/gpt.h"
+#include "tests/models/gpt_case.h"
+#include "tests/support/mpi_test.h"
+
+namespace trireme {
+namespace {
+
+using test::GptCase;
+using test::GptResult;
+using test::small_gpt;
+
+constexpr int blocks = 4;
+
+struct Mode {
+  DType compute = DType::f32;
+  bool sequence = false;
+  bool split_backward = false;
+  Recompute recompute = Recompute::none;
+};
+
+class TensorParallel : public test::MpiTest {
+ protected:
+  [[nodiscard]] BuildOptions build(const Mode& mode) const {
+    return {.compute = mode.compute,
+            .micro_batch = test::small_batch,
+            .training = true,
+            .tensor = {.ranks = size(), .rank = rank(), .blocks = blocks},
+            .sequence = mode.sequence,
+            .recompute = mode.recompute,
+            .split_backward = mode.split_backward};
+  }
+  [[nodiscard]] GptResult run_alone(const Mode& mode) {
+    BuildOptions alone = build({.compute = mode.compute});
+    alone.tensor = {.ranks = 1, .rank = 0, .blocks = blocks};
+    const auto single = make_single_communicator();
+    const TensorGroup group(device(), *single, comm_stream());
+    return GptCase(device(), compute(), small_gpt, alone, &group).run();
+  }
+};
+
+class TensorParallelBits : public TensorParallel, public testing::WithParamInterface<Mode> {};
+
+TEST_P(TensorParallelBits, AreThoseOfOneRankWithTheSameBlocks) {
+  const GptResult expected = run_alone(GetParam());
+  const TensorGroup group(device(), world(), comm_stream());
+  GptCase split(device(), compute(), small_gpt, build(GetParam()), &group);
+
+  const GptResult got = split.run();
+
+  EXPECT_EQ(got.losses, expected.losses);
+  EXPECT_EQ(got.hits, expected.hits);
+  EXPECT_EQ(got.gradients.size(), expected.gradients.size());
+  for (const ParamSpec& spec : split.model().params().specs()) {
+    EXPECT_EQ(got.gradients.at(spec.name),
+              test::part_of(expected.gradients.at(spec.name), spec, build(GetParam()).tensor))
+        << spec.name;
+    EXPECT_TRUE(std::ranges::any_of(got.gradients.at(spec.name), [](auto word) {
+      return word != 0;
+    })) << spec.name;
+    EXPECT_EQ(got.reports.at(spec.name), 2) << spec.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Modes, TensorParallelBits,
+    testing::Values(Mode{}, Mode{.sequence = true}, Mode{.compute = DType::bf16},
+                    Mode{.compute = DType::bf16, .sequence = true}, Mode{.split_backward = true},
+                    Mode{.compute = DType::bf16, .sequence = true, .split_backward = true},
+                    Mode{.sequence = true, .recompute = Recompute::full},
+                    Mode{.recompute = Recompute::selective}),
+    [](const auto& info) {
+      const Mode& mode = info.param;
+      return fmt::format("{}{}{}{}", name_of(mode.compute), mode.sequence ? "Sequence" : "",
+                         mode.split_backward ? "SplitBackward" : "",
+                         mode.recompute == Recompute::none        ? ""
+                         : mode.recompute == Recompute::selective ? "Selective"
+                                                                  : "Full");
+    });
+
+TEST_F(TensorParallel, KeepsLessOfEverythingThatIsSplit) {
+  if (size() == 1) GTEST_SKIP() << "nothing is split on one rank";
+  const TensorGroup group(device(), world(), comm_stream());
+  const auto use = [&](const BuildOptions& options) {
+    GptCase gpt(device(), compute(), small_gpt, options, &group);
+    return std::pair(gpt.model().activation_bytes(), gpt.model().params().element_count());
+  };
+  BuildOptions alone = build({});
+  alone.tensor = {.ranks = 1, .rank = 0, .blocks = blocks};
+
+  const auto [whole, whole_elements] = use(alone);
+  const auto [part, part_elements] = use(build({}));
+  const auto [sequence, sequence_elements] = use(build({.sequence = true}));
+
+  EXPECT_LT(part, whole);
+  EXPECT_LT(sequence, part);
+  EXPECT_LT(part_elements, whole_elements * 2 / size());
+  EXPECT_EQ(sequence_elements, part_elements);
+}
+
+// Bytes of whole logical tensors that each verb moves in one forward and backward.
+class TensorParallelVolume : public TensorParallel {
+ protected:
+  [[nodiscard]] CommStats traffic(std::int64_t layers, bool sequence, DType compute_dtype) {
+    GptOptions options = small_gpt;
+    options.layers = layers;
+    options.dropout = 0;
+    const TensorGroup group(device(), world(), comm_stream());
+    GptCase gpt(device(), compute(), options,
+                build({.compute = compute_dtype, .sequence = sequence}), &group);
+    const CommStats before = world().stats();
+    static_cast<void>(gpt.run(1));
+    CommStats moved = world().stats();
+    for (std::size_t i = 0; i < verb_count; ++i) {
+      moved.verbs[i].calls -= before.verbs[i].calls;
+      moved.verbs[i].bytes -= before.verbs[i].bytes;
+    }
+    return moved;
+  }
+  // Of one block: the difference that a second one makes.
+  [[nodiscard]] VerbStats of_block(Verb verb, bool sequence, DType compute_dtype) {
+    const VerbStats two = traffic(2, sequence, compute_dtype)[verb];
+    const VerbStats one = traffic(1, sequence, compute_dtype)[verb];
+    return {two.calls - one.calls, two.bytes - one.bytes};
+  }
+
+  static constexpr std::uint64_t tokens = test::small_batch * small_gpt.context;
+  static constexpr std::uint64_t hidden = small_gpt.hidden;
+};
+
+// Megatron-LM: two all-reduces of (B, T, C) forward (behind attention and MLP) and two backward
+// (before them). Sums stay f32 in either compute dtype.
+TEST_F(TensorParallelVolume, OfABlockIsFourAllReduces) {
+  if (size() == 1) GTEST_SKIP() << "one rank sends nothing";
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    EXPECT_EQ(of_block(Verb::all_reduce, false, dtype),
+              (VerbStats{.calls = 4, .bytes = 4 * tokens * hidden * 4}));
+    EXPECT_EQ(of_block(Verb::all_gather, false, dtype), VerbStats{});
+    EXPECT_EQ(of_block(Verb::reduce_scatter, false, dtype), VerbStats{});
+  }
+}
+
+// Korthikanti et al.: every all-reduce becomes a reduce-scatter and an all-gather, which together
+// move what it moved. What is gathered has the compute dtype. The norms add their two vectors.
+TEST_F(TensorParallelVolume, OfABlockIsTheSameWithSplitSequences) {
+  if (size() == 1) GTEST_SKIP() << "one rank sends nothing";
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    EXPECT_EQ(of_block(Verb::reduce_scatter, true, dtype),
+              (VerbStats{.calls = 4, .bytes = 4 * tokens * hidden * 4}));
+    EXPECT_EQ(of_block(Verb::all_gather, true, dtype),
+              (VerbStats{.calls = 4, .bytes = 4 * tokens * hidden * size_of(dtype)}));
+    EXPECT_EQ(of_block(Verb::all_reduce, true, dtype),
+              (VerbStats{.calls = 2, .bytes = 2 * 2 * hidden * 4}));
+  }
+}
+
+// Embedding: one sum of (B, T, C). Head: maxima and sums of rows instead of logits, and one sum of
+// (B, T, C) backward.
+TEST_F(TensorParallelVolume, OfEmbeddingAndHeadHasNoLogits) {
+  if (size() == 1) GTEST_SKIP() << "one rank sends nothing";
+  const VerbStats block = of_block(Verb::all_reduce, false, DType::f32);
+  const VerbStats all = traffic(1, false, DType::f32)[Verb::all_reduce];
+  constexpr std::uint64_t row_statistics = tokens * (4 + 4 * 8);
+
+  EXPECT_EQ(all.calls - block.calls, 4U);
+  EXPECT_EQ(all.bytes - block.bytes, 2 * tokens * hidden * 4 + row_statistics);
+}
+
+TEST_F(TensorParallel, RefusesRowsThatBlocksDoNotDivide) {
+  GptOptions options = small_gpt;
+  options.context = 11;
+
+  EXPECT_THROW(GptCase(device(), compute(), options, build({})), Error);
+}
+
+}  // namespace
+}  // namespace trireme
