@@ -238,6 +238,7 @@ void run_training(const RankProcess& process, const Config& config,
   const std::uint64_t peak = peak_memory_of_any_rank(session);
   write_results(session, engine, trainer, reporter ? &*reporter : nullptr, average);
   report_bubble(session, engine.runner(), meter, reporter.has_value());
+  session.world->barrier();  // the last wait that has a deadline
   if (!reporter) return;
   reporter->console.finish({.totals = {},
                             .wall_seconds = trainer.wall_seconds(),
