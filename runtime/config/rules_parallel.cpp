@@ -136,6 +136,13 @@ bool aligned(std::int64_t batches, std::int64_t data, std::int64_t zero) {
 void check_reproducible(const Subject& subject) {
   const Config& config = subject.config;
   if (config.reproducibility != "layout") return;
+  const std::int64_t tensor = config.parallel.tensor, blocks = config.parallel.virtual_tensor;
+  if (tensor > 1 && !power_of_two(blocks / tensor)) {
+    refuse(subject, "reproducibility",
+           "layout: {} tensor blocks over {} ranks do not fit one tree; use "
+           "parallel.virtual_tensor in a power of two times the ranks, or tensor 1",
+           blocks, tensor);
+  }
   const std::int64_t batches = micro_batches(config), data = config.parallel.data;
   if (aligned(batches, data, config.parallel.zero)) return;
   std::vector<std::int64_t> fitting;
