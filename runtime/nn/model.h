@@ -24,8 +24,8 @@ using Chain = std::vector<ChainLayer>;
 struct LayerSummary {
   std::string name;
   double forward_flops = 0;  // of one micro-batch, on all tensor ranks together
-  Shape output;              // as each rank holds it
-  std::vector<ParamSpec> params;
+  Shape output{};            // as each rank holds it
+  std::vector<ParamSpec> params{};
   bool splits_backward = false;
 };
 [[nodiscard]] std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,

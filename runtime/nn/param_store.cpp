@@ -83,7 +83,7 @@ void ParamStore::initialize(Stream& stream, std::uint64_t seed) {
     return;
   }
   // Whole units in turn, of which only the own slices stay.
-  for (int unit = 0; unit < layout_.unit_count(); ++unit) {
+  for (int unit = 0; unit < std::max(layout_.unit_count(), 1); ++unit) {
     place_params(unit, 0);
     const auto weights = layout_.unit_weights(unit);
     if (weights.count > 0)

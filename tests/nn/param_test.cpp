@@ -1,130 +1,125 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/nn/param.h"
 
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
-#include "tests/support/cpu_fixture.h"
+#include <vector>
+
+#include "tests/support/expect_error.h"
 
 namespace trireme {
 namespace {
 
-using test::values_of;
+struct Cut {
+  Shape shape{};
+  int axis = 0;
+  int parts = 1;
+  int blocks = 1;
+  [[nodiscard]] ParamSpec spec() const {
+    return {.name = "w", .shape = shape, .shard_axis = axis, .shard_parts = parts};
+  }
+  [[nodiscard]] std::string to_string() const {
+    return fmt::format("{} axis {} in {} parts, {} blocks", shape.to_string(), axis, parts, blocks);
+  }
+};
 
-class ParamStoreTest : public test::CpuFixture {};
-
-ParamSpec weight(const std::string& name, const Shape& shape, bool decay = false) {
-  return {.name = name, .shape = shape, .init = Init::normal(1.0F), .decay = decay, .matrix = true};
-}
-
-TEST_F(ParamStoreTest, OrdersTheArenaAsBackwardFinishesThemWithStatisticsLast) {
-  ParamStore store;
-  const ParamId first = store.declare(weight("first", {3, 5}));
-  const ParamId statistic =
-      store.declare({.name = "running", .shape = {7}, .kind = ParamKind::statistic});
-  const ParamId last = store.declare(weight("last", {2}));
-
-  store.allocate(*device_, DType::f32, true);
-
-  EXPECT_EQ(store.offset(last), 0);
-  EXPECT_LT(store.offset(last), store.offset(first));
-  EXPECT_EQ(store.offset(statistic), store.weight_elements());
-  EXPECT_EQ(store.parameter_count(), 17);
-}
-
-TEST_F(ParamStoreTest, AlignsEveryParameterToACacheLineAndKeepsPaddingZero) {
-  ParamStore store;
-  for (int i = 1; i <= 5; ++i)
-    store.declare(weight("w" + std::to_string(i), {i}));
-  store.allocate(*device_, DType::f32, true);
-
-  store.initialize(*compute_, 1);
-
-  std::vector<bool> covered(static_cast<std::size_t>(store.element_count()));
-  for (const ParamId id : store.order()) {
-    EXPECT_EQ(store.offset(id) % 16, 0);
-    for (std::int64_t i = 0; i < store.master(id).count(); ++i) {
-      covered[static_cast<std::size_t>(store.offset(id) + i)] = true;
+// Every axis, part count and block count on 1-D, 2-D and 4-D tensors.
+std::vector<Cut> all_cuts() {
+  std::vector<Cut> cuts;
+  for (const int parts : {1, 3}) {
+    for (const int blocks : {1, 2, 4, 8}) {
+      for (const Shape& shape : {Shape{48}, Shape{24, 5}, Shape{24, 2, 3, 2}})
+        cuts.push_back({shape, 0, parts, blocks});
+      cuts.push_back({{5, 24}, 1, parts, blocks});
+      cuts.push_back({{5, 7}, -1, parts, blocks});
     }
   }
-  const auto all = values_of<float>(store.masters());
-  for (std::size_t i = 0; i < all.size(); ++i)
-    EXPECT_EQ(covered[i], all[i] != 0.0F) << "element " << i;
+  return cuts;
 }
 
-TEST_F(ParamStoreTest, TreatsTheSameNameDeclaredTwiceAsOneTiedParameter) {
-  ParamStore store;
-  const ParamId a = store.declare(weight("table", {8, 4}));
-  const ParamId b = store.declare(weight("table", {8, 4}));
-
-  EXPECT_EQ(a.index, b.index);
-  EXPECT_EQ(store.specs().size(), 1U);
+template <typename Action>
+void for_each_rank(int blocks, Action&& action) {
+  for (int ranks = 1; ranks <= blocks; ranks *= 2) {
+    for (int rank = 0; rank < ranks; ++rank)
+      action(TensorSplit{.ranks = ranks, .rank = rank, .blocks = blocks});
+  }
 }
 
-TEST_F(ParamStoreTest, RefusesATiedParameterOfAnotherShapeNamingBoth) {
-  ParamStore store;
-  store.declare(weight("table", {8, 4}));
-
-  EXPECT_THAT(
-      [&] {
-        store.declare(weight("table", {4, 8}));
-      },
-      testing::ThrowsMessage<Error>(testing::AllOf(testing::HasSubstr("table"),
-                                                   testing::HasSubstr("(8, 4)"),
-                                                   testing::HasSubstr("(4, 8)"))));
+// How often each element of the whole tensor and of the rank's storage is visited.
+void visit(const ParamSpec& spec, const TensorSplit& split, std::vector<int>& whole,
+           std::vector<int>& stored) {
+  stored.assign(static_cast<std::size_t>(stored_shape(spec, split).count()), 0);
+  for_each_run(spec, split, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      ++stored.at(static_cast<std::size_t>(from + i));
+      ++whole.at(static_cast<std::size_t>(to + i));
+    }
+  });
 }
 
-TEST_F(ParamStoreTest, RefusesDeclarationsAfterAllocation) {
-  ParamStore store;
-  store.declare(weight("a", {1}));
-  store.allocate(*device_, DType::f32, false);
-
-  EXPECT_THROW(store.declare(weight("b", {1})), Error);
+TEST(TensorBlocks, OfAllRanksHoldEveryElementOfTheWholeTensorOnce) {
+  for (const Cut& cut : all_cuts()) {
+    const ParamSpec spec = cut.spec();
+    const bool split_at_all = cut.axis >= 0 && cut.blocks > 1;
+    for (int ranks = 1; ranks <= cut.blocks; ranks *= 2) {
+      std::vector<int> whole(static_cast<std::size_t>(spec.shape.count())), stored;
+      for (int rank = 0; rank < ranks; ++rank) {
+        visit(spec, {.ranks = ranks, .rank = rank, .blocks = cut.blocks}, whole, stored);
+        EXPECT_EQ(stored, std::vector<int>(stored.size(), 1)) << cut.to_string();
+      }
+      const int copies = split_at_all ? 1 : ranks;  // what is not split lies on every rank
+      EXPECT_EQ(whole, std::vector<int>(whole.size(), copies)) << cut.to_string();
+    }
+  }
 }
 
-TEST_F(ParamStoreTest, DrawsTheSameValuesWhateverElseIsDeclared) {
-  ParamStore alone, together;
-  const ParamId id = alone.declare(weight("blocks.3.weight", {33}));
-  together.declare(weight("other", {129}));
-  const ParamId id_together = together.declare(weight("blocks.3.weight", {33}));
-  together.declare(weight("another", {3}));
-  alone.allocate(*device_, DType::f32, false);
-  together.allocate(*device_, DType::f32, false);
-
-  alone.initialize(*compute_, 7);
-  together.initialize(*compute_, 7);
-
-  EXPECT_EQ(values_of<float>(alone.master(id)), values_of<float>(together.master(id_together)));
+TEST(TensorBlocks, StandOneAfterAnotherEachWithItsShareOfEveryPart) {
+  for (const Cut& cut : all_cuts()) {
+    if (cut.axis < 0 || cut.blocks == 1) continue;
+    const ParamSpec spec = cut.spec();
+    const std::int64_t axis = spec.shape[static_cast<std::size_t>(cut.axis)];
+    const std::int64_t columns = spec.shape.count() / spec.shape[0];
+    const std::int64_t share = axis / cut.parts / cut.blocks;  // of one part in one block
+    for_each_rank(cut.blocks, [&](const TensorSplit& split) {
+      for_each_run(spec, split, [&](std::int64_t stored, std::int64_t logical, std::int64_t) {
+        const std::int64_t block = stored / (spec.shape.count() / cut.blocks);
+        const std::int64_t inside = stored % (spec.shape.count() / cut.blocks);
+        const std::int64_t width = cut.axis == 0 ? columns : columns / cut.blocks;
+        const std::int64_t row = inside / width, column = inside % width;
+        const std::int64_t along = cut.axis == 0 ? row : column;
+        const std::int64_t whole_along =
+            along / share * (axis / cut.parts) + (split.first() + block) * share + along % share;
+        const std::int64_t expected =
+            cut.axis == 0 ? whole_along * columns + column : row * columns + whole_along;
+        EXPECT_EQ(logical, expected) << cut.to_string();
+      });
+    });
+  }
 }
 
-TEST_F(ParamStoreTest, MergesNeighboursThatTheOptimizerTreatsAlikeIntoOneSegment) {
-  ParamStore store;
-  store.declare(weight("c", {16}, true));
-  store.declare(weight("b", {16}, true));
-  store.declare(weight("a", {16}, false));
-  store.declare({.name = "s", .shape = {3}, .kind = ParamKind::statistic});
-  store.allocate(*device_, DType::f32, true);
+TEST(StoredShape, HasTheLocalBlocksInFront) {
+  const ParamSpec qkv{.name = "qkv", .shape = {6, 72}, .shard_axis = 1, .shard_parts = 3};
 
-  ASSERT_EQ(store.segments().size(), 3U);
-  EXPECT_FALSE(store.segments()[0].decay);
-  EXPECT_TRUE(store.segments()[1].decay);
-  EXPECT_EQ(store.segments()[1].count, 32);
-  EXPECT_EQ(store.segments()[2].kind, ParamKind::statistic);
+  EXPECT_EQ(stored_shape(qkv, {}), (Shape{6, 72}));
+  EXPECT_EQ(stored_shape(qkv, {.ranks = 1, .rank = 0, .blocks = 4}), (Shape{4, 6, 18}));
+  EXPECT_EQ(stored_shape(qkv, {.ranks = 2, .rank = 1, .blocks = 4}), (Shape{2, 6, 18}));
 }
 
-TEST_F(ParamStoreTest, GivesMatricesInTheComputeTypeAndTheRestInFp32) {
-  ParamStore store;
-  const ParamId matrix = store.declare(weight("matrix", {4, 4}));
-  const ParamId bias = store.declare({.name = "bias", .shape = {4}, .init = Init::constant(0.5F)});
-  store.allocate(*device_, DType::bf16, true);
+TEST(StoredShape, OfWhatIsNotSplitIsTheWholeOne) {
+  const ParamSpec norm{.name = "norm", .shape = {7}};
 
-  store.initialize(*compute_, 3);
+  EXPECT_EQ(stored_shape(norm, {.ranks = 2, .rank = 1, .blocks = 4}), Shape{7});
+}
 
-  EXPECT_EQ(store.compute(bias).dtype, DType::f32);
-  ASSERT_EQ(store.compute(matrix).dtype, DType::bf16);
-  const auto master = values_of<float>(store.master(matrix));
-  const auto rounded = values_of<bf16>(store.compute(matrix));
-  for (std::size_t i = 0; i < master.size(); ++i)
-    EXPECT_EQ(rounded[i].bits, bf16(master[i]).bits);
+TEST(StoredShape, RefusesAnAxisThatBlocksAndPartsDoNotDivideNamingTheParameter) {
+  const ParamSpec spec{.name = "qkv.bias", .shape = {36}, .shard_axis = 0, .shard_parts = 3};
+  const TensorSplit split{.ranks = 1, .rank = 0, .blocks = 8};
+
+  test::expect_error(
+      ExitCode::internal, [&] { static_cast<void>(stored_shape(spec, split)); }, "qkv.bias", "(36)",
+      "8 blocks");
+  test::expect_error(
+      ExitCode::internal, [&] { for_each_run(spec, split, [](auto, auto, auto) {}); }, "qkv.bias");
 }
 
 }  // namespace

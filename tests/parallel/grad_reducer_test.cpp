@@ -1,103 +1,287 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/parallel/grad_reducer.h"
 
-#include <gmock/gmock.h>
+#include <bit>
+#include <cmath>
 
-#include <numeric>
-
-#include "runtime/comm/mpi.h"
-#include "tests/support/cpu_fixture.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/mpi_test.h"
+#include "tests/support/sample_params.h"
 
 namespace trireme {
 namespace {
 
-class GradReducerTest : public test::MpiTest {
- protected:
-  GradReducerTest() {
-    for (const std::int64_t count : {7, 1000, 33, 64, 513, 1}) {
-      params_.declare({.name = "p" + std::to_string(count), .shape = {count}});
-    }
-    params_.declare({.name = "running", .shape = {12}, .kind = ParamKind::statistic});
-    params_.allocate(device(), DType::f32, true);
-  }
-  // Gradients that differ by rank and element and do not add up exactly.
-  void fill_gradients(int rank) {
-    float* const g = params_.gradients().as<float>();
-    for (std::int64_t i = 0; i < params_.element_count(); ++i) {
-      g[i] = 0.1F * static_cast<float>(rank + 1) + 0.3F * static_cast<float>(i);
-    }
-  }
-  std::vector<float> reduce(Communicator& group, ReducerMode mode, std::int64_t bucket_bytes) {
-    GradReducer reducer(device(), group, params_, compute(), comm_stream(), mode, bucket_bytes);
-    fill_gradients(group.rank());
-    reducer.begin();
-    for (const ParamId id : params_.order())
-      reducer.ready(id);
-    reducer.finish();
-    compute().synchronize();
-    return test::values_of<float>(params_.gradients());
-  }
+struct Case {
+  int stage = 0;
+  int micro_batches = 1;  // of each rank
+  GradientSum sum = GradientSum::running;
+  ReducerMode mode = ReducerMode::overlapped;
+  int chunks = 1;
 
-  ParamStore params_;
+  [[nodiscard]] std::string to_string() const {
+    return fmt::format("stage {}, {} micro-batches, {}, {}, {} chunks", stage, micro_batches,
+                       sum == GradientSum::tree ? "tree" : "running",
+                       mode == ReducerMode::overlapped ? "overlapped" : "inline", chunks);
+  }
 };
 
-TEST_F(GradReducerTest, CutsTheArenaIntoContiguousBucketsThatCoverItOnce) {
-  for (const std::int64_t target : {1, 16, 500, 1'000'000}) {
-    std::vector<int> bucket_of;
-    const std::vector<Bucket> buckets = make_buckets(params_, target, bucket_of);
-
-    std::int64_t next = 0;
-    for (const Bucket& bucket : buckets) {
-      EXPECT_EQ(bucket.first, next);
-      next += bucket.count;
-    }
-    EXPECT_EQ(next, params_.element_count());
-    const int members =
-        std::accumulate(buckets.begin(), buckets.end(), 0,
-                        [](int sum, const Bucket& bucket) { return sum + bucket.params; });
-    EXPECT_EQ(members, static_cast<int>(params_.specs().size()));
-  }
+// What micro-batch k of the whole step adds to an element.
+float gradient_of(const ParamSpec& spec, std::int64_t element, int k) {
+  return test::sample_value(spec.name, element, static_cast<std::uint64_t>(k) + 1);
 }
 
-TEST_F(GradReducerTest, SumsOverAllRanks) {
-  const auto sums = reduce(world(), ReducerMode::overlapped, 1024);
+float tree_sum(const ParamSpec& spec, std::int64_t element, int first, int count) {
+  if (count == 1) return gradient_of(spec, element, first);
+  const int left = static_cast<int>(std::bit_ceil(static_cast<unsigned>(count))) / 2;
+  return tree_sum(spec, element, first, left) + tree_sum(spec, element, first + left, count - left);
+}
 
-  const auto n = static_cast<float>(world().size());
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    const float expected = 0.1F * n * (n + 1) / 2 + n * 0.3F * static_cast<float>(i);
-    ASSERT_NEAR(sums[i], expected, 1e-5F * (1 + expected)) << "element " << i;
+// The sample parameters on this rank, and a step's calls to the reducer in the order in which the
+// engine makes them.
+class Step {
+ public:
+  Step(Device& device, Communicator& group, Stream& compute, Stream& comm, const Case& what)
+      : group_(group), case_(what) {
+    test::declare_sample(params_, 0, units, what.chunks == 2 ? std::vector{0, 3} : std::vector{0});
+    for (int chunk = 0; chunk < what.chunks; ++chunk)
+      options_.chunks.push_back({chunk == 0 ? 0 : 3, chunk + 1 == what.chunks ? units : 3});
+    options_.mode = what.mode;
+    options_.sum = what.sum;
+    options_.micro_batches = what.micro_batches;
+    params_.allocate(device,
+                     {.training = true,
+                      .gradient_levels = GradReducer::levels(options_, what.stage),
+                      .zero = {.stage = what.stage, .ranks = group.size(), .rank = group.rank()},
+                      .bucket_elements = 150});
+    reducer_ = std::make_unique<GradReducer>(device, group, params_, compute, comm, options_);
   }
+
+  void run() {
+    reducer_->begin_step();
+    for (int m = 0; m < case_.micro_batches; ++m) {
+      for (int chunk = 0; chunk < case_.chunks; ++chunk) {
+        reducer_->before_forward(chunk, m);
+        add_gradients(chunk, m, ParamKind::statistic);
+        reducer_->after_forward(chunk, m);
+      }
+      for (int chunk = case_.chunks; chunk-- > 0;) {
+        reducer_->before_backward(chunk, m);
+        backward(chunk, m);
+        reducer_->after_backward(chunk, m);
+      }
+    }
+    reducer_->finish();
+    reducer_->join();
+  }
+
+  // Neighbouring micro-batches are on one rank, or with stages 2 and 3 on neighbouring ranks.
+  [[nodiscard]] int global_index(int m) const {
+    return case_.stage >= 2 ? m * group_.size() + group_.rank()
+                            : group_.rank() * case_.micro_batches + m;
+  }
+  // visit(sum, spec, element) of every gradient that this rank owns.
+  template <typename Visit>
+  void for_each_sum(Visit&& visit) const {
+    for (const Bucket& bucket : params_.layout().buckets()) {
+      const float* const sums = params_.owned_gradient(bucket, 0).as<float>();
+      test::for_each_owned(params_.layout(), bucket,
+                           [&](std::int64_t place, const ParamSpec& spec, std::int64_t i) {
+                             visit(sums[place], spec, i);
+                           });
+    }
+  }
+  [[nodiscard]] std::vector<float> sums() const {
+    std::vector<float> all;
+    for_each_sum([&](float sum, const ParamSpec&, std::int64_t) { all.push_back(sum); });
+    return all;
+  }
+  [[nodiscard]] ParamStore& params() { return params_; }
+  [[nodiscard]] GradReducer& reducer() { return *reducer_; }
+  [[nodiscard]] const ReducerOptions& options() const { return options_; }
+  [[nodiscard]] int all_micro_batches() const { return case_.micro_batches * group_.size(); }
+
+ private:
+  static constexpr int units = 5;
+
+  void add_gradient(ParamId id, int m) {
+    const ParamSpec& spec = params_.layout().spec(id);
+    const Tensor gradient = params_.gradient(id);
+    for (std::int64_t i = 0; i < gradient.count(); ++i)
+      gradient.as<float>()[i] += gradient_of(spec, i, global_index(m));
+  }
+  void add_gradients(int chunk, int m, ParamKind kind) {
+    for (const ParamId id : params_.order()) {
+      const bool here =
+          options_.chunks[static_cast<std::size_t>(chunk)].contains(params_.layout().unit_of(id));
+      if (here && params_.layout().spec(id).kind == kind) add_gradient(id, m);
+    }
+  }
+  void backward(int chunk, int m) {
+    const UnitRange range = options_.chunks[static_cast<std::size_t>(chunk)];
+    for (int unit = range.last; unit-- > range.first;) {
+      reducer_->open_unit(unit);
+      for (const ParamId id : params_.order()) {
+        if (params_.layout().unit_of(id) != unit) continue;
+        if (params_.layout().spec(id).kind == ParamKind::weight) add_gradient(id, m);
+        reducer_->ready(id);
+      }
+    }
+  }
+
+  Communicator& group_;
+  Case case_;
+  ParamStore params_;
+  ReducerOptions options_;
+  std::unique_ptr<GradReducer> reducer_;
+};
+
+class GradReducerTest : public test::MpiTest {
+ protected:
+  [[nodiscard]] Step make_step(const Case& what) const {
+    return {device(), world(), compute(), comm_stream(), what};
+  }
+  template <typename Action>
+  static void for_each_case(const std::vector<int>& micro_batches, Action&& action) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const int m : micro_batches) {
+        for (const int chunks : {1, 2}) {
+          for (const auto sum : {GradientSum::running, GradientSum::tree}) {
+            for (const auto mode : {ReducerMode::overlapped, ReducerMode::inline_after_backward}) {
+              const Case what{stage, m, sum, mode, chunks};
+              SCOPED_TRACE(what.to_string());
+              action(what);
+            }
+          }
+        }
+      }
+    }
+  }
+};
+
+TEST_F(GradReducerTest, SumsOverMicroBatchesAndRanks) {
+  for_each_case({1, 2, 3, 5}, [&](const Case& what) {
+    Step step = make_step(what);
+
+    for (int repetition = 0; repetition < 2; ++repetition) {
+      step.run();
+
+      int checked = 0;
+      step.for_each_sum([&](float sum, const ParamSpec& spec, std::int64_t i) {
+        double expected = 0;
+        for (int k = 0; k < step.all_micro_batches(); ++k)
+          expected += static_cast<double>(gradient_of(spec, i, k));
+        ASSERT_NEAR(sum, expected, 1e-5) << spec.name << " " << i;
+        ++checked;
+      });
+      EXPECT_GT(checked, 0);
+    }
+  });
+}
+
+// Where the layout aligns with the tree: with runs of micro-batches on a rank these must be a power
+// of two, or the rank the only one; with neighbours on neighbouring ranks the ranks must be.
+TEST_F(GradReducerTest, GivesTheBitsOfOneTreeOverAllMicroBatchesOfAllRanks) {
+  int compared = 0;
+  for_each_case({1, 2, 3, 4, 5, 8}, [&](const Case& what) {
+    const int inner = what.stage >= 2 ? size() : what.micro_batches;
+    const bool aligned =
+        std::has_single_bit(static_cast<unsigned>(inner)) || (what.stage < 2 && size() == 1);
+    if (what.sum != GradientSum::tree || !aligned) return;
+    Step step = make_step(what);
+
+    step.run();
+
+    step.for_each_sum([&](float sum, const ParamSpec& spec, std::int64_t i) {
+      ASSERT_EQ(sum, tree_sum(spec, i, 0, step.all_micro_batches())) << spec.name << " " << i;
+      ++compared;
+    });
+  });
+  EXPECT_GT(compared, 0);
 }
 
 TEST_F(GradReducerTest, GivesTheSameBitsOverlappedAndInline) {
-  for (const std::int64_t bucket_bytes : {4, 2048, 1 << 20}) {
-    const auto overlapped = reduce(world(), ReducerMode::overlapped, bucket_bytes);
-    const auto inline_after = reduce(world(), ReducerMode::inline_after_backward, bucket_bytes);
+  for_each_case({1, 3}, [&](const Case& what) {
+    if (what.mode == ReducerMode::overlapped) return;
+    Case other = what;
+    other.mode = ReducerMode::overlapped;
+    Step after = make_step(what), meanwhile = make_step(other);
 
-    EXPECT_EQ(overlapped, inline_after) << "buckets of " << bucket_bytes << " bytes";
-  }
+    after.run();
+    meanwhile.run();
+
+    EXPECT_EQ(after.sums(), meanwhile.sums());
+  });
+}
+
+// W elements of weights and S of statistics, padding included; M micro-batches per rank:
+//   stage 0      all_reduce W + S
+//   stage 1      reduce_scatter W,    all_reduce S
+//   stages 2, 3  reduce_scatter M W,  all_reduce S (tree: M S, for the tree joins ranks first)
+TEST_F(GradReducerTest, MovesWhatItsStageNeedsAndNoMore) {
+  if (size() == 1) GTEST_SKIP() << "one rank has nobody to send to";
+  for_each_case({1, 3}, [&](const Case& what) {
+    Step step = make_step(what);
+    const auto moved = [&](const CommStats& before, Verb verb) {
+      return (world().stats()[verb].bytes - before[verb].bytes) / sizeof(float);
+    };
+    const CommStats before = world().stats();
+
+    step.run();
+
+    const auto w = static_cast<std::uint64_t>(step.params().weight_elements());
+    const auto s = static_cast<std::uint64_t>(step.params().element_count()) - w;
+    const auto m = static_cast<std::uint64_t>(what.micro_batches);
+    const std::uint64_t of_statistics =
+        what.stage >= 2 && what.sum == GradientSum::tree ? m * s : s;
+    ASSERT_GT(s, 0U);
+    EXPECT_EQ(moved(before, Verb::all_reduce), what.stage == 0 ? w + s : of_statistics);
+    EXPECT_EQ(moved(before, Verb::reduce_scatter), what.stage == 0   ? 0
+                                                   : what.stage == 1 ? w
+                                                                     : m * w);
+    for (const Verb other :
+         {Verb::all_gather, Verb::all_to_all, Verb::broadcast, Verb::send, Verb::recv})
+      EXPECT_EQ(moved(before, other), 0U) << name_of(other);
+  });
 }
 
 TEST_F(GradReducerTest, NamesAParameterThatReportsTwice) {
-  GradReducer reducer(device(), world(), params_, compute(), comm_stream(), ReducerMode::overlapped,
-                      1);
-  reducer.begin();
-  reducer.ready({1});
+  Step step = make_step({});
+  step.reducer().begin_step();
+  step.reducer().before_backward(0, 0);
+  const ParamId id = step.params().layout().find("a.bias");
+  step.reducer().ready(id);
 
-  EXPECT_THAT([&] { reducer.ready({1}); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr("p1000")));
+  test::expect_error(
+      ExitCode::internal,
+      [&] {
+        for (int i = 0; i < 4; ++i)
+          step.reducer().ready(id);
+      },
+      "a.bias", "reported twice");
   comm_stream().synchronize();
 }
 
 TEST_F(GradReducerTest, RefusesToFinishWhileAGradientIsMissing) {
-  GradReducer reducer(device(), world(), params_, compute(), comm_stream(), ReducerMode::overlapped,
-                      1 << 20);
-  reducer.begin();
-  for (const ParamId id : params_.order().subspan(1))
-    reducer.ready(id);
+  Step step = make_step({});
+  step.reducer().begin_step();
+  step.reducer().before_backward(0, 0);
+  for (const ParamId id : step.params().order().subspan(1))
+    step.reducer().ready(id);
 
-  EXPECT_THROW(reducer.finish(), Error);
+  test::expect_error(
+      ExitCode::internal, [&] { step.reducer().finish(); }, "1 of", "bucket 0");
+  comm_stream().synchronize();
+}
+
+TEST_F(GradReducerTest, RefusesAStoreWithTooFewPartialSums) {
+  Step step = make_step({.micro_batches = 2});  // which needs one
+  ReducerOptions tree = step.options();
+  tree.sum = GradientSum::tree;
+
+  test::expect_error(
+      ExitCode::internal,
+      [&] { GradReducer(device(), world(), step.params(), compute(), comm_stream(), tree); },
+      "1 levels of partial sums, need 2");
 }
 
 }  // namespace

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/parallel/param_gatherer.h"
+
+#include <limits>
+#include <random>
+
+#include "tests/support/cpu_fixture.h"
+#include "tests/support/mpi_test.h"
+#include "tests/support/sample_params.h"
+
+namespace trireme {
+namespace {
+
+constexpr int units = 6;
+
+// The sample parameters sliced over the world, and the updates of an optimizer.
+class SlicedParams {
+ public:
+  SlicedParams(Device& device, Communicator& group, Stream& compute, Stream& comm, int stage,
+               DType dtype)
+      : store_({}, /*separate_ties=*/true), comm_(comm) {
+    test::declare_sample(store_);
+    store_.allocate(device, {.compute = dtype,
+                             .zero = {.stage = stage, .ranks = group.size(), .rank = group.rank()},
+                             .bucket_elements = 150});
+    store_.initialize(compute, 1);
+    gatherer_ = std::make_unique<ParamGatherer>(device, group, store_, compute, comm);
+  }
+
+  // Gives every parameter the values of `version`, in the own slices alone.
+  void update(std::uint64_t version) {
+    version_ = version;
+    comm_.synchronize();
+    const ParamLayout& layout = store_.layout();
+    const int stage = store_.options().zero.stage;
+    if (stage < 3)
+      std::fill_n(store_.masters().as<float>(), layout.weight_elements(),
+                  std::numeric_limits<float>::quiet_NaN());
+    for (const Bucket& bucket : layout.buckets()) {
+      if (bucket.kind != ParamKind::weight) continue;
+      test::fill_owned(layout, bucket, store_.owned_master(bucket),
+                       [&](const ParamSpec& spec, std::int64_t i) { return value(spec, i); });
+    }
+    gatherer_->after_update();
+  }
+  // Every parameter of the unit is whole, also as kernels read it.
+  void expect_whole(int unit) const {
+    for (const ParamId id : store_.order()) {
+      const ParamSpec& spec = store_.layout().spec(id);
+      if (store_.layout().unit_of(id) != unit || spec.kind != ParamKind::weight) continue;
+      const Tensor master = store_.master(id), compute = store_.compute(id);
+      ASSERT_EQ(compute.dtype, spec.matrix ? store_.options().compute : DType::f32);
+      for (std::int64_t i = 0; i < master.count(); ++i) {
+        ASSERT_EQ(master.as<float>()[i], value(spec, i)) << spec.name << " " << i;
+        if (compute.dtype == DType::f32) continue;
+        ASSERT_EQ(compute.as<bf16>()[i].bits, bf16(value(spec, i)).bits) << spec.name << " " << i;
+      }
+    }
+  }
+  void use(int unit, int next) {
+    SCOPED_TRACE(fmt::format("unit {}, then {}", unit, next));
+    gatherer_->before_use(unit, next);
+    expect_whole(unit);
+    comm_.synchronize();  // whatever is gathered ahead is there now
+    expect_whole(unit);
+  }
+  void use_forward() {
+    for (int unit = 0; unit < units; ++unit)
+      use(unit, unit + 1 < units ? unit + 1 : -1);
+  }
+  void use_backward() {
+    for (int unit = units; unit-- > 0;)
+      use(unit, unit - 1);
+  }
+  [[nodiscard]] ParamStore& store() { return store_; }
+  [[nodiscard]] ParamGatherer& gatherer() { return *gatherer_; }
+
+ private:
+  [[nodiscard]] float value(const ParamSpec& spec, std::int64_t i) const {
+    return test::sample_value(spec.name, i, version_);
+  }
+
+  ParamStore store_;
+  Stream& comm_;
+  std::unique_ptr<ParamGatherer> gatherer_;
+  std::uint64_t version_ = 0;
+};
+
+struct Case {
+  int stage = 0;
+  DType dtype = DType::f32;
+};
+
+class ParamGathererTest : public test::MpiTest, public testing::WithParamInterface<Case> {
+ protected:
+  [[nodiscard]] std::unique_ptr<SlicedParams> make(const Case& what = GetParam()) const {
+    return std::make_unique<SlicedParams>(device(), world(), compute(), comm_stream(), what.stage,
+                                          what.dtype);
+  }
+};
+
+std::string name_of_case(const testing::TestParamInfo<Case>& info) {
+  return fmt::format("Stage{}{}", info.param.stage, name_of(info.param.dtype));
+}
+
+TEST_P(ParamGathererTest, BringsEveryUpdateToEveryRankInTheOrderOfUse) {
+  const auto params = make();
+
+  for (const std::uint64_t version : {1U, 2U, 3U}) {
+    params->update(version);
+    params->use_forward();
+    params->use_backward();
+  }
+}
+
+TEST_P(ParamGathererTest, ServesLayersInAnyOrder) {
+  const auto params = make();
+  std::mt19937 engine(5);  // the same on every rank
+  const auto draw = [&](int from) {
+    return from + static_cast<int>(engine() % static_cast<unsigned>(units - from));
+  };
+
+  for (const std::uint64_t version : {1U, 2U}) {
+    params->update(version);
+    for (int i = 0; i < 60; ++i) {
+      const int unit = draw(0), next = draw(-1);
+      params->use(unit, next);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, ParamGathererTest,
+                         testing::Values(Case{1, DType::f32}, Case{1, DType::bf16},
+                                         Case{2, DType::f32}, Case{2, DType::bf16},
+                                         Case{3, DType::f32}, Case{3, DType::bf16}),
+                         name_of_case);
+
+TEST_F(ParamGathererTest, FinishMakesEverythingWholeBelowStageThree) {
+  for (const int stage : {1, 2}) {
+    const auto params = make({stage, DType::bf16});
+    params->update(1);
+
+    params->gatherer().finish();
+
+    for (int unit = 0; unit < units; ++unit)
+      params->expect_whole(unit);
+  }
+}
+
+// Elements of weights, padding included, that one forward and backward gather.
+class GatheredVolume : public ParamGathererTest {
+ protected:
+  [[nodiscard]] std::uint64_t gathered(SlicedParams& params) const {
+    const CommStats before = world().stats();
+    params.update(1);
+    params.use_forward();
+    params.use_backward();
+    CommStats after = world().stats();
+    VerbStats& gathers = after.verbs[static_cast<std::size_t>(Verb::all_gather)];
+    const std::uint64_t bytes = gathers.bytes - before[Verb::all_gather].bytes;
+    gathers = before[Verb::all_gather];
+    EXPECT_EQ(after.verbs, before.verbs);  // nothing else was called
+    return bytes / sizeof(float);
+  }
+};
+
+TEST_F(GatheredVolume, IsNothingWithoutSlices) {
+  const auto params = make({0, DType::f32});
+  const CommStats before = world().stats();
+
+  params->gatherer().after_update();
+  params->gatherer().before_use(0, 1);
+  params->gatherer().finish();
+
+  EXPECT_EQ(world().stats().verbs, before.verbs);
+}
+
+TEST_F(GatheredVolume, IsAllWeightsOnceBelowStageThree) {
+  for (const int stage : {1, 2}) {
+    const auto params = make({stage, DType::f32});
+    const auto weights = static_cast<std::uint64_t>(params->store().weight_elements());
+
+    EXPECT_EQ(gathered(*params), weights) << "stage " << stage;
+  }
+}
+
+// Every layer forward, and backward those that are no longer in one of the buffers.
+TEST_F(GatheredVolume, IsEveryLayerForwardAndAllButTheLastThreeBackwardInStageThree) {
+  const auto params = make({3, DType::f32});
+  const ParamLayout& layout = params->store().layout();
+  std::uint64_t expected = 0;
+  for (int unit = 0; unit < units; ++unit) {
+    const int times = unit < units - ParamStore::param_buffers ? 2 : 1;
+    expected += static_cast<std::uint64_t>(times * layout.unit_weights(unit).count);
+  }
+
+  EXPECT_EQ(gathered(*params), expected);
+}
+
+}  // namespace
+}  // namespace trireme
