@@ -239,8 +239,7 @@ void run_training(const RankProcess& process, const Config& config,
   log_memory(session, engine.optimizer());
   std::optional<ValidationPass> validation;
   if (!config.data.validation_path.empty()) {
-    validation.emplace(session, engine.runner(), config.data.validation_path,
-                       config.train.eval_batches);
+    validation.emplace(session, engine.runner(), config.data.validation_path);
   }
   Loader loader(*session.device, *dataset, plan,
                 {.workers = config.data.workers,
