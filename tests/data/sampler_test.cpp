@@ -186,6 +186,22 @@ TEST(BatchPlan, GivesTheSameStepToAnyNumberOfRanks) {
   }
 }
 
+TEST(BatchPlan, DealsMicroBatchesOutInTurnWhenStrided) {
+  const Sampler sampler = make_sampler(1000, 48, LastBatch::drop);
+  for (const std::int64_t ranks : {1, 2, 3, 4, 6, 12}) {
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const BatchPlan plan = BatchPlan::training(sampler, 4, rank, ranks, 5, /*strided=*/true);
+      ASSERT_EQ(plan.count(), 12 / ranks);
+      for (std::int64_t batch = 0; batch < 2 * plan.count(); ++batch) {
+        const std::int64_t step = batch / plan.count(), i = batch % plan.count();
+        for (std::int64_t row = 0; row < 4; ++row)
+          EXPECT_EQ(plan.at(batch, row), sampler.at(5 + step, (i * ranks + rank) * 4 + row))
+              << ranks << " ranks, rank " << rank << ", batch " << batch;
+      }
+    }
+  }
+}
+
 TEST(BatchPlan, StartsAtAnyStep) {
   const Sampler sampler = make_sampler(1000, 8, LastBatch::drop);
   const BatchPlan whole = BatchPlan::training(sampler, 2, 1, 2, 0),

@@ -19,7 +19,7 @@ class OptimizerTest : public test::CpuFixture {
     plain_ = params_.declare({.name = "b", .shape = {5}, .init = Init::normal(1)});
     statistic_ = params_.declare(
         {.name = "s", .shape = {3}, .init = Init::constant(1), .kind = ParamKind::statistic});
-    params_.allocate(*device_, DType::f32, true);
+    params_.allocate(*device_, {.training = true});
     params_.initialize(*compute_, 5);
     set_gradients(0);
   }
@@ -35,7 +35,7 @@ class OptimizerTest : public test::CpuFixture {
   ParamId decayed_, plain_, statistic_;
 };
 
-TEST_F(OptimizerTest, DecaysOnlyParametersThatSayso) {
+TEST_F(OptimizerTest, DecaysOnlyParametersThatSaySo) {
   const auto before_decayed = values_of<float>(params_.master(decayed_));
   const auto before_plain = values_of<float>(params_.master(plain_));
   Optimizer optimizer(*device_, params_, ops::AdamWOptions{.weight_decay = 0.5F}, 0);

@@ -9,11 +9,24 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/mpi.h"
+#include "runtime/comm/process_mesh.h"
 
 namespace trireme::test {
 
 // The environment that the test's main owns.
 [[nodiscard]] const MpiEnvironment& mpi();
+
+// Every way to lay `ranks` out over pipeline, data and tensor groups.
+[[nodiscard]] inline std::vector<MeshShape> meshes_of(int ranks) {
+  std::vector<MeshShape> shapes;
+  for (int pipeline = 1; pipeline <= ranks; ++pipeline) {
+    for (int data = 1; data <= ranks / pipeline; ++data) {
+      const MeshShape shape{pipeline, data, ranks / (pipeline * data)};
+      if (shape.size() == ranks) shapes.push_back(shape);
+    }
+  }
+  return shapes;
+}
 
 // A CPU device with an inline compute stream and a comm stream with a worker, and the world group,
 // all made anew for each test.

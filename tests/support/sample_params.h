@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/base/philox.h"
+#include "runtime/comm/process_mesh.h"
 #include "runtime/nn/param_store.h"
 
 namespace trireme::test {
@@ -59,6 +60,22 @@ void declare_sample(Store& store, int first, int last, const std::vector<int>& c
 template <typename Store>
 void declare_sample(Store& store) {
   declare_sample(store, 0, static_cast<int>(sample_units().size()));
+}
+
+// What a rank of a mesh holds: its stage's share of the chain, its tensor blocks, its ZeRO slices.
+[[nodiscard]] inline ParamStore sample_part(Device& device, const MeshShape& mesh,
+                                            const MeshCoordinates& at, int blocks,
+                                            StoreOptions options) {
+  const int units = static_cast<int>(sample_units().size());
+  ParamStore store({.ranks = mesh.tensor, .rank = at.tensor, .blocks = blocks},
+                   /*separate_ties=*/true);
+  declare_sample(store, at.pipeline * units / mesh.pipeline,
+                 (at.pipeline + 1) * units / mesh.pipeline);
+  options.zero.ranks = mesh.data;
+  options.zero.rank = at.data;
+  options.bucket_elements = 150;
+  store.allocate(device, options);
+  return store;
 }
 
 // In (-2, 2), with so many digits that no two orders of a sum are likely to agree.

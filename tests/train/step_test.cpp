@@ -2,11 +2,12 @@
 // The training step from inside: nothing allocated once it is warm, and what it reports.
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
+#include <map>
 #include <random>
 
 #include "models/gpt/gpt.h"
 #include "models/resnet/resnet.h"
+#include "runtime/parallel/stage_plan.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/step_engine.h"
 #include "tests/support/cpu_fixture.h"
@@ -51,122 +52,254 @@ std::vector<T> random_values(std::size_t count, unsigned limit, unsigned seed) {
   return values;
 }
 
-class StepTest : public test::MpiTest {
- protected:
-  StepTest() : streams_(device()) {}
+constexpr int global_micro_batches = 8;
 
-  StepOptions options(int local_micro_batches) {
-    StepOptions options;
-    options.local_micro_batches = local_micro_batches;
-    options.global_micro_batches = local_micro_batches * size();
-    options.bucket_bytes = 4096;
-    options.clip_norm = 1;
-    options.optimizer = ops::AdamWOptions{};
-    options.schedule = {.peak = 1e-2};
-    return options;
+// How a test cuts its training over the world.
+struct Layout {
+  MeshShape mesh{};
+  int zero = 0;
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  int chunks = 1;
+  bool layout_independent = false;
+  DType dtype = DType::f32;
+
+  [[nodiscard]] bool keeps_ties_apart() const {
+    return mesh.pipeline > 1 || zero >= 2 || layout_independent;
   }
-  // Losses of `steps` steps; afterwards, what the last of them allocated.
-  std::vector<double> run(Model& model, const Batch& batch, int steps) {
+  [[nodiscard]] std::string to_string() const {
+    return fmt::format("pipeline {} x data {}, ZeRO {}, {}, {}, {}", mesh.pipeline, mesh.data, zero,
+                       name_of(schedule), layout_independent ? "layout" : "fast", name_of(dtype));
+  }
+};
+
+// All that a rank needs to train one chain.
+class Training {
+ public:
+  Training(Device& device, Communicator& world, Streams& streams, const Chain& chain,
+           std::int64_t micro_batch, std::int64_t targets, const Layout& layout,
+           int micro_batches = global_micro_batches)
+      : device_(device),
+        streams_(streams),
+        mesh_(world, layout.mesh),
+        tensor_(device, mesh_.tensor(), *streams.comm) {
+    const BuildOptions build{.compute = layout.dtype,
+                             .micro_batch = micro_batch,
+                             .training = true,
+                             .split_backward = layout.schedule == ScheduleKind::zero_bubble};
+    StepOptions options{.pipeline = {.kind = layout.schedule,
+                                     .stages = layout.mesh.pipeline,
+                                     .micro_batches = micro_batches / layout.mesh.data,
+                                     .chunks = layout.chunks},
+                        .global_micro_batches = micro_batches,
+                        .targets_per_micro_batch = targets,
+                        .assignment = layout.layout_independent && layout.zero >= 2
+                                          ? Assignment::strided
+                                          : Assignment::contiguous,
+                        .clip_norm = 1,
+                        .layout_independent = layout.layout_independent,
+                        .optimizer = ops::AdamWOptions{},
+                        .schedule = {.peak = 1e-2}};
+    const auto layers = summarize(chain, device.type(), build);
+    const StagePlan stages = plan_stages(layers, options.pipeline);
+    const int here = mesh_.here().pipeline;
+    model_ = std::make_unique<Model>(
+        device, chain, build, stages.chunks(options.pipeline, here, true),
+        stages.inputs(options.pipeline, here, layers),
+        StoreOptions{.gradient_levels = StepEngine::gradient_levels(options, layout.zero),
+                     .zero = {layout.zero, layout.mesh.data, mesh_.here().data},
+                     .bucket_elements = 1024},
+        layout.keeps_ties_apart());
+    model_->params().initialize(*streams.compute, 1);
+    engine_ = std::make_unique<StepEngine>(device, *model_, mesh_, streams, &tensor_, options);
+    engine_->gatherer().after_update();
+  }
+
+  // Losses and norms of `steps` steps; afterwards, what the last of them allocated.
+  std::vector<StepReport> run(const Batch& batch, int steps) {
     FixedSource source(batch);
-    StepEngine engine(device(), model, world(), streams_, options(2));
-    std::vector<double> losses;
+    std::vector<StepReport> reports(static_cast<std::size_t>(steps));
     for (int step = 0; step < steps; ++step) {
       const std::int64_t news_before = news;
-      const auto buffers_before = device().memory_use(MemoryKind::device).allocations;
-      engine.run(step, source);
-      const StepReport report = engine.read(step);
-      buffers_in_last_step_ = device().memory_use(MemoryKind::device).allocations - buffers_before;
+      const auto buffers_before = device_.memory_use(MemoryKind::device).allocations;
+      engine_->run(step, source);
+      StepReport& report = reports[static_cast<std::size_t>(step)];
+      report = engine_->read(step);
+      // The other stages' transfers may still be under way.
+      streams_.comm->synchronize();
+      engine_->runner().synchronize();
+      buffers_in_last_step_ = device_.memory_use(MemoryKind::device).allocations - buffers_before;
       news_in_last_step_ = news - news_before;
-      losses.push_back(report.loss);
       EXPECT_GT(report.step_ms, 0);
       EXPECT_GE(report.step_ms, report.forward_ms);
     }
-    return losses;
+    engine_->settle();
+    return reports;
+  }
+  void expect_no_allocations_in_last_step() const {
+    ASSERT_GT(news, 0) << "nothing is counted";
+    EXPECT_EQ(buffers_in_last_step_, 0U);
+    EXPECT_EQ(news_in_last_step_, 0);
+  }
+  [[nodiscard]] EvaluationResult evaluate_on(const Batch& batch, std::int64_t targets) {
+    FixedSource source(batch);
+    return evaluate({device_, *model_, mesh_, engine_->runner(), streams_, &tensor_}, source,
+                    {.local_batches = 1, .targets = targets * mesh_.shape().data});
   }
 
-  Streams streams_;
+ private:
+  Device& device_;
+  Streams& streams_;
+  ProcessMesh mesh_;
+  TensorGroup tensor_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<StepEngine> engine_;
   std::uint64_t buffers_in_last_step_ = 0;
   std::int64_t news_in_last_step_ = 0;
 };
 
-TEST_F(StepTest, AGptStepAllocatesNothingOnceItIsWarmAndLearns) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    Model model(device(), dtype, 2, true, [](Blueprint& blueprint) {
-      return declare_gpt(blueprint, {.layers = 2,
-                                     .hidden = 32,
-                                     .heads = 2,
-                                     .context = 16,
-                                     .vocabulary = 50,
-                                     .dropout = 0.1F});
-    });
-    model.params().initialize(*streams_.compute, 1);
-    const test::Owned<std::int32_t> inputs(device(), {2, 16},
-                                           random_values<std::int32_t>(32, 50, 1));
-    const test::Owned<std::int32_t> targets(device(), {2, 16},
-                                            random_values<std::int32_t>(32, 50, 2));
-    const test::Owned<std::int64_t> ids(device(), {2}, {1, 2});
-    const Batch batch{inputs.tensor(), targets.tensor(), ids.tensor(), {}};
+class StepTest : public test::MpiTest {
+ protected:
+  StepTest() : streams_(device()) {}
 
-    const auto losses = run(model, batch, 12);
+  // Every kind of work that a step may consist of, on this number of ranks.
+  [[nodiscard]] std::vector<Layout> layouts() const {
+    std::vector<Layout> all;
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      for (const bool layout : {false, true}) {
+        for (const int zero : {0, 1, 2, 3})
+          all.push_back({.mesh = {.data = size()},
+                         .zero = zero,
+                         .layout_independent = layout,
+                         .dtype = dtype});
+      }
+    }
+    for (const int stages : {2, 4}) {
+      if (size() % stages != 0) continue;
+      const MeshShape mesh{.pipeline = stages, .data = size() / stages};
+      for (const int zero : {0, 1, 3}) {
+        for (const bool layout : {false, true}) {
+          for (const auto kind : {ScheduleKind::one_f_one_b, ScheduleKind::zero_bubble})
+            all.push_back({mesh, zero, kind, 1, layout});
+          if (stages == 2) all.push_back({mesh, zero, ScheduleKind::interleaved, 2, layout});
+        }
+      }
+    }
+    return all;
+  }
 
-    EXPECT_EQ(buffers_in_last_step_, 0U) << name_of(dtype);
-    EXPECT_EQ(news_in_last_step_, 0) << name_of(dtype);
-    EXPECT_LT(losses.back(), 0.8 * losses.front());
+  Streams streams_;
+};
+
+class GptStepTest : public StepTest {
+ protected:
+  static constexpr GptOptions options{
+      .layers = 4, .hidden = 32, .heads = 2, .context = 16, .vocabulary = 50};
+  static constexpr std::int64_t rows = 2, targets = rows * 16;
+
+  [[nodiscard]] Training make(const Layout& layout, Communicator& world, float dropout = 0,
+                              int micro_batches = global_micro_batches) {
+    GptOptions gpt = options;
+    gpt.dropout = dropout;
+    return {device(), world, streams_, gpt_chain(gpt), rows, targets, layout, micro_batches};
+  }
+
+  const test::Owned<std::int32_t> inputs_{
+      device(), {rows, 16}, random_values<std::int32_t>(targets, 50, 1)};
+  const test::Owned<std::int32_t> targets_{
+      device(), {rows, 16}, random_values<std::int32_t>(targets, 50, 2)};
+  const test::Owned<std::int64_t> ids_{device(), {rows}, {1, 2}};
+  const Batch batch_{inputs_.tensor(), targets_.tensor(), ids_.tensor(), {}};
+};
+
+TEST_F(GptStepTest, AllocatesNothingOnceItIsWarmAndLearnsOnEveryLayout) {
+  for (const Layout& layout : layouts()) {
+    SCOPED_TRACE(layout.to_string());
+    Training training = make(layout, world(), /*dropout=*/0.1F);
+
+    const auto reports = training.run(batch_, 8);
+
+    training.expect_no_allocations_in_last_step();
+    EXPECT_LT(reports.back().loss, 0.85 * reports.front().loss);
   }
 }
 
-TEST_F(StepTest, AResNetStepAllocatesNothingOnceItIsWarmAndItsStatisticsFollowTheData) {
-  Model model(device(), DType::f32, 4, true, [](Blueprint& blueprint) {
-    return declare_resnet(blueprint, {.small_stem = true,
-                                      .stages = {1, 1},
-                                      .width = 8,
-                                      .image_size = 10,
-                                      .channels = 1,
-                                      .classes = 3,
-                                      .augment = {.mean = {0.5F}, .deviation = {0.3F}}});
-  });
-  model.params().initialize(*streams_.compute, 1);
+TEST_F(GptStepTest, TrainsAlikeOnEveryLayout) {
+  const auto single = make_single_communicator();
+  std::map<DType, std::vector<StepReport>> expected;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    expected[dtype] = make({.dtype = dtype}, *single).run(batch_, 4);
+
+  for (const Layout& layout : layouts()) {
+    SCOPED_TRACE(layout.to_string());
+
+    const auto reports = make(layout, world()).run(batch_, 4);
+
+    const double tolerance = layout.dtype == DType::f32 ? 1e-4 : 2e-2;
+    for (std::size_t i = 0; i < reports.size(); ++i) {
+      EXPECT_NEAR(reports[i].loss, expected[layout.dtype][i].loss, tolerance) << "step " << i;
+      EXPECT_NEAR(reports[i].grad_norm, expected[layout.dtype][i].grad_norm, tolerance)
+          << "step " << i;
+    }
+  }
+}
+
+TEST_F(GptStepTest, HasTheSameBitsOnEveryLayoutWhenAskedTo) {
+  const auto single = make_single_communicator();
+  const auto expected = make({.layout_independent = true}, *single).run(batch_, 4);
+
+  for (const Layout& layout : layouts()) {
+    if (!layout.layout_independent || layout.dtype != DType::f32) continue;
+    SCOPED_TRACE(layout.to_string());
+
+    const auto reports = make(layout, world()).run(batch_, 4);
+
+    for (std::size_t i = 0; i < reports.size(); ++i) {
+      EXPECT_EQ(reports[i].loss, expected[i].loss) << "step " << i;
+      EXPECT_EQ(reports[i].grad_norm, expected[i].grad_norm) << "step " << i;
+    }
+  }
+}
+
+TEST_F(GptStepTest, MicroBatchesAddUpToTheWholeBatch) {
+  // Several micro-batches of the same samples have the loss and the gradient norm of one.
+  std::vector<StepReport> reports;
+  for (const int micro_batches : {1, 2, 5}) {
+    reports.push_back(
+        make({.mesh = {.data = size()}}, world(), 0, micro_batches * size()).run(batch_, 1)[0]);
+  }
+
+  for (const StepReport& report : reports) {
+    EXPECT_NEAR(report.loss, reports[0].loss, 1e-6);
+    EXPECT_NEAR(report.grad_norm, reports[0].grad_norm, 1e-5);
+  }
+}
+
+TEST_F(StepTest, AResNetAllocatesNothingOnceItIsWarmAndItsStatisticsFollowTheData) {
+  const Chain chain = resnet_chain({.small_stem = true,
+                                    .stages = {1, 1},
+                                    .width = 8,
+                                    .image_size = 10,
+                                    .channels = 1,
+                                    .classes = 3,
+                                    .augment = {.mean = {0.5F}, .deviation = {0.3F}}});
   const test::Owned<std::uint8_t> images(device(), {4, 10, 10, 1},
                                          random_values<std::uint8_t>(400, 256, 3));
   const test::Owned<std::int32_t> labels(device(), {4}, {0, 1, 2, 0});
   const test::Owned<std::int64_t> ids(device(), {4}, {1, 2, 3, 4}),
       epochs(device(), {4}, {0, 0, 0, 0});
   const Batch batch{images.tensor(), labels.tensor(), ids.tensor(), epochs.tensor()};
+  for (const int zero : {0, 1, 3}) {
+    SCOPED_TRACE(zero);
+    Training training(device(), world(), streams_, chain, 4, 4,
+                      {.mesh = {.data = size()}, .zero = zero}, 2 * size());
 
-  const auto losses = run(model, batch, 60);
+    const auto reports = training.run(batch, 60);
 
-  EXPECT_EQ(buffers_in_last_step_, 0U);
-  EXPECT_EQ(news_in_last_step_, 0);
-  EXPECT_LT(losses.back(), losses.front());
-  // After 60 steps the running statistics are near those of the batch: evaluation agrees with
-  // training.
-  FixedSource source(batch);
-  const EvaluationResult result = evaluate(device(), model, world(), streams_, source,
-                                           {.local_batches = 1, .targets = 4L * size()});
-  EXPECT_NEAR(result.loss, losses.back(), 0.5);
-}
-
-TEST_F(StepTest, MicroBatchesAddUpToTheWholeBatch) {
-  // Two micro-batches of the same samples have the loss and the gradient norm of one.
-  Model model(device(), DType::f32, 2, true, [](Blueprint& blueprint) {
-    return declare_gpt(blueprint,
-                       {.layers = 1, .hidden = 16, .heads = 2, .context = 8, .vocabulary = 20});
-  });
-  const test::Owned<std::int32_t> inputs(device(), {2, 8}, random_values<std::int32_t>(16, 20, 1));
-  const test::Owned<std::int32_t> targets(device(), {2, 8}, random_values<std::int32_t>(16, 20, 2));
-  const Batch batch{inputs.tensor(), targets.tensor(), {}, {}};
-  FixedSource source(batch);
-  std::vector<StepReport> reports;
-  for (const int micro_batches : {1, 2, 5}) {
-    model.params().initialize(*streams_.compute, 1);
-    StepEngine engine(device(), model, world(), streams_, options(micro_batches));
-    engine.run(0, source);
-    reports.push_back(engine.read(0));
-  }
-
-  for (const StepReport& report : reports) {
-    EXPECT_NEAR(report.loss, reports[0].loss, 1e-6);
-    EXPECT_NEAR(report.grad_norm, reports[0].grad_norm, 1e-5);
+    training.expect_no_allocations_in_last_step();
+    EXPECT_LT(reports.back().loss, reports.front().loss);
+    // After 60 steps the running statistics are near those of the batch: evaluation agrees with
+    // training.
+    EXPECT_NEAR(training.evaluate_on(batch, 4).loss, reports.back().loss, 0.5);
   }
 }
 

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// The optimizer over every mesh and ZeRO stage against one rank that holds everything.
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "runtime/optim/optimizer.h"
+#include "tests/support/mpi_test.h"
+#include "tests/support/sample_params.h"
+
+namespace trireme {
+namespace {
+
+constexpr int steps = 3;
+constexpr int blocks = 4;  // what the tensor ranks divide
+
+// A part of the sample model with its optimizer.
+class Part {
+ public:
+  // Without a mesh: everything.
+  Part(Device& device, Stream& compute, Stream& comm, const ProcessMesh* mesh, int stage,
+       const OptimizerOptions& options, bool exact)
+      : compute_(compute),
+        store_(test::sample_part(
+            device, mesh ? mesh->shape() : MeshShape{}, mesh ? mesh->here() : MeshCoordinates{},
+            mesh ? blocks : 1,
+            {.compute = DType::bf16, .training = true, .zero = {.stage = stage}})) {
+    store_.initialize(compute, 5);
+    NormOptions norm{.exact = exact, .groups = {}, .comm = &comm};
+    if (mesh != nullptr && stage >= 1) norm.groups.push_back(&mesh->data());
+    if (mesh != nullptr) norm.groups.push_back(&mesh->model());
+    optimizer_ = std::make_unique<Optimizer>(device, store_, options, /*clip_norm=*/2.0F, norm);
+  }
+
+  // Gradients as the reducer leaves them; copies of a tied parameter have its sums.
+  void set_gradients(std::uint64_t salt) {
+    for (const Bucket& bucket : store_.layout().buckets()) {
+      test::fill_owned(store_.layout(), bucket, store_.owned_gradient(bucket, 0),
+                       [&](const ParamSpec& spec, std::int64_t i) {
+                         return test::sample_value(spec.identity(), i, salt);
+                       });
+    }
+  }
+  void run() {
+    for (int step = 0; step < steps; ++step) {
+      set_gradients(static_cast<std::uint64_t>(step) + 1);
+      optimizer_->step(compute_, step, 0.01);
+    }
+  }
+  [[nodiscard]] float norm() const { return optimizer_->gradient_norm().as<float>()[0]; }
+  [[nodiscard]] ParamStore& store() { return store_; }
+  [[nodiscard]] Optimizer& optimizer() { return *optimizer_; }
+
+  struct State {
+    float master = 0, first = 0, second = 0;
+    friend bool operator==(const State&, const State&) = default;
+  };
+  // visit(spec, element, state) of everything that this rank owns.
+  template <typename Visit>
+  void for_each_state(Visit&& visit) const {
+    const Tensor first = optimizer_->first_moments(), second = optimizer_->second_moments();
+    const auto at = [](const Tensor& moments, std::int64_t i) {
+      return moments.empty() ? 0.0F : moments.as<float>()[i];
+    };
+    for (const Bucket& bucket : store_.layout().buckets()) {
+      const float* const master = store_.owned_master(bucket).as<float>();
+      test::for_each_owned(store_.layout(), bucket,
+                           [&](std::int64_t place, const ParamSpec& spec, std::int64_t i) {
+                             visit(spec, i,
+                                   State{master[place], at(first, bucket.owned + place),
+                                         at(second, bucket.owned + place)});
+                           });
+    }
+  }
+  // The bf16 copies of what this rank owns follow its fp32 values.
+  void expect_rounded_copies() const {
+    for (const Bucket& bucket : store_.layout().buckets()) {
+      const Tensor master = store_.owned_master(bucket), copy = store_.owned_compute(bucket);
+      if (bucket.kind == ParamKind::statistic || copy.empty()) continue;
+      for (std::int64_t i = 0; i < copy.count(); ++i)
+        ASSERT_EQ(copy.as<bf16>()[i].bits, bf16(master.as<float>()[i]).bits);
+    }
+  }
+
+ private:
+  Stream& compute_;
+  ParamStore store_;
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+class ShardedOptimizerTest : public test::MpiTest {
+ protected:
+  template <typename Action>
+  void for_each_layout(Action&& action) {
+    for (const MeshShape& shape : test::meshes_of(size())) {
+      const ProcessMesh mesh(world(), shape);
+      for (const int stage : {0, 1, 2, 3}) {
+        SCOPED_TRACE(fmt::format("pipeline {} x data {} x tensor {}, stage {}", shape.pipeline,
+                                 shape.data, shape.tensor, stage));
+        action(mesh, stage);
+      }
+    }
+  }
+  [[nodiscard]] Part make_part(const ProcessMesh* mesh, int stage, const OptimizerOptions& options,
+                               bool exact) const {
+    return {device(), compute(), comm_stream(), mesh, stage, options, exact};
+  }
+};
+
+TEST_F(ShardedOptimizerTest, ReachesTheBitsOfOneRankOnEveryLayout) {
+  const ops::AdamWOptions adamw{.weight_decay = 0.1F};
+  const ops::SgdOptions sgd{.momentum = 0.9F, .nesterov = true, .weight_decay = 0.1F};
+  for (const OptimizerOptions& options : {OptimizerOptions(adamw), OptimizerOptions(sgd)}) {
+    Part alone = make_part(nullptr, 0, options, true);
+    alone.run();
+    ASSERT_GT(alone.norm(), 2.0F);  // clipped, so that every element hangs on the norm
+    std::map<std::string, std::map<std::int64_t, Part::State>> expected;
+    alone.for_each_state([&](const ParamSpec& spec, std::int64_t i, const Part::State& state) {
+      expected[spec.name][i] = state;
+    });
+
+    for_each_layout([&](const ProcessMesh& mesh, int stage) {
+      Part part = make_part(&mesh, stage, options, true);
+
+      part.run();
+
+      EXPECT_EQ(part.norm(), alone.norm());
+      part.for_each_state([&](const ParamSpec& spec, std::int64_t i, const Part::State& state) {
+        ASSERT_EQ(state, expected.at(spec.name).at(i)) << spec.name << " " << i;
+      });
+      part.expect_rounded_copies();
+    });
+  }
+}
+
+TEST_F(ShardedOptimizerTest, KeepsCopiesOfATiedParameterEqual) {
+  Part alone = make_part(nullptr, 0, ops::AdamWOptions{.weight_decay = 0.1F}, true);
+  alone.run();
+
+  std::map<std::string, std::vector<float>> values;
+  alone.for_each_state([&](const ParamSpec& spec, std::int64_t, const Part::State& state) {
+    values[spec.name].push_back(state.master);
+  });
+  EXPECT_EQ(values.at("head"), values.at("table"));
+}
+
+TEST_F(ShardedOptimizerTest, FindsTheNormOfAllRanksInFastModeToo) {
+  Part alone = make_part(nullptr, 0, ops::AdamWOptions{}, true);
+  alone.run();
+
+  for_each_layout([&](const ProcessMesh& mesh, int stage) {
+    Part part = make_part(&mesh, stage, ops::AdamWOptions{}, false);
+
+    part.run();
+
+    EXPECT_NEAR(part.norm(), alone.norm(), 1e-6F * alone.norm());
+  });
+}
+
+TEST_F(ShardedOptimizerTest, ChangesNothingAnywhereWhenOneRankHasANonFiniteGradient) {
+  for_each_layout([&](const ProcessMesh& mesh, int stage) {
+    for (const bool exact : {false, true}) {
+      Part part = make_part(&mesh, stage, ops::AdamWOptions{}, exact);
+      part.set_gradients(1);
+      std::vector<Part::State> before, after;
+      part.for_each_state([&](const auto&, auto, const auto& state) { before.push_back(state); });
+      // Without slices the reduced gradients of all data ranks are alike.
+      const bool has_it = mesh.here().pipeline == 0 && mesh.here().tensor == 0 &&
+                          (stage == 0 || mesh.here().data == 0);
+      const ParamStore& store = part.store();
+      if (has_it) {
+        const int bucket = store.layout().bucket_of(store.layout().find("table"));
+        const Bucket& table = store.layout().buckets()[static_cast<std::size_t>(bucket)];
+        store.owned_gradient(table, 0).as<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+      }
+
+      part.optimizer().step(compute(), 0, 0.01);
+
+      part.for_each_state([&](const auto&, auto, const auto& state) { after.push_back(state); });
+      EXPECT_FALSE(std::isfinite(part.norm()));
+      EXPECT_EQ(after, before);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace trireme

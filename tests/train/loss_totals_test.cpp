@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/loss_totals.h"
+
+#include "tests/support/cpu_fixture.h"
+#include "tests/support/mpi_test.h"
+#include "tests/support/sample_params.h"
+
+namespace trireme {
+namespace {
+
+constexpr int micro_batches = 8;  // of the whole pass
+constexpr std::int64_t targets = 5;
+
+class LossTotalsTest : public test::MpiTest {
+ protected:
+  // What the head of micro-batch k leaves.
+  void add(LossTotals& totals, std::int64_t index, int k) {
+    std::vector<float> losses, hits;
+    for (std::int64_t i = 0; i < targets; ++i) {
+      losses.push_back(std::abs(test::sample_value("loss", i, static_cast<std::uint64_t>(k))));
+      hits.push_back(static_cast<float>((k + i) % 2));
+    }
+    const Context context{.stream = compute(),
+                          .params = params_,
+                          .kept = arena_,
+                          .scratch = arena_,
+                          .workspace = arena_,
+                          .batch = batch_,
+                          .losses = tensor_of(losses),
+                          .hits = tensor_of(hits)};
+    totals.add(context, index);
+  }
+  [[nodiscard]] LossTotals::Values run(const ProcessMesh& mesh, Assignment assignment) {
+    const int ranks = mesh.shape().data, local = micro_batches / ranks;
+    LossTotals totals(device(), mesh, local, assignment);
+    LossTotals::Values values;
+    for (int pass = 0; pass < 2; ++pass) {  // the second must not see the first
+      totals.reset(compute());
+      const bool last_stage = mesh.here().pipeline + 1 == mesh.shape().pipeline;
+      for (int i = 0; i < local && last_stage; ++i) {
+        const int rank = mesh.here().data;
+        add(totals, i, assignment == Assignment::contiguous ? rank * local + i : i * ranks + rank);
+      }
+      totals.publish(compute(), comm_stream());
+      values = totals.read();
+    }
+    return values;
+  }
+  [[nodiscard]] LossTotals::Values run_alone() {
+    const auto single = make_single_communicator();
+    return run(ProcessMesh(*single, {}), Assignment::contiguous);
+  }
+
+ private:
+  const ParamStore params_;
+  const Arena arena_;
+  const Batch batch_;
+};
+
+TEST_F(LossTotalsTest, HaveTheSameBitsHoweverManyRanksShareThePass) {
+  const LossTotals::Values expected = run_alone();
+
+  for (const MeshShape& shape : test::meshes_of(size())) {
+    const ProcessMesh mesh(world(), shape);
+    for (const Assignment assignment : {Assignment::contiguous, Assignment::strided}) {
+      const LossTotals::Values values = run(mesh, assignment);
+
+      EXPECT_EQ(values.loss, expected.loss) << shape.data << " data ranks";
+      EXPECT_EQ(values.hits, expected.hits) << shape.data << " data ranks";
+    }
+  }
+}
+
+TEST_F(LossTotalsTest, AreTheSumsOverAllTargets) {
+  double loss = 0, hits = 0;
+  for (int k = 0; k < micro_batches; ++k) {
+    for (std::int64_t i = 0; i < targets; ++i) {
+      loss += std::abs(
+          static_cast<double>(test::sample_value("loss", i, static_cast<std::uint64_t>(k))));
+      hits += static_cast<double>((k + i) % 2);
+    }
+  }
+
+  const LossTotals::Values values = run_alone();
+
+  EXPECT_NEAR(values.loss, loss, 1e-12 * loss);
+  EXPECT_EQ(values.hits, hits);
+}
+
+}  // namespace
+}  // namespace trireme
