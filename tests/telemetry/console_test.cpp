@@ -135,6 +135,24 @@ TEST(ConsoleFormat, TheSummarySaysWhereTheTimeWent) {
             " fast; raise train.global_batch or use fewer ranks\n");
 }
 
+TEST(ConsoleFormat, APipelineShowsItsBubble) {
+  std::array<char, console_text_bytes> text;
+  StepMetrics metrics = step_number(120);
+  metrics.bubble_ms = 50;
+  const RunSummary summary{.totals = totals_of(metrics, 400), .wall_seconds = 100};
+
+  EXPECT_EQ(format_step_line(metrics, totals_of(metrics), options, text),
+            "step  120/1000  loss 2.5000  lr 1.00e-03  norm 0.750  16.4k tokens/s  250.0 ms"
+            "  data 0.2 %  comm 10.0 %  bubble 20.0 %  eta 3:40\n");
+  EXPECT_EQ(format_summary(summary, options, text),
+            "done: 400 steps in 1:40, 16.4k tokens/s, peak memory 0 MiB per rank\n"
+            "time: compute 69.8 s (69.8 %), exposed communication 10.0 s (10.0 %), pipeline bubble"
+            " 20.0 s (20.0 %), data wait 0.2 s (0.2 %), evaluation 0.0 s (0.0 %), other 0.0 s"
+            " (0.0 %)\n"
+            "verdict: without its pipeline bubble (20.0 %) this run would be 1.25 times as fast;"
+            " raise train.global_batch, or use parallel.schedule: zero-bubble or interleaved\n");
+}
+
 TEST(ConsoleFormat, ARunBoundByComputationIsSaidToBeSo) {
   std::array<char, console_text_bytes> text;
   StepMetrics metrics = step_number(1);
