@@ -110,7 +110,8 @@ if ! "$trireme" data inspect "$data/validation" >/dev/null 2>&1; then
   data=$work/data
   awk 'BEGIN { srand(1); split("oar rower keel bench trireme sea pull the", word, " ")
     for (i = 0; i < 12000; ++i) printf "%s%s", word[1 + int(8 * rand())], i % 12 == 11 ? "\n" : " " }' >"$work/text.txt"
-  "$trireme" data pack-text --quiet "$work/text.txt" --out "$data" --validation 0.1 >/dev/null
+  "$trireme" data pack-text --quiet "$work/text.txt" --out "$data" --validation 0.1 >/dev/null ||
+    die "$trireme cannot pack the data"
 fi
 
 cat >"$work/config.yaml" <<EOF_CONFIG

@@ -27,7 +27,7 @@ class StuckTest : public RunTest {
   }
 
   // Starts an endless run, sends `signal` to rank `rank` once steps are being logged, and waits for
-  // the end of the job.
+  // the end of all ranks, which is timed, and of the launcher.
   CommandResult strike(int ranks, int rank, int signal, std::vector<std::string> set) {
     for (const char* const endless : {"train.steps=1000000", "train.log_every=100000",
                                       "parallel.watch_seconds=3", "model.heads=4"})
@@ -40,25 +40,24 @@ class StuckTest : public RunTest {
       EXPECT_EQ(kill(pid, signal), 0);
       struck_ = std::chrono::steady_clock::now();
     }
-    CommandResult result = job.get();
     EXPECT_NE(struck_, std::chrono::steady_clock::time_point{}) << "rank not found";
+    EXPECT_TRUE(wait_until(60, [&] { return ranks_of_run().empty(); })) << "ranks were left behind";
     seconds_after_ =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - struck_).count();
-    EXPECT_TRUE(wait_until(5, [&] { return ranks_of_run().empty(); })) << "ranks were left behind";
-    return result;
+    return job.get();
   }
 
   void expect_report(const CommandResult& result, const testing::Matcher<std::string>& message) {
     EXPECT_EQ(result.exit_code, 5) << result.output;
     EXPECT_THAT(result.output, message);
     EXPECT_GT(seconds_after_, deadline - 1);
-    EXPECT_LT(seconds_after_, deadline + 10);
+    EXPECT_LT(seconds_after_, deadline + 10) << result.output;
   }
 
   void expect_end(const CommandResult& result) const {
     EXPECT_NE(result.exit_code, 0) << result.output;
     EXPECT_NE(result.exit_code, 124) << "the job went on without a rank";
-    EXPECT_LT(seconds_after_, deadline + 10);
+    EXPECT_LT(seconds_after_, deadline + 10) << result.output;
   }
 
  private:
