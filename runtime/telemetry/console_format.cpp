@@ -54,7 +54,7 @@ std::array<Share, 6> shares_of(const RunSummary& summary) {
   return {{{"compute", compute, ""},
            {"exposed communication", comm, "raise train.global_batch or use fewer ranks"},
            {"pipeline bubble", bubble,
-            "raise train.global_batch, or use parallel.schedule: zero-bubble or interleaved"},
+            "raise train.global_batch, or try another parallel.schedule"},
            {"data wait", data, "raise data.workers or data.prefetch"},
            {"evaluation", summary.evaluation_seconds,
             "raise train.eval_every or limit train.eval_batches"},
