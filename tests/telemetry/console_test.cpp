@@ -150,7 +150,7 @@ TEST(ConsoleFormat, APipelineShowsItsBubble) {
             " 20.0 s (20.0 %), data wait 0.2 s (0.2 %), evaluation 0.0 s (0.0 %), other 0.0 s"
             " (0.0 %)\n"
             "verdict: without its pipeline bubble (20.0 %) this run would be 1.25 times as fast;"
-            " raise train.global_batch, or use parallel.schedule: zero-bubble or interleaved\n");
+            " raise train.global_batch, or try another parallel.schedule\n");
 }
 
 TEST(ConsoleFormat, ARunBoundByComputationIsSaidToBeSo) {
