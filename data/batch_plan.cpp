@@ -33,15 +33,13 @@ BatchPlan BatchPlan::training(const Sampler& sampler, std::int64_t micro_batch, 
 }
 
 BatchPlan BatchPlan::evaluation(std::int64_t samples, std::int64_t micro_batch, std::int64_t rank,
-                                std::int64_t ranks, std::int64_t limit) {
-  TRIREME_EXPECTS(samples > 0 && micro_batch > 0 && rank >= 0 && rank < ranks && limit >= 0,
-                  "{} samples in batches of {}, rank {} of {}, limit {}", samples, micro_batch,
-                  rank, ranks, limit);
+                                std::int64_t ranks) {
+  TRIREME_EXPECTS(samples > 0 && micro_batch > 0 && rank >= 0 && rank < ranks,
+                  "{} samples in batches of {}, rank {} of {}", samples, micro_batch, rank, ranks);
   BatchPlan plan;
   const std::int64_t round = micro_batch * ranks;
   plan.count_ = (samples - 1) / round + 1;
-  if (limit > 0) plan.count_ = std::min(plan.count_, limit);
-  plan.samples_ = std::min(samples, plan.count_ * round);
+  plan.samples_ = samples;
   plan.micro_batch_ = micro_batch;
   plan.rank_ = rank;
   plan.ranks_ = ranks;

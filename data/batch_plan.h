@@ -21,11 +21,9 @@ class BatchPlan {
 
   // One pass over samples 0..N-1 in order, each once: batch k of rank r of D holds samples from
   // (k * D + r) * micro_batch on. Every rank gets the same number of batches; rows beyond N are
-  // padding. The pass repeats after count() batches. `limit` > 0 bounds the samples to limit *
-  // micro_batch * D.
+  // padding. The pass repeats after count() batches.
   [[nodiscard]] static BatchPlan evaluation(std::int64_t samples, std::int64_t micro_batch,
-                                            std::int64_t rank, std::int64_t ranks,
-                                            std::int64_t limit = 0);
+                                            std::int64_t rank, std::int64_t ranks);
 
   [[nodiscard]] std::int64_t micro_batch() const { return micro_batch_; }
   // Batches of this rank per step (training) or per pass (evaluation).

@@ -39,7 +39,7 @@ void evaluate_run(const EvalArguments& arguments) {
                                                                   : config.data.path;
   PipelineRunner runner(*session.device, *session.model, session.mesh.pipeline(),
                         *session.streams.compute, session.pipeline);
-  ValidationPass pass(session, runner, data, config.train.eval_batches);
+  ValidationPass pass(session, runner, data);
   const EvaluationResult result = pass.run();
   if (process.mpi.rank() != 0) return;
   fmt::print("weights   {}\ndata      {} ({} samples)\nloss      {:.6f} nats\n", weights, data,

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/session.h"
 
-#include <algorithm>
-
 #include "data/batch_plan.h"
 #include "launch/options.h"
 #include "runtime/base/log.h"
@@ -36,6 +34,12 @@ DeviceType device_type(const Config& config) {
 // A stream of its own where tensor-parallel collectives run beside the other groups'.
 std::unique_ptr<Stream> tensor_stream_of(Device& device, const ProcessMesh& mesh) {
   return mesh.shape().tensor > 1 ? device.make_stream(StreamKind::comm) : nullptr;
+}
+
+// The same samples on every layout.
+std::int64_t samples_evaluated(const TrainConfig& train, std::int64_t available) {
+  const bool all = train.eval_batches == 0 || train.eval_batches > available / train.global_batch;
+  return all ? available : train.eval_batches * train.global_batch;
 }
 
 }  // namespace
@@ -109,16 +113,14 @@ std::unique_ptr<Dataset> Session::open_dataset(const std::string& path,
   return Dataset::open(path, options);
 }
 
-ValidationPass::ValidationPass(Session& session, PipelineRunner& runner, const std::string& path,
-                               std::int64_t batch_limit)
+ValidationPass::ValidationPass(Session& session, PipelineRunner& runner, const std::string& path)
     : session_(session), runner_(runner), dataset_(session.open_dataset(path, "validation")) {
   const Config& config = session.config;
   const Communicator& group = session.mesh.data();
-  const BatchPlan plan = BatchPlan::evaluation(dataset_->size(), config.train.micro_batch,
-                                               group.rank(), group.size(), batch_limit);
-  const std::int64_t covered = plan.count() * config.train.micro_batch * group.size();
-  plan_ = {.local_batches = plan.count(),
-           .targets = std::min(covered, dataset_->size()) * session.traits.targets_per_sample};
+  const std::int64_t samples = samples_evaluated(config.train, dataset_->size());
+  const BatchPlan plan =
+      BatchPlan::evaluation(samples, config.train.micro_batch, group.rank(), group.size());
+  plan_ = {.local_batches = plan.count(), .targets = samples * session.traits.targets_per_sample};
   loader_ = std::make_unique<Loader>(
       *session.device, *dataset_, plan,
       LoaderOptions{.workers = config.data.workers, .prefetch = config.data.prefetch});

@@ -58,10 +58,8 @@ struct Session {
 // Collective.
 class ValidationPass {
  public:
-  // `batch_limit` > 0 bounds the micro-batches of each rank. The session and the runner must
-  // outlive the pass.
-  ValidationPass(Session& session, PipelineRunner& runner, const std::string& path,
-                 std::int64_t batch_limit);
+  // The session and the runner must outlive the pass.
+  ValidationPass(Session& session, PipelineRunner& runner, const std::string& path);
   [[nodiscard]] EvaluationResult run();
   [[nodiscard]] const Dataset& dataset() const { return *dataset_; }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 
@@ -43,14 +44,18 @@ std::vector<std::string> gather_hosts(Session& session) {
   return hosts;
 }
 
-std::uint64_t peak_memory_of_any_rank(Session& session) {
-  const Buffer peak(*session.device, sizeof(std::int64_t), MemoryKind::host);
-  auto* const value = reinterpret_cast<std::int64_t*>(peak.data());
-  *value = static_cast<std::int64_t>(peak_resident_bytes());
-  const Tensor tensor = peak.view(DType::i64, Shape{1});
+// Each value becomes the largest of any rank. Collective.
+template <std::size_t count>
+std::array<std::int64_t, count> largest_of_any_rank(Session& session,
+                                                    const std::array<std::int64_t, count>& own) {
+  const Buffer buffer(*session.device, sizeof(own), MemoryKind::host);
+  std::memcpy(buffer.data(), own.data(), sizeof(own));
+  const Tensor tensor = buffer.view(DType::i64, Shape{static_cast<std::int64_t>(count)});
   session.world->all_reduce(*session.streams.comm, tensor, tensor, ReduceOp::max);
   session.streams.comm->synchronize();
-  return static_cast<std::uint64_t>(*value);
+  std::array<std::int64_t, count> result{};
+  std::memcpy(result.data(), buffer.data(), sizeof(result));
+  return result;
 }
 
 // What only rank 0 has.
@@ -112,10 +117,24 @@ void log_start(const Session& session, const Dataset& dataset) {
                            std::max<std::int64_t>(parallel.virtual_tensor, 1),
                            config.reproducibility);
   }
+  log::get("train").info("{} samples in {}; {} steps of {} samples", dataset.size(),
+                         config.data.path, config.train.steps, config.train.global_batch);
+}
+
+// What training holds on the device, each part on the rank where it is largest. Collective.
+void log_memory(Session& session, const Optimizer& optimizer) {
+  const ParamStore& params = session.model->params();
+  const auto bytes = largest_of_any_rank<4>(
+      session, {static_cast<std::int64_t>(params.parameter_bytes()),
+                static_cast<std::int64_t>(params.gradient_bytes()),
+                static_cast<std::int64_t>(optimizer.state_bytes()),
+                static_cast<std::int64_t>(session.model->activation_bytes())});
+  if (session.world->rank() != 0) return;
+  const auto mib = [](std::int64_t value) { return static_cast<double>(value) / (1 << 20); };
   log::get("train").info(
-      "{} samples in {}; {} steps of {} samples, {:.1f} MiB of activations per rank",
-      dataset.size(), config.data.path, config.train.steps, config.train.global_batch,
-      static_cast<double>(session.model->activation_bytes()) / (1 << 20));
+      "memory per rank at most: parameters {:.2f} MiB, gradients {:.2f} MiB, optimizer {:.2f} MiB, "
+      "activations {:.2f} MiB",
+      mib(bytes[0]), mib(bytes[1]), mib(bytes[2]), mib(bytes[3]));
 }
 
 // Parameters or values that go with them, whole, on rank 0. Collective.
@@ -160,7 +179,8 @@ void write_results(Session& session, const StepEngine& engine, const Trainer& tr
   const std::map<std::string, std::string> metadata{{"format", "trireme"},
                                                     {"version", version_text()}};
   const auto weights = gather_weights(session);
-  const auto averages = average.enabled() ? gather_average(session, average) : std::vector<WholeTensor>{};
+  const auto averages =
+      average.enabled() ? gather_average(session, average) : std::vector<WholeTensor>{};
   const bool layout = session.config.reproducibility == "layout";
   const std::string state = layout ? optimizer_digest(session, engine.optimizer()) : "";
   if (reporter == nullptr) return;
@@ -216,10 +236,10 @@ void run_training(const RankProcess& process, const Config& config,
   if (average.enabled()) options.after_update = [&](Stream&) { average.update(); };
   StepEngine engine(*session.device, *session.model, session.mesh, session.streams, &session.tensor,
                     options);
+  log_memory(session, engine.optimizer());
   std::optional<ValidationPass> validation;
   if (!config.data.validation_path.empty()) {
-    validation.emplace(session, engine.runner(), config.data.validation_path,
-                       config.train.eval_batches);
+    validation.emplace(session, engine.runner(), config.data.validation_path);
   }
   Loader loader(*session.device, *dataset, plan,
                 {.workers = config.data.workers,
@@ -235,14 +255,16 @@ void run_training(const RankProcess& process, const Config& config,
   trainer.run();
   engine.settle();
 
-  const std::uint64_t peak = peak_memory_of_any_rank(session);
+  const auto peak =
+      largest_of_any_rank<1>(session, {static_cast<std::int64_t>(peak_resident_bytes())});
   write_results(session, engine, trainer, reporter ? &*reporter : nullptr, average);
   report_bubble(session, engine.runner(), meter, reporter.has_value());
+  session.world->barrier();  // the last wait that has a deadline
   if (!reporter) return;
   reporter->console.finish({.totals = {},
                             .wall_seconds = trainer.wall_seconds(),
                             .evaluation_seconds = trainer.evaluation_seconds(),
-                            .peak_memory_bytes = peak});
+                            .peak_memory_bytes = static_cast<std::uint64_t>(peak[0])});
 }
 
 }  // namespace trireme

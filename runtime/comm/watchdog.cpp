@@ -196,6 +196,8 @@ void Watchdog::conclude() {
                         options_.directory);
   }
   print(text);
+  // The launcher's SIGTERM has nobody left to take it and would cost a second.
+  WatchSignal::uninstall();
   abort_job(static_cast<int>(ExitCode::communication));
 }
 

@@ -52,6 +52,13 @@ void check_layout(const Subject& subject) {
            parallel.data, others == 1 ? "" : fmt::format(" times {} along the other axes", others),
            ranks, ranks / others, parallel.data * others);
   }
+  if (subject.config.reproducibility == "layout" && parallel.tensor > 1 &&
+      parallel.virtual_tensor == 0 && subject.config.model.family == "gpt2") {
+    refuse(subject, "parallel.virtual_tensor",
+           "auto with reproducibility: layout and parallel.tensor = {}, which would make the bits "
+           "depend on tensor; use {} or a multiple of it, the same in every run to compare",
+           parallel.tensor, parallel.tensor);
+  }
 }
 
 void check_batch(const Subject& subject) {

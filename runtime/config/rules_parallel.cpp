@@ -2,6 +2,7 @@
 // What the model, the batch and the parallel modes allow each other. parallel.data and
 // parallel.virtual_tensor are resolved.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <numeric>
 
@@ -22,38 +23,60 @@ std::int64_t micro_batches(const Config& config) {
   return config.train.global_batch / config.train.micro_batch;
 }
 
+// What a number of tensor ranks or blocks must divide.
+struct Divided {
+  std::int64_t value = 0;
+  std::string_view name;
+};
+
+std::array<Divided, 4> divided_by_blocks(const Config& config) {
+  const std::int64_t units =
+      (config.model.vocabulary + vocabulary_padding - 1) / vocabulary_padding;
+  return {{{config.model.heads, "model.heads"},
+           {config.model.hidden, "model.hidden"},
+           {units * vocabulary_padding, "model.vocabulary padded to a multiple of 64"},
+           {config.train.micro_batch * config.model.context, "train.micro_batch * model.context"}}};
+}
+
+// `parts`, the value of `key`, must divide the model; the values offered are multiples of `unit`.
+void check_divides(const Subject& subject, std::string_view key, std::int64_t parts,
+                   std::int64_t unit) {
+  const auto divided = divided_by_blocks(subject.config);
+  std::int64_t all = 0;
+  for (const Divided& each : divided)
+    all = std::gcd(all, each.value);
+  for (const Divided& each : divided) {
+    if (each.value % parts == 0) continue;
+    auto fitting = near_divisors(all / unit, parts / unit);
+    for (std::int64_t& value : fitting)
+      value *= unit;
+    refuse(subject, key, "{} does not divide {} = {}; use {}", parts, each.name, each.value,
+           any_of(fitting));
+  }
+}
+
 void check_tensor(const Subject& subject) {
   const Config& config = subject.config;
   const ParallelConfig& parallel = config.parallel;
   if (config.model.family != "gpt2") {
     if (parallel.tensor > 1) {
       refuse(subject, "parallel.tensor",
-             "{} with model.family: {}; its layers are split over data and pipeline ranks only, "
+             "{} with model.family: {}, whose layers are split over data and pipeline ranks only; "
              "use 1",
              parallel.tensor, config.model.family);
     }
     return;
   }
+  check_divides(subject, "parallel.tensor", parallel.tensor, 1);
   const std::int64_t blocks = parallel.virtual_tensor;
   if (blocks % parallel.tensor != 0) {
-    refuse(subject, "parallel.virtual_tensor",
-           "{} blocks cannot be shared by parallel.tensor = {} ranks; use auto or a multiple of {}, "
-           "or tensor {}",
-           blocks, parallel.tensor, parallel.tensor, any_of(near_divisors(blocks, parallel.tensor)));
+    refuse(
+        subject, "parallel.virtual_tensor",
+        "{} blocks cannot be shared by parallel.tensor = {} ranks; use auto or a multiple of {}, "
+        "or tensor {}",
+        blocks, parallel.tensor, parallel.tensor, any_of(near_divisors(blocks, parallel.tensor)));
   }
-  const std::string_view key = parallel.tensor == blocks ? "parallel.tensor" : "parallel.virtual_tensor";
-  const auto must_divide = [&](std::int64_t value, std::string_view what) {
-    if (value % blocks == 0) return;
-    refuse(subject, key, "{} does not divide {} = {}; use {}", blocks, what, value,
-           any_of(near_divisors(value, blocks)));
-  };
-  must_divide(config.model.heads, "model.heads");
-  must_divide(config.model.hidden, "model.hidden");
-  must_divide((config.model.vocabulary + vocabulary_padding - 1) / vocabulary_padding *
-                  vocabulary_padding,
-              "the vocabulary padded to a multiple of 64");
-  must_divide(config.train.micro_batch * config.model.context,
-              "train.micro_batch * model.context");
+  check_divides(subject, "parallel.virtual_tensor", blocks, parallel.tensor);
 }
 
 // Layers of the chain that a pipeline cuts: blocks, and one at each end.
@@ -66,19 +89,43 @@ void check_stages(const Subject& subject) {
   const ParallelConfig& parallel = subject.config.parallel;
   const std::int64_t length = chain_length(subject.config.model);
   const std::int64_t stages = parallel.pipeline * parallel.chunks;
+  if (parallel.pipeline > length) {
+    refuse(subject, "parallel.pipeline",
+           "{} stages for a model of {} layers, first and last included; use {} or fewer",
+           parallel.pipeline, length, length);
+  }
   if (stages > length) {
-    refuse(subject, parallel.chunks > 1 ? "parallel.chunks" : "parallel.pipeline",
-           "pipeline * chunks = {} * {} stages for a model of {} layers (with its first and last); "
-           "use {} stages or fewer",
-           parallel.pipeline, parallel.chunks, length, length);
+    refuse(subject, "parallel.chunks",
+           "{} on each of {} stages for a model of {} layers, first and last included; use {} or "
+           "fewer",
+           parallel.chunks, parallel.pipeline, length, length / parallel.pipeline);
   }
   if (parallel.stage_layers.empty()) return;
-  const std::int64_t sum = std::accumulate(parallel.stage_layers.begin(),
-                                           parallel.stage_layers.end(), std::int64_t{0});
+  const std::int64_t sum =
+      std::accumulate(parallel.stage_layers.begin(), parallel.stage_layers.end(), std::int64_t{0});
   if (static_cast<std::int64_t>(parallel.stage_layers.size()) != stages || sum != length) {
     refuse(subject, "parallel.stage_layers",
-           "{} stages with {} layers in all; give {} numbers that add up to {}",
-           parallel.stage_layers.size(), sum, stages, length);
+           "{} numbers that add up to {}, for pipeline * chunks = {} stages and {} layers, first "
+           "and last included; use {} numbers that add up to {}, or [] for a balanced cut",
+           parallel.stage_layers.size(), sum, stages, length, stages, length);
+  }
+}
+
+void check_chunks(const Subject& subject) {
+  const ParallelConfig& parallel = subject.config.parallel;
+  const bool interleaved = parallel.schedule == "interleaved";
+  if (!interleaved && parallel.chunks > 1) {
+    refuse(subject, "parallel.chunks",
+           "{} with parallel.schedule: {}; use 1, or schedule interleaved", parallel.chunks,
+           parallel.schedule);
+  }
+  if (parallel.chunks > 1 && parallel.pipeline == 1) {
+    refuse(subject, "parallel.chunks", "{} with parallel.pipeline: 1; use 1, or pipeline 2 or more",
+           parallel.chunks);
+  }
+  if (interleaved && parallel.chunks == 1 && parallel.pipeline > 1) {
+    refuse(subject, "parallel.chunks",
+           "1 with parallel.schedule: interleaved; use 2 or more, or schedule 1f1b");
   }
 }
 
@@ -86,15 +133,8 @@ void check_pipeline(const Subject& subject) {
   const Config& config = subject.config;
   const ParallelConfig& parallel = config.parallel;
   const std::string& schedule = parallel.schedule;
+  check_chunks(subject);
   check_stages(subject);
-  if (schedule != "interleaved" && parallel.chunks > 1) {
-    refuse(subject, "parallel.chunks", "{} with parallel.schedule: {}; use interleaved, or chunks 1",
-           parallel.chunks, schedule);
-  }
-  if (parallel.chunks > 1 && parallel.pipeline == 1) {
-    refuse(subject, "parallel.chunks", "{} with one pipeline stage; use 1 or more stages",
-           parallel.chunks);
-  }
   const std::int64_t local = micro_batches(config) / parallel.data;
   if (schedule == "interleaved" && local % parallel.pipeline != 0) {
     refuse(subject, "parallel.schedule",
@@ -106,16 +146,18 @@ void check_pipeline(const Subject& subject) {
   }
   if (schedule != "zero-bubble") return;
   if (config.model.family != "gpt2") {
-    refuse(subject, "parallel.schedule",
-           "zero-bubble needs layers that split their backward, which those of {} do not; use "
-           "1f1b, gpipe or interleaved",
-           config.model.family);
+    refuse(
+        subject, "parallel.schedule",
+        "zero-bubble with model.family: {}, whose layers do not split their backward; use gpipe, "
+        "1f1b or interleaved",
+        config.model.family);
   }
   if (config.train.recompute != "none") {
-    refuse(subject, "train.recompute",
-           "{} with parallel.schedule: zero-bubble, whose weight gradients come long after; use "
-           "none, or schedule 1f1b",
-           config.train.recompute);
+    refuse(
+        subject, "train.recompute",
+        "{} with parallel.schedule: zero-bubble, whose weight gradients still need what would be "
+        "recomputed; use none, or schedule 1f1b",
+        config.train.recompute);
   }
   if (parallel.zero >= 2) {
     refuse(subject, "parallel.zero",
@@ -136,16 +178,30 @@ bool aligned(std::int64_t batches, std::int64_t data, std::int64_t zero) {
 void check_reproducible(const Subject& subject) {
   const Config& config = subject.config;
   if (config.reproducibility != "layout") return;
+  const std::int64_t tensor = config.parallel.tensor, blocks = config.parallel.virtual_tensor;
+  if (tensor > 1 && !power_of_two(blocks / tensor)) {
+    refuse(subject, "reproducibility",
+           "layout: {} tensor blocks over {} ranks do not fit one tree; use "
+           "parallel.virtual_tensor in a power of two times the ranks, or tensor 1",
+           blocks, tensor);
+  }
   const std::int64_t batches = micro_batches(config), data = config.parallel.data;
   if (aligned(batches, data, config.parallel.zero)) return;
-  std::vector<std::int64_t> fitting;
-  for (std::int64_t ranks = 1; ranks <= batches; ++ranks) {
-    if (aligned(batches, ranks, config.parallel.zero)) fitting.push_back(ranks);
+  constexpr std::size_t all = 1 << 20;
+  std::vector<std::int64_t> fitting = near_divisors(batches, data, 1, all);
+  std::erase_if(fitting,
+                [&](std::int64_t ranks) { return !aligned(batches, ranks, config.parallel.zero); });
+  std::string larger;
+  if (config.parallel.zero < 2) {
+    const auto local = static_cast<std::uint64_t>(batches / data);
+    larger =
+        fmt::format(", or train.global_batch {}", static_cast<std::int64_t>(std::bit_ceil(local)) *
+                                                      data * config.train.micro_batch);
   }
   refuse(subject, "reproducibility",
-         "layout: {} micro-batches over {} data-parallel ranks do not fit one tree; use {} ranks, "
-         "or micro-batches in a power of two times the ranks",
-         batches, data, any_of(fitting));
+         "layout: {} micro-batches over parallel.data = {} ranks with parallel.zero: {} are not "
+         "whole subtrees of one sum; use data {}{}",
+         batches, data, config.parallel.zero, any_of(fitting), larger);
 }
 
 }  // namespace
@@ -157,12 +213,13 @@ void check_parallel(const Subject& subject) {
   check_reproducible(subject);
   if (config.train.ema_decay > 0 && config.parallel.zero >= 3) {
     refuse(subject, "train.ema_decay",
-           "{} with parallel.zero: 3, where no rank has whole parameters; use 0, or zero 2",
+           "{} with parallel.zero: 3, where no rank has whole parameters; use 0, or zero 0, 1 or 2",
            config.train.ema_decay);
   }
   if (config.train.recompute == "selective" && config.model.family != "gpt2") {
     refuse(subject, "train.recompute",
-           "selective recomputes attention and GELU, which {} has not; use none or full",
+           "selective with model.family: {}, which has no attention or GELU to recompute; use none "
+           "or full",
            config.model.family);
   }
 }

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
+
+#include "runtime/comm/comm_label.h"
 
 namespace trireme {
 namespace {
@@ -183,6 +184,7 @@ void Model::forward(const Context& context) {
     const int unit = chunk.first_unit + static_cast<int>(i);
     if (hook_ != nullptr) hook_->before_forward(unit, i + 1 < count ? unit + 1 : -1);
     const Boundary &in = chunk.boundaries[i], &out = chunk.boundaries[i + 1];
+    const ScopedCommLabel label(chunk.layers[i]->name());
     chunk.layers[i]->forward(context, in.exists ? context(in.value) : context.batch.inputs,
                              out.exists ? context(out.value) : Tensor{});
   }
@@ -196,6 +198,7 @@ void Model::backward(const Context& context) {
     const Boundary &in = chunk.boundaries[i], &out = chunk.boundaries[i + 1];
     const Tensor x = in.exists ? context(in.value) : context.batch.inputs;
     const Tensor y = out.exists ? context(out.value) : Tensor{};
+    const ScopedCommLabel label(chunk.layers[i]->name());
     if (chunk.recomputed[i]) {
       Context again = context;
       again.recomputing = true;
@@ -212,6 +215,7 @@ void Model::backward_weight(const Context& context) {
     const int unit = chunk.first_unit + static_cast<int>(i);
     if (hook_ != nullptr) hook_->before_backward(unit, i > 0 ? unit - 1 : -1);
     const Boundary& in = chunk.boundaries[i];
+    const ScopedCommLabel label(chunk.layers[i]->name());
     chunk.layers[i]->backward_weight(context, in.exists ? context(in.value) : context.batch.inputs);
   }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/nn/param_layout.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -107,6 +109,14 @@ void ParamLayout::lay_out(const ZeroOptions& zero, std::int64_t bucket_elements)
                         [&](ParamId id) { return spec(id).kind == ParamKind::weight; });
   fill_buckets(bucket_elements);
   find_owned_runs();
+}
+
+std::string ParamLayout::describe_bucket(std::size_t bucket) const {
+  const auto first = std::ranges::find_if(
+      order_, [&](ParamId id) { return bucket_of(id) == static_cast<int>(bucket); });
+  const int others = buckets_[bucket].params - 1;
+  return fmt::format("bucket {} ({}{})", bucket, spec(*first).name,
+                     others > 0 ? fmt::format(" and {} more", others) : "");
 }
 
 std::int64_t ParamLayout::slice_count(const Bucket& bucket) const {

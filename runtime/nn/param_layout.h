@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -77,6 +78,8 @@ class ParamLayout {
   [[nodiscard]] std::span<const ParamId> order() const { return order_; }
   [[nodiscard]] std::span<const Bucket> buckets() const { return buckets_; }
   [[nodiscard]] std::span<const OwnedRun> owned_runs() const { return owned_; }
+  // "bucket 3 (blocks.1.mlp.contract.weight and 11 more)", for messages.
+  [[nodiscard]] std::string describe_bucket(std::size_t bucket) const;
   // Elements of the own slice of a bucket, and where it begins in the whole arenas.
   [[nodiscard]] std::int64_t slice_count(const Bucket& bucket) const;
   [[nodiscard]] std::int64_t slice_first(const Bucket& bucket) const;

@@ -2,6 +2,7 @@
 #include "runtime/nn/param_store.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/base/philox.h"
 #include "runtime/ops/elementwise.h"
@@ -52,6 +53,23 @@ void ParamStore::allocate(Device& device, const StoreOptions& options) {
         floats(device, sliced_gradients() ? layout_.owned_elements() : element_count()));
   }
   if (sliced_gradients()) make_places(gradient_places_, gradient_buffers, DType::f32);
+}
+
+std::size_t ParamStore::Places::bytes() const {
+  return std::accumulate(
+      buffers.begin(), buffers.end(), std::size_t{0},
+      [](std::size_t sum, const Buffer& buffer) { return sum + buffer.bytes(); });
+}
+
+std::size_t ParamStore::parameter_bytes() const {
+  return masters_.bytes() + compute_.bytes() + master_places_.bytes() + compute_places_.bytes();
+}
+
+std::size_t ParamStore::gradient_bytes() const {
+  std::size_t sum = gradient_places_.bytes();
+  for (const Buffer& level : gradients_)
+    sum += level.bytes();
+  return sum;
 }
 
 void ParamStore::initialize_param(Stream& stream, ParamId id, std::uint64_t seed) {

@@ -53,6 +53,9 @@ class ParamStore {
   [[nodiscard]] std::int64_t weight_elements() const { return layout_.weight_elements(); }
   [[nodiscard]] std::int64_t parameter_count() const { return layout_.parameter_count(); }
   [[nodiscard]] std::span<const ParamId> order() const { return layout_.order(); }
+  // Memory held, compute copies and the buffers of sliced arenas included.
+  [[nodiscard]] std::size_t parameter_bytes() const;
+  [[nodiscard]] std::size_t gradient_bytes() const;
 
   // Views in the shape of stored_shape(). `master` needs whole parameters: not in stage 3, unless
   // the unit is placed.
@@ -95,6 +98,7 @@ class ParamStore {
   struct Places {
     std::vector<Buffer> buffers;
     std::vector<int> of_unit;  // -1: nowhere
+    [[nodiscard]] std::size_t bytes() const;
   };
   [[nodiscard]] std::byte* placed(const Places& places, int unit, std::int64_t element,
                                   std::size_t element_bytes, std::string_view what) const;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "runtime/comm/comm_label.h"
 #include "runtime/ops/exact_sum.h"
 
 namespace trireme {
@@ -92,6 +93,7 @@ void Optimizer::sum_squares(Stream& stream) {
 }
 
 void Optimizer::sum_over_groups(Stream& stream, const Tensor& values) {
+  const ScopedCommLabel label("gradient norm");
   for (Communicator* const group : norm_options_.groups) {
     if (group->size() == 1) continue;
     stream.record(*there_);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "runtime/comm/comm_label.h"
 #include "runtime/ops/elementwise.h"
 
 namespace trireme {
@@ -54,6 +55,8 @@ GradReducer::GradReducer(Device& device, Communicator& group, ParamStore& params
   for (int i = 0; i < ParamStore::gradient_buffers; ++i)
     buffer_free_.push_back(device.make_event());
   const auto buckets = params.layout().buckets();
+  for (std::size_t b = 0; b < buckets.size(); ++b)
+    labels_.push_back("gradients of " + params.layout().describe_bucket(b));
   for (const UnitRange units : options_.chunks) {
     Chunk chunk{.units = units, .buckets = {}, .weights = {}, .statistics = {}};
     for (std::size_t b = 0; b < buckets.size(); ++b) {
@@ -113,6 +116,7 @@ void GradReducer::after_forward(int chunk, int micro_batch) {
   if (!ranks_first()) return merge(compute_, statistics, leaf, merges);
   hand_over();
   const Tensor sums = partial(statistics, leaf);
+  const ScopedCommLabel label("running statistics");
   group_.all_reduce(comm_, sums, sums, ReduceOp::sum);
   merge(comm_, statistics, leaf, merges);
 }
@@ -157,6 +161,7 @@ void GradReducer::ready(ParamId id) {
   TRIREME_EXPECTS(missing > 0, "parameter {} reported twice in one backward",
                   layout.spec(id).name);
   if (--missing > 0) return;
+  const ScopedCommLabel label(labels_[static_cast<std::size_t>(index)]);
   if (apart() && bucket.kind == ParamKind::weight) return scatter(bucket, micro_batch);
   if (last(micro_batch) && options_.mode == ReducerMode::overlapped) launch(bucket, micro_batch);
 }
@@ -210,6 +215,7 @@ void GradReducer::finish() {
                     missing_[i], buckets[i].params, i);
     const bool waiting = options_.mode == ReducerMode::inline_after_backward &&
                          !(apart() && buckets[i].kind == ParamKind::weight);
+    const ScopedCommLabel label(labels_[i]);
     if (waiting) launch(buckets[i], options_.micro_batches - 1);
   }
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
@@ -102,7 +103,8 @@ class GradReducer final : public GradientSink {
   ReducerOptions options_;
   PartialSums weights_, statistics_;
   std::vector<Chunk> chunks_;
-  std::vector<int> missing_;  // by bucket: parameters that have not reported
+  std::vector<std::string> labels_;  // by bucket
+  std::vector<int> missing_;         // by bucket: parameters that have not reported
   int next_buffer_ = 0;
   std::vector<int> buffer_of_unit_;
   std::unique_ptr<Event> there_, reduced_;

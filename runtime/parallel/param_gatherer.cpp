@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "runtime/comm/comm_label.h"
+
 namespace trireme {
 
 ParamGatherer::ParamGatherer(Device& device, Communicator& group, ParamStore& params,
@@ -20,6 +22,8 @@ ParamGatherer::ParamGatherer(Device& device, Communicator& group, ParamStore& pa
   for (std::size_t i = 0; i < events; ++i)
     gathered_.push_back(device.make_event());
   pending_.assign(events, false);
+  for (std::size_t i = 0; i < params.layout().buckets().size(); ++i)
+    labels_.push_back("parameters of " + params.layout().describe_bucket(i));
   if (stage >= 3) {
     unit_in_.assign(events, -1);
     used_.assign(events, 0);
@@ -27,7 +31,9 @@ ParamGatherer::ParamGatherer(Device& device, Communicator& group, ParamStore& pa
 }
 
 // bf16 values are cast from the gathered fp32 ones on every rank: norms and biases are read in fp32.
-void ParamGatherer::gather(const Bucket& bucket) {
+void ParamGatherer::gather(std::size_t index) {
+  const Bucket& bucket = params_.layout().buckets()[index];
+  const ScopedCommLabel label(labels_[index]);
   group_.all_gather(comm_, params_.owned_master(bucket), params_.bucket_master(bucket));
 }
 
@@ -43,7 +49,7 @@ void ParamGatherer::after_update() {
   const auto buckets = params_.layout().buckets();
   for (std::size_t i = buckets.size(); i-- > 0;) {
     if (buckets[i].kind != ParamKind::weight) continue;
-    gather(buckets[i]);
+    gather(i);
     comm_.record(*gathered_[i]);
     pending_[i] = true;
   }
@@ -98,8 +104,9 @@ void ParamGatherer::fetch(int unit) {
   // Whatever computed from this buffer, and the update before, is in the compute stream already.
   compute_.record(*updated_);
   comm_.wait(*updated_);
-  for (const Bucket& bucket : params_.layout().buckets()) {
-    if (bucket.kind == ParamKind::weight && bucket.units.contains(unit)) gather(bucket);
+  const auto buckets = params_.layout().buckets();
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    if (buckets[i].kind == ParamKind::weight && buckets[i].units.contains(unit)) gather(i);
   }
   comm_.record(*gathered_[buffer]);
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
@@ -27,7 +28,7 @@ class ParamGatherer {
   void finish();
 
  private:
-  void gather(const Bucket& bucket);
+  void gather(std::size_t bucket);
   void complete(std::size_t bucket);
   [[nodiscard]] std::size_t buffer_of(int unit) const;
   void fetch(int unit);
@@ -37,6 +38,7 @@ class ParamGatherer {
   ParamStore& params_;
   Stream& compute_;
   Stream& comm_;
+  std::vector<std::string> labels_;  // by bucket
   std::unique_ptr<Event> updated_;
   std::vector<std::unique_ptr<Event>> gathered_;  // by bucket, or in stage 3 by buffer
   std::vector<bool> pending_;                     // likewise: not yet waited for

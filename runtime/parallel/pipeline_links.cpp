@@ -3,6 +3,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
+#include "runtime/comm/comm_label.h"
+
 namespace trireme {
 namespace {
 
@@ -11,6 +15,10 @@ namespace {
 // closes it.
 std::size_t colour_of_link(int from, int stages) {
   return static_cast<std::size_t>(from == stages - 1 && stages % 2 == 1 ? 2 : from % 2);
+}
+
+constexpr bool shows_gradient(ActionKind transfer) {
+  return transfer == ActionKind::send_backward || transfer == ActionKind::recv_backward;
 }
 
 constexpr std::size_t index_of(ActionKind transfer) {
@@ -62,6 +70,11 @@ void PipelineLinks::start(const Action& transfer, const Tensor& data) const {
   const int peer = peer_of(shape_, stage_, transfer).stage;
   const bool sends =
       transfer.kind == ActionKind::send_forward || transfer.kind == ActionKind::send_backward;
+  std::array<char, 64> text{};
+  const auto end = fmt::format_to_n(text.data(), text.size(), "{} of micro-batch {}, chunk {}",
+                                    shows_gradient(transfer.kind) ? "gradient" : "activation",
+                                    transfer.micro_batch, transfer.chunk);
+  const ScopedCommLabel label(std::string_view(text.data(), std::min(end.size, text.size())));
   if (sends) {
     at.group->send(*at.stream, data, peer);
   } else {

@@ -122,6 +122,11 @@ void PipelineRunner::forward_only(int micro_batch, StageWork& work) {
   }
 }
 
+double PipelineRunner::span_ms(std::int64_t step) const {
+  const auto& computed = times_[step % 2];
+  return computed.back().end->milliseconds_since(*computed.front().ready);
+}
+
 StageTimes PipelineRunner::times(std::int64_t step) const {
   StageTimes sum;
   for (int chunk = 0; chunk < shape_.chunks; ++chunk) {

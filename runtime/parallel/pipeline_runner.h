@@ -26,6 +26,7 @@ class StageWork {
 struct StageTimes {
   double forward = 0, backward = 0, backward_weight = 0;
   double bubble = 0;  // the compute stream waited for a neighbour
+  [[nodiscard]] double busy() const { return forward + backward + backward_weight; }
 };
 
 class PipelineRunner {
@@ -40,6 +41,8 @@ class PipelineRunner {
   [[nodiscard]] StageTimes times(std::int64_t step) const;
   // The same by chunk.
   [[nodiscard]] StageTimes times(std::int64_t step, int chunk) const;
+  // From where the first computation had its input to the end of the last.
+  [[nodiscard]] double span_ms(std::int64_t step) const;
   [[nodiscard]] const ScheduleShape& shape() const { return shape_; }
   [[nodiscard]] int stage() const { return stage_; }
   // Forward only, through all chunks, of one micro-batch.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/comm/comm_label.h"
 #include "runtime/ops/elementwise.h"
 
 namespace trireme {
@@ -46,6 +47,7 @@ void TiedGradients::add(Stream& comm) {
       ops::cast(comm, copy, gradient);
       continue;
     }
+    const ScopedCommLabel label("tied gradients");
     const Tensor other = received_.view(DType::f32, gradient.shape);
     pipeline_.group_begin();
     pipeline_.send(comm, gradient, tie.peer);

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t values_per_chunk = 4;  // forward, backward, backward_weight, bubble
+constexpr std::int64_t values_per_chunk = 3;  // forward, backward, backward_weight
 
 }  // namespace
 
@@ -18,34 +18,36 @@ BubbleMeter::BubbleMeter(const PipelineRunner& runner)
 void BubbleMeter::add(std::int64_t step) {
   if (step == 0) return;
   ++steps_;
+  span_ += runner_.span_ms(step);
   for (int chunk = 0; chunk < runner_.shape().chunks; ++chunk) {
     const StageTimes times = runner_.times(step, chunk);
     StageTimes& sum = sums_[static_cast<std::size_t>(chunk)];
     sum.forward += times.forward;
     sum.backward += times.backward;
     sum.backward_weight += times.backward_weight;
-    sum.bubble += times.bubble;
   }
 }
 
 BubbleReport BubbleMeter::report(Device& device, Communicator& pipeline, Stream& comm) const {
   const ScheduleShape& shape = runner_.shape();
-  const std::int64_t own = shape.chunks * values_per_chunk;
+  const std::int64_t own = shape.chunks * values_per_chunk + 1;  // and the span
   const Buffer buffer(device, static_cast<std::size_t>(shape.stages * own) * sizeof(double),
                       MemoryKind::host);
   const Tensor all = buffer.view(DType::f64, Shape{shape.stages * own});
   const Tensor mine = all.range(runner_.stage() * own, own);
   double* out = mine.as<double>();
   for (const StageTimes& sum : sums_) {
-    for (const double value : {sum.forward, sum.backward, sum.backward_weight, sum.bubble})
+    for (const double value : {sum.forward, sum.backward, sum.backward_weight})
       *out++ = value;
   }
+  *out = span_;
   pipeline.all_gather(comm, mine, all);
   comm.synchronize();
 
   const double per = 1.0 / static_cast<double>(std::max<std::int64_t>(steps_, 1) * shape.micro_batches);
   Costs costs = uniform_costs(shape, 0, 0, 0);
-  double busy = 0, idle = 0;
+  // The first stage begins first, and one of the stages ends last.
+  double busy = 0, span = 0;
   const double* in = all.as<double>();
   for (int stage = 0; stage < shape.stages; ++stage) {
     for (int chunk = 0; chunk < shape.chunks; ++chunk, in += values_per_chunk) {
@@ -54,11 +56,11 @@ BubbleReport BubbleMeter::report(Device& device, Communicator& pipeline, Stream&
       costs.backward[at] = in[1] * per;
       costs.backward_weight[at] = in[2] * per;
       busy += in[0] + in[1] + in[2];
-      idle += in[3];
     }
+    span = std::max(span, *in++);
   }
   const bool split = shape.kind == ScheduleKind::zero_bubble;
-  return {.measured = idle / std::max(busy + idle, 1e-9),
+  return {.measured = 1 - busy / std::max(shape.stages * span, 1e-9),
           .predicted = simulate(shape, costs).bubble,
           .ideal = simulate(shape, uniform_costs(shape, 1, split ? 1 : 2, split ? 1 : 0)).bubble};
 }

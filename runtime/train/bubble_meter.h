@@ -9,9 +9,10 @@
 
 namespace trireme {
 
-// Idle shares of all stages together, 0..1, of the time from the first to the last computation.
+// Idle shares of all stages together, 0..1, of the time from the pipeline's first computation of a
+// step to its last.
 struct BubbleReport {
-  double measured = 0;
+  double measured = 0;   // 1 - computing / (stages * time)
   double predicted = 0;  // the schedule with each stage's mean times
   double ideal = 0;      // the schedule with equal stages
 };
@@ -28,6 +29,7 @@ class BubbleMeter {
  private:
   const PipelineRunner& runner_;
   std::vector<StageTimes> sums_;  // by chunk
+  double span_ = 0;
   std::int64_t steps_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/loss_totals.h"
 
+#include "runtime/comm/comm_label.h"
 #include "runtime/ops/elementwise.h"
 
 namespace trireme {
@@ -38,6 +39,7 @@ void LossTotals::add(const Context& context, std::int64_t index) {
 void LossTotals::publish(Stream& compute, Stream& comm) {
   const std::int64_t ranks = mesh_.shape().data;
   const Tensor all = all_.view(DType::f64, Shape{ranks * batches_ * 2});
+  const ScopedCommLabel label("losses");
   compute.record(*added_);
   comm.wait(*added_);
   const int last_stage = mesh_.shape().pipeline - 1;

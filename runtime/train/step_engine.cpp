@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "runtime/comm/comm_label.h"
+
 namespace trireme {
 namespace {
 
@@ -92,6 +94,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   slot_ = &slot;
   source_ = &source;
   fetched_ = 0;
+  set_comm_step(step + 1);  // as reports count
   Stream& compute = *streams_.compute;
   compute.record(*slot.start);
   auto* const rng = reinterpret_cast<std::uint64_t*>(slot.rng_host.data());

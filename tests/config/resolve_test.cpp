@@ -2,32 +2,13 @@
 // Rules that span keys.
 #include <gmock/gmock.h>
 
-#include "tests/config/support.h"
+#include "tests/config/resolve_support.h"
 
 namespace trireme {
 namespace {
 
 using testing::HasSubstr;
 using testing::StartsWith;
-
-const std::string gpt = "data: {path: shards}\n";
-const std::string resnet = "model: {family: resnet}\ndata: {path: shards}\n";
-
-Config resolved(const std::string& text, const std::vector<std::string>& overrides = {},
-                const Environment& place = {}, Purpose purpose = Purpose::train) {
-  Provenance where;
-  const Config config = parse_config(text, "a.yaml", overrides, &where);
-  return resolve_config(config, place, &where, purpose);
-}
-
-std::string refusal(const std::string& text, const std::vector<std::string>& overrides = {},
-                    const Environment& place = {}, Purpose purpose = Purpose::train) {
-  return config_error([&] { return resolved(text, overrides, place, purpose); });
-}
-
-Environment ranks(int count) {
-  return {.ranks = count};
-}
 
 TEST(ResolveConfig, FillsInEveryAuto) {
   const Config config = resolved(gpt, {"precision=auto", "train.global_batch=32"}, ranks(4));
@@ -67,6 +48,18 @@ TEST(ResolveLayout, RefusesRanksThatTheLayoutDoesNotFill) {
   EXPECT_EQ(resolved(gpt, {"parallel.data=4"}, ranks(4)).parallel.data, 4);
 }
 
+TEST(ResolveLayout, RefusesAMeshThatIsNotTheRankCount) {
+  const std::vector<std::string> axes{"parallel.tensor=2", "parallel.pipeline=2"};
+
+  EXPECT_EQ(refusal(gpt, axes, ranks(6)),
+            "a.yaml: parallel.data: 6 ranks cannot be split: tensor * pipeline * context * expert "
+            "= 4 does not divide them; start a multiple of 4 ranks");
+  EXPECT_EQ(refusal(gpt + "parallel: {data: 3, tensor: 2, pipeline: 2}\n", {}, ranks(8)),
+            "a.yaml:2: parallel.data: 3 data-parallel ranks times 4 along the other axes in a job "
+            "of 8; use auto or 2, or start 12 ranks");
+  EXPECT_EQ(resolved(gpt, axes, ranks(8)).parallel.data, 2);
+}
+
 TEST(ResolveLayout, RefusesABatchThatDoesNotDivideAndListsWhatDoes) {
   EXPECT_EQ(refusal(gpt, {"train.global_batch=30"}, ranks(2)),
             "--set train.global_batch=30: 30 is not a multiple of train.micro_batch * "
@@ -95,18 +88,14 @@ TEST_P(UnsupportedFeature, IsRefusedWithTheValueToUse) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, UnsupportedFeature,
-    testing::Values(
-        Feature{"parallel.tensor=2", "1"}, Feature{"parallel.pipeline=2", "1"},
-        Feature{"parallel.context=2", "1"}, Feature{"parallel.expert=2", "1"},
-        Feature{"parallel.zero=1", "0"}, Feature{"parallel.zero=3", "0"},
-        Feature{"parallel.chunks=2", "1"}, Feature{"parallel.virtual_tensor=2", "1"},
-        Feature{"parallel.sequence=true", "false"}, Feature{"parallel.search=true", "false"},
-        Feature{"train.recompute=full", "none"}, Feature{"device.graphs=step", "off"},
-        Feature{"device.share=true", "false"}, Feature{"run.deadline_minutes=0.5", "0"},
-        Feature{"checkpoint.every_steps=100", "0"}, Feature{"checkpoint.every_minutes=5", "0"},
-        Feature{"telemetry.trace=10-20", "\"\""}, Feature{"telemetry.tensorboard=true", "false"},
-        Feature{"telemetry.prometheus=true", "false"},
-        Feature{"reproducibility=layout", "run or fast"}),
+    testing::Values(Feature{"parallel.context=2", "1"}, Feature{"parallel.expert=2", "1"},
+                    Feature{"parallel.search=true", "false"}, Feature{"device.graphs=step", "off"},
+                    Feature{"device.share=true", "false"}, Feature{"run.deadline_minutes=0.5", "0"},
+                    Feature{"checkpoint.every_steps=100", "0"},
+                    Feature{"checkpoint.every_minutes=5", "0"},
+                    Feature{"telemetry.trace=10-20", "\"\""},
+                    Feature{"telemetry.tensorboard=true", "false"},
+                    Feature{"telemetry.prometheus=true", "false"}),
     [](const auto& tested) {
       std::string name = tested.param.setting;
       std::ranges::replace_if(

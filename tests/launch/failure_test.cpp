@@ -35,8 +35,31 @@ TEST_F(FailureTest, AnIndivisibleBatchSaysWhatWouldWork) {
 }
 
 TEST_F(FailureTest, UnbuiltParallelismIsRefusedNotIgnored) {
-  expect_failure(train_gpt("run", 2, {"parallel.tensor=2"}), 2, HasSubstr("parallel.tensor"));
-  expect_failure(train_gpt("run", 2, {"parallel.pipeline=2"}), 2, HasSubstr("parallel.pipeline"));
+  expect_failure(train_gpt("run", 2, {"parallel.context=2"}), 2, HasSubstr("parallel.context"));
+  expect_failure(train_gpt("run", 2, {"parallel.expert=2"}), 2, HasSubstr("parallel.expert"));
+}
+
+TEST_F(FailureTest, AModeThatTheModelCannotBeSplitForIsRefusedBeforeTraining) {
+  expect_failure(train_gpt("run", 2, {"parallel.tensor=2", "model.heads=1"}), 2,
+                 HasSubstr("parallel.tensor=2: 2 does not divide model.heads = 1; use 1"));
+  expect_failure(train_resnet("run", 2, {"parallel.pipeline=2", "parallel.schedule=zero-bubble"}),
+                 2, HasSubstr("use gpipe, 1f1b or interleaved"));
+  EXPECT_FALSE(std::filesystem::exists(directory() + "/run"));
+}
+
+TEST_F(FailureTest, RanksOfDifferentConfigsAreRefusedNamingTheLine) {
+  const std::string train = "train " + data_directory() +
+                            "/gpt.yaml --set run.directory=" + directory() +
+                            "/run --set optimizer.weight_decay=";
+  const CommandResult result =
+      run_command(std::string(TRIREME_MPIEXEC) + " -np 1 " TRIREME_BINARY " " + train +
+                  "0.1 : -np 1 " TRIREME_BINARY " " + train + "0.2");
+
+  expect_failure(result, 2,
+                 AllOf(HasSubstr("ranks disagree on the resolved config: line "),
+                       HasSubstr("weight_decay: 0.1\" on rank 0"),
+                       HasSubstr("weight_decay: 0.2\" on rank 1")));
+  EXPECT_FALSE(std::filesystem::exists(directory() + "/run"));
 }
 
 TEST_F(FailureTest, AMissingConfigFileIsNamed) {

@@ -1,0 +1,184 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Trains one small GPT for 20 steps on every kind of layout of 1, 2, 4 and 8 ranks with reproducibility: layout and
+# compares each with the run on one rank, bit by bit: the loss and the gradient norm of every step, the weights and the
+# optimizer's state. Prints one table and exits with 1 when a layout differs or fails. About two minutes on two cores.
+#
+#   scripts/layout_matrix.sh [--ranks LIST] [--precision P] [--quick] [--trireme FILE] [--keep DIR]
+#
+#   --ranks LIST     rank counts to run, for example 1,2,4 (default: 1,2,4,8); one rank is always run, to compare with
+#   --precision P    fp32 (default) or bf16
+#   --quick          a dozen layouts instead of all
+#   --trireme FILE   the program (default: build/cpu/trireme)
+#   --keep DIR       put the run directories and logs there and leave them
+#
+# The data is the quickstart's where it is packed, else text made up here. Needs the program built: scripts/test.sh or
+# scripts/quickstart.sh does that.
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+rank_counts=1,2,4,8 precision=fp32 quick=false keep='' trireme=$repository/build/cpu/trireme
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --ranks | --precision | --trireme | --keep)
+      [[ $# -ge 2 ]] || die "$1 needs a value"
+      case $1 in
+        --ranks) rank_counts=$2 ;;
+        --precision) precision=$2 ;;
+        --trireme) trireme=$(realpath -- "$2") ;;
+        --keep) keep=$2 ;;
+      esac
+      shift
+      ;;
+    --quick) quick=true ;;
+    -h | --help)
+      sed -n '3,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    *) die "unknown option $1; see scripts/layout_matrix.sh --help" ;;
+  esac
+  shift
+done
+[[ $rank_counts =~ ^[1248](,[1248])*$ ]] || die "--ranks $rank_counts: give some of 1, 2, 4 and 8, with commas between"
+[[ $precision == fp32 || $precision == bf16 ]] || die "--precision $precision: use fp32 or bf16"
+[[ -x $trireme ]] || die "$trireme: there is no such program; build it or say where it is with --trireme"
+
+# data x tensor x pipeline, schedule:chunks, ZeRO, sequence, recompute; a star marks the layouts of --quick.
+layouts() {
+  cat <<'ROWS'
+1 1 1 1f1b          0 no  none      *
+1 1 1 1f1b          0 no  full
+1 1 1 1f1b          2 no  selective
+2 1 1 1f1b          0 no  none      *
+2 1 1 1f1b          1 no  selective
+2 1 1 1f1b          2 no  none
+2 1 1 1f1b          3 no  full      *
+1 2 1 1f1b          0 no  none
+1 2 1 1f1b          0 yes none      *
+1 2 1 1f1b          1 yes full
+1 1 2 gpipe         0 no  none      *
+1 1 2 1f1b          0 no  full
+1 1 2 interleaved:2 0 no  none      *
+1 1 2 interleaved:3 3 no  selective
+1 1 2 zero-bubble   0 no  none      *
+4 1 1 1f1b          0 no  none
+4 1 1 1f1b          2 no  full
+4 1 1 1f1b          3 no  none
+2 2 1 1f1b          1 yes none
+2 2 1 1f1b          3 yes selective *
+1 4 1 1f1b          0 no  none
+1 4 1 1f1b          2 yes full
+1 2 2 gpipe         0 yes selective
+1 2 2 zero-bubble   1 yes none
+2 1 2 gpipe         2 no  none
+2 1 2 1f1b          1 no  none      *
+2 1 2 interleaved:2 3 no  full
+2 1 2 zero-bubble   1 no  none
+1 1 4 gpipe         0 no  full
+1 1 4 1f1b          0 no  none
+1 1 4 interleaved:2 0 no  none
+1 1 4 zero-bubble   0 no  none
+8 1 1 1f1b          1 no  none
+8 1 1 1f1b          3 no  selective
+4 2 1 1f1b          2 yes none
+4 1 2 1f1b          3 no  none
+2 4 1 1f1b          0 no  full
+2 4 1 1f1b          3 yes none
+2 2 2 1f1b          0 no  none
+2 2 2 interleaved:2 2 yes selective *
+2 2 2 zero-bubble   1 yes none      *
+2 1 4 interleaved:2 1 no  none
+2 1 4 1f1b          2 no  full
+1 4 2 gpipe         0 yes none
+1 2 4 zero-bubble   0 no  none
+1 1 8 gpipe         0 no  none
+1 1 8 1f1b          1 no  none
+ROWS
+}
+
+work=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/trireme-layouts.XXXXXX")}
+mkdir -p -- "$work" || die "--keep $keep: cannot be created"
+work=$(cd -- "$work" && pwd)
+[[ -z $(ls -A -- "$work") ]] || die "--keep $keep: is not empty"
+clean_up() { if [[ -z $keep ]]; then rm -rf -- "$work"; fi; }
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+data=$repository/quickstart/data/kjv
+if ! "$trireme" data inspect "$data/validation" >/dev/null 2>&1; then
+  data=$work/data
+  awk 'BEGIN { srand(1); split("oar rower keel bench trireme sea pull the", word, " ")
+    for (i = 0; i < 12000; ++i) printf "%s%s", word[1 + int(8 * rand())], i % 12 == 11 ? "\n" : " " }' >"$work/text.txt"
+  "$trireme" data pack-text --quiet "$work/text.txt" --out "$data" --validation 0.1 >/dev/null
+fi
+
+cat >"$work/config.yaml" <<EOF_CONFIG
+run: {directory: $work/run}
+precision: $precision
+reproducibility: layout
+model: {family: gpt2, layers: 6, hidden: 64, heads: 4, context: 32, vocabulary: 256, dropout: 0.1}
+data: {path: $data/train, validation_path: $data/validation, workers: 1, prefetch: 2}
+parallel: {virtual_tensor: 4, bucket_megabytes: 0.125, watch_seconds: 60}
+train: {steps: 20, global_batch: 16, micro_batch: 2, eval_batches: 2, log_every: 20}
+optimizer: {name: adamw, learning_rate: 3e-3}
+EOF_CONFIG
+
+# train DATA TENSOR PIPELINE SCHEDULE ZERO SEQUENCE RECOMPUTE: into $run, its console into $run.log.
+train() {
+  local chunks=1 sequence=false
+  if [[ $4 == *:* ]]; then chunks=${4#*:}; fi
+  if [[ $6 == yes ]]; then sequence=true; fi
+  mpirun -np $(($1 * $2 * $3)) "$trireme" train "$work/config.yaml" --set run.directory="$run" \
+    --set parallel.data="$1" --set parallel.tensor="$2" --set parallel.pipeline="$3" --set parallel.schedule="${4%:*}" \
+    --set parallel.chunks="$chunks" --set parallel.zero="$5" --set parallel.sequence="$sequence" \
+    --set train.recompute="$7" >"$run.log" 2>&1 </dev/null
+}
+
+# The results of $run as the program printed them, and what must not depend on the layout.
+loss_of() { sed -n 's/.*final loss \([^,]*\),.*/\1/p' "$run.log"; }
+weights_of() { sed -n 's/.*weights xxh3 \([0-9a-f]*\).*/\1/p' "$run.log"; }
+results_of() {
+  grep -o 'final loss .*' "$run.log"
+  grep -oE '"(step|loss|validation_loss|grad_norm)":[^,}]*' "$run/metrics.jsonl"
+}
+
+# row RANKS LAYOUT SCHEDULE ZERO SEQUENCE RECOMPUTE LOSS WEIGHTS EQUAL
+row() { printf '%5s  %-9s  %-13s  %-4s  %-8s  %-9s  %-20s  %-16s  %s\n' "$@"; }
+
+# shellcheck source=launch/mpi_env.sh
+source "$repository/launch/mpi_env.sh" 8
+say "20 steps in $precision, 8 micro-batches, 4 tensor blocks; layouts are data x tensor x pipeline"
+row ranks layout schedule ZeRO sequence recompute 'final loss' weights equal
+
+count=0 differing=0 failed=0
+while read -r d t p schedule zero sequence recompute star; do
+  ranks=$((d * t * p))
+  if ((count > 0)); then
+    [[ ,$rank_counts, == *,$ranks,* ]] || continue
+    if $quick && [[ $star != '*' ]]; then continue; fi
+  fi
+  count=$((count + 1))
+  run=$work/run-$count
+  if [[ -t 2 ]]; then printf '%5s  %s ...' "$ranks" "$d x $t x $p" >&2; fi
+  status=0
+  train "$d" "$t" "$p" "$schedule" "$zero" "$sequence" "$recompute" || status=$?
+  if [[ -t 2 ]]; then printf '\r\033[K' >&2; fi
+  equal=yes loss=- weights=-
+  if ((status != 0)); then
+    equal="failed with $status" failed=$((failed + 1))
+    grep -m 1 -A 5 'error: ' "$run.log" >>"$work/failures.txt" || tail -n 20 "$run.log" >>"$work/failures.txt"
+    if ((count == 1)); then break; fi
+  else
+    loss=$(loss_of) weights=$(weights_of)
+    results_of >"$run.results" || die "$run.log: the program printed no results"
+    if ! cmp -s "$work/run-1.results" "$run.results"; then
+      equal=NO differing=$((differing + 1))
+    fi
+  fi
+  row "$ranks" "$d x $t x $p" "$schedule" "$zero" "$sequence" "$recompute" "$loss" "$weights" "$equal"
+done < <(layouts)
+
+if ((failed > 0)); then cat "$work/failures.txt" >&2; fi
+say "$((count - differing - failed)) of $count layouts equal, $differing differ, $failed failed, after $SECONDS s"
+((differing + failed == 0))

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the model, the batch and the parallel modes allow each other. The default model has 4 blocks
+// (6 layers with embedding and head), hidden 256, 4 heads, context 256; batches of 32 in eights
+// of 4.
+#include <gmock/gmock.h>
+
+#include "tests/config/resolve_support.h"
+
+namespace trireme {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(ParallelRules, AcceptEveryModeThatIsBuilt) {
+  for (const char* const setting :
+       {"parallel.tensor=2", "parallel.pipeline=2", "parallel.zero=1", "parallel.zero=2",
+        "parallel.zero=3", "parallel.sequence=true", "parallel.schedule=gpipe",
+        "parallel.schedule=zero-bubble", "parallel.virtual_tensor=4", "parallel.watch_seconds=0.5",
+        "train.recompute=full", "train.recompute=selective", "reproducibility=layout"}) {
+    EXPECT_NO_THROW((void)resolved(gpt, {setting}, ranks(4))) << setting;
+  }
+  EXPECT_NO_THROW((void)resolved(
+      gpt, {"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.chunks=3"},
+      ranks(4)));
+  EXPECT_NO_THROW(
+      (void)resolved(gpt, {"parallel.pipeline=2", "parallel.stage_layers=[2, 4]"}, ranks(2)));
+}
+
+TEST(ParallelRules, BlocksAreTheTensorRanksUnlessSet) {
+  EXPECT_EQ(resolved(gpt).parallel.virtual_tensor, 1);
+  EXPECT_EQ(resolved(gpt, {"parallel.tensor=2"}, ranks(2)).parallel.virtual_tensor, 2);
+  EXPECT_EQ(resolved(gpt, {"parallel.tensor=2", "parallel.virtual_tensor=4"}, ranks(2))
+                .parallel.virtual_tensor,
+            4);
+}
+
+TEST(ParallelRules, TensorRanksDivideTheHeads) {
+  EXPECT_EQ(refusal("data: {path: x}\nparallel:\n  tensor: 8\n", {}, ranks(8)),
+            "a.yaml:3: parallel.tensor: 8 does not divide model.heads = 4; use 1, 2 or 4");
+  EXPECT_EQ(refusal(gpt, {"parallel.virtual_tensor=8"}),
+            "--set parallel.virtual_tensor=8: 8 does not divide model.heads = 4; use 1, 2 or 4");
+}
+
+TEST(ParallelRules, TensorRanksDivideWidthVocabularyAndRows) {
+  // Heads always divide the width, so what divides the heads divides it too.
+  EXPECT_THAT(refusal(gpt, {"parallel.tensor=3", "model.hidden=256", "model.heads=4"}, ranks(3)),
+              HasSubstr("3 does not divide model.heads = 4"));
+  const std::vector<std::string> six_heads{"model.hidden=96", "model.heads=6"};
+  EXPECT_EQ(
+      refusal(gpt, {six_heads[0], six_heads[1], "parallel.tensor=3", "train.global_batch=12"},
+              ranks(3)),
+      "--set parallel.tensor=3: 3 does not divide model.vocabulary padded to a multiple of 64 "
+      "= 256; use 1 or 2");
+  EXPECT_EQ(refusal(gpt, {six_heads[0], six_heads[1], "parallel.tensor=3", "model.vocabulary=150"},
+                    ranks(3)),
+            "--set parallel.tensor=3: 3 does not divide train.micro_batch * model.context = 1024; "
+            "use 1 or 2");
+  EXPECT_NO_THROW((void)resolved(gpt,
+                                 {six_heads[0], six_heads[1], "parallel.tensor=3",
+                                  "model.vocabulary=150", "model.context=192"},
+                                 ranks(3)));
+}
+
+TEST(ParallelRules, BlocksAreSharedEvenlyByTheTensorRanks) {
+  EXPECT_EQ(refusal(gpt, {"parallel.tensor=4", "parallel.virtual_tensor=2"}, ranks(4)),
+            "--set parallel.virtual_tensor=2: 2 blocks cannot be shared by parallel.tensor = 4 "
+            "ranks; use auto or a multiple of 4, or tensor 1 or 2");
+  EXPECT_EQ(refusal(gpt, {"parallel.tensor=2", "parallel.virtual_tensor=8"}, ranks(2)),
+            "--set parallel.virtual_tensor=8: 8 does not divide model.heads = 4; use 2 or 4");
+}
+
+TEST(ParallelRules, ResNetHasNoTensorRanks) {
+  EXPECT_EQ(
+      refusal(resnet, {"parallel.tensor=2"}, ranks(2)),
+      "--set parallel.tensor=2: 2 with model.family: resnet, whose layers are split over data "
+      "and pipeline ranks only; use 1");
+  EXPECT_THAT(refusal(resnet, {"parallel.virtual_tensor=2"}), HasSubstr("only with gpt2"));
+  EXPECT_THAT(refusal(resnet, {"parallel.sequence=true"}), HasSubstr("only with gpt2"));
+}
+
+TEST(ParallelRules, TheBatchDividesByTheDataRanksOfTheMesh) {
+  EXPECT_EQ(
+      refusal(gpt, {"parallel.pipeline=2", "train.global_batch=12"}, ranks(4)),
+      "--set train.global_batch=12: 12 is not a multiple of train.micro_batch * parallel.data "
+      "= 4 * 2 = 8; use global_batch 8 or 16, or micro_batch 1, 2, 3 or 6, or 1 or 3 ranks");
+}
+
+TEST(ParallelRules, AStageHasALayer) {
+  EXPECT_EQ(refusal(gpt, {"parallel.pipeline=7"}, ranks(7)),
+            "--set parallel.pipeline=7: 7 stages for a model of 6 layers, first and last included; "
+            "use 6 or fewer");
+  EXPECT_EQ(
+      refusal(gpt, {"parallel.pipeline=2", "parallel.chunks=4", "parallel.schedule=interleaved"},
+              ranks(2)),
+      "--set parallel.chunks=4: 4 on each of 2 stages for a model of 6 layers, first and last "
+      "included; use 3 or fewer");
+  EXPECT_THAT(refusal(resnet, {"model.stages=[1, 2]", "parallel.pipeline=6"}, ranks(6)),
+              HasSubstr("6 stages for a model of 5 layers"));
+  EXPECT_NO_THROW((void)resolved(gpt, {"parallel.pipeline=6"}, ranks(6)));
+}
+
+TEST(ParallelRules, StageLayersCoverTheModel) {
+  const auto message = [](const char* layers) {
+    return refusal(gpt, {"parallel.pipeline=2", std::string("parallel.stage_layers=") + layers},
+                   ranks(2));
+  };
+
+  EXPECT_EQ(message("[3, 2]"),
+            "--set parallel.stage_layers=[3, 2]: 2 numbers that add up to 5, for pipeline * chunks "
+            "= 2 stages and 6 layers, first and last included; use 2 numbers that add up to 6, or "
+            "[] for a balanced cut");
+  EXPECT_THAT(message("[2, 2, 2]"), HasSubstr("3 numbers that add up to 6"));
+  EXPECT_THAT(message("[0, 6]"), HasSubstr("parallel.stage_layers"));
+  EXPECT_THAT(refusal(gpt, {"parallel.stage_layers=[4]"}), HasSubstr("1 stages and 6 layers"));
+}
+
+TEST(ParallelRules, ChunksBelongToTheInterleavedSchedule) {
+  EXPECT_EQ(refusal(gpt, {"parallel.pipeline=2", "parallel.chunks=2"}, ranks(2)),
+            "--set parallel.chunks=2: 2 with parallel.schedule: 1f1b; use 1, or schedule "
+            "interleaved");
+  EXPECT_EQ(refusal(gpt, {"parallel.schedule=interleaved", "parallel.chunks=2"}),
+            "--set parallel.chunks=2: 2 with parallel.pipeline: 1; use 1, or pipeline 2 or more");
+  EXPECT_EQ(refusal(gpt, {"parallel.schedule=interleaved", "parallel.pipeline=2"}, ranks(2)),
+            "a.yaml: parallel.chunks: 1 with parallel.schedule: interleaved; use 2 or more, or "
+            "schedule 1f1b");
+}
+
+TEST(ParallelRules, InterleavedRunsWholeRoundsOfMicroBatches) {
+  const std::vector<std::string> settings{"parallel.schedule=interleaved", "parallel.chunks=2",
+                                          "parallel.pipeline=3", "train.global_batch=40"};
+  EXPECT_EQ(
+      refusal(gpt, settings, ranks(6)),
+      "--set parallel.schedule=interleaved: interleaved needs micro-batches per data-parallel "
+      "rank in multiples of the 3 stages, not 5; use train.global_batch 48 or schedule 1f1b");
+  EXPECT_NO_THROW((void)resolved(
+      gpt, {settings[0], settings[1], settings[2], "train.global_batch=48"}, ranks(6)));
+}
+
+TEST(ParallelRules, ZeroBubbleExcludesWhatItCannotKeepApart) {
+  const std::string schedule = "parallel.schedule=zero-bubble";
+  const std::string two = "parallel.pipeline=2";
+
+  for (const std::string stage : {"2", "3"}) {
+    EXPECT_EQ(refusal(gpt, {schedule, two, "parallel.zero=" + stage}, ranks(4)),
+              "--set parallel.zero=" + stage + ": " + stage +
+                  " with parallel.schedule: zero-bubble, which keeps gradients of several "
+                  "micro-batches apart; use 0 or 1, or schedule 1f1b");
+  }
+  EXPECT_NO_THROW((void)resolved(gpt, {schedule, two, "parallel.zero=1"}, ranks(4)));
+  EXPECT_EQ(refusal(resnet, {schedule, two}, ranks(2)),
+            "--set parallel.schedule=zero-bubble: zero-bubble with model.family: resnet, whose "
+            "layers do not split their backward; use gpipe, 1f1b or interleaved");
+  for (const std::string kind : {"selective", "full"}) {
+    EXPECT_THAT(refusal(gpt, {schedule, two, "train.recompute=" + kind}, ranks(2)),
+                AllOf(StartsWith("--set train.recompute=" + kind + ": " + kind +
+                                 " with parallel.schedule: zero-bubble"),
+                      HasSubstr("use none, or schedule 1f1b")));
+  }
+}
+
+TEST(ParallelRules, LayoutModeListsTheDataRanksWhoseMicroBatchesAreSubtrees) {
+  const auto with = [](int batch, int zero) {
+    return std::vector<std::string>{"reproducibility=layout", "train.micro_batch=1",
+                                    fmt::format("train.global_batch={}", batch),
+                                    fmt::format("parallel.zero={}", zero)};
+  };
+
+  // Runs of neighbours must be whole subtrees: a power of two each.
+  EXPECT_EQ(refusal(gpt, with(12, 1), ranks(2)),
+            "--set reproducibility=layout: layout: 12 micro-batches over parallel.data = 2 ranks "
+            "with parallel.zero: 1 are not whole subtrees of one sum; use data 1, 3, 6 or 12, or "
+            "train.global_batch 16");
+  // Rounds over the ranks must be: the ranks are a power of two.
+  EXPECT_EQ(refusal(gpt, with(12, 2), ranks(3)),
+            "--set reproducibility=layout: layout: 12 micro-batches over parallel.data = 3 ranks "
+            "with parallel.zero: 2 are not whole subtrees of one sum; use data 1, 2, 4 or 12");
+  for (const int data : {1, 3, 6, 12})
+    EXPECT_NO_THROW((void)resolved(gpt, with(12, 0), ranks(data)));
+  for (const int data : {1, 2, 4, 12})
+    EXPECT_NO_THROW((void)resolved(gpt, with(12, 3), ranks(data)));
+  EXPECT_NO_THROW((void)resolved(gpt, {"train.global_batch=12", "train.micro_batch=1"}, ranks(2)));
+}
+
+TEST(ParallelRules, LayoutModeOverTensorRanksNeedsAFixedNumberOfBlocks) {
+  const std::vector<std::string> settings{"reproducibility=layout", "parallel.tensor=2"};
+
+  EXPECT_EQ(
+      refusal(gpt, settings, ranks(2)),
+      "a.yaml: parallel.virtual_tensor: auto with reproducibility: layout and parallel.tensor "
+      "= 2, which would make the bits depend on tensor; use 2 or a multiple of it, the same "
+      "in every run to compare");
+  EXPECT_NO_THROW(
+      (void)resolved(gpt, {settings[0], settings[1], "parallel.virtual_tensor=4"}, ranks(2)));
+}
+
+TEST(ParallelRules, AveragesNeedWholeParameters) {
+  EXPECT_EQ(refusal(gpt, {"train.ema_decay=0.9", "parallel.zero=3"}, ranks(2)),
+            "--set train.ema_decay=0.9: 0.9 with parallel.zero: 3, where no rank has whole "
+            "parameters; use 0, or zero 0, 1 or 2");
+  EXPECT_NO_THROW((void)resolved(gpt, {"train.ema_decay=0.9", "parallel.zero=2"}, ranks(2)));
+}
+
+TEST(ParallelRules, SelectiveRecomputationNeedsAttention) {
+  EXPECT_EQ(refusal(resnet, {"train.recompute=selective"}),
+            "--set train.recompute=selective: selective with model.family: resnet, which has no "
+            "attention or GELU to recompute; use none or full");
+  EXPECT_NO_THROW((void)resolved(resnet, {"train.recompute=full"}));
+}
+
+TEST(ParallelRules, HoldOnlyForTraining) {
+  const std::vector<std::string> of_a_big_run{
+      "parallel.tensor=4",         "parallel.pipeline=3",      "parallel.zero=2",
+      "parallel.virtual_tensor=4", "parallel.watch_seconds=9", "reproducibility=layout"};
+
+  const Config config = resolved("run: {}", of_a_big_run, ranks(2), Purpose::generate);
+
+  EXPECT_EQ(config.parallel.data, 2);
+  EXPECT_EQ(config.parallel.tensor * config.parallel.pipeline, 1);
+  EXPECT_EQ(config.parallel.zero, 0);
+  EXPECT_EQ(config.parallel.watch_seconds, 9);
+}
+
+TEST(ParallelRules, AcceptConsistentLayoutsOnly) {
+  // The mesh fills the job, the batch divides, every stage has a layer.
+  int accepted = 0, refused = 0;
+  for (const int job : {1, 2, 3, 4, 6, 8, 12, 16}) {
+    for (int tensor = 1; tensor <= 4; ++tensor) {
+      for (int pipeline = 1; pipeline <= 8; ++pipeline) {
+        for (const char* const schedule : {"gpipe", "interleaved", "zero-bubble"}) {
+          try {
+            const Config config =
+                resolved(gpt,
+                         {fmt::format("parallel.tensor={}", tensor),
+                          fmt::format("parallel.pipeline={}", pipeline),
+                          fmt::format("parallel.schedule={}", schedule),
+                          fmt::format("parallel.chunks={}", *schedule == 'i' ? 2 : 1)},
+                         ranks(job));
+            ++accepted;
+            const ParallelConfig& parallel = config.parallel;
+            EXPECT_EQ(parallel.data * parallel.tensor * parallel.pipeline, job);
+            EXPECT_EQ(config.train.global_batch % (config.train.micro_batch * parallel.data), 0);
+            EXPECT_EQ(config.model.heads % parallel.virtual_tensor, 0);
+            EXPECT_LE(parallel.pipeline * parallel.chunks, config.model.layers + 2);
+          } catch (const Error& error) {
+            ++refused;
+            EXPECT_EQ(error.code(), ExitCode::config);
+            EXPECT_THAT(error.what(), AllOf(HasSubstr("parallel."), HasSubstr(": ")));
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(accepted, 20);
+  EXPECT_GT(refused, 20);
+}
+
+}  // namespace
+}  // namespace trireme
