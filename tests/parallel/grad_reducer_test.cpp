@@ -7,6 +7,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/mpi_test.h"
 #include "tests/support/sample_params.h"
+#include "tests/support/slow_communicator.h"
 
 namespace trireme {
 namespace {
@@ -17,6 +18,7 @@ struct Case {
   GradientSum sum = GradientSum::running;
   ReducerMode mode = ReducerMode::overlapped;
   int chunks = 1;
+  bool forwards_first = false;  // all of the step's
 
   [[nodiscard]] std::string to_string() const {
     return fmt::format("stage {}, {} micro-batches, {}, {}, {} chunks", stage, micro_batches,
@@ -58,17 +60,11 @@ class Step {
 
   void run() {
     reducer_->begin_step();
+    for (int m = 0; m < case_.micro_batches && case_.forwards_first; ++m)
+      forward(m);
     for (int m = 0; m < case_.micro_batches; ++m) {
-      for (int chunk = 0; chunk < case_.chunks; ++chunk) {
-        reducer_->before_forward(chunk, m);
-        add_gradients(chunk, m, ParamKind::statistic);
-        reducer_->after_forward(chunk, m);
-      }
-      for (int chunk = case_.chunks; chunk-- > 0;) {
-        reducer_->before_backward(chunk, m);
-        backward(chunk, m);
-        reducer_->after_backward(chunk, m);
-      }
+      if (!case_.forwards_first) forward(m);
+      backward(m);
     }
     reducer_->finish();
     reducer_->join();
@@ -109,23 +105,33 @@ class Step {
     for (std::int64_t i = 0; i < gradient.count(); ++i)
       gradient.as<float>()[i] += gradient_of(spec, i, global_index(m));
   }
-  void add_gradients(int chunk, int m, ParamKind kind) {
-    for (const ParamId id : params_.order()) {
-      const bool here =
-          options_.chunks[static_cast<std::size_t>(chunk)].contains(params_.layout().unit_of(id));
-      if (here && params_.layout().spec(id).kind == kind) add_gradient(id, m);
+  void forward(int m) {
+    for (int chunk = 0; chunk < case_.chunks; ++chunk) {
+      reducer_->before_forward(chunk, m);
+      for (const ParamId id : params_.order()) {
+        if (units_of(chunk).contains(params_.layout().unit_of(id)) &&
+            params_.layout().spec(id).kind == ParamKind::statistic)
+          add_gradient(id, m);
+      }
+      reducer_->after_forward(chunk, m);
     }
   }
-  void backward(int chunk, int m) {
-    const UnitRange range = options_.chunks[static_cast<std::size_t>(chunk)];
-    for (int unit = range.last; unit-- > range.first;) {
-      reducer_->open_unit(unit);
-      for (const ParamId id : params_.order()) {
-        if (params_.layout().unit_of(id) != unit) continue;
-        if (params_.layout().spec(id).kind == ParamKind::weight) add_gradient(id, m);
-        reducer_->ready(id);
+  void backward(int m) {
+    for (int chunk = case_.chunks; chunk-- > 0;) {
+      reducer_->before_backward(chunk, m);
+      for (int unit = units_of(chunk).last; unit-- > units_of(chunk).first;) {
+        reducer_->open_unit(unit);
+        for (const ParamId id : params_.order()) {
+          if (params_.layout().unit_of(id) != unit) continue;
+          if (params_.layout().spec(id).kind == ParamKind::weight) add_gradient(id, m);
+          reducer_->ready(id);
+        }
       }
+      reducer_->after_backward(chunk, m);
     }
+  }
+  [[nodiscard]] UnitRange units_of(int chunk) const {
+    return options_.chunks[static_cast<std::size_t>(chunk)];
   }
 
   Communicator& group_;
@@ -210,6 +216,24 @@ TEST_F(GradReducerTest, GivesTheSameBitsOverlappedAndInline) {
     meanwhile.run();
 
     EXPECT_EQ(after.sums(), meanwhile.sums());
+  });
+}
+
+TEST_F(GradReducerTest, WaitsForASlowNetworkBeforeItReusesMemory) {
+  test::SlowCommunicator slow(world());
+  for_each_case({4}, [&](const Case& what) {
+    Step fast = make_step(what);
+    for (const bool forwards_first : {false, true}) {
+      Case slowly = what;
+      slowly.forwards_first = forwards_first;
+      Step delayed(device(), slow, compute(), comm_stream(), slowly);
+      for (int repetition = 0; repetition < 2; ++repetition) {
+        fast.run();
+        delayed.run();
+
+        EXPECT_EQ(delayed.sums(), fast.sums());
+      }
+    }
   });
 }
 

@@ -4,9 +4,9 @@
 #include <limits>
 #include <random>
 
-#include "tests/support/cpu_fixture.h"
 #include "tests/support/mpi_test.h"
 #include "tests/support/sample_params.h"
+#include "tests/support/slow_communicator.h"
 
 namespace trireme {
 namespace {
@@ -18,13 +18,13 @@ class SlicedParams {
  public:
   SlicedParams(Device& device, Communicator& group, Stream& compute, Stream& comm, int stage,
                DType dtype)
-      : store_({}, /*separate_ties=*/true), comm_(comm) {
+      : group_(group), store_({}, /*separate_ties=*/true), comm_(comm) {
     test::declare_sample(store_);
     store_.allocate(device, {.compute = dtype,
                              .zero = {.stage = stage, .ranks = group.size(), .rank = group.rank()},
                              .bucket_elements = 150});
     store_.initialize(compute, 1);
-    gatherer_ = std::make_unique<ParamGatherer>(device, group, store_, compute, comm);
+    gatherer_ = std::make_unique<ParamGatherer>(device, group_, store_, compute, comm);
   }
 
   // Gives every parameter the values of `version`, in the own slices alone.
@@ -80,6 +80,7 @@ class SlicedParams {
     return test::sample_value(spec.name, i, version_);
   }
 
+  test::SlowCommunicator group_;
   ParamStore store_;
   Stream& comm_;
   std::unique_ptr<ParamGatherer> gatherer_;

@@ -216,10 +216,10 @@ TEST_F(GptStepTest, AllocatesNothingOnceItIsWarmAndLearnsOnEveryLayout) {
     SCOPED_TRACE(layout.to_string());
     Training training = make(layout, world(), /*dropout=*/0.1F);
 
-    const auto reports = training.run(batch_, 8);
+    const auto reports = training.run(batch_, 5);
 
     training.expect_no_allocations_in_last_step();
-    EXPECT_LT(reports.back().loss, 0.85 * reports.front().loss);
+    EXPECT_LT(reports.back().loss, 0.9 * reports.front().loss);
   }
 }
 
