@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/run_report.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "launch/options.h"
+#include "runtime/base/log.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t host_name_bytes = 64;
+
+// Each value becomes the largest of any rank. Collective.
+template <std::size_t count>
+std::array<std::int64_t, count> largest_of_any_rank(Session& session,
+                                                    const std::array<std::int64_t, count>& own) {
+  const Buffer buffer(*session.device, sizeof(own), MemoryKind::host);
+  std::memcpy(buffer.data(), own.data(), sizeof(own));
+  const Tensor tensor = buffer.view(DType::i64, Shape{static_cast<std::int64_t>(count)});
+  session.world->all_reduce(*session.streams.comm, tensor, tensor, ReduceOp::max);
+  session.streams.comm->synchronize();
+  std::array<std::int64_t, count> result{};
+  std::memcpy(result.data(), buffer.data(), sizeof(result));
+  return result;
+}
+
+std::int64_t parameter_count(const Session& session) {
+  std::int64_t count = 0;
+  for (const PlacedParam& placed : session.placed_params())
+    count += placed.spec.kind == ParamKind::weight ? placed.spec.shape.count() : 0;
+  return count;
+}
+
+}  // namespace
+
+Reporter::Reporter(const Config& config, const RunEnvironment& environment,
+                   const ModelTraits& traits)
+    : directory(config.run.directory),
+      metrics(directory.metrics_path(), item_kind(traits)),
+      console(console_options(config, traits)) {
+  directory.write_config(to_yaml(config));
+  directory.write_environment(environment);
+}
+
+std::vector<std::string> gather_hosts(Session& session) {
+  const auto ranks = static_cast<std::size_t>(session.world->size());
+  const Buffer names(*session.device, ranks * host_name_bytes, MemoryKind::host);
+  const auto own_at =
+      static_cast<std::int64_t>(static_cast<std::size_t>(session.world->rank()) * host_name_bytes);
+  const Tensor all = names.view(DType::u8, Shape{static_cast<std::int64_t>(names.bytes())});
+  const Tensor own = all.range(own_at, host_name_bytes);
+  std::memset(names.data(), 0, names.bytes());
+  if (gethostname(reinterpret_cast<char*>(own.data), host_name_bytes - 1) != 0) {
+    system_failed("gethostname", "this host");
+  }
+  session.world->all_gather(*session.streams.comm, own, all);
+  session.streams.comm->synchronize();
+  std::vector<std::string> hosts;
+  for (std::size_t i = 0; i < ranks; ++i) {
+    hosts.emplace_back(reinterpret_cast<const char*>(names.data()) + i * host_name_bytes);
+  }
+  return hosts;
+}
+
+std::uint64_t peak_memory_of_any_rank(Session& session) {
+  const auto peak =
+      largest_of_any_rank<1>(session, {static_cast<std::int64_t>(peak_resident_bytes())});
+  return static_cast<std::uint64_t>(peak[0]);
+}
+
+void log_start(const Session& session, const Dataset& dataset) {
+  const Config& config = session.config;
+  const ParallelConfig& parallel = config.parallel;
+  log::get("train").info("{}: {} parameters, {} on {} rank(s), data {} x tensor {} x pipeline {}",
+                         config.model.family, parameter_count(session), config.precision,
+                         session.world->size(), parallel.data, parallel.tensor, parallel.pipeline);
+  if (parallel.pipeline > 1 || parallel.zero > 0 || config.reproducibility == "layout") {
+    log::get("train").info(
+        "schedule {}, ZeRO {}, recompute {}, tensor blocks {}, reproducibility {}",
+        parallel.schedule, parallel.zero, config.train.recompute,
+        std::max<std::int64_t>(parallel.virtual_tensor, 1), config.reproducibility);
+  }
+  log::get("train").info("{} samples in {}; {} steps of {} samples", dataset.size(),
+                         config.data.path, config.train.steps, config.train.global_batch);
+}
+
+void log_memory(Session& session, const Optimizer& optimizer) {
+  const ParamStore& params = session.model->params();
+  const auto bytes = largest_of_any_rank<4>(
+      session, {static_cast<std::int64_t>(params.parameter_bytes()),
+                static_cast<std::int64_t>(params.gradient_bytes()),
+                static_cast<std::int64_t>(optimizer.state_bytes()),
+                static_cast<std::int64_t>(session.model->activation_bytes())});
+  if (session.world->rank() != 0) return;
+  const auto mib = [](std::int64_t value) { return static_cast<double>(value) / (1 << 20); };
+  log::get("train").info(
+      "memory per rank at most: parameters {:.2f} MiB, gradients {:.2f} MiB, optimizer {:.2f} MiB, "
+      "activations {:.2f} MiB",
+      mib(bytes[0]), mib(bytes[1]), mib(bytes[2]), mib(bytes[3]));
+}
+
+void log_bubble(Session& session, const PipelineRunner& runner, const BubbleMeter& meter) {
+  const ScheduleShape& shape = runner.shape();
+  if (shape.stages == 1) return;
+  const BubbleReport report =
+      meter.report(*session.device, session.mesh.pipeline(), *session.streams.comm);
+  if (session.world->rank() != 0) return;
+  log::get("train").info(
+      "pipeline bubble: measured {:.1f} %, predicted {:.1f} % from the stages' times, {:.1f} % "
+      "with equal stages ({} x {} micro-batches, {})",
+      100 * report.measured, 100 * report.predicted, 100 * report.ideal, shape.stages,
+      shape.micro_batches, name_of(shape.kind));
+}
+
+}  // namespace trireme

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training run says about itself: where it runs, what it holds, how its pipeline fared.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launch/session.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/telemetry/console.h"
+#include "runtime/telemetry/environment.h"
+#include "runtime/telemetry/run_directory.h"
+#include "runtime/train/bubble_meter.h"
+
+namespace trireme {
+
+// What only rank 0 has. Making it claims the run directory.
+struct Reporter {
+  Reporter(const Config& config, const RunEnvironment& environment, const ModelTraits& traits);
+  RunDirectory directory;
+  MetricsLog metrics;
+  Console console;
+};
+
+// Names of all ranks' hosts, in rank order. Collective.
+[[nodiscard]] std::vector<std::string> gather_hosts(Session& session);
+// Of the rank whose resident set was largest. Collective.
+[[nodiscard]] std::uint64_t peak_memory_of_any_rank(Session& session);
+
+void log_start(const Session& session, const Dataset& dataset);
+// What training holds on the device, each part on the rank where it is largest. Collective.
+void log_memory(Session& session, const Optimizer& optimizer);
+// The pipeline's bubble as measured and as the schedule predicts it from the stages' own times.
+// Collective over the pipeline.
+void log_bubble(Session& session, const PipelineRunner& runner, const BubbleMeter& meter);
+
+}  // namespace trireme
