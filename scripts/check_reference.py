@@ -127,7 +127,8 @@ def resnet_loss(weights, config, limit):
 
 
 def trireme_loss(binary, run, batches):
-    command = [binary, "eval", str(run), "--set", f"train.eval_batches={batches}", "--set", "train.micro_batch=1"]
+    command = [binary, "eval", str(run), "--set", f"train.eval_batches={batches}", "--set", "train.micro_batch=1",
+               "--set", "train.global_batch=1"]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return float(re.search(r"loss\s+([0-9.]+)", output).group(1))
 
