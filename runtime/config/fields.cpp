@@ -118,8 +118,7 @@ std::vector<Field> parallel_fields() {
             "included; empty = balanced by FLOPs"),
       FIELD(parallel.virtual_tensor, (IntegerRange{1, 1024, {}, "auto"}),
             "fixed blocks that layers compute in, a multiple of tensor: equal bits for every "
-            "divisor; auto = tensor",
-            gpt2),
+            "divisor; auto = tensor"),
       FIELD(parallel.reducer, Choices{{"overlapped", "inline"}},
             "reduce gradients during backward or after it; equal bits"),
       FIELD(parallel.bucket_megabytes, (NumberRange{.high = 65536, .low_is_open = true}),

@@ -65,6 +65,11 @@ void check_tensor(const Subject& subject) {
              "use 1",
              parallel.tensor, config.model.family);
     }
+    if (parallel.virtual_tensor > 1) {
+      refuse(subject, "parallel.virtual_tensor",
+             "{} has no effect with model.family: {}, only with gpt2; use auto or 1",
+             parallel.virtual_tensor, config.model.family);
+    }
     return;
   }
   check_divides(subject, "parallel.tensor", parallel.tensor, 1);
