@@ -193,7 +193,7 @@ StepReport StepEngine::read(std::int64_t step) {
   const StageTimes times = runner_.times(step);
   report.forward_ms = times.forward;
   report.backward_ms = times.backward + times.backward_weight;
-  report.bubble_ms = times.bubble;
+  report.bubble_ms = options_.pipeline.stages > 1 ? times.bubble : 0;
   report.exposed_comm_ms = slot.reduce_end->milliseconds_since(*slot.reduce_begin);
   report.optimizer_ms = slot.updated->milliseconds_since(*slot.reduce_end);
   return report;
