@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "runtime/base/checksum.h"
 #include "data/dataset.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "runtime/base/checksum.h"
 #include "data/image_dataset.h"
 #include "data/shard_set.h"
 #include "data/token_dataset.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

@@ -43,12 +43,11 @@ SamplerOptions sampler_options(const Config& config, std::int64_t samples) {
 ScheduleShape pipeline_shape(const Config& config, bool training) {
   if (!training) return {};
   const ParallelConfig& parallel = config.parallel;
-  ScheduleShape shape{
-      .kind = *schedule_kind_from(parallel.schedule),
-      .stages = static_cast<int>(parallel.pipeline),
-      .micro_batches = static_cast<int>(config.train.global_batch / config.train.micro_batch /
-                                        parallel.data),
-      .chunks = static_cast<int>(parallel.chunks)};
+  ScheduleShape shape{.kind = *schedule_kind_from(parallel.schedule),
+                      .stages = static_cast<int>(parallel.pipeline),
+                      .micro_batches = static_cast<int>(config.train.global_batch /
+                                                        config.train.micro_batch / parallel.data),
+                      .chunks = static_cast<int>(parallel.chunks)};
   // One stage has nobody to overlap with: every schedule is then forward, backward in turn.
   if (shape.stages == 1 && shape.kind != ScheduleKind::zero_bubble)
     shape.kind = ScheduleKind::one_f_one_b;
@@ -60,17 +59,18 @@ ScheduleShape pipeline_shape(const Config& config, bool training) {
 BuildOptions build_options(const Config& config, int tensor_rank, bool training) {
   const ParallelConfig& parallel = config.parallel;
   const std::string& recompute = config.train.recompute;
-  return {.compute = compute_dtype(config.precision),
-          .micro_batch = config.train.micro_batch,
-          .training = training,
-          .tensor = {.ranks = static_cast<int>(parallel.tensor),
-                     .rank = tensor_rank,
-                     .blocks = static_cast<int>(std::max<std::int64_t>(parallel.virtual_tensor, 1))},
-          .sequence = parallel.sequence,
-          .recompute = recompute == "full"        ? Recompute::full
-                       : recompute == "selective" ? Recompute::selective
-                                                  : Recompute::none,
-          .split_backward = training && parallel.schedule == "zero-bubble"};
+  return {
+      .compute = compute_dtype(config.precision),
+      .micro_batch = config.train.micro_batch,
+      .training = training,
+      .tensor = {.ranks = static_cast<int>(parallel.tensor),
+                 .rank = tensor_rank,
+                 .blocks = static_cast<int>(std::max<std::int64_t>(parallel.virtual_tensor, 1))},
+      .sequence = parallel.sequence,
+      .recompute = recompute == "full"        ? Recompute::full
+                   : recompute == "selective" ? Recompute::selective
+                                              : Recompute::none,
+      .split_backward = training && parallel.schedule == "zero-bubble"};
 }
 
 bool keeps_ties_apart(const Config& config) {

@@ -80,11 +80,10 @@ std::unique_ptr<Model> Session::make_part(const Chain& chain, bool training) con
     store.gradient_levels =
         StepEngine::gradient_levels(step_options(config, pipeline, traits), store.zero.stage);
   }
-  return std::make_unique<Model>(*device, chain,
-                                 build_options(config, mesh.here().tensor, training),
-                                 stages.chunks(pipeline, stage, training),
-                                 stages.inputs(pipeline, stage, layers), store,
-                                 training && keeps_ties_apart(config));
+  return std::make_unique<Model>(
+      *device, chain, build_options(config, mesh.here().tensor, training),
+      stages.chunks(pipeline, stage, training), stages.inputs(pipeline, stage, layers), store,
+      training && keeps_ties_apart(config));
 }
 
 std::vector<PlacedParam> Session::placed_params() const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What train and eval share: the process of a rank, its device, its groups, its data and its part of
-// the model.
+// What train and eval share: the process of a rank, its device, its groups, its data and its part
+// of the model.
 #pragma once
 
 #include <memory>

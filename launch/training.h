@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-// Trains as the resolved config says and leaves the run directory of DESIGN: config, environment,
+// Trains as the resolved config says and leaves a run directory: config, environment,
 // metrics, weights. Collective over all ranks.
 void run_training(const RankProcess& process, const Config& config,
                   const std::vector<std::string>& command_line);

@@ -9,10 +9,10 @@
 #include <cstdio>
 #include <vector>
 
-#include "runtime/base/checksum.h"
 #include "data/file.h"
 #include "data/hdf5/handle.h"
 #include "data/hdf5/shard_parts.h"
+#include "runtime/base/checksum.h"
 
 namespace trireme {
 namespace {

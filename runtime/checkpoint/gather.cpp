@@ -58,8 +58,7 @@ void scatter_runs(std::vector<float>& whole, const ParamSpec& spec, const Tensor
 }  // namespace
 
 std::vector<WholeTensor> gather_whole(Device& device, const ProcessMesh& mesh, Stream& comm,
-                                      const ParamStore& params,
-                                      std::span<const PlacedParam> placed,
+                                      const ParamStore& params, std::span<const PlacedParam> placed,
                                       const OwnedValues& owned, bool with_statistics) {
   BucketValues values(device, mesh, comm, params, owned);
   const ParamLayout& layout = params.layout();

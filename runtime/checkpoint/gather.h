@@ -32,8 +32,7 @@ using OwnedValues = std::function<Tensor(const Bucket&)>;
 [[nodiscard]] std::vector<WholeTensor> gather_whole(Device& device, const ProcessMesh& mesh,
                                                     Stream& comm, const ParamStore& params,
                                                     std::span<const PlacedParam> placed,
-                                                    const OwnedValues& owned,
-                                                    bool with_statistics);
+                                                    const OwnedValues& owned, bool with_statistics);
 
 // XXH3-64 over names, shapes and bytes, in the order given, as 16 hexadecimal digits.
 [[nodiscard]] std::string digest_of(std::span<const WholeTensor> tensors);

@@ -31,7 +31,8 @@ class Communicator {
   // counts its own.
   [[nodiscard]] CommStats stats() const { return counters_->read(); }
 
-  // out = reduction of `in` over all ranks; the same bits on every rank.
+  // out = reduction of `in` over all ranks; the same bits on every rank. Over MPI, sums follow one
+  // balanced binary tree over the ranks (reduce.h), which reproducible layouts build on.
   virtual void all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) = 0;
   // `in` has size() equal slices; out = reduction of slice rank().
   virtual void reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) = 0;

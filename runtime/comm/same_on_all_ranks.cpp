@@ -5,9 +5,7 @@
 #include <string>
 #include <vector>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "runtime/base/checksum.h"
 #include "runtime/comm/comm_label.h"
 
 namespace trireme {
@@ -27,7 +25,8 @@ Tensor as_bytes(std::span<T> values) {
 
 std::vector<Digest> gather_digests(Communicator& world, Stream& stream,
                                    std::span<const std::byte> bytes) {
-  Digest own{XXH3_64bits(bytes.data(), bytes.size()), bytes.size()};
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  Digest own{checksum_of(text), bytes.size()};
   std::vector<Digest> all(static_cast<std::size_t>(world.size()));
   world.all_gather(stream, as_bytes(std::span(&own, 1)), as_bytes(std::span(all)));
   return all;

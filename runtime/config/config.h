@@ -78,7 +78,7 @@ struct ParallelConfig {
   std::int64_t chunks = 1;
   std::vector<std::int64_t> stage_layers;  // empty = balanced by declared FLOPs
   std::int64_t virtual_tensor = 0;         // 0 = auto: parallel.tensor
-  std::string reducer = "overlapped";  // overlapped | inline
+  std::string reducer = "overlapped";      // overlapped | inline
   double bucket_megabytes = 4;
   bool check_collectives = false;
   double watch_seconds = 600;  // 0 = no deadline

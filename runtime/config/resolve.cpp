@@ -38,8 +38,7 @@ Config resolve_config(Config config, const Environment& environment, const Prove
   config::check_layout(subject);
   if (config.parallel.data == 0)
     config.parallel.data = environment.ranks / config::other_ranks(config.parallel);
-  if (config.parallel.virtual_tensor == 0)
-    config.parallel.virtual_tensor = config.parallel.tensor;
+  if (config.parallel.virtual_tensor == 0) config.parallel.virtual_tensor = config.parallel.tensor;
   config::check_batch(subject);
   config::check_parallel(subject);
   config::check_schedule(subject);

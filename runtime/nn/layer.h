@@ -130,16 +130,16 @@ struct Context {
   const Arena& scratch;
   const Arena& workspace;
   const Batch& batch;
-  int chunk = 0;                           // which run of layers of the model
-  std::ptrdiff_t kept_shift = 0;           // from the declared offsets to this micro-batch's slot
-  const TensorGroup* tensor = nullptr;     // never null where parameters are split over ranks
-  bool recomputing = false;                // this forward repeats an earlier one for its backward
-  Tensor rng{};                   // (2) u64: seed, step
-  Tensor losses{};                // (targets of the micro-batch) f32: written by the head
-  Tensor hits{};                  // the same shape: 1 where the prediction is right
-  bool training = false;          // dropout, augmentation, batch statistics; else evaluation
-  float gradient_scale = 1.0F;    // 1 / targets in the global batch
-  float statistic_weight = 1.0F;  // 1 / micro-batches in the global batch
+  int chunk = 0;                        // which run of layers of the model
+  std::ptrdiff_t kept_shift = 0;        // from the declared offsets to this micro-batch's slot
+  const TensorGroup* tensor = nullptr;  // never null where parameters are split over ranks
+  bool recomputing = false;             // this forward repeats an earlier one for its backward
+  Tensor rng{};                         // (2) u64: seed, step
+  Tensor losses{};                      // (targets of the micro-batch) f32: written by the head
+  Tensor hits{};                        // the same shape: 1 where the prediction is right
+  bool training = false;                // dropout, augmentation, batch statistics; else evaluation
+  float gradient_scale = 1.0F;          // 1 / targets in the global batch
+  float statistic_weight = 1.0F;        // 1 / micro-batches in the global batch
   float label_smoothing = 0.0F;
   GradientSink* gradients = nullptr;  // null: nobody waits for single gradients
 

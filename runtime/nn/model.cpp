@@ -16,7 +16,8 @@ std::size_t bytes_of(const Shape& shape, DType dtype) {
 std::unique_ptr<Layer> make_layer(Blueprint& blueprint, const ChainLayer& layer,
                                   const Shape& input) {
   const BuildOptions& options = blueprint.options();
-  blueprint.begin_layer(input, options.training && options.recompute == Recompute::full && layer.block);
+  blueprint.begin_layer(input,
+                        options.training && options.recompute == Recompute::full && layer.block);
   auto made = layer.make(blueprint);
   blueprint.begin_layer({}, false);
   return made;

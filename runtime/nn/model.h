@@ -51,8 +51,8 @@ class LayerHook {
 class Model {
  public:
   // Nothing is allocated before everything is declared. The device must outlive the model. Without
-  // `chunks` the model is the whole chain. `input` is the output shape of the layer before the first
-  // chunk's, as summarize() gives it for chunk c in inputs[c].
+  // `chunks` the model is the whole chain. `input` is the output shape of the layer before the
+  // first chunk's, as summarize() gives it for chunk c in inputs[c].
   Model(Device& device, const Chain& chain, const BuildOptions& options,
         std::span<const ChunkSpan> chunks = {}, std::span<const Shape> inputs = {},
         const StoreOptions& store = {}, bool separate_ties = false);
@@ -110,7 +110,9 @@ class Model {
   static void lay_out_boundaries(Blueprint& blueprint, Chunk& chunk, const Shape& input);
   void place_regions(Blueprint& blueprint);
   void allocate(const Blueprint& blueprint, const StoreOptions& store);
-  [[nodiscard]] const Chunk& at(int chunk) const { return chunks_[static_cast<std::size_t>(chunk)]; }
+  [[nodiscard]] const Chunk& at(int chunk) const {
+    return chunks_[static_cast<std::size_t>(chunk)];
+  }
 
   Device& device_;
   ParamStore params_;

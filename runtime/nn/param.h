@@ -41,8 +41,8 @@ struct ParamSpec {
   int shard_axis = -1;  // axis that tensor parallelism splits, 0 or 1; -1: replicated
   int shard_parts = 1;  // the axis holds this many tensors one after another, each split (q, k, v)
   // Parameters with one `tie` always have the same values: they start alike and their gradients are
-  // added up. The one whose name is the tie is the original, the others are its copies. A store that
-  // does not keep ties apart makes them one parameter.
+  // added up. The one whose name is the tie is the original, the others are its copies. A store
+  // that does not keep ties apart makes them one parameter.
   std::string tie{};
   ParamKind kind = ParamKind::weight;
   float statistic_decay = 0.9F;

@@ -72,8 +72,8 @@ void ParamLayout::fill_buckets(std::int64_t target) {
     if (buckets_.empty()) return;
     Bucket& bucket = buckets_.back();
     const bool sliced = zero_.stage >= 1 && bucket.kind == ParamKind::weight;
-    elements_ = bucket.first + round_up(elements_ - bucket.first,
-                                        element_alignment * (sliced ? zero_.ranks : 1));
+    elements_ = bucket.first +
+                round_up(elements_ - bucket.first, element_alignment * (sliced ? zero_.ranks : 1));
     bucket.count = elements_ - bucket.first;
     owned_elements_ = bucket.owned + slice_count(bucket);
     if (bucket.kind == ParamKind::weight) weight_elements_ = elements_;

@@ -25,8 +25,8 @@ struct ZeroOptions {
   int rank = 0;
 };
 
-// The unit of reduction and gathering. Its borders are parameter borders. With ZeRO the weights of a
-// bucket are padded to a multiple of the ranks; statistics are never sliced.
+// The unit of reduction and gathering. Its borders are parameter borders. With ZeRO the weights of
+// a bucket are padded to a multiple of the ranks; statistics are never sliced.
 struct Bucket {
   std::int64_t first = 0;  // element range of the arenas
   std::int64_t count = 0;

@@ -80,16 +80,15 @@ void ParamStore::initialize_param(Stream& stream, ParamId id, std::uint64_t seed
   if (spec.init.kind == Init::Kind::constant)
     return ops::fill_constant(stream, values, spec.init.a);
   if (spec.init.kind == Init::Kind::sinusoid) {
-    TRIREME_EXPECTS(!is_split(spec, layout_.split()), "parameter {} starts as sine waves and is split",
-                    spec.name);
+    TRIREME_EXPECTS(!is_split(spec, layout_.split()),
+                    "parameter {} starts as sine waves and is split", spec.name);
     return ops::fill_sinusoid(stream, values, spec.init.a);
   }
   const auto fill = spec.init.kind == Init::Kind::normal ? ops::fill_normal : ops::fill_uniform;
-  for_each_run(spec, layout_.split(),
-               [&](std::int64_t stored, std::int64_t logical, std::int64_t count) {
-                 fill(stream, values.range(stored, count), seed, key, logical, spec.init.a,
-                      spec.init.b);
-               });
+  for_each_run(
+      spec, layout_.split(), [&](std::int64_t stored, std::int64_t logical, std::int64_t count) {
+        fill(stream, values.range(stored, count), seed, key, logical, spec.init.a, spec.init.b);
+      });
 }
 
 void ParamStore::initialize(Stream& stream, std::uint64_t seed) {
@@ -202,9 +201,8 @@ Tensor ParamStore::partial_sums(int level) const {
 }
 
 Tensor ParamStore::compute_copies() const {
-  return options_.compute == DType::f32
-             ? Tensor{}
-             : range_of(compute_, options_.compute, 0, element_count());
+  return options_.compute == DType::f32 ? Tensor{}
+                                        : range_of(compute_, options_.compute, 0, element_count());
 }
 
 Tensor ParamStore::bucket_master(const Bucket& bucket) const {

@@ -79,9 +79,8 @@ void Optimizer::sum_squares(Stream& stream) {
   const auto buckets = params_.layout().buckets();
   for (const OwnedRun& run : params_.layout().owned_runs()) {
     if (run.kind != ParamKind::weight || !run.counted) continue;
-    const Tensor gradient =
-        params_.owned_gradient(buckets[static_cast<std::size_t>(run.bucket)], 0)
-            .range(run.first, run.count);
+    const Tensor gradient = params_.owned_gradient(buckets[static_cast<std::size_t>(run.bucket)], 0)
+                                .range(run.first, run.count);
     if (norm_options_.exact) {
       ops::accumulate_squares_exact(stream, exact, gradient);
     } else {

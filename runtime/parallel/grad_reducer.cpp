@@ -9,9 +9,9 @@
 
 namespace trireme {
 
-// Tree: micro-batch m stands on top of one finished subtree for each bit that is set in m, and every
-// carry of m + 1 joins two of equal size. After the last one all that are left are joined, smallest
-// first.
+// Tree: micro-batch m stands on top of one finished subtree for each bit that is set in m, and
+// every carry of m + 1 joins two of equal size. After the last one all that are left are joined,
+// smallest first.
 int PartialSums::leaf(int m) const {
   if (sum == GradientSum::tree) return std::popcount(static_cast<unsigned>(m));
   return apart ? std::min(m, 1) : 0;
@@ -133,8 +133,8 @@ void GradReducer::before_backward(int chunk, int micro_batch) {
   if (options_.sum == GradientSum::tree) zero(compute_, here.weights, leaf);
 }
 
-// Stages 2 and 3: memory for the gradients of one more layer, once the comm stream is done with what
-// was there.
+// Stages 2 and 3: memory for the gradients of one more layer, once the comm stream is done with
+// what was there.
 void GradReducer::open_unit(int unit) {
   if (!apart() || params_.layout().unit_weights(unit).count == 0) return;
   const int buffer = next_buffer_;
@@ -158,8 +158,7 @@ void GradReducer::ready(ParamId id) {
   const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(index)];
   const int micro_batch = chunk_of(layout.unit_of(id)).micro_batch;
   int& missing = missing_[static_cast<std::size_t>(index)];
-  TRIREME_EXPECTS(missing > 0, "parameter {} reported twice in one backward",
-                  layout.spec(id).name);
+  TRIREME_EXPECTS(missing > 0, "parameter {} reported twice in one backward", layout.spec(id).name);
   if (--missing > 0) return;
   const ScopedCommLabel label(labels_[static_cast<std::size_t>(index)]);
   if (apart() && bucket.kind == ParamKind::weight) return scatter(bucket, micro_batch);

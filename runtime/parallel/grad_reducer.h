@@ -3,9 +3,9 @@
 // the comm stream as soon as its last gradient is there, while backward goes on (Li et al., PyTorch
 // Distributed, VLDB 2020). Inline: the same buckets, waited for at once. Both give the same bits.
 //
-// ZeRO stages 0 and 1 sum the micro-batches first and reduce (0: all-reduce, 1: reduce-scatter) with
-// the last of them. Stages 2 and 3 keep no whole gradients: every micro-batch reduces each layer's
-// into the ranks' slices and gives the memory back.
+// ZeRO stages 0 and 1 sum the micro-batches first and reduce (0: all-reduce, 1: reduce-scatter)
+// with the last of them. Stages 2 and 3 keep no whole gradients: every micro-batch reduces each
+// layer's into the ranks' slices and gives the memory back.
 #pragma once
 
 #include <memory>
@@ -81,9 +81,7 @@ class GradReducer final : public GradientSink {
   [[nodiscard]] bool apart() const { return params_.options().zero.stage >= 2; }
   // With stages 2 and 3 neighbouring micro-batches are on different ranks, so the tree joins ranks
   // below the micro-batches of one rank; statistics must follow.
-  [[nodiscard]] bool ranks_first() const {
-    return apart() && options_.sum == GradientSum::tree;
-  }
+  [[nodiscard]] bool ranks_first() const { return apart() && options_.sum == GradientSum::tree; }
   [[nodiscard]] bool last(int micro_batch) const {
     return micro_batch + 1 == options_.micro_batches;
   }

@@ -9,8 +9,7 @@ namespace trireme {
 
 ParamGatherer::ParamGatherer(Device& device, Communicator& group, ParamStore& params,
                              Stream& compute, Stream& comm)
-    : device_(device),
-      group_(group),
+    : group_(group),
       params_(params),
       compute_(compute),
       comm_(comm),
@@ -30,7 +29,8 @@ ParamGatherer::ParamGatherer(Device& device, Communicator& group, ParamStore& pa
   }
 }
 
-// bf16 values are cast from the gathered fp32 ones on every rank: norms and biases are read in fp32.
+// bf16 values are cast from the gathered fp32 ones on every rank: norms and biases are read in
+// fp32.
 void ParamGatherer::gather(std::size_t index) {
   const Bucket& bucket = params_.layout().buckets()[index];
   const ScopedCommLabel label(labels_[index]);

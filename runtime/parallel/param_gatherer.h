@@ -33,7 +33,6 @@ class ParamGatherer {
   [[nodiscard]] std::size_t buffer_of(int unit) const;
   void fetch(int unit);
 
-  Device& device_;
   Communicator& group_;
   ParamStore& params_;
   Stream& compute_;

@@ -33,9 +33,9 @@ PipelineLinks::PipelineLinks(Device& device, Communicator& pipeline, const Sched
                   pipeline.size());
   if (shape.stages == 1) return;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
-    groups_[i] = pipeline.split(0, pipeline.rank(),
-                                fmt::format("{}.{}{}", pipeline.name(), i < 3 ? "forward" : "backward",
-                                            i % 3));
+    groups_[i] = pipeline.split(
+        0, pipeline.rank(),
+        fmt::format("{}.{}{}", pipeline.name(), i < 3 ? "forward" : "backward", i % 3));
   }
   const int before = (stage_ + shape.stages - 1) % shape.stages;
   const std::size_t onward = colour_of_link(stage_, shape.stages);

@@ -26,7 +26,6 @@ class StageWork {
 struct StageTimes {
   double forward = 0, backward = 0, backward_weight = 0;
   double bubble = 0;  // the compute stream waited for a neighbour
-  [[nodiscard]] double busy() const { return forward + backward + backward_weight; }
 };
 
 class PipelineRunner {
@@ -52,10 +51,10 @@ class PipelineRunner {
  private:
   // Marks in the two streams' order what one slot of a chunk goes through.
   struct SlotEvents {
-    std::unique_ptr<Event> freed;              // compute: last use over
-    std::unique_ptr<Event> input, gradient;    // received
-    std::unique_ptr<Event> output, dinput;     // compute: ready to send
-    std::unique_ptr<Event> sent;               // the input's gradient has left
+    std::unique_ptr<Event> freed;            // compute: last use over
+    std::unique_ptr<Event> input, gradient;  // received
+    std::unique_ptr<Event> output, dinput;   // compute: ready to send
+    std::unique_ptr<Event> sent;             // the input's gradient has left
   };
   struct ActionTimes {
     std::unique_ptr<Event> begin, ready, end;  // ready: what it waited for is there
@@ -71,8 +70,8 @@ class PipelineRunner {
   int stage_;
   std::vector<Action> actions_;
   PipelineLinks links_;
-  std::vector<std::vector<SlotEvents>> slots_;    // [chunk][slot]
-  std::vector<ActionTimes> times_[2];             // of the computations, in order
+  std::vector<std::vector<SlotEvents>> slots_;  // [chunk][slot]
+  std::vector<ActionTimes> times_[2];           // of the computations, in order
 };
 
 }  // namespace trireme

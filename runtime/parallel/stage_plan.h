@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which layers of the chain each pipeline stage holds. A pure function of the layers' declared cost.
+// Which layers of the chain each pipeline stage holds. A pure function of the layers' declared
+// cost.
 #pragma once
 
 #include <cstdint>

@@ -51,14 +51,14 @@ std::array<Share, 6> shares_of(const RunSummary& summary) {
   const double bubble = totals.bubble_ms / 1000;
   const double compute = std::max(steps - data - comm - bubble, 0.0);
   const double other = std::max(summary.wall_seconds - steps - summary.evaluation_seconds, 0.0);
-  return {{{"compute", compute, ""},
-           {"exposed communication", comm, "raise train.global_batch or use fewer ranks"},
-           {"pipeline bubble", bubble,
-            "raise train.global_batch, or try another parallel.schedule"},
-           {"data wait", data, "raise data.workers or data.prefetch"},
-           {"evaluation", summary.evaluation_seconds,
-            "raise train.eval_every or limit train.eval_batches"},
-           {"other", other, "start-up, files and logging; a longer run hides it"}}};
+  return {
+      {{"compute", compute, ""},
+       {"exposed communication", comm, "raise train.global_batch or use fewer ranks"},
+       {"pipeline bubble", bubble, "raise train.global_batch, or try another parallel.schedule"},
+       {"data wait", data, "raise data.workers or data.prefetch"},
+       {"evaluation", summary.evaluation_seconds,
+        "raise train.eval_every or limit train.eval_batches"},
+       {"other", other, "start-up, files and logging; a longer run hides it"}}};
 }
 
 void add_verdict(TextBuilder& text, const RunSummary& summary) {

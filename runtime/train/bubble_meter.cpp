@@ -44,7 +44,8 @@ BubbleReport BubbleMeter::report(Device& device, Communicator& pipeline, Stream&
   pipeline.all_gather(comm, mine, all);
   comm.synchronize();
 
-  const double per = 1.0 / static_cast<double>(std::max<std::int64_t>(steps_, 1) * shape.micro_batches);
+  const double per =
+      1.0 / static_cast<double>(std::max<std::int64_t>(steps_, 1) * shape.micro_batches);
   Costs costs = uniform_costs(shape, 0, 0, 0);
   // The first stage begins first, and one of the stages ends last.
   double busy = 0, span = 0;

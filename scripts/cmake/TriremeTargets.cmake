@@ -7,6 +7,8 @@ target_compile_options(trireme_flags INTERFACE
   -Wall -Wextra -Wconversion $<$<BOOL:${TRIREME_WERROR}>:-Werror>
   # GCC 12 warns of overlapping copies inside std::string's own assign and operator+ (GCC bug 105651).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+  # GCC 12 warns of the deliberately undefined operands of its own AVX-512 intrinsics (GCC bug 105593).
+  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-uninitialized;-Wno-maybe-uninitialized>
   -march=${TRIREME_CPU_ARCH} -fno-math-errno -fno-trapping-math -fopenmp-simd
   $<$<CONFIG:Release,RelWithDebInfo>:-O3>)
 if(TRIREME_SANITIZE)

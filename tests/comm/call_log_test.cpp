@@ -3,16 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/comm/call_records.h"
+
 namespace trireme {
 namespace {
 
-CallRecord record(Verb verb, int peer = -1, std::int64_t count = 12) {
-  CallRecord result;
-  result.kind = static_cast<std::int32_t>(verb);
-  result.peer = peer;
-  result.count = count;
-  return result;
-}
+using test::record;
 
 class CallLogTest : public testing::Test {
  protected:

@@ -4,18 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/comm/call_records.h"
+
 namespace trireme {
 namespace {
 
+using test::record;
 using Verdict = WatchNote::Verdict;
-
-CallRecord record(Verb verb, int peer = -1, std::int64_t count = 12) {
-  CallRecord result;
-  result.kind = static_cast<std::int32_t>(verb);
-  result.peer = peer;
-  result.count = count;
-  return result;
-}
 
 // Ranks 3 and 5 of a job of 6; rank 3 asks.
 class WatchReportTest : public testing::Test {

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <functional>
 
-#include "runtime/base/checksum.h"
 #include "data/shard.h"
+#include "runtime/base/checksum.h"
 #include "tests/data/make_data.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
