@@ -15,9 +15,9 @@ struct CrossEntropyOptions {
   bool write_gradient = true;    // false leaves the logits as they are (evaluation)
 };
 
-// logits(N, Vp), f32 or bf16, become dlogits. targets(N) i32; -1 rows have loss, hit and gradient
-// zero. losses(N) f32: nats per row, with the smoothed target. hits(N) f32: 1 where the arg-max is
-// the target; may be absent.
+// logits(N, Vp), a compute dtype, become dlogits. targets(N) i32; -1 rows have loss, hit and
+// gradient zero. losses(N) f32: nats per row, with the smoothed target. hits(N) f32: 1 where the
+// arg-max is the target; may be absent.
 void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, const Tensor& logits,
                    const Tensor& targets, const CrossEntropyOptions& options);
 

@@ -25,7 +25,7 @@ void check_update(const Operands& check, const Tensor& parameter, const Tensor& 
   check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
   check.disjoint("parameter", parameter, "gradient", gradient);
   if (compute.empty()) return;
-  check.dtype("compute", compute, DType::bf16);
+  check.compute_dtype("compute", compute);
   check.count("compute", compute, n);
   check.disjoint("compute", compute, "parameter", parameter);
   check.disjoint("compute", compute, "gradient", gradient);

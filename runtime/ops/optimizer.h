@@ -20,8 +20,8 @@ struct AdamWOptions {
 // For each element, with g = gradient * scalars[gradient_scale]:
 //   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
 //   p -= lr * ((m / c1) / (sqrt(v / c2) + eps) + decay * p),  c1 = 1 - b1^t, c2 = 1 - b2^t
-// `compute` (bf16, may be absent) receives the rounded new parameter. All other tensors f32 of
-// equal count.
+// `compute` (a compute dtype, may be absent) receives the rounded new parameter. All other
+// tensors f32 of equal count.
 void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
            const Tensor& v, const Tensor& gradient, const Tensor& scalars,
            const AdamWOptions& options);

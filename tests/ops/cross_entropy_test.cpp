@@ -10,8 +10,8 @@ using namespace testing;
 using Values = std::vector<double>;
 
 class CrossEntropy : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, CrossEntropy, ::testing::Values(DType::f32, DType::bf16),
-                         dtype_label);
+INSTANTIATE_TEST_SUITE_P(Types, CrossEntropy,
+                         ::testing::Values(DType::f32, DType::bf16, DType::f16), dtype_label);
 
 double row_loss(const double* logits, std::int64_t classes, std::int64_t target, double smoothing) {
   double sum = 0, loss = 0;

@@ -15,8 +15,8 @@ using namespace testing;
 using Values = std::vector<double>;
 
 class VocabularyBlocks : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, VocabularyBlocks, ::testing::Values(DType::f32, DType::bf16),
-                         dtype_label);
+INSTANTIATE_TEST_SUITE_P(Types, VocabularyBlocks,
+                         ::testing::Values(DType::f32, DType::bf16, DType::f16), dtype_label);
 
 Tensor rows_of(const GuardedTensor& table, std::int64_t first, std::int64_t rows) {
   const std::int64_t columns = table.view().shape[1];
