@@ -12,7 +12,8 @@ struct CrossEntropyOptions {
       0;  // columns [classes, Vp) are padding: they get probability and gradient zero
   float label_smoothing = 0.0F;  // target = (1 - s) * one-hot + s / classes (Szegedy et al., 2016)
   float gradient_scale = 1.0F;   // multiplies dlogits: 1 / (target count of the global batch)
-  bool write_gradient = true;    // false leaves the logits as they are (evaluation)
+  const float* loss_scale = nullptr;  // one value on the device, multiplies dlogits too
+  bool write_gradient = true;         // false leaves the logits as they are (evaluation)
 };
 
 // logits(N, Vp), a compute dtype, become dlogits. targets(N) i32; -1 rows have loss, hit and

@@ -2,7 +2,6 @@
 #include "runtime/ops/optimizer_cpu.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/fixed_sum.h"
@@ -114,14 +113,20 @@ void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
 }
 
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
-                float clip) {
+                float clip, const Tensor& loss_scale) {
+  const float* const scale = loss_scale.empty() ? nullptr : loss_scale.as<float>();
   enqueue(stream, [scalars = scalars.as<float>(), norm = norm.as<float>(),
-                   total = total.as<double>(), clip] {
-    const auto length = static_cast<float>(std::sqrt(*total));
-    *norm = length;
-    float scale = clip > 0.0F && length > clip ? clip / length : 1.0F;
-    if (!std::isfinite(length)) scale = 0.0F;
-    scalars[StepScalars::gradient_scale] = scale;
+                   total = total.as<double>(), clip, scale] {
+    const Clip result(*total, clip, scale == nullptr ? 1.0F : *scale);
+    *norm = result.norm;
+    scalars[StepScalars::gradient_scale] = result.gradient_scale;
+  });
+}
+
+void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalars,
+                       const LossScaleOptions& options) {
+  enqueue(stream, [state = state.as<float>(), scalars = scalars.as<float>(), options] {
+    advance_loss_scale(state, skipped(scalars), options);
   });
 }
 

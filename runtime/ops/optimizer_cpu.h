@@ -14,6 +14,8 @@ void exponential_average(Stream& stream, const Tensor& average, const Tensor& pa
                          float decay, const Tensor& scalars);
 void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x);
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
-                float clip);
+                float clip, const Tensor& loss_scale);
+void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalars,
+                       const LossScaleOptions& options);
 
 }  // namespace trireme::ops::cpu

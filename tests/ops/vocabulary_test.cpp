@@ -162,6 +162,8 @@ TEST_P(VocabularyBlocks, LossesHitsAndGradientsAreThoseOfTheFusedLoss) {
       options.classes = classes;
       options.label_smoothing = static_cast<float>(smoothing);
       options.gradient_scale = 0.25F;
+      const GuardedTensor scale(DType::f32, {1}, {smoothing == 0.0 ? 1.0 : 4.0});
+      options.loss_scale = scale.view().as<float>();
       const GuardedTensor fused(GetParam(), {rows, columns}, before);
       const GuardedTensor losses(DType::f32, {rows}), hits(DType::f32, {rows});
       ops::cross_entropy(stream(), losses, hits, fused, targets, options);
