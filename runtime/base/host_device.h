@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Marks functions that kernels call too; nothing outside CUDA sources.
+// Marks what runs on the CPU and inside CUDA kernels alike: element types, random numbers, the
+// arithmetic of one element.
 #pragma once
 
 #if defined(__CUDACC__)
