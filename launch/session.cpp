@@ -58,11 +58,14 @@ Session::Session(const RankProcess& process, const Config& resolved, bool traini
       traits(traits_of(config.model)),
       world(make_world(process, config)),
       mesh(*world, mesh_shape(config.parallel)),
-      device(Device::create(device_type(config), process.mpi.local_rank())),
+      device(Device::create(device_type(config), {.local_rank = process.mpi.local_rank(),
+                                                  .local_size = process.mpi.local_size(),
+                                                  .share = config.device.share})),
       streams(*device),
       tensor_stream(tensor_stream_of(*device, mesh)),
       tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm),
       pipeline(pipeline_shape(config, training)) {
+  if (config.precision == "tf32") device->set_products(ProductPrecision::tf32);
   const Chain chain = make_chain(config);
   layers = summarize(chain, device->type(), build_options(config, mesh.here().tensor, training));
   stages = plan_stages(layers, pipeline, config.parallel.stage_layers);
