@@ -109,10 +109,11 @@ struct MemoryUse {
   std::uint64_t allocations = 0;  // since start; a steady training step adds none
 };
 
-// How products of f32 operands are computed: in fp32, or with their mantissas cut to the 10 bits of
-// TF32 (sums stay fp32), which a GPU's tensor cores do about 8 times as fast. Products of other
-// dtypes do not change.
-enum class ProductPrecision : std::uint8_t { fp32, tf32 };
+// How products of f32 operands are computed.
+enum class ProductPrecision : std::uint8_t {
+  fp32,
+  tf32  // operands rounded to 10 bits of mantissa for the tensor cores; CUDA only
+};
 
 // Where a process stands among those of its host.
 struct DevicePlace {
@@ -159,7 +160,7 @@ class Device {
   // True where this device computes in bf16 natively (else bf16 products are computed in fp32 and
   // rounded).
   [[nodiscard]] virtual bool has_native_bf16() const = 0;
-  // Chosen once, before the first product. A CPU computes in fp32 either way.
+  // Read when an operation is enqueued. CPU devices compute in fp32 always.
   void set_products(ProductPrecision products) { products_ = products; }
   [[nodiscard]] ProductPrecision products() const { return products_; }
   // What live Buffers hold, in bytes as asked for. Thread-safe.
