@@ -28,7 +28,7 @@ TEST(DType, HasASizeAndADistinctNameForEveryType) {
     EXPECT_GT(size_of(type), 0U) << name_of(type);
   }
 
-  EXPECT_EQ(names.size(), 10U);
+  EXPECT_EQ(names.size(), 12U);
   EXPECT_FALSE(names.contains("unknown"));
 }
 
