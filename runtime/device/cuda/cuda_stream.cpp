@@ -5,8 +5,8 @@ namespace trireme {
 
 using detail::report_cuda;
 
-CudaEvent::CudaEvent(EventKind kind) {
-  const unsigned flags = kind == EventKind::timed ? cudaEventDefault : cudaEventDisableTiming;
+CudaEvent::CudaEvent(EventKind kind) : timed_(kind == EventKind::timed) {
+  const unsigned flags = timed_ ? cudaEventDefault : cudaEventDisableTiming;
   TRIREME_CUDA(cudaEventCreateWithFlags(&handle_, flags));
 }
 
@@ -58,8 +58,13 @@ CudaStream& CudaStream::of(Stream& stream) {
   return *found;
 }
 
+// Inside a graph a time is taken at every replay; an event that orders streams is resolved into the
+// graph's edges.
 void CudaStream::record(Event& event) {
-  TRIREME_CUDA(cudaEventRecord(CudaEvent::of(event).handle(), handle_));
+  const CudaEvent& here = CudaEvent::of(event);
+  const unsigned flags =
+      here.timed() && capturing() ? cudaEventRecordExternal : cudaEventRecordDefault;
+  TRIREME_CUDA(cudaEventRecordWithFlags(here.handle(), handle_, flags));
 }
 
 void CudaStream::wait(Event& event) {

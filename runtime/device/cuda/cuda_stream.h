@@ -17,9 +17,11 @@ class CudaEvent final : public Event {
   void synchronize() override;
   [[nodiscard]] double milliseconds_since(const Event& start) const override;
   [[nodiscard]] cudaEvent_t handle() const { return handle_; }
+  [[nodiscard]] bool timed() const { return timed_; }
 
  private:
   cudaEvent_t handle_ = nullptr;
+  bool timed_;
 };
 
 class CudaStream final : public Stream {
@@ -37,7 +39,7 @@ class CudaStream final : public Stream {
   [[nodiscard]] StreamKind kind() const override { return kind_; }
   [[nodiscard]] Device& device() const override { return device_; }
   [[nodiscard]] cudaStream_t handle() const { return handle_; }
-  [[nodiscard]] bool capturing() const;
+  [[nodiscard]] bool capturing() const override;
 
   // Device memory for the kernels of one op on this stream, aligned to 256 bytes; the next op's
   // call gives out the same bytes. Grows to the largest request (which waits for the stream) and
