@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The NCCL back end. No nccl.h here.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "runtime/comm/communicator.h"
+
+namespace trireme {
+
+// out = the blocks of `blocks` (n, out.count()) summed in the order of reduce.h: ops::sum_blocks,
+// which this room may not call by itself.
+using SumBlocks = std::function<void(Stream& stream, const Tensor& out, const Tensor& blocks)>;
+
+struct NcclOptions {
+  // How long the host waits for NCCL to connect, split or start a call; 0: for ever. Calls that are
+  // under way on the GPU are watched by Watched.
+  double deadline_seconds = 0;
+  // Thread blocks per call, and so multiprocessors; 0: NCCL's choice.
+  int min_ctas = 0;
+  int max_ctas = 0;
+  // "Socket", "IB" or a plug-in's name; empty: NCCL's choice.
+  std::string net;
+  // Set: sums of floating-point tensors follow the tree over ranks of reduce.h, as over MPI, and
+  // are made with this. Empty: NCCL's own order, which depends on its choice of algorithm.
+  SumBlocks sum_blocks;
+};
+
+// `host` is the world group over MPI or TCP; the result owns it and gives it the calls on CPU
+// streams, barrier() and the messages that set NCCL up. `device` is this rank's GPU and must
+// outlive the group. Collective. One rank: gives back `host` itself.
+[[nodiscard]] std::unique_ptr<Communicator> make_nccl_world(std::unique_ptr<Communicator> host,
+                                                            Device& device, NcclOptions options);
+
+// What NCCL needs to run several ranks on one GPU, which it refuses otherwise: sets NCCL_HOSTID of
+// this rank and the transport that works then, as far as the user has not set them, and logs once
+// what it set. `one_host`: no rank of the job runs elsewhere. Before the first call of CUDA and
+// NCCL in this process.
+void set_shared_gpu_environment(int rank, bool one_host);
+
+// "2.28.9"
+[[nodiscard]] std::string nccl_library_version();
+
+}  // namespace trireme
