@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "runtime/base/host_device.h"
+
 namespace trireme {
 
 enum class DType : std::uint8_t { f32, f64, bf16, f16, u8, u16, u32, u64, i32, i64 };
@@ -39,13 +41,13 @@ struct bf16 {
   std::uint16_t bits = 0;
 
   bf16() = default;
-  explicit bf16(float value) {
+  TRIREME_HOST_DEVICE explicit bf16(float value) {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t rounded = (word + 0x7fffU + ((word >> 16) & 1U)) >> 16;
     const std::uint32_t quiet_nan = (word >> 16) | 0x40U;
     bits = static_cast<std::uint16_t>((word & 0x7fffffffU) > 0x7f800000U ? quiet_nan : rounded);
   }
-  explicit operator float() const {
+  TRIREME_HOST_DEVICE explicit operator float() const {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
 };

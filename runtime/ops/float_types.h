@@ -8,16 +8,16 @@
 
 namespace trireme::ops {
 
-inline float load(float value) {
+TRIREME_HOST_DEVICE inline float load(float value) {
   return value;
 }
-inline float load(bf16 value) {
+TRIREME_HOST_DEVICE inline float load(bf16 value) {
   return static_cast<float>(value);
 }
-inline void store(float& to, float value) {
+TRIREME_HOST_DEVICE inline void store(float& to, float value) {
   to = value;
 }
-inline void store(bf16& to, float value) {
+TRIREME_HOST_DEVICE inline void store(bf16& to, float value) {
   to = bf16(value);
 }
 

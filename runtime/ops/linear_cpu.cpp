@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sizes of chunks are fixed numbers, never measured at run time: the same call gives the same bits.
-#include "runtime/ops/linear_cpu.h"
+#include "runtime/ops/linear.h"
 
 #include <algorithm>
 

@@ -3,9 +3,14 @@
 
 #include "runtime/ops/dispatch.h"
 #include "runtime/ops/operands.h"
-#include "runtime/ops/optimizer_cpu.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(adamw);
+TRIREME_KERNEL(sgd);
+TRIREME_KERNEL(exponential_average);
+TRIREME_KERNEL(accumulate_squares);
+TRIREME_KERNEL(clip_scale);
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/optimizer_cpu.h"
+#include "runtime/ops/optimizer.h"
 
 #include <algorithm>
 #include <cmath>

@@ -35,10 +35,10 @@ StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOption
       norm_host(device, sizeof(float), MemoryKind::host),
       rng(device, rng_bytes, MemoryKind::device),
       rng_host(device, rng_bytes, MemoryKind::host),
-      start(device.make_event()),
-      updated(device.make_event()),
-      reduce_begin(device.make_event()),
-      reduce_end(device.make_event()) {}
+      start(device.make_event(EventKind::timed)),
+      updated(device.make_event(EventKind::timed)),
+      reduce_begin(device.make_event(EventKind::timed)),
+      reduce_end(device.make_event(EventKind::timed)) {}
 
 StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, Streams& streams,
                        const TensorGroup* tensor, const StepOptions& options)
