@@ -22,17 +22,18 @@ struct NcclOptions {
   int min_ctas = 0;
   int max_ctas = 0;
   // "Socket", "IB" or a plug-in's name; empty: NCCL's choice.
-  std::string net;
+  std::string net = {};
   // Set: sums of floating-point tensors follow the tree over ranks of reduce.h, as over MPI, and
   // are made with this. Empty: NCCL's own order, which depends on its choice of algorithm.
-  SumBlocks sum_blocks;
+  SumBlocks sum_blocks = {};
 };
 
 // `host` is the world group over MPI or TCP; the result owns it and gives it the calls on CPU
 // streams, barrier() and the messages that set NCCL up. `device` is this rank's GPU and must
-// outlive the group. Collective. One rank: gives back `host` itself.
-[[nodiscard]] std::unique_ptr<Communicator> make_nccl_world(std::unique_ptr<Communicator> host,
-                                                            Device& device, NcclOptions options);
+// outlive the group. Collective. One rank: gives back `host` itself. Null in a program
+// without the CUDA back end, which has no such device either.
+[[nodiscard, gnu::weak]] std::unique_ptr<Communicator> make_nccl_world(
+    std::unique_ptr<Communicator> host, Device& device, NcclOptions options);
 
 // What NCCL needs to run several ranks on one GPU, which it refuses otherwise: sets NCCL_HOSTID of
 // this rank and the transport that works then, as far as the user has not set them, and logs once
@@ -40,7 +41,7 @@ struct NcclOptions {
 // NCCL in this process.
 void set_shared_gpu_environment(int rank, bool one_host);
 
-// "2.28.9"
-[[nodiscard]] std::string nccl_library_version();
+// "2.28.9"; null as above.
+[[nodiscard, gnu::weak]] std::string nccl_library_version();
 
 }  // namespace trireme

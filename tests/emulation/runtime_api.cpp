@@ -2,6 +2,7 @@
 // The device, its memory and copies of the emulated runtime.
 #include "tests/emulation/runtime_api.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -101,8 +102,18 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
 }
 
+// Of the process: the engine uses one.
+static std::atomic<int> current_device = 0;
+
 cudaError_t cudaSetDevice(int device) {
-  return device < Machine::get().gpus ? cudaSuccess : cudaErrorInvalidValue;
+  if (device >= Machine::get().gpus) return cudaErrorInvalidValue;
+  current_device = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {

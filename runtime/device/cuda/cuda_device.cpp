@@ -88,7 +88,7 @@ std::unique_ptr<Stream> CudaDevice::make_stream(StreamKind kind) {
 }
 
 std::unique_ptr<Event> CudaDevice::make_event(EventKind kind) {
-  return std::make_unique<CudaEvent>(kind);
+  return std::make_unique<CudaEvent>(kind, index_);
 }
 
 void CudaDevice::copy(Stream& stream, void* to, const void* from, std::size_t bytes) {

@@ -9,7 +9,7 @@ namespace trireme {
 
 class CudaEvent final : public Event {
  public:
-  explicit CudaEvent(EventKind kind);
+  CudaEvent(EventKind kind, int device);
   ~CudaEvent() override;
   [[nodiscard]] static CudaEvent& of(Event& event);
 
@@ -19,6 +19,7 @@ class CudaEvent final : public Event {
   [[nodiscard]] cudaEvent_t handle() const { return handle_; }
 
  private:
+  int device_;
   cudaEvent_t handle_ = nullptr;
 };
 
@@ -37,7 +38,7 @@ class CudaStream final : public Stream {
   [[nodiscard]] StreamKind kind() const override { return kind_; }
   [[nodiscard]] Device& device() const override { return device_; }
   [[nodiscard]] cudaStream_t handle() const { return handle_; }
-  [[nodiscard]] bool capturing() const;
+  [[nodiscard]] bool capturing() const override;
 
   // Device memory for the kernels of one op on this stream, aligned to 256 bytes; the next op's
   // call gives out the same bytes. Grows to the largest request (which waits for the stream) and
