@@ -29,17 +29,12 @@ struct NcclOptions {
 };
 
 // `host` is the world group over MPI or TCP; the result owns it and gives it the calls on CPU
-// streams, barrier() and the messages that set NCCL up. `device` is this rank's GPU and must
-// outlive the group. Collective. One rank: gives back `host` itself. Null in a program
-// without the CUDA back end, which has no such device either.
+// streams, barrier() and the messages that set NCCL up. `device` is this rank's GPU and must outlive
+// the group. Where ranks share a GPU, the environment that NCCL needs for it is set. Collective. One
+// rank: gives back `host` itself. Null in a program without the CUDA back end, which has no such
+// device either.
 [[nodiscard, gnu::weak]] std::unique_ptr<Communicator> make_nccl_world(
     std::unique_ptr<Communicator> host, Device& device, NcclOptions options);
-
-// What NCCL needs to run several ranks on one GPU, which it refuses otherwise: sets NCCL_HOSTID of
-// this rank and the transport that works then, as far as the user has not set them, and logs once
-// what it set. `one_host`: no rank of the job runs elsewhere. Before the first call of CUDA and
-// NCCL in this process.
-void set_shared_gpu_environment(int rank, bool one_host);
 
 // "2.28.9"; null as above.
 [[nodiscard, gnu::weak]] std::string nccl_library_version();

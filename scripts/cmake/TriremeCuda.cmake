@@ -22,6 +22,8 @@ function(trireme_add_cuda_backend)
     PUBLIC CUDA::cudart CUDA::cublasLt trireme_nccl
     PRIVATE trireme_flags trireme::ops trireme::comm)
   set_target_properties(trireme_cuda PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
+  # nvcc's front end does not evaluate fmt's consteval checks.
+  target_compile_definitions(trireme_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:FMT_CONSTEVAL=;FMT_USE_CONSTEXPR=1>")
   target_compile_options(trireme_cuda PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xptxas=-v;-Xcompiler=-Wall,-Wextra,-fopenmp-simd>")
 endfunction()

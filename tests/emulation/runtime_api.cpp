@@ -111,6 +111,11 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetPCIBusId(char* text, int capacity, int device) {
+  std::snprintf(text, static_cast<std::size_t>(capacity), "0000:%02x:00.0", device + 1);
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
   return cudaSuccess;

@@ -31,9 +31,7 @@ namespace trireme::test {
   return shapes;
 }
 
-// On a GPU with as many ranks as there are, its own; NCCL takes them for ranks of different hosts.
 [[nodiscard]] inline std::unique_ptr<Device> make_device_under_test() {
-  if (device_under_test() == DeviceType::cuda) set_shared_gpu_environment(mpi().rank(), true);
   return Device::create(
       device_under_test(),
       {.local_rank = mpi().local_rank(), .local_size = mpi().local_size(), .share = true});

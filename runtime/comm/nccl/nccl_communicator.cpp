@@ -2,6 +2,7 @@
 #include "runtime/comm/nccl/nccl_communicator.h"
 
 #include "runtime/comm/host_stream.h"
+#include "runtime/comm/nccl/nccl_environment.h"
 #include "runtime/comm/same_on_all_ranks.h"
 
 namespace trireme {
@@ -114,7 +115,10 @@ std::unique_ptr<Communicator> make_nccl_world(std::unique_ptr<Communicator> host
   TRIREME_EXPECTS(device.type() == DeviceType::cuda, "NCCL on a {} device", name_of(device.type()));
   if (host->size() == 1) return host;
   check_library();
-  check_same_on_all_ranks(*host, "the NCCL library", nccl_library_version());
+  // Over a group that goes away again: the calls of `host` itself are the caller's to count.
+  const auto setup = host->host_sibling(host->name() + ".setup");
+  check_same_on_all_ranks(*setup, "the NCCL library", nccl_library_version());
+  prepare_for_shared_gpus(*setup, device);
   ncclUniqueId id{};
   if (host->rank() == 0) TRIREME_NCCL(ncclGetUniqueId(&id));
   const HostStream stream;
