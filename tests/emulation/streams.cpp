@@ -30,6 +30,7 @@ struct Graph {
   std::vector<Event*> edges;     // recorded as edges
   Stream* origin = nullptr;
   cudaError_t broken = cudaSuccess;
+  std::thread::id owner;  // captures in thread-local mode restrict this thread only
 };
 
 struct Stream {
@@ -107,11 +108,12 @@ void break_capture(Graph& graph, cudaError_t why) {
   if (graph.broken == cudaSuccess) graph.broken = why;
 }
 
-// A call that may not be made while any stream of this process is captured.
+// A call that may not be made by a thread that captures a stream.
 cudaError_t refuse_in_capture() {
   const std::lock_guard lock(mutex);
   for (Stream* const stream : streams) {
-    if (stream->capture == nullptr) continue;
+    if (stream->capture == nullptr || stream->capture->owner != std::this_thread::get_id())
+      continue;
     break_capture(*stream->capture, cudaErrorStreamCaptureUnsupported);
     return report(cudaErrorStreamCaptureUnsupported);
   }
@@ -281,6 +283,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*
   if (stream->capture != nullptr) return report(cudaErrorStreamCaptureUnsupported);
   stream->capture = new Graph;
   stream->capture->origin = stream;
+  stream->capture->owner = std::this_thread::get_id();
   return cudaSuccess;
 }
 

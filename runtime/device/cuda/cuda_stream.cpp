@@ -5,7 +5,8 @@ namespace trireme {
 
 using detail::report_cuda;
 
-CudaEvent::CudaEvent(EventKind kind) : timed_(kind == EventKind::timed) {
+CudaEvent::CudaEvent(EventKind kind, int device)
+    : device_(device), timed_(kind == EventKind::timed) {
   const unsigned flags = timed_ ? cudaEventDefault : cudaEventDisableTiming;
   TRIREME_CUDA(cudaEventCreateWithFlags(&handle_, flags));
 }
@@ -21,6 +22,9 @@ CudaEvent& CudaEvent::of(Event& event) {
 }
 
 bool CudaEvent::reached() const {
+  // A watchdog's thread asks, too: on another than the event's device, CUDA would open that one.
+  thread_local int current = -1;
+  if (current != device_) TRIREME_CUDA(cudaSetDevice(current = device_));
   const cudaError_t state = cudaEventQuery(handle_);
   if (state == cudaErrorNotReady) return false;
   TRIREME_CUDA(state);

@@ -9,7 +9,7 @@ namespace trireme {
 
 class CudaEvent final : public Event {
  public:
-  explicit CudaEvent(EventKind kind);
+  CudaEvent(EventKind kind, int device);
   ~CudaEvent() override;
   [[nodiscard]] static CudaEvent& of(Event& event);
 
@@ -20,6 +20,7 @@ class CudaEvent final : public Event {
   [[nodiscard]] bool timed() const { return timed_; }
 
  private:
+  int device_;
   cudaEvent_t handle_ = nullptr;
   bool timed_;
 };
