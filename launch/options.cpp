@@ -71,6 +71,7 @@ BuildOptions build_options(const Config& config, int tensor_rank, bool training)
   const std::string& recompute = config.train.recompute;
   return {
       .compute = compute_dtype(config.precision),
+      .fp8 = config.precision == "fp8",
       .micro_batch = config.train.micro_batch,
       .training = training,
       .tensor = {.ranks = static_cast<int>(parallel.tensor),

@@ -40,9 +40,10 @@ std::vector<Field> run_and_device_fields() {
       FIELD(device.graphs, Choices{{"off", "layer", "step"}},
             "record each layer's passes, or the whole step, as CUDA graphs and replay them",
             {"device.type", "cuda"}),
-      FIELD(
-          precision, Choices{{"auto", "fp32", "tf32", "bf16", "fp16", "fp8"}},
-          "compute precision; master weights stay fp32; auto = bf16 where it is native, else fp32"),
+      FIELD(precision, Choices{{"auto", "fp32", "tf32", "bf16", "fp16", "fp8"}},
+            "compute precision; master weights stay fp32; tf32 = fp32 with TF32 products, fp8 = "
+            "bf16 with 8-bit products in transformer blocks; auto = bf16 where it is native, else "
+            "fp32"),
       FIELD(reproducibility, Choices{{"fast", "run", "layout"}},
             "fast; run = same config and layout give the same bits; layout = the same bits on "
             "every layout"),

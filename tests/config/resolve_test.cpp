@@ -115,10 +115,11 @@ TEST(ResolveLossScale, BelongsToFp16AndStartsAboveItsMinimum) {
 TEST(ResolveDevice, RefusesWhatTheBuildOrTheCpuLacks) {
   EXPECT_THAT(refusal(gpt, {"device.type=cuda"}),
               HasSubstr("part of the cuda backend, which this build lacks; use cpu or auto"));
-  for (const std::string precision : {"tf32", "fp8"}) {
-    EXPECT_THAT(refusal(gpt, {"precision=" + precision}),
-                HasSubstr(precision + " needs a GPU; on the CPU use fp32, bf16, fp16 or auto"));
-  }
+  EXPECT_THAT(refusal(gpt, {"precision=tf32"}),
+              HasSubstr("on the CPU use fp32, bf16, fp16, fp8 or auto"));
+  EXPECT_EQ(resolved(gpt, {"precision=fp8"}).precision, "fp8");
+  EXPECT_THAT(refusal(resnet, {"precision=fp8"}),
+              HasSubstr("fp8 is for the linear layers of transformer blocks"));
   EXPECT_EQ(resolved(gpt, {"reproducibility=fast"}).reproducibility, "fast");
 }
 
