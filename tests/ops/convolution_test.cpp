@@ -65,7 +65,7 @@ std::vector<double> forward_reference(const Case& c, const std::vector<double>& 
 
 GuardedTensor workspace_for(const Case& c, DType dtype) {
   const std::size_t bytes =
-      ops::convolution_workspace_bytes(DeviceType::cpu, dtype, c.x(), c.w(), c.options());
+      ops::convolution_workspace_bytes(stream().device().type(), dtype, c.x(), c.w(), c.options());
   return {DType::u8, {static_cast<std::int64_t>(bytes)}};
 }
 
@@ -203,7 +203,7 @@ TEST(ConvolutionGradients, AgreeWithFiniteDifferencesOfTheReference) {
 TEST(ConvolutionByDnnl, AgreesWithTheDirectPath) {
   for (const Case& c : {Case{2, 9, 8, 3, 17, 3, 3, 2, 1}, Case{2, 7, 7, 16, 24, 1, 1, 1, 0}}) {
     const Operands in(c, DType::f32);
-    const ops::cpu::ConvolutionGeometry g(c.x(), c.w(), c.options());
+    const ops::ConvolutionGeometry g(c.x(), c.w(), c.options());
     const auto bytes = static_cast<std::int64_t>(ops::cpu::by_dnnl::workspace_bytes(DType::f32, g));
     const GuardedTensor workspace(DType::u8, {bytes});
     const GuardedTensor y(DType::f32, c.y()), dx(DType::f32, c.x()),
