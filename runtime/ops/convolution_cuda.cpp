@@ -9,16 +9,14 @@ namespace {
 
 using Pass = ConvolutionGraph::Pass;
 
-// cuDNN's plans may want scratch; those that want more are passed over.
-constexpr std::size_t plan_workspace_limit = std::size_t{64} << 20;
-
-const CudnnPlan* plan_for(Pass pass, DType dtype, DType result, const ConvolutionGeometry& g) {
+// The gradient of a weight is asked for in f32: it is added to others.
+const CudnnPlan* plan_for(Pass pass, DType dtype, const ConvolutionGeometry& g) {
   return cudnn_plan(ConvolutionGraph{.pass = pass,
                                      .dtype = dtype,
-                                     .result = result,
+                                     .result = pass == Pass::backward_weight ? DType::f32 : dtype,
                                      .geometry = g,
                                      .tf32 = numerics().tf32,
-                                     .workspace_limit = plan_workspace_limit});
+                                     .workspace_limit = plan_workspace_limit(dtype, g)});
 }
 
 // What cuDNN writes of dw before it is added, in front of its own scratch.
@@ -37,24 +35,26 @@ bool run(const CudnnPlan* plan, Stream& stream, const Tensor& a, const Tensor& b
 
 }  // namespace
 
-std::size_t convolution_workspace_bytes(DType /*dtype*/, const Shape& x, const Shape& w,
+std::size_t convolution_workspace_bytes(DType dtype, const Shape& x, const Shape& w,
                                         const ConvolutionOptions& options) {
   const ConvolutionGeometry g(x, w, options);
   const std::size_t own = simt_convolution_workspace_bytes(g);
-  return cudnn_version().empty() ? own : std::max(own, gradient_bytes(g) + plan_workspace_limit);
+  return cudnn_version().empty()
+             ? own
+             : std::max(own, gradient_bytes(g) + plan_workspace_limit(dtype, g));
 }
 
 void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
                          const ConvolutionOptions& options, const Tensor& workspace) {
   const ConvolutionGeometry g(x.shape, w.shape, options);
-  if (!run(plan_for(Pass::forward, x.dtype, x.dtype, g), stream, x, w, y, workspace))
+  if (!run(plan_for(Pass::forward, x.dtype, g), stream, x, w, y, workspace))
     simt_convolution_forward(stream, g, y, x, w);
 }
 
 void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
                                 const ConvolutionOptions& options, const Tensor& workspace) {
   const ConvolutionGeometry g(dx.shape, w.shape, options);
-  if (!run(plan_for(Pass::backward_input, dx.dtype, dx.dtype, g), stream, dy, w, dx, workspace))
+  if (!run(plan_for(Pass::backward_input, dx.dtype, g), stream, dy, w, dx, workspace))
     simt_convolution_backward_input(stream, g, dx, dy, w);
 }
 
@@ -62,20 +62,14 @@ void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor&
                                  const Tensor& x, const ConvolutionOptions& options,
                                  const Tensor& workspace) {
   const ConvolutionGeometry g(x.shape, dw.shape, options);
-  // Unrounded sums where cuDNN gives them.
-  DType result = DType::f32;
-  const CudnnPlan* plan = plan_for(Pass::backward_weight, x.dtype, result, g);
-  if (plan == nullptr && x.dtype != result) {
-    result = x.dtype;
-    plan = plan_for(Pass::backward_weight, x.dtype, result, g);
-  }
+  const CudnnPlan* const plan = plan_for(Pass::backward_weight, x.dtype, g);
   if (plan == nullptr) {
     simt_convolution_backward_weight(stream, g, dw, dy, x, workspace);
     return;
   }
   const std::array<void*, 3> operands{dy.data, x.data, workspace.data};
   plan->run(stream, operands, workspace.data + gradient_bytes(g));
-  add_weight_gradients(stream, dw, workspace.data, result, 1);
+  add_weight_gradients(stream, dw, workspace.data, plan->result(), 1);
 }
 
 }  // namespace trireme::ops::cuda

@@ -210,6 +210,17 @@ class Proposal : public Graph {
   }
 };
 
+// What serves a graph, best first.
+std::vector<CudnnGraph> choices(const CudnnGraph& graph) {
+  std::vector<CudnnGraph> result{graph};
+  if (const auto* const c = std::get_if<ConvolutionGraph>(&graph); c && c->result != c->dtype) {
+    ConvolutionGraph rounded = *c;
+    rounded.result = c->dtype;
+    result.emplace_back(rounded);
+  }
+  return result;
+}
+
 // One per GPU. A cuDNN handle carries one stream at a time, hence the lock around each enqueueing.
 struct Library {
   std::mutex mutex;
@@ -219,14 +230,17 @@ struct Library {
 
 class Plan final : public CudnnPlan {
  public:
-  Plan(Library& library, std::unique_ptr<Graph> graph)
+  Plan(Library& library, std::unique_ptr<Graph> graph, const CudnnGraph& key)
       : library_(library), graph_(std::move(graph)) {
+    const auto* const convolution = std::get_if<ConvolutionGraph>(&key);
+    result_ = convolution ? convolution->result : std::get<AttentionGraph>(key).dtype;
     std::int64_t bytes = 0;
     check(graph_->get_workspace_size(bytes), "Graph::get_workspace_size");
     workspace_bytes_ = static_cast<std::size_t>(bytes);
   }
 
   [[nodiscard]] std::size_t workspace_bytes() const override { return workspace_bytes_; }
+  [[nodiscard]] DType result() const override { return result_; }
 
   void run(Stream& stream, std::span<void* const> operands, void* workspace) const override {
     std::unordered_map<std::int64_t, void*> pointers;
@@ -241,6 +255,7 @@ class Plan final : public CudnnPlan {
   Library& library_;
   std::unique_ptr<Graph> graph_;
   std::size_t workspace_bytes_ = 0;
+  DType result_;
 };
 
 Library& library_of_current_gpu() {
@@ -300,16 +315,18 @@ const CudnnPlan* cudnn_plan(const CudnnGraph& graph) {
   const std::lock_guard lock(library.mutex);
   const auto [at, is_new] = library.plans.try_emplace(graph);
   if (!is_new) return at->second.get();
-  auto built = std::make_unique<Proposal>();
-  fe::error_t status = built->make(graph, library.handle);
-  if (status.is_good()) status = built->build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE);
-  if (status.is_good()) {
-    at->second = std::make_unique<Plan>(library, std::move(built));
-  } else {
-    log::get("ops").info("cuDNN has no plan for {}, own kernels run it: {}", to_string(graph),
-                         first_line(status));
+  fe::error_t status;
+  for (const CudnnGraph& choice : choices(graph)) {
+    auto built = std::make_unique<Proposal>();
+    status = built->make(choice, library.handle);
+    if (status.is_good()) status = built->build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE);
+    if (status.is_bad()) continue;
+    at->second = std::make_unique<Plan>(library, std::move(built), choice);
+    return at->second.get();
   }
-  return at->second.get();
+  log::get("ops").info("cuDNN has no plan for {}, own kernels run it: {}", to_string(graph),
+                       first_line(status));
+  return nullptr;
 }
 
 CudnnOffer cudnn_offer(const CudnnGraph& graph, int compute_capability,
@@ -321,7 +338,7 @@ CudnnOffer cudnn_offer(const CudnnGraph& graph, int compute_capability,
   proposed.set_device_properties(device).set_sm_version(compute_capability);
   if (fe::error_t status = proposed.make(graph, nullptr); status.is_bad()) {
     CudnnOffer none;
-    none.refusal = first_line(status);
+    none.refusal = status.get_message();
     return none;
   }
   return proposed.offer();

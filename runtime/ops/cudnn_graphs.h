@@ -31,12 +31,20 @@ struct AttentionGraph {
 struct ConvolutionGraph {
   enum class Pass : std::uint8_t { forward, backward_input, backward_weight } pass;
   DType dtype;
-  DType result;  // dw may be f32 where the other operands are not
+  DType result;  // f32 is asked for dw; plans that give only `dtype` are second choice
   ConvolutionGeometry geometry;
   bool tf32;                    // f32 operands may be rounded to 10 bits of mantissa
   std::size_t workspace_limit;  // plans that want more are passed over
   friend auto operator<=>(const ConvolutionGraph&, const ConvolutionGraph&) = default;
 };
+
+// What the engine gives a plan of a convolution at most: a function of the shape, so that memory is
+// known before there is a plan. Tensor cores want channels in eights; of other images (the first
+// layer's, of 3) plans make a padded copy.
+[[nodiscard]] inline std::size_t plan_workspace_limit(DType dtype, const ConvolutionGeometry& g) {
+  const std::int64_t padded = g.in % 8 == 0 ? 0 : g.batch * g.height * g.width * (g.in / 8 + 1) * 8;
+  return (std::size_t{64} << 20) + static_cast<std::size_t>(padded) * size_of(dtype);
+}
 
 using CudnnGraph = std::variant<AttentionGraph, ConvolutionGraph>;
 
@@ -56,6 +64,8 @@ class CudnnPlan {
   CudnnPlan(const CudnnPlan&) = delete;
   CudnnPlan& operator=(const CudnnPlan&) = delete;
   [[nodiscard]] virtual std::size_t workspace_bytes() const = 0;
+  // Of the last operand.
+  [[nodiscard]] virtual DType result() const = 0;
   // Enqueues the graph. `operands` in the order given above.
   virtual void run(Stream& stream, std::span<void* const> operands, void* workspace) const = 0;
 

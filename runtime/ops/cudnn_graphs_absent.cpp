@@ -11,9 +11,4 @@ const CudnnPlan* cudnn_plan(const CudnnGraph& /*graph*/) {
   return nullptr;
 }
 
-CudnnOffer cudnn_offer(const CudnnGraph& /*graph*/, int /*compute_capability*/,
-                       const std::string& /*device_properties*/) {
-  return {.refusal = "cudnn-frontend is not in this build"};
-}
-
 }  // namespace trireme::ops::cuda

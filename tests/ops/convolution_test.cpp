@@ -3,6 +3,7 @@
 
 #include "runtime/ops/convolution_direct.h"
 #include "runtime/ops/convolution_dnnl.h"
+#include "runtime/ops/cudnn_graphs.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {
@@ -124,7 +125,11 @@ TEST_P(Convolution, BackwardWeightMatchesTheReferenceAndAccumulates) {
 
   ops::convolution_backward_weight(stream(), dw, in.dy, in.x, c.options(), in.workspace);
 
-  expect_close(dw.get(), expected, 0x1p-21, absolute(c.batch * c.y()[1] * c.y()[2]));
+  // cuDNN may round what is added to dw, which was at most 1 before.
+  const bool rounded =
+      stream().device().type() == DeviceType::cuda && !ops::cuda::cudnn_version().empty();
+  expect_close(dw.get(), expected, rounded ? relative() : 0x1p-21,
+               absolute(c.batch * c.y()[1] * c.y()[2]) + (rounded ? relative() : 0.0));
 }
 
 TEST_P(Convolution, HasTheSameBitsEveryTime) {
@@ -201,6 +206,7 @@ TEST(ConvolutionGradients, AgreeWithFiniteDifferencesOfTheReference) {
 
 // The path of processors with native bf16, here in f32.
 TEST(ConvolutionByDnnl, AgreesWithTheDirectPath) {
+  if (stream().device().type() != DeviceType::cpu) GTEST_SKIP() << "oneDNN runs on the CPU";
   for (const Case& c : {Case{2, 9, 8, 3, 17, 3, 3, 2, 1}, Case{2, 7, 7, 16, 24, 1, 1, 1, 0}}) {
     const Operands in(c, DType::f32);
     const ops::ConvolutionGeometry g(c.x(), c.w(), c.options());
