@@ -7,7 +7,6 @@
 #include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/comm/watched.h"
 #include "runtime/device/cpu/cpu_features.h"
-#include "runtime/ops/numerics.h"
 #include "runtime/train/step_engine.h"
 
 namespace trireme {
@@ -64,8 +63,7 @@ Session::Session(const RankProcess& process, const Config& resolved, bool traini
       tensor_stream(tensor_stream_of(*device, mesh)),
       tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm),
       pipeline(pipeline_shape(config, training)) {
-  ops::set_numerics(
-      {.tf32 = config.precision == "tf32", .reproducible = config.reproducibility != "fast"});
+  device->set_reproducible(config.reproducibility != "fast");
   const Chain chain = make_chain(config);
   layers = summarize(chain, device->type(), build_options(config, mesh.here().tensor, training));
   stages = plan_stages(layers, pipeline, config.parallel.stage_layers);

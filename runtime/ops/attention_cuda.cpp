@@ -5,23 +5,23 @@
 #include "runtime/device/cuda/cuda_stream.h"
 #include "runtime/ops/attention_cuda_kernels.h"
 #include "runtime/ops/cudnn_graphs.h"
-#include "runtime/ops/numerics.h"
 
 namespace trireme::ops::cuda {
 namespace {
 
 using Pass = AttentionGraph::Pass;
 
-const CudnnPlan* plan_for(Pass pass, const Tensor& qkv, std::int64_t heads) {
+const CudnnPlan* plan_for(const Stream& stream, Pass pass, const Tensor& qkv, std::int64_t heads) {
   if (qkv.dtype == DType::f32) return nullptr;  // cuDNN's is f16 and bf16 only
-  return cudnn_plan(AttentionGraph{.pass = pass,
-                                   .dtype = qkv.dtype,
-                                   .batch = qkv.shape[0],
-                                   .length = qkv.shape[1],
-                                   .heads = heads,
-                                   .key_heads = heads,
-                                   .size = qkv.shape[2] / (3 * heads),
-                                   .deterministic = numerics().reproducible});
+  return cudnn_plan(
+      AttentionGraph{.pass = pass,
+                     .dtype = qkv.dtype,
+                     .batch = qkv.shape[0],
+                     .length = qkv.shape[1],
+                     .heads = heads,
+                     .key_heads = heads,
+                     .size = qkv.shape[2] / (3 * heads),
+                     .deterministic = pass == Pass::backward && stream.device().reproducible()});
 }
 
 // Queries, keys and values of a packed projection (B, T, 3*H*D).
@@ -38,7 +38,7 @@ void* scratch(Stream& stream, const CudnnPlan& plan) {
 
 void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
                        std::int64_t heads) {
-  const CudnnPlan* const plan = plan_for(Pass::forward, qkv, heads);
+  const CudnnPlan* const plan = plan_for(stream, Pass::forward, qkv, heads);
   if (plan == nullptr) {
     simt_attention_forward(stream, out, lse, qkv, heads);
     return;
@@ -49,7 +49,7 @@ void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, con
 
 void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, const Tensor& out,
                         const Tensor& lse, const Tensor& qkv, std::int64_t heads) {
-  const CudnnPlan* const plan = plan_for(Pass::backward, qkv, heads);
+  const CudnnPlan* const plan = plan_for(stream, Pass::backward, qkv, heads);
   if (plan == nullptr) {
     simt_attention_backward(stream, dqkv, dout, out, lse, qkv, heads);
     return;

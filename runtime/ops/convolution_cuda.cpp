@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolution on a GPU: by cuDNN where it has a plan for the shape, else by our own kernels.
+#include <array>
+
 #include "runtime/ops/convolution_cuda_kernels.h"
 #include "runtime/ops/cudnn_graphs.h"
-#include "runtime/ops/numerics.h"
 
 namespace trireme::ops::cuda {
 namespace {
@@ -10,12 +11,13 @@ namespace {
 using Pass = ConvolutionGraph::Pass;
 
 // The gradient of a weight is asked for in f32: it is added to others.
-const CudnnPlan* plan_for(Pass pass, DType dtype, const ConvolutionGeometry& g) {
+const CudnnPlan* plan_for(const Stream& stream, Pass pass, DType dtype,
+                          const ConvolutionGeometry& g) {
   return cudnn_plan(ConvolutionGraph{.pass = pass,
                                      .dtype = dtype,
                                      .result = pass == Pass::backward_weight ? DType::f32 : dtype,
                                      .geometry = g,
-                                     .tf32 = numerics().tf32,
+                                     .tf32 = stream.device().products() == ProductPrecision::tf32,
                                      .workspace_limit = plan_workspace_limit(dtype, g)});
 }
 
@@ -47,14 +49,14 @@ std::size_t convolution_workspace_bytes(DType dtype, const Shape& x, const Shape
 void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
                          const ConvolutionOptions& options, const Tensor& workspace) {
   const ConvolutionGeometry g(x.shape, w.shape, options);
-  if (!run(plan_for(Pass::forward, x.dtype, g), stream, x, w, y, workspace))
+  if (!run(plan_for(stream, Pass::forward, x.dtype, g), stream, x, w, y, workspace))
     simt_convolution_forward(stream, g, y, x, w);
 }
 
 void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
                                 const ConvolutionOptions& options, const Tensor& workspace) {
   const ConvolutionGeometry g(dx.shape, w.shape, options);
-  if (!run(plan_for(Pass::backward_input, dx.dtype, g), stream, dy, w, dx, workspace))
+  if (!run(plan_for(stream, Pass::backward_input, dx.dtype, g), stream, dy, w, dx, workspace))
     simt_convolution_backward_input(stream, g, dx, dy, w);
 }
 
@@ -62,7 +64,7 @@ void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor&
                                  const Tensor& x, const ConvolutionOptions& options,
                                  const Tensor& workspace) {
   const ConvolutionGeometry g(x.shape, dw.shape, options);
-  const CudnnPlan* const plan = plan_for(Pass::backward_weight, x.dtype, g);
+  const CudnnPlan* const plan = plan_for(stream, Pass::backward_weight, x.dtype, g);
   if (plan == nullptr) {
     simt_convolution_backward_weight(stream, g, dw, dy, x, workspace);
     return;
