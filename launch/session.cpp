@@ -88,6 +88,7 @@ Session::Session(const RankProcess& process, const Config& resolved, bool traini
       tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm),
       pipeline(pipeline_shape(config, training)) {
   if (config.precision == "tf32") device->set_products(ProductPrecision::tf32);
+  device->set_reproducible(config.reproducibility != "fast");
   const Chain chain = make_chain(config);
   layers = summarize(chain, device->type(), build_options(config, mesh.here().tensor, training));
   stages = plan_stages(layers, pipeline, config.parallel.stage_layers);

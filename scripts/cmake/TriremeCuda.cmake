@@ -19,8 +19,11 @@ function(trireme_add_cuda_backend)
   get_property(library_sources GLOBAL PROPERTY TRIREME_CUDA_LIBRARY_SOURCES)
   add_library(trireme_cuda OBJECT ${sources} ${library_sources})
   target_link_libraries(trireme_cuda
-    PUBLIC CUDA::cudart CUDA::cublasLt trireme_nccl
+    PUBLIC CUDA::cudart CUDA::cublasLt trireme_nccl $<$<BOOL:${TRIREME_CUDNN}>:${CUDNN_LIBRARY}>
     PRIVATE trireme_flags trireme::ops trireme::comm)
+  if(TRIREME_CUDNN)
+    target_include_directories(trireme_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE} ${CUDNN_FRONTEND_INCLUDE})
+  endif()
   set_target_properties(trireme_cuda PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
   # nvcc's front end does not evaluate fmt's consteval checks.
   target_compile_definitions(trireme_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:FMT_CONSTEVAL=;FMT_USE_CONSTEXPR=1>")
@@ -61,4 +64,5 @@ target_include_directories(trireme_nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
 target_link_libraries(trireme_nccl INTERFACE ${NCCL_LIBRARY})
 # What ptxas says of registers and spills is kept beside each object, for a test.
 set(CMAKE_CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/scripts/cmake/keep_ptxas_log.sh ${CCACHE_PROGRAM})
+include(TriremeCudnn)
 message(STATUS "  CUDA                : ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
