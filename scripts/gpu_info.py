@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import subprocess
-import threading
+import tempfile
 
 # Dense bf16 TFLOP/s with fp32 accumulation as published, by the first pattern that the name matches.
 BF16_PEAKS = [(r"GH200|H200|H100.*(HBM3|SXM)|H100 SXM", 989), (r"H100.*PCIe", 756), (r"H100 NVL", 835), (r"H20\b", 148),
@@ -42,29 +42,28 @@ def query(*fields):
 class MemoryWatch:
     """Highest memory in use on the GPU within a `with`, in MiB above what was in use before; None without nvidia-smi."""
 
-    interval = 0.1
-
     def __enter__(self):
-        self.base = self._used()
-        self.peak, self.stop = self.base, threading.Event()
-        self.thread = threading.Thread(target=self._watch, daemon=True)
-        if self.base is not None:
-            self.thread.start()
+        self.mib, self.before = None, self._number(query("memory.used"))
+        if self.before is not None:
+            self.log = tempfile.TemporaryFile("w+")
+            self.watcher = subprocess.Popen(["nvidia-smi", "-i", selected(), "--query-gpu=memory.used",
+                                             "--format=csv,noheader,nounits", "-lms", "250"], stdout=self.log,
+                                            stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
         return self
 
     def __exit__(self, *_):
-        self.stop.set()
-        if self.base is not None:
-            self.thread.join()
-            self.mib = self.peak - self.base
-        else:
-            self.mib = None
-
-    def _watch(self):
-        while not self.stop.wait(self.interval):
-            self.peak = max(self.peak, self._used() or 0)
+        if self.before is None:
+            return
+        self.watcher.terminate()
+        self.watcher.wait()
+        self.log.seek(0)
+        seen = [self._number([line]) for line in self.log]
+        self.log.close()
+        self.mib = max([self.before, *(used for used in seen if used is not None)]) - self.before
 
     @staticmethod
-    def _used():
-        values = query("memory.used")
-        return float(values[0]) if values and values[0].replace(".", "").isdigit() else None
+    def _number(values):
+        try:
+            return float(values[0])
+        except (TypeError, ValueError):
+            return None
