@@ -43,6 +43,11 @@ if [[ -d $trireme_here/system ]]; then
   trireme_prepend CPATH "$trireme_usr/include/$trireme_triplet"
   trireme_prepend CPATH "$trireme_usr/include"
   trireme_prepend LIBRARY_PATH "$trireme_usr/lib/$trireme_triplet"
+  # For what our libraries need of each other when a program is linked, also where a --sysroot hides the machine's own.
+  if [[ ${LDFLAGS:-} != *$trireme_here/system* ]]; then
+    LDFLAGS="${LDFLAGS:+$LDFLAGS }-Wl,-rpath-link,$trireme_usr/lib/$trireme_triplet:$trireme_here/system/lib/$trireme_triplet"
+    export LDFLAGS
+  fi
   # Where Open MPI and its parts look for themselves.
   export OPAL_PREFIX=$trireme_usr PMIX_INSTALL_PREFIX=$trireme_usr/lib/$trireme_triplet/pmix2
   unset trireme_triplet trireme_usr
