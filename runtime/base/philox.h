@@ -7,11 +7,7 @@
 #include <array>
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define TRIREME_HOST_DEVICE __host__ __device__
-#else
-#define TRIREME_HOST_DEVICE
-#endif
+#include "runtime/base/host_device.h"
 
 namespace trireme {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: one maker per back end. A back end that is not in the build is linked as a
-// stub (cuda_absent.cpp) that says so.
+// Private to this room: one maker per back end. The CUDA back end is a library of its own, which a
+// program may be linked without: its maker is weak.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,6 @@
 namespace trireme {
 
 [[nodiscard]] std::unique_ptr<Device> make_cpu_device();
-[[nodiscard]] std::unique_ptr<Device> make_cuda_device(int local_rank);
+[[nodiscard, gnu::weak]] std::unique_ptr<Device> make_cuda_device(const DevicePlace& place);
 
 }  // namespace trireme

@@ -15,8 +15,14 @@ std::string_view name_of(MemoryKind kind) {
   return kind == MemoryKind::device ? "device" : "host";
 }
 
-std::unique_ptr<Device> Device::create(DeviceType type, int local_rank) {
-  return type == DeviceType::cpu ? make_cpu_device() : make_cuda_device(local_rank);
+std::unique_ptr<Device> Device::create(DeviceType type, const DevicePlace& place) {
+  if (type == DeviceType::cpu) return make_cpu_device();
+  if (make_cuda_device == nullptr) {
+    fail(ExitCode::config,
+         "device.type: cuda: the device is part of the cuda backend, which this build lacks; "
+         "use cpu or auto, or build with CUDA");
+  }
+  return make_cuda_device(place);
 }
 
 MemoryUse Device::memory_use(MemoryKind kind) const {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -25,6 +26,11 @@ enum class MemoryKind : std::uint8_t {
   host     // page-locked where the back end can; the source and target of asynchronous copies
 };
 
+enum class EventKind : std::uint8_t {
+  order,  // for wait(), reached() and synchronize()
+  timed   // also milliseconds_since(), which costs a GPU a time stamp
+};
+
 [[nodiscard]] std::string_view name_of(DeviceType type);
 [[nodiscard]] std::string_view name_of(MemoryKind kind);
 
@@ -39,7 +45,7 @@ class Event {
   [[nodiscard]] virtual bool reached() const = 0;
   // Blocks the host until reached. Raises the error of a stream task that failed before this point.
   virtual void synchronize() = 0;
-  // Milliseconds from `start` to this event; both must be reached and made with timing.
+  // Milliseconds from `start` to this event; both must be reached and EventKind::timed.
   [[nodiscard]] virtual double milliseconds_since(const Event& start) const = 0;
 
  protected:
@@ -103,25 +109,60 @@ struct MemoryUse {
   std::uint64_t allocations = 0;  // since start; a steady training step adds none
 };
 
+// How products of f32 operands are computed.
+enum class ProductPrecision : std::uint8_t {
+  fp32,
+  tf32  // operands rounded to 10 bits of mantissa for the tensor cores; CUDA only
+};
+
+// Where a process stands among those of its host.
+struct DevicePlace {
+  int local_rank = 0;  // chooses the GPU
+  int local_size = 1;
+  bool share = false;  // several ranks may take turns on one GPU
+};
+
+// A recorded piece of a stream's work (a CUDA graph): replayed in one launch, on the same memory.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  virtual void launch(Stream& stream) = 0;
+
+ protected:
+  Graph() = default;
+};
+
 class Device {
  public:
-  // `local_rank` chooses the GPU. Raises ExitCode::config when the back end is not in this build or
-  // finds no device, saying what is missing.
-  [[nodiscard]] static std::unique_ptr<Device> create(DeviceType type, int local_rank = 0);
+  // Raises ExitCode::config when the back end is not in this build, finds no device or has fewer
+  // of them than ranks, saying what is missing.
+  [[nodiscard]] static std::unique_ptr<Device> create(DeviceType type,
+                                                      const DevicePlace& place = {});
   virtual ~Device() = default;
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
   [[nodiscard]] virtual DeviceType type() const = 0;
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(StreamKind kind) = 0;
-  [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
+  [[nodiscard]] virtual std::unique_ptr<Event> make_event(EventKind kind = EventKind::order) = 0;
   // Asynchronous on `stream`; host memory must come from MemoryKind::host and stay alive until
   // done.
   virtual void copy(Stream& stream, void* to, const void* from, std::size_t bytes) = 0;
   virtual void fill_zero(Stream& stream, void* to, std::size_t bytes) = 0;
+  // Records what `work` enqueues on `stream`, and on streams that wait for it and that it waits for
+  // again, instead of running it. Everything must have run once before. Raises ExitCode::config
+  // where the device cannot or `work` does what a graph cannot hold, with the reason; nothing has
+  // run then.
+  [[nodiscard]] virtual std::unique_ptr<Graph> capture(Stream& stream,
+                                                       const std::function<void()>& work) = 0;
   // True where this device computes in bf16 natively (else bf16 products are computed in fp32 and
   // rounded).
   [[nodiscard]] virtual bool has_native_bf16() const = 0;
+  // Read when an operation is enqueued. CPU devices compute in fp32 always.
+  void set_products(ProductPrecision products) { products_ = products; }
+  [[nodiscard]] ProductPrecision products() const { return products_; }
   // What live Buffers hold, in bytes as asked for. Thread-safe.
   [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const;
 
@@ -136,6 +177,7 @@ class Device {
   void note_allocated(std::size_t bytes, MemoryKind kind);
   void note_released(std::size_t bytes, MemoryKind kind) noexcept;
 
+  ProductPrecision products_ = ProductPrecision::fp32;
   mutable std::mutex use_mutex_;  // loader threads make buffers too
   MemoryUse use_[2];
 };

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/attention.h"
 
-#include "runtime/ops/attention_cpu.h"
 #include "runtime/ops/dispatch.h"
 #include "runtime/ops/operands.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(attention_forward);
+TRIREME_KERNEL(attention_backward);
+
 namespace {
 
 // Returns the shape of `out`.

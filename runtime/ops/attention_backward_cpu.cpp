@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "runtime/device/cpu/cpu_stream.h"
+#include "runtime/ops/attention.h"
 #include "runtime/ops/attention_block.h"
-#include "runtime/ops/attention_cpu.h"
 #include "runtime/ops/attention_pack.h"
 #include "runtime/ops/scratch.h"
 #include "runtime/ops/vector_math.h"

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/augment.h"
 
-#include "runtime/ops/augment_cpu.h"
 #include "runtime/ops/dispatch.h"
 #include "runtime/ops/operands.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(augment);
 
 void augment(Stream& stream, const Tensor& y, const Tensor& images, const Tensor& sample_ids,
              const Tensor& epochs, const AugmentOptions& options) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/augment_cpu.h"
+#include "runtime/ops/augment.h"
 
 #include <algorithm>
 

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/batch_norm.h"
 
-#include "runtime/ops/batch_norm_cpu.h"
 #include "runtime/ops/dispatch.h"
 #include "runtime/ops/operands.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(batch_norm_forward);
+TRIREME_KERNEL(batch_norm_inference);
+TRIREME_KERNEL(batch_norm_backward);
+TRIREME_KERNEL(batch_norm_collect);
 
 namespace {
 

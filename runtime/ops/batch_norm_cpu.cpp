@@ -3,7 +3,7 @@
 // mean so far, at first the first row), so that squares do not cancel; the chunks are merged in
 // order in double (Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing
 // sample variances", 1979).
-#include "runtime/ops/batch_norm_cpu.h"
+#include "runtime/ops/batch_norm.h"
 
 #include <algorithm>
 #include <cmath>

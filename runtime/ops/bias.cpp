@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/bias.h"
 
-#include "runtime/ops/bias_cpu.h"
 #include "runtime/ops/dispatch.h"
 #include "runtime/ops/operands.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(add_bias_residual);
+TRIREME_KERNEL(column_sums);
 
 void add_bias_residual(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& bias,
                        const Tensor& residual) {

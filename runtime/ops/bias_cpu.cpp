@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/bias_cpu.h"
+#include "runtime/ops/bias.h"
 
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/linear_rows.h"

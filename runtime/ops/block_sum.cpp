@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/block_sum.h"
 
-#include "runtime/ops/block_sum_cpu.h"
 #include "runtime/ops/dispatch.h"
 #include "runtime/ops/operands.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(sum_blocks);
 
 void sum_blocks(Stream& stream, const Tensor& y, const Tensor& x) {
   const Operands check("sum_blocks");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/block_sum_cpu.h"
+#include "runtime/ops/block_sum.h"
 
 #include <algorithm>
 #include <bit>

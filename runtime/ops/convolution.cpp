@@ -7,6 +7,10 @@
 
 namespace trireme::ops {
 
+TRIREME_KERNEL(convolution_forward);
+TRIREME_KERNEL(convolution_backward_input);
+TRIREME_KERNEL(convolution_backward_weight);
+
 namespace {
 
 void check_workspace(const Operands& check, const Tensor& workspace, DType dtype, const Shape& x,

@@ -16,12 +16,5 @@ struct ConvolutionGeometry {
 
 [[nodiscard]] std::size_t convolution_workspace_bytes(DType dtype, const Shape& x, const Shape& w,
                                                       const ConvolutionOptions& options);
-void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
-                         const ConvolutionOptions& options, const Tensor& workspace);
-void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
-                                const ConvolutionOptions& options, const Tensor& workspace);
-void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor& dy,
-                                 const Tensor& x, const ConvolutionOptions& options,
-                                 const Tensor& workspace);
 
 }  // namespace trireme::ops::cpu

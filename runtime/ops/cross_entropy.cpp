@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cross_entropy.h"
 
-#include "runtime/ops/cross_entropy_cpu.h"
 #include "runtime/ops/dispatch.h"
 #include "runtime/ops/operands.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(cross_entropy);
 
 void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, const Tensor& logits,
                    const Tensor& targets, const CrossEntropyOptions& options) {

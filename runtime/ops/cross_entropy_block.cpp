@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cross_entropy_block.h"
 
-#include "runtime/ops/cross_entropy_block_cpu.h"
 #include "runtime/ops/dispatch.h"
 #include "runtime/ops/operands.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(cross_entropy_block_max);
+TRIREME_KERNEL(cross_entropy_block_sums);
+TRIREME_KERNEL(cross_entropy_block_finish);
+
 namespace {
 
 void check_block(const Operands& check, std::string_view op, const Tensor& logits,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/cross_entropy_block_cpu.h"
+#include "runtime/ops/cross_entropy_block.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/cross_entropy_cpu.h"
+#include "runtime/ops/cross_entropy.h"
 
 #include <algorithm>
 

@@ -2,10 +2,12 @@
 #include "runtime/ops/dropout.h"
 
 #include "runtime/ops/dispatch.h"
-#include "runtime/ops/dropout_cpu.h"
 #include "runtime/ops/operands.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(dropout);
+TRIREME_KERNEL(dropout_rows);
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/dropout_cpu.h"
+#include "runtime/ops/dropout.h"
 
 #include <algorithm>
 

@@ -2,10 +2,15 @@
 #include "runtime/ops/elementwise.h"
 
 #include "runtime/ops/dispatch.h"
-#include "runtime/ops/elementwise_cpu.h"
 #include "runtime/ops/operands.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(add_in_place);
+TRIREME_KERNEL(relu_forward);
+TRIREME_KERNEL(relu_backward);
+TRIREME_KERNEL(cast);
+TRIREME_KERNEL(accumulate_sum);
 
 void add_in_place(Stream& stream, const Tensor& y, const Tensor& x) {
   const Operands check("add_in_place");

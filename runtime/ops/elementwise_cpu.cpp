@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/elementwise_cpu.h"
+#include "runtime/ops/elementwise.h"
 
 #include <cstring>
 

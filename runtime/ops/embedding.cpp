@@ -2,10 +2,16 @@
 #include "runtime/ops/embedding.h"
 
 #include "runtime/ops/dispatch.h"
-#include "runtime/ops/embedding_cpu.h"
 #include "runtime/ops/operands.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(embedding_forward);
+TRIREME_KERNEL(embedding_backward);
+TRIREME_KERNEL(embedding_partial_forward);
+TRIREME_KERNEL(add_positions);
+TRIREME_KERNEL(embedding_partial_backward);
+
 namespace {
 
 void check_tokens(const Operands& check, const Tensor& tokens, const Tensor& values) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/embedding_cpu.h"
+#include "runtime/ops/embedding.h"
 
 #include <algorithm>
 #include <cstring>

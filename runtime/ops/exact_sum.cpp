@@ -2,10 +2,12 @@
 #include "runtime/ops/exact_sum.h"
 
 #include "runtime/ops/dispatch.h"
-#include "runtime/ops/exact_sum_cpu.h"
 #include "runtime/ops/operands.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(accumulate_squares_exact);
+TRIREME_KERNEL(exact_sum_value);
 
 void accumulate_squares_exact(Stream& stream, const Tensor& state, const Tensor& x) {
   const Operands check("accumulate_squares_exact");

@@ -4,7 +4,7 @@
 // of u; the multiples of a block fit a double, so their sum is exact in any order, and the
 // remainders go to the next finer u. Each block chooses u by its largest value; what it sums goes
 // to the fixed-point number as an integer.
-#include "runtime/ops/exact_sum_cpu.h"
+#include "runtime/ops/exact_sum.h"
 
 #include <algorithm>
 #include <bit>

@@ -2,10 +2,12 @@
 #include "runtime/ops/gelu.h"
 
 #include "runtime/ops/dispatch.h"
-#include "runtime/ops/gelu_cpu.h"
 #include "runtime/ops/operands.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(gelu_forward);
+TRIREME_KERNEL(gelu_backward);
 
 void gelu_forward(Stream& stream, const Tensor& y, const Tensor& x) {
   const Operands check("gelu_forward");

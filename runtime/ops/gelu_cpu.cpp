@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/gelu_cpu.h"
+#include "runtime/ops/gelu.h"
 
 #include <algorithm>
 

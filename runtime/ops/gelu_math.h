@@ -6,6 +6,8 @@
 // returning their second argument where that is NaN.
 #pragma once
 
+#include "runtime/base/host_device.h"
+
 namespace trireme::ops {
 
 template <typename Math, typename V = typename Math::Value>
@@ -13,13 +15,13 @@ struct Gelu {
   static constexpr float two_k = 1.5957691216F;  // 2 sqrt(2 / pi)
   static constexpr float cubic = 0.044715F;
 
-  [[gnu::always_inline]] static V value(V x) {
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V value(V x) {
     const V two_u = two_k * x * (1.0F + cubic * x * x);
     return x / (1.0F + Math::exp(-two_u));
   }
 
   // Its derivative. Beyond 20 that is 0 or 1 to the last bit; the limit keeps products finite.
-  [[gnu::always_inline]] static V slope(V x) {
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V slope(V x) {
     const V limited = Math::maximum(-20.0F, Math::minimum(20.0F, x));
     const V square = limited * limited;
     const V two_u = two_k * limited * (1.0F + cubic * square);

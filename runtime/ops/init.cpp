@@ -2,10 +2,14 @@
 #include "runtime/ops/init.h"
 
 #include "runtime/ops/dispatch.h"
-#include "runtime/ops/init_cpu.h"
 #include "runtime/ops/operands.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(fill_normal);
+TRIREME_KERNEL(fill_uniform);
+TRIREME_KERNEL(fill_constant);
+TRIREME_KERNEL(fill_sinusoid);
 
 namespace {
 

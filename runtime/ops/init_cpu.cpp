@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/init_cpu.h"
+#include "runtime/ops/init.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,10 +2,13 @@
 #include "runtime/ops/layer_norm.h"
 
 #include "runtime/ops/dispatch.h"
-#include "runtime/ops/layer_norm_cpu.h"
 #include "runtime/ops/operands.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(layer_norm_forward);
+TRIREME_KERNEL(layer_norm_backward);
+
 namespace {
 
 // A per-row statistic: f32, one value a row of x, in any shape.

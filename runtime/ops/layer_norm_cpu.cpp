@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/layer_norm_cpu.h"
+#include "runtime/ops/layer_norm.h"
 
 #include <algorithm>
 #include <cmath>

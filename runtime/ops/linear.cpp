@@ -2,10 +2,14 @@
 #include "runtime/ops/linear.h"
 
 #include "runtime/ops/dispatch.h"
-#include "runtime/ops/linear_cpu.h"
 #include "runtime/ops/operands.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(linear_forward);
+TRIREME_KERNEL(linear_backward_input);
+TRIREME_KERNEL(linear_backward_weight);
+
 namespace {
 
 // rows of x or y as a matrix whose columns are `features`.

@@ -3,9 +3,13 @@
 
 #include "runtime/ops/dispatch.h"
 #include "runtime/ops/operands.h"
-#include "runtime/ops/pooling_cpu.h"
 
 namespace trireme::ops {
+
+TRIREME_KERNEL(max_pool_forward);
+TRIREME_KERNEL(max_pool_backward);
+TRIREME_KERNEL(global_average_pool_forward);
+TRIREME_KERNEL(global_average_pool_backward);
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/pooling_cpu.h"
+#include "runtime/ops/pooling.h"
 
 #include <algorithm>
 

@@ -27,7 +27,7 @@ PipelineRunner::PipelineRunner(Device& device, Model& model, Communicator& pipel
       if (!is_compute(action.kind)) continue;
       ActionTimes& times = parity.emplace_back();
       for (auto* event : {&times.begin, &times.ready, &times.end})
-        *event = device.make_event();
+        *event = device.make_event(EventKind::timed);
     }
   }
 }

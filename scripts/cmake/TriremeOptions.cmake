@@ -1,6 +1,7 @@
 # Options of the build, echoed once. A contradiction is an error, not a guess.
 option(TRIREME_BUILD_TESTS "Build the tests" ON)
 option(TRIREME_WERROR "Treat warnings in our code as errors" ON)
+option(TRIREME_CUDA "Build the CUDA back end" OFF)
 set(TRIREME_CPU_ARCH "native" CACHE STRING "-march for our code: native, x86-64-v3, x86-64-v4, ...")
 set(TRIREME_SANITIZE "" CACHE STRING "Sanitizers to build with: empty, address;undefined or thread")
 
@@ -26,6 +27,7 @@ endif()
 message(STATUS "Trireme ${PROJECT_VERSION}")
 message(STATUS "  CMAKE_BUILD_TYPE    : ${CMAKE_BUILD_TYPE}")
 message(STATUS "  TRIREME_CPU_ARCH    : ${TRIREME_CPU_ARCH}")
+message(STATUS "  TRIREME_CUDA        : ${TRIREME_CUDA}")
 message(STATUS "  TRIREME_SANITIZE    : ${TRIREME_SANITIZE}")
 message(STATUS "  TRIREME_BUILD_TESTS : ${TRIREME_BUILD_TESTS}")
 message(STATUS "  TRIREME_WERROR      : ${TRIREME_WERROR}")

@@ -3,7 +3,7 @@
 # Both take TIMEOUT seconds (default 60) and LABELS. A test that hangs fails; a failing rank ends all of them.
 
 add_library(trireme_test_main STATIC ${PROJECT_SOURCE_DIR}/tests/support/unit_main.cpp)
-target_link_libraries(trireme_test_main PUBLIC GTest::gtest GTest::gmock trireme::base PRIVATE trireme_flags)
+target_link_libraries(trireme_test_main PUBLIC GTest::gtest GTest::gmock trireme::base trireme::device PRIVATE trireme_flags)
 
 if(TARGET trireme_comm)
   add_library(trireme_mpi_test_main STATIC ${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp)
@@ -19,35 +19,83 @@ set(TRIREME_TEST_ENVIRONMENT
   "OMPI_MCA_rmaps_base_oversubscribe=1" "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_hwloc_base_binding_policy=none"
   "OMPI_MCA_btl_vader_single_copy_mechanism=none" "OMP_NUM_THREADS=1")
 
+# CUDA on add_unit_test and add_mpi_test: the sources also run on a GPU (NAME.cuda, skipped where there is none) and on an
+# emulated one (NAME.emulated).
+set(TRIREME_SKIPPED 77)
+
 function(_trireme_test_binary name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;MAIN" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE trireme_flags ${ARG_DEPENDS} ${ARG_MAIN})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  cmake_parse_arguments(ARG "CUDA" "" "SOURCES;DEPENDS;MAIN" ${ARGN})
+  if(NOT ARG_CUDA OR NOT TARGET trireme_cuda_emulated)
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE trireme_flags ${ARG_DEPENDS} ${ARG_MAIN})
+    set(binaries ${name})
+  else()
+    add_library(${name}_objects OBJECT ${ARG_SOURCES})
+    target_link_libraries(${name}_objects PUBLIC trireme_flags ${ARG_DEPENDS} ${ARG_MAIN})
+    set(binaries ${name} ${name}_emulated)
+    foreach(binary ${binaries})
+      add_executable(${binary})
+      target_link_libraries(${binary} PRIVATE ${name}_objects)
+    endforeach()
+    target_link_libraries(${name}_emulated PRIVATE trireme_cuda_emulated)
+  endif()
+  if(ARG_CUDA)
+    trireme_link_cuda(${name})
+  endif()
+  set_target_properties(${binaries} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+endfunction()
+
+# Registers one run of a test program.
+function(_trireme_add_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT;PROCESSORS" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  add_test(NAME ${name} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
+    ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT};${ARG_ENVIRONMENT}" SKIP_RETURN_CODE ${TRIREME_SKIPPED})
+  if(ARG_PROCESSORS)
+    set_tests_properties(${name} PROPERTIES PROCESSORS ${ARG_PROCESSORS})
+  endif()
 endfunction()
 
 function(add_unit_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 60)
+  cmake_parse_arguments(ARG "CUDA" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  set(cuda)
+  if(ARG_CUDA)
+    set(cuda CUDA)
   endif()
-  _trireme_test_binary(${name} SOURCES ${ARG_SOURCES} DEPENDS ${ARG_DEPENDS} MAIN trireme_test_main)
-  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}"
-    ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}")
+  _trireme_test_binary(${name} ${cuda} SOURCES ${ARG_SOURCES} DEPENDS ${ARG_DEPENDS} MAIN trireme_test_main)
+  _trireme_add_test(${name} COMMAND ${name} TIMEOUT ${ARG_TIMEOUT} LABELS unit ${ARG_LABELS})
+  if(ARG_CUDA AND TRIREME_CUDA)
+    _trireme_add_test(${name}.cuda COMMAND ${name} TIMEOUT ${ARG_TIMEOUT} LABELS unit cuda ${ARG_LABELS}
+      ENVIRONMENT TRIREME_TEST_DEVICE=cuda)
+  endif()
+  if(TARGET ${name}_emulated)
+    _trireme_add_test(${name}.emulated COMMAND ${name}_emulated TIMEOUT 300 LABELS unit emulated ${ARG_LABELS}
+      ENVIRONMENT TRIREME_TEST_DEVICE=cuda)
+  endif()
 endfunction()
 
 function(add_mpi_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "RANKS;SOURCES;DEPENDS;LABELS" ${ARGN})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 60)
+  cmake_parse_arguments(ARG "CUDA" "TIMEOUT" "RANKS;SOURCES;DEPENDS;LABELS" ${ARGN})
+  set(cuda)
+  if(ARG_CUDA)
+    set(cuda CUDA)
   endif()
-  _trireme_test_binary(${name} SOURCES ${ARG_SOURCES} DEPENDS ${ARG_DEPENDS} MAIN trireme_mpi_test_main)
+  _trireme_test_binary(${name} ${cuda} SOURCES ${ARG_SOURCES} DEPENDS ${ARG_DEPENDS} MAIN trireme_mpi_test_main)
   foreach(ranks ${ARG_RANKS})
-    add_test(NAME ${name}.np${ranks}
-      COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${name}>
-      WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(${name}.np${ranks} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks}
-      LABELS "mpi;${ARG_LABELS}" ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}")
+    set(launcher ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks})
+    _trireme_add_test(${name}.np${ranks} COMMAND ${launcher} $<TARGET_FILE:${name}>
+      TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks} LABELS mpi ${ARG_LABELS})
+    if(ARG_CUDA AND TRIREME_CUDA)
+      _trireme_add_test(${name}.np${ranks}.cuda COMMAND ${launcher} $<TARGET_FILE:${name}>
+        TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks} LABELS mpi cuda ${ARG_LABELS} ENVIRONMENT TRIREME_TEST_DEVICE=cuda)
+    endif()
+    if(TARGET ${name}_emulated)
+      _trireme_add_test(${name}.np${ranks}.emulated COMMAND ${launcher} $<TARGET_FILE:${name}_emulated>
+        TIMEOUT 300 PROCESSORS ${ranks} LABELS mpi emulated ${ARG_LABELS}
+        ENVIRONMENT TRIREME_TEST_DEVICE=cuda TRIREME_EMULATED_STREAMS=threads)
+    endif()
   endforeach()
 endfunction()

@@ -11,23 +11,12 @@
 #include <random>
 #include <vector>
 
-#include "runtime/device/device.h"
+#include "tests/support/test_device.h"
 
 namespace trireme::testing {
 
-// The device and compute stream that the tests of one process share.
-struct TestDevice {
-  std::unique_ptr<Device> device = Device::create(DeviceType::cpu);
-  std::unique_ptr<Stream> stream = device->make_stream(StreamKind::compute);
-
-  static TestDevice& get() {
-    static TestDevice instance;
-    return instance;
-  }
-};
-
 inline Stream& stream() {
-  return *TestDevice::get().stream;
+  return *test::SharedDevice::get().stream;
 }
 
 // Contiguous in memory, 64-byte aligned, with 64 guard bytes on both sides that its destructor
@@ -38,8 +27,9 @@ class GuardedTensor {
       : dtype_(dtype),
         shape_(shape),
         bytes_(static_cast<std::size_t>(shape.count()) * size_of(dtype)) {
-    buffer_ = Buffer(*TestDevice::get().device, bytes_ + 2 * guard, MemoryKind::device);
-    std::memset(buffer_.data(), pattern, bytes_ + 2 * guard);
+    buffer_ = Buffer(stream().device(), bytes_ + 2 * guard, MemoryKind::device);
+    const std::vector<std::byte> filled(buffer_.bytes(), std::byte{pattern});
+    test::upload(stream(), buffer_.data(), filled.data(), filled.size());
   }
   GuardedTensor(DType dtype, const Shape& shape, const std::vector<double>& values)
       : GuardedTensor(dtype, shape) {
@@ -59,18 +49,22 @@ class GuardedTensor {
 
   void set(const std::vector<double>& values) {
     ASSERT_EQ(static_cast<std::int64_t>(values.size()), shape_.count());
+    std::vector<std::byte> elements(bytes_);
     for (std::size_t i = 0; i < values.size(); ++i)
-      put(i, values[i]);
+      put(elements.data(), i, values[i]);
+    test::upload(stream(), view().data, elements.data(), bytes_);
   }
   [[nodiscard]] std::vector<double> get() const {
     std::vector<double> values(static_cast<std::size_t>(shape_.count()));
+    std::vector<unsigned char> elements = raw();
     for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = at(i);
+      values[i] = at(reinterpret_cast<std::byte*>(elements.data()), i);
     return values;
   }
   [[nodiscard]] std::vector<unsigned char> raw() const {
-    const auto* const from = reinterpret_cast<const unsigned char*>(view().data);
-    return {from, from + bytes_};
+    std::vector<unsigned char> elements(bytes_);
+    test::download(stream(), elements.data(), view().data, bytes_);
+    return elements;
   }
 
  private:
@@ -78,14 +72,16 @@ class GuardedTensor {
   static constexpr int pattern = 0x5A;
 
   [[nodiscard]] bool intact() const {
+    std::vector<std::byte> all(buffer_.bytes());
+    test::download(stream(), all.data(), buffer_.data(), all.size());
     for (std::size_t i = 0; i < guard; ++i) {
-      if (buffer_.data()[i] != std::byte{pattern}) return false;
-      if (buffer_.data()[guard + bytes_ + i] != std::byte{pattern}) return false;
+      if (all[i] != std::byte{pattern}) return false;
+      if (all[guard + bytes_ + i] != std::byte{pattern}) return false;
     }
     return true;
   }
-  void put(std::size_t i, double value) {
-    const Tensor t = view();
+  void put(std::byte* elements, std::size_t i, double value) const {
+    const Tensor t{elements, dtype_, shape_};
     switch (dtype_) {
       case DType::f32:
         t.as<float>()[i] = static_cast<float>(value);
@@ -95,6 +91,9 @@ class GuardedTensor {
         break;
       case DType::bf16:
         t.as<bf16>()[i] = bf16(static_cast<float>(value));
+        break;
+      case DType::f16:
+        t.as<f16>()[i] = f16(static_cast<float>(value));
         break;
       case DType::u8:
         t.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(value);
@@ -112,8 +111,8 @@ class GuardedTensor {
         FAIL() << "no test values of this dtype";
     }
   }
-  [[nodiscard]] double at(std::size_t i) const {
-    const Tensor t = view();
+  [[nodiscard]] double at(std::byte* elements, std::size_t i) const {
+    const Tensor t{elements, dtype_, shape_};
     switch (dtype_) {
       case DType::f32:
         return static_cast<double>(t.as<float>()[i]);
@@ -121,6 +120,8 @@ class GuardedTensor {
         return t.as<double>()[i];
       case DType::bf16:
         return static_cast<double>(static_cast<float>(t.as<bf16>()[i]));
+      case DType::f16:
+        return static_cast<double>(static_cast<float>(t.as<f16>()[i]));
       case DType::u8:
         return static_cast<double>(t.as<std::uint8_t>()[i]);
       case DType::i32:
@@ -140,16 +141,21 @@ class GuardedTensor {
   Buffer buffer_;
 };
 
+// The nearest value that `dtype` holds.
+inline double rounded_to(DType dtype, float value) {
+  if (dtype == DType::bf16) value = static_cast<float>(bf16(value));
+  if (dtype == DType::f16) value = static_cast<float>(f16(value));
+  return static_cast<double>(value);
+}
+
 // Values that `dtype` represents exactly, so that a reference starts from the same operands.
 inline std::vector<double> random_values(std::int64_t count, unsigned seed, DType dtype,
                                          double low = -1.0, double high = 1.0) {
   std::mt19937 generator(seed);
   std::uniform_real_distribution<double> uniform(low, high);
   std::vector<double> values(static_cast<std::size_t>(count));
-  for (double& value : values) {
-    const auto single = static_cast<float>(uniform(generator));
-    value = static_cast<double>(dtype == DType::bf16 ? static_cast<float>(bf16(single)) : single);
-  }
+  for (double& value : values)
+    value = rounded_to(dtype, static_cast<float>(uniform(generator)));
   return values;
 }
 
@@ -170,6 +176,7 @@ inline void expect_close(const std::vector<double>& actual, const std::vector<do
 
 // Rounding of one result in the dtype, and of a sum of `terms` f32 products of size up to one.
 inline double rounding_of(DType dtype) {
+  if (dtype == DType::f16) return 0x1p-11;
   return dtype == DType::bf16 ? 0x1p-8 : 0x1p-22;
 }
 inline double sum_rounding(std::int64_t terms) {

@@ -1,7 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
+#include "tests/support/test_device.h"
+
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  if (trireme::test::device_under_test() == trireme::DeviceType::cuda) {
+    constexpr int skipped = 77;  // CTest's SKIP_RETURN_CODE
+    try {
+      static_cast<void>(trireme::test::SharedDevice::get());
+    } catch (const trireme::Error& error) {
+      std::printf("skipped: %s\n", error.what());
+      return skipped;
+    }
+  }
   return RUN_ALL_TESTS();
 }

@@ -49,7 +49,7 @@ std::unique_ptr<Stream> CpuDevice::make_stream(StreamKind kind) {
   return stream;
 }
 
-std::unique_ptr<Event> CpuDevice::make_event() {
+std::unique_ptr<Event> CpuDevice::make_event(EventKind /*kind*/) {
   return std::make_unique<CpuEvent>();
 }
 
@@ -61,6 +61,11 @@ void CpuDevice::copy(Stream& stream, void* to, const void* from, std::size_t byt
 void CpuDevice::fill_zero(Stream& stream, void* to, std::size_t bytes) {
   if (bytes == 0) return;
   enqueue(stream, [=] { std::memset(to, 0, bytes); });
+}
+
+std::unique_ptr<Graph> CpuDevice::capture(Stream& /*stream*/,
+                                          const std::function<void()>& /*work*/) {
+  fail(ExitCode::config, "device.graphs: the CPU has no graphs to record into; use off");
 }
 
 bool CpuDevice::has_native_bf16() const {

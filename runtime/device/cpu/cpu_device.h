@@ -14,9 +14,11 @@ class CpuDevice final : public Device {
  public:
   [[nodiscard]] DeviceType type() const override { return DeviceType::cpu; }
   [[nodiscard]] std::unique_ptr<Stream> make_stream(StreamKind kind) override;
-  [[nodiscard]] std::unique_ptr<Event> make_event() override;
+  [[nodiscard]] std::unique_ptr<Event> make_event(EventKind kind) override;
   void copy(Stream& stream, void* to, const void* from, std::size_t bytes) override;
   void fill_zero(Stream& stream, void* to, std::size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<Graph> capture(Stream& stream,
+                                               const std::function<void()>& work) override;
   [[nodiscard]] bool has_native_bf16() const override;
 
  protected:

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda/cuda_device.h"
+
+#include "runtime/device/backends.h"
+#include "runtime/device/cuda/cuda_graph.h"
+
+namespace trireme {
+namespace {
+
+constexpr double gib = 1024.0 * 1024.0 * 1024.0;
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+int choose_index(const DevicePlace& place) {
+  const int count = cuda_device_count();
+  if (place.local_size > count && !place.share) {
+    fail(
+        ExitCode::config,
+        "device.type: cuda: {} ranks on this host and {} GPU{}; start at most {} rank{} a host, or "
+        "set device.share: true to let ranks take turns on a GPU",
+        place.local_size, count, count == 1 ? "" : "s", count, count == 1 ? "" : "s");
+  }
+  return place.local_rank % count;
+}
+
+}  // namespace
+
+int cuda_device_count() {
+  int driver = 0, runtime = 0, count = 0;
+  TRIREME_CUDA(cudaRuntimeGetVersion(&runtime));
+  TRIREME_CUDA(cudaDriverGetVersion(&driver));
+  if (driver == 0) {
+    fail(
+        ExitCode::config,
+        "device.type: cuda: no NVIDIA driver is loaded on this host (this build needs one for CUDA "
+        "{}); install it, or use device.type: cpu",
+        version_text(runtime));
+  }
+  const cudaError_t found = cudaGetDeviceCount(&count);
+  if (found == cudaErrorInsufficientDriver) {
+    fail(
+        ExitCode::config,
+        "device.type: cuda: the NVIDIA driver supports CUDA {} and this build needs {}; update the "
+        "driver, or use device.type: cpu",
+        version_text(driver), version_text(runtime));
+  }
+  if (found == cudaErrorNoDevice || (found == cudaSuccess && count == 0)) {
+    fail(
+        ExitCode::config,
+        "device.type: cuda: the driver shows no GPU to this process (CUDA_VISIBLE_DEVICES={}); use "
+        "device.type: cpu, or a host or job with a GPU",
+        std::getenv("CUDA_VISIBLE_DEVICES") == nullptr ? "unset"
+                                                       : std::getenv("CUDA_VISIBLE_DEVICES"));
+  }
+  TRIREME_CUDA(found);
+  return count;
+}
+
+std::unique_ptr<Device> make_cuda_device(const DevicePlace& place) {
+  return std::make_unique<CudaDevice>(place);
+}
+
+CudaDevice::CudaDevice(const DevicePlace& place) : index_(choose_index(place)) {
+  int major = 0, minor = 0;
+  TRIREME_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index_));
+  TRIREME_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index_));
+  TRIREME_CUDA(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, index_));
+  capability_ = 10 * major + minor;
+  if (capability_ < oldest_capability) {
+    fail(ExitCode::config,
+         "device.type: cuda: GPU {} has compute capability {}.{}; {}.{} or newer is needed", index_,
+         major, minor, oldest_capability / 10, oldest_capability % 10);
+  }
+  TRIREME_CUDA(cudaSetDevice(index_));
+}
+
+CudaDevice& CudaDevice::of(Device& device) {
+  auto* const found = dynamic_cast<CudaDevice*>(&device);
+  TRIREME_EXPECTS(found != nullptr, "a {} device met code of the CUDA back end",
+                  name_of(device.type()));
+  return *found;
+}
+
+std::unique_ptr<Stream> CudaDevice::make_stream(StreamKind kind) {
+  return std::make_unique<CudaStream>(*this, kind);
+}
+
+std::unique_ptr<Event> CudaDevice::make_event(EventKind kind) {
+  return std::make_unique<CudaEvent>(kind);
+}
+
+void CudaDevice::copy(Stream& stream, void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0 || to == from) return;
+  TRIREME_CUDA(
+      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, CudaStream::of(stream).handle()));
+}
+
+void CudaDevice::fill_zero(Stream& stream, void* to, std::size_t bytes) {
+  if (bytes == 0) return;
+  TRIREME_CUDA(cudaMemsetAsync(to, 0, bytes, CudaStream::of(stream).handle()));
+}
+
+std::unique_ptr<Graph> CudaDevice::capture(Stream& stream, const std::function<void()>& work) {
+  return std::make_unique<CudaGraph>(CudaStream::of(stream), work);
+}
+
+std::byte* CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
+  TRIREME_CUDA(cudaSetDevice(index_));  // loader threads allocate too
+  void* data = nullptr;
+  const cudaError_t code = kind == MemoryKind::device
+                               ? cudaMalloc(&data, bytes)
+                               : cudaHostAlloc(&data, bytes, cudaHostAllocDefault);
+  if (code == cudaErrorMemoryAllocation) {
+    std::size_t free = 0, total = 0;
+    static_cast<void>(cudaGetLastError());
+    TRIREME_CUDA(cudaMemGetInfo(&free, &total));
+    fail(ExitCode::internal,
+         "out of memory: {} bytes ({:.2f} GiB) of {} memory asked for on GPU {}, which has {:.2f} "
+         "of "
+         "{:.2f} GiB free; this rank's buffers hold {:.2f} GiB of device and {:.2f} GiB of host "
+         "memory; a smaller train.micro_batch, train.recompute, a higher parallel.zero, or more "
+         "parallel.tensor or pipeline ranks need less",
+         bytes, static_cast<double>(bytes) / gib, name_of(kind), index_,
+         static_cast<double>(free) / gib, static_cast<double>(total) / gib,
+         static_cast<double>(memory_use(MemoryKind::device).current_bytes) / gib,
+         static_cast<double>(memory_use(MemoryKind::host).current_bytes) / gib);
+  }
+  detail::check_cuda(code, kind == MemoryKind::device ? "cudaMalloc" : "cudaHostAlloc");
+  return static_cast<std::byte*>(data);
+}
+
+void CudaDevice::release(std::byte* data, std::size_t /*bytes*/, MemoryKind kind) noexcept {
+  if (kind == MemoryKind::device) {
+    detail::report_cuda(cudaFree(data), "cudaFree");
+  } else {
+    detail::report_cuda(cudaFreeHost(data), "cudaFreeHost");
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// One GPU. Memory is plain cudaMalloc and cudaHostAlloc, never managed.
+#pragma once
+
+#include <string>
+
+#include "runtime/device/cuda/cuda_stream.h"
+
+namespace trireme {
+
+// Compute capability below which nothing here is built or tuned: bf16 tensor cores begin at 8.0.
+inline constexpr int oldest_capability = 80;
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(const DevicePlace& place);
+  // The CUDA device behind `device`; another back end's is a contract error.
+  [[nodiscard]] static CudaDevice& of(Device& device);
+
+  [[nodiscard]] DeviceType type() const override { return DeviceType::cuda; }
+  [[nodiscard]] std::unique_ptr<Stream> make_stream(StreamKind kind) override;
+  [[nodiscard]] std::unique_ptr<Event> make_event(EventKind kind) override;
+  void copy(Stream& stream, void* to, const void* from, std::size_t bytes) override;
+  void fill_zero(Stream& stream, void* to, std::size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<Graph> capture(Stream& stream,
+                                               const std::function<void()>& work) override;
+  [[nodiscard]] bool has_native_bf16() const override { return true; }
+
+  [[nodiscard]] int index() const { return index_; }
+  [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
+  // Multiprocessors that products plan for; 0 = all. Fewer where collectives run beside them.
+  void set_product_processors(int count) { product_processors_ = count; }
+  [[nodiscard]] int product_processors() const { return product_processors_; }
+  [[nodiscard]] int capability() const { return capability_; }  // 90 for 9.0
+
+ protected:
+  [[nodiscard]] std::byte* allocate(std::size_t bytes, MemoryKind kind) override;
+  void release(std::byte* data, std::size_t bytes, MemoryKind kind) noexcept override;
+
+ private:
+  int index_ = 0;
+  int multiprocessors_ = 0;
+  int capability_ = 0;
+  int product_processors_ = 0;
+};
+
+// How many GPUs this process sees. Raises ExitCode::config, saying what is missing and what to do,
+// where there is no driver, one too old for the runtime, or no GPU.
+[[nodiscard]] int cuda_device_count();
+
+}  // namespace trireme

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda/cuda_stream.h"
+
+namespace trireme {
+
+using detail::report_cuda;
+
+CudaEvent::CudaEvent(EventKind kind) {
+  const unsigned flags = kind == EventKind::timed ? cudaEventDefault : cudaEventDisableTiming;
+  TRIREME_CUDA(cudaEventCreateWithFlags(&handle_, flags));
+}
+
+CudaEvent::~CudaEvent() {
+  report_cuda(cudaEventDestroy(handle_), "cudaEventDestroy");
+}
+
+CudaEvent& CudaEvent::of(Event& event) {
+  auto* const found = dynamic_cast<CudaEvent*>(&event);
+  TRIREME_EXPECTS(found != nullptr, "an event of another back end met a CUDA stream");
+  return *found;
+}
+
+bool CudaEvent::reached() const {
+  const cudaError_t state = cudaEventQuery(handle_);
+  if (state == cudaErrorNotReady) return false;
+  TRIREME_CUDA(state);
+  return true;
+}
+
+void CudaEvent::synchronize() {
+  TRIREME_CUDA(cudaEventSynchronize(handle_));
+}
+
+double CudaEvent::milliseconds_since(const Event& start) const {
+  const auto* const from = dynamic_cast<const CudaEvent*>(&start);
+  TRIREME_EXPECTS(from != nullptr, "the start event belongs to another back end");
+  float milliseconds = 0;
+  TRIREME_CUDA(cudaEventElapsedTime(&milliseconds, from->handle_, handle_));
+  return static_cast<double>(milliseconds);
+}
+
+CudaStream::CudaStream(Device& device, StreamKind kind) : device_(device), kind_(kind) {
+  int least = 0, greatest = 0;
+  TRIREME_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  const int priority = kind == StreamKind::comm ? greatest : least;
+  TRIREME_CUDA(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking, priority));
+}
+
+CudaStream::~CudaStream() {
+  report_cuda(cudaStreamSynchronize(handle_), "cudaStreamSynchronize");
+  report_cuda(cudaStreamDestroy(handle_), "cudaStreamDestroy");
+}
+
+CudaStream& CudaStream::of(Stream& stream) {
+  auto* const found = dynamic_cast<CudaStream*>(&stream);
+  TRIREME_EXPECTS(found != nullptr, "a {} stream met code of the CUDA back end",
+                  name_of(stream.device().type()));
+  return *found;
+}
+
+void CudaStream::record(Event& event) {
+  TRIREME_CUDA(cudaEventRecord(CudaEvent::of(event).handle(), handle_));
+}
+
+void CudaStream::wait(Event& event) {
+  TRIREME_CUDA(cudaStreamWaitEvent(handle_, CudaEvent::of(event).handle(), 0));
+}
+
+void CudaStream::synchronize() {
+  TRIREME_CUDA(cudaStreamSynchronize(handle_));
+}
+
+bool CudaStream::capturing() const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  TRIREME_CUDA(cudaStreamIsCapturing(handle_, &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+std::byte* CudaStream::grow(Buffer& buffer, std::size_t bytes) {
+  if (bytes > buffer.bytes()) {
+    if (capturing()) {
+      fail(ExitCode::config,
+           "an operation asks for {} bytes of scratch memory while a graph is recorded and its "
+           "stream holds {}; it must have run once before",
+           bytes, buffer.bytes());
+    }
+    synchronize();
+    buffer = Buffer();
+    buffer = Buffer(device_, bytes, MemoryKind::device);
+  }
+  return buffer.data();
+}
+
+}  // namespace trireme

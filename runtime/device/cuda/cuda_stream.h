@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA streams and events. Back-end code reaches the handle through CudaStream::of(stream).
+#pragma once
+
+#include "runtime/device/cuda/cuda_check.h"
+#include "runtime/device/device.h"
+
+namespace trireme {
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(EventKind kind);
+  ~CudaEvent() override;
+  [[nodiscard]] static CudaEvent& of(Event& event);
+
+  [[nodiscard]] bool reached() const override;
+  void synchronize() override;
+  [[nodiscard]] double milliseconds_since(const Event& start) const override;
+  [[nodiscard]] cudaEvent_t handle() const { return handle_; }
+
+ private:
+  cudaEvent_t handle_ = nullptr;
+};
+
+class CudaStream final : public Stream {
+ public:
+  // Comm streams have the greatest priority: their few blocks go first, and what they carry is what
+  // peers wait for. Streams never wait for the legacy default stream.
+  CudaStream(Device& device, StreamKind kind);
+  ~CudaStream() override;
+  // The CUDA stream behind `stream`; another back end's stream is a contract error.
+  [[nodiscard]] static CudaStream& of(Stream& stream);
+
+  void record(Event& event) override;
+  void wait(Event& event) override;
+  void synchronize() override;
+  [[nodiscard]] StreamKind kind() const override { return kind_; }
+  [[nodiscard]] Device& device() const override { return device_; }
+  [[nodiscard]] cudaStream_t handle() const { return handle_; }
+  [[nodiscard]] bool capturing() const;
+
+  // Device memory for the kernels of one op on this stream, aligned to 256 bytes; the next op's
+  // call gives out the same bytes. Grows to the largest request (which waits for the stream) and
+  // stays, so that a steady step allocates nothing; growing while a graph is recorded is refused.
+  [[nodiscard]] std::byte* scratch(std::size_t bytes) { return grow(scratch_, bytes); }
+  // For the libraries' products on this stream: what Hopper's fastest algorithms ask for.
+  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
+  [[nodiscard]] std::byte* workspace() { return grow(workspace_, workspace_bytes); }
+
+ private:
+  [[nodiscard]] std::byte* grow(Buffer& buffer, std::size_t bytes);
+
+  Device& device_;
+  StreamKind kind_;
+  cudaStream_t handle_ = nullptr;
+  Buffer scratch_, workspace_;
+};
+
+}  // namespace trireme

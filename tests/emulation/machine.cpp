@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/emulation/machine.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, bytes) static_cast<void>(address)
+#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) static_cast<void>(address)
+#endif
+
+namespace trireme::emulated {
+namespace {
+
+constexpr std::size_t granule = 256;  // cudaMalloc's alignment
+constexpr std::size_t red_zone = 256;
+
+const char* setting(const char* name, const char* otherwise) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? otherwise : value;
+}
+
+[[noreturn]] void die(const char* what, const char* value) {
+  std::fprintf(stderr, "CUDA emulator: %s: %s\n", what, value);
+  std::abort();
+}
+
+Machine read_machine() {
+  Machine machine;
+  const std::string streams = setting("TRIREME_EMULATED_STREAMS", "eager");
+  if (streams == "lazy") {
+    machine.streams = StreamMode::lazy;
+  } else if (streams == "threads") {
+    machine.streams = StreamMode::threads;
+  } else if (streams != "eager") {
+    die("TRIREME_EMULATED_STREAMS must be eager, lazy or threads", streams.c_str());
+  }
+  machine.gpus = std::atoi(setting("TRIREME_EMULATED_GPUS", "1"));
+  machine.memory_bytes = std::strtoull(setting("TRIREME_EMULATED_MEMORY", "8192"), nullptr, 10)
+                         << 20;
+  machine.fault = setting("TRIREME_EMULATED_FAULT", "");
+  // Other threads' work may need the memory while this thread's does not.
+  machine.protect = machine.streams != StreamMode::threads;
+  return machine;
+}
+
+// One reserved range, first fit, so that protecting it all is one call.
+class DeviceMemory {
+ public:
+  DeviceMemory() : bytes_(Machine::get().memory_bytes) {
+    void* const base =
+        mmap(nullptr, bytes_, access(), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) die("reserving device memory", std::strerror(errno));
+    base_ = static_cast<char*>(base);
+    ASAN_POISON_MEMORY_REGION(base_, bytes_);
+  }
+
+  void* allocate(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const std::size_t size = (bytes + red_zone + granule - 1) / granule * granule;
+    std::size_t at = 0;
+    for (const auto& [offset, taken] : taken_) {
+      if (offset - at >= size) break;
+      at = offset + taken.room;
+    }
+    if (at + size > bytes_) return nullptr;
+    taken_[at] = {size, bytes};
+    used_ += size;
+    void* const data = base_ + at;
+    ASAN_UNPOISON_MEMORY_REGION(data, bytes);
+    open(at + size);
+    std::memset(data, 0xFF, bytes);  // all floats NaN
+    leave();
+    return data;
+  }
+
+  bool release(void* data) {
+    const std::lock_guard lock(mutex_);
+    const auto found = taken_.find(static_cast<std::size_t>(static_cast<char*>(data) - base_));
+    if (found == taken_.end()) return false;
+    ASAN_POISON_MEMORY_REGION(data, found->second.room);
+    used_ -= found->second.room;
+    taken_.erase(found);
+    return true;
+  }
+
+  bool holds(const void* data, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto* const first = static_cast<const char*>(data);
+    if (first < base_ || first >= base_ + bytes_) return false;
+    const auto at = static_cast<std::size_t>(first - base_);
+    auto found = taken_.upper_bound(at);
+    if (found == taken_.begin()) return false;
+    --found;
+    return at + bytes <= found->first + found->second.bytes;
+  }
+
+  void enter() { open(0); }
+  void leave() {
+    if (!Machine::get().protect) return;
+    const std::lock_guard lock(protection_);
+    if (--depth_ == 0) protect(PROT_NONE);
+  }
+  [[nodiscard]] std::size_t used() {
+    const std::lock_guard lock(mutex_);
+    return used_;
+  }
+
+ private:
+  struct Taken {
+    std::size_t room, bytes;
+  };
+  // Like enter(), for a range that reaches `top` at least.
+  void open(std::size_t top) {
+    if (!Machine::get().protect) return;
+    const std::lock_guard lock(protection_);
+    const bool grown = top > top_;
+    if (grown) top_ = top;
+    if (depth_++ == 0 || grown) protect(PROT_READ | PROT_WRITE);
+  }
+  static int access() { return Machine::get().protect ? PROT_NONE : PROT_READ | PROT_WRITE; }
+  void protect(int how) {
+    constexpr std::size_t page = 4096;
+    const std::size_t pages = (top_ + page - 1) / page * page;
+    if (pages > 0 && mprotect(base_, pages, how) != 0) die("mprotect", std::strerror(errno));
+  }
+
+  std::mutex mutex_, protection_;
+  char* base_ = nullptr;
+  std::size_t bytes_;
+  std::size_t used_ = 0, top_ = 0;
+  int depth_ = 0;
+  std::map<std::size_t, Taken> taken_;
+};
+
+// Never destroyed: static objects of the engine may release memory last of all.
+DeviceMemory& memory() {
+  static auto* const instance = new DeviceMemory;
+  return *instance;
+}
+
+}  // namespace
+
+const Machine& Machine::get() {
+  static const Machine machine = read_machine();
+  return machine;
+}
+
+void enter_device() {
+  memory().enter();
+}
+void leave_device() {
+  memory().leave();
+}
+void* allocate_device(std::size_t bytes) {
+  return memory().allocate(bytes);
+}
+bool release_device(void* data) {
+  return memory().release(data);
+}
+std::size_t device_bytes_used() {
+  return memory().used();
+}
+bool in_device(const void* data, std::size_t bytes) {
+  return memory().holds(data, bytes);
+}
+
+}  // namespace trireme::emulated

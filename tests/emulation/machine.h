@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to the emulator: the machine that the environment describes, and its device memory.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace trireme::emulated {
+
+enum class StreamMode { eager, lazy, threads };
+
+struct Machine {
+  StreamMode streams = StreamMode::eager;
+  int gpus = 1;
+  std::size_t memory_bytes = std::size_t{8} << 30;
+  std::string fault;
+  bool protect = true;  // device memory faults outside of work
+
+  [[nodiscard]] static const Machine& get();
+};
+
+// Work of the device runs between enter() and leave(), which nest: only then is device memory
+// there.
+void enter_device();
+void leave_device();
+
+// nullptr: no room.
+[[nodiscard]] void* allocate_device(std::size_t bytes);
+[[nodiscard]] bool release_device(void* data);
+[[nodiscard]] std::size_t device_bytes_used();
+// Whether [data, data + bytes) lies in one allocation of device memory.
+[[nodiscard]] bool in_device(const void* data, std::size_t bytes);
+
+}  // namespace trireme::emulated
