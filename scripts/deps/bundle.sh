@@ -170,13 +170,16 @@ unpack_bundle() {
 
 # Links to those libraries of the bundle that this machine lacks. With all of them its own programs would get ours.
 link_missing_libraries() {
-  local file name directory=$prefix/system/libraries
+  local file name directory=$prefix/system/libraries versions
   local -A present=()
   while read -r name; do present[$name]=1; done < <(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk '/=>/ { print $1 }')
   rm -rf -- "$directory"
   mkdir "$directory"
   while read -r file; do
-    name=${file##*/}
-    if [[ -z ${present[$name]:-} ]]; then ln -sfnr "$file" "$directory/$name"; fi
+    # libx.so.1.16 also as libx.so.1: some packages make that link only when they are installed.
+    name=${file##*/} versions=${file##*.so.}
+    for name in "${name%%.so.*}.so.${versions%%.*}" "$name"; do
+      if [[ -z ${present[$name]:-} && ! -e $directory/$name ]]; then ln -snr "$file" "$directory/$name"; fi
+    done
   done < <(find "$prefix"/system/usr/lib "$prefix"/system/lib -name 'lib*.so.[0-9]*' 2>/dev/null)
 }

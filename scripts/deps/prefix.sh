@@ -48,8 +48,13 @@ if [[ -d $trireme_here/system ]]; then
     LDFLAGS="${LDFLAGS:+$LDFLAGS }-Wl,-rpath-link,$trireme_usr/lib/$trireme_triplet:$trireme_here/system/lib/$trireme_triplet"
     export LDFLAGS
   fi
-  # Where Open MPI and its parts look for themselves.
-  export OPAL_PREFIX=$trireme_usr PMIX_INSTALL_PREFIX=$trireme_usr/lib/$trireme_triplet/pmix2
+  # Where Open MPI and PMIx look for their own parts.
+  export OPAL_PREFIX=$trireme_usr PMIX_PKGLIBDIR=$trireme_usr/lib/$trireme_triplet/pmix2/lib/pmix
+  export PMIX_PKGDATADIR=$trireme_usr/lib/$trireme_triplet/pmix2/share/pmix
+  # It starts no job on a machine without ssh, not even one that stays there.
+  if ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
+    export OMPI_MCA_plm_rsh_agent=${OMPI_MCA_plm_rsh_agent:-false}
+  fi
   unset trireme_triplet trireme_usr
 fi
 unset -f trireme_prepend
