@@ -80,6 +80,8 @@ class Comparison:
         batch = self.work.batch // ranks if arguments.strong else self.work.batch
         settings = self.work.settings(directory, data, arguments.steps, batch, ranks)
         settings |= {"precision": self.precision, "device.type": arguments.device}
+        if self.cuda:
+            settings["reproducibility"] = "fast"  # PyTorch does not promise the same bits either
         settings |= dict(pair.split("=", 1) for pair in arguments.set)
         command = [arguments.trireme, "train", self.work.path, *set_options(settings)]
         if ranks > 1:

@@ -56,7 +56,7 @@ cannot_run() {
 if [[ $device == cuda ]] && ! $build_only; then
   command -v nvidia-smi >/dev/null || cannot_run "there is no nvidia-smi, so no NVIDIA driver" \
     "scripts/gpu_check.sh --device cpu rehearses the script without a GPU"
-  nvidia-smi -L 2>/dev/null | grep -q '^GPU' || cannot_run "nvidia-smi lists no GPU"
+  [[ $(nvidia-smi -L 2>/dev/null) == GPU* ]] || cannot_run "nvidia-smi lists no GPU"
 fi
 command -v python3 >/dev/null || cannot_run "there is no python3"
 

@@ -168,11 +168,13 @@ unpack_bundle() {
   say "all is in $prefix. The scripts here find it; in a shell of yours first: source $prefix/env.sh"
 }
 
-# Links to those libraries of the bundle that this machine lacks. With all of them its own programs would get ours.
+# Links to those libraries of the bundle that this machine lacks, the compiler's own two included. With links to all of
+# them the machine's own programs would get ours.
 link_missing_libraries() {
   local file name directory=$prefix/system/libraries versions
   local -A present=()
-  while read -r name; do present[$name]=1; done < <(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk '/=>/ { print $1 }')
+  while read -r name; do present[$name]=1; done < <(PATH=$PATH:/sbin:/usr/sbin ldconfig -p |
+    awk '/\(libc6,[a-zA-Z]/ { print $1 }')
   rm -rf -- "$directory"
   mkdir "$directory"
   while read -r file; do
@@ -181,5 +183,8 @@ link_missing_libraries() {
     for name in "${name%%.so.*}.so.${versions%%.*}" "$name"; do
       if [[ -z ${present[$name]:-} && ! -e $directory/$name ]]; then ln -snr "$file" "$directory/$name"; fi
     done
-  done < <(find "$prefix"/system/usr/lib "$prefix"/system/lib -name 'lib*.so.[0-9]*' 2>/dev/null)
+  done < <(
+    find "$prefix"/system/usr/lib "$prefix"/system/lib -name 'lib*.so.[0-9]*' 2>/dev/null
+    find "$prefix"/toolchain/helpers -name 'libstdc++.so.6' -o -name 'libgcc_s.so.1' 2>/dev/null
+  )
 }
