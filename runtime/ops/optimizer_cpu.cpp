@@ -2,7 +2,6 @@
 #include "runtime/ops/optimizer.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/fixed_sum.h"
@@ -29,10 +28,8 @@ void round_block(bf16* to, const float* from, std::int64_t n) {
 void sgd_block(const SgdStep& step, float* p, float* b, const float* g, std::int64_t n) {
   if (b == nullptr) {
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      float none = 0.0F;
-      p[i] = step(p[i], none, g[i]);
-    }
+    for (std::int64_t i = 0; i < n; ++i)
+      p[i] = step(p[i], g[i]);
     return;
   }
 #pragma omp simd
@@ -108,11 +105,9 @@ void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const
                 float clip) {
   enqueue(stream, [scalars = scalars.as<float>(), norm = norm.as<float>(),
                    total = total.as<double>(), clip] {
-    const auto length = static_cast<float>(std::sqrt(*total));
-    *norm = length;
-    float scale = clip > 0.0F && length > clip ? clip / length : 1.0F;
-    if (!std::isfinite(length)) scale = 0.0F;
-    scalars[StepScalars::gradient_scale] = scale;
+    const Clip found = clip_of(*total, clip);
+    *norm = found.norm;
+    scalars[StepScalars::gradient_scale] = found.scale;
   });
 }
 

@@ -56,6 +56,22 @@ struct SgdStep {
     b = momentum * b + g;
     return p - learning_rate * (gradient_weight * g + buffer_weight * b);
   }
+  // Without momentum.
+  TRIREME_HOST_DEVICE float operator()(float p, float gradient) const {
+    float none = 0.0F;
+    return (*this)(p, none, gradient);
+  }
 };
+
+struct Clip {
+  float norm, scale;
+};
+
+// Of the gradients whose squares sum up to `total`; see clip_scale.
+TRIREME_HOST_DEVICE inline Clip clip_of(double total, float limit) {
+  const auto norm = static_cast<float>(std::sqrt(total));
+  if (!std::isfinite(norm)) return {norm, 0.0F};
+  return {norm, limit > 0.0F && norm > limit ? limit / norm : 1.0F};
+}
 
 }  // namespace trireme::ops
