@@ -73,11 +73,19 @@ struct Average {
   }
 };
 
-__global__ void clip_scale_kernel(float* scalars, float* norm, const double* total, float limit) {
-  const Clip found = clip_of(*total, limit);
-  *norm = found.norm;
-  scalars[StepScalars::gradient_scale] = found.scale;
+__global__ void clip_scale_kernel(float* scalars, float* norm, const double* total, float clip,
+                                  const float* loss_scale) {
+  const Clip result(*total, clip, loss_scale == nullptr ? 1.0F : *loss_scale);
+  *norm = result.norm;
+  scalars[StepScalars::gradient_scale] = result.gradient_scale;
 }
+
+__global__ void update_loss_scale_kernel(float* state, const float* scalars,
+                                         LossScaleOptions options) {
+  advance_loss_scale(state, skipped(scalars), options);
+}
+
+constexpr trireme::cuda::Grid one_thread{.blocks = 1, .threads = 1};
 
 }  // namespace
 
@@ -110,9 +118,16 @@ void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
 }
 
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
-                float clip) {
-  trireme::cuda::launch(stream, {.blocks = 1, .threads = 1}, clip_scale_kernel, scalars.as<float>(),
-                        norm.as<float>(), total.as<double>(), clip);
+                float clip, const Tensor& loss_scale) {
+  trireme::cuda::launch(stream, one_thread, clip_scale_kernel, scalars.as<float>(),
+                        norm.as<float>(), total.as<double>(), clip,
+                        loss_scale.empty() ? nullptr : loss_scale.as<float>());
+}
+
+void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalars,
+                       const LossScaleOptions& options) {
+  trireme::cuda::launch(stream, one_thread, update_loss_scale_kernel, state.as<float>(),
+                        scalars.as<float>(), options);
 }
 
 }  // namespace trireme::ops::cuda
