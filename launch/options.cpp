@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace trireme {
 namespace {
@@ -24,6 +25,15 @@ LrSchedule::Kind schedule_kind(const std::string& name) {
   if (name == "linear") return LrSchedule::Kind::linear;
   if (name == "wsd") return LrSchedule::Kind::wsd;
   return LrSchedule::Kind::cosine;
+}
+
+std::optional<ops::LossScaleOptions> loss_scale_options(const Config& config) {
+  if (config.precision != "fp16") return std::nullopt;
+  const LossScaleConfig& scale = config.loss_scale;
+  return ops::LossScaleOptions{.initial = static_cast<float>(scale.initial),
+                               .growth_interval = static_cast<float>(scale.growth_interval),
+                               .factor = static_cast<float>(scale.factor),
+                               .minimum = static_cast<float>(scale.minimum)};
 }
 
 }  // namespace
@@ -99,6 +109,7 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                                                          : ReducerMode::overlapped,
           .layout_independent = config.reproducibility == "layout",
           .optimizer = optimizer_options(config.optimizer),
+          .loss_scale = loss_scale_options(config),
           .schedule = {.kind = schedule_kind(schedule.name),
                        .peak = config.optimizer.learning_rate,
                        .steps = config.train.steps,

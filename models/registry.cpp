@@ -46,6 +46,7 @@ ModelTraits traits_of(const ModelConfig& model) {
 }
 
 DType compute_dtype(const std::string& precision) {
+  if (precision == "fp16") return DType::f16;
   return precision == "bf16" ? DType::bf16 : DType::f32;
 }
 

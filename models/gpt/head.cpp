@@ -13,6 +13,7 @@ ops::CrossEntropyOptions loss_options(const Context& context, std::int64_t class
   return {.classes = classes,
           .label_smoothing = context.label_smoothing,
           .gradient_scale = context.gradient_scale,
+          .loss_scale = context.loss_scale,
           .write_gradient = context.training};
 }
 

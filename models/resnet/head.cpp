@@ -26,6 +26,7 @@ void ResNetHead::forward(const Context& context, const Tensor& x, const Tensor& 
                      {.classes = info_.classes,
                       .label_smoothing = context.label_smoothing,
                       .gradient_scale = context.gradient_scale,
+                      .loss_scale = context.loss_scale,
                       .write_gradient = context.training});
 }
 

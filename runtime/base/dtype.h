@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types and the 16-bit brain float.
+// Element types, and the 16-bit floats: host and device code.
 #pragma once
 
 #include <bit>
@@ -53,6 +53,38 @@ struct bf16 {
 };
 static_assert(sizeof(bf16) == 2);
 
+// IEEE half precision. Conversion rounds to nearest even, overflows to infinity and keeps NaN a
+// NaN. Without branches, so that loops over it vectorise; powers of two scale exactly, so that a
+// contraction to fma changes nothing.
+struct f16 {
+  std::uint16_t bits = 0;
+
+  f16() = default;
+  TRIREME_HOST_DEVICE explicit f16(float value) {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t magnitude = word & 0x7fffffffU;
+    // Adding 2^(e + 13) leaves 10 bits after the point of a value of exponent e; below the normal
+    // halves the exponent stays, and with it the place of the last bit. The first factor takes
+    // everything from 2^16 to infinity.
+    const float scaled = std::bit_cast<float>(magnitude) * 0x1p+112F * 0x1p-110F;
+    const std::uint32_t exponent = word & 0x7f800000U;
+    const std::uint32_t bias = (exponent < 0x38800000U ? 0x38800000U : exponent) + 0x07800000U;
+    const auto rounded = std::bit_cast<std::uint32_t>(std::bit_cast<float>(bias) + scaled);
+    const std::uint32_t half = ((rounded >> 13) & 0x7c00U) + (rounded & 0xfffU);
+    bits = static_cast<std::uint16_t>(((word >> 16) & 0x8000U) |
+                                      (magnitude > 0x7f800000U ? 0x7e00U : half));
+  }
+  TRIREME_HOST_DEVICE explicit operator float() const {
+    const std::uint32_t magnitude = bits & 0x7fffU;
+    // The exponent is raised by 224 and lowered by multiplying, which infinity and NaN survive.
+    const float normal = std::bit_cast<float>((magnitude << 13) + 0x70000000U) * 0x1p-112F;
+    const float small = std::bit_cast<float>(magnitude | 0x3f000000U) - 0.5F;
+    const auto value = std::bit_cast<std::uint32_t>(magnitude < 0x400U ? small : normal);
+    return std::bit_cast<float>(value | (static_cast<std::uint32_t>(bits & 0x8000U) << 16));
+  }
+};
+static_assert(sizeof(f16) == 2);
+
 template <typename T>
 inline constexpr DType dtype_of = [] {
   static_assert(sizeof(T) == 0, "no DType for this C++ type");
@@ -64,6 +96,8 @@ template <>
 inline constexpr DType dtype_of<double> = DType::f64;
 template <>
 inline constexpr DType dtype_of<bf16> = DType::bf16;
+template <>
+inline constexpr DType dtype_of<f16> = DType::f16;
 template <>
 inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
 template <>

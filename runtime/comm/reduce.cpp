@@ -23,7 +23,7 @@ struct Wide<bf16> {
   using type = float;
 };
 template <>
-struct Wide<_Float16> {
+struct Wide<f16> {
   using type = float;
 };
 
@@ -121,7 +121,7 @@ void reduce_tree(DType dtype, ReduceOp op, std::span<const std::byte* const> inp
     case DType::bf16:
       return reduce_as<bf16>(op, inputs, out, count);
     case DType::f16:
-      return reduce_as<_Float16>(op, inputs, out, count);
+      return reduce_as<f16>(op, inputs, out, count);
     case DType::u8:
       return reduce_as<std::uint8_t>(op, inputs, out, count);
     case DType::u16:

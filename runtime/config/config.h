@@ -120,6 +120,15 @@ struct LrScheduleConfig {
   friend bool operator==(const LrScheduleConfig&, const LrScheduleConfig&) = default;
 };
 
+// precision: fp16 multiplies the loss's gradient by a scale that follows the overflows.
+struct LossScaleConfig {
+  double initial = 65536;
+  std::int64_t growth_interval = 2000;  // steps without overflow after which it grows
+  double factor = 2;                    // of growth, and of the fall after an overflow
+  double minimum = 1;
+  friend bool operator==(const LossScaleConfig&, const LossScaleConfig&) = default;
+};
+
 struct CheckpointConfig {
   std::int64_t every_steps = 0;
   double every_minutes = 0;
@@ -146,6 +155,7 @@ struct Config {
   TrainConfig train;
   OptimizerConfig optimizer;
   LrScheduleConfig lr_schedule;
+  LossScaleConfig loss_scale;
   CheckpointConfig checkpoint;
   TelemetryConfig telemetry;
   friend bool operator==(const Config&, const Config&) = default;

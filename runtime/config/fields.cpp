@@ -13,6 +13,9 @@ constexpr Condition gpt2{"model.family", "gpt2"};
 constexpr Condition resnet{"model.family", "resnet"};
 constexpr Condition adamw{"optimizer.name", "adamw"};
 constexpr Condition sgd{"optimizer.name", "sgd"};
+constexpr Condition fp16{"precision", "fp16"};
+// Above it the gradient of the loss itself overflows in f16; powers of two up to it are exact.
+constexpr double largest_loss_scale = 16'777'216;
 constexpr Condition wsd{"lr_schedule.name", "wsd"};
 constexpr Unbuilt one_rank{"1", "this version splits over data, tensor and pipeline only"};
 // [0, 1): shares and decay rates.
@@ -170,6 +173,14 @@ std::vector<Field> optimizer_fields() {
       FIELD(lr_schedule.minimum_ratio, NumberRange{.high = 1}, "last rate as a share of the peak"),
       FIELD(lr_schedule.decay_fraction, (NumberRange{.high = 1, .low_is_open = true}),
             "share of the run, at its end, that decays", wsd),
+      FIELD(loss_scale.initial, (NumberRange{.high = largest_loss_scale, .low_is_open = true}),
+            "factor on the gradients of the first step", fp16),
+      FIELD(loss_scale.growth_interval, IntegerRange{1, 1 << 24},
+            "steps without overflow after which the scale grows", fp16),
+      FIELD(loss_scale.factor, (NumberRange{.low = 1, .high = 65536, .low_is_open = true}),
+            "by which it grows, and falls when a step overflows and is skipped", fp16),
+      FIELD(loss_scale.minimum, (NumberRange{.high = largest_loss_scale, .low_is_open = true}),
+            "below this it does not fall; overflows then count for train.non_finite_limit", fp16),
   };
 }
 

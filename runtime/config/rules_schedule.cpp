@@ -26,6 +26,11 @@ void check_schedule(const Subject& subject) {
     refuse(subject, "lr_schedule.warmup_steps", "{} is more than train.steps = {}; use {} or less",
            config.lr_schedule.warmup_steps, config.train.steps, config.train.steps);
   }
+  const LossScaleConfig& scale = config.loss_scale;
+  if (scale.minimum > scale.initial) {
+    refuse(subject, "loss_scale.minimum", "{} is more than loss_scale.initial = {}; use {} or less",
+           scale.minimum, scale.initial, scale.initial);
+  }
   if (config.optimizer.name == "sgd" && config.optimizer.nesterov &&
       config.optimizer.momentum == 0) {
     refuse(subject, "optimizer.nesterov",

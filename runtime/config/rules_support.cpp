@@ -34,8 +34,9 @@ void check_device(const Subject& subject) {
            "cuda is part of the cuda backend, which this build lacks; use cpu or auto");
   }
   const std::string& precision = config.precision;
-  if (config.device.type == "cpu" && precision != "fp32" && precision != "bf16") {
-    refuse(subject, "precision", "{} needs a GPU; on the CPU use fp32, bf16 or auto", precision);
+  if (config.device.type == "cpu" && (precision == "tf32" || precision == "fp8")) {
+    refuse(subject, "precision", "{} needs a GPU; on the CPU use fp32, bf16, fp16 or auto",
+           precision);
   }
 }
 

@@ -109,6 +109,12 @@ struct MemoryUse {
   std::uint64_t allocations = 0;  // since start; a steady training step adds none
 };
 
+// How products of f32 operands are computed.
+enum class ProductPrecision : std::uint8_t {
+  fp32,
+  tf32  // operands rounded to 10 bits of mantissa for the tensor cores; CUDA only
+};
+
 // Where a process stands among those of its host.
 struct DevicePlace {
   int local_rank = 0;  // chooses the GPU
@@ -154,6 +160,9 @@ class Device {
   // True where this device computes in bf16 natively (else bf16 products are computed in fp32 and
   // rounded).
   [[nodiscard]] virtual bool has_native_bf16() const = 0;
+  // Read when an operation is enqueued. CPU devices compute in fp32 always.
+  void set_products(ProductPrecision products) { products_ = products; }
+  [[nodiscard]] ProductPrecision products() const { return products_; }
   // What live Buffers hold, in bytes as asked for. Thread-safe.
   [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const;
 
@@ -168,6 +177,7 @@ class Device {
   void note_allocated(std::size_t bytes, MemoryKind kind);
   void note_released(std::size_t bytes, MemoryKind kind) noexcept;
 
+  ProductPrecision products_ = ProductPrecision::fp32;
   mutable std::mutex use_mutex_;  // loader threads make buffers too
   MemoryUse use_[2];
 };

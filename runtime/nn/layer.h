@@ -139,7 +139,8 @@ struct Context {
   Tensor hits{};                        // the same shape: 1 where the prediction is right
   bool training = false;                // dropout, augmentation, batch statistics; else evaluation
   float gradient_scale = 1.0F;          // 1 / targets in the global batch
-  float statistic_weight = 1.0F;        // 1 / micro-batches in the global batch
+  const float* loss_scale = nullptr;  // on the device: multiplies the loss's gradient; may be null
+  float statistic_weight = 1.0F;      // 1 / micro-batches in the global batch
   float label_smoothing = 0.0F;
   GradientSink* gradients = nullptr;  // null: nobody waits for single gradients
 

@@ -9,7 +9,7 @@
 namespace trireme::ops {
 
 // qkv(B, T, 3*H*D): queries of all heads, then keys, then values. out(B, T, H*D). lse(B, H, T) f32.
-// scale is 1/sqrt(D). f32 or bf16.
+// scale is 1/sqrt(D). f32, bf16 or f16.
 void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
                        std::int64_t heads);
 

@@ -19,7 +19,8 @@ struct AugmentOptions {
   std::uint64_t seed = 0;
 };
 
-// y(B, H, W, C) f32 or bf16 from images(B, H, W, C) u8; sample_ids(B) and epochs(B) i64. C <= 4.
+// y(B, H, W, C), a compute dtype, from images(B, H, W, C) u8; sample_ids(B) and epochs(B) i64.
+// C <= 4.
 void augment(Stream& stream, const Tensor& y, const Tensor& images, const Tensor& sample_ids,
              const Tensor& epochs, const AugmentOptions& options);
 

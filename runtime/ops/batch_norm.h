@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch normalisation over N, H, W of an NHWC tensor (Ioffe & Szegedy, 2015), with an optional
-// fused ReLU. x, y, dy, dx: f32 or bf16; everything per channel: f32.
+// fused ReLU. x, y, dy, dx: f32, bf16 or f16; everything per channel: f32.
 #pragma once
 
 #include "runtime/device/device.h"

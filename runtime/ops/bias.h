@@ -8,13 +8,13 @@
 namespace trireme::ops {
 
 // y(N, O) = x(N, O) + bias(O) + residual(N, O), computed in f32 from left to right and rounded
-// once. y and residual share one compute dtype; x is f32 or bf16; bias is f32. bias and residual
-// may be absent. y may be x or residual where the dtypes agree. N is the product of the leading
-// extents.
+// once. y and residual share one compute dtype, x has one of its own; bias is f32. bias and
+// residual may be absent. y may be x or residual where the dtypes agree. N is the product of the
+// leading extents.
 void add_bias_residual(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& bias = {},
                        const Tensor& residual = {});
 
-// db(O) f32 += column sums of dy(N, O), f32 or bf16: the very bits that linear_backward_weight
+// db(O) f32 += column sums of dy(N, O), f32, bf16 or f16: the very bits that linear_backward_weight
 // adds.
 void column_sums(Stream& stream, const Tensor& db, const Tensor& dy);
 

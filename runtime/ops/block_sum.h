@@ -8,7 +8,7 @@
 namespace trireme::ops {
 
 // y(...) = x(n, ...) summed over its leading axis as a balanced binary tree: the left half holds
-// the largest power of two below n blocks (see runtime/comm/reduce.h). f32 and bf16, which may
+// the largest power of two below n blocks (see runtime/comm/reduce.h). Compute dtypes, which may
 // differ between x and y, are combined in f32 and rounded once; f64 goes with f64. y may be the
 // first block of x where the dtypes agree.
 void sum_blocks(Stream& stream, const Tensor& y, const Tensor& x);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // 2-D convolution on NHWC tensors. Weights are (O, KH, KW, I): the filter of one output channel is
-// contiguous. x, y, dy, dx, w: f32 or bf16; bias, dw, db: f32.
+// contiguous. x, y, dy, dx, w: f32, bf16 or f16; bias, dw, db: f32.
 #pragma once
 
 #include "runtime/device/device.h"

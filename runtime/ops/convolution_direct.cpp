@@ -160,9 +160,11 @@ void backward_input(const ConvolutionGeometry& given, T* dx, const T* dy, const 
 
 template void forward(const ConvolutionGeometry&, float*, const float*, const float*, std::byte*);
 template void forward(const ConvolutionGeometry&, bf16*, const bf16*, const bf16*, std::byte*);
+template void forward(const ConvolutionGeometry&, f16*, const f16*, const f16*, std::byte*);
 template void backward_input(const ConvolutionGeometry&, float*, const float*, const float*,
                              std::byte*);
 template void backward_input(const ConvolutionGeometry&, bf16*, const bf16*, const bf16*,
                              std::byte*);
+template void backward_input(const ConvolutionGeometry&, f16*, const f16*, const f16*, std::byte*);
 
 }  // namespace trireme::ops::cpu::direct

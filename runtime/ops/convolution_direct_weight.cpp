@@ -211,5 +211,7 @@ template void backward_weight(const ConvolutionGeometry&, float*, const float*, 
                               std::byte*);
 template void backward_weight(const ConvolutionGeometry&, float*, const bf16*, const bf16*,
                               std::byte*);
+template void backward_weight(const ConvolutionGeometry&, float*, const f16*, const f16*,
+                              std::byte*);
 
 }  // namespace trireme::ops::cpu::direct

@@ -48,9 +48,12 @@ float* pack_backward(const ConvolutionGeometry& g, const TapClass& vertical,
 
 template void pack_forward(const ConvolutionGeometry&, float*, const float*);
 template void pack_forward(const ConvolutionGeometry&, float*, const bf16*);
+template void pack_forward(const ConvolutionGeometry&, float*, const f16*);
 template float* pack_backward(const ConvolutionGeometry&, const TapClass&, const TapClass&, float*,
                               const float*);
 template float* pack_backward(const ConvolutionGeometry&, const TapClass&, const TapClass&, float*,
                               const bf16*);
+template float* pack_backward(const ConvolutionGeometry&, const TapClass&, const TapClass&, float*,
+                              const f16*);
 
 }  // namespace trireme::ops::cpu::direct

@@ -23,8 +23,8 @@ struct CrossEntropySums {
 };
 
 // maxima(N) f32 = largest logit of the row's classes in this block, minus infinity where it holds
-// padding only; with `accumulate` = max(maxima, that). A maximum of zero is +0. logits(N, W) f32
-// or bf16.
+// padding only; with `accumulate` = max(maxima, that). A maximum of zero is +0. logits(N, W) are
+// f32, bf16 or f16.
 void cross_entropy_block_max(Stream& stream, const Tensor& maxima, const Tensor& logits,
                              std::int64_t first_class, std::int64_t classes,
                              bool accumulate = false);

@@ -63,13 +63,19 @@ inline float row_loss(const RowSums& sums, double target_distance,
                             smoothed);
 }
 
+// Read when the row is computed: the loss scale changes between replays of a captured step.
+inline float gradient_scale_of(const CrossEntropyOptions& options) {
+  const float* const scale = options.loss_scale;
+  return scale == nullptr ? options.gradient_scale : options.gradient_scale * *scale;
+}
+
 // row[0, count) = dlogits, row[count, stride) = 0. target: its column, or -1 where it is in none of
 // them. exponential_sum is that of the whole row.
 template <typename T>
 void write_row_gradient(T* row, const float* exponentials, std::int64_t count, std::int64_t stride,
                         std::int64_t target, double exponential_sum,
                         const CrossEntropyOptions& options) {
-  const float scale = options.gradient_scale;
+  const float scale = gradient_scale_of(options);
   const auto factor = static_cast<float>(static_cast<double>(scale) / exponential_sum);
   const float spread = scale * options.label_smoothing / static_cast<float>(options.classes);
 #pragma omp simd

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small element-wise operations and fixed-order sums. f32 or bf16 unless said otherwise.
+// Small element-wise operations and fixed-order sums. f32, bf16 or f16 unless said otherwise.
 #pragma once
 
 #include "runtime/device/device.h"
@@ -14,7 +14,7 @@ void relu_forward(Stream& stream, const Tensor& y, const Tensor& a, const Tensor
 // dx = dy where y > 0, else 0. dx may alias dy.
 void relu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y);
 
-// y = x converted between f32 and bf16 (round to nearest even).
+// y = x converted between compute dtypes (round to nearest even).
 void cast(Stream& stream, const Tensor& y, const Tensor& x);
 
 // total(1) f64 += sum of x (f32), added up in fixed chunks in f64: the same bits for the same x.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GELU, tanh form (Hendrycks & Gimpel, 2016), as GPT-2 uses it. f32 or bf16, element-wise.
+// GELU, tanh form (Hendrycks & Gimpel, 2016), as GPT-2 uses it. f32, bf16 or f16, element-wise.
 #pragma once
 
 #include "runtime/device/device.h"

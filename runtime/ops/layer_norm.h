@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer normalisation over the last axis (Ba et al., 2016). x, y, dy, dx: f32 or bf16; gamma, beta,
-// statistics and their gradients: f32.
+// Layer normalisation over the last axis (Ba et al., 2016). x, y, dy, dx: f32, bf16 or f16; gamma,
+// beta, statistics and their gradients: f32.
 #pragma once
 
 #include "runtime/device/device.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layer products. Weights are (out, in), row-major, as in PyTorch's Linear.
-// x, w, y, dy, dx share one compute dtype (f32 or bf16); bias, dw and db are f32. Products
+// x, w, y, dy, dx share one compute dtype (f32, bf16 or f16); bias, dw and db are f32. Products
 // accumulate in fp32.
 #pragma once
 

@@ -46,9 +46,9 @@ void forward(const Sizes& n, float* y, const float* x, const float* w, const flo
   }
 }
 
-// bf16 without bf16 arithmetic: chunks are widened, multiplied in f32 and rounded once.
-void forward(const Sizes& n, bf16* y, const bf16* x, const bf16* w, const float* bias,
-             const bf16* residual) {
+// 16 bits without arithmetic of that kind: chunks are widened, multiplied in f32 and rounded once.
+template <typename T>
+void forward(const Sizes& n, T* y, const T* x, const T* w, const float* bias, const T* residual) {
   const std::int64_t stride = padded_stride(n.inputs);
   const std::int64_t w_rows = std::min(chunk_outputs, n.outputs);
   const std::int64_t x_rows = std::min(chunk_rows, n.rows);
@@ -85,7 +85,8 @@ void backward_input(const Sizes& n, float* dx, const float* dy, const float* w, 
                  dx, n.inputs);
 }
 
-void backward_input(const Sizes& n, bf16* dx, const bf16* dy, const bf16* w, bool accumulate) {
+template <typename T>
+void backward_input(const Sizes& n, T* dx, const T* dy, const T* w, bool accumulate) {
   const std::int64_t w_stride = padded_stride(n.inputs);
   const std::int64_t w_rows = std::min(chunk_outputs, n.outputs);
   const std::int64_t dy_stride = padded_stride(w_rows);
@@ -106,7 +107,7 @@ void backward_input(const Sizes& n, bf16* dx, const bf16* dy, const bf16* w, boo
       matrix_product(rows, n.inputs, outputs, {wide_dy, dy_stride}, {wide_w, w_stride},
                      o == 0 ? 0.0F : 1.0F, product, n.inputs);
     }
-    bf16* const out = dx + first * n.inputs;
+    T* const out = dx + first * n.inputs;
     finish_rows(out, n.inputs, product, n.inputs, nullptr, accumulate ? out : nullptr, n.inputs,
                 rows, n.inputs);
   }

@@ -3,6 +3,8 @@
 
 #include <functional>
 
+#include "runtime/ops/float_types.h"
+
 namespace trireme::ops {
 
 namespace {
@@ -26,9 +28,8 @@ void Operands::dtype(std::string_view name, const Tensor& tensor, DType expected
 
 void Operands::compute_dtype(std::string_view name, const Tensor& tensor) const {
   present(name, tensor);
-  TRIREME_EXPECTS(tensor.dtype == DType::f32 || tensor.dtype == DType::bf16,
-                  "{}: {}{} holds {}, expected f32 or bf16", op_, name, tensor.shape.to_string(),
-                  name_of(tensor.dtype));
+  TRIREME_EXPECTS(is_compute_dtype(tensor.dtype), "{}: {}{} holds {}, expected f32, bf16 or f16",
+                  op_, name, tensor.shape.to_string(), name_of(tensor.dtype));
 }
 
 void Operands::rank(std::string_view name, const Tensor& tensor, std::size_t expected) const {

@@ -16,7 +16,7 @@ class Operands {
 
   void present(std::string_view name, const Tensor& tensor) const;
   void dtype(std::string_view name, const Tensor& tensor, DType expected) const;
-  // f32 or bf16.
+  // f32, bf16 or f16.
   void compute_dtype(std::string_view name, const Tensor& tensor) const;
   void rank(std::string_view name, const Tensor& tensor, std::size_t expected) const;
   void shape(std::string_view name, const Tensor& tensor, const Shape& expected) const;

@@ -11,6 +11,7 @@ TRIREME_KERNEL(sgd);
 TRIREME_KERNEL(exponential_average);
 TRIREME_KERNEL(accumulate_squares);
 TRIREME_KERNEL(clip_scale);
+TRIREME_KERNEL(update_loss_scale);
 
 namespace {
 
@@ -30,7 +31,7 @@ void check_update(const Operands& check, const Tensor& parameter, const Tensor& 
   check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
   check.disjoint("parameter", parameter, "gradient", gradient);
   if (compute.empty()) return;
-  check.dtype("compute", compute, DType::bf16);
+  check.compute_dtype("compute", compute);
   check.count("compute", compute, n);
   check.disjoint("compute", compute, "parameter", parameter);
   check.disjoint("compute", compute, "gradient", gradient);
@@ -89,14 +90,28 @@ void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
 }
 
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
-                float clip) {
+                float clip, const Tensor& loss_scale) {
   const Operands check("clip_scale");
   check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
   check.is("norm", norm, DType::f32, Shape{1});
   check.is("total", total, DType::f64, Shape{1});
   check.disjoint("norm", norm, "scalars", scalars);
   check.disjoint("norm", norm, "total", total);
-  TRIREME_DISPATCH(stream, clip_scale, scalars, norm, total, clip);
+  if (!loss_scale.empty()) check.is("loss_scale", loss_scale, DType::f32, Shape{1});
+  TRIREME_DISPATCH(stream, clip_scale, scalars, norm, total, clip, loss_scale);
+}
+
+void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalars,
+                       const LossScaleOptions& options) {
+  const Operands check("update_loss_scale");
+  check.is("state", state, DType::f32, Shape{LossScaleState::count});
+  check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
+  check.disjoint("state", state, "scalars", scalars);
+  TRIREME_EXPECTS(
+      options.factor > 1.0F && options.minimum > 0.0F && options.growth_interval >= 1.0F,
+      "update_loss_scale: factor {}, minimum {}, growth interval {}", options.factor,
+      options.minimum, options.growth_interval);
+  TRIREME_DISPATCH(stream, update_loss_scale, state, scalars, options);
 }
 
 }  // namespace trireme::ops

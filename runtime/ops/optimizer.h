@@ -20,8 +20,8 @@ struct AdamWOptions {
 // For each element, with g = gradient * scalars[gradient_scale]:
 //   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
 //   p -= lr * ((m / c1) / (sqrt(v / c2) + eps) + decay * p),  c1 = 1 - b1^t, c2 = 1 - b2^t
-// `compute` (bf16, may be absent) receives the rounded new parameter. All other tensors f32 of
-// equal count.
+// `compute` (a compute dtype, may be absent) receives the rounded new parameter. All other
+// tensors f32 of equal count.
 void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
            const Tensor& v, const Tensor& gradient, const Tensor& scalars,
            const AdamWOptions& options);
@@ -46,10 +46,36 @@ void exponential_average(Stream& stream, const Tensor& average, const Tensor& pa
 // the same x.
 void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x);
 
-// norm(1) f32 = sqrt(total); scalars[gradient_scale] = clip > 0 && norm > clip ? clip / norm : 1.
-// A non-finite norm sets the scale to 0, with which adamw and sgd leave everything as it is, and
-// stays visible in `norm`.
+// norm(1) f32 = sqrt(total) / s; scalars[gradient_scale] = (clip > 0 && norm > clip ? clip / norm :
+// 1) / s, with s = loss_scale(1) f32, by which the gradients were multiplied, or 1 where it is
+// absent. A non-finite norm sets the scale to 0, with which adamw and sgd leave everything as it
+// is, and stays visible in `norm`.
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
-                float clip);
+                float clip, const Tensor& loss_scale = {});
+
+// Layout of the state of a dynamic loss scale: f32, LossScaleState::count elements on the device.
+// Counts are exact up to 2^24 and stay there.
+struct LossScaleState {
+  enum Index : int {
+    scale,
+    good_steps,     // since the scale last changed
+    skipped_steps,  // of the whole run
+    count
+  };
+};
+
+struct LossScaleOptions {
+  float initial = 65536.0F;
+  float growth_interval = 2000.0F;  // good steps in a row after which the scale grows
+  float factor = 2.0F;              // by which it grows, and falls after a skipped step
+  float minimum = 1.0F;
+  // Beyond it the gradient of the loss itself overflows in f16.
+  static constexpr float maximum = 0x1p+24F;
+};
+
+// After clip_scale: a step whose gradient scale is 0 divides the loss scale and is counted as
+// skipped; the last of `growth_interval` good steps multiplies it.
+void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalars,
+                       const LossScaleOptions& options);
 
 }  // namespace trireme::ops

@@ -2,7 +2,6 @@
 #include "runtime/ops/optimizer.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/fixed_sum.h"
@@ -20,7 +19,8 @@ bool skipped(const float* scalars) {
 // Elements that stay in the first-level cache between the update and its rounding.
 constexpr std::int64_t block = 1024;
 
-void round_block(bf16* to, const float* from, std::int64_t n) {
+template <typename T>
+void round_block(T* to, const float* from, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i)
     store(to[i], from[i]);
@@ -47,8 +47,13 @@ void adamw_block(const AdamWStep& step, float* p, float* m, float* v, const floa
     p[i] = step(p[i], m[i], v[i], g[i]);
 }
 
-bf16* compute_pointer(const Tensor& compute) {
-  return compute.empty() ? nullptr : compute.as<bf16>();
+// Calls action with the compute copy: a pointer of its element type, null where it is absent.
+template <typename Action>
+void visit_copy(const Tensor& compute, Action&& action) {
+  visit_compute_dtype(compute.empty() ? DType::f32 : compute.dtype, [&](auto type) {
+    using T = decltype(type);
+    action(compute.empty() ? nullptr : compute.as<T>());
+  });
 }
 
 }  // namespace
@@ -56,32 +61,35 @@ bf16* compute_pointer(const Tensor& compute) {
 void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
            const Tensor& v, const Tensor& gradient, const Tensor& scalars,
            const AdamWOptions& options) {
-  enqueue(stream, [p = parameter.as<float>(), low = compute_pointer(compute), m = m.as<float>(),
-                   v = v.as<float>(), g = gradient.as<float>(), scalars = scalars.as<float>(),
-                   options, n = parameter.count()] {
-    if (skipped(scalars)) return;
-    const AdamWStep step(options, scalars);
-    for (std::int64_t first = 0; first < n; first += block) {
-      const std::int64_t count = std::min(block, n - first);
-      adamw_block(step, p + first, m + first, v + first, g + first, count);
-      if (low != nullptr) round_block(low + first, p + first, count);
-    }
+  visit_copy(compute, [&](auto* copy) {
+    enqueue(stream, [p = parameter.as<float>(), copy, m = m.as<float>(), v = v.as<float>(),
+                     g = gradient.as<float>(), scalars = scalars.as<float>(), options,
+                     n = parameter.count()] {
+      if (skipped(scalars)) return;
+      const AdamWStep step(options, scalars);
+      for (std::int64_t first = 0; first < n; first += block) {
+        const std::int64_t count = std::min(block, n - first);
+        adamw_block(step, p + first, m + first, v + first, g + first, count);
+        if (copy != nullptr) round_block(copy + first, p + first, count);
+      }
+    });
   });
 }
 
 void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
          const Tensor& gradient, const Tensor& scalars, const SgdOptions& options) {
   float* const momentum = buffer.empty() ? nullptr : buffer.as<float>();
-  enqueue(stream, [p = parameter.as<float>(), low = compute_pointer(compute), b = momentum,
-                   g = gradient.as<float>(), scalars = scalars.as<float>(), options,
-                   n = parameter.count()] {
-    if (skipped(scalars)) return;
-    const SgdStep step(options, scalars);
-    for (std::int64_t first = 0; first < n; first += block) {
-      const std::int64_t count = std::min(block, n - first);
-      sgd_block(step, p + first, b == nullptr ? nullptr : b + first, g + first, count);
-      if (low != nullptr) round_block(low + first, p + first, count);
-    }
+  visit_copy(compute, [&](auto* copy) {
+    enqueue(stream, [p = parameter.as<float>(), copy, b = momentum, g = gradient.as<float>(),
+                     scalars = scalars.as<float>(), options, n = parameter.count()] {
+      if (skipped(scalars)) return;
+      const SgdStep step(options, scalars);
+      for (std::int64_t first = 0; first < n; first += block) {
+        const std::int64_t count = std::min(block, n - first);
+        sgd_block(step, p + first, b == nullptr ? nullptr : b + first, g + first, count);
+        if (copy != nullptr) round_block(copy + first, p + first, count);
+      }
+    });
   });
 }
 
@@ -105,14 +113,20 @@ void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
 }
 
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
-                float clip) {
+                float clip, const Tensor& loss_scale) {
+  const float* const scale = loss_scale.empty() ? nullptr : loss_scale.as<float>();
   enqueue(stream, [scalars = scalars.as<float>(), norm = norm.as<float>(),
-                   total = total.as<double>(), clip] {
-    const auto length = static_cast<float>(std::sqrt(*total));
-    *norm = length;
-    float scale = clip > 0.0F && length > clip ? clip / length : 1.0F;
-    if (!std::isfinite(length)) scale = 0.0F;
-    scalars[StepScalars::gradient_scale] = scale;
+                   total = total.as<double>(), clip, scale] {
+    const Clip result(*total, clip, scale == nullptr ? 1.0F : *scale);
+    *norm = result.norm;
+    scalars[StepScalars::gradient_scale] = result.gradient_scale;
+  });
+}
+
+void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalars,
+                       const LossScaleOptions& options) {
+  enqueue(stream, [state = state.as<float>(), scalars = scalars.as<float>(), options] {
+    advance_loss_scale(state, skipped(scalars), options);
   });
 }
 

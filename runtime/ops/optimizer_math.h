@@ -58,4 +58,32 @@ struct SgdStep {
   }
 };
 
+struct Clip {
+  float norm;            // of the gradients without their loss scale
+  float gradient_scale;  // takes the loss scale off and clips; 0 = skip the step
+
+  TRIREME_HOST_DEVICE Clip(double sum_of_squares, float limit, float loss_scale)
+      : norm(static_cast<float>(std::sqrt(sum_of_squares) / static_cast<double>(loss_scale))),
+        gradient_scale((limit > 0.0F && norm > limit ? limit / norm : 1.0F) / loss_scale) {
+    if (!std::isfinite(norm)) gradient_scale = 0.0F;
+  }
+};
+
+// state: LossScaleState.
+TRIREME_HOST_DEVICE inline void advance_loss_scale(float* state, bool skipped,
+                                                   const LossScaleOptions& options) {
+  float& scale = state[LossScaleState::scale];
+  float& good = state[LossScaleState::good_steps];
+  if (skipped) {
+    scale = std::fmax(scale / options.factor, options.minimum);
+    state[LossScaleState::skipped_steps] += 1.0F;
+    good = 0.0F;
+    return;
+  }
+  good += 1.0F;
+  if (good < options.growth_interval) return;
+  scale = std::fmin(scale * options.factor, LossScaleOptions::maximum);
+  good = 0.0F;
+}
+
 }  // namespace trireme::ops

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling on NHWC tensors, f32 or bf16.
+// Pooling on NHWC tensors, f32, bf16 or f16.
 #pragma once
 
 #include "runtime/device/device.h"

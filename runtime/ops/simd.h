@@ -30,7 +30,7 @@ using UnalignedVector =
   *reinterpret_cast<UnalignedVector*>(to) = value;
 }
 
-// bf16 values widen to floats and round to nearest even, as bf16's constructor does.
+// bf16 and f16 values widen to floats and round to nearest even, as their scalar types do.
 using Words = std::uint32_t __attribute__((vector_size(lanes * sizeof(std::uint32_t))));
 using HalfWords = std::uint16_t
     __attribute__((vector_size(lanes * sizeof(std::uint16_t)), aligned(2), may_alias));
@@ -44,6 +44,28 @@ using HalfWords = std::uint16_t
   const Words rounded = words + 0x7fffU + ((words >> 16) & 1U);
   const Words kept = (words & 0x7fffffffU) > 0x7f800000U ? words | 0x400000U : rounded;
   *reinterpret_cast<HalfWords*>(to) = __builtin_convertvector(kept >> 16, HalfWords);
+}
+[[gnu::always_inline]] inline Vector load_vector(const f16* from) {
+  const HalfWords halves = *reinterpret_cast<const HalfWords*>(from);
+  const Words bits = __builtin_convertvector(halves, Words);
+  const Words magnitude = bits & 0x7fffU;
+  const Vector normal = reinterpret_cast<Vector>((magnitude << 13) + 0x70000000U) * 0x1p-112F;
+  const Vector small = reinterpret_cast<Vector>(magnitude | 0x3f000000U) - 0.5F;
+  const Words value =
+      magnitude < 0x400U ? reinterpret_cast<Words>(small) : reinterpret_cast<Words>(normal);
+  return reinterpret_cast<Vector>(value | (bits & 0x8000U) << 16);
+}
+[[gnu::always_inline]] inline void store_vector(f16* to, Vector value) {
+  const Words word = reinterpret_cast<Words>(value);
+  const Words magnitude = word & 0x7fffffffU;
+  const Vector scaled = reinterpret_cast<Vector>(magnitude) * 0x1p+112F * 0x1p-110F;
+  const Words exponent = word & 0x7f800000U;
+  const Words bias = (exponent < 0x38800000U ? Words{} + 0x38800000U : exponent) + 0x07800000U;
+  const Words rounded = reinterpret_cast<Words>(reinterpret_cast<Vector>(bias) + scaled);
+  const Words half = ((rounded >> 13) & 0x7c00U) + (rounded & 0xfffU);
+  const Words kept = magnitude > 0x7f800000U ? Words{} + 0x7e00U : half;
+  *reinterpret_cast<HalfWords*>(to) =
+      __builtin_convertvector(kept | ((word >> 16) & 0x8000U), HalfWords);
 }
 
 [[gnu::always_inline]] inline Vector broadcast(float value) {

@@ -20,7 +20,8 @@ Buffer zeroed(Device& device, Stream* stream, std::size_t bytes) {
 }  // namespace
 
 Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions& options,
-                     float clip_norm, NormOptions norm)
+                     float clip_norm, NormOptions norm,
+                     std::optional<ops::LossScaleOptions> loss_scale)
     : device_(device),
       params_(params),
       options_(options),
@@ -28,6 +29,7 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
       norm_options_(std::move(norm)),
       there_(device.make_event()),
       done_(device.make_event()) {
+  if (loss_scale) scaler_.emplace(device, *loss_scale);
   const auto stream = device.make_stream(StreamKind::compute);
   const std::size_t state =
       static_cast<std::size_t>(params.layout().owned_elements()) * sizeof(float);
@@ -65,10 +67,12 @@ void Optimizer::write_scalars(Stream& stream, std::int64_t step, double learning
 void Optimizer::step(Stream& stream, std::int64_t step, double learning_rate) {
   write_scalars(stream, step, learning_rate);
   sum_squares(stream);
-  ops::clip_scale(stream, scalars_.view(DType::f32, Shape{scalar_count}), gradient_norm(),
-                  sum_.view(DType::f64, Shape{1}), clip_norm_);
+  const Tensor scalars = scalars_.view(DType::f32, Shape{scalar_count});
+  ops::clip_scale(stream, scalars, gradient_norm(), sum_.view(DType::f64, Shape{1}), clip_norm_,
+                  scaler_ ? scaler_->scale() : Tensor{});
   for (const OwnedRun& run : params_.layout().owned_runs())
     update(stream, run);
+  if (scaler_) scaler_->update(stream, scalars);
 }
 
 void Optimizer::sum_squares(Stream& stream) {

@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <variant>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/nn/param_store.h"
 #include "runtime/ops/optimizer.h"
+#include "runtime/optim/loss_scaler.h"
 
 namespace trireme {
 
@@ -31,14 +33,16 @@ class Optimizer {
  public:
   // `params` must be allocated for training and outlive the optimizer, as must the norm's groups.
   Optimizer(Device& device, ParamStore& params, const OptimizerOptions& options, float clip_norm,
-            NormOptions norm = {});
+            NormOptions norm = {}, std::optional<ops::LossScaleOptions> loss_scale = {});
 
   // Enqueues: gradient norm over all weights, clip factor, update of every own run, running
-  // statistics. `step` counts from 0. A step whose gradient norm is not finite leaves parameters
-  // and state as they were. Reads partial sum 0 of the gradients.
+  // statistics, loss scale. `step` counts from 0. A step whose gradient norm is not finite leaves
+  // parameters and state as they were. Reads partial sum 0 of the gradients.
   void step(Stream& stream, std::int64_t step, double learning_rate);
 
-  // (1) f32 on the device: the norm of the last step before clipping.
+  // Null where the loss is not scaled.
+  [[nodiscard]] const LossScaler* loss_scaler() const { return scaler_ ? &*scaler_ : nullptr; }
+  // (1) f32 on the device: the norm of the last step before clipping, without the loss scale.
   [[nodiscard]] Tensor gradient_norm() const;
   [[nodiscard]] std::size_t state_bytes() const { return first_.bytes() + second_.bytes(); }
   // Moments of the own slices, indexed as Bucket::owned; empty where the optimizer has none.
@@ -57,6 +61,7 @@ class Optimizer {
   OptimizerOptions options_;
   float clip_norm_;
   NormOptions norm_options_;
+  std::optional<LossScaler> scaler_;
   Buffer first_, second_;                       // AdamW: m, v; SGD: momentum buffer
   Buffer scalars_, scalars_host_, norm_, sum_;  // StepScalars, its staging copy, (1) f32, (1) f64
   Buffer exact_;                                // ops::exact_sum_words u64

@@ -27,6 +27,7 @@ struct StepTotals {
   std::int64_t items = 0;
   double loss = 0;  // sum of the steps' losses
   double grad_norm = 0;
+  std::int64_t overflowed = 0;  // steps without a gradient norm, skipped for a smaller loss scale
   double step_ms = 0;
   double data_wait_ms = 0;
   double exposed_comm_ms = 0;

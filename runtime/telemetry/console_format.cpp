@@ -83,7 +83,11 @@ void StepTotals::add(const StepMetrics& metrics) {
   ++steps;
   items += metrics.items;
   loss += metrics.loss;
-  grad_norm += metrics.grad_norm;
+  if (metrics.overflowed) {
+    ++overflowed;
+  } else {
+    grad_norm += metrics.grad_norm;
+  }
   step_ms += metrics.step_ms;
   data_wait_ms += metrics.data_wait_ms;
   exposed_comm_ms += metrics.exposed_comm_ms;
@@ -124,7 +128,8 @@ std::string_view format_step_line(const StepMetrics& last, const StepTotals& win
   TextBuilder text(to);
   text.add("step {:>{}}/{}", last.step, digits(options.steps), options.steps);
   text.add("  loss {:.4f}  lr {:.2e}  norm {:.3f}", mean(window.loss, window.steps),
-           last.learning_rate, mean(window.grad_norm, window.steps));
+           last.learning_rate, mean(window.grad_norm, window.steps - window.overflowed));
+  if (last.loss_scale) text.add("  scale {:g}  skipped {}", *last.loss_scale, last.skipped_steps);
   text.add("  {} {}/s", format_quantity(items_per_second(window), rate), name_of(options.items));
   text.add("  {:.1f} ms  data {:.1f} %  comm {:.1f} %", mean(window.step_ms, window.steps),
            percent(window.data_wait_ms, window.step_ms),

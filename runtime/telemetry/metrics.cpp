@@ -63,6 +63,10 @@ std::string_view format_json(const StepMetrics& metrics, ItemKind kind, Line to)
   line.number("loss", metrics.loss);
   line.number("lr", metrics.learning_rate);
   line.number("grad_norm", metrics.grad_norm);
+  if (metrics.loss_scale) {
+    line.number("loss_scale", *metrics.loss_scale);
+    line.integer("skipped_steps", metrics.skipped_steps);
+  }
   const double seconds = metrics.step_ms / 1000;
   line.milliseconds(kind == ItemKind::tokens ? "tokens_per_s" : "images_per_s",
                     seconds > 0 ? static_cast<double>(metrics.items) / seconds : 0.0);

@@ -30,9 +30,12 @@ struct StepMetrics {
   double forward_ms = 0;
   double backward_ms = 0;
   double optimizer_ms = 0;
-  double data_wait_ms = 0;     // waiting for the next batch
-  double exposed_comm_ms = 0;  // waiting for communication that no computation hid
-  double bubble_ms = 0;        // waiting for the neighbours in the pipeline
+  double data_wait_ms = 0;             // waiting for the next batch
+  double exposed_comm_ms = 0;          // waiting for communication that no computation hid
+  double bubble_ms = 0;                // waiting for the neighbours in the pipeline
+  std::optional<double> loss_scale{};  // of this step, where the loss is scaled
+  std::int64_t skipped_steps = 0;      // up to and with this one, because gradients overflowed
+  bool overflowed = false;             // this one was skipped, and a smaller loss scale may mend it
 };
 
 struct EvaluationMetrics {
@@ -43,7 +46,7 @@ struct EvaluationMetrics {
 };
 
 // Longest line that either formatter below writes.
-inline constexpr std::size_t metrics_line_bytes = 768;
+inline constexpr std::size_t metrics_line_bytes = 896;
 
 // One JSON object and a newline, written into `to`; returns the part used. No allocation. Numbers
 // print with the fewest digits that read back to the same value; NaN and infinity print as null and

@@ -2,6 +2,7 @@
 #include "runtime/train/step_engine.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/comm/comm_label.h"
 
@@ -9,6 +10,7 @@ namespace trireme {
 namespace {
 
 constexpr std::size_t rng_bytes = 2 * sizeof(std::uint64_t);  // seed, step
+constexpr std::size_t loss_scale_bytes = ops::LossScaleState::count * sizeof(float);
 
 ReducerOptions reducer_options(const Model* model, const StepOptions& options) {
   ReducerOptions reducer{
@@ -33,6 +35,7 @@ NormOptions norm_options(const Model& model, const ProcessMesh& mesh, Stream& co
 StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options)
     : totals(device, mesh, options.pipeline.micro_batches, options.assignment),
       norm_host(device, sizeof(float), MemoryKind::host),
+      scale_host(device, loss_scale_bytes, MemoryKind::host),
       rng(device, rng_bytes, MemoryKind::device),
       rng_host(device, rng_bytes, MemoryKind::host),
       start(device.make_event(EventKind::timed)),
@@ -52,7 +55,8 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       ties_(device, mesh.pipeline(), model.params()),
       gatherer_(device, mesh.data(), model.params(), *streams.compute, *streams.comm),
       optimizer_(device, model.params(), options.optimizer, options.clip_norm,
-                 norm_options(model, mesh, *streams.comm, options.layout_independent)),
+                 norm_options(model, mesh, *streams.comm, options.layout_independent),
+                 options.loss_scale),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
       batches_(static_cast<std::size_t>(batches_held(options.pipeline, mesh.here().pipeline))) {
   for (auto& slot : slots_)
@@ -102,6 +106,8 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   rng[1] = static_cast<std::uint64_t>(step);
   device_.copy(compute, slot.rng.data(), rng, rng_bytes);
   slot.totals.reset(compute);
+  if (const LossScaler* const scaler = optimizer_.loss_scaler())
+    device_.copy(compute, slot.scale_host.data(), scaler->state().data, loss_scale_bytes);
   reducer_.begin_step();
 
   slot.data_wait_ms = -1e3 * source.wait_seconds();
@@ -141,6 +147,8 @@ Context StepEngine::context(int chunk, int micro_batch) {
   context.tensor = tensor_;
   context.rng = slot_->rng.view(DType::u64, Shape{2});
   context.gradient_scale = 1.0F / static_cast<float>(targets_per_step());
+  if (const LossScaler* const scaler = optimizer_.loss_scaler())
+    context.loss_scale = scaler->scale().as<float>();
   context.statistic_weight = 1.0F / static_cast<float>(options_.global_micro_batches);
   context.label_smoothing = options_.label_smoothing;
   context.gradients = &reducer_;
@@ -189,6 +197,7 @@ StepReport StepEngine::read(std::int64_t step) {
       .step = step, .learning_rate = options_.schedule.at(step), .data_wait_ms = slot.data_wait_ms};
   report.loss = slot.totals.read().loss / static_cast<double>(targets_per_step());
   report.grad_norm = static_cast<double>(*reinterpret_cast<const float*>(slot.norm_host.data()));
+  read_loss_scale(slot, report);
   report.step_ms = slot.updated->milliseconds_since(*slot.start);
   const StageTimes times = runner_.times(step);
   report.forward_ms = times.forward;
@@ -197,6 +206,18 @@ StepReport StepEngine::read(std::int64_t step) {
   report.exposed_comm_ms = slot.reduce_end->milliseconds_since(*slot.reduce_begin);
   report.optimizer_ms = slot.updated->milliseconds_since(*slot.reduce_end);
   return report;
+}
+
+void StepEngine::read_loss_scale(const Slot& slot, StepReport& report) const {
+  const LossScaler* const scaler = optimizer_.loss_scaler();
+  if (scaler == nullptr) return;
+  const auto* const before = reinterpret_cast<const float*>(slot.scale_host.data());
+  const float scale = before[ops::LossScaleState::scale];
+  const bool skipped = !std::isfinite(report.grad_norm);
+  report.loss_scale = static_cast<double>(scale);
+  report.skipped_steps =
+      static_cast<std::int64_t>(before[ops::LossScaleState::skipped_steps]) + (skipped ? 1 : 0);
+  report.overflowed = skipped && std::isfinite(report.loss) && scale > scaler->options().minimum;
 }
 
 }  // namespace trireme

@@ -7,6 +7,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/nn/batch_source.h"
@@ -34,6 +35,7 @@ struct StepOptions {
   // Sums that do not depend on the layout: gradients as a tree over micro-batches, exact norms.
   bool layout_independent = false;
   OptimizerOptions optimizer{};
+  std::optional<ops::LossScaleOptions> loss_scale{};
   LrSchedule schedule{};
   std::function<void(Stream&)>
       after_update{};  // enqueues what follows each update (weight averages); may be empty
@@ -47,6 +49,11 @@ struct StepReport {
   double step_ms = 0;  // from the first to the last of the step's work
   double forward_ms = 0, backward_ms = 0, optimizer_ms = 0, data_wait_ms = 0, exposed_comm_ms = 0;
   double bubble_ms = 0;  // this stage waited for its neighbours
+  // Where the loss is scaled: the scale of this step, and the steps skipped up to and with it.
+  std::optional<double> loss_scale{};
+  std::int64_t skipped_steps = 0;
+  // Skipped for gradients that overflowed under a scale that can still fall.
+  bool overflowed = false;
 };
 
 class StepEngine final : private StageWork, private LayerHook {
@@ -79,7 +86,7 @@ class StepEngine final : private StageWork, private LayerHook {
   struct Slot {
     Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options);
     LossTotals totals;
-    Buffer norm_host, rng, rng_host;
+    Buffer norm_host, scale_host, rng, rng_host;
     std::unique_ptr<Event> start, updated, reduce_begin, reduce_end;
     double data_wait_ms = 0;
   };
@@ -89,6 +96,7 @@ class StepEngine final : private StageWork, private LayerHook {
   void before_forward(int unit, int next) override;
   void before_backward(int unit, int next) override;
   void reduce(Slot& slot);
+  void read_loss_scale(const Slot& slot, StepReport& report) const;
   [[nodiscard]] Slot& slot_of(std::int64_t step) {
     return *slots_[static_cast<std::size_t>(step % 2)];
   }

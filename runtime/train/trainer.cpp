@@ -60,7 +60,10 @@ void Trainer::report(std::int64_t step) {
                               .optimizer_ms = report.optimizer_ms,
                               .data_wait_ms = report.data_wait_ms,
                               .exposed_comm_ms = report.exposed_comm_ms,
-                              .bubble_ms = report.bubble_ms};
+                              .bubble_ms = report.bubble_ms,
+                              .loss_scale = report.loss_scale,
+                              .skipped_steps = report.skipped_steps,
+                              .overflowed = report.overflowed};
     reporting_.metrics->step(metrics);
     reporting_.console->step(metrics);
   }
@@ -68,6 +71,7 @@ void Trainer::report(std::int64_t step) {
 }
 
 void Trainer::guard(const StepReport& report) {
+  if (report.overflowed) return;  // the smaller loss scale of the next step will tell
   if (std::isfinite(report.loss) && std::isfinite(report.grad_norm)) {
     non_finite_ = 0;
     return;

@@ -35,6 +35,7 @@ TEST(DType, SizesAreThoseOfTheCppTypes) {
   EXPECT_EQ(size_of(dtype_of<float>), sizeof(float));
   EXPECT_EQ(size_of(dtype_of<double>), sizeof(double));
   EXPECT_EQ(size_of(dtype_of<bf16>), sizeof(bf16));
+  EXPECT_EQ(size_of(dtype_of<f16>), sizeof(f16));
   EXPECT_EQ(size_of(dtype_of<std::uint8_t>), 1U);
   EXPECT_EQ(size_of(dtype_of<std::uint16_t>), 2U);
   EXPECT_EQ(size_of(dtype_of<std::uint32_t>), 4U);
@@ -97,6 +98,46 @@ TEST(Bf16, RoundsDenormals) {
   EXPECT_EQ(bits_of(0x00008000U), 0x0000U);  // tie, to even
   EXPECT_EQ(bits_of(0x00008001U), 0x0001U);
   EXPECT_EQ(bits_of(0x007fffffU), 0x0080U);  // the largest denormal becomes the smallest normal
+}
+
+// The compiler's own half is the reference: every half, and every float next to a rounding
+// boundary.
+TEST(F16, ConvertsAsTheCompilersHalfDoes) {
+  for (std::uint32_t pattern = 0; pattern <= 0xffffU; ++pattern) {
+    const auto reference = std::bit_cast<_Float16>(static_cast<std::uint16_t>(pattern));
+    f16 half;
+    half.bits = static_cast<std::uint16_t>(pattern);
+    const auto wide = static_cast<float>(half);
+    if (reference != reference) {
+      ASSERT_TRUE(std::isnan(wide) && (f16(wide).bits & 0x7fffU) > 0x7c00U) << pattern;
+      continue;
+    }
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(wide),
+              std::bit_cast<std::uint32_t>(static_cast<float>(reference)));
+    ASSERT_EQ(f16(wide).bits, pattern);
+    // The midpoint to the next half lies 2^12 floats on; below the normal halves elsewhere.
+    const auto word = std::bit_cast<std::uint32_t>(wide);
+    const float next = static_cast<float>(
+        std::bit_cast<_Float16>(static_cast<std::uint16_t>((pattern + 1) & 0xffffU)));
+    const auto middle = std::bit_cast<std::uint32_t>((wide + next) / 2);
+    for (const std::uint32_t near : {word + 1, word + 0xfffU, middle - 1, middle, middle + 1}) {
+      const auto value = std::bit_cast<float>(near);
+      if (std::isnan(value)) continue;
+      ASSERT_EQ(f16(value).bits, std::bit_cast<std::uint16_t>(static_cast<_Float16>(value)))
+          << std::hex << near;
+    }
+  }
+}
+
+TEST(F16, OverflowsToInfinityAndKeepsNaN) {
+  const float infinity = std::numeric_limits<float>::infinity();
+
+  EXPECT_EQ(static_cast<float>(f16(65519.0F)), 65504.0F);
+  EXPECT_EQ(static_cast<float>(f16(65520.0F)), infinity);
+  EXPECT_EQ(static_cast<float>(f16(-std::numeric_limits<float>::max())), -infinity);
+  EXPECT_EQ(static_cast<float>(f16(infinity)), infinity);
+  for (const std::uint32_t pattern : {0x7f800001U, 0x7fffffffU, 0xff800001U})
+    EXPECT_TRUE(std::isnan(static_cast<float>(f16(std::bit_cast<float>(pattern))))) << pattern;
 }
 
 }  // namespace

@@ -65,8 +65,7 @@ TEST(ReduceTree, Bf16SumsInFp32AndRoundsOnce) {
 }
 
 TEST(ReduceTree, F16SumsInFp32AndRoundsOnce) {
-  const std::vector<std::vector<_Float16>> in = {
-      {_Float16(2048.0F)}, {_Float16(1.0F)}, {_Float16(1.0F)}};
+  const std::vector<std::vector<f16>> in = {{f16(2048.0F)}, {f16(1.0F)}, {f16(1.0F)}};
 
   EXPECT_EQ(static_cast<float>(reduced(DType::f16, ReduceOp::sum, in)[0]), 2050.0F);
 }

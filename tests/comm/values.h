@@ -24,7 +24,7 @@ decltype(auto) with_type(DType dtype, Action&& action) {
     case DType::bf16:
       return action(bf16{});
     case DType::f16:
-      return action(_Float16{});
+      return action(f16{});
     case DType::u8:
       return action(std::uint8_t{});
     case DType::u16:

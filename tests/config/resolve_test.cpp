@@ -104,12 +104,20 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+TEST(ResolveLossScale, BelongsToFp16AndStartsAboveItsMinimum) {
+  EXPECT_EQ(resolved(gpt, {"precision=fp16", "loss_scale.initial=8"}).loss_scale.initial, 8);
+  EXPECT_THAT(refusal(gpt, {"precision=bf16", "loss_scale.initial=8"}),
+              HasSubstr("8 has no effect with precision: bf16, only with fp16"));
+  EXPECT_THAT(refusal(gpt, {"precision=fp16", "loss_scale.initial=8", "loss_scale.minimum=16"}),
+              HasSubstr("16 is more than loss_scale.initial = 8; use 8 or less"));
+}
+
 TEST(ResolveDevice, RefusesWhatTheBuildOrTheCpuLacks) {
   EXPECT_THAT(refusal(gpt, {"device.type=cuda"}),
               HasSubstr("part of the cuda backend, which this build lacks; use cpu or auto"));
-  for (const std::string precision : {"tf32", "fp16", "fp8"}) {
+  for (const std::string precision : {"tf32", "fp8"}) {
     EXPECT_THAT(refusal(gpt, {"precision=" + precision}),
-                HasSubstr(precision + " needs a GPU; on the CPU use fp32, bf16 or auto"));
+                HasSubstr(precision + " needs a GPU; on the CPU use fp32, bf16, fp16 or auto"));
   }
   EXPECT_EQ(resolved(gpt, {"reproducibility=fast"}).reproducibility, "fast");
 }

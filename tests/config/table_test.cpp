@@ -53,7 +53,9 @@ std::string other_value(const Field& field) {
                        fmt::format("{}", range->low) == current ? range->low + 1 : range->low);
   }
   if (type == "integer") return "7";
-  if (type == "number") return "0.625";
+  if (const auto* range = std::get_if<config::NumberRange>(&field.limits);
+      range != nullptr && type == "number")
+    return range->low < 0.625 ? "0.625" : "1.625";
   if (type == "text") return "some/other place";
   return field.key == "optimizer.betas" ? "[0.5, 0.25]" : "[3, 5]";
 }
@@ -75,6 +77,7 @@ TEST(ConfigTable, HasOneRowForEveryMemberOfEveryStruct) {
       {"train", member_count<TrainConfig>()},
       {"optimizer", member_count<OptimizerConfig>()},
       {"lr_schedule", member_count<LrScheduleConfig>()},
+      {"loss_scale", member_count<LossScaleConfig>()},
       {"checkpoint", member_count<CheckpointConfig>()},
       {"telemetry", member_count<TelemetryConfig>()}};
   std::map<std::string_view, std::size_t> rows;

@@ -100,6 +100,13 @@ TEST_F(FailureTest, ADataSetSmallerThanOneGlobalBatchIsRefused) {
   expect_failure(train_gpt("run", 2, {"train.global_batch=4000"}), 3, HasSubstr("4000"));
 }
 
+TEST_F(FailureTest, AnOverflowThatNoSmallerLossScaleMendsEndsTheRunWithSix) {
+  expect_failure(
+      train_gpt("run", 2,
+                {"precision=fp16", "loss_scale.initial=16777216", "loss_scale.minimum=16777216"}),
+      6, AllOf(HasSubstr("step 1:"), HasSubstr("train.non_finite_limit")));
+}
+
 TEST_F(FailureTest, ALossThatIsNotFiniteEndsTheRunWithSix) {
   expect_failure(train_gpt("run", 2,
                            {"optimizer.learning_rate=1000", "train.clip_norm=0", "train.steps=40",

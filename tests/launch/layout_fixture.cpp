@@ -54,7 +54,8 @@ std::string LayoutTest::transcript(const Run& run, const Layout& layout) {
     const auto object = nlohmann::json::parse(line);
     steps += object.contains("loss") && object.contains("grad_norm") ? 1 : 0;
     validations += object.contains("validation_loss") ? 1 : 0;
-    for (const char* const key : {"step", "loss", "grad_norm", "validation_loss", "accuracy"}) {
+    for (const char* const key : {"step", "loss", "grad_norm", "loss_scale", "skipped_steps",
+                                  "validation_loss", "accuracy"}) {
       if (object.contains(key)) text += fmt::format("{} {} ", key, object[key].dump());
     }
     text += "\n";

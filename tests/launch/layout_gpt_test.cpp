@@ -57,6 +57,12 @@ TEST_F(GptLayout, CombinationsOnEightRanksChangeNoBit) {
                            {8, "data=4 tensor=2 zero=3 sequence=true recompute=selective"}});
 }
 
+// The first steps overflow and are skipped, everywhere.
+TEST_F(GptLayout, Fp16ChangesNoBitEither) {
+  expect_same_bits(run({"precision=fp16", "loss_scale.initial=16777216", "loss_scale.factor=64"}),
+                   {{2, "data=2 zero=1"}, {4, "tensor=2 pipeline=2"}});
+}
+
 TEST_F(GptLayout, Bf16ChangesNoBitEither) {
   expect_same_bits(run({"precision=bf16"}),
                    {{2, "data=2 zero=3"},

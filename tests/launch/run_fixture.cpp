@@ -120,8 +120,11 @@ std::vector<LoggedStep> RunTest::steps_of(const std::string& name) const {
   std::vector<LoggedStep> steps;
   for (std::string line; std::getline(lines, line);) {
     const auto object = nlohmann::json::parse(line);
-    if (object.contains("loss"))
-      steps.push_back({object["step"], object["loss"], object["grad_norm"]});
+    if (!object.contains("loss")) continue;
+    const auto& norm = object["grad_norm"];
+    steps.push_back({object["step"], object["loss"], norm.is_null() ? 0.0 : norm.get<double>(),
+                     object.value("loss_scale", 0.0),
+                     object.value("skipped_steps", std::int64_t{0})});
   }
   return steps;
 }

@@ -15,7 +15,9 @@ namespace trireme::test {
 struct LoggedStep {
   std::int64_t step = 0;
   double loss = 0;
-  double grad_norm = 0;
+  double grad_norm = 0;   // 0 where it was not finite
+  double loss_scale = 0;  // 0 where the loss is not scaled
+  std::int64_t skipped = 0;
 };
 
 class RunTest : public testing::Test {

@@ -114,6 +114,53 @@ TEST_F(TrainTest, Bf16StaysCloseToFp32) {
   expect_same_curve("fp32", "bf16", 0.01);
 }
 
+TEST_F(TrainTest, Fp16StaysCloseToFp32AtALossScaleThatFits) {
+  ASSERT_RUNS(train_gpt("fp32", 0));
+  ASSERT_RUNS(train_gpt("fp16", 2, {"precision=fp16", "loss_scale.initial=1024"}));
+  ASSERT_RUNS(train_resnet("images32", 0));
+  ASSERT_RUNS(train_resnet("images16", 2, {"precision=fp16", "loss_scale.initial=1024"}));
+
+  expect_same_curve("fp32", "fp16", 0.002);
+  expect_same_curve("images32", "images16", 0.01);
+  for (const LoggedStep& step : steps_of("fp16")) {
+    EXPECT_EQ(step.loss_scale, 1024);
+    EXPECT_EQ(step.skipped, 0);
+  }
+}
+
+// The gradient of one target alone is 16777216 / 256 targets = 65536, beyond f16.
+TEST_F(TrainTest, Fp16SkipsOverflowsOnAllRanksUntilTheScaleFits) {
+  const std::string scale = "loss_scale.initial=16777216", grow = "loss_scale.growth_interval=2";
+  ASSERT_RUNS(train_gpt("one", 0, {"precision=fp16", scale, grow, "train.steps=12"}));
+  ASSERT_RUNS(train_gpt("four", 4,
+                        {"precision=fp16", scale, grow, "train.steps=12", "parallel.tensor=2",
+                         "parallel.pipeline=2"}));
+  ASSERT_RUNS(
+      train_gpt("zero", 2, {"precision=fp16", scale, grow, "train.steps=12", "parallel.zero=3"}));
+
+  for (const std::string name : {"one", "four", "zero"}) {
+    const auto steps = steps_of(name);
+    ASSERT_EQ(steps.size(), 12U) << name;
+    EXPECT_EQ(steps.front().loss_scale, 16777216);
+    EXPECT_EQ(steps.front().skipped, 1);
+    EXPECT_EQ(steps[1].loss_scale, 8388608);
+    EXPECT_LT(steps.back().loss, steps.front().loss) << name;
+    EXPECT_LT(steps.back().skipped, 9) << name;
+    int grown = 0;
+    for (std::size_t i = 1; i < steps.size(); ++i) {
+      const std::int64_t before = i > 1 ? steps[i - 2].skipped : 0;
+      const double ratio = steps[i].loss_scale / steps[i - 1].loss_scale;
+      if (steps[i - 1].skipped > before) {
+        EXPECT_EQ(ratio, 0.5) << name << " step " << i + 1;
+      } else {
+        EXPECT_TRUE(ratio == 1 || ratio == 2) << name << " step " << i + 1;
+      }
+      grown += ratio == 2 ? 1 : 0;
+    }
+    EXPECT_GT(grown, 0) << name;
+  }
+}
+
 TEST_F(TrainTest, DropoutDoesNotDependOnTheRankCount) {
   ASSERT_RUNS(train_gpt("one", 1, {"model.dropout=0.2"}));
   ASSERT_RUNS(train_gpt("two", 2, {"model.dropout=0.2"}));

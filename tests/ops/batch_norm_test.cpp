@@ -89,7 +89,7 @@ std::string label(const ::testing::TestParamInfo<std::tuple<DType, Shape, bool>>
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, BatchNorm,
-    ::testing::Combine(::testing::Values(DType::f32, DType::bf16),
+    ::testing::Combine(::testing::Values(DType::f32, DType::bf16, DType::f16),
                        ::testing::Values(Shape{1, 3, 1, 1}, Shape{2, 3, 3, 7}, Shape{3, 5, 7, 17},
                                          Shape{2, 20, 20, 16}, Shape{2, 4, 9, 33},
                                          Shape{1, 5, 5, 200}, Shape{64, 14, 14, 3}),

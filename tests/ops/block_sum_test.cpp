@@ -14,9 +14,11 @@ using Values = std::vector<double>;
 
 class BlockSum : public ::testing::TestWithParam<DType> {};
 class Bias : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, BlockSum, ::testing::Values(DType::f32, DType::bf16, DType::f64),
+INSTANTIATE_TEST_SUITE_P(Types, BlockSum,
+                         ::testing::Values(DType::f32, DType::bf16, DType::f16, DType::f64),
                          dtype_label);
-INSTANTIATE_TEST_SUITE_P(Types, Bias, ::testing::Values(DType::f32, DType::bf16), dtype_label);
+INSTANTIATE_TEST_SUITE_P(Types, Bias, ::testing::Values(DType::f32, DType::bf16, DType::f16),
+                         dtype_label);
 
 // The tree by definition: one function of two numbers at each node.
 template <typename A>
@@ -30,7 +32,7 @@ A tree(const Values& x, std::size_t first, std::size_t number, std::size_t size,
 
 TEST_P(BlockSum, FollowsTheBalancedTree) {
   const DType result = GetParam();
-  for (const DType input : {DType::f32, DType::bf16, DType::f64}) {
+  for (const DType input : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     if ((input == DType::f64) != (result == DType::f64)) continue;
     for (const std::int64_t blocks : {1, 2, 3, 5, 8, 11}) {
       for (const std::int64_t size : {1, 7, 2100}) {
@@ -94,7 +96,7 @@ TEST(BlockSumErrors, RefuseOtherShapesDtypesAndOverlaps) {
 }
 
 TEST_P(Bias, AddsInF32AndRoundsOnce) {
-  for (const DType input : {DType::f32, DType::bf16}) {
+  for (const DType input : {DType::f32, DType::bf16, DType::f16}) {
     for (const std::int64_t columns : {1, 7, 33}) {
       const Shape shape{2, 3, columns};
       const GuardedTensor x = random_tensor(input, shape, 1, -3.0, 3.0), y(GetParam(), shape);

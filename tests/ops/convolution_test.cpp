@@ -172,7 +172,7 @@ std::string case_label(const ::testing::TestParamInfo<std::tuple<DType, Case>>& 
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Convolution,
-                         ::testing::Combine(::testing::Values(DType::f32, DType::bf16),
+                         ::testing::Combine(::testing::Values(DType::f32, DType::bf16, DType::f16),
                                             ::testing::ValuesIn(cases)),
                          case_label);
 

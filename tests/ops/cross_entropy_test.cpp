@@ -10,8 +10,8 @@ using namespace testing;
 using Values = std::vector<double>;
 
 class CrossEntropy : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, CrossEntropy, ::testing::Values(DType::f32, DType::bf16),
-                         dtype_label);
+INSTANTIATE_TEST_SUITE_P(Types, CrossEntropy,
+                         ::testing::Values(DType::f32, DType::bf16, DType::f16), dtype_label);
 
 double row_loss(const double* logits, std::int64_t classes, std::int64_t target, double smoothing) {
   double sum = 0, loss = 0;
@@ -82,6 +82,26 @@ TEST_P(CrossEntropy, LeavesTheLogitsAloneInEvaluation) {
 
   EXPECT_EQ(logits.raw(), before);
   EXPECT_EQ(losses.get()[1], 0.0);
+}
+
+TEST_P(CrossEntropy, TheLossScaleMultipliesTheGradientOnly) {
+  const GuardedTensor plain = random_tensor(GetParam(), {3, 9}, 1),
+                      scaled = random_tensor(GetParam(), {3, 9}, 1);
+  const GuardedTensor targets(DType::i32, {3}, {0.0, -1.0, 8.0});
+  const GuardedTensor losses(DType::f32, {3}), same_losses(DType::f32, {3});
+  const GuardedTensor scale(DType::f32, {1}, {64.0});
+  ops::CrossEntropyOptions options;
+  options.classes = 9;
+  ops::cross_entropy(stream(), losses, {}, plain, targets, options);
+  options.loss_scale = scale.view().as<float>();
+
+  ops::cross_entropy(stream(), same_losses, {}, scaled, targets, options);
+
+  Values expected = plain.get();
+  for (double& value : expected)
+    value *= 64.0;
+  expect_close(scaled.get(), expected, 2 * rounding_of(GetParam()), 0.0);
+  EXPECT_EQ(same_losses.raw(), losses.raw());
 }
 
 TEST_P(CrossEntropy, CountsTheFirstOfEqualMaximaAsTheAnswer) {

@@ -11,7 +11,7 @@ namespace {
 using namespace testing;
 
 class Elementwise : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, Elementwise, ::testing::Values(DType::f32, DType::bf16),
+INSTANTIATE_TEST_SUITE_P(Types, Elementwise, ::testing::Values(DType::f32, DType::bf16, DType::f16),
                          dtype_label);
 
 TEST_P(Elementwise, AddsInPlaceAtOddSizes) {

@@ -92,6 +92,9 @@ class GuardedTensor {
       case DType::bf16:
         t.as<bf16>()[i] = bf16(static_cast<float>(value));
         break;
+      case DType::f16:
+        t.as<f16>()[i] = f16(static_cast<float>(value));
+        break;
       case DType::u8:
         t.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(value);
         break;
@@ -117,6 +120,8 @@ class GuardedTensor {
         return t.as<double>()[i];
       case DType::bf16:
         return static_cast<double>(static_cast<float>(t.as<bf16>()[i]));
+      case DType::f16:
+        return static_cast<double>(static_cast<float>(t.as<f16>()[i]));
       case DType::u8:
         return static_cast<double>(t.as<std::uint8_t>()[i]);
       case DType::i32:
@@ -136,16 +141,21 @@ class GuardedTensor {
   Buffer buffer_;
 };
 
+// The nearest value that `dtype` holds.
+inline double rounded_to(DType dtype, float value) {
+  if (dtype == DType::bf16) value = static_cast<float>(bf16(value));
+  if (dtype == DType::f16) value = static_cast<float>(f16(value));
+  return static_cast<double>(value);
+}
+
 // Values that `dtype` represents exactly, so that a reference starts from the same operands.
 inline std::vector<double> random_values(std::int64_t count, unsigned seed, DType dtype,
                                          double low = -1.0, double high = 1.0) {
   std::mt19937 generator(seed);
   std::uniform_real_distribution<double> uniform(low, high);
   std::vector<double> values(static_cast<std::size_t>(count));
-  for (double& value : values) {
-    const auto single = static_cast<float>(uniform(generator));
-    value = static_cast<double>(dtype == DType::bf16 ? static_cast<float>(bf16(single)) : single);
-  }
+  for (double& value : values)
+    value = rounded_to(dtype, static_cast<float>(uniform(generator)));
   return values;
 }
 
@@ -166,6 +176,7 @@ inline void expect_close(const std::vector<double>& actual, const std::vector<do
 
 // Rounding of one result in the dtype, and of a sum of `terms` f32 products of size up to one.
 inline double rounding_of(DType dtype) {
+  if (dtype == DType::f16) return 0x1p-11;
   return dtype == DType::bf16 ? 0x1p-8 : 0x1p-22;
 }
 inline double sum_rounding(std::int64_t terms) {

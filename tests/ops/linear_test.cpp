@@ -17,7 +17,8 @@ class Linear : public ::testing::TestWithParam<DType> {
   [[nodiscard]] double absolute(std::int64_t terms) const { return 4 * sum_rounding(terms); }
   [[nodiscard]] double relative() const { return rounding_of(GetParam()); }
 };
-INSTANTIATE_TEST_SUITE_P(Types, Linear, ::testing::Values(DType::f32, DType::bf16), dtype_label);
+INSTANTIATE_TEST_SUITE_P(Types, Linear, ::testing::Values(DType::f32, DType::bf16, DType::f16),
+                         dtype_label);
 
 struct Sizes {
   std::int64_t rows, outputs, inputs;

@@ -50,7 +50,7 @@ std::string label(const ::testing::TestParamInfo<std::tuple<DType, Case>>& info)
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, MaxPool,
-                         ::testing::Combine(::testing::Values(DType::f32, DType::bf16),
+                         ::testing::Combine(::testing::Values(DType::f32, DType::bf16, DType::f16),
                                             ::testing::Values(Case{{1, 1, 1, 1}, {3, 2, 1}},
                                                               Case{{2, 7, 9, 17}, {3, 2, 1}},
                                                               Case{{2, 8, 8, 33}, {2, 2, 0}},
@@ -137,7 +137,7 @@ TEST(MaxPoolValues, PassNaNOn) {
 }
 
 class AveragePool : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, AveragePool, ::testing::Values(DType::f32, DType::bf16),
+INSTANTIATE_TEST_SUITE_P(Types, AveragePool, ::testing::Values(DType::f32, DType::bf16, DType::f16),
                          dtype_label);
 
 TEST_P(AveragePool, AveragesEveryChannel) {

@@ -138,7 +138,8 @@ TEST(FillSinusoid, WritesPairsOfSineAndCosineWaves) {
   expect_error([&] { ops::fill_sinusoid(stream(), flat, 1.0F); }, {"fill_sinusoid", "(9)"});
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, RandomOps, ::testing::Values(DType::f32, DType::bf16), dtype_label);
+INSTANTIATE_TEST_SUITE_P(Types, RandomOps, ::testing::Values(DType::f32, DType::bf16, DType::f16),
+                         dtype_label);
 
 TEST_P(RandomOps, DropoutKeepsTheExpectedShareAndScalesIt) {
   const GuardedTensor x(GetParam(), {4, 5000}, std::vector<double>(20000, 1.0)),

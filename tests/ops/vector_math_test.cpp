@@ -62,12 +62,17 @@ TEST(VectorMath, LaneSumsAndMaximaSeeEveryLane) {
   }
 }
 
-TEST(VectorMath, StoresOfBf16RoundAsTheScalarTypeDoes) {
+template <typename T>
+class Narrow : public ::testing::Test {};
+using NarrowTypes = ::testing::Types<bf16, f16>;
+TYPED_TEST_SUITE(Narrow, NarrowTypes);
+
+TYPED_TEST(Narrow, VectorsLoadAndStoreAsTheScalarTypeDoes) {
   for (std::uint32_t step = 0; step < 70000; ++step) {
     const auto value = std::bit_cast<float>(step * 61357U);
-    bf16 stored[cpu::lanes];
+    TypeParam stored[cpu::lanes];
     cpu::store_vector(stored, cpu::broadcast(0.0F) + value);
-    const bf16 expected(value);
+    const TypeParam expected(value);
     ASSERT_EQ(stored[cpu::lanes - 1].bits, expected.bits) << value;
     ASSERT_EQ(std::bit_cast<std::uint32_t>(float(cpu::load_vector(stored)[0])),
               std::bit_cast<std::uint32_t>(static_cast<float>(expected)));

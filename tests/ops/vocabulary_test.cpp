@@ -15,8 +15,8 @@ using namespace testing;
 using Values = std::vector<double>;
 
 class VocabularyBlocks : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, VocabularyBlocks, ::testing::Values(DType::f32, DType::bf16),
-                         dtype_label);
+INSTANTIATE_TEST_SUITE_P(Types, VocabularyBlocks,
+                         ::testing::Values(DType::f32, DType::bf16, DType::f16), dtype_label);
 
 Tensor rows_of(const GuardedTensor& table, std::int64_t first, std::int64_t rows) {
   const std::int64_t columns = table.view().shape[1];
@@ -162,6 +162,8 @@ TEST_P(VocabularyBlocks, LossesHitsAndGradientsAreThoseOfTheFusedLoss) {
       options.classes = classes;
       options.label_smoothing = static_cast<float>(smoothing);
       options.gradient_scale = 0.25F;
+      const GuardedTensor scale(DType::f32, {1}, {smoothing == 0.0 ? 1.0 : 4.0});
+      options.loss_scale = scale.view().as<float>();
       const GuardedTensor fused(GetParam(), {rows, columns}, before);
       const GuardedTensor losses(DType::f32, {rows}), hits(DType::f32, {rows});
       ops::cross_entropy(stream(), losses, hits, fused, targets, options);

@@ -57,6 +57,16 @@ TEST(Metrics, ImagesHaveTheirOwnRateKey) {
             std::string::npos);
 }
 
+TEST(Metrics, ALossScaleFollowsTheNormWhereThereIsOne) {
+  StepMetrics metrics = sample_step();
+  metrics.loss_scale = 65536;
+  metrics.skipped_steps = 3;
+
+  EXPECT_NE(json_of(metrics).find(R"("grad_norm":0.5,"loss_scale":65536,"skipped_steps":3,)"),
+            std::string::npos)
+      << json_of(metrics);
+}
+
 TEST(Metrics, TheLossReadsBackToTheSameBits) {
   StepMetrics metrics = sample_step();
   for (const double loss : {1.0 / 3, 5e-324, 1.7976931348623157e308, 0.1 + 0.2, 12345678.9}) {
@@ -84,8 +94,8 @@ TEST(Metrics, ANonFiniteValueIsNullAndFlagged) {
 TEST(Metrics, TheLongestValuesFitTheLine) {
   constexpr double longest = -1.2345678901234567e-308;
   constexpr auto big = std::numeric_limits<std::int64_t>::min();
-  const StepMetrics metrics{big,  longest, longest, longest, big, 1e15,
-                            1e15, 1e15,    1e15,    1e15,    1e15};
+  const StepMetrics metrics{big,  longest, longest, longest, big,  1e15,    1e15,
+                            1e15, 1e15,    1e15,    1e15,    1e15, longest, big};
 
   EXPECT_TRUE(json_of(metrics).ends_with("}\n"));
 }

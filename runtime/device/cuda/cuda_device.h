@@ -28,6 +28,9 @@ class CudaDevice final : public Device {
 
   [[nodiscard]] int index() const { return index_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
+  // Multiprocessors that products plan for; 0 = all. Fewer where collectives run beside them.
+  void set_product_processors(int count) { product_processors_ = count; }
+  [[nodiscard]] int product_processors() const { return product_processors_; }
   [[nodiscard]] int capability() const { return capability_; }  // 90 for 9.0
 
  protected:
@@ -38,6 +41,7 @@ class CudaDevice final : public Device {
   int index_ = 0;
   int multiprocessors_ = 0;
   int capability_ = 0;
+  int product_processors_ = 0;
 };
 
 // How many GPUs this process sees. Raises ExitCode::config, saying what is missing and what to do,

@@ -76,19 +76,19 @@ bool CudaStream::capturing() const {
   return status != cudaStreamCaptureStatusNone;
 }
 
-std::byte* CudaStream::scratch(std::size_t bytes) {
-  if (bytes > scratch_.bytes()) {
+std::byte* CudaStream::grow(Buffer& buffer, std::size_t bytes) {
+  if (bytes > buffer.bytes()) {
     if (capturing()) {
       fail(ExitCode::config,
            "an operation asks for {} bytes of scratch memory while a graph is recorded and its "
            "stream holds {}; it must have run once before",
-           bytes, scratch_.bytes());
+           bytes, buffer.bytes());
     }
     synchronize();
-    scratch_ = Buffer();
-    scratch_ = Buffer(device_, bytes, MemoryKind::device);
+    buffer = Buffer();
+    buffer = Buffer(device_, bytes, MemoryKind::device);
   }
-  return scratch_.data();
+  return buffer.data();
 }
 
 }  // namespace trireme

@@ -42,13 +42,18 @@ class CudaStream final : public Stream {
   // Device memory for the kernels of one op on this stream, aligned to 256 bytes; the next op's
   // call gives out the same bytes. Grows to the largest request (which waits for the stream) and
   // stays, so that a steady step allocates nothing; growing while a graph is recorded is refused.
-  [[nodiscard]] std::byte* scratch(std::size_t bytes);
+  [[nodiscard]] std::byte* scratch(std::size_t bytes) { return grow(scratch_, bytes); }
+  // For the libraries' products on this stream: what Hopper's fastest algorithms ask for.
+  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
+  [[nodiscard]] std::byte* workspace() { return grow(workspace_, workspace_bytes); }
 
  private:
+  [[nodiscard]] std::byte* grow(Buffer& buffer, std::size_t bytes);
+
   Device& device_;
   StreamKind kind_;
   cudaStream_t handle_ = nullptr;
-  Buffer scratch_;
+  Buffer scratch_, workspace_;
 };
 
 }  // namespace trireme

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to the CUDA back end: matrix products by cuBLASLt. The algorithm of a shape is chosen
+// once (the library's first suggestion, or what a tuning file says) and kept, so that equal calls
+// give equal bits.
+#pragma once
+
+#include <string>
+
+#include "runtime/device/cuda/cuda_device.h"
+
+namespace trireme::ops::cuda {
+
+enum class Epilogue : std::uint8_t {
+  none,
+  bias,       // + bias per row of D
+  gelu_bias,  // bias, kept in `aux`, then GELU
+  dgelu       // times GELU'(aux)
+};
+
+// D(m, n) = A(m, k) B(k, n) + beta C(m, n), column-major as the library sees it: a row-major matrix
+// is its own transpose. A transposed operand lies in memory as (k, m) or (n, k). No padding between
+// columns. A and B share a dtype; C has D's.
+struct Product {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  DType input = DType::f32, output = DType::f32;
+  Epilogue epilogue = Epilogue::none;
+
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* c = nullptr;  // only read where beta is not 0; may be d
+  void* d = nullptr;
+  float beta = 0;
+  const void* bias = nullptr;  // m values of the output dtype
+  void* aux = nullptr;         // (m, n) of the output dtype
+};
+
+// Enqueues the product. Sums are in f32; f32 operands are multiplied in full or, where the device
+// was set so, as TF32.
+void multiply(Stream& stream, const Product& product);
+
+// The library's own version, as found at run time.
+[[nodiscard]] std::string cublaslt_version();
+
+}  // namespace trireme::ops::cuda

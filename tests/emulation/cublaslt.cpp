@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "runtime/base/dtype.h"
+
+struct EmulatedMatmul {
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+  void* aux = nullptr;
+  std::int64_t aux_leading = 0;
+  std::int32_t processors = 0;
+};
+struct EmulatedMatrix {
+  cudaDataType_t type = CUDA_R_32F;
+  std::int64_t rows = 0, columns = 0, leading = 0;
+};
+struct EmulatedPreference {
+  std::uint64_t workspace = 0;
+  std::uint32_t alignment = 256;
+};
+
+namespace {
+
+using trireme::bf16;
+
+float read(const void* data, cudaDataType_t type, std::int64_t index) {
+  if (type == CUDA_R_16BF) return static_cast<float>(static_cast<const bf16*>(data)[index]);
+  if (type == CUDA_R_16F) return static_cast<float>(static_cast<const _Float16*>(data)[index]);
+  return static_cast<const float*>(data)[index];
+}
+void write(void* data, cudaDataType_t type, std::int64_t index, float value) {
+  if (type == CUDA_R_16BF) {
+    static_cast<bf16*>(data)[index] = bf16(value);
+  } else if (type == CUDA_R_16F) {
+    static_cast<_Float16*>(data)[index] = static_cast<_Float16>(value);
+  } else {
+    static_cast<float*>(data)[index] = value;
+  }
+}
+
+// The 10 bits of mantissa that TF32 keeps.
+float round_tf32(float value) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, &value, sizeof(word));
+  word = (word + 0xfffU + ((word >> 13) & 1U)) & ~0x1fffU;
+  std::memcpy(&value, &word, sizeof(word));
+  return value;
+}
+
+float gelu(float x) {
+  return 0.5F * x * (1.0F + std::tanh(0.79788456F * (x + 0.044715F * x * x * x)));
+}
+float gelu_slope(float x) {
+  const float t = std::tanh(0.79788456F * (x + 0.044715F * x * x * x));
+  return 0.5F * (1.0F + t) +
+         0.5F * x * (1.0F - t * t) * 0.79788456F * (1.0F + 3.0F * 0.044715F * x * x);
+}
+
+// One call, with everything it needs by value: it runs later, on a stream.
+struct Call {
+  EmulatedMatmul how;
+  EmulatedMatrix la, lb, lc, ld;
+  float alpha, beta;
+  const void *a, *b, *c;
+  void* d;
+
+  [[nodiscard]] float operand(float value) const {
+    return how.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? round_tf32(value) : value;
+  }
+
+  void operator()() const {
+    const std::int64_t m = ld.rows, n = ld.columns;
+    const std::int64_t k = how.transpose_a == CUBLAS_OP_T ? la.rows : la.columns;
+    std::vector<float> left(static_cast<std::size_t>(m * k));  // (k, m)
+    for (std::int64_t p = 0; p < k; ++p) {
+      for (std::int64_t i = 0; i < m; ++i) {
+        const std::int64_t at =
+            how.transpose_a == CUBLAS_OP_T ? i * la.leading + p : p * la.leading + i;
+        left[static_cast<std::size_t>(p * m + i)] = operand(read(a, la.type, at));
+      }
+    }
+    std::vector<float> column(static_cast<std::size_t>(m));
+    for (std::int64_t j = 0; j < n; ++j) {
+      std::fill(column.begin(), column.end(), 0.0F);
+      for (std::int64_t p = 0; p < k; ++p) {
+        const std::int64_t at =
+            how.transpose_b == CUBLAS_OP_T ? p * lb.leading + j : j * lb.leading + p;
+        const float right = operand(read(b, lb.type, at));
+        const float* const from = left.data() + p * m;
+        for (std::int64_t i = 0; i < m; ++i)
+          column[static_cast<std::size_t>(i)] += from[i] * right;
+      }
+      finish(j, column);
+    }
+  }
+
+  void finish(std::int64_t j, const std::vector<float>& column) const {
+    const bool has_bias =
+        how.epilogue == CUBLASLT_EPILOGUE_BIAS || how.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    for (std::int64_t i = 0; i < ld.rows; ++i) {
+      const std::int64_t at = j * ld.leading + i;
+      float value = alpha * column[static_cast<std::size_t>(i)];
+      if (beta != 0.0F) value += beta * read(c, lc.type, j * lc.leading + i);
+      if (has_bias) value += read(how.bias, ld.type, i);
+      if (how.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
+        write(how.aux, ld.type, j * how.aux_leading + i, value);
+        value = gelu(value);
+      } else if (how.epilogue == CUBLASLT_EPILOGUE_DGELU) {
+        value *= gelu_slope(read(how.aux, ld.type, j * how.aux_leading + i));
+      }
+      write(d, ld.type, at, value);
+    }
+  }
+};
+
+// What the library's table of types allows, as far as the engine goes: operands alike, and an
+// output of their type or of f32.
+bool types_supported(const EmulatedMatmul& how, const EmulatedMatrix& a, const EmulatedMatrix& b,
+                     const EmulatedMatrix& c, const EmulatedMatrix& d) {
+  if (a.type != b.type || c.type != d.type) return false;
+  if (how.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F) return false;
+  return d.type == a.type || d.type == CUDA_R_32F;
+}
+
+bool shapes_agree(const EmulatedMatmul& how, const EmulatedMatrix& a, const EmulatedMatrix& b,
+                  const EmulatedMatrix& d) {
+  const bool ta = how.transpose_a == CUBLAS_OP_T, tb = how.transpose_b == CUBLAS_OP_T;
+  return (ta ? a.columns : a.rows) == d.rows && (tb ? b.rows : b.columns) == d.columns &&
+         (ta ? a.rows : a.columns) == (tb ? b.columns : b.rows) && a.leading >= a.rows &&
+         b.leading >= b.rows && d.leading >= d.rows;
+}
+
+bool aligned(const void* address, std::uint64_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
+}
+
+template <typename T>
+cublasStatus_t take(T& to, const void* value, std::size_t bytes) {
+  if (bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(&to, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+const char* cublasLtGetStatusName(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_SUCCESS         ? "CUBLAS_STATUS_SUCCESS"
+         : status == CUBLAS_STATUS_INVALID_VALUE ? "CUBLAS_STATUS_INVALID_VALUE"
+                                                 : "CUBLAS_STATUS_NOT_SUPPORTED";
+}
+
+std::size_t cublasLtGetVersion() {
+  return 130100;
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  static int library = 0;
+  *handle = &library;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description,
+                                        cublasComputeType_t compute, cudaDataType_t scale) {
+  if (scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  *description = new EmulatedMatmul{.compute = compute};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
+  delete description;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, std::size_t bytes) {
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return take(description->transpose_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return take(description->transpose_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return take(description->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return take(description->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return take(description->aux, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return take(description->aux_leading, value, bytes);
+    case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
+      return take(description->processors, value, bytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType_t type,
+                                          std::uint64_t rows, std::uint64_t columns,
+                                          std::int64_t leading_dimension) {
+  *layout = new EmulatedMatrix{type, static_cast<std::int64_t>(rows),
+                               static_cast<std::int64_t>(columns), leading_dimension};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  delete layout;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  *preference = new EmulatedPreference;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  delete preference;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* value, std::size_t bytes) {
+  return attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+             ? take(preference->workspace, value, bytes)
+             : take(preference->alignment, value, bytes);
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/,
+                                              cublasLtMatmulDesc_t description,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int requested,
+                                              cublasLtMatmulHeuristicResult_t* results,
+                                              int* returned) {
+  *returned = 0;
+  if (requested < 1) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!types_supported(*description, *a, *b, *c, *d) || !shapes_agree(*description, *a, *b, *d))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  const bool uses_aux = description->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+                        description->epilogue == CUBLASLT_EPILOGUE_DGELU;
+  if (uses_aux && (description->aux == nullptr || description->aux_leading % 8 != 0))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  results[0] = {};
+  results[0].algo.data[0] = preference->alignment;
+  results[0].workspaceSize = preference->workspace;
+  *returned = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t description,
+                              const void* alpha, const void* a, cublasLtMatrixLayout_t a_layout,
+                              const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,
+                              const void* c, cublasLtMatrixLayout_t c_layout, void* d,
+                              cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t* algorithm, void* workspace,
+                              std::size_t workspace_bytes, cudaStream_t stream) {
+  for (const void* const address : {a, b, c, static_cast<const void*>(d)}) {
+    if (!aligned(address, algorithm->data[0])) return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const bool needs_bias = description->epilogue == CUBLASLT_EPILOGUE_BIAS ||
+                          description->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  if (needs_bias && description->bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  if (workspace_bytes > 0 && !aligned(workspace, 256)) return CUBLAS_STATUS_INVALID_VALUE;
+  trireme::emulated::enqueue(stream, Call{*description, *a_layout, *b_layout, *c_layout, *d_layout,
+                                          *static_cast<const float*>(alpha),
+                                          *static_cast<const float*>(beta), a, b, c, d});
+  return CUBLAS_STATUS_SUCCESS;
+}
