@@ -8,6 +8,7 @@
 
 #include "launch/options.h"
 #include "runtime/base/log.h"
+#include "runtime/ops/attention.h"
 
 namespace trireme {
 namespace {
@@ -83,6 +84,10 @@ void log_start(const Session& session, const Dataset& dataset) {
         "schedule {}, ZeRO {}, recompute {}, tensor blocks {}, reproducibility {}",
         parallel.schedule, parallel.zero, config.train.recompute,
         std::max<std::int64_t>(parallel.virtual_tensor, 1), config.reproducibility);
+  }
+  if (session.device->type() == DeviceType::cuda) {
+    log::get("train").info("attention and convolution: {}",
+                           ops::attention_backend(session.device->type()));
   }
   log::get("train").info("{} samples in {}; {} steps of {} samples", dataset.size(),
                          config.data.path, config.train.steps, config.train.global_batch);

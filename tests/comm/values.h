@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/base/shape.h"
+#include "tests/support/mirrors.h"
 
 namespace trireme::test {
 
@@ -52,9 +53,8 @@ class Values {
         count_(count),
         bytes_(size_of(dtype) * static_cast<std::size_t>(count) + 2 * guard, fill) {}
 
-  [[nodiscard]] Tensor tensor() { return {bytes_.data() + guard, dtype_, Shape{count_}}; }
-  [[nodiscard]] Tensor range(std::int64_t first, std::int64_t count) {
-    return tensor().range(first, count);
+  [[nodiscard]] Tensor tensor(Mirrors& mirrors) {
+    return {mirrors.of(bytes_) + guard, dtype_, Shape{count_}};
   }
   [[nodiscard]] std::int64_t count() const { return count_; }
 

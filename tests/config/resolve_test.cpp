@@ -21,8 +21,8 @@ TEST(ResolveConfig, FillsInEveryAuto) {
 TEST(ResolveConfig, AutomaticPrecisionIsBf16WhereItIsNative) {
   EXPECT_EQ(resolved(gpt, {"precision=auto"}, {.native_bf16 = true}).precision, "bf16");
   EXPECT_EQ(resolved(gpt, {"precision=bf16"}, {.native_bf16 = false}).precision, "bf16");
-  EXPECT_EQ(resolved(gpt, {"precision=auto"}, {.cuda_in_build = true}).precision, "bf16");
-  EXPECT_EQ(resolved(gpt, {}, {.cuda_in_build = true}).device.type, "cuda");
+  EXPECT_EQ(resolved(gpt, {"precision=auto"}, {.cuda_in_build = true, .gpus = 1}).precision, "bf16");
+  EXPECT_EQ(resolved(gpt, {}, {.cuda_in_build = true, .gpus = 1}).device.type, "cuda");
 }
 
 TEST(ResolveConfig, ResultIsAFixedPointAndReadsBack) {

@@ -62,6 +62,20 @@ class GuardedTensor {
       values[i] = at(reinterpret_cast<std::byte*>(elements.data()), i);
     return values;
   }
+  // The elements themselves, as the dtype's C++ type.
+  template <typename T>
+  void set_elements(const std::vector<T>& elements) const {
+    ASSERT_EQ(dtype_of<T>, dtype_);
+    ASSERT_EQ(elements.size() * sizeof(T), bytes_);
+    test::upload(stream(), view().data, elements.data(), bytes_);
+  }
+  template <typename T>
+  [[nodiscard]] std::vector<T> elements() const {
+    EXPECT_EQ(dtype_of<T>, dtype_);
+    std::vector<T> values(bytes_ / sizeof(T));
+    test::download(stream(), values.data(), view().data, values.size() * sizeof(T));
+    return values;
+  }
   [[nodiscard]] std::vector<unsigned char> raw() const {
     std::vector<unsigned char> elements(bytes_);
     test::download(stream(), elements.data(), view().data, bytes_);
