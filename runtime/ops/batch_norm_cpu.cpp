@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Statistics take one trip to memory. A chunk of rows is summed around a pivot near its mean (the
 // mean so far, at first the first row), so that squares do not cancel; the chunks are merged in
-// order in double (Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing
-// sample variances", 1979).
-#include "runtime/ops/batch_norm.h"
-
+// order in double.
 #include <algorithm>
-#include <cmath>
 
 #include "runtime/device/cpu/cpu_stream.h"
+#include "runtime/ops/batch_norm_math.h"
 #include "runtime/ops/channel_rows.h"
 #include "runtime/ops/float_types.h"
 #include "runtime/ops/scratch.h"
@@ -66,16 +63,18 @@ void statistics(const ChannelRows& rows, const Scratch& s, const T* x, std::int6
     rows.repeat_channels(pivot);
     std::fill_n(sum1, 2 * rows.width, 0.0F);  // sum2 follows sum1
     sums_around(rows, sum1, sum2, pivot, x + row * rows.channels, n * rows.channels);
-    const auto before = static_cast<double>(row), added = static_cast<double>(n);
-    const double share = added / (before + added), inverse = 1.0 / added;
+    const auto added = static_cast<double>(n);
+    const MomentsJoin join(static_cast<double>(row), added);
+    const double inverse = 1.0 / added;
 #pragma omp simd
     for (std::int64_t c = 0; c < rows.channels; ++c) {
-      const double offset = static_cast<double>(sum1[c]) * inverse;
-      const double squares = static_cast<double>(sum2[c]) - offset * offset * added;
-      const double delta = static_cast<double>(pivot[c]) + offset - s.total1[c];
-      s.total1[c] += delta * share;
-      s.total2[c] += std::max(squares, 0.0) + delta * delta * (before * share);
-      pivot[c] = static_cast<float>(s.total1[c]);
+      const Moments group =
+          moments_around(static_cast<double>(pivot[c]), static_cast<double>(sum1[c]),
+                         static_cast<double>(sum2[c]), added, inverse);
+      const Moments all = join({s.total1[c], s.total2[c]}, group);
+      s.total1[c] = all.mean;
+      s.total2[c] = all.squares;
+      pivot[c] = static_cast<float>(all.mean);
     }
   }
 }
@@ -92,9 +91,8 @@ void normalize(const ChannelRows& rows, const Scratch& s, T* y, const T* x, std:
   std::copy_n(by.mean, rows.channels, mean);
   std::copy_n(by.beta, rows.channels, shift);
 #pragma omp simd
-  for (std::int64_t c = 0; c < rows.channels; ++c) {
-    scale[c] = by.gamma[c] / std::sqrt(by.variance[c] + by.options.epsilon);
-  }
+  for (std::int64_t c = 0; c < rows.channels; ++c)
+    scale[c] = normalizing_scale(by.gamma[c], by.variance[c], by.options.epsilon);
   for (float* const each : {mean, scale, shift})
     rows.repeat_channels(each);
   const bool relu = by.options.relu;
@@ -162,7 +160,6 @@ struct Gradient {
   float epsilon;
 };
 
-// With xhat = (x - mean) / s: dx = gamma / s * (dy - average(dy) - xhat * average(dy * xhat)).
 template <bool relu, typename T>
 void gradient(const ChannelRows& rows, const Gradient<T>& g) {
   const Scratch s(rows);
@@ -170,14 +167,13 @@ void gradient(const ChannelRows& rows, const Gradient<T>& g) {
   float *const scale = s.a, *const offset = s.b, *const mean = s.c, *const slope = s.d;
   const double inverse_count = 1.0 / static_cast<double>(g.count);
   for (std::int64_t c = 0; c < rows.channels; ++c) {
-    const double rstd =
-        1.0 / std::sqrt(static_cast<double>(g.variance[c]) + static_cast<double>(g.epsilon));
-    const double factor = static_cast<double>(g.gamma[c]) * rstd;
-    scale[c] = static_cast<float>(factor);
-    offset[c] = static_cast<float>(factor * s.total1[c] * inverse_count);
-    slope[c] = static_cast<float>(factor * rstd * rstd * s.total2[c] * inverse_count);
-    g.dgamma[c] += static_cast<float>(s.total2[c] * rstd);
-    g.dbeta[c] += static_cast<float>(s.total1[c]);
+    const ChannelGradient channel(s.total1[c], s.total2[c], inverse_count, g.gamma[c],
+                                  g.variance[c], g.epsilon);
+    scale[c] = channel.scale;
+    offset[c] = channel.offset;
+    slope[c] = channel.slope;
+    g.dgamma[c] += channel.dgamma;
+    g.dbeta[c] += channel.dbeta;
   }
   for (float* const each : {scale, offset, slope})
     rows.repeat_channels(each);
@@ -252,9 +248,7 @@ void batch_norm_collect(Stream& stream, const Tensor& mean_sum, const Tensor& va
   enqueue(stream, [mean_sum = mean_sum.as<float>(), variance_sum = variance_sum.as<float>(),
                    mean = mean.as<float>(), variance = variance.as<float>(),
                    channels = mean.count(), n, weight] {
-    // One value has no unbiased variance; its biased one (0) stands in.
-    const float correction =
-        n == 1 ? 1.0F : static_cast<float>(static_cast<double>(n) / static_cast<double>(n - 1));
+    const float correction = unbiased_factor(n);
 #pragma omp simd
     for (std::int64_t c = 0; c < channels; ++c) {
       mean_sum[c] += weight * mean[c];

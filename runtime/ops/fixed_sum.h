@@ -10,10 +10,11 @@
 namespace trireme::ops {
 
 inline constexpr std::int64_t sum_chunk = 4096;
+inline constexpr std::int64_t sum_lanes = 16;
 
 template <bool squares>
 double sum_of_chunk(const float* x, std::int64_t count) {
-  constexpr std::int64_t lanes = 16;
+  constexpr std::int64_t lanes = sum_lanes;
   double partial[lanes] = {};
   const std::int64_t whole = count / lanes * lanes;
   for (std::int64_t i = 0; i < whole; i += lanes) {

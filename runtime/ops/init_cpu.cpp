@@ -86,12 +86,8 @@ void fill_constant(Stream& stream, const Tensor& x, float value) {
 void fill_sinusoid(Stream& stream, const Tensor& x, float amplitude) {
   enqueue(stream, [to = x.as<float>(), positions = x.shape[0], width = x.shape[1], amplitude] {
     for (std::int64_t p = 0; p < positions; ++p) {
-      for (std::int64_t c = 0; c < width; ++c) {
-        const double exponent = static_cast<double>(c - c % 2) / static_cast<double>(width);
-        const double angle = static_cast<double>(p) * std::pow(10000.0, -exponent);
-        const double wave = c % 2 == 0 ? std::sin(angle) : std::cos(angle);
-        to[p * width + c] = static_cast<float>(static_cast<double>(amplitude) * wave);
-      }
+      for (std::int64_t c = 0; c < width; ++c)
+        to[p * width + c] = sinusoid(p, c, width, amplitude);
     }
   });
 }

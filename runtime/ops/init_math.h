@@ -42,7 +42,7 @@ struct SineCosine {
   double sine, cosine;
 };
 
-// Of 2 pi u, u in [0, 1): u is taken to within an eighth of a quarter turn exactly, then Taylor.
+// Of 2 pi u, |u| < 2^49: u is taken to within an eighth of a turn exactly, then Taylor.
 TRIREME_HOST_DEVICE inline SineCosine portable_sine_cosine(double u) {
   constexpr double round_to_integer = 6755399441055744.0;  // 1.5 * 2^52
   const double shifted = std::fma(u, 4.0, round_to_integer);
@@ -71,6 +71,41 @@ TRIREME_HOST_DEVICE inline SineCosine portable_sine_cosine(double u) {
   const double sine = swapped ? c : s;
   const double cosine = swapped ? s : c;
   return {(quarter & 2U) != 0 ? -sine : sine, ((quarter + 1U) & 2U) != 0 ? -cosine : cosine};
+}
+
+// 2^-(a b) for 0 <= a b < 1000: the whole part is the exponent, the rest e^(f ln 2) by Taylor.
+TRIREME_HOST_DEVICE inline double portable_inverse_power(double a, double b) {
+  constexpr double round_to_integer = 6755399441055744.0;  // 1.5 * 2^52
+  const double shifted = std::fma(a, b, round_to_integer);
+  const std::uint64_t whole = std::bit_cast<std::uint64_t>(shifted) & 0xFFFFU;
+  const double f = std::fma(-a, b, shifted - round_to_integer) * 0.6931471805599453;
+  double series = 1.0 / 6227020800.0;
+  series = std::fma(series, f, 1.0 / 479001600.0);
+  series = std::fma(series, f, 1.0 / 39916800.0);
+  series = std::fma(series, f, 1.0 / 3628800.0);
+  series = std::fma(series, f, 1.0 / 362880.0);
+  series = std::fma(series, f, 1.0 / 40320.0);
+  series = std::fma(series, f, 1.0 / 5040.0);
+  series = std::fma(series, f, 1.0 / 720.0);
+  series = std::fma(series, f, 1.0 / 120.0);
+  series = std::fma(series, f, 1.0 / 24.0);
+  series = std::fma(series, f, 1.0 / 6.0);
+  series = std::fma(series, f, 0.5);
+  series = std::fma(series, f, 1.0);
+  series = std::fma(series, f, 1.0);
+  return series * std::bit_cast<double>((1023 - whole) << 52);
+}
+
+// Element (position, column) of fill_sinusoid.
+TRIREME_HOST_DEVICE inline float sinusoid(std::int64_t position, std::int64_t column,
+                                          std::int64_t width, float amplitude) {
+  constexpr double log2_10000 = 13.287712379549449;
+  constexpr double inverse_turn = 0.15915494309189535;  // 1 / (2 pi)
+  const double exponent = static_cast<double>(column - column % 2) / static_cast<double>(width);
+  const double frequency = portable_inverse_power(exponent, log2_10000) * inverse_turn;
+  const SineCosine wave = portable_sine_cosine(static_cast<double>(position) * frequency);
+  return static_cast<float>(static_cast<double>(amplitude) *
+                            (column % 2 == 0 ? wave.sine : wave.cosine));
 }
 
 struct NormalPair {

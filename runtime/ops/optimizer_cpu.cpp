@@ -29,10 +29,8 @@ void round_block(T* to, const float* from, std::int64_t n) {
 void sgd_block(const SgdStep& step, float* p, float* b, const float* g, std::int64_t n) {
   if (b == nullptr) {
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      float none = 0.0F;
-      p[i] = step(p[i], none, g[i]);
-    }
+    for (std::int64_t i = 0; i < n; ++i)
+      p[i] = step(p[i], g[i]);
     return;
   }
 #pragma omp simd

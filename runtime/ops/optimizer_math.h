@@ -56,6 +56,11 @@ struct SgdStep {
     b = momentum * b + g;
     return p - learning_rate * (gradient_weight * g + buffer_weight * b);
   }
+  // Without momentum.
+  TRIREME_HOST_DEVICE float operator()(float p, float gradient) const {
+    float none = 0.0F;
+    return (*this)(p, none, gradient);
+  }
 };
 
 struct Clip {

@@ -29,7 +29,9 @@ inline void philox_block(PhiloxBlock& out, const Philox& key, std::uint64_t hi,
     auto c2 = static_cast<std::uint32_t>(hi);
     auto c3 = static_cast<std::uint32_t>(hi >> 32);
     std::uint32_t k0 = key.key0, k1 = key.key1;
+#if !defined(__CUDACC__)  // nvcc knows no GCC unroll
 #pragma GCC unroll 10
+#endif
     for (int round = 0; round < 10; ++round) {
       const std::uint64_t p0 = std::uint64_t{0xD2511F53U} * c0;
       const std::uint64_t p1 = std::uint64_t{0xCD9E8D57U} * c2;

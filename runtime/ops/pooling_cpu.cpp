@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/pooling.h"
-
 #include <algorithm>
 
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/float_types.h"
+#include "runtime/ops/pooling_math.h"
 
 namespace trireme::ops::cpu {
 
@@ -13,35 +12,8 @@ namespace {
 // Channels handled together: their running values fit in registers or the first-level cache.
 constexpr std::int64_t channel_block = 64;
 
-struct Geometry {
-  std::int64_t batch, height, width, channels, out_height, out_width;
-  PoolingOptions options;
-};
-
-// Positions of the window at output coordinate `out` that lie inside [0, size): [first, last).
-struct WindowRange {
-  std::int64_t origin, first, last;
-
-  WindowRange(std::int64_t out, std::int64_t size, const PoolingOptions& options)
-      : origin(out * options.stride - options.padding),
-        first(std::max<std::int64_t>(0, -origin)),
-        last(std::min(options.window, size - origin)) {}
-};
-
-// Output coordinates whose window holds input coordinate `in`: [first, last].
-struct CoverRange {
-  std::int64_t first, last;
-
-  CoverRange(std::int64_t in, std::int64_t out_size, const PoolingOptions& options) {
-    const std::int64_t shifted = in + options.padding;
-    const std::int64_t beyond = shifted - options.window + 1;
-    first = beyond <= 0 ? 0 : (beyond + options.stride - 1) / options.stride;
-    last = std::min(out_size - 1, shifted / options.stride);
-  }
-};
-
 template <typename T>
-void max_pool_pixel(T* y, std::uint8_t* index, const T* image, const Geometry& g,
+void max_pool_pixel(T* y, std::uint8_t* index, const T* image, const PoolingGeometry& g,
                     const WindowRange& rows, const WindowRange& columns) {
   for (std::int64_t c = 0; c < g.channels; c += channel_block) {
     const std::int64_t count = std::min(channel_block, g.channels - c);
@@ -81,7 +53,7 @@ void max_pool_pixel(T* y, std::uint8_t* index, const T* image, const Geometry& g
 }
 
 template <typename T>
-void max_pool(T* y, std::uint8_t* index, const T* x, const Geometry& g) {
+void max_pool(T* y, std::uint8_t* index, const T* x, const PoolingGeometry& g) {
   for (std::int64_t n = 0; n < g.batch; ++n) {
     const T* const image = x + n * g.height * g.width * g.channels;
     for (std::int64_t oh = 0; oh < g.out_height; ++oh) {
@@ -96,8 +68,8 @@ void max_pool(T* y, std::uint8_t* index, const T* x, const Geometry& g) {
 
 // Gathers from every window that holds the pixel, so each value is summed in f32 and rounded once.
 template <typename T>
-void max_pool_gradient_pixel(T* dx, const T* dy, const std::uint8_t* index, const Geometry& g,
-                             std::int64_t h, std::int64_t w) {
+void max_pool_gradient_pixel(T* dx, const T* dy, const std::uint8_t* index,
+                             const PoolingGeometry& g, std::int64_t h, std::int64_t w) {
   const CoverRange rows(h, g.out_height, g.options), columns(w, g.out_width, g.options);
   for (std::int64_t c = 0; c < g.channels; c += channel_block) {
     const std::int64_t count = std::min(channel_block, g.channels - c);
@@ -122,7 +94,7 @@ void max_pool_gradient_pixel(T* dx, const T* dy, const std::uint8_t* index, cons
 }
 
 template <typename T>
-void max_pool_gradient(T* dx, const T* dy, const std::uint8_t* index, const Geometry& g) {
+void max_pool_gradient(T* dx, const T* dy, const std::uint8_t* index, const PoolingGeometry& g) {
   for (std::int64_t n = 0; n < g.batch; ++n) {
     const std::int64_t out = n * g.out_height * g.out_width * g.channels;
     for (std::int64_t h = 0; h < g.height; ++h) {
@@ -136,14 +108,13 @@ void max_pool_gradient(T* dx, const T* dy, const std::uint8_t* index, const Geom
 
 template <typename T>
 void average_image(T* y, const T* x, std::int64_t pixels, std::int64_t channels) {
-  constexpr std::int64_t run = 32;  // pixels summed before their sum joins the total: less rounding
   const float scale = 1.0F / static_cast<float>(pixels);
   for (std::int64_t c = 0; c < channels; c += channel_block) {
     const std::int64_t count = std::min(channel_block, channels - c);
     float total[channel_block] = {};
-    for (std::int64_t first = 0; first < pixels; first += run) {
+    for (std::int64_t first = 0; first < pixels; first += average_run) {
       float partial[channel_block] = {};
-      for (std::int64_t p = first; p < std::min(first + run, pixels); ++p) {
+      for (std::int64_t p = first; p < std::min(first + average_run, pixels); ++p) {
         const T* const from = x + p * channels + c;
 #pragma omp simd
         for (std::int64_t k = 0; k < count; ++k)
@@ -169,10 +140,6 @@ void spread_image(T* dx, const T* dy, std::int64_t pixels, std::int64_t channels
   }
 }
 
-Geometry geometry_of(const Shape& x, const Shape& y, const PoolingOptions& options) {
-  return {x[0], x[1], x[2], x[3], y[1], y[2], options};
-}
-
 }  // namespace
 
 void max_pool_forward(Stream& stream, const Tensor& y, const Tensor& index, const Tensor& x,
@@ -180,7 +147,7 @@ void max_pool_forward(Stream& stream, const Tensor& y, const Tensor& index, cons
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [y = y.as<T>(), index = index.as<std::uint8_t>(), x = x.as<T>(),
-                     g = geometry_of(x.shape, y.shape, options)] { max_pool(y, index, x, g); });
+                     g = PoolingGeometry(x.shape, y.shape, options)] { max_pool(y, index, x, g); });
   });
 }
 
@@ -189,7 +156,7 @@ void max_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const
   visit_compute_dtype(dx.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [dx = dx.as<T>(), dy = dy.as<T>(), index = index.as<std::uint8_t>(),
-                     g = geometry_of(dx.shape, dy.shape, options)] {
+                     g = PoolingGeometry(dx.shape, dy.shape, options)] {
       max_pool_gradient(dx, dy, index, g);
     });
   });

@@ -24,12 +24,12 @@ State empty_state() {
 void accumulate(State& state, const float* x, std::size_t count) {
   const GuardedTensor words(DType::u64, {ops::exact_sum_words});
   const GuardedTensor values(DType::f32, {static_cast<std::int64_t>(count)});
-  std::copy(state.begin(), state.end(), words.view().as<std::uint64_t>());
-  std::copy_n(x, count, values.view().as<float>());
+  words.set_elements(state);
+  values.set_elements(Floats(x, x + count));
 
   ops::accumulate_squares_exact(stream(), words, values);
 
-  std::copy_n(words.view().as<std::uint64_t>(), state.size(), state.begin());
+  state = words.elements<std::uint64_t>();
 }
 
 State state_of(const Floats& x) {
@@ -40,7 +40,7 @@ State state_of(const Floats& x) {
 
 double value_of(const State& state) {
   const GuardedTensor words(DType::u64, {ops::exact_sum_words}), total(DType::f64, {1});
-  std::copy(state.begin(), state.end(), words.view().as<std::uint64_t>());
+  words.set_elements(state);
 
   ops::exact_sum_value(stream(), total, words);
 

@@ -69,7 +69,9 @@ TEST(AdamW, LeavesEverythingAloneWhenTheGradientIsNotFinite) {
   const GuardedTensor p = random_tensor(DType::f32, {9}, 1), m = random_tensor(DType::f32, {9}, 2);
   const GuardedTensor v = random_tensor(DType::f32, {9}, 3, 0.0, 1.0),
                       g = random_tensor(DType::f32, {9}, 4);
-  g.view().as<float>()[4] = std::numeric_limits<float>::infinity();
+  auto gradient = g.elements<float>();
+  gradient[4] = std::numeric_limits<float>::infinity();
+  g.set_elements(gradient);
   const GuardedTensor scalars = scalars_of(0.1, 1, 1, 1), norm(DType::f32, {1});
   const GuardedTensor total(DType::f64, {1}, {0.0});
   const auto before = p.raw();

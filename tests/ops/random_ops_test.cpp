@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Initialisation, dropout and augmentation: everything drawn from Philox.
 #include <numbers>
+#include <numeric>
 #include <set>
 
 #include "runtime/base/philox.h"
@@ -90,8 +91,8 @@ TEST(FillNormal, KeepsItsBits) {
   ops::fill_normal(stream(), x, 1234, 1, 0, 0.0F, 1.0F);
 
   std::vector<std::uint32_t> bits;
-  for (int i = 0; i < 4; ++i)
-    bits.push_back(std::bit_cast<std::uint32_t>(x.view().as<float>()[i]));
+  for (const float value : x.elements<float>())
+    bits.push_back(std::bit_cast<std::uint32_t>(value));
   EXPECT_EQ(bits, (std::vector<std::uint32_t>{1066421314, 1044451103, 3213575423, 1064971208}));
 }
 
@@ -304,12 +305,10 @@ TEST_P(RandomOps, AugmentCropsAndFlipsEverySampleItsOwnWay) {
   options.crop_padding = 2;
   const std::int64_t size = 9, batch = 64;
   const GuardedTensor images = random_tensor(DType::u8, {batch, size, size, 1}, 5, 0, 255);
-  const GuardedTensor y(GetParam(), {batch, size, size, 1}), ids(DType::i64, {batch}),
-      epochs(DType::i64, {batch});
-  for (std::int64_t n = 0; n < batch; ++n) {
-    ids.view().as<std::int64_t>()[n] = 1000 + n;
-    epochs.view().as<std::int64_t>()[n] = 3;
-  }
+  std::vector<double> samples(batch);
+  std::iota(samples.begin(), samples.end(), 1000.0);
+  const GuardedTensor y(GetParam(), {batch, size, size, 1}), ids(DType::i64, {batch}, samples),
+      epochs(DType::i64, {batch}, std::vector<double>(batch, 3.0));
 
   ops::augment(stream(), y, images, ids, epochs, options);
 
