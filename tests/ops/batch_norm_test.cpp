@@ -92,7 +92,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values(DType::f32, DType::bf16, DType::f16),
                        ::testing::Values(Shape{1, 3, 1, 1}, Shape{2, 3, 3, 7}, Shape{3, 5, 7, 17},
                                          Shape{2, 20, 20, 16}, Shape{2, 4, 9, 33},
-                                         Shape{1, 5, 5, 200}, Shape{64, 14, 14, 3}),
+                                         Shape{1, 5, 5, 200}, Shape{2, 3, 5, 264},
+                                         Shape{64, 14, 14, 3}),
                        ::testing::Bool()),
     label);
 
@@ -194,6 +195,31 @@ TEST(BatchNormPrecision, SurvivesAMeanFarLargerThanTheDeviation) {
 
   expect_close(variance.get(), expected.variance, 1e-5, 0.0);
   expect_close(y.get(), expected.y, 1e-4, 2e-3);  // half an ulp of a mean of 10000 is 5e-4
+}
+
+// Enough rows that every thread of a kernel joins several runs of them.
+TEST(BatchNormPrecision, HoldsOverManyRows) {
+  const Shape shape{1, 80, 100, 257}, channels{257};
+  const ops::BatchNormOptions options{.epsilon = 1e-5F, .relu = true};
+  const GuardedTensor x = random_tensor(DType::f32, shape, 1, 99.0, 101.0), y(DType::f32, shape);
+  const GuardedTensor mean(DType::f32, channels), variance(DType::f32, channels);
+  const GuardedTensor gamma = random_tensor(DType::f32, channels, 2, 0.5, 1.5);
+  const std::vector<double> zeros(257);
+  const GuardedTensor beta(DType::f32, channels, zeros), dbeta(DType::f32, channels, zeros);
+  const GuardedTensor dgamma(DType::f32, channels, zeros);
+  const GuardedTensor dy = random_tensor(DType::f32, shape, 3), dx(DType::f32, shape);
+  const Reference expected = forward_reference(x.get(), 257, gamma.get(), beta.get(), options);
+
+  ops::batch_norm_forward(stream(), y, mean, variance, x, gamma, beta, options);
+  ops::batch_norm_backward(stream(), dx, dgamma, dbeta, dy, x, y, gamma, mean, variance, options);
+
+  const Gradient gradient = backward_reference(x.get(), dy.get(), y.get(), gamma.get(), options);
+  expect_close(mean.get(), expected.mean, 1e-7, 0.0);
+  expect_close(variance.get(), expected.variance, 1e-5, 0.0);
+  expect_close(y.get(), expected.y, 0.0, 1e-4);
+  expect_close(dx.get(), gradient.x, 0.0, 1e-4);
+  expect_close(dgamma.get(), gradient.gamma, 1e-5, 5e-3);
+  expect_close(dbeta.get(), gradient.beta, 1e-5, 1e-3);
 }
 
 TEST(BatchNormCollect, AddsWeightedUnbiasedStatistics) {

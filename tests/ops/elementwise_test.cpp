@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "runtime/ops/fixed_sum.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {
@@ -47,6 +48,37 @@ TEST_P(Elementwise, ReluForwardTakesTheMaximumOfTheSumAndZero) {
     expect_close(y.get(), of_sum, rounding_of(GetParam()), 1e-9);
     expect_close(single.get(), of_a, 0.0, 0.0);
   }
+}
+
+TEST_P(Elementwise, ViewsMayBeginAtAnyElement) {
+  const std::int64_t n = 1003;
+  const GuardedTensor a = random_tensor(GetParam(), {n + 3}, 3),
+                      b = random_tensor(GetParam(), {n + 3}, 4);
+  const std::vector<double> av = a.get(), bv = b.get();
+  for (const std::int64_t shift : {0, 1, 2, 3}) {
+    const GuardedTensor y(GetParam(), {n});
+    std::vector<double> expected(static_cast<std::size_t>(n));
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expected[i] = std::max(av[i + static_cast<std::size_t>(shift)] + bv[i + 1], 0.0);
+
+    ops::relu_forward(stream(), y, a.view().range(shift, n), b.view().range(1, n));
+
+    expect_close(y.get(), expected, rounding_of(GetParam()), 1e-9);
+  }
+}
+
+TEST_P(Elementwise, CastsLongTensorsFromAndToF32) {
+  const std::int64_t n = 5001;
+  const GuardedTensor x = random_tensor(GetParam(), {n + 1}, 5);
+  const GuardedTensor wide(DType::f32, {n}), back(GetParam(), {n});
+  const std::vector<double> values = x.get();
+
+  ops::cast(stream(), wide, x.view().range(1, n));
+  ops::cast(stream(), back, wide);
+
+  const std::vector<double> expected(values.begin() + 1, values.end());
+  EXPECT_EQ(wide.get(), expected);
+  EXPECT_EQ(back.get(), expected);
 }
 
 TEST_P(Elementwise, ReluBackwardPassesGradientsWhereTheOutputIsPositive) {
@@ -101,6 +133,16 @@ TEST(AccumulateSum, AddsToTheTotalInDouble) {
     ops::accumulate_sum(stream(), total, x);
 
     EXPECT_NEAR(total.get()[0], expected, 1e-10);
+  }
+}
+
+TEST(AccumulateSum, HasTheSameBitsOnEveryDevice) {
+  for (const std::int64_t n : {1, 16, 4097, 40001, 300007}) {
+    const GuardedTensor x = random_tensor(DType::f32, {n}, 9), total(DType::f64, {1}, {0.25});
+
+    ops::accumulate_sum(stream(), total, x);
+
+    EXPECT_EQ(total.get()[0], 0.25 + ops::fixed_sum<false>(x.elements<float>().data(), n));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "runtime/ops/fixed_sum.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {
@@ -65,6 +66,33 @@ TEST(AdamW, IsTheSameWithAndWithoutTheComputeCopy) {
   EXPECT_EQ(results[0], results[1]);
 }
 
+TEST(AdamW, IsTheSameAtAnyAlignment) {
+  const std::int64_t n = 1021;
+  const GuardedTensor scalars = scalars_of(.01, .1, .05, 1);
+  const std::vector<double> values = random_values(n, 3, DType::f32, 0.0, 1.0);
+  std::vector<std::vector<double>> results;
+  for (const std::int64_t shift : {0, 1, 2, 3}) {
+    const auto shifted = [&] {
+      std::vector<double> padded(static_cast<std::size_t>(shift));
+      padded.insert(padded.end(), values.begin(), values.end());
+      return GuardedTensor(DType::f32, {n + shift}, padded);
+    };
+    const GuardedTensor p = shifted(), m = shifted(), v = shifted(), g = shifted();
+    const GuardedTensor low(DType::bf16, {n});
+
+    ops::adamw(stream(), p.view().range(shift, n), low, m.view().range(shift, n),
+               v.view().range(shift, n), g.view().range(shift, n), scalars, {.weight_decay = 0.1F});
+
+    std::vector<double> result = low.get();
+    for (const GuardedTensor* const each : {&p, &m, &v}) {
+      const std::vector<double> all = each->get();
+      result.insert(result.end(), all.begin() + shift, all.end());
+    }
+    results.push_back(result);
+    EXPECT_EQ(results.back(), results.front());
+  }
+}
+
 TEST(AdamW, LeavesEverythingAloneWhenTheGradientIsNotFinite) {
   const GuardedTensor p = random_tensor(DType::f32, {9}, 1), m = random_tensor(DType::f32, {9}, 2);
   const GuardedTensor v = random_tensor(DType::f32, {9}, 3, 0.0, 1.0),
@@ -106,6 +134,18 @@ TEST(Sgd, FollowsTheFormulaWithAndWithoutNesterov) {
   }
 }
 
+TEST(ExponentialAverage, StandsStillInASkippedStep) {
+  const GuardedTensor average = random_tensor(DType::f32, {37}, 1),
+                      p = random_tensor(DType::f32, {37}, 2);
+  const auto before = average.raw();
+
+  ops::exponential_average(stream(), average, p, 0.5F, scalars_of(1, 1, 1, 0));
+  EXPECT_EQ(average.raw(), before);
+
+  ops::exponential_average(stream(), average, p, 0.5F, scalars_of(1, 1, 1, 1));
+  EXPECT_NE(average.raw(), before);
+}
+
 TEST(Sgd, NeedsNoBufferWithoutMomentum) {
   const GuardedTensor p(DType::f32, {3}, {1.0, 2.0, 3.0}), g(DType::f32, {3}, {1.0, -1.0, 0.5});
 
@@ -137,6 +177,7 @@ TEST(AccumulateSquares, HasTheSameBitsEveryTime) {
   ops::accumulate_squares(stream(), second, x);
 
   EXPECT_NEAR(first.get()[0], expected, 1e-9);
+  EXPECT_EQ(first.get()[0], ops::fixed_sum<true>(x.elements<float>().data(), 10007));
   EXPECT_EQ(first.raw(), second.raw());
 }
 

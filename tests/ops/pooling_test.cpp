@@ -56,6 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MaxPool,
                                                               Case{{2, 8, 8, 33}, {2, 2, 0}},
                                                               Case{{1, 5, 6, 70}, {3, 1, 1}},
                                                               Case{{1, 17, 17, 3}, {16, 1, 8}},
+                                                              Case{{2, 6, 5, 16}, {3, 2, 1}},
                                                               Case{{3, 9, 7, 7}, {2, 3, 1}})),
                          label);
 
@@ -141,7 +142,8 @@ INSTANTIATE_TEST_SUITE_P(Types, AveragePool, ::testing::Values(DType::f32, DType
                          dtype_label);
 
 TEST_P(AveragePool, AveragesEveryChannel) {
-  for (const Shape& shape : {Shape{1, 1, 1, 1}, Shape{2, 7, 7, 33}, Shape{3, 17, 5, 130}}) {
+  for (const Shape& shape :
+       {Shape{1, 1, 1, 1}, Shape{2, 7, 7, 33}, Shape{2, 9, 7, 40}, Shape{3, 17, 5, 130}}) {
     const GuardedTensor x = random_tensor(GetParam(), shape, 1),
                         y(GetParam(), {shape[0], shape[3]});
     std::vector<double> expected(static_cast<std::size_t>(shape[0] * shape[3]));
@@ -160,17 +162,19 @@ TEST_P(AveragePool, AveragesEveryChannel) {
 }
 
 TEST_P(AveragePool, BackwardSpreadsTheGradientEvenly) {
-  const Shape shape{2, 3, 5, 17};
-  const GuardedTensor dy = random_tensor(GetParam(), {2, 17}, 1), dx(GetParam(), shape);
-  std::vector<double> expected(static_cast<std::size_t>(shape.count()));
-  const std::vector<double> gradient = dy.get();
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    expected[i] = gradient[i / (15 * 17) * 17 + i % 17] / 15.0;
+  for (const std::int64_t channels : {17, 24}) {
+    const Shape shape{2, 3, 5, channels};
+    const GuardedTensor dy = random_tensor(GetParam(), {2, channels}, 1), dx(GetParam(), shape);
+    std::vector<double> expected(static_cast<std::size_t>(shape.count()));
+    const std::vector<double> gradient = dy.get();
+    const auto width = static_cast<std::size_t>(channels);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expected[i] = gradient[i / (15 * width) * width + i % width] / 15.0;
+
+    ops::global_average_pool_backward(stream(), dx, dy);
+
+    expect_close(dx.get(), expected, rounding_of(GetParam()), 1e-7);
   }
-
-  ops::global_average_pool_backward(stream(), dx, dy);
-
-  expect_close(dx.get(), expected, rounding_of(GetParam()), 1e-7);
 }
 
 TEST(PoolingErrors, NameShapesAndOptions) {

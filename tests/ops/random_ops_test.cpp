@@ -6,6 +6,7 @@
 
 #include "runtime/base/philox.h"
 #include "runtime/ops/augment.h"
+#include "runtime/ops/augment_math.h"
 #include "runtime/ops/dropout.h"
 #include "runtime/ops/init.h"
 #include "runtime/ops/init_math.h"
@@ -96,6 +97,21 @@ TEST(FillNormal, KeepsItsBits) {
   EXPECT_EQ(bits, (std::vector<std::uint32_t>{1066421314, 1044451103, 3213575423, 1064971208}));
 }
 
+TEST(FillNormal, HasTheSameBitsOnEveryDevice) {
+  const GuardedTensor x(DType::f32, {1500});
+  const Philox key = Philox::keyed(7, RandomPurpose::init);
+
+  ops::fill_normal(stream(), x, 7, 3, 0, 0.5F, 2.0F);
+
+  const std::vector<float> values = x.elements<float>();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto words = key(3, i / 128 * 64 + i % 64);
+    const ops::NormalPair pair = ops::box_muller(words[0], words[1], words[2], words[3]);
+    const double normal = i % 128 < 64 ? pair.first : pair.second;
+    ASSERT_EQ(values[i], static_cast<float>(std::fma(2.0, normal, 0.5)));
+  }
+}
+
 TEST(FillUniform, StaysInsideItsBoundsAndSplits) {
   const GuardedTensor x(DType::f32, {5000}), part(DType::f32, {4000});
 
@@ -134,6 +150,16 @@ TEST(FillSinusoid, WritesPairsOfSineAndCosineWaves) {
       const double wave = 0.5 * (c % 2 == 0 ? std::sin(angle) : std::cos(angle));
       EXPECT_NEAR(static_cast<double>(values[static_cast<std::size_t>(p * 7 + c)]), wave, 1e-7);
     }
+  }
+  const GuardedTensor large(DType::f32, {3001, 6});
+  ops::fill_sinusoid(stream(), large, 1.0F);
+  const std::vector<float> waves = large.elements<float>();
+  for (std::int64_t i = 0; i < 3001 * 6; ++i) {
+    const double angle =
+        static_cast<double>(i / 6) / std::pow(10000.0, static_cast<double>(i % 6 / 2 * 2) / 6.0);
+    const float actual = waves[static_cast<std::size_t>(i)];
+    ASSERT_NEAR(static_cast<double>(actual), i % 2 == 0 ? std::sin(angle) : std::cos(angle), 1e-7);
+    ASSERT_EQ(actual, ops::sinusoid(i / 6, i % 6, 6, 1.0F));
   }
   const GuardedTensor flat(DType::f32, {9});
   expect_error([&] { ops::fill_sinusoid(stream(), flat, 1.0F); }, {"fill_sinusoid", "(9)"});
@@ -265,6 +291,40 @@ TEST_P(RandomOps, AugmentOnlyNormalisesInEvaluation) {
                GuardedTensor(DType::i64, {2}, {0, 0}), options);
 
   expect_close(y.get(), expected, rounding_of(GetParam()), 1e-6);
+}
+
+TEST_P(RandomOps, AugmentHasTheSameBitsOnEveryDevice) {
+  ops::AugmentOptions options = color_options();
+  options.flip = true;
+  options.crop_padding = 3;
+  for (const Shape& shape :
+       {Shape{3, 8, 8, 4}, Shape{2, 40, 56, 3}, Shape{2, 16, 16, 1}, Shape{5, 7, 3, 3}}) {
+    const GuardedTensor images = random_tensor(DType::u8, shape, 1, 0, 255), y(GetParam(), shape);
+    std::vector<double> samples(static_cast<std::size_t>(shape[0]));
+    std::iota(samples.begin(), samples.end(), 40.0);
+    const GuardedTensor ids(DType::i64, {shape[0]}, samples);
+    const std::vector<double> pixels = images.get();
+    std::vector<double> reference(pixels.size());
+    for (std::int64_t i = 0; i < shape.count(); ++i) {
+      const std::int64_t c = i % shape[3], w = i / shape[3] % shape[2],
+                         h = i / shape[3] / shape[2] % shape[1],
+                         n = i / (shape[1] * shape[2] * shape[3]);
+      const auto choice = ops::choose_augmentation(options, 40 + n, 40 + n);
+      const std::int64_t row = h + choice.top, shifted = w + choice.left;
+      if (row < 0 || row >= shape[1] || shifted < 0 || shifted >= shape[2]) continue;
+      const std::int64_t column = choice.flip ? shape[2] - 1 - shifted : shifted;
+      const auto at =
+          static_cast<std::size_t>(((n * shape[1] + row) * shape[2] + column) * shape[3] + c);
+      const auto channel = static_cast<std::size_t>(c);
+      reference[static_cast<std::size_t>(i)] = static_cast<double>(ops::normalized_byte(
+          static_cast<int>(pixels[at]), options.mean[channel], options.deviation[channel]));
+    }
+    const GuardedTensor expected(GetParam(), shape, reference);
+
+    ops::augment(stream(), y, images, ids, ids, options);
+
+    EXPECT_EQ(y.raw(), expected.raw());
+  }
 }
 
 // Finds the crop and flip that explain `y`, or fails.
