@@ -62,8 +62,6 @@ class Stream {
   virtual void wait(Event& event) = 0;
   // Blocks the host until all enqueued work is done. Raises the first error of a failed task.
   virtual void synchronize() = 0;
-  // True while what is enqueued is recorded into a Graph instead of run.
-  [[nodiscard]] virtual bool capturing() const { return false; }
   [[nodiscard]] virtual StreamKind kind() const = 0;
   [[nodiscard]] virtual Device& device() const = 0;
 
