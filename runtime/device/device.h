@@ -64,6 +64,8 @@ class Stream {
   virtual void synchronize() = 0;
   [[nodiscard]] virtual StreamKind kind() const = 0;
   [[nodiscard]] virtual Device& device() const = 0;
+  // Inside Device::capture: what is enqueued is recorded, and events mean nothing to the host.
+  [[nodiscard]] virtual bool capturing() const { return false; }
 
  protected:
   Stream() = default;
