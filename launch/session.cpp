@@ -73,7 +73,8 @@ RankProcess::RankProcess() : mpi(nullptr, nullptr) {
 }
 
 Environment RankProcess::environment() const {
-  return {.ranks = mpi.size(), .cuda_in_build = false, .native_bf16 = cpu_has_bf16()};
+  return {.ranks = mpi.size(), .cuda_in_build = Device::in_build(DeviceType::cuda),
+          .gpus = Device::count(DeviceType::cuda), .native_bf16 = cpu_has_bf16()};
 }
 
 Session::Session(const RankProcess& process, const Config& resolved, bool training)
@@ -86,6 +87,7 @@ Session::Session(const RankProcess& process, const Config& resolved, bool traini
       tensor_stream(tensor_stream_of(*device, mesh)),
       tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm),
       pipeline(pipeline_shape(config, training)) {
+  if (config.precision == "tf32") device->set_products(ProductPrecision::tf32);
   const Chain chain = make_chain(config);
   layers = summarize(chain, device->type(), build_options(config, mesh.here().tensor, training));
   stages = plan_stages(layers, pipeline, config.parallel.stage_layers);

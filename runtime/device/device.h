@@ -66,6 +66,8 @@ class Stream {
   [[nodiscard]] virtual bool capturing() const { return false; }
   [[nodiscard]] virtual StreamKind kind() const = 0;
   [[nodiscard]] virtual Device& device() const = 0;
+  // Inside Device::capture: what is enqueued is recorded, and events mean nothing to the host.
+  [[nodiscard]] virtual bool capturing() const { return false; }
 
  protected:
   Stream() = default;
@@ -142,6 +144,9 @@ class Device {
   // of them than ranks, saying what is missing.
   [[nodiscard]] static std::unique_ptr<Device> create(DeviceType type,
                                                       const DevicePlace& place = {});
+  [[nodiscard]] static bool in_build(DeviceType type);
+  // How many this process could use; 0 also where the driver is missing.
+  [[nodiscard]] static int count(DeviceType type) noexcept;
   virtual ~Device() = default;
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;

@@ -38,6 +38,9 @@ decltype(auto) with_type(DType dtype, Action&& action) {
       return action(std::int32_t{});
     case DType::i64:
       return action(std::int64_t{});
+    case DType::f8e4m3:
+    case DType::f8e5m2:
+      break;  // moved as bytes, never reduced
   }
   return action(float{});
 }

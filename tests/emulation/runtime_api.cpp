@@ -74,6 +74,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorStreamCaptureUnjoined";
     case cudaErrorStreamCaptureIsolation:
       return "cudaErrorStreamCaptureIsolation";
+    case cudaErrorCapturedEvent:
+      return "cudaErrorCapturedEvent";
   }
   return "unknown";
 }

@@ -63,6 +63,13 @@ int cuda_device_count() {
   return count;
 }
 
+int count_cuda_devices() noexcept {
+  int count = 0;
+  const cudaError_t found = cudaGetDeviceCount(&count);
+  static_cast<void>(cudaGetLastError());
+  return found == cudaSuccess ? count : 0;
+}
+
 std::unique_ptr<Device> make_cuda_device(const DevicePlace& place) {
   return std::make_unique<CudaDevice>(place);
 }

@@ -5,8 +5,9 @@ namespace trireme {
 
 using detail::report_cuda;
 
-CudaEvent::CudaEvent(EventKind kind, int device) : device_(device) {
-  const unsigned flags = kind == EventKind::timed ? cudaEventDefault : cudaEventDisableTiming;
+CudaEvent::CudaEvent(EventKind kind, int device)
+    : device_(device), timed_(kind == EventKind::timed) {
+  const unsigned flags = timed_ ? cudaEventDefault : cudaEventDisableTiming;
   TRIREME_CUDA(cudaEventCreateWithFlags(&handle_, flags));
 }
 
@@ -61,8 +62,13 @@ CudaStream& CudaStream::of(Stream& stream) {
   return *found;
 }
 
+// Inside a graph a time is taken at every replay; an event that orders streams is resolved into the
+// graph's edges.
 void CudaStream::record(Event& event) {
-  TRIREME_CUDA(cudaEventRecord(CudaEvent::of(event).handle(), handle_));
+  const CudaEvent& here = CudaEvent::of(event);
+  const unsigned flags =
+      here.timed() && capturing() ? cudaEventRecordExternal : cudaEventRecordDefault;
+  TRIREME_CUDA(cudaEventRecordWithFlags(here.handle(), handle_, flags));
 }
 
 void CudaStream::wait(Event& event) {

@@ -17,10 +17,12 @@ class CudaEvent final : public Event {
   void synchronize() override;
   [[nodiscard]] double milliseconds_since(const Event& start) const override;
   [[nodiscard]] cudaEvent_t handle() const { return handle_; }
+  [[nodiscard]] bool timed() const { return timed_; }
 
  private:
   int device_;
   cudaEvent_t handle_ = nullptr;
+  bool timed_;
 };
 
 class CudaStream final : public Stream {
