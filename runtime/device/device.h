@@ -66,8 +66,6 @@ class Stream {
   [[nodiscard]] virtual bool capturing() const { return false; }
   [[nodiscard]] virtual StreamKind kind() const = 0;
   [[nodiscard]] virtual Device& device() const = 0;
-  // Inside Device::capture: what is enqueued is recorded, and events mean nothing to the host.
-  [[nodiscard]] virtual bool capturing() const { return false; }
 
  protected:
   Stream() = default;
