@@ -66,6 +66,8 @@ class Stream {
   [[nodiscard]] virtual bool capturing() const { return false; }
   [[nodiscard]] virtual StreamKind kind() const = 0;
   [[nodiscard]] virtual Device& device() const = 0;
+  // Inside Device::capture: what is enqueued is recorded, and events mean nothing to the host.
+  [[nodiscard]] virtual bool capturing() const { return false; }
 
  protected:
   Stream() = default;
@@ -168,6 +170,10 @@ class Device {
   // Read when an operation is enqueued. CPU devices compute in fp32 always.
   void set_products(ProductPrecision products) { products_ = products; }
   [[nodiscard]] ProductPrecision products() const { return products_; }
+  // Whether the same operands must give the same bits in every run, also where that takes longer or
+  // more memory. Read when an operation is enqueued.
+  void set_reproducible(bool reproducible) { reproducible_ = reproducible; }
+  [[nodiscard]] bool reproducible() const { return reproducible_; }
   // What live Buffers hold, in bytes as asked for. Thread-safe.
   [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const;
 
@@ -182,6 +188,7 @@ class Device {
   void note_allocated(std::size_t bytes, MemoryKind kind);
   void note_released(std::size_t bytes, MemoryKind kind) noexcept;
 
+  bool reproducible_ = true;
   ProductPrecision products_ = ProductPrecision::fp32;
   mutable std::mutex use_mutex_;  // loader threads make buffers too
   MemoryUse use_[2];
