@@ -122,7 +122,7 @@ std::unique_ptr<Communicator> make_nccl_world(std::unique_ptr<Communicator> host
   ncclUniqueId id{};
   if (host->rank() == 0) TRIREME_NCCL(ncclGetUniqueId(&id));
   const HostStream stream;
-  host->broadcast(
+  setup->broadcast(
       *stream,
       {reinterpret_cast<std::byte*>(&id), DType::u8, Shape{static_cast<std::int64_t>(sizeof(id))}},
       0);

@@ -2,6 +2,7 @@
 #include "runtime/device/cuda/cuda_device.h"
 
 #include <cstdlib>
+#include <exception>
 
 #include "runtime/device/backends.h"
 #include "runtime/device/cuda/cuda_graph.h"
@@ -144,6 +145,9 @@ std::byte* CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
 }
 
 void CudaDevice::release(std::byte* data, std::size_t /*bytes*/, MemoryKind kind) noexcept {
+  // With an error on its way up, kernels may wait for a peer that waits for this rank, and freeing
+  // waits for them. The end of the process frees it.
+  if (std::uncaught_exceptions() > 0) return;
   if (kind == MemoryKind::device) {
     detail::report_cuda(cudaFree(data), "cudaFree");
   } else {

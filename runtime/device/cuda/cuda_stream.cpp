@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cuda/cuda_stream.h"
 
+#include <exception>
+
 namespace trireme {
 
 using detail::report_cuda;
@@ -51,6 +53,7 @@ CudaStream::CudaStream(Device& device, StreamKind kind) : device_(device), kind_
 }
 
 CudaStream::~CudaStream() {
+  if (std::uncaught_exceptions() > 0) return;  // as for memory: see CudaDevice::release
   report_cuda(cudaStreamSynchronize(handle_), "cudaStreamSynchronize");
   report_cuda(cudaStreamDestroy(handle_), "cudaStreamDestroy");
 }
