@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 #include "runtime/device/arena.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/test_device.h"
 
 namespace trireme {
 namespace {
@@ -22,7 +22,7 @@ class Memory : public testing::Test {
   [[nodiscard]] std::size_t in_use(MemoryKind kind = MemoryKind::device) const {
     return device->memory_use(kind).current_bytes;
   }
-  std::unique_ptr<Device> device = Device::create(DeviceType::cpu);
+  std::unique_ptr<Device> device = Device::create(test::device_under_test());
 };
 
 TEST_F(Memory, BuffersAreAlignedAndCountedByKind) {
@@ -33,8 +33,10 @@ TEST_F(Memory, BuffersAreAlignedAndCountedByKind) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(large.data()) % 64, 0U);
   EXPECT_EQ(in_use(MemoryKind::device), 1001U);
   EXPECT_EQ(in_use(MemoryKind::host), (std::size_t{5} << 20) + 3);
-  std::memset(odd.data(), 0, odd.bytes());
+  const auto stream = device->make_stream(StreamKind::compute);
+  device->fill_zero(*stream, odd.data(), odd.bytes());
   std::memset(large.data(), 0, large.bytes());
+  stream->synchronize();
 }
 
 TEST_F(Memory, UseRemembersPeakAndAllocations) {
@@ -78,36 +80,6 @@ TEST_F(Memory, AViewMustFit) {
   expect_error(
       ExitCode::internal, [&] { static_cast<void>(buffer.view(DType::f32, {26})); },
       "needs 104 bytes, the buffer has 100");
-}
-
-TEST_F(Memory, ExhaustionTellsTheBytesAskedForAndInUse) {
-  const Buffer held(*device, std::size_t{1} << 30, MemoryKind::host);
-  const std::size_t huge = std::numeric_limits<std::size_t>::max() / 4;
-
-  expect_error(
-      ExitCode::internal, [&] { const Buffer buffer(*device, huge, MemoryKind::device); },
-      std::to_string(huge) + " bytes", "of device memory", "hold 1.00 GiB");
-  EXPECT_EQ(device->memory_use(MemoryKind::device).allocations, 0U);
-  EXPECT_THROW(Buffer(*device, std::numeric_limits<std::size_t>::max(), MemoryKind::device), Error);
-}
-
-#if !defined(__SANITIZE_ADDRESS__)
-TEST(MemoryDeathTest, WritingPastABufferStopsTheProgram) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto overrun = [] {
-    const auto device = Device::create(DeviceType::cpu);
-    const Buffer buffer(*device, 100, MemoryKind::device);
-    buffer.data()[100] = std::byte{0};
-  };
-
-  EXPECT_DEATH(overrun(), "wrote past the end of a device buffer of 100 bytes");
-}
-#endif
-
-TEST(Devices, AnAbsentBackEndIsAConfigError) {
-  expect_error(
-      ExitCode::config, [] { static_cast<void>(Device::create(DeviceType::cuda)); },
-      "part of the cuda backend, which this build lacks");
 }
 
 TEST(Layout, RegionsAreAlignedAndDisjoint) {

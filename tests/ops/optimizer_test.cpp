@@ -146,6 +146,23 @@ TEST(ExponentialAverage, StandsStillInASkippedStep) {
   EXPECT_NE(average.raw(), before);
 }
 
+TEST(Sgd, ReplayedFromAGraphReadsTheScalarsOfThatStep) {
+  if (test::device_under_test() == DeviceType::cpu) GTEST_SKIP() << "the CPU records no graphs";
+  const GuardedTensor p(DType::f32, {2}, {1.0, 2.0}), g(DType::f32, {2}, {1.0, -1.0});
+  GuardedTensor scalars = scalars_of(0, 1, 1, 1);
+  const auto graph =
+      stream().device().capture(stream(), [&] { ops::sgd(stream(), p, {}, {}, g, scalars, {}); });
+  const auto replayed = [&](double learning_rate, double scale) {
+    scalars.set({learning_rate, 1, 1, scale});
+    graph->launch(stream());
+    return p.get();
+  };
+
+  EXPECT_EQ(replayed(0.5, 1), (std::vector<double>{0.5, 2.5}));
+  EXPECT_EQ(replayed(0.25, 2), (std::vector<double>{0.0, 3.0}));
+  EXPECT_EQ(replayed(0.25, 0), (std::vector<double>{0.0, 3.0})) << "a skipped step";
+}
+
 TEST(Sgd, NeedsNoBufferWithoutMomentum) {
   const GuardedTensor p(DType::f32, {3}, {1.0, 2.0, 3.0}), g(DType::f32, {3}, {1.0, -1.0, 0.5});
 

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What ptxas said of every CUDA kernel of a build: registers, static shared memory, stack and spilled bytes. Exits 1 if a
+# kernel spills or has a stack frame (arrays that are not in registers) and is not listed below, or if there is no report.
+#
+#   scripts/kernel_resources.sh BUILD_FOLDER      e.g. build/cuda, after its targets are built (a second)
+set -euo pipefail
+
+build=${1:?usage: scripts/kernel_resources.sh BUILD_FOLDER}
+
+# Kernels that may keep memory of their own, one a line: a part of the demangled name, a tab, the reason.
+allowed=''
+
+mapfile -d '' -t reports < <(find "$build" -name '*.ptxas' -print0 | sort -z)
+if [[ ${#reports[@]} -eq 0 ]]; then
+  echo "scripts/kernel_resources.sh: no *.ptxas in $build; build it with -DTRIREME_CUDA=ON first" >&2
+  exit 1
+fi
+
+# shellcheck disable=SC2016  # awk's variables
+cat "${reports[@]}" | c++filt | awk -v allowed="$allowed" '
+  function row() {
+    if (name == "") return
+    printf "%4s %7s %6s %6s  %-7s %s\n", registers, shared, stack, spilled, architecture, name
+    kernels++
+    if (stack + spilled > 0) {
+      for (part in reasons)
+        if (index(name, part)) { printf "%34s allowed: %s\n", "", reasons[part]; return }
+      breaches++
+      printf "%34s must not keep memory of its own: see above\n", ""
+    }
+  }
+  BEGIN {
+    count = split(allowed, lines, "\n")
+    for (i = 1; i <= count; i++)
+      if (split(lines[i], fields, "\t") == 2) reasons[fields[1]] = fields[2]
+    printf "%4s %7s %6s %6s  %-7s %s\n", "regs", "shared", "stack", "spills", "for", "function"
+  }
+  /Compiling entry function/ { architecture = $NF; gsub("\047", "", architecture) }
+  /Function properties for/ {
+    row()
+    name = $0
+    sub(/.*Function properties for /, "", name)
+    gsub(/\(anonymous namespace\)::|trireme::|ops::cuda::/, "", name)
+    registers = "-"; shared = 0; stack = 0; spilled = 0
+  }
+  /bytes stack frame/ { stack = $1; spilled = $5 + $9 }
+  /Used [0-9]+ registers/ {
+    for (i = 1; i < NF; i++) {
+      if ($i == "Used") registers = $(i + 1)
+      if ($(i + 1) ~ /^bytes/ && $(i + 2) ~ /^smem/) shared = $i
+    }
+  }
+  END {
+    row()
+    printf "%d functions, %d with a stack frame or spills that are not allowed\n", kernels, breaches
+    exit breaches > 0 || kernels == 0
+  }'
