@@ -35,7 +35,7 @@ struct Largest {  // of numbers: a NaN shows in the sums
 template <int threads, bool aligned, typename T, typename F>
 __device__ void each_row_pack(const T* row, std::int64_t columns, F f) {
   constexpr int width = pack_width<T>;
-#pragma unroll 4
+#pragma unroll(aligned ? 4 : 1)
   for (std::int64_t column = threadIdx.x * width; column < columns; column += threads * width) {
     f(column, row_pack<aligned>(row, column, columns));
   }
