@@ -54,7 +54,7 @@ __device__ void multiply_rows(float (&s)[R][C], const float* left, const float* 
     for (int j = 0; j < C; ++j)
       s[i][j] = 0.0F;
   }
-#pragma unroll 4
+#pragma unroll 1
   for (int d = 0; d < size; d += 4) {
     Pack<float, 4> a[R], b[C];
 #pragma unroll

@@ -18,7 +18,8 @@ struct CrossEntropyOptions {
 
 // logits(N, Vp), a compute dtype, become dlogits. targets(N) i32; -1 rows have loss, hit and
 // gradient zero. losses(N) f32: nats per row, with the smoothed target. hits(N) f32: 1 where the
-// arg-max is the target; may be absent.
+// arg-max is the target; may be absent. A target that is no class is an error on the CPU; on a GPU
+// its loss is NaN.
 void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, const Tensor& logits,
                    const Tensor& targets, const CrossEntropyOptions& options);
 

@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(threads)
   if (threadIdx.x == 0 && losses != nullptr) {
     losses[blockIdx.x] = target < 0
                              ? 0.0F
-                             : row_loss(exponentials, all[CrossEntropySums::distances],
+                             : row_loss({exponentials, all[CrossEntropySums::distances]},
                                         all[CrossEntropySums::target_distance], block.options);
   }
   if (threadIdx.x == 0 && hits != nullptr) {

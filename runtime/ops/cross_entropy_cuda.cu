@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(threads) cross_entropy_kernel(CrossEntropy<T> 
     if (threadIdx.x == 0) p.hits[blockIdx.x] = first == target ? 1.0F : 0.0F;
   }
   if (threadIdx.x == 0) {
-    p.losses[blockIdx.x] = row_loss(exponentials, distances,
+    p.losses[blockIdx.x] = row_loss({exponentials, distances},
                                     static_cast<double>(own) - static_cast<double>(top), p.options);
   }
   if (p.options.write_gradient) {

@@ -4,11 +4,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 
-#include "runtime/ops/cross_entropy.h"
+#include "runtime/ops/cross_entropy_math.h"
 #include "runtime/ops/float_types.h"
 #include "runtime/ops/vector_math.h"
 
@@ -25,11 +24,6 @@ float largest_of(const T* row, std::int64_t count) {
     result = std::max(result, load(row[i]));
   return result;
 }
-
-struct RowSums {
-  double exponentials = 0.0;  // of x - largest
-  double distances = 0.0;     // x - largest, for the smoothed part of the target
-};
 
 // Leaves e^(x - largest) in `exponentials`.
 template <typename T>
@@ -51,22 +45,6 @@ RowSums exponentiate(float* exponentials, const T* row, float top, std::int64_t 
     sums.distances += static_cast<double>(distance_sum);
   }
   return sums;
-}
-
-// target_distance: x[target] - largest. The sums are those of the whole row.
-inline float row_loss(const RowSums& sums, double target_distance,
-                      const CrossEntropyOptions& options) {
-  const auto smoothing = static_cast<double>(options.label_smoothing);
-  const double smoothed =
-      smoothing == 0.0 ? 0.0 : smoothing * sums.distances / static_cast<double>(options.classes);
-  return static_cast<float>(std::log(sums.exponentials) - (1.0 - smoothing) * target_distance -
-                            smoothed);
-}
-
-// Read when the row is computed: the loss scale changes between replays of a captured step.
-inline float gradient_scale_of(const CrossEntropyOptions& options) {
-  const float* const scale = options.loss_scale;
-  return scale == nullptr ? options.gradient_scale : options.gradient_scale * *scale;
 }
 
 // row[0, count) = dlogits, row[count, stride) = 0. target: its column, or -1 where it is in none of

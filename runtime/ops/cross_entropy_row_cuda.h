@@ -5,7 +5,7 @@
 
 #include <cfloat>
 
-#include "runtime/ops/cross_entropy.h"
+#include "runtime/ops/cross_entropy_math.h"
 #include "runtime/ops/cuda_reduce.h"
 #include "runtime/ops/cuda_rows.h"
 
@@ -35,7 +35,7 @@ struct Largest {  // of numbers: a NaN shows in the sums
 template <int threads, bool aligned, typename T, typename F>
 __device__ void each_row_pack(const T* row, std::int64_t columns, F f) {
   constexpr int width = pack_width<T>;
-#pragma unroll 4
+#pragma unroll(aligned ? 4 : 1)
   for (std::int64_t column = threadIdx.x * width; column < columns; column += threads * width) {
     f(column, row_pack<aligned>(row, column, columns));
   }
@@ -48,12 +48,13 @@ struct RowGradient {
   float spread;  // the smoothed part of the target
   float own;     // of the target's one-hot part
 
-  __device__ RowGradient(float largest, double exponentials, const CrossEntropyOptions& options)
-      : top(largest),
-        factor(static_cast<float>(static_cast<double>(options.gradient_scale) / exponentials)),
-        spread(options.gradient_scale * options.label_smoothing /
-               static_cast<float>(options.classes)),
-        own(options.gradient_scale * (1.0F - options.label_smoothing)) {}
+  __device__ RowGradient(float largest, double exponentials, const CrossEntropyOptions& options) {
+    const float scale = gradient_scale_of(options);
+    top = largest;
+    factor = static_cast<float>(static_cast<double>(scale) / exponentials);
+    spread = scale * options.label_smoothing / static_cast<float>(options.classes);
+    own = scale * (1.0F - options.label_smoothing);
+  }
 
   template <typename T>
   __device__ float operator()(T x, bool target) const {
@@ -75,15 +76,6 @@ __device__ void write_row_gradient(T* row, std::int64_t filled, std::int64_t str
     }
     store_row_pack<aligned>(row, column, stride, pack);
   });
-}
-
-// Nats. target_distance: x[target] - largest. The sums are those of the whole row.
-__device__ inline float row_loss(double exponentials, double distances, double target_distance,
-                                 const CrossEntropyOptions& options) {
-  const auto smoothing = static_cast<double>(options.label_smoothing);
-  const double smoothed =
-      smoothing == 0.0 ? 0.0 : smoothing * distances / static_cast<double>(options.classes);
-  return static_cast<float>(log(exponentials) - (1.0 - smoothing) * target_distance - smoothed);
 }
 
 // Calls action(threads, aligned) for rows of `stride` elements.

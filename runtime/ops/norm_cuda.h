@@ -9,9 +9,9 @@
 
 namespace trireme::ops::cuda {
 
-// Elements of a row that one of `threads` threads holds. 512 threads have fewer registers each.
+// Elements of a row that one of `threads` threads holds: few, so that enough rows are on their way.
 template <int threads>
-inline constexpr int held_values = threads == 512 ? 16 : 32;
+inline constexpr int held_values = threads == 512 ? 16 : 8;
 inline constexpr std::int64_t widest_held = std::int64_t{512} * held_values<512>;
 template <int threads>
 inline constexpr int norm_block = threads == warp_size ? 256 : threads;
@@ -23,6 +23,8 @@ void with_row_threads(std::int64_t columns, Action&& action) {
     action(std::integral_constant<int, 32>{});
   } else if (columns <= std::int64_t{128} * held_values<128>) {
     action(std::integral_constant<int, 128>{});
+  } else if (columns <= std::int64_t{256} * held_values<256>) {
+    action(std::integral_constant<int, 256>{});
   } else {
     action(std::integral_constant<int, 512>{});
   }
@@ -81,7 +83,11 @@ __global__ void __launch_bounds__(norm_block<threads>) norm_forward_kernel(NormF
   const T* const in = (p.sum == nullptr ? p.x : p.sum) + row * columns;
   Pack<T, width> values[held ? packs : 1];
   const auto value_pack = [&](int k, std::int64_t column) {
-    return held ? values[k] : row_pack<aligned>(in, column, columns);
+    if constexpr (held) {
+      return values[k];
+    } else {
+      return row_pack<aligned>(in, column, columns);
+    }
   };
 
   float total = 0.0F;
@@ -177,20 +183,33 @@ __global__ void __launch_bounds__(norm_block<threads>)
   constexpr int packs = held_values<threads> / width;
   constexpr int groups = norm_block<threads> / threads;
   constexpr int outputs = centered ? 2 : 1;
+  // The next row is on its way while this one is computed, where registers suffice.
+  constexpr bool ahead = held_values<threads> * sizeof(T) <= 32;
   const int group = static_cast<int>(threadIdx.x) / threads;
   const std::int64_t columns = p.columns;
   const float scale = 1.0F / static_cast<float>(columns);
   float sums[outputs][packs][width] = {};
 
-  for (std::int64_t row = std::int64_t{blockIdx.x} * groups + group; row < p.rows;
-       row += std::int64_t{gridDim.x} * groups) {
+  Pack<T, width> dy[packs], x[packs];
+  const auto read_row = [&](std::int64_t row, auto& dy_to, auto& x_to) {
+    if (row >= p.rows) return;
+    each_pack<threads, width, packs>(columns, [&](int k, std::int64_t column) {
+      dy_to[k] = row_pack<aligned>(p.dy + row * columns, column, columns);
+      x_to[k] = row_pack<aligned>(p.x + row * columns, column, columns);
+    });
+  };
+  const std::int64_t step = std::int64_t{gridDim.x} * groups;
+  const std::int64_t first = std::int64_t{blockIdx.x} * groups + group;
+  if constexpr (ahead) read_row(first, dy, x);
+  for (std::int64_t row = first; row < p.rows; row += step) {
     const float center = centered ? p.mean[row] : 0.0F;
     const float inverse = p.rstd[row];
-    Pack<T, width> dy[packs], x[packs];
-    each_pack<threads, width, packs>(columns, [&](int k, std::int64_t column) {
-      dy[k] = row_pack<aligned>(p.dy + row * columns, column, columns);
-      x[k] = row_pack<aligned>(p.x + row * columns, column, columns);
-    });
+    Pack<T, width> next_dy[packs], next_x[packs];
+    if constexpr (ahead) {
+      read_row(row + step, next_dy, next_x);
+    } else {
+      read_row(row, dy, x);
+    }
     float sum_g = 0.0F, sum_gn = 0.0F;
     each_pack<threads, width, packs>(columns, [&](int k, std::int64_t column) {
       const auto gamma = row_floats<aligned, width>(p.gamma, column, columns);
@@ -208,11 +227,19 @@ __global__ void __launch_bounds__(norm_block<threads>)
     });
     if constexpr (centered) sum_g = row_sum<threads>(sum_g);
     sum_gn = row_sum<threads>(sum_gn);
-    if (p.dx == nullptr) continue;
-    each_pack<threads, width, packs>(columns, [&](int k, std::int64_t column) {
-      store_dx<centered, aligned>(p, row, column, dy[k], x[k], center, inverse, sum_g * scale,
-                                  sum_gn * scale);
-    });
+    if (p.dx != nullptr) {
+      each_pack<threads, width, packs>(columns, [&](int k, std::int64_t column) {
+        store_dx<centered, aligned>(p, row, column, dy[k], x[k], center, inverse, sum_g * scale,
+                                    sum_gn * scale);
+      });
+    }
+    if constexpr (ahead) {
+#pragma unroll
+      for (int k = 0; k < packs; ++k) {
+        dy[k] = next_dy[k];
+        x[k] = next_x[k];
+      }
+    }
   }
 
   if (partial == nullptr) return;
@@ -328,8 +355,9 @@ void norm_backward(Stream& stream, const NormBackward<T>& p) {
     }
     with_row_threads(p.columns, [&](auto threads) {
       constexpr int block = norm_block<threads>;
-      // Two blocks of a short row's kind fit a multiprocessor of a Hopper GPU, four of 128 threads.
-      constexpr std::int64_t most = threads == 32 ? 264 : threads == 128 ? 528 : 132;
+      // What a Hopper GPU holds at a time: four blocks a multiprocessor, three of 256 threads for a
+      // row, one of 512.
+      constexpr std::int64_t most = threads <= 128 ? 528 : threads == 256 ? 396 : 132;
       const std::int64_t blocks = std::min(trireme::cuda::ceil_div(p.rows, block / threads), most);
       float* const partial =
           channels ? reinterpret_cast<float*>(CudaStream::of(stream).scratch(

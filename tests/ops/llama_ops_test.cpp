@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+// RMS norm, rotary positions and SwiGLU: what a Llama-like transformer needs beside a GPT's ops.
+#include <numeric>
+
+#include "runtime/ops/rms_norm.h"
+#include "runtime/ops/rope.h"
+#include "runtime/ops/swiglu.h"
+#include "tests/ops/guarded_tensor.h"
+
+namespace trireme {
+namespace {
+
+using namespace testing;
+using Values = std::vector<double>;
+
+class TypedOp : public ::testing::TestWithParam<DType> {
+ protected:
+  [[nodiscard]] double relative() const { return rounding_of(GetParam()); }
+};
+class RmsNorm : public TypedOp {};
+class Rope : public TypedOp {};
+class Swiglu : public TypedOp {};
+const auto all_types = ::testing::Values(DType::f32, DType::bf16, DType::f16);
+INSTANTIATE_TEST_SUITE_P(Types, RmsNorm, all_types, dtype_label);
+INSTANTIATE_TEST_SUITE_P(Types, Rope, all_types, dtype_label);
+INSTANTIATE_TEST_SUITE_P(Types, Swiglu, all_types, dtype_label);
+
+constexpr float epsilon = 1e-5F;
+
+double inner(const Values& a, const Values& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+// Elements [1, count + 1) of a tensor: aligned to nothing but the element.
+struct OffsetTensor {
+  GuardedTensor whole;
+  Tensor view;
+
+  OffsetTensor(DType dtype, const Shape& shape, Values values = {})
+      : whole(dtype, {shape.count() + 1}) {
+    values.resize(static_cast<std::size_t>(shape.count()));
+    values.insert(values.begin(), 0.0);
+    whole.set(values);
+    view = whole.view().range(1, shape.count()).reshaped(shape);
+  }
+  [[nodiscard]] Values get() const {
+    Values values = whole.get();
+    values.erase(values.begin());
+    return values;
+  }
+};
+
+struct Normalised {
+  Values y, rstd;
+};
+Normalised rms_norm(const Values& x, const Values& gamma) {
+  const std::size_t columns = gamma.size(), rows = x.size() / columns;
+  Normalised result{Values(x.size()), Values(rows)};
+  for (std::size_t r = 0; r < rows; ++r) {
+    double squares = 0;
+    for (std::size_t c = 0; c < columns; ++c)
+      squares += x[r * columns + c] * x[r * columns + c];
+    result.rstd[r] = 1.0 / std::sqrt(squares / static_cast<double>(columns) + 1e-5);
+    for (std::size_t c = 0; c < columns; ++c)
+      result.y[r * columns + c] = x[r * columns + c] * result.rstd[r] * gamma[c];
+  }
+  return result;
+}
+
+// Columns of every way in which threads share a row, whole packs and not.
+TEST_P(RmsNorm, ForwardScalesEachRowAndKeepsItsStatistic) {
+  for (const std::int64_t columns : {1, 17, 256, 1023, 1032, 4100, 8200}) {
+    const Shape shape{3, columns};
+    const GuardedTensor x = random_tensor(GetParam(), shape, 1, 0.5, 3.0);
+    const GuardedTensor gamma = random_tensor(DType::f32, {columns}, 2);
+    const GuardedTensor y(GetParam(), shape), rstd(DType::f32, {3}), same(DType::f32, {3});
+    const OffsetTensor moved(GetParam(), shape, x.get()), moved_y(GetParam(), shape);
+    const Normalised expected = rms_norm(x.get(), gamma.get());
+
+    ops::rms_norm_forward(stream(), y, rstd, x, gamma, epsilon);
+    ops::rms_norm_forward(stream(), moved_y.view, same, moved.view, gamma, epsilon);
+
+    expect_close(y.get(), expected.y, relative() + 1e-6, 1e-6);
+    expect_close(rstd.get(), expected.rstd, 2e-6, 0.0);
+    expect_close(moved_y.get(), expected.y, relative() + 1e-6, 1e-6);
+    if (stream().device().type() == DeviceType::cuda) {
+      EXPECT_EQ(moved_y.get(), y.get());
+    }
+  }
+}
+
+TEST_P(RmsNorm, ForwardNormalisesTheSumWithAResidualAndKeepsIt) {
+  for (const std::int64_t columns : {33, 512, 9000}) {
+    const Shape shape{5, columns};
+    const GuardedTensor x = random_tensor(GetParam(), shape, 1);
+    const GuardedTensor residual = random_tensor(GetParam(), shape, 2);
+    const GuardedTensor gamma = random_tensor(DType::f32, {columns}, 3);
+    const GuardedTensor y(GetParam(), shape), rstd(DType::f32, {5}), sum(GetParam(), shape);
+    const GuardedTensor alone(GetParam(), shape), alone_rstd(DType::f32, {5});
+    Values expected = x.get();
+    const Values add = residual.get();
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expected[i] =
+          static_cast<double>(static_cast<float>(expected[i]) + static_cast<float>(add[i]));
+
+    ops::rms_norm_forward(stream(), y, rstd, x, gamma, epsilon, residual, sum);
+    ops::rms_norm_forward(stream(), alone, alone_rstd, sum, gamma, epsilon);
+
+    EXPECT_EQ(sum.get(), GuardedTensor(GetParam(), shape, expected).get());
+    EXPECT_EQ(y.raw(), alone.raw());
+    EXPECT_EQ(rstd.raw(), alone_rstd.raw());
+    ops::rms_norm_forward(stream(), y, rstd, x, gamma, epsilon, residual, residual);
+    EXPECT_EQ(residual.raw(), sum.raw());
+    EXPECT_EQ(y.raw(), alone.raw());
+  }
+}
+
+TEST_P(RmsNorm, BackwardAgreesWithFiniteDifferences) {
+  constexpr std::int64_t rows = 7, columns = 19;
+  const GuardedTensor x = random_tensor(GetParam(), {rows, columns}, 1);
+  const GuardedTensor gamma = random_tensor(DType::f32, {columns}, 2);
+  const GuardedTensor dy = random_tensor(GetParam(), {rows, columns}, 3);
+  const GuardedTensor y(GetParam(), {rows, columns}), dx(GetParam(), {rows, columns});
+  const GuardedTensor rstd(DType::f32, {rows}), dgamma(DType::f32, {columns}, Values(columns, 0.5));
+  const Values slope = dy.get(), xv = x.get(), gv = gamma.get();
+  Values expected_gamma =
+      numeric_gradient(gv, [&](const Values& v) { return inner(slope, rms_norm(xv, v).y); });
+  for (double& value : expected_gamma)
+    value += 0.5;
+
+  ops::rms_norm_forward(stream(), y, rstd, x, gamma, epsilon);
+  ops::rms_norm_backward(stream(), dx, dgamma, dy, x, gamma, rstd, false);
+
+  expect_close(
+      dx.get(),
+      numeric_gradient(xv, [&](const Values& v) { return inner(slope, rms_norm(v, gv).y); }),
+      relative() + 1e-5, 1e-5);
+  expect_close(dgamma.get(), expected_gamma, 1e-5, 1e-5);
+}
+
+TEST_P(RmsNorm, BackwardOfLongAndOfManyRowsFollowsTheFormula) {
+  for (const auto& [rows, columns] :
+       {std::pair{600, 40}, {9, 1031}, {140, 2056}, {6, 8192}, {40, 8200}}) {
+    const Shape shape{rows, columns};
+    const GuardedTensor x = random_tensor(GetParam(), shape, 1);
+    const GuardedTensor gamma = random_tensor(DType::f32, {columns}, 2);
+    const GuardedTensor dy = random_tensor(GetParam(), shape, 3);
+    const GuardedTensor y(GetParam(), shape), dx = random_tensor(GetParam(), shape, 4);
+    const GuardedTensor rstd(DType::f32, {rows});
+    const auto width = static_cast<std::size_t>(columns);
+    const GuardedTensor dgamma(DType::f32, {columns}, Values(width));
+    const Values xv = x.get(), gv = gamma.get(), slope = dy.get();
+    const Normalised forward = rms_norm(xv, gv);
+    Values expected = dx.get(), expected_gamma(width);
+    for (std::size_t r = 0; r < forward.rstd.size(); ++r) {
+      const double inverse = forward.rstd[r];
+      double sum_gn = 0;
+      for (std::size_t c = 0; c < width; ++c) {
+        const std::size_t i = r * width + c;
+        expected_gamma[c] += slope[i] * xv[i] * inverse;
+        sum_gn += slope[i] * gv[c] * xv[i] * inverse;
+      }
+      for (std::size_t c = 0; c < width; ++c) {
+        const std::size_t i = r * width + c;
+        expected[i] +=
+            inverse * (slope[i] * gv[c] - xv[i] * inverse * sum_gn / static_cast<double>(columns));
+      }
+    }
+
+    ops::rms_norm_forward(stream(), y, rstd, x, gamma, epsilon);
+    ops::rms_norm_backward(stream(), dx, dgamma, dy, x, gamma, rstd, true);
+
+    expect_close(dx.get(), expected, relative() + 1e-5, 1e-5);
+    expect_close(dgamma.get(), expected_gamma, 1e-5, sum_rounding(rows));
+  }
+}
+
+TEST_P(RmsNorm, BackwardInTwoPartsHasTheBitsOfTheWhole) {
+  for (const auto& [rows, columns] : {std::pair{70, 37}, {5, 1040}, {3, 8200}}) {
+    for (const bool accumulate : {false, true}) {
+      const Shape shape{rows, columns};
+      const GuardedTensor x = random_tensor(GetParam(), shape, 1);
+      const GuardedTensor gamma = random_tensor(DType::f32, {columns}, 2);
+      const GuardedTensor dy = random_tensor(GetParam(), shape, 3);
+      const GuardedTensor y(GetParam(), shape), rstd(DType::f32, {rows});
+      const auto make_dx = [&] { return random_tensor(GetParam(), shape, 4); };
+      const auto make_gamma = [&] { return random_tensor(DType::f32, {columns}, 5); };
+      const GuardedTensor dx = make_dx(), dx_alone = make_dx();
+      const GuardedTensor dgamma = make_gamma(), dgamma_alone = make_gamma();
+      ops::rms_norm_forward(stream(), y, rstd, x, gamma, epsilon);
+
+      ops::rms_norm_backward(stream(), dx, dgamma, dy, x, gamma, rstd, accumulate);
+      ops::rms_norm_backward(stream(), dx_alone, {}, dy, x, gamma, rstd, accumulate);
+      ops::rms_norm_backward(stream(), {}, dgamma_alone, dy, x, gamma, rstd, accumulate);
+
+      EXPECT_NE(dx.raw(), make_dx().raw());
+      EXPECT_NE(dgamma.raw(), make_gamma().raw());
+      EXPECT_EQ(dx_alone.raw(), dx.raw());
+      EXPECT_EQ(dgamma_alone.raw(), dgamma.raw());
+    }
+  }
+}
+
+TEST_P(RmsNorm, RefusesOperandsThatDoNotFit) {
+  const GuardedTensor x(GetParam(), {4, 6}), y(GetParam(), {4, 6}), narrow(DType::f32, {5});
+  const GuardedTensor gamma(DType::f32, {6}), rstd(DType::f32, {4}), few(DType::f32, {3});
+  expect_error([&] { ops::rms_norm_forward(stream(), y, rstd, x, narrow, epsilon); },
+               {"gamma", "(5)", "(6)"});
+  expect_error([&] { ops::rms_norm_forward(stream(), y, few, x, gamma, epsilon); }, {"rstd", "4"});
+  expect_error([&] { ops::rms_norm_forward(stream(), y, rstd, x, gamma, epsilon, y); },
+               {"sum is absent"});
+  expect_error([&] { ops::rms_norm_backward(stream(), {}, {}, y, x, gamma, rstd, false); },
+               {"neither dx nor dgamma"});
+  expect_error([&] { ops::rms_norm_backward(stream(), x, gamma, y, x, gamma, rstd, false); },
+               {"dx", "memory"});
+}
+
+Values rotated(const Values& x, const Shape& shape, const ops::RopeOptions& options,
+               double direction) {
+  const auto size = static_cast<std::size_t>(shape[2] / (options.heads + 2 * options.key_heads));
+  const auto width = static_cast<std::size_t>(shape[2]);
+  const auto turning = static_cast<std::size_t>(options.heads + options.key_heads) * size;
+  Values y = x;
+  for (std::size_t row = 0; row < x.size() / width; ++row) {
+    const auto t = static_cast<double>(row % static_cast<std::size_t>(shape[1]));
+    for (std::size_t head = 0; head < turning; head += size) {
+      for (std::size_t i = 0; i < size / 2; ++i) {
+        const double angle =
+            direction * t *
+            std::pow(options.base, -2.0 * static_cast<double>(i) / static_cast<double>(size));
+        const std::size_t a = row * width + head + i, b = a + size / 2;
+        y[a] = x[a] * std::cos(angle) - x[b] * std::sin(angle);
+        y[b] = x[b] * std::cos(angle) + x[a] * std::sin(angle);
+      }
+    }
+  }
+  return y;
+}
+
+TEST_P(Rope, TurnsQueriesAndKeysByTheirPositionAndLeavesValues) {
+  struct Case {
+    std::int64_t batch, length, heads, key_heads, size;
+    double base;
+  };
+  for (const Case& c : {Case{2, 5, 1, 1, 2, 10000.0}, Case{1, 33, 4, 2, 16, 10000.0},
+                        Case{2, 7, 3, 1, 10, 500000.0}, Case{1, 2049, 2, 1, 64, 10000.0}}) {
+    const Shape shape{c.batch, c.length, (c.heads + 2 * c.key_heads) * c.size};
+    const ops::RopeOptions options{.heads = c.heads, .key_heads = c.key_heads, .base = c.base};
+    const GuardedTensor qkv = random_tensor(GetParam(), shape, 1);
+    const Values before = qkv.get();
+    const OffsetTensor moved(GetParam(), shape, before);
+
+    ops::rope_forward(stream(), qkv, options);
+    ops::rope_forward(stream(), moved.view, options);
+
+    expect_close(qkv.get(), rotated(before, shape, options, 1.0), relative(), 1e-6 + relative());
+    EXPECT_EQ(moved.get(), qkv.get());
+  }
+}
+
+// The map is linear: its gradient is its transpose, <dy, f(x)> = <f'(dy), x>.
+TEST_P(Rope, BackwardAgreesWithFiniteDifferences) {
+  const Shape shape{2, 3, 5 * 6};
+  const ops::RopeOptions options{.heads = 3, .key_heads = 1, .base = 100.0};
+  const GuardedTensor dqkv = random_tensor(GetParam(), shape, 2);
+  const Values slope = dqkv.get();
+  const Values at = random_values(shape.count(), 1, GetParam());
+
+  ops::rope_backward(stream(), dqkv, options);
+
+  expect_close(
+      dqkv.get(),
+      numeric_gradient(
+          at, [&](const Values& x) { return inner(slope, rotated(x, shape, options, 1.0)); }),
+      relative(), 1e-6 + relative());
+}
+
+TEST_P(Rope, RefusesSizesThatDoNotFit) {
+  const GuardedTensor qkv(GetParam(), {2, 3, 24});
+  const auto run = [&](const ops::RopeOptions& options) {
+    ops::rope_forward(stream(), qkv, options);
+  };
+  expect_error([&] { run({.heads = 3, .key_heads = 2}); }, {"3 heads", "2 key heads"});
+  expect_error([&] { run({.heads = 6, .key_heads = 1}); }, {"(2, 3, 24)", "8 heads", "even"});
+  expect_error([&] { run({.heads = 2, .key_heads = 1, .base = 1.0}); }, {"base"});
+}
+
+Values swiglu(const Values& x, std::size_t columns) {
+  Values y(x.size() / 2);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const std::size_t at = i / columns * 2 * columns + i % columns;
+    y[i] = x[at] / (1.0 + std::exp(-x[at])) * x[at + columns];
+  }
+  return y;
+}
+
+TEST_P(Swiglu, ForwardGatesTheValues) {
+  for (const std::int64_t columns : {1, 7, 33, 64, 1000}) {
+    const Shape wide{2, 3, 2 * columns}, shape{2, 3, columns};
+    const GuardedTensor x = random_tensor(GetParam(), wide, 1, -6.0, 6.0), y(GetParam(), shape);
+    const OffsetTensor moved(GetParam(), wide, x.get()), moved_y(GetParam(), shape);
+    const Values expected = swiglu(x.get(), static_cast<std::size_t>(columns));
+
+    ops::swiglu_forward(stream(), y, x);
+    ops::swiglu_forward(stream(), moved_y.view, moved.view);
+
+    expect_close(y.get(), expected, relative() + 1e-6, 1e-6);
+    EXPECT_EQ(moved_y.get(), y.get());
+  }
+}
+
+TEST_P(Swiglu, BackwardAgreesWithFiniteDifferencesAndMayOverwriteItsInput) {
+  for (const std::int64_t columns : {5, 32}) {
+    const Shape wide{3, 2 * columns};
+    const GuardedTensor x = random_tensor(GetParam(), wide, 1, -6.0, 6.0), dx(GetParam(), wide);
+    const GuardedTensor dy = random_tensor(GetParam(), {3, columns}, 2);
+    const Values slope = dy.get();
+    const Values expected = numeric_gradient(x.get(), [&](const Values& v) {
+      return inner(slope, swiglu(v, static_cast<std::size_t>(columns)));
+    });
+
+    ops::swiglu_backward(stream(), dx, dy, x);
+    ops::swiglu_backward(stream(), x, dy, x);
+
+    expect_close(dx.get(), expected, relative() + 1e-5, 1e-5);
+    EXPECT_EQ(x.raw(), dx.raw());
+  }
+}
+
+TEST(SwigluFarOut, StaysFiniteAndPassesNaN) {
+  const GuardedTensor x(DType::f32, {3, 2}, {-200.0, 1.0, 200.0, 1.0, std::nan(""), 1.0});
+  const GuardedTensor ones(DType::f32, {3, 1}, Values(3, 1.0));
+  const GuardedTensor y(DType::f32, {3, 1}), dx(DType::f32, {3, 2});
+
+  ops::swiglu_forward(stream(), y, x);
+  ops::swiglu_backward(stream(), dx, ones, x);
+
+  const Values out = y.get(), gradient = dx.get();
+  EXPECT_NEAR(out[0], 0.0, 1e-30);
+  EXPECT_EQ(out[1], 200.0);
+  EXPECT_TRUE(std::isnan(out[2]));
+  EXPECT_NEAR(gradient[0], 0.0, 1e-30);
+  EXPECT_NEAR(gradient[1], 0.0, 1e-30);
+  EXPECT_EQ(gradient[2], 1.0);
+  EXPECT_EQ(gradient[3], 200.0);
+}
+
+TEST_P(Swiglu, RefusesShapesThatDoNotFit) {
+  const GuardedTensor x(GetParam(), {3, 8}), y(GetParam(), {3, 5}), half(GetParam(), {3, 4});
+  expect_error([&] { ops::swiglu_forward(stream(), y, x); }, {"(3, 5)", "(3, 8)", "twice"});
+  expect_error([&] { ops::swiglu_backward(stream(), half, half, x); }, {"dx", "(3, 4)"});
+}
+
+}  // namespace
+}  // namespace trireme
