@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(norm_block<threads>) norm_forward_kernel(NormF
   const std::int64_t columns = p.columns;
   // What is normalised, re-read where it is not held.
   const T* const in = (p.sum == nullptr ? p.x : p.sum) + row * columns;
-  Pack<T, width> values[held ? packs : 1];
+  Pack<T, width> values[held ? packs : 1] = {};
   const auto value_pack = [&](int k, std::int64_t column) {
     if constexpr (held) {
       return values[k];
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(norm_block<threads>)
   constexpr int groups = norm_block<threads> / threads;
   constexpr int outputs = centered ? 2 : 1;
   // The next row is on its way while this one is computed, where registers suffice.
-  constexpr bool ahead = held_values<threads> * sizeof(T) <= 32;
+  constexpr bool ahead = threads < 512;
   const int group = static_cast<int>(threadIdx.x) / threads;
   const std::int64_t columns = p.columns;
   const float scale = 1.0F / static_cast<float>(columns);
