@@ -71,6 +71,7 @@ BuildOptions build_options(const Config& config, int tensor_rank, bool training)
   const std::string& recompute = config.train.recompute;
   return {
       .compute = compute_dtype(config.precision),
+      .fp8 = config.precision == "fp8",
       .micro_batch = config.train.micro_batch,
       .training = training,
       .tensor = {.ranks = static_cast<int>(parallel.tensor),
@@ -81,6 +82,12 @@ BuildOptions build_options(const Config& config, int tensor_rank, bool training)
                    : recompute == "selective" ? Recompute::selective
                                               : Recompute::none,
       .split_backward = training && parallel.schedule == "zero-bubble"};
+}
+
+GraphMode graph_mode(const Config& config) {
+  const std::string& graphs = config.device.graphs;
+  if (graphs == "off") return GraphMode::off;
+  return graphs == "layer" ? GraphMode::layer : GraphMode::step;
 }
 
 bool keeps_ties_apart(const Config& config) {
@@ -108,6 +115,7 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
           .reducer = config.parallel.reducer == "inline" ? ReducerMode::inline_after_backward
                                                          : ReducerMode::overlapped,
           .layout_independent = config.reproducibility == "layout",
+          .graphs = graph_mode(config),
           .optimizer = optimizer_options(config.optimizer),
           .loss_scale = loss_scale_options(config),
           .schedule = {.kind = schedule_kind(schedule.name),

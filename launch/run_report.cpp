@@ -4,10 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "launch/options.h"
 #include "runtime/base/log.h"
+#include "runtime/comm/host_stream.h"
+#include "runtime/ops/attention.h"
 
 namespace trireme {
 namespace {
@@ -18,13 +19,11 @@ constexpr std::size_t host_name_bytes = 64;
 template <std::size_t count>
 std::array<std::int64_t, count> largest_of_any_rank(Session& session,
                                                     const std::array<std::int64_t, count>& own) {
-  const Buffer buffer(*session.device, sizeof(own), MemoryKind::host);
-  std::memcpy(buffer.data(), own.data(), sizeof(own));
-  const Tensor tensor = buffer.view(DType::i64, Shape{static_cast<std::int64_t>(count)});
-  session.world->all_reduce(*session.streams.comm, tensor, tensor, ReduceOp::max);
-  session.streams.comm->synchronize();
-  std::array<std::int64_t, count> result{};
-  std::memcpy(result.data(), buffer.data(), sizeof(result));
+  std::array<std::int64_t, count> result = own;
+  const Tensor tensor{reinterpret_cast<std::byte*>(result.data()), DType::i64,
+                      Shape{static_cast<std::int64_t>(count)}};
+  const HostStream stream;
+  session.world->all_reduce(*stream, tensor, tensor, ReduceOp::max);
   return result;
 }
 
@@ -48,20 +47,20 @@ Reporter::Reporter(const Config& config, const RunEnvironment& environment,
 
 std::vector<std::string> gather_hosts(Session& session) {
   const auto ranks = static_cast<std::size_t>(session.world->size());
-  const Buffer names(*session.device, ranks * host_name_bytes, MemoryKind::host);
+  std::vector<char> names(ranks * host_name_bytes);
   const auto own_at =
       static_cast<std::int64_t>(static_cast<std::size_t>(session.world->rank()) * host_name_bytes);
-  const Tensor all = names.view(DType::u8, Shape{static_cast<std::int64_t>(names.bytes())});
+  const Tensor all{reinterpret_cast<std::byte*>(names.data()), DType::u8,
+                   Shape{static_cast<std::int64_t>(names.size())}};
   const Tensor own = all.range(own_at, host_name_bytes);
-  std::memset(names.data(), 0, names.bytes());
   if (gethostname(reinterpret_cast<char*>(own.data), host_name_bytes - 1) != 0) {
     system_failed("gethostname", "this host");
   }
-  session.world->all_gather(*session.streams.comm, own, all);
-  session.streams.comm->synchronize();
+  const HostStream stream;
+  session.world->all_gather(*stream, own, all);
   std::vector<std::string> hosts;
   for (std::size_t i = 0; i < ranks; ++i) {
-    hosts.emplace_back(reinterpret_cast<const char*>(names.data()) + i * host_name_bytes);
+    hosts.emplace_back(names.data() + i * host_name_bytes);
   }
   return hosts;
 }
@@ -83,6 +82,10 @@ void log_start(const Session& session, const Dataset& dataset) {
         "schedule {}, ZeRO {}, recompute {}, tensor blocks {}, reproducibility {}",
         parallel.schedule, parallel.zero, config.train.recompute,
         std::max<std::int64_t>(parallel.virtual_tensor, 1), config.reproducibility);
+  }
+  if (session.device->type() == DeviceType::cuda) {
+    log::get("train").info("attention and convolution: {}",
+                           ops::attention_backend(session.device->type()));
   }
   log::get("train").info("{} samples in {}; {} steps of {} samples", dataset.size(),
                          config.data.path, config.train.steps, config.train.global_batch);
@@ -106,8 +109,7 @@ void log_memory(Session& session, const Optimizer& optimizer) {
 void log_bubble(Session& session, const PipelineRunner& runner, const BubbleMeter& meter) {
   const ScheduleShape& shape = runner.shape();
   if (shape.stages == 1) return;
-  const BubbleReport report =
-      meter.report(*session.device, session.mesh.pipeline(), *session.streams.comm);
+  const BubbleReport report = meter.report(session.mesh.pipeline());
   if (session.world->rank() != 0) return;
   log::get("train").info(
       "pipeline bubble: measured {:.1f} %, predicted {:.1f} % from the stages' times, {:.1f} % "

@@ -4,31 +4,54 @@
 #include "data/batch_plan.h"
 #include "launch/options.h"
 #include "runtime/base/log.h"
+#include "runtime/comm/nccl.h"
 #include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/comm/watched.h"
 #include "runtime/device/cpu/cpu_features.h"
+#include "runtime/ops/block_sum.h"
 #include "runtime/train/step_engine.h"
 
 namespace trireme {
 namespace {
 
-std::unique_ptr<Communicator> make_world(const RankProcess& process, const Config& config) {
+// NCCL's own deadline, for the host's waits, comes after that of the watchdog, which knows more.
+constexpr double nccl_grace_seconds = 10;
+
+DeviceType device_type(const Config& config) {
+  return config.device.type == "cuda" ? DeviceType::cuda : DeviceType::cpu;
+}
+
+WatchOptions watch_options(const Config& config) {
+  return {.deadline_seconds = config.parallel.watch_seconds, .directory = config.run.directory};
+}
+
+// Before the ranks do anything that needs them to agree.
+std::unique_ptr<Device> make_device(const RankProcess& process, const Config& config) {
+  check_same_on_all_ranks(*make_watched(process.mpi.world(), watch_options(config)),
+                          "the resolved config", to_yaml(config));
+  const MpiEnvironment& mpi = process.mpi;
+  return Device::create(device_type(config), {.local_rank = mpi.local_rank(),
+                                              .local_size = mpi.local_size(),
+                                              .share = config.device.share});
+}
+
+std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& device,
+                                         const Config& config) {
   auto world = process.mpi.world();
+  if (device.type() == DeviceType::cuda) {
+    const double watch = config.parallel.watch_seconds;
+    NcclOptions options{.deadline_seconds = watch > 0 ? watch + nccl_grace_seconds : 0};
+    if (config.reproducibility == "layout") options.sum_blocks = ops::sum_blocks;
+    world = make_nccl_world(std::move(world), device, std::move(options));
+  }
   if (config.parallel.check_collectives) world = make_checked(std::move(world));
-  world = make_watched(std::move(world), {.deadline_seconds = config.parallel.watch_seconds,
-                                          .directory = config.run.directory});
-  check_same_on_all_ranks(*world, "the resolved config", to_yaml(config));
-  return world;
+  return make_watched(std::move(world), watch_options(config));
 }
 
 MeshShape mesh_shape(const ParallelConfig& parallel) {
   return {.pipeline = static_cast<int>(parallel.pipeline),
           .data = static_cast<int>(parallel.data),
           .tensor = static_cast<int>(parallel.tensor)};
-}
-
-DeviceType device_type(const Config& config) {
-  return config.device.type == "cuda" ? DeviceType::cuda : DeviceType::cpu;
 }
 
 // A stream of its own where tensor-parallel collectives run beside the other groups'.
@@ -50,19 +73,22 @@ RankProcess::RankProcess() : mpi(nullptr, nullptr) {
 }
 
 Environment RankProcess::environment() const {
-  return {.ranks = mpi.size(), .cuda_in_build = false, .native_bf16 = cpu_has_bf16()};
+  return {.ranks = mpi.size(), .cuda_in_build = Device::in_build(DeviceType::cuda),
+          .gpus = Device::count(DeviceType::cuda), .native_bf16 = cpu_has_bf16()};
 }
 
 Session::Session(const RankProcess& process, const Config& resolved, bool training)
     : config(resolved),
       traits(traits_of(config.model)),
-      world(make_world(process, config)),
+      device(make_device(process, config)),
+      world(make_world(process, *device, config)),
       mesh(*world, mesh_shape(config.parallel)),
-      device(Device::create(device_type(config), process.mpi.local_rank())),
       streams(*device),
       tensor_stream(tensor_stream_of(*device, mesh)),
       tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm),
       pipeline(pipeline_shape(config, training)) {
+  if (config.precision == "tf32") device->set_products(ProductPrecision::tf32);
+  device->set_reproducible(config.reproducibility != "fast");
   const Chain chain = make_chain(config);
   layers = summarize(chain, device->type(), build_options(config, mesh.here().tensor, training));
   stages = plan_stages(layers, pipeline, config.parallel.stage_layers);

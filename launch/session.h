@@ -33,9 +33,9 @@ struct Session {
 
   Config config;
   ModelTraits traits;
+  std::unique_ptr<Device> device;
   std::unique_ptr<Communicator> world;
   ProcessMesh mesh;
-  std::unique_ptr<Device> device;
   Streams streams;
   std::unique_ptr<Stream> tensor_stream;
   TensorGroup tensor;

@@ -47,7 +47,7 @@ ModelTraits traits_of(const ModelConfig& model) {
 
 DType compute_dtype(const std::string& precision) {
   if (precision == "fp16") return DType::f16;
-  return precision == "bf16" ? DType::bf16 : DType::f32;
+  return precision == "bf16" || precision == "fp8" ? DType::bf16 : DType::f32;
 }
 
 Chain make_chain(const Config& config) {
@@ -59,6 +59,7 @@ std::unique_ptr<Model> make_model(Device& device, const Config& config, std::int
                                   bool training) {
   return std::make_unique<Model>(device, make_chain(config),
                                  BuildOptions{.compute = compute_dtype(config.precision),
+                                              .fp8 = config.precision == "fp8",
                                               .micro_batch = micro_batch,
                                               .training = training});
 }

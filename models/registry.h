@@ -27,7 +27,7 @@ struct ModelTraits {
 [[nodiscard]] std::unique_ptr<Model> make_model(Device& device, const Config& config,
                                                 std::int64_t micro_batch, bool training);
 
-// The dtype that kernels compute in for a resolved `precision`.
+// The dtype that kernels compute in for a resolved `precision`; with fp8 all but its products.
 [[nodiscard]] DType compute_dtype(const std::string& precision);
 
 }  // namespace trireme

@@ -52,6 +52,13 @@ minimum_cmake=3.25
 minimum_gcc=12
 tools_directory=$repository/build/tools
 
+# Where install_deps.sh puts what comes from no package manager: CUDA from pip, or all of a bundle.
+trireme_prefix=${TRIREME_PREFIX:-$HOME/.local/trireme}
+if [[ -f $trireme_prefix/env.sh ]]; then
+  # shellcheck source=/dev/null
+  source "$trireme_prefix/env.sh"
+fi
+
 cmake_version() { cmake --version 2>/dev/null | awk 'NR == 1 { print $3 }'; }
 
 # Prints the g++ to build with: the default where it is new enough, else the newest numbered one.

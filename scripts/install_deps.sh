@@ -6,9 +6,21 @@
 #   scripts/install_deps.sh            build and test
 #   scripts/install_deps.sh --data     also the texts and images that scripts/quickstart.sh trains on
 #   scripts/install_deps.sh --check    installs nothing; lists what is missing and exits 1 if something is
+#   scripts/install_deps.sh --cuda     also, from pip, what is missing of CUDA 13, cuDNN, NCCL and cudnn-frontend; no root
+#
+# To a machine without network or root, where everything lands in a prefix (default: $TRIREME_PREFIX or ~/.local/trireme):
+#   scripts/install_deps.sh --bundle DIR [--cuda] [--toolchain]    downloads all that is needed into DIR, g++ on request
+#   scripts/install_deps.sh --from DIR                             unpacks it there
+# --prefix DIR chooses the prefix. Other scripts here look in $TRIREME_PREFIX and ~/.local/trireme.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+# shellcheck source=scripts/deps/prefix.sh
+source "$repository/scripts/deps/prefix.sh"
+# shellcheck source=scripts/deps/cuda.sh
+source "$repository/scripts/deps/cuda.sh"
+# shellcheck source=scripts/deps/bundle.sh
+source "$repository/scripts/deps/bundle.sh"
 
 # Where distributions name a need differently, the first name that exists is taken. Debian's CMake files of oneDNN ask for
 # OpenCL, which libdnnl-dev does not bring.
@@ -18,18 +30,30 @@ needs=(
   "libdnnl-dev libonednn-dev" "ocl-icd-opencl-dev"
   "libspdlog-dev" "libfmt-dev" "libyaml-cpp-dev" "libcli11-dev" "nlohmann-json3-dev" "libxxhash-dev"
   "libturbojpeg0-dev libturbojpeg-dev" "libpng-dev" "zlib1g-dev"
-  "libgtest-dev" "libgmock-dev"
-  "ninja-build" "ccache" "pkg-config pkgconf" "git"
+  "libgtest-dev" "libgmock-dev" "pkgconf pkg-config"
 )
+# A bundle leaves these out: it has Ninja from pip, and the others only make work easier.
+program_needs=("ninja-build" "ccache" "git")
 data_needs=("bible-kjv" "dataset-fashion-mnist")
 
-check_only=false
+check_only=false with_cuda=false with_toolchain=false with_data=false bundle='' from='' prefix=$trireme_prefix
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --data) needs+=("${data_needs[@]}") ;;
+    --data) with_data=true ;;
     --check) check_only=true ;;
+    --cuda) with_cuda=true ;;
+    --toolchain) with_toolchain=true ;;
+    --bundle | --from | --prefix)
+      [[ $# -ge 2 && -n $2 ]] || die "$1 needs a directory"
+      case $1 in
+        --bundle) bundle=$2 ;;
+        --from) from=$2 ;;
+        --prefix) prefix=$(realpath -m -- "$2") ;;
+      esac
+      shift
+      ;;
     -h | --help)
-      sed -n '3,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '3,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     *) die "unknown option $1; see scripts/install_deps.sh --help" ;;
@@ -48,12 +72,46 @@ any_installed() {
   return 1
 }
 
+# First name of each alternative that the package lists know; fails on the first need that has none.
+choose() {
+  local need name found
+  chosen=()
+  for need in "$@"; do
+    found=""
+    for name in $need; do
+      if available "$name"; then
+        found=$name
+        break
+      fi
+    done
+    if [[ -z $found ]]; then
+      unknown=$need
+      return 1
+    fi
+    chosen+=("$found")
+  done
+}
+
+if [[ -n $bundle ]]; then
+  make_bundle "$bundle"
+  exit 0
+elif [[ -n $from ]]; then
+  unpack_bundle "$from"
+  exit 0
+elif $with_toolchain; then
+  die "--toolchain goes with --bundle"
+fi
+if $with_cuda && ! $check_only; then install_cuda; fi
+# Where a bundle was unpacked it stands for the packages.
+if [[ -d $prefix/system ]]; then needs=(); else needs+=("${program_needs[@]}"); fi
+if $with_data; then needs+=("${data_needs[@]}"); fi
+
 command -v dpkg-query >/dev/null || die "this system has no dpkg. Install with its own package manager: Open MPI, HDF5 (C),
   oneDNN, spdlog, fmt, yaml-cpp, CLI11, nlohmann-json, xxHash, libturbojpeg, libpng, zlib, GoogleTest, CMake >= $minimum_cmake,
   Ninja, ccache, pkg-config, g++ >= $minimum_gcc; then use cmake --preset cpu"
 
 missing=()
-for need in "${needs[@]}"; do
+for need in "${needs[@]+"${needs[@]}"}"; do
   read -r -a names <<<"$need"
   any_installed "${names[@]}" || missing+=("$need")
 done
@@ -77,26 +135,6 @@ if [[ $(id -u) -ne 0 ]]; then
   sudo -v
 fi
 apt() { "${as_root[@]+"${as_root[@]}"}" env DEBIAN_FRONTEND=noninteractive apt-get "$@"; }
-
-# First name of each alternative that the package lists know; fails on the first need that has none.
-choose() {
-  local need name found
-  chosen=()
-  for need in "$@"; do
-    found=""
-    for name in $need; do
-      if available "$name"; then
-        found=$name
-        break
-      fi
-    done
-    if [[ -z $found ]]; then
-      unknown=$need
-      return 1
-    fi
-    chosen+=("$found")
-  done
-}
 
 # The distribution's g++ and cmake where they are new enough; else g++-12 beside it and a CMake of our own.
 tool_needs() {

@@ -17,15 +17,15 @@ import tempfile
 
 MODULES = ["h5py", "numpy", "tokenizers", "xxhash"]
 try:
-    import h5py
     import numpy
     import tokenizers
     import xxhash
+
+    from shard_writer import sync, write_shard
 except ImportError as error:
     sys.exit(f"pack_tokenizer.py: {error}; install with: pip install {' '.join(MODULES)}")
 
 DATA_ERROR, CONFIG_ERROR = 3, 2
-BLOCK_TOKENS = 1 << 22
 BATCH_DOCUMENTS = 256
 
 
@@ -106,40 +106,6 @@ def spool_tokens(arguments, tokenizer, dtype, spool):
         stop(DATA_ERROR, f"{', '.join(arguments.inputs)}: no text found; every input is empty")
     spool.flush()
     return numpy.asarray(starts, numpy.uint64), total
-
-
-def write_shard(path, tokens, offsets, fields):
-    """One shard as data/README.md specifies it: temporary name, checksums, fsync, rename."""
-    temporary = path + ".tmp"
-    payload = xxhash.xxh3_64()
-    with h5py.File(temporary, "w", libver=("v108", "v108")) as file:
-        data = file.create_dataset("tokens", tokens.shape, tokens.dtype, track_times=False)
-        for first in range(0, len(tokens), BLOCK_TOKENS):
-            block = numpy.ascontiguousarray(tokens[first:first + BLOCK_TOKENS])
-            data[first:first + len(block)] = block
-            payload.update(block)
-        file.create_dataset("document_offsets", data=offsets, dtype=numpy.uint64, track_times=False)
-        payload.update(offsets)
-        fields["payload_xxh3"] = payload.intdigest()
-        text = "".join(f"{name}={value}\n" for name, value in fields.items())
-        fields["header_xxh3"] = xxhash.xxh3_64_intdigest(text.encode())
-        for name, value in fields.items():
-            if isinstance(value, str):
-                raw = value.encode()
-                file.attrs.create(name, raw, dtype=h5py.string_dtype("utf-8", max(1, len(raw))))
-            else:
-                file.attrs.create(name, value, dtype=numpy.uint64)
-    sync(temporary)
-    os.rename(temporary, path)
-    sync(os.path.dirname(path))
-
-
-def sync(path):
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_split(directory, shown, tokens, starts, first, last, arguments, tokenizer_name, vocabulary):

@@ -3,26 +3,23 @@
 
 #include "models/layers/blocks.h"
 #include "runtime/ops/bias.h"
-#include "runtime/ops/linear.h"
 
 namespace trireme {
 
 ColumnLinear::ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t outputs,
-                           const PartialSum& sum)
+                           const PartialSum& sum, bool fp8)
     : sum_(sum),
       blocked_(blueprint.tensor().blocked()),
       split_backward_(blueprint.options().split_backward),
       blocks_(blueprint.tensor().local()),
-      weight_(weight) {
-  const Shape& x = sum.rows().whole();
-  const std::int64_t width = outputs / blueprint.tensor().blocks;
-  block_ = Shape{x[0], x[1], width};
-  weight_block_ = Shape{width, x[2]};
-}
+      block_{sum.rows().whole()[0], sum.rows().whole()[1], outputs / blueprint.tensor().blocks},
+      weight_block_{block_[2], sum.rows().whole()[2]},
+      products_(blueprint, block_.rows(), weight_block_, fp8),
+      weight_(weight) {}
 
 ColumnLinear::ColumnLinear(Blueprint& blueprint, std::string_view name, std::int64_t outputs,
                            int parts, Init init, const PartialSum& sum)
-    : ColumnLinear(blueprint, ParamId{}, outputs, sum) {
+    : ColumnLinear(blueprint, ParamId{}, outputs, sum, blueprint.options().fp8) {
   const auto scope = blueprint.scope(name);
   weight_ = blueprint.parameter({.name = "weight",
                                  .shape = {outputs, weight_block_[1]},
@@ -39,9 +36,8 @@ void ColumnLinear::forward(const Context& context, const Tensor& y, const Tensor
   const Tensor weight = context.params.compute(weight_);
   const Tensor bias = bias_.index < 0 ? Tensor{} : context.params.compute(bias_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    ops::linear_forward(context.stream, block_of(y, b, block_), x,
-                        block_of(weight, b, weight_block_),
-                        bias.empty() ? bias : block_of(bias, b, Shape{weight_block_[0]}));
+    products_.forward(context, block_of(y, b, block_), x, block_of(weight, b, weight_block_),
+                      bias.empty() ? bias : block_of(bias, b, Shape{weight_block_[0]}));
   }
 }
 
@@ -49,8 +45,8 @@ void ColumnLinear::backward(const Context& context, const Tensor& dx, const Tens
                             const Tensor& x) const {
   const Tensor weight = context.params.compute(weight_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    ops::linear_backward_input(context.stream, blocked_ ? sum_.block(context, b) : dx,
-                               block_of(dy, b, block_), block_of(weight, b, weight_block_));
+    products_.backward_input(context, blocked_ ? sum_.block(context, b) : dx,
+                             block_of(dy, b, block_), block_of(weight, b, weight_block_));
   }
   if (blocked_) sum_.start(context);
   if (!split_backward_) accumulate(context, dy, x);
@@ -68,9 +64,9 @@ void ColumnLinear::accumulate(const Context& context, const Tensor& dy, const Te
   const Tensor dw = context.params.gradient(weight_);
   const Tensor db = bias_.index < 0 ? Tensor{} : context.params.gradient(bias_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    ops::linear_backward_weight(context.stream, block_of(dw, b, weight_block_),
-                                db.empty() ? db : block_of(db, b, Shape{weight_block_[0]}),
-                                block_of(dy, b, block_), x);
+    products_.backward_weight(context, block_of(dw, b, weight_block_),
+                              db.empty() ? db : block_of(db, b, Shape{weight_block_[0]}),
+                              block_of(dy, b, block_), x);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "models/layers/linear_products.h"
 #include "models/layers/partial_sum.h"
 
 namespace trireme {
@@ -15,9 +16,10 @@ class ColumnLinear {
   // `parts` tensors one after another, each of which is split.
   ColumnLinear(Blueprint& blueprint, std::string_view name, std::int64_t outputs, int parts,
                Init init, const PartialSum& sum);
-  // Without bias; the weight was declared elsewhere. Of tied weights that are one parameter, the
-  // other reader reports the gradient.
-  ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t outputs, const PartialSum& sum);
+  // Without bias and never in fp8: a head, whose weight was declared elsewhere. Of tied weights
+  // that are one parameter, the other reader reports the gradient.
+  ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t outputs, const PartialSum& sum)
+      : ColumnLinear(blueprint, weight, outputs, sum, /*fp8=*/false) {}
 
   [[nodiscard]] const Shape& block_shape() const { return block_; }  // (B, T, outputs / blocks)
   void forward(const Context& context, const Tensor& y, const Tensor& x) const;
@@ -28,6 +30,8 @@ class ColumnLinear {
   [[nodiscard]] double forward_flops() const;
 
  private:
+  ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t outputs, const PartialSum& sum,
+               bool fp8);
   void accumulate(const Context& context, const Tensor& dy, const Tensor& x) const;
   void report(const Context& context) const;
 
@@ -36,6 +40,7 @@ class ColumnLinear {
   std::int64_t blocks_;  // local
   Shape block_;
   Shape weight_block_;  // (outputs / blocks, C)
+  LinearProducts products_;
   ParamId weight_, bias_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "models/layers/linear_products.h"
 #include "models/layers/partial_sum.h"
 
 namespace trireme {
@@ -31,6 +32,7 @@ class RowLinear {
   std::int64_t blocks_;  // local
   Shape block_;
   Shape weight_block_;  // (C, inputs / blocks)
+  LinearProducts products_;
   ParamId weight_, bias_;
 };
 

@@ -11,11 +11,26 @@
 
 namespace trireme {
 
-enum class DType : std::uint8_t { f32, f64, bf16, f16, u8, u16, u32, u64, i32, i64 };
+enum class DType : std::uint8_t {
+  f32,
+  f64,
+  bf16,
+  f16,
+  u8,
+  u16,
+  u32,
+  u64,
+  i32,
+  i64,
+  f8e4m3,
+  f8e5m2
+};
 
 [[nodiscard]] constexpr std::size_t size_of(DType type) {
   switch (type) {
     case DType::u8:
+    case DType::f8e4m3:
+    case DType::f8e5m2:
       return 1;
     case DType::bf16:
     case DType::f16:

@@ -29,6 +29,10 @@ std::string_view name_of(DType type) {
       return "i32";
     case DType::i64:
       return "i64";
+    case DType::f8e4m3:
+      return "f8e4m3";
+    case DType::f8e5m2:
+      return "f8e5m2";
   }
   return "unknown";
 }

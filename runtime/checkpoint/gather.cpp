@@ -6,16 +6,17 @@
 #include <algorithm>
 
 #include "runtime/base/checksum.h"
+#include "runtime/comm/host_stream.h"
 
 namespace trireme {
 namespace {
 
-// Whole buckets of a value that each data-parallel rank holds a slice of.
+// Whole buckets, in host memory, of a value that each data-parallel rank may hold only a slice of.
 class BucketValues {
  public:
   BucketValues(Device& device, const ProcessMesh& mesh, Stream& comm, const ParamStore& params,
                const OwnedValues& owned)
-      : mesh_(mesh), comm_(comm), params_(params), owned_(owned) {
+      : device_(device), mesh_(mesh), comm_(comm), params_(params), owned_(owned) {
     std::int64_t widest = 0;
     for (const Bucket& bucket : params.layout().buckets())
       widest = std::max(widest, bucket.count);
@@ -26,24 +27,29 @@ class BucketValues {
     const ParamLayout& layout = params_.layout();
     const int index = layout.bucket_of(id);
     const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(index)];
-    const Tensor own = owned_(bucket);
     const Shape shape = stored_shape(layout.spec(id), layout.split());
-    const std::int64_t skipped = layout.offset(id) - bucket.first;
-    if (own.count() == bucket.count) return own.range(skipped, shape.count());
-    if (index != cached_) {
-      const Tensor whole = whole_.view(DType::f32, Shape{bucket.count});
-      mesh_.data().all_gather(comm_, own, whole);
-      comm_.synchronize();
-      cached_ = index;
-    }
-    return whole_.view(DType::f32, Shape{bucket.count}).range(skipped, shape.count());
+    const Tensor whole = whole_.view(DType::f32, Shape{bucket.count});
+    if (index != cached_) fetch(bucket, whole);
+    cached_ = index;
+    return whole.range(layout.offset(id) - bucket.first, shape.count());
   }
 
  private:
+  void fetch(const Bucket& bucket, const Tensor& whole) {
+    const Tensor own = owned_(bucket);
+    const bool sliced = own.count() < bucket.count;
+    const Tensor here = whole.range(sliced ? own.count() * mesh_.data().rank() : 0, own.count());
+    device_.copy(comm_, here.data, own.data, own.bytes());
+    comm_.synchronize();
+    if (sliced) mesh_.data().all_gather(*host_, here, whole);
+  }
+
+  Device& device_;
   const ProcessMesh& mesh_;
   Stream& comm_;
   const ParamStore& params_;
   const OwnedValues& owned_;
+  HostStream host_;
   Buffer whole_;
   int cached_ = -1;
 };
@@ -64,6 +70,7 @@ std::vector<WholeTensor> gather_whole(Device& device, const ProcessMesh& mesh, S
   const ParamLayout& layout = params.layout();
   const MeshShape& shape = mesh.shape();
   const int here = mesh.world().rank();
+  const HostStream host;
   std::vector<WholeTensor> tensors;
   std::vector<float> received;
   for (const auto& [spec, stage] : placed) {
@@ -82,16 +89,14 @@ std::vector<WholeTensor> gather_whole(Device& device, const ProcessMesh& mesh, S
       const int owner = rank_of(shape, {.pipeline = stage, .data = 0, .tensor = t});
       split.rank = t;
       if (here == owner && here != 0) {
-        mesh.world().send(comm, stored, 0);
-        comm.synchronize();
+        mesh.world().send(*host, stored, 0);
       } else if (here == 0 && owner == 0) {
         scatter_runs(tensors.back().values, spec, split, stored.as<float>());
       } else if (here == 0) {
         received.resize(static_cast<std::size_t>(stored_shape(spec, split).count()));
         const Tensor into{reinterpret_cast<std::byte*>(received.data()), DType::f32,
                           Shape{static_cast<std::int64_t>(received.size())}};
-        mesh.world().recv(comm, into, owner);
-        comm.synchronize();
+        mesh.world().recv(*host, into, owner);
         scatter_runs(tensors.back().values, spec, split, received.data());
       }
     }

@@ -28,6 +28,7 @@ struct PlacedParam {
 using OwnedValues = std::function<Tensor(const Bucket&)>;
 
 // Collective over the mesh; blocks the host. World rank 0 gets every tensor, the others nothing.
+// The values may lie on a GPU: they are copied to the host on `comm` and travel between hosts.
 // `kind`: weights only, or statistics too.
 [[nodiscard]] std::vector<WholeTensor> gather_whole(Device& device, const ProcessMesh& mesh,
                                                     Stream& comm, const ParamStore& params,

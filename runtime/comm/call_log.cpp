@@ -69,6 +69,14 @@ CommLabel CallLog::label(Id id) const noexcept {
   return slot(id).id == id ? slot(id).label : CommLabel{};
 }
 
+void CallLog::queue_again(Id first, Id last) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (Id id = first; id <= last; ++id) {
+    Entry& entry = slot(id);
+    if (entry.id == id && entry.state == CallState::started) entry.state = CallState::queued;
+  }
+}
+
 void CallLog::finish(Id first, Id last, CallState end) noexcept {
   const auto now = Clock::now();
   const std::lock_guard lock(mutex_);

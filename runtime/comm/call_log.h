@@ -26,6 +26,8 @@ class CallLog {
  public:
   using Clock = std::chrono::steady_clock;
   using Id = std::uint64_t;  // counts the group's calls from 1
+  // More than a stream queues. Only entries of the last `capacity` calls are still there.
+  static constexpr std::size_t capacity = 512;
 
   struct Entry {
     Id id = 0;
@@ -57,6 +59,8 @@ class CallLog {
   // Gives back the call's label.
   [[nodiscard]] CommLabel start(Id id) noexcept;
   [[nodiscard]] CommLabel label(Id id) const noexcept;
+  // The host has enqueued the calls first..last; they wait for their turn on the device.
+  void queue_again(Id first, Id last) noexcept;
   // The calls first..last are over.
   void finish(Id first, Id last, CallState end) noexcept;
 
@@ -68,9 +72,6 @@ class CallLog {
   [[nodiscard]] std::vector<Entry> entries(std::size_t last) const;
 
  private:
-  // More than a stream queues. Only entries of the last `capacity` calls are still there.
-  static constexpr std::size_t capacity = 256;
-
   [[nodiscard]] Entry& slot(Id id) { return ring_[id % capacity]; }
   [[nodiscard]] const Entry& slot(Id id) const { return ring_[id % capacity]; }
   [[nodiscard]] std::uint64_t next_number(const CallRecord& call);

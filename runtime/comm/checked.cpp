@@ -3,10 +3,12 @@
 // record of what they are about to do and compare; a receive is compared with the record of the
 // send. Records travel over groups of their own, so they never meet the inner communicator's
 // messages, and those of barrier() and split(), which belong to the host, never meet those of
-// streams. A disagreement raises before the inner call starts, so nobody hangs in it.
+// streams. A disagreement raises before the inner call starts, so nobody hangs in it. Records are
+// the host's: before a call on a GPU's stream the host itself waits for its peers' records.
 #include <vector>
 
 #include "runtime/comm/call_record.h"
+#include "runtime/comm/host_stream.h"
 #include "runtime/device/cpu/cpu_stream.h"
 
 namespace trireme {
@@ -21,10 +23,8 @@ class CheckedCommunicator final : public Communicator {
   explicit CheckedCommunicator(std::unique_ptr<Communicator> inner)
       : Communicator(inner->rank(), inner->size(), inner->name(), counters_of(*inner)),
         inner_(std::move(inner)),
-        host_(Device::create(DeviceType::cpu)),
-        host_stream_(host_->make_stream(StreamKind::compute)),
-        records_(inner_->split(0, rank(), name() + ".records")),
-        host_records_(inner_->split(0, rank(), name() + ".host_records")) {}
+        records_(inner_->host_sibling(name() + ".records")),
+        host_records_(inner_->host_sibling(name() + ".host_records")) {}
 
   void all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) override {
     submit(stream, {make_reduce_call(*this, Verb::all_reduce, in, out, op), in, out});
@@ -73,6 +73,10 @@ class CheckedCommunicator final : public Communicator {
     check_host_call(CallRecord::split);
     return make_checked(inner_->split(color, key, std::move(name)));
   }
+  [[nodiscard]] std::unique_ptr<Communicator> host_sibling(std::string name) override {
+    check_host_call(CallRecord::split);
+    return make_checked(inner_->host_sibling(std::move(name)));
+  }
 
  private:
   struct Pending {
@@ -96,7 +100,8 @@ class CheckedCommunicator final : public Communicator {
 
   // Collectives are compared one by one, for ranks that disagree may also disagree on how many
   // there are.
-  void check(Stream& stream, std::span<const Pending> calls) {
+  void check(Stream& of_calls, std::span<const Pending> calls) {
+    Stream& stream = is_host_stream(of_calls) ? of_calls : *host_stream_;
     for (const Pending& pending : calls) {
       if (is_message(pending.call.verb)) continue;
       check_collective(stream, *records_, record_of(pending.call, ++sequence_), pending.label);
@@ -148,8 +153,7 @@ class CheckedCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> inner_;
-  std::unique_ptr<Device> host_;
-  std::unique_ptr<Stream> host_stream_;
+  HostStream host_stream_;
   std::unique_ptr<Communicator> records_, host_records_;
   std::vector<Pending> pending_;  // calls of the open group
   bool in_group_ = false;

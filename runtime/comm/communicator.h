@@ -3,8 +3,12 @@
 // and untouched until an event recorded after the call is reached. All ranks of a group issue the
 // same calls in the same order; calls in flight on two streams at once have no common order, so a
 // group's calls go to one stream. In-place use (in.data == out.data, or the own slice of it) is
-// allowed everywhere. Back ends: Single (the identity), MpiCommunicator (host memory), later NCCL.
-// Decorators: Checked, Watched (watched.h).
+// allowed everywhere.
+// The stream chooses who carries a call: on a CPU stream, memory of the host goes over MPI or TCP;
+// on a cuda stream, memory of that GPU goes over NCCL. A group of a cuda job takes both;
+// host_stream.h has the stream for what the host itself has to tell (a config, a report). Back
+// ends: Single (the identity), MpiCommunicator (host memory), NcclCommunicator (GPU memory, and the
+// host's through the group that it was made from). Decorators: Checked, Watched (watched.h).
 #pragma once
 
 #include <memory>
@@ -31,8 +35,9 @@ class Communicator {
   // counts its own.
   [[nodiscard]] CommStats stats() const { return counters_->read(); }
 
-  // out = reduction of `in` over all ranks; the same bits on every rank. Over MPI, sums follow one
-  // balanced binary tree over the ranks (reduce.h), which reproducible layouts build on.
+  // out = reduction of `in` over all ranks; the same bits on every rank. Over MPI and TCP, and over
+  // NCCL where asked for (nccl.h), sums follow one balanced binary tree over the ranks (reduce.h),
+  // which reproducible layouts build on.
   virtual void all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) = 0;
   // `in` has size() equal slices; out = reduction of slice rank().
   virtual void reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) = 0;
@@ -53,6 +58,10 @@ class Communicator {
   // Ranks with equal `color` form a group, ordered by `key`. Collective; blocks the host.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key,
                                                             std::string name) = 0;
+  // A group of the same ranks for calls on CPU streams only. Collective; blocks the host.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> host_sibling(std::string name) {
+    return split(0, rank_, std::move(name));
+  }
 
  protected:
   Communicator(int rank, int size, std::string name)

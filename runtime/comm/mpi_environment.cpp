@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "runtime/base/log.h"
+#include "runtime/comm/end_of_job.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/mpi_check.h"
 #include "runtime/comm/mpi_communicator.h"
@@ -20,6 +21,8 @@ namespace {
 constexpr unsigned abort_patience_s = 10;
 // mpirun drops what it has not read when MPI_Abort arrives, and that may be the error message.
 constexpr std::chrono::milliseconds time_to_read_output{200};
+
+std::atomic<void (*)() noexcept> abort_hook = nullptr;
 
 // What the launchers of MPI libraries set: mpirun of Open MPI and MPICH, srun with a PMI.
 bool has_launcher() {
@@ -82,6 +85,15 @@ std::unique_ptr<Communicator> MpiEnvironment::world() const {
   return std::make_unique<MpiCommunicator>(copy, "world");
 }
 
+void print_error(const std::string& text) noexcept {
+  const std::string line = fmt::format("[{}] error: {}\n", process_label(), text);
+  static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+}
+
+void set_abort_hook(void (*hook)() noexcept) noexcept {
+  abort_hook = hook;
+}
+
 void abort_job(int code) noexcept {
   static std::atomic_flag entered = ATOMIC_FLAG_INIT;
   if (entered.test_and_set()) {
@@ -90,14 +102,13 @@ void abort_job(int code) noexcept {
   }
   std::fflush(stdout);
   std::fflush(stderr);
-  if (detail::mpi_is_up()) {
-    // If the launcher is gone too, MPI_Abort may never return; the default action of SIGALRM ends
-    // us then.
-    std::signal(SIGALRM, SIG_DFL);
-    alarm(abort_patience_s);
-    std::this_thread::sleep_for(time_to_read_output);
-    MPI_Abort(MPI_COMM_WORLD, code);
-  }
+  // If the launcher is gone too, MPI_Abort may never return, nor may a driver that is asked to stop
+  // its kernels; the default action of SIGALRM ends us then.
+  std::signal(SIGALRM, SIG_DFL);
+  alarm(abort_patience_s);
+  if (detail::mpi_is_up()) std::this_thread::sleep_for(time_to_read_output);
+  if (auto* const hook = abort_hook.load()) hook();
+  if (detail::mpi_is_up()) MPI_Abort(MPI_COMM_WORLD, code);
   _exit(code);
 }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/base/checksum.h"
 #include "runtime/comm/comm_label.h"
+#include "runtime/comm/host_stream.h"
 
 namespace trireme {
 namespace {
@@ -65,8 +66,7 @@ LineDifference first_difference(std::string_view a, std::string_view b) {
 void check(Communicator& world, std::string_view what, std::span<const std::byte> bytes,
            bool is_text) {
   const ScopedCommLabel label(what);
-  const auto host = Device::create(DeviceType::cpu);
-  const auto stream = host->make_stream(StreamKind::compute);
+  const HostStream stream;
   const auto digests = gather_digests(world, *stream, bytes);
   const auto other = std::find_if(digests.begin(), digests.end(),
                                   [&](const Digest& digest) { return digest != digests[0]; });

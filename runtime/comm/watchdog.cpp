@@ -11,6 +11,7 @@
 
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
+#include "runtime/comm/end_of_job.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/watch_signal.h"
 
@@ -36,12 +37,6 @@ void write_file_now(const std::string& directory, const std::string& path,
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file.is_open()) system_failed("open", path);
   write_fully(file, path, std::as_bytes(std::span(text)), ExitCode::internal);
-}
-
-// Past stdio, whose locks a blocked thread may hold.
-void print(const std::string& text) {
-  const std::string line = fmt::format("[{}] error: {}\n", process_label(), text);
-  static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }
 
 // Ends the process even if what follows blocks.
@@ -91,9 +86,9 @@ Watchdog::~Watchdog() {
   WatchSignal::uninstall();
 }
 
-void Watchdog::add(std::shared_ptr<CallLog> log) {
+void Watchdog::add(std::shared_ptr<CallLog> log, std::shared_ptr<WatchMarks> marks) {
   const std::lock_guard lock(mutex_);
-  groups_.push_back({std::move(log)});
+  groups_.push_back({std::move(log), std::move(marks)});
 }
 
 void Watchdog::retire(const CallLog* log) {
@@ -129,6 +124,7 @@ void Watchdog::run() {
 void Watchdog::turn(Clock::time_point now) {
   if (now - last_turn_ > stopped_gap) awake_since_ = now;
   last_turn_ = now;
+  look_at_marks();
   if (const auto request = WatchSignal::take(); request != WatchSignal::Request::none) {
     dump(request == WatchSignal::Request::terminate ? "ended from outside (SIGTERM)"
                                                     : "asked for by this process");
@@ -141,6 +137,12 @@ void Watchdog::turn(Clock::time_point now) {
   } else {
     look_for_stuck_call(now);
   }
+}
+
+void Watchdog::look_at_marks() {
+  const std::lock_guard lock(mutex_);
+  for (const Watched& watched : groups_)
+    watched.marks->look();
 }
 
 void Watchdog::answer_notes() {
@@ -195,7 +197,7 @@ void Watchdog::conclude() {
     text += fmt::format("\n  the last calls of every rank: {}/collectives.rank*.txt",
                         options_.directory);
   }
-  print(text);
+  print_error(text);
   // The launcher's SIGTERM has nobody left to take it and would cost a second.
   WatchSignal::uninstall();
   abort_job(static_cast<int>(ExitCode::communication));
@@ -207,13 +209,13 @@ void Watchdog::dump(const std::string& why) {
   try {
     write_file_now(options_.directory, path, dump_text(logs(), why));
   } catch (const std::exception& error) {
-    print(error.what());
+    print_error(error.what());
   }
 }
 
 void Watchdog::lose_channel(const char* reason) {
   if (!std::exchange(channel_works_, false)) return;
-  print(fmt::format("the watchdog goes on without word from other ranks: {}", reason));
+  print_error(fmt::format("the watchdog goes on without word from other ranks: {}", reason));
 }
 
 }  // namespace trireme

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "runtime/comm/watch_channel.h"
+#include "runtime/comm/watch_marks.h"
 #include "runtime/comm/watch_report.h"
 #include "runtime/comm/watched.h"
 
@@ -35,7 +36,7 @@ class Watchdog {
 
   [[nodiscard]] int rank() const { return channel_.rank(); }
   [[nodiscard]] int size() const { return channel_.size(); }
-  void add(std::shared_ptr<CallLog> log);
+  void add(std::shared_ptr<CallLog> log, std::shared_ptr<WatchMarks> marks);
   // No more calls will come; what is queued is still watched.
   void retire(const CallLog* log);
 
@@ -44,6 +45,7 @@ class Watchdog {
 
   void run();
   void turn(Clock::time_point now);
+  void look_at_marks();
   void answer_notes();
   void look_for_stuck_call(Clock::time_point now);
   void ask();
@@ -59,6 +61,7 @@ class Watchdog {
 
   struct Watched {
     std::shared_ptr<CallLog> log;
+    std::shared_ptr<WatchMarks> marks;
     bool retired = false;
   };
   std::mutex mutex_;  // of groups_

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Watched decorator. A call becomes one task of its stream that notes in the group's CallLog
+// The Watched decorator. On a CPU stream a call becomes one task that notes in the group's CallLog
 // that it has started, makes the call of the inner group on a stream that runs inline, and notes
 // that it is over. So a watched call costs its stream no more tasks than another; the watchdog's
-// thread reads the log.
+// thread reads the log. On another stream the inner group's call is enqueued between two events
+// (watch_marks.h).
 #include "runtime/comm/watched.h"
 
 #include <atomic>
 #include <exception>
 
+#include "runtime/comm/host_stream.h"
 #include "runtime/comm/watchdog.h"
 #include "runtime/device/cpu/cpu_stream.h"
 
@@ -38,10 +40,7 @@ class Outcome {
 class WatchedGroup {
  public:
   WatchedGroup(std::unique_ptr<Communicator> inner, std::shared_ptr<CallLog> log)
-      : log_(std::move(log)),
-        host_(Device::create(DeviceType::cpu)),
-        stream_(host_->make_stream(StreamKind::compute)),
-        inner_(std::move(inner)) {}
+      : log_(std::move(log)), inner_(std::move(inner)) {}
 
   [[nodiscard]] Communicator& inner() { return *inner_; }
   [[nodiscard]] CallLog& log() { return *log_; }
@@ -77,8 +76,7 @@ class WatchedGroup {
   }
 
   std::shared_ptr<CallLog> log_;
-  std::unique_ptr<Device> host_;
-  std::unique_ptr<Stream> stream_;
+  HostStream stream_;
   std::unique_ptr<Communicator> inner_;
   std::shared_ptr<WatchedGroup> self_;
 };
@@ -89,35 +87,42 @@ class WatchedCommunicator final : public Communicator {
                       std::shared_ptr<CallLog> log)
       : Communicator(inner->rank(), inner->size(), inner->name(), counters_of(*inner)),
         watchdog_(std::move(watchdog)),
+        marks_(std::make_shared<WatchMarks>(log)),
         group_(std::make_shared<WatchedGroup>(std::move(inner), std::move(log))) {
-    watchdog_->add(group_->shared_log());
+    watchdog_->add(group_->shared_log(), marks_);
   }
   ~WatchedCommunicator() override {
-    watchdog_->retire(&group_->log());
+    const auto log = group_->shared_log();
+    watchdog_->retire(log.get());
     // A rank that unwinds frees nothing that its peers have a part in.
-    if (std::uncaught_exceptions() > 0) WatchedGroup::abandon(group_);
+    if (std::uncaught_exceptions() > 0) {
+      WatchedGroup::abandon(group_);
+      return;
+    }
+    group_.reset();
+    marks_->close();
   }
 
   void all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) override {
-    submit(stream, make_reduce_call(*this, Verb::all_reduce, in, out, op));
+    submit(stream, make_reduce_call(*this, Verb::all_reduce, in, out, op), in, out);
   }
   void reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) override {
-    submit(stream, make_reduce_call(*this, Verb::reduce_scatter, in, out, op));
+    submit(stream, make_reduce_call(*this, Verb::reduce_scatter, in, out, op), in, out);
   }
   void all_gather(Stream& stream, const Tensor& in, const Tensor& out) override {
-    submit(stream, make_exchange_call(*this, Verb::all_gather, in, out));
+    submit(stream, make_exchange_call(*this, Verb::all_gather, in, out), in, out);
   }
   void all_to_all(Stream& stream, const Tensor& in, const Tensor& out) override {
-    submit(stream, make_exchange_call(*this, Verb::all_to_all, in, out));
+    submit(stream, make_exchange_call(*this, Verb::all_to_all, in, out), in, out);
   }
   void broadcast(Stream& stream, const Tensor& data, int root) override {
-    submit(stream, make_peer_call(*this, Verb::broadcast, data, root));
+    submit(stream, make_peer_call(*this, Verb::broadcast, data, root), data, data);
   }
   void send(Stream& stream, const Tensor& data, int to) override {
-    submit(stream, make_peer_call(*this, Verb::send, data, to));
+    submit(stream, make_peer_call(*this, Verb::send, data, to), data, data);
   }
   void recv(Stream& stream, const Tensor& data, int from) override {
-    submit(stream, make_peer_call(*this, Verb::recv, data, from));
+    submit(stream, make_peer_call(*this, Verb::recv, data, from), data, data);
   }
 
   void group_begin() override {
@@ -131,6 +136,9 @@ class WatchedCommunicator final : public Communicator {
                     "group_end of group {} names another stream than its calls", name());
     in_group_ = false;
     if (group_stream_ == nullptr) return;
+    if (!is_host_stream(stream)) {
+      return on_device(stream, first_, last_, [&] { group_->inner().group_end(stream); });
+    }
     enqueue(stream,
             [group = group_, first = first_, last = last_] { group->end_group(first, last); });
   }
@@ -144,21 +152,47 @@ class WatchedCommunicator final : public Communicator {
   [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
 
  private:
-  void submit(Stream& stream, const Call& call) {
+  void submit(Stream& stream, const Call& call, const Tensor& in, const Tensor& out) {
     if (!in_group_) refuse_message_to_self(*this, call);
     TRIREME_EXPECTS(!in_group_ || group_stream_ == nullptr || group_stream_ == &stream,
                     "the calls between group_begin and group_end of group {} use several streams",
                     name());
     const CallLog::Id id = group_->log().add(record_of(call, 0));
-    if (!in_group_) {
-      enqueue(stream, [group = group_, call, id] { group->run(call, id); });
-      return;
-    }
-    const bool first = group_stream_ == nullptr;
+    const bool first = in_group_ && group_stream_ == nullptr;
     if (first) first_ = id;
     last_ = id;
-    group_stream_ = &stream;
-    enqueue(stream, [group = group_, call, id, first] { group->run_in_group(call, id, first); });
+    if (in_group_) group_stream_ = &stream;
+    if (!is_host_stream(stream)) return submit_on_device(stream, call, in, out, first);
+    if (in_group_) {
+      enqueue(stream, [group = group_, call, id, first] { group->run_in_group(call, id, first); });
+    } else {
+      enqueue(stream, [group = group_, call, id] { group->run(call, id); });
+    }
+  }
+
+  // The calls between group_begin and group_end go to the device together, at the end.
+  void submit_on_device(Stream& stream, const Call& call, const Tensor& in, const Tensor& out,
+                        bool first) {
+    Communicator& inner = group_->inner();
+    if (!in_group_) {
+      return on_device(stream, last_, last_, [&] { issue(inner, stream, call, in, out); });
+    }
+    if (first) inner.group_begin();
+    issue(inner, stream, call, in, out);
+  }
+
+  // enqueue() puts the calls first..last on the stream.
+  template <typename F>
+  void on_device(Stream& stream, CallLog::Id first, CallLog::Id last, F enqueue) {
+    Outcome outcome(group_->log(), first, last);
+    if (stream.capturing()) {  // what a graph will do, nobody can tell call by call
+      enqueue();
+      return outcome.done();
+    }
+    marks_->begin(stream, first, last);
+    enqueue();
+    marks_->end(stream);
+    outcome.still_started();
   }
 
   [[nodiscard]] CallLog::Id begin_host_call(std::int32_t kind) {
@@ -168,6 +202,7 @@ class WatchedCommunicator final : public Communicator {
   }
 
   std::shared_ptr<Watchdog> watchdog_;
+  std::shared_ptr<WatchMarks> marks_;
   std::shared_ptr<WatchedGroup> group_;
   bool in_group_ = false;
   // Of the calls since group_begin.
@@ -190,9 +225,8 @@ std::shared_ptr<CallLog> make_log(Communicator& group, int world_rank) {
             Shape{static_cast<std::int64_t>(range.size_bytes())}};
   };
   // Over a group that goes away again: the calls of `group` itself are the caller's to count.
-  const auto once = group.split(0, group.rank(), group.name() + ".members");
-  const auto host = Device::create(DeviceType::cpu);
-  const auto stream = host->make_stream(StreamKind::compute);
+  const auto once = group.host_sibling(group.name() + ".members");
+  const HostStream stream;
   once->all_gather(*stream, bytes_of({&own, 1}), bytes_of(members));
   std::vector<int> world_ranks;
   for (const Member& member : members)

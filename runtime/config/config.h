@@ -165,6 +165,7 @@ struct Config {
 struct Environment {
   int ranks = 1;
   bool cuda_in_build = false;
+  int gpus = 0;  // that this rank sees
   bool native_bf16 = false;
 };
 

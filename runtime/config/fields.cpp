@@ -35,14 +35,15 @@ std::vector<Field> run_and_device_fields() {
       FIELD(run.deadline_minutes, NumberRange{.high = year_of_minutes},
             "stop with a checkpoint after this long; 0 = no deadline", {}, Unbuilt{"0"}),
       FIELD(device.type, Choices{{"cpu", "cuda", "auto"}},
-            "where to compute; auto = cuda when the build has it"),
-      FIELD(device.share, Free{}, "several ranks on one GPU", {},
-            Unbuilt{.only = "false", .always = true}),
-      FIELD(device.graphs, Choices{{"off", "layer", "step"}}, "capture the step as CUDA graphs", {},
-            Unbuilt{.only = "off", .always = true}),
-      FIELD(
-          precision, Choices{{"auto", "fp32", "tf32", "bf16", "fp16", "fp8"}},
-          "compute precision; master weights stay fp32; auto = bf16 where it is native, else fp32"),
+            "where to compute; auto = cuda when the build has it and a GPU is there"),
+      FIELD(device.share, Free{}, "several ranks may take turns on one GPU", {"device.type", "cuda"}),
+      FIELD(device.graphs, Choices{{"off", "layer", "step"}},
+            "record each layer's passes, or the whole step, as CUDA graphs and replay them",
+            {"device.type", "cuda"}),
+      FIELD(precision, Choices{{"auto", "fp32", "tf32", "bf16", "fp16", "fp8"}},
+            "compute precision; master weights stay fp32; tf32 = fp32 with TF32 products, fp8 = "
+            "bf16 with 8-bit products in transformer blocks; auto = bf16 where it is native, else "
+            "fp32"),
       FIELD(reproducibility, Choices{{"fast", "run", "layout"}},
             "fast; run = same config and layout give the same bits; layout = the same bits on "
             "every layout"),

@@ -6,7 +6,7 @@ namespace trireme {
 namespace {
 
 void resolve_device(Config& config, const Environment& environment) {
-  if (config.device.type == "auto") config.device.type = environment.cuda_in_build ? "cuda" : "cpu";
+  if (config.device.type == "auto") config.device.type = environment.gpus > 0 ? "cuda" : "cpu";
   if (config.precision == "auto") {
     config.precision = config.device.type == "cuda" || environment.native_bf16 ? "bf16" : "fp32";
   }

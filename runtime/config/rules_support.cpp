@@ -34,9 +34,16 @@ void check_device(const Subject& subject) {
            "cuda is part of the cuda backend, which this build lacks; use cpu or auto");
   }
   const std::string& precision = config.precision;
-  if (config.device.type == "cpu" && (precision == "tf32" || precision == "fp8")) {
-    refuse(subject, "precision", "{} needs a GPU; on the CPU use fp32, bf16, fp16 or auto",
-           precision);
+  if (config.device.type == "cpu" && precision == "tf32") {
+    refuse(subject, "precision",
+           "tf32 is how the tensor cores of a GPU multiply fp32; on the CPU use fp32, bf16, fp16, "
+           "fp8 or auto");
+  }
+  if (precision == "fp8" && config.model.family != "gpt2") {
+    refuse(subject, "precision",
+           "fp8 is for the linear layers of transformer blocks, and model.family: {} has none; use "
+           "bf16 or fp16",
+           config.model.family);
   }
 }
 

@@ -10,6 +10,7 @@
 namespace trireme {
 
 [[nodiscard]] std::unique_ptr<Device> make_cpu_device();
+[[nodiscard, gnu::weak]] int count_cuda_devices() noexcept;
 [[nodiscard, gnu::weak]] std::unique_ptr<Device> make_cuda_device(const DevicePlace& place);
 
 }  // namespace trireme

@@ -17,12 +17,21 @@ std::string_view name_of(MemoryKind kind) {
 
 std::unique_ptr<Device> Device::create(DeviceType type, const DevicePlace& place) {
   if (type == DeviceType::cpu) return make_cpu_device();
-  if (make_cuda_device == nullptr) {
+  if (!in_build(type)) {
     fail(ExitCode::config,
          "device.type: cuda: the device is part of the cuda backend, which this build lacks; "
          "use cpu or auto, or build with CUDA");
   }
   return make_cuda_device(place);
+}
+
+bool Device::in_build(DeviceType type) {
+  return type == DeviceType::cpu || make_cuda_device != nullptr;
+}
+
+int Device::count(DeviceType type) noexcept {
+  if (type == DeviceType::cpu) return 1;
+  return in_build(type) ? count_cuda_devices() : 0;
 }
 
 MemoryUse Device::memory_use(MemoryKind kind) const {

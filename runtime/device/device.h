@@ -64,6 +64,8 @@ class Stream {
   virtual void synchronize() = 0;
   [[nodiscard]] virtual StreamKind kind() const = 0;
   [[nodiscard]] virtual Device& device() const = 0;
+  // Inside Device::capture: what is enqueued is recorded, and events mean nothing to the host.
+  [[nodiscard]] virtual bool capturing() const { return false; }
 
  protected:
   Stream() = default;
@@ -140,6 +142,9 @@ class Device {
   // of them than ranks, saying what is missing.
   [[nodiscard]] static std::unique_ptr<Device> create(DeviceType type,
                                                       const DevicePlace& place = {});
+  [[nodiscard]] static bool in_build(DeviceType type);
+  // How many this process could use; 0 also where the driver is missing.
+  [[nodiscard]] static int count(DeviceType type) noexcept;
   virtual ~Device() = default;
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -163,6 +168,10 @@ class Device {
   // Read when an operation is enqueued. CPU devices compute in fp32 always.
   void set_products(ProductPrecision products) { products_ = products; }
   [[nodiscard]] ProductPrecision products() const { return products_; }
+  // Whether the same operands must give the same bits in every run, also where that takes longer or
+  // more memory. Read when an operation is enqueued.
+  void set_reproducible(bool reproducible) { reproducible_ = reproducible; }
+  [[nodiscard]] bool reproducible() const { return reproducible_; }
   // What live Buffers hold, in bytes as asked for. Thread-safe.
   [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const;
 
@@ -177,6 +186,7 @@ class Device {
   void note_allocated(std::size_t bytes, MemoryKind kind);
   void note_released(std::size_t bytes, MemoryKind kind) noexcept;
 
+  bool reproducible_ = true;
   ProductPrecision products_ = ProductPrecision::fp32;
   mutable std::mutex use_mutex_;  // loader threads make buffers too
   MemoryUse use_[2];

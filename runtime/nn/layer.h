@@ -39,6 +39,7 @@ enum class Recompute : std::uint8_t {
 // What a model is built for; layers read it through their Blueprint.
 struct BuildOptions {
   DType compute = DType::f32;
+  bool fp8 = false;  // linear layers of transformer blocks multiply 8-bit floats (ops/fp8.h)
   std::int64_t micro_batch = 1;
   bool training = false;
   TensorSplit tensor{};   // must equal the ParamStore's

@@ -178,6 +178,15 @@ Context Model::context(Stream& stream, const Batch& batch, bool training, int ch
   return context;
 }
 
+template <typename Work>
+void Model::run(const Context& context, std::size_t i, LayerPass pass, Work&& work) {
+  const Chunk& chunk = at(context.chunk);
+  const ScopedCommLabel label(chunk.layers[i]->name());
+  if (graphs_ == nullptr || !context.training) return work(context);
+  const int unit = chunk.first_unit + static_cast<int>(i);
+  graphs_->run(context, unit, pass, std::ref(work));
+}
+
 void Model::forward(const Context& context) {
   const Chunk& chunk = at(context.chunk);
   const std::size_t count = chunk.layers.size();
@@ -185,9 +194,10 @@ void Model::forward(const Context& context) {
     const int unit = chunk.first_unit + static_cast<int>(i);
     if (hook_ != nullptr) hook_->before_forward(unit, i + 1 < count ? unit + 1 : -1);
     const Boundary &in = chunk.boundaries[i], &out = chunk.boundaries[i + 1];
-    const ScopedCommLabel label(chunk.layers[i]->name());
-    chunk.layers[i]->forward(context, in.exists ? context(in.value) : context.batch.inputs,
-                             out.exists ? context(out.value) : Tensor{});
+    run(context, i, LayerPass::forward, [&](const Context& here) {
+      chunk.layers[i]->forward(here, in.exists ? here(in.value) : here.batch.inputs,
+                               out.exists ? here(out.value) : Tensor{});
+    });
   }
 }
 
@@ -199,14 +209,15 @@ void Model::backward(const Context& context) {
     const Boundary &in = chunk.boundaries[i], &out = chunk.boundaries[i + 1];
     const Tensor x = in.exists ? context(in.value) : context.batch.inputs;
     const Tensor y = out.exists ? context(out.value) : Tensor{};
-    const ScopedCommLabel label(chunk.layers[i]->name());
-    if (chunk.recomputed[i]) {
-      Context again = context;
-      again.recomputing = true;
-      chunk.layers[i]->forward(again, x, y);
-    }
-    chunk.layers[i]->backward(context, x, y, out.exists ? context(out.gradient) : Tensor{},
-                              in.exists ? context(in.gradient) : Tensor{});
+    run(context, i, LayerPass::backward, [&](const Context& here) {
+      if (chunk.recomputed[i]) {
+        Context again = here;
+        again.recomputing = true;
+        chunk.layers[i]->forward(again, x, y);
+      }
+      chunk.layers[i]->backward(here, x, y, out.exists ? here(out.gradient) : Tensor{},
+                                in.exists ? here(in.gradient) : Tensor{});
+    });
   }
 }
 
@@ -216,8 +227,9 @@ void Model::backward_weight(const Context& context) {
     const int unit = chunk.first_unit + static_cast<int>(i);
     if (hook_ != nullptr) hook_->before_backward(unit, i > 0 ? unit - 1 : -1);
     const Boundary& in = chunk.boundaries[i];
-    const ScopedCommLabel label(chunk.layers[i]->name());
-    chunk.layers[i]->backward_weight(context, in.exists ? context(in.value) : context.batch.inputs);
+    run(context, i, LayerPass::backward_weight, [&](const Context& here) {
+      chunk.layers[i]->backward_weight(here, in.exists ? here(in.value) : here.batch.inputs);
+    });
   }
 }
 

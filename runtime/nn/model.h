@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/nn/layer.h"
+#include "runtime/nn/layer_graphs.h"
 
 namespace trireme {
 
@@ -83,6 +83,8 @@ class Model {
   // The layers of a chunk as the store and the hook count them.
   [[nodiscard]] UnitRange units(int chunk) const;
   void set_hook(LayerHook* hook) { hook_ = hook; }
+  // From now on training passes of layers are recorded and replayed.
+  void use_layer_graphs() { graphs_ = std::make_unique<LayerGraphs>(device_); }
   // Of the layers held here, for one micro-batch.
   [[nodiscard]] double forward_flops() const;
   [[nodiscard]] std::size_t activation_bytes() const {
@@ -110,6 +112,9 @@ class Model {
   static void lay_out_boundaries(Blueprint& blueprint, Chunk& chunk, const Shape& input);
   void place_regions(Blueprint& blueprint);
   void allocate(const Blueprint& blueprint, const StoreOptions& store);
+  // Runs a pass of layer i of a chunk, as a graph where these are in use.
+  template <typename Work>
+  void run(const Context& context, std::size_t i, LayerPass pass, Work&& work);
   [[nodiscard]] const Chunk& at(int chunk) const {
     return chunks_[static_cast<std::size_t>(chunk)];
   }
@@ -119,6 +124,7 @@ class Model {
   std::vector<Chunk> chunks_;
   const HeadInfo* head_ = nullptr;
   LayerHook* hook_ = nullptr;
+  std::unique_ptr<LayerGraphs> graphs_;
   Arena kept_, scratch_, workspace_;
   Activation losses_{}, hits_{};
 };

@@ -172,4 +172,10 @@ ParamLayout::Range ParamLayout::unit_weights(int unit) const {
   return range;
 }
 
+ParamId ParamLayout::first_of_unit(int unit) const {
+  const auto found = std::ranges::find(entries_, unit, &Entry::unit);
+  if (found == entries_.end()) return {.index = -1};
+  return {.index = static_cast<int>(found - entries_.begin())};
+}
+
 }  // namespace trireme

@@ -65,6 +65,8 @@ class ParamLayout {
   [[nodiscard]] std::int64_t offset(ParamId id) const { return entries_[at(id)].offset; }
   [[nodiscard]] int bucket_of(ParamId id) const { return entries_[at(id)].bucket; }
   [[nodiscard]] int unit_of(ParamId id) const { return entries_[at(id)].unit; }
+  // Index -1 where a unit has no parameters.
+  [[nodiscard]] ParamId first_of_unit(int unit) const;
   [[nodiscard]] int unit_count() const { return units_; }
   // The parameter of that name, index -1 where there is none.
   [[nodiscard]] ParamId find(std::string_view name) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/attention.h"
 
+#include "runtime/ops/cudnn_graphs.h"
 #include "runtime/ops/dispatch.h"
 #include "runtime/ops/operands.h"
 
@@ -50,6 +51,11 @@ void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, 
   check.disjoint("dqkv", dqkv, "out", out);
   check.disjoint("dqkv", dqkv, "lse", lse);
   TRIREME_DISPATCH(stream, attention_backward, dqkv, dout, out, lse, qkv, heads);
+}
+
+std::string attention_backend(DeviceType device) {
+  const std::string cudnn = device == DeviceType::cuda ? cuda::cudnn_version() : "";
+  return cudnn.empty() ? "own kernels" : "cuDNN " + cudnn;
 }
 
 }  // namespace trireme::ops

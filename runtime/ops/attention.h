@@ -4,6 +4,8 @@
 // log-sum-exp.
 #pragma once
 
+#include <string>
+
 #include "runtime/device/device.h"
 
 namespace trireme::ops {
@@ -16,5 +18,8 @@ void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, con
 // dqkv(B, T, 3*H*D) is overwritten.
 void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, const Tensor& out,
                         const Tensor& lse, const Tensor& qkv, std::int64_t heads);
+
+// What runs them on `device`: "cuDNN 9.19.0" or "own kernels".
+[[nodiscard]] std::string attention_backend(DeviceType device);
 
 }  // namespace trireme::ops

@@ -11,11 +11,31 @@ TRIREME_KERNEL(convolution_forward);
 TRIREME_KERNEL(convolution_backward_input);
 TRIREME_KERNEL(convolution_backward_weight);
 
+namespace cuda {
+[[gnu::weak]] decltype(cpu::convolution_workspace_bytes) convolution_workspace_bytes;
+}
+
+ConvolutionGeometry::ConvolutionGeometry(const Shape& x, const Shape& w,
+                                         const ConvolutionOptions& options)
+    : batch(x[0]),
+      height(x[1]),
+      width(x[2]),
+      in(x[3]),
+      out_height((x[1] + 2 * options.padding - w[1]) / options.stride + 1),
+      out_width((x[2] + 2 * options.padding - w[2]) / options.stride + 1),
+      out(w[0]),
+      kernel_height(w[1]),
+      kernel_width(w[2]),
+      stride(options.stride),
+      padding(options.padding) {}
+
 namespace {
 
-void check_workspace(const Operands& check, const Tensor& workspace, DType dtype, const Shape& x,
-                     const Shape& w, const ConvolutionOptions& options) {
-  const std::size_t needed = convolution_workspace_bytes(DeviceType::cpu, dtype, x, w, options);
+void check_workspace(const Operands& check, const Stream& stream, const Tensor& workspace,
+                     DType dtype, const Shape& x, const Shape& w,
+                     const ConvolutionOptions& options) {
+  const std::size_t needed =
+      convolution_workspace_bytes(stream.device().type(), dtype, x, w, options);
   if (needed == 0) return;
   check.present("workspace", workspace);
   TRIREME_EXPECTS(workspace.bytes() >= needed,
@@ -47,10 +67,11 @@ Shape convolution_output_shape(const Shape& x, const Shape& w, const Convolution
 
 std::size_t convolution_workspace_bytes(DeviceType device, DType dtype, const Shape& x,
                                         const Shape& w, const ConvolutionOptions& options) {
-  if (device != DeviceType::cpu) {
+  if (device == DeviceType::cpu) return cpu::convolution_workspace_bytes(dtype, x, w, options);
+  if (cuda::convolution_workspace_bytes == nullptr) {
     fail(ExitCode::config, "convolution is part of the cuda backend, which this build lacks");
   }
-  return cpu::convolution_workspace_bytes(dtype, x, w, options);
+  return cuda::convolution_workspace_bytes(dtype, x, w, options);
 }
 
 void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
@@ -64,7 +85,7 @@ void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const
   check.disjoint("y", y, "w", w);
   check.disjoint("workspace", workspace, "y", y);
   check.disjoint("workspace", workspace, "x", x);
-  check_workspace(check, workspace, x.dtype, x.shape, w.shape, options);
+  check_workspace(check, stream, workspace, x.dtype, x.shape, w.shape, options);
   TRIREME_DISPATCH(stream, convolution_forward, y, x, w, options, workspace);
 }
 
@@ -79,7 +100,7 @@ void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& 
   check.disjoint("dx", dx, "w", w);
   check.disjoint("workspace", workspace, "dx", dx);
   check.disjoint("workspace", workspace, "dy", dy);
-  check_workspace(check, workspace, dx.dtype, dx.shape, w.shape, options);
+  check_workspace(check, stream, workspace, dx.dtype, dx.shape, w.shape, options);
   TRIREME_DISPATCH(stream, convolution_backward_input, dx, dy, w, options, workspace);
 }
 
@@ -94,7 +115,7 @@ void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor&
   check.disjoint("dw", dw, "dy", dy);
   check.disjoint("dw", dw, "x", x);
   check.disjoint("workspace", workspace, "dw", dw);
-  check_workspace(check, workspace, x.dtype, x.shape, dw.shape, options);
+  check_workspace(check, stream, workspace, x.dtype, x.shape, dw.shape, options);
   TRIREME_DISPATCH(stream, convolution_backward_weight, dw, dy, x, options, workspace);
 }
 

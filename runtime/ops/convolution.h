@@ -29,7 +29,7 @@ void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const
 void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
                                 const ConvolutionOptions& options, const Tensor& workspace);
 
-// dw(O, KH, KW, I) f32 is accumulated.
+// dw(O, KH, KW, I) f32 is accumulated; on a GPU each addend may be rounded to the dtype of x.
 void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor& dy,
                                  const Tensor& x, const ConvolutionOptions& options,
                                  const Tensor& workspace);

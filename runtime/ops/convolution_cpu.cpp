@@ -9,20 +9,6 @@
 
 namespace trireme::ops::cpu {
 
-ConvolutionGeometry::ConvolutionGeometry(const Shape& x, const Shape& w,
-                                         const ConvolutionOptions& options)
-    : batch(x[0]),
-      height(x[1]),
-      width(x[2]),
-      in(x[3]),
-      out_height((x[1] + 2 * options.padding - w[1]) / options.stride + 1),
-      out_width((x[2] + 2 * options.padding - w[2]) / options.stride + 1),
-      out(w[0]),
-      kernel_height(w[1]),
-      kernel_width(w[2]),
-      stride(options.stride),
-      padding(options.padding) {}
-
 namespace {
 
 // oneDNN only where it multiplies bf16 natively; the README has the measurements.

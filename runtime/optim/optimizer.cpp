@@ -37,7 +37,7 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
   if (sgd == nullptr || sgd->momentum > 0) first_ = zeroed(device, stream.get(), state);
   if (sgd == nullptr) second_ = zeroed(device, stream.get(), state);
   scalars_ = zeroed(device, stream.get(), scalar_count * sizeof(float));
-  scalars_host_ = Buffer(device, scalar_count * sizeof(float), MemoryKind::host);
+  scalars_host_ = Buffer(device, 2 * scalar_count * sizeof(float), MemoryKind::host);
   norm_ = zeroed(device, stream.get(), sizeof(float));
   sum_ = zeroed(device, stream.get(), sizeof(double));
   exact_ = zeroed(device, stream.get(), ops::exact_sum_words * sizeof(std::uint64_t));
@@ -48,8 +48,12 @@ Tensor Optimizer::gradient_norm() const {
   return norm_.view(DType::f32, Shape{1});
 }
 
-void Optimizer::write_scalars(Stream& stream, std::int64_t step, double learning_rate) {
-  auto* const values = reinterpret_cast<float*>(scalars_host_.data());
+float* Optimizer::staged(std::int64_t step) const {
+  return reinterpret_cast<float*>(scalars_host_.data()) + step % 2 * scalar_count;
+}
+
+void Optimizer::prepare(std::int64_t step, double learning_rate) {
+  float* const values = staged(step);
   values[ops::StepScalars::learning_rate] = static_cast<float>(learning_rate);
   values[ops::StepScalars::bias_correction1] = 1.0F;
   values[ops::StepScalars::bias_correction2] = 1.0F;
@@ -61,11 +65,10 @@ void Optimizer::write_scalars(Stream& stream, std::int64_t step, double learning
     values[ops::StepScalars::bias_correction2] =
         static_cast<float>(1.0 - std::pow(adamw->beta2, t));
   }
-  device_.copy(stream, scalars_.data(), scalars_host_.data(), scalars_.bytes());
 }
 
-void Optimizer::step(Stream& stream, std::int64_t step, double learning_rate) {
-  write_scalars(stream, step, learning_rate);
+void Optimizer::step(Stream& stream, std::int64_t step) {
+  device_.copy(stream, scalars_.data(), staged(step), scalars_.bytes());
   sum_squares(stream);
   const Tensor scalars = scalars_.view(DType::f32, Shape{scalar_count});
   ops::clip_scale(stream, scalars, gradient_norm(), sum_.view(DType::f64, Shape{1}), clip_norm_,

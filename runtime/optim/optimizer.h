@@ -35,10 +35,13 @@ class Optimizer {
   Optimizer(Device& device, ParamStore& params, const OptimizerOptions& options, float clip_norm,
             NormOptions norm = {}, std::optional<ops::LossScaleOptions> loss_scale = {});
 
+  // Leaves on the host what step `step` will read; before each step(). At most one earlier step may
+  // still run.
+  void prepare(std::int64_t step, double learning_rate);
   // Enqueues: gradient norm over all weights, clip factor, update of every own run, running
   // statistics, loss scale. `step` counts from 0. A step whose gradient norm is not finite leaves
   // parameters and state as they were. Reads partial sum 0 of the gradients.
-  void step(Stream& stream, std::int64_t step, double learning_rate);
+  void step(Stream& stream, std::int64_t step);
 
   // Null where the loss is not scaled.
   [[nodiscard]] const LossScaler* loss_scaler() const { return scaler_ ? &*scaler_ : nullptr; }
@@ -50,7 +53,8 @@ class Optimizer {
   [[nodiscard]] Tensor second_moments() const { return moments(second_); }
 
  private:
-  void write_scalars(Stream& stream, std::int64_t step, double learning_rate);
+  // (StepScalars) f32 on the host; steps take turns on two, for the copy happens later.
+  [[nodiscard]] float* staged(std::int64_t step) const;
   void sum_squares(Stream& stream);
   void sum_over_groups(Stream& stream, const Tensor& values);
   void update(Stream& stream, const OwnedRun& run);

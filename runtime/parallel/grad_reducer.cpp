@@ -54,6 +54,7 @@ GradReducer::GradReducer(Device& device, Communicator& group, ParamStore& params
   if (options_.chunks.empty()) options_.chunks = {{0, std::max(params.layout().unit_count(), 1)}};
   for (int i = 0; i < ParamStore::gradient_buffers; ++i)
     buffer_free_.push_back(device.make_event());
+  buffer_used_.resize(buffer_free_.size());
   const auto buckets = params.layout().buckets();
   for (std::size_t b = 0; b < buckets.size(); ++b)
     labels_.push_back("gradients of " + params.layout().describe_bucket(b));
@@ -90,7 +91,10 @@ void GradReducer::merge(Stream& stream, const Span& span, int leaf, int merges) 
     ops::add_in_place(stream, partial(span, level - 1), partial(span, level));
 }
 
+// A step begins after join(): what earlier ones did is over, and their events are none of a
+// recorded graph's.
 void GradReducer::begin_step() {
+  buffer_used_.assign(buffer_used_.size(), false);
   for (Chunk& chunk : chunks_) {
     chunk.micro_batch = -1;
     if (options_.sum == GradientSum::tree) continue;
@@ -139,7 +143,8 @@ void GradReducer::open_unit(int unit) {
   if (!apart() || params_.layout().unit_weights(unit).count == 0) return;
   const int buffer = next_buffer_;
   next_buffer_ = (next_buffer_ + 1) % ParamStore::gradient_buffers;
-  compute_.wait(*buffer_free_[static_cast<std::size_t>(buffer)]);
+  if (buffer_used_[static_cast<std::size_t>(buffer)])
+    compute_.wait(*buffer_free_[static_cast<std::size_t>(buffer)]);
   const Tensor gradients = params_.place_gradients(unit, buffer);
   device_.fill_zero(compute_, gradients.data, gradients.bytes());
   buffer_of_unit_[static_cast<std::size_t>(unit)] = buffer;
@@ -193,7 +198,9 @@ void GradReducer::scatter(const Bucket& bucket, int micro_batch) {
   group_.reduce_scatter(comm_, params_.bucket_gradient(bucket, 0),
                         params_.owned_gradient(bucket, leaf), ReduceOp::sum);
   const auto unit = static_cast<std::size_t>(bucket.units.first);
-  comm_.record(*buffer_free_[static_cast<std::size_t>(buffer_of_unit_[unit])]);
+  const auto buffer = static_cast<std::size_t>(buffer_of_unit_[unit]);
+  comm_.record(*buffer_free_[buffer]);
+  buffer_used_[buffer] = true;
   if (options_.mode == ReducerMode::inline_after_backward) join();
 }
 

@@ -107,6 +107,7 @@ class GradReducer final : public GradientSink {
   std::vector<int> buffer_of_unit_;
   std::unique_ptr<Event> there_, reduced_;
   std::vector<std::unique_ptr<Event>> buffer_free_;
+  std::vector<bool> buffer_used_;  // in this step, so that its event means something
 };
 
 }  // namespace trireme

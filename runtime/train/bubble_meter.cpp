@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/comm/host_stream.h"
 #include "runtime/parallel/schedule_timeline.h"
 
 namespace trireme {
@@ -28,12 +29,12 @@ void BubbleMeter::add(std::int64_t step) {
   }
 }
 
-BubbleReport BubbleMeter::report(Device& device, Communicator& pipeline, Stream& comm) const {
+BubbleReport BubbleMeter::report(Communicator& pipeline) const {
   const ScheduleShape& shape = runner_.shape();
   const std::int64_t own = shape.chunks * values_per_chunk + 1;  // and the span
-  const Buffer buffer(device, static_cast<std::size_t>(shape.stages * own) * sizeof(double),
-                      MemoryKind::host);
-  const Tensor all = buffer.view(DType::f64, Shape{shape.stages * own});
+  std::vector<double> values(static_cast<std::size_t>(shape.stages * own));
+  const Tensor all{reinterpret_cast<std::byte*>(values.data()), DType::f64,
+                   Shape{shape.stages * own}};
   const Tensor mine = all.range(runner_.stage() * own, own);
   double* out = mine.as<double>();
   for (const StageTimes& sum : sums_) {
@@ -41,15 +42,15 @@ BubbleReport BubbleMeter::report(Device& device, Communicator& pipeline, Stream&
       *out++ = value;
   }
   *out = span_;
-  pipeline.all_gather(comm, mine, all);
-  comm.synchronize();
+  const HostStream stream;
+  pipeline.all_gather(*stream, mine, all);
 
   const double per =
       1.0 / static_cast<double>(std::max<std::int64_t>(steps_, 1) * shape.micro_batches);
   Costs costs = uniform_costs(shape, 0, 0, 0);
   // The first stage begins first, and one of the stages ends last.
   double busy = 0, span = 0;
-  const double* in = all.as<double>();
+  const double* in = values.data();
   for (int stage = 0; stage < shape.stages; ++stage) {
     for (int chunk = 0; chunk < shape.chunks; ++chunk, in += values_per_chunk) {
       const auto at = static_cast<std::size_t>(virtual_stage(shape, stage, chunk));

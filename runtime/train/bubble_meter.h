@@ -24,7 +24,7 @@ class BubbleMeter {
   // Takes in a step whose work is done. The first is left out: it warms up.
   void add(std::int64_t step);
   // Collective over `pipeline`; blocks the host.
-  [[nodiscard]] BubbleReport report(Device& device, Communicator& pipeline, Stream& comm) const;
+  [[nodiscard]] BubbleReport report(Communicator& pipeline) const;
 
  private:
   const PipelineRunner& runner_;

@@ -42,6 +42,7 @@ EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
     setup.runner.forward_only(i, work);
   }
   totals.publish(*setup.streams.compute, *setup.streams.comm);
+  totals.wait();
   const LossTotals::Values sums = totals.read();
   setup.runner.synchronize();
   const auto targets = static_cast<double>(plan.targets);

@@ -26,7 +26,6 @@ LossTotals::LossTotals(Device& device, const ProcessMesh& mesh, std::int64_t bat
       copied_(device.make_event()) {}
 
 void LossTotals::reset(Stream& compute) {
-  compute.wait(*copied_);
   device_.fill_zero(compute, sums_.data(), sums_.bytes());
 }
 
@@ -51,8 +50,11 @@ void LossTotals::publish(Stream& compute, Stream& comm) {
   comm.record(*copied_);
 }
 
-LossTotals::Values LossTotals::read() {
+void LossTotals::wait() {
   copied_->synchronize();
+}
+
+LossTotals::Values LossTotals::read() const {
   const auto* const pairs = reinterpret_cast<const double*>(host_.data());
   const std::int64_t ranks = mesh_.shape().data;
   Values values;

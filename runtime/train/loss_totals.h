@@ -33,8 +33,10 @@ class LossTotals {
   // After the last add: brings the sums to every rank, on the comm stream, and starts the copy to
   // the host. Only the last pipeline stage has added any.
   void publish(Stream& compute, Stream& comm);
-  // Blocks until published values are on the host.
-  [[nodiscard]] Values read();
+  // Blocks until published values are on the host: also true once later work of a stream that the
+  // comm stream joined is.
+  void wait();
+  [[nodiscard]] Values read() const;
 
  private:
   Device& device_;

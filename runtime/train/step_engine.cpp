@@ -62,6 +62,8 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
   for (auto& slot : slots_)
     slot = std::make_unique<Slot>(device, mesh, options);
   model_.set_hook(this);
+  if (options.graphs == GraphMode::layer) model_.use_layer_graphs();
+  if (options.graphs == GraphMode::step) static_.emplace(device, options.pipeline.micro_batches);
 }
 
 StepEngine::~StepEngine() {
@@ -100,29 +102,55 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   fetched_ = 0;
   set_comm_step(step + 1);  // as reports count
   Stream& compute = *streams_.compute;
-  compute.record(*slot.start);
   auto* const rng = reinterpret_cast<std::uint64_t*>(slot.rng_host.data());
   rng[0] = options_.seed;
   rng[1] = static_cast<std::uint64_t>(step);
-  device_.copy(compute, slot.rng.data(), rng, rng_bytes);
+  optimizer_.prepare(step, options_.schedule.at(step));
+  slot.data_wait_ms = -1e3 * source.wait_seconds();
+  compute.record(*slot.start);
+  if (static_) {
+    static_->fill(source, *streams_.copy, compute);
+    replay(step, slot);
+  } else {
+    enqueue(step, slot);
+  }
+  compute.record(*slot.updated);
+  slot.data_wait_ms += 1e3 * source.wait_seconds();
+}
+
+// Nothing here may depend on `step` beyond the slot: what changes from step to step is read from
+// memory.
+void StepEngine::enqueue(std::int64_t step, Slot& slot) {
+  Stream& compute = *streams_.compute;
+  device_.copy(compute, slot.rng.data(), slot.rng_host.data(), rng_bytes);
   slot.totals.reset(compute);
   if (const LossScaler* const scaler = optimizer_.loss_scaler())
     device_.copy(compute, slot.scale_host.data(), scaler->state().data, loss_scale_bytes);
   reducer_.begin_step();
-
-  slot.data_wait_ms = -1e3 * source.wait_seconds();
   runner_.run(step, *this);
-  slot.data_wait_ms += 1e3 * source.wait_seconds();
-
   reduce(slot);
-  optimizer_.step(compute, step, options_.schedule.at(step));
+  optimizer_.step(compute, step);
   gatherer_.after_update();
   device_.copy(compute, slot.norm_host.data(), optimizer_.gradient_norm().data, sizeof(float));
   if (options_.after_update) {
     gatherer_.finish();
     options_.after_update(compute);
   }
-  compute.record(*slot.updated);
+}
+
+// A slot's first step runs as it is, which plans products and grows scratch memory; the second is
+// recorded.
+void StepEngine::replay(std::int64_t step, Slot& slot) {
+  const auto whole = [&] {
+    enqueue(step, slot);
+    gatherer_.finish();  // a graph ends with every stream joined
+  };
+  if (!slot.warm) {
+    slot.warm = true;
+    return whole();
+  }
+  if (slot.graph == nullptr) slot.graph = device_.capture(*streams_.compute, whole);
+  slot.graph->launch(*streams_.compute);
 }
 
 void StepEngine::reduce(Slot& slot) {
@@ -135,6 +163,7 @@ void StepEngine::reduce(Slot& slot) {
 }
 
 void StepEngine::prepare(const Action& action) {
+  if (static_) return;
   for (; fetched_ <= action.micro_batch; ++fetched_) {
     batches_[static_cast<std::size_t>(fetched_) % batches_.size()] =
         source_->next(*streams_.copy, *streams_.compute);
@@ -142,7 +171,8 @@ void StepEngine::prepare(const Action& action) {
 }
 
 Context StepEngine::context(int chunk, int micro_batch) {
-  const Batch& batch = batches_[static_cast<std::size_t>(micro_batch) % batches_.size()];
+  const Batch& batch = static_ ? static_->at(micro_batch)
+                               : batches_[static_cast<std::size_t>(micro_batch) % batches_.size()];
   Context context = model_.context(*streams_.compute, batch, /*training=*/true, chunk, micro_batch);
   context.tensor = tensor_;
   context.rng = slot_->rng.view(DType::u64, Shape{2});

@@ -19,9 +19,17 @@
 #include "runtime/parallel/pipeline_runner.h"
 #include "runtime/parallel/tied_gradients.h"
 #include "runtime/train/loss_totals.h"
+#include "runtime/train/static_batches.h"
 #include "runtime/train/streams.h"
 
 namespace trireme {
+
+// What is recorded as CUDA graphs once it has run, and replayed from then on.
+enum class GraphMode : std::uint8_t {
+  off,
+  layer,  // each pass of a layer
+  step    // a whole step, from the first forward to the last update; one pipeline stage only
+};
 
 struct StepOptions {
   std::uint64_t seed = 0;
@@ -34,6 +42,7 @@ struct StepOptions {
   ReducerMode reducer = ReducerMode::overlapped;
   // Sums that do not depend on the layout: gradients as a tree over micro-batches, exact norms.
   bool layout_independent = false;
+  GraphMode graphs = GraphMode::off;
   OptimizerOptions optimizer{};
   std::optional<ops::LossScaleOptions> loss_scale{};
   LrSchedule schedule{};
@@ -88,6 +97,8 @@ class StepEngine final : private StageWork, private LayerHook {
     LossTotals totals;
     Buffer norm_host, scale_host, rng, rng_host;
     std::unique_ptr<Event> start, updated, reduce_begin, reduce_end;
+    bool warm = false;  // a step went through it
+    std::unique_ptr<Graph> graph{};
     double data_wait_ms = 0;
   };
   Context context(int chunk, int micro_batch) override;
@@ -95,6 +106,8 @@ class StepEngine final : private StageWork, private LayerHook {
   void compute(const Action& action) override;
   void before_forward(int unit, int next) override;
   void before_backward(int unit, int next) override;
+  void enqueue(std::int64_t step, Slot& slot);
+  void replay(std::int64_t step, Slot& slot);
   void reduce(Slot& slot);
   void read_loss_scale(const Slot& slot, StepReport& report) const;
   [[nodiscard]] Slot& slot_of(std::int64_t step) {
@@ -116,6 +129,7 @@ class StepEngine final : private StageWork, private LayerHook {
   BatchSource* source_ = nullptr;  // likewise
   std::vector<Batch> batches_;     // micro-batch m stands at m % size
   int fetched_ = 0;
+  std::optional<StaticBatches> static_;  // instead, where steps are recorded
 };
 
 }  // namespace trireme

@@ -19,8 +19,11 @@ function(trireme_add_cuda_backend)
   get_property(library_sources GLOBAL PROPERTY TRIREME_CUDA_LIBRARY_SOURCES)
   add_library(trireme_cuda OBJECT ${sources} ${library_sources})
   target_link_libraries(trireme_cuda
-    PUBLIC CUDA::cudart CUDA::cublasLt
+    PUBLIC CUDA::cudart CUDA::cublasLt trireme_nccl $<$<BOOL:${TRIREME_CUDNN}>:${CUDNN_LIBRARY}>
     PRIVATE trireme_flags trireme::ops trireme::comm)
+  if(TRIREME_CUDNN)
+    target_include_directories(trireme_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE} ${CUDNN_FRONTEND_INCLUDE})
+  endif()
   set_target_properties(trireme_cuda PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
   # nvcc's front end does not evaluate fmt's consteval checks.
   target_compile_definitions(trireme_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:FMT_CONSTEVAL=;FMT_USE_CONSTEXPR=1>")
@@ -48,6 +51,18 @@ if(NOT CMAKE_CUDA_ARCHITECTURES)
 endif()
 set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
 find_package(CUDAToolkit 13.0 REQUIRED)
+# Beside the toolkit, or as a wheel of its own, which has no unversioned library.
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)
+find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR} REQUIRED)
+file(STRINGS ${NCCL_INCLUDE_DIR}/nccl.h NCCL_VERSION REGEX "^#define NCCL_VERSION_CODE [0-9]+$")
+string(REGEX MATCH "[0-9]+" NCCL_VERSION "${NCCL_VERSION}")
+if(NCCL_VERSION LESS 22800)
+  message(FATAL_ERROR "NCCL ${NCCL_VERSION} in ${NCCL_INCLUDE_DIR}: 2.28 or newer is needed; set NCCL_INCLUDE_DIR and NCCL_LIBRARY")
+endif()
+add_library(trireme_nccl INTERFACE)
+target_include_directories(trireme_nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
+target_link_libraries(trireme_nccl INTERFACE ${NCCL_LIBRARY})
 # What ptxas says of registers and spills is kept beside each object, for a test.
 set(CMAKE_CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/scripts/cmake/keep_ptxas_log.sh ${CCACHE_PROGRAM})
+include(TriremeCudnn)
 message(STATUS "  CUDA                : ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")

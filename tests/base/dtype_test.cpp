@@ -21,13 +21,14 @@ std::uint16_t bits_of(std::uint32_t float_bits) {
 
 TEST(DType, HasASizeAndADistinctNameForEveryType) {
   std::set<std::string_view> names;
-  for (const DType type : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::u8, DType::u16,
-                           DType::u32, DType::u64, DType::i32, DType::i64}) {
+  for (const DType type :
+       {DType::f32, DType::f64, DType::bf16, DType::f16, DType::u8, DType::u16, DType::u32,
+        DType::u64, DType::i32, DType::i64, DType::f8e4m3, DType::f8e5m2}) {
     names.insert(name_of(type));
     EXPECT_GT(size_of(type), 0U) << name_of(type);
   }
 
-  EXPECT_EQ(names.size(), 10U);
+  EXPECT_EQ(names.size(), 12U);
   EXPECT_FALSE(names.contains("unknown"));
 }
 

@@ -89,13 +89,13 @@ TEST_F(CallLogTest, KeepsTheLastCallsWithLabelAndStepAndEveryOpenOne) {
 
 TEST_F(CallLogTest, ACallThatTheRingLostIsForgottenAndItsEndHarmsNoOther) {
   const auto lost = log.add(record(Verb::all_reduce));
-  for (int i = 0; i < 256; ++i)
+  for (int i = 0; i < static_cast<int>(CallLog::capacity); ++i)
     static_cast<void>(log.add(record(Verb::all_reduce)));
   static_cast<void>(log.start(lost));
   log.finish(lost, lost, CallState::done);
 
   EXPECT_FALSE(log.stuck_since(now()));
-  EXPECT_EQ(log.entries(1000).size(), 256U);
+  EXPECT_EQ(log.entries(1000).size(), CallLog::capacity);
   for (const auto& entry : log.entries(1000))
     EXPECT_EQ(entry.state, CallState::queued);
 }

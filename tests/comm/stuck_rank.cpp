@@ -17,6 +17,7 @@
 //   behind     waits for a message that never comes, before its part of the call
 // checked_verb, checked_count, checked_dtype, checked_silent: with Checked inside.
 // checked_unheeded: a call fails, and nobody waits for its stream.
+// On a GPU where TRIREME_TEST_DEVICE says so.
 #include <unistd.h>
 
 #include <chrono>
@@ -28,7 +29,9 @@
 
 #include "runtime/comm/comm_label.h"
 #include "runtime/comm/mpi.h"
+#include "runtime/comm/nccl.h"
 #include "runtime/comm/watched.h"
+#include "tests/support/test_device.h"
 
 namespace trireme {
 namespace {
@@ -46,15 +49,23 @@ void stop_for(double seconds) {
 
 struct Job {
   Job(const MpiEnvironment& mpi, const std::string& mode, const WatchOptions& options)
-      : device(Device::create(DeviceType::cpu)),
+      : device(Device::create(
+            test::device_under_test(),
+            {.local_rank = mpi.local_rank(), .local_size = mpi.local_size(), .share = true})),
         stream(device->make_stream(mode == "inline" ? StreamKind::compute : StreamKind::comm)),
-        world(make_watched(mode.starts_with("checked") ? make_checked(mpi.world()) : mpi.world(),
-                           options)),
+        world(make_watched(make_inner(mpi, mode), options)),
         part(world->split(mpi.rank() / 2, mpi.rank(), "part")),
-        buffer(*device, 4096, MemoryKind::host),
+        buffer(*device, 4096, MemoryKind::device),
         data(buffer.view(DType::f32, {12})) {
     device->fill_zero(*stream, buffer.data(), buffer.bytes());
   }
+  std::unique_ptr<Communicator> make_inner(const MpiEnvironment& mpi,
+                                           const std::string& mode) const {
+    auto inner = mpi.world();
+    if (device->type() == DeviceType::cuda) inner = make_nccl_world(std::move(inner), *device, {});
+    return mode.starts_with("checked") ? make_checked(std::move(inner)) : std::move(inner);
+  }
+
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Communicator> world, part;

@@ -21,8 +21,8 @@ TEST(ResolveConfig, FillsInEveryAuto) {
 TEST(ResolveConfig, AutomaticPrecisionIsBf16WhereItIsNative) {
   EXPECT_EQ(resolved(gpt, {"precision=auto"}, {.native_bf16 = true}).precision, "bf16");
   EXPECT_EQ(resolved(gpt, {"precision=bf16"}, {.native_bf16 = false}).precision, "bf16");
-  EXPECT_EQ(resolved(gpt, {"precision=auto"}, {.cuda_in_build = true}).precision, "bf16");
-  EXPECT_EQ(resolved(gpt, {}, {.cuda_in_build = true}).device.type, "cuda");
+  EXPECT_EQ(resolved(gpt, {"precision=auto"}, {.cuda_in_build = true, .gpus = 1}).precision, "bf16");
+  EXPECT_EQ(resolved(gpt, {}, {.cuda_in_build = true, .gpus = 1}).device.type, "cuda");
 }
 
 TEST(ResolveConfig, ResultIsAFixedPointAndReadsBack) {
@@ -115,10 +115,11 @@ TEST(ResolveLossScale, BelongsToFp16AndStartsAboveItsMinimum) {
 TEST(ResolveDevice, RefusesWhatTheBuildOrTheCpuLacks) {
   EXPECT_THAT(refusal(gpt, {"device.type=cuda"}),
               HasSubstr("part of the cuda backend, which this build lacks; use cpu or auto"));
-  for (const std::string precision : {"tf32", "fp8"}) {
-    EXPECT_THAT(refusal(gpt, {"precision=" + precision}),
-                HasSubstr(precision + " needs a GPU; on the CPU use fp32, bf16, fp16 or auto"));
-  }
+  EXPECT_THAT(refusal(gpt, {"precision=tf32"}),
+              HasSubstr("on the CPU use fp32, bf16, fp16, fp8 or auto"));
+  EXPECT_EQ(resolved(gpt, {"precision=fp8"}).precision, "fp8");
+  EXPECT_THAT(refusal(resnet, {"precision=fp8"}),
+              HasSubstr("fp8 is for the linear layers of transformer blocks"));
   EXPECT_EQ(resolved(gpt, {"reproducibility=fast"}).reproducibility, "fast");
 }
 

@@ -2,6 +2,7 @@
 // The device, its memory and copies of the emulated runtime.
 #include "tests/emulation/runtime_api.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -73,6 +74,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorStreamCaptureUnjoined";
     case cudaErrorStreamCaptureIsolation:
       return "cudaErrorStreamCaptureIsolation";
+    case cudaErrorCapturedEvent:
+      return "cudaErrorCapturedEvent";
   }
   return "unknown";
 }
@@ -101,8 +104,23 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
 }
 
+// Of the process: the engine uses one.
+static std::atomic<int> current_device = 0;
+
 cudaError_t cudaSetDevice(int device) {
-  return device < Machine::get().gpus ? cudaSuccess : cudaErrorInvalidValue;
+  if (device >= Machine::get().gpus) return cudaErrorInvalidValue;
+  current_device = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* text, int capacity, int device) {
+  std::snprintf(text, static_cast<std::size_t>(capacity), "0000:%02x:00.0", device + 1);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {

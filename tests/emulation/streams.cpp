@@ -20,12 +20,17 @@ namespace trireme::emulated {
 using Clock = std::chrono::steady_clock;
 using Work = std::function<void()>;
 
+struct Event;
+
 // What a graph holds is in the order of the host's calls, which respects every dependency.
 struct Graph {
   std::vector<Work> work;
-  std::set<Stream*> unjoined;  // forked streams with work that the first has not waited for
+  std::set<Stream*> unjoined;    // forked streams with work that the first has not waited for
+  std::vector<Event*> external;  // recorded at every replay
+  std::vector<Event*> edges;     // recorded as edges
   Stream* origin = nullptr;
   cudaError_t broken = cudaSuccess;
+  std::thread::id owner;  // captures in thread-local mode restrict this thread only
 };
 
 struct Stream {
@@ -42,7 +47,8 @@ struct Event {
   Stream* stream = nullptr;  // null: never recorded
   std::uint64_t point = 0;   // reached once the stream has done so many
   Clock::time_point time;
-  Graph* capture = nullptr;  // recorded while its stream was captured
+  bool captured = false;     // last recorded in a capture: nothing outside can look at it
+  Graph* capture = nullptr;  // that capture, while it goes on
 };
 
 namespace {
@@ -102,11 +108,12 @@ void break_capture(Graph& graph, cudaError_t why) {
   if (graph.broken == cudaSuccess) graph.broken = why;
 }
 
-// A call that may not be made while any stream of this process is captured.
+// A call that may not be made by a thread that captures a stream.
 cudaError_t refuse_in_capture() {
   const std::lock_guard lock(mutex);
   for (Stream* const stream : streams) {
-    if (stream->capture == nullptr) continue;
+    if (stream->capture == nullptr || stream->capture->owner != std::this_thread::get_id())
+      continue;
     break_capture(*stream->capture, cudaErrorStreamCaptureUnsupported);
     return report(cudaErrorStreamCaptureUnsupported);
   }
@@ -187,40 +194,49 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   std::unique_lock lock(mutex);
-  if (stream->capture != nullptr) {
-    event->capture = stream->capture;
-    event->stream = stream;
+  const auto take_time = [event] { event->time = Clock::now(); };
+  if (Graph* const graph = stream->capture; graph != nullptr) {
+    if (flags == cudaEventRecordExternal) {
+      graph->work.push_back(take_time);
+      graph->external.push_back(event);
+      if (stream != graph->origin) graph->unjoined.insert(stream);
+    } else {
+      graph->edges.push_back(event);
+      event->capture = graph;
+      event->captured = true;
+      event->stream = stream;
+    }
     return cudaSuccess;
   }
-  event->capture = nullptr;
+  event->captured = false;
   event->stream = stream;
   event->point = stream->pushed + 1;
-  push(
-      *stream, [event] { event->time = Clock::now(); }, lock);
+  push(*stream, take_time, lock);
+  return cudaSuccess;
+}
+
+// The waiting stream joins the event's capture; a forked one that is waited for has come back.
+static cudaError_t wait_in_capture(Stream& stream, Event& event) {
+  if (event.stream == nullptr) return cudaSuccess;
+  if (!event.captured || event.capture == nullptr ||
+      (stream.capture != nullptr && stream.capture != event.capture)) {
+    if (stream.capture != nullptr) break_capture(*stream.capture, cudaErrorStreamCaptureIsolation);
+    return report(event.captured ? cudaErrorCapturedEvent : cudaErrorStreamCaptureIsolation);
+  }
+  if (stream.capture == nullptr) {
+    stream.capture = event.capture;
+    event.capture->unjoined.insert(&stream);
+  } else if (event.stream != &stream) {
+    event.capture->unjoined.erase(event.stream);
+  }
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   std::unique_lock lock(mutex);
-  if (event->capture != nullptr) {
-    // The waiting stream joins the capture; a forked one that is waited for has come back.
-    if (stream->capture == nullptr) {
-      if (!stream->queue.empty() && Machine::get().streams == StreamMode::eager)
-        return report(cudaErrorStreamCaptureIsolation);
-      stream->capture = event->capture;
-      event->capture->unjoined.insert(stream);
-    } else {
-      event->capture->unjoined.erase(event->stream);
-    }
-    return cudaSuccess;
-  }
-  if (stream->capture != nullptr) {
-    if (event->stream == nullptr) return cudaSuccess;
-    break_capture(*stream->capture, cudaErrorStreamCaptureIsolation);
-    return report(cudaErrorStreamCaptureIsolation);
-  }
+  if (event->captured || stream->capture != nullptr) return wait_in_capture(*stream, *event);
   if (event->stream == nullptr || event->stream == stream) return cudaSuccess;
   push(
       *stream,
@@ -235,6 +251,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (const cudaError_t refused = refuse_in_capture(); refused != cudaSuccess) return refused;
   std::unique_lock lock(mutex);
+  if (event->captured) return report(cudaErrorCapturedEvent);
   if (event->stream == nullptr || event->stream->done >= event->point) return cudaSuccess;
   // Whoever polls a lazy stream must see it move.
   Stream& stream = *event->stream;
@@ -246,6 +263,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t refused = refuse_in_capture(); refused != cudaSuccess) return refused;
   std::unique_lock lock(mutex);
+  if (event->captured) return report(cudaErrorCapturedEvent);
   if (event->stream != nullptr) reach(*event->stream, event->point, lock);
   return cudaSuccess;
 }
@@ -265,6 +283,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*
   if (stream->capture != nullptr) return report(cudaErrorStreamCaptureUnsupported);
   stream->capture = new Graph;
   stream->capture->origin = stream;
+  stream->capture->owner = std::this_thread::get_id();
   return cudaSuccess;
 }
 
@@ -275,6 +294,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   for (Stream* const each : streams) {
     if (each->capture == captured) each->capture = nullptr;
   }
+  for (Event* const event : captured->edges)
+    event->capture = nullptr;
   if (captured->broken != cudaSuccess) return report(captured->broken);
   if (!captured->unjoined.empty()) return report(cudaErrorStreamCaptureUnjoined);
   *graph = captured;
@@ -292,6 +313,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long /*flags*/) {
   auto* const copy = new Graph;
   copy->work = graph->work;
+  copy->external = graph->external;
   *executable = copy;
   return cudaSuccess;
 }
@@ -299,6 +321,11 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   std::unique_lock lock(mutex);
   if (stream->capture != nullptr) return report(cudaErrorStreamCaptureUnsupported);
+  for (Event* const event : executable->external) {
+    event->captured = false;
+    event->stream = stream;
+    event->point = stream->pushed + 1;
+  }
   push(
       *stream,
       [executable] {

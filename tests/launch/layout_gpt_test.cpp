@@ -63,6 +63,13 @@ TEST_F(GptLayout, Fp16ChangesNoBitEither) {
                    {{2, "data=2 zero=1"}, {4, "tensor=2 pipeline=2"}});
 }
 
+// Scales belong to the fixed tensor blocks.
+TEST_F(GptLayout, Fp8ChangesNoBitEither) {
+  expect_same_bits(run({"precision=fp8"}), {{2, "data=2 zero=3"},
+                                            {2, "pipeline=2 schedule=zero-bubble"},
+                                            {4, "tensor=4 sequence=true recompute=selective"}});
+}
+
 TEST_F(GptLayout, Bf16ChangesNoBitEither) {
   expect_same_bits(run({"precision=bf16"}),
                    {{2, "data=2 zero=3"},

@@ -128,6 +128,16 @@ TEST_F(TrainTest, Fp16StaysCloseToFp32AtALossScaleThatFits) {
   }
 }
 
+TEST_F(TrainTest, Fp8FollowsBf16) {
+  ASSERT_RUNS(train_gpt("bf16", 0, {"precision=bf16", "train.steps=30"}));
+  ASSERT_RUNS(train_gpt("fp8", 0, {"precision=fp8", "train.steps=30"}));
+  ASSERT_RUNS(train_gpt("split", 2, {"precision=fp8", "train.steps=30", "parallel.tensor=2"}));
+
+  expect_same_curve("bf16", "fp8", 0.03);
+  expect_same_curve("bf16", "split", 0.03);
+  EXPECT_FALSE(weights_of("bf16") == weights_of("fp8"));
+}
+
 // The gradient of one target alone is 16777216 / 256 targets = 65536, beyond f16.
 TEST_F(TrainTest, Fp16SkipsOverflowsOnAllRanksUntilTheScaleFits) {
   const std::string scale = "loss_scale.initial=16777216", grow = "loss_scale.growth_interval=2";

@@ -37,6 +37,7 @@ void expect_same_bits(const GptResult& got, const GptResult& expected) {
 struct Variant {
   DType compute;
   int blocks;
+  bool fp8 = false;
 };
 
 class GptVariants : public test::CpuFixture, public testing::WithParamInterface<Variant> {
@@ -46,7 +47,9 @@ class GptVariants : public test::CpuFixture, public testing::WithParamInterface<
     return GptCase(*device_, *compute_, options, build, nullptr, separate_ties).run();
   }
   [[nodiscard]] static BuildOptions build() {
-    return training(GetParam().compute, GetParam().blocks);
+    BuildOptions options = training(GetParam().compute, GetParam().blocks);
+    options.fp8 = GetParam().fp8;
+    return options;
   }
 };
 
@@ -138,11 +141,39 @@ TEST_P(GptVariants, TiesKeptApartHaveGradientsThatAddUp) {
 INSTANTIATE_TEST_SUITE_P(DTypesAndBlocks, GptVariants,
                          testing::Values(Variant{DType::f32, 1}, Variant{DType::f32, 2},
                                          Variant{DType::f32, 4}, Variant{DType::bf16, 1},
-                                         Variant{DType::bf16, 4}),
+                                         Variant{DType::bf16, 4}, Variant{DType::f16, 4},
+                                         Variant{DType::bf16, 4, true}),
                          [](const auto& info) {
-                           return fmt::format("{}In{}Blocks", name_of(info.param.compute),
-                                              info.param.blocks);
+                           return fmt::format("{}{}In{}Blocks", name_of(info.param.compute),
+                                              info.param.fp8 ? "WithFp8" : "", info.param.blocks);
                          });
+
+class GptFp8 : public test::CpuFixture, public testing::WithParamInterface<int> {};
+
+// A product of random operands is off by a few hundredths; layers after one another add up.
+TEST_P(GptFp8, GradientsPointWhereThoseOfBf16Do) {
+  BuildOptions build = training(DType::bf16, GetParam());
+  GptCase wide(*device_, *compute_, small_gpt, build);
+  build.fp8 = true;
+  GptCase narrow(*device_, *compute_, small_gpt, build);
+
+  const GptResult expected = wide.run(), got = narrow.run();
+
+  EXPECT_NE(got.losses, expected.losses);
+  EXPECT_NEAR(got.loss, expected.loss, 0.02 * expected.loss);
+  for (const auto& [name, bits] : expected.gradients) {
+    double distance = 0, length = 0;
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      const auto a = static_cast<double>(std::bit_cast<float>(got.gradients.at(name)[i]));
+      const auto b = static_cast<double>(std::bit_cast<float>(bits[i]));
+      distance += (a - b) * (a - b);
+      length += b * b;
+    }
+    EXPECT_LT(std::sqrt(distance), 0.2 * std::sqrt(length)) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Blocks, GptFp8, testing::Values(1, 4));
 
 class GptBlocks : public test::CpuFixture, public testing::WithParamInterface<int> {};
 

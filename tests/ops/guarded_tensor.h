@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "runtime/base/float8.h"
 #include "tests/support/test_device.h"
 
 namespace trireme::testing {
@@ -109,6 +110,12 @@ class GuardedTensor {
       case DType::f16:
         t.as<f16>()[i] = f16(static_cast<float>(value));
         break;
+      case DType::f8e4m3:
+        t.as<f8e4m3>()[i] = f8e4m3(static_cast<float>(value));
+        break;
+      case DType::f8e5m2:
+        t.as<f8e5m2>()[i] = f8e5m2(static_cast<float>(value));
+        break;
       case DType::u8:
         t.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(value);
         break;
@@ -136,6 +143,10 @@ class GuardedTensor {
         return static_cast<double>(static_cast<float>(t.as<bf16>()[i]));
       case DType::f16:
         return static_cast<double>(static_cast<float>(t.as<f16>()[i]));
+      case DType::f8e4m3:
+        return static_cast<double>(static_cast<float>(t.as<f8e4m3>()[i]));
+      case DType::f8e5m2:
+        return static_cast<double>(static_cast<float>(t.as<f8e5m2>()[i]));
       case DType::u8:
         return static_cast<double>(t.as<std::uint8_t>()[i]);
       case DType::i32:

@@ -40,7 +40,8 @@ TEST_F(OptimizerTest, DecaysOnlyParametersThatSaySo) {
   const auto before_plain = values_of<float>(params_.master(plain_));
   Optimizer optimizer(*device_, params_, ops::AdamWOptions{.weight_decay = 0.5F}, 0);
 
-  optimizer.step(*compute_, 0, 0.1);
+  optimizer.prepare(0, 0.1);
+  optimizer.step(*compute_, 0);
 
   EXPECT_EQ(values_of<float>(params_.master(plain_)), before_plain);
   const auto after = values_of<float>(params_.master(decayed_));
@@ -53,7 +54,8 @@ TEST_F(OptimizerTest, FirstAdamWStepMovesEveryParameterByTheLearningRate) {
   const auto before = values_of<float>(params_.master(plain_));
   Optimizer optimizer(*device_, params_, ops::AdamWOptions{}, 0);
 
-  optimizer.step(*compute_, 0, 0.01);
+  optimizer.prepare(0, 0.01);
+  optimizer.step(*compute_, 0);
 
   const auto after = values_of<float>(params_.master(plain_));
   for (std::size_t i = 0; i < after.size(); ++i)
@@ -64,7 +66,8 @@ TEST_F(OptimizerTest, ReportsTheNormOfWeightsWithoutStatistics) {
   set_gradients(2);
   Optimizer optimizer(*device_, params_, ops::AdamWOptions{}, 0);
 
-  optimizer.step(*compute_, 0, 0.01);
+  optimizer.prepare(0, 0.01);
+  optimizer.step(*compute_, 0);
 
   EXPECT_FLOAT_EQ(optimizer.gradient_norm().as<float>()[0], 2 * std::sqrt(24.0F));
 }
@@ -74,7 +77,8 @@ TEST_F(OptimizerTest, ClipsTheWholeGradientToTheNorm) {
   const auto before = values_of<float>(params_.master(plain_));
   Optimizer optimizer(*device_, params_, ops::SgdOptions{}, 1.0F);
 
-  optimizer.step(*compute_, 0, 1.0);
+  optimizer.prepare(0, 1.0);
+  optimizer.step(*compute_, 0);
 
   const auto after = values_of<float>(params_.master(plain_));
   const float moved = 1.0F / std::sqrt(24.0F);
@@ -86,7 +90,8 @@ TEST_F(OptimizerTest, MovesRunningStatisticsByTheirOwnDecay) {
   set_gradients(11);
   Optimizer optimizer(*device_, params_, ops::AdamWOptions{}, 0);
 
-  optimizer.step(*compute_, 0, 0.01);
+  optimizer.prepare(0, 0.01);
+  optimizer.step(*compute_, 0);
 
   for (const float value : values_of<float>(params_.master(statistic_)))
     EXPECT_FLOAT_EQ(value, 0.9F + 0.1F * 11);
@@ -99,12 +104,14 @@ TEST_F(OptimizerTest, LeavesEverythingUntouchedWhenAGradientIsNotFinite) {
   const auto before = values_of<float>(params_.masters());
   Optimizer optimizer(*device_, params_, ops::AdamWOptions{}, 1.0F);
 
-  optimizer.step(*compute_, 0, 0.01);
+  optimizer.prepare(0, 0.01);
+  optimizer.step(*compute_, 0);
   EXPECT_EQ(values_of<float>(params_.masters()), before);
   EXPECT_FALSE(std::isfinite(optimizer.gradient_norm().as<float>()[0]));
 
   set_gradients(1);
-  optimizer.step(*compute_, 1, 0.01);
+  optimizer.prepare(1, 0.01);
+  optimizer.step(*compute_, 1);
   for (const float value : values_of<float>(params_.masters()))
     EXPECT_TRUE(std::isfinite(value));
 }

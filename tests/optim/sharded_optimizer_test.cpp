@@ -44,7 +44,8 @@ class Part {
   void run() {
     for (int step = 0; step < steps; ++step) {
       set_gradients(static_cast<std::uint64_t>(step) + 1);
-      optimizer_->step(compute_, step, 0.01);
+      optimizer_->prepare(step, 0.01);
+      optimizer_->step(compute_, step);
     }
   }
   [[nodiscard]] float norm() const { return optimizer_->gradient_norm().as<float>()[0]; }
@@ -174,7 +175,8 @@ TEST_F(ShardedOptimizerTest, ChangesNothingAnywhereWhenOneRankHasANonFiniteGradi
         store.owned_gradient(table, 0).as<float>()[3] = std::numeric_limits<float>::quiet_NaN();
       }
 
-      part.optimizer().step(compute(), 0, 0.01);
+      part.optimizer().prepare(0, 0.01);
+      part.optimizer().step(compute(), 0);
 
       part.for_each_state([&](const auto&, auto, const auto& state) { after.push_back(state); });
       EXPECT_FALSE(std::isfinite(part.norm()));

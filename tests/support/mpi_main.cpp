@@ -16,6 +16,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/mpi.h"
+#include "runtime/comm/reduce.h"
 #include "tests/support/mpi_test.h"
 
 namespace trireme::test {
@@ -85,6 +86,16 @@ const MpiEnvironment& mpi() {
   return *environment;
 }
 
+void sum_blocks_on_host(Stream& stream, const Tensor& out, const Tensor& blocks) {
+  std::vector<std::byte> input(blocks.bytes()), sum(out.bytes());
+  download(stream, input.data(), blocks.data, blocks.bytes());
+  std::vector<const std::byte*> parts;
+  for (std::int64_t i = 0; i < blocks.shape[0]; ++i)
+    parts.push_back(input.data() + static_cast<std::size_t>(i) * out.bytes());
+  reduce_tree(out.dtype, ReduceOp::sum, parts, sum.data(), out.count());
+  upload(stream, out.data, sum.data(), sum.size());
+}
+
 }  // namespace trireme::test
 
 int main(int argc, char** argv) {
@@ -93,6 +104,14 @@ int main(int argc, char** argv) {
     trireme::set_process_label(environment.rank(), environment.size());
     trireme::log::initialize(environment.rank());
     trireme::test::environment = &environment;
+    if (trireme::test::device_under_test() == trireme::DeviceType::cuda) {
+      try {
+        static_cast<void>(trireme::test::make_device_under_test());
+      } catch (const trireme::Error& error) {
+        std::printf("skipped: %s\n", error.what());
+        return trireme::test::skipped;
+      }
+    }
     return trireme::test::run_tests(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "[%s] %s\n", trireme::process_label().c_str(), error.what());

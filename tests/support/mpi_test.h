@@ -9,7 +9,10 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/mpi.h"
+#include "runtime/comm/nccl.h"
 #include "runtime/comm/process_mesh.h"
+#include "tests/support/mirrors.h"
+#include "tests/support/test_device.h"
 
 namespace trireme::test {
 
@@ -28,15 +31,33 @@ namespace trireme::test {
   return shapes;
 }
 
-// A CPU device with an inline compute stream and a comm stream with a worker, and the world group,
-// all made anew for each test.
+[[nodiscard]] inline std::unique_ptr<Device> make_device_under_test() {
+  return Device::create(
+      device_under_test(),
+      {.local_rank = mpi().local_rank(), .local_size = mpi().local_size(), .share = true});
+}
+
+[[nodiscard]] inline std::unique_ptr<Communicator> make_world(Device& device,
+                                                              NcclOptions options = {}) {
+  auto world = mpi().world();
+  if (device.type() == DeviceType::cpu) return world;
+  return make_nccl_world(std::move(world), device, std::move(options));
+}
+
+// Sums on the host in the order of reduce.h.
+void sum_blocks_on_host(Stream& stream, const Tensor& out, const Tensor& blocks);
+
+// The device under test with a compute and a comm stream, and the world group, all made anew for
+// each test. On the CPU the compute stream runs inline. Tensors of host memory stand for their
+// mirrors on a GPU, which finish() brings back.
 class MpiTest : public testing::Test {
  protected:
   MpiTest()
-      : device_(Device::create(DeviceType::cpu)),
+      : device_(make_device_under_test()),
         compute_(device_->make_stream(StreamKind::compute)),
         comm_stream_(device_->make_stream(StreamKind::comm)),
-        world_(mpi().world()) {}
+        world_(make_world(*device_, {.sum_blocks = sum_blocks_on_host})),
+        mirrors_(*compute_) {}
 
   [[nodiscard]] Device& device() const { return *device_; }
   [[nodiscard]] Stream& compute() const { return *compute_; }
@@ -44,11 +65,19 @@ class MpiTest : public testing::Test {
   [[nodiscard]] Communicator& world() const { return *world_; }
   [[nodiscard]] int rank() const { return world_->rank(); }
   [[nodiscard]] int size() const { return world_->size(); }
+  [[nodiscard]] bool on_gpu() const { return device_->type() == DeviceType::cuda; }
+  [[nodiscard]] Mirrors& mirrors() { return mirrors_; }
 
   template <typename T>
-  [[nodiscard]] static Tensor tensor_of(std::vector<T>& values) {
-    return {reinterpret_cast<std::byte*>(values.data()), dtype_of<T>,
-            Shape{static_cast<std::int64_t>(values.size())}};
+  [[nodiscard]] Tensor tensor_of(std::vector<T>& values) {
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(values));
+    return {mirrors_.of(bytes), dtype_of<T>, Shape{static_cast<std::int64_t>(values.size())}};
+  }
+  // Waits for both streams.
+  void finish() {
+    compute_->synchronize();
+    comm_stream_->synchronize();
+    mirrors_.bring_back();
   }
 
  private:
@@ -56,6 +85,7 @@ class MpiTest : public testing::Test {
   std::unique_ptr<Stream> compute_;
   std::unique_ptr<Stream> comm_stream_;
   std::unique_ptr<Communicator> world_;
+  Mirrors mirrors_;
 };
 
 }  // namespace trireme::test

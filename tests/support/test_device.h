@@ -17,6 +17,8 @@ namespace trireme::test {
   return name != nullptr && std::string(name) == "cuda" ? DeviceType::cuda : DeviceType::cpu;
 }
 
+inline constexpr int skipped = 77;  // CTest's SKIP_RETURN_CODE
+
 // The device and compute stream that the tests of one process share.
 struct SharedDevice {
   std::unique_ptr<Device> device = Device::create(device_under_test());

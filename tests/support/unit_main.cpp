@@ -8,12 +8,11 @@
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (trireme::test::device_under_test() == trireme::DeviceType::cuda) {
-    constexpr int skipped = 77;  // CTest's SKIP_RETURN_CODE
     try {
       static_cast<void>(trireme::test::SharedDevice::get());
     } catch (const trireme::Error& error) {
       std::printf("skipped: %s\n", error.what());
-      return skipped;
+      return trireme::test::skipped;
     }
   }
   return RUN_ALL_TESTS();

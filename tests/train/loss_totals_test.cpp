@@ -49,6 +49,7 @@ class LossTotalsTest : public test::MpiTest {
         add(totals, i, assignment == Assignment::contiguous ? rank * local + i : i * ranks + rank);
       }
       totals.publish(compute(), comm_stream());
+      totals.wait();
       values = totals.read();
     }
     return values;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cuda/cuda_device.h"
 
+#include <cstdlib>
+#include <exception>
+
 #include "runtime/device/backends.h"
 #include "runtime/device/cuda/cuda_graph.h"
 
@@ -14,6 +17,9 @@ std::string version_text(int version) {
 }
 
 int choose_index(const DevicePlace& place) {
+  // Where ranks take turns on a GPU, a module that loads while a kernel waits for another rank
+  // would wait for that kernel. CUDA reads it once, when it starts; the user's own setting stands.
+  if (place.share && place.local_size > 1) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   const int count = cuda_device_count();
   if (place.local_size > count && !place.share) {
     fail(
@@ -58,6 +64,13 @@ int cuda_device_count() {
   return count;
 }
 
+int count_cuda_devices() noexcept {
+  int count = 0;
+  const cudaError_t found = cudaGetDeviceCount(&count);
+  static_cast<void>(cudaGetLastError());
+  return found == cudaSuccess ? count : 0;
+}
+
 std::unique_ptr<Device> make_cuda_device(const DevicePlace& place) {
   return std::make_unique<CudaDevice>(place);
 }
@@ -88,7 +101,7 @@ std::unique_ptr<Stream> CudaDevice::make_stream(StreamKind kind) {
 }
 
 std::unique_ptr<Event> CudaDevice::make_event(EventKind kind) {
-  return std::make_unique<CudaEvent>(kind);
+  return std::make_unique<CudaEvent>(kind, index_);
 }
 
 void CudaDevice::copy(Stream& stream, void* to, const void* from, std::size_t bytes) {
@@ -132,6 +145,9 @@ std::byte* CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
 }
 
 void CudaDevice::release(std::byte* data, std::size_t /*bytes*/, MemoryKind kind) noexcept {
+  // With an error on its way up, kernels may wait for a peer that waits for this rank, and freeing
+  // waits for them. The end of the process frees it.
+  if (std::uncaught_exceptions() > 0) return;
   if (kind == MemoryKind::device) {
     detail::report_cuda(cudaFree(data), "cudaFree");
   } else {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cuda/cuda_stream.h"
 
+#include <exception>
+
 namespace trireme {
 
 using detail::report_cuda;
 
-CudaEvent::CudaEvent(EventKind kind) {
-  const unsigned flags = kind == EventKind::timed ? cudaEventDefault : cudaEventDisableTiming;
+CudaEvent::CudaEvent(EventKind kind, int device)
+    : device_(device), timed_(kind == EventKind::timed) {
+  const unsigned flags = timed_ ? cudaEventDefault : cudaEventDisableTiming;
   TRIREME_CUDA(cudaEventCreateWithFlags(&handle_, flags));
 }
 
@@ -21,6 +24,9 @@ CudaEvent& CudaEvent::of(Event& event) {
 }
 
 bool CudaEvent::reached() const {
+  // A watchdog's thread asks, too: on another than the event's device, CUDA would open that one.
+  thread_local int current = -1;
+  if (current != device_) TRIREME_CUDA(cudaSetDevice(current = device_));
   const cudaError_t state = cudaEventQuery(handle_);
   if (state == cudaErrorNotReady) return false;
   TRIREME_CUDA(state);
@@ -47,6 +53,7 @@ CudaStream::CudaStream(Device& device, StreamKind kind) : device_(device), kind_
 }
 
 CudaStream::~CudaStream() {
+  if (std::uncaught_exceptions() > 0) return;  // as for memory: see CudaDevice::release
   report_cuda(cudaStreamSynchronize(handle_), "cudaStreamSynchronize");
   report_cuda(cudaStreamDestroy(handle_), "cudaStreamDestroy");
 }
@@ -58,8 +65,13 @@ CudaStream& CudaStream::of(Stream& stream) {
   return *found;
 }
 
+// Inside a graph a time is taken at every replay; an event that orders streams is resolved into the
+// graph's edges.
 void CudaStream::record(Event& event) {
-  TRIREME_CUDA(cudaEventRecord(CudaEvent::of(event).handle(), handle_));
+  const CudaEvent& here = CudaEvent::of(event);
+  const unsigned flags =
+      here.timed() && capturing() ? cudaEventRecordExternal : cudaEventRecordDefault;
+  TRIREME_CUDA(cudaEventRecordWithFlags(here.handle(), handle_, flags));
 }
 
 void CudaStream::wait(Event& event) {

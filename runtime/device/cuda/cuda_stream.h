@@ -9,7 +9,7 @@ namespace trireme {
 
 class CudaEvent final : public Event {
  public:
-  explicit CudaEvent(EventKind kind);
+  CudaEvent(EventKind kind, int device);
   ~CudaEvent() override;
   [[nodiscard]] static CudaEvent& of(Event& event);
 
@@ -17,9 +17,12 @@ class CudaEvent final : public Event {
   void synchronize() override;
   [[nodiscard]] double milliseconds_since(const Event& start) const override;
   [[nodiscard]] cudaEvent_t handle() const { return handle_; }
+  [[nodiscard]] bool timed() const { return timed_; }
 
  private:
+  int device_;
   cudaEvent_t handle_ = nullptr;
+  bool timed_;
 };
 
 class CudaStream final : public Stream {
@@ -37,7 +40,7 @@ class CudaStream final : public Stream {
   [[nodiscard]] StreamKind kind() const override { return kind_; }
   [[nodiscard]] Device& device() const override { return device_; }
   [[nodiscard]] cudaStream_t handle() const { return handle_; }
-  [[nodiscard]] bool capturing() const;
+  [[nodiscard]] bool capturing() const override;
 
   // Device memory for the kernels of one op on this stream, aligned to 256 bytes; the next op's
   // call gives out the same bytes. Grows to the largest request (which waits for the stream) and

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to this folder: the owner of one non-blocking ncclComm_t.
+//
+// Note [The end of a group on NCCL]
+// A kernel whose peer is gone spins for ever, and the host may wait for its stream meanwhile. So a
+// thread of the process (nccl_monitor.h) polls all handles for asynchronous errors and ends the
+// job, and abort_job() aborts all handles before the process ends, whoever calls it: main with an
+// error, the monitor, the watchdog at a deadline. The results of an aborted call are undefined;
+// nobody gets to use them, for the process ends at once.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "runtime/comm/call.h"
+#include "runtime/comm/comm_label.h"
+#include "runtime/comm/nccl.h"
+#include "runtime/comm/nccl/nccl_check.h"
+
+namespace trireme {
+
+class NcclHandle {
+ public:
+  using Lock = std::unique_lock<std::timed_mutex>;
+
+  // Collective over the ranks of `id`; blocks the host.
+  NcclHandle(const ncclUniqueId& id, int ranks, int rank, std::string name,
+             std::shared_ptr<const NcclOptions> options);
+  ~NcclHandle();
+  NcclHandle(const NcclHandle&) = delete;
+  NcclHandle& operator=(const NcclHandle&) = delete;
+
+  // Collective; blocks the host. A rank that is in no group gives no color and gets null.
+  [[nodiscard]] std::unique_ptr<NcclHandle> split(std::optional<int> color, int key,
+                                                  std::string name);
+
+  // Runs enqueue(ncclComm_t) as one group of NCCL and comes back when its kernel is on the stream.
+  // `call` stands for the group in messages.
+  template <typename F>
+  void issue(const Call& call, F&& enqueue) {
+    Lock lock(mutex_);
+    begin(call);
+    try {
+      GroupScope group;
+      std::forward<F>(enqueue)(comm_);
+      group.end();
+    } catch (const Error& error) {
+      raise(error);
+    }
+    await_ready(lock);
+  }
+
+  // For the monitor: what NCCL reports, if it is an error that nobody has raised yet.
+  [[nodiscard]] std::optional<std::string> asynchronous_error();
+  // Ends what runs on the GPU, from any thread. Later calls raise.
+  void abort() noexcept;
+
+ private:
+  // An error between ncclGroupStart and ncclGroupEnd leaves the thread outside of the group.
+  class GroupScope {
+   public:
+    GroupScope() { TRIREME_NCCL(ncclGroupStart()); }
+    ~GroupScope() {
+      if (!ended_) static_cast<void>(ncclGroupEnd());
+    }
+    GroupScope(const GroupScope&) = delete;
+    GroupScope& operator=(const GroupScope&) = delete;
+    void end() {
+      ended_ = true;
+      TRIREME_NCCL(ncclGroupEnd());
+    }
+
+   private:
+    bool ended_ = false;
+  };
+
+  NcclHandle(std::string name, std::shared_ptr<const NcclOptions> options);
+  [[nodiscard]] ncclConfig_t config() const;
+  void begin(const Call& call);
+  void await_ready(Lock& lock);
+  void expect_usable() const;
+  void abort_locked() noexcept;
+  [[nodiscard]] std::string where() const;
+  [[noreturn]] void raise(const Error& error) const;
+
+  std::string name_;
+  std::shared_ptr<const NcclOptions> options_;
+  // Of all below. Never held while waiting, so that the monitor and abort() get it soon.
+  std::timed_mutex mutex_;
+  ncclComm_t comm_ = nullptr;
+  bool aborted_ = false;
+  std::uint64_t calls_ = 0;  // groups of NCCL so far
+  Call last_;                // the latest, if there is one
+  CommLabel label_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/nn/layer_graphs.h"
+
+namespace trireme {
+namespace {
+
+// Keeps reports back: what they enqueue is another stream's, and must happen at every replay.
+class ReadyList final : public GradientSink {
+ public:
+  explicit ReadyList(std::vector<ParamId>& ids) : ids_(ids) {}
+  void ready(ParamId id) override { ids_.push_back(id); }
+
+ private:
+  std::vector<ParamId>& ids_;
+};
+
+}  // namespace
+
+LayerGraphs::Key LayerGraphs::key_of(const Context& context, int unit, LayerPass pass) {
+  const std::byte* weights = nullptr;
+  const std::byte* gradients = nullptr;
+  // The parameters of a unit move together.
+  if (const ParamId first = context.params.layout().first_of_unit(unit); first.index >= 0) {
+    weights = context.params.compute(first).data;
+    gradients = context.params.gradient(first).data;
+  }
+  return {unit,    pass,     context.kept_shift, context.batch.inputs.data, context.rng.data,
+          weights, gradients};
+}
+
+void LayerGraphs::run(const Context& context, int unit, LayerPass pass,
+                      const std::function<void(const Context&)>& work) {
+  auto [found, fresh] = recordings_.try_emplace(key_of(context, unit, pass));
+  if (fresh) return work(context);
+  Recording& recording = found->second;
+  if (recording.graph == nullptr) {
+    ReadyList list(recording.ready);
+    Context recorded = context;
+    recorded.gradients = &list;
+    recording.graph = device_.capture(context.stream, [&] { work(recorded); });
+  }
+  recording.graph->launch(context.stream);
+  for (const ParamId id : recording.ready)
+    context.ready(id);
+}
+
+}  // namespace trireme

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA graphs of single layers: a pass of a layer over the same memory is enqueued once, recorded
+// the second time and replayed from then on, which spares the host the launches.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "runtime/nn/layer.h"
+
+namespace trireme {
+
+enum class LayerPass : std::uint8_t { forward, backward, backward_weight };
+
+class LayerGraphs {
+ public:
+  explicit LayerGraphs(Device& device) : device_(device) {}
+
+  // Runs `work` with a context like `context`: eagerly, recorded or replayed. Parameters report to
+  // context.gradients after the whole pass.
+  void run(const Context& context, int unit, LayerPass pass,
+           const std::function<void(const Context&)>& work);
+
+ private:
+  // Everything that differs between passes of a training run and that a graph holds by value.
+  using Key = std::tuple<int, LayerPass, std::ptrdiff_t, const std::byte*, const std::byte*,
+                         const std::byte*, const std::byte*>;
+  struct Recording {
+    std::unique_ptr<Graph> graph;
+    std::vector<ParamId> ready;
+  };
+  [[nodiscard]] static Key key_of(const Context& context, int unit, LayerPass pass);
+
+  Device& device_;
+  std::map<Key, Recording> recordings_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private: attention by our own CUDA kernels, for what cuDNN does not run. Operands as in
+// attention.h, already checked.
+#pragma once
+
+#include "runtime/device/device.h"
+
+namespace trireme::ops::cuda {
+
+void simt_attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
+                            std::int64_t heads);
+void simt_attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout,
+                             const Tensor& out, const Tensor& lse, const Tensor& qkv,
+                             std::int64_t heads);
+
+}  // namespace trireme::ops::cuda

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of 8-bit floats with one scale per tensor, taken from the values at hand (current
+// scaling). Tensor cores want both operands with the summed axis contiguous, so what a linear layer
+// of weights w (O, I) computes are products a b^T:
+//   y (N, O) = x w^T          from x, w                     e4m3, e4m3
+//   dx (N, I) = dy (w^T)^T    from dy, w transposed         e5m2, e4m3
+//   dw (O, I) = dy^T (x^T)^T  from dy and x, transposed     e5m2, e4m3
+#pragma once
+
+#include "runtime/device/device.h"
+
+namespace trireme::ops {
+
+// What quantize_fp8 leaves of a matrix x (R, C): x ~ codes * scale.
+struct Fp8Matrix {
+  Tensor codes;  // (R, C) f8e4m3 or f8e5m2
+  Tensor scale;  // (1) f32 on the device: the power of two that takes the largest |x| to the upper
+                 // half of the format's range; NaN or infinity where x holds one
+};
+
+// Writes `q` from x (R, C), a compute dtype, C its last extent; `transposed`: codes of (C, R), so
+// of x^T. Multiplying by a power of two is exact, so each code is the nearest to x.
+void quantize_fp8(Stream& stream, const Fp8Matrix& q, const Tensor& x, bool transposed = false);
+
+// y(M, N) = a(M, K) b(N, K)^T + bias(N) + residual(M, N), summed in f32 and rounded once to y's
+// dtype, a compute dtype. bias f32; residual as y, or y itself: y is added to. Both may be absent.
+void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Matrix& b,
+                const Tensor& bias = {}, const Tensor& residual = {});
+
+}  // namespace trireme::ops

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scale of an 8-bit tensor, shared by every back end.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "runtime/base/host_device.h"
+
+namespace trireme::ops {
+
+// |x| as an integer: its maximum is the largest magnitude, and a NaN passes every number. Integers
+// have one maximum in any order.
+TRIREME_HOST_DEVICE inline std::uint32_t magnitude_of(float x) {
+  return std::bit_cast<std::uint32_t>(x) & 0x7fffffffU;
+}
+
+struct Fp8Scale {
+  float scale;    // x ~ code * scale
+  float inverse;  // code = nearest(x * inverse)
+
+  // magnitude: the largest magnitude_of; `largest`: of the format.
+  TRIREME_HOST_DEVICE Fp8Scale(std::uint32_t magnitude, float largest) {
+    const auto amax = std::bit_cast<float>(magnitude);
+    if (magnitude >= 0x7f800000U) {  // codes of zero times this: every product is NaN
+      scale = amax;
+      inverse = 0.0F;
+      return;
+    }
+    // The next power of two up, within what has an inverse.
+    const std::uint32_t exponent = (std::bit_cast<std::uint32_t>(amax / largest) + 0x7fffffU) >> 23;
+    const std::uint32_t kept = exponent < 1U ? 1U : exponent;
+    scale = std::bit_cast<float>(kept << 23);
+    inverse = std::bit_cast<float>((254U - kept) << 23);
+  }
+};
+
+}  // namespace trireme::ops

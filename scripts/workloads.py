@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the comparisons train: a config of configs/ with overrides, its sizes, its FLOPs, and random data for it."""
+import json
+import os
+import random
+import re
+import struct
+import subprocess
+import sys
+
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+# Overrides of each workload beyond `common` below. On one core: a GPT of 6 x 384 and the quickstart's CNN. On one GPU:
+# the published sizes, at batches that both sides hold in 80 GB.
+WORKLOADS = {
+    "gpt": ("gpt_tiny", {
+        "model.layers": 6, "model.hidden": 384, "model.heads": 6, "model.context": 256, "model.init_deviation": 0.02,
+        "model.position_init": "normal", "train.micro_batch": 16, "optimizer.learning_rate": 1e-3,
+        "optimizer.betas": [0.9, 0.95], "parallel.zero": 0}),
+    "resnet": ("resnet_fashion", {"train.micro_batch": 64, "data.flip": False}),
+    "gpt2_124m": ("gpt2_124m", {"train.micro_batch": 32}),
+    "gpt2_350m": ("gpt2_350m", {"train.micro_batch": 32}),
+    "gpt2_774m": ("gpt2_774m", {"train.micro_batch": 16}),
+    "gpt2_1558m": ("gpt2_1558m", {"train.micro_batch": 8}),
+    "resnet50": ("resnet50_imagenet", {"train.micro_batch": 256, "data.crop_padding": 0, "data.flip": False}),
+}
+CPU_MODELS = ["gpt", "resnet"]
+CUDA_MODELS = ["gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m", "resnet50"]
+
+
+def _scalar(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+class Workload:
+    """A config file with overrides; `workload["model.hidden"]` is the value that a run will see."""
+
+    def __init__(self, name):
+        self.name = name
+        config, overrides = WORKLOADS[name]
+        self.path = os.path.join("configs", config + ".yaml")
+        self.overrides = dict(overrides)
+        with open(os.path.join(REPOSITORY, self.path), encoding="utf-8") as file:
+            self.text = re.sub(r"#.*", "", file.read())
+        self.is_gpt = self["model.family"] == "gpt2"
+        self.unit = "tokens" if self.is_gpt else "images"
+
+    def __getitem__(self, key):
+        if key in self.overrides:
+            return self.overrides[key]
+        # The files in configs/ are simple enough to need no YAML library: each of these keys has one value there.
+        found = re.search(rf"[\s{{]{key.split('.')[1]}:\s*(\[[^\]]*\]|[^\s,}}]+)", self.text)
+        if not found:
+            raise KeyError(f"{self.path} has no {key}")
+        return _scalar(found.group(1))
+
+    def get(self, key, default):
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    @property
+    def batch(self):
+        return self["train.micro_batch"]
+
+    @property
+    def items(self):
+        """Tokens or images of one micro-batch."""
+        return self.batch * self["model.context"] if self.is_gpt else self.batch
+
+    @property
+    def title(self):
+        if self.is_gpt:
+            return (f"GPT {self['model.layers']} x {self['model.hidden']}, T {self['model.context']}, "
+                    f"V {self['model.vocabulary']}, B {self.batch}")
+        return f"ResNet {self['model.stages']} of {self.path}, {self['model.image_size']} px, B {self.batch}"
+
+    def settings(self, directory, data, steps, batch, ranks=1):
+        """Overrides for `trireme train`, as {key: value}; `batch` samples per rank."""
+        return {**self.overrides, "run.directory": directory, "data.path": data, "data.validation_path": '""',
+                "train.steps": steps, "train.micro_batch": batch, "train.global_batch": batch * ranks,
+                "train.eval_every": 0, "train.log_every": steps, "lr_schedule.name": "constant",
+                "lr_schedule.warmup_steps": 0}
+
+    def parameters(self):
+        """Of the GPT, without what pads the vocabulary."""
+        width, layers = self["model.hidden"], self["model.layers"]
+        return (self["model.vocabulary"] + self["model.context"]) * width + layers * (12 * width + 13) * width + 2 * width
+
+    def flops_per_item(self):
+        """Forward and backward, per token or image. GPT: 6 N + 6 L C T, the formula of llm.c, which counts the causal
+        half of attention. ResNet: three times the multiply-adds of convolutions and classifier, two FLOPs each."""
+        if self.is_gpt:
+            return 6 * self.parameters() + 6 * self["model.layers"] * self["model.hidden"] * self["model.context"]
+        return 6 * self._resnet_multiply_adds()
+
+    def _resnet_multiply_adds(self):
+        width, small = self["model.width"], self["model.stem"] == "small"
+        expansion = 4 if self["model.block"] == "bottleneck" else 1
+        side = self["model.image_size"] if small else self["model.image_size"] // 2
+        total = side * side * width * self["model.channels"] * (9 if small else 49)
+        side = side if small else side // 2
+        inputs = width
+        for stage, blocks in enumerate(self["model.stages"]):
+            inner = width << stage
+            for index in range(blocks):
+                before, outputs = side, inner * expansion
+                if stage > 0 and index == 0:
+                    side = (side - 1) // 2 + 1
+                if expansion == 4:
+                    total += before * before * inputs * inner + side * side * inner * (9 * inner + outputs)
+                else:
+                    total += side * side * inner * 9 * (inputs + inner)
+                if side != before or inputs != outputs:
+                    total += side * side * inputs * outputs
+                inputs = outputs
+        return total + inputs * self["model.classes"]
+
+
+def write_random_tokens(directory, vocabulary, count):
+    """A shard of uniform ids over the whole vocabulary. Raises ImportError where h5py, numpy or xxhash is missing."""
+    import numpy
+
+    import shard_writer
+
+    os.makedirs(directory)
+    tokens = numpy.random.default_rng(1).integers(0, vocabulary, count).astype(
+        "uint16" if vocabulary <= 1 << 16 else "uint32")
+    fields = {"format": "trireme-shard", "version": 1, "kind": "tokens", "dtype": tokens.dtype.name, "shard_index": 0,
+              "shard_count": 1, "count": count, "documents": 1, "continues": 0, "tokenizer": "random",
+              "vocabulary": vocabulary}
+    shard_writer.write_shard(os.path.join(directory, "shard_00000.h5"), tokens,
+                             numpy.asarray([0, count], numpy.uint64), fields)
+
+
+def pack_random(workload, trireme, place):
+    """Random data of the shape that `workload` reads; gives its directory."""
+    out = os.path.join(place, "data_" + workload.name)
+    generator = random.Random(1)
+    if workload.is_gpt:
+        if workload["model.vocabulary"] > 256:
+            try:
+                write_random_tokens(os.path.join(out, "train"), workload["model.vocabulary"], 8 << 20)
+                return os.path.join(out, "train")
+            except ImportError as error:
+                print(f"token ids below 256 only: {error}; pip install h5py numpy xxhash", file=sys.stderr)
+        raw = os.path.join(place, "random.bin")
+        with open(raw, "wb") as file:
+            file.write(generator.randbytes(8 << 20))
+        command = ["pack-text", raw, "--out", out, "--split", "train"]
+    else:
+        side, classes = workload["model.image_size"], workload["model.classes"]
+        count = max(4 * workload.batch, min(4096, (64 << 20) // (side * side)))
+        images, labels = (os.path.join(place, name) for name in ("images.idx", "labels.idx"))
+        with open(images, "wb") as file:
+            file.write(struct.pack(">IIII", 0x803, count, side, side))
+            file.write(generator.randbytes(count * side * side))
+        with open(labels, "wb") as file:
+            file.write(struct.pack(">II", 0x801, count))
+            file.write(bytes(index % min(classes, 256) for index in range(count)))
+        command = ["pack-images", images, "--labels", labels, "--classes", str(classes), "--channels",
+                   str(workload["model.channels"]), "--out", out, "--split", "train"]
+    subprocess.run([trireme, "data", *command, "--quiet"], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    return os.path.join(out, "train")
+
+
+def read_steps(directory):
+    """The step lines of a run's metrics.jsonl."""
+    with open(os.path.join(directory, "metrics.jsonl"), encoding="utf-8") as file:
+        return [line for line in map(json.loads, file) if "loss" in line]
+
+
+def set_options(settings):
+    """{key: value} as --set options."""
+    options = []
+    for key, value in settings.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        options += ["--set", f"{key}={text}"]
+    return options

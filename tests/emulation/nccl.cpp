@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/emulation/include/nccl.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "tests/emulation/nccl_transport.h"
+
+namespace trireme::emulated {
+
+// What a background job of the library shares with the communicator, whoever lives longer.
+struct NcclState {
+  std::string name;
+  NcclTransport transport;
+  std::mutex mutex;  // of all below
+  ncclResult_t result = ncclInProgress;
+  std::vector<NcclOp> pending;  // issued, not on a stream yet
+  int polls_left = 0;
+  int calls = 0;
+  bool finalizing = false;
+};
+
+struct NcclComm {
+  std::shared_ptr<NcclState> state = std::make_shared<NcclState>();
+};
+
+namespace {
+
+constexpr int polls_of_first_call = 4;  // it connects to its peers
+constexpr int polls_of_call = 2;
+
+std::mutex last_error_mutex;
+std::array<char, 256> last_error{};
+
+ncclResult_t report(ncclResult_t result, const std::string& text) {
+  const std::lock_guard lock(last_error_mutex);
+  last_error[text.copy(last_error.data(), last_error.size() - 1)] = '\0';
+  return result;
+}
+
+void conclude(NcclState& state, ncclResult_t result) {
+  const std::lock_guard lock(state.mutex);
+  state.result = result;
+}
+
+void adopt(NcclTransport& transport, MPI_Comm comm) {
+  transport.comm = comm;
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(comm, &transport.rank);
+  MPI_Comm_size(comm, &transport.size);
+}
+
+// As the library's: host and GPU of a rank.
+struct PeerInfo {
+  std::array<char, 120> host{};
+  int device = 0;
+};
+
+ncclResult_t check_peers(const NcclTransport& transport) {
+  PeerInfo own;
+  const char* const id = std::getenv("NCCL_HOSTID");
+  if (id != nullptr) {
+    std::string(id).copy(own.host.data(), own.host.size() - 1);
+  } else {
+    gethostname(own.host.data(), own.host.size() - 1);
+  }
+  cudaGetDevice(&own.device);
+  std::vector<PeerInfo> all(static_cast<std::size_t>(transport.size));
+  MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, transport.comm);
+  for (int peer = 0; peer < transport.size; ++peer) {
+    const PeerInfo& other = all[static_cast<std::size_t>(peer)];
+    if (peer == transport.rank || other.host != own.host || other.device != own.device) continue;
+    return report(ncclInvalidUsage,
+                  "Duplicate GPU detected : rank " + std::to_string(transport.rank) + " and rank " +
+                      std::to_string(peer) + " both on CUDA device " + std::to_string(own.device));
+  }
+  return ncclSuccess;
+}
+
+bool fails_on_purpose(const NcclState& state) {
+  const char* const wanted = std::getenv("TRIREME_EMULATED_NCCL_ERROR");
+  if (wanted == nullptr) return false;
+  const std::string call = state.name + ":" + std::to_string(state.calls);
+  return call == wanted || call + ":" + std::to_string(state.transport.rank) == wanted;
+}
+
+// The work of the library's own thread, done by whoever polls.
+void launch(const std::shared_ptr<NcclState>& state) {
+  const cudaStream_t stream = state->pending.front().stream;
+  const bool failing = fails_on_purpose(*state);
+  ++state->transport.kernels;
+  enqueue(stream, [state, ops = std::move(state->pending), failing] {
+    if (failing) {
+      report(ncclRemoteError, "injected: the connection to a peer is gone");
+      state->transport.error = ncclRemoteError;
+      wait_for_abort(state->transport);
+    } else {
+      run_nccl_kernel(state->transport, ops);
+    }
+    --state->transport.kernels;
+  });
+  state->pending.clear();
+}
+
+thread_local int group_depth = 0;
+thread_local std::vector<std::pair<ncclComm_t, NcclOp>> group_ops;
+thread_local ncclResult_t group_error = ncclSuccess;
+
+const std::byte* source(const void* data) {
+  return static_cast<const std::byte*>(data);
+}
+std::byte* target(void* data) {
+  return static_cast<std::byte*>(data);
+}
+
+ncclResult_t add(ncclComm_t comm, const NcclOp& op) {
+  NcclState& state = *comm->state;
+  ncclResult_t result = ncclSuccess;
+  {
+    const std::lock_guard lock(state.mutex);
+    if (state.result != ncclSuccess || state.finalizing) {
+      result = report(ncclInvalidArgument,
+                      "Attempt to use communicator before the previous operation returned "
+                      "ncclSuccess");
+    }
+  }
+  if (op.stream == nullptr || nccl_size_of(op.type) == 0 || op.op >= ncclNumOps)
+    result = report(ncclInvalidArgument, "invalid stream, type or operation");
+  if (op.peer >= state.transport.size) result = report(ncclInvalidArgument, "no such peer or root");
+  if (result != ncclSuccess) {
+    group_error = result;
+    return result;
+  }
+  if (op.count > 0) group_ops.emplace_back(comm, op);
+  return group_depth > 0 ? ncclSuccess : (++group_depth, ncclGroupEnd());
+}
+
+}  // namespace
+}  // namespace trireme::emulated
+
+using namespace trireme::emulated;
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess:
+      return "no error";
+    case ncclInvalidArgument:
+      return "invalid argument";
+    case ncclInvalidUsage:
+      return "invalid usage";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
+    default:
+      return "internal error";
+  }
+}
+
+const char* ncclGetLastError(ncclComm_t /*comm*/) {
+  return last_error.data();
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  *id = {};
+  const std::string text = std::to_string(getpid());
+  text.copy(id->internal, sizeof id->internal - 1);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  int world_ranks = 0, world_rank = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &world_ranks);
+  MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  if (ranks != world_ranks || rank != world_rank || config->blocking != 0 || id.internal[0] == 0)
+    return report(ncclInvalidArgument, "not the emulator's kind of communicator");
+  *comm = new NcclComm;
+  const auto state = (*comm)->state;
+  state->name = config->commName;
+  std::thread([state] {
+    MPI_Comm copy = MPI_COMM_NULL;
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    adopt(state->transport, copy);
+    conclude(*state, check_peers(state->transport));
+  }).detach();
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part,
+                           ncclConfig_t* config) {
+  const auto parent = comm->state;
+  {
+    const std::lock_guard lock(parent->mutex);
+    if (parent->result != ncclSuccess) return report(ncclInvalidArgument, "not ready to be split");
+    parent->result = ncclInProgress;
+  }
+  *part = color == NCCL_SPLIT_NOCOLOR ? nullptr : new NcclComm;
+  const auto child = *part == nullptr ? nullptr : (*part)->state;
+  if (child != nullptr) child->name = config == nullptr ? parent->name : config->commName;
+  std::thread([parent, child, color, key] {
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_Comm_split(parent->transport.comm, child == nullptr ? MPI_UNDEFINED : color, key, &made);
+    if (child != nullptr) {
+      adopt(child->transport, made);
+      conclude(*child, ncclSuccess);
+    }
+    conclude(*parent, ncclSuccess);
+  }).detach();
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
+  const auto state = comm->state;
+  const std::lock_guard lock(state->mutex);
+  if (const int error = state->transport.error; error != ncclSuccess)
+    state->result = static_cast<ncclResult_t>(error);
+  if (!state->pending.empty() && --state->polls_left <= 0) {
+    launch(state);
+    state->result = ncclSuccess;
+  }
+  if (state->finalizing && state->transport.kernels == 0) state->result = ncclSuccess;
+  *result = state->result;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  const std::lock_guard lock(comm->state->mutex);
+  if (comm->state->result != ncclSuccess) return report(ncclInvalidArgument, "not ready to end");
+  comm->state->finalizing = true;
+  comm->state->result = ncclInProgress;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  if (comm->state->transport.kernels != 0)
+    return report(ncclInvalidUsage, "calls are on their way");
+  MPI_Comm_free(&comm->state->transport.comm);
+  delete comm;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  comm->state->transport.aborted = true;
+  delete comm;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart() {
+  ++group_depth;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  if (group_depth == 0) return report(ncclInvalidUsage, "ncclGroupEnd: not in a group call");
+  if (--group_depth > 0) return ncclSuccess;
+  std::map<ncclComm_t, std::vector<NcclOp>> calls;
+  for (auto& [comm, op] : std::exchange(group_ops, {}))
+    calls[comm].push_back(op);
+  if (const auto error = std::exchange(group_error, ncclSuccess); error != ncclSuccess)
+    return error;
+  for (auto& [comm, ops] : calls) {
+    NcclState& state = *comm->state;
+    const std::lock_guard lock(state.mutex);
+    state.polls_left = state.calls++ == 0 ? polls_of_first_call : polls_of_call;
+    state.pending = std::move(ops);
+    state.result = ncclInProgress;
+  }
+  return calls.empty() ? ncclSuccess : ncclInProgress;
+}
+
+ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return add(comm,
+             {NcclOp::Kind::all_reduce, source(in), target(out), count, type, op, -1, stream});
+}
+
+ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t out_count,
+                               ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                               cudaStream_t stream) {
+  return add(comm, {NcclOp::Kind::reduce_scatter, source(in), target(out), out_count, type, op, -1,
+                    stream});
+}
+
+ncclResult_t ncclAllGather(const void* in, void* out, std::size_t in_count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return add(comm, {NcclOp::Kind::all_gather, source(in), target(out), in_count, type, ncclSum, -1,
+                    stream});
+}
+
+ncclResult_t ncclAlltoAll(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                          ncclComm_t comm, cudaStream_t stream) {
+  return add(comm,
+             {NcclOp::Kind::all_to_all, source(in), target(out), count, type, ncclSum, -1, stream});
+}
+
+ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                           int root, ncclComm_t comm, cudaStream_t stream) {
+  return add(
+      comm, {NcclOp::Kind::broadcast, source(in), target(out), count, type, ncclSum, root, stream});
+}
+
+ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+  return add(comm, {NcclOp::Kind::send, source(in), nullptr, count, type, ncclSum, peer, stream});
+}
+
+ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return add(comm, {NcclOp::Kind::recv, nullptr, target(out), count, type, ncclSum, peer, stream});
+}
