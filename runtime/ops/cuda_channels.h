@@ -89,6 +89,7 @@ __device__ void join_lanes(Value (&own)[width], double count, int packs) {
     count += others;
     counts[thread] = count;
   }
+  __syncthreads();
 }
 
 inline constexpr int channels_per_block = 8;  // of the second stage

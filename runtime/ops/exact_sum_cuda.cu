@@ -88,13 +88,15 @@ __global__ void block_sums_kernel(std::uint64_t* sums, const float* x, std::int6
     add_block(parts[warp], values);
   }
   __syncthreads();
-  if (threadIdx.x != 0) return;
-  for (int i = 0; i < warps; ++i)
-    parts[i].carry();
-  for (int i = 1; i < warps; ++i)
-    parts[0] += words + i * part_words;
-  parts[0].carry();
-  parts[0].store(sums + blockIdx.x * exact_sum_words);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < warps; ++i)
+      parts[i].carry();
+    for (int i = 1; i < warps; ++i)
+      parts[0] += words + i * part_words;
+    parts[0].carry();
+    parts[0].store(sums + blockIdx.x * exact_sum_words);
+  }
+  __syncthreads();
 }
 
 // state += sums(blocks, exact_sum_words)

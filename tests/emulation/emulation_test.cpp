@@ -123,9 +123,9 @@ __global__ void race_for_partial_sums(float* sums) {
   if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;
   if (threadIdx.x == 0) sums[0] = partial[0] + partial[1] + partial[2] + partial[3];
 }
-// Both blocks write the same element.
+// Both blocks write the same element. (Threads of equal index are one fiber, which is in order.)
 __global__ void race_between_blocks(float* to) {
-  if (threadIdx.x == 0) to[0] = static_cast<float>(blockIdx.x);
+  if (threadIdx.x == blockIdx.x) to[0] = static_cast<float>(blockIdx.x);
 }
 
 void run_and_exit(unsigned blocks, void (*kernel)(float*)) {
