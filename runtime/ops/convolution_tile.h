@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the convolution kernels: implicit matrix products. A block makes 64 x 64 results,
-// gathering both factors into shared memory 32 terms at a time; every result is one sum in a fixed
-// order.
+// Private to the convolution kernels: the windows of images that their implicit matrix products
+// gather.
 #pragma once
 
-#include "runtime/device/cuda/launch.h"
 #include "runtime/ops/convolution_geometry.h"
+#include "runtime/ops/cuda_product_tile.h"
 #include "runtime/ops/float_types.h"
 
 namespace trireme::ops::cuda {
 
-constexpr int tile = 64;
-constexpr int depth = 32;
-constexpr int side = 16;  // threads along one side of the tile; each makes 4 x 4 results
-constexpr int threads = side * side;
-constexpr int reach = tile / side;
 constexpr int nowhere = 0x40000000;  // beyond every image
 
 // What kernels read of a ConvolutionGeometry.
@@ -46,56 +40,6 @@ struct Extents {
   static int fit(std::int64_t extent) {
     TRIREME_EXPECTS(extent < nowhere, "convolution: {} pixels or taps are too many", extent);
     return static_cast<int>(extent);
-  }
-};
-
-// One factor: [term][row or column of the tile]; the odd pitch keeps transposed writes apart.
-using Panel = float[depth][tile + 1];
-
-// panel[term][place] = at(place, term), neighbouring threads on neighbouring terms ...
-template <typename At>
-__device__ void fill_along_terms(Panel& panel, const At& at) {
-  const int term = static_cast<int>(threadIdx.x) % depth;
-  for (int place = static_cast<int>(threadIdx.x) / depth; place < tile; place += threads / depth)
-    panel[term][place] = at(place, term);
-}
-
-// ... or on neighbouring places.
-template <typename At>
-__device__ void fill_along_places(Panel& panel, const At& at) {
-  const int place = static_cast<int>(threadIdx.x) % tile;
-  for (int term = static_cast<int>(threadIdx.x) / tile; term < depth; term += threads / tile)
-    panel[term][place] = at(place, term);
-}
-
-struct Sums {
-  float values[reach][reach] = {};
-
-  __device__ void add(const Panel& rows, const Panel& columns) {
-    const int row = static_cast<int>(threadIdx.x) / side;
-    const int column = static_cast<int>(threadIdx.x) % side;
-    for (int term = 0; term < depth; ++term) {
-      float a[reach], b[reach];
-      for (int i = 0; i < reach; ++i) {
-        a[i] = rows[term][row + side * i];
-        b[i] = columns[term][column + side * i];
-      }
-      for (int i = 0; i < reach; ++i) {
-        for (int j = 0; j < reach; ++j)
-          values[i][j] += a[i] * b[j];
-      }
-    }
-  }
-
-  // to(row, column, sum) for each result of this thread.
-  template <typename To>
-  __device__ void give(const To& to) const {
-    const int row = static_cast<int>(threadIdx.x) / side;
-    const int column = static_cast<int>(threadIdx.x) % side;
-    for (int i = 0; i < reach; ++i) {
-      for (int j = 0; j < reach; ++j)
-        to(row + side * i, column + side * j, values[i][j]);
-    }
   }
 };
 

@@ -9,7 +9,9 @@
 #include <memory>
 #include <mutex>
 #include <source_location>
-#include <tuple>
+
+#include "runtime/ops/elementwise.h"
+#include "runtime/ops/float_types.h"
 
 namespace trireme::ops::cuda {
 namespace {
@@ -39,6 +41,10 @@ cudaDataType_t data_type(DType dtype) {
       return CUDA_R_16BF;
     case DType::f16:
       return CUDA_R_16F;
+    case DType::f8e4m3:
+      return CUDA_R_8F_E4M3;
+    case DType::f8e5m2:
+      return CUDA_R_8F_E5M2;
     default:
       TRIREME_EXPECTS(false, "{} is no dtype of matrix products", name_of(dtype));
   }
@@ -87,8 +93,41 @@ std::uint32_t common_alignment(const Product& p) {
 }
 
 // What an algorithm is chosen for.
-using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, DType, DType, Epilogue,
-                       std::uint32_t, int, cublasComputeType_t>;
+struct Key {
+  std::int64_t m, n, k;
+  bool transpose_a, transpose_b;
+  DType type_a, type_b, output;
+  Epilogue epilogue;
+  std::uint32_t alignment;
+  int processors;  // 0: all
+  cublasComputeType_t compute;
+
+  Key(const CudaDevice& device, const Product& p)
+      : m(p.m),
+        n(p.n),
+        k(p.k),
+        transpose_a(p.transpose_a),
+        transpose_b(p.transpose_b),
+        type_a(p.type_a),
+        type_b(p.type_b),
+        output(p.output),
+        epilogue(p.epilogue),
+        alignment(common_alignment(p)),
+        processors(device.product_processors()),
+        // Rounding to TF32 only happens to f32 operands, and only when asked for.
+        compute(p.type_a == DType::f32 && device.products() == ProductPrecision::tf32
+                    ? CUBLAS_COMPUTE_32F_FAST_TF32
+                    : CUBLAS_COMPUTE_32F) {}
+  friend auto operator<=>(const Key&, const Key&) = default;
+};
+
+// What changes from call to call.
+void set_pointers(cublasLtMatmulDesc_t description, const Product& p) {
+  if (p.bias != nullptr) set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+  if (p.aux != nullptr) set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
+  if (p.scale_a != nullptr) set(description, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.scale_a);
+  if (p.scale_b != nullptr) set(description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.scale_b);
+}
 
 struct Plan {
   Description description;
@@ -109,8 +148,7 @@ class Library {
     const std::lock_guard lock(mutex_);  // descriptions carry the pointers of one call
     Plan& plan = plan_for(stream, p);
     cublasLtMatmulDesc_t description = plan.description.get();
-    if (p.bias != nullptr) set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-    if (p.aux != nullptr) set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
+    set_pointers(description, p);
     const float alpha = 1.0F;
     const void* const c = p.beta == 0.0F ? p.d : p.c;
     TRIREME_CUBLASLT(cublasLtMatmul(handle_, description, &alpha, p.a, plan.a.get(), p.b,
@@ -121,15 +159,7 @@ class Library {
 
  private:
   Plan& plan_for(CudaStream& stream, const Product& p) {
-    const CudaDevice& device = CudaDevice::of(stream.device());
-    // Rounding to TF32 only happens to f32 operands, and only when asked for.
-    const cublasComputeType_t compute =
-        p.input == DType::f32 && device.products() == ProductPrecision::tf32
-            ? CUBLAS_COMPUTE_32F_FAST_TF32
-            : CUBLAS_COMPUTE_32F;
-    const Key key{p.m,     p.n,      p.k,        p.transpose_a,       p.transpose_b,
-                  p.input, p.output, p.epilogue, common_alignment(p), device.product_processors(),
-                  compute};
+    const Key key(CudaDevice::of(stream.device()), p);
     auto [found, fresh] = plans_.try_emplace(key);
     if (fresh) {
       try {
@@ -145,25 +175,26 @@ class Library {
   [[nodiscard]] Plan make_plan(const Product& p, const Key& key) const {
     Plan plan;
     cublasLtMatmulDesc_t description = nullptr;
-    TRIREME_CUBLASLT(
-        cublasLtMatmulDescCreate(&description, std::get<cublasComputeType_t>(key), CUDA_R_32F));
+    TRIREME_CUBLASLT(cublasLtMatmulDescCreate(&description, key.compute, CUDA_R_32F));
     plan.description.reset(description);
     const auto operation = [](bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
     set(description, CUBLASLT_MATMUL_DESC_TRANSA, operation(p.transpose_a));
     set(description, CUBLASLT_MATMUL_DESC_TRANSB, operation(p.transpose_b));
     set(description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p.epilogue));
     if (p.aux != nullptr) set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.m);
-    const int processors = std::get<int>(key);
-    if (processors > 0) {
-      set(description, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<std::int32_t>(processors));
+    if (key.processors > 0) {
+      set(description, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
+          static_cast<std::int32_t>(key.processors));
     }
-    plan.a = p.transpose_a ? matrix(p.input, p.k, p.m) : matrix(p.input, p.m, p.k);
-    plan.b = p.transpose_b ? matrix(p.input, p.n, p.k) : matrix(p.input, p.k, p.n);
+    // Sums that tensor cores keep with fewer bits, for forward products only: gradients are e5m2.
+    if (p.type_a == DType::f8e4m3 && p.type_b == DType::f8e4m3)
+      set(description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
+    plan.a = p.transpose_a ? matrix(p.type_a, p.k, p.m) : matrix(p.type_a, p.m, p.k);
+    plan.b = p.transpose_b ? matrix(p.type_b, p.n, p.k) : matrix(p.type_b, p.k, p.n);
     plan.d = matrix(p.output, p.m, p.n);
     // Algorithms are suggested for a description that is complete.
-    if (p.bias != nullptr) set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-    if (p.aux != nullptr) set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
-    plan.algorithm = choose(plan, p, std::get<std::uint32_t>(key));
+    set_pointers(description, p);
+    plan.algorithm = choose(plan, p, key.alignment);
     return plan;
   }
 
@@ -185,7 +216,7 @@ class Library {
     if (found == 0) {
       library_failed("cublasLtMatmulAlgoGetHeuristic",
                      fmt::format("no algorithm for {} x {} x {}, {} to {}", p.m, p.n, p.k,
-                                 name_of(p.input), name_of(p.output)));
+                                 name_of(p.type_a), name_of(p.output)));
     }
     return best.algo;
   }
@@ -199,6 +230,24 @@ class Library {
 
 void multiply(Stream& stream, const Product& product) {
   Library::get().run(CudaStream::of(stream), product);
+}
+
+bool multiplies_fp8(Stream& stream, const Product& p) {
+  constexpr int oldest_with_fp8 = 89;
+  constexpr std::int64_t alignment = 16;
+  return CudaDevice::of(stream.device()).capability() >= oldest_with_fp8 &&
+         (p.type_a == DType::f8e4m3 || p.type_b == DType::f8e4m3) && p.m % alignment == 0 &&
+         p.k % alignment == 0 && common_alignment(p) >= alignment;
+}
+
+const void* epilogue_bias(Stream& stream, const Tensor& bias, DType output) {
+  if (bias.empty()) return nullptr;
+  if (output == DType::f32) return bias.data;
+  const Tensor rounded{
+      CudaStream::of(stream).scratch(static_cast<std::size_t>(bias.count()) * size_of(output)),
+      output, bias.shape};
+  ops::cast(stream, rounded, bias);
+  return rounded.data;
 }
 
 std::string cublaslt_version() {

@@ -2,34 +2,20 @@
 // Row-major matrices are the transposes of what cuBLASLt sees, so y = x w^T is y^T = w x^T there.
 #include "runtime/ops/bias.h"
 #include "runtime/ops/cublaslt.h"
-#include "runtime/ops/elementwise.h"
 #include "runtime/ops/linear.h"
 
 namespace trireme::ops::cuda {
-namespace {
-
-// The epilogue adds a bias of the output's dtype; ours is f32.
-const void* bias_as(Stream& stream, const Tensor& bias, DType dtype) {
-  if (bias.empty()) return nullptr;
-  if (dtype == DType::f32) return bias.data;
-  const Tensor rounded{
-      CudaStream::of(stream).scratch(static_cast<std::size_t>(bias.count()) * size_of(dtype)),
-      dtype, bias.shape};
-  ops::cast(stream, rounded, bias);
-  return rounded.data;
-}
-
-}  // namespace
 
 void linear_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
                     const Tensor& bias, const Tensor& residual) {
   if (y.count() == 0) return;
-  const void* const added = bias_as(stream, bias, y.dtype);
+  const void* const added = epilogue_bias(stream, bias, y.dtype);
   multiply(stream, {.m = w.shape[0],
                     .n = x.shape.rows(),
                     .k = w.shape[1],
                     .transpose_a = true,
-                    .input = w.dtype,
+                    .type_a = w.dtype,
+                    .type_b = w.dtype,
                     .output = y.dtype,
                     .epilogue = added == nullptr ? Epilogue::none : Epilogue::bias,
                     .a = w.data,
@@ -46,7 +32,8 @@ void linear_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, c
   multiply(stream, {.m = w.shape[1],
                     .n = dy.shape.rows(),
                     .k = w.shape[0],
-                    .input = w.dtype,
+                    .type_a = w.dtype,
+                    .type_b = w.dtype,
                     .output = dx.dtype,
                     .a = w.data,
                     .b = dy.data,
@@ -63,7 +50,8 @@ void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, 
                     .n = dw.shape[0],
                     .k = x.shape.rows(),
                     .transpose_b = true,
-                    .input = x.dtype,
+                    .type_a = x.dtype,
+                    .type_b = x.dtype,
                     .output = DType::f32,
                     .a = x.data,
                     .b = dy.data,

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/base/dtype.h"
+#include "runtime/base/float8.h"
 
 struct EmulatedMatmul {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
@@ -16,6 +16,9 @@ struct EmulatedMatmul {
   void* aux = nullptr;
   std::int64_t aux_leading = 0;
   std::int32_t processors = 0;
+  const float* scale_a = nullptr;
+  const float* scale_b = nullptr;
+  std::int8_t fast_sums = 0;
 };
 struct EmulatedMatrix {
   cudaDataType_t type = CUDA_R_32F;
@@ -29,10 +32,21 @@ struct EmulatedPreference {
 namespace {
 
 using trireme::bf16;
+using trireme::f8e4m3;
+using trireme::f8e5m2;
+
+bool is_float8(cudaDataType_t type) {
+  return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
+std::int64_t size_of(cudaDataType_t type) {
+  return is_float8(type) ? 1 : type == CUDA_R_32F ? 4 : 2;
+}
 
 float read(const void* data, cudaDataType_t type, std::int64_t index) {
   if (type == CUDA_R_16BF) return static_cast<float>(static_cast<const bf16*>(data)[index]);
   if (type == CUDA_R_16F) return static_cast<float>(static_cast<const _Float16*>(data)[index]);
+  if (type == CUDA_R_8F_E4M3) return static_cast<float>(static_cast<const f8e4m3*>(data)[index]);
+  if (type == CUDA_R_8F_E5M2) return static_cast<float>(static_cast<const f8e5m2*>(data)[index]);
   return static_cast<const float*>(data)[index];
 }
 void write(void* data, cudaDataType_t type, std::int64_t index, float value) {
@@ -102,11 +116,13 @@ struct Call {
   }
 
   void finish(std::int64_t j, const std::vector<float>& column) const {
+    const float scale = alpha * (how.scale_a == nullptr ? 1.0F : *how.scale_a) *
+                        (how.scale_b == nullptr ? 1.0F : *how.scale_b);
     const bool has_bias =
         how.epilogue == CUBLASLT_EPILOGUE_BIAS || how.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
     for (std::int64_t i = 0; i < ld.rows; ++i) {
       const std::int64_t at = j * ld.leading + i;
-      float value = alpha * column[static_cast<std::size_t>(i)];
+      float value = scale * column[static_cast<std::size_t>(i)];
       if (beta != 0.0F) value += beta * read(c, lc.type, j * lc.leading + i);
       if (has_bias) value += read(how.bias, ld.type, i);
       if (how.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
@@ -120,11 +136,30 @@ struct Call {
   }
 };
 
-// What the library's table of types allows, as far as the engine goes: operands alike, and an
-// output of their type or of f32.
+// Bytes from one column to the next come in packs of 16.
+bool packed(const EmulatedMatrix& matrix) {
+  return matrix.leading * size_of(matrix.type) % 16 == 0;
+}
+
+// 8-bit operands: A transposed and B not, one of them e4m3, everything in packs of 16 bytes. An f32
+// result takes a bias of bf16 only, which nothing here has.
+bool float8_supported(const EmulatedMatmul& how, const EmulatedMatrix& a, const EmulatedMatrix& b,
+                      const EmulatedMatrix& d) {
+  if (!is_float8(a.type) || !is_float8(b.type) || is_float8(d.type)) return false;
+  if (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2) return false;
+  if (d.type == CUDA_R_32F && how.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return false;
+  return how.transpose_a == CUBLAS_OP_T && how.transpose_b == CUBLAS_OP_N && packed(a) &&
+         packed(b) && packed(d) && how.compute == CUBLAS_COMPUTE_32F;
+}
+
+// What the library's table of types allows, as far as the engine goes: 8-bit operands, or operands
+// alike and an output of their type or of f32.
 bool types_supported(const EmulatedMatmul& how, const EmulatedMatrix& a, const EmulatedMatrix& b,
                      const EmulatedMatrix& c, const EmulatedMatrix& d) {
-  if (a.type != b.type || c.type != d.type) return false;
+  if (c.type != d.type) return false;
+  if (is_float8(a.type) || is_float8(b.type)) return float8_supported(how, a, b, d);
+  if (a.type != b.type || how.scale_a != nullptr || how.scale_b != nullptr || how.fast_sums != 0)
+    return false;
   if (how.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F) return false;
   return d.type == a.type || d.type == CUDA_R_32F;
 }
@@ -196,6 +231,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
       return take(description->aux_leading, value, bytes);
     case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
       return take(description->processors, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      return take(description->scale_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      return take(description->scale_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
+      return take(description->fast_sums, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -262,6 +303,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
                               std::size_t workspace_bytes, cudaStream_t stream) {
   for (const void* const address : {a, b, c, static_cast<const void*>(d)}) {
     if (!aligned(address, algorithm->data[0])) return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (is_float8(a_layout->type)) {
+    for (const void* const address : {a, b, c, static_cast<const void*>(d)}) {
+      if (!aligned(address, 16)) return CUBLAS_STATUS_INVALID_VALUE;
+    }
   }
   const bool needs_bias = description->epilogue == CUBLASLT_EPILOGUE_BIAS ||
                           description->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
