@@ -200,7 +200,7 @@ TEST(EmulatedStreams, LazyWorkShowsAMissingWaitBetweenStreams) {
   };
 
   producer.launch(1, 4, fill, producer.device, 5.0F);
-  ASSERT_EQ(cudaEventRecord(produced, producer.stream), cudaSuccess);
+  ASSERT_EQ(cudaEventRecordWithFlags(produced, producer.stream, cudaEventRecordDefault), cudaSuccess);
   if (stream_mode() == "lazy") {
     fetch();
     EXPECT_TRUE(std::isnan(consumer.host[0])) << "the consumer did not wait";
@@ -223,7 +223,7 @@ class EmulatedCapture : public testing::Test {
   }
   // Makes `to` wait for what `from` was given so far.
   [[nodiscard]] cudaError_t join(const Machine& to, const Machine& from) const {
-    EXPECT_EQ(cudaEventRecord(event, from.stream), cudaSuccess);
+    EXPECT_EQ(cudaEventRecordWithFlags(event, from.stream, cudaEventRecordDefault), cudaSuccess);
     return cudaStreamWaitEvent(to.stream, event, 0);
   }
   [[nodiscard]] cudaError_t end() { return cudaStreamEndCapture(main.stream, &graph); }
