@@ -73,8 +73,10 @@ RankProcess::RankProcess() : mpi(nullptr, nullptr) {
 }
 
 Environment RankProcess::environment() const {
-  return {.ranks = mpi.size(), .cuda_in_build = Device::in_build(DeviceType::cuda),
-          .gpus = Device::count(DeviceType::cuda), .native_bf16 = cpu_has_bf16()};
+  return {.ranks = mpi.size(),
+          .cuda_in_build = Device::in_build(DeviceType::cuda),
+          .gpus = Device::count(DeviceType::cuda),
+          .native_bf16 = cpu_has_bf16()};
 }
 
 Session::Session(const RankProcess& process, const Config& resolved, bool training)
@@ -82,6 +84,7 @@ Session::Session(const RankProcess& process, const Config& resolved, bool traini
       traits(traits_of(config.model)),
       device(make_device(process, config)),
       world(make_world(process, *device, config)),
+      watchdog(training ? keep_watchdog(watch_options(config)) : nullptr),
       mesh(*world, mesh_shape(config.parallel)),
       streams(*device),
       tensor_stream(tensor_stream_of(*device, mesh)),

@@ -9,6 +9,7 @@ namespace trireme {
 static_assert(std::is_trivially_copyable_v<WatchNote>, "it travels as bytes");
 
 WatchChannel::WatchChannel() {
+  if (!detail::mpi_is_up()) return;  // a world of one
   TRIREME_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
   TRIREME_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
   TRIREME_MPI(MPI_Comm_rank(comm_, &rank_));
@@ -17,7 +18,8 @@ WatchChannel::WatchChannel() {
 
 WatchChannel::~WatchChannel() {
   // With notes on their way the job is ending; a rank that unwinds does not count on its peers.
-  if (outgoing_.empty() && std::uncaught_exceptions() == 0 && detail::mpi_is_up()) {
+  if (comm_ != MPI_COMM_NULL && outgoing_.empty() && std::uncaught_exceptions() == 0 &&
+      detail::mpi_is_up()) {
     MPI_Comm_free(&comm_);  // unchecked: a destructor, and nothing follows from it
   }
 }
@@ -29,6 +31,7 @@ void WatchChannel::send(int to, const WatchNote& note) {
 }
 
 bool WatchChannel::receive(WatchNote& note) {
+  if (comm_ == MPI_COMM_NULL) return false;
   int arrived = 0;
   MPI_Status status;
   TRIREME_MPI(MPI_Iprobe(MPI_ANY_SOURCE, 0, comm_, &arrived, &status));

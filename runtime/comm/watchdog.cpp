@@ -13,6 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/comm/end_of_job.h"
 #include "runtime/comm/mpi.h"
+#include "runtime/comm/step_watch.h"
 #include "runtime/comm/watch_signal.h"
 
 namespace trireme {
@@ -135,7 +136,7 @@ void Watchdog::turn(Clock::time_point now) {
   if (report_ || led_by_ >= 0) {
     if (Clock::now() > give_up_ || (led_by_ < 0 && report_->complete())) conclude();
   } else {
-    look_for_stuck_call(now);
+    look_for_trouble(now);
   }
 }
 
@@ -165,7 +166,7 @@ void Watchdog::answer_notes() {
   }
 }
 
-void Watchdog::look_for_stuck_call(Clock::time_point now) {
+void Watchdog::look_for_trouble(Clock::time_point now) {
   if (now - awake_since_ < deadline_) return;
   const auto before = now - deadline_;
   CallLogs stuck;
@@ -176,9 +177,19 @@ void Watchdog::look_for_stuck_call(Clock::time_point now) {
       if (watched.log->stuck_since(before)) stuck.push_back(watched.log);
     }
   }
-  if (stuck.empty()) return;
   report_ = WatchReport::of_stuck_call(stuck, before, rank(), size());
+  if (!report_) look_for_stuck_step(before);
   if (report_) ask();
+}
+
+// A rank that waits for others is not at fault: the call's own deadline tells.
+void Watchdog::look_for_stuck_step(Clock::time_point before) {
+  const auto activity = current_activity();
+  if (!activity || activity->since >= before) return;
+  for (const auto& log : logs()) {
+    if (log->waits()) return;
+  }
+  report_ = WatchReport::of_stuck_step(activity->to_string(), rank(), size());
 }
 
 void Watchdog::ask() {

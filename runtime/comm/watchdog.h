@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private to this room: the thread that watches the calls of all groups of this process and ends
-// the job when one is stuck.
+// the job when one is stuck, or a step that waits for nobody.
 //
 // Note [The end of a stuck job]
 // The rank whose deadline passes first writes its dump and asks all other ranks; their watchdogs
@@ -47,7 +47,8 @@ class Watchdog {
   void turn(Clock::time_point now);
   void look_at_marks();
   void answer_notes();
-  void look_for_stuck_call(Clock::time_point now);
+  void look_for_trouble(Clock::time_point now);
+  void look_for_stuck_step(Clock::time_point before);
   void ask();
   void conclude();
   void dump(const std::string& why);

@@ -22,6 +22,10 @@ struct WatchOptions {
 [[nodiscard]] std::unique_ptr<Communicator> make_watched(std::unique_ptr<Communicator> inner,
                                                          const WatchOptions& options);
 
+// The watchdog of this process as long as somebody holds it, for steps where no group is watched: a
+// world of one. Null without a deadline. Collective over the job.
+[[nodiscard]] std::shared_ptr<void> keep_watchdog(const WatchOptions& options);
+
 // Makes the watchdog write the dump of this rank soon; the run goes on. For handlers of SIGTERM:
 // async-signal-safe. Where SIGTERM has no handler, the watchdog dumps and lets the signal end the
 // process.
