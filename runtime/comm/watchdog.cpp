@@ -26,6 +26,8 @@ constexpr auto answer_patience = 2s;
 // From then on a rank that was asked no longer believes that the one that asked will end the job.
 constexpr auto end_patience = 5s;
 constexpr unsigned last_resort_s = 12;
+// For calls and activities once SIGTERM has come.
+constexpr auto longest_in_a_hurry = 15s;
 constexpr auto longest_pause = 250ms;
 constexpr auto pause_in_report = 10ms;
 // A process that did not run for so long was stopped, and its peers probably with it (a suspended
@@ -127,9 +129,11 @@ void Watchdog::turn(Clock::time_point now) {
   last_turn_ = now;
   look_at_marks();
   if (const auto request = WatchSignal::take(); request != WatchSignal::Request::none) {
-    dump(request == WatchSignal::Request::terminate ? "ended from outside (SIGTERM)"
-                                                    : "asked for by this process");
+    dump(request == WatchSignal::Request::dump ? "asked for by this process"
+                                               : "ended from outside (SIGTERM)");
     if (request == WatchSignal::Request::terminate) WatchSignal::end_process();
+    if (request == WatchSignal::Request::hurry)
+      deadline_ = std::min<Clock::duration>(deadline_, longest_in_a_hurry);
     dumped_ = false;
   }
   answer_notes();
@@ -203,7 +207,7 @@ void Watchdog::ask() {
 
 void Watchdog::conclude() {
   std::string text = fmt::format("rank {} is stuck but did not end the job", led_by_);
-  if (report_) text = report_->message(options_.deadline_seconds);
+  if (report_) text = report_->message(std::chrono::duration<double>(deadline_).count());
   if (!options_.directory.empty()) {
     text += fmt::format("\n  the last calls of every rank: {}/collectives.rank*.txt",
                         options_.directory);

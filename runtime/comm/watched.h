@@ -26,9 +26,12 @@ struct WatchOptions {
 // world of one. Null without a deadline. Collective over the job.
 [[nodiscard]] std::shared_ptr<void> keep_watchdog(const WatchOptions& options);
 
-// Makes the watchdog write the dump of this rank soon; the run goes on. For handlers of SIGTERM:
-// async-signal-safe. Where SIGTERM has no handler, the watchdog dumps and lets the signal end the
-// process.
+// Makes the watchdog write the dump of this rank soon; the run goes on. Async-signal-safe.
 void request_collectives_dump() noexcept;
+// The same, and from now on no wait for other ranks may last long: for a handler of SIGTERM that
+// lets the run come to an end by itself, since launchers also send SIGTERM to the peers of a rank
+// that has died. Where SIGTERM has no handler, the watchdog dumps and lets the signal end the
+// process.
+void hurry_watched_waits() noexcept;
 
 }  // namespace trireme

@@ -21,11 +21,12 @@ void on_checkpoint(int /*signal*/) {
   checkpoint_count.fetch_add(1, std::memory_order_relaxed);
 }
 
-// A launcher that ends the peers of a dead rank kills a second later: the dump is for that case.
+// A launcher that ends the peers of a dead rank may give them long to end: they must
+// not wait for it.
 void on_terminate(int /*signal*/) {
   const int saved = errno;
   was_terminated.store(true, std::memory_order_relaxed);
-  request_collectives_dump();
+  hurry_watched_waits();
   errno = saved;
 }
 
