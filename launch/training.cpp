@@ -8,6 +8,8 @@
 #include "launch/options.h"
 #include "launch/run_report.h"
 #include "launch/run_results.h"
+#include "runtime/comm/gather_texts.h"
+#include "runtime/telemetry/host.h"
 #include "runtime/train/trainer.h"
 
 namespace trireme {
@@ -25,7 +27,7 @@ std::vector<std::int64_t> samples_of(const Sampler& sampler, std::int64_t step) 
 void run_training(const RankProcess& process, const Config& config,
                   const std::vector<std::string>& command_line) {
   Session session(process, config, /*training=*/true);
-  const auto dataset = session.open_dataset(config.data.path, "train");
+  const auto dataset = open_dataset(config, session.traits, config.data.path, "train");
   const Communicator& group = session.mesh.data();
   const Sampler sampler(sampler_options(config, dataset->size()));
   StepOptions options = step_options(config, session.pipeline, session.traits);
@@ -33,7 +35,7 @@ void run_training(const RankProcess& process, const Config& config,
       BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(), 0,
                           options.assignment == Assignment::strided);
 
-  const std::vector<std::string> hosts = gather_hosts(session);
+  const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
   std::optional<Reporter> reporter;
   if (process.mpi.rank() == 0) {
     reporter.emplace(config,
