@@ -12,6 +12,9 @@
 
 namespace trireme {
 
+// Writing may take long, also after SIGTERM.
+inline constexpr std::string_view saving_activity = "saving a checkpoint";
+
 // While it lives, the time between two set_activity() of this process has a deadline; one in a
 // process.
 class StepWatch {

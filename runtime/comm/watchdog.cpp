@@ -26,7 +26,7 @@ constexpr auto answer_patience = 2s;
 // From then on a rank that was asked no longer believes that the one that asked will end the job.
 constexpr auto end_patience = 5s;
 constexpr unsigned last_resort_s = 12;
-// For calls and activities once SIGTERM has come.
+// Within a step, once SIGTERM has come; a checkpoint may take its time.
 constexpr auto longest_in_a_hurry = 15s;
 constexpr auto longest_pause = 250ms;
 constexpr auto pause_in_report = 10ms;
@@ -132,8 +132,7 @@ void Watchdog::turn(Clock::time_point now) {
     dump(request == WatchSignal::Request::dump ? "asked for by this process"
                                                : "ended from outside (SIGTERM)");
     if (request == WatchSignal::Request::terminate) WatchSignal::end_process();
-    if (request == WatchSignal::Request::hurry)
-      deadline_ = std::min<Clock::duration>(deadline_, longest_in_a_hurry);
+    hurried_ = hurried_ || request == WatchSignal::Request::hurry;
     dumped_ = false;
   }
   answer_notes();
@@ -142,6 +141,13 @@ void Watchdog::turn(Clock::time_point now) {
   } else {
     look_for_trouble(now);
   }
+}
+
+Clock::duration Watchdog::deadline_now() const {
+  if (!hurried_) return deadline_;
+  const auto activity = current_activity();
+  if (!activity || activity->what == saving_activity) return deadline_;
+  return std::min<Clock::duration>(deadline_, longest_in_a_hurry);
 }
 
 void Watchdog::look_at_marks() {
@@ -171,8 +177,9 @@ void Watchdog::answer_notes() {
 }
 
 void Watchdog::look_for_trouble(Clock::time_point now) {
-  if (now - awake_since_ < deadline_) return;
-  const auto before = now - deadline_;
+  const auto deadline = deadline_now();
+  if (now - awake_since_ < deadline) return;
+  const auto before = now - deadline;
   CallLogs stuck;
   {
     const std::lock_guard lock(mutex_);
@@ -207,7 +214,7 @@ void Watchdog::ask() {
 
 void Watchdog::conclude() {
   std::string text = fmt::format("rank {} is stuck but did not end the job", led_by_);
-  if (report_) text = report_->message(std::chrono::duration<double>(deadline_).count());
+  if (report_) text = report_->message(std::chrono::duration<double>(deadline_now()).count());
   if (!options_.directory.empty()) {
     text += fmt::format("\n  the last calls of every rank: {}/collectives.rank*.txt",
                         options_.directory);

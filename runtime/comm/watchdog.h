@@ -45,6 +45,7 @@ class Watchdog {
 
   void run();
   void turn(Clock::time_point now);
+  [[nodiscard]] Clock::duration deadline_now() const;
   void look_at_marks();
   void answer_notes();
   void look_for_trouble(Clock::time_point now);
@@ -75,6 +76,7 @@ class Watchdog {
   Clock::time_point give_up_;  // of report_
   int led_by_ = -1;            // the rank that will end the job
   bool dumped_ = false;
+  bool hurried_ = false;
 
   std::atomic<bool> stop_ = false;
   std::thread thread_;  // last: it uses all others

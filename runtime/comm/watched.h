@@ -28,7 +28,7 @@ struct WatchOptions {
 
 // Makes the watchdog write the dump of this rank soon; the run goes on. Async-signal-safe.
 void request_collectives_dump() noexcept;
-// The same, and from now on no wait for other ranks may last long: for a handler of SIGTERM that
+// The same, and from now on no wait of a step may last long: for a handler of SIGTERM that
 // lets the run come to an end by itself, since launchers also send SIGTERM to the peers of a rank
 // that has died. Where SIGTERM has no handler, the watchdog dumps and lets the signal end the
 // process.

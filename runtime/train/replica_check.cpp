@@ -68,7 +68,8 @@ void ReplicaCheck::add_whole_parameters() {
   }
 }
 
-// Statistics are whole on every rank in every stage.
+// Statistics are whole on every rank in every stage. Every rank lists every parameter, so that the
+// lists agree; of some it owns nothing.
 void ReplicaCheck::add_own_slices() {
   const ParamLayout& layout = params_.layout();
   for (const ParamId id : layout.order()) {
@@ -79,9 +80,10 @@ void ReplicaCheck::add_own_slices() {
     const std::int64_t last =
         std::min(layout.offset(id) + stored_shape(spec, layout.split()).count(),
                  slice + layout.slice_count(bucket));
-    if (first >= last) continue;
-    regions_.push_back({spec.name, params_.owned_master(bucket).range(first - slice, last - first),
-                        spec.kind == ParamKind::statistic, !is_split(spec, layout.split())});
+    Tensor values;
+    if (first < last) values = params_.owned_master(bucket).range(first - slice, last - first);
+    regions_.push_back(
+        {spec.name, values, spec.kind == ParamKind::statistic, !is_split(spec, layout.split())});
   }
 }
 
@@ -95,9 +97,10 @@ void ReplicaCheck::start(std::int64_t done) {
   done_ = done;
   Stream& compute = *streams_.compute;
   device_.fill_zero(compute, digests_.data(), digests_.bytes());
-  for (std::size_t i = 0; i < regions_.size(); ++i)
-    ops::accumulate_digest(compute, digests().range(static_cast<std::int64_t>(i), 1),
-                           regions_[i].values);
+  for (std::size_t i = 0; i < regions_.size(); ++i) {
+    const Tensor digest = digests().range(static_cast<std::int64_t>(i), 1);
+    if (!regions_[i].values.empty()) ops::accumulate_digest(compute, digest, regions_[i].values);
+  }
   compute.record(*digested_);
   streams_.comm->wait(*digested_);
   for (Group& group : groups_)

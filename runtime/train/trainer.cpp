@@ -71,7 +71,7 @@ void Trainer::check_replicas(std::int64_t done) {
 void Trainer::save(std::int64_t done) {
   if (services_.replicas != nullptr) services_.replicas->finish();
   const auto start = Clock::now();
-  set_activity("saving a checkpoint");
+  set_activity(saving_activity);
   services_.save(done);
   services_.requests->saved(seconds_since(start));
 }

@@ -19,6 +19,7 @@
 //   is
 //              rank 0
 //   forward    the same, while the others call
+//   hurried    the same, after SIGTERM
 // checked_verb, checked_count, checked_dtype, checked_silent: with Checked inside.
 // checked_unheeded: a call fails, and nobody waits for its stream.
 // On a GPU where TRIREME_TEST_DEVICE says so.
@@ -121,9 +122,10 @@ void run(const MpiEnvironment& mpi, const std::string& mode, const WatchOptions&
   job.stream->synchronize();
 
   std::optional<StepWatch> steps;
-  if (mode == "step" || mode == "forward") steps.emplace();
+  if (mode == "step" || mode == "forward" || mode == "hurried") steps.emplace();
+  if (mode == "hurried") hurry_watched_waits();
   const bool culprit = mpi.rank() == std::min(1, mpi.size() - 1);
-  if (mode == "step" || (mode == "forward" && culprit)) compute_on(culprit);
+  if (mode == "step" || (steps && culprit)) compute_on(culprit);
   const bool computes = mode == "part" && mpi.rank() > 1;
   if (mpi.rank() == 1 || computes) misbehave(job, mode, options.deadline_seconds);
   const ScopedCommLabel label("bucket 3 (blocks.2)");

@@ -40,6 +40,8 @@ class ReplicaCheckTest : public test::MpiTest {
                         .init = Init::normal(1),
                         .shard_axis = 0});
         params.declare({.name = std::string(name) + ".norm", .shape = {12}});
+        params.declare(
+            {.name = std::string(name) + ".mean", .shape = {12}, .kind = ParamKind::statistic});
       }
       params.allocate(
           device,
@@ -100,6 +102,14 @@ TEST_F(ReplicaCheckTest, AFlippedBitOfOneRankIsFoundAndNamed) {
   } else {
     EXPECT_THAT(verdict, HasSubstr("do not agree"));
   }
+}
+
+TEST_F(ReplicaCheckTest, StatisticsAreComparedWhereNothingElseIsWhole) {
+  if (size() < 2) GTEST_SKIP() << "there is nobody to compare with";
+  const Replica replica(device(), world(), {.data = size()}, 3);
+  if (rank() == 0) replica.flip_bit("first.mean", 11);
+
+  EXPECT_THAT(replica.verdict(3), AllOf(HasSubstr("[rank 0/"), HasSubstr("in first.mean of")));
 }
 
 TEST_F(ReplicaCheckTest, ParametersThatTensorRanksDoNotSplitAreCompared) {
