@@ -99,6 +99,7 @@ Session::Session(const RankProcess& process, const Config& resolved, bool traini
       traits(traits_of(config.model)),
       device(make_device(process, config)),
       world(make_world(process, *device, config)),
+      watchdog(training ? keep_watchdog(watch_options(config)) : nullptr),
       mesh(*world, mesh_shape(config.parallel)),
       streams(*device),
       tensor_stream(tensor_stream_of(*device, mesh)),

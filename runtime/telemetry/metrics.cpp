@@ -67,6 +67,8 @@ std::string_view format_json(const StepMetrics& metrics, ItemKind kind, Line to)
     line.number("loss_scale", *metrics.loss_scale);
     line.integer("skipped_steps", metrics.skipped_steps);
   }
+  if (metrics.spikes) line.integer("spikes", *metrics.spikes);
+  if (metrics.non_finite_steps > 0) line.integer("non_finite_steps", metrics.non_finite_steps);
   const double seconds = metrics.step_ms / 1000;
   line.milliseconds(kind == ItemKind::tokens ? "tokens_per_s" : "images_per_s",
                     seconds > 0 ? static_cast<double>(metrics.items) / seconds : 0.0);
@@ -89,6 +91,12 @@ std::string_view format_json(const EvaluationMetrics& metrics, Line to) {
   return line.finish();
 }
 
+std::string format_json(const SkippedBatch& skipped) {
+  return fmt::format(
+      "{{\"step\":{},\"skipped\":\"spike\",\"deviations\":{:.3f},\"samples\":[{}]}}\n",
+      skipped.step, skipped.deviations, fmt::join(skipped.samples, ","));
+}
+
 MetricsLog::MetricsLog(std::string path, ItemKind kind) : path_(std::move(path)), kind_(kind) {
   // O_EXCL: a second run that chose the same directory a moment later must not mix its lines in.
   file_ = FileDescriptor(
@@ -104,6 +112,10 @@ void MetricsLog::step(const StepMetrics& metrics) {
 void MetricsLog::evaluation(const EvaluationMetrics& metrics) {
   std::array<char, metrics_line_bytes> text;
   append(format_json(metrics, text));
+}
+
+void MetricsLog::skipped(const SkippedBatch& skipped) {
+  append(format_json(skipped));
 }
 
 void MetricsLog::append(std::string_view line) {

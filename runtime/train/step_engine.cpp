@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "runtime/comm/comm_label.h"
+#include "runtime/comm/step_watch.h"
 
 namespace trireme {
 namespace {
@@ -34,8 +35,10 @@ NormOptions norm_options(const Model& model, const ProcessMesh& mesh, Stream& co
 
 StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options)
     : totals(device, mesh, options.pipeline.micro_batches, options.assignment),
+      flags(device, mesh),
       norm_host(device, sizeof(float), MemoryKind::host),
       scale_host(device, loss_scale_bytes, MemoryKind::host),
+      guard_host(device, ops::LossGuardState::count * sizeof(double), MemoryKind::host),
       rng(device, rng_bytes, MemoryKind::device),
       rng_host(device, rng_bytes, MemoryKind::host),
       start(device.make_event(EventKind::timed)),
@@ -57,6 +60,7 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       optimizer_(device, model.params(), options.optimizer, options.clip_norm,
                  norm_options(model, mesh, *streams.comm, options.layout_independent),
                  options.loss_scale),
+      guard_(device, options.loss_guard, targets_per_step()),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
       batches_(static_cast<std::size_t>(batches_held(options.pipeline, mesh.here().pipeline))) {
   for (auto& slot : slots_)
@@ -106,9 +110,11 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   rng[0] = options_.seed;
   rng[1] = static_cast<std::uint64_t>(step);
   optimizer_.prepare(step, options_.schedule.at(step));
+  if (options_.flags) slot.flags.stage(options_.flags());
   slot.data_wait_ms = -1e3 * source.wait_seconds();
   compute.record(*slot.start);
   if (static_) {
+    set_activity("waiting for data");
     static_->fill(source, *streams_.copy, compute);
     replay(step, slot);
   } else {
@@ -129,9 +135,7 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   reducer_.begin_step();
   runner_.run(step, *this);
   reduce(slot);
-  optimizer_.step(compute, step);
-  gatherer_.after_update();
-  device_.copy(compute, slot.norm_host.data(), optimizer_.gradient_norm().data, sizeof(float));
+  update(step, slot);
   if (options_.after_update) {
     gatherer_.finish();
     options_.after_update(compute);
@@ -153,8 +157,22 @@ void StepEngine::replay(std::int64_t step, Slot& slot) {
   slot.graph->launch(*streams_.compute);
 }
 
+void StepEngine::update(std::int64_t step, Slot& slot) {
+  Stream& compute = *streams_.compute;
+  set_activity("update");
+  optimizer_.measure(compute, step);
+  guard_.judge(compute, slot.totals, optimizer_.scalars());
+  optimizer_.update(compute);
+  gatherer_.after_update();
+  device_.copy(compute, slot.norm_host.data(), optimizer_.gradient_norm().data, sizeof(float));
+  device_.copy(compute, slot.guard_host.data(), guard_.state().data, slot.guard_host.bytes());
+  if (options_.flags) slot.flags.join(compute);
+}
+
 void StepEngine::reduce(Slot& slot) {
+  set_activity("reduction of the gradients");
   slot.totals.publish(*streams_.compute, *streams_.comm);
+  if (options_.flags) slot.flags.publish(*streams_.comm);
   streams_.compute->record(*slot.reduce_begin);
   reducer_.finish();
   ties_.add(*streams_.comm);
@@ -222,12 +240,16 @@ void StepEngine::settle() {
 
 StepReport StepEngine::read(std::int64_t step) {
   Slot& slot = slot_of(step);
+  set_activity("waiting for the GPU or other ranks");
   slot.updated->synchronize();
+  set_activity("report");
   StepReport report{
       .step = step, .learning_rate = options_.schedule.at(step), .data_wait_ms = slot.data_wait_ms};
   report.loss = slot.totals.read().loss / static_cast<double>(targets_per_step());
   report.grad_norm = static_cast<double>(*reinterpret_cast<const float*>(slot.norm_host.data()));
   read_loss_scale(slot, report);
+  report.judgement = judgement_of(slot.guard_host);
+  if (options_.flags) report.flags = slot.flags.read();
   report.step_ms = slot.updated->milliseconds_since(*slot.start);
   const StageTimes times = runner_.times(step);
   report.forward_ms = times.forward;

@@ -18,8 +18,9 @@
 #include "runtime/parallel/param_gatherer.h"
 #include "runtime/parallel/pipeline_runner.h"
 #include "runtime/parallel/tied_gradients.h"
-#include "runtime/train/loss_totals.h"
+#include "runtime/train/loss_guard.h"
 #include "runtime/train/static_batches.h"
+#include "runtime/train/step_flags.h"
 #include "runtime/train/streams.h"
 
 namespace trireme {
@@ -45,9 +46,11 @@ struct StepOptions {
   GraphMode graphs = GraphMode::off;
   OptimizerOptions optimizer{};
   std::optional<ops::LossScaleOptions> loss_scale{};
+  LossGuardOptions loss_guard{};
   LrSchedule schedule{};
   std::function<void(Stream&)>
       after_update{};  // enqueues what follows each update (weight averages); may be empty
+  std::function<StepFlags()> flags{};  // what this rank wishes for, asked once a step; may be empty
 };
 
 struct StepReport {
@@ -63,6 +66,8 @@ struct StepReport {
   std::int64_t skipped_steps = 0;
   // Skipped for gradients that overflowed under a scale that can still fall.
   bool overflowed = false;
+  LossJudgement judgement{};
+  StepFlags flags{};  // the largest of all ranks
 };
 
 class StepEngine final : private StageWork, private LayerHook {
@@ -87,6 +92,7 @@ class StepEngine final : private StageWork, private LayerHook {
   void settle();
   [[nodiscard]] std::int64_t targets_per_step() const;
   [[nodiscard]] const Optimizer& optimizer() const { return optimizer_; }
+  [[nodiscard]] const LossGuard& loss_guard() const { return guard_; }
   [[nodiscard]] PipelineRunner& runner() { return runner_; }
   [[nodiscard]] ParamGatherer& gatherer() { return gatherer_; }
 
@@ -95,7 +101,8 @@ class StepEngine final : private StageWork, private LayerHook {
   struct Slot {
     Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options);
     LossTotals totals;
-    Buffer norm_host, scale_host, rng, rng_host;
+    FlagExchange flags;
+    Buffer norm_host, scale_host, guard_host, rng, rng_host;
     std::unique_ptr<Event> start, updated, reduce_begin, reduce_end;
     bool warm = false;  // a step went through it
     std::unique_ptr<Graph> graph{};
@@ -109,6 +116,7 @@ class StepEngine final : private StageWork, private LayerHook {
   void enqueue(std::int64_t step, Slot& slot);
   void replay(std::int64_t step, Slot& slot);
   void reduce(Slot& slot);
+  void update(std::int64_t step, Slot& slot);
   void read_loss_scale(const Slot& slot, StepReport& report) const;
   [[nodiscard]] Slot& slot_of(std::int64_t step) {
     return *slots_[static_cast<std::size_t>(step % 2)];
@@ -123,6 +131,7 @@ class StepEngine final : private StageWork, private LayerHook {
   TiedGradients ties_;
   ParamGatherer gatherer_;
   Optimizer optimizer_;
+  LossGuard guard_;
   PipelineRunner runner_;
   std::array<std::unique_ptr<Slot>, 2> slots_;
   Slot* slot_ = nullptr;           // of the step that is being enqueued

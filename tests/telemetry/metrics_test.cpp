@@ -67,6 +67,22 @@ TEST(Metrics, ALossScaleFollowsTheNormWhereThereIsOne) {
       << json_of(metrics);
 }
 
+TEST(Metrics, StepsThatWereSkippedAreCounted) {
+  StepMetrics metrics = sample_step();
+  metrics.spikes = 0;
+  metrics.non_finite_steps = 2;
+
+  EXPECT_NE(json_of(metrics).find(R"("grad_norm":0.5,"spikes":0,"non_finite_steps":2,)"),
+            std::string::npos)
+      << json_of(metrics);
+}
+
+TEST(Metrics, ASkippedBatchNamesItsSamples) {
+  EXPECT_EQ(format_json(SkippedBatch{.step = 12, .deviations = 7.25, .samples = {5, 0, 81}}),
+            R"({"step":12,"skipped":"spike","deviations":7.250,"samples":[5,0,81]})"
+            "\n");
+}
+
 TEST(Metrics, TheLossReadsBackToTheSameBits) {
   StepMetrics metrics = sample_step();
   for (const double loss : {1.0 / 3, 5e-324, 1.7976931348623157e308, 0.1 + 0.2, 12345678.9}) {
