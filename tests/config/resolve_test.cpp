@@ -21,7 +21,8 @@ TEST(ResolveConfig, FillsInEveryAuto) {
 TEST(ResolveConfig, AutomaticPrecisionIsBf16WhereItIsNative) {
   EXPECT_EQ(resolved(gpt, {"precision=auto"}, {.native_bf16 = true}).precision, "bf16");
   EXPECT_EQ(resolved(gpt, {"precision=bf16"}, {.native_bf16 = false}).precision, "bf16");
-  EXPECT_EQ(resolved(gpt, {"precision=auto"}, {.cuda_in_build = true, .gpus = 1}).precision, "bf16");
+  EXPECT_EQ(resolved(gpt, {"precision=auto"}, {.cuda_in_build = true, .gpus = 1}).precision,
+            "bf16");
   EXPECT_EQ(resolved(gpt, {}, {.cuda_in_build = true, .gpus = 1}).device.type, "cuda");
 }
 
@@ -121,6 +122,30 @@ TEST(ResolveDevice, RefusesWhatTheBuildOrTheCpuLacks) {
   EXPECT_THAT(refusal(resnet, {"precision=fp8"}),
               HasSubstr("fp8 is for the linear layers of transformer blocks"));
   EXPECT_EQ(resolved(gpt, {"reproducibility=fast"}).reproducibility, "fast");
+}
+
+TEST(ResolveDevice, FusesWhereThereIsSomethingToFuse) {
+  const Environment gpu{.cuda_in_build = true, .gpus = 1};
+  const std::string fused = "device.fused_epilogues=on";
+
+  EXPECT_EQ(resolved(gpt, {fused}, gpu).device.fused_epilogues, "on");
+  EXPECT_THAT(refusal(gpt, {fused}), HasSubstr("has no effect with device.type: cpu"));
+  EXPECT_THAT(refusal(resnet, {fused}, gpu), HasSubstr("linear layers of transformer blocks"));
+  EXPECT_THAT(refusal(gpt, {fused, "precision=fp8"}, gpu), HasSubstr("no 8-bit products"));
+  EXPECT_THAT(refusal(gpt, {fused, "train.recompute=selective"}, gpu),
+              HasSubstr("use off, or train.recompute: none or full"));
+  EXPECT_THAT(
+      refusal(gpt, {fused, "model.hidden=12", "model.heads=4", "parallel.virtual_tensor=4"}, gpu),
+      HasSubstr("4 x model.hidden = 48 in 4 blocks makes 12"));
+}
+
+TEST(ResolveDevice, NcclsBlocksAreARange) {
+  const Environment gpu{.cuda_in_build = true, .gpus = 1};
+
+  EXPECT_EQ(resolved(gpt, {"comm.min_ctas=4"}, gpu).comm.min_ctas, 4);
+  EXPECT_THAT(refusal(gpt, {"comm.min_ctas=4", "comm.max_ctas=2"}, gpu),
+              HasSubstr("4 is more than comm.max_ctas = 2"));
+  EXPECT_THAT(refusal(gpt, {"comm.max_ctas=2"}), HasSubstr("only with cuda"));
 }
 
 TEST(ResolveModel, HeadsMustDivideTheWidthIntoSizesThatTheKernelsTake) {

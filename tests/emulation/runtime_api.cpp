@@ -138,6 +138,11 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*d
   return cudaErrorInvalidValue;
 }
 
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) {
+  *properties = {"Emulated GPU"};
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *total = Machine::get().memory_bytes;
   *free = *total - device_bytes_used();
