@@ -27,7 +27,8 @@ const ProductKey some_key{.m = 768,
                           .tf32 = false};
 
 ProductChoices some_choices() {
-  ProductChoices choices{.gpu = "A GPU, 8 multiprocessors", .library = "cuBLASLt 1.2.3"};
+  ProductChoices choices{
+      .gpu = "A GPU, 8 multiprocessors", .library = "cuBLASLt 1.2.3", .algorithms = {}};
   choices.algorithms[some_key] = {.algorithm = {1, 2, ~0ULL, 4, 5, 6, 7, 8}, .microseconds = 12.5};
   ProductKey other = some_key;
   other.type_a = DType::f8e5m2;
