@@ -2,6 +2,7 @@
 #include "launch/session.h"
 
 #include "data/batch_plan.h"
+#include "launch/autotune.h"
 #include "launch/options.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/nccl.h"
@@ -40,12 +41,21 @@ std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& dev
   auto world = process.mpi.world();
   if (device.type() == DeviceType::cuda) {
     const double watch = config.parallel.watch_seconds;
-    NcclOptions options{.deadline_seconds = watch > 0 ? watch + nccl_grace_seconds : 0};
+    NcclOptions options{.deadline_seconds = watch > 0 ? watch + nccl_grace_seconds : 0,
+                        .min_ctas = static_cast<int>(config.comm.min_ctas),
+                        .max_ctas = static_cast<int>(config.comm.max_ctas)};
     if (config.reproducibility == "layout") options.sum_blocks = ops::sum_blocks;
     world = make_nccl_world(std::move(world), device, std::move(options));
   }
   if (config.parallel.check_collectives) world = make_checked(std::move(world));
   return make_watched(std::move(world), watch_options(config));
+}
+
+// What NCCL's calls take beside products. An algorithm depends on it: bits that no layout changes
+// need the same on any number of ranks.
+int reserved_processors(const Config& config, const Communicator& world) {
+  const bool beside = world.size() > 1 && config.parallel.reducer == "overlapped";
+  return beside || config.reproducibility == "layout" ? static_cast<int>(config.comm.max_ctas) : 0;
 }
 
 // A stream of its own where tensor-parallel collectives run beside the other groups'.
@@ -107,6 +117,9 @@ Session::Session(const RankProcess& process, const Config& resolved, bool traini
       pipeline(pipeline_shape(config, training)) {
   if (config.precision == "tf32") device->set_products(ProductPrecision::tf32);
   device->set_reproducible(config.reproducibility != "fast");
+  device->set_fused_epilogues(config.device.fused_epilogues == "on");
+  device->reserve_processors(reserved_processors(config, *world));
+  if (config.device.autotune != "off") use_tuned_products(*world, *device, config.device.autotune);
   const Chain chain = make_chain(config);
   layers = summarize(chain, device->type(), build_options(config, mesh.here().tensor, training));
   stages = plan_stages(layers, pipeline, config.parallel.stage_layers);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "data/batch_plan.h"
+#include "launch/autotune.h"
 #include "launch/libraries.h"
 #include "launch/options.h"
 #include "launch/run_report.h"
@@ -77,6 +78,8 @@ void run_training(const RankProcess& process, const Config& config,
 
   const std::uint64_t peak = peak_memory_of_any_rank(session);
   write_results(session, engine, trainer.final_loss(), reporter ? &*reporter : nullptr, average);
+  if (config.device.autotune != "off")
+    tune_products(*session.world, *session.streams.compute, config.device.autotune);
   log_bubble(session, engine.runner(), meter);
   session.world->barrier();  // the last wait that has a deadline
   if (!reporter) return;

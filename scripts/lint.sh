@@ -80,7 +80,7 @@ report 'CUDA libraries are called in their back ends only' \
 report 'a backend header in a header outside the folder that implements the backend' \
   < <(search '^(runtime|models|data|launch)/.*\.(h|cuh)$' \
     '#\s*include\s*[<"](mpi\.h|hdf5\.h|dnnl|oneapi|yaml-cpp|nlohmann|cuda|nccl|cudnn|cublas)' \
-    '^runtime/comm/.*mpi\.h|^data/hdf5/.*hdf5\.h|^runtime/ops/dnnl_\w+\.h:.*dnnl|/cuda/.*cuda|/nccl/.*nccl')
+    '^runtime/comm/.*mpi\.h|^data/hdf5/.*hdf5\.h|^runtime/ops/dnnl_\w+\.h:.*dnnl|^runtime/ops/cublaslt_\w+\.h:.*cublas|/cuda/.*cuda|/nccl/.*nccl')
 report 'the result of a library call is dropped: use the check of this folder, or say why with "// unchecked: ..."' \
   < <(search "$code" "^\\s*(\\(void\\)|static_cast<void>\\()?\\s*$call" \
     '\b(MPI_Abort|H5Eset_auto2)\(|// unchecked: ' |

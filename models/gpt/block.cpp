@@ -94,7 +94,7 @@ void GptBlock::attend(const Context& context) const {
   }
 }
 
-void GptBlock::activate(const Context& context) const {
+void GptBlock::activate_again(const Context& context) const {
   const Tensor activated = context(activated_), expanded = context(expanded_);
   const Shape& block = expand_.block_shape();
   for (std::int64_t b = 0; b < blocks_; ++b)
@@ -121,23 +121,16 @@ void GptBlock::forward(const Context& context, const Tensor& x, const Tensor& y)
   project(context, output_, attention_dropout_, middle, context(attended_), x);
 
   normalize(context, norm2_, normed2, middle);
-  expand_.forward(context, context(expanded_), normed2);
-  activate(context);
+  expand_.forward_gelu(context, context(activated_), context(expanded_), normed2);
   project(context, contract_, mlp_dropout_, y, context(activated_), middle);
 }
 
 void GptBlock::backward_mlp(const Context& context, const Tensor& gradient) const {
   const Tensor dexpanded = context(dexpanded_), dnormed = context(dnormed2_);
-  const Tensor expanded = context(expanded_);
-  const Shape& block = expand_.block_shape();
 
-  if (recomputes_ && !split_backward_) activate(context);
+  if (recomputes_ && !split_backward_) activate_again(context);
   contract_.backward(context, dexpanded, mlp_dropout_.backward(context, gradient),
-                     context(activated_));
-  for (std::int64_t b = 0; b < blocks_; ++b) {
-    const Tensor wide = block_of(dexpanded, b, block);
-    ops::gelu_backward(context.stream, wide, wide, block_of(expanded, b, block));
-  }
+                     context(activated_), context(expanded_));
   expand_.backward(context, dnormed, dexpanded, context(normed2_));
   norm2_.backward(context, gradient, dnormed, context(middle_), /*accumulate=*/true);
 }
@@ -168,7 +161,7 @@ void GptBlock::backward(const Context& context, const Tensor& x, const Tensor& /
 }
 
 void GptBlock::backward_weight(const Context& context, const Tensor& x) {
-  if (recomputes_) activate(context);
+  if (recomputes_) activate_again(context);
   contract_.backward_weight(context, mlp_dropout_.gradient(context), context(activated_));
   expand_.backward_weight(context, context(dexpanded_), context(normed2_));
   norm2_.backward_weight(context, context(dnormed2_), context(middle_));

@@ -30,7 +30,7 @@ class GptBlock final : public Layer {
   void normalize(const Context& context, const LayerNorm& norm, const Tensor& normed,
                  const Tensor& x) const;
   void attend(const Context& context) const;
-  void activate(const Context& context) const;
+  void activate_again(const Context& context) const;
   // out = residual + dropout(branch(in)).
   void project(const Context& context, const RowLinear& branch, const Dropout& dropout,
                const Tensor& out, const Tensor& in, const Tensor& residual) const;

@@ -34,11 +34,24 @@ ColumnLinear::ColumnLinear(Blueprint& blueprint, std::string_view name, std::int
 
 void ColumnLinear::forward(const Context& context, const Tensor& y, const Tensor& x) const {
   const Tensor weight = context.params.compute(weight_);
-  const Tensor bias = bias_.index < 0 ? Tensor{} : context.params.compute(bias_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
     products_.forward(context, block_of(y, b, block_), x, block_of(weight, b, weight_block_),
-                      bias.empty() ? bias : block_of(bias, b, Shape{weight_block_[0]}));
+                      bias_block(context, b));
   }
+}
+
+void ColumnLinear::forward_gelu(const Context& context, const Tensor& y, const Tensor& pre,
+                                const Tensor& x) const {
+  const Tensor weight = context.params.compute(weight_);
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    products_.forward_gelu(context, block_of(y, b, block_), block_of(pre, b, block_), x,
+                           block_of(weight, b, weight_block_), bias_block(context, b));
+  }
+}
+
+Tensor ColumnLinear::bias_block(const Context& context, std::int64_t b) const {
+  if (bias_.index < 0) return {};
+  return block_of(context.params.compute(bias_), b, Shape{weight_block_[0]});
 }
 
 void ColumnLinear::backward(const Context& context, const Tensor& dx, const Tensor& dy,

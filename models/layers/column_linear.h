@@ -23,6 +23,9 @@ class ColumnLinear {
 
   [[nodiscard]] const Shape& block_shape() const { return block_; }  // (B, T, outputs / blocks)
   void forward(const Context& context, const Tensor& y, const Tensor& x) const;
+  // y = gelu(pre), pre = x W^T + b.
+  void forward_gelu(const Context& context, const Tensor& y, const Tensor& pre,
+                    const Tensor& x) const;
   // dx receives the local rows. The parameter gradients are accumulated while ranks exchange dx,
   // then reported; with a split backward they are left to backward_weight.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x) const;
@@ -32,6 +35,7 @@ class ColumnLinear {
  private:
   ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t outputs, const PartialSum& sum,
                bool fp8);
+  [[nodiscard]] Tensor bias_block(const Context& context, std::int64_t b) const;
   void accumulate(const Context& context, const Tensor& dy, const Tensor& x) const;
   void report(const Context& context) const;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/ops/bias.h"
+#include "runtime/ops/gelu.h"
 #include "runtime/ops/linear.h"
 
 namespace trireme {
@@ -32,14 +33,29 @@ void LinearProducts::forward(const Context& context, const Tensor& y, const Tens
                   quantize(context, 1, DType::f8e4m3, w), bias, residual);
 }
 
-void LinearProducts::backward_input(const Context& context, const Tensor& dx, const Tensor& dy,
-                                    const Tensor& w) const {
+void LinearProducts::forward_gelu(const Context& context, const Tensor& y, const Tensor& pre,
+                                  const Tensor& x, const Tensor& w, const Tensor& bias) const {
   if (!fp8_) {
+    ops::linear_gelu_forward(context.stream, y, pre, x, w, bias);
+    return;
+  }
+  forward(context, pre, x, w, bias);
+  ops::gelu_forward(context.stream, y, pre);
+}
+
+void LinearProducts::backward_input(const Context& context, const Tensor& dx, const Tensor& dy,
+                                    const Tensor& w, const Tensor& pre) const {
+  if (!fp8_ && pre.empty()) {
     ops::linear_backward_input(context.stream, dx, dy, w);
+    return;
+  }
+  if (!fp8_) {
+    ops::linear_gelu_backward_input(context.stream, dx, dy, w, pre);
     return;
   }
   ops::linear_fp8(context.stream, dx, quantize(context, 0, DType::f8e5m2, dy),
                   quantize(context, 1, DType::f8e4m3, w, /*transposed=*/true));
+  if (!pre.empty()) ops::gelu_backward(context.stream, dx, dx, pre);
 }
 
 void LinearProducts::backward_weight(const Context& context, const Tensor& dw, const Tensor& db,

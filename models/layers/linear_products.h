@@ -17,8 +17,11 @@ class LinearProducts {
   // As the ops of ops/linear.h.
   void forward(const Context& context, const Tensor& y, const Tensor& x, const Tensor& w,
                const Tensor& bias = {}, const Tensor& residual = {}) const;
-  void backward_input(const Context& context, const Tensor& dx, const Tensor& dy,
-                      const Tensor& w) const;
+  void forward_gelu(const Context& context, const Tensor& y, const Tensor& pre, const Tensor& x,
+                    const Tensor& w, const Tensor& bias) const;
+  // `pre`, when given: dx is also taken back through the GELU that made this layer's input of it.
+  void backward_input(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                      const Tensor& pre = {}) const;
   void backward_weight(const Context& context, const Tensor& dw, const Tensor& db, const Tensor& dy,
                        const Tensor& x) const;
 

@@ -42,12 +42,13 @@ void RowLinear::forward(const Context& context, const Tensor& y, const Tensor& x
 }
 
 void RowLinear::backward(const Context& context, const Tensor& dx, const Tensor& dy,
-                         const Tensor& x) const {
+                         const Tensor& x, const Tensor& pre) const {
   if (!split_backward_) backward_weight(context, dy, x);
   const Tensor weight = context.params.compute(weight_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
     products_.backward_input(context, block_of(dx, b, block_), dy,
-                             block_of(weight, b, weight_block_));
+                             block_of(weight, b, weight_block_),
+                             pre.empty() ? pre : block_of(pre, b, block_));
   }
 }
 

@@ -21,8 +21,9 @@ class RowLinear {
   void forward(const Context& context, const Tensor& y, const Tensor& x,
                const Tensor& residual) const;
   // dy holds all rows. Accumulates and reports the parameter gradients; with a split backward they
-  // are left to backward_weight.
-  void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x) const;
+  // are left to backward_weight. `pre`, when given: x was gelu(pre), and dx is that of pre.
+  void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                const Tensor& pre = {}) const;
   void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
   [[nodiscard]] double forward_flops() const;
 

@@ -24,7 +24,9 @@ struct RunConfig {
 struct DeviceConfig {
   std::string type = "auto";  // cpu | cuda | auto
   bool share = false;
-  std::string graphs = "off";  // off | layer | step
+  std::string graphs = "off";           // off | layer | step
+  std::string fused_epilogues = "off";  // off | on
+  std::string autotune = "off";         // off | a file
   friend bool operator==(const DeviceConfig&, const DeviceConfig&) = default;
 };
 
@@ -141,6 +143,13 @@ struct CheckpointConfig {
   friend bool operator==(const CheckpointConfig&, const CheckpointConfig&) = default;
 };
 
+// 0 = NCCL's choice.
+struct CommConfig {
+  std::int64_t min_ctas = 0;
+  std::int64_t max_ctas = 0;
+  friend bool operator==(const CommConfig&, const CommConfig&) = default;
+};
+
 struct TelemetryConfig {
   std::string trace;
   bool tensorboard = false;
@@ -156,6 +165,7 @@ struct Config {
   ModelConfig model;
   DataConfig data;
   ParallelConfig parallel;
+  CommConfig comm;
   TrainConfig train;
   OptimizerConfig optimizer;
   LrScheduleConfig lr_schedule;

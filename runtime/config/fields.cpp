@@ -9,6 +9,7 @@ namespace {
 constexpr std::int64_t many = 1'000'000'000'000;
 constexpr double year_of_minutes = 525'600;
 constexpr double any_size = 1e6;
+constexpr Condition on_cuda{"device.type", "cuda"};
 constexpr Condition gpt2{"model.family", "gpt2"};
 constexpr Condition resnet{"model.family", "resnet"};
 constexpr Condition adamw{"optimizer.name", "adamw"};
@@ -36,11 +37,16 @@ std::vector<Field> run_and_device_fields() {
             "stop with a checkpoint after this long; 0 = no deadline", {}, Unbuilt{"0"}),
       FIELD(device.type, Choices{{"cpu", "cuda", "auto"}},
             "where to compute; auto = cuda when the build has it and a GPU is there"),
-      FIELD(device.share, Free{}, "several ranks may take turns on one GPU",
-            {"device.type", "cuda"}),
+      FIELD(device.share, Free{}, "several ranks may take turns on one GPU", on_cuda),
       FIELD(device.graphs, Choices{{"off", "layer", "step"}},
             "record each layer's passes, or the whole step, as CUDA graphs and replay them",
-            {"device.type", "cuda"}),
+            on_cuda),
+      FIELD(device.fused_epilogues, Choices{{"off", "on"}},
+            "products also compute the GELU beside them and bias gradients", on_cuda),
+      FIELD(device.autotune, Text{.may_be_empty = false},
+            "file of measured algorithms of products; what it lacks is measured after the last "
+            "step; off = the library's suggestions",
+            on_cuda),
       FIELD(precision, Choices{{"auto", "fp32", "tf32", "bf16", "fp16", "fp8"}},
             "compute precision; master weights stay fp32; tf32 = fp32 with TF32 products, fp8 = "
             "bf16 with 8-bit products in transformer blocks; auto = bf16 where it is native, else "
@@ -135,6 +141,17 @@ std::vector<Field> parallel_fields() {
   };
 }
 
+std::vector<Field> comm_fields() {
+  return {
+      FIELD(comm.min_ctas, IntegerRange{0, 64},
+            "fewest thread blocks of a call of NCCL; 0 = NCCL's choice", on_cuda),
+      FIELD(comm.max_ctas, IntegerRange{0, 64},
+            "most thread blocks of a call of NCCL; products beside it leave it as many "
+            "multiprocessors; 0 = NCCL's choice",
+            on_cuda),
+  };
+}
+
 std::vector<Field> train_fields() {
   return {
       FIELD(train.steps, IntegerRange{1, many}, "optimizer steps"),
@@ -215,8 +232,8 @@ std::vector<Field> checkpoint_and_telemetry_fields() {
 
 std::vector<Field> build_table() {
   std::vector<Field> table;
-  for (auto part : {run_and_device_fields, model_fields, data_fields, parallel_fields, train_fields,
-                    optimizer_fields, checkpoint_and_telemetry_fields}) {
+  for (auto part : {run_and_device_fields, model_fields, data_fields, parallel_fields, comm_fields,
+                    train_fields, optimizer_fields, checkpoint_and_telemetry_fields}) {
     std::ranges::move(part(), std::back_inserter(table));
   }
   return table;

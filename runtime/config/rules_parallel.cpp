@@ -82,6 +82,14 @@ void check_tensor(const Subject& subject) {
         blocks, parallel.tensor, parallel.tensor, any_of(near_divisors(blocks, parallel.tensor)));
   }
   check_divides(subject, "parallel.virtual_tensor", blocks, parallel.tensor);
+  constexpr std::int64_t pack = 8;
+  const std::int64_t wide = 4 * config.model.hidden / blocks;
+  if (config.device.fused_epilogues == "on" && wide % pack != 0) {
+    refuse(subject, "device.fused_epilogues",
+           "on needs blocks of a multiple of {} wide activations, and 4 x model.hidden = {} in {} "
+           "blocks makes {}; use off, or fewer blocks",
+           pack, 4 * config.model.hidden, blocks, wide);
+  }
 }
 
 // Layers of the chain that a pipeline cuts: blocks, and one at each end.

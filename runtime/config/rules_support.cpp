@@ -13,6 +13,25 @@ std::string value_of(const Subject& subject, std::string_view key) {
   return format_value(*field, subject.config);
 }
 
+void check_fused_epilogues(const Subject& subject) {
+  const Config& config = subject.config;
+  if (config.device.fused_epilogues != "on") return;
+  constexpr std::string_view key = "device.fused_epilogues";
+  if (config.model.family != "gpt2") {
+    refuse(subject, key,
+           "on is for the linear layers of transformer blocks, and model.family: {} has none; use "
+           "off",
+           config.model.family);
+  }
+  if (config.precision == "fp8")
+    refuse(subject, key, "on has no 8-bit products; use off, or precision: bf16");
+  if (config.train.recompute == "selective") {
+    refuse(subject, key,
+           "on computes GELU from sums that are not rounded yet, which train.recompute: selective "
+           "cannot do again in backward; use off, or train.recompute: none or full");
+  }
+}
+
 }  // namespace
 
 void check_support(const Subject& subject) {
@@ -44,6 +63,11 @@ void check_device(const Subject& subject) {
            "fp8 is for the linear layers of transformer blocks, and model.family: {} has none; use "
            "bf16 or fp16",
            config.model.family);
+  }
+  check_fused_epilogues(subject);
+  if (config.comm.max_ctas > 0 && config.comm.min_ctas > config.comm.max_ctas) {
+    refuse(subject, "comm.min_ctas", "{} is more than comm.max_ctas = {}", config.comm.min_ctas,
+           config.comm.max_ctas);
   }
 }
 

@@ -172,6 +172,14 @@ class Device {
   // more memory. Read when an operation is enqueued.
   void set_reproducible(bool reproducible) { reproducible_ = reproducible; }
   [[nodiscard]] bool reproducible() const { return reproducible_; }
+  // Whether products also compute what follows them (GELU, bias gradients), before their result is
+  // rounded. Read when an operation is enqueued. CUDA only.
+  void set_fused_epilogues(bool fused) { fused_epilogues_ = fused; }
+  [[nodiscard]] bool fused_epilogues() const { return fused_epilogues_; }
+  // Multiprocessors that products leave to collectives, which run beside them. Read when an
+  // operation is enqueued. CUDA only.
+  void reserve_processors(int count) { reserved_processors_ = count; }
+  [[nodiscard]] int reserved_processors() const { return reserved_processors_; }
   // What live Buffers hold, in bytes as asked for. Thread-safe.
   [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const;
 
@@ -187,6 +195,8 @@ class Device {
   void note_released(std::size_t bytes, MemoryKind kind) noexcept;
 
   bool reproducible_ = true;
+  bool fused_epilogues_ = false;
+  int reserved_processors_ = 0;
   ProductPrecision products_ = ProductPrecision::fp32;
   mutable std::mutex use_mutex_;  // loader threads make buffers too
   MemoryUse use_[2];

@@ -1,139 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cublaslt.h"
 
-#include <cublasLt.h>
-
 #include <algorithm>
-#include <bit>
-#include <map>
-#include <memory>
+#include <cmath>
+#include <limits>
 #include <mutex>
-#include <source_location>
 
+#include "runtime/base/log.h"
+#include "runtime/ops/cublaslt_plan.h"
 #include "runtime/ops/elementwise.h"
 #include "runtime/ops/float_types.h"
+#include "runtime/ops/product_tuning.h"
 
 namespace trireme::ops::cuda {
 namespace {
-
-void check(cublasStatus_t status, const char* call,
-           std::source_location where = std::source_location::current()) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  library_failed(call, cublasLtGetStatusName(status), ExitCode::internal, where);
-}
-#define TRIREME_CUBLASLT(call) check((call), #call)
-
-template <typename Handle, cublasStatus_t (*destroy)(Handle)>
-struct Destroy {
-  void operator()(Handle handle) const noexcept { static_cast<void>(destroy(handle)); }
-};
-template <typename Handle, cublasStatus_t (*destroy)(Handle)>
-using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<Handle, destroy>>;
-using Description = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
-using Matrix = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
-
-cudaDataType_t data_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return CUDA_R_32F;
-    case DType::bf16:
-      return CUDA_R_16BF;
-    case DType::f16:
-      return CUDA_R_16F;
-    case DType::f8e4m3:
-      return CUDA_R_8F_E4M3;
-    case DType::f8e5m2:
-      return CUDA_R_8F_E5M2;
-    default:
-      TRIREME_EXPECTS(false, "{} is no dtype of matrix products", name_of(dtype));
-  }
-}
-
-cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
-  switch (epilogue) {
-    case Epilogue::none:
-      return CUBLASLT_EPILOGUE_DEFAULT;
-    case Epilogue::bias:
-      return CUBLASLT_EPILOGUE_BIAS;
-    case Epilogue::gelu_bias:
-      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-    case Epilogue::dgelu:
-      return CUBLASLT_EPILOGUE_DGELU;
-  }
-  return CUBLASLT_EPILOGUE_DEFAULT;
-}
-
-template <typename T>
-void set(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t attribute, T value) {
-  TRIREME_CUBLASLT(cublasLtMatmulDescSetAttribute(description, attribute, &value, sizeof(value)));
-}
-template <typename T>
-void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
-         T value) {
-  TRIREME_CUBLASLT(
-      cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)));
-}
-
-Matrix matrix(DType dtype, std::int64_t rows, std::int64_t columns) {
-  cublasLtMatrixLayout_t made = nullptr;
-  TRIREME_CUBLASLT(cublasLtMatrixLayoutCreate(&made, data_type(dtype),
-                                              static_cast<std::uint64_t>(rows),
-                                              static_cast<std::uint64_t>(columns), rows));
-  return Matrix(made);
-}
-
-// The largest power of two, up to what cudaMalloc gives, that every address is a multiple of.
-std::uint32_t common_alignment(const Product& p) {
-  std::uintptr_t bits = 256;
-  for (const void* const address :
-       {p.a, p.b, p.c, static_cast<const void*>(p.d), p.bias, static_cast<const void*>(p.aux)})
-    bits |= reinterpret_cast<std::uintptr_t>(address);
-  return std::uint32_t{1} << std::countr_zero(bits);
-}
-
-// What an algorithm is chosen for.
-struct Key {
-  std::int64_t m, n, k;
-  bool transpose_a, transpose_b;
-  DType type_a, type_b, output;
-  Epilogue epilogue;
-  std::uint32_t alignment;
-  int processors;  // 0: all
-  cublasComputeType_t compute;
-
-  Key(const CudaDevice& device, const Product& p)
-      : m(p.m),
-        n(p.n),
-        k(p.k),
-        transpose_a(p.transpose_a),
-        transpose_b(p.transpose_b),
-        type_a(p.type_a),
-        type_b(p.type_b),
-        output(p.output),
-        epilogue(p.epilogue),
-        alignment(common_alignment(p)),
-        processors(device.product_processors()),
-        // Rounding to TF32 only happens to f32 operands, and only when asked for.
-        compute(p.type_a == DType::f32 && device.products() == ProductPrecision::tf32
-                    ? CUBLAS_COMPUTE_32F_FAST_TF32
-                    : CUBLAS_COMPUTE_32F) {}
-  friend auto operator<=>(const Key&, const Key&) = default;
-};
-
-// What changes from call to call.
-void set_pointers(cublasLtMatmulDesc_t description, const Product& p) {
-  if (p.bias != nullptr) set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-  if (p.aux != nullptr) set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
-  if (p.scale_a != nullptr) set(description, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.scale_a);
-  if (p.scale_b != nullptr) set(description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.scale_b);
-}
-
-struct Plan {
-  Description description;
-  Matrix a, b, d;
-  cublasLtMatmulAlgo_t algorithm{};
-};
 
 class Library {
  public:
@@ -145,91 +25,167 @@ class Library {
   }
 
   void run(CudaStream& stream, const Product& p) {
-    const std::lock_guard lock(mutex_);  // descriptions carry the pointers of one call
-    Plan& plan = plan_for(stream, p);
-    cublasLtMatmulDesc_t description = plan.description.get();
-    set_pointers(description, p);
-    const float alpha = 1.0F;
-    const void* const c = p.beta == 0.0F ? p.d : p.c;
-    TRIREME_CUBLASLT(cublasLtMatmul(handle_, description, &alpha, p.a, plan.a.get(), p.b,
-                                    plan.b.get(), &p.beta, c, plan.d.get(), p.d, plan.d.get(),
-                                    &plan.algorithm, stream.workspace(),
-                                    CudaStream::workspace_bytes, stream.handle()));
+    const std::lock_guard lock(mutex_);  // plans carry the pointers of one call
+    const ProductKey key = key_of(CudaDevice::of(stream.device()), p);
+    Entry& entry = entry_for(key, p);
+    if (!entry.algorithm) {
+      library_failed("cublasLtMatmulAlgoGetHeuristic",
+                     fmt::format("no algorithm for the product {}", ops::to_text(key)));
+    }
+    entry.plan.run(handle_, stream, p, *entry.algorithm);
   }
+
+  [[nodiscard]] bool has(CudaStream& stream, const Product& p) {
+    const std::lock_guard lock(mutex_);
+    const ProductKey key = key_of(CudaDevice::of(stream.device()), p);
+    const std::size_t before = entries_.size();
+    const bool found = entry_for(key, p).algorithm.has_value();
+    if (!found && entries_.size() > before) {
+      log::get("ops").info("cuBLASLt has no epilogue for the product {}: separate kernels",
+                           ops::to_text(key));
+    }
+    return found;
+  }
+
+  void use(ProductChoices choices, std::string file) {
+    const std::lock_guard lock(mutex_);
+    choices_ = std::move(choices);
+    file_ = std::move(file);
+    entries_.clear();
+  }
+
+  [[nodiscard]] std::vector<ProductKey> unmeasured() {
+    const std::lock_guard lock(mutex_);
+    std::vector<ProductKey> keys;
+    for (const auto& [key, entry] : entries_) {
+      if (entry.algorithm && !choices_.algorithms.contains(key)) keys.push_back(key);
+    }
+    return keys;
+  }
+
+  [[nodiscard]] ProductChoice measure(CudaStream& stream, const ProductKey& key, const Product& p);
 
  private:
-  Plan& plan_for(CudaStream& stream, const Product& p) {
-    const Key key(CudaDevice::of(stream.device()), p);
-    auto [found, fresh] = plans_.try_emplace(key);
-    if (fresh) {
-      try {
-        found->second = make_plan(p, key);
-      } catch (...) {
-        plans_.erase(found);
-        throw;
-      }
+  struct Entry {
+    ProductPlan plan;
+    std::optional<cublasLtMatmulAlgo_t> algorithm;  // none: the library has not this product
+  };
+
+  Entry& entry_for(const ProductKey& key, const Product& p) {
+    if (const auto found = entries_.find(key); found != entries_.end()) return found->second;
+    Entry entry{.plan = ProductPlan(key, p), .algorithm = {}};
+    if (const auto chosen = choices_.algorithms.find(key); chosen != choices_.algorithms.end()) {
+      entry.algorithm = given(entry.plan, key, chosen->second);
+    } else if (const auto suggested = entry.plan.suggest(handle_, 1); !suggested.empty()) {
+      entry.algorithm = suggested.front();
     }
-    return found->second;
+    return entries_.emplace(key, std::move(entry)).first->second;
   }
 
-  [[nodiscard]] Plan make_plan(const Product& p, const Key& key) const {
-    Plan plan;
-    cublasLtMatmulDesc_t description = nullptr;
-    TRIREME_CUBLASLT(cublasLtMatmulDescCreate(&description, key.compute, CUDA_R_32F));
-    plan.description.reset(description);
-    const auto operation = [](bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
-    set(description, CUBLASLT_MATMUL_DESC_TRANSA, operation(p.transpose_a));
-    set(description, CUBLASLT_MATMUL_DESC_TRANSB, operation(p.transpose_b));
-    set(description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p.epilogue));
-    if (p.aux != nullptr) set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.m);
-    if (key.processors > 0) {
-      set(description, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
-          static_cast<std::int32_t>(key.processors));
+  [[nodiscard]] cublasLtMatmulAlgo_t given(const ProductPlan& plan, const ProductKey& key,
+                                           const ProductChoice& choice) const {
+    cublasLtMatmulAlgo_t algorithm{};
+    std::ranges::copy(choice.algorithm, algorithm.data);
+    const cublasStatus_t status = plan.check(handle_, algorithm);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+      fail(ExitCode::config,
+           "device.autotune: {}: cuBLASLt refuses the algorithm for the product {} ({}); remove "
+           "that line",
+           file_, ops::to_text(key), cublasLtGetStatusName(status));
     }
-    // Sums that tensor cores keep with fewer bits, for forward products only: gradients are e5m2.
-    if (p.type_a == DType::f8e4m3 && p.type_b == DType::f8e4m3)
-      set(description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
-    plan.a = p.transpose_a ? matrix(p.type_a, p.k, p.m) : matrix(p.type_a, p.m, p.k);
-    plan.b = p.transpose_b ? matrix(p.type_b, p.n, p.k) : matrix(p.type_b, p.k, p.n);
-    plan.d = matrix(p.output, p.m, p.n);
-    // Algorithms are suggested for a description that is complete.
-    set_pointers(description, p);
-    plan.algorithm = choose(plan, p, key.alignment);
-    return plan;
-  }
-
-  [[nodiscard]] cublasLtMatmulAlgo_t choose(const Plan& plan, const Product& p,
-                                            std::uint32_t alignment) const {
-    cublasLtMatmulPreference_t made = nullptr;
-    TRIREME_CUBLASLT(cublasLtMatmulPreferenceCreate(&made));
-    const Preference preference(made);
-    set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{CudaStream::workspace_bytes});
-    for (const auto attribute :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      set(made, attribute, alignment);
-    cublasLtMatmulHeuristicResult_t best{};
-    int found = 0;
-    TRIREME_CUBLASLT(cublasLtMatmulAlgoGetHeuristic(handle_, plan.description.get(), plan.a.get(),
-                                                    plan.b.get(), plan.d.get(), plan.d.get(),
-                                                    preference.get(), 1, &best, &found));
-    if (found == 0) {
-      library_failed("cublasLtMatmulAlgoGetHeuristic",
-                     fmt::format("no algorithm for {} x {} x {}, {} to {}", p.m, p.n, p.k,
-                                 name_of(p.type_a), name_of(p.output)));
-    }
-    return best.algo;
+    return algorithm;
   }
 
   cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
-  std::map<Key, Plan> plans_;
+  std::map<ProductKey, Entry> entries_;
+  ProductChoices choices_;
+  std::string file_;
 };
+
+// Operands of zeros for a product that is only measured, each aligned as its key says and no more.
+class Operands {
+ public:
+  Operands(Stream& stream, const ProductKey& key) : stream_(stream), key_(key) {
+    const std::int64_t results = key.m * key.n;
+    product = {.m = key.m,
+               .n = key.n,
+               .k = key.k,
+               .transpose_a = key.transpose_a,
+               .transpose_b = key.transpose_b,
+               .type_a = key.type_a,
+               .type_b = key.type_b,
+               .output = key.output,
+               .epilogue = key.epilogue,
+               .a = add(key.m * key.k, key.type_a),
+               .b = add(key.k * key.n, key.type_b),
+               .d = add(results, key.output)};
+    if (size_of(key.type_a) == 1) {
+      product.scale_a = reinterpret_cast<const float*>(add(1, DType::f32));
+      product.scale_b = reinterpret_cast<const float*>(add(1, DType::f32));
+    }
+    if (key.epilogue == Epilogue::bias || key.epilogue == Epilogue::gelu_bias)
+      product.bias = add(key.m, key.output);
+    if (key.epilogue == Epilogue::gelu_bias || key.epilogue == Epilogue::dgelu)
+      product.aux = add(results, key.output);
+    if (key.epilogue == Epilogue::bias_gradient)
+      product.bias_gradient = reinterpret_cast<float*>(add(key.n, DType::f32));
+  }
+
+  Product product;
+
+ private:
+  std::byte* add(std::int64_t elements, DType dtype) {
+    constexpr std::uint32_t of_buffers = 256;
+    const std::size_t shift = key_.alignment < of_buffers ? key_.alignment : 0;
+    const std::size_t bytes = shift + static_cast<std::size_t>(elements) * size_of(dtype);
+    const Buffer& buffer = buffers_.emplace_back(stream_.device(), bytes, MemoryKind::device);
+    stream_.device().fill_zero(stream_, buffer.data(), bytes);
+    return buffer.data() + shift;
+  }
+
+  Stream& stream_;
+  const ProductKey& key_;
+  std::vector<Buffer> buffers_;
+};
+
+ProductChoice Library::measure(CudaStream& stream, const ProductKey& key, const Product& p) {
+  constexpr int candidates = 16, repetitions = 5;
+  const std::lock_guard lock(mutex_);
+  ProductPlan plan(key, p);
+  const auto start = stream.device().make_event(EventKind::timed);
+  const auto end = stream.device().make_event(EventKind::timed);
+  ProductChoice best{.algorithm = {}, .microseconds = std::numeric_limits<double>::infinity()};
+  for (const cublasLtMatmulAlgo_t& algorithm : plan.suggest(handle_, candidates)) {
+    plan.run(handle_, stream, p, algorithm);  // loads the kernel
+    stream.record(*start);
+    for (int i = 0; i < repetitions; ++i)
+      plan.run(handle_, stream, p, algorithm);
+    stream.record(*end);
+    end->synchronize();
+    const double microseconds = 1e3 * end->milliseconds_since(*start) / repetitions;
+    if (microseconds < best.microseconds) {
+      best.microseconds = microseconds;
+      std::ranges::copy(algorithm.data, best.algorithm.begin());
+    }
+  }
+  TRIREME_EXPECTS(std::isfinite(best.microseconds), "nothing multiplies {}", ops::to_text(key));
+  return best;
+}
 
 }  // namespace
 
 void multiply(Stream& stream, const Product& product) {
   Library::get().run(CudaStream::of(stream), product);
+}
+
+bool fuses(Stream& stream, const Product& product) {
+  constexpr std::int64_t aux_columns = 8, aux_alignment = 16;
+  if (!stream.device().fused_epilogues()) return false;
+  if (product.aux != nullptr &&
+      (product.m % aux_columns != 0 || common_alignment(product) < aux_alignment))
+    return false;
+  return Library::get().has(CudaStream::of(stream), product);
 }
 
 bool multiplies_fp8(Stream& stream, const Product& p) {
@@ -256,3 +212,26 @@ std::string cublaslt_version() {
 }
 
 }  // namespace trireme::ops::cuda
+
+namespace trireme::ops {
+
+ProductChoices no_product_choices(Device& device) {
+  return {.gpu = CudaDevice::of(device).name(),
+          .library = fmt::format("cuBLASLt {}", cuda::cublaslt_version()),
+          .algorithms = {}};
+}
+
+void use_product_choices(ProductChoices choices, std::string file) {
+  cuda::Library::get().use(std::move(choices), std::move(file));
+}
+
+std::vector<ProductKey> unmeasured_products() {
+  return cuda::Library::get().unmeasured();
+}
+
+ProductChoice measure_product(Stream& stream, const ProductKey& key) {
+  const cuda::Operands operands(stream, key);
+  return cuda::Library::get().measure(CudaStream::of(stream), key, operands.product);
+}
+
+}  // namespace trireme::ops

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private to the CUDA back end: matrix products by cuBLASLt. The algorithm of a shape is chosen
-// once (the library's first suggestion, or what a tuning file says) and kept, so that equal calls
-// give equal bits.
+// once (the library's first suggestion, or what product_tuning.h was given) and kept, so that equal
+// calls give equal bits.
 #pragma once
 
 #include <string>
 
 #include "runtime/device/cuda/cuda_device.h"
+#include "runtime/ops/product_key.h"
 
 namespace trireme::ops::cuda {
-
-enum class Epilogue : std::uint8_t {
-  none,
-  bias,       // + bias per row of D
-  gelu_bias,  // bias, kept in `aux`, then GELU
-  dgelu       // times GELU'(aux)
-};
 
 // D(m, n) = A(m, k) B(k, n) + beta C(m, n), column-major as the library sees it: a row-major matrix
 // is its own transpose. A transposed operand lies in memory as (k, m) or (n, k). No padding between
@@ -33,13 +27,18 @@ struct Product {
   const void* c = nullptr;  // only read where beta is not 0; may be d
   void* d = nullptr;
   float beta = 0;
-  const void* bias = nullptr;  // m values of the output dtype
-  void* aux = nullptr;         // (m, n) of the output dtype
+  const void* bias = nullptr;      // m values of the output dtype
+  void* aux = nullptr;             // (m, n) of the output dtype
+  float* bias_gradient = nullptr;  // n values; the output is f32
 };
 
 // Whether the library multiplies these 8-bit floats: neither both e5m2 nor at addresses or extents
 // that are no multiple of 16 bytes, on a GPU that has such products.
 [[nodiscard]] bool multiplies_fp8(Stream& stream, const Product& product);
+
+// Whether the device is set to compute epilogues with products and the library has this one. Where
+// it has not, that is logged once per shape.
+[[nodiscard]] bool fuses(Stream& stream, const Product& product);
 
 // Enqueues the product. 8-bit products have A transposed and B not. Sums are in f32; f32 operands
 // are multiplied in full or, where the device was set so, as TF32.

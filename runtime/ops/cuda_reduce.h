@@ -20,7 +20,10 @@ struct Max {
   // NaN wins, so that it stays visible.
   template <typename T>
   __device__ T operator()(T a, T b) const {
-    return a > b || a != a ? a : b;
+    if constexpr (std::is_floating_point_v<T>) {
+      if (isnan(a)) return a;
+    }
+    return a > b ? a : b;
   }
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/linear.h"
 
+#include <utility>
+
 #include "runtime/ops/dispatch.h"
 #include "runtime/ops/operands.h"
 
@@ -9,6 +11,8 @@ namespace trireme::ops {
 TRIREME_KERNEL(linear_forward);
 TRIREME_KERNEL(linear_backward_input);
 TRIREME_KERNEL(linear_backward_weight);
+TRIREME_KERNEL(linear_gelu_forward);
+TRIREME_KERNEL(linear_gelu_backward_input);
 
 namespace {
 
@@ -26,12 +30,8 @@ void check_same_rows(std::string_view op, const Tensor& x, const Tensor& y) {
                   y.shape.to_string());
 }
 
-}  // namespace
-
-void linear_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
-                    const Tensor& bias, const Tensor& residual) {
-  constexpr std::string_view op = "linear_forward";
-  const Operands check(op);
+void check_forward(std::string_view op, const Operands& check, const Tensor& y, const Tensor& x,
+                   const Tensor& w, const Tensor& bias) {
   check.compute_dtype("w", w);
   check.rank("w", w, 2);
   check.present("x", x);
@@ -44,18 +44,10 @@ void linear_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tens
   check.disjoint("y", y, "x", x);
   check.disjoint("y", y, "w", w);
   if (!bias.empty()) check.is("bias", bias, DType::f32, Shape{w.shape[0]});
-  if (!residual.empty()) {
-    check.dtype("residual", residual, w.dtype);
-    check_rows(op, "residual", residual, w.shape[0], "w", w);
-    check_same_rows(op, residual, y);
-    check.disjoint("y", y, "residual", residual);
-  }
-  TRIREME_DISPATCH(stream, linear_forward, y, x, w, bias, residual);
 }
 
-void linear_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
-                           bool accumulate) {
-  constexpr std::string_view op = "linear_backward_input";
+void check_backward_input(std::string_view op, const Tensor& dx, const Tensor& dy,
+                          const Tensor& w) {
   const Operands check(op);
   check.compute_dtype("w", w);
   check.rank("w", w, 2);
@@ -68,6 +60,27 @@ void linear_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, c
   check_same_rows(op, dx, dy);
   check.disjoint("dx", dx, "dy", dy);
   check.disjoint("dx", dx, "w", w);
+}
+
+}  // namespace
+
+void linear_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
+                    const Tensor& bias, const Tensor& residual) {
+  constexpr std::string_view op = "linear_forward";
+  const Operands check(op);
+  check_forward(op, check, y, x, w, bias);
+  if (!residual.empty()) {
+    check.dtype("residual", residual, w.dtype);
+    check_rows(op, "residual", residual, w.shape[0], "w", w);
+    check_same_rows(op, residual, y);
+    check.disjoint("y", y, "residual", residual);
+  }
+  TRIREME_DISPATCH(stream, linear_forward, y, x, w, bias, residual);
+}
+
+void linear_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                           bool accumulate) {
+  check_backward_input("linear_backward_input", dx, dy, w);
   TRIREME_DISPATCH(stream, linear_backward_input, dx, dy, w, accumulate);
 }
 
@@ -93,6 +106,27 @@ void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, 
     check.disjoint("db", db, "x", x);
   }
   TRIREME_DISPATCH(stream, linear_backward_weight, dw, db, dy, x);
+}
+
+void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, const Tensor& x,
+                         const Tensor& w, const Tensor& bias) {
+  constexpr std::string_view op = "linear_gelu_forward";
+  const Operands check(op);
+  check_forward(op, check, y, x, w, bias);
+  check.is("pre", pre, y.dtype, y.shape);
+  for (const auto& [name, other] : {std::pair{"y", &y}, {"x", &x}, {"w", &w}})
+    check.disjoint("pre", pre, name, *other);
+  TRIREME_DISPATCH(stream, linear_gelu_forward, y, pre, x, w, bias);
+}
+
+void linear_gelu_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                                const Tensor& pre) {
+  constexpr std::string_view op = "linear_gelu_backward_input";
+  check_backward_input(op, dx, dy, w);
+  const Operands check(op);
+  check.is("pre", pre, dx.dtype, dx.shape);
+  check.disjoint("dx", dx, "pre", pre);
+  TRIREME_DISPATCH(stream, linear_gelu_backward_input, dx, dy, w, pre);
 }
 
 }  // namespace trireme::ops

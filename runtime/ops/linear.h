@@ -22,4 +22,15 @@ void linear_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, c
 void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, const Tensor& dy,
                             const Tensor& x);
 
+// The two products beside a GELU, with it. Where the device fuses epilogues (Device::
+// fused_epilogues), the wide activations are passed over once less and GELU sees sums before they
+// are rounded; elsewhere the bits are those of the ops one after the other.
+// pre(N, O) = x(N, I) w(O, I)^T + bias(O); y(N, O) = gelu(pre). bias may be absent.
+void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, const Tensor& x,
+                         const Tensor& w, const Tensor& bias = {});
+
+// dx(N, I) = dy(N, O) w(O, I) * gelu'(pre(N, I)): back through a layer that read gelu(pre).
+void linear_gelu_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                                const Tensor& pre);
+
 }  // namespace trireme::ops

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/device/cpu/cpu_stream.h"
+#include "runtime/ops/gelu.h"
 #include "runtime/ops/linear_rows.h"
 #include "runtime/ops/matrix_product.h"
 #include "runtime/ops/scratch.h"
@@ -201,6 +202,18 @@ void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, 
       }
     });
   });
+}
+
+void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, const Tensor& x,
+                         const Tensor& w, const Tensor& bias) {
+  ops::linear_forward(stream, pre, x, w, bias);
+  ops::gelu_forward(stream, y, pre);
+}
+
+void linear_gelu_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                                const Tensor& pre) {
+  ops::linear_backward_input(stream, dx, dy, w);
+  ops::gelu_backward(stream, dx, dx, pre);
 }
 
 }  // namespace trireme::ops::cpu

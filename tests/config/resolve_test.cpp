@@ -126,6 +126,30 @@ TEST(ResolveDevice, RefusesWhatTheBuildOrTheCpuLacks) {
   EXPECT_EQ(resolved(gpt, {"reproducibility=fast"}).reproducibility, "fast");
 }
 
+TEST(ResolveDevice, FusesWhereThereIsSomethingToFuse) {
+  const Environment gpu{.cuda_in_build = true, .gpus = 1};
+  const std::string fused = "device.fused_epilogues=on";
+
+  EXPECT_EQ(resolved(gpt, {fused}, gpu).device.fused_epilogues, "on");
+  EXPECT_THAT(refusal(gpt, {fused}), HasSubstr("has no effect with device.type: cpu"));
+  EXPECT_THAT(refusal(resnet, {fused}, gpu), HasSubstr("linear layers of transformer blocks"));
+  EXPECT_THAT(refusal(gpt, {fused, "precision=fp8"}, gpu), HasSubstr("no 8-bit products"));
+  EXPECT_THAT(refusal(gpt, {fused, "train.recompute=selective"}, gpu),
+              HasSubstr("use off, or train.recompute: none or full"));
+  EXPECT_THAT(
+      refusal(gpt, {fused, "model.hidden=12", "model.heads=4", "parallel.virtual_tensor=4"}, gpu),
+      HasSubstr("4 x model.hidden = 48 in 4 blocks makes 12"));
+}
+
+TEST(ResolveDevice, NcclsBlocksAreARange) {
+  const Environment gpu{.cuda_in_build = true, .gpus = 1};
+
+  EXPECT_EQ(resolved(gpt, {"comm.min_ctas=4"}, gpu).comm.min_ctas, 4);
+  EXPECT_THAT(refusal(gpt, {"comm.min_ctas=4", "comm.max_ctas=2"}, gpu),
+              HasSubstr("4 is more than comm.max_ctas = 2"));
+  EXPECT_THAT(refusal(gpt, {"comm.max_ctas=2"}), HasSubstr("only with cuda"));
+}
+
 TEST(ResolveModel, HeadsMustDivideTheWidthIntoSizesThatTheKernelsTake) {
   EXPECT_EQ(refusal(gpt, {"model.heads=3"}),
             "--set model.heads=3: 3 does not divide model.hidden = 256; use 1, 2, 4 or 8");

@@ -74,6 +74,7 @@ TEST(ConfigTable, HasOneRowForEveryMemberOfEveryStruct) {
       {"model", member_count<ModelConfig>()},
       {"data", member_count<DataConfig>()},
       {"parallel", member_count<ParallelConfig>()},
+      {"comm", member_count<CommConfig>()},
       {"train", member_count<TrainConfig>()},
       {"optimizer", member_count<OptimizerConfig>()},
       {"lr_schedule", member_count<LrScheduleConfig>()},

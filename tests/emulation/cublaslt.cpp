@@ -2,8 +2,12 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <bit>
+#include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "runtime/base/float8.h"
@@ -19,6 +23,8 @@ struct EmulatedMatmul {
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
   std::int8_t fast_sums = 0;
+
+  [[nodiscard]] void* bias_gradient() const { return const_cast<void*>(bias); }
 };
 struct EmulatedMatrix {
   cudaDataType_t type = CUDA_R_32F;
@@ -77,6 +83,25 @@ float gelu_slope(float x) {
          0.5F * x * (1.0F - t * t) * 0.79788456F * (1.0F + 3.0F * 0.044715F * x * x);
 }
 
+// Algorithms sum in different orders and take, apart from the last but one, their time.
+struct Algorithm {
+  std::int64_t number = 0, count = 1;
+
+  explicit Algorithm(const cublasLtMatmulAlgo_t& words)
+      : number(static_cast<std::int64_t>(words.data[1])),
+        count(static_cast<std::int64_t>(words.data[2])) {}
+  [[nodiscard]] std::int64_t first_term(std::int64_t terms) const { return terms * number / count; }
+  void take_time() const {
+    if (count > 1)
+      std::this_thread::sleep_for(std::chrono::milliseconds(std::abs(number - (count - 2))));
+  }
+};
+
+std::uint64_t algorithm_count() {
+  const char* const text = std::getenv("TRIREME_EMULATED_ALGORITHMS");
+  return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
+}
+
 // One call, with everything it needs by value: it runs later, on a stream.
 struct Call {
   EmulatedMatmul how;
@@ -84,12 +109,14 @@ struct Call {
   float alpha, beta;
   const void *a, *b, *c;
   void* d;
+  Algorithm algorithm;
 
   [[nodiscard]] float operand(float value) const {
     return how.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? round_tf32(value) : value;
   }
 
   void operator()() const {
+    algorithm.take_time();
     const std::int64_t m = ld.rows, n = ld.columns;
     const std::int64_t k = how.transpose_a == CUBLAS_OP_T ? la.rows : la.columns;
     std::vector<float> left(static_cast<std::size_t>(m * k));  // (k, m)
@@ -103,15 +130,28 @@ struct Call {
     std::vector<float> column(static_cast<std::size_t>(m));
     for (std::int64_t j = 0; j < n; ++j) {
       std::fill(column.begin(), column.end(), 0.0F);
-      for (std::int64_t p = 0; p < k; ++p) {
-        const std::int64_t at =
-            how.transpose_b == CUBLAS_OP_T ? p * lb.leading + j : j * lb.leading + p;
-        const float right = operand(read(b, lb.type, at));
+      for (std::int64_t term = 0; term < k; ++term) {
+        const std::int64_t p = (algorithm.first_term(k) + term) % k;
+        const float right = operand(read(b, lb.type, place_in_b(p, j)));
         const float* const from = left.data() + p * m;
         for (std::int64_t i = 0; i < m; ++i)
           column[static_cast<std::size_t>(i)] += from[i] * right;
       }
       finish(j, column);
+    }
+    if (how.epilogue == CUBLASLT_EPILOGUE_BGRADB) sum_b(k);
+  }
+
+  [[nodiscard]] std::int64_t place_in_b(std::int64_t p, std::int64_t j) const {
+    return how.transpose_b == CUBLAS_OP_T ? p * lb.leading + j : j * lb.leading + p;
+  }
+
+  void sum_b(std::int64_t k) const {
+    for (std::int64_t j = 0; j < ld.columns; ++j) {
+      float sum = 0;
+      for (std::int64_t p = 0; p < k; ++p)
+        sum += read(b, lb.type, place_in_b(p, j));
+      write(how.bias_gradient(), ld.type, j, sum);
     }
   }
 
@@ -287,11 +327,27 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/,
                         description->epilogue == CUBLASLT_EPILOGUE_DGELU;
   if (uses_aux && (description->aux == nullptr || description->aux_leading % 8 != 0))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  results[0] = {};
-  results[0].algo.data[0] = preference->alignment;
-  results[0].workspaceSize = preference->workspace;
-  *returned = 1;
+  const std::uint64_t count = algorithm_count();
+  *returned = static_cast<int>(std::min(count, static_cast<std::uint64_t>(requested)));
+  for (int i = 0; i < *returned; ++i) {
+    results[i] = {};
+    results[i].algo = {{preference->alignment, static_cast<std::uint64_t>(i), count}};
+    results[i].workspaceSize = preference->workspace;
+  }
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t /*handle*/,
+                                       cublasLtMatmulDesc_t /*description*/,
+                                       cublasLtMatrixLayout_t /*a*/, cublasLtMatrixLayout_t /*b*/,
+                                       cublasLtMatrixLayout_t /*c*/, cublasLtMatrixLayout_t /*d*/,
+                                       const cublasLtMatmulAlgo_t* algorithm,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  *result = {};
+  const auto [alignment, number, count, rest0, rest1, rest2, rest3, rest4] = algorithm->data;
+  const bool known = std::has_single_bit(alignment) && number < count && count <= 64 &&
+                     (rest0 | rest1 | rest2 | rest3 | rest4) == 0;
+  return known ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t description,
@@ -310,11 +366,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
     }
   }
   const bool needs_bias = description->epilogue == CUBLASLT_EPILOGUE_BIAS ||
+                          description->epilogue == CUBLASLT_EPILOGUE_BGRADB ||
                           description->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
   if (needs_bias && description->bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   if (workspace_bytes > 0 && !aligned(workspace, 256)) return CUBLAS_STATUS_INVALID_VALUE;
-  trireme::emulated::enqueue(stream, Call{*description, *a_layout, *b_layout, *c_layout, *d_layout,
-                                          *static_cast<const float*>(alpha),
-                                          *static_cast<const float*>(beta), a, b, c, d});
+  trireme::emulated::enqueue(
+      stream, Call{*description, *a_layout, *b_layout, *c_layout, *d_layout,
+                   *static_cast<const float*>(alpha), *static_cast<const float*>(beta), a, b, c, d,
+                   Algorithm(*algorithm)});
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -207,6 +207,10 @@ inline double rounding_of(DType dtype) {
 inline double sum_rounding(std::int64_t terms) {
   return 4e-7 * std::sqrt(static_cast<double>(terms)) + 1e-7;
 }
+// Of an f32 bias of size up to one: a GPU's matrix products take it in the dtype of their result.
+inline double bias_rounding(DType dtype) {
+  return stream().device().type() == DeviceType::cuda ? rounding_of(dtype) : 0.0;
+}
 
 // The central difference of `loss` in each element of `values`.
 inline std::vector<double> numeric_gradient(

@@ -89,6 +89,13 @@ CudaDevice::CudaDevice(const DevicePlace& place) : index_(choose_index(place)) {
   TRIREME_CUDA(cudaSetDevice(index_));
 }
 
+std::string CudaDevice::name() const {
+  cudaDeviceProp properties{};
+  TRIREME_CUDA(cudaGetDeviceProperties(&properties, index_));
+  return fmt::format("{}, {} multiprocessors", static_cast<const char*>(properties.name),
+                     multiprocessors_);
+}
+
 CudaDevice& CudaDevice::of(Device& device) {
   auto* const found = dynamic_cast<CudaDevice*>(&device);
   TRIREME_EXPECTS(found != nullptr, "a {} device met code of the CUDA back end",

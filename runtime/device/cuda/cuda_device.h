@@ -2,6 +2,7 @@
 // One GPU. Memory is plain cudaMalloc and cudaHostAlloc, never managed.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "runtime/device/cuda/cuda_stream.h"
@@ -28,9 +29,11 @@ class CudaDevice final : public Device {
 
   [[nodiscard]] int index() const { return index_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-  // Multiprocessors that products plan for; 0 = all. Fewer where collectives run beside them.
-  void set_product_processors(int count) { product_processors_ = count; }
-  [[nodiscard]] int product_processors() const { return product_processors_; }
+  // Multiprocessors that products plan for; 0 = all.
+  [[nodiscard]] int product_processors() const {
+    return reserved_processors() == 0 ? 0 : std::max(1, multiprocessors_ - reserved_processors());
+  }
+  [[nodiscard]] std::string name() const;  // "NVIDIA H200, 132 multiprocessors"
   [[nodiscard]] int capability() const { return capability_; }  // 90 for 9.0
 
  protected:
@@ -41,7 +44,6 @@ class CudaDevice final : public Device {
   int index_ = 0;
   int multiprocessors_ = 0;
   int capability_ = 0;
-  int product_processors_ = 0;
 };
 
 // "13.0" of 13000, as the runtime counts versions.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for cuBLASLt's header when the CUDA back end is compiled for the host: the calls that
 // it makes, computed from their descriptions as the library's documentation defines them.
+// TRIREME_EMULATED_ALGORITHMS=N: N algorithms for every product, each of which sums in an order of
+// its own; the last but one is the fastest.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +28,8 @@ enum cublasLtEpilogue_t {
   CUBLASLT_EPILOGUE_DEFAULT = 1,
   CUBLASLT_EPILOGUE_BIAS = 4,
   CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164,
-  CUBLASLT_EPILOGUE_DGELU = 192
+  CUBLASLT_EPILOGUE_DGELU = 192,
+  CUBLASLT_EPILOGUE_BGRADB = 512
 };
 enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_TRANSA = 3,
@@ -57,7 +60,8 @@ using cublasLtMatrixLayout_t = EmulatedMatrix*;
 using cublasLtMatmulPreference_t = EmulatedPreference*;
 
 struct cublasLtMatmulAlgo_t {
-  std::uint64_t data[8];  // [0]: the alignment that it was chosen for
+  // The alignment that it was chosen for, the number of the algorithm, the number of them.
+  std::uint64_t data[8];
 };
 struct cublasLtMatmulHeuristicResult_t {
   cublasLtMatmulAlgo_t algo;
@@ -92,6 +96,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               cublasLtMatmulPreference_t preference, int requested,
                                               cublasLtMatmulHeuristicResult_t* results,
                                               int* returned);
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* algorithm,
+                                       cublasLtMatmulHeuristicResult_t* result);
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
                               const void* alpha, const void* a, cublasLtMatrixLayout_t a_layout,
                               const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to the CUDA back end: what an algorithm of a matrix product is chosen for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/dtype.h"
+
+namespace trireme::ops {
+
+enum class Epilogue : std::uint8_t {
+  none,
+  bias,          // + bias per row of D
+  gelu_bias,     // bias, kept in `aux`, then GELU
+  dgelu,         // times GELU'(aux)
+  bias_gradient  // D as without; the sums of B over k go to `bias_gradient`
+};
+
+// D(m, n) = A(m, k) B(k, n), column-major.
+struct ProductKey {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  DType type_a = DType::f32, type_b = DType::f32, output = DType::f32;
+  Epilogue epilogue = Epilogue::none;
+  std::uint32_t alignment = 256;  // of every address, in bytes
+  int processors = 0;             // multiprocessors to plan for; 0: all
+  bool tf32 = false;              // f32 operands rounded to TF32
+
+  friend auto operator<=>(const ProductKey&, const ProductKey&) = default;
+};
+
+// "768 8192 3072 TN bf16 bf16 bf16 bias 256 0 fp32", and back; nothing where the text is no key.
+[[nodiscard]] std::string to_text(const ProductKey& key);
+[[nodiscard]] std::optional<ProductKey> parse_product_key(std::string_view text);
+
+}  // namespace trireme::ops

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/product_tuning.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "runtime/ops/linear.h"
+#include "tests/ops/guarded_tensor.h"
+
+namespace trireme {
+namespace {
+
+using namespace testing;
+using ops::ProductChoices;
+using ops::ProductKey;
+
+const ProductKey some_key{.m = 768,
+                          .n = 8192,
+                          .k = 3072,
+                          .transpose_a = true,
+                          .type_a = DType::bf16,
+                          .type_b = DType::bf16,
+                          .output = DType::f32,
+                          .epilogue = ops::Epilogue::gelu_bias,
+                          .alignment = 16,
+                          .processors = 120,
+                          .tf32 = false};
+
+ProductChoices some_choices() {
+  ProductChoices choices{
+      .gpu = "A GPU, 8 multiprocessors", .library = "cuBLASLt 1.2.3", .algorithms = {}};
+  choices.algorithms[some_key] = {.algorithm = {1, 2, ~0ULL, 4, 5, 6, 7, 8}, .microseconds = 12.5};
+  ProductKey other = some_key;
+  other.type_a = DType::f8e5m2;
+  other.epilogue = ops::Epilogue::bias_gradient;
+  choices.algorithms[other] = {.algorithm = {9}, .microseconds = 3.25};
+  return choices;
+}
+
+ProductChoices parse(const std::string& text) {
+  const ProductChoices own = some_choices();
+  return ProductChoices::parse(text, "tuned.txt", own.gpu, own.library);
+}
+
+TEST(ProductKeys, AreTextAndBack) {
+  EXPECT_EQ(ops::to_text(some_key), "768 8192 3072 TN bf16 bf16 f32 gelu_bias 16 120 fp32");
+  EXPECT_EQ(ops::parse_product_key(ops::to_text(some_key)), some_key);
+  for (const char* const text :
+       {"", "768", "0 8192 3072 TN bf16 bf16 f32 bias 16 0 fp32",
+        "1 1 1 TX bf16 bf16 f32 bias 16 0 fp32", "1 1 1 TN u8 bf16 f32 bias 16 0 fp32",
+        "1 1 1 TN bf16 bf16 f32 relu 16 0 fp32", "1 1 1 TN bf16 bf16 f32 bias 12 0 fp32",
+        "1 1 1 TN bf16 bf16 f32 bias 16 0 fp64", "1 1 1 TN bf16 bf16 f32 bias 16 0 fp32 1",
+        "1 1 99999999999999999999 TN bf16 bf16 f32 bias 16 0 fp32"}) {
+    EXPECT_EQ(ops::parse_product_key(text), std::nullopt) << text;
+  }
+}
+
+TEST(ProductFiles, GiveBackWhatWasWritten) {
+  const ProductChoices given = some_choices();
+
+  const ProductChoices read = parse(given.to_text());
+
+  ASSERT_EQ(read.algorithms.size(), 2U);
+  EXPECT_EQ(read.algorithms.at(some_key).algorithm, given.algorithms.at(some_key).algorithm);
+  EXPECT_EQ(read.algorithms.at(some_key).microseconds, 12.5);
+  EXPECT_EQ(read.to_text(), given.to_text());
+}
+
+TEST(ProductFiles, RefuseWhatIsBrokenOrForeignByLine) {
+  const std::string good = some_choices().to_text();
+  const auto changed = [&](std::string_view from, std::string_view to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    return text;
+  };
+
+  expect_error([&] { parse("hello\n"); }, {"tuned.txt:1:", "trireme product algorithms 1"});
+  expect_error([&] { parse(changed("A GPU", "Another")); }, {"tuned.txt:2:", "Another", "A GPU"});
+  expect_error([&] { parse(changed("1.2.3", "1.2.4")); }, {"tuned.txt:3:", "1.2.4", "1.2.3"});
+  expect_error([&] { parse(changed("768 8192", "769 8192")); }, {"checksum"});
+  expect_error([&] { parse(changed("12.500", "11.500")); }, {"checksum"});
+  expect_error([&] { parse(good + "nonsense\n"); }, {"tuned.txt:6:", "no product"});
+  expect_error([&] { parse(good.substr(0, good.size() - 1)); }, {"tuned.txt:5:", "ends inside"});
+  const std::string last = good.substr(good.rfind('\n', good.size() - 2) + 1);
+  expect_error([&] { parse(good + last); }, {"tuned.txt:6:", "twice"});
+}
+
+// Every byte of a file changed, one at a time: refused or the same choices, never anything else.
+TEST(ProductFiles, NoChangedByteGoesUnseen) {
+  const std::string good = some_choices().to_text();
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    for (const char byte : {'\0', '\n', ' ', '0', '9', 'f', '\xff'}) {
+      std::string text = good;
+      if (text[i] == byte) continue;
+      text[i] = byte;
+      EXPECT_THROW(static_cast<void>(parse(text)), Error) << "byte " << i;
+    }
+  }
+}
+
+// One product of its own shape, so that no other test has planned it.
+class Tuning : public ::testing::Test {
+ protected:
+  static constexpr std::int64_t rows = 24, outputs = 40, inputs = 136;
+
+  void SetUp() override {
+    if (stream().device().type() != DeviceType::cuda) GTEST_SKIP() << "cuBLASLt is on GPUs only";
+  }
+  void TearDown() override {
+    if (!IsSkipped()) ops::use_product_choices({}, "");
+  }
+
+  std::vector<unsigned char> product() const {
+    const GuardedTensor y(DType::f32, {rows, outputs});
+    ops::linear_forward(stream(), y, x_, w_);
+    return y.raw();
+  }
+  static ProductKey key() {
+    const auto keys = ops::unmeasured_products();
+    const auto found = std::ranges::find_if(
+        keys, [](const ProductKey& k) { return k.n == rows && k.m == outputs && k.k == inputs; });
+    EXPECT_NE(found, keys.end());
+    return found == keys.end() ? ProductKey{} : *found;
+  }
+
+ private:
+  GuardedTensor x_ = random_tensor(DType::f32, {rows, inputs}, 1);
+  GuardedTensor w_ = random_tensor(DType::f32, {outputs, inputs}, 2);
+};
+
+TEST_F(Tuning, UsesWhatWasMeasuredAndHasItsBits) {
+  const auto suggested = product();
+  ProductChoices choices = ops::no_product_choices(stream().device());
+
+  choices.algorithms[key()] = ops::measure_product(stream(), key());
+  ops::use_product_choices(choices, "tuned.txt");
+  const auto tuned = product();
+
+  EXPECT_GT(choices.algorithms.begin()->second.microseconds, 0);
+  EXPECT_TRUE(ops::unmeasured_products().empty());
+  EXPECT_EQ(product(), tuned);
+  const char* const algorithms = std::getenv("TRIREME_EMULATED_ALGORITHMS");
+  if (algorithms == nullptr) return;
+  // The emulated algorithms sum in different orders, and the last but one is the fastest.
+  const std::uint64_t count = std::strtoull(algorithms, nullptr, 10);
+  EXPECT_EQ(choices.algorithms.begin()->second.algorithm[1], count - 2);
+  EXPECT_NE(tuned, suggested);
+}
+
+TEST_F(Tuning, MeasuresEveryKindOfProduct) {
+  for (const ops::Epilogue epilogue :
+       {ops::Epilogue::none, ops::Epilogue::bias, ops::Epilogue::gelu_bias, ops::Epilogue::dgelu,
+        ops::Epilogue::bias_gradient}) {
+    const ProductKey kind{.m = 16, .n = 32, .k = 48, .transpose_a = true, .epilogue = epilogue};
+    EXPECT_GT(ops::measure_product(stream(), kind).microseconds, 0) << ops::to_text(kind);
+  }
+  const ProductKey fp8{.m = 16,
+                       .n = 32,
+                       .k = 48,
+                       .transpose_a = true,
+                       .type_a = DType::f8e4m3,
+                       .type_b = DType::f8e4m3,
+                       .output = DType::bf16};
+  EXPECT_GT(ops::measure_product(stream(), fp8).microseconds, 0);
+}
+
+TEST_F(Tuning, RefusesAnAlgorithmThatTheLibraryRefuses) {
+  product();
+  ProductChoices choices = ops::no_product_choices(stream().device());
+  choices.algorithms[key()].algorithm.fill(~0ULL);
+
+  ops::use_product_choices(choices, "tuned.txt");
+
+  expect_error([&] { product(); }, {"device.autotune", "tuned.txt", "40 24 136", "remove"});
+}
+
+}  // namespace
+}  // namespace trireme
