@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/checkpoint/hdf5_image.h"
 
+#include <algorithm>
+
 namespace trireme::hdf5 {
 namespace {
 
 // Values begin on pages.
 constexpr hsize_t page = 4096;
+constexpr std::size_t superblock_bytes = 48;  // version 2
 
 }  // namespace
 
@@ -54,6 +57,8 @@ std::vector<std::byte> ImageFile::bytes() const {
   std::vector<std::byte> image(
       static_cast<std::size_t>(check(H5Fget_file_image(file_, nullptr, 0), "H5Fget_file_image")));
   check(H5Fget_file_image(file_, image.data(), image.size()), "H5Fget_file_image");
+  // The library clears a flag in the image and leaves the superblock's checksum as it was.
+  std::ranges::copy(beginning(superblock_bytes), image.begin());
   return image;
 }
 
