@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <set>
 #include <thread>
 
 #include "runtime/base/error.h"
@@ -72,7 +71,7 @@ struct CheckpointSaver::State {
       } else {
         ended = done;
         failures += done.committed() ? 0 : 1;
-        if (done.committed()) good.insert(done.step);
+        if (done.committed()) good = done.step;
       }
       pending = false;
       changed.notify_all();
@@ -97,7 +96,7 @@ struct CheckpointSaver::State {
   SaveReport report;                // of the save that is being written
   std::optional<SaveReport> ended;  // of the last, until it is taken
   std::int64_t failures = 0;
-  std::set<std::int64_t> good;
+  std::int64_t good = -1;  // the step of the last that is known to be committed
   std::exception_ptr broken;
   std::thread thread;  // last: it uses all of the above
 };
@@ -134,7 +133,7 @@ void CheckpointSaver::save(Stream& stream, std::int64_t step, std::string text) 
   State& it = *state_;
   std::unique_lock lock(it.mutex);
   it.wait(lock);
-  if (it.good.contains(step)) return;
+  if (it.good == step) return;
   it.snapshot.take(stream);
   it.step = step;
   it.text = std::move(text);
@@ -173,7 +172,7 @@ std::int64_t CheckpointSaver::failures() const {
 
 void CheckpointSaver::note_restored(std::int64_t step) {
   const std::lock_guard lock(state_->mutex);
-  state_->good.insert(step);
+  state_->good = step;
 }
 
 }  // namespace trireme
