@@ -3,6 +3,7 @@
 
 #include "launch/bench_data.h"
 #include "launch/data_command.h"
+#include "launch/doctor_command.h"
 #include "launch/eval_command.h"
 #include "launch/generate_command.h"
 #include "launch/guard.h"
@@ -20,6 +21,7 @@ int main(int argc, char** argv) {
     app.require_subcommand(1);
     trireme::add_train_command(app, {argv, argv + argc});
     trireme::add_plan_command(app);
+    trireme::add_doctor_command(app);
     trireme::add_eval_command(app);
     trireme::add_generate_command(app);
     trireme::add_data_commands(app);

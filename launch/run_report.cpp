@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/run_report.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "launch/options.h"
@@ -12,8 +10,6 @@
 
 namespace trireme {
 namespace {
-
-constexpr std::size_t host_name_bytes = 64;
 
 // Each value becomes the largest of any rank. Collective.
 template <std::size_t count>
@@ -43,26 +39,6 @@ Reporter::Reporter(const Config& config, const RunEnvironment& environment,
       console(console_options(config, traits)) {
   directory.write_config(to_yaml(config));
   directory.write_environment(environment);
-}
-
-std::vector<std::string> gather_hosts(Session& session) {
-  const auto ranks = static_cast<std::size_t>(session.world->size());
-  std::vector<char> names(ranks * host_name_bytes);
-  const auto own_at =
-      static_cast<std::int64_t>(static_cast<std::size_t>(session.world->rank()) * host_name_bytes);
-  const Tensor all{reinterpret_cast<std::byte*>(names.data()), DType::u8,
-                   Shape{static_cast<std::int64_t>(names.size())}};
-  const Tensor own = all.range(own_at, host_name_bytes);
-  if (gethostname(reinterpret_cast<char*>(own.data), host_name_bytes - 1) != 0) {
-    system_failed("gethostname", "this host");
-  }
-  const HostStream stream;
-  session.world->all_gather(*stream, own, all);
-  std::vector<std::string> hosts;
-  for (std::size_t i = 0; i < ranks; ++i) {
-    hosts.emplace_back(names.data() + i * host_name_bytes);
-  }
-  return hosts;
 }
 
 std::uint64_t peak_memory_of_any_rank(Session& session) {

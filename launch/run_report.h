@@ -24,8 +24,6 @@ struct Reporter {
   Console console;
 };
 
-// Names of all ranks' hosts, in rank order. Collective.
-[[nodiscard]] std::vector<std::string> gather_hosts(Session& session);
 // Of the rank whose resident set was largest. Collective.
 [[nodiscard]] std::uint64_t peak_memory_of_any_rank(Session& session);
 

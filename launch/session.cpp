@@ -48,12 +48,6 @@ std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& dev
   return make_watched(std::move(world), watch_options(config));
 }
 
-MeshShape mesh_shape(const ParallelConfig& parallel) {
-  return {.pipeline = static_cast<int>(parallel.pipeline),
-          .data = static_cast<int>(parallel.data),
-          .tensor = static_cast<int>(parallel.tensor)};
-}
-
 // A stream of its own where tensor-parallel collectives run beside the other groups'.
 std::unique_ptr<Stream> tensor_stream_of(Device& device, const ProcessMesh& mesh) {
   return mesh.shape().tensor > 1 ? device.make_stream(StreamKind::comm) : nullptr;
@@ -67,14 +61,37 @@ std::int64_t samples_evaluated(const TrainConfig& train, std::int64_t available)
 
 }  // namespace
 
+MeshShape mesh_shape(const ParallelConfig& parallel) {
+  return {.pipeline = static_cast<int>(parallel.pipeline),
+          .data = static_cast<int>(parallel.data),
+          .tensor = static_cast<int>(parallel.tensor)};
+}
+
+std::unique_ptr<Dataset> open_dataset(const Config& config, const ModelTraits& traits,
+                                      const std::string& path, const std::string& split) {
+  const ModelConfig& model = config.model;
+  DatasetOptions options{.split = split};
+  if (traits.input == InputKind::tokens) {
+    options.context = model.context;
+    options.vocabulary = model.vocabulary;
+  } else {
+    options.classes = model.classes;
+    options.image_size = model.image_size;
+    options.channels = model.channels;
+  }
+  return Dataset::open(path, options);
+}
+
 RankProcess::RankProcess() : mpi(nullptr, nullptr) {
   log::initialize(mpi.rank());
   set_process_label(mpi.rank(), mpi.size());
 }
 
 Environment RankProcess::environment() const {
-  return {.ranks = mpi.size(), .cuda_in_build = Device::in_build(DeviceType::cuda),
-          .gpus = Device::count(DeviceType::cuda), .native_bf16 = cpu_has_bf16()};
+  return {.ranks = mpi.size(),
+          .cuda_in_build = Device::in_build(DeviceType::cuda),
+          .gpus = Device::count(DeviceType::cuda),
+          .native_bf16 = cpu_has_bf16()};
 }
 
 Session::Session(const RankProcess& process, const Config& resolved, bool training)
@@ -123,23 +140,10 @@ std::vector<PlacedParam> Session::placed_params() const {
   return placed;
 }
 
-std::unique_ptr<Dataset> Session::open_dataset(const std::string& path,
-                                               const std::string& split) const {
-  const ModelConfig& model_config = config.model;
-  DatasetOptions options{.split = split};
-  if (traits.input == InputKind::tokens) {
-    options.context = model_config.context;
-    options.vocabulary = model_config.vocabulary;
-  } else {
-    options.classes = model_config.classes;
-    options.image_size = model_config.image_size;
-    options.channels = model_config.channels;
-  }
-  return Dataset::open(path, options);
-}
-
 ValidationPass::ValidationPass(Session& session, PipelineRunner& runner, const std::string& path)
-    : session_(session), runner_(runner), dataset_(session.open_dataset(path, "validation")) {
+    : session_(session),
+      runner_(runner),
+      dataset_(open_dataset(session.config, session.traits, path, "validation")) {
   const Config& config = session.config;
   const Communicator& group = session.mesh.data();
   const std::int64_t samples = samples_evaluated(config.train, dataset_->size());

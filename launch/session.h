@@ -27,6 +27,12 @@ struct RankProcess {
   MpiEnvironment mpi;
 };
 
+[[nodiscard]] MeshShape mesh_shape(const ParallelConfig& parallel);
+// `split` is "train" or "validation".
+[[nodiscard]] std::unique_ptr<Dataset> open_dataset(const Config& config, const ModelTraits& traits,
+                                                    const std::string& path,
+                                                    const std::string& split);
+
 // Members are made in order and torn down in reverse.
 struct Session {
   Session(const RankProcess& process, const Config& resolved, bool training);
@@ -44,9 +50,6 @@ struct Session {
   StagePlan stages;
   std::unique_ptr<Model> model;
 
-  // `split` is "train" or "validation".
-  [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::string& path,
-                                                      const std::string& split) const;
   // Every parameter of the chain and the stage that holds it.
   [[nodiscard]] std::vector<PlacedParam> placed_params() const;
 

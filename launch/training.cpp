@@ -8,13 +8,15 @@
 #include "launch/options.h"
 #include "launch/run_report.h"
 #include "launch/run_results.h"
+#include "runtime/comm/gather_texts.h"
+#include "runtime/telemetry/host.h"
 #include "runtime/train/trainer.h"
 
 namespace trireme {
 void run_training(const RankProcess& process, const Config& config,
                   const std::vector<std::string>& command_line) {
   Session session(process, config, /*training=*/true);
-  const auto dataset = session.open_dataset(config.data.path, "train");
+  const auto dataset = open_dataset(config, session.traits, config.data.path, "train");
   const Communicator& group = session.mesh.data();
   const Sampler sampler(sampler_options(config, dataset->size()));
   StepOptions options = step_options(config, session.pipeline, session.traits);
@@ -22,7 +24,7 @@ void run_training(const RankProcess& process, const Config& config,
       BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(), 0,
                           options.assignment == Assignment::strided);
 
-  const std::vector<std::string> hosts = gather_hosts(session);
+  const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
   std::optional<Reporter> reporter;
   if (process.mpi.rank() == 0) {
     reporter.emplace(config,

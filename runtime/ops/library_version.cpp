@@ -4,11 +4,17 @@
 #include <dnnl.h>
 #include <fmt/format.h>
 
+#include "runtime/ops/cudnn_graphs.h"
+
 namespace trireme::ops {
 
 std::string onednn_version() {
   const dnnl_version_t* const version = dnnl_version();
   return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
+std::string cudnn_version() {
+  return cuda::cudnn_version();
 }
 
 }  // namespace trireme::ops

@@ -2,21 +2,18 @@
 #include "runtime/telemetry/environment.h"
 
 #include <fmt/chrono.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <ctime>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string_view>
 
 #include "runtime/base/error.h"
+#include "runtime/telemetry/host.h"
 #include "trireme_version.h"
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
@@ -26,42 +23,12 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// The value of "key<tabs>: value" in /proc/cpuinfo; all cores of a host are taken to be alike.
-std::string cpu_field(std::string_view key) {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const auto colon = line.find(": ");
-    if (colon != std::string::npos && line.starts_with(key) &&
-        line.find_first_not_of(" \t", key.size()) == colon) {
-      return line.substr(colon + 2);
-    }
-  }
-  return "";
-}
-
-// Of the CPU's many flags those that decide which kernels run.
-json vector_extensions() {
-  constexpr std::array wanted = {"avx2",     "fma",         "f16c",        "avx512f",
-                                 "avx512bw", "avx512_vnni", "avx512_bf16", "amx_bf16",
-                                 "amx_int8", "asimd",       "bf16",        "sve"};
-  std::string flags = cpu_field("flags");
-  if (flags.empty()) flags = cpu_field("Features");  // ARM's spelling
-  json found = json::array();
-  std::istringstream words(flags);
-  for (std::string word; words >> word;) {
-    if (std::ranges::find(wanted, word) != wanted.end()) found.push_back(word);
-  }
-  return found;
-}
-
 json cpu() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  const bool known = ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
-  return {{"model", cpu_field("model name")},
-          {"extensions", vector_extensions()},
-          {"cores_online", ::sysconf(_SC_NPROCESSORS_ONLN)},
-          {"cores_allowed", known ? json(CPU_COUNT(&allowed)) : json(nullptr)}};
+  const HostCpu cpu = host_cpu();
+  return {{"model", cpu.model},
+          {"extensions", cpu.extensions},
+          {"cores_online", cpu.cores_online},
+          {"cores_allowed", cpu.cores_allowed > 0 ? json(cpu.cores_allowed) : json(nullptr)}};
 }
 
 json operating_system() {
@@ -105,8 +72,6 @@ std::string version_text() {
 
 std::string environment_json(const RunEnvironment& environment) {
   const auto now = std::time(nullptr);
-  const auto pages = static_cast<std::uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 0L));
-  const auto page_bytes = static_cast<std::uint64_t>(std::max(::sysconf(_SC_PAGESIZE), 0L));
   const json document = {
       {"version", build::version},
       {"revision", build::revision},
@@ -119,7 +84,7 @@ std::string environment_json(const RunEnvironment& environment) {
       {"ranks", environment.ranks},
       {"hosts", environment.hosts},
       {"cpu", cpu()},
-      {"memory_bytes", pages * page_bytes},
+      {"memory_bytes", host_memory().total_bytes},
       {"operating_system", operating_system()},
       {"libraries", environment.libraries},
       {"variables", variables()},

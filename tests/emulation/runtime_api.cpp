@@ -138,6 +138,28 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*d
   return cudaErrorInvalidValue;
 }
 
+// GPUs of one machine are linked as by NVLink.
+cudaError_t cudaDeviceCanAccessPeer(int* reachable, int from, int to) {
+  *reachable = from != to ? 1 : 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr /*attribute*/, int from,
+                                      int to) {
+  *value = from != to ? 1 : 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  std::snprintf(properties->name, sizeof(properties->name), "Emulated GPU");
+  properties->totalGlobalMem = Machine::get().memory_bytes;
+  const cudaError_t major =
+      cudaDeviceGetAttribute(&properties->major, cudaDevAttrComputeCapabilityMajor, device);
+  const cudaError_t minor =
+      cudaDeviceGetAttribute(&properties->minor, cudaDevAttrComputeCapabilityMinor, device);
+  return major == cudaSuccess ? minor : major;
+}
+
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *total = Machine::get().memory_bytes;
   *free = *total - device_bytes_used();

@@ -12,10 +12,6 @@ namespace {
 
 constexpr double gib = 1024.0 * 1024.0 * 1024.0;
 
-std::string version_text(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
-
 int choose_index(const DevicePlace& place) {
   // Where ranks take turns on a GPU, a module that loads while a kernel waits for another rank
   // would wait for that kernel. CUDA reads it once, when it starts; the user's own setting stands.
@@ -33,6 +29,10 @@ int choose_index(const DevicePlace& place) {
 
 }  // namespace
 
+std::string cuda_version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
 int cuda_device_count() {
   int driver = 0, runtime = 0, count = 0;
   TRIREME_CUDA(cudaRuntimeGetVersion(&runtime));
@@ -42,7 +42,7 @@ int cuda_device_count() {
         ExitCode::config,
         "device.type: cuda: no NVIDIA driver is loaded on this host (this build needs one for CUDA "
         "{}); install it, or use device.type: cpu",
-        version_text(runtime));
+        cuda_version_text(runtime));
   }
   const cudaError_t found = cudaGetDeviceCount(&count);
   if (found == cudaErrorInsufficientDriver) {
@@ -50,7 +50,7 @@ int cuda_device_count() {
         ExitCode::config,
         "device.type: cuda: the NVIDIA driver supports CUDA {} and this build needs {}; update the "
         "driver, or use device.type: cpu",
-        version_text(driver), version_text(runtime));
+        cuda_version_text(driver), cuda_version_text(runtime));
   }
   if (found == cudaErrorNoDevice || (found == cudaSuccess && count == 0)) {
     fail(
@@ -67,7 +67,7 @@ int cuda_device_count() {
 int count_cuda_devices() noexcept {
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
-  static_cast<void>(cudaGetLastError());
+  static_cast<void>(cudaGetLastError());  // unchecked: takes the error off the record
   return found == cudaSuccess ? count : 0;
 }
 
@@ -127,7 +127,7 @@ std::byte* CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
                                : cudaHostAlloc(&data, bytes, cudaHostAllocDefault);
   if (code == cudaErrorMemoryAllocation) {
     std::size_t free = 0, total = 0;
-    static_cast<void>(cudaGetLastError());
+    static_cast<void>(cudaGetLastError());  // unchecked: takes the error off the record
     TRIREME_CUDA(cudaMemGetInfo(&free, &total));
     fail(ExitCode::internal,
          "out of memory: {} bytes ({:.2f} GiB) of {} memory asked for on GPU {}, which has {:.2f} "

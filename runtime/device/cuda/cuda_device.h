@@ -44,6 +44,9 @@ class CudaDevice final : public Device {
   int product_processors_ = 0;
 };
 
+// "13.0" of 13000, as the runtime counts versions.
+[[nodiscard]] std::string cuda_version_text(int version);
+
 // How many GPUs this process sees. Raises ExitCode::config, saying what is missing and what to do,
 // where there is no driver, one too old for the runtime, or no GPU.
 [[nodiscard]] int cuda_device_count();

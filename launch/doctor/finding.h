@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `trireme doctor` has found out, rank by rank, and the table of it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::doctor {
+
+enum class Severity : std::uint8_t {
+  fine,
+  note,    // works, but slower or less safely than it could
+  problem  // a run will fail
+};
+
+struct Finding {
+  Severity severity = Severity::fine;
+  std::string subject;  // "cores"
+  std::string text;     // what was found
+  std::string fix;      // what to do about it; empty where nothing is wrong
+  friend bool operator==(const Finding&, const Finding&) = default;
+};
+
+class Findings {
+ public:
+  void fine(std::string subject, std::string text) {
+    add({Severity::fine, std::move(subject), std::move(text), {}});
+  }
+  void note(std::string subject, std::string text, std::string fix) {
+    add({Severity::note, std::move(subject), std::move(text), std::move(fix)});
+  }
+  void problem(std::string subject, std::string text, std::string fix) {
+    add({Severity::problem, std::move(subject), std::move(text), std::move(fix)});
+  }
+  void add(Finding finding) { all_.push_back(std::move(finding)); }
+  [[nodiscard]] const std::vector<Finding>& all() const { return all_; }
+
+  // For the way to another rank.
+  [[nodiscard]] std::string serialized() const;
+  [[nodiscard]] static Findings parse(std::string_view text);
+
+ private:
+  std::vector<Finding> all_;
+};
+
+// One row per finding, equal ones of several ranks together, in the order in which they were made.
+// The last line counts notes and problems.
+[[nodiscard]] std::string table(std::span<const Findings> by_rank);
+// Of all ranks.
+[[nodiscard]] int problems(std::span<const Findings> by_rank);
+
+}  // namespace trireme::doctor

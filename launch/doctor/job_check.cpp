@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/doctor/job_check.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/base/checksum.h"
+#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/host_stream.h"
+#include "runtime/telemetry/environment.h"
+
+namespace trireme::doctor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double wall_clock() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Tensor one(double& value) {
+  return {reinterpret_cast<std::byte*>(&value), DType::f64, Shape{1}};
+}
+
+std::vector<double> gather(Communicator& world, double own) {
+  std::vector<double> all(static_cast<std::size_t>(world.size()));
+  const HostStream stream;
+  world.all_gather(*stream, one(own),
+                   {reinterpret_cast<std::byte*>(all.data()), DType::f64, Shape{world.size()}});
+  return all;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+// Seconds for a fixed piece of work, the best of three.
+double compute_seconds() {
+  constexpr int terms = 20'000'000;
+  double best = HUGE_VAL;
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    const auto start = Clock::now();
+    volatile double sum = 0;
+    for (int i = 1; i <= terms; ++i)
+      sum = sum * 0.5 + 1;
+    best = std::min(best, seconds_since(start));
+  }
+  return best;
+}
+
+}  // namespace
+
+void check_sameness(Findings& findings, Communicator& world, const std::string& config) {
+  if (world.size() == 1) return;
+  const auto compare = [&](const std::string& subject, const std::string& own,
+                           const std::string& fix) {
+    const auto texts = gather_texts(world, own);
+    const auto other = std::ranges::find_if(texts, [&](const auto& t) { return t != texts[0]; });
+    if (world.rank() != 0) return;
+    if (other == texts.end()) {
+      findings.fine(subject, "the same on all ranks");
+    } else {
+      findings.problem(
+          subject,
+          fmt::format("rank 0 has {}, rank {} has {}", texts[0], other - texts.begin(), *other),
+          fix);
+    }
+  };
+  compare("program", version_text(), "install the same build on every host");
+  compare("config", fmt::format("XXH3 {:016x}", checksum_of(config)),
+          "start all ranks with the same config file and arguments");
+}
+
+void check_shared(Findings& findings, Communicator& world, const std::string& directory) {
+  if (world.size() == 1) return;
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  fs::path place = fs::absolute(directory);
+  while (!fs::is_directory(place, ignored) && place != place.parent_path())
+    place = place.parent_path();
+  const std::string name = fmt::format(".trireme-doctor-shared-{}", ::getpid());
+  const fs::path token = fs::path(gather_texts(world, (place / name).string())[0]);
+  if (world.rank() == 0) std::ofstream(token) << "trireme doctor\n";
+  world.barrier();
+  const auto seen = gather(world, fs::exists(token, ignored) ? 1 : 0);
+  world.barrier();
+  if (world.rank() != 0) return;
+  fs::remove(token, ignored);
+  const auto blind = std::ranges::find(seen, 0.0);
+  if (blind == seen.end()) {
+    findings.fine("run directory", fmt::format("{} shows on every host", place.string()));
+  } else {
+    findings.problem("run directory",
+                     fmt::format("{} of rank 0 does not show on rank {}'s host", place.string(),
+                                 blind - seen.begin()),
+                     "set run.directory to a directory on a file system that all hosts share");
+  }
+}
+
+void check_clocks(Findings& findings, Communicator& world, const std::vector<std::string>& hosts) {
+  if (world.size() == 1) return;
+  constexpr int rounds = 5;
+  constexpr double tolerated = 0.1;  // seconds
+  const HostStream stream;
+  double worst = 0;
+  int worst_rank = 0;
+  for (int rank = 1; rank < world.size(); ++rank) {
+    if (hosts[static_cast<std::size_t>(rank)] == hosts[0]) continue;
+    double best_trip = HUGE_VAL, offset = 0;
+    for (int round = 0; round < rounds; ++round) {
+      double there = 0;
+      if (world.rank() == rank) {
+        world.recv(*stream, one(there), 0);
+        there = wall_clock();
+        world.send(*stream, one(there), 0);
+      } else if (world.rank() == 0) {
+        const double before = wall_clock();
+        world.send(*stream, one(there), rank);
+        world.recv(*stream, one(there), rank);
+        const double after = wall_clock();
+        if (after - before < best_trip) {
+          best_trip = after - before;
+          offset = there - (before + after) / 2;
+        }
+      }
+    }
+    if (std::abs(offset) > std::abs(worst)) {
+      worst = offset;
+      worst_rank = rank;
+    }
+  }
+  if (world.rank() != 0) return;
+  const std::string text = fmt::format("at most {:.1f} ms from rank 0's", 1e3 * std::abs(worst));
+  if (std::abs(worst) > tolerated) {
+    findings.note("clocks",
+                  fmt::format("{}: {}", text, hosts[static_cast<std::size_t>(worst_rank)]),
+                  "run an NTP client (chrony) on every host; logs of different hosts do not line "
+                  "up");
+  } else {
+    findings.fine("clocks", text);
+  }
+}
+
+void check_stragglers(Findings& findings, Communicator& world,
+                      const std::vector<std::string>& hosts, bool crowded) {
+  if (world.size() == 1) return;
+  const auto crowds = gather(world, crowded ? 1 : 0);
+  if (std::ranges::find(crowds, 1.0) != crowds.end()) {
+    if (world.rank() == 0)
+      findings.fine("stragglers", "not looked for: more ranks than cores on a host");
+    return;
+  }
+  constexpr double tolerated = 1.25;
+  world.barrier();
+  const auto seconds = gather(world, compute_seconds());
+  if (world.rank() != 0) return;
+  const double usual = median(seconds);
+  const auto slowest = std::ranges::max_element(seconds);
+  const auto rank = static_cast<std::size_t>(slowest - seconds.begin());
+  const std::string text =
+      fmt::format("the slowest rank, {} on {}, takes {:.2f} times the median for the same work",
+                  rank, hosts[rank], *slowest / usual);
+  if (*slowest > tolerated * usual) {
+    findings.note("stragglers", text,
+                  "look for other programs, a lower clock or heat on that host; every step waits "
+                  "for its slowest rank");
+  } else {
+    findings.fine("stragglers", text);
+  }
+}
+
+}  // namespace trireme::doctor

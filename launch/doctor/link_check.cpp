@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <array>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "launch/doctor/job_check.h"
+#include "launch/doctor/network.h"
+#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/host_stream.h"
+
+namespace trireme::doctor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct Link {
+  std::string a, b;
+  double trip = 0;       // seconds there and back of 8 bytes
+  double bandwidth = 0;  // MB/s
+};
+
+// Both ends call this; the result is the first one's.
+double exchange(Communicator& world, Stream& stream, const Tensor& data, int first, int second,
+                int rounds) {
+  double best = HUGE_VAL;
+  for (int round = 0; round < rounds; ++round) {
+    const auto start = Clock::now();
+    if (world.rank() == first) {
+      world.send(stream, data, second);
+      world.recv(stream, data, second);
+    } else {
+      world.recv(stream, data, first);
+      world.send(stream, data, first);
+    }
+    best = std::min(best, seconds_since(start));
+  }
+  return best;
+}
+
+// Of every pair of first ranks of hosts; known to rank 0.
+std::vector<Link> measure_links(Communicator& world, const std::vector<std::string>& hosts,
+                                const std::vector<int>& leaders) {
+  constexpr std::int64_t bytes = 1 << 20;
+  const HostStream stream;
+  std::vector<std::byte> memory(bytes);
+  const Tensor all{memory.data(), DType::u8, Shape{bytes}};
+  std::vector<Link> links;
+  for (std::size_t i = 0; i < leaders.size(); ++i) {
+    for (std::size_t j = i + 1; j < leaders.size(); ++j) {
+      std::array<double, 2> times{};
+      const int first = leaders[i], second = leaders[j];
+      if (world.rank() == first || world.rank() == second) {
+        times[0] = exchange(world, *stream, all.range(0, 8), first, second, 5);
+        times[1] = exchange(world, *stream, all, first, second, 3);
+      }
+      world.broadcast(*stream, {reinterpret_cast<std::byte*>(times.data()), DType::f64, Shape{2}},
+                      first);
+      links.push_back({hosts[static_cast<std::size_t>(first)],
+                       hosts[static_cast<std::size_t>(second)], times[0],
+                       2e-6 * static_cast<double>(bytes) / times[1]});
+    }
+  }
+  return links;
+}
+
+// MB/s of this host's fastest interface; 0: not known.
+double interface_speed() {
+  int fastest = 0;
+  for (const NetworkInterface& interface : network_interfaces())
+    fastest = std::max(fastest, interface.megabits);
+  return fastest / 8.0;
+}
+
+}  // namespace
+
+void check_links(Findings& findings, Communicator& world, const std::vector<std::string>& hosts) {
+  // Hosts by their first ranks; beyond this many, pairs would take long.
+  constexpr std::size_t most_hosts = 16;
+  std::vector<int> leaders;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    if (std::find(hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(rank), hosts[rank]) ==
+        hosts.begin() + static_cast<std::ptrdiff_t>(rank)) {
+      leaders.push_back(static_cast<int>(rank));
+    }
+  }
+  if (leaders.size() < 2) return;
+  leaders.resize(std::min(leaders.size(), most_hosts));
+  const auto links = measure_links(world, hosts, leaders);
+  if (world.rank() != 0) return;
+  constexpr double share_of_interface = 0.1, share_of_best = 0.33, late = 2e-3;
+  const double expected = interface_speed();
+  double best = 0, shortest = HUGE_VAL;
+  for (const Link& link : links) {
+    best = std::max(best, link.bandwidth);
+    shortest = std::min(shortest, link.trip);
+  }
+  for (const Link& link : links) {
+    const std::string text = fmt::format("{} - {}: {:.0f} MB/s, {:.3f} ms there and back", link.a,
+                                         link.b, link.bandwidth, 1e3 * link.trip);
+    if (link.bandwidth < share_of_interface * expected || link.bandwidth < share_of_best * best) {
+      findings.note("links",
+                    fmt::format("{}; the interface is good for {:.0f} MB/s, the best pair has "
+                                "{:.0f}",
+                                text, expected, best),
+                    "look at cables, switch and the choice of interface between these hosts "
+                    "(OMPI_MCA_btl_tcp_if_include)");
+    } else if (link.trip > late || link.trip > 10 * shortest) {
+      findings.note("links", text, "a long way between these hosts; ask for neighbouring nodes");
+    } else {
+      findings.fine("links", text);
+    }
+  }
+}
+
+namespace {
+
+// Seconds of an all-reduce, the median of several; the same on all ranks of the group.
+double all_reduce_seconds(Communicator& group, Device& device, std::int64_t count) {
+  constexpr int warm = 2, timed = 7;
+  const auto stream = device.make_stream(StreamKind::comm);
+  const Buffer buffer(device, static_cast<std::size_t>(count) * sizeof(float), MemoryKind::device);
+  const Tensor values = buffer.view(DType::f32, Shape{count});
+  device.fill_zero(*stream, values.data, values.bytes());
+  std::vector<double> seconds;
+  for (int i = 0; i < warm + timed; ++i) {
+    stream->synchronize();
+    group.barrier();
+    const auto start = Clock::now();
+    group.all_reduce(*stream, values, values, ReduceOp::sum);
+    stream->synchronize();
+    if (i >= warm) seconds.push_back(seconds_since(start));
+  }
+  std::ranges::sort(seconds);
+  return seconds[seconds.size() / 2];
+}
+
+}  // namespace
+
+void check_groups(Findings& findings, const ProcessMesh& mesh, Device& device) {
+  constexpr std::int64_t small = 2, large = 1 << 20;  // 8 bytes, 4 MiB
+  for (Communicator* const group : {&mesh.tensor(), &mesh.data(), &mesh.pipeline()}) {
+    if (group->size() == 1) continue;
+    std::array<double, 2> own{all_reduce_seconds(*group, device, small),
+                              all_reduce_seconds(*group, device, large)};
+    // Of the slowest group of its kind.
+    const HostStream stream;
+    const Tensor times{reinterpret_cast<std::byte*>(own.data()), DType::f64, Shape{2}};
+    mesh.world().all_reduce(*stream, times, times, ReduceOp::max);
+    if (mesh.world().rank() != 0) continue;
+    const double ranks = group->size();
+    const double megabytes = 1e-6 * static_cast<double>(large * 4);
+    findings.fine("collectives",
+                  fmt::format("{} groups of {}: all-reduce of 8 bytes {:.0f} us, of 4 MiB {:.2f} "
+                              "ms: bus bandwidth {:.0f} MB/s",
+                              group->name(), group->size(), 1e6 * own[0], 1e3 * own[1],
+                              2 * (ranks - 1) / ranks * megabytes / own[1]));
+  }
+}
+
+}  // namespace trireme::doctor

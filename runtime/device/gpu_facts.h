@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this process can learn about its host's GPUs without using one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct GpuFacts {
+  std::string name;
+  std::string bus;     // PCI address
+  int capability = 0;  // 90 for 9.0
+  std::uint64_t memory_bytes = 0;
+  // How it reaches each GPU of the host, itself included: "self", "NVLink", "PCIe" or "host".
+  std::vector<std::string> links;
+};
+
+struct CudaFacts {
+  std::string runtime;  // CUDA version of the build's runtime, "13.0"
+  std::string driver;   // that the driver supports; empty: no driver
+  std::string problem;  // why no GPU can be used; empty: none
+  std::vector<GpuFacts> gpus;
+};
+
+// Null in a program without the CUDA back end.
+[[nodiscard, gnu::weak]] CudaFacts cuda_facts();
+
+}  // namespace trireme

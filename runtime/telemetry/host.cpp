@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/host.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+// The value of "key<tabs>: value"; all cores of a host are taken to be alike.
+std::string field(const char* path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(':');
+    if (colon == std::string::npos || !line.starts_with(key) ||
+        line.find_first_not_of(" \t", key.size()) != colon) {
+      continue;
+    }
+    const auto begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return "";
+}
+
+std::vector<std::string> vector_extensions() {
+  constexpr std::array wanted = {"avx2",     "fma",         "f16c",        "avx512f",
+                                 "avx512bw", "avx512_vnni", "avx512_bf16", "amx_bf16",
+                                 "amx_int8", "asimd",       "bf16",        "sve"};
+  std::string flags = field("/proc/cpuinfo", "flags");
+  if (flags.empty()) flags = field("/proc/cpuinfo", "Features");  // ARM's spelling
+  std::vector<std::string> found;
+  std::istringstream words(flags);
+  for (std::string word; words >> word;) {
+    if (std::ranges::find(wanted, word) != wanted.end()) found.push_back(word);
+  }
+  return found;
+}
+
+// The first number in a file, or -1: no such file, or a word such as "max".
+double number_in(const char* path) {
+  std::ifstream file(path);
+  double number = -1;
+  return file >> number ? number : -1;
+}
+
+// CPU seconds per second that the container may use, by cgroup version 2 or 1.
+double quota() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  double allowed = -1, period = -1;
+  if (file >> allowed >> period && allowed > 0 && period > 0) return allowed / period;
+  allowed = number_in("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+  period = number_in("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  return allowed > 0 && period > 0 ? allowed / period : 0;
+}
+
+std::uint64_t kibibytes(std::string_view key) {
+  std::istringstream text(field("/proc/meminfo", key));
+  std::uint64_t value = 0;
+  return text >> value ? value * 1024 : 0;
+}
+
+}  // namespace
+
+HostCpu host_cpu() {
+  HostCpu cpu{.model = field("/proc/cpuinfo", "model name"),
+              .extensions = vector_extensions(),
+              .cores_online = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)),
+              .cores_quota = quota()};
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
+    cpu.cores_allowed = CPU_COUNT(&allowed);
+  return cpu;
+}
+
+HostMemory host_memory() {
+  HostMemory memory{.total_bytes = kibibytes("MemTotal"),
+                    .available_bytes = kibibytes("MemAvailable")};
+  double limit = number_in("/sys/fs/cgroup/memory.max");
+  if (limit < 0) limit = number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes");
+  // Version 1 writes "none" as a huge number.
+  if (limit > 0 && limit < static_cast<double>(memory.total_bytes))
+    memory.limit_bytes = static_cast<std::uint64_t>(limit);
+  return memory;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) system_failed("gethostname", "this host");
+  return name.data();
+}
+
+}  // namespace trireme

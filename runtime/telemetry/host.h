@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processor and the memory that this process may use.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct HostCpu {
+  std::string model;
+  std::vector<std::string> extensions;  // of its flags those that decide which kernels run
+  int cores_online = 0;
+  int cores_allowed = 0;   // by the affinity mask; 0: not known
+  double cores_quota = 0;  // by the container's quota; 0: none
+};
+
+struct HostMemory {
+  std::uint64_t total_bytes = 0;
+  std::uint64_t available_bytes = 0;
+  std::uint64_t limit_bytes = 0;  // the container's; 0: none
+};
+
+[[nodiscard]] HostCpu host_cpu();
+[[nodiscard]] HostMemory host_memory();
+[[nodiscard]] std::string host_name();
+
+}  // namespace trireme
