@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/checkpoint/hdf5_image.h"
 
-#include <algorithm>
+#include <cstdlib>
+#include <new>
 
 namespace trireme::hdf5 {
 namespace {
 
 // Values begin on pages.
 constexpr hsize_t page = 4096;
-constexpr std::size_t superblock_bytes = 48;  // version 2
 
 }  // namespace
 
@@ -19,19 +19,48 @@ Handle intermediate_groups(const std::string& path) {
   return links;
 }
 
-ImageFile::ImageFile(const std::string& path) : path_(path) {
+void* ImageFile::resize(void* memory, std::size_t bytes, H5FD_file_image_op_t, void* to) {
+  static_cast<Memory*>(to)->bytes = bytes;
+  return std::realloc(memory, bytes);
+}
+
+// The library gives the memory back when it has closed the file: the moment to keep it. A flush
+// would show it earlier, but first makes the memory as large as the file with all its values.
+herr_t ImageFile::release(void* memory, H5FD_file_image_op_t, void* to) {
+  auto& it = *static_cast<Memory*>(to);
+  const auto* const data = static_cast<const std::byte*>(memory);
+  herr_t status = 0;
+  try {
+    it.kept.assign(data, data + it.bytes);
+  } catch (const std::bad_alloc&) {
+    status = -1;
+  }
+  std::free(memory);
+  return status;
+}
+
+ImageFile::ImageFile(const std::string& path) : path_(path), memory_(std::make_unique<Memory>()) {
   const auto check = internal_check(path_);
-  access_ = access_properties(path_);
-  check(H5Pset_fapl_core(access_, 2 * metadata_bytes, false), "H5Pset_fapl_core");
-  // One block for all metadata at the beginning, so that it is contiguous. The newest superblock
-  // that has no "open for writing" mark, which an image taken before the close would carry.
-  check(H5Pset_meta_block_size(access_, metadata_bytes), "H5Pset_meta_block_size");
-  check(H5Pset_alignment(access_, page, page), "H5Pset_alignment");
-  check(H5Pset_libver_bounds(access_, H5F_LIBVER_V18, H5F_LIBVER_V110), "H5Pset_libver_bounds");
+  const Handle access = access_properties(path_);
+  check(H5Pset_fapl_core(access, metadata_bytes, false), "H5Pset_fapl_core");
+  H5FD_file_image_callbacks_t callbacks{};
+  callbacks.image_malloc = [](std::size_t bytes, H5FD_file_image_op_t op, void* to) {
+    return resize(nullptr, bytes, op, to);
+  };
+  callbacks.image_realloc = resize;
+  callbacks.image_free = release;
+  callbacks.udata_copy = [](void* to) { return to; };
+  callbacks.udata_free = [](void*) { return herr_t{0}; };
+  callbacks.udata = memory_.get();
+  check(H5Pset_file_image_callbacks(access, &callbacks), "H5Pset_file_image_callbacks");
+  // One block for all metadata at the beginning, so that it is contiguous.
+  check(H5Pset_meta_block_size(access, metadata_bytes), "H5Pset_meta_block_size");
+  check(H5Pset_alignment(access, page, page), "H5Pset_alignment");
+  check(H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110), "H5Pset_libver_bounds");
   const Handle plan(check(H5Pcreate(H5P_FILE_CREATE), "H5Pcreate"), H5Pclose);
   check(H5Pset_obj_track_times(plan, false), "H5Pset_obj_track_times");
   file_ =
-      Handle(check(H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, plan, access_), "H5Fcreate"), H5Fclose);
+      Handle(check(H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, plan, access), "H5Fcreate"), H5Fclose);
 }
 
 std::uint64_t ImageFile::size() const {
@@ -40,25 +69,11 @@ std::uint64_t ImageFile::size() const {
   return size;
 }
 
-std::vector<std::byte> ImageFile::beginning(std::size_t count) const {
-  TRIREME_EXPECTS(count <= 2 * metadata_bytes, "{}: {} bytes before the values", path_, count);
-  const auto check = internal_check(path_);
-  check(H5Fflush(file_, H5F_SCOPE_GLOBAL), "H5Fflush");
-  void* memory = nullptr;
-  check(H5Fget_vfd_handle(file_, access_, &memory), "H5Fget_vfd_handle");
-  // The core driver's memory grows by this much at once.
-  const auto* const data = *static_cast<const std::byte* const*>(memory);
-  return {data, data + count};
-}
-
-std::vector<std::byte> ImageFile::bytes() const {
-  const auto check = internal_check(path_);
-  check(H5Fflush(file_, H5F_SCOPE_GLOBAL), "H5Fflush");
-  std::vector<std::byte> image(
-      static_cast<std::size_t>(check(H5Fget_file_image(file_, nullptr, 0), "H5Fget_file_image")));
-  check(H5Fget_file_image(file_, image.data(), image.size()), "H5Fget_file_image");
-  // The library clears a flag in the image and leaves the superblock's checksum as it was.
-  std::ranges::copy(beginning(superblock_bytes), image.begin());
+std::vector<std::byte> ImageFile::finish(std::size_t count) {
+  internal_check(path_)(file_.close(), "H5Fclose");
+  std::vector<std::byte> image = std::move(memory_->kept);
+  TRIREME_EXPECTS(!image.empty(), "{}: the library kept the file open", path_);
+  image.resize(count);  // what the library did not write is zero
   return image;
 }
 

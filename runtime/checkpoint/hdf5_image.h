@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,8 @@ namespace trireme::hdf5 {
 // Link properties: the groups on the way to a name are made with it.
 [[nodiscard]] Handle intermediate_groups(const std::string& path);
 
-// Made inside a Session that is open as long as it lives. All metadata that fits
-// into metadata_bytes comes first in the file; values, which nobody writes, take no memory.
+// Made inside a Session that is open as long as it lives. All metadata that fits into
+// metadata_bytes comes first in the file; values, which nobody writes, take no memory.
 class ImageFile {
  public:
   static constexpr std::size_t metadata_bytes = std::size_t{64} << 10;
@@ -33,14 +34,21 @@ class ImageFile {
   [[nodiscard]] hid_t id() const { return file_; }
   // Bytes of the file, values included.
   [[nodiscard]] std::uint64_t size() const;
-  // The first `count` bytes of the file, at most twice metadata_bytes.
-  [[nodiscard]] std::vector<std::byte> beginning(std::size_t count) const;
-  // The whole file.
-  [[nodiscard]] std::vector<std::byte> bytes() const;
+  // Closes the file, of which nothing else may be open; its first `count` bytes.
+  [[nodiscard]] std::vector<std::byte> finish(std::size_t count);
 
  private:
+  // What the library uses as the file's memory.
+  struct Memory {
+    std::vector<std::byte> kept;  // its contents when the file was closed
+    std::size_t bytes = 0;
+  };
+  static void* resize(void* memory, std::size_t bytes, H5FD_file_image_op_t, void* to);
+  static herr_t release(void* memory, H5FD_file_image_op_t, void* to);
+
   const std::string& path_;
-  Handle access_, file_;
+  std::unique_ptr<Memory> memory_;
+  Handle file_;
 };
 
 }  // namespace trireme::hdf5

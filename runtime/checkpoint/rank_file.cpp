@@ -56,8 +56,8 @@ RankFilePlan plan_rank_file(const std::array<std::uint64_t, value_kinds.size()>&
     last = std::max(last, offset + elements[i] * sizeof(float));
     plan.offsets[i] = offset;
   }
-  plan.header = image.beginning(first);
   plan.bytes = std::max<std::uint64_t>(image.size(), last);
+  plan.header = image.finish(first);
   return plan;
 }
 

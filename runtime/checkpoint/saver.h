@@ -45,8 +45,8 @@ class CheckpointSaver {
   // Collective. Enqueues the snapshot on `stream`, which must be ordered behind the update of step
   // `step`; `state` is a JSON object. An earlier save that is still being written is waited for
   // (which every rank does alike; a refusal would depend on each rank's clock). The step that
-  // this saver committed last, or that note_restored() named, is not written again. Raises the error of a
-  // peer or a network that failed; a disk that failed is in the report.
+  // this saver committed last, or that note_restored() named, is not written again. Raises the
+  // error of a peer or a network that failed; a disk that failed is in the report.
   void save(Stream& stream, std::int64_t step, std::string state);
   // Reached when the last snapshot is complete: other streams that change the values wait for it.
   [[nodiscard]] Event& copied() const;

@@ -82,6 +82,13 @@ void StoredReader::read(const StoredTensor& tensor, const StoredRange& range, fl
   }
 }
 
+std::vector<float> StoredReader::whole(const StoredTensor& tensor) {
+  const std::int64_t count = tensor.shape.count();
+  std::vector<float> values(static_cast<std::size_t>(count));
+  read(tensor, {.blocking = {1, count}, .block_count = count, .count = count}, values.data());
+  return values;
+}
+
 void StoredReader::read_aligned(const StoredSlice& slice, const StoredRange& range, float* to) {
   const std::int64_t local = slice.block - range.first_block;
   if (local < 0 || local >= range.local_blocks) return;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole tensors wherever files have their elements, and how any part of them, in any layout, is
-// read. Private to this room.
+// read.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -49,6 +48,8 @@ class StoredReader {
   explicit StoredReader(const StoredValues& values) : values_(values) {}
   // Reads only the slices that have a part in `range`.
   void read(const StoredTensor& tensor, const StoredRange& range, float* to);
+  // All of it, row-major.
+  [[nodiscard]] std::vector<float> whole(const StoredTensor& tensor);
   [[nodiscard]] std::uint64_t bytes_read() const { return bytes_; }
 
  private:

@@ -151,17 +151,13 @@ std::vector<Damage> verify_checkpoint(const std::string& path, const Manifest& m
 }
 
 FoundCheckpoint open_checkpoint(const std::string& path) {
-  std::string name = std::filesystem::path(path).lexically_normal().string();
-  while (name.size() > 1 && name.back() == '/')
-    name.pop_back();
-  const auto step = step_of(std::filesystem::path(name).filename().string());
-  if (!step) fail(code, "{}: is not a checkpoint; name a directory step_<8 digits>", path);
-  FoundCheckpoint found{.step = *step,
-                        .path = path,
+  FoundCheckpoint found{.path = path,
                         .manifest = read_manifest(path + "/" + std::string(manifest_name))};
-  if (found.manifest.step != *step)
-    fail(code, "{}: its manifest is of step {}; the directory was renamed", path,
-         found.manifest.step);
+  found.step = found.manifest.step;
+  // "a/", "a/." and "." mean the directory that they stand for.
+  const auto step = step_of(std::filesystem::weakly_canonical(path).filename().string());
+  if (step && *step != found.step)
+    fail(code, "{}: its manifest is of step {}; the directory was renamed", path, found.step);
   return found;
 }
 

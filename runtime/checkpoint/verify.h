@@ -31,8 +31,8 @@ struct FoundCheckpoint {
   Manifest manifest;
 };
 
-// A directory of a checkpoint, its manifest read and its name compared. Raises
-// ExitCode::checkpoint.
+// The manifest of a checkpoint's directory, which may have been moved or given a name of its own,
+// but not that of another step. Raises ExitCode::checkpoint.
 [[nodiscard]] FoundCheckpoint open_checkpoint(const std::string& path);
 
 // The newest checkpoint in a run's directory of checkpoints that verifies; why a newer one is

@@ -123,7 +123,7 @@ class ViewBuilder {
         if (has_value(manifest_.tensors[t].kind, kind)) add_tensor(kind, t);
       }
     }
-    return image_.bytes();
+    return image_.finish(static_cast<std::size_t>(image_.size()));
   }
 
  private:
