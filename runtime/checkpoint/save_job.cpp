@@ -118,8 +118,8 @@ void check_visible(const std::string& directory, const ManifestFile& file) {
 }
 
 // On rank 0, with every rank's entry.
-void commit(const SaveContext& context, Manifest manifest, const std::vector<std::string>& entries,
-            const std::string& partial, const std::string& path) {
+void commit(Manifest manifest, const std::vector<std::string>& entries, const std::string& partial,
+            const std::string& path) {
   manifest.view_bytes = 1;  // not known yet; the parser wants a file
   const std::string where = partial + "/" + std::string(manifest_name);
   manifest.files = parse_manifest(manifest_text(manifest, entries), where).files;
@@ -135,13 +135,10 @@ void commit(const SaveContext& context, Manifest manifest, const std::vector<std
   const std::string text = manifest_text(manifest, entries);
   write_whole(where, std::as_bytes(std::span(text)));
   commit_directory(partial, path);
-  log::get("checkpoint").debug("{} committed", path);
-  const SaverOptions& options = context.options;
-  remove_old_checkpoints(options.directory, options.keep, options.keep_every, manifest.step);
 }
 
-std::string commit_or_clear(const SaveContext& context, const Manifest& manifest,
-                            const std::vector<std::string>& entries, const std::string& path) {
+std::string commit_or_clear(const Manifest& manifest, const std::vector<std::string>& entries,
+                            const std::string& path) {
   const std::string partial = path + std::string(partial_suffix);
   std::string problem;
   for (std::size_t rank = 0; rank < entries.size() && problem.empty(); ++rank) {
@@ -149,7 +146,7 @@ std::string commit_or_clear(const SaveContext& context, const Manifest& manifest
       problem = fmt::format("rank {}: {}", rank, entries[rank].substr(1));
   }
   if (problem.empty()) {
-    problem = problem_of([&] { commit(context, manifest, entries, partial, path); });
+    problem = problem_of([&] { commit(manifest, entries, partial, path); });
     if (!problem.empty()) problem = "rank 0: " + problem;
   }
   if (!problem.empty()) {
@@ -192,10 +189,13 @@ void run_save(const SaveContext& context, std::int64_t step, const std::string& 
     manifest.step = step;
     manifest.state = state;
     manifest.scalars = context.snapshot.scalars();
-    outcome = commit_or_clear(context, manifest, entries, report.path);
+    outcome = commit_or_clear(manifest, entries, report.path);
   }
   report.problem = share_text(group, stream, outcome);
   report.commit_ms = milliseconds_since(start);
+  if (group.rank() != 0 || !report.committed()) return;
+  const SaverOptions& options = context.options;
+  remove_old_checkpoints(options.directory, options.keep, options.keep_every, step);
 }
 
 }  // namespace trireme
