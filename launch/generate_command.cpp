@@ -48,9 +48,11 @@ void generate(const GenerateArguments& arguments) {
   Provenance where;
   const Config config =
       resolve_config(load_config(arguments.run + "/config.yaml", {"parallel.data=1"}, &where),
-                     {.ranks = 1, .cuda_in_build = Device::in_build(DeviceType::cuda),
-                      .gpus = Device::count(DeviceType::cuda), .native_bf16 = cpu_has_bf16()}, &where,
-                     Purpose::generate);
+                     {.ranks = 1,
+                      .cuda_in_build = Device::in_build(DeviceType::cuda),
+                      .gpus = Device::count(DeviceType::cuda),
+                      .native_bf16 = cpu_has_bf16()},
+                     &where, Purpose::generate);
   if (config.model.family != "gpt2") {
     fail(ExitCode::config,
          "{}/config.yaml: model.family: {} does not generate text; use a gpt2 run", arguments.run,

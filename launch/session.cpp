@@ -73,8 +73,10 @@ RankProcess::RankProcess() : mpi(nullptr, nullptr) {
 }
 
 Environment RankProcess::environment() const {
-  return {.ranks = mpi.size(), .cuda_in_build = Device::in_build(DeviceType::cuda),
-          .gpus = Device::count(DeviceType::cuda), .native_bf16 = cpu_has_bf16()};
+  return {.ranks = mpi.size(),
+          .cuda_in_build = Device::in_build(DeviceType::cuda),
+          .gpus = Device::count(DeviceType::cuda),
+          .native_bf16 = cpu_has_bf16()};
 }
 
 Session::Session(const RankProcess& process, const Config& resolved, bool training)

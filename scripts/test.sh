@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds, runs every test and ends on CTest's summary. Minutes on two cores the first time.
 #
-#   scripts/test.sh                      preset cpu
+#   scripts/test.sh                      preset cuda where a toolkit for it is installed, else cpu
+#   scripts/test.sh --cpu | --cuda       one of them by name
 #   scripts/test.sh --asan | --tsan      under AddressSanitizer and UBSan, or ThreadSanitizer
 #   scripts/test.sh --debug              without optimisation
 #   scripts/test.sh --filter REGEX       only tests whose name matches; may be given with a preset
@@ -12,11 +13,13 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/common.sh
 source scripts/common.sh
+# shellcheck source=scripts/deps/cuda.sh
+source scripts/deps/cuda.sh
 
-preset=cpu filter=() jobs=$(nproc) install=true
+preset='' filter=() jobs=$(nproc) install=true
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --asan | --tsan | --debug) preset=${1#--} ;;
+    --cpu | --cuda | --asan | --tsan | --debug) preset=${1#--} ;;
     --filter | --jobs)
       [[ $# -ge 2 ]] || die "$1 needs a value"
       if [[ $1 == --jobs ]]; then jobs=$2; else filter=(-R "$2"); fi
@@ -24,7 +27,7 @@ while [[ $# -gt 0 ]]; do
       ;;
     --no-install) install=false ;;
     -h | --help)
-      sed -n '3,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '3,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     *) die "unknown option $1; see scripts/test.sh --help" ;;
@@ -35,6 +38,14 @@ done
 
 if $install; then scripts/install_deps.sh; fi
 use_tools
+if [[ -z $preset ]]; then
+  preset=cpu
+  if toolkit=$(find_toolkit); then
+    preset=cuda
+    export CUDACXX=${toolkit% *}
+    say "CUDA ${toolkit#* } is installed: its code is compiled and linked too"
+  fi
+fi
 
 say "building preset $preset"
 run_quietly "cmake --preset $preset" cmake --preset "$preset"

@@ -48,7 +48,7 @@ struct Backward {
 // With p = softmax and ds = p (dout v - delta) scale: keys_own gives dk = ds^T q and dv = p^T dout
 // of a tile of keys; else dq = ds k of a tile of queries.
 template <int padded, bool keys_own, typename T>
-__global__ void __launch_bounds__(tile_threads) attention_backward_kernel(Backward<T> p) {
+__global__ void __launch_bounds__(tile_threads, 1) attention_backward_kernel(Backward<T> p) {
   constexpr int R = backward_rows<padded>;
   constexpr int rows = tile_side * R;
   constexpr int tile = rows * tile_stride<padded>;

@@ -86,8 +86,11 @@ __global__ void __launch_bounds__(column_threads)
   }
   join_groups(sum, shared);
   if (threadIdx.x < 32 && i < all) {
-    float* const to = targets.to[i / columns] + i % columns;
-    *to += sum[0];
+    // Compared, not indexed: an index would put the targets into memory of the thread's own.
+#pragma unroll
+    for (int o = 0; o < outputs; ++o) {
+      if (i / columns == o) targets.to[o][i % columns] += sum[0];
+    }
   }
 }
 

@@ -41,11 +41,14 @@ struct Sums {
     const int column = static_cast<int>(threadIdx.x) % side;
     for (int term = 0; term < depth; ++term) {
       float a[reach], b[reach];
+#pragma unroll
       for (int i = 0; i < reach; ++i) {
         a[i] = rows[term][row + side * i];
         b[i] = columns[term][column + side * i];
       }
+#pragma unroll
       for (int i = 0; i < reach; ++i) {
+#pragma unroll
         for (int j = 0; j < reach; ++j)
           values[i][j] += a[i] * b[j];
       }
@@ -57,7 +60,9 @@ struct Sums {
   __device__ void give(const To& to) const {
     const int row = static_cast<int>(threadIdx.x) / side;
     const int column = static_cast<int>(threadIdx.x) % side;
+#pragma unroll
     for (int i = 0; i < reach; ++i) {
+#pragma unroll
       for (int j = 0; j < reach; ++j)
         to(row + side * i, column + side * j, values[i][j]);
     }

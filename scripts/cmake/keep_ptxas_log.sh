@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Runs a compiler; what ptxas reports goes to OBJECT.ptxas, everything else to stderr as usual.
 for argument; do
   [ "$previous" = -o ] && object=$argument

@@ -27,6 +27,20 @@ find_nvcc() {
   return 1
 }
 
+# Prints what find_nvcc does, where NCCL lies beside that toolkit or in the system too: all that preset cuda must have.
+find_toolkit() {
+  local found include
+  found=$(find_nvcc) || return 1
+  include=$(dirname "$(dirname "$(realpath "${found% *}")")")/include
+  [[ -n $(find_header nccl.h "$include") ]] || return 1
+  printf '%s\n' "$found"
+}
+
+# find_header NAME DIR: the path of a header in DIR or the system's directories.
+find_header() {
+  find -L "$2" /usr/include /usr/local/include -maxdepth 2 -name "$1" -print -quit 2>/dev/null || true
+}
+
 # pip_install DIR WHEEL...: unpacks wheels into DIR. cudnn-frontend has wheels for some Pythons only, of which nothing but
 # the headers is used.
 pip_install() {
@@ -85,7 +99,7 @@ install_cuda() {
     # Libraries beside an older toolkit would not fit the new one.
     found=''
     if [[ -n $include ]]; then
-      found=$(find -L "$include" /usr/include /usr/local/include -maxdepth 2 -name "$header" -print -quit 2>/dev/null || true)
+      found=$(find_header "$header" "$include")
     fi
     if [[ -n $found ]]; then
       say "skipped: ${wheel%==*}, since $found is there"

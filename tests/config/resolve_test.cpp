@@ -21,7 +21,8 @@ TEST(ResolveConfig, FillsInEveryAuto) {
 TEST(ResolveConfig, AutomaticPrecisionIsBf16WhereItIsNative) {
   EXPECT_EQ(resolved(gpt, {"precision=auto"}, {.native_bf16 = true}).precision, "bf16");
   EXPECT_EQ(resolved(gpt, {"precision=bf16"}, {.native_bf16 = false}).precision, "bf16");
-  EXPECT_EQ(resolved(gpt, {"precision=auto"}, {.cuda_in_build = true, .gpus = 1}).precision, "bf16");
+  EXPECT_EQ(resolved(gpt, {"precision=auto"}, {.cuda_in_build = true, .gpus = 1}).precision,
+            "bf16");
   EXPECT_EQ(resolved(gpt, {}, {.cuda_in_build = true, .gpus = 1}).device.type, "cuda");
 }
 
@@ -88,14 +89,12 @@ TEST_P(UnsupportedFeature, IsRefusedWithTheValueToUse) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, UnsupportedFeature,
-    testing::Values(Feature{"parallel.context=2", "1"}, Feature{"parallel.expert=2", "1"},
-                    Feature{"parallel.search=true", "false"}, Feature{"device.graphs=step", "off"},
-                    Feature{"device.share=true", "false"}, Feature{"run.deadline_minutes=0.5", "0"},
-                    Feature{"checkpoint.every_steps=100", "0"},
-                    Feature{"checkpoint.every_minutes=5", "0"},
-                    Feature{"telemetry.trace=10-20", "\"\""},
-                    Feature{"telemetry.tensorboard=true", "false"},
-                    Feature{"telemetry.prometheus=true", "false"}),
+    testing::Values(
+        Feature{"parallel.context=2", "1"}, Feature{"parallel.expert=2", "1"},
+        Feature{"parallel.search=true", "false"}, Feature{"run.deadline_minutes=0.5", "0"},
+        Feature{"checkpoint.every_steps=100", "0"}, Feature{"checkpoint.every_minutes=5", "0"},
+        Feature{"telemetry.trace=10-20", "\"\""}, Feature{"telemetry.tensorboard=true", "false"},
+        Feature{"telemetry.prometheus=true", "false"}),
     [](const auto& tested) {
       std::string name = tested.param.setting;
       std::ranges::replace_if(
@@ -117,6 +116,10 @@ TEST(ResolveDevice, RefusesWhatTheBuildOrTheCpuLacks) {
               HasSubstr("part of the cuda backend, which this build lacks; use cpu or auto"));
   EXPECT_THAT(refusal(gpt, {"precision=tf32"}),
               HasSubstr("on the CPU use fp32, bf16, fp16, fp8 or auto"));
+  EXPECT_THAT(refusal(gpt, {"device.graphs=step"}),
+              HasSubstr("step has no effect with device.type: cpu, only with cuda"));
+  EXPECT_THAT(refusal(gpt, {"device.share=true"}),
+              HasSubstr("true has no effect with device.type: cpu, only with cuda"));
   EXPECT_EQ(resolved(gpt, {"precision=fp8"}).precision, "fp8");
   EXPECT_THAT(refusal(resnet, {"precision=fp8"}),
               HasSubstr("fp8 is for the linear layers of transformer blocks"));

@@ -200,7 +200,8 @@ TEST(EmulatedStreams, LazyWorkShowsAMissingWaitBetweenStreams) {
   };
 
   producer.launch(1, 4, fill, producer.device, 5.0F);
-  ASSERT_EQ(cudaEventRecordWithFlags(produced, producer.stream, cudaEventRecordDefault), cudaSuccess);
+  ASSERT_EQ(cudaEventRecordWithFlags(produced, producer.stream, cudaEventRecordDefault),
+            cudaSuccess);
   if (stream_mode() == "lazy") {
     fetch();
     EXPECT_TRUE(std::isnan(consumer.host[0])) << "the consumer did not wait";

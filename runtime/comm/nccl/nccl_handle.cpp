@@ -145,7 +145,7 @@ void NcclHandle::abort() noexcept {
 
 void NcclHandle::abort_locked() noexcept {
   if (std::exchange(aborted_, true) || comm_ == nullptr) return;
-  static_cast<void>(ncclCommAbort(comm_));  // nothing better is left to do when it fails
+  static_cast<void>(ncclCommAbort(comm_));  // unchecked: nothing better is left to do
   comm_ = nullptr;
 }
 

@@ -67,7 +67,7 @@ int cuda_device_count() {
 int count_cuda_devices() noexcept {
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
-  static_cast<void>(cudaGetLastError());
+  static_cast<void>(cudaGetLastError());  // unchecked: takes the error off the record
   return found == cudaSuccess ? count : 0;
 }
 
@@ -127,7 +127,7 @@ std::byte* CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
                                : cudaHostAlloc(&data, bytes, cudaHostAllocDefault);
   if (code == cudaErrorMemoryAllocation) {
     std::size_t free = 0, total = 0;
-    static_cast<void>(cudaGetLastError());
+    static_cast<void>(cudaGetLastError());  // unchecked: takes the error off the record
     TRIREME_CUDA(cudaMemGetInfo(&free, &total));
     fail(ExitCode::internal,
          "out of memory: {} bytes ({:.2f} GiB) of {} memory asked for on GPU {}, which has {:.2f} "

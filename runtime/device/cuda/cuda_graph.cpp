@@ -21,7 +21,7 @@ CudaGraph::CudaGraph(CudaStream& stream, const std::function<void()>& work) {
     reason = error.what();
   }
   const cudaError_t ended = cudaStreamEndCapture(stream.handle(), &graph);
-  static_cast<void>(cudaGetLastError());
+  static_cast<void>(cudaGetLastError());  // unchecked: takes the error off the record
   if (ended != cudaSuccess && reason.empty())
     reason = fmt::format("{} ({})", cudaGetErrorName(ended), cudaGetErrorString(ended));
   cudaError_t made = cudaSuccess;
