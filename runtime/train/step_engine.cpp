@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "runtime/base/log.h"
 #include "runtime/comm/comm_label.h"
 
 namespace trireme {
@@ -63,7 +65,13 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
     slot = std::make_unique<Slot>(device, mesh, options);
   model_.set_hook(this);
   if (options.graphs == GraphMode::layer) model_.use_layer_graphs();
-  if (options.graphs == GraphMode::step) static_.emplace(device, options.pipeline.micro_batches);
+  if (options.graphs == GraphMode::step && options.pipeline.stages == 1) {
+    static_.emplace(device, options.pipeline.micro_batches);
+  } else if (options.graphs == GraphMode::step) {
+    log::get("train").info(
+        "device.graphs: step: steps run without graphs, for the transfers of a pipeline's stages "
+        "reach from one step into the next; layer records their layers");
+  }
 }
 
 StepEngine::~StepEngine() {
@@ -145,11 +153,18 @@ void StepEngine::replay(std::int64_t step, Slot& slot) {
     enqueue(step, slot);
     gatherer_.finish();  // a graph ends with every stream joined
   };
-  if (!slot.warm) {
-    slot.warm = true;
-    return whole();
+  if (!std::exchange(slot.warm, true) || unrecordable_) return whole();
+  if (slot.graph == nullptr) {
+    try {
+      slot.graph = device_.capture(*streams_.compute, whole);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::config) throw;
+      log::get("train").warn("steps run without graphs from here on: {}", error.what());
+      unrecordable_ = true;
+      gatherer_.forget();
+      return whole();
+    }
   }
-  if (slot.graph == nullptr) slot.graph = device_.capture(*streams_.compute, whole);
   slot.graph->launch(*streams_.compute);
 }
 

@@ -28,7 +28,7 @@ namespace trireme {
 enum class GraphMode : std::uint8_t {
   off,
   layer,  // each pass of a layer
-  step    // a whole step, from the first forward to the last update; one pipeline stage only
+  step    // a whole step, from the first forward to the last update; off in pipelines
 };
 
 struct StepOptions {
@@ -130,6 +130,7 @@ class StepEngine final : private StageWork, private LayerHook {
   std::vector<Batch> batches_;     // micro-batch m stands at m % size
   int fetched_ = 0;
   std::optional<StaticBatches> static_;  // instead, where steps are recorded
+  bool unrecordable_ = false;            // a step could not be
 };
 
 }  // namespace trireme

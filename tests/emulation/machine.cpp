@@ -2,8 +2,11 @@
 #include "tests/emulation/machine.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -153,7 +156,26 @@ DeviceMemory& memory() {
   return *instance;
 }
 
+constexpr std::array<const char*, 5> asked_names{"kernels", "copies", "graph launches", "waits",
+                                                 "allocations"};
+std::array<std::atomic<long>, asked_names.size()> asked{};
+
+void print_counts() {
+  std::string text = "CUDA emulator:";
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    text += (i == 0 ? " " : ", ") + std::to_string(asked[i]) + " " + asked_names[i];
+  }
+  std::fprintf(stderr, "%s\n", text.c_str());
+}
+
 }  // namespace
+
+void count(Asked what) {
+  static const bool printing =
+      std::getenv("TRIREME_EMULATED_COUNTS") != nullptr && std::atexit(print_counts) == 0;
+  if (!printing || (what == Asked::wait && gettid() != getpid())) return;
+  ++asked[static_cast<std::size_t>(what)];
+}
 
 const Machine& Machine::get() {
   static const Machine machine = read_machine();

@@ -145,6 +145,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 }
 
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  count(Asked::allocation);
   *data = allocate_device(bytes);
   return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
@@ -172,12 +173,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                             cudaStream_t stream) {
   require_known("cudaMemcpyAsync to", to, bytes);
   require_known("cudaMemcpyAsync from", from, bytes);
-  return enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+  return enqueue(
+      stream, [=] { std::memcpy(to, from, bytes); }, Asked::copy);
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   require_known("cudaMemsetAsync", to, bytes);
-  return enqueue(stream, [=] { std::memset(to, value, bytes); });
+  return enqueue(
+      stream, [=] { std::memset(to, value, bytes); }, Asked::copy);
 }
 
 cudaError_t cudaFuncSetAttribute(const void* /*function*/, cudaFuncAttribute /*attribute*/,
