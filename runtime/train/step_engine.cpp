@@ -7,6 +7,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/comm/comm_label.h"
+#include "runtime/device/range.h"
 
 namespace trireme {
 namespace {
@@ -134,11 +135,10 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   slot.totals.reset(compute);
   if (const LossScaler* const scaler = optimizer_.loss_scaler())
     device_.copy(compute, slot.scale_host.data(), scaler->state().data, loss_scale_bytes);
-  reducer_.begin_step();
+  reducer_.begin_step(step);
   runner_.run(step, *this);
   reduce(slot);
-  optimizer_.step(compute, step);
-  gatherer_.after_update();
+  update(step);
   device_.copy(compute, slot.norm_host.data(), optimizer_.gradient_norm().data, sizeof(float));
   if (options_.after_update) {
     gatherer_.finish();
@@ -168,7 +168,14 @@ void StepEngine::replay(std::int64_t step, Slot& slot) {
   slot.graph->launch(*streams_.compute);
 }
 
+void StepEngine::update(std::int64_t step) {
+  const Range range("optimizer");
+  optimizer_.step(*streams_.compute, step);
+  gatherer_.after_update();
+}
+
 void StepEngine::reduce(Slot& slot) {
+  const Range range("reduce");
   slot.totals.publish(*streams_.compute, *streams_.comm);
   streams_.compute->record(*slot.reduce_begin);
   reducer_.finish();
@@ -203,6 +210,7 @@ Context StepEngine::context(int chunk, int micro_batch) {
 void StepEngine::compute(const Action& action) {
   const int chunk = action.chunk, m = action.micro_batch;
   const Context here = context(chunk, m);
+  const Range range(action.kind == ActionKind::forward ? "forward" : "backward");
   if (action.kind == ActionKind::forward) {
     reducer_.before_forward(chunk, m);
     model_.forward(here);
@@ -249,6 +257,7 @@ StepReport StepEngine::read(std::int64_t step) {
   report.backward_ms = times.backward + times.backward_weight;
   report.bubble_ms = options_.pipeline.stages > 1 ? times.bubble : 0;
   report.exposed_comm_ms = slot.reduce_end->milliseconds_since(*slot.reduce_begin);
+  report.reduce_ms = reducer_.milliseconds(step);
   report.optimizer_ms = slot.updated->milliseconds_since(*slot.reduce_end);
   return report;
 }

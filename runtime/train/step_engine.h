@@ -57,6 +57,7 @@ struct StepReport {
   double learning_rate = 0;
   double step_ms = 0;  // from the first to the last of the step's work
   double forward_ms = 0, backward_ms = 0, optimizer_ms = 0, data_wait_ms = 0, exposed_comm_ms = 0;
+  double reduce_ms = 0;  // gradients were reduced, behind backward or exposed
   double bubble_ms = 0;  // this stage waited for its neighbours
   // Where the loss is scaled: the scale of this step, and the steps skipped up to and with it.
   std::optional<double> loss_scale{};
@@ -109,6 +110,7 @@ class StepEngine final : private StageWork, private LayerHook {
   void enqueue(std::int64_t step, Slot& slot);
   void replay(std::int64_t step, Slot& slot);
   void reduce(Slot& slot);
+  void update(std::int64_t step);
   void read_loss_scale(const Slot& slot, StepReport& report) const;
   [[nodiscard]] Slot& slot_of(std::int64_t step) {
     return *slots_[static_cast<std::size_t>(step % 2)];

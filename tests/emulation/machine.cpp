@@ -156,8 +156,8 @@ DeviceMemory& memory() {
   return *instance;
 }
 
-constexpr std::array<const char*, 5> asked_names{"kernels", "copies", "graph launches", "waits",
-                                                 "allocations"};
+constexpr std::array<const char*, 6> asked_names{"kernels", "copies",      "graph launches",
+                                                 "waits",   "allocations", "ranges"};
 std::array<std::atomic<long>, asked_names.size()> asked{};
 
 void print_counts() {

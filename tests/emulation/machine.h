@@ -21,7 +21,7 @@ struct Machine {
 };
 
 // What the host asked of the device; recorded into a graph, a call counts as nothing.
-enum class Asked : std::uint8_t { kernel, copy, graph, wait, allocation };
+enum class Asked : std::uint8_t { kernel, copy, graph, wait, allocation, range };
 // Printed at the end of the process where TRIREME_EMULATED_COUNTS is set. Of waits, those of the
 // main thread count: others may wait for the device, the one that enqueues the steps should not.
 void count(Asked what);

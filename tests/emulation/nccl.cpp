@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/emulation/machine.h"
 #include "tests/emulation/nccl_transport.h"
 
 namespace trireme::emulated {
@@ -34,6 +35,7 @@ struct NcclComm {
 
 namespace {
 
+constexpr int old_version = 22703;
 constexpr int polls_of_first_call = 4;  // it connects to its peers
 constexpr int polls_of_call = 2;
 
@@ -162,7 +164,7 @@ ncclResult_t add(ncclComm_t comm, const NcclOp& op) {
 using namespace trireme::emulated;
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
+  *version = Machine::get().fault == "old_nccl" ? old_version : NCCL_VERSION_CODE;
   return ncclSuccess;
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "tests/emulation/include/nvtx3/nvToolsExt.h"
 #include "tests/emulation/machine.h"
 
 namespace trireme::emulated {
@@ -187,4 +188,23 @@ cudaError_t cudaFuncSetAttribute(const void* /*function*/, cudaFuncAttribute /*a
                                  int value) {
   constexpr int most_shared = 227 * 1024;  // sm_90
   return value <= most_shared ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+static thread_local int open_ranges = 0;
+
+int nvtxRangePushA(const char* name) {
+  if (name == nullptr || *name == '\0') {
+    std::fprintf(stderr, "CUDA emulator: a range without a name\n");
+    std::abort();
+  }
+  count(Asked::range);
+  return open_ranges++;
+}
+
+int nvtxRangePop() {
+  if (open_ranges == 0) {
+    std::fprintf(stderr, "CUDA emulator: nvtxRangePop without a range\n");
+    std::abort();
+  }
+  return --open_ranges;
 }
