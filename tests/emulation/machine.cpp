@@ -14,6 +14,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -160,21 +161,38 @@ constexpr std::array<const char*, 6> asked_names{"kernels", "copies",      "grap
                                                  "waits",   "allocations", "ranges"};
 std::array<std::atomic<long>, asked_names.size()> asked{};
 
+std::mutex range_mutex;
+std::set<std::string> range_names;
+
 void print_counts() {
   std::string text = "CUDA emulator:";
   for (std::size_t i = 0; i < asked.size(); ++i) {
     text += (i == 0 ? " " : ", ") + std::to_string(asked[i]) + " " + asked_names[i];
   }
+  text += "\nCUDA emulator: ranges";
+  for (const std::string& name : range_names)
+    text += " \"" + name + "\"";
   std::fprintf(stderr, "%s\n", text.c_str());
+}
+
+bool counts() {
+  static const bool printing =
+      std::getenv("TRIREME_EMULATED_COUNTS") != nullptr && std::atexit(print_counts) == 0;
+  return printing;
 }
 
 }  // namespace
 
 void count(Asked what) {
-  static const bool printing =
-      std::getenv("TRIREME_EMULATED_COUNTS") != nullptr && std::atexit(print_counts) == 0;
-  if (!printing || (what == Asked::wait && gettid() != getpid())) return;
+  if (!counts() || (what == Asked::wait && gettid() != getpid())) return;
   ++asked[static_cast<std::size_t>(what)];
+}
+
+void count_range(const char* name) {
+  if (!counts()) return;
+  count(Asked::range);
+  const std::lock_guard lock(range_mutex);
+  range_names.insert(name);
 }
 
 const Machine& Machine::get() {

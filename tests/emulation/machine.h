@@ -25,6 +25,7 @@ enum class Asked : std::uint8_t { kernel, copy, graph, wait, allocation, range }
 // Printed at the end of the process where TRIREME_EMULATED_COUNTS is set. Of waits, those of the
 // main thread count: others may wait for the device, the one that enqueues the steps should not.
 void count(Asked what);
+void count_range(const char* name);
 
 // Work of the device runs between enter() and leave(), which nest: only then is device memory
 // there.

@@ -197,7 +197,7 @@ int nvtxRangePushA(const char* name) {
     std::fprintf(stderr, "CUDA emulator: a range without a name\n");
     std::abort();
   }
-  count(Asked::range);
+  count_range(name);
   return open_ranges++;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What goes wrong on GPUs must end the whole job at once, with one clear message and the right exit
 // code.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "tests/launch/emulated_fixture.h"
@@ -59,11 +60,11 @@ TEST_F(EmulatedFailure, AnOldNcclIsToldWithBothVersions) {
 }
 
 TEST_F(EmulatedFailure, ActivationsThatDoNotFitNameTheSettingsThatWould) {
-  const ScopedVariable small("TRIREME_EMULATED_MEMORY", "8");
+  const ScopedVariable small("TRIREME_EMULATED_MEMORY", "4");
   expect_failure(
       train(1, {"model.context=64", "model.hidden=64", "train.micro_batch=8"}), 1,
       AllOf(HasSubstr("out of memory: "), HasSubstr("asked for by activations on GPU 0"),
-            HasSubstr("of 8.00 MiB free"), HasSubstr("holds parameters "), HasSubstr("gradients "),
+            HasSubstr("of 4.00 MiB free"), HasSubstr("holds parameters "), HasSubstr("gradients "),
             HasSubstr("(now 8) would fit"), HasSubstr("train.recompute: full (now none)")));
 }
 
@@ -78,6 +79,23 @@ TEST_F(EmulatedFailure, AnErrorOfACollectiveNamesGroupAndCall) {
   const ScopedVariable error("TRIREME_EMULATED_NCCL_ERROR", "data:5:1");
   expect_failure(train(2, {"parallel.data=2"}), 5,
                  AllOf(HasSubstr("group data"), HasSubstr("ncclRemoteError")));
+}
+
+// The launcher and the NCCL ranks that wait for the dead one.
+TEST_F(EmulatedFailure, AKilledRankEndsTheJobInSeconds) {
+  std::string train = fmt::format("{} -np 3 {} train {}/gpt.yaml --set run.directory={}/run",
+                                  TRIREME_MPIEXEC, TRIREME_BINARY, data_directory(), directory());
+  for (const std::string& set : gpt({"train.global_batch=6", "train.steps=1000000",
+                                     "train.log_every=100000", "parallel.data=3"})
+                                    .set)
+    train += " --set " + set;
+  const std::string kill = "sleep 4; pkill -KILL -n -f run.directory=" + directory() + "/run";
+
+  const CommandResult result = run_command("(" + kill + ") & " + train, 40);
+
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.exit_code, 124) << "the job went on without a rank";
+  EXPECT_LT(result.seconds, 20);
 }
 
 TEST_F(EmulatedFailure, AnOverflowThatNoSmallerLossScaleMendsEndsTheRun) {

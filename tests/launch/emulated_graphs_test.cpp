@@ -11,7 +11,7 @@ namespace {
 class EmulatedGraphs : public EmulatedTest {
  protected:
   struct Counts {
-    long kernels = 0, copies = 0, graphs = 0, waits = 0, allocations = 0;
+    long kernels = 0, copies = 0, graphs = 0, waits = 0, allocations = 0, ranges = 0;
   };
 
   void expect_same_with_graphs(const Run& run, int ranks, const std::string& layout) {
@@ -28,28 +28,27 @@ class EmulatedGraphs : public EmulatedTest {
     const ScopedVariable print("TRIREME_EMULATED_COUNTS", "1");
     const auto counted = [&](int steps) {
       const std::string text = "train.steps=" + std::to_string(steps) + " device.graphs=" + graphs;
-      const Run run = gpt({"data.prefetch=1"});
-      return read_counts(train_layout(run, {1, text}).output);
+      return read_counts(train_layout(gpt({"data.prefetch=1"}), {1, text}).output);
     };
     const Counts first = counted(fewer), last = counted(more);
     const auto each = [](long a, long b) { return (b - a) / (more - fewer); };
-    return {each(first.kernels, last.kernels), each(first.copies, last.copies),
-            each(first.graphs, last.graphs), each(first.waits, last.waits),
-            each(first.allocations, last.allocations)};
+    return {each(first.kernels, last.kernels),         each(first.copies, last.copies),
+            each(first.graphs, last.graphs),           each(first.waits, last.waits),
+            each(first.allocations, last.allocations), each(first.ranges, last.ranges)};
   }
 
  private:
   static Counts read_counts(const std::string& output) {
     const std::regex line(
-        "emulator: (\\d+) kernels, (\\d+) copies, (\\d+) graph launches, (\\d+) waits, (\\d+) "
-        "allocations");
+        "emulator: (\\d+) kernels, (\\d+) copies, (\\d+) graph launches, (\\d+) waits, "
+        "(\\d+) allocations, (\\d+) ranges");
     std::smatch found;
     if (!std::regex_search(output, found, line)) {
       ADD_FAILURE() << "no counts in\n" << output;
       return {};
     }
-    return {std::stol(found[1]), std::stol(found[2]), std::stol(found[3]), std::stol(found[4]),
-            std::stol(found[5])};
+    return {std::stol(found[1]), std::stol(found[2]), std::stol(found[3]),
+            std::stol(found[4]), std::stol(found[5]), std::stol(found[6])};
   }
 };
 
@@ -77,6 +76,18 @@ TEST_F(EmulatedGraphs, AReplayedStepIsOneLaunch) {
   EXPECT_EQ(counts.kernels, 0);
   EXPECT_EQ(counts.waits, 1);
   EXPECT_EQ(counts.allocations, 0);
+}
+
+// Of 4 micro-batches each way through an embedding, 2 blocks and a head, of the reduction and of
+// the update.
+TEST_F(EmulatedGraphs, ProfilersSeePhasesAndLayersByName) {
+  EXPECT_EQ(counts_per_step("off").ranges, 4 * 2 * (1 + 4) + 2);
+
+  const ScopedVariable print("TRIREME_EMULATED_COUNTS", "1");
+  const CommandResult result = train_layout(gpt(), {});
+  for (const char* const name :
+       {"\"forward\"", "\"backward\"", "\"reduce\"", "\"optimizer\"", "\"blocks.1\""})
+    EXPECT_NE(result.output.find(name), std::string::npos) << name << "\n" << result.output;
 }
 
 TEST_F(EmulatedGraphs, APipelineStepsWithoutThemAndSaysWhyOnce) {
