@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/session.h"
 
+#include <cstdlib>
+
 #include "data/batch_plan.h"
 #include "launch/autotune.h"
 #include "launch/options.h"
@@ -69,6 +71,18 @@ std::int64_t samples_evaluated(const TrainConfig& train, std::int64_t available)
   return all ? available : train.eval_batches * train.global_batch;
 }
 
+// Started by torchrun and the like, every process would train alone, and write over the others.
+void check_launcher(int ranks) {
+  const char* const wanted = std::getenv("WORLD_SIZE");
+  const char* const rank = std::getenv("RANK");
+  if (wanted == nullptr || rank == nullptr || ranks > 1 || std::atoi(wanted) <= 1) return;
+  fail(
+      ExitCode::config,
+      "RANK={} and WORLD_SIZE={} are set, but MPI started this process alone; start the ranks with "
+      "mpirun -np {} or srun --mpi=pmix, or unset RANK and WORLD_SIZE to train on one rank",
+      rank, wanted, wanted);
+}
+
 }  // namespace
 
 MeshShape mesh_shape(const ParallelConfig& parallel) {
@@ -95,6 +109,7 @@ std::unique_ptr<Dataset> open_dataset(const Config& config, const ModelTraits& t
 RankProcess::RankProcess() : mpi(nullptr, nullptr) {
   log::initialize(mpi.rank());
   set_process_label(mpi.rank(), mpi.size());
+  check_launcher(mpi.size());
 }
 
 Environment RankProcess::environment() const {

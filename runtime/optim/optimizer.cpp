@@ -29,6 +29,7 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
       norm_options_(std::move(norm)),
       there_(device.make_event()),
       done_(device.make_event()) {
+  const MemoryScope scope(MemoryRole::optimizer);
   if (loss_scale) scaler_.emplace(device, *loss_scale);
   const auto stream = device.make_stream(StreamKind::compute);
   const std::size_t state =

@@ -79,6 +79,7 @@ std::string_view format_json(const StepMetrics& metrics, ItemKind kind, Line to)
   line.milliseconds("data_wait_ms", metrics.data_wait_ms);
   line.milliseconds("exposed_comm_ms", metrics.exposed_comm_ms);
   line.milliseconds("bubble_ms", metrics.bubble_ms);
+  line.milliseconds("reduce_ms", metrics.reduce_ms);
   return line.finish();
 }
 

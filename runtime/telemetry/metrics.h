@@ -34,6 +34,7 @@ struct StepMetrics {
   double data_wait_ms = 0;             // waiting for the next batch
   double exposed_comm_ms = 0;          // waiting for communication that no computation hid
   double bubble_ms = 0;                // waiting for the neighbours in the pipeline
+  double reduce_ms = 0;                // reducing gradients, hidden behind backward or exposed
   std::optional<double> loss_scale{};  // of this step, where the loss is scaled
   std::int64_t skipped_steps = 0;      // up to and with this one, because gradients overflowed
   bool overflowed = false;             // this one was skipped, and a smaller loss scale may mend it

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "runtime/base/log.h"
 #include "runtime/comm/comm_label.h"
 #include "runtime/comm/step_watch.h"
+#include "runtime/device/range.h"
 
 namespace trireme {
 namespace {
@@ -67,7 +70,13 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
     slot = std::make_unique<Slot>(device, mesh, options);
   model_.set_hook(this);
   if (options.graphs == GraphMode::layer) model_.use_layer_graphs();
-  if (options.graphs == GraphMode::step) static_.emplace(device, options.pipeline.micro_batches);
+  if (options.graphs == GraphMode::step && options.pipeline.stages == 1) {
+    static_.emplace(device, options.pipeline.micro_batches);
+  } else if (options.graphs == GraphMode::step) {
+    log::get("train").info(
+        "device.graphs: step: steps run without graphs, for the transfers of a pipeline's stages "
+        "reach from one step into the next; layer records their layers");
+  }
 }
 
 StepEngine::~StepEngine() {
@@ -132,7 +141,7 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   slot.totals.reset(compute);
   if (const LossScaler* const scaler = optimizer_.loss_scaler())
     device_.copy(compute, slot.scale_host.data(), scaler->state().data, loss_scale_bytes);
-  reducer_.begin_step();
+  reducer_.begin_step(step);
   runner_.run(step, *this);
   reduce(slot);
   update(step, slot);
@@ -149,17 +158,25 @@ void StepEngine::replay(std::int64_t step, Slot& slot) {
     enqueue(step, slot);
     gatherer_.finish();  // a graph ends with every stream joined
   };
-  if (!slot.warm) {
-    slot.warm = true;
-    return whole();
+  if (!std::exchange(slot.warm, true) || unrecordable_) return whole();
+  if (slot.graph == nullptr) {
+    try {
+      slot.graph = device_.capture(*streams_.compute, whole);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::config) throw;
+      log::get("train").warn("steps run without graphs from here on: {}", error.what());
+      unrecordable_ = true;
+      gatherer_.forget();
+      return whole();
+    }
   }
-  if (slot.graph == nullptr) slot.graph = device_.capture(*streams_.compute, whole);
   slot.graph->launch(*streams_.compute);
 }
 
 void StepEngine::update(std::int64_t step, Slot& slot) {
   Stream& compute = *streams_.compute;
   set_activity("update");
+  const Range range("optimizer");
   optimizer_.measure(compute, step);
   guard_.judge(compute, slot.totals, optimizer_.scalars());
   optimizer_.update(compute);
@@ -171,6 +188,7 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
 
 void StepEngine::reduce(Slot& slot) {
   set_activity("reduction of the gradients");
+  const Range range("reduce");
   slot.totals.publish(*streams_.compute, *streams_.comm);
   if (options_.flags) slot.flags.publish(*streams_.comm);
   streams_.compute->record(*slot.reduce_begin);
@@ -206,6 +224,7 @@ Context StepEngine::context(int chunk, int micro_batch) {
 void StepEngine::compute(const Action& action) {
   const int chunk = action.chunk, m = action.micro_batch;
   const Context here = context(chunk, m);
+  const Range range(action.kind == ActionKind::forward ? "forward" : "backward");
   if (action.kind == ActionKind::forward) {
     reducer_.before_forward(chunk, m);
     model_.forward(here);
@@ -256,6 +275,7 @@ StepReport StepEngine::read(std::int64_t step) {
   report.backward_ms = times.backward + times.backward_weight;
   report.bubble_ms = options_.pipeline.stages > 1 ? times.bubble : 0;
   report.exposed_comm_ms = slot.reduce_end->milliseconds_since(*slot.reduce_begin);
+  report.reduce_ms = reducer_.milliseconds(step);
   report.optimizer_ms = slot.updated->milliseconds_since(*slot.reduce_end);
   return report;
 }

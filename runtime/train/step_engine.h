@@ -29,7 +29,7 @@ namespace trireme {
 enum class GraphMode : std::uint8_t {
   off,
   layer,  // each pass of a layer
-  step    // a whole step, from the first forward to the last update; one pipeline stage only
+  step    // a whole step, from the first forward to the last update; off in pipelines
 };
 
 struct StepOptions {
@@ -60,6 +60,7 @@ struct StepReport {
   double learning_rate = 0;
   double step_ms = 0;  // from the first to the last of the step's work
   double forward_ms = 0, backward_ms = 0, optimizer_ms = 0, data_wait_ms = 0, exposed_comm_ms = 0;
+  double reduce_ms = 0;  // gradients were reduced, behind backward or exposed
   double bubble_ms = 0;  // this stage waited for its neighbours
   // Where the loss is scaled: the scale of this step, and the steps skipped up to and with it.
   std::optional<double> loss_scale{};
@@ -139,6 +140,7 @@ class StepEngine final : private StageWork, private LayerHook {
   std::vector<Batch> batches_;     // micro-batch m stands at m % size
   int fetched_ = 0;
   std::optional<StaticBatches> static_;  // instead, where steps are recorded
+  bool unrecordable_ = false;            // a step could not be
 };
 
 }  // namespace trireme

@@ -101,6 +101,7 @@ void Trainer::report(std::int64_t step) {
                         .data_wait_ms = report.data_wait_ms,
                         .exposed_comm_ms = report.exposed_comm_ms,
                         .bubble_ms = report.bubble_ms,
+                        .reduce_ms = report.reduce_ms,
                         .loss_scale = report.loss_scale,
                         .skipped_steps = report.skipped_steps,
                         .overflowed = report.overflowed,
