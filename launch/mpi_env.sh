@@ -1,24 +1,29 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Open MPI's settings for ranks that share one machine. Source it, then use mpirun as usual:
+# The settings of Open MPI and NCCL for a job, all of them, on one host or several. Source it, then start the job as usual:
 #
 #   source launch/mpi_env.sh 4 && mpirun -np 4 build/cpu/trireme train configs/gpt_tiny.yaml
 #
-# The argument is the number of ranks (default: the number of cores). Values that are set already are kept.
-# Jobs of a batch system need none of this: there the scheduler owns slots and cores.
+# The argument is the number of ranks on each host (default: the number of cores). Values that are set already are kept.
+# launch/mpi_run.sh and launch/slurm/train.sbatch source it themselves. One variable of ours:
+#
+#   TRIREME_INTERFACE   the network between the hosts: an interface (ib0) or a subnet (10.1.0.0/16)
 
 trireme_ranks=${1:-$(nproc)}
 
-# Open MPI refuses root unless both are set; containers and CI are root.
+# --- Root. Open MPI refuses it unless both are set; containers and CI are root.
 export OMPI_ALLOW_RUN_AS_ROOT=${OMPI_ALLOW_RUN_AS_ROOT:-1}
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=${OMPI_ALLOW_RUN_AS_ROOT_CONFIRM:-1}
 
-# mpirun counts physical cores as slots and refuses more ranks than those.
-export OMPI_MCA_rmaps_base_oversubscribe=${OMPI_MCA_rmaps_base_oversubscribe:-1}
+# --- Slots and cores. In an allocation the scheduler owns both.
+if [[ -z ${SLURM_JOB_ID:-} ]]; then
+  # mpirun counts physical cores as slots and refuses more ranks than those.
+  export OMPI_MCA_rmaps_base_oversubscribe=${OMPI_MCA_rmaps_base_oversubscribe:-1}
 
-# Open MPI binds every mpirun's first rank to core 0: two runs at once would share it, and a rank's worker threads would
-# share their rank's one core. The kernel's scheduler places them better.
-export OMPI_MCA_hwloc_base_binding_policy=${OMPI_MCA_hwloc_base_binding_policy:-none}
+  # Open MPI binds every mpirun's first rank to core 0: two runs at once would share it, and a rank's worker threads
+  # would share their rank's one core. The kernel's scheduler places them better.
+  export OMPI_MCA_hwloc_base_binding_policy=${OMPI_MCA_hwloc_base_binding_policy:-none}
+fi
 
 # With more ranks than cores a waiting rank must give its core to the one that it waits for: a 1 MiB all-reduce of 4 ranks
 # on 2 cores takes 16 ms without yielding and 0.4 ms with it. With a core each, yielding costs a few percent.
@@ -26,10 +31,32 @@ if ((trireme_ranks > $(nproc))); then
   export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
 fi
 
-# Containers often forbid the system call that copies between processes; Open MPI then warns and falls back anyway.
-export OMPI_MCA_btl_vader_single_copy_mechanism=${OMPI_MCA_btl_vader_single_copy_mechanism:-none}
-
 # A rank is one core: library thread pools would only get in each other's way.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+
+# --- Memory. Containers often forbid the system call that copies between processes; Open MPI then warns and falls back
+# anyway.
+export OMPI_MCA_btl_vader_single_copy_mechanism=${OMPI_MCA_btl_vader_single_copy_mechanism:-none}
+
+# --- Interfaces. Open MPI takes every one that is up, also bridges of container engines, which other hosts do not reach:
+# the job then hangs at its first message. NCCL takes names only, as prefixes.
+if [[ -n ${TRIREME_INTERFACE:-} ]]; then
+  export OMPI_MCA_btl_tcp_if_include=${OMPI_MCA_btl_tcp_if_include:-$TRIREME_INTERFACE}
+  export OMPI_MCA_oob_tcp_if_include=${OMPI_MCA_oob_tcp_if_include:-$TRIREME_INTERFACE}
+  if [[ $TRIREME_INTERFACE != */* ]]; then
+    export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-=$TRIREME_INTERFACE}
+  fi
+elif [[ -z ${OMPI_MCA_btl_tcp_if_include:-} ]]; then
+  export OMPI_MCA_btl_tcp_if_exclude=${OMPI_MCA_btl_tcp_if_exclude:-127.0.0.0/8,docker0,virbr0,cni0,flannel.1,podman0,lxcbr0}
+fi
+export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-^lo,docker,virbr,br-,cni,flannel,podman,lxc,veth}
+
+# --- A lost host. By default mpirun notices after 8 minutes; with these three after 10 s.
+export OMPI_MCA_oob_tcp_keepalive_time=${OMPI_MCA_oob_tcp_keepalive_time:-5}
+export OMPI_MCA_oob_tcp_keepalive_intvl=${OMPI_MCA_oob_tcp_keepalive_intvl:-2}
+export OMPI_MCA_oob_tcp_keepalive_probes=${OMPI_MCA_oob_tcp_keepalive_probes:-3}
+
+# --- NCCL. Its warnings name the cause of a failed call; the error code alone does not.
+export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 
 unset trireme_ranks

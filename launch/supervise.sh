@@ -3,7 +3,7 @@
 # Runs a training job until it is done: starts it again after a failure, from its newest checkpoint, and gives up where
 # that would not help.
 #
-#   launch/supervise.sh [options] -- mpirun -np 8 trireme train configs/gpt.yaml --set run.directory=runs/a
+#   launch/supervise.sh [options] -- launch/mpi_run.sh -np 8 trireme train configs/gpt.yaml --set run.directory=runs/a
 #
 #   --max-restarts N   failures to start again after (default 10); a stop at a deadline costs none
 #   --backoff S        seconds before the first restart, doubled with each failure up to 16 S (default 5)
@@ -11,9 +11,8 @@
 #   --restart-on CODE  start again after this exit code too (6: a loss that is not finite); may be repeated
 #   --run DIR          run directory, where the command does not name it
 #
-# USR1 and TERM go on to the job; TERM also means that nothing is started again. mpirun kills a second after its own TERM:
-# give it --mca odls_base_sigkill_timeout 60, so that a checkpoint can be written. One log per start and a line about its end in
-# DIR/supervise/.
+# USR1 and TERM go on to the job; TERM also means that nothing is started again. mpirun kills a second after its own TERM,
+# launch/mpi_run.sh in its place leaves time for a checkpoint. One log per start and a line about its end in DIR/supervise/.
 #
 # Exit code: the job's, when it is done (0), cannot succeed (2 config, 3 data, 6 loss), was stopped (75, requeue), or the
 # restarts are used up; 93 when the same failure would come again: the same step and message twice in a row, or no progress.

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Open MPI's daemon on another host, ended when its ranks are gone and mpirun is out of reach. launch/mpi_run.sh names it as
+# orte_launch_agent:
+#
+#   host_daemon.sh END_SECONDS TCP_RETRIES orted ARGUMENTS...
+#
+# A daemon that has lost mpirun while data was on its way there waits for the kernel to give the connection up: a quarter of
+# an hour, on a host that the next job may already be using. mpi_run.sh sources this file for its functions.
+
+# Of this host (or network namespace); needs root. "" and "-": leave it.
+set_tcp_retries() {
+  [[ -n $1 && $1 != - ]] || return 0
+  if ! echo "$1" 2>/dev/null >/proc/sys/net/ipv4/tcp_retries2; then
+    echo "$(hostname): cannot set net.ipv4.tcp_retries2 = $1 (needs root); a dead connection may take 15 minutes to fail" >&2
+  fi
+}
+
+# Processes below a process, deepest last.
+descendants() {
+  local child
+  for child in $(pgrep -P "$1"); do
+    echo "$child"
+    descendants "$child"
+  done
+}
+
+guard_daemon() {
+  local end_seconds=$1 daemon had_ranks=false alone=0
+  set_tcp_retries "$2"
+  shift 2
+  "$@" &
+  daemon=$!
+  trap 'kill -s TERM "$daemon" 2>/dev/null' TERM INT HUP
+  while kill -0 "$daemon" 2>/dev/null; do
+    sleep 1 &
+    wait $!
+    if pgrep -P "$daemon" >/dev/null; then
+      had_ranks=true alone=0
+    elif $had_ranks && ((++alone > end_seconds)); then
+      kill -s KILL "$daemon" 2>/dev/null
+    fi
+  done
+  wait "$daemon"
+}
+
+if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
+  [[ $# -ge 3 ]] || {
+    sed -n '3,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    exit 2
+  }
+  guard_daemon "$@"
+fi

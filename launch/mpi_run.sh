@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# mpirun with the settings of launch/mpi_env.sh, for jobs that must end when they are over.
+#
+#   launch/mpi_run.sh -np 8 build/cpu/trireme train configs/gpt_tiny.yaml
+#   launch/mpi_run.sh --host a:8,b:8 -np 16 build/cuda/trireme train configs/gpt2_124m.yaml
+#
+# A rank that sees another host vanish ends the job with a message, but mpirun and its daemons may wait for that host for
+# many minutes. So this script ends mpirun TRIREME_END_SECONDS (default 30) after the first rank's last words, and
+# launch/host_daemon.sh does the same on the other hosts. Where it is allowed to, it also sets net.ipv4.tcp_retries2 to
+# TRIREME_TCP_RETRIES, if that is given (5: a dead connection is noticed after 13 s, not 15 min; for all of the host).
+#
+# USR1 goes to the ranks: a checkpoint. TERM stops them with one. mpirun would kill them a second after its own TERM, so they
+# get it from here; those of this host are enough, for a run agrees on its end. Where none is here mpirun gets it. What
+# lives TRIREME_GRACE_SECONDS (default 60) after a TERM is killed. Exit code: the job's; 5 where mpirun had to be ended.
+# shellcheck disable=SC2317  # functions that traps call
+set -u
+
+readonly communication=5
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+[[ $# -ge 1 ]] || {
+  sed -n '3,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  exit 2
+}
+ranks=$(nproc)
+for ((i = 1; i < $#; ++i)); do
+  option=${!i} next=$((i + 1))
+  if [[ $option == -np || $option == -n || $option == --np ]]; then ranks=${!next}; fi
+done
+# shellcheck source=launch/mpi_env.sh
+source "$here/mpi_env.sh" "$ranks"
+# shellcheck source=launch/host_daemon.sh
+source "$here/host_daemon.sh"
+readonly end_seconds=${TRIREME_END_SECONDS:-30} grace_seconds=${TRIREME_GRACE_SECONDS:-60}
+set_tcp_retries "${TRIREME_TCP_RETRIES:-}"
+export OMPI_MCA_orte_launch_agent="$here/host_daemon.sh $end_seconds ${TRIREME_TCP_RETRIES:--} orted"
+
+# Output goes to a file: daemons that outlive a job would hold a pipe open.
+log=$(mktemp "${TMPDIR:-/tmp}/trireme-mpirun.XXXXXX")
+trap 'rm -f "$log"' EXIT
+# Ctrl-C reaches this script only.
+setsid mpirun "$@" >"$log" 2>&1 </dev/null &
+job=$!
+tail -n +1 -f --pid="$job" "$log" &
+viewer=$!
+
+ranks_here() {
+  local process
+  for process in $(descendants "$job"); do
+    if grep -qsz '^OMPI_COMM_WORLD_RANK=' "/proc/$process/environ"; then echo "$process"; fi
+  done
+}
+stop_at=0
+stop() {
+  local ranks
+  mapfile -t ranks < <(ranks_here)
+  ((stop_at > 0)) || stop_at=$((SECONDS + grace_seconds))
+  kill -s TERM "${ranks[@]:-$job}" 2>/dev/null
+}
+trap 'kill -s USR1 "$job" 2>/dev/null' USR1
+trap stop TERM INT
+
+# Not TERM: mpirun would first ask the hosts that do not answer.
+end_job() {
+  echo "mpi_run.sh: $1: ending mpirun" >&2
+  local below
+  mapfile -t below < <(descendants "$job")
+  kill -s KILL "$job" "${below[@]}" 2>/dev/null
+  result=$communication
+}
+
+# The message of a rank's guarded_main is the last thing that it says.
+said_last_words() { grep -qE '^\[rank [0-9]+/[0-9]+ [^]]*\] error: ' "$log"; }
+
+result=0 end_at=0
+while kill -0 "$job" 2>/dev/null; do
+  sleep 1 &
+  wait $!
+  if ((end_at == 0)) && said_last_words; then end_at=$((SECONDS + end_seconds)); fi
+  if ((end_at > 0 && SECONDS > end_at)); then
+    end_job "it still runs $end_seconds s after a rank's error"
+  elif ((stop_at > 0 && SECONDS > stop_at)); then
+    end_job "it still runs $grace_seconds s after it was told to stop"
+  fi
+done
+{ wait "$job"; } 2>/dev/null
+code=$?
+wait "$viewer" 2>/dev/null
+exit $((result != 0 ? result : code))
