@@ -1,0 +1,179 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# slurm_test.sh TRIREME [CASE]...: launch/slurm/train.sbatch under a real Slurm of two virtual nodes (see vslurm.sh).
+# shellcheck disable=SC2317  # functions that are called by name
+set -u
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=tests/hosts/support.sh
+source "$here/../hosts/support.sh"
+trireme=$(realpath "$1")
+shift
+for tool in slurmctld slurmd sbatch munged mpirun; do
+  command -v "$tool" >/dev/null || skip "there is no $tool; scripts/install_deps.sh --slurm installs it"
+done
+lacks=$(network_lacks)
+[[ -z $lacks ]] || skip "$lacks"
+
+place=$(mktemp -d /tmp/trireme-slurm.XXXXXX)
+trap '"$here/vslurm.sh" down "$place/slurm"; rm -rf "$place"' EXIT
+trap 'exit 1' INT TERM
+"$here/vslurm.sh" up "$place/slurm" 2 2 || exit 1
+export SLURM_CONF=$place/slurm/slurm.conf TRIREME_BINARY=$trireme
+prepare_run "$place" "$trireme"
+cd "$place" || exit 1
+
+field() { scontrol show job -o "$1" | grep -oE "(^| )$2=[^ ]*" | head -n 1 | cut -d= -f2-; }
+over() { [[ -z $(squeue -h -j "$1" -t PENDING,RUNNING,COMPLETING,SUSPENDED,REQUEUED 2>/dev/null) ]]; }
+training() { [[ $(wc -l <"$1/metrics.jsonl" 2>/dev/null || echo 0) -ge 2 ]]; }
+# The job is cancelled where it does not end.
+finish_job() {
+  wait_until "$2" over "$1" || {
+    complain "the end of job $1 within $2 s"
+    scancel "$1"
+    wait_until 20 over "$1"
+  }
+  code=$(field "$1" ExitCode)
+  code=${code%:*}
+}
+# submit SBATCH-OPTIONS... -- ARGUMENTS...: sets job and log.
+submit() {
+  local options=()
+  while [[ $1 != -- ]]; do
+    options+=("$1")
+    shift
+  done
+  shift
+  job=$(sbatch --parsable --output=slurm-%j.out "${options[@]}" "$repository/launch/slurm/train.sbatch" "$@")
+  log=$place/slurm-$job.out
+}
+four_ranks=(--nodes=2 --ntasks-per-node=2)
+long=(--set train.steps=1000000 --set train.log_every=1)
+
+check_launchers() {
+  local one
+  "$trireme" train config.yaml --set run.directory=runs/one >one.log 2>&1
+  one=$(bits_of one.log)
+  for launcher in srun mpirun tcp; do
+    begin "four ranks over two nodes by $launcher"
+    TRIREME_LAUNCHER=$launcher submit "${four_ranks[@]}" -- config.yaml
+    finish_job "$job" 60
+    expect_code 0
+    expect_text "4 ranks, 2 per node on n\[1-2\], 1 cores each, by $launcher \(TRIREME_LAUNCHER\)"
+    expect_equal "$(bits_of "$log")" "$one" "the bits of one rank"
+    [[ -f runs/$job/weights.safetensors ]] || complain "weights in runs/$job"
+  done
+}
+
+check_detection() {
+  begin "the launcher is found"
+  submit --ntasks=3 -- config.yaml --set run.directory=runs/named --set train.global_batch=6
+  finish_job "$job" 60
+  expect_code 0
+  expect_text "3 ranks, .* by srun$"
+  [[ -f runs/named/weights.safetensors ]] || complain "weights in runs/named"
+}
+
+check_kill() {
+  local launcher started
+  for launcher in srun mpirun; do
+    begin "a rank is killed under $launcher"
+    TRIREME_LAUNCHER=$launcher submit "${four_ranks[@]}" -- config.yaml "${long[@]}"
+    wait_until 40 training "runs/$job" || complain "training to begin"
+    started=$SECONDS
+    # The ranks' arguments are unique to this job.
+    pkill -KILL -n -f "^$trireme train config.yaml --set run.directory=runs/$job "
+    finish_job "$job" 30
+    ((SECONDS - started <= 20)) || complain "the end within 20 s, took $((SECONDS - started))"
+    [[ $(field "$job" JobState) == FAILED && $code -ne 0 ]] || complain "FAILED with a code, got $(field "$job" JobState) $code"
+    [[ $(field "$job" Restarts) == 0 ]] || complain "no requeue"
+    ! pgrep -f "^$trireme train config.yaml --set run.directory=runs/$job " || complain "no rank that is left"
+  done
+}
+
+check_sweep() {
+  begin "an array sweep of two"
+  printf '%s\n' "--set optimizer.learning_rate=1e-3" "--set optimizer.learning_rate=2e-3 --set train.steps=10" >sweep.txt
+  submit --array=1-2 --ntasks=2 -- --sweep sweep.txt config.yaml
+  finish_job "$job" 90
+  log=$(find "$place" -name "slurm-*.out" -newer sweep.txt | sort | tail -n 1)
+  expect_code 0
+  grep -q "learning_rate: 0.001" "runs/${job}_1/config.yaml" || complain "the first rate in runs/${job}_1"
+  grep -q "learning_rate: 0.002" "runs/${job}_2/config.yaml" || complain "the second rate in runs/${job}_2"
+  [[ $(wc -l <"runs/${job}_2/metrics.jsonl") -lt $(wc -l <"runs/${job}_1/metrics.jsonl") ]] || complain "fewer steps of the second"
+
+  begin "a sweep without its line"
+  submit --array=3 --ntasks=1 -- --sweep sweep.txt config.yaml
+  finish_job "$job" 30
+  expect_code 2
+}
+
+# The signal that Slurm sends before the time limit, without the wait for it.
+check_requeue() {
+  local flags=("${long[@]}") expected="" resumes=false
+  if "$trireme" train --help | grep -qi resum; then
+    resumes=true flags=(--set train.steps=3000 --set checkpoint.every_steps=1000)
+    begin "an uninterrupted run, to compare with"
+    submit "${four_ranks[@]}" -- config.yaml "${flags[@]}"
+    finish_job "$job" 120
+    expect_code 0
+    expected=$(bits_of "$log")
+  fi
+  begin "the time limit strikes"
+  TRIREME_MAX_REQUEUES=1 submit "${four_ranks[@]}" -- config.yaml "${flags[@]}"
+  wait_until 40 training "runs/$job" || complain "training to begin"
+  scancel -b -s USR1 "$job"
+  wait_until 20 grep -q "requeueing" "$log" || complain "a requeue"
+  wait_until 20 grep -q "start 1," "$log" || complain "a second start"
+  if $resumes; then
+    finish_job "$job" 120
+    expect_code 0
+    expect_equal "$(bits_of "$log")" "$expected" "the bits of the uninterrupted run"
+  else
+    finish_job "$job" 30
+  fi
+  expect_text "the time limit is near: stopping the run"
+  expect_text "start 0, 4 ranks"
+  [[ $(field "$job" Restarts) == 1 ]] || complain "one restart, got $(field "$job" Restarts)"
+}
+
+check_cancel() {
+  begin "a cancelled job does not come back"
+  submit "${four_ranks[@]}" -- config.yaml "${long[@]}"
+  wait_until 40 training "runs/$job" || complain "training to begin"
+  scancel "$job"
+  wait_until 20 over "$job" || complain "the end"
+  sleep 1
+  [[ $(field "$job" JobState) == CANCELLED ]] || complain "CANCELLED, got $(field "$job" JobState)"
+}
+
+check_preemption() {
+  begin "a preempted job is requeued"
+  submit --partition=low "${four_ranks[@]}" -- config.yaml "${long[@]}"
+  local preempted=$job
+  wait_until 40 training "runs/$job" || complain "training to begin"
+  submit "${four_ranks[@]}" -- config.yaml
+  finish_job "$job" 60
+  expect_code 0
+  log=$place/slurm-$preempted.out
+  wait_until 20 grep -q "start 1," "$log" || complain "a second start"
+  scancel "$preempted"
+}
+
+check_usage() {
+  begin "no config"
+  submit --ntasks=1 -- missing.yaml
+  finish_job "$job" 30
+  expect_code 2
+  expect_text "'missing.yaml' is no config file"
+  begin "an unknown launcher"
+  TRIREME_LAUNCHER=rsh submit --ntasks=1 -- config.yaml
+  finish_job "$job" 30
+  expect_code 2
+  expect_text "'rsh' is none of srun, mpirun, tcp"
+}
+
+for part in "${@:-launchers detection kill sweep requeue cancel preemption usage}"; do
+  # shellcheck disable=SC2086  # a list of words
+  for name in $part; do "check_$name"; done
+done
+exit $failed

@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A Slurm cluster on this machine, in a second, without systemd or cgroups. Needs root and Debian's slurmctld, slurmd,
+# slurm-client, munge, iproute2 (scripts/install_deps.sh --slurm).
+#
+#   vslurm.sh up DIR [NODES] [CPUS]      then: export SLURM_CONF=DIR/slurm.conf; sbatch ...
+#   vslurm.sh down DIR
+#
+# NODES (default 2) with CPUS (default 2) each, whatever cores this machine has. Every node is a slurmd in a network
+# namespace with its own address, host name and /dev/shm (see ../hosts/network.sh), so that ranks on two of them speak TCP and
+# a link can be cut. Partitions: main, and low, which main's jobs preempt. down ends every process of the nodes.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=tests/hosts/network.sh
+source "$here/../hosts/network.sh"
+
+action=${1:-} place=${2:-}
+[[ "$action $place" =~ ^(up|down)\ / ]] || {
+  sed -n '3,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  exit 2
+}
+
+stop_daemon() {
+  local pid
+  [[ -s $1 ]] || return 0
+  pid=$(<"$1")
+  # A reused number must not be hit.
+  [[ $(ps -o args= -p "$pid" 2>/dev/null) == *$place* || $(ps -o comm= -p "$pid" 2>/dev/null) == slurm* ]] || return 0
+  kill "$pid" 2>/dev/null || true
+  for _ in {1..40}; do
+    kill -0 "$pid" 2>/dev/null || return 0
+    sleep 0.05
+  done
+  kill -s KILL "$pid" 2>/dev/null || true
+}
+
+down() {
+  network_load "$place"
+  stop_daemon "$place/run/slurmctld.pid"
+  network_down "$place"
+  stop_daemon "$place/run/munged.pid"
+}
+
+write_config() {
+  local nodes=$1 cpus=$2 node
+  # Shells of tasks: nodes share this machine's cores, of which srun knows nothing.
+  printf '#!/bin/bash\necho export OMPI_MCA_mpi_yield_when_idle=1\n' >"$place/taskprolog.sh"
+  chmod +x "$place/taskprolog.sh"
+  printf 'CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n' >"$place/cgroup.conf"
+  {
+    # cred_expire bounds the delay of a requeued job, which is two minutes by default.
+    cat <<CONFIG
+ClusterName=virtual
+SlurmctldHost=$(hostname -s)($network_gateway)
+SlurmctldPort=16817
+AuthType=auth/munge
+AuthInfo=socket=$place/run/munge.sock,cred_expire=5
+CredType=cred/munge
+SlurmUser=root
+SlurmdUser=root
+TmpFS=$place/tmp/%n
+StateSaveLocation=$place/state
+SlurmdSpoolDir=$place/spool/%n
+SlurmctldPidFile=$place/run/slurmctld.pid
+SlurmdPidFile=$place/run/slurmd.%n.pid
+SlurmctldLogFile=$place/log/slurmctld.log
+SlurmdLogFile=$place/log/slurmd.%n.log
+TaskProlog=$place/taskprolog.sh
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
+PriorityType=priority/basic
+KillWait=5
+MinJobAge=3600
+SlurmdTimeout=10
+SlurmdParameters=config_overrides
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+CONFIG
+    for ((node = 1; node <= nodes; ++node)); do
+      echo "NodeName=n$node NodeHostname=n$node NodeAddr=$(network_address "$node") Port=16818 CPUs=$cpus RealMemory=1024 State=UNKNOWN"
+    done
+    echo "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF"
+    echo "PartitionName=low Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=3"
+  } >"$place/slurm.conf"
+}
+
+idle_nodes() { sinfo -h -p main -o '%t %D' 2>/dev/null | awk '$1 == "idle" { sum += $2 } END { print sum + 0 }'; }
+
+up() {
+  local nodes=${1:-2} cpus=${2:-2} node
+  mkdir -p "$place"/{state,log,run,spool}
+  chmod 755 "$place" "$place/run"
+  for ((node = 1; node <= nodes; ++node)); do mkdir -p "$place/tmp/n$node"; done
+  head -c 1024 /dev/urandom >"$place/munge.key"
+  chmod 400 "$place/munge.key"
+  trap 'down' EXIT
+  network_up "$place" "$nodes"
+  write_config "$nodes" "$cpus"
+  export SLURM_CONF=$place/slurm.conf
+  # munged complains of the directory's owner and goes on.
+  munged --force --socket="$place/run/munge.sock" --key-file="$place/munge.key" --pid-file="$place/run/munged.pid" \
+    --log-file="$place/log/munged.log" --seed-file="$place/run/munged.seed" 2>"$place/log/munged.err"
+  slurmctld -c
+  for ((node = 1; node <= nodes; ++node)); do network_exec "$node" slurmd; done
+  for _ in {1..400}; do
+    if [[ $(idle_nodes) == "$nodes" ]]; then
+      trap - EXIT
+      return
+    fi
+    sleep 0.05
+  done
+  echo "vslurm.sh: the nodes are not idle after 20 s:" >&2
+  tail -n 20 "$place"/log/*.log >&2
+  exit 1
+}
+
+"$action" "${@:3}"
