@@ -24,7 +24,7 @@ cd "$place" || exit 1
 
 field() { scontrol show job -o "$1" | grep -oE "(^| )$2=[^ ]*" | head -n 1 | cut -d= -f2-; }
 over() { [[ -z $(squeue -h -j "$1" -t PENDING,RUNNING,COMPLETING,SUSPENDED,REQUEUED 2>/dev/null) ]]; }
-training() { [[ $(wc -l <"$1/metrics.jsonl" 2>/dev/null || echo 0) -ge 2 ]]; }
+training() { grep -qs '"step":2,' "$1/metrics.jsonl"; }
 # The job is cancelled where it does not end.
 finish_job() {
   wait_until "$2" over "$1" || {
@@ -47,7 +47,7 @@ submit() {
   log=$place/slurm-$job.out
 }
 four_ranks=(--nodes=2 --ntasks-per-node=2)
-long=(--set train.steps=1000000 --set train.log_every=1)
+long=(--set train.steps=1000000 --set train.log_every=1000)
 
 check_launchers() {
   local one
@@ -155,7 +155,7 @@ check_preemption() {
   finish_job "$job" 60
   expect_code 0
   log=$place/slurm-$preempted.out
-  wait_until 20 grep -q "start 1," "$log" || complain "a second start"
+  wait_until 20 grep -qs "start 1," "$log" || complain "a second start"
   scancel "$preempted"
 }
 
