@@ -35,11 +35,17 @@ readonly end_seconds=${TRIREME_END_SECONDS:-30} grace_seconds=${TRIREME_GRACE_SE
 set_tcp_retries "${TRIREME_TCP_RETRIES:-}"
 export OMPI_MCA_orte_launch_agent="$here/host_daemon.sh $end_seconds ${TRIREME_TCP_RETRIES:--} orted"
 
+# mpirun passes on Open MPI's variables by itself.
+pass_on=()
+for variable in OMP_NUM_THREADS LD_LIBRARY_PATH SLURM_JOB_END_TIME "${!NCCL_@}"; do
+  [[ -z ${!variable:-} ]] || pass_on+=(-x "$variable")
+done
+
 # Output goes to a file: daemons that outlive a job would hold a pipe open.
 log=$(mktemp "${TMPDIR:-/tmp}/trireme-mpirun.XXXXXX")
 trap 'rm -f "$log"' EXIT
 # Ctrl-C reaches this script only.
-setsid mpirun "$@" >"$log" 2>&1 </dev/null &
+setsid mpirun "${pass_on[@]}" "$@" >"$log" 2>&1 </dev/null &
 job=$!
 tail -n +1 -f --pid="$job" "$log" &
 viewer=$!

@@ -5,8 +5,11 @@
 #
 #   network_up DIR HOSTS      DIR keeps the names, which are unique to it: several networks may be up at once
 #   network_exec HOST COMMAND...
+#   DIR/rsh HOST COMMAND...   the same as ssh would, with an environment of its own: Open MPI's plm_rsh_agent
 #   network_down DIR          ends every process of the hosts
 #   network_load DIR          the names of a network that another process started
+
+network_source=$(realpath "${BASH_SOURCE[0]}")
 
 network_interface() { echo "${network_tag}v$1"; }
 network_namespace() { echo "${network_tag}n$1"; }
@@ -45,6 +48,16 @@ network_up() {
   declare -p network_hosts network_tag network_subnet network_gateway | sed 's/^declare --/declare -g/' >"$place/network"
   ip addr add "$network_gateway/24" dev "${network_tag}b"
   ip link set "${network_tag}b" up
+  cat >"$place/rsh" <<AGENT
+#!/usr/bin/env bash
+source "$network_source"
+network_load "$place"
+while [[ \$1 == -* ]]; do shift; done
+host=\${1#n}
+shift
+network_exec "\$host" env -i PATH="\$PATH" HOME="\$HOME" bash -c "\$*"
+AGENT
+  chmod +x "$place/rsh"
   # Without names of its own every look-up waits for the DNS.
   hosts="127.0.0.1 localhost"$'\n'"$network_gateway $(hostname -s)"
   for ((other = 1; other <= network_hosts; ++other)); do hosts+=$'\n'"$(network_address "$other") n$other"; done

@@ -1,0 +1,191 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# hosts_test.sh TRIREME [CASE]...: jobs over several hosts (see network.sh), and what ends them when a link or host is lost.
+set -u
+# shellcheck disable=SC2317  # functions that are called by name
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=tests/hosts/support.sh
+source "$here/support.sh"
+trireme=$(realpath "$1")
+shift
+command -v mpirun >/dev/null || skip "there is no mpirun"
+lacks=$(network_lacks)
+[[ -z $lacks ]] || skip "$lacks"
+
+place=$(mktemp -d /tmp/trireme-hosts.XXXXXX)
+trap 'network_down "$place"; rm -rf "$place"' EXIT
+trap 'exit 1' INT TERM
+prepare_run "$place" "$trireme"
+cd "$place" || exit 1
+network_up "$place" 4
+
+# The hosts share two cores.
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_plm_rsh_agent=$place/rsh TRIREME_INTERFACE=$network_subnet.0/24
+# The launch scripts' patience, which the tests wait for.
+export TRIREME_END_SECONDS=3
+# A host that is lost is noticed this long after the last step.
+watch_seconds=4
+long=(--set train.steps=1000000 --set train.log_every=1000 --set "parallel.watch_seconds=$watch_seconds")
+
+# mpi_run HOST HOSTS RANKS ARGUMENTS...: mpirun on a host ("": on none of them), in the background: sets job, log.
+number=0
+mpi_run() {
+  local on=() hosts=$2 ranks=$3
+  [[ -z $1 ]] || on=(network_exec "$1")
+  shift 3
+  log=$place/job$((++number)).log
+  "${on[@]}" "$repository/launch/mpi_run.sh" --host "$hosts" -np "$ranks" "$trireme" "$@" >"$log" 2>&1 &
+  job=$!
+}
+# Waits for the end of the job, at most so many seconds.
+finish_job() {
+  wait_until "$1" ended || {
+    complain "the end within $1 s"
+    local host
+    for host in 1 2 3 4; do kill_host "$host"; done
+  }
+  wait "$job"
+  code=$?
+}
+ended() { ! kill -0 "$job" 2>/dev/null; }
+kill_host() {
+  local processes
+  mapfile -t processes < <(network_processes "$1")
+  [[ ${#processes[@]} -eq 0 ]] || kill -s KILL "${processes[@]}" 2>/dev/null
+}
+training() { grep -qs '"step":2,' "$1/metrics.jsonl"; }
+# Ranks and daemons of every host, but for what the cut itself keeps us from asking.
+nothing_left() {
+  local host
+  for host in 1 2 3 4; do
+    [[ -z $(network_processes "$host") ]] || return 1
+  done
+}
+expect_nothing_left() {
+  wait_until "$1" nothing_left || {
+    complain "no process of the job left on any host after $1 s"
+    local host
+    for host in 1 2 3 4; do network_processes "$host" | xargs -r ps -o pid,stat,args -p; kill_host "$host"; done
+  }
+}
+
+check_equal() {
+  local one rank
+  begin "one host"
+  log=$place/one.log
+  "$trireme" train config.yaml --set run.directory=runs/one >"$log" 2>&1
+  one=$(bits_of "$log")
+  expect_equal "$one" "$one" "final loss and weights"
+  for hosts in n1:2,n2:2 n1:1,n2:1,n3:1,n4:1; do
+    begin "four ranks over $hosts"
+    mpi_run 1 "$hosts" 4 train config.yaml --set "run.directory=runs/$hosts"
+    finish_job 60
+    expect_code 0
+    expect_equal "$(bits_of "$log")" "$one" "the bits of one host"
+  done
+  begin "four ranks over three hosts, tensor and pipeline across them"
+  mpi_run "" n2:2,n3:1,n4:1 4 train config.yaml --set run.directory=runs/split --set parallel.tensor=2 \
+    --set parallel.virtual_tensor=2 --set parallel.pipeline=2
+  finish_job 60
+  expect_code 0
+  log=$place/blocks.log
+  "$trireme" train config.yaml --set run.directory=runs/blocks --set parallel.virtual_tensor=2 >"$log" 2>&1
+  one=$(bits_of "$log")
+  log=$place/job$number.log
+  expect_equal "$(bits_of "$log")" "$one" "the bits of one host"
+
+  begin "four hosts without a launcher"
+  local pids=() logs=()
+  for rank in 0 1 2 3; do
+    logs+=("$place/tcp$rank.log")
+    RANK=$rank WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=29500 network_exec $((rank + 1)) "$trireme" train config.yaml \
+      --set run.directory=runs/tcp >"${logs[-1]}" 2>&1 &
+    pids+=($!)
+  done
+  code=0
+  for rank in 0 1 2 3; do wait "${pids[rank]}" || code=$?; done
+  log=${logs[0]}
+  expect_code 0
+  "$trireme" train config.yaml --set run.directory=runs/again >again.log 2>&1
+  expect_equal "$(bits_of "$log")" "$(bits_of again.log)" "the bits of one host"
+}
+
+check_slow_link() {
+  local namespace
+  namespace=$(network_namespace 2)
+  begin "a link of 20 Mbit/s"
+  ip netns exec "$namespace" tc qdisc add dev eth0 root tbf rate 20mbit burst 64kb latency 400ms
+  mpi_run 1 n1:1,n2:1,n3:1 3 doctor
+  finish_job 60
+  ip netns exec "$namespace" tc qdisc del dev eth0 root
+  expect_text 'n1 - n2: .*the best pair has'
+  expect_text 'n2 - n3: .*the best pair has'
+  ! grep -qE 'n1 - n3: .*the best pair has' "$log" || complain "nothing wrong between n1 and n3"
+  expect_text 'look at cables, switch and the choice of interface'
+}
+
+# lose NAME CODE TEXT COMMAND...: a job over two hosts; the command strikes; the job must end.
+lose() {
+  local name=$1 expected=$2 text=$3 from=$4 started
+  shift 4
+  begin "$name"
+  mpi_run "$from" n1:1,n2:1 2 train config.yaml --set "run.directory=runs/lost$number" "${long[@]}"
+  wait_until 40 training "runs/lost$((number - 1))" || complain "training to begin"
+  started=$SECONDS
+  "$@"
+  finish_job 40
+  if [[ $expected == bad ]]; then [[ $code -ne 0 ]] || complain "a failure"; else expect_code "$expected"; fi
+  [[ -z $text ]] || expect_text "$text"
+  echo "    ended after $((SECONDS - started)) s with code $code"
+  expect_nothing_left 30
+  echo "    nothing left after $((SECONDS - started)) s"
+}
+waited="error: group .* has waited .* s for other ranks \(deadline parallel.watch_seconds: $watch_seconds\)"
+cut_host() { ip link set "$(network_interface 2)" down; }
+mend_host() { ip link set "$(network_interface 2)" up; }
+# Packets between the ranks are dropped, those between mpirun and its daemons are not.
+cut_data() {
+  ip -n "$(network_namespace 1)" route add blackhole "$(network_address 2)"
+  ip -n "$(network_namespace 2)" route add blackhole "$(network_address 1)"
+}
+mend_data() {
+  ip -n "$(network_namespace 1)" route del blackhole "$(network_address 2)"
+  ip -n "$(network_namespace 2)" route del blackhole "$(network_address 1)"
+}
+rank_on() { pgrep --ns "$(network_processes "$1" | head -n 1)" --nslist net -f "^$trireme train" | head -n 1; }
+reset_sockets() { ip netns exec "$(network_namespace 1)" ss -K dst "$(network_address 2)" >/dev/null; }
+kill_rank() { kill -s KILL "$(rank_on 2)"; }
+stop_rank() { kill -s STOP "$(rank_on 2)"; }
+
+check_lost_link() {
+  lose "the link to a host is cut" 5 "$waited" 1 cut_host
+  mend_host
+  export TRIREME_TCP_RETRIES=5
+  lose "the same with net.ipv4.tcp_retries2" bad "$waited" 1 cut_host
+  mend_host
+  unset TRIREME_TCP_RETRIES
+}
+check_lost_data() { lose "the data network is cut, control goes on" 5 "$waited" "" cut_data; mend_data; }
+check_lost_host() { lose "a host loses power" bad "" 1 kill_host 2; }
+check_lost_rank() { lose "a rank on another host is killed" bad "" 1 kill_rank; }
+check_stopped_rank() { lose "a rank on another host is stopped" 5 "rank 1 does not answer" 1 stop_rank; }
+check_reset() { lose "the connections are reset" bad "" 1 reset_sockets; }
+
+check_blip() {
+  begin "a link is down for 3 s"
+  mpi_run 1 n1:1,n2:1 2 train config.yaml --set run.directory=runs/blip --set train.steps=3000 --set train.log_every=1000 \
+    --set parallel.watch_seconds=60
+  wait_until 40 training runs/blip || complain "training to begin"
+  cut_host
+  sleep 3
+  mend_host
+  finish_job 60
+  expect_code 0
+  expect_nothing_left 10
+}
+
+for part in "${@:-equal slow_link lost_link lost_data lost_host lost_rank stopped_rank reset blip}"; do
+  # shellcheck disable=SC2086  # a list of words
+  for name in $part; do "check_$name"; done
+done
+exit $failed
