@@ -44,8 +44,8 @@ network_up() {
   done
   ((number < 250)) || { echo "network.sh: no free bridge name" >&2; return 1; }
   network_tag=tr$number network_subnet=10.77.$number
-  network_gateway=$network_subnet.254
-  declare -p network_hosts network_tag network_subnet network_gateway | sed 's/^declare --/declare -g/' >"$place/network"
+  network_gateway=$network_subnet.254 network_number=$number
+  declare -p network_hosts network_number network_tag network_subnet network_gateway | sed 's/^declare --/declare -g/' >"$place/network"
   ip addr add "$network_gateway/24" dev "${network_tag}b"
   ip link set "${network_tag}b" up
   cat >"$place/rsh" <<AGENT
@@ -83,6 +83,13 @@ network_exec() {
   # shellcheck disable=SC2016  # expanded inside the namespace
   ip netns exec "$(network_namespace "$host")" unshare --uts --mount --propagation private bash -c '
     hostname "$0" && mount -t tmpfs -o size=50% tmpfs /dev/shm && exec "$@"' "n$host" "$@"
+}
+
+# Whether a host gets an answer from another, a refusal included.
+network_reachable() {
+  local answer
+  answer=$(ip netns exec "$(network_namespace "$1")" timeout 1 bash -c ": >/dev/tcp/n$2/9" 2>&1)
+  [[ $answer == *refused* ]]
 }
 
 # The processes of a host.

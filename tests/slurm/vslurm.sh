@@ -52,7 +52,7 @@ write_config() {
     cat <<CONFIG
 ClusterName=virtual
 SlurmctldHost=$(hostname -s)($network_gateway)
-SlurmctldPort=16817
+SlurmctldPort=$((16800 + network_number))
 AuthType=auth/munge
 AuthInfo=socket=$place/run/munge.sock,cred_expire=5
 CredType=cred/munge
@@ -85,7 +85,7 @@ PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 CONFIG
     for ((node = 1; node <= nodes; ++node)); do
-      echo "NodeName=n$node NodeHostname=n$node NodeAddr=$(network_address "$node") Port=16818 CPUs=$cpus RealMemory=1024 State=UNKNOWN"
+      echo "NodeName=n$node NodeHostname=n$node NodeAddr=$(network_address "$node") Port=17818 CPUs=$cpus RealMemory=1024 State=UNKNOWN"
     done
     echo "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF"
     echo "PartitionName=low Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=3"
