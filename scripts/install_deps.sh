@@ -5,6 +5,7 @@
 #
 #   scripts/install_deps.sh            build and test
 #   scripts/install_deps.sh --data     also the texts and images that scripts/quickstart.sh trains on
+#   scripts/install_deps.sh --slurm    also Slurm, for the tests that start one; leaves no daemon running
 #   scripts/install_deps.sh --check    installs nothing; lists what is missing and exits 1 if something is
 #   scripts/install_deps.sh --cuda     also, from pip, what is missing of CUDA 13, cuDNN, NCCL and cudnn-frontend; no root
 #
@@ -35,11 +36,13 @@ needs=(
 # A bundle leaves these out: it has Ninja from pip, and the others only make work easier.
 program_needs=("ninja-build" "ccache" "git")
 data_needs=("bible-kjv" "dataset-fashion-mnist")
+slurm_needs=("slurmctld" "slurmd" "slurm-client" "munge" "iproute2" "procps")
 
-check_only=false with_cuda=false with_toolchain=false with_data=false bundle='' from='' prefix=$trireme_prefix
+check_only=false with_cuda=false with_toolchain=false with_data=false with_slurm=false bundle='' from='' prefix=$trireme_prefix
 while [[ $# -gt 0 ]]; do
   case $1 in
     --data) with_data=true ;;
+    --slurm) with_slurm=true ;;
     --check) check_only=true ;;
     --cuda) with_cuda=true ;;
     --toolchain) with_toolchain=true ;;
@@ -53,7 +56,7 @@ while [[ $# -gt 0 ]]; do
       shift
       ;;
     -h | --help)
-      sed -n '3,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '3,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     *) die "unknown option $1; see scripts/install_deps.sh --help" ;;
@@ -105,6 +108,7 @@ if $with_cuda && ! $check_only; then install_cuda; fi
 # Where a bundle was unpacked it stands for the packages.
 if [[ -d $prefix/system ]]; then needs=(); else needs+=("${program_needs[@]}"); fi
 if $with_data; then needs+=("${data_needs[@]}"); fi
+if $with_slurm; then needs+=("${slurm_needs[@]}"); fi
 
 command -v dpkg-query >/dev/null || die "this system has no dpkg. Install with its own package manager: Open MPI, HDF5 (C),
   oneDNN, spdlog, fmt, yaml-cpp, CLI11, nlohmann-json, xxHash, libturbojpeg, libpng, zlib, GoogleTest, CMake >= $minimum_cmake,
@@ -155,6 +159,16 @@ tool_needs() {
   fi
 }
 
+# Packages start what they install unless this file forbids it; the tests start daemons of their own.
+keep_daemons_down() {
+  local policy=/usr/sbin/policy-rc.d
+  [[ ! -e $policy ]] || return 0
+  printf '#!/bin/sh\nexit 101\n' | "${as_root[@]+"${as_root[@]}"}" tee "$policy" >/dev/null
+  "${as_root[@]+"${as_root[@]}"}" chmod +x "$policy"
+  # shellcheck disable=SC2064  # the values of now
+  trap "${as_root[*]+"${as_root[*]}"} rm -f $policy" EXIT
+}
+
 # Package lists are fetched only when there are none, or they do not know a package, or name a version that is gone.
 wanted=()
 tool_needs
@@ -169,6 +183,7 @@ fi
 if [[ ${#chosen[@]} -gt 0 ]]; then
   say "installing ${#chosen[@]} packages with apt: ${chosen[*]}"
   install=(apt install -y --no-install-recommends "${chosen[@]}")
+  if $with_slurm; then keep_daemons_down; fi
   run_quietly "apt-get install" "${install[@]}" || {
     say "trying again with fresh package lists"
     run_quietly "apt-get update" apt update

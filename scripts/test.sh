@@ -36,7 +36,11 @@ while [[ $# -gt 0 ]]; do
 done
 [[ $jobs =~ ^[1-9][0-9]*$ ]] || die "--jobs $jobs: is not a positive number"
 
-if $install; then scripts/install_deps.sh; fi
+if $install; then
+  scripts/install_deps.sh
+  # The tests of batch jobs start a Slurm of their own, which takes root.
+  if [[ $(id -u) -eq 0 ]]; then scripts/install_deps.sh --slurm || say "no Slurm here: its tests are skipped"; fi
+fi
 use_tools
 if [[ -z $preset ]]; then
   preset=cpu

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds Trireme inside an image that is being made, into /opt/trireme: bin/, launch/, configs/, and the list of packages that
+# the program needs at run time. The Dockerfile and trireme.def call it:
+#
+#   build.sh cpu|cuda SOURCE
+#
+# For processors with AVX2 and, as cuda, GPUs from Ampere on (preset release).
+set -euo pipefail
+
+variant=$1 source=$2 target=/opt/trireme
+cd "$source"
+preset=cpu
+if [[ $variant == cuda ]]; then
+  apt-get install -y --no-install-recommends python3-venv
+  # The program finds CUDA's libraries by its rpath.
+  scripts/install_deps.sh --cuda --prefix "$target/prefix"
+  export CUDACXX=$target/prefix/cuda/bin/nvcc
+  preset=release
+else
+  scripts/install_deps.sh
+fi
+cmake --preset "$preset" -B /tmp/build -DTRIREME_BUILD_TESTS=OFF -DTRIREME_CPU_ARCH=x86-64-v3
+cmake --build /tmp/build -j "$(nproc)" --target trireme
+
+mkdir -p "$target/bin"
+cp /tmp/build/trireme "$target/bin/"
+cp -r launch configs "$target/"
+find "$target/launch" -type f ! -name '*.sh' ! -name '*.sbatch' -delete
+
+# What only compiling needs.
+rm -rf "$target"/prefix/cuda/{bin,include,nvvm}
+find "$target" -name '*.a' -delete
+
+# Packages that own the shared libraries.
+ldd /tmp/build/trireme | awk '/=> \// { print $3 }' | while read -r library; do
+  file=$(basename "$(realpath "$library")")
+  dpkg -S "*/$(uname -m)-linux-gnu/$file" 2>/dev/null | cut -d: -f1 || true
+done | sort -u >"$target/packages"
+# mpirun itself; ssh, by which it reaches other hosts and Kubeflow's operator this one; what launch/ calls.
+printf '%s\n' openmpi-bin openssh-client openssh-server procps >>"$target/packages"
