@@ -39,17 +39,20 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 export OMPI_MCA_btl_vader_single_copy_mechanism=${OMPI_MCA_btl_vader_single_copy_mechanism:-none}
 
 # --- Interfaces. Open MPI takes every one that is up, also bridges of container engines, which other hosts do not reach:
-# the job then hangs at its first message. NCCL takes names only, as prefixes.
+# the job then hangs at its first message. NCCL leaves those out by itself, and takes names only; one that begins with = is
+# no prefix.
 if [[ -n ${TRIREME_INTERFACE:-} ]]; then
   export OMPI_MCA_btl_tcp_if_include=${OMPI_MCA_btl_tcp_if_include:-$TRIREME_INTERFACE}
   export OMPI_MCA_oob_tcp_if_include=${OMPI_MCA_oob_tcp_if_include:-$TRIREME_INTERFACE}
-  if [[ $TRIREME_INTERFACE != */* ]]; then
-    export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-=$TRIREME_INTERFACE}
+  trireme_name=$TRIREME_INTERFACE
+  if [[ $trireme_name == */* ]]; then
+    trireme_name=$(ip -o -4 addr show to "$TRIREME_INTERFACE" 2>/dev/null | awk 'NR == 1 { print $2 }')
   fi
+  if [[ -n $trireme_name ]]; then export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-=$trireme_name}; fi
+  unset trireme_name
 elif [[ -z ${OMPI_MCA_btl_tcp_if_include:-} ]]; then
   export OMPI_MCA_btl_tcp_if_exclude=${OMPI_MCA_btl_tcp_if_exclude:-127.0.0.0/8,docker0,virbr0,cni0,flannel.1,podman0,lxcbr0}
 fi
-export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-^lo,docker,virbr,br-,cni,flannel,podman,lxc,veth}
 
 # --- A lost host. By default mpirun notices after 8 minutes; with these three after 10 s.
 export OMPI_MCA_oob_tcp_keepalive_time=${OMPI_MCA_oob_tcp_keepalive_time:-5}

@@ -50,7 +50,7 @@ four_ranks=(--nodes=2 --ntasks-per-node=2)
 long=(--set train.steps=1000000 --set train.log_every=1000)
 
 check_launchers() {
-  local one
+  local one launcher
   "$trireme" train config.yaml --set run.directory=runs/one >one.log 2>&1
   one=$(bits_of one.log)
   for launcher in srun mpirun tcp; do
@@ -65,12 +65,20 @@ check_launchers() {
 }
 
 check_detection() {
+  local launcher
   begin "the launcher is found"
   submit --ntasks=3 -- config.yaml --set run.directory=runs/named --set train.global_batch=6
   finish_job "$job" 60
   expect_code 0
   expect_text "3 ranks, .* by srun$"
   [[ -f runs/named/weights.safetensors ]] || complain "weights in runs/named"
+  for launcher in srun mpirun; do
+    begin "a rank per GPU by $launcher"
+    TRIREME_LAUNCHER=$launcher submit --nodes=2 --gpus-per-node=2 --cpus-per-gpu=1 -- config.yaml
+    finish_job "$job" 60
+    expect_code 0
+    expect_text "4 ranks, 2 per node on n\[1-2\], 1 cores each"
+  done
 }
 
 check_kill() {
@@ -88,6 +96,17 @@ check_kill() {
     [[ $(field "$job" Restarts) == 0 ]] || complain "no requeue"
     ! pgrep -f "^$trireme train config.yaml --set run.directory=runs/$job " || complain "no rank that is left"
   done
+}
+
+check_restart() {
+  begin "a rank is killed, and the run starts again in the allocation"
+  TRIREME_RESTARTS=1 submit "${four_ranks[@]}" -- config.yaml "${long[@]}"
+  wait_until 40 training "runs/$job" || complain "training to begin"
+  pkill -KILL -n -f "^$trireme train config.yaml --set run.directory=runs/$job "
+  wait_until 40 grep -q "supervise: start 1: srun" "$log" || complain "a second start"
+  scancel "$job"
+  expect_text "restart 1 of 1"
+  wait_until 30 over "$job" || complain "the end"
 }
 
 check_sweep() {
@@ -172,7 +191,7 @@ check_usage() {
   expect_text "'rsh' is none of srun, mpirun, tcp"
 }
 
-for part in "${@:-launchers detection kill sweep requeue cancel preemption usage}"; do
+for part in "${@:-launchers detection kill restart sweep requeue cancel preemption usage}"; do
   # shellcheck disable=SC2086  # a list of words
   for name in $part; do "check_$name"; done
 done

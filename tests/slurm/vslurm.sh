@@ -8,7 +8,8 @@
 #
 # NODES (default 2) with CPUS (default 2) each, whatever cores this machine has. Every node is a slurmd in a network
 # namespace with its own address, host name and /dev/shm (see ../hosts/network.sh), so that ranks on two of them speak TCP and
-# a link can be cut. Partitions: main, and low, which main's jobs preempt. down ends every process of the nodes.
+# a link can be cut. Each has two GPUs, which are /dev/null. Partitions: main, and low, which main's jobs preempt. down ends
+# every process of the nodes.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/hosts/network.sh
@@ -16,7 +17,7 @@ source "$here/../hosts/network.sh"
 
 action=${1:-} place=${2:-}
 [[ "$action $place" =~ ^(up|down)\ / ]] || {
-  sed -n '3,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '3,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 }
 
@@ -46,6 +47,9 @@ write_config() {
   # Shells of tasks: nodes share this machine's cores, of which srun knows nothing.
   printf '#!/bin/bash\necho export OMPI_MCA_mpi_yield_when_idle=1\n' >"$place/taskprolog.sh"
   chmod +x "$place/taskprolog.sh"
+  local gpu
+  for gpu in 0 1; do [[ -e $place/gpu$gpu ]] || mknod "$place/gpu$gpu" c 1 3; done
+  echo "NodeName=n[1-$nodes] Name=gpu Flags=nvidia_gpu_env File=$place/gpu[0-1]" >"$place/gres.conf"
   printf 'CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n' >"$place/cgroup.conf"
   {
     # cred_expire bounds the delay of a requeued job, which is two minutes by default.
@@ -83,9 +87,10 @@ SlurmdTimeout=10
 SlurmdParameters=config_overrides
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
+GresTypes=gpu
 CONFIG
     for ((node = 1; node <= nodes; ++node)); do
-      echo "NodeName=n$node NodeHostname=n$node NodeAddr=$(network_address "$node") Port=17818 CPUs=$cpus RealMemory=1024 State=UNKNOWN"
+      echo "NodeName=n$node NodeHostname=n$node NodeAddr=$(network_address "$node") Port=17818 CPUs=$cpus RealMemory=1024 Gres=gpu:2 State=UNKNOWN"
     done
     echo "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF"
     echo "PartitionName=low Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=3"
