@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <filesystem>
 
 #include "runtime/base/error.h"
 
@@ -50,29 +49,6 @@ void SpoolFile::append(std::span<const std::byte> bytes) {
 void SpoolFile::read(std::uint64_t offset, std::span<std::byte> to) const {
   read_exactly(file_, directory_ + "/(temporary copy of the input)", offset, to,
                ExitCode::internal);
-}
-
-void sync_path(const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) system_failed("open", path);
-  // Some network file systems cannot sync a directory and say EINVAL.
-  if (::fsync(file.get()) != 0 && errno != EINVAL) write_failed("fsync", path);
-}
-
-std::string parent_directory(const std::string& path) {
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  return parent.empty() ? "." : parent;
-}
-
-void write_failed(const std::string& call, const std::string& path) {
-  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) {
-    const char* const reason = errno == ENOSPC ? "the disk is full (ENOSPC)"
-                               : errno == EDQUOT
-                                   ? "your disk quota is used up (EDQUOT)"
-                                   : "the file size limit is reached (EFBIG, ulimit -f)";
-    fail(ExitCode::internal, "{}: {}; free space or choose another output directory", path, reason);
-  }
-  system_failed(call, path);
 }
 
 }  // namespace trireme

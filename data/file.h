@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// POSIX files as the data room needs them: positioned reads by many threads, temporary storage
-// without a name, and the syncs that make a rename durable.
+// POSIX files as the data room needs them: positioned reads by many threads, and temporary storage
+// without a name.
 #pragma once
 
 #include <cstddef>
@@ -44,13 +44,5 @@ class SpoolFile {
   FileDescriptor file_;
   std::uint64_t size_ = 0;
 };
-
-// fsync of a file or directory by path. ExitCode::internal on failure.
-void sync_path(const std::string& path);
-// The directory that holds `path` ("." when the path has none).
-[[nodiscard]] std::string parent_directory(const std::string& path);
-// Raises ExitCode::internal in the user's words for a full disk, a quota or a file size limit, else
-// the POSIX error as it is. Reads errno.
-[[noreturn]] void write_failed(const std::string& call, const std::string& path);
 
 }  // namespace trireme

@@ -55,6 +55,7 @@ Loader::Loader(Device& device, const Dataset& dataset, const BatchPlan& plan,
                   "{} workers, prefetch {}, {} held batches", options.workers, options.prefetch,
                   options.held);
   const BatchLayout layout(dataset.layout(), plan.micro_batch());
+  const MemoryScope scope(MemoryRole::staging);
   slots_.resize(static_cast<std::size_t>(options.prefetch));
   for (Slot& slot : slots_) {
     slot.host = Buffer(device, layout.bytes(), MemoryKind::host);

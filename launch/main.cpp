@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include "launch/bench_data.h"
+#include "launch/checkpoint_command.h"
 #include "launch/data_command.h"
 #include "launch/doctor_command.h"
 #include "launch/eval_command.h"
@@ -25,6 +26,7 @@ int main(int argc, char** argv) {
     trireme::add_eval_command(app);
     trireme::add_generate_command(app);
     trireme::add_data_commands(app);
+    trireme::add_checkpoint_commands(app);
     trireme::add_bench_command(app);
     return trireme::parse_and_run(app, argc, argv);
   });

@@ -118,6 +118,8 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
           .graphs = graph_mode(config),
           .optimizer = optimizer_options(config.optimizer),
           .loss_scale = loss_scale_options(config),
+          .loss_guard = {.spike_zscore = config.train.spike_zscore,
+                         .spike_window = config.train.spike_window},
           .schedule = {.kind = schedule_kind(schedule.name),
                        .peak = config.optimizer.learning_rate,
                        .steps = config.train.steps,
@@ -130,6 +132,7 @@ TrainerOptions trainer_options(const Config& config, const ModelTraits& traits) 
   return {.steps = config.train.steps,
           .eval_every = config.train.eval_every,
           .non_finite_limit = config.train.non_finite_limit,
+          .divergence_check_every = config.train.divergence_check_every,
           .classifier = traits.input == InputKind::images};
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/session.h"
 
+#include <cstdlib>
+
 #include "data/batch_plan.h"
 #include "launch/autotune.h"
 #include "launch/options.h"
@@ -69,6 +71,20 @@ std::int64_t samples_evaluated(const TrainConfig& train, std::int64_t available)
   return all ? available : train.eval_batches * train.global_batch;
 }
 
+// Processes of another launcher, each under an MPI launcher of its own, would all train alone and
+// write over each other. Without one they find each other over TCP.
+void check_launcher(int ranks) {
+  const char* const wanted = std::getenv("WORLD_SIZE");
+  const char* const rank = std::getenv("RANK");
+  if (wanted == nullptr || rank == nullptr || ranks > 1 || std::atoi(wanted) <= 1) return;
+  fail(
+      ExitCode::config,
+      "RANK={} and WORLD_SIZE={} are set, but MPI started this process alone; start the ranks with "
+      "mpirun -np {} or srun --mpi=pmix, or each without mpirun and with MASTER_ADDR and "
+      "MASTER_PORT, or unset RANK and WORLD_SIZE to train on one rank",
+      rank, wanted, wanted);
+}
+
 }  // namespace
 
 MeshShape mesh_shape(const ParallelConfig& parallel) {
@@ -95,6 +111,7 @@ std::unique_ptr<Dataset> open_dataset(const Config& config, const ModelTraits& t
 RankProcess::RankProcess() : mpi(nullptr, nullptr) {
   log::initialize(mpi.rank());
   set_process_label(mpi.rank(), mpi.size());
+  check_launcher(mpi.size());
 }
 
 Environment RankProcess::environment() const {
@@ -109,6 +126,7 @@ Session::Session(const RankProcess& process, const Config& resolved, bool traini
       traits(traits_of(config.model)),
       device(make_device(process, config)),
       world(make_world(process, *device, config)),
+      watchdog(training ? keep_watchdog(watch_options(config)) : nullptr),
       mesh(*world, mesh_shape(config.parallel)),
       streams(*device),
       tensor_stream(tensor_stream_of(*device, mesh)),

@@ -41,6 +41,7 @@ struct Session {
   ModelTraits traits;
   std::unique_ptr<Device> device;
   std::unique_ptr<Communicator> world;
+  std::shared_ptr<void> watchdog;  // where one rank trains alone
   ProcessMesh mesh;
   Streams streams;
   std::unique_ptr<Stream> tensor_stream;

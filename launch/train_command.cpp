@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "launch/memory_advice.h"
 #include "launch/training.h"
 
 namespace trireme {
@@ -36,7 +37,11 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
     if (process.mpi.rank() == 0) fmt::print("{}", to_yaml(config));
     return;
   }
-  run_training(process, config, command_line);
+  try {
+    run_training(process, config, command_line);
+  } catch (const OutOfMemory& lack) {
+    throw Error(lack.code(), lack.what() + memory_advice(config, lack));
+  }
 }
 
 }  // namespace

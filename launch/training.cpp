@@ -14,6 +14,17 @@
 #include "runtime/train/trainer.h"
 
 namespace trireme {
+namespace {
+
+std::vector<std::int64_t> samples_of(const Sampler& sampler, std::int64_t step) {
+  std::vector<std::int64_t> samples;
+  for (std::int64_t slot = 0; slot < sampler.global_batch(); ++slot)
+    samples.push_back(sampler.at(step, slot).sample);
+  return samples;
+}
+
+}  // namespace
+
 void run_training(const RankProcess& process, const Config& config,
                   const std::vector<std::string>& command_line) {
   Session session(process, config, /*training=*/true);
@@ -49,13 +60,19 @@ void run_training(const RankProcess& process, const Config& config,
                 {.workers = config.data.workers,
                  .prefetch = config.data.prefetch,
                  .held = StepEngine::batches_held(session.pipeline, session.mesh.here().pipeline)});
-  Trainer::Evaluate evaluate_now;
-  if (validation) evaluate_now = [&] { return validation->run(); };
+  Trainer::Services services;
+  if (validation) services.evaluate = [&] { return validation->run(); };
+  services.samples = [&](std::int64_t step) { return samples_of(sampler, step); };
+  std::optional<ReplicaCheck> replicas;
+  if (config.train.divergence_check_every > 0) {
+    services.replicas =
+        &replicas.emplace(*session.device, session.model->params(), session.mesh, session.streams);
+  }
   BubbleMeter meter(engine.runner());
   Trainer trainer(
       engine, loader, trainer_options(config, session.traits),
       {reporter ? &reporter->console : nullptr, reporter ? &reporter->metrics : nullptr, &meter},
-      evaluate_now);
+      services);
   trainer.run();
   engine.settle();
 

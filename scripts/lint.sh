@@ -73,14 +73,14 @@ call='\b(MPI_[A-Z][a-z]\w*|H5[A-Z]{1,2}[a-z]\w*|dnnl_(memory|primitive|stream|en
 
 # A backend stays in the folder that implements it, and its headers out of everybody's headers.
 report 'MPI is called in runtime/comm only' < <(search "$code" '\bMPI_[A-Z][a-z]\w*\(' '^runtime/comm/|//.*MPI_')
-report 'HDF5 is called in data/hdf5 and runtime/checkpoint only' \
-  < <(search "$code" '\bH5[A-Z]{1,2}[a-z]\w*\(' '^(data/hdf5|runtime/checkpoint)/|//.*H5')
+report 'HDF5 is called in runtime/hdf5, data/hdf5 and runtime/checkpoint only' \
+  < <(search "$code" '\bH5[A-Z]{1,2}[a-z]\w*\(' '^(runtime/hdf5|data/hdf5|runtime/checkpoint)/|//.*H5')
 report 'CUDA libraries are called in their back ends only' \
   < <(search "$code" '\b(cuda|cudnn|cublas|nccl)[A-Z]\w*\(' '_cuda\.(cu|cpp):|/(cuda|nccl)/|/(cublaslt|cudnn)\w*\.(cpp|h):|//.*(cuda|nccl|cudnn|cublas)')
 report 'a backend header in a header outside the folder that implements the backend' \
   < <(search '^(runtime|models|data|launch)/.*\.(h|cuh)$' \
     '#\s*include\s*[<"](mpi\.h|hdf5\.h|dnnl|oneapi|yaml-cpp|nlohmann|cuda|nccl|cudnn|cublas)' \
-    '^runtime/comm/.*mpi\.h|^data/hdf5/.*hdf5\.h|^runtime/ops/dnnl_\w+\.h:.*dnnl|^runtime/ops/cublaslt_\w+\.h:.*cublas|/cuda/.*cuda|/nccl/.*nccl')
+    '^runtime/comm/.*mpi\.h|^runtime/checkpoint/json_fields\.h:.*nlohmann|^(runtime|data)/hdf5/.*hdf5\.h|^runtime/ops/(dnnl|cublaslt)_\w+\.h:.*(dnnl|cublas)|/cuda/.*cuda|/nccl/.*nccl')
 report 'the result of a library call is dropped: use the check of this folder, or say why with "// unchecked: ..."' \
   < <(search "$code" "^\\s*(\\(void\\)|static_cast<void>\\()?\\s*$call" \
     '\b(MPI_Abort|H5Eset_auto2)\(|// unchecked: ' |

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "data/hdf5/handle.h"
+#include "runtime/hdf5/handle.h"
 
 namespace trireme {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "data/file.h"
-#include "data/hdf5/handle.h"
+#include "runtime/hdf5/handle.h"
 #include "data/hdf5/shard_parts.h"
 #include "data/shard.h"
 

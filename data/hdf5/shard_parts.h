@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/hdf5/handle.h"
+#include "runtime/hdf5/handle.h"
 #include "data/shard.h"
 
 namespace trireme::hdf5 {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "data/file.h"
-#include "data/hdf5/handle.h"
+#include "runtime/hdf5/handle.h"
 #include "data/hdf5/shard_parts.h"
 #include "runtime/base/checksum.h"
 

@@ -9,22 +9,6 @@
 #include <filesystem>
 
 namespace trireme {
-namespace {
-
-constexpr mode_t file_mode = 0666;  // cut by the user's umask
-
-// A rename is durable only once its directory is. Some network file systems refuse to fsync a
-// directory with EINVAL; there the rename itself is all that can be had.
-void sync_directory_of(const std::string& path, ExitCode code) {
-  std::string parent = std::filesystem::path(path).parent_path().string();
-  if (parent.empty()) parent.push_back('.');
-  const FileDescriptor directory(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory.is_open()) system_failed("open", parent, code);
-  if (::fsync(directory.get()) != 0 && errno != EINVAL) system_failed("fsync", parent, code);
-}
-
-}  // namespace
-
 FileDescriptor::~FileDescriptor() {
   if (is_open()) ::close(descriptor_);
 }
@@ -40,6 +24,13 @@ void FileDescriptor::close(const std::string& path, ExitCode code) {
 FileDescriptor open_for_reading(const std::string& path, ExitCode code) {
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) system_failed("open", path, code);
+  return file;
+}
+
+FileDescriptor open_for_writing(const std::string& path, ExitCode code) {
+  constexpr mode_t mode = 0666;  // cut by the user's umask
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
+  if (!file.is_open()) write_failed("open", path, code);
   return file;
 }
 
@@ -77,12 +68,47 @@ void write_fully(const FileDescriptor& file, const std::string& path,
   }
 }
 
-AtomicFile::AtomicFile(std::string path, ExitCode code)
-    : path_(std::move(path)), temporary_(path_ + ".tmp"), code_(code) {
-  file_ = FileDescriptor(
-      ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, file_mode));
-  if (!file_.is_open()) system_failed("open", temporary_, code_);
+void write_fully_at(const FileDescriptor& file, const std::string& path, std::uint64_t offset,
+                    std::span<const std::byte> data, ExitCode code) {
+  while (!data.empty()) {
+    const ssize_t put = ::pwrite(file.get(), data.data(), data.size(), static_cast<off_t>(offset));
+    if (put < 0) {
+      if (errno == EINTR) continue;
+      write_failed("pwrite", path, code);
+    }
+    data = data.subspan(static_cast<std::size_t>(put));
+    offset += static_cast<std::uint64_t>(put);
+  }
 }
+
+void sync_path(const std::string& path, ExitCode code) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) system_failed("open", path, code);
+  // Some network file systems cannot sync a directory and say EINVAL.
+  if (::fsync(file.get()) != 0 && errno != EINVAL) write_failed("fsync", path, code);
+}
+
+std::string parent_directory(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+void write_failed(const std::string& call, const std::string& path, ExitCode code) {
+  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) {
+    const char* const reason = errno == ENOSPC ? "the disk is full (ENOSPC)"
+                               : errno == EDQUOT
+                                   ? "your disk quota is used up (EDQUOT)"
+                                   : "the file size limit is reached (EFBIG, ulimit -f)";
+    fail(code, "{}: {}; free space or choose another output directory", path, reason);
+  }
+  system_failed(call, path, code);
+}
+
+AtomicFile::AtomicFile(std::string path, ExitCode code)
+    : path_(std::move(path)),
+      temporary_(path_ + ".tmp"),
+      code_(code),
+      file_(open_for_writing(temporary_, code)) {}
 
 AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
@@ -101,7 +127,7 @@ void AtomicFile::commit() {
   file_.close(temporary_, code_);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) system_failed("rename", path_, code_);
   temporary_.clear();
-  sync_directory_of(path_, code_);
+  sync_path(parent_directory(path_), code_);
 }
 
 void write_file(const std::string& path, std::string_view text, ExitCode code) {

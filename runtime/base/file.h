@@ -41,6 +41,9 @@ class FileDescriptor {
 
 [[nodiscard]] FileDescriptor open_for_reading(const std::string& path, ExitCode code);
 
+// Made new, or emptied.
+[[nodiscard]] FileDescriptor open_for_writing(const std::string& path, ExitCode code);
+
 // Size in bytes of a regular file; anything else (directory, device) is an error.
 [[nodiscard]] std::uint64_t regular_file_size(const FileDescriptor& file, const std::string& path,
                                               ExitCode code);
@@ -52,6 +55,19 @@ void read_exactly(const FileDescriptor& file, const std::string& path, std::uint
 // Writes all of `data` at the file's position.
 void write_fully(const FileDescriptor& file, const std::string& path,
                  std::span<const std::byte> data, ExitCode code);
+
+// The same at `offset`; safe from several threads.
+void write_fully_at(const FileDescriptor& file, const std::string& path, std::uint64_t offset,
+                    std::span<const std::byte> data, ExitCode code);
+
+// fsync of a file or directory by path.
+void sync_path(const std::string& path, ExitCode code = ExitCode::internal);
+// The directory that holds `path` ("." when the path has none).
+[[nodiscard]] std::string parent_directory(const std::string& path);
+// Raises an error in the user's words for a full disk, a quota or a file size limit, else the POSIX
+// error as it is. Reads errno.
+[[noreturn]] void write_failed(const std::string& call, const std::string& path,
+                               ExitCode code = ExitCode::internal);
 
 // Writes to "<path>.tmp"; commit() makes it durable and gives it its name in one step. Without
 // commit() (an error, a kill) `path` is as it was before, and the destructor removes the temporary.

@@ -187,6 +187,10 @@ std::size_t SafetensorsFile::bytes(std::string_view name) const {
   return entry.end - entry.begin;
 }
 
+std::uint64_t SafetensorsFile::offset(std::string_view name) const {
+  return impl_->data_start + impl_->find(name).begin;
+}
+
 void SafetensorsFile::read(std::string_view name, void* to, std::size_t bytes) const {
   const Entry& entry = impl_->find(name);
   static_cast<void>(impl_->dtype(entry));

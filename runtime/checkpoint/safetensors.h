@@ -50,6 +50,7 @@ class SafetensorsFile {
   [[nodiscard]] DType dtype(std::string_view name) const;
   [[nodiscard]] Shape shape(std::string_view name) const;
   [[nodiscard]] std::size_t bytes(std::string_view name) const;
+  [[nodiscard]] std::uint64_t offset(std::string_view name) const;  // of its first byte in the file
   // Reads the whole tensor; `bytes` must be exactly its size.
   void read(std::string_view name, void* to, std::size_t bytes) const;
 

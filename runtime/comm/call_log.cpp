@@ -105,6 +105,14 @@ bool CallLog::stuck_since(Clock::time_point before) const {
   return false;
 }
 
+bool CallLog::waits() const {
+  const std::lock_guard lock(mutex_);
+  for (Id id = first_open_; id <= last_; ++id) {
+    if (slot(id).state == CallState::started) return true;
+  }
+  return false;
+}
+
 bool CallLog::over() const {
   const std::lock_guard lock(mutex_);
   return failed_ || first_open_ > last_;

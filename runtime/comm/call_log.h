@@ -66,6 +66,8 @@ class CallLog {
 
   // A call that started before `before` is not over, or one failed before it.
   [[nodiscard]] bool stuck_since(Clock::time_point before) const;
+  // A call has started and is not over.
+  [[nodiscard]] bool waits() const;
   // Nothing is open, or a call failed and what came after it was skipped.
   [[nodiscard]] bool over() const;
   // Oldest first: the last `last` calls and all open ones.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The MPI process environment and the MPI back end. No mpi.h here.
+// This process's place in its job. No mpi.h here.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,11 @@
 
 namespace trireme {
 
-// Owns MPI_Init_thread(MPI_THREAD_MULTIPLE)/MPI_Finalize. Started without mpirun it is a world of
-// one. Raises ExitCode::communication when the library cannot give MPI_THREAD_MULTIPLE.
+// Under mpirun or srun it owns MPI_Init_thread(MPI_THREAD_MULTIPLE)/MPI_Finalize. Without them,
+// processes that have RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT find each other by TCP
+// (Kubernetes, torchrun); others are jobs of one. Raises ExitCode::communication when the library
+// cannot give MPI_THREAD_MULTIPLE, when the others cannot be reached, and when a launcher started
+// several processes that MPI takes for one each.
 class MpiEnvironment {
  public:
   MpiEnvironment(int* argc, char*** argv);
@@ -22,10 +25,16 @@ class MpiEnvironment {
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] int local_rank() const { return local_rank_; }  // among the ranks of this host
   [[nodiscard]] int local_size() const { return local_size_; }
-  // The world group on a duplicate of MPI_COMM_WORLD; Single when it has one rank.
+  // "mpirun", "srun", "RANK and WORLD_SIZE" or "none".
+  [[nodiscard]] const std::string& launcher() const { return launcher_; }
+  // A new world group; Single when it has one rank. Collective.
   [[nodiscard]] std::unique_ptr<Communicator> world() const;
 
  private:
+  void start_mpi(int* argc, char*** argv);
+  void start_tcp();
+
+  std::string launcher_ = "none";
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
 };
 

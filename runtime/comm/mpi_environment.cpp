@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
 #include <thread>
 
 #include "runtime/base/log.h"
 #include "runtime/comm/end_of_job.h"
+#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/host_communicator.h"
+#include "runtime/comm/job_transfers.h"
 #include "runtime/comm/mpi.h"
-#include "runtime/comm/mpi_check.h"
-#include "runtime/comm/mpi_communicator.h"
+#include "runtime/comm/mpi_transfers.h"
+#include "runtime/comm/tcp_rendezvous.h"
+#include "runtime/comm/tcp_transfers.h"
 
 namespace trireme {
 namespace {
@@ -33,24 +40,56 @@ bool has_launcher() {
   return false;
 }
 
-// srun without a PMI starts N processes that know nothing of each other: each would believe to be
-// the whole job and write to the same run directory.
-void refuse_ranks_without_pmi() {
-  const char* const tasks = std::getenv("SLURM_STEP_NUM_TASKS");
-  if (tasks == nullptr || std::atoi(tasks) <= 1) return;
+// How many processes the launcher says that it started; 0: it does not.
+int processes_started() {
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"}) {
+    if (const char* const text = std::getenv(name)) return std::atoi(text);
+  }
+  return 0;
+}
+
+// Each would believe to be the whole job and write to the same run directory.
+void refuse_ranks_that_are_alone() {
+  if (processes_started() <= 1) return;
   fail(ExitCode::communication,
-       "srun started {} tasks without MPI support, so they cannot find each other; use srun "
-       "--mpi=pmix (see srun --mpi=list), or mpirun inside the job",
-       tasks);
+       "{} processes were started without the MPI support of this program's library, so they "
+       "cannot find each other; use its own mpirun, or srun --mpi=pmix (see srun --mpi=list)",
+       processes_started());
+}
+
+// The connections of a job without MPI; the groups of all ranks come from one.
+struct TcpJob {
+  explicit TcpJob(const TcpPlace& place) : mesh(place.rank, tcp_connect_all(place)), world(mesh) {}
+  TcpMesh mesh;
+  TcpTransfers world;
+};
+
+std::unique_ptr<TcpJob> tcp_job;  // one for the process, as MPI is
+
+// The same for processes of one host, and of no other.
+std::string host_identity() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) system_failed("gethostname", "this host");
+  return boot + name.data();
 }
 
 }  // namespace
 
 MpiEnvironment::MpiEnvironment(int* argc, char*** argv) {
-  if (!has_launcher()) {
-    refuse_ranks_without_pmi();
-    return;
+  if (has_launcher()) {
+    launcher_ = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ? "mpirun" : "srun";
+    start_mpi(argc, argv);
+  } else if (tcp_place()) {
+    launcher_ = "RANK and WORLD_SIZE";
+    start_tcp();
   }
+  if (size_ == 1) refuse_ranks_that_are_alone();
+}
+
+void MpiEnvironment::start_mpi(int* argc, char*** argv) {
   int provided = MPI_THREAD_SINGLE;
   TRIREME_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
   TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -71,18 +110,38 @@ MpiEnvironment::MpiEnvironment(int* argc, char*** argv) {
   TRIREME_MPI(MPI_Comm_free(&host));
 }
 
+void MpiEnvironment::start_tcp() {
+  const TcpPlace place = *tcp_place();
+  rank_ = place.rank;
+  size_ = place.size;
+  set_process_label(rank_, size_);  // for what goes wrong before the others are found
+  tcp_job = std::make_unique<TcpJob>(place);
+  const auto hosts = gather_texts(*world(), host_identity());
+  const auto own = hosts.begin() + rank_;
+  local_rank_ = static_cast<int>(std::count(hosts.begin(), own, *own));
+  local_size_ = static_cast<int>(std::count(hosts.begin(), hosts.end(), *own));
+}
+
 MpiEnvironment::~MpiEnvironment() {
   // A rank that unwinds must not wait in MPI_Finalize for peers that wait for it: abort_job comes
   // next.
-  if (std::uncaught_exceptions() > 0 || !detail::mpi_is_up()) return;
+  if (std::uncaught_exceptions() > 0) return;
+  tcp_job.reset();
+  if (!detail::mpi_is_up()) return;
   if (MPI_Finalize() != MPI_SUCCESS) log::get("comm").warn("MPI_Finalize failed");
 }
 
 std::unique_ptr<Communicator> MpiEnvironment::world() const {
   if (size_ == 1) return make_single_communicator();
+  return std::make_unique<HostCommunicator>(make_job_transfers(), "world");
+}
+
+std::unique_ptr<Transfers> make_job_transfers() {
+  if (tcp_job) return tcp_job->world.duplicate();
+  if (!detail::mpi_is_up()) return nullptr;
   MPI_Comm copy = MPI_COMM_NULL;
   TRIREME_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
-  return std::make_unique<MpiCommunicator>(copy, "world");
+  return std::make_unique<MpiTransfers>(copy);
 }
 
 void print_error(const std::string& text) noexcept {
@@ -109,6 +168,7 @@ void abort_job(int code) noexcept {
   if (detail::mpi_is_up()) std::this_thread::sleep_for(time_to_read_output);
   if (auto* const hook = abort_hook.load()) hook();
   if (detail::mpi_is_up()) MPI_Abort(MPI_COMM_WORLD, code);
+  if (tcp_job) tcp_job->mesh.abort(code);
   _exit(code);
 }
 

@@ -21,12 +21,31 @@ void in_pieces(Byte* data, std::size_t bytes, Action action) {
   }
 }
 
+int rank_in(MPI_Comm comm) {
+  int rank = 0;
+  TRIREME_MPI(MPI_Comm_rank(comm, &rank));
+  return rank;
+}
+
+int size_of_comm(MPI_Comm comm) {
+  int size = 0;
+  TRIREME_MPI(MPI_Comm_size(comm, &size));
+  return size;
+}
+
 }  // namespace
 
-MpiTransfers::MpiTransfers(int ranks) {
-  const auto usual = static_cast<std::size_t>(64 + 4 * ranks);
+MpiTransfers::MpiTransfers(MPI_Comm comm)
+    : Transfers(rank_in(comm), size_of_comm(comm)), comm_(comm) {
+  TRIREME_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
+  const auto usual = static_cast<std::size_t>(64 + 4 * size());
   requests_.reserve(usual);
   statuses_.resize(usual);
+}
+
+MpiTransfers::~MpiTransfers() {
+  if (!abandoned() && detail::mpi_is_up())
+    MPI_Comm_free(&comm_);  // unchecked: a destructor, and nothing follows from it
 }
 
 MPI_Request* MpiTransfers::add() {
@@ -34,28 +53,49 @@ MPI_Request* MpiTransfers::add() {
   return &requests_.back();
 }
 
-void MpiTransfers::send(MPI_Comm comm, const std::byte* data, std::size_t bytes, int to,
-                        MessageTag tag) {
+void MpiTransfers::send(const std::byte* data, std::size_t bytes, int to, MessageTag tag) {
   in_pieces(data, bytes, [&](const std::byte* piece, int size) {
-    TRIREME_MPI(MPI_Isend(piece, size, MPI_BYTE, to, static_cast<int>(tag), comm, add()));
+    TRIREME_MPI(MPI_Isend(piece, size, MPI_BYTE, to, static_cast<int>(tag), comm_, add()));
   });
 }
 
-void MpiTransfers::receive(MPI_Comm comm, std::byte* data, std::size_t bytes, int from,
-                           MessageTag tag) {
+void MpiTransfers::receive(std::byte* data, std::size_t bytes, int from, MessageTag tag) {
   in_pieces(data, bytes, [&](std::byte* piece, int size) {
-    TRIREME_MPI(MPI_Irecv(piece, size, MPI_BYTE, from, static_cast<int>(tag), comm, add()));
+    TRIREME_MPI(MPI_Irecv(piece, size, MPI_BYTE, from, static_cast<int>(tag), comm_, add()));
   });
 }
 
-void MpiTransfers::broadcast(MPI_Comm comm, std::byte* data, std::size_t bytes, int root) {
+void MpiTransfers::broadcast(std::byte* data, std::size_t bytes, int root) {
   in_pieces(data, bytes, [&](std::byte* piece, int size) {
-    TRIREME_MPI(MPI_Ibcast(piece, size, MPI_BYTE, root, comm, add()));
+    TRIREME_MPI(MPI_Ibcast(piece, size, MPI_BYTE, root, comm_, add()));
   });
 }
 
-void MpiTransfers::barrier(MPI_Comm comm) {
-  TRIREME_MPI(MPI_Ibarrier(comm, add()));
+void MpiTransfers::barrier() {
+  TRIREME_MPI(MPI_Ibarrier(comm_, add()));
+}
+
+bool MpiTransfers::receive_note(std::byte* data, std::size_t bytes) {
+  constexpr int tag = static_cast<int>(MessageTag::note);
+  int arrived = 0;
+  MPI_Status status;
+  TRIREME_MPI(MPI_Iprobe(MPI_ANY_SOURCE, tag, comm_, &arrived, &status));
+  if (arrived == 0) return false;
+  TRIREME_MPI(MPI_Recv(data, static_cast<int>(bytes), MPI_BYTE, status.MPI_SOURCE, tag, comm_,
+                       MPI_STATUS_IGNORE));
+  return true;
+}
+
+std::unique_ptr<Transfers> MpiTransfers::duplicate() {
+  MPI_Comm copy = MPI_COMM_NULL;
+  TRIREME_MPI(MPI_Comm_dup(comm_, &copy));
+  return std::make_unique<MpiTransfers>(copy);
+}
+
+std::unique_ptr<Transfers> MpiTransfers::split(int color, int key) {
+  MPI_Comm part = MPI_COMM_NULL;
+  TRIREME_MPI(MPI_Comm_split(comm_, color, key, &part));
+  return std::make_unique<MpiTransfers>(part);
 }
 
 void MpiTransfers::wait_all() {

@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: non-blocking MPI messages in flight and the wait for them.
+// Private to this room: messages by MPI.
 #pragma once
 
 #include <vector>
 
 #include "runtime/comm/mpi_check.h"
+#include "runtime/comm/transfers.h"
 
 namespace trireme {
 
-// User messages and those that collectives are made of never meet.
-enum class MessageTag : int { user = 1, collective = 2 };
-
-class MpiTransfers {
+class MpiTransfers final : public Transfers {
  public:
-  explicit MpiTransfers(int ranks);
+  // Owns `comm` from here on.
+  explicit MpiTransfers(MPI_Comm comm);
+  ~MpiTransfers() override;
 
   // Messages above 1 GiB travel in pieces, for MPI counts are ints. Both sides cut alike.
-  void send(MPI_Comm comm, const std::byte* data, std::size_t bytes, int to, MessageTag tag);
-  void receive(MPI_Comm comm, std::byte* data, std::size_t bytes, int from, MessageTag tag);
-  void broadcast(MPI_Comm comm, std::byte* data, std::size_t bytes, int root);
-  void barrier(MPI_Comm comm);
-
-  // Until all are done. Polls, for Open MPI moves data only inside calls, but sleeps in between
-  // (see README.md).
-  void wait_all();
+  void send(const std::byte* data, std::size_t bytes, int to, MessageTag tag) override;
+  void receive(std::byte* data, std::size_t bytes, int from, MessageTag tag) override;
+  void broadcast(std::byte* data, std::size_t bytes, int root) override;
+  void barrier() override;
+  // Open MPI moves data only inside calls.
+  void wait_all() override;
+  [[nodiscard]] bool receive_note(std::byte* data, std::size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<Transfers> duplicate() override;
+  [[nodiscard]] std::unique_ptr<Transfers> split(int color, int key) override;
 
  private:
   MPI_Request* add();
 
+  MPI_Comm comm_;
   std::vector<MPI_Request> requests_;
   std::vector<MPI_Status> statuses_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/comm/step_watch.h"
 #include "runtime/comm/watch_report.h"
 
 namespace trireme {
@@ -40,7 +41,11 @@ std::string whereabouts(const CallLogs& logs) {
       oldest = entry;
     }
   }
-  if (where == nullptr) return "it waits in no call";
+  if (where == nullptr) {
+    const auto activity = current_activity();
+    return activity ? "it waits in no call but is at " + activity->to_string()
+                    : "it waits in no call";
+  }
   return fmt::format("it waits in group {}: {}, for {:.1f} s", where->name(), oldest.to_string(),
                      seconds_since(oldest.started));
 }
@@ -92,9 +97,10 @@ void answer_ask(WatchNote& note, const CallLogs& logs, int world_rank) {
 }
 
 std::string dump_text(const CallLogs& logs, const std::string& why) {
-  std::string text =
-      fmt::format("{}\n{}\nCalls of each group, oldest first; seconds ago: queued, started, over\n",
-                  process_label(), why);
+  const auto activity = current_activity();
+  std::string text = fmt::format(
+      "{}\n{}\n{}\nCalls of each group, oldest first; seconds ago: queued, started, over\n",
+      process_label(), why, activity ? "at " + activity->to_string() : "between steps");
   const auto ago = [](bool known, Clock::time_point time) {
     return known ? fmt::format("{:.6f}", seconds_since(time)) : std::string("-");
   };

@@ -4,38 +4,26 @@
 #include <exception>
 #include <type_traits>
 
+#include "runtime/comm/job_transfers.h"
+
 namespace trireme {
 
 static_assert(std::is_trivially_copyable_v<WatchNote>, "it travels as bytes");
 
-WatchChannel::WatchChannel() {
-  TRIREME_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
-  TRIREME_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
-  TRIREME_MPI(MPI_Comm_rank(comm_, &rank_));
-  TRIREME_MPI(MPI_Comm_size(comm_, &size_));
-}
+WatchChannel::WatchChannel() : transfers_(make_job_transfers()) {}
 
 WatchChannel::~WatchChannel() {
   // With notes on their way the job is ending; a rank that unwinds does not count on its peers.
-  if (outgoing_.empty() && std::uncaught_exceptions() == 0 && detail::mpi_is_up()) {
-    MPI_Comm_free(&comm_);  // unchecked: a destructor, and nothing follows from it
-  }
+  if (transfers_ && (!outgoing_.empty() || std::uncaught_exceptions() > 0)) transfers_->abandon();
 }
 
 void WatchChannel::send(int to, const WatchNote& note) {
-  Outgoing& out = outgoing_.emplace_back();
-  out.note = note;
-  TRIREME_MPI(MPI_Isend(&out.note, sizeof(WatchNote), MPI_BYTE, to, 0, comm_, &out.request));
+  const WatchNote& kept = outgoing_.emplace_back(note);
+  transfers_->send(reinterpret_cast<const std::byte*>(&kept), sizeof(kept), to, MessageTag::note);
 }
 
 bool WatchChannel::receive(WatchNote& note) {
-  int arrived = 0;
-  MPI_Status status;
-  TRIREME_MPI(MPI_Iprobe(MPI_ANY_SOURCE, 0, comm_, &arrived, &status));
-  if (arrived == 0) return false;
-  TRIREME_MPI(
-      MPI_Recv(&note, sizeof(WatchNote), MPI_BYTE, status.MPI_SOURCE, 0, comm_, MPI_STATUS_IGNORE));
-  return true;
+  return transfers_ && transfers_->receive_note(reinterpret_cast<std::byte*>(&note), sizeof(note));
 }
 
 }  // namespace trireme

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: notes between the watchdogs of a job, on an MPI communicator of their own.
+// Private to this room: notes between the watchdogs of a job, in a group of messages of their own.
 // Nothing here waits for another rank.
 #pragma once
 
 #include <list>
+#include <memory>
 
-#include "runtime/comm/mpi_check.h"
+#include "runtime/comm/transfers.h"
 #include "runtime/comm/watch_note.h"
 
 namespace trireme {
@@ -17,23 +18,16 @@ class WatchChannel {
   WatchChannel(const WatchChannel&) = delete;
   WatchChannel& operator=(const WatchChannel&) = delete;
 
-  [[nodiscard]] int rank() const { return rank_; }
-  [[nodiscard]] int size() const { return size_; }
+  [[nodiscard]] int rank() const { return transfers_ ? transfers_->rank() : 0; }
+  [[nodiscard]] int size() const { return transfers_ ? transfers_->size() : 1; }
 
   void send(int to, const WatchNote& note);
   // False when no note has arrived.
   [[nodiscard]] bool receive(WatchNote& note);
 
  private:
-  struct Outgoing {
-    WatchNote note;
-    MPI_Request request = MPI_REQUEST_NULL;
-  };
-
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  int rank_ = 0;
-  int size_ = 1;
-  std::list<Outgoing> outgoing_;  // kept to the end: the job ends after its first notes
+  std::unique_ptr<Transfers> transfers_;  // null in a job of one
+  std::list<WatchNote> outgoing_;         // kept to the end: the job ends after its first notes
 };
 
 }  // namespace trireme

@@ -27,9 +27,6 @@ std::string rank_text(const CallLog& log, int rank) {
 
 }  // namespace
 
-WatchReport::WatchReport(std::shared_ptr<CallLog> log, CallLog::Entry stuck)
-    : log_(std::move(log)), stuck_(stuck) {}
-
 std::optional<WatchReport> WatchReport::of_stuck_call(const CallLogs& logs,
                                                       Clock::time_point before, int world_rank,
                                                       int world_size) {
@@ -46,7 +43,9 @@ std::optional<WatchReport> WatchReport::of_stuck_call(const CallLogs& logs,
     }
   }
   if (stuck_log == nullptr) return {};
-  WatchReport report(stuck_log, stuck);
+  WatchReport report;
+  report.log_ = stuck_log;
+  report.stuck_ = stuck;
   // Calls between group_begin and group_end wait together; of several collectives the first stands
   // for all.
   bool asked_collective = false;
@@ -56,7 +55,15 @@ std::optional<WatchReport> WatchReport::of_stuck_call(const CallLogs& logs,
     report.ask_peers(entry, world_rank);
   }
   report.ask_others(world_rank, world_size);
-  report.unanswered_ = report.questions_.size();
+  return report;
+}
+
+WatchReport WatchReport::of_stuck_step(const std::string& activity, int world_rank,
+                                       int world_size) {
+  WatchReport report;
+  report.step_ =
+      fmt::format("rank {} is stuck, and not for want of other ranks: {}", world_rank, activity);
+  report.ask_others(world_rank, world_size);
   return report;
 }
 
@@ -85,6 +92,7 @@ void WatchReport::ask_others(int world_rank, int world_size) {
     question.note.from = world_rank;
     question.note.question = static_cast<std::int32_t>(questions_.size() - 1);
   }
+  unanswered_ = questions_.size();
 }
 
 void WatchReport::answer(const WatchNote& note) {
@@ -96,6 +104,7 @@ void WatchReport::answer(const WatchNote& note) {
 }
 
 std::string WatchReport::headline() const {
+  if (log_ == nullptr) return step_;
   if (stuck_.state == CallState::failed) {
     return fmt::format("group {}: {} failed {:.1f} s ago, and this rank has not ended since",
                        log_->name(), stuck_.to_string(), seconds_since(stuck_.ended));
@@ -142,7 +151,7 @@ std::string WatchReport::message(double deadline_seconds) const {
   if (lines > lines_in_message) {
     text += fmt::format("\n  and {} more", lines - lines_in_message);
   }
-  if (lines == 0 && stuck_.state != CallState::failed) {
+  if (lines == 0 && log_ != nullptr && stuck_.state != CallState::failed) {
     text += "\n  every rank it waits for is in the same call: the network does not carry it";
   }
   return text;

@@ -86,4 +86,8 @@ void request_collectives_dump() noexcept {
   WatchSignal::request(WatchSignal::Request::dump);
 }
 
+void hurry_watched_waits() noexcept {
+  WatchSignal::request(WatchSignal::Request::hurry);
+}
+
 }  // namespace trireme

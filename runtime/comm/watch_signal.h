@@ -10,7 +10,12 @@ namespace trireme {
 
 class WatchSignal {
  public:
-  enum class Request : std::uint8_t { none, dump, terminate };
+  enum class Request : std::uint8_t {
+    none,
+    dump,
+    hurry,     // SIGTERM came, and the program answers it by itself
+    terminate  // SIGTERM came, and nobody else answers it
+  };
 
   // Takes SIGTERM over where it has its default action, and gives it back.
   static void install();

@@ -13,6 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/comm/end_of_job.h"
 #include "runtime/comm/mpi.h"
+#include "runtime/comm/step_watch.h"
 #include "runtime/comm/watch_signal.h"
 
 namespace trireme {
@@ -25,6 +26,8 @@ constexpr auto answer_patience = 2s;
 // From then on a rank that was asked no longer believes that the one that asked will end the job.
 constexpr auto end_patience = 5s;
 constexpr unsigned last_resort_s = 12;
+// Within a step, once SIGTERM has come; a checkpoint may take its time.
+constexpr auto longest_in_a_hurry = 15s;
 constexpr auto longest_pause = 250ms;
 constexpr auto pause_in_report = 10ms;
 // A process that did not run for so long was stopped, and its peers probably with it (a suspended
@@ -126,17 +129,25 @@ void Watchdog::turn(Clock::time_point now) {
   last_turn_ = now;
   look_at_marks();
   if (const auto request = WatchSignal::take(); request != WatchSignal::Request::none) {
-    dump(request == WatchSignal::Request::terminate ? "ended from outside (SIGTERM)"
-                                                    : "asked for by this process");
+    dump(request == WatchSignal::Request::dump ? "asked for by this process"
+                                               : "ended from outside (SIGTERM)");
     if (request == WatchSignal::Request::terminate) WatchSignal::end_process();
+    hurried_ = hurried_ || request == WatchSignal::Request::hurry;
     dumped_ = false;
   }
   answer_notes();
   if (report_ || led_by_ >= 0) {
     if (Clock::now() > give_up_ || (led_by_ < 0 && report_->complete())) conclude();
   } else {
-    look_for_stuck_call(now);
+    look_for_trouble(now);
   }
+}
+
+Clock::duration Watchdog::deadline_now() const {
+  if (!hurried_) return deadline_;
+  const auto activity = current_activity();
+  if (!activity || activity->what == saving_activity) return deadline_;
+  return std::min<Clock::duration>(deadline_, longest_in_a_hurry);
 }
 
 void Watchdog::look_at_marks() {
@@ -165,9 +176,10 @@ void Watchdog::answer_notes() {
   }
 }
 
-void Watchdog::look_for_stuck_call(Clock::time_point now) {
-  if (now - awake_since_ < deadline_) return;
-  const auto before = now - deadline_;
+void Watchdog::look_for_trouble(Clock::time_point now) {
+  const auto deadline = deadline_now();
+  if (now - awake_since_ < deadline) return;
+  const auto before = now - deadline;
   CallLogs stuck;
   {
     const std::lock_guard lock(mutex_);
@@ -176,9 +188,19 @@ void Watchdog::look_for_stuck_call(Clock::time_point now) {
       if (watched.log->stuck_since(before)) stuck.push_back(watched.log);
     }
   }
-  if (stuck.empty()) return;
   report_ = WatchReport::of_stuck_call(stuck, before, rank(), size());
+  if (!report_) look_for_stuck_step(before);
   if (report_) ask();
+}
+
+// A rank that waits for others is not at fault: the call's own deadline tells.
+void Watchdog::look_for_stuck_step(Clock::time_point before) {
+  const auto activity = current_activity();
+  if (!activity || activity->since >= before) return;
+  for (const auto& log : logs()) {
+    if (log->waits()) return;
+  }
+  report_ = WatchReport::of_stuck_step(activity->to_string(), rank(), size());
 }
 
 void Watchdog::ask() {
@@ -192,7 +214,7 @@ void Watchdog::ask() {
 
 void Watchdog::conclude() {
   std::string text = fmt::format("rank {} is stuck but did not end the job", led_by_);
-  if (report_) text = report_->message(options_.deadline_seconds);
+  if (report_) text = report_->message(std::chrono::duration<double>(deadline_now()).count());
   if (!options_.directory.empty()) {
     text += fmt::format("\n  the last calls of every rank: {}/collectives.rank*.txt",
                         options_.directory);

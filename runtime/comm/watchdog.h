@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private to this room: the thread that watches the calls of all groups of this process and ends
-// the job when one is stuck.
+// the job when one is stuck, or a step that waits for nobody.
 //
 // Note [The end of a stuck job]
 // The rank whose deadline passes first writes its dump and asks all other ranks; their watchdogs
@@ -45,9 +45,11 @@ class Watchdog {
 
   void run();
   void turn(Clock::time_point now);
+  [[nodiscard]] Clock::duration deadline_now() const;
   void look_at_marks();
   void answer_notes();
-  void look_for_stuck_call(Clock::time_point now);
+  void look_for_trouble(Clock::time_point now);
+  void look_for_stuck_step(Clock::time_point before);
   void ask();
   void conclude();
   void dump(const std::string& why);
@@ -74,6 +76,7 @@ class Watchdog {
   Clock::time_point give_up_;  // of report_
   int led_by_ = -1;            // the rank that will end the job
   bool dumped_ = false;
+  bool hurried_ = false;
 
   std::atomic<bool> stop_ = false;
   std::thread thread_;  // last: it uses all others

@@ -265,4 +265,9 @@ std::unique_ptr<Communicator> make_watched(std::unique_ptr<Communicator> inner,
   return watch(std::move(inner), std::move(watchdog));
 }
 
+std::shared_ptr<void> keep_watchdog(const WatchOptions& options) {
+  if (options.deadline_seconds <= 0) return nullptr;
+  return Watchdog::of_process(options);
+}
+
 }  // namespace trireme

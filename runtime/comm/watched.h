@@ -22,9 +22,16 @@ struct WatchOptions {
 [[nodiscard]] std::unique_ptr<Communicator> make_watched(std::unique_ptr<Communicator> inner,
                                                          const WatchOptions& options);
 
-// Makes the watchdog write the dump of this rank soon; the run goes on. For handlers of SIGTERM:
-// async-signal-safe. Where SIGTERM has no handler, the watchdog dumps and lets the signal end the
-// process.
+// The watchdog of this process as long as somebody holds it, for steps where no group is watched: a
+// world of one. Null without a deadline. Collective over the job.
+[[nodiscard]] std::shared_ptr<void> keep_watchdog(const WatchOptions& options);
+
+// Makes the watchdog write the dump of this rank soon; the run goes on. Async-signal-safe.
 void request_collectives_dump() noexcept;
+// The same, and from now on no wait of a step may last long: for a handler of SIGTERM that
+// lets the run come to an end by itself, since launchers also send SIGTERM to the peers of a rank
+// that has died. Where SIGTERM has no handler, the watchdog dumps and lets the signal end the
+// process.
+void hurry_watched_waits() noexcept;
 
 }  // namespace trireme

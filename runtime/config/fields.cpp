@@ -169,7 +169,15 @@ std::vector<Field> train_fields() {
             "global batches per evaluation; 0 = the whole validation set"),
       FIELD(train.log_every, IntegerRange{1, many}, "steps between console lines"),
       FIELD(train.non_finite_limit, IntegerRange{1, 1'000'000},
-            "steps with a NaN or infinite loss before the run stops (exit code 6)"),
+            "steps in a row with a NaN or infinite loss or gradient, each skipped, before the run "
+            "stops (exit code 6)"),
+      FIELD(train.spike_zscore, NumberRange{.high = any_size},
+            "skip a batch whose loss lies this many deviations above the running mean; 0 = never"),
+      FIELD(train.spike_window, IntegerRange{2, many},
+            "steps that the running mean and deviation cover, and before which nothing is skipped"),
+      FIELD(train.divergence_check_every, IntegerRange{0, many},
+            "steps between comparisons of the replicas' weights (exit code 5 where they differ); 0 "
+            "= never"),
   };
 }
 
@@ -210,6 +218,8 @@ std::vector<Field> checkpoint_and_telemetry_fields() {
       FIELD(checkpoint.every_minutes, NumberRange{.high = year_of_minutes},
             "minutes between checkpoints; 0 = none", {}, Unbuilt{"0"}),
       FIELD(checkpoint.keep, IntegerRange{1, 1'000'000}, "newest checkpoints kept"),
+      FIELD(checkpoint.keep_every, IntegerRange{0, many},
+            "also keep those whose step is a multiple of this; 0 = none", {}, Unbuilt{"0"}),
       FIELD(checkpoint.async, Free{}, "write checkpoints while training goes on"),
       FIELD(telemetry.trace, Text{}, "steps to trace, as first-last; empty = none", {},
             Unbuilt{"\"\""}),

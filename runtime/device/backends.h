@@ -12,5 +12,7 @@ namespace trireme {
 [[nodiscard]] std::unique_ptr<Device> make_cpu_device();
 [[nodiscard, gnu::weak]] int count_cuda_devices() noexcept;
 [[nodiscard, gnu::weak]] std::unique_ptr<Device> make_cuda_device(const DevicePlace& place);
+[[gnu::weak]] void begin_cuda_range(const char* name) noexcept;
+[[gnu::weak]] void end_cuda_range() noexcept;
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 // streams each have a worker thread. There is no default stream.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/base/error.h"
 #include "runtime/base/shape.h"
 
 namespace trireme {
@@ -71,6 +73,42 @@ class Stream {
   Stream() = default;
 };
 
+// What memory is for, as messages name it. Buffers made during the life of a MemoryScope, on its
+// thread, are for its role.
+enum class MemoryRole : std::uint8_t {
+  other,
+  parameters,
+  gradients,
+  optimizer,
+  activations,
+  staging,   // batches on their way
+  workspace  // of operations and libraries
+};
+inline constexpr std::size_t memory_roles = 7;
+
+[[nodiscard]] std::string_view name_of(MemoryRole role);
+
+class MemoryScope {
+ public:
+  explicit MemoryScope(MemoryRole role);
+  ~MemoryScope();
+  MemoryScope(const MemoryScope&) = delete;
+  MemoryScope& operator=(const MemoryScope&) = delete;
+
+ private:
+  MemoryRole before_;
+};
+
+// ExitCode::internal. Says what was asked for and what the rest is taken by.
+class OutOfMemory final : public Error {
+ public:
+  OutOfMemory(const std::string& message, MemoryRole role, std::size_t bytes, std::size_t room)
+      : Error(ExitCode::internal, message), role(role), bytes(bytes), room(room) {}
+  MemoryRole role;
+  std::size_t bytes;  // for this role: held and asked for
+  std::size_t room;   // held for it and free
+};
+
 // Owns memory of a device. Move only; the moved-from buffer is empty. 64-byte aligned; the contents
 // are undefined until written. A buffer of zero bytes allocates nothing and its data() is null.
 class Buffer {
@@ -90,6 +128,7 @@ class Buffer {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     std::swap(kind_, other.kind_);
+    std::swap(role_, other.role_);
   }
 
   [[nodiscard]] std::byte* data() const { return data_; }
@@ -103,12 +142,14 @@ class Buffer {
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   MemoryKind kind_ = MemoryKind::device;
+  MemoryRole role_ = MemoryRole::other;
 };
 
 struct MemoryUse {
   std::size_t current_bytes = 0;
   std::size_t peak_bytes = 0;
-  std::uint64_t allocations = 0;  // since start; a steady training step adds none
+  std::uint64_t allocations = 0;                    // since start; a steady training step adds none
+  std::array<std::size_t, memory_roles> by_role{};  // of current_bytes
 };
 
 // How products of f32 operands are computed.
@@ -185,14 +226,17 @@ class Device {
 
  protected:
   Device() = default;
-  // Returns 64-byte aligned memory or raises an error that says how many bytes were asked for.
+  // Returns 64-byte aligned memory or raises OutOfMemory.
   [[nodiscard]] virtual std::byte* allocate(std::size_t bytes, MemoryKind kind) = 0;
   virtual void release(std::byte* data, std::size_t bytes, MemoryKind kind) noexcept = 0;
+  // `place`: "the host" or "GPU 0"; of its `total` bytes, `free` are left (0: not known).
+  [[noreturn]] void out_of_memory(std::size_t bytes, MemoryKind kind, std::string_view place,
+                                  std::size_t free = 0, std::size_t total = 0) const;
 
  private:
   friend class Buffer;
-  void note_allocated(std::size_t bytes, MemoryKind kind);
-  void note_released(std::size_t bytes, MemoryKind kind) noexcept;
+  void note_allocated(std::size_t bytes, MemoryKind kind, MemoryRole role);
+  void note_released(std::size_t bytes, MemoryKind kind, MemoryRole role) noexcept;
 
   bool reproducible_ = true;
   bool fused_epilogues_ = false;

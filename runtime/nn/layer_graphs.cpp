@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/nn/layer_graphs.h"
 
+#include "runtime/base/log.h"
+
 namespace trireme {
 namespace {
 
@@ -22,7 +24,7 @@ LayerGraphs::Key LayerGraphs::key_of(const Context& context, int unit, LayerPass
   // The parameters of a unit move together.
   if (const ParamId first = context.params.layout().first_of_unit(unit); first.index >= 0) {
     weights = context.params.compute(first).data;
-    gradients = context.params.gradient(first).data;
+    if (pass != LayerPass::forward) gradients = context.params.gradient(first).data;
   }
   return {unit,    pass,     context.kept_shift, context.batch.inputs.data, context.rng.data,
           weights, gradients};
@@ -30,18 +32,29 @@ LayerGraphs::Key LayerGraphs::key_of(const Context& context, int unit, LayerPass
 
 void LayerGraphs::run(const Context& context, int unit, LayerPass pass,
                       const std::function<void(const Context&)>& work) {
+  if (impossible_) return work(context);
   auto [found, fresh] = recordings_.try_emplace(key_of(context, unit, pass));
   if (fresh) return work(context);
   Recording& recording = found->second;
-  if (recording.graph == nullptr) {
-    ReadyList list(recording.ready);
-    Context recorded = context;
-    recorded.gradients = &list;
-    recording.graph = device_.capture(context.stream, [&] { work(recorded); });
-  }
+  if (recording.graph == nullptr && !record(recording, context, work)) return work(context);
   recording.graph->launch(context.stream);
   for (const ParamId id : recording.ready)
     context.ready(id);
+}
+
+bool LayerGraphs::record(Recording& recording, const Context& context,
+                         const std::function<void(const Context&)>& work) {
+  ReadyList list(recording.ready);
+  Context recorded = context;
+  recorded.gradients = &list;
+  try {
+    recording.graph = device_.capture(context.stream, [&] { work(recorded); });
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::config) throw;
+    impossible_ = true;
+    log::get("train").warn("layers run without graphs from here on: {}", error.what());
+  }
+  return !impossible_;
 }
 
 }  // namespace trireme

@@ -20,7 +20,8 @@ class LayerGraphs {
   explicit LayerGraphs(Device& device) : device_(device) {}
 
   // Runs `work` with a context like `context`: eagerly, recorded or replayed. Parameters report to
-  // context.gradients after the whole pass.
+  // context.gradients after the whole pass. Where one cannot be recorded, the reason is logged and
+  // every later pass without a graph runs eagerly.
   void run(const Context& context, int unit, LayerPass pass,
            const std::function<void(const Context&)>& work);
 
@@ -32,10 +33,14 @@ class LayerGraphs {
     std::unique_ptr<Graph> graph;
     std::vector<ParamId> ready;
   };
+  // False: it cannot be.
+  bool record(Recording& recording, const Context& context,
+              const std::function<void(const Context&)>& work);
   [[nodiscard]] static Key key_of(const Context& context, int unit, LayerPass pass);
 
   Device& device_;
   std::map<Key, Recording> recordings_;
+  bool impossible_ = false;
 };
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "runtime/comm/comm_label.h"
+#include "runtime/device/range.h"
 
 namespace trireme {
 namespace {
@@ -157,6 +158,7 @@ void Model::allocate(const Blueprint& blueprint, const StoreOptions& store) {
   for (Chunk& chunk : chunks_) {
     chunk.kept_base = kept.reserve(chunk.kept_bytes * static_cast<std::size_t>(chunk.slots));
   }
+  const MemoryScope scope(MemoryRole::activations);
   kept_ = Arena(device_, kept);
   scratch_ = Arena(device_, blueprint.scratch_layout());
   workspace_ = Arena(device_, blueprint.workspace_layout());
@@ -182,6 +184,7 @@ template <typename Work>
 void Model::run(const Context& context, std::size_t i, LayerPass pass, Work&& work) {
   const Chunk& chunk = at(context.chunk);
   const ScopedCommLabel label(chunk.layers[i]->name());
+  const Range range(chunk.layers[i]->name());
   if (graphs_ == nullptr || !context.training) return work(context);
   const int unit = chunk.first_unit + static_cast<int>(i);
   graphs_->run(context, unit, pass, std::ref(work));

@@ -27,6 +27,7 @@ void ParamStore::allocate(Device& device, const StoreOptions& options) {
   device_ = &device;
   layout_.lay_out(options.zero, options.bucket_elements);
   level_of_.assign(specs().size(), 0);
+  const MemoryScope parameters(MemoryRole::parameters);
   const auto units = static_cast<std::size_t>(std::max(layout_.unit_count(), 1));
   std::int64_t widest = 0;
   for (int unit = 0; unit < static_cast<int>(units); ++unit)
@@ -48,6 +49,7 @@ void ParamStore::allocate(Device& device, const StoreOptions& options) {
                       MemoryKind::device);
   }
   if (!options.training) return;
+  const MemoryScope gradients(MemoryRole::gradients);
   for (int level = 0; level < options.gradient_levels; ++level) {
     gradients_.push_back(
         floats(device, sliced_gradients() ? layout_.owned_elements() : element_count()));

@@ -29,6 +29,7 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
       norm_options_(std::move(norm)),
       there_(device.make_event()),
       done_(device.make_event()) {
+  const MemoryScope scope(MemoryRole::optimizer);
   if (loss_scale) scaler_.emplace(device, *loss_scale);
   const auto stream = device.make_stream(StreamKind::compute);
   const std::size_t state =
@@ -67,15 +68,26 @@ void Optimizer::prepare(std::int64_t step, double learning_rate) {
   }
 }
 
+Tensor Optimizer::scalars() const {
+  return scalars_.view(DType::f32, Shape{scalar_count});
+}
+
 void Optimizer::step(Stream& stream, std::int64_t step) {
+  measure(stream, step);
+  update(stream);
+}
+
+void Optimizer::measure(Stream& stream, std::int64_t step) {
   device_.copy(stream, scalars_.data(), staged(step), scalars_.bytes());
   sum_squares(stream);
-  const Tensor scalars = scalars_.view(DType::f32, Shape{scalar_count});
-  ops::clip_scale(stream, scalars, gradient_norm(), sum_.view(DType::f64, Shape{1}), clip_norm_,
+  ops::clip_scale(stream, scalars(), gradient_norm(), sum_.view(DType::f64, Shape{1}), clip_norm_,
                   scaler_ ? scaler_->scale() : Tensor{});
+  if (scaler_) scaler_->update(stream, scalars());
+}
+
+void Optimizer::update(Stream& stream) {
   for (const OwnedRun& run : params_.layout().owned_runs())
     update(stream, run);
-  if (scaler_) scaler_->update(stream, scalars);
 }
 
 void Optimizer::sum_squares(Stream& stream) {
@@ -123,9 +135,8 @@ void Optimizer::update(Stream& stream, const OwnedRun& run) {
   };
   const Tensor parameter = part(params_.owned_master(bucket));
   const Tensor gradient = part(params_.owned_gradient(bucket, 0));
-  const Tensor scalars = scalars_.view(DType::f32, Shape{scalar_count});
   if (run.kind == ParamKind::statistic) {
-    ops::exponential_average(stream, parameter, gradient, run.statistic_decay, scalars);
+    ops::exponential_average(stream, parameter, gradient, run.statistic_decay, scalars());
     return;
   }
   const Tensor compute = part(params_.owned_compute(bucket));
@@ -136,12 +147,12 @@ void Optimizer::update(Stream& stream, const OwnedRun& run) {
   if (auto* const adamw = std::get_if<ops::AdamWOptions>(&options_)) {
     ops::AdamWOptions options = *adamw;
     if (!run.decay) options.weight_decay = 0;
-    ops::adamw(stream, parameter, compute, state(first_), state(second_), gradient, scalars,
+    ops::adamw(stream, parameter, compute, state(first_), state(second_), gradient, scalars(),
                options);
   } else {
     ops::SgdOptions options = std::get<ops::SgdOptions>(options_);
     if (!run.decay) options.weight_decay = 0;
-    ops::sgd(stream, parameter, compute, state(first_), gradient, scalars, options);
+    ops::sgd(stream, parameter, compute, state(first_), gradient, scalars(), options);
   }
 }
 

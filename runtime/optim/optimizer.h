@@ -38,13 +38,18 @@ class Optimizer {
   // Leaves on the host what step `step` will read; before each step(). At most one earlier step may
   // still run.
   void prepare(std::int64_t step, double learning_rate);
-  // Enqueues: gradient norm over all weights, clip factor, update of every own run, running
-  // statistics, loss scale. `step` counts from 0. A step whose gradient norm is not finite leaves
-  // parameters and state as they were. Reads partial sum 0 of the gradients.
+  // Both halves of a step. Reads partial sum 0 of the gradients.
   void step(Stream& stream, std::int64_t step);
+  // Enqueues: gradient norm over all weights, clip factor, loss scale. `step` counts from 0.
+  void measure(Stream& stream, std::int64_t step);
+  // Enqueues: update of every own run, running statistics. A step whose gradient norm is not
+  // finite, or whose scalars say so, leaves parameters and state as they were.
+  void update(Stream& stream);
 
   // Null where the loss is not scaled.
   [[nodiscard]] const LossScaler* loss_scaler() const { return scaler_ ? &*scaler_ : nullptr; }
+  // ops::StepScalars on the device: between the halves, a gradient scale of 0 skips the update.
+  [[nodiscard]] Tensor scalars() const;
   // (1) f32 on the device: the norm of the last step before clipping, without the loss scale.
   [[nodiscard]] Tensor gradient_norm() const;
   [[nodiscard]] std::size_t state_bytes() const { return first_.bytes() + second_.bytes(); }

@@ -44,6 +44,7 @@ GradReducer::GradReducer(Device& device, Communicator& group, ParamStore& params
       options_(options),
       weights_{options.sum, params.options().zero.stage >= 2, options.micro_batches},
       statistics_{options.sum, false, options.micro_batches},
+      clock_(device),
       missing_(params.layout().buckets().size()),
       buffer_of_unit_(static_cast<std::size_t>(std::max(params.layout().unit_count(), 1)), -1),
       there_(device.make_event()),
@@ -93,7 +94,8 @@ void GradReducer::merge(Stream& stream, const Span& span, int leaf, int merges) 
 
 // A step begins after join(): what earlier ones did is over, and their events are none of a
 // recorded graph's.
-void GradReducer::begin_step() {
+void GradReducer::begin_step(std::int64_t step) {
+  clock_.begin_step(step);
   buffer_used_.assign(buffer_used_.size(), false);
   for (Chunk& chunk : chunks_) {
     chunk.micro_batch = -1;
@@ -185,18 +187,22 @@ void GradReducer::launch(const Bucket& bucket, int micro_batch) {
   hand_over();
   if (group_.size() == 1 || (!weights && ranks_first())) return;
   const Tensor whole = params_.bucket_gradient(bucket, 0);
+  clock_.start(comm_);
   if (weights && params_.options().zero.stage >= 1) {
     group_.reduce_scatter(comm_, whole, params_.owned_gradient(bucket, 0), ReduceOp::sum);
   } else {
     group_.all_reduce(comm_, whole, whole, ReduceOp::sum);
   }
+  clock_.stop(comm_);
 }
 
 void GradReducer::scatter(const Bucket& bucket, int micro_batch) {
   hand_over();
   const int leaf = weights_.leaf(micro_batch);
+  clock_.start(comm_);
   group_.reduce_scatter(comm_, params_.bucket_gradient(bucket, 0),
                         params_.owned_gradient(bucket, leaf), ReduceOp::sum);
+  clock_.stop(comm_);
   const auto unit = static_cast<std::size_t>(bucket.units.first);
   const auto buffer = static_cast<std::size_t>(buffer_of_unit_[unit]);
   comm_.record(*buffer_free_[buffer]);

@@ -14,6 +14,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/nn/layer.h"
+#include "runtime/parallel/stream_clock.h"
 
 namespace trireme {
 
@@ -53,7 +54,7 @@ class GradReducer final : public GradientSink {
   // What StoreOptions::gradient_levels must be.
   [[nodiscard]] static int levels(const ReducerOptions& options, int zero_stage);
 
-  void begin_step();
+  void begin_step(std::int64_t step = 0);
   // Around the forward of a micro-batch, which collects running statistics.
   void before_forward(int chunk, int micro_batch);
   void after_forward(int chunk, int micro_batch);
@@ -67,6 +68,9 @@ class GradReducer final : public GradientSink {
   void finish();
   // The compute stream continues when the comm stream is done so far.
   void join();
+  // How long the comm stream reduced gradients in a step that is done: what was hidden behind
+  // backward and what was not.
+  [[nodiscard]] double milliseconds(std::int64_t step) const { return clock_.milliseconds(step); }
 
  private:
   struct Span {
@@ -100,6 +104,7 @@ class GradReducer final : public GradientSink {
   Stream& comm_;
   ReducerOptions options_;
   PartialSums weights_, statistics_;
+  StreamClock clock_;
   std::vector<Chunk> chunks_;
   std::vector<std::string> labels_;  // by bucket
   std::vector<int> missing_;         // by bucket: parameters that have not reported

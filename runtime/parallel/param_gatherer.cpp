@@ -117,4 +117,9 @@ void ParamGatherer::finish() {
     complete(i);
 }
 
+void ParamGatherer::forget() {
+  pending_.assign(pending_.size(), false);
+  std::ranges::fill(unit_in_, -1);
+}
+
 }  // namespace trireme

@@ -26,6 +26,8 @@ class ParamGatherer {
   void before_use(int unit, int next);
   // Stages 1 and 2: all parameters are whole.
   void finish();
+  // What was enqueued since all parameters were whole has not run.
+  void forget();
 
  private:
   void gather(std::size_t bucket);

@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/parallel/pipeline_runner.h"
 
+#include "runtime/comm/step_watch.h"
+
 namespace trireme {
+namespace {
+
+std::string_view activity_of(ActionKind computation) {
+  if (computation == ActionKind::forward) return "forward";
+  return computation == ActionKind::backward ? "backward" : "weight gradient";
+}
+
+}  // namespace
 
 PipelineRunner::PipelineRunner(Device& device, Model& model, Communicator& pipeline,
                                Stream& compute, const ScheduleShape& shape)
@@ -58,7 +68,9 @@ void PipelineRunner::run(std::int64_t step, StageWork& work) {
 
 void PipelineRunner::compute(const Action& action, ActionTimes& times, StageWork& work) {
   SlotEvents& events = slot(action);
+  set_activity("waiting for data", action.chunk, action.micro_batch);
   work.prepare(action);
+  set_activity(activity_of(action.kind), action.chunk, action.micro_batch);
   compute_.record(*times.begin);
   if (receives(action))
     compute_.wait(action.kind == ActionKind::forward ? *events.input : *events.gradient);
@@ -104,6 +116,7 @@ void PipelineRunner::transfer(const Action& action, StageWork& work) {
 void PipelineRunner::forward_only(int micro_batch, StageWork& work) {
   for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
     const Action forward{ActionKind::forward, chunk, micro_batch};
+    set_activity("evaluation", chunk, micro_batch);
     SlotEvents& events = slot(forward);
     const int at = virtual_stage(shape_, stage_, chunk);
     if (at > 0) {

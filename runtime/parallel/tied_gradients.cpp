@@ -31,6 +31,7 @@ TiedGradients::TiedGradients(Device& device, Communicator& pipeline, const Param
     }
     ties_.push_back(tie);
   }
+  const MemoryScope scope(MemoryRole::gradients);
   received_ = Buffer(device, static_cast<std::size_t>(widest) * sizeof(float), MemoryKind::device);
 }
 

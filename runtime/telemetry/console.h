@@ -32,6 +32,7 @@ struct StepTotals {
   double data_wait_ms = 0;
   double exposed_comm_ms = 0;
   double bubble_ms = 0;
+  double reduce_ms = 0;
 
   void add(const StepMetrics& metrics);
 };
@@ -61,7 +62,8 @@ using ConsoleText = std::span<char, console_text_bytes>;
                                                    const StepTotals& window,
                                                    const ConsoleOptions& options, std::size_t width,
                                                    ConsoleText to);
-// Three lines: what was done, where the time went, and the verdict.
+// Lines for what was done, where the time went, how much of the reduction of gradients was hidden
+// (where there was one), and the verdict.
 [[nodiscard]] std::string_view format_summary(const RunSummary& summary,
                                               const ConsoleOptions& options, ConsoleText to);
 // "12.3k", "4.56M": three significant digits.

@@ -92,6 +92,7 @@ void StepTotals::add(const StepMetrics& metrics) {
   data_wait_ms += metrics.data_wait_ms;
   exposed_comm_ms += metrics.exposed_comm_ms;
   bubble_ms += metrics.bubble_ms;
+  reduce_ms += metrics.reduce_ms;
 }
 
 std::string_view format_quantity(double value, std::span<char, 32> to) {
@@ -191,6 +192,11 @@ std::string_view format_summary(const RunSummary& summary, const ConsoleOptions&
     separator = ", ";
   }
   text.add("\n");
+  if (const StepTotals& totals = summary.totals; totals.reduce_ms > 0) {
+    const double exposed = std::min(percent(totals.exposed_comm_ms, totals.reduce_ms), 100.0);
+    text.add("gradient reduction: {:.1f} s, {:.1f} % hidden, {:.1f} % exposed\n",
+             totals.reduce_ms / 1000, 100 - exposed, exposed);
+  }
   add_verdict(text, summary);
   return text.view();
 }

@@ -67,6 +67,8 @@ std::string_view format_json(const StepMetrics& metrics, ItemKind kind, Line to)
     line.number("loss_scale", *metrics.loss_scale);
     line.integer("skipped_steps", metrics.skipped_steps);
   }
+  if (metrics.spikes) line.integer("spikes", *metrics.spikes);
+  if (metrics.non_finite_steps > 0) line.integer("non_finite_steps", metrics.non_finite_steps);
   const double seconds = metrics.step_ms / 1000;
   line.milliseconds(kind == ItemKind::tokens ? "tokens_per_s" : "images_per_s",
                     seconds > 0 ? static_cast<double>(metrics.items) / seconds : 0.0);
@@ -77,6 +79,7 @@ std::string_view format_json(const StepMetrics& metrics, ItemKind kind, Line to)
   line.milliseconds("data_wait_ms", metrics.data_wait_ms);
   line.milliseconds("exposed_comm_ms", metrics.exposed_comm_ms);
   line.milliseconds("bubble_ms", metrics.bubble_ms);
+  line.milliseconds("reduce_ms", metrics.reduce_ms);
   return line.finish();
 }
 
@@ -87,6 +90,12 @@ std::string_view format_json(const EvaluationMetrics& metrics, Line to) {
   if (metrics.accuracy) line.number("accuracy", *metrics.accuracy);
   line.milliseconds("evaluation_ms", metrics.evaluation_ms);
   return line.finish();
+}
+
+std::string format_json(const SkippedBatch& skipped) {
+  return fmt::format(
+      "{{\"step\":{},\"skipped\":\"spike\",\"deviations\":{:.3f},\"samples\":[{}]}}\n",
+      skipped.step, skipped.deviations, fmt::join(skipped.samples, ","));
 }
 
 MetricsLog::MetricsLog(std::string path, ItemKind kind) : path_(std::move(path)), kind_(kind) {
@@ -104,6 +113,10 @@ void MetricsLog::step(const StepMetrics& metrics) {
 void MetricsLog::evaluation(const EvaluationMetrics& metrics) {
   std::array<char, metrics_line_bytes> text;
   append(format_json(metrics, text));
+}
+
+void MetricsLog::skipped(const SkippedBatch& skipped) {
+  append(format_json(skipped));
 }
 
 void MetricsLog::append(std::string_view line) {

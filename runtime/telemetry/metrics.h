@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/file.h"
 
@@ -33,9 +34,19 @@ struct StepMetrics {
   double data_wait_ms = 0;             // waiting for the next batch
   double exposed_comm_ms = 0;          // waiting for communication that no computation hid
   double bubble_ms = 0;                // waiting for the neighbours in the pipeline
+  double reduce_ms = 0;                // reducing gradients, hidden behind backward or exposed
   std::optional<double> loss_scale{};  // of this step, where the loss is scaled
   std::int64_t skipped_steps = 0;      // up to and with this one, because gradients overflowed
   bool overflowed = false;             // this one was skipped, and a smaller loss scale may mend it
+  std::int64_t non_finite_steps = 0;   // of this run, skipped with no loss scale to mend it
+  std::optional<std::int64_t> spikes{};  // up to and with this one, where there is a spike rule
+};
+
+// A step whose loss leapt, and whose update was left out.
+struct SkippedBatch {
+  std::int64_t step = 0;
+  double deviations = 0;              // of its loss above the running mean
+  std::vector<std::int64_t> samples;  // of the global batch
 };
 
 struct EvaluationMetrics {
@@ -55,6 +66,8 @@ inline constexpr std::size_t metrics_line_bytes = 896;
                                            std::span<char, metrics_line_bytes> to);
 [[nodiscard]] std::string_view format_json(const EvaluationMetrics& metrics,
                                            std::span<char, metrics_line_bytes> to);
+// Of any length.
+[[nodiscard]] std::string format_json(const SkippedBatch& skipped);
 
 // metrics.jsonl of one run; rank 0 only. Each line is one write() to a file opened for appending,
 // so a killed run leaves whole lines. A line that does not fit on the disk is taken back and raises
@@ -66,6 +79,7 @@ class MetricsLog {
 
   void step(const StepMetrics& metrics);
   void evaluation(const EvaluationMetrics& metrics);
+  void skipped(const SkippedBatch& skipped);
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:

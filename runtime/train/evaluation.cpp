@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/evaluation.h"
 
+#include "runtime/comm/step_watch.h"
+
 namespace trireme {
 namespace {
 
@@ -38,10 +40,12 @@ EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
   totals.reset(*setup.streams.compute);
   EvaluationWork work(setup, totals);
   for (int i = 0; i < static_cast<int>(plan.local_batches); ++i) {
+    set_activity("waiting for data to evaluate", 0, i);
     work.next(source);
     setup.runner.forward_only(i, work);
   }
   totals.publish(*setup.streams.compute, *setup.streams.comm);
+  set_activity("waiting for the end of the evaluation");
   totals.wait();
   const LossTotals::Values sums = totals.read();
   setup.runner.synchronize();

@@ -36,8 +36,7 @@ void LossTotals::add(const Context& context, std::int64_t index) {
 }
 
 void LossTotals::publish(Stream& compute, Stream& comm) {
-  const std::int64_t ranks = mesh_.shape().data;
-  const Tensor all = all_.view(DType::f64, Shape{ranks * batches_ * 2});
+  const Tensor all = gathered();
   const ScopedCommLabel label("losses");
   compute.record(*added_);
   comm.wait(*added_);
@@ -50,17 +49,24 @@ void LossTotals::publish(Stream& compute, Stream& comm) {
   comm.record(*copied_);
 }
 
+Tensor LossTotals::gathered() const {
+  return all_.view(DType::f64, Shape{mesh_.shape().data * batches_, 2});
+}
+
+std::int64_t LossTotals::interleave() const {
+  return assignment_ == Assignment::strided ? mesh_.shape().data : 1;
+}
+
 void LossTotals::wait() {
   copied_->synchronize();
 }
 
 LossTotals::Values LossTotals::read() const {
   const auto* const pairs = reinterpret_cast<const double*>(host_.data());
-  const std::int64_t ranks = mesh_.shape().data;
+  const std::int64_t count = mesh_.shape().data * batches_;
   Values values;
-  for (std::int64_t k = 0; k < ranks * batches_; ++k) {
-    const bool contiguous = assignment_ == Assignment::contiguous;
-    const std::int64_t at = contiguous ? k : k % ranks * batches_ + k / ranks;
+  for (std::int64_t k = 0; k < count; ++k) {
+    const std::int64_t at = k % interleave() * (count / interleave()) + k / interleave();
     values.loss += pairs[2 * at];
     values.hits += pairs[2 * at + 1];
   }

@@ -33,6 +33,12 @@ class LossTotals {
   // After the last add: brings the sums to every rank, on the comm stream, and starts the copy to
   // the host. Only the last pipeline stage has added any.
   void publish(Stream& compute, Stream& comm);
+  // `compute` may read gathered() from here on.
+  void join(Stream& compute) { compute.wait(*copied_); }
+  // (data ranks * batches, 2) f64 on the device: the pairs of data-parallel rank 0, then 1, ...
+  [[nodiscard]] Tensor gathered() const;
+  // Ranks whose micro-batches take turns in the order of the whole pass.
+  [[nodiscard]] std::int64_t interleave() const;
   // Blocks until published values are on the host: also true once later work of a stream that the
   // comm stream joined is.
   void wait();

@@ -17,6 +17,7 @@ void StaticBatches::lay_out(Place& place, const Batch& like) {
   std::array<std::size_t, parts.size()> offsets{};
   for (std::size_t i = 0; i < parts.size(); ++i)
     offsets[i] = layout.reserve((like.*parts[i]).bytes());
+  const MemoryScope scope(MemoryRole::staging);
   place.memory = Buffer(device_, layout.peak_bytes(), MemoryKind::device);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Tensor& tensor = like.*parts[i];

@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "runtime/base/log.h"
 #include "runtime/comm/comm_label.h"
+#include "runtime/comm/step_watch.h"
+#include "runtime/device/range.h"
 
 namespace trireme {
 namespace {
@@ -34,8 +38,10 @@ NormOptions norm_options(const Model& model, const ProcessMesh& mesh, Stream& co
 
 StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options)
     : totals(device, mesh, options.pipeline.micro_batches, options.assignment),
+      flags(device, mesh),
       norm_host(device, sizeof(float), MemoryKind::host),
       scale_host(device, loss_scale_bytes, MemoryKind::host),
+      guard_host(device, ops::LossGuardState::count * sizeof(double), MemoryKind::host),
       rng(device, rng_bytes, MemoryKind::device),
       rng_host(device, rng_bytes, MemoryKind::host),
       start(device.make_event(EventKind::timed)),
@@ -57,13 +63,20 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       optimizer_(device, model.params(), options.optimizer, options.clip_norm,
                  norm_options(model, mesh, *streams.comm, options.layout_independent),
                  options.loss_scale),
+      guard_(device, options.loss_guard, targets_per_step()),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
       batches_(static_cast<std::size_t>(batches_held(options.pipeline, mesh.here().pipeline))) {
   for (auto& slot : slots_)
     slot = std::make_unique<Slot>(device, mesh, options);
   model_.set_hook(this);
   if (options.graphs == GraphMode::layer) model_.use_layer_graphs();
-  if (options.graphs == GraphMode::step) static_.emplace(device, options.pipeline.micro_batches);
+  if (options.graphs == GraphMode::step && options.pipeline.stages == 1) {
+    static_.emplace(device, options.pipeline.micro_batches);
+  } else if (options.graphs == GraphMode::step) {
+    log::get("train").info(
+        "device.graphs: step: steps run without graphs, for the transfers of a pipeline's stages "
+        "reach from one step into the next; layer records their layers");
+  }
 }
 
 StepEngine::~StepEngine() {
@@ -106,9 +119,11 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   rng[0] = options_.seed;
   rng[1] = static_cast<std::uint64_t>(step);
   optimizer_.prepare(step, options_.schedule.at(step));
+  if (options_.flags) slot.flags.stage(options_.flags());
   slot.data_wait_ms = -1e3 * source.wait_seconds();
   compute.record(*slot.start);
   if (static_) {
+    set_activity("waiting for data");
     static_->fill(source, *streams_.copy, compute);
     replay(step, slot);
   } else {
@@ -126,12 +141,10 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   slot.totals.reset(compute);
   if (const LossScaler* const scaler = optimizer_.loss_scaler())
     device_.copy(compute, slot.scale_host.data(), scaler->state().data, loss_scale_bytes);
-  reducer_.begin_step();
+  reducer_.begin_step(step);
   runner_.run(step, *this);
   reduce(slot);
-  optimizer_.step(compute, step);
-  gatherer_.after_update();
-  device_.copy(compute, slot.norm_host.data(), optimizer_.gradient_norm().data, sizeof(float));
+  update(step, slot);
   if (options_.after_update) {
     gatherer_.finish();
     options_.after_update(compute);
@@ -145,16 +158,39 @@ void StepEngine::replay(std::int64_t step, Slot& slot) {
     enqueue(step, slot);
     gatherer_.finish();  // a graph ends with every stream joined
   };
-  if (!slot.warm) {
-    slot.warm = true;
-    return whole();
+  if (!std::exchange(slot.warm, true) || unrecordable_) return whole();
+  if (slot.graph == nullptr) {
+    try {
+      slot.graph = device_.capture(*streams_.compute, whole);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::config) throw;
+      log::get("train").warn("steps run without graphs from here on: {}", error.what());
+      unrecordable_ = true;
+      gatherer_.forget();
+      return whole();
+    }
   }
-  if (slot.graph == nullptr) slot.graph = device_.capture(*streams_.compute, whole);
   slot.graph->launch(*streams_.compute);
 }
 
+void StepEngine::update(std::int64_t step, Slot& slot) {
+  Stream& compute = *streams_.compute;
+  set_activity("update");
+  const Range range("optimizer");
+  optimizer_.measure(compute, step);
+  guard_.judge(compute, slot.totals, optimizer_.scalars());
+  optimizer_.update(compute);
+  gatherer_.after_update();
+  device_.copy(compute, slot.norm_host.data(), optimizer_.gradient_norm().data, sizeof(float));
+  device_.copy(compute, slot.guard_host.data(), guard_.state().data, slot.guard_host.bytes());
+  if (options_.flags) slot.flags.join(compute);
+}
+
 void StepEngine::reduce(Slot& slot) {
+  set_activity("reduction of the gradients");
+  const Range range("reduce");
   slot.totals.publish(*streams_.compute, *streams_.comm);
+  if (options_.flags) slot.flags.publish(*streams_.comm);
   streams_.compute->record(*slot.reduce_begin);
   reducer_.finish();
   ties_.add(*streams_.comm);
@@ -188,6 +224,7 @@ Context StepEngine::context(int chunk, int micro_batch) {
 void StepEngine::compute(const Action& action) {
   const int chunk = action.chunk, m = action.micro_batch;
   const Context here = context(chunk, m);
+  const Range range(action.kind == ActionKind::forward ? "forward" : "backward");
   if (action.kind == ActionKind::forward) {
     reducer_.before_forward(chunk, m);
     model_.forward(here);
@@ -222,18 +259,23 @@ void StepEngine::settle() {
 
 StepReport StepEngine::read(std::int64_t step) {
   Slot& slot = slot_of(step);
+  set_activity("waiting for the GPU or other ranks");
   slot.updated->synchronize();
+  set_activity("report");
   StepReport report{
       .step = step, .learning_rate = options_.schedule.at(step), .data_wait_ms = slot.data_wait_ms};
   report.loss = slot.totals.read().loss / static_cast<double>(targets_per_step());
   report.grad_norm = static_cast<double>(*reinterpret_cast<const float*>(slot.norm_host.data()));
   read_loss_scale(slot, report);
+  report.judgement = judgement_of(slot.guard_host);
+  if (options_.flags) report.flags = slot.flags.read();
   report.step_ms = slot.updated->milliseconds_since(*slot.start);
   const StageTimes times = runner_.times(step);
   report.forward_ms = times.forward;
   report.backward_ms = times.backward + times.backward_weight;
   report.bubble_ms = options_.pipeline.stages > 1 ? times.bubble : 0;
   report.exposed_comm_ms = slot.reduce_end->milliseconds_since(*slot.reduce_begin);
+  report.reduce_ms = reducer_.milliseconds(step);
   report.optimizer_ms = slot.updated->milliseconds_since(*slot.reduce_end);
   return report;
 }

@@ -18,8 +18,9 @@
 #include "runtime/parallel/param_gatherer.h"
 #include "runtime/parallel/pipeline_runner.h"
 #include "runtime/parallel/tied_gradients.h"
-#include "runtime/train/loss_totals.h"
+#include "runtime/train/loss_guard.h"
 #include "runtime/train/static_batches.h"
+#include "runtime/train/step_flags.h"
 #include "runtime/train/streams.h"
 
 namespace trireme {
@@ -28,7 +29,7 @@ namespace trireme {
 enum class GraphMode : std::uint8_t {
   off,
   layer,  // each pass of a layer
-  step    // a whole step, from the first forward to the last update; one pipeline stage only
+  step    // a whole step, from the first forward to the last update; off in pipelines
 };
 
 struct StepOptions {
@@ -45,9 +46,11 @@ struct StepOptions {
   GraphMode graphs = GraphMode::off;
   OptimizerOptions optimizer{};
   std::optional<ops::LossScaleOptions> loss_scale{};
+  LossGuardOptions loss_guard{};
   LrSchedule schedule{};
   std::function<void(Stream&)>
       after_update{};  // enqueues what follows each update (weight averages); may be empty
+  std::function<StepFlags()> flags{};  // what this rank wishes for, asked once a step; may be empty
 };
 
 struct StepReport {
@@ -57,12 +60,15 @@ struct StepReport {
   double learning_rate = 0;
   double step_ms = 0;  // from the first to the last of the step's work
   double forward_ms = 0, backward_ms = 0, optimizer_ms = 0, data_wait_ms = 0, exposed_comm_ms = 0;
+  double reduce_ms = 0;  // gradients were reduced, behind backward or exposed
   double bubble_ms = 0;  // this stage waited for its neighbours
   // Where the loss is scaled: the scale of this step, and the steps skipped up to and with it.
   std::optional<double> loss_scale{};
   std::int64_t skipped_steps = 0;
   // Skipped for gradients that overflowed under a scale that can still fall.
   bool overflowed = false;
+  LossJudgement judgement{};
+  StepFlags flags{};  // the largest of all ranks
 };
 
 class StepEngine final : private StageWork, private LayerHook {
@@ -87,6 +93,7 @@ class StepEngine final : private StageWork, private LayerHook {
   void settle();
   [[nodiscard]] std::int64_t targets_per_step() const;
   [[nodiscard]] const Optimizer& optimizer() const { return optimizer_; }
+  [[nodiscard]] const LossGuard& loss_guard() const { return guard_; }
   [[nodiscard]] PipelineRunner& runner() { return runner_; }
   [[nodiscard]] ParamGatherer& gatherer() { return gatherer_; }
 
@@ -95,7 +102,8 @@ class StepEngine final : private StageWork, private LayerHook {
   struct Slot {
     Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options);
     LossTotals totals;
-    Buffer norm_host, scale_host, rng, rng_host;
+    FlagExchange flags;
+    Buffer norm_host, scale_host, guard_host, rng, rng_host;
     std::unique_ptr<Event> start, updated, reduce_begin, reduce_end;
     bool warm = false;  // a step went through it
     std::unique_ptr<Graph> graph{};
@@ -109,6 +117,7 @@ class StepEngine final : private StageWork, private LayerHook {
   void enqueue(std::int64_t step, Slot& slot);
   void replay(std::int64_t step, Slot& slot);
   void reduce(Slot& slot);
+  void update(std::int64_t step, Slot& slot);
   void read_loss_scale(const Slot& slot, StepReport& report) const;
   [[nodiscard]] Slot& slot_of(std::int64_t step) {
     return *slots_[static_cast<std::size_t>(step % 2)];
@@ -123,6 +132,7 @@ class StepEngine final : private StageWork, private LayerHook {
   TiedGradients ties_;
   ParamGatherer gatherer_;
   Optimizer optimizer_;
+  LossGuard guard_;
   PipelineRunner runner_;
   std::array<std::unique_ptr<Slot>, 2> slots_;
   Slot* slot_ = nullptr;           // of the step that is being enqueued
@@ -130,6 +140,7 @@ class StepEngine final : private StageWork, private LayerHook {
   std::vector<Batch> batches_;     // micro-batch m stands at m % size
   int fetched_ = 0;
   std::optional<StaticBatches> static_;  // instead, where steps are recorded
+  bool unrecordable_ = false;            // a step could not be
 };
 
 }  // namespace trireme

@@ -4,6 +4,9 @@
 #include <chrono>
 #include <cmath>
 
+#include "runtime/base/log.h"
+#include "runtime/comm/step_watch.h"
+
 namespace trireme {
 namespace {
 
@@ -16,89 +19,146 @@ double seconds_since(Clock::time_point start) {
 }  // namespace
 
 Trainer::Trainer(StepEngine& engine, BatchSource& source, const TrainerOptions& options,
-                 Reporting reporting, Evaluate evaluate)
+                 Reporting reporting, Services services)
     : engine_(engine),
       source_(source),
       options_(options),
       reporting_(reporting),
-      evaluate_(std::move(evaluate)) {}
+      services_(std::move(services)),
+      reported_(options.first_step) {}
 
-EvaluationResult Trainer::run() {
+void Trainer::run() {
   const auto start = Clock::now();
-  EvaluationResult last;
-  std::int64_t reported = 0;
-  for (std::int64_t step = 0; step < options_.steps; ++step) {
+  const StepWatch watch;
+  for (std::int64_t step = options_.first_step; step < options_.steps; ++step) {
     engine_.run(step, source_);
-    const bool final_step = step + 1 == options_.steps;
+    const std::int64_t done = step + 1;
+    const bool final_step = done == options_.steps;
     const bool evaluate_now =
-        evaluate_ &&
-        (final_step || (options_.eval_every > 0 && (step + 1) % options_.eval_every == 0));
+        services_.evaluate &&
+        (final_step || (options_.eval_every > 0 && done % options_.eval_every == 0));
     // A step is reported while the next one runs, unless the run stops or looks at the weights
     // here.
-    const std::int64_t report_up_to = final_step || evaluate_now ? step + 1 : step;
-    for (; reported < report_up_to; ++reported)
-      report(reported);
-    if (evaluate_now) last = run_evaluation(step);
+    report_up_to(final_step || evaluate_now ? done : step);
+    check_replicas(done);
+    if (evaluate_now) run_evaluation(step);
+    if (services_.requests == nullptr) continue;
+    const StepDecision decision = services_.requests->take(done);
+    if (decision.checkpoint) save(done);
+    if (decision.stop == StopReason::none || final_step) continue;
+    stopped_ = decision.stop;
+    report_up_to(done);
+    break;
   }
+  if (services_.replicas != nullptr) services_.replicas->finish();
   wall_seconds_ = seconds_since(start);
-  return last;
+}
+
+void Trainer::report_up_to(std::int64_t end) {
+  for (; reported_ < end; ++reported_)
+    report(reported_);
+}
+
+// A comparison is judged after the next step is on its way, or before the weights are saved.
+void Trainer::check_replicas(std::int64_t done) {
+  if (services_.replicas == nullptr) return;
+  services_.replicas->finish();
+  if (done % options_.divergence_check_every != 0) return;
+  engine_.gatherer().finish();
+  services_.replicas->start(done);
+}
+
+void Trainer::save(std::int64_t done) {
+  if (services_.replicas != nullptr) services_.replicas->finish();
+  const auto start = Clock::now();
+  set_activity(saving_activity);
+  services_.save(done);
+  services_.requests->saved(seconds_since(start));
 }
 
 void Trainer::report(std::int64_t step) {
   const StepReport report = engine_.read(step);
   final_loss_ = report.loss;
+  if (services_.requests != nullptr) services_.requests->agree(report.flags);
   if (reporting_.bubble != nullptr) reporting_.bubble->add(step);
+  const bool finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
+  // An overflow is none: the smaller loss scale of the next step will tell.
+  if (finite) in_a_row_ = 0;
+  if (!finite && !report.overflowed) {
+    ++in_a_row_;
+    ++non_finite_;
+  }
   if (reporting_.console != nullptr) {
-    const StepMetrics metrics{.step = step + 1,
-                              .loss = report.loss,
-                              .learning_rate = report.learning_rate,
-                              .grad_norm = report.grad_norm,
-                              .items = engine_.targets_per_step(),
-                              .step_ms = report.step_ms,
-                              .forward_ms = report.forward_ms,
-                              .backward_ms = report.backward_ms,
-                              .optimizer_ms = report.optimizer_ms,
-                              .data_wait_ms = report.data_wait_ms,
-                              .exposed_comm_ms = report.exposed_comm_ms,
-                              .bubble_ms = report.bubble_ms,
-                              .loss_scale = report.loss_scale,
-                              .skipped_steps = report.skipped_steps,
-                              .overflowed = report.overflowed};
+    StepMetrics metrics{.step = step + 1,
+                        .loss = report.loss,
+                        .learning_rate = report.learning_rate,
+                        .grad_norm = report.grad_norm,
+                        .items = engine_.targets_per_step(),
+                        .step_ms = report.step_ms,
+                        .forward_ms = report.forward_ms,
+                        .backward_ms = report.backward_ms,
+                        .optimizer_ms = report.optimizer_ms,
+                        .data_wait_ms = report.data_wait_ms,
+                        .exposed_comm_ms = report.exposed_comm_ms,
+                        .bubble_ms = report.bubble_ms,
+                        .reduce_ms = report.reduce_ms,
+                        .loss_scale = report.loss_scale,
+                        .skipped_steps = report.skipped_steps,
+                        .overflowed = report.overflowed,
+                        .non_finite_steps = non_finite_};
+    if (engine_.loss_guard().options().spike_zscore > 0) metrics.spikes = report.judgement.spikes;
     reporting_.metrics->step(metrics);
     reporting_.console->step(metrics);
+    if (report.judgement.verdict == ops::LossVerdict::spike) log_spike(report);
   }
-  guard(report);
+  if (!finite && !report.overflowed) guard(report);
 }
 
+// The update of this step was skipped on the device.
 void Trainer::guard(const StepReport& report) {
-  if (report.overflowed) return;  // the smaller loss scale of the next step will tell
-  if (std::isfinite(report.loss) && std::isfinite(report.grad_norm)) {
-    non_finite_ = 0;
-    return;
+  if (in_a_row_ >= options_.non_finite_limit) {
+    fail(ExitCode::non_finite,
+         "step {}: the loss is {} and the gradient norm {}, for {} step(s) in a row "
+         "(train.non_finite_limit = {}); "
+         "lower optimizer.learning_rate, lengthen lr_schedule.warmup_steps or lower "
+         "train.clip_norm",
+         report.step + 1, report.loss, report.grad_norm, in_a_row_, options_.non_finite_limit);
   }
-  if (++non_finite_ < options_.non_finite_limit) return;
-  fail(ExitCode::non_finite,
-       "step {}: the loss is {} and the gradient norm {}, for {} step(s) in a row "
-       "(train.non_finite_limit = {}); "
-       "lower optimizer.learning_rate, lengthen lr_schedule.warmup_steps or lower train.clip_norm",
-       report.step + 1, report.loss, report.grad_norm, non_finite_, options_.non_finite_limit);
+  if (reporting_.console == nullptr) return;
+  reporting_.console->clear_bar();
+  log::get("train").warn(
+      "step {}: the loss is {} and the gradient norm {}; the step was skipped, {} of {} in a row "
+      "that end the run (train.non_finite_limit)",
+      report.step + 1, report.loss, report.grad_norm, in_a_row_, options_.non_finite_limit);
 }
 
-EvaluationResult Trainer::run_evaluation(std::int64_t step) {
+void Trainer::log_spike(const StepReport& report) {
+  const SkippedBatch skipped{
+      .step = report.step + 1,
+      .deviations = report.judgement.deviations,
+      .samples = services_.samples ? services_.samples(report.step) : std::vector<std::int64_t>{}};
+  reporting_.metrics->skipped(skipped);
+  reporting_.console->clear_bar();
+  log::get("train").warn(
+      "step {}: the loss {} lies {:.1f} deviations above its running mean; the batch was skipped "
+      "(train.spike_zscore = {}), samples {}",
+      skipped.step, report.loss, skipped.deviations, engine_.loss_guard().options().spike_zscore,
+      fmt::join(skipped.samples, " "));
+}
+
+void Trainer::run_evaluation(std::int64_t step) {
   const auto start = Clock::now();
-  const EvaluationResult result = evaluate_();
+  const EvaluationResult result = services_.evaluate();
   const double seconds = seconds_since(start);
   evaluation_seconds_ += seconds;
-  if (reporting_.console != nullptr) {
-    EvaluationMetrics metrics{.step = step + 1,
-                              .validation_loss = result.loss,
-                              .accuracy = {},
-                              .evaluation_ms = 1e3 * seconds};
-    if (options_.classifier) metrics.accuracy = result.accuracy;
-    reporting_.metrics->evaluation(metrics);
-    reporting_.console->evaluation(metrics);
-  }
-  return result;
+  if (reporting_.console == nullptr) return;
+  EvaluationMetrics metrics{.step = step + 1,
+                            .validation_loss = result.loss,
+                            .accuracy = {},
+                            .evaluation_ms = 1e3 * seconds};
+  if (options_.classifier) metrics.accuracy = result.accuracy;
+  reporting_.metrics->evaluation(metrics);
+  reporting_.console->evaluation(metrics);
 }
 
 }  // namespace trireme

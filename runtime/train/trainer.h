@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop: steps, reports, evaluations, guards. Everything it works with is handed in.
+// The loop: steps, reports, evaluations, guards, checkpoints. Everything it works with is handed
+// in.
 #pragma once
 
 #include <functional>
@@ -8,15 +9,19 @@
 #include "runtime/telemetry/metrics.h"
 #include "runtime/train/bubble_meter.h"
 #include "runtime/train/evaluation.h"
+#include "runtime/train/replica_check.h"
 #include "runtime/train/step_engine.h"
+#include "runtime/train/step_requests.h"
 
 namespace trireme {
 
 struct TrainerOptions {
   std::int64_t steps = 0;
-  std::int64_t eval_every = 0;        // 0 = only after the last step
-  std::int64_t non_finite_limit = 1;  // consecutive non-finite steps that end the run
-  bool classifier = false;            // evaluations report accuracy
+  std::int64_t first_step = 0;              // steps that an earlier run has done
+  std::int64_t eval_every = 0;              // 0 = only after the last step
+  std::int64_t non_finite_limit = 1;        // consecutive non-finite steps that end the run
+  std::int64_t divergence_check_every = 0;  // steps between comparisons of replicas; 0 = none
+  bool classifier = false;                  // evaluations report accuracy
 };
 
 class Trainer {
@@ -27,29 +32,49 @@ class Trainer {
     MetricsLog* metrics = nullptr;
     BubbleMeter* bubble = nullptr;  // every rank of a pipeline
   };
-  // Runs one evaluation of the current weights; collective. Empty when there is no validation data.
-  using Evaluate = std::function<EvaluationResult()>;
+  // What the loop calls where a run has it; all of it may be empty or null.
+  struct Services {
+    // Runs one evaluation of the current weights; collective. Empty when there is no validation
+    // data.
+    std::function<EvaluationResult()> evaluate{};
+    // Starts a checkpoint of the state after so many steps; collective. StepOptions::flags then
+    // asks `requests`.
+    std::function<void(std::int64_t done)> save{};
+    StepRequests* requests = nullptr;
+    ReplicaCheck* replicas = nullptr;
+    // The samples of a step's global batch (steps count from 0), for the log.
+    std::function<std::vector<std::int64_t>(std::int64_t step)> samples{};
+  };
   Trainer(StepEngine& engine, BatchSource& source, const TrainerOptions& options,
-          Reporting reporting, Evaluate evaluate);
+          Reporting reporting, Services services);
 
-  // Returns the last evaluation, if there was one. Raises ExitCode::non_finite on every rank alike.
-  EvaluationResult run();
+  // Raises ExitCode::non_finite on every rank alike.
+  void run();
+  // Why the run ended before its last step, after a checkpoint.
+  [[nodiscard]] StopReason stopped() const { return stopped_; }
   // Of the last step.
   [[nodiscard]] double final_loss() const { return final_loss_; }
   [[nodiscard]] double evaluation_seconds() const { return evaluation_seconds_; }
   [[nodiscard]] double wall_seconds() const { return wall_seconds_; }
 
  private:
+  void report_up_to(std::int64_t end);
   void report(std::int64_t step);
   void guard(const StepReport& report);
-  EvaluationResult run_evaluation(std::int64_t step);
+  void log_spike(const StepReport& report);
+  void check_replicas(std::int64_t done);
+  void save(std::int64_t done);
+  void run_evaluation(std::int64_t step);
 
   StepEngine& engine_;
   BatchSource& source_;
   TrainerOptions options_;
   Reporting reporting_;
-  Evaluate evaluate_;
-  std::int64_t non_finite_ = 0;
+  Services services_;
+  std::int64_t reported_ = 0;    // steps before it are
+  std::int64_t non_finite_ = 0;  // of the run
+  std::int64_t in_a_row_ = 0;    // of the last steps
+  StopReason stopped_ = StopReason::none;
   double final_loss_ = 0, evaluation_seconds_ = 0, wall_seconds_ = 0;
 };
 

@@ -78,7 +78,7 @@ function(add_unit_test name)
 endfunction()
 
 function(add_mpi_test name)
-  cmake_parse_arguments(ARG "CUDA" "TIMEOUT" "RANKS;SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "CUDA;TCP" "TIMEOUT" "RANKS;SOURCES;DEPENDS;LABELS" ${ARGN})
   set(cuda)
   if(ARG_CUDA)
     set(cuda CUDA)
@@ -88,6 +88,10 @@ function(add_mpi_test name)
     set(launcher ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks})
     _trireme_add_test(${name}.np${ranks} COMMAND ${launcher} $<TARGET_FILE:${name}>
       TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks} LABELS mpi ${ARG_LABELS})
+    if(ARG_TCP AND ranks GREATER 1)
+      _trireme_add_test(${name}.np${ranks}.tcp COMMAND ${PROJECT_SOURCE_DIR}/launch/tcp_run.sh ${ranks} $<TARGET_FILE:${name}>
+        TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks} LABELS mpi ${ARG_LABELS})
+    endif()
     if(ARG_CUDA AND TRIREME_CUDA)
       _trireme_add_test(${name}.np${ranks}.cuda COMMAND ${launcher} $<TARGET_FILE:${name}>
         TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks} LABELS mpi cuda ${ARG_LABELS} ENVIRONMENT TRIREME_TEST_DEVICE=cuda)

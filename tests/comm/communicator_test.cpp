@@ -192,6 +192,7 @@ TEST_F(CommunicatorTest, CommunicationGoesOnWhileTheComputeStreamWorks) {
 }
 
 TEST_F(CommunicatorTest, ASteadyCallDoesNotAllocate) {
+  if (test::over_tcp()) GTEST_SKIP() << "messages over TCP are kept in lists";
   if (on_gpu()) GTEST_SKIP() << "what the library allocates is its own affair";
   std::vector<float> small(10, 1.0F);
   std::vector<float> large(100'000, 1.0F);
@@ -384,8 +385,10 @@ TEST_F(CommunicatorTest, AMessageLongerThanItsReceiverFailsTheStream) {
   if (rank() == 0) world().send(comm_stream(), tensor_of(data), 1);
   if (rank() == 1) {
     world().recv(comm_stream(), tensor_of(data), 0);
+    const char* const reason =
+        test::over_tcp() ? "80 bytes met a receive of 40" : "MPI_ERR_TRUNCATE";
     expect_error(
-        ExitCode::communication, [&] { finish(); }, "MPI_Testall", "MPI_ERR_TRUNCATE");
+        ExitCode::communication, [&] { finish(); }, reason);
   } else {
     finish();
   }

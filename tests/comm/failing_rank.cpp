@@ -5,6 +5,8 @@
 //   task      rank 1 raises exit code 3 inside a task of its comm stream
 //   mismatch  ranks call different collectives through a checked group
 //   exit      rank 1 leaves with exit code 3 through abort_job, without an error
+//   kill      rank 1 dies without a word
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -28,6 +30,7 @@ void run(const MpiEnvironment& mpi, const std::string& mode) {
     std::fputs("rank 1 leaves", stdout);  // abort_job must flush it
     abort_job(3);
   }
+  if (odd && mode == "kill") std::raise(SIGKILL);
   if (odd && mode == "task") enqueue(*stream, [] { fail(ExitCode::data, "the task of rank 1"); });
   if (odd && mode == "throw") {
     world->recv(*stream, data, 0);  // rank 0 never sends

@@ -15,21 +15,29 @@
 //   part       sleeps forever, as others do; rank 0 waits in a group of ranks 0 and 1
 //   recv       sends two of the three messages that rank 0 waits for
 //   behind     waits for a message that never comes, before its part of the call
+//   step       makes no progress in a step, while the others compute on and call nothing; alone it
+//   is
+//              rank 0
+//   forward    the same, while the others call
+//   hurried    the same, after SIGTERM
 // checked_verb, checked_count, checked_dtype, checked_silent: with Checked inside.
 // checked_unheeded: a call fails, and nobody waits for its stream.
 // On a GPU where TRIREME_TEST_DEVICE says so.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "runtime/comm/comm_label.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/nccl.h"
+#include "runtime/comm/step_watch.h"
 #include "runtime/comm/watched.h"
 #include "tests/support/test_device.h"
 
@@ -93,7 +101,16 @@ void misbehave(Job& job, const std::string& mode, double deadline) {
   if (mode == "behind") job.part->recv(*job.stream, job.data, 0);
 }
 
+// As long as the job lives; the culprit stays in one place.
+void compute_on(bool culprit) {
+  for (;;) {
+    set_activity("forward", 0, 3);
+    sleep_for(culprit ? 1e6 : 0.1);
+  }
+}
+
 void run(const MpiEnvironment& mpi, const std::string& mode, const WatchOptions& options) {
+  const auto watchdog = keep_watchdog(options);
   Job job(mpi, mode, options);
   for (int step = 11; step < 13; ++step) {
     set_comm_step(step);
@@ -104,6 +121,11 @@ void run(const MpiEnvironment& mpi, const std::string& mode, const WatchOptions&
   }
   job.stream->synchronize();
 
+  std::optional<StepWatch> steps;
+  if (mode == "step" || mode == "forward" || mode == "hurried") steps.emplace();
+  if (mode == "hurried") hurry_watched_waits();
+  const bool culprit = mpi.rank() == std::min(1, mpi.size() - 1);
+  if (mode == "step" || (steps && culprit)) compute_on(culprit);
   const bool computes = mode == "part" && mpi.rank() > 1;
   if (mpi.rank() == 1 || computes) misbehave(job, mode, options.deadline_seconds);
   const ScopedCommLabel label("bucket 3 (blocks.2)");

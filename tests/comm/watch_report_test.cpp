@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/comm/step_watch.h"
 #include "tests/comm/call_records.h"
 
 namespace trireme {
@@ -131,6 +132,26 @@ TEST_F(WatchReportTest, ReportsACallThatFailedWhileTheRankLivesOn) {
   asker->finish(id, id, CallState::failed);
 
   expect_message({"all_reduce(f32, count 12, sum) number 1 failed", "has not ended since"});
+}
+
+TEST_F(WatchReportTest, AStuckStepAsksEveryRankForItsDumpAndNamesItself) {
+  const WatchReport stuck = WatchReport::of_stuck_step("step 7: forward, for 3.0 s", 3, 6);
+
+  EXPECT_EQ(stuck.questions().size(), 5U);
+  EXPECT_FALSE(stuck.complete());
+  EXPECT_TRUE(stuck.message(2).starts_with(
+      "rank 3 is stuck, and not for want of other ranks: step 7: forward, for 3.0 s (deadline"));
+}
+
+TEST_F(WatchReportTest, ARankThatComputesSaysWhere) {
+  const StepWatch steps;
+  set_comm_step(7);
+  set_activity("forward", 1, 2);
+  start(*asker, record(Verb::all_reduce));
+
+  expect_message({"it waits in no call but is at step 7: forward of chunk 1, micro-batch 2, for "});
+  EXPECT_NE(dump_text({peer}, "why").find("\nat step 7: forward of chunk 1"), std::string::npos);
+  set_comm_step(-1);
 }
 
 TEST_F(WatchReportTest, TheDumpHoldsTheLastCallsOfAllGroups) {

@@ -87,6 +87,7 @@ TEST_F(Watched, MayBeDestroyedWithCallsQueued) {
 }
 
 TEST_F(Watched, ASteadyCallDoesNotAllocate) {
+  if (test::over_tcp()) GTEST_SKIP() << "messages over TCP are kept in lists";
   std::vector<float> large(100'000, 1.0F);
   const auto step = [&](int number) {
     set_comm_step(number);

@@ -70,13 +70,16 @@ TEST_F(CudaDeviceDeathTest, MoreRanksThanGpusMustAskToShare) {
 TEST_F(CudaDeviceDeathTest, ExhaustionTellsWhatWasAskedForAndWhatIsThere) {
   const auto exhaust = [] {
     const auto device = Device::create(DeviceType::cuda);
+    const MemoryScope first(MemoryRole::parameters);
     const Buffer held(*device, std::size_t{32} << 20, MemoryKind::device);
+    const MemoryScope second(MemoryRole::activations);
     const Buffer more(*device, std::size_t{48} << 20, MemoryKind::device);
   };
 
   EXPECT_EXIT(run_on({"TRIREME_EMULATED_MEMORY", "64"}, exhaust), broken,
-              "out of memory: 50331648 bytes .0.05 GiB. of device memory asked for on GPU 0, which "
-              "has 0.03 of 0.06 GiB free; this rank's buffers hold 0.03 GiB of device");
+              "out of memory: 50331648 bytes .48.00 MiB. of device memory asked for by activations "
+              "on GPU 0, which has 32.00 MiB of 64.00 MiB free; this rank holds parameters 32.00 "
+              "MiB");
   EXPECT_EXIT(run_on({"TRIREME_EMULATED_MEMORY", "128"}, exhaust), fine, "");
 }
 

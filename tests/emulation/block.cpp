@@ -184,22 +184,26 @@ void warp_barrier(unsigned mask) {
   Fiber::acquire(&warp.point);
 }
 
-// Shuffles order no memory: nothing here tells ThreadSanitizer of any order.
-std::uint64_t exchange(unsigned mask, std::uint64_t value, int source) {
+// Shuffles order no memory: nothing here tells ThreadSanitizer of any order. What comes back holds
+// what every lane of the warp gave, until the lane's next exchange but one.
+static const std::array<std::uint64_t, warp_lanes>& gather(unsigned mask, std::uint64_t value) {
   Block& b = block();
   Lane& lane = b.here();
   auto& slots = b.warp().slots[lane.exchanges++ % 2];
   slots[static_cast<std::size_t>(lane_index())] = value;
   wait_here(Waiting::warp, mask);
-  return slots[static_cast<std::size_t>(source)];
+  return slots;
+}
+
+std::uint64_t exchange(unsigned mask, std::uint64_t value, int source) {
+  return gather(mask, value)[static_cast<std::size_t>(source)];
 }
 
 unsigned ballot(unsigned mask, bool predicate) {
-  // Every lane collects one lane's vote at a time; slow, and rarely used.
+  const auto& given = gather(mask, predicate ? 1 : 0);
   unsigned votes = 0;
   for (int lane = 0; lane < warp_lanes; ++lane) {
-    const bool vote = exchange(mask, predicate ? 1 : 0, lane) != 0;
-    if (vote && (mask >> lane & 1U) != 0) votes |= 1U << lane;
+    if ((mask >> lane & 1U) != 0 && given[static_cast<std::size_t>(lane)] != 0) votes |= 1U << lane;
   }
   return votes;
 }

@@ -2,13 +2,19 @@
 #include "tests/emulation/machine.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -22,6 +28,8 @@ namespace {
 
 constexpr std::size_t granule = 256;  // cudaMalloc's alignment
 constexpr std::size_t red_zone = 256;
+// What is protected is whole huge pages: changing many small ones takes most of a run's time.
+constexpr std::size_t page = std::size_t{2} << 20;
 
 const char* setting(const char* name, const char* otherwise) {
   const char* const value = std::getenv(name);
@@ -57,9 +65,12 @@ class DeviceMemory {
  public:
   DeviceMemory() : bytes_(Machine::get().memory_bytes) {
     void* const base =
-        mmap(nullptr, bytes_, access(), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        mmap(nullptr, bytes_ + page, access(), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) die("reserving device memory", std::strerror(errno));
-    base_ = static_cast<char*>(base);
+    const auto address = reinterpret_cast<std::uintptr_t>(base);
+    base_ = static_cast<char*>(base) + (page - address % page) % page;
+    // A hint: without it, protecting takes longer.
+    static_cast<void>(madvise(base_, bytes_, MADV_HUGEPAGE));
     ASAN_POISON_MEMORY_REGION(base_, bytes_);
   }
 
@@ -128,8 +139,7 @@ class DeviceMemory {
   }
   static int access() { return Machine::get().protect ? PROT_NONE : PROT_READ | PROT_WRITE; }
   void protect(int how) {
-    constexpr std::size_t page = 4096;
-    const std::size_t pages = (top_ + page - 1) / page * page;
+    const std::size_t pages = std::min((top_ + page - 1) / page * page, bytes_);
     if (pages > 0 && mprotect(base_, pages, how) != 0) die("mprotect", std::strerror(errno));
   }
 
@@ -147,7 +157,43 @@ DeviceMemory& memory() {
   return *instance;
 }
 
+constexpr std::array<const char*, 6> asked_names{"kernels", "copies",      "graph launches",
+                                                 "waits",   "allocations", "ranges"};
+std::array<std::atomic<long>, asked_names.size()> asked{};
+
+std::mutex range_mutex;
+std::set<std::string> range_names;
+
+void print_counts() {
+  std::string text = "CUDA emulator:";
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    text += (i == 0 ? " " : ", ") + std::to_string(asked[i]) + " " + asked_names[i];
+  }
+  text += "\nCUDA emulator: ranges";
+  for (const std::string& name : range_names)
+    text += " \"" + name + "\"";
+  std::fprintf(stderr, "%s\n", text.c_str());
+}
+
+bool counts() {
+  static const bool printing =
+      std::getenv("TRIREME_EMULATED_COUNTS") != nullptr && std::atexit(print_counts) == 0;
+  return printing;
+}
+
 }  // namespace
+
+void count(Asked what) {
+  if (!counts() || (what == Asked::wait && gettid() != getpid())) return;
+  ++asked[static_cast<std::size_t>(what)];
+}
+
+void count_range(const char* name) {
+  if (!counts()) return;
+  count(Asked::range);
+  const std::lock_guard lock(range_mutex);
+  range_names.insert(name);
+}
 
 const Machine& Machine::get() {
   static const Machine machine = read_machine();

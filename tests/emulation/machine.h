@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace trireme::emulated {
@@ -18,6 +19,13 @@ struct Machine {
 
   [[nodiscard]] static const Machine& get();
 };
+
+// What the host asked of the device; recorded into a graph, a call counts as nothing.
+enum class Asked : std::uint8_t { kernel, copy, graph, wait, allocation, range };
+// Printed at the end of the process where TRIREME_EMULATED_COUNTS is set. Of waits, those of the
+// main thread count: others may wait for the device, the one that enqueues the steps should not.
+void count(Asked what);
+void count_range(const char* name);
 
 // Work of the device runs between enter() and leave(), which nest: only then is device memory
 // there.

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/emulation/machine.h"
 #include "tests/emulation/nccl_transport.h"
 
 namespace trireme::emulated {
@@ -34,6 +35,7 @@ struct NcclComm {
 
 namespace {
 
+constexpr int old_version = 22703;
 constexpr int polls_of_first_call = 4;  // it connects to its peers
 constexpr int polls_of_call = 2;
 
@@ -92,21 +94,34 @@ bool fails_on_purpose(const NcclState& state) {
   return call == wanted || call + ":" + std::to_string(state.transport.rank) == wanted;
 }
 
+// Work on a stream or in a graph: while there is any, the communicator cannot end.
+class Held {
+ public:
+  explicit Held(std::shared_ptr<NcclState> state) : state_(std::move(state)) {
+    ++state_->transport.work;
+  }
+  ~Held() { --state_->transport.work; }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  std::shared_ptr<NcclState> state_;
+};
+
 // The work of the library's own thread, done by whoever polls.
 void launch(const std::shared_ptr<NcclState>& state) {
   const cudaStream_t stream = state->pending.front().stream;
   const bool failing = fails_on_purpose(*state);
-  ++state->transport.kernels;
-  enqueue(stream, [state, ops = std::move(state->pending), failing] {
-    if (failing) {
-      report(ncclRemoteError, "injected: the connection to a peer is gone");
-      state->transport.error = ncclRemoteError;
-      wait_for_abort(state->transport);
-    } else {
-      run_nccl_kernel(state->transport, ops);
-    }
-    --state->transport.kernels;
-  });
+  enqueue(stream,
+          [state, held = std::make_shared<Held>(state), ops = std::move(state->pending), failing] {
+            if (failing) {
+              report(ncclRemoteError, "injected: the connection to a peer is gone");
+              state->transport.error = ncclRemoteError;
+              wait_for_abort(state->transport);
+            } else {
+              run_nccl_kernel(state->transport, ops);
+            }
+          });
   state->pending.clear();
 }
 
@@ -149,7 +164,7 @@ ncclResult_t add(ncclComm_t comm, const NcclOp& op) {
 using namespace trireme::emulated;
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
+  *version = Machine::get().fault == "old_nccl" ? old_version : NCCL_VERSION_CODE;
   return ncclSuccess;
 }
 
@@ -232,7 +247,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
     launch(state);
     state->result = ncclSuccess;
   }
-  if (state->finalizing && state->transport.kernels == 0) state->result = ncclSuccess;
+  if (state->finalizing && state->transport.work == 0) state->result = ncclSuccess;
   *result = state->result;
   return ncclSuccess;
 }
@@ -246,8 +261,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  if (comm->state->transport.kernels != 0)
-    return report(ncclInvalidUsage, "calls are on their way");
+  if (comm->state->transport.work != 0) return report(ncclInvalidUsage, "calls are on their way");
   MPI_Comm_free(&comm->state->transport.comm);
   delete comm;
   return ncclSuccess;

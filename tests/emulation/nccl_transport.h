@@ -32,7 +32,7 @@ struct NcclTransport {
   int rank = 0;
   int size = 1;
   std::atomic<bool> aborted = false;
-  std::atomic<int> kernels = 0;  // on streams, not over
+  std::atomic<int> work = 0;  // on streams and not over, or in graphs
   std::atomic<int> error = ncclSuccess;
 };
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "tests/emulation/include/nvtx3/nvToolsExt.h"
 #include "tests/emulation/machine.h"
 
 namespace trireme::emulated {
@@ -167,6 +168,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 }
 
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  count(Asked::allocation);
   *data = allocate_device(bytes);
   return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
@@ -194,16 +196,37 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                             cudaStream_t stream) {
   require_known("cudaMemcpyAsync to", to, bytes);
   require_known("cudaMemcpyAsync from", from, bytes);
-  return enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+  return enqueue(
+      stream, [=] { std::memcpy(to, from, bytes); }, Asked::copy);
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   require_known("cudaMemsetAsync", to, bytes);
-  return enqueue(stream, [=] { std::memset(to, value, bytes); });
+  return enqueue(
+      stream, [=] { std::memset(to, value, bytes); }, Asked::copy);
 }
 
 cudaError_t cudaFuncSetAttribute(const void* /*function*/, cudaFuncAttribute /*attribute*/,
                                  int value) {
   constexpr int most_shared = 227 * 1024;  // sm_90
   return value <= most_shared ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+static thread_local int open_ranges = 0;
+
+int nvtxRangePushA(const char* name) {
+  if (name == nullptr || *name == '\0') {
+    std::fprintf(stderr, "CUDA emulator: a range without a name\n");
+    std::abort();
+  }
+  count_range(name);
+  return open_ranges++;
+}
+
+int nvtxRangePop() {
+  if (open_ranges == 0) {
+    std::fprintf(stderr, "CUDA emulator: nvtxRangePop without a range\n");
+    std::abort();
+  }
+  return --open_ranges;
 }

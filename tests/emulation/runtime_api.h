@@ -36,8 +36,10 @@ namespace trireme::emulated {
 struct Stream;
 struct Event;
 struct Graph;
-// Puts host work on a stream, for libraries emulated beside the runtime (cuBLASLt, NCCL).
-cudaError_t enqueue(Stream* stream, std::function<void()> work);
+enum class Asked : std::uint8_t;
+// Puts host work on a stream, also for libraries emulated beside the runtime (cuBLASLt, NCCL).
+cudaError_t enqueue(Stream* stream, std::function<void()> work, Asked kind);
+cudaError_t enqueue(Stream* stream, std::function<void()> work);  // counts as a kernel
 [[nodiscard]] bool pinned(const void* address);
 }  // namespace trireme::emulated
 

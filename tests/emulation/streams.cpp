@@ -122,7 +122,7 @@ cudaError_t refuse_in_capture() {
 
 }  // namespace
 
-cudaError_t enqueue(Stream* stream, std::function<void()> work) {
+cudaError_t enqueue(Stream* stream, std::function<void()> work, Asked kind) {
   std::unique_lock lock(mutex);
   Work on_device = [work = std::move(work)] {
     enter_device();
@@ -134,8 +134,13 @@ cudaError_t enqueue(Stream* stream, std::function<void()> work) {
     if (stream != graph->origin) graph->unjoined.insert(stream);
     return cudaSuccess;
   }
+  count(kind);
   push(*stream, std::move(on_device), lock);
   return cudaSuccess;
+}
+
+cudaError_t enqueue(Stream* stream, std::function<void()> work) {
+  return enqueue(stream, std::move(work), Asked::kernel);
 }
 
 }  // namespace trireme::emulated
@@ -178,6 +183,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const cudaError_t refused = refuse_in_capture(); refused != cudaSuccess) return refused;
+  count(Asked::wait);
   std::unique_lock lock(mutex);
   reach(*stream, stream->pushed, lock);
   return cudaSuccess;
@@ -262,6 +268,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t refused = refuse_in_capture(); refused != cudaSuccess) return refused;
+  count(Asked::wait);
   std::unique_lock lock(mutex);
   if (event->captured) return report(cudaErrorCapturedEvent);
   if (event->stream != nullptr) reach(*event->stream, event->point, lock);
@@ -296,8 +303,13 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   }
   for (Event* const event : captured->edges)
     event->capture = nullptr;
-  if (captured->broken != cudaSuccess) return report(captured->broken);
-  if (!captured->unjoined.empty()) return report(cudaErrorStreamCaptureUnjoined);
+  if (Machine::get().fault == "no_capture")
+    break_capture(*captured, cudaErrorStreamCaptureUnsupported);
+  if (!captured->unjoined.empty()) break_capture(*captured, cudaErrorStreamCaptureUnjoined);
+  if (const cudaError_t broken = captured->broken; broken != cudaSuccess) {
+    delete captured;
+    return report(broken);
+  }
   *graph = captured;
   return cudaSuccess;
 }
@@ -321,6 +333,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   std::unique_lock lock(mutex);
   if (stream->capture != nullptr) return report(cudaErrorStreamCaptureUnsupported);
+  count(Asked::graph);
   for (Event* const event : executable->external) {
     event->captured = false;
     event->stream = stream;

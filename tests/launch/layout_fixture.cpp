@@ -11,12 +11,15 @@
 namespace trireme::test {
 namespace {
 
-// "data=2 recompute=full" as settings.
+// "data=2 recompute=full device.graphs=step" as settings.
 Settings settings_of(const std::string& text) {
   Settings settings;
   std::istringstream words(text);
-  for (std::string word; words >> word;)
-    settings.push_back((word.starts_with("recompute=") ? "train." : "parallel.") + word);
+  for (std::string word; words >> word;) {
+    const bool whole = word.find('.') < word.find('=');
+    const char* const section = word.starts_with("recompute=") ? "train." : "parallel.";
+    settings.push_back(whole ? word : section + word);
+  }
   return settings;
 }
 
@@ -28,7 +31,7 @@ std::string line_with(const std::string& text, const std::string& part) {
 }  // namespace
 
 std::string LayoutTest::name_of(const Layout& layout) {
-  std::string name = fmt::format("{}_{}", layout.ranks, layout.text);
+  std::string name = fmt::format("{}_{}{}", layout.ranks, layout.text, layout.note);
   std::ranges::replace_if(
       name, [](char c) { return c == ' ' || c == '='; }, '_');
   return name;

@@ -13,7 +13,8 @@ using Settings = std::vector<std::string>;
 // A layout and what else differs from the run on one rank.
 struct Layout {
   int ranks = 1;
-  std::string text;  // "data=2 tensor=2 zero=1 recompute=full"
+  std::string text;    // "data=2 tensor=2 recompute=full device.graphs=step"
+  std::string note{};  // tells runs of the same layout apart
 };
 
 class LayoutTest : public RunTest {

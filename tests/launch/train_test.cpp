@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/launch/run_fixture.h"
 
@@ -226,6 +228,31 @@ TEST_F(TrainTest, GenerateContinuesThePromptAndRepeatsItselfForTheSameSeed) {
   EXPECT_EQ(first.output.size(), 5U + 40U + 1U);
   EXPECT_EQ(first.output.substr(0, 5), "rower");
   EXPECT_EQ(first.output, second.output);
+}
+
+// A learning rate so high that the loss leaps once and again.
+TEST_F(TrainTest, ALossThatLeapsIsSkippedAlikeOnAllLayoutsAndItsSamplesAreLogged) {
+  const std::vector<std::string> set = {
+      "optimizer.learning_rate=0.5", "lr_schedule.warmup_steps=0", "train.steps=20",
+      "train.spike_zscore=1",        "train.spike_window=4",       "reproducibility=layout"};
+  std::string expected;
+  for (const int ranks : {1, 2, 4}) {
+    const std::string name = "spike" + std::to_string(ranks);
+    ASSERT_EQ(train_gpt(name, ranks, set).exit_code, 0);
+
+    std::string skipped;
+    std::istringstream lines(read_file(directory() + "/" + name + "/metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const auto json = nlohmann::json::parse(line);
+      if (!json.contains("skipped")) continue;
+      EXPECT_EQ(json.at("samples").size(), 8U) << line;
+      skipped += line + '\n';
+    }
+    if (ranks == 1) expected = skipped;
+    EXPECT_FALSE(skipped.empty());
+    EXPECT_EQ(skipped, expected) << ranks << " ranks";
+    EXPECT_EQ(weights_of(name), weights_of("spike1")) << ranks << " ranks";
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -15,6 +16,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/comm/job_transfers.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/reduce.h"
 #include "tests/support/mpi_test.h"
@@ -25,9 +27,27 @@ namespace {
 constexpr std::chrono::seconds agreement_deadline{30};
 const MpiEnvironment* environment = nullptr;
 
-// The largest value of all ranks. Written on plain MPI, for the communicators are under test.
+// The largest value of all ranks.
+int agree(int value, Transfers& transfers) {
+  std::vector<int> values(static_cast<std::size_t>(transfers.size()), value);
+  for (int rank = 0; rank < transfers.size(); ++rank) {
+    if (rank == transfers.rank()) continue;
+    transfers.send(reinterpret_cast<const std::byte*>(&value), sizeof(value), rank,
+                   MessageTag::user);
+    transfers.receive(reinterpret_cast<std::byte*>(&values[static_cast<std::size_t>(rank)]),
+                      sizeof(value), rank, MessageTag::user);
+  }
+  transfers.wait_all();
+  return *std::ranges::max_element(values);
+}
+
+// Written on plain MPI where there is MPI, for the communicators are under test.
 int agree(int value, MPI_Comm comm) {
   if (environment->size() == 1) return value;
+  if (comm == MPI_COMM_NULL) {
+    static const auto transfers = make_job_transfers();
+    return agree(value, *transfers);
+  }
   int largest = value;
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Iallreduce(&value, &largest, 1, MPI_INT, MPI_MAX, comm, &request);
@@ -71,7 +91,9 @@ class RankListener : public testing::EmptyTestEventListener {
 int run_tests(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   MPI_Comm comm = MPI_COMM_NULL;
-  if (environment->size() > 1) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  int mpi_is_up = 0;
+  MPI_Initialized(&mpi_is_up);
+  if (environment->size() > 1 && mpi_is_up != 0) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   if (environment->rank() != 0) delete listeners.Release(listeners.default_result_printer());
   listeners.Append(new RankListener(comm));  // GoogleTest owns it

@@ -18,6 +18,9 @@ namespace trireme::test {
 
 // The environment that the test's main owns.
 [[nodiscard]] const MpiEnvironment& mpi();
+[[nodiscard]] inline bool over_tcp() {
+  return mpi().launcher() == "RANK and WORLD_SIZE";
+}
 
 // Every way to lay `ranks` out over pipeline, data and tensor groups.
 [[nodiscard]] inline std::vector<MeshShape> meshes_of(int ranks) {

@@ -153,6 +153,18 @@ TEST(ConsoleFormat, APipelineShowsItsBubble) {
             " raise train.global_batch, or try another parallel.schedule\n");
 }
 
+TEST(ConsoleFormat, ReductionsTellHowMuchWasHidden) {
+  std::array<char, console_text_bytes> text;
+  StepMetrics metrics = step_number(120);
+  metrics.exposed_comm_ms = 25;
+  metrics.reduce_ms = 200;
+  const RunSummary summary{.totals = totals_of(metrics, 400), .wall_seconds = 100};
+
+  EXPECT_NE(format_summary(summary, options, text)
+                .find("\ngradient reduction: 80.0 s, 87.5 % hidden, 12.5 % exposed\n"),
+            std::string_view::npos);
+}
+
 TEST(ConsoleFormat, ARunBoundByComputationIsSaidToBeSo) {
   std::array<char, console_text_bytes> text;
   StepMetrics metrics = step_number(1);

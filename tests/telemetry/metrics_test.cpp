@@ -35,7 +35,8 @@ StepMetrics sample_step() {
           .optimizer_ms = 2,
           .data_wait_ms = 0.25,
           .exposed_comm_ms = 1.5,
-          .bubble_ms = 3.25};
+          .bubble_ms = 3.25,
+          .reduce_ms = 4.75};
 }
 
 std::string json_of(const StepMetrics& metrics, ItemKind kind = ItemKind::tokens) {
@@ -48,7 +49,7 @@ TEST(Metrics, AStepIsOneJsonLine) {
             R"({"step":7,"loss":1.532099962234497,"lr":0.001,"grad_norm":0.5,)"
             R"("tokens_per_s":32768.000,"step_ms":125.000,"forward_ms":40.123,)"
             R"("backward_ms":80.000,"optimizer_ms":2.000,"data_wait_ms":0.250,)"
-            R"("exposed_comm_ms":1.500,"bubble_ms":3.250})"
+            R"("exposed_comm_ms":1.500,"bubble_ms":3.250,"reduce_ms":4.750})"
             "\n");
 }
 
@@ -65,6 +66,22 @@ TEST(Metrics, ALossScaleFollowsTheNormWhereThereIsOne) {
   EXPECT_NE(json_of(metrics).find(R"("grad_norm":0.5,"loss_scale":65536,"skipped_steps":3,)"),
             std::string::npos)
       << json_of(metrics);
+}
+
+TEST(Metrics, StepsThatWereSkippedAreCounted) {
+  StepMetrics metrics = sample_step();
+  metrics.spikes = 0;
+  metrics.non_finite_steps = 2;
+
+  EXPECT_NE(json_of(metrics).find(R"("grad_norm":0.5,"spikes":0,"non_finite_steps":2,)"),
+            std::string::npos)
+      << json_of(metrics);
+}
+
+TEST(Metrics, ASkippedBatchNamesItsSamples) {
+  EXPECT_EQ(format_json(SkippedBatch{.step = 12, .deviations = 7.25, .samples = {5, 0, 81}}),
+            R"({"step":12,"skipped":"spike","deviations":7.250,"samples":[5,0,81]})"
+            "\n");
 }
 
 TEST(Metrics, TheLossReadsBackToTheSameBits) {

@@ -201,6 +201,7 @@ void NcclCalls::place_scratch(Device& device) {
     needed += aligned(scratch_bytes(work));
   if (needed == 0) return;
   if (scratch_.empty() || scratch_.back().bytes() < needed) {
+    const MemoryScope scope(MemoryRole::workspace);
     scratch_.emplace_back(device, std::bit_ceil(needed), MemoryKind::device);
   }
   std::byte* next = scratch_.back().data();

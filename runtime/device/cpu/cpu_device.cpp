@@ -24,7 +24,6 @@ constexpr std::size_t guard_bytes = 0;
 #else
 constexpr std::size_t guard_bytes = 64;
 #endif
-constexpr double gib = 1024.0 * 1024.0 * 1024.0;
 
 bool guard_intact(const std::byte* guard) noexcept {
   for (std::size_t i = 0; i < guard_bytes; ++i) {
@@ -77,12 +76,7 @@ std::byte* CpuDevice::allocate(std::size_t bytes, MemoryKind kind) {
   const bool huge = total >= 2 * huge_page;
   void* data = nullptr;
   if (total < bytes || posix_memalign(&data, huge ? huge_page : alignment, total) != 0) {
-    const double in_use = static_cast<double>(memory_use(MemoryKind::device).current_bytes +
-                                              memory_use(MemoryKind::host).current_bytes);
-    fail(ExitCode::internal,
-         "out of memory: {} bytes ({:.2f} GiB) of {} memory asked for while this rank's buffers "
-         "hold {:.2f} GiB",
-         bytes, static_cast<double>(bytes) / gib, name_of(kind), in_use / gib);
+    out_of_memory(bytes, kind, "the host");
   }
   // Only advice: without huge pages everything works, a little slower.
   if (huge) static_cast<void>(madvise(data, total, MADV_HUGEPAGE));

@@ -10,7 +10,6 @@
 namespace trireme {
 namespace {
 
-constexpr double gib = 1024.0 * 1024.0 * 1024.0;
 
 int choose_index(const DevicePlace& place) {
   // Where ranks take turns on a GPU, a module that loads while a kernel waits for another rank
@@ -136,16 +135,7 @@ std::byte* CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
     std::size_t free = 0, total = 0;
     static_cast<void>(cudaGetLastError());  // unchecked: takes the error off the record
     TRIREME_CUDA(cudaMemGetInfo(&free, &total));
-    fail(ExitCode::internal,
-         "out of memory: {} bytes ({:.2f} GiB) of {} memory asked for on GPU {}, which has {:.2f} "
-         "of "
-         "{:.2f} GiB free; this rank's buffers hold {:.2f} GiB of device and {:.2f} GiB of host "
-         "memory; a smaller train.micro_batch, train.recompute, a higher parallel.zero, or more "
-         "parallel.tensor or pipeline ranks need less",
-         bytes, static_cast<double>(bytes) / gib, name_of(kind), index_,
-         static_cast<double>(free) / gib, static_cast<double>(total) / gib,
-         static_cast<double>(memory_use(MemoryKind::device).current_bytes) / gib,
-         static_cast<double>(memory_use(MemoryKind::host).current_bytes) / gib);
+    out_of_memory(bytes, kind, fmt::format("GPU {}", index_), free, total);
   }
   detail::check_cuda(code, kind == MemoryKind::device ? "cudaMalloc" : "cudaHostAlloc");
   return static_cast<std::byte*>(data);

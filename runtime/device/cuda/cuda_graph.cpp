@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cuda/cuda_graph.h"
 
+#include <exception>
+
 namespace trireme {
 namespace {
 
@@ -15,10 +17,13 @@ CudaGraph::CudaGraph(CudaStream& stream, const std::function<void()>& work) {
   // Thread-local: loader threads and the watchdog go on calling CUDA meanwhile.
   TRIREME_CUDA(cudaStreamBeginCapture(stream.handle(), cudaStreamCaptureModeThreadLocal));
   std::string reason;
+  std::exception_ptr other;  // a failure that is none of the recording
   try {
     work();
   } catch (const Error& error) {
     reason = error.what();
+    if (error.code() != ExitCode::config && error.code() != ExitCode::internal)
+      other = std::current_exception();
   }
   const cudaError_t ended = cudaStreamEndCapture(stream.handle(), &graph);
   static_cast<void>(cudaGetLastError());  // unchecked: takes the error off the record
@@ -27,6 +32,7 @@ CudaGraph::CudaGraph(CudaStream& stream, const std::function<void()>& work) {
   cudaError_t made = cudaSuccess;
   if (reason.empty()) made = cudaGraphInstantiate(&executable_, graph, 0);
   if (graph != nullptr) TRIREME_CUDA(cudaGraphDestroy(graph));
+  if (other) std::rethrow_exception(other);
   if (!reason.empty()) refuse(reason);
   TRIREME_CUDA(made);
 }

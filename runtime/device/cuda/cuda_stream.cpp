@@ -98,6 +98,7 @@ std::byte* CudaStream::grow(Buffer& buffer, std::size_t bytes) {
     }
     synchronize();
     buffer = Buffer();
+    const MemoryScope scope(MemoryRole::workspace);
     buffer = Buffer(device_, bytes, MemoryKind::device);
   }
   return buffer.data();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/comm/mpi_communicator.h"
+#include "runtime/comm/host_communicator.h"
 
 #include <atomic>
 #include <chrono>
@@ -9,27 +9,11 @@
 #include "runtime/device/cpu/cpu_stream.h"
 
 namespace trireme {
-namespace {
-
-MPI_Comm duplicate(MPI_Comm comm) {
-  MPI_Comm copy = MPI_COMM_NULL;
-  TRIREME_MPI(MPI_Comm_dup(comm, &copy));
-  return copy;
-}
-
-}  // namespace
-
-struct MpiCommunicator::Shared {
-  explicit Shared(MPI_Comm comm)
-      : engine(comm),
-        control(duplicate(comm)),
-        control_transfers(1),
-        counters(std::make_shared<CommCounters>()) {
-    TRIREME_MPI(MPI_Comm_set_errhandler(control, MPI_ERRORS_RETURN));
-  }
-  ~Shared() {
-    if (!abandoned && detail::mpi_is_up()) MPI_Comm_free(&control);
-  }
+struct HostCommunicator::Shared {
+  explicit Shared(std::unique_ptr<Transfers> transfers)
+      : engine(std::move(transfers)),
+        control(engine.transfers().duplicate()),
+        counters(std::make_shared<CommCounters>()) {}
 
   // Runs `action` of the engine and counts its time.
   template <typename Action>
@@ -48,30 +32,28 @@ struct MpiCommunicator::Shared {
   }
   void leave() { busy.store(false, std::memory_order_release); }
 
-  MpiEngine engine;
-  MPI_Comm control;
-  MpiTransfers control_transfers;
+  HostEngine engine;
+  std::unique_ptr<Transfers> control;
   std::shared_ptr<CommCounters> counters;
-  bool abandoned = false;
   std::atomic<bool> busy = false;
 };
 
-MpiCommunicator::MpiCommunicator(MPI_Comm comm, std::string name)
-    : MpiCommunicator(std::make_shared<Shared>(comm), std::move(name)) {}
+HostCommunicator::HostCommunicator(std::unique_ptr<Transfers> transfers, std::string name)
+    : HostCommunicator(std::make_shared<Shared>(std::move(transfers)), std::move(name)) {}
 
-MpiCommunicator::MpiCommunicator(std::shared_ptr<Shared> shared, std::string name)
+HostCommunicator::HostCommunicator(std::shared_ptr<Shared> shared, std::string name)
     : Communicator(shared->engine.rank(), shared->engine.size(), std::move(name), shared->counters),
       shared_(std::move(shared)) {}
 
-MpiCommunicator::~MpiCommunicator() {
+HostCommunicator::~HostCommunicator() {
   // Freeing is collective in name; a rank that unwinds does not count on its peers.
   if (std::uncaught_exceptions() > 0) {
-    shared_->engine.abandon();
-    shared_->abandoned = true;
+    shared_->engine.transfers().abandon();
+    shared_->control->abandon();
   }
 }
 
-void MpiCommunicator::submit(Stream& stream, const Call& call) {
+void HostCommunicator::submit(Stream& stream, const Call& call) {
   if (!in_group_) refuse_message_to_self(*this, call);
   counters().add_call(call.verb, call.bytes());
   if (!in_group_) {
@@ -96,42 +78,43 @@ void MpiCommunicator::submit(Stream& stream, const Call& call) {
   });
 }
 
-void MpiCommunicator::all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) {
+void HostCommunicator::all_reduce(Stream& stream, const Tensor& in, const Tensor& out,
+                                  ReduceOp op) {
   submit(stream, make_reduce_call(*this, Verb::all_reduce, in, out, op));
 }
 
-void MpiCommunicator::reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out,
-                                     ReduceOp op) {
+void HostCommunicator::reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out,
+                                      ReduceOp op) {
   submit(stream, make_reduce_call(*this, Verb::reduce_scatter, in, out, op));
 }
 
-void MpiCommunicator::all_gather(Stream& stream, const Tensor& in, const Tensor& out) {
+void HostCommunicator::all_gather(Stream& stream, const Tensor& in, const Tensor& out) {
   submit(stream, make_exchange_call(*this, Verb::all_gather, in, out));
 }
 
-void MpiCommunicator::all_to_all(Stream& stream, const Tensor& in, const Tensor& out) {
+void HostCommunicator::all_to_all(Stream& stream, const Tensor& in, const Tensor& out) {
   submit(stream, make_exchange_call(*this, Verb::all_to_all, in, out));
 }
 
-void MpiCommunicator::broadcast(Stream& stream, const Tensor& data, int root) {
+void HostCommunicator::broadcast(Stream& stream, const Tensor& data, int root) {
   submit(stream, make_peer_call(*this, Verb::broadcast, data, root));
 }
 
-void MpiCommunicator::send(Stream& stream, const Tensor& data, int to) {
+void HostCommunicator::send(Stream& stream, const Tensor& data, int to) {
   submit(stream, make_peer_call(*this, Verb::send, data, to));
 }
 
-void MpiCommunicator::recv(Stream& stream, const Tensor& data, int from) {
+void HostCommunicator::recv(Stream& stream, const Tensor& data, int from) {
   submit(stream, make_peer_call(*this, Verb::recv, data, from));
 }
 
-void MpiCommunicator::group_begin() {
+void HostCommunicator::group_begin() {
   TRIREME_EXPECTS(!in_group_, "group {}: group_begin inside a group", name());
   in_group_ = true;
   group_stream_ = nullptr;
 }
 
-void MpiCommunicator::group_end(Stream& stream) {
+void HostCommunicator::group_end(Stream& stream) {
   TRIREME_EXPECTS(in_group_, "group {}: group_end without group_begin", name());
   TRIREME_EXPECTS(group_stream_ == nullptr || group_stream_ == &stream,
                   "group_end of group {} names another stream than its calls", name());
@@ -143,18 +126,14 @@ void MpiCommunicator::group_end(Stream& stream) {
   });
 }
 
-void MpiCommunicator::barrier() {
-  shared_->control_transfers.barrier(shared_->control);
-  shared_->control_transfers.wait_all();
+void HostCommunicator::barrier() {
+  shared_->control->barrier();
+  shared_->control->wait_all();
 }
 
-std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key, std::string name) {
-  MPI_Comm part = MPI_COMM_NULL;
-  TRIREME_MPI(MPI_Comm_split(shared_->control, color, key, &part));
-  int ranks = 0;
-  TRIREME_MPI(MPI_Comm_size(part, &ranks));
-  if (ranks > 1) return std::make_unique<MpiCommunicator>(part, std::move(name));
-  TRIREME_MPI(MPI_Comm_free(&part));
+std::unique_ptr<Communicator> HostCommunicator::split(int color, int key, std::string name) {
+  auto part = shared_->control->split(color, key);
+  if (part->size() > 1) return std::make_unique<HostCommunicator>(std::move(part), std::move(name));
   return std::make_unique<SingleCommunicator>(std::move(name));
 }
 

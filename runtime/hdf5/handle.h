@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ownership and error checking for the HDF5 C library. Included only by the sources of data/hdf5.
+// Ownership and error checking for the HDF5 C library. Included only by sources
+// that call the library: here, in data/hdf5 and in runtime/checkpoint.
 #pragma once
 
 #include <hdf5.h>
@@ -62,8 +63,8 @@ class Handle {
   Close close_ = nullptr;
 };
 
-// File access properties: no file locks, which parallel file systems often lack; shards never
-// change.
+// File access properties: no file locks, which parallel file systems often lack; no
+// file of ours is ever changed in place.
 [[nodiscard]] Handle access_properties(std::string_view subject);
 
 }  // namespace trireme::hdf5

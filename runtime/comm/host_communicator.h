@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the MPI back end as seen by the host. Calls become tasks of the given CPU
-// stream.
+// Private to this room: a group on host memory, over MPI or TCP. Calls become tasks of the given
+// CPU stream.
 #pragma once
 
-#include "runtime/comm/mpi_engine.h"
+#include "runtime/comm/host_engine.h"
 
 namespace trireme {
 
-class MpiCommunicator final : public Communicator {
+class HostCommunicator final : public Communicator {
  public:
-  // Owns `comm` from here on. Collective: it makes a second communicator for barrier() and split(),
-  // so that these never meet what is still queued on a stream.
-  MpiCommunicator(MPI_Comm comm, std::string name);
-  ~MpiCommunicator() override;
+  // Collective: it makes a second group of messages for barrier() and split(), so that these never
+  // meet what is still queued on a stream.
+  HostCommunicator(std::unique_ptr<Transfers> transfers, std::string name);
+  ~HostCommunicator() override;
 
   void all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) override;
   void reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) override;
@@ -29,7 +29,7 @@ class MpiCommunicator final : public Communicator {
  private:
   struct Shared;  // what queued tasks use; it lives until the last of them is done
 
-  MpiCommunicator(std::shared_ptr<Shared> shared, std::string name);
+  HostCommunicator(std::shared_ptr<Shared> shared, std::string name);
   void submit(Stream& stream, const Call& call);
 
   std::shared_ptr<Shared> shared_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the collectives over one MPI communicator, as run by the thread of a
+// Private to this room: the collectives over the messages of one group, as run by the thread of a
 // stream. Reductions are ours, not MPI's: every rank gathers its slice from all peers, combines
 // them in the order that reduce.h fixes, and hands the result round. That moves as much as a ring,
 // and the bits depend neither on the library's choice of algorithm nor on how a tensor was cut into
@@ -9,19 +9,15 @@
 #include <vector>
 
 #include "runtime/comm/call.h"
-#include "runtime/comm/mpi_transfers.h"
+#include "runtime/comm/transfers.h"
 
 namespace trireme {
 
-class MpiEngine {
+class HostEngine {
  public:
-  // Owns `comm` from here on.
-  explicit MpiEngine(MPI_Comm comm);
-  ~MpiEngine();
-  MpiEngine(const MpiEngine&) = delete;
-  MpiEngine& operator=(const MpiEngine&) = delete;
+  explicit HostEngine(std::unique_ptr<Transfers> transfers);
 
-  [[nodiscard]] MPI_Comm comm() const { return comm_; }
+  [[nodiscard]] Transfers& transfers() const { return *transfers_; }
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
 
@@ -29,8 +25,6 @@ class MpiEngine {
   // all.
   void start(const Call& call);
   void finish();
-  // The communicator is left to the end of the process: peers may be gone.
-  void abandon() { abandoned_ = true; }
 
  private:
   // A reduction in flight: elements [begin, begin + count) of its call, cut into one slice per
@@ -54,11 +48,9 @@ class MpiEngine {
   bool advance(Reduction& reduction);
   [[nodiscard]] int peer(int step) const { return (rank_ + step) % size_; }
 
-  MPI_Comm comm_;
-  int rank_ = 0;
-  int size_ = 1;
-  bool abandoned_ = false;
-  MpiTransfers transfers_;
+  std::unique_ptr<Transfers> transfers_;
+  int rank_;
+  int size_;
   std::vector<Reduction>
       reductions_;  // the first `active_` are in flight; the rest keep their scratch memory
   std::size_t active_ = 0;

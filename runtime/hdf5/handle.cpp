@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/hdf5/handle.h"
+#include "runtime/hdf5/handle.h"
 
 namespace trireme::hdf5 {
 namespace {

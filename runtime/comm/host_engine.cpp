@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/comm/mpi_engine.h"
+#include "runtime/comm/host_engine.h"
 
 #include <algorithm>
 #include <cstring>
@@ -15,12 +15,6 @@ constexpr std::size_t whole_bytes = 4096;
 constexpr std::size_t round_bytes = std::size_t{32} << 20;
 constexpr std::size_t slice_alignment = 64;
 constexpr std::size_t usual_group = 64;
-
-int size_of_comm(MPI_Comm comm) {
-  int size = 0;
-  TRIREME_MPI(MPI_Comm_size(comm, &size));
-  return size;
-}
 
 struct Range {
   std::int64_t begin;
@@ -38,19 +32,13 @@ std::size_t scaled(std::int64_t count, DType dtype) {
 
 }  // namespace
 
-MpiEngine::MpiEngine(MPI_Comm comm) : comm_(comm), transfers_(size_of_comm(comm)) {
-  TRIREME_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
-  TRIREME_MPI(MPI_Comm_rank(comm_, &rank_));
-  size_ = size_of_comm(comm_);
+HostEngine::HostEngine(std::unique_ptr<Transfers> transfers)
+    : transfers_(std::move(transfers)), rank_(transfers_->rank()), size_(transfers_->size()) {
   reductions_.reserve(usual_group);
   inputs_.resize(static_cast<std::size_t>(size_));
 }
 
-MpiEngine::~MpiEngine() {
-  if (!abandoned_ && detail::mpi_is_up()) MPI_Comm_free(&comm_);
-}
-
-void MpiEngine::start(const Call& call) {
+void HostEngine::start(const Call& call) {
   switch (call.verb) {
     case Verb::all_reduce:
     case Verb::reduce_scatter:
@@ -60,22 +48,22 @@ void MpiEngine::start(const Call& call) {
     case Verb::all_to_all:
       return exchange(call);
     case Verb::broadcast:
-      return transfers_.broadcast(comm_, call.out, call.bytes(), call.peer);
+      return transfers_->broadcast(call.out, call.bytes(), call.peer);
     case Verb::send:
-      return transfers_.send(comm_, call.in, call.bytes(), call.peer, MessageTag::user);
+      return transfers_->send(call.in, call.bytes(), call.peer, MessageTag::user);
     case Verb::recv:
-      return transfers_.receive(comm_, call.out, call.bytes(), call.peer, MessageTag::user);
+      return transfers_->receive(call.out, call.bytes(), call.peer, MessageTag::user);
   }
 }
 
-void MpiEngine::finish() {
-  transfers_.wait_all();
+void HostEngine::finish() {
+  transfers_->wait_all();
   while (active_ > 0) {
     for (std::size_t i = 0; i < active_; ++i)
       combine(reductions_[i]);
     for (std::size_t i = 0; i < active_; ++i)
       post_results(reductions_[i]);
-    transfers_.wait_all();
+    transfers_->wait_all();
     // Reductions with rounds left move to the front and go on; ranks agree on which those are.
     std::size_t kept = 0;
     for (std::size_t i = 0; i < active_; ++i) {
@@ -86,11 +74,11 @@ void MpiEngine::finish() {
     active_ = kept;
     for (std::size_t i = 0; i < active_; ++i)
       post_slices(reductions_[i]);
-    transfers_.wait_all();
+    transfers_->wait_all();
   }
 }
 
-void MpiEngine::gather(const Call& call) {
+void HostEngine::gather(const Call& call) {
   const std::size_t bytes = scaled(call.in_count, call.dtype);
   if (bytes == 0) return;
   std::byte* const own = call.out + bytes * static_cast<std::size_t>(rank_);
@@ -98,30 +86,30 @@ void MpiEngine::gather(const Call& call) {
   if (own != call.in) std::memmove(own, call.in, bytes);
   for (int step = 1; step < size_; ++step) {
     const int from = peer(size_ - step);
-    transfers_.receive(comm_, call.out + bytes * static_cast<std::size_t>(from), bytes, from,
-                       MessageTag::collective);
+    transfers_->receive(call.out + bytes * static_cast<std::size_t>(from), bytes, from,
+                        MessageTag::collective);
   }
   for (int step = 1; step < size_; ++step) {
-    transfers_.send(comm_, own, bytes, peer(step), MessageTag::collective);
+    transfers_->send(own, bytes, peer(step), MessageTag::collective);
   }
 }
 
-void MpiEngine::exchange(const Call& call) {
+void HostEngine::exchange(const Call& call) {
   const std::size_t bytes = scaled(call.in_count / size_, call.dtype);
   if (bytes == 0) return;
   const auto offset = [&](int rank) { return bytes * static_cast<std::size_t>(rank); };
   for (int step = 1; step < size_; ++step) {
     const int from = peer(size_ - step);
-    transfers_.receive(comm_, call.out + offset(from), bytes, from, MessageTag::collective);
+    transfers_->receive(call.out + offset(from), bytes, from, MessageTag::collective);
   }
   for (int step = 1; step < size_; ++step) {
     const int to = peer(step);
-    transfers_.send(comm_, call.in + offset(to), bytes, to, MessageTag::collective);
+    transfers_->send(call.in + offset(to), bytes, to, MessageTag::collective);
   }
   std::memcpy(call.out + offset(rank_), call.in + offset(rank_), bytes);
 }
 
-void MpiEngine::add_reduction(const Call& call) {
+void HostEngine::add_reduction(const Call& call) {
   if (call.count() == 0) return;
   if (active_ == reductions_.size()) reductions_.emplace_back();
   Reduction& reduction = reductions_[active_++];
@@ -135,7 +123,7 @@ void MpiEngine::add_reduction(const Call& call) {
 // Moves to the next round. reduce_scatter's rounds take the same range of every slice, so its
 // `begin` and `slice` count within slices; all_reduce's rounds are consecutive ranges, each cut
 // into slices.
-bool MpiEngine::advance(Reduction& reduction) {
+bool HostEngine::advance(Reduction& reduction) {
   const Call& call = reduction.call;
   const auto round = static_cast<std::int64_t>(round_bytes / size_of(call.dtype));
   reduction.begin += reduction.count;
@@ -154,7 +142,7 @@ bool MpiEngine::advance(Reduction& reduction) {
   return left > 0;
 }
 
-void MpiEngine::post_slices(Reduction& reduction) {
+void HostEngine::post_slices(Reduction& reduction) {
   const Call& call = reduction.call;
   const bool scatter = call.verb == Verb::reduce_scatter;
   // Where the part of this round lies that `owner` will combine.
@@ -171,18 +159,18 @@ void MpiEngine::post_slices(Reduction& reduction) {
   for (int step = 1; step < size_; ++step) {
     const int from = peer(size_ - step);
     const auto slot = static_cast<std::size_t>(from < rank_ ? from : from - 1);
-    transfers_.receive(comm_, reduction.scratch.data() + slot * own_bytes, own_bytes, from,
-                       MessageTag::collective);
+    transfers_->receive(reduction.scratch.data() + slot * own_bytes, own_bytes, from,
+                        MessageTag::collective);
   }
   for (int step = 1; step < size_; ++step) {
     const int to = peer(step);
     const Range range = part(to);
-    transfers_.send(comm_, call.in + scaled(range.begin, call.dtype),
-                    scaled(range.count, call.dtype), to, MessageTag::collective);
+    transfers_->send(call.in + scaled(range.begin, call.dtype), scaled(range.count, call.dtype), to,
+                     MessageTag::collective);
   }
 }
 
-void MpiEngine::combine(Reduction& reduction) {
+void HostEngine::combine(Reduction& reduction) {
   const Call& call = reduction.call;
   Range own{reduction.begin, reduction.count};
   std::int64_t in_begin = own.begin;
@@ -203,7 +191,7 @@ void MpiEngine::combine(Reduction& reduction) {
   reduce_tree(call.dtype, call.op, inputs_, call.out + scaled(own.begin, call.dtype), own.count);
 }
 
-void MpiEngine::post_results(const Reduction& reduction) {
+void HostEngine::post_results(const Reduction& reduction) {
   const Call& call = reduction.call;
   if (call.verb == Verb::reduce_scatter || reduction.whole) return;
   const auto result = [&](int owner) {
@@ -213,13 +201,13 @@ void MpiEngine::post_results(const Reduction& reduction) {
   for (int step = 1; step < size_; ++step) {
     const int from = peer(size_ - step);
     const Range range = result(from);
-    transfers_.receive(comm_, call.out + scaled(range.begin, call.dtype),
-                       scaled(range.count, call.dtype), from, MessageTag::collective);
+    transfers_->receive(call.out + scaled(range.begin, call.dtype), scaled(range.count, call.dtype),
+                        from, MessageTag::collective);
   }
   const Range own = result(rank_);
   for (int step = 1; step < size_; ++step) {
-    transfers_.send(comm_, call.out + scaled(own.begin, call.dtype), scaled(own.count, call.dtype),
-                    peer(step), MessageTag::collective);
+    transfers_->send(call.out + scaled(own.begin, call.dtype), scaled(own.count, call.dtype),
+                     peer(step), MessageTag::collective);
   }
 }
 

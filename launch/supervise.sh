@@ -1,0 +1,179 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs a training job until it is done: starts it again after a failure, from its newest checkpoint, and gives up where
+# that would not help.
+#
+#   launch/supervise.sh [options] -- mpirun -np 8 trireme train configs/gpt.yaml --set run.directory=runs/a
+#
+#   --max-restarts N   failures to start again after (default 10); a stop at a deadline costs none
+#   --backoff S        seconds before the first restart, doubled with each failure up to 16 S (default 5)
+#   --no-progress N    give up after so many failures without a newer checkpoint (default 3)
+#   --restart-on CODE  start again after this exit code too (6: a loss that is not finite); may be repeated
+#   --run DIR          run directory, where the command does not name it
+#
+# USR1 and TERM go on to the job; TERM also means that nothing is started again. mpirun kills a second after its own TERM:
+# give it --mca odls_base_sigkill_timeout 60, so that a checkpoint can be written. One log per start and a line about its end in
+# DIR/supervise/.
+#
+# Exit code: the job's, when it is done (0), cannot succeed (2 config, 3 data, 6 loss), was stopped (75, requeue), or the
+# restarts are used up; 93 when the same failure would come again: the same step and message twice in a row, or no progress.
+set -u
+
+readonly given_up=93 requeue=75
+max_restarts=10 backoff=5 no_progress=3 run=""
+final_codes=" 2 3 6 "
+
+usage() {
+  echo "supervise.sh: $1" >&2
+  sed -n '3,/^set -u/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
+  exit 2
+}
+
+whole_number() {
+  [[ $2 =~ ^[0-9]+$ ]] || usage "$1: $2 is not a whole number"
+}
+
+while [[ $# -gt 0 && $1 != -- ]]; do
+  [[ $# -ge 2 ]] || usage "$1: needs a value"
+  case $1 in
+    --max-restarts) whole_number "$1" "$2" && max_restarts=$2 ;;
+    --backoff) whole_number "$1" "$2" && backoff=$2 ;;
+    --no-progress) whole_number "$1" "$2" && no_progress=$2 ;;
+    --restart-on) whole_number "$1" "$2" && final_codes=${final_codes/ $2 / } ;;
+    --run) run=$2 ;;
+    *) usage "$1: no such option" ;;
+  esac
+  shift 2
+done
+[[ ${1:-} == -- && $# -ge 2 ]] || usage "no command after --"
+shift
+command=("$@")
+
+# As the command line sets it, else as the config file does.
+find_run() {
+  local argument
+  for argument in "${command[@]}"; do
+    [[ $argument == *run.directory=* ]] && run=${argument##*run.directory=}
+  done
+  [[ -z $run ]] || return
+  for argument in "${command[@]}"; do
+    [[ $argument == *.yaml && -f $argument ]] || continue
+    run=$(sed -nE 's/^([^#]*[{, ])?directory: *["'\'']?([^"'\'',}# ]+).*/\2/p' "$argument" | head -n 1)
+  done
+  [[ -n $run ]] || usage "cannot tell the run directory; say --run DIR"
+}
+[[ -n $run ]] || find_run
+readonly logs=$run/supervise
+mkdir -p "$logs" || exit 2
+
+note() {
+  printf '%s supervise: %s\n' "$(date '+%F %T')" "$*" | tee -a "$logs/supervise.log" >&2
+}
+
+last_step() {
+  tail -n 20 "$run/metrics.jsonl" 2>/dev/null | sed -nE 's/.*"step":([0-9]+).*/\1/p' | tail -n 1
+}
+
+newest_checkpoint() {
+  local newest
+  newest=$(find "$run/checkpoints" -maxdepth 1 -type d -name 'step_*[0-9]' -printf '%f\n' 2>/dev/null | sort | tail -n 1)
+  [[ -n $newest ]] && echo "$((10#${newest#step_}))"
+}
+
+# The last error in a log, without what differs from run to run: rank, host, times.
+message_of() {
+  grep 'error: ' "$1" | tail -n 1 | sed -E 's/.*error: //; s/[0-9]+\.[0-9]+/#/g'
+}
+
+job=0 stopping=false
+forward() {
+  [[ $1 == TERM ]] && stopping=true
+  ((job > 0)) && kill -s "$1" "$job" 2>/dev/null
+}
+trap 'forward USR1' USR1
+trap 'forward TERM' TERM INT
+
+# Waits through the signals that interrupt a wait.
+wait_for_job() {
+  local code
+  while :; do
+    wait "$job"
+    code=$?
+    kill -0 "$job" 2>/dev/null || break
+  done
+  # The last wait may have returned for a signal that came as the job ended.
+  wait "$job" 2>/dev/null
+  local late=$?
+  ((late == 127)) || code=$late
+  return "$code"
+}
+
+# Output goes to a file: processes that outlive a job would hold a pipe open.
+start_job() {
+  log=$(printf '%s/incarnation_%03d.log' "$logs" "$incarnation")
+  "${command[@]}" >"$log" 2>&1 </dev/null &
+  job=$!
+  $stopping && kill -s TERM "$job"
+  tail -n +1 -f --pid="$job" "$log" &
+  local viewer=$!
+  wait_for_job
+  code=$?
+  job=0
+  wait "$viewer" 2>/dev/null
+}
+
+end() {
+  note "$2; exit code $1"
+  exit "$1"
+}
+
+# Sleeps so that a signal ends it.
+pause() {
+  $stopping && return
+  sleep "$1" &
+  wait $!
+}
+
+# Seconds left of a Slurm allocation; a day where there is none.
+seconds_left() {
+  echo $((${SLURM_JOB_END_TIME:-$(date '+%s') + 86400} - $(date '+%s')))
+}
+
+incarnation=$(find "$logs" -name 'incarnation_*.log' | wc -l)
+failures=0 without_progress=0 before="" reached=$(newest_checkpoint)
+delay=$backoff
+while :; do
+  note "start $incarnation: ${command[*]}"
+  start_job
+  checkpoint=$(newest_checkpoint)
+  step=$(last_step)
+  message=$(message_of "$log")
+  note "start $incarnation ended with exit code $code at step ${step:-none}, newest checkpoint ${checkpoint:-none}: ${message:-no message}"
+  ((code == 0)) && end 0 "done"
+  $stopping && end "$code" "stopped from outside"
+  [[ $final_codes == *" $code "* ]] && end "$code" "starting again would not help"
+
+  if [[ $checkpoint != "$reached" ]]; then
+    without_progress=0 delay=$backoff
+    reached=$checkpoint
+  else
+    without_progress=$((without_progress + 1))
+  fi
+  ((without_progress < no_progress)) ||
+    end $given_up "no newer checkpoint in $no_progress starts"
+  incarnation=$((incarnation + 1))
+  if ((code == requeue)); then
+    (($(seconds_left) > 300)) || end $requeue "the allocation ends; requeue the job"
+    continue
+  fi
+
+  failure="$code at ${step:-none}: $message"
+  [[ $failure != "$before" ]] || end $given_up "the same failure twice in a row"
+  before=$failure
+  failures=$((failures + 1))
+  ((failures <= max_restarts)) || end "$code" "the $max_restarts restarts are used up"
+  note "restart $failures of $max_restarts in $delay s"
+  pause "$delay"
+  $stopping && end "$code" "stopped from outside"
+  delay=$((delay < 16 * backoff ? 2 * delay : delay))
+done

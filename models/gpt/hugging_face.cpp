@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gpt/hugging_face.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "models/gpt/embedding_layer.h"
+
+namespace trireme::hugging_face {
+namespace {
+
+enum class Scope : std::uint8_t { before_blocks, block, after_blocks };
+
+// The table: "{}" is the number of the block.
+struct Row {
+  Scope scope;
+  std::string_view ours, theirs;
+  bool transposed;
+};
+constexpr std::array rows = {
+    Row{Scope::before_blocks, "embedding.token.weight", "wte.weight", false},
+    Row{Scope::before_blocks, "embedding.position.weight", "wpe.weight", false},
+    Row{Scope::block, "blocks.{}.norm1.weight", "h.{}.ln_1.weight", false},
+    Row{Scope::block, "blocks.{}.norm1.bias", "h.{}.ln_1.bias", false},
+    Row{Scope::block, "blocks.{}.attention.qkv.weight", "h.{}.attn.c_attn.weight", true},
+    Row{Scope::block, "blocks.{}.attention.qkv.bias", "h.{}.attn.c_attn.bias", false},
+    Row{Scope::block, "blocks.{}.attention.output.weight", "h.{}.attn.c_proj.weight", true},
+    Row{Scope::block, "blocks.{}.attention.output.bias", "h.{}.attn.c_proj.bias", false},
+    Row{Scope::block, "blocks.{}.norm2.weight", "h.{}.ln_2.weight", false},
+    Row{Scope::block, "blocks.{}.norm2.bias", "h.{}.ln_2.bias", false},
+    Row{Scope::block, "blocks.{}.mlp.expand.weight", "h.{}.mlp.c_fc.weight", true},
+    Row{Scope::block, "blocks.{}.mlp.expand.bias", "h.{}.mlp.c_fc.bias", false},
+    Row{Scope::block, "blocks.{}.mlp.contract.weight", "h.{}.mlp.c_proj.weight", true},
+    Row{Scope::block, "blocks.{}.mlp.contract.bias", "h.{}.mlp.c_proj.bias", false},
+    Row{Scope::after_blocks, "final_norm.weight", "ln_f.weight", false},
+    Row{Scope::after_blocks, "final_norm.bias", "ln_f.bias", false},
+};
+
+// In the form of Hugging Face: (in, out).
+Shape shape_of(std::string_view theirs, const ModelConfig& model) {
+  const std::int64_t c = model.hidden;
+  if (theirs == "wte.weight") return {model.vocabulary, c};
+  if (theirs == "wpe.weight") return {model.context, c};
+  if (theirs.ends_with("c_attn.weight")) return {c, 3 * c};
+  if (theirs.ends_with("c_attn.bias")) return {3 * c};
+  if (theirs.ends_with("c_fc.weight")) return {c, 4 * c};
+  if (theirs.ends_with("c_fc.bias")) return {4 * c};
+  if (theirs.ends_with("mlp.c_proj.weight")) return {4 * c, c};
+  if (theirs.ends_with("attn.c_proj.weight")) return {c, c};
+  return {c};
+}
+
+}  // namespace
+
+std::vector<NamePair> gpt2_names(const ModelConfig& model) {
+  std::vector<NamePair> pairs;
+  const auto add = [&](Scope scope, std::int64_t block) {
+    for (const Row& row : rows) {
+      if (row.scope != scope) continue;
+      const bool tokens = row.theirs == "wte.weight";
+      pairs.push_back({fmt::format(fmt::runtime(row.ours), block),
+                       fmt::format(fmt::runtime(row.theirs), block), row.transposed,
+                       shape_of(row.theirs, model),
+                       tokens ? padded_vocabulary(model.vocabulary) - model.vocabulary : 0});
+    }
+  };
+  add(Scope::before_blocks, 0);
+  for (std::int64_t block = 0; block < model.layers; ++block)
+    add(Scope::block, block);
+  add(Scope::after_blocks, 0);
+  return pairs;
+}
+
+std::string gpt2_config_json(const ModelConfig& model) {
+  return fmt::format(
+      R"({{
+  "model_type": "gpt2",
+  "architectures": ["GPT2LMHeadModel"],
+  "n_layer": {},
+  "n_head": {},
+  "n_embd": {},
+  "n_positions": {},
+  "n_ctx": {},
+  "vocab_size": {},
+  "activation_function": "gelu_new",
+  "layer_norm_epsilon": 1e-05,
+  "attn_pdrop": 0.0,
+  "embd_pdrop": {},
+  "resid_pdrop": {},
+  "bos_token_id": null,
+  "eos_token_id": null,
+  "tie_word_embeddings": true,
+  "torch_dtype": "float32"
+}}
+)",
+      model.layers, model.heads, model.hidden, model.context, model.context, model.vocabulary,
+      model.dropout, model.dropout);
+}
+
+std::optional<std::string> plain_name(std::string_view theirs) {
+  constexpr std::string_view prefix = "transformer.";
+  if (theirs.starts_with(prefix)) theirs.remove_prefix(prefix.size());
+  const bool mask = theirs.ends_with(".attn.bias") || theirs.ends_with(".attn.masked_bias");
+  if (mask || theirs == "lm_head.weight") return {};
+  return std::string(theirs);
+}
+
+}  // namespace trireme::hugging_face

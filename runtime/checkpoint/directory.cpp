@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/checkpoint/directory.h"
+
+#include <stdio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint/names.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+void check(std::string_view call, const std::string& path, const std::error_code& error) {
+  if (error)
+    library_failed(fmt::format("{}({})", call, path), error.message(), ExitCode::checkpoint);
+}
+
+void rename_directory(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) system_failed("rename", to, ExitCode::checkpoint);
+}
+
+void remove_directory(const std::string& path) {
+  const std::string doomed = path + std::string(deleting_suffix);
+  std::error_code error;
+  fs::remove_all(doomed, error);  // of an earlier attempt
+  check("remove", doomed, error);
+  rename_directory(path, doomed);
+  fs::remove_all(doomed, error);
+  check("remove", doomed, error);
+}
+
+}  // namespace
+
+std::optional<std::int64_t> step_of(std::string_view name) {
+  constexpr std::string_view prefix = "step_";
+  std::int64_t step = -1;
+  if (!name.starts_with(prefix)) return {};
+  const auto [end, error] =
+      std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
+  if (error != std::errc() || step < 0 || step_directory_name(step) != name) return {};
+  return step;
+}
+
+std::vector<StepDirectory> list_checkpoints(const std::string& directory) {
+  std::vector<StepDirectory> found;
+  std::error_code error;
+  fs::directory_iterator entry(directory, error);
+  if (error == std::errc::no_such_file_or_directory) return {};
+  check("opendir", directory, error);
+  for (; entry != fs::directory_iterator(); entry.increment(error)) {
+    const auto step = step_of(entry->path().filename().string());
+    if (step) found.push_back({*step, entry->path().string()});
+  }
+  check("readdir", directory, error);
+  std::ranges::sort(found, {}, &StepDirectory::step);
+  return found;
+}
+
+void prepare_checkpoint_directory(const std::string& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  check("mkdir", directory, error);
+  std::vector<std::string> leftovers;
+  for (fs::directory_iterator entry(directory, error); entry != fs::directory_iterator();
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    for (const std::string_view suffix : {partial_suffix, deleting_suffix}) {
+      if (name.ends_with(suffix) && step_of(name.substr(0, name.size() - suffix.size())))
+        leftovers.push_back(entry->path().string());
+    }
+  }
+  check("readdir", directory, error);
+  for (const std::string& path : leftovers) {
+    log::get("checkpoint").info("{}: left by a process that ended; removed", path);
+    fs::remove_all(path, error);
+    check("remove", path, error);
+  }
+}
+
+void commit_directory(const std::string& partial, const std::string& path) {
+  sync_path(partial, ExitCode::checkpoint);
+  if (fs::exists(path)) remove_directory(path);
+  rename_directory(partial, path);
+  sync_path(parent_directory(path), ExitCode::checkpoint);
+}
+
+void remove_old_checkpoints(const std::string& directory, std::int64_t keep,
+                            std::int64_t keep_every, std::int64_t newest) {
+  try {
+    std::vector<StepDirectory> all = list_checkpoints(directory);
+    const auto kept =
+        std::min(all.size(), static_cast<std::size_t>(std::max<std::int64_t>(keep, 1)));
+    all.resize(all.size() - kept);
+    for (const StepDirectory& old : all) {
+      if (old.step == newest || (keep_every > 0 && old.step % keep_every == 0)) continue;
+      remove_directory(old.path);
+    }
+  } catch (const std::exception& error) {
+    log::get("checkpoint").warn("an old checkpoint could not be removed: {}", error.what());
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run's directory of checkpoints on the disk: what is in it, what becomes a checkpoint, what is
+// removed. A directory is a checkpoint by its name alone; it gets that name by one rename once
+// everything in it is durable, and loses it by one rename before anything in it is removed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct StepDirectory {
+  std::int64_t step = 0;
+  std::string path;
+};
+
+// Oldest first; none where the directory does not exist.
+[[nodiscard]] std::vector<StepDirectory> list_checkpoints(const std::string& directory);
+
+// Makes the directory and removes what a killed process left: partial and half-removed checkpoints.
+void prepare_checkpoint_directory(const std::string& directory);
+
+// Makes everything in `partial` durable under its final name. What has that name already (it did
+// not verify, or a run goes another way from an older one) is replaced.
+void commit_directory(const std::string& partial, const std::string& path);
+
+// Removes checkpoints but for the newest `keep` (at least 1), every step that is a multiple of
+// `keep_every` (0: none), and `newest`, the one committed last. Failures are logged.
+void remove_old_checkpoints(const std::string& directory, std::int64_t keep,
+                            std::int64_t keep_every, std::int64_t newest);
+
+}  // namespace trireme

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strict reading of JSON that may be damaged or hostile; private to this room. Every refusal is
+// ExitCode::checkpoint and names the file and the field.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <nlohmann/json.hpp>  // NOLINT: included by sources of this room only
+#include <string>
+#include <string_view>
+
+namespace trireme::json_fields {
+
+using json = nlohmann::json;
+
+// Parses `text`; a key that stands twice in an object and nesting beyond `depth` are refused.
+[[nodiscard]] json parse(std::string_view text, const std::string& path, int depth);
+
+// An object with exactly the keys given. `where` is how messages call it.
+class Object {
+ public:
+  Object(const json& value, const std::string& path, std::string where,
+         std::initializer_list<std::string_view> keys);
+
+  [[nodiscard]] const json& at(std::string_view key) const;
+  [[nodiscard]] std::int64_t number(std::string_view key, std::int64_t least,
+                                    std::int64_t most) const;
+  [[nodiscard]] std::string text(std::string_view key) const;
+  [[nodiscard]] const json& array(std::string_view key) const;
+  [[nodiscard]] std::uint64_t hash(std::string_view key) const;  // 16 hexadecimal digits
+  [[noreturn]] void refuse(std::string_view key, std::string_view what) const;
+
+ private:
+  const json& value_;
+  const std::string& path_;
+  std::string where_;
+};
+
+[[nodiscard]] std::int64_t number_of(const json& value, std::int64_t least, std::int64_t most,
+                                     const std::string& path, const std::string& where);
+[[nodiscard]] std::uint64_t hash_of(const json& value, const std::string& path,
+                                    const std::string& where);
+[[noreturn]] void refuse(const std::string& path, const std::string& where, std::string_view what);
+
+}  // namespace trireme::json_fields

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// manifest.json: what a checkpoint holds, where each element lies and what its bytes must hash to.
+// Everything here comes from a file, so reading checks every number before anything is done with
+// it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/comm/process_mesh.h"
+#include "runtime/nn/param.h"
+
+namespace trireme {
+
+// What is kept of every tensor, in the order of the files. Moments: of weights only.
+enum class ValueKind : std::uint8_t { model, first, second, average };
+inline constexpr std::array value_kinds = {ValueKind::model, ValueKind::first, ValueKind::second,
+                                           ValueKind::average};
+// "model", "optimizer/first", ...: the groups of the HDF5 files.
+[[nodiscard]] std::string_view name_of(ValueKind kind);
+[[nodiscard]] constexpr bool is_moment(ValueKind kind) {
+  return kind == ValueKind::first || kind == ValueKind::second;
+}
+[[nodiscard]] constexpr bool has_value(ParamKind param, ValueKind kind) {
+  return param == ParamKind::weight || !is_moment(kind);
+}
+
+// How the elements of a whole row-major tensor are dealt out to blocks: runs of `run` neighbours in
+// turn. One block: run is the whole count.
+struct Blocking {
+  std::int64_t blocks = 1;
+  std::int64_t run = 1;
+  [[nodiscard]] constexpr std::int64_t logical(std::int64_t block, std::int64_t i) const {
+    return (i / run * blocks + block) * run + i % run;
+  }
+  friend constexpr bool operator==(const Blocking&, const Blocking&) = default;
+};
+
+struct ManifestTensor {
+  std::string name;
+  Shape shape{};
+  ParamKind kind = ParamKind::weight;
+  Blocking blocking{};
+  [[nodiscard]] std::int64_t block_count() const { return shape.count() / blocking.blocks; }
+};
+
+// Elements [first, first + count) of one block of a tensor. The values of a file's slices follow
+// one another in each of its datasets, weights before statistics.
+struct ManifestSlice {
+  std::int64_t tensor = 0;  // index into Manifest::tensors
+  std::int64_t block = 0;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::array<std::uint64_t, value_kinds.size()> checksums{};  // XXH3-64, of the kinds it has
+};
+
+struct ManifestFile {
+  std::string name;         // "rank_00000.h5"
+  std::uint64_t bytes = 0;  // of the whole file
+  std::uint64_t header_bytes = 0;
+  std::uint64_t header_checksum = 0;                        // of the first header_bytes
+  std::array<std::uint64_t, value_kinds.size()> offsets{};  // byte of the first value of each kind
+  std::vector<ManifestSlice> slices{};
+};
+
+struct Manifest {
+  std::int64_t step = 0;
+  MeshShape mesh{};  // under which it was written
+  int zero = 0;
+  std::vector<ValueKind> kinds;  // ascending; the model always
+  std::vector<ManifestTensor> tensors;
+  std::vector<ManifestFile> files;
+  std::uint64_t view_bytes = 0;  // of checkpoint.h5
+  std::uint64_t view_checksum = 0;
+  std::string state = "{}";  // a JSON object that belongs to the trainer
+  // Small device memory that all ranks hold alike (a loss scale), as hexadecimal bytes.
+  std::vector<std::pair<std::string, std::string>> scalars;
+
+  [[nodiscard]] bool has(ValueKind kind) const;
+  [[nodiscard]] std::uint64_t value_bytes() const;  // of all slices and kinds
+};
+
+// JSON of one file's entry, for the way from its rank to rank 0.
+[[nodiscard]] std::string file_entry_text(const ManifestFile& file,
+                                          const std::vector<ValueKind>& kinds,
+                                          const std::vector<ManifestTensor>& tensors);
+// The file's whole text. `files` are entries as file_entry_text() makes them; Manifest::files is
+// not read.
+[[nodiscard]] std::string manifest_text(const Manifest& manifest,
+                                        const std::vector<std::string>& files);
+
+// The last field of the file, with the XXH3-64 of the text before it.
+[[nodiscard]] std::string manifest_tail(std::string_view body);
+
+// Both raise ExitCode::checkpoint naming `path` and what is wrong. The first compares the checksum,
+// the second only parses: strict grammar, no unknown or double keys, sizes inside the files,
+// every element of every tensor in exactly one slice.
+[[nodiscard]] Manifest read_manifest(const std::string& path);
+[[nodiscard]] Manifest parse_manifest(std::string_view text, const std::string& path);
+
+}  // namespace trireme

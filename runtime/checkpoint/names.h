@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// How files and directories of checkpoints are called.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+inline constexpr std::string_view manifest_name = "manifest.json";
+inline constexpr std::string_view view_name = "checkpoint.h5";
+// Behind the name of a directory that is being written, or removed: not a checkpoint.
+inline constexpr std::string_view partial_suffix = ".tmp";
+inline constexpr std::string_view deleting_suffix = ".deleting";
+
+// "rank_00003.h5"
+[[nodiscard]] inline std::string rank_file_name(int rank) {
+  return fmt::format("rank_{:05}.h5", rank);
+}
+// "step_00000100"
+[[nodiscard]] inline std::string step_directory_name(std::int64_t step) {
+  return fmt::format("step_{:08}", step);
+}
+// The step of such a name; nothing for any other name.
+[[nodiscard]] std::optional<std::int64_t> step_of(std::string_view directory_name);
+
+}  // namespace trireme

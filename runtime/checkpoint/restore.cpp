@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/checkpoint/restore.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+
+#include "runtime/checkpoint/stored_values.h"
+#include "runtime/checkpoint/weight_files.h"
+
+namespace trireme {
+namespace {
+
+constexpr ExitCode code = ExitCode::checkpoint;
+constexpr std::int64_t piece_elements = std::int64_t{1} << 20;
+
+class Restorer {
+ public:
+  Restorer(Device& device, Stream& stream, const CheckpointValues& values)
+      : device_(device),
+        stream_(stream),
+        values_(values),
+        stage_(device, piece_elements * sizeof(float), MemoryKind::host) {}
+
+  void fill(ValueKind kind, const StoredValues& stored) {
+    StoredReader reader(stored);
+    const ParamLayout& layout = values_.params.layout();
+    const auto buckets = layout.buckets();
+    for (const Bucket& bucket : buckets) {
+      const Held held = held_of(values_, kind, bucket);
+      if (!held.values.empty())  // padding must be zero
+        device_.fill_zero(stream_, held.values.data, held.values.bytes());
+    }
+    for (const ParamId id : layout.order()) {
+      const Held held =
+          held_of(values_, kind, buckets[static_cast<std::size_t>(layout.bucket_of(id))]);
+      if (!held.values.empty()) fill(id, held, stored, reader);
+    }
+    bytes_ += reader.bytes_read();
+  }
+
+  void set_scalar(const Tensor& to, std::string_view digits) {
+    for (std::size_t i = 0; i < to.bytes(); ++i) {
+      unsigned value = 0;
+      std::from_chars(digits.data() + 2 * i, digits.data() + 2 * i + 2, value, 16);
+      stage_.data()[i] = static_cast<std::byte>(value);
+    }
+    device_.copy(stream_, to.data, stage_.data(), to.bytes());
+    stream_.synchronize();
+  }
+
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  void fill(ParamId id, const Held& held, const StoredValues& stored, StoredReader& reader) {
+    const ParamLayout& layout = values_.params.layout();
+    const ParamSpec& spec = layout.spec(id);
+    const TensorSplit& split = layout.split();
+    const bool blocked = is_split(spec, split);
+    const StoredTensor& tensor = stored.tensors.find(spec.identity())->second;
+    StoredRange range{.blocking = blocking_of(spec, split),
+                      .first_block = blocked ? split.first() : 0,
+                      .local_blocks = blocked ? split.local() : 1};
+    range.block_count = stored_shape(spec, split).count() / range.local_blocks;
+    const std::int64_t offset = layout.offset(id);
+    const std::int64_t begin = std::max(offset, held.first);
+    const std::int64_t end =
+        std::min(offset + stored_shape(spec, split).count(), held.first + held.count);
+    for (std::int64_t at = begin; at < end; at += range.count) {
+      range.first = at - offset;
+      range.count = std::min(end - at, piece_elements);
+      reader.read(tensor, range, reinterpret_cast<float*>(stage_.data()));
+      const Tensor to = held.values.range(at - held.first, range.count);
+      device_.copy(stream_, to.data, stage_.data(), to.bytes());
+      stream_.synchronize();  // the stage is used again
+    }
+  }
+
+  Device& device_;
+  Stream& stream_;
+  const CheckpointValues& values_;
+  Buffer stage_;
+  std::uint64_t bytes_ = 0;
+};
+
+class Stopwatch {
+ public:
+  [[nodiscard]] double milliseconds() const {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_)
+        .count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+std::string tensor_differences(const std::map<std::string, Shape, std::less<>>& there,
+                               std::span<const PlacedParam> placed) {
+  std::string text;
+  std::size_t found = 0;
+  for (const auto& [spec, stage] : placed) {
+    const auto entry = there.find(spec.name);
+    if (entry == there.end()) {
+      text += fmt::format("\n  {} {} is not in it", spec.name, spec.shape.to_string());
+      continue;
+    }
+    ++found;
+    if (entry->second != spec.shape)
+      text += fmt::format("\n  {} is {} in it, the model needs {}", spec.name,
+                          entry->second.to_string(), spec.shape.to_string());
+  }
+  for (const auto& [name, shape] : there) {
+    if (found == there.size()) break;
+    if (std::ranges::none_of(placed, [&](const PlacedParam& p) { return p.spec.name == name; }))
+      text += fmt::format("\n  {} {} is in it and not in the model", name, shape.to_string());
+  }
+  return text;
+}
+
+[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+  fail(code,
+       "{}: is of another model or optimizer than the config:{}\n  use the config it was saved "
+       "under, or "
+       "another run.directory",
+       path, what);
+}
+
+}  // namespace
+
+std::string differences(const Manifest& manifest, std::span<const PlacedParam> placed,
+                        const CheckpointValues& values) {
+  std::map<std::string, Shape, std::less<>> there;
+  for (const ManifestTensor& tensor : manifest.tensors)
+    there.emplace(tensor.name, tensor.shape);
+  std::string text = tensor_differences(there, placed);
+  for (const ValueKind kind : value_kinds) {
+    if (values.has(kind) && !manifest.has(kind))
+      text += fmt::format(
+          "\n  {} is not in it (optimizer.name, optimizer.momentum, "
+          "train.ema_decay)",
+          name_of(kind));
+    if (!values.has(kind) && manifest.has(kind))
+      text += fmt::format(
+          "\n  {} is in it and not asked for (optimizer.name, "
+          "optimizer.momentum, train.ema_decay)",
+          name_of(kind));
+  }
+  for (const auto& [name, tensor] : values.scalars) {
+    const auto entry =
+        std::ranges::find(manifest.scalars, name, &std::pair<std::string, std::string>::first);
+    if (entry == manifest.scalars.end() || entry->second.size() != 2 * tensor.bytes())
+      text += fmt::format("\n  {} is not in it (precision)", name);
+  }
+  return text;
+}
+
+RestoreReport restore_checkpoint(const FoundCheckpoint& from, Device& device, Stream& stream,
+                                 std::span<const PlacedParam> placed,
+                                 const CheckpointValues& values) {
+  const Stopwatch watch;
+  const std::string problem = differences(from.manifest, placed, values);
+  if (!problem.empty()) refuse(from.path, problem);
+  Restorer restorer(device, stream, values);
+  for (const ValueKind kind : values.kinds())
+    restorer.fill(kind, stored_values(from.path, from.manifest, kind));
+  for (const auto& [name, tensor] : values.scalars) {
+    restorer.set_scalar(tensor, std::ranges::find(from.manifest.scalars, name,
+                                                  &std::pair<std::string, std::string>::first)
+                                    ->second);
+  }
+  values.params.refresh_compute(stream);
+  stream.synchronize();
+  return {restorer.bytes(), watch.milliseconds()};
+}
+
+RestoreReport restore_weights(const std::string& path, Device& device, Stream& stream,
+                              std::span<const PlacedParam> placed, ParamStore& params) {
+  const Stopwatch watch;
+  const StoredValues stored = stored_weights(path);
+  std::map<std::string, Shape, std::less<>> there;
+  for (const auto& [name, tensor] : stored.tensors)
+    there.emplace(name, tensor.shape);
+  const std::string problem = tensor_differences(there, placed);
+  if (!problem.empty()) refuse(path, problem);
+  const CheckpointValues values{.params = params};
+  Restorer restorer(device, stream, values);
+  restorer.fill(ValueKind::model, stored);
+  params.refresh_compute(stream);
+  stream.synchronize();
+  return {restorer.bytes(), watch.milliseconds()};
+}
+
+}  // namespace trireme

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/checkpoint/save_job.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+
+#include "runtime/base/checksum.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint/directory.h"
+#include "runtime/checkpoint/names.h"
+#include "runtime/checkpoint/rank_file.h"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr ExitCode code = ExitCode::checkpoint;
+// Hashed and written while it is in the cache.
+constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+// Before the problem of a rank, where its manifest entry would stand.
+constexpr char problem_mark = '!';
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// Runs `action`; what goes wrong in it as text.
+template <typename Action>
+std::string problem_of(Action&& action) {
+  try {
+    action();
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+void make_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) write_failed("mkdir", path, code);
+}
+
+void sync_and_close(FileDescriptor& file, const std::string& path) {
+  if (::fsync(file.get()) != 0) write_failed("fsync", path, code);
+  file.close(path, code);
+}
+
+// One dataset, and the checksums of its slices.
+void write_values(const FileDescriptor& file, const std::string& path, const Snapshot& snapshot,
+                  const Manifest& manifest, ValueKind kind, ManifestFile& entry) {
+  const auto k = static_cast<std::size_t>(kind);
+  std::span<const std::byte> left = snapshot.values(kind);
+  std::uint64_t offset = entry.offsets[k];
+  for (ManifestSlice& slice : entry.slices) {
+    if (!has_value(manifest.tensors[static_cast<std::size_t>(slice.tensor)].kind, kind)) continue;
+    Checksum sum;
+    for (std::size_t bytes = static_cast<std::size_t>(slice.count) * sizeof(float); bytes > 0;) {
+      const auto piece = left.first(std::min(bytes, piece_bytes));
+      sum.update(piece);
+      write_fully_at(file, path, offset, piece, code);
+      left = left.subspan(piece.size());
+      offset += piece.size();
+      bytes -= piece.size();
+    }
+    slice.checksums[k] = sum.value();
+  }
+}
+
+ManifestFile write_rank_file(const std::string& directory, int rank, const Snapshot& snapshot,
+                             const Manifest& manifest) {
+  ManifestFile entry{.name = rank_file_name(rank)};
+  const std::string path = directory + "/" + entry.name;
+  std::array<std::uint64_t, value_kinds.size()> elements{};
+  for (const ValueKind kind : manifest.kinds)
+    elements[static_cast<std::size_t>(kind)] = snapshot.values(kind).size() / sizeof(float);
+  const RankFilePlan plan = plan_rank_file(elements, path);
+  entry.bytes = plan.bytes;
+  entry.offsets = plan.offsets;
+  entry.header_bytes = plan.header.size();
+  Checksum sum;
+  sum.update(plan.header);
+  entry.header_checksum = sum.value();
+  for (const OwnSlice& own : snapshot.slices())
+    entry.slices.push_back(own.slice);
+  FileDescriptor file = open_for_writing(path, code);
+  write_fully_at(file, path, 0, plan.header, code);
+  for (const ValueKind kind : manifest.kinds)
+    write_values(file, path, snapshot, manifest, kind, entry);
+  // The library reserves a little behind the last value.
+  if (::ftruncate(file.get(), static_cast<off_t>(plan.bytes)) != 0)
+    write_failed("ftruncate", path, code);
+  sync_and_close(file, path);
+  return entry;
+}
+
+void write_whole(const std::string& path, std::span<const std::byte> bytes) {
+  FileDescriptor file = open_for_writing(path, code);
+  write_fully_at(file, path, 0, bytes, code);
+  sync_and_close(file, path);
+}
+
+// Files of ranks on another host are not here when the directory is not shared.
+void check_visible(const std::string& directory, const ManifestFile& file) {
+  const std::string path = directory + "/" + file.name;
+  const FileDescriptor opened = open_for_reading(path, code);
+  const std::uint64_t size = regular_file_size(opened, path, code);
+  if (size != file.bytes)
+    fail(code,
+         "{}: has {} bytes, its rank wrote {}; run.directory must be on a file system that all "
+         "hosts share",
+         path, size, file.bytes);
+}
+
+// On rank 0, with every rank's entry.
+void commit(Manifest manifest, const std::vector<std::string>& entries, const std::string& partial,
+            const std::string& path) {
+  manifest.view_bytes = 1;  // not known yet; the parser wants a file
+  const std::string where = partial + "/" + std::string(manifest_name);
+  manifest.files = parse_manifest(manifest_text(manifest, entries), where).files;
+  for (const ManifestFile& file : manifest.files)
+    check_visible(partial, file);
+  const std::string view_path = partial + "/" + std::string(view_name);
+  const std::vector<std::byte> view = view_file(manifest, view_path);
+  write_whole(view_path, view);
+  Checksum sum;
+  sum.update(view);
+  manifest.view_bytes = view.size();
+  manifest.view_checksum = sum.value();
+  const std::string text = manifest_text(manifest, entries);
+  write_whole(where, std::as_bytes(std::span(text)));
+  commit_directory(partial, path);
+}
+
+std::string commit_or_clear(const Manifest& manifest, const std::vector<std::string>& entries,
+                            const std::string& path) {
+  const std::string partial = path + std::string(partial_suffix);
+  std::string problem;
+  for (std::size_t rank = 0; rank < entries.size() && problem.empty(); ++rank) {
+    if (entries[rank].starts_with(problem_mark))
+      problem = fmt::format("rank {}: {}", rank, entries[rank].substr(1));
+  }
+  if (problem.empty()) {
+    problem = problem_of([&] { commit(manifest, entries, partial, path); });
+    if (!problem.empty()) problem = "rank 0: " + problem;
+  }
+  if (!problem.empty()) {
+    std::error_code ignored;  // the next start clears what stays
+    std::filesystem::remove_all(partial, ignored);
+    log::get("checkpoint")
+        .error("step {}: no checkpoint was written: {}; training goes on", manifest.step, problem);
+  }
+  return problem;
+}
+
+}  // namespace
+
+void run_save(const SaveContext& context, std::int64_t step, const std::string& state,
+              SaveReport& report) {
+  const HostStream stream;
+  Communicator& group = context.group;
+  report.step = step;
+  report.path = context.options.directory + "/" + step_directory_name(step);
+  const std::string partial = report.path + std::string(partial_suffix);
+  auto start = Clock::now();
+  std::string entry;
+  const std::string problem = problem_of([&] {
+    context.snapshot.taken().synchronize();
+    report.copy_ms = milliseconds_since(start);
+    start = Clock::now();
+    make_directory(partial);
+    const ManifestFile file =
+        write_rank_file(partial, group.rank(), context.snapshot, context.manifest);
+    report.bytes = file.bytes;
+    entry = file_entry_text(file, context.manifest.kinds, context.manifest.tensors);
+  });
+  report.write_ms = milliseconds_since(start);
+  start = Clock::now();
+  const auto entries =
+      gather_texts(group, stream, problem.empty() ? entry : problem_mark + problem);
+  std::string outcome;
+  if (group.rank() == 0) {
+    Manifest manifest = context.manifest;
+    manifest.step = step;
+    manifest.state = state;
+    manifest.scalars = context.snapshot.scalars();
+    outcome = commit_or_clear(manifest, entries, report.path);
+  }
+  report.problem = share_text(group, stream, outcome);
+  report.commit_ms = milliseconds_since(start);
+  if (group.rank() != 0 || !report.committed()) return;
+  const SaverOptions& options = context.options;
+  remove_old_checkpoints(options.directory, options.keep, options.keep_every, step);
+}
+
+}  // namespace trireme

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/checkpoint/saver.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "runtime/base/error.h"
+#include "runtime/checkpoint/directory.h"
+#include "runtime/checkpoint/names.h"
+#include "runtime/checkpoint/save_job.h"
+
+namespace trireme {
+namespace {
+
+// Rank 0 alone touches the directory; the others hear whether it could.
+void prepare_directory(Communicator& group, const SaverOptions& options) {
+  std::string problem;
+  if (group.rank() == 0) {
+    try {
+      prepare_checkpoint_directory(options.directory);
+    } catch (const Error& error) {
+      problem = error.what();
+    }
+  }
+  problem = first_problem(group, HostStream(), problem);
+  if (!problem.empty()) fail(ExitCode::checkpoint, "{}", problem);
+}
+
+Manifest shared_parts(const ProcessMesh& mesh, std::span<const PlacedParam> placed,
+                      const CheckpointValues& values) {
+  Manifest manifest;
+  const ParamLayout& layout = values.params.layout();
+  manifest.mesh = mesh.shape();
+  manifest.zero = layout.zero().stage;
+  manifest.kinds = values.kinds();
+  manifest.tensors = manifest_tensors(placed, layout.split());
+  return manifest;
+}
+
+}  // namespace
+
+struct CheckpointSaver::State {
+  State(Device& device, const ProcessMesh& mesh, std::span<const PlacedParam> placed,
+        const CheckpointValues& values, SaverOptions given)
+      : options(std::move(given)),
+        group(mesh.world().host_sibling("checkpoint")),
+        manifest(shared_parts(mesh, placed, values)),
+        snapshot(device, mesh, values, manifest.tensors) {
+    prepare_directory(*group, options);
+  }
+
+  void loop() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [&] { return pending || ending; });
+      if (!pending) return;
+      lock.unlock();
+      SaveReport done = report;
+      std::exception_ptr error;
+      try {
+        run_save({*group, options, snapshot, manifest}, step, text, done);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      if (error) {
+        broken = error;
+      } else {
+        ended = done;
+        failures += done.committed() ? 0 : 1;
+        if (done.committed()) good = done.step;
+      }
+      pending = false;
+      changed.notify_all();
+    }
+  }
+
+  void wait(std::unique_lock<std::mutex>& lock) {
+    changed.wait(lock, [&] { return !pending; });
+    if (broken) std::rethrow_exception(broken);
+  }
+
+  const SaverOptions options;
+  const std::unique_ptr<Communicator> group;  // used by the thread alone once it runs
+  const Manifest manifest;
+  Snapshot snapshot;
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  bool pending = false, ending = false;
+  std::int64_t step = 0;
+  std::string text;
+  SaveReport report;                // of the save that is being written
+  std::optional<SaveReport> ended;  // of the last, until it is taken
+  std::int64_t failures = 0;
+  std::int64_t good = -1;  // the step of the last that is known to be committed
+  std::exception_ptr broken;
+  std::thread thread;  // last: it uses all of the above
+};
+
+CheckpointSaver::CheckpointSaver(Device& device, const ProcessMesh& mesh,
+                                 std::span<const PlacedParam> placed, CheckpointValues values,
+                                 SaverOptions options)
+    : state_(std::make_unique<State>(device, mesh, placed, values, std::move(options))) {
+  state_->thread = std::thread([state = state_.get()] { state->loop(); });
+}
+
+CheckpointSaver::~CheckpointSaver() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->pending && std::uncaught_exceptions() > 0) {
+      // The write may wait for a peer for ever. The process ends soon; until then the thread keeps
+      // what it uses.
+      state_->thread.detach();
+      static_cast<void>(state_.release());
+      return;
+    }
+    state_->ending = true;
+  }
+  state_->changed.notify_all();
+  state_->thread.join();
+}
+
+void CheckpointSaver::save(Stream& stream, std::int64_t step, std::string text) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto held_ms = [start] {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+        .count();
+  };
+  State& it = *state_;
+  std::unique_lock lock(it.mutex);
+  it.wait(lock);
+  if (it.good == step) return;
+  it.snapshot.take(stream);
+  it.step = step;
+  it.text = std::move(text);
+  it.report = {};
+  it.report.stall_ms = held_ms();
+  it.pending = true;
+  it.changed.notify_all();
+  if (it.options.async) return;
+  it.wait(lock);
+  it.ended->stall_ms = held_ms();
+}
+
+Event& CheckpointSaver::copied() const {
+  return state_->snapshot.taken();
+}
+
+bool CheckpointSaver::busy() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->pending;
+}
+
+void CheckpointSaver::finish() {
+  std::unique_lock lock(state_->mutex);
+  state_->wait(lock);
+}
+
+std::optional<SaveReport> CheckpointSaver::take_report() {
+  const std::lock_guard lock(state_->mutex);
+  return std::exchange(state_->ended, std::nullopt);
+}
+
+std::int64_t CheckpointSaver::failures() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->failures;
+}
+
+void CheckpointSaver::note_restored(std::int64_t step) {
+  const std::lock_guard lock(state_->mutex);
+  state_->good = step;
+}
+
+}  // namespace trireme

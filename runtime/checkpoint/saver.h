@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saves a run's state beside training: a copy into page-locked memory on the training stream, then
+// one background thread per rank writes, agrees with the others' and commits. See README.md for the
+// files.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/checkpoint/slices.h"
+
+namespace trireme {
+
+struct SaverOptions {
+  std::string directory;        // of the checkpoints: <run>/checkpoints
+  std::int64_t keep = 2;        // newest ones that stay; at least 1
+  std::int64_t keep_every = 0;  // steps whose multiples stay for ever; 0: none
+  bool async = true;            // false: save() returns when it is committed
+};
+
+struct SaveReport {
+  std::int64_t step = 0;
+  std::string path;         // of the checkpoint
+  std::string problem;      // why there is none, with rank, path and errno; "" when it is committed
+  std::uint64_t bytes = 0;  // that this rank wrote
+  double stall_ms = 0;      // the host was held in save(): an earlier write, and enqueueing
+  double copy_ms = 0;       // from save() until the values were in host memory
+  double write_ms = 0;      // own file, fsync included
+  double commit_ms = 0;     // the other ranks' files, manifest, rename
+  [[nodiscard]] bool committed() const { return problem.empty(); }
+};
+
+class CheckpointSaver {
+ public:
+  // Collective. Rank 0 makes the directory and clears what a killed process left in it. `placed`:
+  // every parameter of the chain (gather.h). Device, mesh and the values' memory must outlive it.
+  CheckpointSaver(Device& device, const ProcessMesh& mesh, std::span<const PlacedParam> placed,
+                  CheckpointValues values, SaverOptions options);
+  // Waits for a running write; while the stack unwinds it does not, for peers may be gone.
+  ~CheckpointSaver();
+  CheckpointSaver(const CheckpointSaver&) = delete;
+  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
+
+  // Collective. Enqueues the snapshot on `stream`, which must be ordered behind the update of step
+  // `step`; `state` is a JSON object. An earlier save that is still being written is waited for
+  // (which every rank does alike; a refusal would depend on each rank's clock). The step that
+  // this saver committed last, or that note_restored() named, is not written again. Raises the
+  // error of a peer or a network that failed; a disk that failed is in the report.
+  void save(Stream& stream, std::int64_t step, std::string state);
+  // Reached when the last snapshot is complete: other streams that change the values wait for it.
+  [[nodiscard]] Event& copied() const;
+  // True while a save is being written. Differs between ranks at any moment.
+  [[nodiscard]] bool busy() const;
+  // Blocks until nothing is being written. Collective in effect.
+  void finish();
+
+  // Of the save that ended last, once. `committed()`, `problem`, `step` agree on all ranks.
+  [[nodiscard]] std::optional<SaveReport> take_report();
+  [[nodiscard]] std::int64_t failures() const;
+  // The run goes on from this step's checkpoint, which is therefore good.
+  void note_restored(std::int64_t step);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/checkpoint/slices.h"
+
+#include <algorithm>
+#include <map>
+
+namespace trireme {
+namespace {
+
+// A cache line of floats: cuts between replicas fall on the same borders as ZeRO's.
+constexpr std::int64_t cut_alignment = 16;
+
+// The part of a bucket that this rank writes.
+ParamLayout::Range piece_of(const ParamLayout& layout, const Bucket& bucket,
+                            const ProcessMesh& mesh) {
+  const std::int64_t held = layout.slice_count(bucket);
+  if (held < bucket.count) return {layout.slice_first(bucket), held};
+  const std::int64_t ranks = mesh.shape().data;
+  const std::int64_t units = (bucket.count + cut_alignment - 1) / cut_alignment;
+  const std::int64_t each = (units + ranks - 1) / ranks * cut_alignment;
+  const std::int64_t from = std::min(mesh.here().data * each, bucket.count);
+  return {bucket.first + from, std::min(each, bucket.count - from)};
+}
+
+}  // namespace
+
+bool CheckpointValues::has(ValueKind kind) const {
+  if (kind == ValueKind::model) return true;
+  return !(kind == ValueKind::first ? first : kind == ValueKind::second ? second : average).empty();
+}
+
+std::vector<ValueKind> CheckpointValues::kinds() const {
+  std::vector<ValueKind> all;
+  std::ranges::copy_if(value_kinds, std::back_inserter(all),
+                       [&](ValueKind kind) { return has(kind); });
+  return all;
+}
+
+Blocking blocking_of(const ParamSpec& spec, const TensorSplit& split) {
+  if (!is_split(spec, split)) return {1, spec.shape.count()};
+  const std::int64_t outer = spec.shard_axis == 0 ? 1 : spec.shape[0];
+  return {split.blocks, spec.shape.count() / outer / spec.shard_parts / split.blocks};
+}
+
+std::vector<ManifestTensor> manifest_tensors(std::span<const PlacedParam> placed,
+                                             const TensorSplit& split) {
+  std::vector<ManifestTensor> tensors;
+  for (const PlacedParam& param : placed) {
+    const ParamSpec& spec = param.spec;
+    tensors.push_back({spec.name, spec.shape, spec.kind, blocking_of(spec, split)});
+  }
+  return tensors;
+}
+
+std::vector<OwnSlice> own_slices(const ParamLayout& layout, const ProcessMesh& mesh,
+                                 std::span<const ManifestTensor> tensors) {
+  std::map<std::string_view, std::int64_t> index;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    index.emplace(tensors[i].name, static_cast<std::int64_t>(i));
+  const TensorSplit& split = layout.split();
+  std::vector<OwnSlice> slices;
+  for (const ParamId id : layout.order()) {
+    const ParamSpec& spec = layout.spec(id);
+    const bool blocked = is_split(spec, split);
+    if (spec.is_copy() || (!blocked && split.rank > 0)) continue;
+    const auto tensor = index.find(spec.name);
+    TRIREME_EXPECTS(tensor != index.end(), "parameter {} is not in the checkpoint's list",
+                    spec.name);
+    const auto bucket = static_cast<std::size_t>(layout.bucket_of(id));
+    const ParamLayout::Range piece = piece_of(layout, layout.buckets()[bucket], mesh);
+    const std::int64_t blocks = blocked ? split.local() : 1;
+    const std::int64_t block_count = stored_shape(spec, split).count() / blocks;
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      const std::int64_t start = layout.offset(id) + b * block_count;
+      const std::int64_t from = std::max(start, piece.first);
+      const std::int64_t to = std::min(start + block_count, piece.first + piece.count);
+      if (from >= to) continue;
+      slices.push_back({{.tensor = tensor->second,
+                         .block = blocked ? split.first() + b : 0,
+                         .first = from - start,
+                         .count = to - from},
+                        static_cast<int>(bucket),
+                        from});
+    }
+  }
+  return slices;
+}
+
+Held held_of(const CheckpointValues& values, ValueKind kind, const Bucket& bucket) {
+  const ParamLayout& layout = values.params.layout();
+  const std::int64_t first = layout.slice_first(bucket), count = layout.slice_count(bucket);
+  if (kind == ValueKind::model) {
+    if (layout.zero().stage >= 3) return {first, count, values.params.owned_master(bucket)};
+    return {bucket.first, bucket.count, values.params.bucket_master(bucket)};
+  }
+  if (kind == ValueKind::average)
+    return {bucket.first, bucket.count, values.average.range(bucket.first, bucket.count)};
+  if (bucket.kind == ParamKind::statistic) return {};
+  const Tensor& moments = kind == ValueKind::first ? values.first : values.second;
+  return {first, count, moments.range(bucket.owned, count)};
+}
+
+}  // namespace trireme

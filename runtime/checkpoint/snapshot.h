@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A copy of what this rank writes, in page-locked memory that is allocated once: training goes on
+// while it is written.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+
+#include "runtime/checkpoint/slices.h"
+
+namespace trireme {
+
+class Snapshot {
+ public:
+  Snapshot(Device& device, const ProcessMesh& mesh, const CheckpointValues& values,
+           std::span<const ManifestTensor> tensors);
+
+  // Enqueues the copies; what was enqueued before is in them, what comes after is not. The host
+  // does not wait.
+  void take(Stream& stream);
+  // Recorded behind the last copy. Whoever changes the values on another stream waits for it.
+  [[nodiscard]] Event& taken() const { return *taken_; }
+
+  [[nodiscard]] std::span<const OwnSlice> slices() const { return slices_; }
+  // The values of all slices, one after another; statistics have no moments. Once taken() is
+  // reached.
+  [[nodiscard]] std::span<const std::byte> values(ValueKind kind) const;
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> scalars() const;
+
+ private:
+  Device& device_;
+  CheckpointValues from_;
+  std::vector<OwnSlice> slices_;
+  std::array<Buffer, value_kinds.size()> buffers_;
+  std::vector<Buffer> scalars_;
+  std::unique_ptr<Event> taken_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole tensors wherever files have their elements, and how any part of them, in any layout, is
+// read.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/base/file.h"
+#include "runtime/checkpoint/manifest.h"
+
+namespace trireme {
+
+struct StoredSlice {
+  int file = 0;              // index into StoredValues::files
+  std::uint64_t offset = 0;  // byte of its first element
+  std::int64_t block = 0, first = 0, count = 0;
+};
+
+struct StoredTensor {
+  Shape shape{};
+  Blocking blocking{};
+  std::vector<StoredSlice> slices;
+};
+
+struct StoredValues {
+  std::vector<std::string> files;  // paths
+  std::map<std::string, StoredTensor, std::less<>> tensors;
+};
+
+[[nodiscard]] StoredValues stored_values(const std::string& path, const Manifest& manifest,
+                                         ValueKind kind);
+
+// Elements [first, first + count) of what a rank stores of a tensor: whole blocks, from
+// `first_block` on, one after another.
+struct StoredRange {
+  Blocking blocking{};
+  std::int64_t block_count = 0;  // elements of a block
+  std::int64_t first_block = 0;
+  std::int64_t local_blocks = 1;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+class StoredReader {
+ public:
+  explicit StoredReader(const StoredValues& values) : values_(values) {}
+  // Reads only the slices that have a part in `range`.
+  void read(const StoredTensor& tensor, const StoredRange& range, float* to);
+  // All of it, row-major.
+  [[nodiscard]] std::vector<float> whole(const StoredTensor& tensor);
+  [[nodiscard]] std::uint64_t bytes_read() const { return bytes_; }
+
+ private:
+  void read_elements(const StoredSlice& slice, std::int64_t first, std::int64_t count, float* to);
+  void read_aligned(const StoredSlice& slice, const StoredRange& range, float* to);
+  void read_scattered(const StoredTensor& tensor, const StoredSlice& slice,
+                      const StoredRange& range, float* to);
+
+  const StoredValues& values_;
+  std::map<int, FileDescriptor> open_;
+  std::vector<float> piece_;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace trireme

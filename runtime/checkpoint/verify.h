@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a checkpoint's bytes are those that were written.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/comm/communicator.h"
+
+namespace trireme {
+
+struct Damage {
+  std::string file;
+  std::string tensor;  // "" where no tensor is concerned
+  std::string what;
+  [[nodiscard]] std::string describe() const;
+};
+
+// Reads everything and compares every checksum; all damage that there is. Of `shares` callers each
+// looks at its part, in about equal bytes. Bytes between the values belong to nothing and are not
+// looked at.
+[[nodiscard]] std::vector<Damage> verify_checkpoint(const std::string& path,
+                                                    const Manifest& manifest, int share = 0,
+                                                    int shares = 1);
+
+struct FoundCheckpoint {
+  std::int64_t step = 0;
+  std::string path;
+  Manifest manifest;
+};
+
+// The manifest of a checkpoint's directory, which may have been moved or given a name of its own,
+// but not that of another step. Raises ExitCode::checkpoint.
+[[nodiscard]] FoundCheckpoint open_checkpoint(const std::string& path);
+
+// The newest checkpoint in a run's directory of checkpoints that verifies; why a newer one is
+// passed over is logged. Collective: the ranks read together, each a part.
+[[nodiscard]] std::optional<FoundCheckpoint> find_newest_valid(const std::string& directory,
+                                                               Communicator& world);
+
+}  // namespace trireme

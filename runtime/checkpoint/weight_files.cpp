@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/checkpoint/weight_files.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "runtime/base/file.h"
+#include "runtime/checkpoint/json_fields.h"
+#include "runtime/checkpoint/names.h"
+#include "runtime/checkpoint/verify.h"
+
+namespace trireme {
+namespace {
+
+constexpr ExitCode code = ExitCode::checkpoint;
+constexpr std::uint64_t index_limit = std::uint64_t{1} << 28;
+constexpr int index_depth = 8;
+
+std::string text_of(const std::string& path) {
+  const FileDescriptor file = open_for_reading(path, code);
+  const std::uint64_t size = regular_file_size(file, path, code);
+  if (size > index_limit) fail(code, "{}: {} bytes are too many for an index", path, size);
+  std::string text(size, '\0');
+  read_exactly(file, path, 0, std::as_writable_bytes(std::span(text)), code);
+  return text;
+}
+
+template <typename T>
+std::vector<float> as_floats(const SafetensorsFile& file, std::string_view name) {
+  std::vector<T> stored(file.bytes(name) / sizeof(T));
+  file.read(name, stored.data(), stored.size() * sizeof(T));
+  std::vector<float> values(stored.size());
+  std::ranges::transform(stored, values.begin(),
+                         [](const T& value) { return static_cast<float>(value); });
+  return values;
+}
+
+}  // namespace
+
+WeightFiles::WeightFiles(const std::string& path) : path_(path) {
+  if (std::filesystem::is_directory(path)) {
+    const std::string whole = path + "/model.safetensors";
+    std::filesystem::exists(whole) ? add(whole) : add_index(whole + ".index.json");
+  } else if (path.ends_with(".json")) {
+    add_index(path);
+  } else {
+    add(path);
+  }
+}
+
+void WeightFiles::add(const std::string& path) {
+  files_.push_back(std::make_unique<SafetensorsFile>(path));
+  for (const std::string& name : files_.back()->names()) {
+    if (!of_.emplace(name, files_.back().get()).second)
+      fail(code, "{}: tensor '{}' is in another file of the index too", path, name);
+    names_.push_back(name);
+  }
+}
+
+void WeightFiles::add_index(const std::string& path) {
+  const json_fields::json index = json_fields::parse(text_of(path), path, index_depth);
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
+    json_fields::refuse(path, "weight_map", "is missing");
+  std::vector<std::string> files;
+  for (const auto& [name, file] : index["weight_map"].items()) {
+    if (!file.is_string()) json_fields::refuse(path, name, "names no file");
+    files.push_back(file.get<std::string>());
+    if (files.back().empty() || files.back().find('/') != std::string::npos)
+      json_fields::refuse(path, name, "names a file outside of the index's directory");
+  }
+  std::ranges::sort(files);
+  const auto same = std::ranges::unique(files);
+  files.erase(same.begin(), same.end());
+  for (const std::string& file : files)
+    add(parent_directory(path) + "/" + file);
+  for (const auto& [name, file] : index["weight_map"].items()) {
+    const auto found = of_.find(name);
+    if (found == of_.end() ||
+        found->second->path() != parent_directory(path) + "/" + file.get<std::string>())
+      json_fields::refuse(path, name, "is not in the file that it names");
+  }
+}
+
+const SafetensorsFile& WeightFiles::file_of(std::string_view name) const {
+  const auto found = of_.find(name);
+  if (found == of_.end()) fail(code, "{}: has no tensor '{}'", path_, name);
+  return *found->second;
+}
+
+std::vector<float> WeightFiles::read(std::string_view name) const {
+  const SafetensorsFile& file = file_of(name);
+  switch (file.dtype(name)) {
+    case DType::f32:
+      return as_floats<float>(file, name);
+    case DType::f64:
+      return as_floats<double>(file, name);
+    case DType::bf16:
+      return as_floats<bf16>(file, name);
+    case DType::f16:
+      return as_floats<f16>(file, name);
+    default:
+      fail(code, "{}: tensor '{}' is {}; weights are F32, BF16, F16 or F64", file.path(), name,
+           name_of(file.dtype(name)));
+  }
+}
+
+StoredValues stored_weights(const std::string& path) {
+  if (std::filesystem::exists(path + "/" + std::string(manifest_name))) {
+    const FoundCheckpoint found = open_checkpoint(path);
+    const auto damages = verify_checkpoint(path, found.manifest);
+    if (!damages.empty()) fail(code, "{}/{}", path, damages.front().describe());
+    return stored_values(path, found.manifest, ValueKind::model);
+  }
+  const WeightFiles files(path);
+  StoredValues values;
+  for (const std::string& name : files.names()) {
+    const SafetensorsFile& file = files.file_of(name);
+    if (file.dtype(name) != DType::f32)
+      fail(code, "{}: tensor '{}' is {}; `trireme checkpoint import` makes f32 of it", file.path(),
+           name, name_of(file.dtype(name)));
+    const auto same = std::ranges::find(values.files, file.path());
+    const int index = static_cast<int>(same - values.files.begin());
+    if (same == values.files.end()) values.files.push_back(file.path());
+    const std::int64_t count = file.shape(name).count();
+    values.tensors[name] = {file.shape(name),
+                            {1, count},
+                            {{.file = index, .offset = file.offset(name), .count = count}}};
+  }
+  return values;
+}
+
+}  // namespace trireme

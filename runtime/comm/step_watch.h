@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the thread that trains is doing, for the watchdog: a step that makes no progress for as long
+// as a call may wait for other ranks ends the job like a stuck call, and dumps say where each rank
+// stood.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+// Writing may take long, also after SIGTERM.
+inline constexpr std::string_view saving_activity = "saving a checkpoint";
+
+// While it lives, the time between two set_activity() of this process has a deadline; one in a
+// process.
+class StepWatch {
+ public:
+  StepWatch();
+  ~StepWatch();
+  StepWatch(const StepWatch&) = delete;
+  StepWatch& operator=(const StepWatch&) = delete;
+};
+
+// `what` is a literal: "forward", "waiting for data". The step is that of set_comm_step(). Takes a
+// lock that nobody holds for long; allocates nothing. Without a StepWatch it does nothing.
+void set_activity(std::string_view what, int chunk = -1, int micro_batch = -1) noexcept;
+
+struct Activity {
+  std::string_view what{};
+  int chunk = -1, micro_batch = -1;
+  std::int64_t step = -1;
+  std::chrono::steady_clock::time_point since{};
+
+  // `step 12: forward of chunk 0, micro-batch 3, for 4.2 s`
+  [[nodiscard]] std::string to_string() const;
+};
+// Of this process, where a StepWatch lives.
+[[nodiscard]] std::optional<Activity> current_activity() noexcept;
+
+}  // namespace trireme

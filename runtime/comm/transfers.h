@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to this room: messages between the ranks of one group, which collectives are made of.
+// Calls post a message and return; wait_all() completes what was posted. Messages of one sender,
+// receiver and tag arrive in order. Carried by MPI (mpi_transfers.h) or TCP (tcp_transfers.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace trireme {
+
+// User messages and those that collectives are made of never meet.
+enum class MessageTag : int { user = 1, collective = 2, note = 3 };
+
+class Transfers {
+ public:
+  virtual ~Transfers() = default;
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+
+  // The memory stays untouched until wait_all().
+  virtual void send(const std::byte* data, std::size_t bytes, int to, MessageTag tag) = 0;
+  virtual void receive(std::byte* data, std::size_t bytes, int from, MessageTag tag) = 0;
+  virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
+  virtual void barrier() = 0;
+  // Polls, and sleeps in between (see README.md).
+  virtual void wait_all() = 0;
+  // A whole message tagged `note` of any rank, if one has arrived. Does not wait.
+  [[nodiscard]] virtual bool receive_note(std::byte* data, std::size_t bytes) = 0;
+
+  // A group of the same ranks whose messages never meet this one's. Collective.
+  [[nodiscard]] virtual std::unique_ptr<Transfers> duplicate() = 0;
+  // Ranks with equal `color`, ordered by `key`. Collective.
+  [[nodiscard]] virtual std::unique_ptr<Transfers> split(int color, int key) = 0;
+  // What the group holds is left to the end of the process: peers may be gone.
+  void abandon() { abandoned_ = true; }
+
+ protected:
+  Transfers(int rank, int size) : rank_(rank), size_(size) {}
+  [[nodiscard]] bool abandoned() const { return abandoned_; }
+
+ private:
+  int rank_;
+  int size_;
+  bool abandoned_ = false;
+};
+
+}  // namespace trireme

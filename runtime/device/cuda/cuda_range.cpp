@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVTX is header-only, and does next to nothing where no profiler listens.
+#include "runtime/device/backends.h"
+
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#endif
+
+namespace trireme {
+
+#if __has_include(<nvtx3/nvToolsExt.h>)
+void begin_cuda_range(const char* name) noexcept {
+  static_cast<void>(nvtxRangePushA(name));  // how deep it is nested
+}
+
+void end_cuda_range() noexcept {
+  static_cast<void>(nvtxRangePop());
+}
+#else
+void begin_cuda_range(const char* /*name*/) noexcept {}
+void end_cuda_range() noexcept {}
+#endif
+
+}  // namespace trireme

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/range.h"
+
+#include "runtime/device/backends.h"
+
+namespace trireme {
+
+Range::Range(const char* name) noexcept {
+  if (begin_cuda_range != nullptr) begin_cuda_range(name);
+}
+
+Range::~Range() {
+  if (end_cuda_range != nullptr) end_cuda_range();
+}
+
+}  // namespace trireme

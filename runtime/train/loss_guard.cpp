@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/loss_guard.h"
+
+namespace trireme {
+
+LossGuard::LossGuard(Device& device, const LossGuardOptions& options, std::int64_t targets)
+    : options_(options),
+      targets_(static_cast<double>(targets)),
+      state_(device, ops::LossGuardState::count * sizeof(double), MemoryKind::device) {
+  const auto stream = device.make_stream(StreamKind::compute);
+  device.fill_zero(*stream, state_.data(), state_.bytes());
+  stream->synchronize();
+}
+
+Tensor LossGuard::state() const {
+  return state_.view(DType::f64, Shape{ops::LossGuardState::count});
+}
+
+void LossGuard::judge(Stream& compute, LossTotals& totals, const Tensor& scalars) {
+  totals.join(compute);
+  ops::guard_loss(compute, scalars, state(), totals.gathered(),
+                  {.zscore = options_.spike_zscore,
+                   .window = static_cast<double>(options_.spike_window),
+                   .targets = targets_,
+                   .interleave = totals.interleave()});
+}
+
+LossJudgement judgement_of(const Buffer& host_state) {
+  const auto* const values = reinterpret_cast<const double*>(host_state.data());
+  using State = ops::LossGuardState;
+  return {.verdict = static_cast<ops::LossVerdict>(static_cast<int>(values[State::verdict])),
+          .deviations = values[State::deviations],
+          .spikes = static_cast<std::int64_t>(values[State::spikes])};
+}
+
+}  // namespace trireme

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Skips the update of a step whose loss is not finite or leaps out of its recent past. Decided on
+// the device from the losses that every rank has, so all ranks decide alike and no host waits.
+#pragma once
+
+#include "runtime/ops/loss_guard.h"
+#include "runtime/train/loss_totals.h"
+
+namespace trireme {
+
+struct LossGuardOptions {
+  double spike_zscore = 0;        // 0 = no spike rule
+  std::int64_t spike_window = 1;  // steps
+};
+
+class LossGuard {
+ public:
+  // `targets`: of a step.
+  LossGuard(Device& device, const LossGuardOptions& options, std::int64_t targets);
+
+  // ops::LossGuardState on the device: all that a checkpoint must keep.
+  [[nodiscard]] Tensor state() const;
+  [[nodiscard]] const LossGuardOptions& options() const { return options_; }
+  // Enqueues the verdict on the step whose totals were published; `scalars` are the optimizer's,
+  // measured and not yet used.
+  void judge(Stream& compute, LossTotals& totals, const Tensor& scalars);
+
+ private:
+  LossGuardOptions options_;
+  double targets_;
+  Buffer state_;
+};
+
+// What a copy of the state on the host says about its step.
+struct LossJudgement {
+  ops::LossVerdict verdict = ops::LossVerdict::accepted;
+  double deviations = 0;    // of the loss from the running mean
+  std::int64_t spikes = 0;  // up to and with this step
+};
+[[nodiscard]] LossJudgement judgement_of(const Buffer& host_state);
+
+}  // namespace trireme

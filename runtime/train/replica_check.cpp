@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/replica_check.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "runtime/base/error.h"
+#include "runtime/comm/comm_label.h"
+#include "runtime/ops/digest.h"
+
+namespace trireme {
+namespace {
+
+using Label = std::array<char, 64>;  // "rank 3/8 host", ends with a zero
+constexpr std::size_t label_words = sizeof(Label) / sizeof(std::uint64_t);
+
+std::uint64_t* words_of(const Buffer& buffer) {
+  return reinterpret_cast<std::uint64_t*>(buffer.data());
+}
+
+}  // namespace
+
+std::vector<int> odd_ranks(std::span<const std::uint64_t> digest_of_rank) {
+  std::map<std::uint64_t, std::size_t> votes;
+  for (const std::uint64_t digest : digest_of_rank)
+    ++votes[digest];
+  std::vector<int> odd;
+  for (std::size_t rank = 0; rank < digest_of_rank.size(); ++rank) {
+    if (2 * votes[digest_of_rank[rank]] <= digest_of_rank.size())
+      odd.push_back(static_cast<int>(rank));
+  }
+  return odd;
+}
+
+ReplicaCheck::ReplicaCheck(Device& device, const ParamStore& params, const ProcessMesh& mesh,
+                           Streams& streams)
+    : device_(device),
+      params_(params),
+      streams_(streams),
+      digested_(device.make_event()),
+      compared_(device.make_event()) {
+  if (params.options().zero.stage < 3) {
+    add_whole_parameters();
+  } else {
+    add_own_slices();
+  }
+  const std::size_t bytes = regions_.size() * sizeof(std::uint64_t);
+  digests_ = Buffer(device, bytes, MemoryKind::device);
+  const auto add = [&](Communicator& ranks, bool Region::*compares) {
+    if (ranks.size() == 1 || std::ranges::none_of(regions_, compares)) return;
+    groups_.push_back({&ranks, compares, Buffer(device, 2 * bytes, MemoryKind::device),
+                       Buffer(device, 2 * bytes, MemoryKind::host)});
+  };
+  add(mesh.data(), &Region::with_data);
+  // The tensor group itself may be at work on a stream of its own.
+  tensor_ = mesh.tensor().split(0, mesh.tensor().rank(), "tensor replicas");
+  add(*tensor_, &Region::with_tensor);
+}
+
+void ReplicaCheck::add_whole_parameters() {
+  const ParamLayout& layout = params_.layout();
+  for (const ParamId id : layout.order()) {
+    const ParamSpec& spec = layout.spec(id);
+    regions_.push_back({spec.name, params_.master(id), true, !is_split(spec, layout.split())});
+  }
+}
+
+// Statistics are whole on every rank in every stage. Every rank lists every parameter, so that the
+// lists agree; of some it owns nothing.
+void ReplicaCheck::add_own_slices() {
+  const ParamLayout& layout = params_.layout();
+  for (const ParamId id : layout.order()) {
+    const ParamSpec& spec = layout.spec(id);
+    const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))];
+    const std::int64_t slice = layout.slice_first(bucket);
+    const std::int64_t first = std::max(layout.offset(id), slice);
+    const std::int64_t last =
+        std::min(layout.offset(id) + stored_shape(spec, layout.split()).count(),
+                 slice + layout.slice_count(bucket));
+    Tensor values;
+    if (first < last) values = params_.owned_master(bucket).range(first - slice, last - first);
+    regions_.push_back(
+        {spec.name, values, spec.kind == ParamKind::statistic, !is_split(spec, layout.split())});
+  }
+}
+
+Tensor ReplicaCheck::digests() const {
+  return digests_.view(DType::u64, Shape{static_cast<std::int64_t>(regions_.size())});
+}
+
+void ReplicaCheck::start(std::int64_t done) {
+  TRIREME_EXPECTS(done_ < 0, "the comparison after step {} is still open", done_);
+  if (groups_.empty()) return;
+  done_ = done;
+  Stream& compute = *streams_.compute;
+  device_.fill_zero(compute, digests_.data(), digests_.bytes());
+  for (std::size_t i = 0; i < regions_.size(); ++i) {
+    const Tensor digest = digests().range(static_cast<std::int64_t>(i), 1);
+    if (!regions_[i].values.empty()) ops::accumulate_digest(compute, digest, regions_[i].values);
+  }
+  compute.record(*digested_);
+  streams_.comm->wait(*digested_);
+  for (Group& group : groups_)
+    compare(group);
+  streams_.comm->record(*compared_);
+}
+
+void ReplicaCheck::compare(Group& group) {
+  const ScopedCommLabel label("weight digests");
+  const Tensor own = digests();
+  const Tensor both = group.extremes.view(DType::u64, Shape{2 * own.count()});
+  group.ranks->all_reduce(*streams_.comm, own, both.range(0, own.count()), ReduceOp::max);
+  group.ranks->all_reduce(*streams_.comm, own, both.range(own.count(), own.count()), ReduceOp::min);
+  device_.copy(*streams_.comm, group.host.data(), group.extremes.data(), group.host.bytes());
+}
+
+void ReplicaCheck::finish() {
+  if (done_ < 0) return;
+  compared_->synchronize();
+  for (const Group& group : groups_)
+    judge(group);
+  done_ = -1;
+}
+
+void ReplicaCheck::judge(const Group& group) {
+  std::vector<std::size_t> differing;
+  const std::uint64_t* const largest = words_of(group.host);
+  const std::uint64_t* const smallest = largest + regions_.size();
+  for (std::size_t i = 0; i < regions_.size(); ++i) {
+    if (regions_[i].*group.compares && largest[i] != smallest[i]) differing.push_back(i);
+  }
+  if (!differing.empty()) name_odd_one(group, differing);
+}
+
+// All ranks of the group come here alike: they tell each other who they are and what they have.
+void ReplicaCheck::name_odd_one(const Group& group, std::span<const std::size_t> differing) {
+  const auto ranks = static_cast<std::size_t>(group.ranks->size());
+  const std::size_t words = label_words + regions_.size();  // of a rank
+  const auto words_view = [](const Buffer& buffer, std::size_t count) {
+    return buffer.view(DType::u64, Shape{static_cast<std::int64_t>(count)});
+  };
+  Label label{};
+  std::copy_n(process_label().data(), std::min(process_label().size(), label.size() - 1),
+              label.data());
+  const Buffer label_host(device_, sizeof(Label), MemoryKind::host);
+  std::memcpy(label_host.data(), label.data(), sizeof(Label));
+  const Buffer mine(device_, words * sizeof(std::uint64_t), MemoryKind::device);
+  const Buffer all(device_, ranks * mine.bytes(), MemoryKind::device);
+  const Buffer host(device_, all.bytes(), MemoryKind::host);
+  Stream& comm = *streams_.comm;
+  device_.copy(comm, mine.data(), label_host.data(), sizeof(Label));
+  device_.copy(comm, mine.data() + sizeof(Label), digests_.data(), digests_.bytes());
+  group.ranks->all_gather(comm, words_view(mine, words), words_view(all, ranks * words));
+  device_.copy(comm, host.data(), all.data(), host.bytes());
+  comm.synchronize();
+
+  std::set<int> odd;
+  for (const std::size_t region : differing) {
+    std::vector<std::uint64_t> digest_of_rank;
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      digest_of_rank.push_back(words_of(host)[rank * words + label_words + region]);
+    for (const int rank : odd_ranks(digest_of_rank))
+      odd.insert(rank);
+  }
+  std::string names;
+  for (const int rank : odd) {
+    names += fmt::format(
+        "{}[{}]", names.empty() ? "" : " and ",
+        reinterpret_cast<const char*>(words_of(host) + static_cast<std::size_t>(rank) * words));
+  }
+  const bool majority = odd.size() < ranks;
+  fail(ExitCode::communication,
+       "replicas of the weights differ after step {}: {} {} in {}{} of group {}; the memory or the "
+       "arithmetic of {} is suspect: leave it out and resume from a checkpoint before that step "
+       "(train.divergence_check_every)",
+       done_, names, majority ? "departs from the rest" : "do not agree",
+       regions_[differing.front()].name,
+       differing.size() == 1 ? "" : fmt::format(" and {} more tensors", differing.size() - 1),
+       group.ranks->name(), majority ? "that machine" : "one of these machines");
+}
+
+}  // namespace trireme

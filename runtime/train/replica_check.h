@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Do ranks that must hold the same weights still hold the same bits? A flipped bit or a broken
+// processor makes replicas drift apart without a sign in the loss. Compared are the parameters that
+// the data-parallel ranks hold whole, and those that the tensor-parallel ranks do not split.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/process_mesh.h"
+#include "runtime/nn/param_store.h"
+#include "runtime/train/streams.h"
+
+namespace trireme {
+
+class ReplicaCheck {
+ public:
+  // The references must outlive the check. Collective over the mesh.
+  ReplicaCheck(Device& device, const ParamStore& params, const ProcessMesh& mesh, Streams& streams);
+
+  // Enqueues digests of the weights as they are after `done` steps, and their comparison; whole
+  // parameters must be final on the compute stream. Collective, one at a time.
+  void start(std::int64_t done);
+  // Blocks until the comparison that was started last, if any is open, is over. Raises
+  // ExitCode::communication, naming the odd rank and its tensors, on every rank of its group.
+  void finish();
+
+ private:
+  // Part of a tensor, and with whom it is compared.
+  struct Region {
+    std::string name;
+    Tensor values{};
+    bool with_data = false, with_tensor = false;
+  };
+  // One group: the largest and the smallest digest of each region of any of its ranks.
+  struct Group {
+    Communicator* ranks = nullptr;
+    bool Region::*compares = nullptr;
+    Buffer extremes, host;  // (2, regions) u64
+  };
+  void add_whole_parameters();
+  void add_own_slices();
+  void compare(Group& group);
+  void judge(const Group& group);
+  [[noreturn]] void name_odd_one(const Group& group, std::span<const std::size_t> differing);
+  [[nodiscard]] Tensor digests() const;
+
+  Device& device_;
+  const ParamStore& params_;
+  Streams& streams_;
+  std::vector<Region> regions_;
+  Buffer digests_;  // (regions) u64
+  std::unique_ptr<Communicator> tensor_;
+  std::vector<Group> groups_;
+  std::unique_ptr<Event> digested_, compared_;
+  std::int64_t done_ = -1;  // of the comparison that is open
+};
+
+// Ranks whose digest is not that of the majority; all of them where no majority is. Ascending.
+[[nodiscard]] std::vector<int> odd_ranks(std::span<const std::uint64_t> digest_of_rank);
+
+}  // namespace trireme

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a checkpoint with h5py alone and compares every tensor with a safetensors file of the same weights.
+
+    scripts/check_checkpoint.py CHECKPOINT WEIGHTS.safetensors
+
+CHECKPOINT is a directory step_*. Checked: checkpoint.h5 shows every tensor of the manifest whole, under every kind of
+value, finite and in its shape; model/* equals WEIGHTS bit for bit; it still does after the directory was moved; the
+slices of manifest.json, put together by hand from the rank files, give the same. Prints what it compared; exit 1 with the
+first difference; exit 77 where h5py or numpy is missing.
+"""
+import json
+import pathlib
+import shutil
+import struct
+import sys
+import tempfile
+
+try:
+    import h5py
+    import numpy as np
+except ImportError as error:
+    print(f"skipped: {error}; pip install h5py numpy")
+    sys.exit(77)
+
+
+def read_safetensors(path):
+    data = pathlib.Path(path).read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        if entry["dtype"] != "F32":
+            sys.exit(f"{path}: {name} is {entry['dtype']}, not F32")
+        begin, end = entry["data_offsets"]
+        tensors[name] = np.frombuffer(data[8 + length + begin:8 + length + end], "<f4").reshape(entry["shape"])
+    return tensors
+
+
+def same(left, right):
+    return left.shape == right.shape and np.array_equal(left.view(np.uint32), right.view(np.uint32))
+
+
+def from_slices(checkpoint, manifest, kind):
+    """The tensors as the manifest says where their elements are."""
+    tensors = [np.full(int(np.prod(t["shape"])), np.nan, "<f4") for t in manifest["tensors"]]
+    moment = kind.startswith("optimizer/")
+    for file in manifest["files"]:
+        at = file["offsets"][kind]
+        with open(checkpoint / file["name"], "rb") as stream:
+            for index, block, first, count, *_ in file["slices"]:
+                tensor = manifest["tensors"][index]
+                if moment and tensor["kind"] == "statistic":
+                    continue
+                stream.seek(at)
+                at += 4 * count
+                i = np.arange(first, first + count)
+                run, blocks = tensor["run"], tensor["blocks"]
+                tensors[index][(i // run * blocks + block) * run + i % run] = np.frombuffer(stream.read(4 * count), "<f4")
+    return {t["name"]: values.reshape(t["shape"]) for t, values in zip(manifest["tensors"], tensors)
+            if not (moment and t["kind"] == "statistic")}
+
+
+def check(checkpoint, weights):
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    compared = 0
+    with h5py.File(checkpoint / "checkpoint.h5") as view:
+        for kind in manifest["values"]:
+            for name, values in from_slices(checkpoint, manifest, kind).items():
+                shown = view[f"{kind}/{name}"][...]
+                if not same(shown, values):
+                    sys.exit(f"{kind}/{name}: checkpoint.h5 and the slices differ")
+                if not np.isfinite(shown).all():
+                    sys.exit(f"{kind}/{name}: not all elements are there")
+                if kind == "model" and not same(shown, weights[name]):
+                    sys.exit(f"{kind}/{name}: differs from the weights")
+                compared += 1
+        if set(view["model"]) != set(weights):
+            sys.exit(f"model: other tensors than the weights: {sorted(set(view['model']) ^ set(weights))}")
+    return compared
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    checkpoint, weights = pathlib.Path(sys.argv[1]), read_safetensors(sys.argv[2])
+    compared = check(checkpoint, weights)
+    with tempfile.TemporaryDirectory() as elsewhere:
+        moved = pathlib.Path(elsewhere) / checkpoint.name
+        shutil.copytree(checkpoint, moved)
+        check(moved, weights)
+    print(f"{compared} tensors equal, here and moved")
+
+
+main()

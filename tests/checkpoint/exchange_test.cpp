@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme checkpoint`: what its subcommands print, and weights to Hugging Face's form and back.
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <random>
+
+#include "launch/checkpoint_command.h"
+#include "launch/guard.h"
+#include "models/gpt/hugging_face.h"
+#include "models/registry.h"
+#include "runtime/checkpoint/names.h"
+#include "runtime/checkpoint/weight_files.h"
+#include "runtime/checkpoint/weights.h"
+#include "tests/checkpoint/parts.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using test::expect_error;
+
+// What `trireme checkpoint ...` prints.
+std::string run(std::vector<std::string> arguments) {
+  CLI::App app;
+  add_checkpoint_commands(app);
+  arguments.insert(arguments.begin(), {"trireme", "checkpoint"});
+  std::vector<char*> raw;
+  for (std::string& argument : arguments)
+    raw.push_back(argument.data());
+  testing::internal::CaptureStdout();
+  try {
+    EXPECT_EQ(parse_and_run(app, static_cast<int>(raw.size()), raw.data()), 0);
+  } catch (...) {
+    std::fflush(stdout);
+    testing::internal::GetCapturedStdout();
+    throw;
+  }
+  std::fflush(stdout);
+  return testing::internal::GetCapturedStdout();
+}
+
+class CommandTest : public test::MpiTest {
+ protected:
+  void save(const std::string& run, std::int64_t step, std::uint64_t salt, int blocks) {
+    test::Part part(device(), world(), {"", {}, 0, blocks});
+    part.fill(salt);
+    CheckpointSaver saver(device(), part.mesh, part.placed, part.values,
+                          {.directory = directory_.file(run + "/checkpoints")});
+    saver.save(*part.stream, step, R"({"seed":1234})");
+    saver.finish();
+    ASSERT_EQ(saver.take_report()->problem, "");
+  }
+  test::TemporaryDirectory directory_;
+};
+
+TEST_F(CommandTest, InspectPrintsTheNewestOfARun) {
+  save("run", 1, 1, 8);
+  save("run", 20, 2, 8);
+
+  const std::string text = run({"inspect", directory_.file("run"), "--tensors"});
+
+  for (const char* const part :
+       {"step_00000020", "step      20", "data 1 x tensor 1 x pipeline 1, ZeRO 0",
+        "model, optimizer/first, optimizer/second, average", R"({"seed":1234})", "b.qkv.weight",
+        "(6, 72)", "in 8 tensor blocks", "statistic"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in " << text;
+}
+
+TEST_F(CommandTest, VerifyNamesDamagedTensors) {
+  save("run", 1, 1, 1);
+  save("run", 2, 2, 1);
+  EXPECT_NE(run({"verify", directory_.file("run")}).find("step_00000002: good"), std::string::npos);
+  const std::string path = directory_.file("run/checkpoints/step_00000002");
+  const Manifest manifest = open_checkpoint(path).manifest;
+  std::string text = test::read_text(path + "/rank_00000.h5");
+  text[manifest.files[0].offsets[0]] ^= 1;
+  test::write_text(path + "/rank_00000.h5", text);
+
+  expect_error(
+      ExitCode::checkpoint,
+      [&] {
+        run({"verify", directory_.file("run")});
+      },
+      "1 of 2 checkpoints is damaged", "rank_00000.h5: tensor model/",
+      "does not match its checksum");
+}
+
+TEST_F(CommandTest, DiffComparesWholeTensorsOfAnyLayout) {
+  save("a", 1, 1, 1);
+  save("b", 1, 1, 8);
+  save("c", 1, 2, 1);
+
+  EXPECT_NE(run({"diff", directory_.file("a"), directory_.file("b")}).find("tensors equal"),
+            std::string::npos);
+  expect_error(
+      ExitCode::internal,
+      [&] {
+        run({"diff", directory_.file("a"), directory_.file("c")});
+      },
+      "tensors differ between");
+}
+
+TEST_F(CommandTest, APlaceWithoutCheckpointsIsNamed) {
+  expect_error(
+      ExitCode::checkpoint,
+      [&] {
+        run({"inspect", directory_.path()});
+      },
+      "holds no checkpoint");
+}
+
+class ExchangeTest : public CommandTest {
+ protected:
+  ExchangeTest() {
+    test::write_text(config_,
+                     "model: {layers: 2, hidden: 8, heads: 2, context: 6, vocabulary: 50}\n");
+    std::mt19937_64 random(1);
+    for (const ParamSpec& spec : specs()) {
+      std::vector<float> values(static_cast<std::size_t>(spec.shape.count()));
+      for (float& value : values)
+        value = static_cast<float>(random()) * 0x1p-60F;
+      if (spec.name == "embedding.token.weight")
+        std::fill(values.begin() + vocabulary * hidden, values.end(), 0.0F);
+      weights_.push_back({spec.name, spec.shape, values});
+    }
+    save_weights(ours_, weights_, {});
+  }
+
+  // Of the model itself, so that a parameter that the table lacks is seen.
+  std::vector<ParamSpec> specs() {
+    const auto model = make_model(device(), load_config(config_, {}), 1, false);
+    return {model->params().specs().begin(), model->params().specs().end()};
+  }
+
+  static std::map<std::string, std::vector<float>> read_all(const std::string& path) {
+    const WeightFiles files(path);
+    std::map<std::string, std::vector<float>> all;
+    for (const std::string& name : files.names())
+      all[name] = files.read(name);
+    return all;
+  }
+
+  void export_ours() { run({"export", ours_, "--config", config_, "--out", theirs_}); }
+  void import_theirs(const std::string& from) {
+    run({"import", from, "--config", config_, "--out", back_});
+  }
+  // Theirs, rewritten as one or several files.
+  void rewrite(const std::string& path, const std::map<std::string, std::vector<float>>& tensors) {
+    std::vector<WholeTensor> whole;
+    const SafetensorsFile shapes(theirs_ + "/model.safetensors");
+    for (const auto& [name, values] : tensors) {
+      const std::string plain = name.starts_with("transformer.") ? name.substr(12) : name;
+      whole.push_back(
+          {name, shapes.contains(plain) ? shapes.shape(plain) : Shape{vocabulary, hidden}, values});
+    }
+    save_weights(path, whole, {});
+  }
+
+  static constexpr std::int64_t vocabulary = 50, hidden = 8;
+  std::string config_ = directory_.file("config.yaml"), ours_ = directory_.file("ours.safetensors");
+  std::string theirs_ = directory_.file("theirs"), back_ = directory_.file("back.safetensors");
+  std::vector<WholeTensor> weights_;
+};
+
+TEST_F(ExchangeTest, GoesToTheirFormAndBackBitForBit) {
+  export_ours();
+  import_theirs(theirs_);
+
+  const auto back = read_all(back_);
+  ASSERT_EQ(back.size(), weights_.size());
+  for (const WholeTensor& tensor : weights_)
+    EXPECT_EQ(back.at(tensor.name), tensor.values) << tensor.name;
+}
+
+TEST_F(ExchangeTest, HasTheirNamesShapesAndConfig) {
+  export_ours();
+
+  const SafetensorsFile file(theirs_ + "/model.safetensors");
+  EXPECT_EQ(file.shape("wte.weight"), (Shape{50, 8}));
+  EXPECT_EQ(file.shape("wpe.weight"), (Shape{6, 8}));
+  EXPECT_EQ(file.shape("h.1.attn.c_attn.weight"), (Shape{8, 24}));
+  EXPECT_EQ(file.shape("h.0.mlp.c_proj.weight"), (Shape{32, 8}));
+  EXPECT_EQ(file.shape("ln_f.bias"), (Shape{8}));
+  EXPECT_EQ(file.names().size(), 2U + 2 * 12 + 2);
+  const std::string config = test::read_text(theirs_ + "/config.json");
+  for (const char* const part :
+       {"\"n_layer\": 2", "\"n_head\": 2", "\"vocab_size\": 50", "\"gelu_new\""})
+    EXPECT_NE(config.find(part), std::string::npos) << part;
+}
+
+TEST_F(ExchangeTest, ReadsShardsPrefixesMasksAndATiedHead) {
+  export_ours();
+  std::map<std::string, std::vector<float>> first, second;
+  std::string map;
+  for (const auto& [name, values] : read_all(theirs_)) {
+    const bool early = name.starts_with("h.0");
+    (early ? first : second)["transformer." + name] = values;
+    map += fmt::format(R"("transformer.{}": "{}.safetensors", )", name, early ? "a" : "b");
+  }
+  second["lm_head.weight"] = second.at("transformer.wte.weight");
+  second["transformer.h.0.attn.bias"] =
+      std::vector<float>(static_cast<std::size_t>(vocabulary * hidden), 1.0F);
+  map += R"("lm_head.weight": "b.safetensors", "transformer.h.0.attn.bias": "b.safetensors")";
+  rewrite(directory_.file("a.safetensors"), first);
+  rewrite(directory_.file("b.safetensors"), second);
+  const std::string index = directory_.file("model.safetensors.index.json");
+  test::write_text(index, R"({"metadata": {}, "weight_map": {)" + map + "}}");
+
+  import_theirs(index);
+
+  const auto back = read_all(back_);
+  for (const WholeTensor& tensor : weights_)
+    EXPECT_EQ(back.at(tensor.name), tensor.values) << tensor.name;
+  test::write_text(index, R"({"weight_map": {"x": "../a.safetensors"}})");
+  expect_error(
+      ExitCode::checkpoint, [&] { import_theirs(index); }, "outside of the index's");
+  test::write_text(index, R"({"weight_map": {"wte.weight": "a.safetensors"}})");
+  expect_error(
+      ExitCode::checkpoint, [&] { import_theirs(index); }, "is not in the file");
+}
+
+TEST_F(ExchangeTest, RefusesAnotherModel) {
+  export_ours();
+  const auto theirs = read_all(theirs_);
+  auto untied = theirs;
+  untied["lm_head.weight"] = std::vector<float>(theirs.at("wte.weight").size(), 1.0F);
+  rewrite(directory_.file("untied.safetensors"), untied);
+  expect_error(
+      ExitCode::checkpoint, [&] { import_theirs(directory_.file("untied.safetensors")); },
+      "lm_head.weight differs");
+  auto missing = theirs;
+  missing.erase("h.1.ln_2.bias");
+  rewrite(directory_.file("missing.safetensors"), missing);
+  expect_error(
+      ExitCode::checkpoint, [&] { import_theirs(directory_.file("missing.safetensors")); },
+      "has no tensor h.1.ln_2.bias (8)");
+  std::string config = test::read_text(theirs_ + "/config.json");
+  config.replace(config.find("gelu_new"), 8, "gelu_old");
+  test::write_text(theirs_ + "/config.json", config);
+  expect_error(
+      ExitCode::config, [&] { import_theirs(theirs_); },
+      "activation_function is \"gelu_old\", our GELU needs \"gelu_new\"");
+  test::write_text(config_, "model: {family: resnet}\n");
+  expect_error(
+      ExitCode::config, [&] { export_ours(); }, "resnet has no exchange");
+}
+
+}  // namespace
+}  // namespace trireme

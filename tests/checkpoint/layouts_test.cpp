@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint written under one layout gives the same bits under any other.
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "runtime/checkpoint/agree.h"
+#include "runtime/checkpoint/directory.h"
+#include "runtime/checkpoint/names.h"
+#include "tests/checkpoint/parts.h"
+#include "tests/support/temporary_directory.h"
+
+namespace trireme {
+namespace {
+
+using test::Part;
+using test::PartLayout;
+
+const std::vector<PartLayout>& layouts() {
+  static const std::vector<PartLayout> all{
+      {"one rank", {}, 0, 1},
+      {"one rank, 8 blocks", {}, 0, 8},
+      {"data 2", {1, 2, 1}, 0, 1},
+      {"tensor 2", {1, 1, 2}, 0, 2},
+      {"tensor 2, 8 blocks", {1, 1, 2}, 0, 8},
+      {"pipeline 2", {2, 1, 1}, 0, 1},
+      {"data 2 x tensor 2", {1, 2, 2}, 0, 4},
+      {"ZeRO 1 on data 2", {1, 2, 1}, 1, 1},
+      {"ZeRO 2 on data 4", {1, 4, 1}, 2, 1},
+      {"ZeRO 3 on data 2", {1, 2, 1}, 3, 1},
+      {"ZeRO 3 on data 2 x tensor 2", {1, 2, 2}, 3, 2},
+      {"pipeline 2 x data 2, ZeRO 1", {2, 2, 1}, 1, 8},
+  };
+  return all;
+}
+
+class LayoutsTest : public test::MpiTest {
+ protected:
+  // A directory that all ranks see.
+  LayoutsTest() {
+    if (rank() == 0) own_ = std::make_unique<test::TemporaryDirectory>();
+    directory_ = share_text(world(), HostStream(), own_ ? own_->path() : "");
+  }
+
+  // Rank 0 removes the directory when nobody reads it any more.
+  void TearDown() override { world().barrier(); }
+
+  // Calls `action(group)` on the first `ranks` ranks.
+  template <typename Action>
+  void on_ranks(int ranks, Action&& action) {
+    const auto group = world().split(rank() < ranks ? 0 : 1, rank(), "part");
+    if (rank() < ranks) action(*group);
+    world().barrier();
+  }
+
+  void save(const PartLayout& layout, const std::string& directory, std::int64_t step,
+            bool average) {
+    on_ranks(layout.mesh.size(), [&](Communicator& group) {
+      Part part(device(), group, layout);
+      if (!average) part.drop_average();
+      part.fill(static_cast<std::uint64_t>(step));
+      CheckpointSaver saver(device(), part.mesh, part.placed, part.values,
+                            {.directory = directory, .keep = 100});
+      saver.save(*part.stream, step, R"({"note": "kept"})");
+      saver.finish();
+      const auto report = saver.take_report();
+      ASSERT_TRUE(report.has_value());
+      ASSERT_EQ(report->problem, "");
+      ASSERT_GT(report->bytes, 0U);
+    });
+  }
+
+  std::string directory_;
+
+ private:
+  std::unique_ptr<test::TemporaryDirectory> own_;
+};
+
+TEST_F(LayoutsTest, SavesInOneAndRestoresInAnyOther) {
+  for (std::size_t from = 0; from < layouts().size(); ++from) {
+    if (layouts()[from].mesh.size() > size()) continue;
+    for (const bool average : {true, false}) {
+      if (average && layouts()[from].zero >= 3) continue;
+      const std::string run = fmt::format("{}/{}_{}", directory_, from, average);
+      save(layouts()[from], run, static_cast<std::int64_t>(from) + 1, average);
+      for (const PartLayout& to : layouts()) {
+        if (to.mesh.size() > size() || (average && to.zero >= 3)) continue;
+        SCOPED_TRACE(layouts()[from].name + " -> " + to.name);
+        on_ranks(to.mesh.size(), [&](Communicator& group) {
+          Part part(device(), group, to);
+          if (!average) part.drop_average();
+          part.fill(99);
+          const auto found = find_newest_valid(run, group);
+          ASSERT_TRUE(found.has_value());
+          EXPECT_EQ(found->manifest.state, R"({"note":"kept"})");
+
+          restore_checkpoint(*found, device(), *part.stream, part.placed, part.values);
+
+          EXPECT_EQ(part.wrong(from + 1), 0);
+        });
+      }
+    }
+  }
+}
+
+TEST_F(LayoutsTest, WritesEachElementOnceOverAllRanks) {
+  for (const PartLayout& layout : layouts()) {
+    if (layout.mesh.size() > size()) continue;
+    SCOPED_TRACE(layout.name);
+    std::string mine;
+    on_ranks(layout.mesh.size(), [&](Communicator& group) {
+      Part part(device(), group, layout);
+      const auto tensors = manifest_tensors(part.placed, part.params.layout().split());
+      for (const OwnSlice& own : own_slices(part.params.layout(), part.mesh, tensors)) {
+        const ManifestTensor& tensor = tensors[static_cast<std::size_t>(own.slice.tensor)];
+        for (std::int64_t i = own.slice.first; i < own.slice.first + own.slice.count; ++i)
+          mine += fmt::format("{} {}\n", tensor.name, tensor.blocking.logical(own.slice.block, i));
+      }
+    });
+    const auto texts = gather_texts(world(), HostStream(), mine);
+    if (rank() != 0) continue;
+    std::multiset<std::string> seen;
+    for (const std::string& text : texts) {
+      std::istringstream lines(text);
+      for (std::string line; std::getline(lines, line);)
+        seen.insert(line);
+    }
+    std::size_t elements = 0;
+    for (const PlacedParam& param : test::placed_sample(1)) {
+      for (std::int64_t i = 0; i < param.spec.shape.count(); ++i, ++elements)
+        ASSERT_EQ(seen.count(fmt::format("{} {}", param.spec.name, i)), 1U) << param.spec.name;
+    }
+    EXPECT_EQ(seen.size(), elements);
+  }
+}
+
+TEST_F(LayoutsTest, DividesWhatReplicasHoldAlikeEvenly) {
+  if (size() < 4) return;
+  Part part(device(), world(), {"data", {1, size(), 1}, 0, 1});
+  const auto tensors = manifest_tensors(part.placed, part.params.layout().split());
+  std::int64_t elements = 0;
+  for (const OwnSlice& own : own_slices(part.params.layout(), part.mesh, tensors))
+    elements += own.slice.count;
+  // Cuts fall on multiples of 16 elements in each of a few small buckets.
+  EXPECT_LT(elements * size(), 2 * part.params.parameter_count());
+}
+
+TEST_F(LayoutsTest, RefusesAnotherModelAndNamesTheDifferences) {
+  save(layouts()[0], directory_ + "/run", 1, true);
+  const auto found = find_newest_valid(directory_ + "/run", world());
+  ASSERT_TRUE(found.has_value());
+  auto placed = test::placed_sample(1);
+  placed[1].spec.shape = {7, 23};
+  placed[2].spec.name = "other";
+  const auto single = make_single_communicator();
+  Part part(device(), *single, layouts()[0]);
+  part.drop_average();
+
+  const std::string text = differences(found->manifest, placed, part.values);
+
+  EXPECT_NE(text.find("a.weight is (7, 24) in it, the model needs (7, 23)"), std::string::npos);
+  EXPECT_NE(text.find("other (24) is not in it"), std::string::npos) << text;
+  EXPECT_NE(text.find("a.bias (24) is in it and not in the model"), std::string::npos);
+  EXPECT_NE(text.find("average is in it and not asked for"), std::string::npos);
+  EXPECT_EQ(differences(found->manifest, test::placed_sample(1),
+                        Part(device(), *single, layouts()[0]).values),
+            "");
+}
+
+TEST_F(LayoutsTest, StartsFromWeightsAloneUnderAnyLayout) {
+  save(layouts()[0], directory_ + "/run", 7, false);
+  for (const PartLayout& to : layouts()) {
+    if (to.mesh.size() > size()) continue;
+    SCOPED_TRACE(to.name);
+    on_ranks(to.mesh.size(), [&](Communicator& group) {
+      Part part(device(), group, to);
+      part.drop_average();
+      part.fill(7);
+      const Tensor masters =
+          held_of(part.values, ValueKind::model, part.params.layout().buckets()[0]).values;
+      device().fill_zero(*part.stream, masters.data, masters.bytes());
+
+      restore_weights(directory_ + "/run/" + step_directory_name(7), device(), *part.stream,
+                      part.placed, part.params);
+
+      EXPECT_EQ(part.wrong(7), 0);
+    });
+  }
+}
+
+TEST_F(LayoutsTest, ReadsOnlyWhatARankHolds) {
+  if (size() < 4) return;
+  save({"ZeRO 3", {1, size(), 1}, 3, 1}, directory_ + "/run", 3, false);
+  Part part(device(), world(), {"ZeRO 3", {1, size(), 1}, 3, 1});
+  part.drop_average();
+  const auto found = find_newest_valid(directory_ + "/run", world());
+  ASSERT_TRUE(found.has_value());
+
+  const RestoreReport report =
+      restore_checkpoint(*found, device(), *part.stream, part.placed, part.values);
+
+  // Its slices of three values, and all of the few statistics.
+  EXPECT_LE(report.bytes,
+            3U * sizeof(float) * static_cast<std::uint64_t>(part.params.layout().owned_elements()));
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/loss_guard.h"
+
+#include <limits>
+
+#include "runtime/ops/optimizer.h"
+#include "tests/ops/guarded_tensor.h"
+
+namespace trireme {
+namespace {
+
+using namespace testing;
+using ops::LossGuardState;
+using ops::LossVerdict;
+
+// One step after another of one micro-batch each.
+class LossGuardTest : public ::testing::Test {
+ protected:
+  explicit LossGuardTest(const ops::LossGuardOptions& options = {.zscore = 4, .window = 8})
+      : options_(options) {}
+
+  // The update's gradient scale after a step with this loss.
+  double step(double loss) {
+    const GuardedTensor scalars(DType::f32, {ops::StepScalars::count}, {1e-3, 1, 1, 0.5});
+    const GuardedTensor sums(DType::f64, {1, 2}, {loss, 1});
+    ops::guard_loss(stream(), scalars, state_, sums, options_);
+    return scalars.get()[ops::StepScalars::gradient_scale];
+  }
+  // Losses of 3.01 and 2.99 in turn.
+  void settle(int steps) {
+    for (int i = 0; i < steps; ++i)
+      EXPECT_EQ(step(3.0 + (i % 2 == 0 ? 0.01 : -0.01)), 0.5) << "step " << i;
+  }
+  [[nodiscard]] double state(LossGuardState::Index index) const {
+    return state_.get()[static_cast<std::size_t>(index)];
+  }
+  [[nodiscard]] LossVerdict verdict() const {
+    return static_cast<LossVerdict>(static_cast<int>(state(LossGuardState::verdict)));
+  }
+
+  ops::LossGuardOptions options_;
+  const GuardedTensor state_{
+      DType::f64, {LossGuardState::count}, std::vector<double>(LossGuardState::count)};
+};
+
+TEST_F(LossGuardTest, SkipsALeapAndNothingElse) {
+  settle(20);
+
+  EXPECT_EQ(step(3.5), 0.0);
+  EXPECT_EQ(verdict(), LossVerdict::spike);
+  EXPECT_EQ(state(LossGuardState::spikes), 1);
+  EXPECT_GT(state(LossGuardState::deviations), 30);
+  EXPECT_EQ(step(3.02), 0.5);
+  EXPECT_EQ(verdict(), LossVerdict::accepted);
+  EXPECT_EQ(step(2.0), 0.5) << "a loss that falls is welcome";
+  EXPECT_EQ(state(LossGuardState::spikes), 1);
+}
+
+TEST_F(LossGuardTest, KeepsMeanAndVarianceOfThePast) {
+  for (const double loss : {1.0, 2.0, 6.0})
+    EXPECT_EQ(step(loss), 0.5);
+
+  EXPECT_DOUBLE_EQ(state(LossGuardState::mean), 3.0);
+  EXPECT_DOUBLE_EQ(state(LossGuardState::variance), 14.0 / 3);
+  EXPECT_EQ(state(LossGuardState::seen), 3);
+}
+
+TEST_F(LossGuardTest, JudgesNothingBeforeTheWindowIsFull) {
+  settle(7);
+
+  EXPECT_EQ(step(30), 0.5);
+}
+
+TEST_F(LossGuardTest, AcceptsANewLevelAfterSomeSteps) {
+  settle(20);
+
+  int skipped = 0;
+  while (step(3.5) == 0.0 && skipped < 100)
+    ++skipped;
+
+  EXPECT_GE(skipped, 1);
+  EXPECT_LT(skipped, 20);
+}
+
+TEST_F(LossGuardTest, SkipsWhatIsNotFiniteAndForgetsIt) {
+  settle(10);
+  const auto before = state_.get();
+  for (const double loss :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    EXPECT_EQ(step(loss), 0.0);
+    EXPECT_EQ(verdict(), LossVerdict::non_finite);
+    for (const auto index : {LossGuardState::mean, LossGuardState::variance, LossGuardState::seen,
+                             LossGuardState::spikes})
+      EXPECT_EQ(state(index), before[static_cast<std::size_t>(index)]);
+  }
+}
+
+class NoSpikeRule : public LossGuardTest {
+ protected:
+  NoSpikeRule() : LossGuardTest({.zscore = 0, .window = 8}) {}
+};
+
+TEST_F(NoSpikeRule, SkipsOnlyWhatIsNotFinite) {
+  settle(20);
+
+  EXPECT_EQ(step(1e6), 0.5);
+  EXPECT_EQ(step(std::numeric_limits<double>::infinity()), 0.0);
+}
+
+TEST(LossGuardSum, FollowsTheOrderOfTheGlobalBatch) {
+  // Micro-batches 0..5 of two ranks that take turns: rank 0 has 0, 2, 4. In their order the large
+  // ones cancel before the small ones are added.
+  const std::vector<double> in_order = {1e17, -1e17, 1, 2, 3, 4};
+  for (const bool turns : {false, true}) {
+    const std::vector<std::size_t> held = turns ? std::vector<std::size_t>{0, 2, 4, 1, 3, 5}
+                                                : std::vector<std::size_t>{0, 1, 2, 3, 4, 5};
+    std::vector<double> pairs;
+    for (const std::size_t k : held) {
+      pairs.push_back(in_order[k]);
+      pairs.push_back(0);
+    }
+    const GuardedTensor sums(DType::f64, {6, 2}, pairs);
+    const GuardedTensor scalars(DType::f32, {ops::StepScalars::count}, {0, 1, 1, 1});
+    const GuardedTensor state(DType::f64, {LossGuardState::count},
+                              std::vector<double>(LossGuardState::count));
+
+    ops::guard_loss(stream(), scalars, state, sums, {.targets = 4, .interleave = turns ? 2 : 1});
+
+    EXPECT_EQ(state.get()[LossGuardState::mean], 10.0 / 4);
+  }
+}
+
+}  // namespace
+}  // namespace trireme

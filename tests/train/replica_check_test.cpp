@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// A bit that flips on one rank of several is found, and the rank and the tensor are named.
+#include "runtime/train/replica_check.h"
+
+#include <gmock/gmock.h>
+
+#include "runtime/base/error.h"
+#include "tests/support/cpu_fixture.h"
+#include "tests/support/mpi_test.h"
+
+namespace trireme {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(OddRanksTest, AreThoseWithoutTheMajority) {
+  const auto odd = [](std::vector<std::uint64_t> digests) { return odd_ranks(digests); };
+  EXPECT_EQ(odd({7, 7, 7}), (std::vector<int>{}));
+  EXPECT_EQ(odd({7, 8, 7}), (std::vector<int>{1}));
+  EXPECT_EQ(odd({7, 8}), (std::vector<int>{0, 1}));
+  EXPECT_EQ(odd({1, 5, 5, 2, 5}), (std::vector<int>{0, 3}));
+}
+
+// A few parameters as a rank of this mesh holds them.
+class ReplicaCheckTest : public test::MpiTest {
+ protected:
+  struct Replica {
+    Replica(Device& device, Communicator& world, const MeshShape& shape, int zero)
+        : streams(device),
+          mesh(world, shape),
+          params(TensorSplit{
+              .ranks = shape.tensor, .rank = mesh.here().tensor, .blocks = shape.tensor}) {
+      params.open_chunk();
+      for (const char* const name : {"first", "second", "third"}) {
+        params.open_unit();
+        params.declare({.name = std::string(name) + ".weight",
+                        .shape = {12, 12},
+                        .init = Init::normal(1),
+                        .shard_axis = 0});
+        params.declare({.name = std::string(name) + ".norm", .shape = {12}});
+        params.declare(
+            {.name = std::string(name) + ".mean", .shape = {12}, .kind = ParamKind::statistic});
+      }
+      params.allocate(
+          device,
+          {.training = true, .zero = {zero, shape.data, mesh.here().data}, .bucket_elements = 64});
+      params.initialize(*streams.compute, 5);
+      check = std::make_unique<ReplicaCheck>(device, params, mesh, streams);
+    }
+    // Element `i` of this rank's part of a parameter.
+    void flip_bit(const std::string& name, std::int64_t i) const {
+      const ParamLayout& layout = params.layout();
+      const ParamId id = layout.find(name);
+      const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))];
+      const Tensor slice = params.owned_master(bucket);
+      auto* const word = reinterpret_cast<std::uint32_t*>(slice.data) + layout.offset(id) -
+                         layout.slice_first(bucket) + i;
+      *word ^= 1U << 3U;
+    }
+    // The error of a comparison, "" when all agree.
+    std::string verdict(std::int64_t done) const {
+      try {
+        check->start(done);
+        check->finish();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::communication);
+        return error.what();
+      }
+      return {};
+    }
+
+    Streams streams;
+    ProcessMesh mesh;
+    ParamStore params;
+    std::unique_ptr<ReplicaCheck> check;
+  };
+};
+
+TEST_F(ReplicaCheckTest, EqualReplicasPassInEveryZeroStage) {
+  for (const int zero : {0, 1, 2, 3}) {
+    SCOPED_TRACE(zero);
+    const Replica replica(device(), world(), {.data = size()}, zero);
+
+    EXPECT_EQ(replica.verdict(1), "");
+    EXPECT_EQ(replica.verdict(2), "");
+  }
+}
+
+TEST_F(ReplicaCheckTest, AFlippedBitOfOneRankIsFoundAndNamed) {
+  if (size() < 2) GTEST_SKIP() << "there is nobody to compare with";
+  const Replica replica(device(), world(), {.data = size()}, 0);
+  if (rank() == 1) replica.flip_bit("second.weight", 17);
+
+  const std::string verdict = replica.verdict(40);
+
+  EXPECT_THAT(verdict, AllOf(HasSubstr("after step 40"), HasSubstr("[rank 1/"),
+                             HasSubstr("in second.weight of group data")));
+  if (size() > 2) {
+    EXPECT_THAT(verdict, Not(HasSubstr("[rank 0/")));
+  } else {
+    EXPECT_THAT(verdict, HasSubstr("do not agree"));
+  }
+}
+
+TEST_F(ReplicaCheckTest, StatisticsAreComparedWhereNothingElseIsWhole) {
+  if (size() < 2) GTEST_SKIP() << "there is nobody to compare with";
+  const Replica replica(device(), world(), {.data = size()}, 3);
+  if (rank() == 0) replica.flip_bit("first.mean", 11);
+
+  EXPECT_THAT(replica.verdict(3), AllOf(HasSubstr("[rank 0/"), HasSubstr("in first.mean of")));
+}
+
+TEST_F(ReplicaCheckTest, ParametersThatTensorRanksDoNotSplitAreCompared) {
+  if (size() < 2) GTEST_SKIP() << "there is nobody to compare with";
+  for (const int zero : {0, 3}) {
+    SCOPED_TRACE(zero);
+    const Replica replica(device(), world(), {.tensor = size()}, zero);
+    EXPECT_EQ(replica.verdict(1), "") << "their parts of a split one differ, as they should";
+    if (rank() == size() - 1) replica.flip_bit("third.norm", 2);
+
+    EXPECT_THAT(replica.verdict(2), HasSubstr("in third.norm of group tensor replicas"));
+  }
+}
+
+}  // namespace
+}  // namespace trireme

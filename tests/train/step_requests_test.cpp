@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// When checkpoints and stops are due, as one rank sees it: signals, clocks, what all agreed on.
+#include "runtime/train/step_requests.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "runtime/train/signal_requests.h"
+
+namespace trireme {
+namespace {
+
+using Clock = StepRequests::Clock;
+using std::chrono::duration_cast;
+
+class StepRequestsTest : public testing::Test {
+ protected:
+  [[nodiscard]] Clock::time_point after(double seconds) const {
+    return start_ + duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  }
+  [[nodiscard]] StepRequests make(const StepRequestOptions& options) const {
+    return StepRequests(options, start_);
+  }
+  // One rank alone: what it wishes for is agreed.
+  StepDecision step(StepRequests& requests, double seconds, std::int64_t done = 1) const {
+    requests.agree(requests.flags(after(seconds)));
+    return requests.take(done);
+  }
+
+  const Clock::time_point start_ = Clock::now();
+  const SignalRequests signals_;
+};
+
+TEST_F(StepRequestsTest, NothingIsDueByItself) {
+  StepRequests requests = make({.leader = true});
+
+  const StepDecision decision = step(requests, 1e6);
+
+  EXPECT_FALSE(decision.checkpoint);
+  EXPECT_EQ(decision.stop, StopReason::none);
+}
+
+TEST_F(StepRequestsTest, StepsAreCounted) {
+  StepRequests requests = make({.every_steps = 5});
+
+  for (std::int64_t done = 1; done <= 12; ++done)
+    EXPECT_EQ(requests.take(done).checkpoint, done == 5 || done == 10) << done;
+}
+
+TEST_F(StepRequestsTest, ASignalGivesOneCheckpointAndTheRunGoesOn) {
+  StepRequests requests = make({});
+  std::raise(SIGUSR1);
+
+  const StepDecision first = step(requests, 1), second = step(requests, 2);
+  std::raise(SIGUSR1);
+  std::raise(SIGUSR1);
+  const StepDecision third = step(requests, 3), fourth = step(requests, 4);
+
+  EXPECT_TRUE(first.checkpoint);
+  EXPECT_FALSE(second.checkpoint);
+  EXPECT_TRUE(third.checkpoint);
+  EXPECT_FALSE(fourth.checkpoint);
+  EXPECT_EQ(third.stop, StopReason::none);
+}
+
+TEST_F(StepRequestsTest, ASignalThatReachesRanksAtDifferentStepsCountsOnce) {
+  StepRequests requests = make({});
+  StepFlags agreed;
+  agreed[StepFlags::checkpoint_signals] = 1;  // another rank has it already
+  requests.agree(agreed);
+  EXPECT_TRUE(requests.take(1).checkpoint);
+
+  std::raise(SIGUSR1);
+
+  EXPECT_FALSE(step(requests, 1, 2).checkpoint);
+}
+
+TEST_F(StepRequestsTest, TerminationStopsWithACheckpoint) {
+  StepRequests requests = make({});
+  std::raise(SIGTERM);
+
+  const StepDecision decision = step(requests, 1);
+
+  EXPECT_TRUE(decision.checkpoint);
+  EXPECT_EQ(decision.stop, StopReason::terminated);
+}
+
+TEST_F(StepRequestsTest, OnlyTheLeadersClockCounts) {
+  const StepRequestOptions options{.every_minutes = 1, .deadlines = {.configured = 90}};
+  StepRequests follower = make(options);
+
+  EXPECT_EQ(follower.flags(after(1000)), StepFlags{});
+}
+
+TEST_F(StepRequestsTest, MinutesCountFromTheLastCheckpointWhateverItWasFor) {
+  StepRequests requests = make({.leader = true, .every_minutes = 1});
+
+  EXPECT_FALSE(step(requests, 59).checkpoint);
+  requests.saved(1, after(59));
+  EXPECT_FALSE(step(requests, 100).checkpoint);
+  EXPECT_TRUE(step(requests, 119.5).checkpoint);
+  EXPECT_FALSE(step(requests, 120).checkpoint);
+  EXPECT_TRUE(step(requests, 180).checkpoint);
+}
+
+TEST_F(StepRequestsTest, TheConfiguredDeadlineStopsTheRunThen) {
+  StepRequests requests = make({.leader = true, .deadlines = {.configured = 90}});
+
+  EXPECT_EQ(step(requests, 89.9).stop, StopReason::none);
+  const StepDecision decision = step(requests, 90.1);
+
+  EXPECT_EQ(decision.stop, StopReason::deadline);
+  EXPECT_TRUE(decision.checkpoint);
+}
+
+TEST_F(StepRequestsTest, TheEndOfTheAllocationLeavesTimeForAsLongASaveAsWasMeasured) {
+  const StepRequestOptions options{.leader = true, .deadlines = {.allocation = 1000}};
+  StepRequests unknown = make(options), slow = make(options), quick = make(options);
+  slow.saved(400, after(0));
+  quick.saved(1, after(0));
+
+  // Steps of a second; the first that stops.
+  const auto stop_of = [&](StepRequests& requests) {
+    double at = 1;
+    while (step(requests, at).stop == StopReason::none && at < 2000)
+      ++at;
+    return at;
+  };
+  EXPECT_EQ(stop_of(slow), 1000 - 400 - 3 - 30);
+  EXPECT_EQ(stop_of(unknown), 1000 - 60 - 3 - 30);
+  EXPECT_EQ(stop_of(quick), 1000 - 1 - 3 - 30);
+}
+
+TEST(DeadlinesTest, ReadSlurmsEndOfTheJob) {
+  const std::chrono::system_clock::time_point now{std::chrono::seconds(1'000'000)};
+
+  const Deadlines both = deadlines_from(2, "1000600", now);
+  EXPECT_EQ(both.configured, 120);
+  EXPECT_EQ(both.allocation, 600);
+  for (const char* const none : {static_cast<const char*>(nullptr), "", "soon", "12x"}) {
+    const Deadlines deadlines = deadlines_from(0, none, now);
+    EXPECT_FALSE(deadlines.configured || deadlines.allocation);
+  }
+}
+
+}  // namespace
+}  // namespace trireme
