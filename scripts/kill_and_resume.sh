@@ -101,7 +101,6 @@ for ((n = 1; n <= jobs; ++n)); do
     code=0
     wait "$job" || code=$?
     if ((code == 0)); then break; fi
-    rm -f /dev/shm/vader_segment.*."$UID".* 2>/dev/null || true
   done
   figures "$directory" >"$work/job$n.txt"
   if ! cmp -s "$work/whole.txt" "$work/job$n.txt"; then
