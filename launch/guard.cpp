@@ -56,6 +56,8 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
     return static_cast<int>(ExitCode::ok);
   } catch (const CLI::Success& help_or_version) {
     return launcher_rank() == 0 ? app.exit(help_or_version) : 0;
+  } catch (const CLI::RuntimeError& ended) {  // by the command itself, which has said why
+    return ended.get_exit_code();
   } catch (const CLI::ParseError& error) {
     if (launcher_rank() == 0) app.exit(error);
     return static_cast<int>(ExitCode::config);

@@ -128,8 +128,10 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                        .decay_fraction = schedule.decay_fraction}};
 }
 
-TrainerOptions trainer_options(const Config& config, const ModelTraits& traits) {
+TrainerOptions trainer_options(const Config& config, const ModelTraits& traits,
+                               std::int64_t first_step) {
   return {.steps = config.train.steps,
+          .first_step = first_step,
           .eval_every = config.train.eval_every,
           .non_finite_limit = config.train.non_finite_limit,
           .divergence_check_every = config.train.divergence_check_every,

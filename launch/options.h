@@ -22,7 +22,8 @@ namespace trireme {
 [[nodiscard]] std::int64_t bucket_elements(const Config& config);
 [[nodiscard]] StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                                        const ModelTraits& traits);
-[[nodiscard]] TrainerOptions trainer_options(const Config& config, const ModelTraits& traits);
+[[nodiscard]] TrainerOptions trainer_options(const Config& config, const ModelTraits& traits,
+                                             std::int64_t first_step);
 [[nodiscard]] ConsoleOptions console_options(const Config& config, const ModelTraits& traits);
 
 }  // namespace trireme

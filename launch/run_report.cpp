@@ -33,9 +33,9 @@ std::int64_t parameter_count(const Session& session) {
 }  // namespace
 
 Reporter::Reporter(const Config& config, const RunEnvironment& environment,
-                   const ModelTraits& traits)
-    : directory(config.run.directory),
-      metrics(directory.metrics_path(), item_kind(traits)),
+                   const ModelTraits& traits, std::optional<std::int64_t> done)
+    : directory(config.run.directory, done.has_value()),
+      metrics(directory.metrics_path(), item_kind(traits), done),
       console(console_options(config, traits)) {
   directory.write_config(to_yaml(config));
   directory.write_environment(environment);

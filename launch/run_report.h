@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,11 @@
 
 namespace trireme {
 
-// What only rank 0 has. Making it claims the run directory.
+// What only rank 0 has. Making it claims the run directory, which the run that goes on after `done`
+// steps has already.
 struct Reporter {
-  Reporter(const Config& config, const RunEnvironment& environment, const ModelTraits& traits);
+  Reporter(const Config& config, const RunEnvironment& environment, const ModelTraits& traits,
+           std::optional<std::int64_t> done);
   RunDirectory directory;
   MetricsLog metrics;
   Console console;

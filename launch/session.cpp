@@ -71,7 +71,8 @@ std::int64_t samples_evaluated(const TrainConfig& train, std::int64_t available)
   return all ? available : train.eval_batches * train.global_batch;
 }
 
-// Started by torchrun and the like, every process would train alone, and write over the others.
+// Processes of another launcher, each under an MPI launcher of its own, would all train alone and
+// write over each other. Without one they find each other over TCP.
 void check_launcher(int ranks) {
   const char* const wanted = std::getenv("WORLD_SIZE");
   const char* const rank = std::getenv("RANK");
@@ -79,7 +80,8 @@ void check_launcher(int ranks) {
   fail(
       ExitCode::config,
       "RANK={} and WORLD_SIZE={} are set, but MPI started this process alone; start the ranks with "
-      "mpirun -np {} or srun --mpi=pmix, or unset RANK and WORLD_SIZE to train on one rank",
+      "mpirun -np {} or srun --mpi=pmix, or each without mpirun and with MASTER_ADDR and "
+      "MASTER_PORT, or unset RANK and WORLD_SIZE to train on one rank",
       rank, wanted, wanted);
 }
 

@@ -7,6 +7,7 @@
 
 #include "launch/memory_advice.h"
 #include "launch/training.h"
+#include "runtime/train/signal_requests.h"
 
 namespace trireme {
 namespace {
@@ -16,6 +17,7 @@ struct TrainArguments {
   std::vector<std::string> overrides;
   bool print_config = false;
   bool list_keys = false;
+  bool fresh = false;
 };
 
 void list_keys() {
@@ -29,6 +31,7 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
   if (arguments.list_keys) return list_keys();
   if (arguments.config.empty())
     fail(ExitCode::config, "trireme train: no config file given; see trireme train --help");
+  const SignalRequests signals;  // before anything that takes time
   const RankProcess process;
   Provenance where;
   const Config given = load_config(arguments.config, arguments.overrides, &where);
@@ -38,7 +41,8 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
     return;
   }
   try {
-    run_training(process, config, command_line);
+    if (!run_training(process, config, command_line, arguments.fresh))
+      throw CLI::RuntimeError(static_cast<int>(ExitCode::requeue));
   } catch (const OutOfMemory& lack) {
     throw Error(lack.code(), lack.what() + memory_advice(config, lack));
   }
@@ -57,6 +61,8 @@ void add_train_command(CLI::App& app, std::vector<std::string> command_line) {
       ->allow_extra_args(false);
   command->add_flag("--print-config", arguments->print_config,
                     "Print the resolved config and stop");
+  command->add_flag("--fresh", arguments->fresh,
+                    "Refuse to go on with a run that run.directory holds already");
   command->add_flag("--list-keys", arguments->list_keys,
                     "Print every config key with its default and stop");
   command->footer(

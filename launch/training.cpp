@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/training.h"
 
+#include <chrono>
+#include <cstdlib>
 #include <optional>
 
 #include "data/batch_plan.h"
 #include "launch/autotune.h"
+#include "launch/checkpointing.h"
 #include "launch/libraries.h"
 #include "launch/options.h"
 #include "launch/run_report.h"
 #include "launch/run_results.h"
+#include "runtime/base/log.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/telemetry/host.h"
+#include "runtime/train/step_requests.h"
 #include "runtime/train/trainer.h"
 
 namespace trireme {
@@ -23,25 +28,59 @@ std::vector<std::int64_t> samples_of(const Sampler& sampler, std::int64_t step) 
   return samples;
 }
 
+// A run that was killed before its first checkpoint has nothing to lose by beginning again.
+bool begins_again(const Config& config) {
+  const RunDirectory::Contents found = RunDirectory::contents(config.run.directory);
+  return found.run && found.checkpoints && !found.weights;
+}
+
+StepRequestOptions request_options(const Config& config, bool leader) {
+  return {
+      .leader = leader,
+      .every_steps = config.checkpoint.every_steps,
+      .every_minutes = config.checkpoint.every_minutes,
+      .deadlines = deadlines_from(config.run.deadline_minutes, std::getenv("SLURM_JOB_END_TIME"),
+                                  std::chrono::system_clock::now())};
+}
+
+void say_why_it_stopped(const Trainer& trainer, const Config& config) {
+  log::get("train").warn(
+      "stopped before step {}: {}; the same command goes on from the checkpoint in {}",
+      config.train.steps, describe(trainer.stopped()), config.run.directory);
+}
+
 }  // namespace
 
-void run_training(const RankProcess& process, const Config& config,
-                  const std::vector<std::string>& command_line) {
+bool run_training(const RankProcess& process, const Config& config,
+                  const std::vector<std::string>& command_line, bool fresh) {
   Session session(process, config, /*training=*/true);
   const auto dataset = open_dataset(config, session.traits, config.data.path, "train");
+  const StartingPoint start = find_start(session, *dataset, fresh);
+  const bool leader = process.mpi.rank() == 0;
+  if (start.step() >= config.train.steps) {
+    if (leader) {
+      log::get("train").info("{} has done {} of train.steps = {}: nothing is left to do",
+                             config.run.directory, start.step(), config.train.steps);
+    }
+    return true;
+  }
   const Communicator& group = session.mesh.data();
   const Sampler sampler(sampler_options(config, dataset->size()));
   StepOptions options = step_options(config, session.pipeline, session.traits);
+  StepRequests requests(request_options(config, leader));
+  options.flags = [&] { return requests.flags(); };
   const BatchPlan plan =
-      BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(), 0,
-                          options.assignment == Assignment::strided);
+      BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(),
+                          start.step(), options.assignment == Assignment::strided);
 
   const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
   std::optional<Reporter> reporter;
-  if (process.mpi.rank() == 0) {
+  if (leader) {
+    std::optional<std::int64_t> done;
+    if (start.checkpoint || begins_again(config)) done = start.step();
     reporter.emplace(config,
                      RunEnvironment{process.mpi.size(), hosts, library_versions(), command_line},
-                     session.traits);
+                     session.traits, done);
     log_start(session, *dataset);
   }
   session.world->barrier();  // nobody trains before the run directory is known to be good
@@ -52,6 +91,7 @@ void run_training(const RankProcess& process, const Config& config,
   StepEngine engine(*session.device, *session.model, session.mesh, session.streams, &session.tensor,
                     options);
   log_memory(session, engine.optimizer());
+  Checkpointing checkpoints(session, engine, average, *dataset, start);
   std::optional<ValidationPass> validation;
   if (!config.data.validation_path.empty()) {
     validation.emplace(session, engine.runner(), config.data.validation_path);
@@ -60,7 +100,9 @@ void run_training(const RankProcess& process, const Config& config,
                 {.workers = config.data.workers,
                  .prefetch = config.data.prefetch,
                  .held = StepEngine::batches_held(session.pipeline, session.mesh.here().pipeline)});
-  Trainer::Services services;
+  Trainer::Services services{.save = [&](std::int64_t done) { checkpoints.save(done); },
+                             .after_step = [&] { checkpoints.report(); },
+                             .requests = &requests};
   if (validation) services.evaluate = [&] { return validation->run(); };
   services.samples = [&](std::int64_t step) { return samples_of(sampler, step); };
   std::optional<ReplicaCheck> replicas;
@@ -70,11 +112,21 @@ void run_training(const RankProcess& process, const Config& config,
   }
   BubbleMeter meter(engine.runner());
   Trainer trainer(
-      engine, loader, trainer_options(config, session.traits),
+      engine, loader, trainer_options(config, session.traits, start.step()),
       {reporter ? &reporter->console : nullptr, reporter ? &reporter->metrics : nullptr, &meter},
       services);
   trainer.run();
   engine.settle();
+  const bool stopped = trainer.stopped() != StopReason::none;
+  // The last state too, so that more steps can follow.
+  if (!stopped && (config.checkpoint.every_steps > 0 || config.checkpoint.every_minutes > 0))
+    checkpoints.save(config.train.steps);
+  checkpoints.finish();
+  if (stopped) {
+    session.world->barrier();
+    if (leader) say_why_it_stopped(trainer, config);
+    return false;
+  }
 
   const std::uint64_t peak = peak_memory_of_any_rank(session);
   write_results(session, engine, trainer.final_loss(), reporter ? &*reporter : nullptr, average);
@@ -82,11 +134,12 @@ void run_training(const RankProcess& process, const Config& config,
     tune_products(*session.world, *session.streams.compute, config.device.autotune);
   log_bubble(session, engine.runner(), meter);
   session.world->barrier();  // the last wait that has a deadline
-  if (!reporter) return;
+  if (!reporter) return true;
   reporter->console.finish({.totals = {},
                             .wall_seconds = trainer.wall_seconds(),
                             .evaluation_seconds = trainer.evaluation_seconds(),
                             .peak_memory_bytes = peak});
+  return true;
 }
 
 }  // namespace trireme

@@ -5,9 +5,11 @@
 
 namespace trireme {
 
-// Trains as the resolved config says and leaves a run directory: config, environment,
-// metrics, weights. Collective over all ranks.
-void run_training(const RankProcess& process, const Config& config,
-                  const std::vector<std::string>& command_line);
+// Trains as the resolved config says and leaves a run directory: config, environment, metrics,
+// checkpoints, weights. A run that has checkpoints goes on from the newest good one; `fresh`
+// refuses that. Collective over all ranks. False: it stopped before its last step, with a
+// checkpoint.
+[[nodiscard]] bool run_training(const RankProcess& process, const Config& config,
+                                const std::vector<std::string>& command_line, bool fresh);
 
 }  // namespace trireme

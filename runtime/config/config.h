@@ -219,6 +219,8 @@ enum class Purpose : std::uint8_t { train, evaluate, generate };
 
 // The resolved config as YAML that parse_config reads back to an equal Config.
 [[nodiscard]] std::string to_yaml(const Config& config);
+// Every key with its value as the file would have it, in the table's order.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> values_by_key(const Config& config);
 
 // One row per key, for --help, the README and tests.
 struct FieldDoc {

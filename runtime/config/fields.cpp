@@ -34,7 +34,7 @@ std::vector<Field> run_and_device_fields() {
             "where the run writes its config, metrics and weights"),
       FIELD(run.seed, Free{}, "key of every random number: init, dropout, shuffle, augmentation"),
       FIELD(run.deadline_minutes, NumberRange{.high = year_of_minutes},
-            "stop with a checkpoint after this long; 0 = no deadline", {}, Unbuilt{"0"}),
+            "stop with a checkpoint and exit code 75 after this long; 0 = no deadline"),
       FIELD(device.type, Choices{{"cpu", "cuda", "auto"}},
             "where to compute; auto = cuda when the build has it and a GPU is there"),
       FIELD(device.share, Free{}, "several ranks may take turns on one GPU", on_cuda),
@@ -213,13 +213,12 @@ std::vector<Field> optimizer_fields() {
 
 std::vector<Field> checkpoint_and_telemetry_fields() {
   return {
-      FIELD(checkpoint.every_steps, IntegerRange{0, many}, "steps between checkpoints; 0 = none",
-            {}, Unbuilt{"0"}),
+      FIELD(checkpoint.every_steps, IntegerRange{0, many}, "steps between checkpoints; 0 = none"),
       FIELD(checkpoint.every_minutes, NumberRange{.high = year_of_minutes},
-            "minutes between checkpoints; 0 = none", {}, Unbuilt{"0"}),
+            "minutes between checkpoints; 0 = none"),
       FIELD(checkpoint.keep, IntegerRange{1, 1'000'000}, "newest checkpoints kept"),
       FIELD(checkpoint.keep_every, IntegerRange{0, many},
-            "also keep those whose step is a multiple of this; 0 = none", {}, Unbuilt{"0"}),
+            "also keep those whose step is a multiple of this; 0 = none"),
       FIELD(checkpoint.async, Free{}, "write checkpoints while training goes on"),
       FIELD(telemetry.trace, Text{}, "steps to trace, as first-last; empty = none", {},
             Unbuilt{"\"\""}),

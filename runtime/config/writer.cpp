@@ -34,6 +34,13 @@ std::string to_yaml(const Config& config) {
   return text;
 }
 
+std::vector<std::pair<std::string, std::string>> values_by_key(const Config& config) {
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const config::Field& field : config::all_fields())
+    values.emplace_back(field.key, format_value(field, config));
+  return values;
+}
+
 std::vector<FieldDoc> field_docs() {
   const Config defaults;
   std::vector<FieldDoc> docs;

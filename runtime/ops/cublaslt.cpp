@@ -136,8 +136,7 @@ class Operands {
 
  private:
   std::byte* add(std::int64_t elements, DType dtype) {
-    constexpr std::uint32_t of_buffers = 256;
-    const std::size_t shift = key_.alignment < of_buffers ? key_.alignment : 0;
+    const std::size_t shift = key_.alignment;  // buffers are aligned to more
     const std::size_t bytes = shift + static_cast<std::size_t>(elements) * size_of(dtype);
     const Buffer& buffer = buffers_.emplace_back(stream_.device(), bytes, MemoryKind::device);
     stream_.device().fill_zero(stream_, buffer.data(), bytes);

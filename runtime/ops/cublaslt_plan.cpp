@@ -59,7 +59,7 @@ void check_cublaslt(cublasStatus_t status, const char* call, std::source_locatio
 }
 
 std::uint32_t common_alignment(const Product& p) {
-  std::uintptr_t bits = 256;
+  std::uintptr_t bits = 16;
   for (const void* const address :
        {p.a, p.b, p.c, static_cast<const void*>(p.d), p.bias, static_cast<const void*>(p.aux),
         static_cast<const void*>(p.bias_gradient)})

@@ -25,14 +25,14 @@ struct ProductKey {
   bool transpose_a = false, transpose_b = false;
   DType type_a = DType::f32, type_b = DType::f32, output = DType::f32;
   Epilogue epilogue = Epilogue::none;
-  std::uint32_t alignment = 256;  // of every address, in bytes
-  int processors = 0;             // multiprocessors to plan for; 0: all
-  bool tf32 = false;              // f32 operands rounded to TF32
+  std::uint32_t alignment = 16;  // of every address, in bytes; 16 or less
+  int processors = 0;            // multiprocessors to plan for; 0: all
+  bool tf32 = false;             // f32 operands rounded to TF32
 
   friend auto operator<=>(const ProductKey&, const ProductKey&) = default;
 };
 
-// "768 8192 3072 TN bf16 bf16 bf16 bias 256 0 fp32", and back; nothing where the text is no key.
+// "768 8192 3072 TN bf16 bf16 bf16 bias 16 0 fp32", and back; nothing where the text is no key.
 [[nodiscard]] std::string to_text(const ProductKey& key);
 [[nodiscard]] std::optional<ProductKey> parse_product_key(std::string_view text);
 

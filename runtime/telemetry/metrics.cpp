@@ -7,8 +7,10 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 
 #include "runtime/base/text_builder.h"
 
@@ -50,6 +52,22 @@ class JsonLine {
   bool first_ = true;
   bool finite_ = true;
 };
+
+// Bytes of the whole lines whose step is at most `done`.
+off_t bytes_up_to(const std::string& path, std::int64_t done) {
+  constexpr std::string_view head = "{\"step\":";
+  std::ifstream file(path);
+  off_t bytes = 0;
+  for (std::string line; std::getline(file, line) && !file.eof();) {
+    std::int64_t step = 0;
+    if (!line.starts_with(head)) break;
+    const auto [rest, error] =
+        std::from_chars(line.data() + head.size(), line.data() + line.size(), step);
+    if (error != std::errc() || step > done) break;
+    bytes += static_cast<off_t>(line.size()) + 1;
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -98,11 +116,15 @@ std::string format_json(const SkippedBatch& skipped) {
       skipped.step, skipped.deviations, fmt::join(skipped.samples, ","));
 }
 
-MetricsLog::MetricsLog(std::string path, ItemKind kind) : path_(std::move(path)), kind_(kind) {
+MetricsLog::MetricsLog(std::string path, ItemKind kind, std::optional<std::int64_t> done)
+    : path_(std::move(path)), kind_(kind) {
   // O_EXCL: a second run that chose the same directory a moment later must not mix its lines in.
+  const int exclusive = done ? 0 : O_EXCL;
   file_ = FileDescriptor(
-      ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
+      ::open(path_.c_str(), O_WRONLY | O_CREAT | exclusive | O_APPEND | O_CLOEXEC, 0666));
   if (!file_.is_open()) system_failed("open", path_);
+  if (done && ::ftruncate(file_.get(), bytes_up_to(path_, *done)) != 0)
+    system_failed("ftruncate", path_);
 }
 
 void MetricsLog::step(const StepMetrics& metrics) {

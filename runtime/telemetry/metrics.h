@@ -75,7 +75,8 @@ inline constexpr std::size_t metrics_line_bytes = 896;
 // itself.
 class MetricsLog {
  public:
-  MetricsLog(std::string path, ItemKind kind);
+  // A run that goes on after `done` steps keeps the lines up to them; a new one has no file yet.
+  MetricsLog(std::string path, ItemKind kind, std::optional<std::int64_t> done = {});
 
   void step(const StepMetrics& metrics);
   void evaluation(const EvaluationMetrics& metrics);

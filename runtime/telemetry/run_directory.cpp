@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -28,10 +30,16 @@ void create_with_parents(const std::string& path) {
   }
 }
 
+constexpr std::array files_of_a_run = {"config.yaml", "metrics.jsonl"};
+
+bool has_file(const std::string& path, const char* name) {
+  std::error_code error;
+  return fs::exists(fs::path(path) / name, error);
+}
+
 void refuse_an_earlier_run(const std::string& path) {
-  for (const char* const name : {"config.yaml", "metrics.jsonl"}) {
-    std::error_code error;
-    if (!fs::exists(fs::path(path) / name, error)) continue;
+  for (const char* const name : files_of_a_run) {
+    if (!has_file(path, name)) continue;
     fail(ExitCode::config,
          "run.directory: {}: already holds a run ({} is there); choose another run.directory or "
          "remove this one",
@@ -60,10 +68,18 @@ std::string without_trailing_slash(std::string path) {
 
 }  // namespace
 
-RunDirectory::RunDirectory(std::string path) : path_(without_trailing_slash(std::move(path))) {
+RunDirectory::Contents RunDirectory::contents(const std::string& path) {
+  const auto has = [&](const char* name) { return has_file(path, name); };
+  return {.run = std::ranges::any_of(files_of_a_run, has),
+          .checkpoints = has("checkpoints"),
+          .weights = has("weights.safetensors")};
+}
+
+RunDirectory::RunDirectory(std::string path, bool goes_on)
+    : path_(without_trailing_slash(std::move(path))) {
   if (path_.empty()) fail(ExitCode::config, "run.directory: is empty; name a directory");
   create_with_parents(path_);
-  refuse_an_earlier_run(path_);
+  if (!goes_on) refuse_an_earlier_run(path_);
   probe_writing(path_);
 }
 

@@ -10,11 +10,16 @@
 namespace trireme {
 
 // Made by rank 0 before anything is allocated. Creates the directory and its parents, refuses one
-// that already holds a run, and finds out now, not at the first write, that the place is read-only.
-// Errors are ExitCode::config, name the path and say what to do.
+// that already holds a run unless the run goes on, and finds out now, not at the first write, that
+// the place is read-only. Errors are ExitCode::config, name the path and say what to do.
 class RunDirectory {
  public:
-  explicit RunDirectory(std::string path);
+  explicit RunDirectory(std::string path, bool goes_on = false);
+  // What an earlier run left there.
+  struct Contents {
+    bool run = false, checkpoints = false, weights = false;
+  };
+  [[nodiscard]] static Contents contents(const std::string& path);
 
   // Both files are written atomically.
   void write_config(std::string_view yaml) const;

@@ -42,6 +42,7 @@ void Trainer::run() {
     report_up_to(final_step || evaluate_now ? done : step);
     check_replicas(done);
     if (evaluate_now) run_evaluation(step);
+    if (services_.after_step) services_.after_step();
     if (services_.requests == nullptr) continue;
     const StepDecision decision = services_.requests->take(done);
     if (decision.checkpoint) save(done);
@@ -69,6 +70,8 @@ void Trainer::check_replicas(std::int64_t done) {
 }
 
 void Trainer::save(std::int64_t done) {
+  // A run that goes on from here finds the lines of all its steps in the log.
+  report_up_to(done);
   if (services_.replicas != nullptr) services_.replicas->finish();
   const auto start = Clock::now();
   set_activity(saving_activity);

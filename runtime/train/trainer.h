@@ -40,6 +40,8 @@ class Trainer {
     // Starts a checkpoint of the state after so many steps; collective. StepOptions::flags then
     // asks `requests`.
     std::function<void(std::int64_t done)> save{};
+    // After every step; not collective.
+    std::function<void()> after_step{};
     StepRequests* requests = nullptr;
     ReplicaCheck* replicas = nullptr;
     // The samples of a step's global batch (steps count from 0), for the log.

@@ -89,12 +89,11 @@ TEST_P(UnsupportedFeature, IsRefusedWithTheValueToUse) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, UnsupportedFeature,
-    testing::Values(
-        Feature{"parallel.context=2", "1"}, Feature{"parallel.expert=2", "1"},
-        Feature{"parallel.search=true", "false"}, Feature{"run.deadline_minutes=0.5", "0"},
-        Feature{"checkpoint.every_steps=100", "0"}, Feature{"checkpoint.every_minutes=5", "0"},
-        Feature{"telemetry.trace=10-20", "\"\""}, Feature{"telemetry.tensorboard=true", "false"},
-        Feature{"telemetry.prometheus=true", "false"}),
+    testing::Values(Feature{"parallel.context=2", "1"}, Feature{"parallel.expert=2", "1"},
+                    Feature{"parallel.search=true", "false"},
+                    Feature{"telemetry.trace=10-20", "\"\""},
+                    Feature{"telemetry.tensorboard=true", "false"},
+                    Feature{"telemetry.prometheus=true", "false"}),
     [](const auto& tested) {
       std::string name = tested.param.setting;
       std::ranges::replace_if(

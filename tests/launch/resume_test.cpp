@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that stop, or are stopped, and go on from a checkpoint: to the same bits.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "tests/launch/run_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class ResumeTest : public RunTest {
+ protected:
+  using Settings = std::vector<std::string>;
+  // The bits that do not depend on the layout.
+  static Settings layout(Settings more) {
+    more.insert(more.end(), {"reproducibility=layout", "checkpoint.every_steps=4", "train.steps=10",
+                             "train.eval_every=5", "parallel.virtual_tensor=2"});
+    return more;
+  }
+  // Stops after its first step or two.
+  static Settings stopping(Settings more) {
+    more = layout(std::move(more));
+    more.emplace_back("run.deadline_minutes=0.00001");
+    return more;
+  }
+
+  void expect_same_run(const std::string& a, const std::string& b) const {
+    const auto steps_a = steps_of(a), steps_b = steps_of(b);
+    ASSERT_EQ(steps_a.size(), steps_b.size());
+    for (std::size_t i = 0; i < steps_a.size(); ++i) {
+      EXPECT_EQ(steps_a[i].step, steps_b[i].step);
+      EXPECT_EQ(steps_a[i].loss, steps_b[i].loss) << "step " << steps_a[i].step;
+      EXPECT_EQ(steps_a[i].grad_norm, steps_b[i].grad_norm) << "step " << steps_a[i].step;
+    }
+    EXPECT_EQ(validation_loss_of(a), validation_loss_of(b));
+    EXPECT_TRUE(weights_of(a) == weights_of(b));
+  }
+  void expect_done(const CommandResult& result) const {
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  }
+};
+
+TEST_F(ResumeTest, ARunThatStoppedAtItsDeadlineGoesOnUnderAnyLayoutToTheSameBits) {
+  expect_done(train_gpt("whole", 1, layout({})));
+  struct Case {
+    int ranks_before, ranks_after;
+    Settings before, after;
+  };
+  const std::vector<Case> cases = {
+      {1, 1, {}, {}},
+      {2, 4, {}, {"parallel.pipeline=2"}},
+      {2, 2, {"parallel.tensor=2"}, {"parallel.zero=3"}},
+      {4, 1, {"parallel.pipeline=2", "parallel.zero=1"}, {}},
+  };
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    const std::string name = fmt::format("case{}", i);
+    const CommandResult first = train_gpt(name, cases[i].ranks_before, stopping(cases[i].before));
+    EXPECT_EQ(first.exit_code, 75) << first.output;
+    EXPECT_THAT(first.output, HasSubstr("the same command goes on from the checkpoint"));
+    const auto done = steps_of(name).size();
+    EXPECT_GE(done, 1U);
+    EXPECT_LT(done, 10U);
+    const CommandResult second = train_gpt(name, cases[i].ranks_after, layout(cases[i].after));
+    expect_done(second);
+    EXPECT_THAT(second.output, HasSubstr(fmt::format("going on after step {}", done)));
+    expect_same_run("whole", name);
+  }
+}
+
+TEST_F(ResumeTest, StatisticsLossScaleAndAverageGoOnToo) {
+  const Settings settings{"checkpoint.every_steps=2", "precision=fp16", "train.ema_decay=0.9",
+                          "loss_scale.growth_interval=2"};
+  Settings stops = settings;
+  stops.emplace_back("run.deadline_minutes=0.00001");
+  expect_done(train_resnet("whole", 2, settings));
+  EXPECT_EQ(train_resnet("parts", 2, stops).exit_code, 75);
+  expect_done(train_resnet("parts", 2, settings));
+
+  expect_same_run("whole", "parts");
+  EXPECT_EQ(steps_of("whole").back().loss_scale, steps_of("parts").back().loss_scale);
+  const auto average = [&](const char* run) {
+    return read_file(directory() + "/" + run + "/weights_average.safetensors");
+  };
+  EXPECT_TRUE(average("whole") == average("parts"));
+}
+
+TEST_F(ResumeTest, AKilledRunGoesOnFromItsNewestCheckpoint) {
+  expect_done(train_gpt("whole", 2, layout({"train.steps=40"})));
+  // The job is killed as soon as it has a checkpoint; its ranks die with mpirun.
+  const std::string run = directory() + "/killed";
+  const CommandResult killed = run_command(fmt::format(
+      "{} -np 2 {} train {}/gpt.yaml --set run.directory={} --set reproducibility=layout "
+      "--set checkpoint.every_steps=4 --set train.steps=40 --set train.eval_every=5 "
+      "--set parallel.virtual_tensor=2 & job=$!; "
+      "until ls {}/checkpoints/step_* >/dev/null 2>&1 || ! kill -0 $job; do sleep 0.01; done; "
+      "pkill -KILL -P $job; kill -KILL $job; wait $job",
+      TRIREME_MPIEXEC, TRIREME_BINARY, data_directory(), run, run));
+  EXPECT_NE(killed.exit_code, 0) << killed.output;
+  const CommandResult second = train_gpt("killed", 2, layout({"train.steps=40"}));
+  expect_done(second);
+  expect_same_run("whole", "killed");
+}
+
+TEST_F(ResumeTest, UserSignalWritesACheckpointAndTrainingGoesOn) {
+  const std::string run = directory() + "/signalled";
+  const CommandResult result = run_command(fmt::format(
+      "{} -np 2 {} train {}/gpt.yaml --set run.directory={} --set train.steps=400 & job=$!; "
+      "until [ -s {}/metrics.jsonl ] || ! kill -0 $job; do sleep 0.01; done; "
+      "kill -USR1 $job; sleep 0.2; kill -USR1 $job; wait $job",
+      TRIREME_MPIEXEC, TRIREME_BINARY, data_directory(), run, run));
+
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(steps_of("signalled").size(), 400U);
+  EXPECT_FALSE(std::filesystem::is_empty(run + "/checkpoints"));
+}
+
+TEST_F(ResumeTest, TerminationWritesACheckpointAndAsksToBeStartedAgain) {
+  const std::string run = directory() + "/terminated";
+  // To the program itself: mpirun would give its ranks a second.
+  const CommandResult result = run_command(
+      fmt::format("{} train {}/gpt.yaml --set run.directory={} --set train.steps=100000 & job=$!; "
+                  "until [ -s {}/metrics.jsonl ] || ! kill -0 $job; do sleep 0.01; done; "
+                  "kill -TERM $job; wait $job",
+                  TRIREME_BINARY, data_directory(), run, run));
+
+  EXPECT_EQ(result.exit_code, 75) << result.output;
+  EXPECT_FALSE(std::filesystem::is_empty(run + "/checkpoints"));
+}
+
+TEST_F(ResumeTest, WhatDoesNotFitIsRefusedAndADamagedCheckpointIsPassedOver) {
+  ASSERT_EQ(train_gpt("run", 1, stopping({})).exit_code, 75);
+
+  const CommandResult fresh = trireme(fmt::format(
+      "train {}/gpt.yaml --fresh --set run.directory={}/run", data_directory(), directory()));
+  EXPECT_EQ(fresh.exit_code, 2);
+  EXPECT_THAT(fresh.output, AllOf(HasSubstr("already holds a run"), HasSubstr("--fresh")));
+
+  const CommandResult seed = train_gpt("run", 1, layout({"run.seed=8"}));
+  EXPECT_EQ(seed.exit_code, 2);
+  EXPECT_THAT(seed.output, AllOf(HasSubstr("run.seed"), HasSubstr("is 8 and was 7")));
+
+  const CommandResult model = train_gpt("run", 1, layout({"model.hidden=64"}));
+  EXPECT_EQ(model.exit_code, 4) << model.output;
+
+  const CommandResult data =
+      train_gpt("run", 1, layout({"data.path=" + data_directory() + "/text/validation"}));
+  EXPECT_EQ(data.exit_code, 2) << data.output;
+  EXPECT_THAT(data.output, HasSubstr("fingerprint"));
+
+  for (const auto& entry : std::filesystem::directory_iterator(directory() + "/run/checkpoints")) {
+    const std::string file = entry.path().string() + "/rank_00000.h5";
+    std::string bytes = read_file(file);
+    bytes[bytes.size() - 5] = static_cast<char>(bytes[bytes.size() - 5] ^ 1);
+    write_file(file, bytes);
+  }
+  const CommandResult damaged = train_gpt("run", 1, layout({}));
+  EXPECT_EQ(damaged.exit_code, 4);
+  EXPECT_THAT(damaged.output, HasSubstr("none of its checkpoints verifies"));
+}
+
+TEST_F(ResumeTest, AFinishedRunHasNothingLeftToDoUntilItGetsMoreSteps) {
+  const Settings settings{"checkpoint.every_steps=3", "lr_schedule.name=constant"};
+  expect_done(train_gpt("run", 1, settings));
+  const CommandResult again = train_gpt("run", 1, settings);
+  expect_done(again);
+  EXPECT_THAT(again.output, HasSubstr("nothing is left to do"));
+
+  Settings more = settings;
+  more.emplace_back("train.steps=9");
+  expect_done(train_gpt("run", 1, more));
+  expect_done(train_gpt("whole", 1, more));
+  expect_same_run("whole", "run");
+}
+
+}  // namespace
+}  // namespace trireme::test
