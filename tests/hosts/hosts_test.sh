@@ -15,6 +15,7 @@ lacks=$(network_lacks)
 place=$(mktemp -d /tmp/trireme-hosts.XXXXXX)
 trap 'network_down "$place"; rm -rf "$place"' EXIT
 trap 'exit 1' INT TERM
+export TMPDIR=$place
 prepare_run "$place" "$trireme"
 cd "$place" || exit 1
 network_up "$place" 4
@@ -26,6 +27,7 @@ export TRIREME_END_SECONDS=3
 # A host that is lost is noticed this long after the last step.
 watch_seconds=4
 long=(--set train.steps=1000000 --set train.log_every=1000 --set "parallel.watch_seconds=$watch_seconds")
+flags=("${long[@]}")
 
 # mpi_run HOST HOSTS RANKS ARGUMENTS...: mpirun on a host ("": on none of them), in the background: sets job, log.
 number=0 program=$trireme
@@ -53,6 +55,7 @@ kill_host() {
   mapfile -t processes < <(network_processes "$1")
   [[ ${#processes[@]} -eq 0 ]] || kill -s KILL "${processes[@]}" 2>/dev/null
 }
+has_checkpoint() { compgen -G "$1/checkpoints/step_*[0-9]" >/dev/null; }
 training() { grep -qs '"step":2,' "$1/metrics.jsonl"; }
 # Ranks and daemons of every host, but for what the cut itself keeps us from asking.
 nothing_left() {
@@ -128,8 +131,9 @@ lose() {
   local name=$1 expected=$2 text=$3 from=$4 started
   shift 4
   begin "$name"
-  mpi_run "$from" n1:1,n2:1 2 train config.yaml --set "run.directory=runs/lost$number" "${long[@]}"
+  mpi_run "$from" n1:1,n2:1 2 train config.yaml --set "run.directory=runs/lost$number" "${flags[@]}"
   wait_until 40 training "runs/lost$((number - 1))" || complain "training to begin"
+  [[ ${flags[*]} != *checkpoint* ]] || wait_until 40 has_checkpoint "runs/lost$((number - 1))" || complain "a checkpoint"
   started=$SECONDS
   "$@" || complain "$* to work"
   finish_job 40
@@ -163,9 +167,23 @@ reset_sockets() { [[ $(ip netns exec "$(network_namespace 1)" ss -HKtn dst "$(ne
 kill_rank() { kill -s KILL "$(rank_on 2)"; }
 stop_rank() { kill -s STOP "$(rank_on 2)"; }
 
+# Started again, the run goes on from its newest checkpoint.
+go_on() {
+  begin "the same job again"
+  "$trireme" train config.yaml --set run.directory=runs/whole "${flags[@]}" >"$place/whole.log" 2>&1
+  mpi_run 1 n1:1,n2:1 2 train config.yaml --set "run.directory=runs/lost$((number - 1))" "${flags[@]}"
+  finish_job 120
+  expect_code 0
+  expect_text "checkpoints/step_"
+  expect_equal "$(bits_of "$log")" "$(bits_of "$place/whole.log")" "the bits of an undisturbed run"
+}
 check_lost_link() {
+  flags=(--set train.steps=8000 --set train.log_every=1000 --set "parallel.watch_seconds=$watch_seconds"
+    --set checkpoint.every_steps=100)
   lose "the link to a host is cut" 5 "$waited" 1 cut_host
   mend_host
+  go_on
+  flags=("${long[@]}")
   # Without the patience above, the kernel gives the connections up.
   TRIREME_END_SECONDS=1000 TRIREME_TCP_RETRIES=5 lose "the same with net.ipv4.tcp_retries2" bad "$waited" 1 cut_host
   mend_host

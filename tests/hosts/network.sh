@@ -102,6 +102,8 @@ network_down() {
     namespace=$(network_namespace "$host")
     mapfile -t processes < <(network_processes "$host")
     [[ ${#processes[@]} -eq 0 ]] || kill -s KILL "${processes[@]}" 2>/dev/null || true
+    # By name: the kernel takes its time over those of a namespace.
+    ip link del "$(network_interface "$host")" 2>/dev/null || true
     ip netns del "$namespace" 2>/dev/null || true
     rm -rf "/etc/netns/${namespace:?}"
   done

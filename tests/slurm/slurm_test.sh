@@ -48,6 +48,17 @@ submit() {
 }
 four_ranks=(--nodes=2 --ntasks-per-node=2)
 long=(--set train.steps=1000000 --set train.log_every=1000)
+# A run that is interrupted, and the bits of one that is not.
+finite=(--set train.steps=6000 --set train.log_every=1000)
+uninterrupted() {
+  [[ -f uninterrupted.log ]] || "$trireme" train config.yaml --set run.directory=runs/uninterrupted "${finite[@]}" >uninterrupted.log 2>&1
+  bits_of uninterrupted.log
+}
+expect_same_bits() {
+  finish_job "$job" 120
+  expect_code 0
+  expect_equal "$(bits_of "$log")" "$(uninterrupted)" "the bits of an uninterrupted run"
+}
 
 check_launchers() {
   local one launcher
@@ -98,15 +109,14 @@ check_kill() {
   done
 }
 
+has_checkpoint() { compgen -G "$1/checkpoints/step_*[0-9]" >/dev/null; }
 check_restart() {
-  begin "a rank is killed, and the run starts again in the allocation"
-  TRIREME_RESTARTS=1 submit "${four_ranks[@]}" -- config.yaml "${long[@]}"
-  wait_until 40 training "runs/$job" || complain "training to begin"
+  begin "a rank is killed, and the run goes on in the allocation"
+  TRIREME_RESTARTS=1 submit "${four_ranks[@]}" -- config.yaml "${finite[@]}" --set checkpoint.every_steps=100
+  wait_until 40 has_checkpoint "runs/$job" || complain "a checkpoint"
   pkill -KILL -n -f "^$trireme train config.yaml --set run.directory=runs/$job "
-  wait_until 40 grep -q "supervise: start 1: srun" "$log" || complain "a second start"
-  scancel "$job"
+  expect_same_bits
   expect_text "restart 1 of 1"
-  wait_until 30 over "$job" || complain "the end"
 }
 
 check_sweep() {
@@ -128,31 +138,32 @@ check_sweep() {
 
 # The signal that Slurm sends before the time limit, without the wait for it.
 check_requeue() {
-  local flags=("${long[@]}") expected="" resumes=false
-  if "$trireme" train --help | grep -qi resum; then
-    resumes=true flags=(--set train.steps=3000 --set checkpoint.every_steps=1000)
-    begin "an uninterrupted run, to compare with"
-    submit "${four_ranks[@]}" -- config.yaml "${flags[@]}"
-    finish_job "$job" 120
-    expect_code 0
-    expected=$(bits_of "$log")
-  fi
-  begin "the time limit strikes"
-  TRIREME_MAX_REQUEUES=1 submit "${four_ranks[@]}" -- config.yaml "${flags[@]}"
-  wait_until 40 training "runs/$job" || complain "training to begin"
-  scancel -b -s USR1 "$job"
-  wait_until 20 grep -q "requeueing" "$log" || complain "a requeue"
-  wait_until 20 grep -q "start 1," "$log" || complain "a second start"
-  if $resumes; then
-    finish_job "$job" 120
-    expect_code 0
-    expect_equal "$(bits_of "$log")" "$expected" "the bits of the uninterrupted run"
-  else
-    finish_job "$job" 30
-  fi
-  expect_text "the time limit is near: stopping the run"
-  expect_text "start 0, 4 ranks"
-  [[ $(field "$job" Restarts) == 1 ]] || complain "one restart, got $(field "$job" Restarts)"
+  local launcher
+  for launcher in srun mpirun; do
+    begin "the time limit is near, under $launcher"
+    TRIREME_LAUNCHER=$launcher submit "${four_ranks[@]}" -- config.yaml "${finite[@]}"
+    wait_until 40 training "runs/$job" || complain "training to begin"
+    scancel -b -s USR1 "$job"
+    wait_until 20 grep -q "requeueing" "$log" || complain "a requeue"
+    wait_until 20 grep -q "start 1," "$log" || complain "a second start"
+    expect_same_bits
+    expect_text "the time limit is near: stopping the run"
+    expect_text "the run ended with exit code 75"
+    expect_text "start 0, 4 ranks"
+    [[ $(field "$job" Restarts) == 1 ]] || complain "one restart, got $(field "$job" Restarts)"
+  done
+}
+
+# The engine knows the end of the allocation and stops a minute and a half before it.
+check_time_limit() {
+  begin "a time limit of two minutes strikes"
+  submit --time=2 "${four_ranks[@]}" -- config.yaml "${long[@]}"
+  wait_until 90 grep -qs "start 1," "$log" || complain "a second start"
+  expect_text "the run ended with exit code 75"
+  local reached
+  reached=$(find "runs/$job/checkpoints" -maxdepth 1 -name 'step_*[0-9]' -printf '%f\n' | sort | tail -n 1)
+  wait_until 40 grep -qs "\"step\":$((10#${reached#step_} + 2))," "runs/$job/metrics.jsonl" || complain "steps after $reached"
+  scancel "$job"
 }
 
 check_cancel() {
@@ -167,15 +178,15 @@ check_cancel() {
 
 check_preemption() {
   begin "a preempted job is requeued"
-  submit --partition=low "${four_ranks[@]}" -- config.yaml "${long[@]}"
+  submit --partition=low "${four_ranks[@]}" -- config.yaml "${finite[@]}"
   local preempted=$job
   wait_until 40 training "runs/$job" || complain "training to begin"
   submit "${four_ranks[@]}" -- config.yaml
   finish_job "$job" 60
   expect_code 0
-  log=$place/slurm-$preempted.out
+  job=$preempted log=$place/slurm-$preempted.out
   wait_until 20 grep -qs "start 1," "$log" || complain "a second start"
-  scancel "$preempted"
+  expect_same_bits
 }
 
 check_usage() {
@@ -191,7 +202,7 @@ check_usage() {
   expect_text "'rsh' is none of srun, mpirun, tcp"
 }
 
-for part in "${@:-launchers detection kill restart sweep requeue cancel preemption usage}"; do
+for part in "${@:-launchers detection kill restart sweep requeue time_limit cancel preemption usage}"; do
   # shellcheck disable=SC2086  # a list of words
   for name in $part; do "check_$name"; done
 done
