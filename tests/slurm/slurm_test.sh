@@ -49,7 +49,7 @@ submit() {
 four_ranks=(--nodes=2 --ntasks-per-node=2)
 long=(--set train.steps=1000000 --set train.log_every=1000)
 # A run that is interrupted, and the bits of one that is not.
-finite=(--set train.steps=6000 --set train.log_every=1000)
+finite=(--set train.steps=4000 --set train.log_every=1000)
 uninterrupted() {
   [[ -f uninterrupted.log ]] || "$trireme" train config.yaml --set run.directory=runs/uninterrupted "${finite[@]}" >uninterrupted.log 2>&1
   bits_of uninterrupted.log
@@ -157,7 +157,7 @@ check_requeue() {
 # The engine knows the end of the allocation and stops a minute and a half before it.
 check_time_limit() {
   begin "a time limit of two minutes strikes"
-  submit --time=2 "${four_ranks[@]}" -- config.yaml "${long[@]}"
+  submit --time=2 --signal=B:USR1@15 "${four_ranks[@]}" -- config.yaml "${long[@]}"
   wait_until 90 grep -qs "start 1," "$log" || complain "a second start"
   expect_text "the run ended with exit code 75"
   local reached
