@@ -49,6 +49,52 @@ void say_why_it_stopped(const Trainer& trainer, const Config& config) {
       config.train.steps, describe(trainer.stopped()), config.run.directory);
 }
 
+bool nothing_is_left(const Session& session, const StartingPoint& start) {
+  const Config& config = session.config;
+  if (start.step() < config.train.steps) return false;
+  if (session.world->rank() == 0) {
+    log::get("train").info("{} has done {} of train.steps = {}: nothing is left to do",
+                           config.run.directory, start.step(), config.train.steps);
+  }
+  return true;
+}
+
+// Empty but on rank 0. Nobody goes on before the run directory is known to be good.
+std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
+                                     const StartingPoint& start,
+                                     const std::vector<std::string>& command_line) {
+  const Config& config = session.config;
+  const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
+  std::optional<Reporter> reporter;
+  if (session.world->rank() == 0) {
+    std::optional<std::int64_t> done;
+    if (start.checkpoint || begins_again(config)) done = start.step();
+    reporter.emplace(config,
+                     RunEnvironment{session.world->size(), hosts, library_versions(), command_line},
+                     session.traits, done);
+    log_start(session, dataset);
+  }
+  session.world->barrier();
+  return reporter;
+}
+
+// Collective.
+void leave_results(Session& session, StepEngine& engine, const Trainer& trainer,
+                   const BubbleMeter& meter, const AverageWeights& average, Reporter* reporter) {
+  const Config& config = session.config;
+  const std::uint64_t peak = peak_memory_of_any_rank(session);
+  write_results(session, engine, trainer.final_loss(), reporter, average);
+  if (config.device.autotune != "off")
+    tune_products(*session.world, *session.streams.compute, config.device.autotune);
+  log_bubble(session, engine.runner(), meter);
+  session.world->barrier();  // the last wait that has a deadline
+  if (reporter == nullptr) return;
+  reporter->console.finish({.totals = {},
+                            .wall_seconds = trainer.wall_seconds(),
+                            .evaluation_seconds = trainer.evaluation_seconds(),
+                            .peak_memory_bytes = peak});
+}
+
 }  // namespace
 
 bool run_training(const RankProcess& process, const Config& config,
@@ -56,35 +102,17 @@ bool run_training(const RankProcess& process, const Config& config,
   Session session(process, config, /*training=*/true);
   const auto dataset = open_dataset(config, session.traits, config.data.path, "train");
   const StartingPoint start = find_start(session, *dataset, fresh);
-  const bool leader = process.mpi.rank() == 0;
-  if (start.step() >= config.train.steps) {
-    if (leader) {
-      log::get("train").info("{} has done {} of train.steps = {}: nothing is left to do",
-                             config.run.directory, start.step(), config.train.steps);
-    }
-    return true;
-  }
+  if (nothing_is_left(session, start)) return true;
   const Communicator& group = session.mesh.data();
   const Sampler sampler(sampler_options(config, dataset->size()));
   StepOptions options = step_options(config, session.pipeline, session.traits);
-  StepRequests requests(request_options(config, leader));
+  StepRequests requests(request_options(config, process.mpi.rank() == 0));
   options.flags = [&] { return requests.flags(); };
   const BatchPlan plan =
       BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(),
                           start.step(), options.assignment == Assignment::strided);
 
-  const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
-  std::optional<Reporter> reporter;
-  if (leader) {
-    std::optional<std::int64_t> done;
-    if (start.checkpoint || begins_again(config)) done = start.step();
-    reporter.emplace(config,
-                     RunEnvironment{process.mpi.size(), hosts, library_versions(), command_line},
-                     session.traits, done);
-    log_start(session, *dataset);
-  }
-  session.world->barrier();  // nobody trains before the run directory is known to be good
-
+  std::optional<Reporter> reporter = open_reports(session, *dataset, start, command_line);
   session.model->params().initialize(*session.streams.compute, config.run.seed);
   AverageWeights average(session, config.train.ema_decay);
   if (average.enabled()) options.after_update = [&](Stream&) { average.update(); };
@@ -124,22 +152,11 @@ bool run_training(const RankProcess& process, const Config& config,
   checkpoints.finish();
   if (stopped) {
     session.world->barrier();
-    if (leader) say_why_it_stopped(trainer, config);
-    return false;
+    if (reporter) say_why_it_stopped(trainer, config);
+  } else {
+    leave_results(session, engine, trainer, meter, average, reporter ? &*reporter : nullptr);
   }
-
-  const std::uint64_t peak = peak_memory_of_any_rank(session);
-  write_results(session, engine, trainer.final_loss(), reporter ? &*reporter : nullptr, average);
-  if (config.device.autotune != "off")
-    tune_products(*session.world, *session.streams.compute, config.device.autotune);
-  log_bubble(session, engine.runner(), meter);
-  session.world->barrier();  // the last wait that has a deadline
-  if (!reporter) return true;
-  reporter->console.finish({.totals = {},
-                            .wall_seconds = trainer.wall_seconds(),
-                            .evaluation_seconds = trainer.evaluation_seconds(),
-                            .peak_memory_bytes = peak});
-  return true;
+  return !stopped;
 }
 
 }  // namespace trireme

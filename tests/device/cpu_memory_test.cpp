@@ -18,7 +18,7 @@ TEST(CpuMemory, ExhaustionTellsTheBytesAskedForAndInUse) {
 
   expect_error(
       ExitCode::internal, [&] { const Buffer buffer(*device, huge, MemoryKind::device); },
-      std::to_string(huge) + " bytes", "of device memory", "hold 1.00 GiB");
+      std::to_string(huge) + " bytes", "of device memory", "holds other buffers 1.00 GiB");
   EXPECT_EQ(device->memory_use(MemoryKind::device).allocations, 0U);
   EXPECT_THROW(Buffer(*device, std::numeric_limits<std::size_t>::max(), MemoryKind::device), Error);
 }
