@@ -6,6 +6,7 @@
 #   scripts/test.sh --cpu | --cuda       one of them by name
 #   scripts/test.sh --asan | --tsan      under AddressSanitizer and UBSan, or ThreadSanitizer
 #   scripts/test.sh --debug              without optimisation
+#   scripts/test.sh --cluster            also the tests of Slurm and of several hosts, which take root and network namespaces
 #   scripts/test.sh --filter REGEX       only tests whose name matches; may be given with a preset
 #   scripts/test.sh --jobs N             build steps and tests at once (default: the number of cores)
 #   scripts/test.sh --no-install         leave the system's packages alone
@@ -16,7 +17,7 @@ source scripts/common.sh
 # shellcheck source=scripts/deps/cuda.sh
 source scripts/deps/cuda.sh
 
-preset='' filter=() jobs=$(nproc) install=true
+preset='' filter=() cluster=false jobs=$(nproc) install=true
 while [[ $# -gt 0 ]]; do
   case $1 in
     --cpu | --cuda | --asan | --tsan | --debug) preset=${1#--} ;;
@@ -25,9 +26,10 @@ while [[ $# -gt 0 ]]; do
       if [[ $1 == --jobs ]]; then jobs=$2; else filter=(-R "$2"); fi
       shift
       ;;
+    --cluster) cluster=true ;;
     --no-install) install=false ;;
     -h | --help)
-      sed -n '3,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '3,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     *) die "unknown option $1; see scripts/test.sh --help" ;;
@@ -38,8 +40,7 @@ done
 
 if $install; then
   scripts/install_deps.sh
-  # The tests of batch jobs start a Slurm of their own, which takes root.
-  if [[ $(id -u) -eq 0 ]]; then scripts/install_deps.sh --slurm || say "no Slurm here: its tests are skipped"; fi
+  if $cluster; then scripts/install_deps.sh --slurm; fi
 fi
 use_tools
 if [[ -z $preset ]]; then
@@ -56,5 +57,6 @@ run_quietly "cmake --preset $preset" cmake --preset "$preset"
 cmake --build --preset "$preset" -j "$jobs"
 
 say "testing"
+if ! $cluster; then filter+=(-LE '^(hosts|slurm)$'); fi
 # Tests under mpirun say how many cores they take, so that CTest does not crowd the machine.
 exec ctest --preset "$preset" -j "$jobs" --no-tests=error "${filter[@]+"${filter[@]}"}" </dev/null
