@@ -36,6 +36,7 @@ mpi_run() {
   [[ -z $1 ]] || on=(network_exec "$1")
   shift 3
   log=$place/job$((++number)).log
+  : >"$log"
   "${on[@]}" "$repository/launch/mpi_run.sh" --host "$hosts" -np "$ranks" "$program" "$@" >"$log" 2>&1 &
   job=$!
 }
