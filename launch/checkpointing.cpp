@@ -41,12 +41,15 @@ std::string state_text(const Config& config, const Dataset& dataset) {
 // These decide which sample stands where and every random number: another value is another run.
 constexpr std::array fixed_keys = {"run.seed", "train.global_batch", "data.shuffle",
                                    "data.last_batch"};
-// These are free to change: where and how the same computation is done.
-constexpr std::array free_sections = {"run.",  "parallel.",  "device.", "checkpoint.",
-                                      "comm.", "telemetry.", "data."};
+// These are free to change: where and how the same computation is done and reported.
+constexpr std::array free_sections = {"run.",        "parallel.", "device.",
+                                      "checkpoint.", "comm.",     "telemetry."};
+constexpr std::array free_keys = {"data.path",          "data.validation_path", "data.workers",
+                                  "data.prefetch",      "train.micro_batch",    "train.eval_every",
+                                  "train.eval_batches", "train.log_every"};
 
 bool is_free(const std::string& key) {
-  return key == "train.micro_batch" ||
+  return std::ranges::find(free_keys, key) != free_keys.end() ||
          std::ranges::any_of(free_sections, [&](const char* s) { return key.starts_with(s); });
 }
 
