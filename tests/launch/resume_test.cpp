@@ -17,16 +17,17 @@ class ResumeTest : public RunTest {
  protected:
   using Settings = std::vector<std::string>;
   // The bits that do not depend on the layout.
-  static Settings layout(Settings more) {
-    more.insert(more.end(), {"reproducibility=layout", "checkpoint.every_steps=4", "train.steps=10",
-                             "train.eval_every=5", "parallel.virtual_tensor=2"});
-    return more;
+  static Settings layout(const Settings& more) {
+    Settings all{"reproducibility=layout", "checkpoint.every_steps=4", "train.steps=10",
+                 "train.eval_every=5", "parallel.virtual_tensor=2"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
   }
   // Stops after its first step or two.
-  static Settings stopping(Settings more) {
-    more = layout(std::move(more));
-    more.emplace_back("run.deadline_minutes=0.00001");
-    return more;
+  static Settings stopping(const Settings& more) {
+    Settings all = layout(more);
+    all.emplace_back("run.deadline_minutes=0.00001");
+    return all;
   }
 
   void expect_same_run(const std::string& a, const std::string& b) const {
