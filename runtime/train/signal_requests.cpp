@@ -2,10 +2,10 @@
 #include "runtime/train/signal_requests.h"
 
 #include <atomic>
-#include <cerrno>
 #include <csignal>
+#include <ctime>
+#include <thread>
 
-#include "runtime/base/error.h"
 #include "runtime/comm/watched.h"
 
 namespace trireme {
@@ -17,47 +17,50 @@ static_assert(std::atomic<std::int32_t>::is_always_lock_free &&
                   std::atomic<bool>::is_always_lock_free,
               "handlers write them");
 
-void on_checkpoint(int /*signal*/) {
-  checkpoint_count.fetch_add(1, std::memory_order_relaxed);
+sigset_t taken_over() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGUSR1);
+  sigaddset(&signals, SIGTERM);
+  return signals;
 }
 
-// A launcher that ends the peers of a dead rank may give them long to end: they must
-// not wait for it.
-void on_terminate(int /*signal*/) {
-  const int saved = errno;
+void note(int signal) {
+  if (signal == SIGUSR1) checkpoint_count.fetch_add(1, std::memory_order_relaxed);
+  if (signal != SIGTERM) return;
   was_terminated.store(true, std::memory_order_relaxed);
+  // A launcher that ends the peers of a dead rank may give them long to end: they must not wait for
+  // it.
   hurry_watched_waits();
-  errno = saved;
-}
-
-struct sigaction install(int signal, void (*handler)(int)) {
-  struct sigaction ours {};
-  ours.sa_handler = handler;
-  ours.sa_flags = SA_RESTART;
-  sigemptyset(&ours.sa_mask);
-  struct sigaction before {};
-  if (sigaction(signal, &ours, &before) != 0)
-    system_failed("sigaction", fmt::format("signal {}", signal));
-  return before;
 }
 
 }  // namespace
 
+// The signals are blocked in this thread and all that it starts, and taken by one of their own: a
+// handler would run on the stacks of threads that compute, also inside generated code of libraries.
 struct SignalRequests::Handlers {
-  struct sigaction checkpoint {
-  }, terminate{};
+  sigset_t before{};
+  std::atomic<bool> ending = false;
+  std::thread thread;
 };
 
 SignalRequests::SignalRequests() : before_(std::make_unique<Handlers>()) {
   checkpoint_count = 0;
   was_terminated = false;
-  before_->checkpoint = install(SIGUSR1, on_checkpoint);
-  before_->terminate = install(SIGTERM, on_terminate);
+  const sigset_t signals = taken_over();
+  pthread_sigmask(SIG_BLOCK, &signals, &before_->before);
+  before_->thread = std::thread([this] {
+    const sigset_t awaited = taken_over();
+    const timespec pause{0, 20'000'000};
+    while (!before_->ending)
+      note(sigtimedwait(&awaited, nullptr, &pause));
+  });
 }
 
 SignalRequests::~SignalRequests() {
-  sigaction(SIGUSR1, &before_->checkpoint, nullptr);
-  sigaction(SIGTERM, &before_->terminate, nullptr);
+  before_->ending = true;
+  before_->thread.join();
+  pthread_sigmask(SIG_SETMASK, &before_->before, nullptr);
 }
 
 std::int32_t SignalRequests::checkpoints() noexcept {

@@ -14,6 +14,7 @@
 #include "runtime/train/trainer.h"
 #include "tests/support/cpu_fixture.h"
 #include "tests/support/mpi_test.h"
+#include "tests/train/send_signal.h"
 
 namespace trireme {
 namespace {
@@ -181,7 +182,7 @@ TEST_F(GuardTest, ASignalToOneRankMakesAllRanksSaveAfterTheSameStep) {
                       {.evaluate =
                            [&] {
                              if (rank() == signalled && SignalRequests::checkpoints() == 0)
-                               std::raise(SIGUSR1);
+                               test::send_signal(SIGUSR1);
                              return EvaluationResult{};
                            },
                        .save = [&](std::int64_t done) { saved.push_back(done); },
@@ -209,7 +210,7 @@ TEST_F(GuardTest, TerminationStopsAllRanksAfterTheSameStepWithACheckpoint) {
                     {.save =
                          [&](std::int64_t done) {
                            saved.push_back(done);
-                           if (done == 4 && rank() == size() - 1) std::raise(SIGTERM);
+                           if (done == 4 && rank() == size() - 1) test::send_signal(SIGTERM);
                          },
                      .requests = &requests});
 

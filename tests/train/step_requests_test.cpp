@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // When checkpoints and stops are due, as one rank sees it: signals, clocks, what all agreed on.
 #include "runtime/train/step_requests.h"
+#include "tests/train/send_signal.h"
 
 #include <gtest/gtest.h>
 
@@ -50,11 +51,11 @@ TEST_F(StepRequestsTest, StepsAreCounted) {
 
 TEST_F(StepRequestsTest, ASignalGivesOneCheckpointAndTheRunGoesOn) {
   StepRequests requests = make({});
-  std::raise(SIGUSR1);
+  test::send_signal(SIGUSR1);
 
   const StepDecision first = step(requests, 1), second = step(requests, 2);
-  std::raise(SIGUSR1);
-  std::raise(SIGUSR1);
+  test::send_signal(SIGUSR1);
+  test::send_signal(SIGUSR1);
   const StepDecision third = step(requests, 3), fourth = step(requests, 4);
 
   EXPECT_TRUE(first.checkpoint);
@@ -71,14 +72,14 @@ TEST_F(StepRequestsTest, ASignalThatReachesRanksAtDifferentStepsCountsOnce) {
   requests.agree(agreed);
   EXPECT_TRUE(requests.take(1).checkpoint);
 
-  std::raise(SIGUSR1);
+  test::send_signal(SIGUSR1);
 
   EXPECT_FALSE(step(requests, 1, 2).checkpoint);
 }
 
 TEST_F(StepRequestsTest, TerminationStopsWithACheckpoint) {
   StepRequests requests = make({});
-  std::raise(SIGTERM);
+  test::send_signal(SIGTERM);
 
   const StepDecision decision = step(requests, 1);
 
