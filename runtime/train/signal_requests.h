@@ -10,7 +10,8 @@ namespace trireme {
 
 class SignalRequests {
  public:
-  // Takes the signals over; the destructor gives them back. One at a time in a process.
+  // Takes the signals over; the destructor gives them back. One at a time in a process, made before
+  // the threads that must not get them.
   SignalRequests();
   ~SignalRequests();
   SignalRequests(const SignalRequests&) = delete;

@@ -19,6 +19,15 @@
 namespace trireme {
 namespace {
 
+// Before MPI starts threads, as SignalRequests stands first in a run.
+[[maybe_unused]] const int signals_blocked = [] {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGUSR1);
+  sigaddset(&signals, SIGTERM);
+  return pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}();
+
 constexpr GptOptions gpt{.layers = 4, .hidden = 32, .heads = 2, .context = 16, .vocabulary = 50};
 constexpr std::int64_t rows = 2, targets = rows * gpt.context;
 constexpr int micro_batches = 4;
