@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "data/file.h"
-#include "runtime/hdf5/handle.h"
 #include "data/hdf5/shard_parts.h"
 #include "data/shard.h"
+#include "runtime/hdf5/handle.h"
 
 namespace trireme {
 namespace {

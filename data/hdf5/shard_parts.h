@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/hdf5/handle.h"
 #include "data/shard.h"
+#include "runtime/hdf5/handle.h"
 
 namespace trireme::hdf5 {
 

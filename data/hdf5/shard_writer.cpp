@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "data/file.h"
-#include "runtime/hdf5/handle.h"
 #include "data/hdf5/shard_parts.h"
 #include "runtime/base/checksum.h"
+#include "runtime/hdf5/handle.h"
 
 namespace trireme {
 namespace {

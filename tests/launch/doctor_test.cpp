@@ -73,7 +73,8 @@ TEST_F(DoctorTest, ReportsAllRanksInOneTableWithTheirGroups) {
 TEST_F(DoctorTest, AConfigThatCannotRunHereIsAProblemWithItsReason) {
   const CommandResult layout = doctor("parallel.tensor=3", 2);
   EXPECT_EQ(layout.exit_code, 2) << layout.output;
-  EXPECT_THAT(layout.output, AllOf(HasSubstr("PROBLEM  config"), HasSubstr("start a multiple of 3 ranks")));
+  EXPECT_THAT(layout.output,
+              AllOf(HasSubstr("PROBLEM  config"), HasSubstr("start a multiple of 3 ranks")));
 
   const CommandResult data = doctor("data.path=/nowhere", 1);
   EXPECT_EQ(data.exit_code, 2) << data.output;

@@ -10,7 +10,6 @@
 namespace trireme {
 namespace {
 
-
 int choose_index(const DevicePlace& place) {
   // Where ranks take turns on a GPU, a module that loads while a kernel waits for another rank
   // would wait for that kernel. CUDA reads it once, when it starts; the user's own setting stands.
