@@ -11,6 +11,7 @@
 #include "launch/doctor/host_check.h"
 #include "launch/doctor/job_check.h"
 #include "launch/session.h"
+#include "runtime/base/host_name.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/nccl.h"
 #include "runtime/comm/watched.h"

@@ -12,9 +12,9 @@
 #include "launch/options.h"
 #include "launch/run_report.h"
 #include "launch/run_results.h"
+#include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/gather_texts.h"
-#include "runtime/telemetry/host.h"
 #include "runtime/train/step_requests.h"
 #include "runtime/train/trainer.h"
 

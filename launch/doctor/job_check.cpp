@@ -10,7 +10,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "launch/doctor/host_check.h"
 #include "runtime/base/checksum.h"
+#include "runtime/base/clock.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"
 #include "runtime/telemetry/environment.h"
@@ -19,10 +21,6 @@ namespace trireme::doctor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 double wall_clock() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -86,9 +84,7 @@ void check_shared(Findings& findings, Communicator& world, const std::string& di
   if (world.size() == 1) return;
   namespace fs = std::filesystem;
   std::error_code ignored;
-  fs::path place = fs::absolute(directory);
-  while (!fs::is_directory(place, ignored) && place != place.parent_path())
-    place = place.parent_path();
+  const fs::path place = nearest_directory(directory);
   const std::string name = fmt::format(".trireme-doctor-shared-{}", ::getpid());
   const fs::path token = fs::path(gather_texts(world, (place / name).string())[0]);
   if (world.rank() == 0) std::ofstream(token) << "trireme doctor\n";

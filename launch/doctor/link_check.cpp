@@ -8,6 +8,7 @@
 
 #include "launch/doctor/job_check.h"
 #include "launch/doctor/network.h"
+#include "runtime/base/clock.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"
 
@@ -15,10 +16,6 @@ namespace trireme::doctor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 struct Link {
   std::string a, b;

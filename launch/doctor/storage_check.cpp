@@ -9,9 +9,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "launch/doctor/host_check.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 
 namespace trireme::doctor {
@@ -22,47 +24,23 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t test_bytes = std::size_t{8} << 20;
 
-struct FileSystem {
-  std::string type;
-  bool networked = false;
-  bool in_memory = false;
-};
+constexpr unsigned long tmpfs = 0x01021994;
+constexpr std::pair<unsigned long, const char*> known_systems[] = {
+    {0x6969, "NFS"},       {0x0BD00BD0, "Lustre"},  {0x47504653, "GPFS"}, {0x19830326, "BeeGFS"},
+    {0x00C36400, "Ceph"},  {0xFF534D42, "SMB"},     {0xEF53, "ext4"},     {0x58465342, "XFS"},
+    {0x9123683E, "Btrfs"}, {0x794C7630, "overlay"}, {tmpfs, "tmpfs"},     {0x65735546, "FUSE"}};
 
-FileSystem file_system_of(const std::string& path) {
+unsigned long file_system_of(const std::string& path) {
   struct statfs facts {};
   if (::statfs(path.c_str(), &facts) != 0) system_failed("statfs", path);
-  switch (static_cast<unsigned long>(facts.f_type)) {
-    case 0x6969:
-      return {"NFS", true, false};
-    case 0x0BD00BD0:
-      return {"Lustre", true, false};
-    case 0x47504653:
-      return {"GPFS", true, false};
-    case 0x19830326:
-      return {"BeeGFS", true, false};
-    case 0x00C36400:
-      return {"Ceph", true, false};
-    case 0xFF534D42:
-      return {"SMB", true, false};
-    case 0xEF53:
-      return {"ext4", false, false};
-    case 0x58465342:
-      return {"XFS", false, false};
-    case 0x9123683E:
-      return {"Btrfs", false, false};
-    case 0x794C7630:
-      return {"overlay", false, false};
-    case 0x01021994:
-      return {"tmpfs", false, true};
-    case 0x65735546:
-      return {"FUSE", true, false};
-    default:
-      return {fmt::format("type {:#x}", static_cast<unsigned long>(facts.f_type)), false, false};
-  }
+  return static_cast<unsigned long>(facts.f_type);
 }
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+std::string name_of_file_system(unsigned long type) {
+  for (const auto& [known, name] : known_systems) {
+    if (type == known) return name;
+  }
+  return fmt::format("type {:#x}", type);
 }
 
 // A file that is gone again at the end, whatever happens.
@@ -109,22 +87,20 @@ class TestFile {
   int file_;
 };
 
-fs::path nearest_existing(const std::string& path) {
+}  // namespace
+
+fs::path nearest_directory(const std::string& path) {
   fs::path place = fs::absolute(path);
   std::error_code ignored;
-  while (!fs::is_directory(place, ignored) && place.has_parent_path() &&
-         place != place.parent_path()) {
+  while (!fs::is_directory(place, ignored) && place != place.parent_path())
     place = place.parent_path();
-  }
   return place;
 }
 
-}  // namespace
-
 void check_storage(Findings& findings, const std::string& subject, const std::string& path) {
-  const fs::path place = nearest_existing(path);
+  const fs::path place = nearest_directory(path);
   try {
-    const FileSystem system = file_system_of(place);
+    const unsigned long system = file_system_of(place);
     struct statvfs space {};
     if (::statvfs(place.c_str(), &space) != 0) system_failed("statvfs", place.string());
     const double free =
@@ -133,9 +109,9 @@ void check_storage(Findings& findings, const std::string& subject, const std::st
     const double written = file.write_and_sync(), read = file.read();
     const std::string text =
         fmt::format("{} on {}, {:.0f} GB free, {:.0f} MB/s written to disk, {:.0f} MB/s read back",
-                    place.string(), system.type, free, written, read);
+                    place.string(), name_of_file_system(system), free, written, read);
     constexpr double least_free = 1;
-    if (system.in_memory) {
+    if (system == tmpfs) {
       findings.note(subject, text, "what is written there is gone after a reboot; use a disk");
     } else if (free < least_free) {
       findings.note(subject, text, "free some space: checkpoints take 12 bytes per parameter");

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "runtime/base/checksum.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
@@ -28,7 +29,7 @@ constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 constexpr char problem_mark = '!';
 
 double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  return 1e3 * seconds_since(start);
 }
 
 // Runs `action`; what goes wrong in it as text.

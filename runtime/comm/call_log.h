@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/clock.h"
 #include "runtime/comm/call_record.h"
 #include "runtime/comm/comm_label.h"
 
@@ -17,10 +18,6 @@ namespace trireme {
 enum class CallState : std::uint8_t { queued, started, done, failed };
 
 [[nodiscard]] std::string_view name_of(CallState state);
-
-[[nodiscard]] inline double seconds_since(std::chrono::steady_clock::time_point time) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - time).count();
-}
 
 class CallLog {
  public:

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -12,6 +11,7 @@
 #include <fstream>
 #include <thread>
 
+#include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/end_of_job.h"
 #include "runtime/comm/gather_texts.h"
@@ -71,9 +71,7 @@ std::string host_identity() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
   std::getline(file, boot);
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) system_failed("gethostname", "this host");
-  return boot + name.data();
+  return boot + host_name();
 }
 
 }  // namespace

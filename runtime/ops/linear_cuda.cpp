@@ -7,41 +7,55 @@
 #include "runtime/ops/linear.h"
 
 namespace trireme::ops::cuda {
+namespace {
+
+// y = x w^T.
+Product forward_product(const Tensor& y, const Tensor& x, const Tensor& w) {
+  return {.m = w.shape[0],
+          .n = x.shape.rows(),
+          .k = w.shape[1],
+          .transpose_a = true,
+          .type_a = w.dtype,
+          .type_b = w.dtype,
+          .output = y.dtype,
+          .a = w.data,
+          .b = x.data,
+          .d = y.data};
+}
+
+// dx = dy w.
+Product input_product(const Tensor& dx, const Tensor& dy, const Tensor& w) {
+  return {.m = w.shape[1],
+          .n = dy.shape.rows(),
+          .k = w.shape[0],
+          .type_a = w.dtype,
+          .type_b = w.dtype,
+          .output = dx.dtype,
+          .a = w.data,
+          .b = dy.data,
+          .d = dx.data};
+}
+
+}  // namespace
 
 void linear_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
                     const Tensor& bias, const Tensor& residual) {
   if (y.count() == 0) return;
-  const void* const added = epilogue_bias(stream, bias, y.dtype);
-  multiply(stream, {.m = w.shape[0],
-                    .n = x.shape.rows(),
-                    .k = w.shape[1],
-                    .transpose_a = true,
-                    .type_a = w.dtype,
-                    .type_b = w.dtype,
-                    .output = y.dtype,
-                    .epilogue = added == nullptr ? Epilogue::none : Epilogue::bias,
-                    .a = w.data,
-                    .b = x.data,
-                    .c = residual.data,
-                    .d = y.data,
-                    .beta = residual.empty() ? 0.0F : 1.0F,
-                    .bias = added});
+  Product product = forward_product(y, x, w);
+  product.bias = epilogue_bias(stream, bias, y.dtype);
+  if (product.bias != nullptr) product.epilogue = Epilogue::bias;
+  product.c = residual.data;
+  product.beta = residual.empty() ? 0.0F : 1.0F;
+  multiply(stream, product);
 }
 
 void linear_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
                            bool accumulate) {
   if (dx.count() == 0) return;
-  multiply(stream, {.m = w.shape[1],
-                    .n = dy.shape.rows(),
-                    .k = w.shape[0],
-                    .type_a = w.dtype,
-                    .type_b = w.dtype,
-                    .output = dx.dtype,
-                    .a = w.data,
-                    .b = dy.data,
-                    .c = dx.data,
-                    .d = dx.data,
-                    .beta = accumulate ? 1.0F : 0.0F});
+  Product product = input_product(dx, dy, w);
+  product.c = dx.data;
+  product.beta = accumulate ? 1.0F : 0.0F;
+  multiply(stream, product);
 }
 
 void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, const Tensor& dy,
@@ -79,19 +93,10 @@ void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, con
                          const Tensor& w, const Tensor& bias) {
   if (y.count() == 0) return;
   if (!bias.empty() && stream.device().fused_epilogues()) {
-    const Product product{.m = w.shape[0],
-                          .n = x.shape.rows(),
-                          .k = w.shape[1],
-                          .transpose_a = true,
-                          .type_a = w.dtype,
-                          .type_b = w.dtype,
-                          .output = y.dtype,
-                          .epilogue = Epilogue::gelu_bias,
-                          .a = w.data,
-                          .b = x.data,
-                          .d = y.data,
-                          .bias = epilogue_bias(stream, bias, y.dtype),
-                          .aux = pre.data};
+    Product product = forward_product(y, x, w);
+    product.epilogue = Epilogue::gelu_bias;
+    product.bias = epilogue_bias(stream, bias, y.dtype);
+    product.aux = pre.data;
     if (fuses(stream, product)) {
       multiply(stream, product);
       return;
@@ -104,17 +109,9 @@ void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, con
 void linear_gelu_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
                                 const Tensor& pre) {
   if (dx.count() == 0) return;
-  const Product product{.m = w.shape[1],
-                        .n = dy.shape.rows(),
-                        .k = w.shape[0],
-                        .type_a = w.dtype,
-                        .type_b = w.dtype,
-                        .output = dx.dtype,
-                        .epilogue = Epilogue::dgelu,
-                        .a = w.data,
-                        .b = dy.data,
-                        .d = dx.data,
-                        .aux = pre.data};
+  Product product = input_product(dx, dy, w);
+  product.epilogue = Epilogue::dgelu;
+  product.aux = pre.data;
   if (fuses(stream, product)) {
     multiply(stream, product);
     return;

@@ -10,8 +10,6 @@
 #include <sstream>
 #include <string_view>
 
-#include "runtime/base/error.h"
-
 namespace trireme {
 namespace {
 
@@ -90,12 +88,6 @@ HostMemory host_memory() {
   if (limit > 0 && limit < static_cast<double>(memory.total_bytes))
     memory.limit_bytes = static_cast<std::uint64_t>(limit);
   return memory;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) system_failed("gethostname", "this host");
-  return name.data();
 }
 
 }  // namespace trireme

@@ -24,6 +24,5 @@ struct HostMemory {
 
 [[nodiscard]] HostCpu host_cpu();
 [[nodiscard]] HostMemory host_memory();
-[[nodiscard]] std::string host_name();
 
 }  // namespace trireme

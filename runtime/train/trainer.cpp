@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/step_watch.h"
 
@@ -11,10 +12,6 @@ namespace trireme {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 }  // namespace
 

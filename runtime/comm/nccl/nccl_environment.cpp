@@ -1,47 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/nccl/nccl_environment.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <span>
 #include <utility>
 #include <vector>
 
+#include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
-#include "runtime/comm/host_stream.h"
+#include "runtime/comm/gather_texts.h"
 #include "runtime/device/cuda/cuda_device.h"
 
 namespace trireme {
 namespace {
 
-struct Place {
-  std::array<char, 64> host{};
-  std::array<char, 32> gpu{};  // its address on the bus; device numbers differ between processes
-  friend bool operator==(const Place&, const Place&) = default;
-};
-
-Place own_place(Device& device) {
-  Place place;
-  if (gethostname(place.host.data(), place.host.size() - 1) != 0)
-    system_failed("gethostname", "this host");
-  TRIREME_CUDA(cudaDeviceGetPCIBusId(place.gpu.data(), static_cast<int>(place.gpu.size()),
+// The GPU's address on the bus: device numbers differ between processes.
+std::string gpu_address(Device& device) {
+  std::array<char, 32> bus{};
+  TRIREME_CUDA(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()),
                                      CudaDevice::of(device).index()));
-  return place;
-}
-
-std::vector<Place> gather_places(Communicator& group, Device& device) {
-  Place own = own_place(device);
-  std::vector<Place> all(static_cast<std::size_t>(group.size()));
-  const auto bytes_of = [](std::span<Place> places) -> Tensor {
-    return {reinterpret_cast<std::byte*>(places.data()), DType::u8,
-            Shape{static_cast<std::int64_t>(places.size_bytes())}};
-  };
-  const HostStream stream;
-  group.all_gather(*stream, bytes_of({&own, 1}), bytes_of(all));
-  return all;
+  return bus.data();
 }
 
 // NCCL compares the GPUs of ranks on one host, so each rank is made a host of its own. Shared
@@ -67,12 +46,12 @@ std::vector<std::pair<std::string, std::string>> settings(int rank, bool one_hos
 }  // namespace
 
 void prepare_for_shared_gpus(Communicator& group, Device& device) {
-  const std::vector<Place> places = gather_places(group, device);
-  std::vector<Place> sorted = places;
-  const auto key = [](const Place& place) { return std::pair(place.host, place.gpu); };
-  std::ranges::sort(sorted, {}, key);
-  if (std::ranges::adjacent_find(sorted) == sorted.end()) return;
-  const bool one_host = sorted.front().host == sorted.back().host;
+  const std::vector<std::string> hosts = gather_texts(group, host_name());
+  std::vector<std::string> gpus = gather_texts(group, host_name() + " " + gpu_address(device));
+  std::ranges::sort(gpus);
+  if (std::ranges::adjacent_find(gpus) == gpus.end()) return;
+  const bool one_host =
+      std::ranges::all_of(hosts, [&](const std::string& host) { return host == hosts[0]; });
   std::string set;
   for (const auto& [name, value] : settings(group.rank(), one_host)) {
     if (std::getenv(name.c_str()) != nullptr) continue;  // the user's, or an earlier group's
