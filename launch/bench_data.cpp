@@ -317,12 +317,9 @@ void bench_synthetic(BenchArguments arguments) {
 
 }  // namespace
 
-void add_bench_command(CLI::App& app) {
-  auto* const parent = app.add_subcommand("bench", "Measure parts of the runtime");
-  parent->require_subcommand(1);
-  parent->footer("Example: trireme bench data data/kjv");
-  auto* const command =
-      parent->add_subcommand("data", "Reading speed: plain pread, Trireme, HDF5 library, h5py");
+void add_bench_data(CLI::App& bench_command) {
+  auto* const command = bench_command.add_subcommand(
+      "data", "Reading speed: plain pread, Trireme, HDF5 library, h5py");
   const auto arguments = std::make_shared<BenchArguments>();
   command->add_option("path", arguments->path,
                       "Data set (default: random tokens in the temporary directory)");

@@ -6,6 +6,6 @@
 namespace trireme {
 
 // `trireme bench data`
-void add_bench_command(CLI::App& app);
+void add_bench_data(CLI::App& bench_command);
 
 }  // namespace trireme

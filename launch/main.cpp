@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
 
-#include "launch/bench_data.h"
+#include "launch/bench_command.h"
 #include "launch/checkpoint_command.h"
 #include "launch/data_command.h"
 #include "launch/doctor_command.h"

@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Data commands"};
   app.require_subcommand(1);
   trireme::add_data_commands(app);
-  trireme::add_bench_command(app);
+  trireme::add_bench_data(*app.add_subcommand("bench", "Measure reading"));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
