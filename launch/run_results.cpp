@@ -9,7 +9,6 @@
 #include "runtime/checkpoint/weights.h"
 
 namespace trireme {
-
 namespace {
 
 // Parameters or values that go with them, whole, on rank 0. Collective.

@@ -22,10 +22,6 @@ namespace {
 // NCCL's own deadline, for the host's waits, comes after that of the watchdog, which knows more.
 constexpr double nccl_grace_seconds = 10;
 
-DeviceType device_type(const Config& config) {
-  return config.device.type == "cuda" ? DeviceType::cuda : DeviceType::cpu;
-}
-
 WatchOptions watch_options(const Config& config) {
   return {.deadline_seconds = config.parallel.watch_seconds, .directory = config.run.directory};
 }
@@ -88,6 +84,10 @@ void check_launcher(int ranks) {
 }
 
 }  // namespace
+
+DeviceType device_type(const Config& config) {
+  return config.device.type == "cuda" ? DeviceType::cuda : DeviceType::cpu;
+}
 
 MeshShape mesh_shape(const ParallelConfig& parallel) {
   return {.pipeline = static_cast<int>(parallel.pipeline),

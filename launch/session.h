@@ -27,6 +27,7 @@ struct RankProcess {
   MpiEnvironment mpi;
 };
 
+[[nodiscard]] DeviceType device_type(const Config& config);
 [[nodiscard]] MeshShape mesh_shape(const ParallelConfig& parallel);
 // `split` is "train" or "validation".
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const Config& config, const ModelTraits& traits,

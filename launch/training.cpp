@@ -9,6 +9,7 @@
 #include "launch/autotune.h"
 #include "launch/checkpointing.h"
 #include "launch/libraries.h"
+#include "launch/memory_plan.h"
 #include "launch/options.h"
 #include "launch/run_report.h"
 #include "launch/run_results.h"
@@ -140,6 +141,7 @@ bool run_training(const RankProcess& process, const Config& config,
   // The last state too, so that more steps can follow.
   if (!stopped && writes_checkpoints(config.checkpoint)) checkpoints.save(config.train.steps);
   checkpoints.finish();
+  log_memory_plan(session);
   if (stopped) {
     session.world->barrier();
     if (reporter) say_why_it_stopped(trainer, config);
