@@ -7,6 +7,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/comm/comm_label.h"
+#include "runtime/comm/stall_clock.h"
 #include "runtime/comm/step_watch.h"
 #include "runtime/device/range.h"
 
@@ -66,6 +67,7 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       guard_(device, options.loss_guard, targets_per_step()),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
       batches_(static_cast<std::size_t>(batches_held(options.pipeline, mesh.here().pipeline))) {
+  if (options.time_stalls) stalls_.emplace(device);
   for (auto& slot : slots_)
     slot = std::make_unique<Slot>(device, mesh, options);
   model_.set_hook(this);
@@ -137,6 +139,8 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
 // memory.
 void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   Stream& compute = *streams_.compute;
+  if (stalls_) stalls_->begin_step(step);
+  const ScopedStallClock timing(stalls_ ? &*stalls_ : nullptr);
   device_.copy(compute, slot.rng.data(), slot.rng_host.data(), rng_bytes);
   slot.totals.reset(compute);
   if (const LossScaler* const scaler = optimizer_.loss_scaler())
@@ -276,6 +280,7 @@ StepReport StepEngine::read(std::int64_t step) {
   report.bubble_ms = options_.pipeline.stages > 1 ? times.bubble : 0;
   report.exposed_comm_ms = slot.reduce_end->milliseconds_since(*slot.reduce_begin);
   report.reduce_ms = reducer_.milliseconds(step);
+  if (stalls_) report.stall_ms = stalls_->milliseconds(step);
   report.optimizer_ms = slot.updated->milliseconds_since(*slot.reduce_end);
   return report;
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/comm/stream_clock.h"
 #include "runtime/nn/batch_source.h"
 #include "runtime/nn/model.h"
 #include "runtime/optim/lr_schedule.h"
@@ -44,6 +45,7 @@ struct StepOptions {
   // Sums that do not depend on the layout: gradients as a tree over micro-batches, exact norms.
   bool layout_independent = false;
   GraphMode graphs = GraphMode::off;
+  bool time_stalls = false;  // fills StepReport::stall_ms, at two timed events per wait
   OptimizerOptions optimizer{};
   std::optional<ops::LossScaleOptions> loss_scale{};
   LossGuardOptions loss_guard{};
@@ -62,6 +64,9 @@ struct StepReport {
   double forward_ms = 0, backward_ms = 0, optimizer_ms = 0, data_wait_ms = 0, exposed_comm_ms = 0;
   double reduce_ms = 0;  // gradients were reduced, behind backward or exposed
   double bubble_ms = 0;  // this stage waited for its neighbours
+  // Passes and update waited for collectives: tensor groups, gathered parameters, the norm. Part of
+  // their times; not of recorded passes.
+  double stall_ms = 0;
   // Where the loss is scaled: the scale of this step, and the steps skipped up to and with it.
   std::optional<double> loss_scale{};
   std::int64_t skipped_steps = 0;
@@ -134,6 +139,7 @@ class StepEngine final : private StageWork, private LayerHook {
   Optimizer optimizer_;
   LossGuard guard_;
   PipelineRunner runner_;
+  std::optional<StreamClock> stalls_;
   std::array<std::unique_ptr<Slot>, 2> slots_;
   Slot* slot_ = nullptr;           // of the step that is being enqueued
   BatchSource* source_ = nullptr;  // likewise
