@@ -98,11 +98,16 @@ class Call {
     const int next = (group_.rank() + 1) % group_.size();
     const int before = (group_.rank() + group_.size() - 1) % group_.size();
     switch (verb_) {
-      case Verb::all_reduce: return group_.all_reduce(*stream_, in, out, ReduceOp::sum);
-      case Verb::reduce_scatter: return group_.reduce_scatter(*stream_, in, out, ReduceOp::sum);
-      case Verb::all_gather: return group_.all_gather(*stream_, in, out);
-      case Verb::all_to_all: return group_.all_to_all(*stream_, in, out);
-      case Verb::broadcast: return group_.broadcast(*stream_, out, root);
+      case Verb::all_reduce:
+        return group_.all_reduce(*stream_, in, out, ReduceOp::sum);
+      case Verb::reduce_scatter:
+        return group_.reduce_scatter(*stream_, in, out, ReduceOp::sum);
+      case Verb::all_gather:
+        return group_.all_gather(*stream_, in, out);
+      case Verb::all_to_all:
+        return group_.all_to_all(*stream_, in, out);
+      case Verb::broadcast:
+        return group_.broadcast(*stream_, out, root);
       case Verb::send:
       case Verb::recv:
         group_.group_begin();
@@ -116,14 +121,19 @@ class Call {
     const int ranks = group_.size(), rank = group_.rank();
     const std::int64_t slice = sizes_.in / ranks;
     switch (verb_) {
-      case Verb::all_reduce: return sum(i);
-      case Verb::reduce_scatter: return sum(rank * slice + i);
-      case Verb::all_gather: return value_of(static_cast<int>(i / sizes_.in), i % sizes_.in);
+      case Verb::all_reduce:
+        return sum(i);
+      case Verb::reduce_scatter:
+        return sum(rank * slice + i);
+      case Verb::all_gather:
+        return value_of(static_cast<int>(i / sizes_.in), i % sizes_.in);
       case Verb::all_to_all:
         return value_of(static_cast<int>(i / slice), rank * slice + i % slice);
-      case Verb::broadcast: return value_of(root, i);
+      case Verb::broadcast:
+        return value_of(root, i);
       case Verb::send:
-      case Verb::recv: return value_of((rank + ranks - 1) % ranks, i);
+      case Verb::recv:
+        return value_of((rank + ranks - 1) % ranks, i);
     }
     return 0;
   }

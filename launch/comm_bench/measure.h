@@ -35,8 +35,8 @@ struct CommTime {
   std::int64_t wrong = 0;  // elements of the results, over all ranks
 };
 
-// Times `verb` on tensors of `bytes` (of size_of(); what VerbStats counts) of memory of `device`, on
-// a comm stream as training does. All groups of one kind measure at once: every rank of `world`
+// Times `verb` on tensors of `bytes` (of size_of(); what VerbStats counts) of memory of `device`,
+// on a comm stream as training does. All groups of one kind measure at once: every rank of `world`
 // calls this alike with its group. Collective; blocks the host.
 [[nodiscard]] CommTime measure(Communicator& group, Communicator& world, Device& device, Verb verb,
                                std::int64_t bytes, const MeasureOptions& options = {});

@@ -2,7 +2,6 @@
 #include "runtime/train/rank_times.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "runtime/comm/host_stream.h"
 
@@ -24,13 +23,11 @@ RankTimes::RankTimes(std::int64_t steps) {
 }
 
 void RankTimes::add(const StepReport& report) {
-  const auto now = std::chrono::steady_clock::now();
-  const std::chrono::duration<double, std::milli> period = now - std::exchange(last_, now);
-  if (std::exchange(last_step_, report.step) < 0) return;
+  last_step_ = report.step;
   const double idle = report.step_ms - report.forward_ms - report.backward_ms - report.bubble_ms -
                       report.exposed_comm_ms - report.optimizer_ms;
   // Where the host runs ahead of the device, waiting for data may cost the device less.
-  steps_.push_back({.period = period.count(),
+  steps_.push_back({.period = report.gap_ms + report.step_ms,
                     .step = report.step_ms,
                     .before_reduce = report.step_ms - report.exposed_comm_ms - report.optimizer_ms,
                     .comm_wait = report.exposed_comm_ms + report.stall_ms,

@@ -3,7 +3,6 @@
 // no step waits for it.
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -17,16 +16,15 @@ class RankTimes {
   // Keeps 48 bytes for each of up to `steps` steps, taken now.
   explicit RankTimes(std::int64_t steps);
 
-  // The next step, as soon as it is read; its report needs StepOptions::time_stalls.
+  // The next step, of an engine with StepOptions::time_stalls.
   void add(const StepReport& report);
-  // The split of every step but the first, which has none before it, as lines of JSON; the text is
-  // rank 0's. Collective over the mesh; blocks the host.
+  // The split of every step as lines of JSON; the text is rank 0's. Collective over the mesh;
+  // blocks the host.
   [[nodiscard]] std::string split(const ProcessMesh& mesh) const;
 
  private:
   std::vector<RankStep> steps_;
   std::int64_t last_step_ = -1;
-  std::chrono::steady_clock::time_point last_;
 };
 
 }  // namespace trireme

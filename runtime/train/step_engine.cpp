@@ -70,6 +70,8 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
   if (options.time_stalls) stalls_.emplace(device);
   for (auto& slot : slots_)
     slot = std::make_unique<Slot>(device, mesh, options);
+  for (auto& end : ends_)
+    end = device.make_event(EventKind::timed);
   model_.set_hook(this);
   if (options.graphs == GraphMode::layer) model_.use_layer_graphs();
   if (options.graphs == GraphMode::step && options.pipeline.stages == 1) {
@@ -123,6 +125,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   optimizer_.prepare(step, options_.schedule.at(step));
   if (options_.flags) slot.flags.stage(options_.flags());
   slot.data_wait_ms = -1e3 * source.wait_seconds();
+  slot.follows = std::exchange(began_, true);
   compute.record(*slot.start);
   if (static_) {
     set_activity("waiting for data");
@@ -132,6 +135,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
     enqueue(step, slot);
   }
   compute.record(*slot.updated);
+  compute.record(end_of(step));
   slot.data_wait_ms += 1e3 * source.wait_seconds();
 }
 
@@ -274,6 +278,7 @@ StepReport StepEngine::read(std::int64_t step) {
   report.judgement = judgement_of(slot.guard_host);
   if (options_.flags) report.flags = slot.flags.read();
   report.step_ms = slot.updated->milliseconds_since(*slot.start);
+  if (slot.follows) report.gap_ms = slot.start->milliseconds_since(end_of(step - 1));
   const StageTimes times = runner_.times(step);
   report.forward_ms = times.forward;
   report.backward_ms = times.backward + times.backward_weight;

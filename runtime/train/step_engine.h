@@ -61,6 +61,7 @@ struct StepReport {
   double grad_norm = 0;  // before clipping
   double learning_rate = 0;
   double step_ms = 0;  // from the first to the last of the step's work
+  double gap_ms = 0;   // from the end of the step before, if there was one
   double forward_ms = 0, backward_ms = 0, optimizer_ms = 0, data_wait_ms = 0, exposed_comm_ms = 0;
   double reduce_ms = 0;  // gradients were reduced, behind backward or exposed
   double bubble_ms = 0;  // this stage waited for its neighbours
@@ -110,7 +111,8 @@ class StepEngine final : private StageWork, private LayerHook {
     FlagExchange flags;
     Buffer norm_host, scale_host, guard_host, rng, rng_host;
     std::unique_ptr<Event> start, updated, reduce_begin, reduce_end;
-    bool warm = false;  // a step went through it
+    bool warm = false;     // a step went through it
+    bool follows = false;  // a step before this one ran
     std::unique_ptr<Graph> graph{};
     double data_wait_ms = 0;
   };
@@ -127,6 +129,9 @@ class StepEngine final : private StageWork, private LayerHook {
   [[nodiscard]] Slot& slot_of(std::int64_t step) {
     return *slots_[static_cast<std::size_t>(step % 2)];
   }
+  [[nodiscard]] Event& end_of(std::int64_t step) const {
+    return *ends_[static_cast<std::size_t>(step) % ends_.size()];
+  }
 
   Device& device_;
   Model& model_;
@@ -141,11 +146,13 @@ class StepEngine final : private StageWork, private LayerHook {
   PipelineRunner runner_;
   std::optional<StreamClock> stalls_;
   std::array<std::unique_ptr<Slot>, 2> slots_;
-  Slot* slot_ = nullptr;           // of the step that is being enqueued
-  BatchSource* source_ = nullptr;  // likewise
-  std::vector<Batch> batches_;     // micro-batch m stands at m % size
+  std::array<std::unique_ptr<Event>, 3> ends_;  // step s at s % 3: there until s + 2 is read
+  Slot* slot_ = nullptr;                        // of the step that is being enqueued
+  BatchSource* source_ = nullptr;               // likewise
+  std::vector<Batch> batches_;                  // micro-batch m stands at m % size
   int fetched_ = 0;
   std::optional<StaticBatches> static_;  // instead, where steps are recorded
+  bool began_ = false;                   // a step has run
   bool unrecordable_ = false;            // a step could not be
 };
 
