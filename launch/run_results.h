@@ -4,6 +4,7 @@
 
 #include "launch/run_report.h"
 #include "launch/session.h"
+#include "runtime/train/rank_times.h"
 #include "runtime/train/step_engine.h"
 
 namespace trireme {
@@ -28,5 +29,7 @@ class AverageWeights {
 // Collective.
 void write_results(Session& session, const StepEngine& engine, double final_loss,
                    const Reporter* reporter, const AverageWeights& average);
+// Writes time_split.jsonl likewise: the steps of this start. Collective.
+void write_time_split(const Session& session, const RankTimes& times, const Reporter* reporter);
 
 }  // namespace trireme
