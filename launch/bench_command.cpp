@@ -3,6 +3,7 @@
 
 #include "launch/bench_comm.h"
 #include "launch/bench_data.h"
+#include "launch/bench_model.h"
 
 namespace trireme {
 
@@ -12,6 +13,7 @@ void add_bench_command(CLI::App& app) {
   command->footer("Examples: trireme bench data data/kjv\n"
                   "          mpirun -np 4 trireme bench comm configs/gpt_tiny.yaml");
   add_bench_data(*command);
+  add_bench_model(*command);
   add_bench_comm(*command);
 }
 
