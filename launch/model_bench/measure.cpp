@@ -7,7 +7,7 @@
 
 #include "launch/model_bench/synthetic_batches.h"
 #include "launch/options.h"
-#include "launch/step_input.h"
+#include "launch/step_plan.h"
 #include "runtime/base/clock.h"
 #include "runtime/ops/elementwise.h"
 #include "runtime/ops/linear.h"
@@ -137,7 +137,7 @@ double time_launch(Device& device) {
 
 void calibrate(plan::Hardware& hardware, const Config& config, const StepSeconds& steps,
                const ProductRates& products, double launch) {
-  const plan::StepInput input = step_input(config);
+  const plan::StepInput input = StepPlanner().input(config);
   hardware.device.launch_seconds = launch;
   hardware.efficiency.half_dimension = products.half_dimension;
   double& peak = hardware.device.peak_flops[static_cast<std::size_t>(input.precision)];
