@@ -42,6 +42,7 @@ json step_json(const plan::StepEstimate& step) {
           {"backward", step.backward},
           {"recompute", step.recompute},
           {"tensor_exposed", step.tensor_exposed},
+          {"pipeline_exposed", step.pipeline_exposed},
           {"bubble", step.bubble},
           {"data_exposed", step.data_exposed},
           {"gather_exposed", step.gather_exposed},

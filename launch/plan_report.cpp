@@ -95,6 +95,7 @@ std::string step_text(const LayoutPlan& plan) {
                                                   {"backward", step.backward},
                                                   {"recomputation", step.recompute},
                                                   {"tensor messages", step.tensor_exposed},
+                                                  {"pipeline messages", step.pipeline_exposed},
                                                   {"pipeline bubble", step.bubble},
                                                   {"gradient messages", step.data_exposed},
                                                   {"parameter messages", step.gather_exposed},

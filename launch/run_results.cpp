@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "launch/libraries.h"
+#include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/weights.h"
 
@@ -67,6 +68,12 @@ void write_results(Session& session, const TrainingState& trained, double final_
   log::get("train").info("weights written to {}", reporter->directory.weights_path());
   log::get("train").info("final loss {:a}, weights xxh3 {}{}{}", final_loss, digest_of(weights),
                          layout ? ", optimizer state xxh3 " : "", state);
+}
+
+void write_time_split(const Session& session, const RankTimes& times, const Reporter* reporter) {
+  const std::string lines = times.split(session.mesh);
+  if (reporter == nullptr) return;
+  write_file(reporter->directory.path() + "/time_split.jsonl", lines, ExitCode::internal);
 }
 
 }  // namespace trireme

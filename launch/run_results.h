@@ -4,6 +4,7 @@
 
 #include "launch/run_report.h"
 #include "launch/training_state.h"
+#include "runtime/train/rank_times.h"
 
 namespace trireme {
 
@@ -11,5 +12,7 @@ namespace trireme {
 // Collective.
 void write_results(Session& session, const TrainingState& trained, double final_loss,
                    const Reporter* reporter);
+// Writes time_split.jsonl likewise: the steps of this start. Collective.
+void write_time_split(const Session& session, const RankTimes& times, const Reporter* reporter);
 
 }  // namespace trireme

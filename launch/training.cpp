@@ -104,21 +104,22 @@ void leave_results(Session& session, TrainingState& state, const Trainer& traine
 }  // namespace
 
 bool run_training(const RankProcess& process, const Config& config,
-                  const std::vector<std::string>& command_line, bool fresh) {
+                  const TrainingRequest& request) {
   Session session(process, config, /*training=*/true);
   const auto dataset = open_dataset(config, session.traits, config.data.path, "train");
-  const StartingPoint start = find_start(session, *dataset, fresh);
+  const StartingPoint start = find_start(session, *dataset, request.fresh);
   if (nothing_is_left(session, start)) return true;
   const Communicator& group = session.mesh.data();
   const Sampler sampler(sampler_options(config, dataset->size()));
   StepOptions options = step_options(config, session.pipeline, session.traits);
+  options.time_stalls = request.split_times;
   StepRequests requests(request_options(config, process.mpi.rank() == 0));
   options.flags = [&] { return requests.flags(); };
   const BatchPlan plan =
       BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(),
                           start.step(), options.assignment == Assignment::strided);
 
-  std::optional<Reporter> reporter = open_reports(session, *dataset, start, command_line);
+  std::optional<Reporter> reporter = open_reports(session, *dataset, start, request.command_line);
   session.model->params().initialize(*session.streams.compute, config.run.seed);
   TrainingState state(session, options);
   StepEngine& engine = state.engine;
@@ -136,12 +137,15 @@ bool run_training(const RankProcess& process, const Config& config,
   services.samples = [&](std::int64_t step) { return samples_of(sampler, step); };
   if (state.replicas) services.replicas = &*state.replicas;
   BubbleMeter meter(engine.runner());
-  Trainer trainer(
-      engine, loader, trainer_options(config, session.traits, start.step()),
-      {reporter ? &reporter->console : nullptr, reporter ? &reporter->metrics : nullptr, &meter},
-      services);
+  std::optional<RankTimes> times;
+  if (request.split_times) times.emplace(config.train.steps - start.step());
+  Trainer trainer(engine, loader, trainer_options(config, session.traits, start.step()),
+                  {reporter ? &reporter->console : nullptr, reporter ? &reporter->metrics : nullptr,
+                   &meter, times ? &*times : nullptr},
+                  services);
   trainer.run();
   engine.settle();
+  if (times) write_time_split(session, *times, reporter ? &*reporter : nullptr);
   const bool stopped = trainer.stopped() != StopReason::none;
   // The last state too, so that more steps can follow.
   if (!stopped && writes_checkpoints(config.checkpoint)) checkpoints.save(config.train.steps);

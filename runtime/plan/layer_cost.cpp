@@ -70,7 +70,7 @@ class LayerModel {
                                    elementwise_backward * elementwise;
     if (block_ && input_.build.recompute == Recompute::full) s.recompute = s.forward;
     if (block_ && input_.build.recompute == Recompute::selective)
-      s.recompute = (input_.build.split_backward ? 2 : 1) * attention + elementwise / 2;
+      s.recompute = selective_seconds(weights, attention, elementwise);
     add_messages(s);
     return s;
   }
@@ -107,6 +107,14 @@ class LayerModel {
       work_.convolution_bytes += (work_.filters + 1) * element_ * outputs;
       work_.elementwise_bytes += convolution_traffic * work_.filters * element_ * outputs;
     }
+  }
+
+  // Attention, or in its place a share of the products; and the activation function, which is half
+  // of the element-wise work. A split backward needs attention's result in both halves.
+  double selective_seconds(double products, double attention, double elementwise) const {
+    const double share = input_.engine.selective_products;
+    if (share > 0) return share * products + elementwise;
+    return (input_.build.split_backward ? 2 : 1) * attention + elementwise / 2;
   }
 
   double rate(bool product) const {

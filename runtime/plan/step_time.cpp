@@ -87,11 +87,17 @@ class Estimator {
     const double transfer = seconds_to_next_stage(boundary_bytes(), input_.mesh, hardware_.links);
     Costs costs = uniform_costs(shape, 0, 0, 0, transfer);
     estimate_.stages.resize(static_cast<std::size_t>(shape.stages));
-    double forward = 0, backward = 0, recompute = 0, tensor = 0;
+    const double shown =
+        transfer * (1 - (input_.engine.hides_transfers ? hardware_.links.overlap : 0));
+    double forward = 0, backward = 0, recompute = 0, tensor = 0, transfers = 0;
     const int virtuals = virtual_stages(shape);
     for (int v = 0; v < virtuals; ++v) {
       const auto at = static_cast<std::size_t>(v);
       double tensor_bytes = 0;
+      // Each pass sends and receives, but at the ends of the chain.
+      const double passing = shown * ((v > 0 ? 1 : 0) + (v + 1 < virtuals ? 1 : 0));
+      costs.forward[at] = costs.backward[at] = passing;
+      transfers += 2 * passing;
       for (int i = input_.stages.first_layer[at]; i < input_.stages.first_layer[at + 1]; ++i) {
         const LayerSeconds& s = layers_[static_cast<std::size_t>(i)];
         costs.forward[at] += s.forward + s.tensor_forward;
@@ -115,8 +121,9 @@ class Estimator {
     estimate_.backward = mean_over_stages(backward) * contention_.time_slices;
     estimate_.recompute = mean_over_stages(recompute) * contention_.time_slices;
     estimate_.tensor_exposed = mean_over_stages(tensor) * contention_.time_slices;
-    const double busy =
-        estimate_.forward + estimate_.backward + estimate_.recompute + estimate_.tensor_exposed;
+    estimate_.pipeline_exposed = mean_over_stages(transfers) * contention_.time_slices;
+    const double busy = estimate_.forward + estimate_.backward + estimate_.recompute +
+                        estimate_.tensor_exposed + estimate_.pipeline_exposed;
     // Ranks that wait leave their core to others.
     estimate_.bubble = std::max(0.0, timeline_.makespan - busy);
     // A stage in the middle sends forward and backward.
@@ -165,8 +172,8 @@ class Estimator {
     StepEstimate& e = estimate_;
     const double computed = e.forward + e.backward + e.recompute;
     e.straggler = computed * hardware_.straggler_deviation * expected_largest(input_.mesh.size());
-    e.total = computed + e.tensor_exposed + e.bubble + e.data_exposed + e.gather_exposed +
-              e.optimizer + e.straggler;
+    e.total = computed + e.tensor_exposed + e.pipeline_exposed + e.bubble + e.data_exposed +
+              e.gather_exposed + e.optimizer + e.straggler;
     // Samples are read ahead, beside everything else.
     const double samples = static_cast<double>(input_.build.micro_batch) *
                            static_cast<double>(input_.schedule.micro_batches);

@@ -22,11 +22,15 @@ struct EngineTraits {
   double partial_sum_bytes = 4;  // per element of tensor-parallel sums
   // The sum of an input gradient travels while the weight gradient of the layer is computed.
   bool hides_input_gradient_sums = true;
+  // Pipeline stages compute while they send and receive.
+  bool hides_transfers = true;
   // Share of the other tensor-parallel messages that runs beside the products that need them.
   double hidden_tensor_messages = 0;
-  // Element-wise work is done in the epilogues of products and in few fused kernels: the memory
-  // traffic of a block's element-wise ops is multiplied by this.
+  // Memory traffic of element-wise ops, relative to reading and writing the operands and results of
+  // products once: 1 where kernels are fused, more where each op is one.
   double elementwise_traffic = 1;
+  // Share of a block's products that selective recomputation repeats.
+  double selective_products = 0;
 };
 
 struct StepInput {
@@ -59,13 +63,14 @@ struct StepEstimate {
   double forward = 0;
   double backward = 0;
   double recompute = 0;
-  double tensor_exposed = 0;  // tensor-parallel messages that nothing hides
-  double bubble = 0;          // a stage waits for others, transfers included
-  double data_exposed = 0;    // reductions of gradients after the last backward
-  double gather_exposed = 0;  // parameters that the forward waits for
-  double optimizer = 0;       // with clipping and its norm
-  double data_wait = 0;       // samples that storage cannot deliver in time
-  double straggler = 0;       // the slowest of all ranks against the mean
+  double tensor_exposed = 0;    // tensor-parallel messages that nothing hides
+  double pipeline_exposed = 0;  // transfers that take a stage's own time
+  double bubble = 0;            // a stage waits for others
+  double data_exposed = 0;      // reductions of gradients after the last backward
+  double gather_exposed = 0;    // parameters that the forward waits for
+  double optimizer = 0;         // with clipping and its norm
+  double data_wait = 0;         // samples that storage cannot deliver in time
+  double straggler = 0;         // the slowest of all ranks against the mean
   double total = 0;
 
   StepVolumes volumes{};
