@@ -29,11 +29,15 @@ Snapshot::Snapshot(Device& device, const ProcessMesh& mesh, const CheckpointValu
     std::size_t room = values.memory.bytes();
     std::align(DirectFile::alignment, bytes, start, room);
     values.aligned = {static_cast<std::byte*>(start), bytes};
-    // Its pages are there before training waits for a copy.
-    std::memset(start, 0, bytes);
   }
   for (const auto& [name, tensor] : values.scalars)
     scalars_.emplace_back(device, tensor.bytes(), MemoryKind::host);
+}
+
+void Snapshot::touch_pages() {
+  for (const Values& values : values_) {
+    if (!values.aligned.empty()) std::memset(values.aligned.data(), 0, values.aligned.size());
+  }
 }
 
 void Snapshot::take(Stream& stream) {

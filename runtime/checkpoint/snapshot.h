@@ -16,6 +16,8 @@ class Snapshot {
   Snapshot(Device& device, const ProcessMesh& mesh, const CheckpointValues& values,
            std::span<const ManifestTensor> tensors);
 
+  // Writes to all of it, so that the pages are there before training waits for a copy.
+  void touch_pages();
   // Enqueues the copies; what was enqueued before is in them, what comes after is not. The host
   // does not wait.
   void take(Stream& stream);
