@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "runtime/comm/dry.h"
 #include "tests/support/expect_error.h"
 
 namespace trireme {
@@ -128,6 +129,23 @@ TEST(ProcessMesh, ANumberOfRanksThatDoesNotFitIsAConfigError) {
         const ProcessMesh mesh(world, {-1, -6, 1});
       },
       "pipeline -1");
+}
+
+TEST(ProcessMesh, DryGroupsHaveTheRanksOfTheRealOnes) {
+  constexpr MeshShape shape{.pipeline = 2, .data = 3, .tensor = 4};
+  for (int rank = 0; rank < shape.size(); ++rank) {
+    const auto world = make_dry_communicator(rank, shape.size(), "world");
+    const ProcessMesh mesh = ProcessMesh::dry(*world, shape);
+
+    EXPECT_EQ(mesh.here(), coordinates_of(shape, rank));
+    EXPECT_EQ(std::pair(mesh.data().rank(), mesh.data().size()), std::pair(mesh.here().data, 3));
+    EXPECT_EQ(std::pair(mesh.tensor().rank(), mesh.tensor().size()),
+              std::pair(mesh.here().tensor, 4));
+    EXPECT_EQ(std::pair(mesh.pipeline().rank(), mesh.pipeline().size()),
+              std::pair(mesh.here().pipeline, 2));
+    EXPECT_EQ(std::pair(mesh.model().rank(), mesh.model().size()),
+              std::pair(mesh.here().pipeline * 4 + mesh.here().tensor, 8));
+  }
 }
 
 }  // namespace
