@@ -44,6 +44,8 @@ clang=$(find_clang)
 run_quietly "cmake --preset fuzz ($clang)" cmake --preset fuzz -DCMAKE_CXX_COMPILER="$clang" -DCMAKE_C_COMPILER="${clang/++/}"
 cmake --build build/fuzz -j "$(nproc)" --target "${targets[@]/#/fuzz_}"
 
+# Files of inputs in memory, where that is one.
+if [[ -z ${TMPDIR:-} && -w /dev/shm ]]; then export TMPDIR=/dev/shm; fi
 findings=$PWD/build/fuzz/findings failed=0
 mkdir -p "$findings"
 for target in "${targets[@]}"; do
