@@ -9,8 +9,9 @@ namespace trireme {
 void add_bench_command(CLI::App& app) {
   auto* const command = app.add_subcommand("bench", "Measure parts of the runtime");
   command->require_subcommand(1);
-  command->footer("Examples: trireme bench data data/kjv\n"
-                  "          mpirun -np 4 trireme bench comm configs/gpt_tiny.yaml");
+  command->footer(
+      "Examples: trireme bench data data/kjv\n"
+      "          mpirun -np 4 trireme bench comm configs/gpt_tiny.yaml");
   add_bench_data(*command);
   add_bench_comm(*command);
 }

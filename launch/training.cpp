@@ -8,6 +8,7 @@
 #include "data/batch_plan.h"
 #include "launch/autotune.h"
 #include "launch/checkpointing.h"
+#include "launch/host_sharing.h"
 #include "launch/libraries.h"
 #include "launch/options.h"
 #include "launch/run_report.h"
@@ -32,6 +33,10 @@ std::vector<std::int64_t> samples_of(const Sampler& sampler, std::int64_t step) 
 bool begins_again(const Config& config) {
   const RunDirectory::Contents found = RunDirectory::contents(config.run.directory);
   return found.run && found.checkpoints && !found.weights;
+}
+
+bool writes_checkpoints(const Config& config) {
+  return config.checkpoint.every_steps > 0 || config.checkpoint.every_minutes > 0;
 }
 
 StepRequestOptions request_options(const Config& config, bool leader) {
@@ -75,6 +80,10 @@ std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
     log_start(session, dataset);
   }
   session.world->barrier();
+  if (writes_checkpoints(config)) {
+    require_shared_run_directory(*session.world, config.run.directory,
+                                 config.run.directory + "/config.yaml");
+  }
   return reporter;
 }
 
@@ -100,6 +109,8 @@ void leave_results(Session& session, StepEngine& engine, const Trainer& trainer,
 bool run_training(const RankProcess& process, const Config& config,
                   const TrainingRequest& request) {
   Session session(process, config, /*training=*/true);
+  require_data_on_all_hosts(*session.world, "data.path", config.data.path);
+  require_data_on_all_hosts(*session.world, "data.validation_path", config.data.validation_path);
   const auto dataset = open_dataset(config, session.traits, config.data.path, "train");
   const StartingPoint start = find_start(session, *dataset, request.fresh);
   if (nothing_is_left(session, start)) return true;
@@ -151,8 +162,7 @@ bool run_training(const RankProcess& process, const Config& config,
   if (times) write_time_split(session, *times, reporter ? &*reporter : nullptr);
   const bool stopped = trainer.stopped() != StopReason::none;
   // The last state too, so that more steps can follow.
-  if (!stopped && (config.checkpoint.every_steps > 0 || config.checkpoint.every_minutes > 0))
-    checkpoints.save(config.train.steps);
+  if (!stopped && writes_checkpoints(config)) checkpoints.save(config.train.steps);
   checkpoints.finish();
   if (stopped) {
     session.world->barrier();
