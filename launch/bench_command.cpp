@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/bench_command.h"
 
+#include "launch/bench_checkpoint.h"
 #include "launch/bench_comm.h"
 #include "launch/bench_data.h"
+#include "launch/bench_model.h"
 
 namespace trireme {
 
@@ -13,6 +15,8 @@ void add_bench_command(CLI::App& app) {
       "Examples: trireme bench data data/kjv\n"
       "          mpirun -np 4 trireme bench comm configs/gpt_tiny.yaml");
   add_bench_data(*command);
+  add_bench_checkpoint(*command);
+  add_bench_model(*command);
   add_bench_comm(*command);
 }
 

@@ -10,6 +10,7 @@
 #include "launch/checkpointing.h"
 #include "launch/host_sharing.h"
 #include "launch/libraries.h"
+#include "launch/memory_plan.h"
 #include "launch/options.h"
 #include "launch/run_report.h"
 #include "launch/run_results.h"
@@ -33,10 +34,6 @@ std::vector<std::int64_t> samples_of(const Sampler& sampler, std::int64_t step) 
 bool begins_again(const Config& config) {
   const RunDirectory::Contents found = RunDirectory::contents(config.run.directory);
   return found.run && found.checkpoints && !found.weights;
-}
-
-bool writes_checkpoints(const Config& config) {
-  return config.checkpoint.every_steps > 0 || config.checkpoint.every_minutes > 0;
 }
 
 StepRequestOptions request_options(const Config& config, bool leader) {
@@ -80,7 +77,7 @@ std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
     log_start(session, dataset);
   }
   session.world->barrier();
-  if (writes_checkpoints(config)) {
+  if (writes_checkpoints(config.checkpoint)) {
     require_shared_run_directory(*session.world, config.run.directory,
                                  config.run.directory + "/config.yaml");
   }
@@ -88,14 +85,14 @@ std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
 }
 
 // Collective.
-void leave_results(Session& session, StepEngine& engine, const Trainer& trainer,
-                   const BubbleMeter& meter, const AverageWeights& average, Reporter* reporter) {
+void leave_results(Session& session, TrainingState& state, const Trainer& trainer,
+                   const BubbleMeter& meter, Reporter* reporter) {
   const Config& config = session.config;
   const std::uint64_t peak = peak_memory_of_any_rank(session);
-  write_results(session, engine, trainer.final_loss(), reporter, average);
+  write_results(session, state, trainer.final_loss(), reporter);
   if (config.device.autotune != "off")
     tune_products(*session.world, *session.streams.compute, config.device.autotune);
-  log_bubble(session, engine.runner(), meter);
+  log_bubble(session, state.engine.runner(), meter);
   session.world->barrier();  // the last wait that has a deadline
   if (reporter == nullptr) return;
   reporter->console.finish({.totals = {},
@@ -126,30 +123,21 @@ bool run_training(const RankProcess& process, const Config& config,
 
   std::optional<Reporter> reporter = open_reports(session, *dataset, start, request.command_line);
   session.model->params().initialize(*session.streams.compute, config.run.seed);
-  AverageWeights average(session, config.train.ema_decay);
-  if (average.enabled()) options.after_update = [&](Stream&) { average.update(); };
-  StepEngine engine(*session.device, *session.model, session.mesh, session.streams, &session.tensor,
-                    options);
+  TrainingState state(session, options);
+  StepEngine& engine = state.engine;
   log_memory(session, engine.optimizer());
-  Checkpointing checkpoints(session, engine, average, *dataset, start);
+  Checkpointing checkpoints(session, state, *dataset, start);
   std::optional<ValidationPass> validation;
   if (!config.data.validation_path.empty()) {
     validation.emplace(session, engine.runner(), config.data.validation_path);
   }
-  Loader loader(*session.device, *dataset, plan,
-                {.workers = config.data.workers,
-                 .prefetch = config.data.prefetch,
-                 .held = StepEngine::batches_held(session.pipeline, session.mesh.here().pipeline)});
+  Loader loader(*session.device, *dataset, plan, training_loader_options(session));
   Trainer::Services services{.save = [&](std::int64_t done) { checkpoints.save(done); },
                              .after_step = [&] { checkpoints.report(); },
                              .requests = &requests};
   if (validation) services.evaluate = [&] { return validation->run(); };
   services.samples = [&](std::int64_t step) { return samples_of(sampler, step); };
-  std::optional<ReplicaCheck> replicas;
-  if (config.train.divergence_check_every > 0) {
-    services.replicas =
-        &replicas.emplace(*session.device, session.model->params(), session.mesh, session.streams);
-  }
+  if (state.replicas) services.replicas = &*state.replicas;
   BubbleMeter meter(engine.runner());
   std::optional<RankTimes> times;
   if (request.split_times) times.emplace(config.train.steps - start.step());
@@ -162,13 +150,14 @@ bool run_training(const RankProcess& process, const Config& config,
   if (times) write_time_split(session, *times, reporter ? &*reporter : nullptr);
   const bool stopped = trainer.stopped() != StopReason::none;
   // The last state too, so that more steps can follow.
-  if (!stopped && writes_checkpoints(config)) checkpoints.save(config.train.steps);
+  if (!stopped && writes_checkpoints(config.checkpoint)) checkpoints.save(config.train.steps);
   checkpoints.finish();
+  log_memory_plan(session);
   if (stopped) {
     session.world->barrier();
     if (reporter) say_why_it_stopped(trainer, config);
   } else {
-    leave_results(session, engine, trainer, meter, average, reporter ? &*reporter : nullptr);
+    leave_results(session, state, trainer, meter, reporter ? &*reporter : nullptr);
   }
   return !stopped;
 }

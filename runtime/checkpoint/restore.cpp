@@ -2,57 +2,57 @@
 #include "runtime/checkpoint/restore.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
 
-#include "runtime/checkpoint/stored_values.h"
+#include "runtime/checkpoint/parallel_reader.h"
 #include "runtime/checkpoint/weight_files.h"
 
 namespace trireme {
 namespace {
 
 constexpr ExitCode code = ExitCode::checkpoint;
-constexpr std::int64_t piece_elements = std::int64_t{1} << 20;
+constexpr std::int64_t piece_elements = std::int64_t{1} << 22;
 
 class Restorer {
  public:
   Restorer(Device& device, Stream& stream, const CheckpointValues& values)
-      : device_(device),
-        stream_(stream),
-        values_(values),
-        stage_(device, piece_elements * sizeof(float), MemoryKind::host) {}
+      : device_(device), stream_(stream), values_(values) {}
 
   void fill(ValueKind kind, const StoredValues& stored) {
-    StoredReader reader(stored);
+    ParallelReader reader(stored);
     const ParamLayout& layout = values_.params.layout();
     const auto buckets = layout.buckets();
-    for (const Bucket& bucket : buckets) {
-      const Held held = held_of(values_, kind, bucket);
-      if (!held.values.empty())  // padding must be zero
-        device_.fill_zero(stream_, held.values.data, held.values.bytes());
-    }
-    for (const ParamId id : layout.order()) {
-      const Held held =
-          held_of(values_, kind, buckets[static_cast<std::size_t>(layout.bucket_of(id))]);
-      if (!held.values.empty()) fill(id, held, stored, reader);
+    // Parameters come in the order of the arena.
+    auto next = layout.order().begin();
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      const Held held = held_of(values_, kind, buckets[b]);
+      std::int64_t filled = held.first;
+      for (; next != layout.order().end() && layout.bucket_of(*next) == static_cast<int>(b); ++next)
+        if (!held.values.empty()) filled = fill(*next, held, filled, stored, reader);
+      if (!held.values.empty()) pad(held, filled, held.first + held.count);
     }
     bytes_ += reader.bytes_read();
   }
 
   void set_scalar(const Tensor& to, std::string_view digits) {
+    const Buffer bytes(device_, to.bytes(), MemoryKind::host);
     for (std::size_t i = 0; i < to.bytes(); ++i) {
       unsigned value = 0;
       std::from_chars(digits.data() + 2 * i, digits.data() + 2 * i + 2, value, 16);
-      stage_.data()[i] = static_cast<std::byte>(value);
+      bytes.data()[i] = static_cast<std::byte>(value);
     }
-    device_.copy(stream_, to.data, stage_.data(), to.bytes());
+    device_.copy(stream_, to.data, bytes.data(), to.bytes());
     stream_.synchronize();
   }
 
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
  private:
-  void fill(ParamId id, const Held& held, const StoredValues& stored, StoredReader& reader) {
+  // From element `filled` of the arena on; where it ends.
+  std::int64_t fill(ParamId id, const Held& held, std::int64_t filled, const StoredValues& stored,
+                    ParallelReader& reader) {
     const ParamLayout& layout = values_.params.layout();
     const ParamSpec& spec = layout.spec(id);
     const TensorSplit& split = layout.split();
@@ -66,20 +66,49 @@ class Restorer {
     const std::int64_t begin = std::max(offset, held.first);
     const std::int64_t end =
         std::min(offset + stored_shape(spec, split).count(), held.first + held.count);
+    if (begin >= end) return filled;
+    pad(held, filled, begin);
     for (std::int64_t at = begin; at < end; at += range.count) {
       range.first = at - offset;
       range.count = std::min(end - at, piece_elements);
-      reader.read(tensor, range, reinterpret_cast<float*>(stage_.data()));
-      const Tensor to = held.values.range(at - held.first, range.count);
-      device_.copy(stream_, to.data, stage_.data(), to.bytes());
-      stream_.synchronize();  // the stage is used again
+      read(tensor, range, held.values.range(at - held.first, range.count), reader);
     }
+    return end;
   }
+
+  void read(const StoredTensor& tensor, const StoredRange& range, const Tensor& to,
+            ParallelReader& reader) {
+    if (device_.type() == DeviceType::cpu)  // memory that the host may write
+      return reader.read(tensor, range, reinterpret_cast<float*>(to.data));
+    Stage& stage = stages_[turn_++ % stages_.size()];
+    if (stage.memory.bytes() < to.bytes()) {
+      stage.copied = device_.make_event();
+      stage.memory = Buffer(device_, piece_elements * sizeof(float), MemoryKind::host);
+    }
+    stage.copied->synchronize();  // of two turns ago
+    reader.read(tensor, range, reinterpret_cast<float*>(stage.memory.data()));
+    device_.copy(stream_, to.data, stage.memory.data(), to.bytes());
+    stream_.record(*stage.copied);
+  }
+
+  // Padding must be zero.
+  void pad(const Held& held, std::int64_t from, std::int64_t to) {
+    if (from >= to) return;
+    const Tensor gap = held.values.range(from - held.first, to - from);
+    device_.fill_zero(stream_, gap.data, gap.bytes());
+  }
+
+  // Filled by the host while the device copies from the other.
+  struct Stage {
+    Buffer memory;
+    std::unique_ptr<Event> copied;
+  };
 
   Device& device_;
   Stream& stream_;
   const CheckpointValues& values_;
-  Buffer stage_;
+  std::array<Stage, 2> stages_;
+  std::size_t turn_ = 0;
   std::uint64_t bytes_ = 0;
 };
 

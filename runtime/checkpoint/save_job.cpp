@@ -4,15 +4,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <future>
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
+#include "runtime/checkpoint/direct_file.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/names.h"
 #include "runtime/checkpoint/rank_file.h"
@@ -23,8 +24,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr ExitCode code = ExitCode::checkpoint;
-// Hashed and written while it is in the cache.
-constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 // Before the problem of a rank, where its manifest entry would stand.
 constexpr char problem_mark = '!';
 
@@ -47,29 +46,22 @@ void make_directory(const std::string& path) {
   if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) write_failed("mkdir", path, code);
 }
 
-void sync_and_close(FileDescriptor& file, const std::string& path) {
-  if (::fsync(file.get()) != 0) write_failed("fsync", path, code);
-  file.close(path, code);
+std::uint64_t xxh3_of(std::span<const std::byte> bytes) {
+  Checksum sum;
+  sum.update(bytes);
+  return sum.value();
 }
 
-// One dataset, and the checksums of its slices.
-void write_values(const FileDescriptor& file, const std::string& path, const Snapshot& snapshot,
-                  const Manifest& manifest, ValueKind kind, ManifestFile& entry) {
+// The checksums of the slices of one dataset.
+void hash_values(const Snapshot& snapshot, const Manifest& manifest, ValueKind kind,
+                 ManifestFile& entry) {
   const auto k = static_cast<std::size_t>(kind);
   std::span<const std::byte> left = snapshot.values(kind);
-  std::uint64_t offset = entry.offsets[k];
   for (ManifestSlice& slice : entry.slices) {
     if (!has_value(manifest.tensors[static_cast<std::size_t>(slice.tensor)].kind, kind)) continue;
-    Checksum sum;
-    for (std::size_t bytes = static_cast<std::size_t>(slice.count) * sizeof(float); bytes > 0;) {
-      const auto piece = left.first(std::min(bytes, piece_bytes));
-      sum.update(piece);
-      write_fully_at(file, path, offset, piece, code);
-      left = left.subspan(piece.size());
-      offset += piece.size();
-      bytes -= piece.size();
-    }
-    slice.checksums[k] = sum.value();
+    const auto bytes = static_cast<std::size_t>(slice.count) * sizeof(float);
+    slice.checksums[k] = xxh3_of(left.first(bytes));
+    left = left.subspan(bytes);
   }
 }
 
@@ -84,26 +76,29 @@ ManifestFile write_rank_file(const std::string& directory, int rank, const Snaps
   entry.bytes = plan.bytes;
   entry.offsets = plan.offsets;
   entry.header_bytes = plan.header.size();
-  Checksum sum;
-  sum.update(plan.header);
-  entry.header_checksum = sum.value();
+  entry.header_checksum = xxh3_of(plan.header);
   for (const OwnSlice& own : snapshot.slices())
     entry.slices.push_back(own.slice);
-  FileDescriptor file = open_for_writing(path, code);
-  write_fully_at(file, path, 0, plan.header, code);
+  // The disk works meanwhile. A future of async() waits when it is destroyed.
+  auto hashed = std::async(std::launch::async, [&] {
+    for (const ValueKind kind : manifest.kinds)
+      hash_values(snapshot, manifest, kind, entry);
+  });
+  DirectFile file(path, code);
+  file.write(0, plan.header);
   for (const ValueKind kind : manifest.kinds)
-    write_values(file, path, snapshot, manifest, kind, entry);
+    file.write(plan.offsets[static_cast<std::size_t>(kind)], snapshot.values(kind));
   // The library reserves a little behind the last value.
-  if (::ftruncate(file.get(), static_cast<off_t>(plan.bytes)) != 0)
-    write_failed("ftruncate", path, code);
-  sync_and_close(file, path);
+  file.finish(plan.bytes);
+  hashed.get();
   return entry;
 }
 
 void write_whole(const std::string& path, std::span<const std::byte> bytes) {
   FileDescriptor file = open_for_writing(path, code);
   write_fully_at(file, path, 0, bytes, code);
-  sync_and_close(file, path);
+  if (::fsync(file.get()) != 0) write_failed("fsync", path, code);
+  file.close(path, code);
 }
 
 // Files of ranks on another host are not here when the directory is not shared.
@@ -129,10 +124,8 @@ void commit(Manifest manifest, const std::vector<std::string>& entries, const st
   const std::string view_path = partial + "/" + std::string(view_name);
   const std::vector<std::byte> view = view_file(manifest, view_path);
   write_whole(view_path, view);
-  Checksum sum;
-  sum.update(view);
   manifest.view_bytes = view.size();
-  manifest.view_checksum = sum.value();
+  manifest.view_checksum = xxh3_of(view);
   const std::string text = manifest_text(manifest, entries);
   write_whole(where, std::as_bytes(std::span(text)));
   commit_directory(partial, path);
@@ -171,8 +164,7 @@ void run_save(const SaveContext& context, std::int64_t step, const std::string& 
   auto start = Clock::now();
   std::string entry;
   const std::string problem = problem_of([&] {
-    context.snapshot.taken().synchronize();
-    report.copy_ms = milliseconds_since(start);
+    report.copy_ms = context.snapshot.wait();
     start = Clock::now();
     make_directory(partial);
     const ManifestFile file =

@@ -25,7 +25,7 @@ struct SaveReport {
   std::string problem;      // why there is none, with rank, path and errno; "" when it is committed
   std::uint64_t bytes = 0;  // that this rank wrote
   double stall_ms = 0;      // the host was held in save(): an earlier write, and enqueueing
-  double copy_ms = 0;       // from save() until the values were in host memory
+  double copy_ms = 0;       // copying the values to host memory took
   double write_ms = 0;      // own file, fsync included
   double commit_ms = 0;     // the other ranks' files, manifest, rename
   [[nodiscard]] bool committed() const { return problem.empty(); }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/checkpoint/snapshot.h"
 
-#include <numeric>
+#include <cstring>
+#include <memory>
+
+#include "runtime/checkpoint/direct_file.h"
 
 namespace trireme {
 
@@ -10,7 +13,8 @@ Snapshot::Snapshot(Device& device, const ProcessMesh& mesh, const CheckpointValu
     : device_(device),
       from_(values),
       slices_(own_slices(values.params.layout(), mesh, tensors)),
-      taken_(device.make_event()) {
+      begun_(device.make_event(EventKind::timed)),
+      taken_(device.make_event(EventKind::timed)) {
   const auto buckets = values.params.layout().buckets();
   for (const ValueKind kind : values.kinds()) {
     std::int64_t elements = 0;
@@ -18,8 +22,15 @@ Snapshot::Snapshot(Device& device, const ProcessMesh& mesh, const CheckpointValu
       if (has_value(buckets[static_cast<std::size_t>(own.bucket)].kind, kind))
         elements += own.slice.count;
     }
-    buffers_[static_cast<std::size_t>(kind)] =
-        Buffer(device, static_cast<std::size_t>(elements) * sizeof(float), MemoryKind::host);
+    const auto bytes = static_cast<std::size_t>(elements) * sizeof(float);
+    Values& values = values_[static_cast<std::size_t>(kind)];
+    values.memory = Buffer(device, bytes + DirectFile::alignment, MemoryKind::host);
+    void* start = values.memory.data();
+    std::size_t room = values.memory.bytes();
+    std::align(DirectFile::alignment, bytes, start, room);
+    values.aligned = {static_cast<std::byte*>(start), bytes};
+    // Its pages are there before training waits for a copy.
+    std::memset(start, 0, bytes);
   }
   for (const auto& [name, tensor] : values.scalars)
     scalars_.emplace_back(device, tensor.bytes(), MemoryKind::host);
@@ -27,8 +38,9 @@ Snapshot::Snapshot(Device& device, const ProcessMesh& mesh, const CheckpointValu
 
 void Snapshot::take(Stream& stream) {
   const auto buckets = from_.params.layout().buckets();
+  stream.record(*begun_);
   for (const ValueKind kind : from_.kinds()) {
-    std::byte* to = buffers_[static_cast<std::size_t>(kind)].data();
+    std::byte* to = values_[static_cast<std::size_t>(kind)].aligned.data();
     for (const OwnSlice& own : slices_) {
       const Bucket& bucket = buckets[static_cast<std::size_t>(own.bucket)];
       if (!has_value(bucket.kind, kind)) continue;
@@ -43,9 +55,13 @@ void Snapshot::take(Stream& stream) {
   stream.record(*taken_);
 }
 
+double Snapshot::wait() const {
+  taken_->synchronize();
+  return taken_->milliseconds_since(*begun_);
+}
+
 std::span<const std::byte> Snapshot::values(ValueKind kind) const {
-  const Buffer& buffer = buffers_[static_cast<std::size_t>(kind)];
-  return {buffer.data(), buffer.bytes()};
+  return values_[static_cast<std::size_t>(kind)].aligned;
 }
 
 std::vector<std::pair<std::string, std::string>> Snapshot::scalars() const {

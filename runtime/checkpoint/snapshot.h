@@ -21,10 +21,12 @@ class Snapshot {
   void take(Stream& stream);
   // Recorded behind the last copy. Whoever changes the values on another stream waits for it.
   [[nodiscard]] Event& taken() const { return *taken_; }
+  // Blocks until then; the milliseconds that the copies took.
+  [[nodiscard]] double wait() const;
 
   [[nodiscard]] std::span<const OwnSlice> slices() const { return slices_; }
   // The values of all slices, one after another; statistics have no moments. Once taken() is
-  // reached.
+  // reached. Aligned for DirectFile.
   [[nodiscard]] std::span<const std::byte> values(ValueKind kind) const;
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> scalars() const;
 
@@ -32,9 +34,13 @@ class Snapshot {
   Device& device_;
   CheckpointValues from_;
   std::vector<OwnSlice> slices_;
-  std::array<Buffer, value_kinds.size()> buffers_;
+  struct Values {
+    Buffer memory;
+    std::span<std::byte> aligned;  // within it
+  };
+  std::array<Values, value_kinds.size()> values_;
   std::vector<Buffer> scalars_;
-  std::unique_ptr<Event> taken_;
+  std::unique_ptr<Event> begun_, taken_;
 };
 
 }  // namespace trireme

@@ -2,7 +2,9 @@
 #include "runtime/checkpoint/verify.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <iterator>
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
@@ -10,6 +12,7 @@
 #include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/names.h"
+#include "runtime/checkpoint/parallel_reader.h"
 
 namespace trireme {
 namespace {
@@ -138,16 +141,29 @@ std::string Damage::describe() const {
 std::vector<Damage> verify_checkpoint(const std::string& path, const Manifest& manifest, int share,
                                       int shares) {
   const std::vector<Unit> units = units_of(manifest);
-  std::uint64_t total = 0, before = 0;
+  std::uint64_t total = 0;
   for (const Unit& unit : units)
     total += unit.bytes;
-  Verifier verifier(path, manifest);
-  const std::uint64_t each = total / static_cast<std::uint64_t>(shares) + 1;
-  for (const Unit& unit : units) {
-    if (before / each == static_cast<std::uint64_t>(share)) verifier.look_at(unit);
-    before += unit.bytes;
+  const std::uint64_t each = total / static_cast<std::uint64_t>(shares * reading_threads) + 1;
+  std::array<std::vector<Damage>, reading_threads> found;
+  run_in_parallel(reading_threads, [&](int thread) {
+    const auto own = static_cast<std::uint64_t>(share * reading_threads + thread);
+    Verifier verifier(path, manifest);
+    std::uint64_t before = 0;
+    for (const Unit& unit : units) {
+      if (before / each == own) verifier.look_at(unit);
+      before += unit.bytes;
+    }
+    found[static_cast<std::size_t>(thread)] = std::move(verifier).damages();
+  });
+  std::vector<Damage> all;
+  for (const std::vector<Damage>& part : found) {
+    // Several may have met the same bad file.
+    std::ranges::copy_if(part, std::back_inserter(all), [&](const Damage& damage) {
+      return std::ranges::find(all, damage) == all.end();
+    });
   }
-  return std::move(verifier).damages();
+  return all;
 }
 
 FoundCheckpoint open_checkpoint(const std::string& path) {

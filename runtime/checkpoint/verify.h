@@ -16,6 +16,7 @@ struct Damage {
   std::string tensor;  // "" where no tensor is concerned
   std::string what;
   [[nodiscard]] std::string describe() const;
+  friend bool operator==(const Damage&, const Damage&) = default;
 };
 
 // Reads everything and compares every checksum; all damage that there is. Of `shares` callers each

@@ -6,7 +6,6 @@
 // a call inline, "comm stream" one on a worker thread, as training makes it. A benchmark, not a
 // test.
 #include <fmt/core.h>
-#include <mpi.h>
 
 #include <algorithm>
 #include <chrono>

@@ -58,13 +58,13 @@ void expect_well_formed(const std::string& html) {
 TEST_F(ScaleTest, LossesOfEveryPointAddUpToItsGap) {
   const CommandResult result = run_command(
       scale(
-          "--ranks 1,2,3 --layouts data=1,data=2,pipeline=2,data=3 --repeats 1 --steps 5 --warmup "
-          "2 --set train.global_batch=4 --set train.micro_batch=1"),
+          "--ranks 1,2,3 --layouts data=1,data=2,pipeline=2,tensor=2,data=3 --repeats 1 --steps 5 "
+          "--warmup 2 --set train.global_batch=4 --set train.micro_batch=1"),
       300);
 
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const json points = report()["points"];
-  ASSERT_EQ(points.size(), 4U);
+  ASSERT_EQ(points.size(), 5U);
   for (const json& point : points) {
     double losses = 0;
     for (const auto& [name, seconds] : point["loss_seconds"].items())
@@ -75,7 +75,8 @@ TEST_F(ScaleTest, LossesOfEveryPointAddUpToItsGap) {
     EXPECT_EQ(point["global_batch"], 4 * point["data"].get<int>());
   }
   EXPECT_GT(points[2]["loss_seconds"]["bubble"], 0.0) << points[2];
-  EXPECT_EQ(std::ranges::count(read_file(out() + "/scaling.csv"), '\n'), 5);
+  EXPECT_GT(points[3]["loss_seconds"]["exposed_comm"], 0.0) << points[3];
+  EXPECT_EQ(std::ranges::count(read_file(out() + "/scaling.csv"), '\n'), 6);
   EXPECT_TRUE(std::filesystem::exists(out() + "/runs/weak-3-data=3-1/run/metrics.jsonl"));
   const std::string html = read_file(out() + "/scaling.html");
   expect_well_formed(html);

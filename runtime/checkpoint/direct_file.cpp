@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/checkpoint/direct_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace trireme {
+namespace {
+
+// One call's worth: enough for network file systems to send in parallel.
+constexpr std::size_t piece_bytes = std::size_t{8} << 20;
+
+// The file system, or the kind of memory, cannot do it; the page cache can.
+bool is_unsupported(int error) {
+  return error == EINVAL || error == EOPNOTSUPP || error == EFAULT;
+}
+
+bool is_aligned(std::uint64_t value) {
+  return value % DirectFile::alignment == 0;
+}
+
+}  // namespace
+
+DirectFile::DirectFile(std::string path, ExitCode code)
+    : path_(std::move(path)), code_(code), cached_(open_for_writing(path_, code)) {
+  direct_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
+  if (!direct_.is_open() && !is_unsupported(errno)) write_failed("open", path_, code_);
+}
+
+void DirectFile::write(std::uint64_t offset, std::span<const std::byte> data) {
+  const auto rest = write_past_cache(offset, data);
+  write_fully_at(cached_, path_, offset + (data.size() - rest.size()), rest, code_);
+}
+
+std::span<const std::byte> DirectFile::write_past_cache(std::uint64_t offset,
+                                                        std::span<const std::byte> data) {
+  const auto fits = [&] {
+    return is_aligned(offset) && is_aligned(reinterpret_cast<std::uintptr_t>(data.data())) &&
+           data.size() >= alignment;
+  };
+  while (direct_.is_open() && fits()) {
+    const std::size_t bytes = std::min(data.size() / alignment * alignment, piece_bytes);
+    const ssize_t put = ::pwrite(direct_.get(), data.data(), bytes, static_cast<off_t>(offset));
+    if (put < 0) {
+      if (errno == EINTR) continue;
+      if (!is_unsupported(errno)) write_failed("pwrite", path_, code_);
+      break;
+    }
+    data = data.subspan(static_cast<std::size_t>(put));
+    offset += static_cast<std::uint64_t>(put);
+  }
+  return data;
+}
+
+void DirectFile::finish(std::uint64_t bytes) {
+  if (::ftruncate(cached_.get(), static_cast<off_t>(bytes)) != 0)
+    write_failed("ftruncate", path_, code_);
+  if (::fsync(cached_.get()) != 0) write_failed("fsync", path_, code_);
+  direct_.close(path_, code_);
+  cached_.close(path_, code_);
+}
+
+}  // namespace trireme

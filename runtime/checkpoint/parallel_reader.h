@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several threads of a rank read at once: one alone keeps neither a disk array nor the memory busy.
+// Private to this room.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "runtime/checkpoint/stored_values.h"
+
+namespace trireme {
+
+inline constexpr int reading_threads = 4;
+
+// work(0) ... work(count - 1), each on a thread of its own, the first on this one. Returns when all
+// have ended; raises the error of the first that failed.
+void run_in_parallel(int count, const std::function<void(int)>& work);
+
+class ParallelReader {
+ public:
+  explicit ParallelReader(const StoredValues& values) {
+    for (int i = 0; i < reading_threads; ++i)
+      readers_.emplace_back(values);
+  }
+  // As StoredReader::read.
+  void read(const StoredTensor& tensor, const StoredRange& range, float* to);
+  [[nodiscard]] std::uint64_t bytes_read() const;
+
+ private:
+  std::vector<StoredReader> readers_;
+};
+
+}  // namespace trireme
