@@ -18,7 +18,7 @@ COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"]
 
 def curve_of(point):
     axes = [f"{axis} {point[axis]}" for axis in ("tensor", "pipeline") if point[axis] > 1]
-    return ", ".join(["data parallel"] + axes)
+    return ", ".join(axes) or "data parallel"
 
 
 def curves(points):
