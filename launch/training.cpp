@@ -8,6 +8,7 @@
 #include "data/batch_plan.h"
 #include "launch/autotune.h"
 #include "launch/checkpointing.h"
+#include "launch/host_sharing.h"
 #include "launch/layout_plan.h"
 #include "launch/libraries.h"
 #include "launch/options.h"
@@ -76,6 +77,10 @@ std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
     log_start(session, dataset);
   }
   session.world->barrier();
+  if (writes_checkpoints(config.checkpoint)) {
+    require_shared_run_directory(*session.world, config.run.directory,
+                                 config.run.directory + "/config.yaml");
+  }
   return reporter;
 }
 
@@ -106,6 +111,8 @@ void leave_results(Session& session, TrainingState& state, const Trainer& traine
 bool run_training(const RankProcess& process, const Config& config,
                   const TrainingRequest& request) {
   Session session(process, config, /*training=*/true);
+  require_data_on_all_hosts(*session.world, "data.path", config.data.path);
+  require_data_on_all_hosts(*session.world, "data.validation_path", config.data.validation_path);
   const auto dataset = open_dataset(config, session.traits, config.data.path, "train");
   const StartingPoint start = find_start(session, *dataset, request.fresh);
   if (nothing_is_left(session, start)) return true;
