@@ -114,10 +114,12 @@ void print(const Measured& measured, int rounds) {
   if (!measured.stall) return;
   const StepStall& stall = *measured.stall;
   const double step = median(stall.plain), longer = median(stall.longer), copy = median(stall.copy);
-  fmt::print(
-      "{} steps of {:.1f} ms last {:.1f} ms longer with a save: {:.1f} ms of copying, and {:.1f} % "
-      "of a step; save() held the host for {:.1f} ms\n",
-      stall.steps, step, longer, copy, 100 * (longer - copy) / step, median(stall.held));
+  const double held = median(stall.held);
+  fmt::print("{:<26} {:.1f} ms, {:.1f} % of a step of {:.1f} ms beyond copying\n",
+             "save() held training for", held, 100 * std::max(0.0, held - copy) / step, step);
+  fmt::print("{:<26} {:.1f} ms longer, {:.1f} % of a step beyond copying\n",
+             fmt::format("{} steps beside the write", stall.steps), longer,
+             100 * (longer - copy) / step);
 }
 
 void write_json(const std::string& path, const Measured& measured) {

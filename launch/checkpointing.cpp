@@ -44,9 +44,10 @@ constexpr std::array fixed_keys = {"run.seed", "train.global_batch", "data.shuff
 // These are free to change: where and how the same computation is done and reported.
 constexpr std::array free_sections = {"run.",        "parallel.", "device.",
                                       "checkpoint.", "comm.",     "telemetry."};
-constexpr std::array free_keys = {"data.path",          "data.validation_path", "data.workers",
-                                  "data.prefetch",      "train.micro_batch",    "train.eval_every",
-                                  "train.eval_batches", "train.log_every"};
+constexpr std::array free_keys = {
+    "data.path",          "data.validation_path", "data.workers",
+    "data.prefetch",      "train.micro_batch",    "train.eval_every",
+    "train.eval_batches", "train.log_every",      "train.initial_weights"};
 
 bool is_free(const std::string& key) {
   return std::ranges::find(free_keys, key) != free_keys.end() ||

@@ -39,8 +39,14 @@ std::vector<float> as_floats(const SafetensorsFile& file, std::string_view name)
 
 WeightFiles::WeightFiles(const std::string& path) : path_(path) {
   if (std::filesystem::is_directory(path)) {
-    const std::string whole = path + "/model.safetensors";
-    std::filesystem::exists(whole) ? add(whole) : add_index(whole + ".index.json");
+    const std::string whole = path + "/model.safetensors", index = whole + ".index.json";
+    if (std::filesystem::exists(whole)) {
+      add(whole);
+    } else if (std::filesystem::exists(index)) {
+      add_index(index);
+    } else {
+      add(path + "/weights.safetensors");
+    }
   } else if (path.ends_with(".json")) {
     add_index(path);
   } else {
@@ -104,10 +110,10 @@ std::vector<float> WeightFiles::read(std::string_view name) const {
   }
 }
 
-StoredValues stored_weights(const std::string& path) {
+StoredValues stored_weights(const std::string& path, int share, int shares) {
   if (std::filesystem::exists(path + "/" + std::string(manifest_name))) {
     const FoundCheckpoint found = open_checkpoint(path);
-    const auto damages = verify_checkpoint(path, found.manifest);
+    const auto damages = verify_checkpoint(path, found.manifest, share, shares);
     if (!damages.empty()) fail(code, "{}/{}", path, damages.front().describe());
     return stored_values(path, found.manifest, ValueKind::model);
   }
