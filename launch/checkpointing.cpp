@@ -172,7 +172,7 @@ void Checkpointing::report() {
   if (!report || !report->committed() || session_.world->rank() != 0) return;
   log::get("checkpoint")
       .info(
-          "step {}: {} ({:.1f} MB of this rank; training stood {:.1f} ms, copied after {:.1f} "
+          "step {}: {} ({:.1f} MB of this rank; training stood {:.1f} ms, copying took {:.1f} "
           "ms, written in {:.0f} ms, committed in {:.0f} ms)",
           report->step, report->path, 1e-6 * static_cast<double>(report->bytes), report->stall_ms,
           report->copy_ms, report->write_ms, report->commit_ms);
