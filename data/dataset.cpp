@@ -55,6 +55,14 @@ void check_image_options(const Shard& shard, const DatasetOptions& options) {
 
 }  // namespace
 
+SampleLayout token_samples(std::int64_t context) {
+  return {DType::i32, Shape{context}, Shape{context}};
+}
+
+SampleLayout image_samples(std::int64_t height, std::int64_t width, std::int64_t channels) {
+  return {DType::u8, Shape{height, width, channels}, Shape{1}};
+}
+
 std::unique_ptr<Dataset> Dataset::open(const std::string& path, const DatasetOptions& options) {
   ShardSet shards(list_shards(path, options.split));
   const Shard& first = shards.shards().front();

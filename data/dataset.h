@@ -35,6 +35,11 @@ struct SampleLayout {
   }
 };
 
+// Of what a data set holds: sequences of `context` tokens; pictures with a label each.
+[[nodiscard]] SampleLayout token_samples(std::int64_t context);
+[[nodiscard]] SampleLayout image_samples(std::int64_t height, std::int64_t width,
+                                         std::int64_t channels);
+
 class Dataset {
  public:
   // `path` is a directory of shards (shard_00000.h5, ...), a directory whose subdirectory

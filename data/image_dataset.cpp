@@ -19,11 +19,9 @@ void check_labels(const Shard& shard, std::uint64_t first, std::span<const std::
 
 ImageDataset::ImageDataset(ShardSet shards) : shards_(std::move(shards)) {
   const ShardHeader& header = shards_.shards().front().header;
-  layout_ = {
-      DType::u8,
-      Shape{static_cast<std::int64_t>(header.height), static_cast<std::int64_t>(header.width),
-            static_cast<std::int64_t>(header.channels)},
-      Shape{1}};
+  layout_ = image_samples(static_cast<std::int64_t>(header.height),
+                          static_cast<std::int64_t>(header.width),
+                          static_cast<std::int64_t>(header.channels));
   labels_.resize(shards_.elements());
   for (std::size_t i = 0; i < shards_.shards().size(); ++i) {
     const Shard& shard = shards_.shards()[i];

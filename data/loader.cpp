@@ -5,69 +5,23 @@
 #include <chrono>
 
 #include "runtime/base/error.h"
-#include "runtime/device/arena.h"
 
 namespace trireme {
-namespace {
-
-// The same layout on host and device, so that a batch is one copy.
-struct BatchLayout {
-  BatchLayout(const SampleLayout& sample, std::int64_t rows) : rows_(rows), sample_(sample) {
-    inputs_ = layout_.reserve(static_cast<std::size_t>(rows) * sample.input_bytes());
-    targets_ = layout_.reserve(static_cast<std::size_t>(rows * sample.targets.count()) *
-                               sizeof(std::int32_t));
-    ids_ = layout_.reserve(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
-    epochs_ = layout_.reserve(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
-  }
-
-  [[nodiscard]] std::size_t bytes() const { return layout_.peak_bytes(); }
-
-  [[nodiscard]] Batch view(std::byte* base) const {
-    const bool labels = sample_.input_dtype == DType::u8;
-    return {{base + inputs_, sample_.input_dtype, with_rows(sample_.inputs)},
-            {base + targets_, DType::i32, labels ? Shape{rows_} : with_rows(sample_.targets)},
-            {base + ids_, DType::i64, Shape{rows_}},
-            {base + epochs_, DType::i64, Shape{rows_}}};
-  }
-
- private:
-  [[nodiscard]] Shape with_rows(const Shape& shape) const {
-    std::vector<std::int64_t> extents = {rows_};
-    extents.insert(extents.end(), shape.extents().begin(), shape.extents().end());
-    return Shape(extents);
-  }
-
-  std::int64_t rows_;
-  SampleLayout sample_;
-  Layout layout_;
-  std::size_t inputs_ = 0, targets_ = 0, ids_ = 0, epochs_ = 0;
-};
-
-}  // namespace
 
 Loader::Loader(Device& device, const Dataset& dataset, const BatchPlan& plan,
                const LoaderOptions& options)
     : device_(device),
       dataset_(dataset),
       plan_(plan),
-      parts_(std::min(options.workers, plan.micro_batch())) {
+      parts_(std::min(options.workers, plan.micro_batch())),
+      memory_(device, dataset.layout(), plan.micro_batch(), options) {
   TRIREME_EXPECTS(options.workers > 0 && options.prefetch > 0 && options.held > 0,
                   "{} workers, prefetch {}, {} held batches", options.workers, options.prefetch,
                   options.held);
-  const BatchLayout layout(dataset.layout(), plan.micro_batch());
-  const MemoryScope scope(MemoryRole::staging);
-  slots_.resize(static_cast<std::size_t>(options.prefetch));
-  for (Slot& slot : slots_) {
-    slot.host = Buffer(device, layout.bytes(), MemoryKind::host);
-    slot.batch = layout.view(slot.host.data());
-    slot.copied = device.make_event();
-  }
-  targets_.resize(static_cast<std::size_t>(options.held) + 1);
-  for (Target& target : targets_) {
-    target.device = Buffer(device, layout.bytes(), MemoryKind::device);
-    target.batch = layout.view(target.device.data());
-    target.arrived = device.make_event();
-  }
+  for (BatchMemory& memory : memory_.host)
+    slots_.push_back({.host = memory, .copied = device.make_event()});
+  for (BatchMemory& memory : memory_.device)
+    targets_.push_back({.device = memory, .arrived = device.make_event()});
   released_ = device.make_event();
   threads_.reserve(static_cast<std::size_t>(options.workers));
   try {
@@ -142,11 +96,11 @@ void Loader::fill_row(Slot& slot, SampleId id, std::int64_t row) const {
   const std::size_t input_bytes = dataset_.layout().input_bytes();
   const auto target_count = static_cast<std::size_t>(dataset_.layout().targets.count());
   const auto index = static_cast<std::size_t>(row);
-  const std::span inputs(slot.batch.inputs.data + index * input_bytes, input_bytes);
-  const std::span targets(slot.batch.targets.as<std::int32_t>() + index * target_count,
+  const std::span inputs(slot.host.batch.inputs.data + index * input_bytes, input_bytes);
+  const std::span targets(slot.host.batch.targets.as<std::int32_t>() + index * target_count,
                           target_count);
-  slot.batch.sample_ids.as<std::int64_t>()[row] = id.sample;
-  slot.batch.epochs.as<std::int64_t>()[row] = id.epoch;
+  slot.host.batch.sample_ids.as<std::int64_t>()[row] = id.sample;
+  slot.host.batch.epochs.as<std::int64_t>()[row] = id.epoch;
   if (id.sample >= 0) {
     dataset_.read(id.sample, inputs, targets);
   } else {
@@ -170,7 +124,8 @@ void Loader::issue(std::int64_t batch, Stream& copy) {
   Slot& slot = slot_of(batch);
   Target& target = target_of(batch);
   copy.wait(*released_);
-  device_.copy(copy, target.device.data(), slot.host.data(), slot.host.bytes());
+  device_.copy(copy, target.device.buffer.data(), slot.host.buffer.data(),
+               slot.host.buffer.bytes());
   copy.record(*slot.copied);
   copy.record(*target.arrived);
   {
@@ -191,7 +146,7 @@ const Batch& Loader::next(Stream& copy, Stream& compute) {
   compute.wait(*target_of(next_).arrived);
   if (is_ready(next_ + 1, false)) issue(next_ + 1, copy);
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return target_of(next_++).batch;
+  return target_of(next_++).device.batch;
 }
 
 }  // namespace trireme

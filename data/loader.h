@@ -12,18 +12,11 @@
 #include <thread>
 #include <vector>
 
+#include "data/batch_memory.h"
 #include "data/batch_plan.h"
-#include "data/dataset.h"
-#include "runtime/device/device.h"
 #include "runtime/nn/batch_source.h"
 
 namespace trireme {
-
-struct LoaderOptions {
-  std::int64_t workers = 2;   // threads that read
-  std::int64_t prefetch = 4;  // host buffers of one micro-batch each
-  std::int64_t held = 1;  // latest batches that stay valid on the device; a pipeline needs several
-};
 
 // Random access: a Loader is made for a plan that starts at any step; there is nothing else to save
 // or restore. After construction nothing is allocated. One thread calls next().
@@ -49,15 +42,13 @@ class Loader final : public BatchSource {
 
  private:
   struct Slot {
-    Buffer host;
-    Batch batch;                    // views into host
+    BatchMemory& host;
     std::unique_ptr<Event> copied;  // the last copy out of this buffer
     std::int64_t done = 0;          // finished parts of the batch being read; guarded by mutex_
-    std::exception_ptr error;       // guarded by mutex_
+    std::exception_ptr error{};     // guarded by mutex_
   };
   struct Target {
-    Buffer device;
-    Batch batch;  // views into device
+    BatchMemory& device;
     std::unique_ptr<Event> arrived;
   };
 
@@ -79,6 +70,7 @@ class Loader final : public BatchSource {
   const Dataset& dataset_;
   BatchPlan plan_;
   std::int64_t parts_;  // a batch is read in this many pieces, so that several workers share it
+  LoaderMemory memory_;
   std::vector<Slot> slots_;
   std::vector<Target> targets_;
   std::unique_ptr<Event>

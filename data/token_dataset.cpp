@@ -45,7 +45,7 @@ TokenDataset::TokenDataset(ShardSet shards, std::int64_t context)
          "lower model.context",
          path, shards_.elements(), context, context + 1);
   }
-  layout_ = {DType::i32, Shape{context}, Shape{context}};
+  layout_ = token_samples(context);
 }
 
 template <typename Token>

@@ -118,40 +118,32 @@ StartingPoint find_start(Session& session, const Dataset& dataset, bool fresh) {
   return start;
 }
 
-Checkpointing::Checkpointing(Session& session, StepEngine& engine, const AverageWeights& average,
-                             const Dataset& dataset, const StartingPoint& start)
-    : session_(session), engine_(engine), average_(average), dataset_(dataset) {
+bool writes_checkpoints(const CheckpointConfig& config) {
+  return config.every_steps > 0 || config.every_minutes > 0;
+}
+
+Checkpointing::Checkpointing(Session& session, const TrainingState& state, const Dataset& dataset,
+                             const StartingPoint& start)
+    : session_(session), state_(state), dataset_(dataset) {
   if (start.checkpoint) {
     const RestoreReport report =
         restore_checkpoint(*start.checkpoint, *session.device, *session.streams.compute,
-                           session.placed_params(), values());
+                           session.placed_params(), state.checkpoint_values());
     restored_ = start.checkpoint->step;
     log::get("checkpoint")
         .info("going on after step {} from {}, {:.0f} MB read in {:.0f} ms", *restored_,
               start.checkpoint->path, 1e-6 * static_cast<double>(report.bytes),
               report.milliseconds);
   }
-  const CheckpointConfig& config = session.config.checkpoint;
   // What is wrong with the directory shows now, not at the first save.
-  if (config.every_steps > 0 || config.every_minutes > 0) static_cast<void>(saver());
-}
-
-CheckpointValues Checkpointing::values() const {
-  const Optimizer& optimizer = engine_.optimizer();
-  CheckpointValues values{.params = session_.model->params(),
-                          .first = optimizer.first_moments(),
-                          .second = optimizer.second_moments()};
-  if (average_.enabled()) values.average = average_.values();
-  if (const LossScaler* const scaler = optimizer.loss_scaler())
-    values.scalars.emplace_back("loss_scale", scaler->state());
-  values.scalars.emplace_back("loss_guard", engine_.loss_guard().state());
-  return values;
+  if (writes_checkpoints(session.config.checkpoint)) static_cast<void>(saver());
 }
 
 CheckpointSaver& Checkpointing::saver() {
   if (!saver_) {
     const CheckpointConfig& config = session_.config.checkpoint;
-    saver_.emplace(*session_.device, session_.mesh, session_.placed_params(), values(),
+    saver_.emplace(*session_.device, session_.mesh, session_.placed_params(),
+                   state_.checkpoint_values(),
                    SaverOptions{.directory = checkpoints_of(session_.config),
                                 .keep = config.keep,
                                 .keep_every = config.keep_every,

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "data/dataset.h"
-#include "launch/run_results.h"
+#include "launch/training_state.h"
 #include "runtime/checkpoint/saver.h"
 #include "runtime/checkpoint/verify.h"
 
@@ -25,11 +25,14 @@ struct StartingPoint {
 // for what does not fit or where `fresh` meets a run.
 [[nodiscard]] StartingPoint find_start(Session& session, const Dataset& dataset, bool fresh);
 
+// Whether the config has checkpoints written, and with them a copy of the state held in memory.
+[[nodiscard]] bool writes_checkpoints(const CheckpointConfig& config);
+
 class Checkpointing {
  public:
   // Restores what `start` has. Collective. All references must outlive it.
-  Checkpointing(Session& session, StepEngine& engine, const AverageWeights& average,
-                const Dataset& dataset, const StartingPoint& start);
+  Checkpointing(Session& session, const TrainingState& state, const Dataset& dataset,
+                const StartingPoint& start);
 
   // Starts a checkpoint of the state after `done` steps. Collective.
   void save(std::int64_t done);
@@ -39,12 +42,10 @@ class Checkpointing {
   void finish();
 
  private:
-  [[nodiscard]] CheckpointValues values() const;
   [[nodiscard]] CheckpointSaver& saver();
 
   Session& session_;
-  StepEngine& engine_;
-  const AverageWeights& average_;
+  const TrainingState& state_;
   const Dataset& dataset_;
   std::optional<std::int64_t> restored_;
   std::optional<CheckpointSaver> saver_;  // from the first save on: it holds a copy of the state

@@ -9,6 +9,7 @@
 #include "launch/generate_command.h"
 #include "launch/guard.h"
 #include "launch/plan_command.h"
+#include "launch/scale_command.h"
 #include "launch/train_command.h"
 #include "runtime/telemetry/environment.h"
 
@@ -22,6 +23,7 @@ int main(int argc, char** argv) {
     app.require_subcommand(1);
     trireme::add_train_command(app, {argv, argv + argc});
     trireme::add_plan_command(app);
+    trireme::add_scale_command(app);
     trireme::add_doctor_command(app);
     trireme::add_eval_command(app);
     trireme::add_generate_command(app);

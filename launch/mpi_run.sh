@@ -12,14 +12,15 @@
 #
 # USR1 goes to the ranks: a checkpoint. TERM stops them with one. mpirun would kill them a second after its own TERM, so they
 # get it from here; those of this host are enough, for a run agrees on its end. Where none is here mpirun gets it. What
-# lives TRIREME_GRACE_SECONDS (default 60) after a TERM is killed. Exit code: the job's; 5 where mpirun had to be ended.
+# lives TRIREME_GRACE_SECONDS (default 60) after a TERM is killed. Exit code: the job's; 5 where mpirun had to be ended, and
+# where a signal ended a rank, which is then named (mpirun itself gives 128 + the signal).
 # shellcheck disable=SC2317  # functions that traps call
 set -u
 
 readonly communication=5
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [[ $# -ge 1 ]] || {
-  sed -n '3,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '3,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 }
 ranks=$(nproc)
@@ -78,6 +79,15 @@ end_job() {
 # The message of a rank's guarded_main is the last thing that it says.
 said_last_words() { grep -qE '^\[rank [0-9]+/[0-9]+ [^]]*\] error: ' "$log"; }
 
+# Of several the first one: mpirun names no more. It breaks lines where host names are long.
+name_killed_rank() {
+  local said pattern='process rank ([0-9]+) with PID [0-9]+ on node +([^ ]+) +exited on +signal ([0-9]+ \([^)]*\))'
+  said=$(tr '\n' ' ' <"$log")
+  [[ $said =~ $pattern ]] || return
+  echo "[rank ${BASH_REMATCH[1]} ${BASH_REMATCH[2]}] error: ended by signal ${BASH_REMATCH[3]}, and the job with it" >&2
+  result=$communication
+}
+
 result=0 end_at=0
 while kill -0 "$job" 2>/dev/null; do
   sleep 1 &
@@ -92,4 +102,5 @@ done
 { wait "$job"; } 2>/dev/null
 code=$?
 wait "$viewer" 2>/dev/null
+if ((result == 0 && code > 128)); then name_killed_rank; fi
 exit $((result != 0 ? result : code))

@@ -16,6 +16,7 @@ namespace trireme {
 // One stage, one micro-batch where nothing is trained.
 [[nodiscard]] ScheduleShape pipeline_shape(const Config& config, bool training);
 [[nodiscard]] BuildOptions build_options(const Config& config, int tensor_rank, bool training);
+[[nodiscard]] GraphMode graph_mode(const Config& config);
 // Whether a tied parameter's copies have memory of their own: where a pipeline may part them, and
 // where sums must not depend on whether it does.
 [[nodiscard]] bool keeps_ties_apart(const Config& config);

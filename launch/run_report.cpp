@@ -4,34 +4,11 @@
 #include <algorithm>
 
 #include "launch/options.h"
+#include "launch/step_plan.h"
 #include "runtime/base/log.h"
-#include "runtime/comm/host_stream.h"
 #include "runtime/ops/attention.h"
 
 namespace trireme {
-namespace {
-
-// Each value becomes the largest of any rank. Collective.
-template <std::size_t count>
-std::array<std::int64_t, count> largest_of_any_rank(Session& session,
-                                                    const std::array<std::int64_t, count>& own) {
-  std::array<std::int64_t, count> result = own;
-  const Tensor tensor{reinterpret_cast<std::byte*>(result.data()), DType::i64,
-                      Shape{static_cast<std::int64_t>(count)}};
-  const HostStream stream;
-  session.world->all_reduce(*stream, tensor, tensor, ReduceOp::max);
-  return result;
-}
-
-std::int64_t parameter_count(const Session& session) {
-  std::int64_t count = 0;
-  for (const PlacedParam& placed : session.placed_params())
-    count += placed.spec.kind == ParamKind::weight ? placed.spec.shape.count() : 0;
-  return count;
-}
-
-}  // namespace
-
 Reporter::Reporter(const Config& config, const RunEnvironment& environment,
                    const ModelTraits& traits, std::optional<std::int64_t> done)
     : directory(config.run.directory, done.has_value()),
@@ -43,7 +20,7 @@ Reporter::Reporter(const Config& config, const RunEnvironment& environment,
 
 std::uint64_t peak_memory_of_any_rank(Session& session) {
   const auto peak =
-      largest_of_any_rank<1>(session, {static_cast<std::int64_t>(peak_resident_bytes())});
+      largest_of_any_rank<1>(*session.world, {static_cast<std::int64_t>(peak_resident_bytes())});
   return static_cast<std::uint64_t>(peak[0]);
 }
 
@@ -51,7 +28,7 @@ void log_start(const Session& session, const Dataset& dataset) {
   const Config& config = session.config;
   const ParallelConfig& parallel = config.parallel;
   log::get("train").info("{}: {} parameters, {} on {} rank(s), data {} x tensor {} x pipeline {}",
-                         config.model.family, parameter_count(session), config.precision,
+                         config.model.family, parameter_count(session.layers), config.precision,
                          session.world->size(), parallel.data, parallel.tensor, parallel.pipeline);
   if (parallel.pipeline > 1 || parallel.zero > 0 || config.reproducibility == "layout") {
     log::get("train").info(
@@ -70,10 +47,10 @@ void log_start(const Session& session, const Dataset& dataset) {
 void log_memory(Session& session, const Optimizer& optimizer) {
   const ParamStore& params = session.model->params();
   const auto bytes = largest_of_any_rank<4>(
-      session, {static_cast<std::int64_t>(params.parameter_bytes()),
-                static_cast<std::int64_t>(params.gradient_bytes()),
-                static_cast<std::int64_t>(optimizer.state_bytes()),
-                static_cast<std::int64_t>(session.model->activation_bytes())});
+      *session.world, {static_cast<std::int64_t>(params.parameter_bytes()),
+                       static_cast<std::int64_t>(params.gradient_bytes()),
+                       static_cast<std::int64_t>(optimizer.state_bytes()),
+                       static_cast<std::int64_t>(session.model->activation_bytes())});
   if (session.world->rank() != 0) return;
   const auto mib = [](std::int64_t value) { return static_cast<double>(value) / (1 << 20); };
   log::get("train").info(

@@ -5,26 +5,11 @@
 #include <iterator>
 
 #include "launch/libraries.h"
+#include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/weights.h"
-#include "runtime/ops/optimizer.h"
 
 namespace trireme {
-
-AverageWeights::AverageWeights(Session& session, double decay)
-    : session_(session), decay_(static_cast<float>(decay)) {
-  if (decay == 0) return;
-  const Tensor masters = session.model->params().masters();  // whole below ZeRO stage 3
-  buffer_ = Buffer(*session.device, masters.bytes(), MemoryKind::device);
-  session.device->copy(*session.streams.compute, buffer_.data(), masters.data, masters.bytes());
-}
-
-void AverageWeights::update() {
-  if (!enabled()) return;
-  ops::exponential_average(*session_.streams.compute, values(), session_.model->params().masters(),
-                           decay_);
-}
-
 namespace {
 
 // Parameters or values that go with them, whole, on rank 0. Collective.
@@ -66,15 +51,16 @@ std::string optimizer_digest(Session& session, const Optimizer& optimizer) {
 
 }  // namespace
 
-void write_results(Session& session, const StepEngine& engine, double final_loss,
-                   const Reporter* reporter, const AverageWeights& average) {
+void write_results(Session& session, const TrainingState& trained, double final_loss,
+                   const Reporter* reporter) {
+  const AverageWeights& average = trained.average;
   const std::map<std::string, std::string> metadata{{"format", "trireme"},
                                                     {"version", version_text()}};
   const auto weights = gather_weights(session);
   const auto averages =
       average.enabled() ? gather_average(session, average) : std::vector<WholeTensor>{};
   const bool layout = session.config.reproducibility == "layout";
-  const std::string state = layout ? optimizer_digest(session, engine.optimizer()) : "";
+  const std::string state = layout ? optimizer_digest(session, trained.engine.optimizer()) : "";
   if (reporter == nullptr) return;
   save_weights(reporter->directory.weights_path(), weights, metadata);
   if (average.enabled())
@@ -82,6 +68,12 @@ void write_results(Session& session, const StepEngine& engine, double final_loss
   log::get("train").info("weights written to {}", reporter->directory.weights_path());
   log::get("train").info("final loss {:a}, weights xxh3 {}{}{}", final_loss, digest_of(weights),
                          layout ? ", optimizer state xxh3 " : "", state);
+}
+
+void write_time_split(const Session& session, const RankTimes& times, const Reporter* reporter) {
+  const std::string lines = times.split(session.mesh);
+  if (reporter == nullptr) return;
+  write_file(reporter->directory.path() + "/time_split.jsonl", lines, ExitCode::internal);
 }
 
 }  // namespace trireme

@@ -7,10 +7,12 @@
 #include "launch/autotune.h"
 #include "launch/options.h"
 #include "runtime/base/log.h"
+#include "runtime/comm/dry.h"
 #include "runtime/comm/nccl.h"
 #include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/comm/watched.h"
 #include "runtime/device/cpu/cpu_features.h"
+#include "runtime/device/dry/dry_device.h"
 #include "runtime/ops/block_sum.h"
 #include "runtime/train/step_engine.h"
 
@@ -19,10 +21,6 @@ namespace {
 
 // NCCL's own deadline, for the host's waits, comes after that of the watchdog, which knows more.
 constexpr double nccl_grace_seconds = 10;
-
-DeviceType device_type(const Config& config) {
-  return config.device.type == "cuda" ? DeviceType::cuda : DeviceType::cpu;
-}
 
 WatchOptions watch_options(const Config& config) {
   return {.deadline_seconds = config.parallel.watch_seconds, .directory = config.run.directory};
@@ -87,6 +85,10 @@ void check_launcher(int ranks) {
 
 }  // namespace
 
+DeviceType device_type(const Config& config) {
+  return config.device.type == "cuda" ? DeviceType::cuda : DeviceType::cpu;
+}
+
 MeshShape mesh_shape(const ParallelConfig& parallel) {
   return {.pipeline = static_cast<int>(parallel.pipeline),
           .data = static_cast<int>(parallel.data),
@@ -121,13 +123,32 @@ Environment RankProcess::environment() const {
           .native_bf16 = cpu_has_bf16()};
 }
 
+RankResources open_resources(const RankProcess& process, const Config& config, bool training) {
+  auto device = make_device(process, config);
+  auto world = make_world(process, *device, config);
+  auto watchdog = training ? keep_watchdog(watch_options(config)) : nullptr;
+  if (config.device.autotune != "off") use_tuned_products(*world, *device, config.device.autotune);
+  ProcessMesh mesh(*world, mesh_shape(config.parallel));
+  return {std::move(device), std::move(world), std::move(watchdog), std::move(mesh)};
+}
+
+RankResources dry_resources(const Config& config, int rank) {
+  const MeshShape shape = mesh_shape(config.parallel);
+  auto world = make_dry_communicator(rank, shape.size(), "world");
+  ProcessMesh mesh = ProcessMesh::dry(*world, shape);
+  return {make_dry_device(device_type(config)), std::move(world), nullptr, std::move(mesh)};
+}
+
 Session::Session(const RankProcess& process, const Config& resolved, bool training)
+    : Session(open_resources(process, resolved, training), resolved, training) {}
+
+Session::Session(RankResources resources, const Config& resolved, bool training)
     : config(resolved),
       traits(traits_of(config.model)),
-      device(make_device(process, config)),
-      world(make_world(process, *device, config)),
-      watchdog(training ? keep_watchdog(watch_options(config)) : nullptr),
-      mesh(*world, mesh_shape(config.parallel)),
+      device(std::move(resources.device)),
+      world(std::move(resources.world)),
+      watchdog(std::move(resources.watchdog)),
+      mesh(std::move(resources.mesh)),
       streams(*device),
       tensor_stream(tensor_stream_of(*device, mesh)),
       tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm),
@@ -136,7 +157,6 @@ Session::Session(const RankProcess& process, const Config& resolved, bool traini
   device->set_reproducible(config.reproducibility != "fast");
   device->set_fused_epilogues(config.device.fused_epilogues == "on");
   device->reserve_processors(reserved_processors(config, *world));
-  if (config.device.autotune != "off") use_tuned_products(*world, *device, config.device.autotune);
   const Chain chain = make_chain(config);
   layers = summarize(chain, device->type(), build_options(config, mesh.here().tensor, training));
   stages = plan_stages(layers, pipeline, config.parallel.stage_layers);
@@ -171,6 +191,15 @@ std::vector<PlacedParam> Session::placed_params() const {
   return placed;
 }
 
+LoaderOptions loader_options(const DataConfig& data, int held) {
+  return {.workers = data.workers, .prefetch = data.prefetch, .held = held};
+}
+
+LoaderOptions training_loader_options(const Session& session) {
+  return loader_options(session.config.data,
+                        StepEngine::batches_held(session.pipeline, session.mesh.here().pipeline));
+}
+
 ValidationPass::ValidationPass(Session& session, PipelineRunner& runner, const std::string& path)
     : session_(session),
       runner_(runner),
@@ -181,9 +210,7 @@ ValidationPass::ValidationPass(Session& session, PipelineRunner& runner, const s
   const BatchPlan plan =
       BatchPlan::evaluation(samples, config.train.micro_batch, group.rank(), group.size());
   plan_ = {.local_batches = plan.count(), .targets = samples * session.traits.targets_per_sample};
-  loader_ = std::make_unique<Loader>(
-      *session.device, *dataset_, plan,
-      LoaderOptions{.workers = config.data.workers, .prefetch = config.data.prefetch});
+  loader_ = std::make_unique<Loader>(*session.device, *dataset_, plan, loader_options(config.data));
 }
 
 EvaluationResult ValidationPass::run() {

@@ -27,15 +27,32 @@ struct RankProcess {
   MpiEnvironment mpi;
 };
 
+[[nodiscard]] DeviceType device_type(const Config& config);
 [[nodiscard]] MeshShape mesh_shape(const ParallelConfig& parallel);
 // `split` is "train" or "validation".
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const Config& config, const ModelTraits& traits,
                                                     const std::string& path,
                                                     const std::string& split);
 
+// What a rank computes and communicates with.
+struct RankResources {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Communicator> world;
+  std::shared_ptr<void> watchdog;  // where one rank trains alone
+  ProcessMesh mesh;
+};
+
+// Those of this process. Collective.
+[[nodiscard]] RankResources open_resources(const RankProcess& process, const Config& config,
+                                           bool training);
+// Those of rank `rank` of a job that is only planned: nothing runs on them and no memory is
+// touched, but all of it is counted (device/dry/dry_device.h).
+[[nodiscard]] RankResources dry_resources(const Config& config, int rank);
+
 // Members are made in order and torn down in reverse.
 struct Session {
   Session(const RankProcess& process, const Config& resolved, bool training);
+  Session(RankResources resources, const Config& resolved, bool training);
 
   Config config;
   ModelTraits traits;
@@ -57,6 +74,9 @@ struct Session {
  private:
   [[nodiscard]] std::unique_ptr<Model> make_part(const Chain& chain, bool training) const;
 };
+
+[[nodiscard]] LoaderOptions loader_options(const DataConfig& data, int held = 1);
+[[nodiscard]] LoaderOptions training_loader_options(const Session& session);
 
 // The validation pass of a session: each call of run() evaluates the current weights once.
 // Collective.

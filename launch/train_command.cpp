@@ -18,6 +18,7 @@ struct TrainArguments {
   bool print_config = false;
   bool list_keys = false;
   bool fresh = false;
+  bool split_times = false;
 };
 
 void list_keys() {
@@ -41,7 +42,10 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
     return;
   }
   try {
-    if (!run_training(process, config, command_line, arguments.fresh))
+    if (!run_training(process, config,
+                      {.command_line = command_line,
+                       .fresh = arguments.fresh,
+                       .split_times = arguments.split_times}))
       throw CLI::RuntimeError(static_cast<int>(ExitCode::requeue));
   } catch (const OutOfMemory& lack) {
     throw Error(lack.code(), lack.what() + memory_advice(config, lack));
@@ -63,6 +67,8 @@ void add_train_command(CLI::App& app, std::vector<std::string> command_line) {
                     "Print the resolved config and stop");
   command->add_flag("--fresh", arguments->fresh,
                     "Refuse to go on with a run that run.directory holds already");
+  command->add_flag("--split-times", arguments->split_times,
+                    "Write where each step's time went over all ranks to time_split.jsonl");
   command->add_flag("--list-keys", arguments->list_keys,
                     "Print every config key with its default and stop");
   command->footer(

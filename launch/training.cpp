@@ -10,6 +10,7 @@
 #include "launch/autotune.h"
 #include "launch/checkpointing.h"
 #include "launch/libraries.h"
+#include "launch/memory_plan.h"
 #include "launch/options.h"
 #include "launch/run_report.h"
 #include "launch/run_results.h"
@@ -79,8 +80,7 @@ void set_initial_weights(Session& session, const StartingPoint& start) {
   if (!std::filesystem::exists(path))
     fail(ExitCode::checkpoint,
          "train.initial_weights: {}: no such file or directory; give a safetensors file, an index "
-         "of "
-         "several, a directory of either, a checkpoint, or nothing for random weights",
+         "of several, a directory of either, a checkpoint, or nothing for random weights",
          path);
   try {
     const RestoreReport report =
@@ -115,14 +115,14 @@ std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
 }
 
 // Collective.
-void leave_results(Session& session, StepEngine& engine, const Trainer& trainer,
-                   const BubbleMeter& meter, const AverageWeights& average, Reporter* reporter) {
+void leave_results(Session& session, TrainingState& state, const Trainer& trainer,
+                   const BubbleMeter& meter, Reporter* reporter) {
   const Config& config = session.config;
   const std::uint64_t peak = peak_memory_of_any_rank(session);
-  write_results(session, engine, trainer.final_loss(), reporter, average);
+  write_results(session, state, trainer.final_loss(), reporter);
   if (config.device.autotune != "off")
     tune_products(*session.world, *session.streams.compute, config.device.autotune);
-  log_bubble(session, engine.runner(), meter);
+  log_bubble(session, state.engine.runner(), meter);
   session.world->barrier();  // the last wait that has a deadline
   if (reporter == nullptr) return;
   reporter->console.finish({.totals = {},
@@ -134,14 +134,15 @@ void leave_results(Session& session, StepEngine& engine, const Trainer& trainer,
 }  // namespace
 
 bool run_training(const RankProcess& process, const Config& config,
-                  const std::vector<std::string>& command_line, bool fresh) {
+                  const TrainingRequest& request) {
   Session session(process, config, /*training=*/true);
   const auto dataset = open_dataset(config, session.traits, config.data.path, "train");
-  const StartingPoint start = find_start(session, *dataset, fresh);
+  const StartingPoint start = find_start(session, *dataset, request.fresh);
   if (nothing_is_left(session, start)) return true;
   const Communicator& group = session.mesh.data();
   const Sampler sampler(sampler_options(config, dataset->size()));
   StepOptions options = step_options(config, session.pipeline, session.traits);
+  options.time_stalls = request.split_times;
   StepRequests requests(request_options(config, process.mpi.rank() == 0));
   options.flags = [&] { return requests.flags(); };
   const BatchPlan plan =
@@ -149,48 +150,42 @@ bool run_training(const RankProcess& process, const Config& config,
                           start.step(), options.assignment == Assignment::strided);
 
   set_initial_weights(session, start);
-  std::optional<Reporter> reporter = open_reports(session, *dataset, start, command_line);
-  AverageWeights average(session, config.train.ema_decay);
-  if (average.enabled()) options.after_update = [&](Stream&) { average.update(); };
-  StepEngine engine(*session.device, *session.model, session.mesh, session.streams, &session.tensor,
-                    options);
+  std::optional<Reporter> reporter = open_reports(session, *dataset, start, request.command_line);
+  TrainingState state(session, options);
+  StepEngine& engine = state.engine;
   log_memory(session, engine.optimizer());
-  Checkpointing checkpoints(session, engine, average, *dataset, start);
+  Checkpointing checkpoints(session, state, *dataset, start);
   std::optional<ValidationPass> validation;
   if (!config.data.validation_path.empty()) {
     validation.emplace(session, engine.runner(), config.data.validation_path);
   }
-  Loader loader(*session.device, *dataset, plan,
-                {.workers = config.data.workers,
-                 .prefetch = config.data.prefetch,
-                 .held = StepEngine::batches_held(session.pipeline, session.mesh.here().pipeline)});
+  Loader loader(*session.device, *dataset, plan, training_loader_options(session));
   Trainer::Services services{.save = [&](std::int64_t done) { checkpoints.save(done); },
                              .after_step = [&] { checkpoints.report(); },
                              .requests = &requests};
   if (validation) services.evaluate = [&] { return validation->run(); };
   services.samples = [&](std::int64_t step) { return samples_of(sampler, step); };
-  std::optional<ReplicaCheck> replicas;
-  if (config.train.divergence_check_every > 0) {
-    services.replicas =
-        &replicas.emplace(*session.device, session.model->params(), session.mesh, session.streams);
-  }
+  if (state.replicas) services.replicas = &*state.replicas;
   BubbleMeter meter(engine.runner());
-  Trainer trainer(
-      engine, loader, trainer_options(config, session.traits, start.step()),
-      {reporter ? &reporter->console : nullptr, reporter ? &reporter->metrics : nullptr, &meter},
-      services);
+  std::optional<RankTimes> times;
+  if (request.split_times) times.emplace(config.train.steps - start.step());
+  Trainer trainer(engine, loader, trainer_options(config, session.traits, start.step()),
+                  {reporter ? &reporter->console : nullptr, reporter ? &reporter->metrics : nullptr,
+                   &meter, times ? &*times : nullptr},
+                  services);
   trainer.run();
   engine.settle();
+  if (times) write_time_split(session, *times, reporter ? &*reporter : nullptr);
   const bool stopped = trainer.stopped() != StopReason::none;
   // The last state too, so that more steps can follow.
-  if (!stopped && (config.checkpoint.every_steps > 0 || config.checkpoint.every_minutes > 0))
-    checkpoints.save(config.train.steps);
+  if (!stopped && writes_checkpoints(config.checkpoint)) checkpoints.save(config.train.steps);
   checkpoints.finish();
+  log_memory_plan(session);
   if (stopped) {
     session.world->barrier();
     if (reporter) say_why_it_stopped(trainer, config);
   } else {
-    leave_results(session, engine, trainer, meter, average, reporter ? &*reporter : nullptr);
+    leave_results(session, state, trainer, meter, reporter ? &*reporter : nullptr);
   }
   return !stopped;
 }

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Kills a training job again and again and lets it go on under another layout, until it is done; then compares every
-# step's loss and gradient norm and the weights with a job that nobody killed, bit by bit. In each round a random rank
-# gets SIGKILL at a random moment, also inside a save. Prints one line per round and exits with 1 when anything differs.
+# Kills training jobs and lets them go on under other layouts until they are done; then compares every step's loss and
+# gradient norm, the weights and the optimizer's state with those of a job that nobody killed, bit by bit. Each kill is
+# SIGKILL for a random rank: at a random time after the start, after a random number of steps, or while a checkpoint is
+# being written. Prints one line per job and exits with 1 when anything differs.
 #
-#   scripts/kill_and_resume.sh [--jobs N] [--steps N] [--seed N] [--trireme FILE] [--keep DIR]
+#   scripts/kill_and_resume.sh [--jobs N] [--kills N] [--steps N] [--seed N] [--trireme FILE] [--keep DIR]
 #
-#   --jobs N         whole jobs, each killed until it is done (default: 3; 100 takes about an hour on two cores)
-#   --steps N        steps of a job (default: 60)
+#   --jobs N         whole jobs (default: 3; 100 take about half an hour on two cores)
+#   --kills N        most kills of one job; each has at least one (default: 3)
+#   --steps N        steps of a job, a multiple of 3 (default: 60)
 #   --seed N         of the random choices (default: from the clock, and printed)
 #   --trireme FILE   the program (default: build/cpu/trireme)
 #   --keep DIR       put the run directories and logs there and leave them
@@ -15,23 +17,25 @@ set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-jobs=3 steps=60 seed=$(date +%s) trireme=$repository/build/cpu/trireme keep=''
+jobs=3 kills=3 steps=60 seed=$(date +%s) trireme=$repository/build/cpu/trireme keep=''
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --jobs | --steps | --seed | --trireme | --keep)
+    --jobs | --kills | --steps | --seed | --trireme | --keep)
       [[ $# -ge 2 ]] || die "$1 needs a value"
       declare "${1#--}=$2"
       shift
       ;;
     -h | --help)
-      sed -n '3,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     *) die "unknown option $1; see scripts/kill_and_resume.sh --help" ;;
   esac
   shift
 done
-[[ $jobs$steps$seed =~ ^[0-9]+$ ]] || die "--jobs, --steps and --seed are numbers"
+[[ $jobs$kills$steps$seed =~ ^[0-9]+$ ]] || die "--jobs, --kills, --steps and --seed are numbers"
+((steps % 3 == 0 && steps > 0)) || die "--steps $steps: checkpoints are written every 3 steps, so it must be a multiple of 3"
+((kills > 0)) || die "--kills 0: nothing would be tested"
 trireme=$(realpath -- "$trireme")
 [[ -x $trireme ]] || die "$trireme: there is no such program; build it or say where it is with --trireme"
 # shellcheck source=launch/mpi_env.sh
@@ -39,7 +43,8 @@ source "$repository/launch/mpi_env.sh" 4
 
 work=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/trireme-kill.XXXXXX")}
 mkdir -p "$work"
-if [[ -z $keep ]]; then trap 'rm -rf -- "$work"' EXIT; fi
+# What failed is left for a look.
+if [[ -z $keep ]]; then trap '(($? != 0)) || rm -rf -- "$work"' EXIT; fi
 RANDOM=$((seed % 32768))
 say "seed $seed, $work"
 
@@ -86,28 +91,78 @@ wait "$job" || die "the job that nobody kills failed: $work/whole.log"
 figures "$work/whole" >"$work/whole.txt"
 [[ $(grep -c '^[0-9]' "$work/whole.txt") -ge $steps ]] || die "the log of $work/whole has no figures"
 
-kills=0 started=$SECONDS
+# False when nothing has happened by the end of the job.
+until_steps_more() {
+  local metrics=$1/metrics.jsonl before more=$2
+  before=$(wc -l 2>/dev/null <"$metrics" || echo 0)
+  while kill -0 "$job" 2>/dev/null; do
+    if (($(wc -l 2>/dev/null <"$metrics" || echo 0) >= before + more)); then return 0; fi
+    sleep 0.02
+  done
+  return 1
+}
+# What earlier starts left was removed by this one before its first step.
+until_a_save() {
+  until_steps_more "$1" 1 || return 1
+  local skipped=$2 seen='' found
+  while kill -0 "$job" 2>/dev/null; do
+    for found in "$1"/checkpoints/step_*.tmp; do
+      if [[ -d $found && $found != "$seen" ]]; then
+        seen=$found
+        if ((skipped-- == 0)); then return 0; fi
+      fi
+    done
+    read -rt 0.001 <&"$never" || true
+  done
+  return 1
+}
+# Waits without starting a process: nothing ever comes from this pipe.
+exec {never}<> <(:)
+
+# Waits for a random moment of the job and kills a random rank; false when the job was faster.
+kill_one() {
+  local directory=$1 ranks
+  case $((RANDOM % 4)) in
+    0) sleep "$(awk -v r=$RANDOM 'BEGIN { print 0.2 + 2 * r / 32768 }')" ;;
+    1) until_steps_more "$directory" $((1 + RANDOM % 15)) || return 1 ;;
+    *) until_a_save "$directory" $((RANDOM % 4)) || return 1 ;;
+  esac
+  mapfile -t ranks < <(pgrep -P "$job" -f "$directory" || true)
+  ((${#ranks[@]} > 0)) && kill -KILL "${ranks[RANDOM % ${#ranks[@]}]}" 2>/dev/null
+}
+
+killed=0 in_saves=0 started=$SECONDS
+declare -A layouts_used=()
 for ((n = 1; n <= jobs; ++n)); do
-  directory=$work/job$n rounds=0
-  while :; do
-    rounds=$((rounds + 1))
-    ((rounds <= 200)) || die "job $n does not get on: $work/job$n.log"
+  directory=$work/job$n log=$work/job$n.log job_kills=0 job_in_saves=0 wanted=$((1 + RANDOM % kills)) history=''
+  for ((round = 1; ; ++round)); do
+    layout=${layouts[RANDOM % ${#layouts[@]}]}
+    layouts_used[$layout]=1 history+="${history:+, }${layout//parallel./}"
+    touch "$work/round"
     # shellcheck disable=SC2086  # ranks and settings are words
-    start "$directory" "$work/job$n.log" ${layouts[RANDOM % ${#layouts[@]}]}
-    # Somewhere between the start and a few saves later.
-    sleep "$(awk -v r=$RANDOM 'BEGIN { print 0.4 + 2.6 * r / 32768 }')"
-    mapfile -t ranks < <(pgrep -P "$job" -f "$directory" || true)
-    if ((${#ranks[@]} > 0)) && kill -KILL "${ranks[RANDOM % ${#ranks[@]}]}" 2>/dev/null; then kills=$((kills + 1)); fi
+    start "$directory" "$log" $layout
+    struck=false
+    if ((round <= wanted)) && kill_one "$directory"; then struck=true; fi
     code=0
     wait "$job" || code=$?
+    if $struck && ((code != 0)); then
+      job_kills=$((job_kills + 1))
+      # Not one that a kill before this round's has left.
+      if [[ -n $(find "$directory" -name 'step_*.tmp' -newer "$work/round" 2>/dev/null) ]]; then job_in_saves=$((job_in_saves + 1)); fi
+    fi
     if ((code == 0)); then break; fi
+    $struck || die "job $n ended with code $code though nobody killed it: $log (seed $seed)"
   done
   figures "$directory" >"$work/job$n.txt"
   if ! cmp -s "$work/whole.txt" "$work/job$n.txt"; then
     diff "$work/whole.txt" "$work/job$n.txt" | head -5
-    die "job $n differs after $rounds rounds (seed $seed)"
+    die "job $n differs after $history: $directory (seed $seed)"
   fi
-  say "job $n: the same bits after $rounds rounds"
+  "$trireme" checkpoint diff "$work/whole" "$directory" >>"$log" 2>&1 ||
+    die "job $n: the last checkpoint differs after $history: $log (seed $seed)"
+  say "job $n: the same bits after $job_kills kills, $job_in_saves inside a save: $history"
+  killed=$((killed + job_kills)) in_saves=$((in_saves + job_in_saves))
   rm -rf -- "$directory"
 done
-say "$jobs jobs, $kills kills, $((SECONDS - started)) s: losses, gradient norms and weights equal the unkilled job's"
+say "$jobs jobs, $killed kills ($in_saves inside a save), ${#layouts_used[@]} layouts, $((SECONDS - started)) s:" \
+  "losses, gradient norms, weights and optimizer state equal the unkilled job's"

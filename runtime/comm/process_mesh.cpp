@@ -1,9 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/process_mesh.h"
 
+#include "runtime/comm/dry.h"
+
 namespace trireme {
 
 ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape)
+    : ProcessMesh(world, shape, [&](int color, int key, int /*size*/, const char* name) {
+        return world.split(color, key, name);
+      }) {}
+
+ProcessMesh ProcessMesh::dry(Communicator& world, const MeshShape& shape) {
+  return {world, shape, [](int /*color*/, int key, int size, const char* name) {
+            return make_dry_communicator(key, size, name);
+          }};
+}
+
+ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape, const MakeGroup& make)
     : world_(world), shape_(shape) {
   TRIREME_EXPECTS(shape.pipeline > 0 && shape.data > 0 && shape.tensor > 0,
                   "a mesh of pipeline {} x data {} x tensor {}", shape.pipeline, shape.data,
@@ -17,13 +30,14 @@ ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape)
   here_ = coordinates_of(shape, world.rank());
   // A group's color is the rank of its first member: the own coordinates with the group's axis at
   // zero.
-  const auto group = [&](MeshCoordinates first, int key, const char* name) {
-    return world.split(rank_of(shape, first), key, name);
+  const auto group = [&](MeshCoordinates first, int key, int size, const char* name) {
+    return make(rank_of(shape, first), key, size, name);
   };
-  data_ = group({here_.pipeline, 0, here_.tensor}, here_.data, "data");
-  tensor_ = group({here_.pipeline, here_.data, 0}, here_.tensor, "tensor");
-  pipeline_ = group({0, here_.data, here_.tensor}, here_.pipeline, "pipeline");
-  model_ = group({0, here_.data, 0}, here_.pipeline * shape.tensor + here_.tensor, "model");
+  data_ = group({here_.pipeline, 0, here_.tensor}, here_.data, shape.data, "data");
+  tensor_ = group({here_.pipeline, here_.data, 0}, here_.tensor, shape.tensor, "tensor");
+  pipeline_ = group({0, here_.data, here_.tensor}, here_.pipeline, shape.pipeline, "pipeline");
+  model_ = group({0, here_.data, 0}, here_.pipeline * shape.tensor + here_.tensor,
+                 shape.pipeline * shape.tensor, "model");
 }
 
 }  // namespace trireme

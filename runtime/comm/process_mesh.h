@@ -5,6 +5,7 @@
 // slowest.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "runtime/comm/communicator.h"
@@ -40,6 +41,8 @@ class ProcessMesh {
  public:
   // `world.size()` must equal shape.size(). `world` must outlive the mesh.
   ProcessMesh(Communicator& world, const MeshShape& shape);
+  // The same groups without peers (dry.h), of rank world.rank(). Not collective.
+  [[nodiscard]] static ProcessMesh dry(Communicator& world, const MeshShape& shape);
 
   [[nodiscard]] const MeshShape& shape() const { return shape_; }
   [[nodiscard]] const MeshCoordinates& here() const { return here_; }
@@ -51,6 +54,11 @@ class ProcessMesh {
   [[nodiscard]] Communicator& model() const { return *model_; }
 
  private:
+  // Makes the group of one axis. Ranks of equal color form it, ordered by key; `size` of them.
+  using MakeGroup =
+      std::function<std::unique_ptr<Communicator>(int color, int key, int size, const char* name)>;
+  ProcessMesh(Communicator& world, const MeshShape& shape, const MakeGroup& make);
+
   Communicator& world_;
   MeshShape shape_;
   MeshCoordinates here_;

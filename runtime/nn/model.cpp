@@ -39,7 +39,8 @@ std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
                          .forward_flops = made->forward_flops() * options.tensor.ranks,
                          .output = shape,
                          .params = {params.specs().begin(), params.specs().end()},
-                         .splits_backward = made->splits_backward()});
+                         .splits_backward = made->splits_backward(),
+                         .kept_bytes = blueprint.kept_layout().peak_bytes()});
   }
   return summaries;
 }

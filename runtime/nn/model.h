@@ -27,9 +27,17 @@ struct LayerSummary {
   Shape output{};            // as each rank holds it
   std::vector<ParamSpec> params{};
   bool splits_backward = false;
+  std::size_t kept_bytes = 0;  // of one micro-batch, between forward and backward
 };
 [[nodiscard]] std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
                                                   const BuildOptions& options);
+
+// Bytes of the layers of a rank, for all micro-batches in flight.
+struct ActivationArenas {
+  std::size_t kept = 0;       // from forward to backward
+  std::size_t scratch = 0;    // shared by the layers
+  std::size_t workspace = 0;  // shared by their ops
+};
 
 // Layers [first, last) of the chain, with room for `slots` micro-batches between forward and
 // backward.
@@ -87,8 +95,12 @@ class Model {
   void use_layer_graphs() { graphs_ = std::make_unique<LayerGraphs>(device_); }
   // Of the layers held here, for one micro-batch.
   [[nodiscard]] double forward_flops() const;
+  [[nodiscard]] ActivationArenas activation_arenas() const {
+    return {kept_.bytes(), scratch_.bytes(), workspace_.bytes()};
+  }
   [[nodiscard]] std::size_t activation_bytes() const {
-    return kept_.bytes() + scratch_.bytes() + workspace_.bytes();
+    const ActivationArenas arenas = activation_arenas();
+    return arenas.kept + arenas.scratch + arenas.workspace;
   }
 
  private:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/nn/tensor_group.h"
 
+#include "runtime/comm/stall_clock.h"
+
 namespace trireme {
 
 TensorGroup::TensorGroup(Device& device, Communicator& group, Stream& comm)
@@ -43,7 +45,7 @@ void TensorGroup::begin(Stream& compute) const {
 
 void TensorGroup::finish(Stream& compute) const {
   comm_.record(*done_);
-  compute.wait(*done_);
+  wait_for_comm(compute, *done_);
 }
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/comm/comm_label.h"
+#include "runtime/comm/stall_clock.h"
 #include "runtime/ops/exact_sum.h"
 
 namespace trireme {
@@ -118,7 +119,7 @@ void Optimizer::sum_over_groups(Stream& stream, const Tensor& values) {
     norm_options_.comm->wait(*there_);
     group->all_reduce(*norm_options_.comm, values, values, ReduceOp::sum);
     norm_options_.comm->record(*done_);
-    stream.wait(*done_);
+    wait_for_comm(stream, *done_);
   }
 }
 

@@ -14,7 +14,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/nn/layer.h"
-#include "runtime/parallel/stream_clock.h"
+#include "runtime/comm/stream_clock.h"
 
 namespace trireme {
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/comm/comm_label.h"
+#include "runtime/comm/stall_clock.h"
 
 namespace trireme {
 
@@ -58,7 +59,7 @@ void ParamGatherer::after_update() {
 void ParamGatherer::complete(std::size_t bucket) {
   if (!pending_[bucket]) return;
   pending_[bucket] = false;
-  compute_.wait(*gathered_[bucket]);
+  wait_for_comm(compute_, *gathered_[bucket]);
   params_.refresh_compute(compute_, params_.layout().buckets()[bucket]);
 }
 
@@ -75,7 +76,7 @@ void ParamGatherer::before_use(int unit, int next) {
   fetch(unit);
   if (const std::size_t at = buffer_of(unit); at < pending_.size() && pending_[at]) {
     pending_[at] = false;
-    compute_.wait(*gathered_[at]);
+    wait_for_comm(compute_, *gathered_[at]);
     for (const Bucket& bucket : buckets) {
       if (bucket.units.contains(unit)) params_.refresh_compute(compute_, bucket);
     }

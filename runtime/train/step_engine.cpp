@@ -7,6 +7,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/comm/comm_label.h"
+#include "runtime/comm/stall_clock.h"
 #include "runtime/comm/step_watch.h"
 #include "runtime/device/range.h"
 
@@ -66,8 +67,11 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       guard_(device, options.loss_guard, targets_per_step()),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
       batches_(static_cast<std::size_t>(batches_held(options.pipeline, mesh.here().pipeline))) {
+  if (options.time_stalls) stalls_.emplace(device);
   for (auto& slot : slots_)
     slot = std::make_unique<Slot>(device, mesh, options);
+  for (auto& end : ends_)
+    end = device.make_event(EventKind::timed);
   model_.set_hook(this);
   if (options.graphs == GraphMode::layer) model_.use_layer_graphs();
   if (options.graphs == GraphMode::step && options.pipeline.stages == 1) {
@@ -121,6 +125,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   optimizer_.prepare(step, options_.schedule.at(step));
   if (options_.flags) slot.flags.stage(options_.flags());
   slot.data_wait_ms = -1e3 * source.wait_seconds();
+  slot.follows = std::exchange(began_, true);
   compute.record(*slot.start);
   if (static_) {
     set_activity("waiting for data");
@@ -130,6 +135,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
     enqueue(step, slot);
   }
   compute.record(*slot.updated);
+  compute.record(end_of(step));
   slot.data_wait_ms += 1e3 * source.wait_seconds();
 }
 
@@ -137,6 +143,8 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
 // memory.
 void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   Stream& compute = *streams_.compute;
+  if (stalls_) stalls_->begin_step(step);
+  const ScopedStallClock timing(stalls_ ? &*stalls_ : nullptr);
   device_.copy(compute, slot.rng.data(), slot.rng_host.data(), rng_bytes);
   slot.totals.reset(compute);
   if (const LossScaler* const scaler = optimizer_.loss_scaler())
@@ -270,12 +278,14 @@ StepReport StepEngine::read(std::int64_t step) {
   report.judgement = judgement_of(slot.guard_host);
   if (options_.flags) report.flags = slot.flags.read();
   report.step_ms = slot.updated->milliseconds_since(*slot.start);
+  if (slot.follows) report.gap_ms = slot.start->milliseconds_since(end_of(step - 1));
   const StageTimes times = runner_.times(step);
   report.forward_ms = times.forward;
   report.backward_ms = times.backward + times.backward_weight;
   report.bubble_ms = options_.pipeline.stages > 1 ? times.bubble : 0;
   report.exposed_comm_ms = slot.reduce_end->milliseconds_since(*slot.reduce_begin);
   report.reduce_ms = reducer_.milliseconds(step);
+  if (stalls_) report.stall_ms = stalls_->milliseconds(step);
   report.optimizer_ms = slot.updated->milliseconds_since(*slot.reduce_end);
   return report;
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/comm/stream_clock.h"
 #include "runtime/nn/batch_source.h"
 #include "runtime/nn/model.h"
 #include "runtime/optim/lr_schedule.h"
@@ -44,6 +45,7 @@ struct StepOptions {
   // Sums that do not depend on the layout: gradients as a tree over micro-batches, exact norms.
   bool layout_independent = false;
   GraphMode graphs = GraphMode::off;
+  bool time_stalls = false;  // fills StepReport::stall_ms, at two timed events per wait
   OptimizerOptions optimizer{};
   std::optional<ops::LossScaleOptions> loss_scale{};
   LossGuardOptions loss_guard{};
@@ -59,9 +61,13 @@ struct StepReport {
   double grad_norm = 0;  // before clipping
   double learning_rate = 0;
   double step_ms = 0;  // from the first to the last of the step's work
+  double gap_ms = 0;   // from the end of the step before, if there was one
   double forward_ms = 0, backward_ms = 0, optimizer_ms = 0, data_wait_ms = 0, exposed_comm_ms = 0;
   double reduce_ms = 0;  // gradients were reduced, behind backward or exposed
   double bubble_ms = 0;  // this stage waited for its neighbours
+  // Passes and update waited for collectives: tensor groups, gathered parameters, the norm. Part of
+  // their times; not of recorded passes.
+  double stall_ms = 0;
   // Where the loss is scaled: the scale of this step, and the steps skipped up to and with it.
   std::optional<double> loss_scale{};
   std::int64_t skipped_steps = 0;
@@ -105,7 +111,8 @@ class StepEngine final : private StageWork, private LayerHook {
     FlagExchange flags;
     Buffer norm_host, scale_host, guard_host, rng, rng_host;
     std::unique_ptr<Event> start, updated, reduce_begin, reduce_end;
-    bool warm = false;  // a step went through it
+    bool warm = false;     // a step went through it
+    bool follows = false;  // a step before this one ran
     std::unique_ptr<Graph> graph{};
     double data_wait_ms = 0;
   };
@@ -122,6 +129,9 @@ class StepEngine final : private StageWork, private LayerHook {
   [[nodiscard]] Slot& slot_of(std::int64_t step) {
     return *slots_[static_cast<std::size_t>(step % 2)];
   }
+  [[nodiscard]] Event& end_of(std::int64_t step) const {
+    return *ends_[static_cast<std::size_t>(step) % ends_.size()];
+  }
 
   Device& device_;
   Model& model_;
@@ -134,12 +144,15 @@ class StepEngine final : private StageWork, private LayerHook {
   Optimizer optimizer_;
   LossGuard guard_;
   PipelineRunner runner_;
+  std::optional<StreamClock> stalls_;
   std::array<std::unique_ptr<Slot>, 2> slots_;
-  Slot* slot_ = nullptr;           // of the step that is being enqueued
-  BatchSource* source_ = nullptr;  // likewise
-  std::vector<Batch> batches_;     // micro-batch m stands at m % size
+  std::array<std::unique_ptr<Event>, 3> ends_;  // step s at s % 3: there until s + 2 is read
+  Slot* slot_ = nullptr;                        // of the step that is being enqueued
+  BatchSource* source_ = nullptr;               // likewise
+  std::vector<Batch> batches_;                  // micro-batch m stands at m % size
   int fetched_ = 0;
   std::optional<StaticBatches> static_;  // instead, where steps are recorded
+  bool began_ = false;                   // a step has run
   bool unrecordable_ = false;            // a step could not be
 };
 

@@ -81,6 +81,7 @@ void Trainer::report(std::int64_t step) {
   final_loss_ = report.loss;
   if (services_.requests != nullptr) services_.requests->agree(report.flags);
   if (reporting_.bubble != nullptr) reporting_.bubble->add(step);
+  if (reporting_.times != nullptr) reporting_.times->add(report);
   const bool finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
   // An overflow is none: the smaller loss scale of the next step will tell.
   if (finite) in_a_row_ = 0;

@@ -9,6 +9,7 @@
 #include "runtime/telemetry/metrics.h"
 #include "runtime/train/bubble_meter.h"
 #include "runtime/train/evaluation.h"
+#include "runtime/train/rank_times.h"
 #include "runtime/train/replica_check.h"
 #include "runtime/train/step_engine.h"
 #include "runtime/train/step_requests.h"
@@ -31,6 +32,7 @@ class Trainer {
     Console* console = nullptr;
     MetricsLog* metrics = nullptr;
     BubbleMeter* bubble = nullptr;  // every rank of a pipeline
+    RankTimes* times = nullptr;     // every rank
   };
   // What the loop calls where a run has it; all of it may be empty or null.
   struct Services {

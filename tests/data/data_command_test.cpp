@@ -95,7 +95,7 @@ TEST_F(DataCommand, NamesTheBrokenShardWithExitCodeThree) {
 
 TEST_F(DataCommand, ExplainsEverySubcommandWithAnExample) {
   for (const std::string name : {"data", "data pack-text", "data pack-images", "data inspect",
-                                 "data verify", "bench", "bench data"}) {
+                                 "data verify", "bench data"}) {
     expect_outcome(run(name + " --help"), ExitCode::ok,
                    {"Example", "trireme " + name.substr(0, name.find(' '))});
   }

@@ -242,6 +242,12 @@ void expect_error(const Action& action, const std::vector<std::string>& parts) {
   }
 }
 
+// An op in each type.
+class TypedOp : public ::testing::TestWithParam<DType> {
+ protected:
+  [[nodiscard]] double relative() const { return rounding_of(GetParam()); }
+};
+
 inline std::string dtype_label(const ::testing::TestParamInfo<DType>& info) {
   return std::string(name_of(info.param));
 }

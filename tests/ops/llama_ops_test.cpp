@@ -13,10 +13,6 @@ namespace {
 using namespace testing;
 using Values = std::vector<double>;
 
-class TypedOp : public ::testing::TestWithParam<DType> {
- protected:
-  [[nodiscard]] double relative() const { return rounding_of(GetParam()); }
-};
 class RmsNorm : public TypedOp {};
 class Rope : public TypedOp {};
 class Swiglu : public TypedOp {};

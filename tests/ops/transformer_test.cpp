@@ -11,19 +11,13 @@ namespace {
 using namespace testing;
 using Values = std::vector<double>;
 
-class TypedOp : public ::testing::TestWithParam<DType> {
- protected:
-  [[nodiscard]] double relative() const { return rounding_of(GetParam()); }
-};
 class Gelu : public TypedOp {};
 class LayerNorm : public TypedOp {};
 class Embedding : public TypedOp {};
-INSTANTIATE_TEST_SUITE_P(Types, Gelu, ::testing::Values(DType::f32, DType::bf16, DType::f16),
-                         dtype_label);
-INSTANTIATE_TEST_SUITE_P(Types, LayerNorm, ::testing::Values(DType::f32, DType::bf16, DType::f16),
-                         dtype_label);
-INSTANTIATE_TEST_SUITE_P(Types, Embedding, ::testing::Values(DType::f32, DType::bf16, DType::f16),
-                         dtype_label);
+const auto all_types = ::testing::Values(DType::f32, DType::bf16, DType::f16);
+INSTANTIATE_TEST_SUITE_P(Types, Gelu, all_types, dtype_label);
+INSTANTIATE_TEST_SUITE_P(Types, LayerNorm, all_types, dtype_label);
+INSTANTIATE_TEST_SUITE_P(Types, Embedding, all_types, dtype_label);
 
 double gelu(double x) {
   return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));

@@ -103,7 +103,9 @@ check_kill() {
     pkill -KILL -n -f "^$trireme train config.yaml --set run.directory=runs/$job "
     finish_job "$job" 30
     ((SECONDS - started <= 20)) || complain "the end within 20 s, took $((SECONDS - started))"
-    [[ $(field "$job" JobState) == FAILED && $code -ne 0 ]] || complain "FAILED with a code, got $(field "$job" JobState) $code"
+    [[ $(field "$job" JobState) == FAILED ]] || complain "FAILED, got $(field "$job" JobState)"
+    expect_code 5
+    expect_text "\[rank [0-3] n[12]\] error: ended by (a )?signal"
     [[ $(field "$job" Restarts) == 0 ]] || complain "no requeue"
     ! pgrep -f "^$trireme train config.yaml --set run.directory=runs/$job " || complain "no rank that is left"
   done

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace trireme {
+
+// `trireme bench model`
+void add_bench_model(CLI::App& bench_command);
+
+}  // namespace trireme

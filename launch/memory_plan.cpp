@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/memory_plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "launch/checkpointing.h"
+#include "launch/options.h"
+#include "launch/run_report.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint/snapshot.h"
+
+namespace trireme {
+namespace {
+
+// CudaStream::workspace_bytes, which no machine without CUDA can ask: 32 MiB for the products of
+// the one stream that multiplies.
+constexpr std::uint64_t product_workspace_bytes = std::uint64_t{32} << 20;
+
+SampleLayout samples_of(const Session& session) {
+  const ModelConfig& model = session.config.model;
+  return session.traits.input == InputKind::tokens
+             ? token_samples(model.context)
+             : image_samples(model.image_size, model.image_size, model.channels);
+}
+
+// Everything that training makes, in a run's order, but for what only data and files have.
+class DryRun {
+ public:
+  DryRun(const Config& config, int rank)
+      : session_(dry_resources(config, rank), config, /*training=*/true),
+        state_(session_, step_options(config, session_.pipeline, session_.traits)) {
+    Device& device = *session_.device;
+    if (writes_checkpoints(config.checkpoint)) {
+      const auto placed = session_.placed_params();
+      const auto values = state_.checkpoint_values();
+      snapshot_.emplace(device, session_.mesh, values,
+                        manifest_tensors(placed, values.params.layout().split()));
+    }
+    const SampleLayout samples = samples_of(session_);
+    const std::int64_t rows = config.train.micro_batch;
+    if (!config.data.validation_path.empty())
+      loaders_.emplace_back(device, samples, rows, loader_options(config.data));
+    loaders_.emplace_back(device, samples, rows, training_loader_options(session_));
+    if (graph_mode(config) != GraphMode::step || session_.pipeline.stages > 1) return;
+    // Where steps are recorded, batches stand still (train/static_batches.h).
+    const MemoryScope scope(MemoryRole::staging);
+    for (int i = 0; i < session_.pipeline.micro_batches; ++i)
+      static_batches_.emplace_back(device, samples, rows, MemoryKind::device);
+  }
+
+  [[nodiscard]] const Session& session() const { return session_; }
+
+ private:
+  Session session_;
+  TrainingState state_;
+  std::optional<Snapshot> snapshot_;
+  std::vector<LoaderMemory> loaders_;
+  std::vector<BatchMemory> static_batches_;
+};
+
+std::string kind_of(const LayerSummary& layer) {
+  return layer.name.substr(0, layer.name.find('.'));
+}
+
+std::uint64_t kept_without_recompute(const Session& session, std::span<const ChunkSpan> chunks) {
+  BuildOptions options =
+      build_options(session.config, session.mesh.here().tensor, /*training=*/true);
+  options.recompute = Recompute::none;
+  const auto layers = summarize(make_chain(session.config), session.device->type(), options);
+  std::uint64_t kept = 0;
+  for (const ChunkSpan& chunk : chunks) {
+    for (int i = chunk.first; i < chunk.last; ++i) {
+      kept +=
+          layers[static_cast<std::size_t>(i)].kept_bytes * static_cast<std::uint64_t>(chunk.slots);
+    }
+  }
+  return kept;
+}
+
+// With what the back end adds to the engine's own buffers.
+HeldMemory held_memory_of(const Session& session) {
+  HeldMemory held = held_memory(*session.device);
+  if (session.device->type() == DeviceType::cuda)
+    held.device[static_cast<std::size_t>(MemoryRole::workspace)] += product_workspace_bytes;
+  return held;
+}
+
+void describe_activations(const Session& session, StageMemory& memory) {
+  const auto chunks = session.stages.chunks(session.pipeline, memory.stage, /*training=*/true);
+  std::uint64_t of_layers = 0;
+  for (const ChunkSpan& chunk : chunks) {
+    for (int i = chunk.first; i < chunk.last; ++i) {
+      const LayerSummary& layer = session.layers[static_cast<std::size_t>(i)];
+      const std::string kind = kind_of(layer);
+      auto share = std::ranges::find(memory.kept, kind, &ActivationShare::kind);
+      if (share == memory.kept.end()) share = memory.kept.insert(share, {.kind = kind});
+      const std::uint64_t bytes = layer.kept_bytes * static_cast<std::uint64_t>(chunk.slots);
+      ++share->layers;
+      share->bytes += bytes;
+      of_layers += bytes;
+    }
+  }
+  const ActivationArenas all = session.model->activation_arenas();
+  memory.kept_between = all.kept - std::min<std::uint64_t>(all.kept, of_layers);
+  memory.scratch = all.scratch + all.workspace;
+  if (session.config.train.recompute != "none")
+    memory.recompute_saves = kept_without_recompute(session, chunks) - of_layers;
+}
+
+}  // namespace
+
+BytesByRole HeldMemory::on_device(DeviceType type) const {
+  BytesByRole sum = device;
+  for (std::size_t i = 0; type == DeviceType::cpu && i < memory_roles; ++i)
+    sum[i] += host[i];
+  return sum;
+}
+
+std::uint64_t total_of(const BytesByRole& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
+}
+
+HeldMemory held_memory(const Device& device) {
+  HeldMemory held;
+  std::ranges::copy(device.memory_use(MemoryKind::device).by_role, held.device.begin());
+  std::ranges::copy(device.memory_use(MemoryKind::host).by_role, held.host.begin());
+  return held;
+}
+
+HeldMemory plan_memory(const Config& config, int rank) {
+  return held_memory_of(DryRun(config, rank).session());
+}
+
+void log_memory_plan(Session& session) {
+  const DeviceType type = session.device->type();
+  const BytesByRole predicted = plan_memory(session.config, session.world->rank()).on_device(type);
+  const BytesByRole measured = held_memory(*session.device).on_device(type);
+  constexpr std::size_t each = memory_roles + 1;
+  std::array<std::int64_t, 2 * each> values{};
+  const auto put = [&](const BytesByRole& bytes, std::size_t at) {
+    std::ranges::copy(bytes, values.begin() + static_cast<std::ptrdiff_t>(at));
+    values[at + memory_roles] = static_cast<std::int64_t>(total_of(bytes));
+  };
+  put(predicted, 0);
+  put(measured, each);
+  values = largest_of_any_rank(*session.world, values);
+  if (session.world->rank() != 0) return;
+  const auto pair = [&](std::size_t i) {
+    return fmt::format("{:.3f} / {:.3f} MiB", static_cast<double>(values[i]) / (1 << 20),
+                       static_cast<double>(values[each + i]) / (1 << 20));
+  };
+  std::string parts;
+  for (std::size_t i = 0; i < memory_roles; ++i) {
+    if (values[i] + values[each + i] > 0)
+      parts += fmt::format(", {} {}", name_of(static_cast<MemoryRole>(i)), pair(i));
+  }
+  log::get("train").info("memory per rank at most, predicted / measured: {}{}", pair(memory_roles),
+                         parts);
+}
+
+std::vector<StageMemory> plan_stages_memory(const Config& config) {
+  const MeshShape shape = mesh_shape(config.parallel);
+  std::vector<StageMemory> stages;
+  for (int stage = 0; stage < shape.pipeline; ++stage) {
+    const DryRun run(config, rank_of(shape, {.pipeline = stage}));
+    StageMemory memory{
+        .stage = stage, .ranks = shape.data * shape.tensor, .held = held_memory_of(run.session())};
+    describe_activations(run.session(), memory);
+    stages.push_back(std::move(memory));
+  }
+  return stages;
+}
+
+}  // namespace trireme

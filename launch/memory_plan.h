@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run will hold in memory, from its config alone: the session and the state of training are
+// built as the run builds them, on a dry device that counts and touches nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launch/training_state.h"
+
+namespace trireme {
+
+using BytesByRole = std::array<std::uint64_t, memory_roles>;
+
+// What live Buffers hold. On the CPU both kinds are the host's memory.
+struct HeldMemory {
+  BytesByRole device{}, host{};
+  // What must fit into the device's memory.
+  [[nodiscard]] BytesByRole on_device(DeviceType type) const;
+};
+[[nodiscard]] std::uint64_t total_of(const BytesByRole& bytes);
+[[nodiscard]] HeldMemory held_memory(const Device& device);
+
+// What a rank holds once it trains. `config` is resolved, for mesh_shape(config.parallel).size()
+// ranks. Milliseconds, whatever the size of the model.
+[[nodiscard]] HeldMemory plan_memory(const Config& config, int rank);
+// Logs that beside what this session holds, on the rank where it is most. Collective.
+void log_memory_plan(Session& session);
+
+// Activations of layers of one kind, those that are alike but for their number.
+struct ActivationShare {
+  std::string kind;         // "blocks"
+  int layers = 0;           // of this kind on the rank
+  std::uint64_t bytes = 0;  // kept for all micro-batches in flight
+};
+
+// What a rank of a pipeline stage holds: of the stage's first rank, which holds no less than its
+// others.
+struct StageMemory {
+  int stage = 0;
+  int ranks = 1;
+  HeldMemory held{};
+  std::vector<ActivationShare> kept{};
+  std::uint64_t kept_between = 0;  // kept outputs of layers and gradients at the stage's ends
+  std::uint64_t scratch = 0;       // for one layer at a time, and its ops
+  // More that would be kept without recomputation.
+  std::uint64_t recompute_saves = 0;
+};
+
+// One for each pipeline stage.
+[[nodiscard]] std::vector<StageMemory> plan_stages_memory(const Config& config);
+
+}  // namespace trireme

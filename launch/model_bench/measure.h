@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `trireme bench model` measures on one rank, and the hardware that the planner needs to
+// predict it.
+#pragma once
+
+#include "runtime/config/config.h"
+#include "runtime/device/device.h"
+#include "runtime/plan/hardware.h"
+
+namespace trireme::model_bench {
+
+// The config's model on one rank alone: no group, no pipeline, two micro-batches a step.
+[[nodiscard]] Config on_one_rank(Config config, const Environment& environment,
+                                 const Provenance& where);
+
+// Medians of seconds per step.
+struct StepSeconds {
+  double forward = 0, backward = 0, optimizer = 0;
+  double deviation = 0;  // of whole steps, relative: a quarter of them are slower by 0.67 of it
+  int steps = 0;
+};
+// Trains `config` (of on_one_rank) on made-up batches for at least `seconds` and five steps.
+[[nodiscard]] StepSeconds time_steps(Device& device, const Config& config, double seconds);
+
+// Products of (n, n, n): how their rate grows with n.
+struct ProductRates {
+  double flops = 0;           // of very large ones
+  double half_dimension = 0;  // n that reaches half of it
+};
+[[nodiscard]] ProductRates time_products(Device& device, const Config& config);
+// Seconds of an op that has one element to work on.
+[[nodiscard]] double time_launch(Device& device);
+
+// Fills in peak_flops, efficiency, memory_bandwidth and launch_seconds: the memory's from the
+// optimizer, the share of the peak such that the planner predicts the forward and backward passes
+// that were measured.
+void calibrate(plan::Hardware& hardware, const Config& config, const StepSeconds& steps,
+               const ProductRates& products, double launch);
+
+}  // namespace trireme::model_bench

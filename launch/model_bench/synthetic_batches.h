@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/registry.h"
+#include "runtime/config/config.h"
+#include "runtime/nn/batch_source.h"
+
+namespace trireme::model_bench {
+
+// One micro-batch of random tokens or pixels, again and again: a model to be timed needs no data
+// set.
+class SyntheticBatches final : public BatchSource {
+ public:
+  SyntheticBatches(Device& device, const Config& config);
+
+  const Batch& next(Stream& copy, Stream& compute) override;
+  [[nodiscard]] double wait_seconds() const override { return 0; }
+
+ private:
+  Device& device_;
+  Buffer host_, memory_;
+  Batch batch_;
+  bool filled_ = false;
+};
+
+}  // namespace trireme::model_bench

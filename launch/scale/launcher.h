@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a job of several ranks is started, and stopped before its end.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trireme::scale {
+
+enum class LauncherKind { mpirun, srun, sbatch };
+
+struct Launcher {
+  LauncherKind kind = LauncherKind::mpirun;
+  std::vector<std::string> options;  // of the user, after the launcher's own
+
+  // The command that runs `trireme ARGUMENTS` (train and what follows) on so many ranks to its end,
+  // and ends with its exit code. What sbatch's job says goes to `job_log`.
+  [[nodiscard]] std::vector<std::string> command(int ranks,
+                                                 const std::vector<std::string>& arguments,
+                                                 const std::string& job_log) const;
+  // What a log of sbatch tells of its job: "1234", empty where there is none yet.
+  [[nodiscard]] static std::string slurm_job_of(const std::string& log);
+};
+
+// "mpirun", "srun" or "sbatch"; `options` are words between spaces. Raises ExitCode::config where
+// the launcher or one of its scripts is not there.
+[[nodiscard]] Launcher make_launcher(const std::string& name, const std::string& options);
+
+// This program's file.
+[[nodiscard]] std::string own_binary();
+// launch/NAME of the repository or installation that this program belongs to: beside TRIREME_HOME,
+// or in a directory above the program. Empty where there is none.
+[[nodiscard]] std::string launch_script(const std::string& name);
+
+}  // namespace trireme::scale

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/scale/report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/telemetry/environment.h"
+
+namespace trireme::scale {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+json describe(const Spread& spread) {
+  return {{"median", spread.median}, {"least", spread.least}, {"most", spread.most}};
+}
+
+json describe(const std::optional<RunResult>& run, const Point& point) {
+  if (!run) return {{"state", "not run"}};
+  if (run->code != 0) return {{"state", "failed"}, {"code", run->code}, {"error", run->error}};
+  const StepParts& parts = run->parts;
+  return {{"state", "done"},
+          {"samples_per_second", static_cast<double>(point.global_batch) / parts.period},
+          {"step_seconds", parts.period},
+          {"compute_seconds", parts.compute},
+          {"exposed_comm_seconds", parts.exposed_comm},
+          {"bubble_seconds", parts.bubble},
+          {"data_wait_seconds", parts.data_wait},
+          {"straggler_seconds", parts.straggler},
+          {"slowest_rank", run->slowest_rank}};
+}
+
+json describe(const Row& row, const ModelTraits& traits) {
+  json runs = json::array();
+  for (const auto& run : row.runs)
+    runs.push_back(describe(run, row.point));
+  json text{{"mode", name_of(row.point.mode)},        {"ranks", row.point.ranks()},
+            {"layout", row.point.layout()},           {"data", row.point.mesh.data},
+            {"tensor", row.point.mesh.tensor},        {"pipeline", row.point.mesh.pipeline},
+            {"global_batch", row.point.global_batch}, {"runs", runs}};
+  if (row.good == 0) return text;
+  text["samples_per_second"] = describe(row.samples_per_second);
+  text[traits.item_name + "_per_second"] =
+      row.samples_per_second.median * static_cast<double>(traits.targets_per_sample);
+  text["step_seconds"] = row.parts.period;
+  text["slowest_rank"] = row.slowest_rank;
+  if (!row.loss) return text;
+  text["efficiency"] = describe(row.loss->efficiency);
+  text["ideal_seconds"] = row.loss->ideal;
+  text["gap_seconds"] = row.loss->gap;
+  json& loss = text["loss_seconds"];
+  for (std::size_t i = 0; i < loss_count; ++i)
+    loss[std::string(loss_names[i])] = row.loss->parts[i];
+  return text;
+}
+
+}  // namespace
+
+std::string csv_report(const Study& study, std::span<const Row> rows) {
+  std::string text = fmt::format(
+      "mode,ranks,layout,data,tensor,pipeline,global_batch,good_runs,runs,samples_per_second,"
+      "samples_per_second_least,samples_per_second_most,{}_per_second,step_seconds,efficiency,"
+      "efficiency_least,efficiency_most,ideal_seconds,gap_seconds",
+      study.traits.item_name);
+  for (const std::string_view name : loss_names)
+    text += fmt::format(",{}_seconds", name);
+  text += "\n";
+  for (const Row& row : rows) {
+    const Point& point = row.point;
+    text += fmt::format("{},{},{},{},{},{},{},{},{}", name_of(point.mode), point.ranks(),
+                        point.layout(), point.mesh.data, point.mesh.tensor, point.mesh.pipeline,
+                        point.global_batch, row.good, row.runs.size());
+    if (row.good > 0) {
+      const Spread& rate = row.samples_per_second;
+      text += fmt::format(",{},{},{},{},{}", rate.median, rate.least, rate.most,
+                          rate.median * static_cast<double>(study.traits.targets_per_sample),
+                          row.parts.period);
+    } else {
+      text += ",,,,,";
+    }
+    if (row.loss) {
+      const Spread& efficiency = row.loss->efficiency;
+      text +=
+          fmt::format(",{},{},{},{},{},{}", efficiency.median, efficiency.least, efficiency.most,
+                      row.loss->ideal, row.loss->gap, fmt::join(row.loss->parts, ","));
+    } else {
+      text += std::string(5 + loss_count, ',');
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string json_report(const Study& study, std::span<const Row> rows) {
+  json settings = json::object();
+  for (const auto& [key, value] : study.identity)
+    settings[key] = value;
+  json points = json::array();
+  for (const Row& row : rows)
+    points.push_back(describe(row, study.traits));
+  const json text{{"version", version_text()},
+                  {"config", study.options.config},
+                  {"items", study.traits.item_name},
+                  {"settings", settings},
+                  {"points", points}};
+  return text.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::string text_report(const Study& study, std::span<const Row> rows) {
+  std::string text =
+      fmt::format("{:<7}{:>6}  {:<24}{:>12}{:>11}  {:<15}{:>8}{:>8}{:>8}{:>10}{:>9}\n", "mode",
+                  "ranks", "layout", study.traits.item_name + "/s", "efficiency", "", "comm",
+                  "bubble", "data", "straggler", "compute");
+  for (const Row& row : rows) {
+    text += fmt::format("{:<7}{:>6}  {:<24}", name_of(row.point.mode), row.point.ranks(),
+                        row.point.layout());
+    if (row.good == 0) {
+      text += "no run ended well\n";
+      continue;
+    }
+    text += fmt::format("{:>12.0f}", row.samples_per_second.median *
+                                         static_cast<double>(study.traits.targets_per_sample));
+    if (!row.loss) {
+      text += "  nothing to compare with\n";
+      continue;
+    }
+    const Row::Loss& loss = *row.loss;
+    text += fmt::format(
+        "{:>9.1f} %  {:<15}", 100 * loss.efficiency.median,
+        fmt::format("({:.1f}..{:.1f})", 100 * loss.efficiency.least, 100 * loss.efficiency.most));
+    constexpr std::array<int, loss_count> widths = {8, 8, 8, 10, 9};
+    for (std::size_t i = 0; i < loss_count; ++i)
+      text += fmt::format("{:>{}.1f}", 100 * loss.parts[i] / row.parts.period, widths[i]);
+    text += "\n";
+  }
+  return text +
+         "efficiency, and what it lacks to 100 %, in % of the measured step; below 0: a gain\n";
+}
+
+}  // namespace trireme::scale

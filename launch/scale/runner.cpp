@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/scale/runner.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "launch/scale/job.h"
+#include "runtime/base/checksum.h"
+#include "runtime/base/file.h"
+#include "runtime/telemetry/environment.h"
+
+namespace trireme::scale {
+namespace {
+
+namespace fs = std::filesystem;
+using json = nlohmann::json;
+
+sigset_t stop_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGINT);
+  ::sigaddset(&signals, SIGTERM);
+  return signals;
+}
+
+// True where a stop signal comes within so many milliseconds.
+bool stopped_within(long milliseconds) {
+  const sigset_t signals = stop_signals();
+  const timespec time{.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1'000'000};
+  return ::sigtimedwait(&signals, nullptr, &time) > 0;
+}
+
+// Of a text that may be a whole config: the line that differs.
+std::string difference(const std::string& before, const std::string& now) {
+  std::istringstream old_lines(before), new_lines(now);
+  std::string was, is;
+  for (;;) {
+    const bool more_old = static_cast<bool>(std::getline(old_lines, was));
+    const bool more_new = static_cast<bool>(std::getline(new_lines, is));
+    if (!more_old || !more_new || was != is)
+      return fmt::format("'{}' there, '{}' now", more_old ? was : "", more_new ? is : "");
+  }
+}
+
+void claim(const Study& study, const RunnerOptions& options) {
+  const std::string path = options.directory + "/study.json";
+  json identity = json::object();
+  for (const auto& [key, value] : study.identity)
+    identity[key] = value;
+  if (!fs::exists(path)) {
+    fs::create_directories(options.directory + "/runs");
+    write_file(path, identity.dump(2) + "\n", ExitCode::internal);
+    return;
+  }
+  if (!options.resume) {
+    fail(ExitCode::config,
+         "--out: {} holds a study already; continue it with --resume, or choose "
+         "another directory",
+         options.directory);
+  }
+  std::ifstream file(path);
+  const json there = json::parse(file, nullptr, false);
+  for (const auto& [key, value] : study.identity) {
+    const std::string before = there.is_object() ? there.value(key, "") : "";
+    if (before == value) continue;
+    fail(ExitCode::config, "--resume: {} holds another study: {}: {}; choose another --out",
+         options.directory, key, difference(before, value));
+  }
+}
+
+struct Run {
+  PointResult* point = nullptr;
+  int repeat = 0;
+  std::string directory{};
+  std::uint64_t command = 0;
+  std::vector<std::string> words{};
+  std::unique_ptr<Job> job{};
+
+  [[nodiscard]] std::string name() const {
+    return fmt::format("{} scaling, {} ranks as {}, run {}", name_of(point->point.mode),
+                       point->point.ranks(), point->point.layout(), repeat + 1);
+  }
+  [[nodiscard]] std::string log() const { return directory + "/log.txt"; }
+  [[nodiscard]] std::string slurm_log() const { return directory + "/slurm.txt"; }
+  [[nodiscard]] std::string result() const { return directory + "/result.json"; }
+};
+
+class Sweep {
+ public:
+  Sweep(const Study& study, const Launcher& launcher, const RunnerOptions& options)
+      : study_(study), launcher_(launcher), options_(options) {
+    for (const Point& point : study.points)
+      result_.points.push_back({point, std::vector<std::optional<RunResult>>(
+                                           static_cast<std::size_t>(study.options.repeats))});
+  }
+
+  SweepResult run() {
+    std::vector<Run> pending = plan();
+    std::ranges::reverse(pending);
+    bool stop = false;
+    while (!running_.empty() || (!stop && !pending.empty())) {
+      while (!stop && !pending.empty() && std::ssize(running_) < options_.jobs) {
+        start(std::move(pending.back()));
+        pending.pop_back();
+      }
+      if (stopped_within(20)) {
+        if (!stop) fmt::print(stderr, "stopping; --resume continues the study\n");
+        stop = true;
+        std::ranges::for_each(running_, [&](Run& run) { cancel(run); });
+      }
+      collect(stop);
+    }
+    result_.interrupted = stop;
+    return std::move(result_);
+  }
+
+ private:
+  // All repeats of all points, the repeats outermost, so that a slow hour hits no point alone; but
+  // for those whose results are there.
+  std::vector<Run> plan() {
+    std::vector<Run> runs;
+    for (int repeat = 0; repeat < study_.options.repeats; ++repeat) {
+      for (PointResult& point : result_.points) {
+        Run run{.point = &point, .repeat = repeat};
+        run.directory =
+            fmt::format("{}/runs/{}-{}", options_.directory, point.point.name(), repeat + 1);
+        run.words = words_of(point.point, run.directory + "/run", run.slurm_log());
+        // The directory may have been moved.
+        run.command =
+            checksum_of(fmt::format("{}\n{}\n{}", version_text(), study_.identity.front().second,
+                                    fmt::join(words_of(point.point, "", ""), "\n")));
+        const auto there = load_result(run.result());
+        if (there && there->code == 0 && there->command == run.command) {
+          point.runs[static_cast<std::size_t>(repeat)] = there;
+        } else {
+          runs.push_back(std::move(run));
+        }
+      }
+    }
+    const auto all = study_.points.size() * static_cast<std::size_t>(study_.options.repeats);
+    total_ = runs.size();
+    fmt::print("{} runs, {} of them are there already\n", all, all - total_);
+    return runs;
+  }
+
+  [[nodiscard]] std::vector<std::string> words_of(const Point& point, const std::string& directory,
+                                                  const std::string& job_log) const {
+    return launcher_.command(point.ranks(), study_.arguments(point, directory), job_log);
+  }
+
+  void start(Run run) {
+    fs::remove_all(run.directory);  // of a run that was not finished
+    fs::create_directories(run.directory);
+    run.job = std::make_unique<Job>(run.words, run.log());
+    running_.push_back(std::move(run));
+  }
+
+  void cancel(Run& run) const {
+    if (launcher_.kind == LauncherKind::sbatch) {
+      // sbatch ends when its job does.
+      if (const std::string job = Launcher::slurm_job_of(run.log()); !job.empty()) {
+        Job scancel({"scancel", job}, run.directory + "/scancel.txt");
+        while (!scancel.poll())
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        return;
+      }
+    }
+    run.job->terminate();
+  }
+
+  void collect(bool stopping) {
+    for (auto run = running_.begin(); run != running_.end();) {
+      const std::optional<int> code = run->job->poll();
+      if (!code) {
+        ++run;
+        continue;
+      }
+      // A run that was told to stop has failed in nothing.
+      if (!stopping || *code == 0) record(*run, *code);
+      run = running_.erase(run);
+    }
+  }
+
+  void record(const Run& run, int code) {
+    RunResult result;
+    if (code == 0) {
+      try {
+        result = read_time_split(run.directory + "/run/time_split.jsonl", study_.options.warmup);
+      } catch (const Error& error) {
+        code = static_cast<int>(error.code());
+        result.error = error.what();
+      }
+    } else {
+      const bool slurm = launcher_.kind == LauncherKind::sbatch && fs::exists(run.slurm_log());
+      result.error = last_words(slurm ? run.slurm_log() : run.log());
+    }
+    result.code = code;
+    result.command = run.command;
+    save_result(run.result(), result);
+    // Weights of a few steps are of no use, and large.
+    fs::remove(run.directory + "/run/weights.safetensors");
+    run.point->runs[static_cast<std::size_t>(run.repeat)] = result;
+    ++done_;
+    if (code == 0) {
+      fmt::print("[{}/{}] {}: {:.2f} ms per step\n", done_, total_, run.name(),
+                 1e3 * result.parts.period);
+    } else {
+      ++result_.failed;
+      fmt::print("[{}/{}] {}: failed with code {}: {}\n", done_, total_, run.name(), code,
+                 result.error);
+    }
+    std::fflush(stdout);
+  }
+
+  const Study& study_;
+  const Launcher& launcher_;
+  const RunnerOptions& options_;
+  SweepResult result_;
+  std::vector<Run> running_;
+  std::size_t done_ = 0, total_ = 0;
+};
+
+}  // namespace
+
+void block_stop_signals() {
+  const sigset_t signals = stop_signals();
+  if (::sigprocmask(SIG_BLOCK, &signals, nullptr) != 0)
+    system_failed("sigprocmask", "SIGINT, SIGTERM");
+}
+
+SweepResult run_study(const Study& study, const Launcher& launcher, const RunnerOptions& options) {
+  claim(study, options);
+  return Sweep(study, launcher, options).run();
+}
+
+}  // namespace trireme::scale

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scaling efficiency of a study's points and what it is lost to.
+//
+// The base of a mode is its first point. With k = (batch / base batch) * (base ranks / ranks) the
+// ideal step takes k times the base's: a rank does as much work per second as in the base. Then
+//   efficiency = ideal / measured,   gap = measured - ideal,
+//   gap = sum over the parts of (part - k * part of the base),
+// which adds up because the parts of a step do. A loss below 0 is a gain.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "launch/scale/runner.h"
+
+namespace trireme::scale {
+
+inline constexpr int loss_count = 5;
+inline constexpr std::array<std::string_view, loss_count> loss_names = {
+    "exposed_comm", "bubble", "data_wait", "straggler", "compute_slowdown"};
+inline constexpr std::array<std::string_view, loss_count> loss_titles = {
+    "exposed communication", "pipeline bubble", "data wait", "straggler", "compute slowdown"};
+
+struct Spread {
+  double median = 0, least = 0, most = 0;
+};
+
+struct Row {
+  Point point;
+  std::vector<std::optional<RunResult>> runs;
+  int good = 0;  // runs that ended well; 0: there is nothing below
+  // The run whose step time is the median (of an even number the faster of the middle two), so that
+  // the parts are those of one run and add up.
+  StepParts parts{};
+  int slowest_rank = 0;
+  Spread samples_per_second{};
+  // Of the mode's base; empty where that has no good run. Seconds per step.
+  struct Loss {
+    Spread efficiency{};  // of each run against the base's median
+    double ideal = 0, gap = 0;
+    std::array<double, loss_count> parts{};  // add up to the gap
+  };
+  std::optional<Loss> loss{};
+};
+
+[[nodiscard]] std::vector<Row> attribute(const std::vector<PointResult>& points);
+
+}  // namespace trireme::scale

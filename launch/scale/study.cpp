@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/scale/study.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "runtime/base/error.h"
+#include "runtime/device/device.h"
+
+namespace trireme::scale {
+namespace {
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+int positive(std::string_view text, std::string_view option) {
+  int value = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || rest != text.data() + text.size() || value < 1)
+    fail(ExitCode::config, "{}: '{}' is no whole number above 0", option, text);
+  return value;
+}
+
+MeshShape parse_layout(std::string_view text) {
+  MeshShape shape{.data = 0};
+  for (const std::string_view axis : split(text, ':')) {
+    const std::size_t equals = axis.find('=');
+    const std::string_view name = axis.substr(0, equals);
+    int* const size = name == "data"       ? &shape.data
+                      : name == "tensor"   ? &shape.tensor
+                      : name == "pipeline" ? &shape.pipeline
+                                           : nullptr;
+    if (size == nullptr || equals == std::string_view::npos) {
+      fail(
+          ExitCode::config,
+          "--layouts: '{}' is no axis; use data=N, tensor=N or pipeline=N, joined by colons within "
+          "a layout and layouts by commas: data=4,data=2:tensor=2",
+          axis);
+    }
+    *size = positive(axis.substr(equals + 1), "--layouts: " + std::string(name));
+  }
+  return shape;
+}
+
+// The layouts of exactly so many ranks.
+std::vector<MeshShape> layouts_of(int ranks, const std::string& layouts) {
+  if (layouts == "auto") return {MeshShape{.data = ranks}};
+  std::vector<MeshShape> fitting;
+  for (MeshShape shape : parse_layouts(layouts)) {
+    const int others = shape.tensor * shape.pipeline;
+    if (shape.data == 0 && ranks % others == 0) shape.data = ranks / others;
+    if (shape.size() == ranks && std::ranges::find(fitting, shape) == fitting.end())
+      fitting.push_back(shape);
+  }
+  if (fitting.empty()) {
+    fail(ExitCode::config,
+         "--layouts: none of {} makes {} ranks; add one, such as data={}, or leave {} out of "
+         "--ranks",
+         layouts, ranks, ranks, ranks);
+  }
+  return fitting;
+}
+
+std::vector<Mode> modes_of(const std::string& mode) {
+  if (mode == "both") return {Mode::weak, Mode::strong};
+  return {mode == "strong" ? Mode::strong : Mode::weak};
+}
+
+std::vector<std::string> settings_of(const StudyOptions& options, const Point& point) {
+  std::vector<std::string> settings = options.overrides;
+  const auto set = [&](std::string_view key, const auto& value) {
+    settings.push_back(fmt::format("{}={}", key, value));
+  };
+  set("parallel.data", point.mesh.data);
+  set("parallel.tensor", point.mesh.tensor);
+  set("parallel.pipeline", point.mesh.pipeline);
+  set("train.global_batch", point.global_batch);
+  set("train.steps", options.steps);
+  set("train.log_every", options.steps);
+  set("lr_schedule.warmup_steps", 0);
+  // Nothing but steps.
+  set("data.validation_path", "");
+  set("checkpoint.every_steps", 0);
+  set("checkpoint.every_minutes", 0);
+  return settings;
+}
+
+// As the job will find it, but for what only its hosts can tell.
+void check(const StudyOptions& options, const Point& point) {
+  Provenance where;
+  const Config config = load_config(options.config, settings_of(options, point), &where);
+  with_context(
+      fmt::format("{} scaling, {} ranks as {}", name_of(point.mode), point.ranks(), point.layout()),
+      [&] {
+        (void)resolve_config(config,
+                             {.ranks = point.ranks(),
+                              .cuda_in_build = Device::in_build(DeviceType::cuda),
+                              .gpus = point.ranks(),
+                              .native_bf16 = true},
+                             &where);
+      });
+}
+
+std::int64_t batch_of(Mode mode, const MeshShape& mesh, const MeshShape& base, std::int64_t batch) {
+  if (mode == Mode::strong) return batch;
+  if (batch * mesh.data % base.data != 0) {
+    fail(ExitCode::config,
+         "train.global_batch: {} samples on {} data-parallel ranks make no whole number on {}; use "
+         "a multiple of {}",
+         batch, base.data, mesh.data, base.data);
+  }
+  return batch * mesh.data / base.data;
+}
+
+}  // namespace
+
+std::string_view name_of(Mode mode) {
+  return mode == Mode::weak ? "weak" : "strong";
+}
+
+std::string Point::layout() const {
+  std::string text = fmt::format("data={}", mesh.data);
+  if (mesh.tensor > 1) text += fmt::format(":tensor={}", mesh.tensor);
+  if (mesh.pipeline > 1) text += fmt::format(":pipeline={}", mesh.pipeline);
+  return text;
+}
+
+std::string Point::name() const {
+  return fmt::format("{}-{}-{}", name_of(mode), ranks(), layout());
+}
+
+std::vector<MeshShape> parse_layouts(std::string_view text) {
+  std::vector<MeshShape> layouts;
+  for (const std::string_view layout : split(text, ','))
+    layouts.push_back(parse_layout(layout));
+  return layouts;
+}
+
+std::vector<int> parse_ranks(std::string_view text) {
+  std::vector<int> ranks;
+  for (const std::string_view part : split(text, ','))
+    ranks.push_back(positive(part, "--ranks"));
+  std::ranges::sort(ranks);
+  const auto [first, last] = std::ranges::unique(ranks);
+  ranks.erase(first, last);
+  return ranks;
+}
+
+std::vector<std::string> Study::arguments(const Point& point, const std::string& directory) const {
+  std::vector<std::string> words{"train", options.config, "--split-times"};
+  for (const std::string& setting : settings_of(options, point)) {
+    words.insert(words.end(), {"--set", setting});
+  }
+  words.insert(words.end(), {"--set", "run.directory=" + directory});
+  return words;
+}
+
+Study plan_study(const StudyOptions& options) {
+  if (options.warmup >= options.steps) {
+    fail(ExitCode::config, "--steps: {} leave none to measure after --warmup {}", options.steps,
+         options.warmup);
+  }
+  const Config config = load_config(options.config, options.overrides);
+  Study study{.options = options, .traits = traits_of(config.model), .points = {}, .identity = {}};
+  for (const Mode mode : modes_of(options.mode)) {
+    const std::size_t first = study.points.size();
+    for (const int ranks : options.ranks) {
+      for (const MeshShape& mesh : layouts_of(ranks, options.layouts)) {
+        const MeshShape base = study.points.size() > first ? study.points[first].mesh : mesh;
+        study.points.push_back({mode, mesh, batch_of(mode, mesh, base, config.train.global_batch)});
+        check(options, study.points.back());
+      }
+    }
+  }
+  study.identity = {{"CONFIG and --set", to_yaml(config)},
+                    {"--ranks", fmt::format("{}", fmt::join(options.ranks, ","))},
+                    {"--mode", options.mode},
+                    {"--layouts", options.layouts},
+                    {"--repeats", fmt::format("{}", options.repeats)},
+                    {"--steps", fmt::format("{}", options.steps)},
+                    {"--warmup", fmt::format("{}", options.warmup)}};
+  return study;
+}
+
+}  // namespace trireme::scale

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace trireme {
+
+// `trireme scale`: one process that starts jobs, and no rank itself.
+void add_scale_command(CLI::App& app);
+
+}  // namespace trireme

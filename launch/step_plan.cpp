@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/step_plan.h"
+
+#include "launch/options.h"
+#include "launch/session.h"
+
+namespace trireme {
+namespace {
+
+// Bytes that the optimizer moves for each parameter of its slice, in fp32: it reads weight,
+// gradient and state, and writes weight and state.
+double optimizer_bytes(const OptimizerConfig& config) {
+  constexpr int weight_and_gradient = 3;
+  const int states = config.name == "adamw" ? 2 : config.momentum > 0 ? 1 : 0;
+  return static_cast<double>(weight_and_gradient + 2 * states) * sizeof(float);
+}
+
+// As it lies in a shard.
+double stored_sample_bytes(const ModelConfig& model, const ModelTraits& traits) {
+  if (traits.input == InputKind::images)
+    return static_cast<double>(model.image_size * model.image_size * model.channels);
+  constexpr std::int64_t ids_in_two_bytes = 65536;
+  return static_cast<double>(model.context * (model.vocabulary <= ids_in_two_bytes ? 2 : 4));
+}
+
+}  // namespace
+
+const std::vector<LayerSummary>& StepPlanner::layers(const Config& config) {
+  const BuildOptions build = build_options(config, /*tensor_rank=*/0, /*training=*/true);
+  const Key key{config.parallel.tensor, config.parallel.sequence, config.train.recompute,
+                config.train.micro_batch, build.split_backward};
+  const auto [found, fresh] = known_.try_emplace(key);
+  if (fresh) found->second = summarize(make_chain(config), device_type(config), build);
+  return found->second;
+}
+
+plan::StepInput StepPlanner::input(const Config& config) {
+  const ModelTraits traits = traits_of(config.model);
+  const auto precision = plan::precision_from(config.precision);
+  TRIREME_EXPECTS(precision.has_value(), "precision {} is not resolved", config.precision);
+  plan::StepInput input{.layers = layers(config),
+                        .build = build_options(config, /*tensor_rank=*/0, /*training=*/true),
+                        .mesh = mesh_shape(config.parallel),
+                        .schedule = pipeline_shape(config, /*training=*/true),
+                        .stages = {},
+                        .precision = *precision,
+                        .zero = static_cast<int>(config.parallel.zero),
+                        .bucket_elements = bucket_elements(config),
+                        .separate_ties = keeps_ties_apart(config),
+                        .overlapped_reducer = config.parallel.reducer == "overlapped",
+                        .optimizer_bytes = optimizer_bytes(config.optimizer),
+                        .items_per_sample = traits.targets_per_sample,
+                        .rows_per_sample = traits.targets_per_sample,
+                        .sample_bytes = stored_sample_bytes(config.model, traits)};
+  input.stages = plan_stages(input.layers, input.schedule, config.parallel.stage_layers);
+  return input;
+}
+
+std::int64_t parameter_count(const std::vector<LayerSummary>& layers) {
+  std::int64_t count = 0;
+  for (const LayerSummary& layer : layers) {
+    for (const ParamSpec& spec : layer.params)
+      count += spec.kind == ParamKind::weight && !spec.is_copy() ? spec.shape.count() : 0;
+  }
+  return count;
+}
+
+}  // namespace trireme

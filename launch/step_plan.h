@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a config to what the planner's models of time read.
+#pragma once
+
+#include <map>
+#include <tuple>
+
+#include "models/registry.h"
+#include "runtime/plan/step_time.h"
+
+namespace trireme {
+
+// Remembers the layers' declarations between layouts that share them.
+class StepPlanner {
+ public:
+  // The step of a resolved config. Raises ExitCode::config for a schedule that cannot be.
+  [[nodiscard]] plan::StepInput input(const Config& config);
+
+ private:
+  // What declarations depend on, in one search: tensor ranks, sequence, recompute, micro-batch,
+  // split backward.
+  using Key = std::tuple<std::int64_t, bool, std::string, std::int64_t, bool>;
+  const std::vector<LayerSummary>& layers(const Config& config);
+
+  std::map<Key, std::vector<LayerSummary>> known_;
+};
+
+// Without embedded padding: elements of all weights of the chain, tied copies counted once.
+[[nodiscard]] std::int64_t parameter_count(const std::vector<LayerSummary>& layers);
+
+}  // namespace trireme

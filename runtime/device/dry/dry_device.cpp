@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/dry/dry_device.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+
+#include "runtime/device/arena.h"
+
+namespace trireme {
+namespace {
+
+// Constructors write a few numbers into host memory; everything larger is only laid out.
+constexpr std::size_t smallest_reserved = std::size_t{64} << 10;
+
+class DryEvent final : public Event {
+ public:
+  [[nodiscard]] bool reached() const override { return true; }
+  void synchronize() override {}
+  [[nodiscard]] double milliseconds_since(const Event& /*start*/) const override { return 0; }
+};
+
+class DryStream final : public Stream {
+ public:
+  DryStream(Device& device, StreamKind kind) : device_(device), kind_(kind) {}
+  void record(Event& /*event*/) override {}
+  void wait(Event& /*event*/) override {}
+  void synchronize() override {}
+  [[nodiscard]] StreamKind kind() const override { return kind_; }
+  [[nodiscard]] Device& device() const override { return device_; }
+
+ private:
+  Device& device_;
+  StreamKind kind_;
+};
+
+class DryDevice final : public Device {
+ public:
+  explicit DryDevice(DeviceType type) : type_(type) {}
+
+  [[nodiscard]] DeviceType type() const override { return type_; }
+  [[nodiscard]] std::unique_ptr<Stream> make_stream(StreamKind kind) override {
+    return std::make_unique<DryStream>(*this, kind);
+  }
+  [[nodiscard]] std::unique_ptr<Event> make_event(EventKind /*kind*/) override {
+    return std::make_unique<DryEvent>();
+  }
+  void copy(Stream& /*stream*/, void* /*to*/, const void* /*from*/,
+            std::size_t /*bytes*/) override {}
+  void fill_zero(Stream& /*stream*/, void* /*to*/, std::size_t /*bytes*/) override {}
+  [[nodiscard]] std::unique_ptr<Graph> capture(Stream& /*stream*/,
+                                               const std::function<void()>& /*work*/) override {
+    TRIREME_EXPECTS(false, "nothing runs on a dry device, so nothing can be recorded");
+    return nullptr;
+  }
+  [[nodiscard]] bool has_native_bf16() const override { return true; }
+
+ protected:
+  [[nodiscard]] std::byte* allocate(std::size_t bytes, MemoryKind kind) override {
+    void* data = nullptr;
+    if (bytes < smallest_reserved) {
+      data = std::aligned_alloc(arena_alignment, align_up(bytes, arena_alignment));
+    } else {
+      data = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (data == MAP_FAILED) data = nullptr;
+    }
+    if (data == nullptr) out_of_memory(bytes, kind, "the address space");
+    return static_cast<std::byte*>(data);
+  }
+  void release(std::byte* data, std::size_t bytes, MemoryKind /*kind*/) noexcept override {
+    if (bytes < smallest_reserved) {
+      std::free(data);
+    } else {
+      munmap(data, bytes);
+    }
+  }
+
+ private:
+  DeviceType type_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_dry_device(DeviceType type) {
+  return std::make_unique<DryDevice>(type);
+}
+
+}  // namespace trireme

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/plan/data_traffic.h"
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+#include "runtime/plan/comm_cost.h"
+
+namespace trireme::plan {
+namespace {
+
+class Stage {
+ public:
+  Stage(const StepInput& input, const Hardware& hardware, int stage,
+        std::span<const LayerSeconds> layers, const Timeline& timeline)
+      : input_(input),
+        hardware_(hardware),
+        stage_(stage),
+        layers_(layers),
+        spans_(timeline.stages[static_cast<std::size_t>(stage)]),
+        layout_(input.build.tensor, input.separate_ties),
+        group_(span_of(MeshAxis::data, input.mesh, hardware.links)) {
+    lay_out();
+  }
+
+  DataTraffic traffic() {
+    DataTraffic traffic{.elements = static_cast<double>(layout_.elements()),
+                        .owned_elements = static_cast<double>(layout_.owned_elements()),
+                        .buckets = static_cast<int>(layout_.buckets().size())};
+    if (group_.size == 1) return traffic;
+    const double reduced = reduce_last(traffic);
+    if (input_.zero == 1 || input_.zero == 2) gather_once(traffic);
+    if (input_.zero >= 2) reduce_every(traffic, reduced);
+    return traffic;
+  }
+
+ private:
+  void lay_out() {
+    for (const ChunkSpan& chunk : input_.stages.chunks(input_.schedule, stage_, true)) {
+      layout_.open_chunk();
+      for (int layer = chunk.first; layer < chunk.last; ++layer) {
+        layout_.open_unit();
+        layer_of_unit_.push_back(layer);
+        chunk_of_unit_.push_back(chunks_);
+        for (const ParamSpec& spec : input_.layers[static_cast<std::size_t>(layer)].params)
+          layout_.declare(spec);
+      }
+      ++chunks_;
+    }
+    layout_.lay_out({.stage = input_.zero, .ranks = input_.mesh.data, .rank = 0},
+                    input_.bucket_elements);
+  }
+
+  const LayerSeconds& layer(int unit) const {
+    const int index = layer_of_unit_[static_cast<std::size_t>(unit)];
+    return layers_[static_cast<std::size_t>(index)];
+  }
+
+  // Until the gradients of the layer are complete.
+  static double backward_seconds(const LayerSeconds& s, bool weights_only) {
+    return s.backward_weight +
+           (weights_only ? 0 : s.backward_input + s.recompute + s.tensor_backward);
+  }
+
+  double reduce_seconds(const Bucket& bucket) const {
+    const bool scatters = input_.zero >= 1 && bucket.kind == ParamKind::weight;
+    const double bytes = static_cast<double>(bucket.count) * input_.engine.gradient_bytes;
+    return seconds_of(scatters ? Collective::reduce_scatter : Collective::all_reduce, bytes, group_,
+                      hardware_.links);
+  }
+
+  double gather_seconds(const Bucket& bucket) const {
+    const double bytes = static_cast<double>(bucket.count) * input_.engine.gathered_bytes;
+    return seconds_of(Collective::all_gather, bytes, group_, hardware_.links);
+  }
+
+  // When backward has finished `unit`, counted from the start of the step: a layer's share of the
+  // span in which the schedule runs the last backward of its chunk.
+  double ready_at(int unit) const {
+    const int chunk = chunk_of_unit_[static_cast<std::size_t>(unit)];
+    const Action wanted{last_use(input_.schedule.kind), chunk, input_.schedule.micro_batches - 1};
+    const auto span = std::ranges::find(spans_, wanted, &Span::action);
+    TRIREME_EXPECTS(span != spans_.end(), "stage {} has no {}", stage_, text_of(wanted));
+    const bool weights_only = wanted.kind == ActionKind::backward_weight;
+    double before = 0, all = 0;
+    for (std::size_t u = chunk_of_unit_.size(); u-- > 0;) {
+      if (chunk_of_unit_[u] != chunk) continue;
+      const double seconds = backward_seconds(layer(static_cast<int>(u)), weights_only);
+      all += seconds;
+      if (static_cast<int>(u) >= unit) before += seconds;
+    }
+    return span->start + (all > 0 ? before / all : 1) * (span->end - span->start);
+  }
+
+  double hides() const { return input_.overlapped_reducer ? hardware_.links.overlap : 0; }
+
+  // The buckets of the last micro-batch, in the order in which they become ready. Returns their
+  // seconds.
+  double reduce_last(DataTraffic& traffic) const {
+    struct Message {
+      double ready, seconds;
+    };
+    std::vector<Message> messages;
+    double all = 0;
+    for (const Bucket& bucket : layout_.buckets()) {
+      const double seconds = reduce_seconds(bucket);
+      messages.push_back({ready_at(bucket.units.first), seconds});
+      all += seconds;
+      const bool scatters = input_.zero >= 1 && bucket.kind == ParamKind::weight;
+      const double times = input_.zero >= 2 ? input_.schedule.micro_batches : 1;
+      traffic.bytes +=
+          times * bytes_sent(scatters ? Collective::reduce_scatter : Collective::all_reduce,
+                             static_cast<double>(bucket.count) * input_.engine.gradient_bytes,
+                             group_.size);
+    }
+    std::ranges::sort(messages, {}, &Message::ready);
+    double free_at = 0;
+    for (const Message& message : messages)
+      free_at = std::max(free_at, message.ready) + message.seconds;
+    // What had to wait for the end of the stage's work, and the share of the rest that costs it.
+    const double hidden = std::max(0.0, std::min(all, all - (free_at - spans_.back().end)));
+    traffic.tail = (all - hidden) + (1 - hides()) * hidden;
+    return all;
+  }
+
+  // ZeRO 1 and 2: every bucket once after the update, in the order in which the forward reads them.
+  void gather_once(DataTraffic& traffic) const {
+    const auto buckets = layout_.buckets();
+    std::vector<double> there_at(static_cast<std::size_t>(layout_.unit_count()));
+    double clock = 0;
+    for (std::size_t i = buckets.size(); i-- > 0;) {
+      if (buckets[i].kind != ParamKind::weight) continue;
+      clock += gather_seconds(buckets[i]);
+      traffic.bytes += bytes_sent(
+          Collective::all_gather,
+          static_cast<double>(buckets[i].count) * input_.engine.gathered_bytes, group_.size);
+      for (int unit = buckets[i].units.first; unit < buckets[i].units.last; ++unit)
+        there_at[static_cast<std::size_t>(unit)] = clock;
+    }
+    const double start = spans_.front().start;
+    double now = start, computed = 0;
+    for (std::size_t unit = 0; unit < there_at.size() && chunk_of_unit_[unit] == 0; ++unit) {
+      const LayerSeconds& s = layer(static_cast<int>(unit));
+      now = std::max(now, there_at[unit]) + s.forward + s.tensor_forward;
+      computed += s.forward + s.tensor_forward;
+    }
+    const double late = now - start - computed;
+    traffic.gather_exposed += late + (1 - hides()) * std::max(0.0, clock - late);
+  }
+
+  // ZeRO 2 and 3: reductions of the other micro-batches, and with 3 gathers before each use, one
+  // layer ahead. The comm stream is shared, so what outlasts the computation shows.
+  void reduce_every(DataTraffic& traffic, double reduced) const {
+    const int micro_batches = input_.schedule.micro_batches;
+    double gathered = 0, first = 0, computed = 0;
+    if (input_.zero >= 3) {
+      for (const Bucket& bucket : layout_.buckets()) {
+        if (bucket.kind != ParamKind::weight) continue;
+        gathered += gather_seconds(bucket);
+        if (bucket.units.first == 0) first += gather_seconds(bucket);
+        traffic.bytes +=
+            2 * micro_batches *
+            bytes_sent(Collective::all_gather,
+                       static_cast<double>(bucket.count) * input_.engine.gathered_bytes,
+                       group_.size);
+      }
+    }
+    for (std::size_t unit = 0; unit < layer_of_unit_.size(); ++unit) {
+      const LayerSeconds& s = layer(static_cast<int>(unit));
+      computed += s.forward + s.tensor_forward + backward_seconds(s, false);
+    }
+    const double messages = reduced + 2 * gathered;
+    const double shown = std::max(first, messages - computed);
+    const double each = shown + (1 - hides()) * std::max(0.0, messages - shown);
+    const double reducing = messages > 0 ? reduced / messages : 0;
+    traffic.slowdown += (micro_batches - 1) * each * reducing;
+    // The last micro-batch's reductions are in the tail; its gathers are not.
+    traffic.gather_exposed += micro_batches * each * (1 - reducing);
+  }
+
+  const StepInput& input_;
+  const Hardware& hardware_;
+  int stage_;
+  std::span<const LayerSeconds> layers_;
+  const std::vector<Span>& spans_;
+  ParamLayout layout_;
+  GroupSpan group_;
+  std::vector<int> layer_of_unit_, chunk_of_unit_;
+  int chunks_ = 0;
+};
+
+}  // namespace
+
+DataTraffic data_traffic(const StepInput& input, const Hardware& hardware, int stage,
+                         std::span<const LayerSeconds> layers, const Timeline& timeline) {
+  return Stage(input, hardware, stage, layers, timeline).traffic();
+}
+
+}  // namespace trireme::plan

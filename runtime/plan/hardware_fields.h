@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys of a hardware file, one row each: reading, limits and writing follow from the table.
+// Private to this room.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <variant>
+
+#include "runtime/plan/hardware.h"
+
+namespace trireme::plan {
+
+using HardwareSlot = std::variant<double*, int*, std::string*>;
+
+struct HardwareField {
+  std::string_view section;  // "" at the top level
+  std::string_view key;
+  HardwareSlot (*slot)(Hardware&);
+  double low = 0, high = 0;  // of numbers; both allowed
+  bool required = false;     // otherwise the default of the struct
+};
+
+[[nodiscard]] std::span<const HardwareField> hardware_fields();
+
+}  // namespace trireme::plan

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/plan/layer_cost.h"
+
+#include <algorithm>
+
+#include "runtime/base/dtype.h"
+#include "runtime/base/error.h"
+#include "runtime/plan/comm_cost.h"
+
+namespace trireme::plan {
+namespace {
+
+// Flops of attention's backward: scores are computed anew, then four products for two (Dao et al.,
+// FlashAttention, 2022).
+constexpr double attention_backward = 2.5;
+// Element-wise work of backward against forward's: each op reads the gradient beside its input.
+constexpr double elementwise_backward = 2;
+// Batch norm reads a convolution's result twice and writes it; the activation adds to it.
+constexpr double convolution_traffic = 4;
+// What a gather and its positions read and write for each element of an embedding's output.
+constexpr double embedding_traffic = 3;
+// Quantising an operand for fp8 reads it and writes a byte.
+constexpr double fp8_bytes = 1;
+
+struct Product {
+  double rows, in, out;  // as this rank computes it
+  double sum_width = 0;  // columns of what tensor-parallel ranks add up; 0 = nothing
+  bool sums_forward = false;
+};
+
+struct Work {
+  std::vector<Product> products;
+  double attention_flops = 0, convolution_flops = 0;
+  double elementwise_bytes = 0, convolution_bytes = 0;
+  int filters = 0;
+};
+
+class LayerModel {
+ public:
+  LayerModel(const LayerSummary& layer, bool block, const StepInput& input,
+             const Hardware& hardware)
+      : layer_(layer),
+        input_(input),
+        hardware_(hardware),
+        tensor_(input.mesh.tensor),
+        element_(static_cast<double>(size_of(input.build.compute))),
+        rows_(static_cast<double>(input.build.micro_batch * input.rows_per_sample)),
+        fp8_(block && input.precision == Precision::fp8),
+        group_(span_of(MeshAxis::tensor, input.mesh, hardware.links)),
+        block_(block) {
+    find_work();
+  }
+
+  LayerSeconds seconds() const {
+    LayerSeconds s;
+    double weights = 0;
+    for (const Product& product : work_.products)
+      weights += product_seconds(product);
+    const double convolution = op_seconds(work_.convolution_flops, work_.convolution_bytes,
+                                          hardware_.efficiency.convolution, work_.filters);
+    const double attention = op_seconds(work_.attention_flops, 0, hardware_.efficiency.attention,
+                                        work_.attention_flops > 0 ? 1 : 0);
+    const double elementwise =
+        op_seconds(0, work_.elementwise_bytes, 1, static_cast<int>(work_.products.size()) + 1);
+    s.forward = weights + convolution + attention + elementwise;
+    const bool first = layer_.forward_flops == 0;
+    s.backward_weight = weights + convolution + (first ? elementwise : 0);
+    s.backward_input = first ? 0
+                             : weights + convolution + attention_backward * attention +
+                                   elementwise_backward * elementwise;
+    if (block_ && input_.build.recompute == Recompute::full) s.recompute = s.forward;
+    if (block_ && input_.build.recompute == Recompute::selective)
+      s.recompute = selective_seconds(weights, attention, elementwise);
+    add_messages(s);
+    return s;
+  }
+
+ private:
+  void find_work() {
+    double flops = layer_.forward_flops / tensor_;
+    const double rows_whole = input_.build.sequence ? rows_ / tensor_ : rows_;
+    for (const ParamSpec& spec : layer_.params) {
+      if (spec.shape.rank() == 4) {
+        ++work_.filters;
+        work_.convolution_bytes += element_ * static_cast<double>(spec.shape.count());
+      }
+      if (!spec.matrix || spec.shape.rank() != 2 || layer_.forward_flops == 0) continue;
+      const bool rows_split = spec.shard_axis == 1, columns_split = spec.shard_axis == 0;
+      const auto out = static_cast<double>(spec.shape[0]), in = static_cast<double>(spec.shape[1]);
+      Product product{.rows = rows_,
+                      .in = rows_split ? in / tensor_ : in,
+                      .out = columns_split ? out / tensor_ : out,
+                      .sum_width = rows_split      ? out
+                                   : columns_split ? in
+                                                   : 0,
+                      .sums_forward = rows_split};
+      flops -= 2 * product.rows * product.in * product.out;
+      work_.elementwise_bytes += input_.engine.elementwise_traffic * element_ *
+                                 ((rows_split ? rows_ : rows_whole) * product.in +
+                                  (columns_split ? rows_ : rows_whole) * product.out);
+      work_.products.push_back(product);
+    }
+    const auto outputs = static_cast<double>(layer_.output.rank() == 0 ? 0 : layer_.output.count());
+    if (layer_.forward_flops == 0) work_.elementwise_bytes = embedding_traffic * element_ * outputs;
+    (work_.filters > 0 ? work_.convolution_flops : work_.attention_flops) = std::max(flops, 0.0);
+    if (work_.filters > 0) {
+      work_.convolution_bytes += (work_.filters + 1) * element_ * outputs;
+      work_.elementwise_bytes += convolution_traffic * work_.filters * element_ * outputs;
+    }
+  }
+
+  // Attention, or in its place a share of the products; and the activation function, which is half
+  // of the element-wise work. A split backward needs attention's result in both halves.
+  double selective_seconds(double products, double attention, double elementwise) const {
+    const double share = input_.engine.selective_products;
+    if (share > 0) return share * products + elementwise;
+    return (input_.build.split_backward ? 2 : 1) * attention + elementwise / 2;
+  }
+
+  double rate(bool product) const {
+    const Precision precision = input_.precision;
+    // Outside the products of blocks, fp8 computes in bf16.
+    const bool eight_bits = precision == Precision::fp8 && product && fp8_;
+    const double flops =
+        hardware_.flops(precision == Precision::fp8 && !eight_bits ? Precision::bf16 : precision);
+    if (flops > 0) return flops;
+    fail(ExitCode::config, "{}: peak_flops has no rate for precision {}", hardware_.name,
+         precision_names[static_cast<std::size_t>(precision)]);
+  }
+
+  double bytes_seconds(double bytes) const {
+    return bytes / (hardware_.device.memory_bandwidth * hardware_.efficiency.memory);
+  }
+
+  double op_seconds(double flops, double bytes, double efficiency, int launches) const {
+    return std::max(flops > 0 ? flops / (rate(false) * efficiency) : 0, bytes_seconds(bytes)) +
+           launches * hardware_.device.launch_seconds;
+  }
+
+  double product_seconds(const Product& product) const {
+    const double least = std::min({product.rows, product.in, product.out});
+    const Efficiency& efficiency = hardware_.efficiency;
+    const double reached = efficiency.matmul * least / (least + efficiency.half_dimension);
+    const double operands = product.rows * (product.in + product.out) + product.in * product.out;
+    const double bytes = operands * (fp8_ ? fp8_bytes : element_);
+    const double quantising = fp8_ ? bytes_seconds(operands * (element_ + fp8_bytes)) : 0;
+    return std::max(2 * product.rows * product.in * product.out / (rate(true) * reached),
+                    bytes_seconds(bytes)) +
+           quantising + hardware_.device.launch_seconds;
+  }
+
+  // A row-split product adds up its results in forward, a column-split one its input gradients in
+  // backward. With sequence parallelism sums are scattered, and inputs gathered before products.
+  void add_messages(LayerSeconds& s) const {
+    if (tensor_ == 1) return;
+    const Links& links = hardware_.links;
+    const auto sum = input_.build.sequence ? Collective::reduce_scatter : Collective::all_reduce;
+    const double shown = 1 - links.overlap * input_.engine.hidden_tensor_messages;
+    const auto send = [&](Collective collective, double bytes, double& exposed, double hidden_by) {
+      const double seconds = seconds_of(collective, bytes, group_, links);
+      exposed += std::max(0.0, seconds * shown - links.overlap * hidden_by);
+      s.tensor_bytes += bytes_sent(collective, bytes, tensor_);
+    };
+    for (const Product& product : work_.products) {
+      if (product.sum_width == 0) continue;
+      const double elements = rows_ * product.sum_width;
+      const bool hides = !product.sums_forward && input_.engine.hides_input_gradient_sums &&
+                         !input_.build.split_backward;
+      send(sum, elements * input_.engine.partial_sum_bytes,
+           product.sums_forward ? s.tensor_forward : s.tensor_backward,
+           hides ? product_seconds(product) : 0);
+      if (input_.build.sequence) {
+        send(Collective::all_gather, elements * element_,
+             product.sums_forward ? s.tensor_backward : s.tensor_forward, 0);
+      }
+    }
+    if (layer_.forward_flops == 0 && !layer_.params.empty() && layer_.output.rank() > 0) {
+      const double width = static_cast<double>(layer_.output[layer_.output.rank() - 1]);
+      send(sum, rows_ * width * input_.engine.partial_sum_bytes, s.tensor_forward, 0);
+    }
+  }
+
+  const LayerSummary& layer_;
+  const StepInput& input_;
+  const Hardware& hardware_;
+  int tensor_;
+  double element_, rows_;
+  bool fp8_;
+  GroupSpan group_;
+  bool block_;
+  Work work_;
+};
+
+}  // namespace
+
+LayerSeconds layer_seconds(const LayerSummary& layer, bool block, const StepInput& input,
+                           const Hardware& hardware) {
+  return LayerModel(layer, block, input, hardware).seconds();
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/plan/step_time.h"
+
+#include <algorithm>
+
+#include "runtime/base/dtype.h"
+#include "runtime/base/error.h"
+#include "runtime/parallel/schedule_timeline.h"
+#include "runtime/plan/comm_cost.h"
+#include "runtime/plan/data_traffic.h"
+#include "runtime/plan/layer_cost.h"
+#include "runtime/plan/normal.h"
+
+namespace trireme::plan {
+namespace {
+
+// The declared backward of products costs twice their forward.
+constexpr double passes_of_flops = 3;
+// The gradient norm reads every gradient once, clearing writes it.
+constexpr double norm_and_clear_bytes = 8;
+
+// How ranks slow each other down where they share the cores of a node.
+struct Contention {
+  double slowdown = 1;     // of computation while every core has one rank
+  double time_slices = 1;  // ranks per core, at least 1
+};
+
+Contention contention_of(const Hardware& hardware, int ranks) {
+  const Node& node = hardware.node;
+  if (node.cores == 0) return {};
+  const int here = std::min(ranks, node.ranks);
+  const int busy = std::min(here, node.cores);
+  const double crowd =
+      node.cores > 1 ? static_cast<double>(busy - 1) / static_cast<double>(node.cores - 1) : 0;
+  return {1 + (node.crowded_slowdown - 1) * crowd,
+          std::max(1.0, static_cast<double>(here) / node.cores)};
+}
+
+class Estimator {
+ public:
+  Estimator(const StepInput& input, const Hardware& hardware)
+      : input_(input),
+        hardware_(hardware),
+        contention_(contention_of(hardware, input.mesh.size())),
+        element_(static_cast<double>(size_of(input.build.compute))) {}
+
+  StepEstimate estimate() {
+    find_layers();
+    replay_schedule();
+    add_data_traffic();
+    add_optimizer();
+    add_waits();
+    add_rates();
+    return estimate_;
+  }
+
+ private:
+  void find_layers() {
+    const std::size_t count = input_.layers.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool block = i > 0 && i + 1 < count;
+      LayerSeconds s = layer_seconds(input_.layers[i], block, input_, hardware_);
+      for (double* part : {&s.forward, &s.backward_input, &s.backward_weight, &s.recompute})
+        *part *= contention_.slowdown;
+      layers_.push_back(s);
+    }
+  }
+
+  // Bytes of the largest tensor that a stage hands on.
+  double boundary_bytes() const {
+    double largest = 0;
+    const auto& first = input_.stages.first_layer;
+    for (std::size_t v = 1; v + 1 < first.size(); ++v) {
+      const Shape& output = input_.layers[static_cast<std::size_t>(first[v] - 1)].output;
+      largest = std::max(largest, element_ * static_cast<double>(output.count()));
+    }
+    return largest;
+  }
+
+  // Seconds of a rank of a mean stage over the whole step.
+  double mean_over_stages(double seconds_per_micro_batch) const {
+    return seconds_per_micro_batch * input_.schedule.micro_batches / input_.schedule.stages;
+  }
+
+  void replay_schedule() {
+    const ScheduleShape& shape = input_.schedule;
+    const double transfer = seconds_to_next_stage(boundary_bytes(), input_.mesh, hardware_.links);
+    Costs costs = uniform_costs(shape, 0, 0, 0, transfer);
+    estimate_.stages.resize(static_cast<std::size_t>(shape.stages));
+    const double shown =
+        transfer * (1 - (input_.engine.hides_transfers ? hardware_.links.overlap : 0));
+    double forward = 0, backward = 0, recompute = 0, tensor = 0, transfers = 0;
+    const int virtuals = virtual_stages(shape);
+    for (int v = 0; v < virtuals; ++v) {
+      const auto at = static_cast<std::size_t>(v);
+      double tensor_bytes = 0;
+      // Each pass sends and receives, but at the ends of the chain.
+      const double passing = shown * ((v > 0 ? 1 : 0) + (v + 1 < virtuals ? 1 : 0));
+      costs.forward[at] = costs.backward[at] = passing;
+      transfers += 2 * passing;
+      for (int i = input_.stages.first_layer[at]; i < input_.stages.first_layer[at + 1]; ++i) {
+        const LayerSeconds& s = layers_[static_cast<std::size_t>(i)];
+        costs.forward[at] += s.forward + s.tensor_forward;
+        costs.backward[at] += s.backward_input + s.recompute + s.tensor_backward;
+        costs.backward_weight[at] += s.backward_weight;
+        forward += s.forward;
+        backward += s.backward_input + s.backward_weight;
+        recompute += s.recompute;
+        tensor += s.tensor_forward + s.tensor_backward;
+        tensor_bytes += s.tensor_bytes;
+      }
+      StepEstimate::Stage& stage = estimate_.stages[static_cast<std::size_t>(v % shape.stages)];
+      stage.forward += costs.forward[at];
+      stage.backward += costs.backward[at] + costs.backward_weight[at];
+      estimate_.volumes.tensor =
+          std::max(estimate_.volumes.tensor, tensor_bytes * shape.chunks * shape.micro_batches);
+    }
+    timeline_ = simulate(shape, costs);
+    TRIREME_EXPECTS(timeline_.deadlock.empty(), "{}", timeline_.deadlock);
+    estimate_.forward = mean_over_stages(forward) * contention_.time_slices;
+    estimate_.backward = mean_over_stages(backward) * contention_.time_slices;
+    estimate_.recompute = mean_over_stages(recompute) * contention_.time_slices;
+    estimate_.tensor_exposed = mean_over_stages(tensor) * contention_.time_slices;
+    estimate_.pipeline_exposed = mean_over_stages(transfers) * contention_.time_slices;
+    const double busy = estimate_.forward + estimate_.backward + estimate_.recompute +
+                        estimate_.tensor_exposed + estimate_.pipeline_exposed;
+    // Ranks that wait leave their core to others.
+    estimate_.bubble = std::max(0.0, timeline_.makespan - busy);
+    // A stage in the middle sends forward and backward.
+    const int messages = virtuals > 2 ? 2 : virtuals - 1;
+    estimate_.volumes.pipeline = messages * boundary_bytes() * shape.micro_batches * shape.chunks;
+  }
+
+  void add_data_traffic() {
+    double tail_end = timeline_.makespan, slowdown = 0;
+    for (int stage = 0; stage < input_.schedule.stages; ++stage) {
+      const DataTraffic traffic = data_traffic(input_, hardware_, stage, layers_, timeline_);
+      StepEstimate::Stage& here = estimate_.stages[static_cast<std::size_t>(stage)];
+      here.parameters = traffic.elements;
+      here.data_tail = traffic.tail;
+      const double end = timeline_.stages[static_cast<std::size_t>(stage)].back().end;
+      tail_end = std::max(tail_end, end + traffic.tail);
+      slowdown = std::max(slowdown, traffic.slowdown);
+      estimate_.gather_exposed = std::max(estimate_.gather_exposed, traffic.gather_exposed);
+      estimate_.volumes.data = std::max(estimate_.volumes.data, traffic.bytes);
+      optimizer_elements_ = std::max(optimizer_elements_, traffic.owned_elements);
+      gradient_elements_ = std::max(gradient_elements_, traffic.elements);
+      buckets_ = std::max(buckets_, traffic.buckets);
+    }
+    const double slices = contention_.time_slices;
+    estimate_.data_exposed = (tail_end - timeline_.makespan + slowdown) * slices;
+    estimate_.gather_exposed *= slices;
+  }
+
+  void add_optimizer() {
+    // The compute copies are written anew from the fp32 values.
+    const double copies = element_ < 4 ? (4 + element_) * gradient_elements_ : 0;
+    const double bytes = input_.optimizer_bytes * optimizer_elements_ + copies +
+                         norm_and_clear_bytes * gradient_elements_;
+    const double bandwidth = hardware_.device.memory_bandwidth * hardware_.efficiency.memory;
+    // All ranks agree on the norm.
+    const MeshShape world{.data = input_.mesh.size()};
+    const double norm =
+        seconds_of(Collective::all_reduce, sizeof(double),
+                   span_of(MeshAxis::data, world, hardware_.links), hardware_.links);
+    estimate_.optimizer = contention_.time_slices * contention_.slowdown *
+                              (bytes / bandwidth + buckets_ * hardware_.device.launch_seconds) +
+                          norm;
+  }
+
+  void add_waits() {
+    StepEstimate& e = estimate_;
+    const double computed = e.forward + e.backward + e.recompute;
+    e.straggler = computed * hardware_.straggler_deviation * expected_largest(input_.mesh.size());
+    e.total = computed + e.tensor_exposed + e.pipeline_exposed + e.bubble + e.data_exposed +
+              e.gather_exposed + e.optimizer + e.straggler;
+    // Samples are read ahead, beside everything else.
+    const double samples = static_cast<double>(input_.build.micro_batch) *
+                           static_cast<double>(input_.schedule.micro_batches);
+    if (hardware_.storage_bandwidth > 0)
+      e.data_wait =
+          std::max(0.0, samples * input_.sample_bytes / hardware_.storage_bandwidth - e.total);
+    e.total += e.data_wait;
+  }
+
+  void add_rates() {
+    StepEstimate& e = estimate_;
+    double flops = 0;
+    for (const LayerSummary& layer : input_.layers)
+      flops += layer.forward_flops;
+    const double micro_batches =
+        static_cast<double>(input_.schedule.micro_batches) * input_.mesh.data;
+    e.model_flops = passes_of_flops * flops * micro_batches;
+    e.samples_per_second = micro_batches * static_cast<double>(input_.build.micro_batch) / e.total;
+    e.items_per_second = e.samples_per_second * static_cast<double>(input_.items_per_sample);
+    e.mfu = e.model_flops / e.total / input_.mesh.size() / hardware_.flops(input_.precision);
+  }
+
+  const StepInput& input_;
+  const Hardware& hardware_;
+  Contention contention_;
+  double element_;
+  std::vector<LayerSeconds> layers_;
+  Timeline timeline_;
+  double optimizer_elements_ = 0, gradient_elements_ = 0;
+  int buckets_ = 0;
+  StepEstimate estimate_;
+};
+
+}  // namespace
+
+StepEstimate estimate_step(const StepInput& input, const Hardware& hardware) {
+  TRIREME_EXPECTS(!input.layers.empty() && !input.stages.first_layer.empty(),
+                  "a step without layers");
+  return Estimator(input, hardware).estimate();
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/plan/hardware.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "runtime/base/error.h"
+#include "tests/plan/plans.h"
+
+namespace trireme::plan::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A complete file with one line replaced.
+std::string file_with(const std::string& line, const std::string& replacement) {
+  std::string text = R"(name: two cores
+device:
+  memory_bytes: 8e9
+  memory_bandwidth: 12e9
+peak_flops:
+  fp32: 104e9
+efficiency:
+  matmul: 0.8
+  attention: 0.4
+  convolution: 0.6
+  memory: 0.8
+node:
+  ranks: 2
+links:
+  domain: 2
+  rails: 1
+  inside_latency: 20e-6
+  inside_bandwidth: 3e9
+  between_latency: 50e-6
+  between_bandwidth: 1.1e9
+)";
+  if (line.empty()) return text;
+  const auto at = text.find(line);
+  EXPECT_NE(at, std::string::npos) << line;
+  return text.replace(at, line.size(), replacement);
+}
+
+std::string message_of(const std::string& text) {
+  try {
+    static_cast<void>(parse_hardware(text, "a.yaml"));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::config);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(HardwareFiles, OfTheRepositoryLoad) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("configs/hardware")) {
+    if (entry.path().extension() != ".yaml") continue;
+    const Hardware hardware = load_hardware(entry.path().string());
+    EXPECT_FALSE(hardware.name.empty()) << entry.path();
+    EXPECT_GE(hardware.node.ranks, 1) << entry.path();
+    ++files;
+  }
+  EXPECT_GE(files, 5);
+}
+
+TEST(HardwareFiles, ReadBackAsWritten) {
+  for (const char* const name : {"h100", "a100", "cpu_example"}) {
+    const Hardware first = hardware_file(name);
+    const std::string text = to_yaml(first, "two\nlines");
+    EXPECT_TRUE(text.starts_with("# two\n# lines\nname: ")) << text;
+
+    const Hardware second = parse_hardware(text, name);
+
+    EXPECT_EQ(to_yaml(second, "two\nlines"), text);
+    EXPECT_EQ(second.device.peak_flops, first.device.peak_flops);
+    EXPECT_EQ(second.links.between.bandwidth, first.links.between.bandwidth);
+  }
+}
+
+TEST(HardwareFiles, TakeDefaultsForWhatIsOptional) {
+  const Hardware hardware = parse_hardware(file_with("", ""), "a.yaml");
+
+  EXPECT_EQ(hardware.links.overlap, 1);
+  EXPECT_EQ(hardware.node.cores, 0);
+  EXPECT_EQ(hardware.flops(Precision::bf16), 0);
+}
+
+TEST(HardwareFiles, RefuseAnUnknownKeyWithItsLineAndTheNearestOne) {
+  EXPECT_THAT(message_of(file_with("  matmul:", "  matmuls:")),
+              AllOf(HasSubstr("a.yaml:8: efficiency.matmuls: unknown key"),
+                    HasSubstr("did you mean matmul?")));
+  EXPECT_THAT(message_of(file_with("node:", "nodes:")),
+              AllOf(HasSubstr("a.yaml:12: nodes: unknown key"), HasSubstr("node")));
+}
+
+TEST(HardwareFiles, RefuseValuesOutOfRangeOrOfTheWrongType) {
+  EXPECT_THAT(message_of(file_with("matmul: 0.8", "matmul: 1.5")),
+              AllOf(HasSubstr("a.yaml:8: efficiency.matmul: 1.5 is out of range"),
+                    HasSubstr("allowed: 0.0001 to 1")));
+  EXPECT_THAT(message_of(file_with("ranks: 2", "ranks: 2.5")),
+              HasSubstr("a.yaml:13: node.ranks: expected an integer"));
+  EXPECT_THAT(message_of(file_with("fp32: 104e9", "fp32: fast")),
+              HasSubstr("a.yaml:6: peak_flops.fp32: expected a number, found the text \"fast\""));
+  EXPECT_THAT(message_of(file_with("name: two cores", "name:")),
+              HasSubstr("a.yaml:1: name: expected text"));
+  EXPECT_THAT(message_of(file_with("peak_flops:\n  fp32: 104e9", "peak_flops: 104e9")),
+              HasSubstr("a.yaml:5: peak_flops: expected keys such as fp32"));
+}
+
+TEST(HardwareFiles, RefuseAMissingOrDoubledKey) {
+  EXPECT_THAT(message_of(file_with("  rails: 1\n", "")),
+              HasSubstr("a.yaml: links.rails is missing"));
+  EXPECT_THAT(message_of(file_with("  rails: 1\n", "  rails: 1\n  rails: 2\n")),
+              HasSubstr("a.yaml:17: "));
+  EXPECT_THAT(message_of(""), HasSubstr("a.yaml:1: expected keys such as name"));
+}
+
+TEST(HardwareFiles, NameTheFileThatCannotBeRead) {
+  EXPECT_THROW(static_cast<void>(load_hardware("configs/hardware/absent.yaml")), Error);
+}
+
+}  // namespace
+}  // namespace trireme::plan::test

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/plan/step_time.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/base/error.h"
+#include "runtime/parallel/schedule_timeline.h"
+#include "tests/plan/plans.h"
+
+namespace trireme::plan::test {
+namespace {
+
+constexpr Transformer small{.layers = 6,
+                            .hidden = 512,
+                            .heads = 8,
+                            .kv_heads = 8,
+                            .ffn = 2048,
+                            .vocabulary = 1024,
+                            .context = 256};
+
+double sum_of_parts(const StepEstimate& e) {
+  return e.forward + e.backward + e.recompute + e.tensor_exposed + e.pipeline_exposed + e.bubble +
+         e.data_exposed + e.gather_exposed + e.optimizer + e.data_wait + e.straggler;
+}
+
+StepEstimate estimate(const PlanShape& shape, const char* hardware = "h100") {
+  return estimate_step(plan_input(shape), hardware_file(hardware));
+}
+
+// Blocks alone, so that stages are equal.
+StepInput equal_stages(const ScheduleShape& schedule) {
+  PlanShape shape{.model = small,
+                  .mesh = {.pipeline = schedule.stages},
+                  .micro_batches = schedule.micro_batches,
+                  .schedule = schedule.kind,
+                  .chunks = schedule.chunks};
+  StepInput input = plan_input(shape);
+  const std::vector<LayerSummary> blocks(static_cast<std::size_t>(virtual_stages(schedule)),
+                                         input.layers[1]);
+  input.layers = blocks;
+  input.stages = plan_stages(input.layers, schedule);
+  return input;
+}
+
+TEST(StepTime, OnOneRankHasNoCommunicationAndNoBubble) {
+  for (const char* const hardware : {"h100", "cpu_example"}) {
+    const StepEstimate e = estimate({.model = small, .micro_batches = 4}, hardware);
+
+    EXPECT_EQ(e.tensor_exposed, 0);
+    EXPECT_EQ(e.pipeline_exposed, 0);
+    EXPECT_EQ(e.data_exposed, 0);
+    EXPECT_EQ(e.gather_exposed, 0);
+    EXPECT_EQ(e.straggler, 0);
+    EXPECT_NEAR(e.bubble, 0, 1e-12);
+    EXPECT_EQ(e.volumes.data + e.volumes.tensor + e.volumes.pipeline, 0);
+    EXPECT_GT(e.optimizer, 0);
+  }
+}
+
+TEST(StepTime, PartsAddUpToTheTotal) {
+  for (const int zero : {0, 1, 2, 3}) {
+    for (const bool sequence : {false, true}) {
+      const StepEstimate e = estimate({.model = small,
+                                       .mesh = {.pipeline = 2, .data = 4, .tensor = 2},
+                                       .micro_batches = 4,
+                                       .zero = zero,
+                                       .sequence = sequence,
+                                       .recompute = Recompute::full});
+      EXPECT_NEAR(sum_of_parts(e), e.total, 1e-9 * e.total);
+      EXPECT_GT(e.recompute, 0);
+      EXPECT_GT(e.tensor_exposed, 0);
+      EXPECT_GT(e.bubble, 0);
+    }
+  }
+}
+
+TEST(StepTime, BubbleOfEqualStagesIsTheSchedulesOwn) {
+  Hardware hardware = hardware_file("h100");
+  hardware.links.inside = hardware.links.between = {.latency = 0, .bandwidth = 1e18};
+  hardware.links.overlap = 1;
+  hardware.device.memory_bandwidth = 1e18;
+  hardware.device.launch_seconds = 0;
+  for (const ScheduleShape& schedule : {ScheduleShape{ScheduleKind::one_f_one_b, 4, 8, 1},
+                                        ScheduleShape{ScheduleKind::gpipe, 3, 6, 1},
+                                        ScheduleShape{ScheduleKind::interleaved, 4, 8, 2},
+                                        ScheduleShape{ScheduleKind::zero_bubble, 4, 8, 1}}) {
+    StepInput input = equal_stages(schedule);
+    // The first and the last layer are no blocks, which changes nothing without recomputation.
+    const StepEstimate e = estimate_step(input, hardware);
+    const double compute = e.forward + e.backward;
+
+    const LayerSummary& block = input.layers[1];
+    StepInput alone = input;
+    alone.mesh = {};
+    alone.schedule = {.stages = 1, .micro_batches = 1};
+    alone.layers = {block};
+    alone.stages = plan_stages(alone.layers, alone.schedule);
+    const StepEstimate one = estimate_step(alone, hardware);
+    // Products alone: both halves of the backward are alike, but for attention.
+    const double weight = schedule.kind == ScheduleKind::zero_bubble ? one.backward / 2 : 0;
+    const Timeline expected =
+        simulate(schedule, uniform_costs(schedule, one.forward, one.backward - weight, weight));
+    const double tolerance = schedule.kind == ScheduleKind::zero_bubble ? 0.2 : 1e-6;
+
+    EXPECT_NEAR(e.bubble / (e.bubble + compute), expected.bubble, tolerance * expected.bubble)
+        << name_of(schedule.kind);
+  }
+}
+
+TEST(StepTime, VolumesFollowTheZeroStage) {
+  const auto volume = [](int zero, int micro_batches) {
+    return estimate(
+               {.model = small, .mesh = {.data = 4}, .micro_batches = micro_batches, .zero = zero})
+        .volumes.data;
+  };
+  const StepInput input = plan_input({.model = small});
+  double elements = 0;
+  for (const LayerSummary& layer : input.layers) {
+    for (const ParamSpec& spec : layer.params)
+      elements += static_cast<double>(spec.shape.count());
+  }
+  const double once = 4 * elements * 3 / 4;  // fp32, (D-1)/D
+
+  // Padding adds less than 1 %.
+  EXPECT_NEAR(volume(0, 3), 2 * once, 0.01 * once);
+  EXPECT_NEAR(volume(1, 3), 2 * once, 0.01 * once);
+  EXPECT_NEAR(volume(2, 3), (3 + 1) * once, 0.02 * once);
+  EXPECT_NEAR(volume(3, 3), (3 + 2 * 3) * once, 0.05 * once);
+}
+
+TEST(StepTime, TensorParallelSendsFourSumsPerBlock) {
+  const StepInput two = plan_input({.model = small, .mesh = {.tensor = 2}});
+  const StepEstimate e = estimate_step(two, hardware_file("h100"));
+
+  // Per block four all-reduces of (T, C) in fp32, the embedding's and the head's one each.
+  const double sums = 4.0 * static_cast<double>(small.layers) + 2;
+  EXPECT_DOUBLE_EQ(e.volumes.tensor, sums * 4 * static_cast<double>(small.context * small.hidden));
+}
+
+TEST(StepTime, MoreBandwidthIsNeverSlower) {
+  const PlanShape shape{.model = small,
+                        .mesh = {.pipeline = 2, .data = 4, .tensor = 2},
+                        .micro_batches = 4,
+                        .zero = 1};
+  const StepInput input = plan_input(shape);
+  const Hardware base = hardware_file("h100");
+  const double before = estimate_step(input, base).total;
+  for (int part = 0; part < 4; ++part) {
+    Hardware faster = base;
+    if (part == 0) faster.links.inside.bandwidth *= 2;
+    if (part == 1) faster.links.between.bandwidth *= 2;
+    if (part == 2) faster.device.memory_bandwidth *= 2;
+    if (part == 3) faster.links.inside.latency /= 2;
+    EXPECT_LE(estimate_step(input, faster).total, before) << part;
+  }
+}
+
+TEST(StepTime, OverlapHidesReductionsBehindBackward) {
+  const PlanShape shape{.model = small, .mesh = {.data = 8}, .micro_batch = 8, .micro_batches = 2};
+  StepInput input = plan_input(shape);
+  const Hardware hardware = hardware_file("h100");
+  const double overlapped = estimate_step(input, hardware).data_exposed;
+  input.overlapped_reducer = false;
+  const double inline_after = estimate_step(input, hardware).data_exposed;
+
+  EXPECT_GT(overlapped, 0);
+  EXPECT_LT(overlapped, 0.7 * inline_after);
+}
+
+TEST(StepTime, RanksThatShareCoresTakeTurns) {
+  Hardware host = hardware_file("cpu_example");  // two cores
+  host.node.crowded_slowdown = 1;
+  const auto computed = [&](int ranks) {
+    const StepEstimate e =
+        estimate_step(plan_input({.model = small, .mesh = {.data = ranks}}), host);
+    return e.forward + e.backward;
+  };
+
+  EXPECT_DOUBLE_EQ(computed(2), computed(1));
+  EXPECT_DOUBLE_EQ(computed(4), 2 * computed(1));
+}
+
+TEST(StepTime, RecomputationCostsItsForward) {
+  const StepEstimate none = estimate({.model = small});
+  const StepEstimate selective = estimate({.model = small, .recompute = Recompute::selective});
+  const StepEstimate full = estimate({.model = small, .recompute = Recompute::full});
+
+  EXPECT_EQ(none.recompute, 0);
+  EXPECT_GT(selective.recompute, 0);
+  EXPECT_LT(selective.recompute, full.recompute);
+  EXPECT_LT(full.recompute, full.forward);
+  EXPECT_DOUBLE_EQ(full.forward, none.forward);
+}
+
+TEST(StepTime, UtilizationCountsThreeForwards) {
+  const StepInput input = plan_input({.model = small, .mesh = {.data = 2}, .micro_batches = 3});
+  const Hardware hardware = hardware_file("h100");
+  const StepEstimate e = estimate_step(input, hardware);
+  double forward = 0;
+  for (const LayerSummary& layer : input.layers)
+    forward += layer.forward_flops;
+
+  EXPECT_DOUBLE_EQ(e.model_flops, 3 * forward * 3 * 2);
+  EXPECT_DOUBLE_EQ(e.mfu, e.model_flops / e.total / 2 / hardware.flops(Precision::fp32));
+  EXPECT_DOUBLE_EQ(e.samples_per_second, 6 / e.total);
+  EXPECT_DOUBLE_EQ(e.items_per_second, 6 * 256 / e.total);
+}
+
+TEST(StepTime, WaitsForStorageThatIsTooSlow) {
+  StepInput input = plan_input({.model = small, .micro_batches = 2});
+  input.sample_bytes = 1e6;
+  Hardware hardware = hardware_file("h100");
+  EXPECT_EQ(estimate_step(input, hardware).data_wait, 0);
+  hardware.storage_bandwidth = 1e6;
+  const StepEstimate e = estimate_step(input, hardware);
+
+  EXPECT_DOUBLE_EQ(e.total, 2);  // two samples of a second each
+  EXPECT_GT(e.data_wait, 1.9);
+}
+
+TEST(StepTime, RefusesAPrecisionThatTheDeviceLacks) {
+  EXPECT_THROW(estimate({.model = small, .precision = Precision::fp8}, "a100"), Error);
+  EXPECT_GT(estimate({.model = small, .precision = Precision::fp8}).total, 0);
+}
+
+}  // namespace
+}  // namespace trireme::plan::test
