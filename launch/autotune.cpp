@@ -7,23 +7,12 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
-#include "runtime/comm/host_stream.h"
+#include "runtime/comm/gather_texts.h"
 #include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/ops/product_tuning.h"
 
 namespace trireme {
 namespace {
-
-// `text` of rank `root`, on every rank.
-std::string broadcast_text(Communicator& world, std::string text, int root) {
-  const HostStream stream;
-  auto bytes = static_cast<std::int64_t>(text.size());
-  world.broadcast(*stream, {reinterpret_cast<std::byte*>(&bytes), DType::i64, Shape{1}}, root);
-  text.resize(static_cast<std::size_t>(bytes));
-  world.broadcast(*stream, {reinterpret_cast<std::byte*>(text.data()), DType::u8, Shape{bytes}},
-                  root);
-  return text;
-}
 
 // Empty where there is no such file yet. One that could not be written later is refused now.
 std::string read_if_there(const std::string& file) {

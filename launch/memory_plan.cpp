@@ -60,6 +60,27 @@ class DryRun {
   std::vector<BatchMemory> static_batches_;
 };
 
+// See "Scratch memory" in runtime/comm/README.md: the parts of all peers, of a bucket of gradients
+// or of a tensor-parallel sum, in rounds of 32 MiB at most.
+std::uint64_t communication_scratch(const Session& session) {
+  constexpr std::int64_t round_bytes = std::int64_t{32} << 20;
+  const bool by_tree =
+      session.device->type() == DeviceType::cpu || session.config.reproducibility == "layout";
+  if (!by_tree) return 0;
+  const auto parts = [&](std::int64_t elements, std::int64_t ranks) {
+    const std::int64_t bytes = elements * static_cast<std::int64_t>(sizeof(float));
+    return static_cast<std::uint64_t>(std::min(bytes, round_bytes) * (ranks - 1) / ranks);
+  };
+  std::int64_t bucket = 0, output = 0;
+  for (const Bucket& each : session.model->params().layout().buckets())
+    bucket = std::max(bucket, each.count);
+  for (const LayerSummary& layer : session.layers)
+    output = std::max(output, layer.output.rank() > 0 ? layer.output.count() : 0);
+  const MeshShape& mesh = session.mesh.shape();
+  return parts(bucket, mesh.data) +
+         parts(output * (session.config.parallel.sequence ? mesh.tensor : 1), mesh.tensor);
+}
+
 std::string kind_of(const LayerSummary& layer) {
   return layer.name.substr(0, layer.name.find('.'));
 }
@@ -165,8 +186,10 @@ std::vector<StageMemory> plan_stages_memory(const Config& config) {
   std::vector<StageMemory> stages;
   for (int stage = 0; stage < shape.pipeline; ++stage) {
     const DryRun run(config, rank_of(shape, {.pipeline = stage}));
-    StageMemory memory{
-        .stage = stage, .ranks = shape.data * shape.tensor, .held = held_memory_of(run.session())};
+    StageMemory memory{.stage = stage,
+                       .ranks = shape.data * shape.tensor,
+                       .held = held_memory_of(run.session()),
+                       .communication = communication_scratch(run.session())};
     describe_activations(run.session(), memory);
     stages.push_back(std::move(memory));
   }

@@ -42,6 +42,9 @@ struct StageMemory {
   int stage = 0;
   int ranks = 1;
   HeldMemory held{};
+  // Beside Buffers: what reductions by our own tree collect from peers. What NCCL takes counts as
+  // framework.
+  std::uint64_t communication = 0;
   std::vector<ActivationShare> kept{};
   std::uint64_t kept_between = 0;  // kept outputs of layers and gradients at the stage's ends
   std::uint64_t scratch = 0;       // for one layer at a time, and its ops

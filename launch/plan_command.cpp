@@ -2,146 +2,88 @@
 #include "launch/plan_command.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <cstdint>
-#include <cstdlib>
 #include <memory>
-#include <optional>
 
-#include "launch/schedule_view.h"
-#include "runtime/base/error.h"
-#include "runtime/config/config.h"
-#include "runtime/telemetry/terminal.h"
+#include "launch/plan_arguments.h"
+#include "launch/plan_report.h"
+#include "runtime/base/file.h"
 
 namespace trireme {
 namespace {
 
-// Cells of a table that a person can still make use of.
-constexpr std::int64_t most_cells = 1 << 20;
+constexpr std::size_t layouts_shown = 10;
 
-struct PlanArguments {
-  std::string config;
-  std::vector<std::string> overrides;
-  bool print_schedule = false;
-  std::optional<int> stages, micro_batches, chunks, ranks;
-  std::optional<std::string> schedule;
-  std::optional<std::size_t> width;
-};
-
-// What stands in front of a refusal, since a value may come from the config or from an option.
-struct Request {
-  ScheduleShape shape;
-  std::string place;
-  std::string remark;  // empty, or what was assumed
-};
-
-ScheduleKind kind_of(const std::string& text, const std::string& place) {
-  const auto kind = schedule_kind_from(text);
-  if (!kind) {
-    fail(ExitCode::config, "{}: {} is no schedule; use gpipe, 1f1b, interleaved or zero-bubble",
-         place, text);
-  }
-  return *kind;
+int ranks_of(const PlanArguments& arguments, const plan::Hardware& hardware) {
+  if (arguments.ranks) return *arguments.ranks;
+  if (arguments.nodes) return *arguments.nodes * hardware.node.ranks;
+  fail(ExitCode::config,
+       "plan: say how many ranks the config will run on: --ranks N, or --nodes N of {} ranks each",
+       hardware.node.ranks);
 }
 
-// The ranks that share the micro-batches of a step.
-std::int64_t data_ranks(const Config& config, const Provenance& where,
-                        const PlanArguments& arguments, std::string& remark) {
-  const ParallelConfig& parallel = config.parallel;
-  const std::int64_t others =
-      parallel.tensor * parallel.pipeline * parallel.context * parallel.expert;
-  if (arguments.ranks) {
-    const std::int64_t ranks = *arguments.ranks;
-    if (ranks % others != 0) {
-      fail(ExitCode::config,
-           "--ranks: {} cannot be split: tensor * pipeline * context * expert = {} does not divide "
-           "it; use a multiple of {}",
-           ranks, others, others);
-    }
-    if (parallel.data != 0 && parallel.data * others != ranks) {
-      fail(ExitCode::config, "{}: {} data-parallel ranks do not make up --ranks {}; use auto or {}",
-           where.describe("parallel.data"), parallel.data, ranks, ranks / others);
-    }
-    return ranks / others;
-  }
-  if (parallel.data != 0) return parallel.data;
-  remark = fmt::format(
-      "parallel.data is auto: counted as 1 data-parallel rank, {} in all; --ranks N says how many "
-      "there will be\n",
-      others);
-  return 1;
+void write_json(const PlanArguments& arguments, const std::string& text) {
+  if (!arguments.json.empty()) write_file(arguments.json, text, ExitCode::config);
 }
 
-int micro_batches_per_step(const Config& config, const Provenance& where, std::int64_t data_ranks) {
-  const TrainConfig& train = config.train;
-  const std::int64_t unit = train.micro_batch * data_ranks;
-  if (train.global_batch % unit != 0) {
+void search(const PlanArguments& arguments, const PlanContext& context, int ranks) {
+  LayoutSearch search(context.given, ranks, context.hardware);
+  const auto best = search.fastest(layouts_shown);
+  write_json(arguments, search_json(best, search, context));
+  fmt::print("{}", describe_search(best, search, context));
+  if (!best.empty()) return;
+  fail(ExitCode::config,
+       "no layout of {} ranks fits into the {} of {}: use more ranks, or a smaller model", ranks,
+       size_text(static_cast<std::uint64_t>(context.hardware.device.memory_bytes)),
+       context.hardware.name);
+}
+
+std::string way_out(const LayoutPlan& plan, const PlanContext& context, int ranks) {
+  LayoutSearch search(context.given, ranks, context.hardware);
+  const auto nearest = search.nearest(choice_of(plan.config));
+  if (!nearest)
+    return fmt::format("no layout of {} ranks fits; use more ranks, or a smaller model", ranks);
+  return fmt::format("the nearest layout that fits ({}, {:.1f} ms a step): {}",
+                     size_text(memory_needed(*nearest, context.hardware)),
+                     1e3 * nearest->step.total,
+                     as_flags(context.given, choice_of(nearest->config)));
+}
+
+void plan_config(const PlanArguments& arguments, const PlanContext& context, int ranks,
+                 const Provenance& where) {
+  StepPlanner planner;
+  const LayoutPlan plan = plan_layout(
+      resolve_config(context.given, planned_environment(ranks, context.hardware), &where),
+      context.hardware, planner);
+  write_json(arguments, plan_json(plan, context));
+  fmt::print("{}", describe_plan(plan, context));
+  if (fits(plan, context.hardware)) return;
+  fail(ExitCode::config, "{}; {}", describe_overflow(plan, context.hardware),
+       way_out(plan, context, ranks));
+}
+
+void run_plan(const PlanArguments& arguments) {
+  if (arguments.print_schedule) return print_schedule(arguments);
+  if (arguments.config.empty()) {
     fail(ExitCode::config,
-         "{}: {} is not a multiple of train.micro_batch * data-parallel ranks = {} * {} = {}; use "
-         "{}",
-         where.describe("train.global_batch"), train.global_batch, train.micro_batch, data_ranks,
-         unit, (train.global_batch / unit + 1) * unit);
+         "plan: give a config file, --ranks and --hardware; or --print-schedule for a schedule");
   }
-  return static_cast<int>(train.global_batch / unit);
-}
-
-Request from_config(const PlanArguments& arguments) {
   Provenance where;
-  const Config config = load_config(arguments.config, arguments.overrides, &where);
-  Request request;
-  ScheduleShape& shape = request.shape;
-  request.place = where.describe("parallel.schedule");
-  shape.stages = static_cast<int>(config.parallel.pipeline);
-  shape.chunks = static_cast<int>(config.parallel.chunks);
-  if (!arguments.schedule) shape.kind = kind_of(config.parallel.schedule, request.place);
-  if (!arguments.micro_batches) {
-    const std::int64_t ranks = data_ranks(config, where, arguments, request.remark);
-    shape.micro_batches = micro_batches_per_step(config, where, ranks);
-  }
-  return request;
-}
-
-Request make_request(const PlanArguments& arguments) {
-  Request request;
-  if (!arguments.config.empty()) {
-    request = from_config(arguments);
-  } else if (!arguments.stages || !arguments.micro_batches || !arguments.schedule) {
+  PlanContext context{.given = load_config(arguments.config, arguments.overrides, &where),
+                      .hardware = {},
+                      .budget = arguments.budget};
+  const std::string& file =
+      arguments.hardware.empty() ? context.given.parallel.hardware : arguments.hardware;
+  if (file.empty()) {
     fail(ExitCode::config,
-         "plan --print-schedule: give a config file, or --stages, --micro-batches and --schedule "
-         "(and --chunks for interleaved)");
-  } else if (!arguments.overrides.empty() || arguments.ranks) {
-    fail(ExitCode::config,
-         "plan: --set and --ranks have no effect without a config file; remove them or name one");
+         "plan: no machine to plan for: give --hardware, or parallel.hardware in the config; see "
+         "configs/hardware");
   }
-  ScheduleShape& shape = request.shape;
-  shape.stages = arguments.stages.value_or(shape.stages);
-  shape.micro_batches = arguments.micro_batches.value_or(shape.micro_batches);
-  shape.chunks = arguments.chunks.value_or(shape.chunks);
-  if (arguments.schedule) {
-    request.place = "--schedule";
-    shape.kind = kind_of(*arguments.schedule, request.place);
-  }
-  return request;
-}
-
-void print_schedule(const PlanArguments& arguments) {
-  const Request request = make_request(arguments);
-  const ScheduleShape& shape = request.shape;
-  if (const auto reason = unsupported(shape))
-    fail(ExitCode::config, "{}: {}", request.place, *reason);
-  const std::int64_t cells =
-      std::int64_t{shape.stages} * shape.chunks * std::int64_t{shape.micro_batches};
-  if (cells > most_cells) {
-    fail(ExitCode::config,
-         "{}: {} stages * {} chunks * {} micro-batches = {} is too large to draw; up to {} is "
-         "drawn, and fewer --micro-batches show the same pattern",
-         request.place, shape.stages, shape.chunks, shape.micro_batches, cells, most_cells);
-  }
-  const std::size_t terminal = terminal_width(STDOUT_FILENO);
-  const bool colour = terminal > 0 && std::getenv("NO_COLOR") == nullptr;
-  fmt::print("{}{}", request.remark,
-             describe_schedule(shape, {arguments.width.value_or(terminal), colour}));
+  context.hardware = plan::load_hardware(file);
+  const int ranks = ranks_of(arguments, context.hardware);
+  context.hardware = on_nodes(context.hardware, ranks, arguments.nodes.value_or(0));
+  if (arguments.search || context.given.parallel.search) return search(arguments, context, ranks);
+  plan_config(arguments, context, ranks, where);
 }
 
 }  // namespace
@@ -154,27 +96,51 @@ void add_plan_command(CLI::App& app) {
   command->add_option("--set", arguments->overrides, "Override one key of the config")
       ->take_all()
       ->allow_extra_args(false);
-  command
-      ->add_flag("--print-schedule", arguments->print_schedule,
-                 "Draw the pipeline schedule and its bubble")
-      ->required();
-  // Without a config these are the pipeline; with one they replace its values.
-  command->add_option("--stages", arguments->stages, "Pipeline stages")
-      ->check(CLI::Range(1, 65536));
-  command->add_option("--micro-batches", arguments->micro_batches, "Micro-batches per step")
-      ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--chunks", arguments->chunks, "Model chunks per stage")
-      ->check(CLI::Range(1, 1024));
-  command->add_option("--schedule", arguments->schedule, "gpipe, 1f1b, interleaved or zero-bubble");
   command->add_option("--ranks", arguments->ranks, "Ranks that the config will run on")
       ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--width", arguments->width,
-                      "Columns of the table; 0 = no limit (default: the terminal's)");
+  auto* const hardware = command->add_option(
+      "--hardware", arguments->hardware,
+      "Description of the machine, see configs/hardware (default: parallel.hardware)");
+  auto* const nodes =
+      command->add_option("--nodes", arguments->nodes, "Nodes that share the ranks evenly")
+          ->check(CLI::Range(1, 1 << 20));
+  auto* const search = command->add_flag("--search", arguments->search,
+                                         "Try every layout and print the ten fastest that fit");
+  auto* const budget =
+      command
+          ->add_option("--token-budget", arguments->budget,
+                       "Tokens (or images) to train on, for hours and price (default: the "
+                       "config's steps)")
+          ->check(CLI::PositiveNumber);
+  auto* const json =
+      command->add_option("--json", arguments->json, "Write the whole plan to this file as well");
+  auto* const schedule = command->add_flag("--print-schedule", arguments->print_schedule,
+                                           "Draw the pipeline schedule and its bubble instead");
+  for (CLI::Option* const other : {hardware, nodes, search, budget, json})
+    schedule->excludes(other);
+  command->add_option("--stages", arguments->stages, "Pipeline stages")
+      ->check(CLI::Range(1, 65536))
+      ->needs(schedule);
+  command->add_option("--micro-batches", arguments->micro_batches, "Micro-batches per step")
+      ->check(CLI::Range(1, 1 << 20))
+      ->needs(schedule);
+  command->add_option("--chunks", arguments->chunks, "Model chunks per stage")
+      ->check(CLI::Range(1, 1024))
+      ->needs(schedule);
+  command->add_option("--schedule", arguments->schedule, "gpipe, 1f1b, interleaved or zero-bubble")
+      ->needs(schedule);
+  command
+      ->add_option("--width", arguments->width,
+                   "Columns of the table; 0 = no limit (default: the terminal's)")
+      ->needs(schedule);
   command->footer(
-      "Examples: trireme plan configs/gpt2_124m.yaml --set parallel.pipeline=4 --print-schedule\n"
+      "Examples: trireme plan configs/gpt2_1558m.yaml --ranks 8 --hardware "
+      "configs/hardware/h100.yaml\n"
+      "          trireme plan configs/gpt2_1558m.yaml --ranks 64 --hardware "
+      "configs/hardware/h100.yaml --search\n"
       "          trireme plan --print-schedule --stages 4 --micro-batches 8 --schedule "
       "zero-bubble");
-  command->callback([arguments] { print_schedule(*arguments); });
+  command->callback([arguments] { run_plan(*arguments); });
 }
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "launch/choose_layout.h"
 #include "launch/memory_advice.h"
 #include "launch/training.h"
 #include "runtime/train/signal_requests.h"
@@ -35,7 +36,8 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
   const SignalRequests signals;  // before anything that takes time
   const RankProcess process;
   Provenance where;
-  const Config given = load_config(arguments.config, arguments.overrides, &where);
+  Config given = load_config(arguments.config, arguments.overrides, &where);
+  if (given.parallel.search) given = choose_layout(process, given, where);
   const Config config = resolve_config(given, process.environment(), &where);
   if (arguments.print_config) {
     if (process.mpi.rank() == 0) fmt::print("{}", to_yaml(config));

@@ -9,8 +9,8 @@
 #include "launch/autotune.h"
 #include "launch/checkpointing.h"
 #include "launch/host_sharing.h"
+#include "launch/layout_plan.h"
 #include "launch/libraries.h"
-#include "launch/memory_plan.h"
 #include "launch/options.h"
 #include "launch/run_report.h"
 #include "launch/run_results.h"
@@ -82,6 +82,11 @@ std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
                                  config.run.directory + "/config.yaml");
   }
   return reporter;
+}
+
+double mean_step_seconds(const Trainer& trainer, const Config& config, const StartingPoint& start) {
+  const auto steps = static_cast<double>(config.train.steps - start.step());
+  return (trainer.wall_seconds() - trainer.evaluation_seconds()) / steps;
 }
 
 // Collective.
@@ -157,6 +162,8 @@ bool run_training(const RankProcess& process, const Config& config,
     session.world->barrier();
     if (reporter) say_why_it_stopped(trainer, config);
   } else {
+    if (reporter && !config.parallel.hardware.empty())
+      log_step_plan(config, mean_step_seconds(trainer, config, start));
     leave_results(session, state, trainer, meter, reporter ? &*reporter : nullptr);
   }
   return !stopped;

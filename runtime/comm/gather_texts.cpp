@@ -28,4 +28,14 @@ std::vector<std::string> gather_texts(Communicator& group, std::string_view own)
   return texts;
 }
 
+std::string broadcast_text(Communicator& group, std::string text, int root) {
+  const HostStream stream;
+  auto bytes = static_cast<std::int64_t>(text.size());
+  group.broadcast(*stream, {reinterpret_cast<std::byte*>(&bytes), DType::i64, Shape{1}}, root);
+  text.resize(static_cast<std::size_t>(bytes));
+  group.broadcast(*stream, {reinterpret_cast<std::byte*>(text.data()), DType::u8, Shape{bytes}},
+                  root);
+  return text;
+}
+
 }  // namespace trireme

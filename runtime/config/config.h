@@ -69,6 +69,7 @@ struct DataConfig {
 
 struct ParallelConfig {
   bool search = false;
+  std::string hardware;   // a file, "" = none
   std::int64_t data = 0;  // 0 = auto: what remains of the rank count
   std::int64_t tensor = 1;
   std::int64_t pipeline = 1;

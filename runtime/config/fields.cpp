@@ -108,7 +108,11 @@ std::vector<Field> data_fields() {
 
 std::vector<Field> parallel_fields() {
   return {
-      FIELD(parallel.search, Free{}, "let the planner choose the layout", {}, Unbuilt{"false"}),
+      FIELD(parallel.search, Free{},
+            "let the planner choose data, tensor, pipeline, schedule, chunks, zero, sequence, "
+            "train.recompute and, where results allow, train.micro_batch; needs parallel.hardware"),
+      FIELD(parallel.hardware, Text{},
+            "description of the machine for plans and search, see configs/hardware"),
       FIELD(parallel.data, (IntegerRange{1, 1 << 20, {}, "auto"}),
             "data-parallel ranks; auto = the ranks that the other axes leave"),
       FIELD(parallel.tensor, IntegerRange{1, 65536}, "ranks that share each layer's matrices"),

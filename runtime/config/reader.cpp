@@ -117,7 +117,7 @@ Config read_all(const std::string& text, const std::string& name,
 }
 
 // A path found nowhere stays as written, so that the error about it names what the user wrote.
-void resolve_data_path(std::string& path, const std::filesystem::path& beside) {
+void resolve_path(std::string& path, const std::filesystem::path& beside) {
   std::error_code ignored;  // a path that cannot be examined counts as absent
   if (path.empty() || std::filesystem::path(path).is_absolute() ||
       std::filesystem::exists(path, ignored))
@@ -146,8 +146,9 @@ Config load_config(const std::string& path, const std::vector<std::string>& over
                    Provenance* where) {
   Config result = parse_config(config::read_text_file(path), path, overrides, where);
   const auto beside = std::filesystem::path(path).parent_path();
-  config::resolve_data_path(result.data.path, beside);
-  config::resolve_data_path(result.data.validation_path, beside);
+  config::resolve_path(result.data.path, beside);
+  config::resolve_path(result.data.validation_path, beside);
+  config::resolve_path(result.parallel.hardware, beside);
   return result;
 }
 

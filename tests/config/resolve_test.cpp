@@ -90,7 +90,6 @@ TEST_P(UnsupportedFeature, IsRefusedWithTheValueToUse) {
 INSTANTIATE_TEST_SUITE_P(
     All, UnsupportedFeature,
     testing::Values(Feature{"parallel.context=2", "1"}, Feature{"parallel.expert=2", "1"},
-                    Feature{"parallel.search=true", "false"},
                     Feature{"telemetry.trace=10-20", "\"\""},
                     Feature{"telemetry.tensorboard=true", "false"},
                     Feature{"telemetry.prometheus=true", "false"}),

@@ -11,8 +11,14 @@
 namespace trireme::test {
 namespace {
 
-// "data=2 recompute=full device.graphs=step" as settings.
-Settings settings_of(const std::string& text) {
+std::string line_with(const std::string& text, const std::string& part) {
+  const auto at = text.find(part);
+  return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
+}
+
+}  // namespace
+
+Settings LayoutTest::settings_of(const std::string& text) {
   Settings settings;
   std::istringstream words(text);
   for (std::string word; words >> word;) {
@@ -22,13 +28,6 @@ Settings settings_of(const std::string& text) {
   }
   return settings;
 }
-
-std::string line_with(const std::string& text, const std::string& part) {
-  const auto at = text.find(part);
-  return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
-}
-
-}  // namespace
 
 std::string LayoutTest::name_of(const Layout& layout) {
   std::string name = fmt::format("{}_{}{}", layout.ranks, layout.text, layout.note);

@@ -37,6 +37,8 @@ class LayoutTest : public RunTest {
 
   // Name of the run's directory.
   [[nodiscard]] static std::string name_of(const Layout& layout);
+  // "data=2 recompute=full device.graphs=step" as settings.
+  [[nodiscard]] static Settings settings_of(const std::string& text);
   CommandResult train_layout(const Run& run, const Layout& layout);
 };
 

@@ -2,12 +2,15 @@
 // `trireme plan` inside the test's own process.
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
+
 #include <fmt/format.h>
 
 #include <cstdlib>
 
 #include "launch/plan_command.h"
 #include "launch/schedule_view.h"
+#include "tests/launch/hardware_text.h"
 #include "tests/support/command.h"
 #include "tests/support/expect_error.h"
 
@@ -141,7 +144,9 @@ TEST_F(PlanCommand, RefusesIncompleteAndIdleOptions) {
   expect_refusal("--print-schedule --stages 4", "give a config file");
   expect_refusal("--print-schedule --stages 4 --micro-batches 4 --schedule gpipe --ranks 4",
                  "--ranks have no effect without a config");
-  EXPECT_THROW((void)plan("--stages 4 --micro-batches 4 --schedule gpipe"), CLI::RequiredError);
+  EXPECT_THROW((void)plan("--stages 4 --micro-batches 4 --schedule gpipe"), CLI::RequiresError);
+  EXPECT_THROW((void)plan("--print-schedule --search"), CLI::ExcludesError);
+  expect_refusal("", "give a config file");
   EXPECT_THROW((void)plan("--print-schedule --stages 0"), CLI::ValidationError);
 }
 
@@ -156,6 +161,132 @@ TEST_F(PlanCommand, RefusesConfigsWhoseBatchesDoNotDivide) {
   expect_refusal(file + "--print-schedule --ranks 8 --set parallel.data=2", "parallel.data",
                  "use auto or 4");
   expect_refusal(directory_.path() + "/none.yaml --print-schedule", "none.yaml");
+}
+
+class WholePlan : public PlanCommand {
+ protected:
+  // A config and a machine on which it fits, as options.
+  std::string gpt(const std::string& memory = "1000000000") const {
+    test::write_file(directory_.path() + "/machine.yaml",
+                     test::with_value(test::small_machine, "memory_bytes", memory));
+    return config(
+               "precision: fp32\n"
+               "model: {family: gpt2, layers: 4, hidden: 64, heads: 4, context: 32, vocabulary: "
+               "256}\n"
+               "data: {path: none}\n"
+               "train: {steps: 100, global_batch: 16, micro_batch: 2}\n") +
+           "--hardware " + directory_.path() + "/machine.yaml ";
+  }
+};
+
+TEST_F(WholePlan, SaysWhatARankHoldsHowLongAStepTakesAndWhatTheRunCosts) {
+  const std::string text = plan(gpt() + "--ranks 4 --set parallel.pipeline=2");
+
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("gpt2 of 218752 parameters in fp32 on 4 rank(s): data 2 x tensor 1 x "
+                              "pipeline 2"),
+                    HasSubstr("a step: 512 tokens"), HasSubstr("4 micro-batches of 2"),
+                    HasSubstr("stage 0 (2 ranks)"), HasSubstr("stage 1 (2 ranks)"),
+                    HasSubstr("activations of stage 0: embedding"), HasSubstr("blocks (2)"),
+                    HasSubstr("fits into the 953.7 MiB of test machine")));
+  EXPECT_THAT(text, AllOf(HasSubstr("step time"), HasSubstr("bubble"), HasSubstr("tokens/s, MFU"),
+                          HasSubstr("5.12e+04 tokens:"), HasSubstr("at 2 per rank-hour")));
+  EXPECT_THAT(plan(gpt() + "--ranks 4 --token-budget 1e9"), HasSubstr("1e+09 tokens:"));
+}
+
+TEST_F(WholePlan, CountsBytesAsTheFormulasDo) {
+  const std::string file = directory_.path() + "/plan.json";
+  (void)plan(gpt() + "--ranks 2 --set parallel.zero=1 --json " + file);
+
+  const auto json = nlohmann::json::parse(test::read_file(file));
+  const auto& stage = json["memory"]["stages"][0];
+  const double weights = 4.0 * json["parameters"].get<double>();
+  EXPECT_EQ(json["ranks"], 2);
+  EXPECT_EQ(stage["ranks"], 2);
+  EXPECT_NEAR(stage["bytes"]["weights"], weights, 0.01 * weights);
+  EXPECT_NEAR(stage["bytes"]["gradients"], weights, 0.01 * weights);
+  EXPECT_NEAR(stage["bytes"]["optimizer"], weights, 0.01 * weights);  // two moments, halved
+  EXPECT_EQ(stage["bytes"]["framework"], 50000000);
+  double sum = 0;
+  for (const auto& [name, bytes] : stage["bytes"].items())
+    sum += bytes.get<double>();
+  EXPECT_EQ(stage["total"], sum);
+  double parts = 0;
+  for (const auto& [name, seconds] : json["step_seconds"].items())
+    parts += name == "total" ? 0 : seconds.get<double>();
+  EXPECT_NEAR(json["step_seconds"]["total"], parts, 1e-9 * parts);
+}
+
+TEST_F(WholePlan, RecomputationSavesWhatItSays) {
+  const std::string file = directory_.path() + "/plan.json";
+  const auto kept = [&](const std::string& recompute, const char* key) {
+    (void)plan(gpt() + "--ranks 1 --set train.recompute=" + recompute + " --json " + file);
+    const auto json = nlohmann::json::parse(test::read_file(file));
+    const auto& activations = json["memory"]["stages"][0]["activations"];
+    if (key != nullptr) return activations[key].get<double>();
+    double sum = 0;
+    for (const auto& share : activations["kept"])
+      sum += share["bytes"].get<double>();
+    return sum;
+  };
+
+  EXPECT_EQ(kept("none", "recompute_saves"), 0);
+  EXPECT_GT(kept("selective", "recompute_saves"), 0);
+  EXPECT_EQ(kept("full", nullptr) + kept("full", "recompute_saves"), kept("none", nullptr));
+}
+
+TEST_F(WholePlan, AModelTooLargeForThisMachineTakesNoMemory) {
+  const std::string text =
+      plan(config("precision: bf16\ndevice: {type: cuda}\n"
+                  "model: {family: gpt2, layers: 96, hidden: 12288, heads: 96, context: 2048, "
+                  "vocabulary: 50257}\n"
+                  "data: {path: none}\ntrain: {global_batch: 1536, micro_batch: 1}\n"
+                  "parallel: {tensor: 8, pipeline: 16, zero: 1, sequence: true}\n") +
+           "--ranks 1536 --hardware " TRIREME_CONFIGS "/hardware/h100.yaml");
+
+  EXPECT_THAT(text, AllOf(HasSubstr("gpt2 of 1745"), HasSubstr("page-locked host memory"),
+                          HasSubstr("stage 0 (96 ranks)"), HasSubstr("fits into the 80.00 GiB")));
+}
+
+TEST_F(WholePlan, APlanThatDoesNotFitNamesTheArenaAndTheNearestLayout) {
+  expect_refusal(gpt("55000000") + "--ranks 4 --set train.micro_batch=4", "stage 0 needs",
+                 "activations overflow", "the nearest layout that fits",
+                 "--set train.micro_batch=");
+  expect_refusal(gpt("50100000") + "--ranks 4", "weights overflow", "no layout of 4 ranks fits",
+                 "use more ranks");
+  expect_refusal(gpt("50100000") + "--ranks 4 --search", "no layout of 4 ranks fits");
+}
+
+TEST_F(WholePlan, TheSearchPrintsTenLayoutsThatFit) {
+  const std::string text = plan(gpt() + "--ranks 4 --search");
+
+  EXPECT_THAT(text, AllOf(HasSubstr("refused by the config's rules"), HasSubstr("\n10 "),
+                          Not(HasSubstr("\n11 ")), HasSubstr("--set parallel.data=")));
+}
+
+TEST_F(WholePlan, NodesDecideWhichMessagesLeaveThem) {
+  const std::string file = directory_.path() + "/plan.json";
+  const auto seconds = [&](const std::string& options) {
+    (void)plan(gpt() + options + " --json " + file);
+    return nlohmann::json::parse(test::read_file(file))["step_seconds"]["total"].get<double>();
+  };
+
+  EXPECT_GT(seconds("--ranks 4 --nodes 2"), seconds("--ranks 4 --nodes 1"));
+  EXPECT_EQ(seconds("--nodes 1"), seconds("--ranks 8"));
+  expect_refusal(gpt() + "--ranks 8 --nodes 3", "--nodes", "use 4");
+}
+
+TEST_F(WholePlan, RefusesMachinesAndRanksThatCannotBe) {
+  expect_refusal(gpt() + "--ranks 3 --set parallel.tensor=2", "3 ranks cannot be split",
+                 "multiple of 2");
+  expect_refusal(gpt() + "--ranks 5", "train.global_batch", "ranks");
+  expect_refusal(gpt(), "--ranks N");
+  const std::string file = gpt().substr(0, gpt().find("--hardware"));
+  expect_refusal(file + "--ranks 2", "no machine to plan for", "configs/hardware");
+  expect_refusal(file + "--ranks 2 --hardware /nonexistent/machine.yaml", "machine.yaml");
+  test::write_file(directory_.path() + "/broken.yaml", "name: x\ndevice: {memory_bytes: many}\n");
+  expect_refusal(file + "--ranks 2 --hardware " + directory_.path() + "/broken.yaml",
+                 "broken.yaml:2: device.memory_bytes");
 }
 
 }  // namespace

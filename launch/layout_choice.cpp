@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <map>
+
+#include "launch/layout_search.h"
+
+namespace trireme {
+namespace {
+
+std::map<std::string, std::string> values_of(const Config& config) {
+  const auto values = values_by_key(config);
+  return {values.begin(), values.end()};
+}
+
+}  // namespace
+
+LayoutChoice choice_of(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  return {.data = parallel.data,
+          .tensor = parallel.tensor,
+          .pipeline = parallel.pipeline,
+          .chunks = parallel.chunks,
+          .zero = parallel.zero,
+          .micro_batch = config.train.micro_batch,
+          .sequence = parallel.sequence,
+          .schedule = parallel.schedule,
+          .recompute = config.train.recompute};
+}
+
+Config with_layout(Config config, const LayoutChoice& choice) {
+  ParallelConfig& parallel = config.parallel;
+  parallel.search = false;
+  parallel.data = choice.data;
+  parallel.tensor = choice.tensor;
+  parallel.pipeline = choice.pipeline;
+  parallel.chunks = choice.chunks;
+  parallel.zero = choice.zero;
+  parallel.sequence = choice.sequence;
+  parallel.schedule = choice.schedule;
+  parallel.stage_layers.clear();
+  config.train.micro_batch = choice.micro_batch;
+  config.train.recompute = choice.recompute;
+  return config;
+}
+
+int distance(const LayoutChoice& a, const LayoutChoice& b) {
+  return (a.data != b.data) + (a.tensor != b.tensor) + (a.pipeline != b.pipeline) +
+         (a.chunks != b.chunks) + (a.zero != b.zero) + (a.micro_batch != b.micro_batch) +
+         (a.sequence != b.sequence) + (a.schedule != b.schedule) + (a.recompute != b.recompute);
+}
+
+std::string as_flags(const Config& given, const LayoutChoice& choice) {
+  std::vector<std::string> keys{"parallel.data", "parallel.tensor",   "parallel.pipeline",
+                                "parallel.zero", "train.micro_batch", "train.recompute"};
+  if (choice.tensor > 1) keys.emplace_back("parallel.sequence");
+  if (choice.pipeline > 1) keys.emplace_back("parallel.schedule");
+  if (choice.chunks > 1) keys.emplace_back("parallel.chunks");
+  const auto before = values_of(given), after = values_of(with_layout(given, choice));
+  for (const auto& [key, value] : after) {
+    if (before.at(key) != value && std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+  }
+  std::string flags;
+  for (const std::string& key : keys)
+    flags += fmt::format("{}--set {}={}", flags.empty() ? "" : " ", key, after.at(key));
+  return flags;
+}
+
+}  // namespace trireme

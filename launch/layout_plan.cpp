@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/layout_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/base/log.h"
+#include "runtime/device/cpu/cpu_features.h"
+
+namespace trireme {
+
+std::vector<MemoryLine> memory_lines(const StageMemory& stage, DeviceType type,
+                                     const plan::Hardware& hardware) {
+  const BytesByRole held = stage.held.on_device(type);
+  const auto of = [&](MemoryRole role) { return held[static_cast<std::size_t>(role)]; };
+  return {{"framework", static_cast<std::uint64_t>(hardware.device.framework_bytes)},
+          {"weights", of(MemoryRole::parameters)},
+          {"gradients", of(MemoryRole::gradients)},
+          {"optimizer", of(MemoryRole::optimizer)},
+          {"activations", of(MemoryRole::activations)},
+          {"staging", of(MemoryRole::staging)},
+          {"other", of(MemoryRole::other)},
+          {"workspace", of(MemoryRole::workspace)},
+          {"communication", stage.communication}};
+}
+
+std::uint64_t total_of(std::span<const MemoryLine> lines) {
+  return std::accumulate(
+      lines.begin(), lines.end(), std::uint64_t{0},
+      [](std::uint64_t sum, const MemoryLine& line) { return sum + line.bytes; });
+}
+
+std::vector<StageMemory> plan_memory_of_stages(const Config& config,
+                                               const plan::Hardware& hardware) {
+  auto stages = plan_stages_memory(config);
+  std::ranges::stable_sort(stages, std::ranges::greater(), [&](const StageMemory& stage) {
+    return total_of(memory_lines(stage, device_type(config), hardware));
+  });
+  return stages;
+}
+
+LayoutPlan plan_layout(const Config& config, const plan::Hardware& hardware, StepPlanner& planner) {
+  return {.config = config,
+          .step = plan::estimate_step(planner.input(config), hardware),
+          .stages = plan_memory_of_stages(config, hardware)};
+}
+
+void log_step_plan(const Config& config, double measured_seconds) {
+  StepPlanner planner;
+  const plan::StepEstimate step =
+      plan::estimate_step(planner.input(config), plan::load_hardware(config.parallel.hardware));
+  log::get("train").info("step time: predicted {:.1f} ms, measured {:.1f} ms on average",
+                         1e3 * step.total, 1e3 * measured_seconds);
+}
+
+std::uint64_t memory_needed(const LayoutPlan& plan, const plan::Hardware& hardware) {
+  return total_of(memory_lines(plan.stages.front(), device_type(plan.config), hardware));
+}
+
+bool fits(const LayoutPlan& plan, const plan::Hardware& hardware) {
+  return static_cast<double>(memory_needed(plan, hardware)) <= hardware.device.memory_bytes;
+}
+
+std::optional<MemoryLine> overflow(const LayoutPlan& plan, const plan::Hardware& hardware) {
+  std::uint64_t taken = 0;
+  for (const MemoryLine& line :
+       memory_lines(plan.stages.front(), device_type(plan.config), hardware)) {
+    taken += line.bytes;
+    if (static_cast<double>(taken) > hardware.device.memory_bytes) return line;
+  }
+  return std::nullopt;
+}
+
+std::string size_text(std::uint64_t bytes) {
+  constexpr double mib = 1 << 20, gib = 1 << 30;
+  const auto value = static_cast<double>(bytes);
+  return value < gib ? fmt::format("{:.1f} MiB", value / mib)
+                     : fmt::format("{:.2f} GiB", value / gib);
+}
+
+plan::Hardware on_nodes(plan::Hardware hardware, int ranks, int nodes) {
+  if (nodes == 0) return hardware;
+  if (ranks % nodes != 0 || ranks / nodes > hardware.node.ranks) {
+    const int least = (ranks + hardware.node.ranks - 1) / hardware.node.ranks;
+    int nearest = least;
+    while (ranks % nearest != 0)
+      ++nearest;
+    fail(ExitCode::config,
+         "--nodes: {} nodes of {} ({} ranks each) do not share {} ranks evenly; use {}", nodes,
+         hardware.name, hardware.node.ranks, ranks, nearest);
+  }
+  hardware.node.ranks = ranks / nodes;
+  hardware.links.domain = std::min(hardware.links.domain, hardware.node.ranks);
+  return hardware;
+}
+
+Environment planned_environment(int ranks, const plan::Hardware& hardware) {
+  return {.ranks = ranks,
+          .cuda_in_build = true,
+          .gpus = hardware.node.cores == 0 ? 1 : 0,
+          .native_bf16 = cpu_has_bf16()};
+}
+
+}  // namespace trireme

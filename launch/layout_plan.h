@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// A resolved config on a described machine: what each rank holds, how long a step takes, and
+// whether it fits.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "launch/memory_plan.h"
+#include "launch/step_plan.h"
+
+namespace trireme {
+
+struct LayoutPlan {
+  Config config;  // resolved
+  plan::StepEstimate step{};
+  std::vector<StageMemory> stages{};  // the fullest first
+};
+
+// The memory of a rank by what it is for, framework first, in the order in which a run takes it.
+struct MemoryLine {
+  std::string_view name;
+  std::uint64_t bytes = 0;
+};
+[[nodiscard]] std::vector<MemoryLine> memory_lines(const StageMemory& stage, DeviceType type,
+                                                   const plan::Hardware& hardware);
+[[nodiscard]] std::uint64_t total_of(std::span<const MemoryLine> lines);
+
+// Raises ExitCode::config where the hardware cannot compute in the config's precision.
+[[nodiscard]] LayoutPlan plan_layout(const Config& config, const plan::Hardware& hardware,
+                                     StepPlanner& planner);
+// The memory alone, the fullest stage first.
+[[nodiscard]] std::vector<StageMemory> plan_memory_of_stages(const Config& config,
+                                                             const plan::Hardware& hardware);
+
+// Logs the step time that the machine of parallel.hardware should take beside what a run took.
+void log_step_plan(const Config& config, double measured_seconds);
+
+// Of the fullest rank.
+[[nodiscard]] std::uint64_t memory_needed(const LayoutPlan& plan, const plan::Hardware& hardware);
+[[nodiscard]] bool fits(const LayoutPlan& plan, const plan::Hardware& hardware);
+// What of the fullest rank no longer fits, taking memory in the order of memory_lines(), or
+// nothing.
+[[nodiscard]] std::optional<MemoryLine> overflow(const LayoutPlan& plan,
+                                                 const plan::Hardware& hardware);
+
+// "1.25 GiB", "312.0 MiB".
+[[nodiscard]] std::string size_text(std::uint64_t bytes);
+
+// A hardware description as a job of `ranks` ranks on `nodes` nodes sees it; 0 nodes: as many as
+// full ones are. Raises ExitCode::config where they do not share the ranks evenly.
+[[nodiscard]] plan::Hardware on_nodes(plan::Hardware hardware, int ranks, int nodes);
+// What resolve_config is told of a planned job: everything is in the build, a machine whose ranks
+// do not share processor cores has GPUs.
+[[nodiscard]] Environment planned_environment(int ranks, const plan::Hardware& hardware);
+
+}  // namespace trireme

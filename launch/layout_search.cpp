@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/layout_search.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "launch/options.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::array<std::int64_t, 8> chunk_counts = {2, 3, 4, 6, 8, 12, 16, 24};
+constexpr std::array<const char*, 3> recomputations = {"none", "selective", "full"};
+
+std::vector<std::int64_t> divisors(std::int64_t value) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t divisor = 1; divisor <= value; ++divisor) {
+    if (value % divisor == 0) found.push_back(divisor);
+  }
+  return found;
+}
+
+// Batch normalization takes its statistics from the micro-batch, and in layout mode the tree of
+// sums has micro-batches as leaves.
+bool micro_batch_decides_results(const Config& config) {
+  if (config.reproducibility == "layout") return true;
+  const Config whole = with_layout(config, {.micro_batch = config.train.micro_batch});
+  const auto layers = summarize(make_chain(whole), device_type(whole),
+                                build_options(whole, /*tensor_rank=*/0, /*training=*/true));
+  return std::ranges::any_of(layers, [](const LayerSummary& layer) {
+    return std::ranges::any_of(
+        layer.params, [](const ParamSpec& spec) { return spec.kind == ParamKind::statistic; });
+  });
+}
+
+// With the schedules that a pipeline of that many stages may have.
+std::vector<LayoutChoice> with_schedules(LayoutChoice choice, std::int64_t layers) {
+  std::vector<LayoutChoice> all{choice};
+  if (choice.pipeline == 1) return all;
+  for (const char* const schedule : {"gpipe", "zero-bubble"}) {
+    choice.schedule = schedule;
+    all.push_back(choice);
+  }
+  choice.schedule = "interleaved";
+  for (const std::int64_t chunks : chunk_counts) {
+    if (chunks * choice.pipeline > layers) break;
+    choice.chunks = chunks;
+    all.push_back(choice);
+  }
+  return all;
+}
+
+// Simple ones first, so that equal layouts keep that order.
+std::vector<LayoutChoice> all_layouts(const Config& given, int ranks) {
+  const bool fixed = micro_batch_decides_results(given);
+  const auto layers = static_cast<std::int64_t>(make_chain(given).size());
+  std::vector<LayoutChoice> all;
+  for (const std::int64_t tensor : divisors(ranks)) {
+    for (const std::int64_t pipeline : divisors(ranks / tensor)) {
+      if (pipeline > layers) break;
+      const std::int64_t data = ranks / tensor / pipeline;
+      const auto batches =
+          fixed ? std::vector{given.train.micro_batch}
+                : divisors(std::max<std::int64_t>(1, given.train.global_batch / data));
+      for (const std::int64_t zero : {0, 1, 2, 3}) {
+        if (zero > 0 && data == 1) break;
+        for (const bool sequence : {false, true}) {
+          if (sequence && tensor == 1) break;
+          for (const char* const recompute : recomputations) {
+            for (const std::int64_t batch : batches) {
+              const LayoutChoice choice{.data = data,
+                                        .tensor = tensor,
+                                        .pipeline = pipeline,
+                                        .zero = zero,
+                                        .micro_batch = batch,
+                                        .sequence = sequence,
+                                        .recompute = recompute};
+              std::ranges::move(with_schedules(choice, layers), std::back_inserter(all));
+            }
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+// What the fullest rank cannot do without: weights, gradients, optimizer state and what the layers
+// keep.
+std::uint64_t least_bytes(const Config& config, const plan::StepInput& input,
+                          const plan::StepEstimate& step) {
+  const double ranks = static_cast<double>(config.parallel.data);
+  const auto shared = [&](int from_stage) { return input.zero >= from_stage ? ranks : 1.0; };
+  const double rounded = input.build.compute == DType::f32 || input.zero >= 3
+                             ? 0
+                             : static_cast<double>(size_of(input.build.compute));
+  const double states = config.optimizer.name == "adamw" ? 2 : config.optimizer.momentum > 0;
+  const double per_element = sizeof(float) * (1 / shared(3) + 1 / shared(2) + states / shared(1));
+  double most = 0;
+  for (int stage = 0; stage < input.schedule.stages; ++stage) {
+    double bytes =
+        step.stages[static_cast<std::size_t>(stage)].parameters * (per_element + rounded);
+    for (const ChunkSpan& chunk : input.stages.chunks(input.schedule, stage, /*training=*/true)) {
+      for (int i = chunk.first; i < chunk.last; ++i) {
+        bytes +=
+            static_cast<double>(input.layers[static_cast<std::size_t>(i)].kept_bytes) * chunk.slots;
+      }
+    }
+    most = std::max(most, bytes);
+  }
+  return static_cast<std::uint64_t>(most);
+}
+
+}  // namespace
+
+LayoutSearch::LayoutSearch(const Config& given, int ranks, const plan::Hardware& hardware)
+    : given_(given), hardware_(hardware), environment_(planned_environment(ranks, hardware)) {
+  std::string refusal;
+  for (const LayoutChoice& choice : all_layouts(given, ranks))
+    consider(choice, refusal);
+  if (!candidates_.empty()) return;
+  fail(ExitCode::config, "none of {} layouts of {} ranks is possible; of the first: {}", tried(),
+       ranks, refusal);
+}
+
+void LayoutSearch::consider(const LayoutChoice& choice, std::string& refusal) {
+  Config config;
+  plan::StepInput input;
+  try {
+    config = resolve_config(with_layout(given_, choice), environment_);
+    input = planner_.input(config);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::config) throw;
+    if (refused_++ == 0) refusal = error.what();
+    return;
+  }
+  Candidate candidate{.choice = choice, .step = plan::estimate_step(input, hardware_)};
+  candidate.least_bytes = least_bytes(config, input, candidate.step) +
+                          static_cast<std::uint64_t>(hardware_.device.framework_bytes);
+  candidates_.push_back(std::move(candidate));
+}
+
+std::optional<LayoutPlan> LayoutSearch::fitting(const Candidate& candidate) {
+  if (static_cast<double>(candidate.least_bytes) <= hardware_.device.memory_bytes) {
+    LayoutPlan plan{.config = resolve_config(with_layout(given_, candidate.choice), environment_),
+                    .step = candidate.step};
+    plan.stages = plan_memory_of_stages(plan.config, hardware_);
+    if (fits(plan, hardware_)) return plan;
+  }
+  ++too_large_;
+  return std::nullopt;
+}
+
+std::vector<LayoutPlan> LayoutSearch::fastest(std::size_t count) {
+  std::ranges::stable_sort(candidates_, {}, [](const Candidate& candidate) {
+    return std::pair(candidate.step.total, candidate.least_bytes);
+  });
+  std::vector<LayoutPlan> best;
+  for (const Candidate& candidate : candidates_) {
+    if (best.size() == count) break;
+    if (auto plan = fitting(candidate)) best.push_back(std::move(*plan));
+  }
+  return best;
+}
+
+std::optional<LayoutPlan> LayoutSearch::nearest(const LayoutChoice& from) {
+  std::ranges::stable_sort(candidates_, {}, [&](const Candidate& candidate) {
+    return std::pair(distance(candidate.choice, from), candidate.step.total);
+  });
+  for (const Candidate& candidate : candidates_) {
+    if (auto plan = fitting(candidate)) return plan;
+  }
+  return std::nullopt;
+}
+
+}  // namespace trireme

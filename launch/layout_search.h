@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every layout that a config can take on a number of ranks, by predicted step time.
+//
+// Varied are parallel.data, tensor, pipeline, schedule, chunks, zero and sequence, train.recompute
+// and train.micro_batch. What is computed stays: the global batch, the reproducibility mode, and
+// the micro-batch wherever results depend on it by more than rounding (batch normalization) or
+// at all (reproducibility: layout). The rules of resolve_config decide what can be.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "launch/layout_plan.h"
+
+namespace trireme {
+
+struct LayoutChoice {
+  std::int64_t data = 1, tensor = 1, pipeline = 1, chunks = 1, zero = 0, micro_batch = 1;
+  bool sequence = false;
+  std::string schedule = "1f1b";
+  std::string recompute = "none";
+  friend bool operator==(const LayoutChoice&, const LayoutChoice&) = default;
+};
+
+[[nodiscard]] LayoutChoice choice_of(const Config& config);
+// `config` with that layout, whatever it had; stages are balanced.
+[[nodiscard]] Config with_layout(Config config, const LayoutChoice& choice);
+// How many keys differ.
+[[nodiscard]] int distance(const LayoutChoice& a, const LayoutChoice& b);
+// "--set parallel.data=4 --set ...": what makes of `given` a config of that layout.
+[[nodiscard]] std::string as_flags(const Config& given, const LayoutChoice& choice);
+
+class LayoutSearch {
+ public:
+  // Estimates the time of every layout. `given` need not be resolved. Raises ExitCode::config where
+  // the rules refuse all of them, or the hardware cannot compute in the precision.
+  LayoutSearch(const Config& given, int ranks, const plan::Hardware& hardware);
+
+  // The `count` fastest that fit. Equal times: the less memory, then the simpler layout first.
+  [[nodiscard]] std::vector<LayoutPlan> fastest(std::size_t count);
+  // The one that fits and differs from `from` in the fewest keys, the fastest of these; nothing
+  // where none fits.
+  [[nodiscard]] std::optional<LayoutPlan> nearest(const LayoutChoice& from);
+
+  [[nodiscard]] std::size_t tried() const { return candidates_.size() + refused_; }
+  [[nodiscard]] std::size_t refused() const { return refused_; }  // by the config's rules
+  // Of those that were looked at, which are the fastest (or nearest) ones.
+  [[nodiscard]] std::size_t too_large() const { return too_large_; }
+
+ private:
+  struct Candidate {
+    LayoutChoice choice;
+    plan::StepEstimate step;
+    std::uint64_t least_bytes = 0;  // that any rank of it needs
+  };
+  // Leaves the rules' message in `refusal` for the first that is refused.
+  void consider(const LayoutChoice& choice, std::string& refusal);
+  [[nodiscard]] std::optional<LayoutPlan> fitting(const Candidate& candidate);
+
+  Config given_;
+  plan::Hardware hardware_;
+  Environment environment_;
+  StepPlanner planner_;
+  std::vector<Candidate> candidates_;
+  std::size_t refused_ = 0, too_large_ = 0;
+};
+
+}  // namespace trireme

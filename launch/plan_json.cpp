@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nlohmann/json.hpp>
+
+#include "launch/plan_report.h"
+
+namespace trireme {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+json roles_json(const BytesByRole& bytes) {
+  json roles = json::object();
+  for (std::size_t i = 0; i < memory_roles; ++i)
+    roles[std::string(name_of(static_cast<MemoryRole>(i)))] = bytes[i];
+  return roles;
+}
+
+json stage_json(const StageMemory& stage, const LayoutPlan& plan, const plan::Hardware& hardware) {
+  const auto lines = memory_lines(stage, device_type(plan.config), hardware);
+  json bytes = json::object();
+  for (const MemoryLine& line : lines)
+    bytes[std::string(line.name)] = line.bytes;
+  json kept = json::array();
+  for (const ActivationShare& share : stage.kept)
+    kept.push_back({{"kind", share.kind}, {"layers", share.layers}, {"bytes", share.bytes}});
+  return {{"stage", stage.stage},
+          {"ranks", stage.ranks},
+          {"total", total_of(lines)},
+          {"bytes", bytes},
+          {"buffers",
+           {{"device", roles_json(stage.held.device)}, {"host", roles_json(stage.held.host)}}},
+          {"activations",
+           {{"kept", kept},
+            {"between_layers", stage.kept_between},
+            {"scratch", stage.scratch},
+            {"recompute_saves", stage.recompute_saves}}}};
+}
+
+json step_json(const plan::StepEstimate& step) {
+  return {{"total", step.total},
+          {"forward", step.forward},
+          {"backward", step.backward},
+          {"recompute", step.recompute},
+          {"tensor_exposed", step.tensor_exposed},
+          {"pipeline_exposed", step.pipeline_exposed},
+          {"bubble", step.bubble},
+          {"data_exposed", step.data_exposed},
+          {"gather_exposed", step.gather_exposed},
+          {"optimizer", step.optimizer},
+          {"data_wait", step.data_wait},
+          {"straggler", step.straggler}};
+}
+
+json as_json(const LayoutPlan& plan, const PlanContext& context) {
+  json layout = json::object();
+  for (const auto& [key, value] : values_by_key(plan.config)) {
+    if (key.starts_with("parallel.") || key == "train.micro_batch" || key == "train.recompute")
+      layout[key] = value;
+  }
+  json stages = json::array();
+  for (const StageMemory& stage : plan.stages)
+    stages.push_back(stage_json(stage, plan, context.hardware));
+  const RunCost cost = cost_of(plan, context);
+  const std::string items = traits_of(plan.config.model).item_name;
+  StepPlanner planner;
+  return {{"hardware", context.hardware.name},
+          {"ranks", mesh_shape(plan.config.parallel).size()},
+          {"flags", as_flags(context.given, choice_of(plan.config))},
+          {"layout", layout},
+          {"parameters", parameter_count(planner.input(plan.config).layers)},
+          {"flops_per_step", plan.step.model_flops},
+          {items + "_per_step",
+           plan.config.train.global_batch * traits_of(plan.config.model).targets_per_sample},
+          {"memory",
+           {{"capacity", context.hardware.device.memory_bytes},
+            {"needed", memory_needed(plan, context.hardware)},
+            {"fits", fits(plan, context.hardware)},
+            {"stages", stages}}},
+          {"step_seconds", step_json(plan.step)},
+          {"bytes_sent_per_rank",
+           {{"data", plan.step.volumes.data},
+            {"tensor", plan.step.volumes.tensor},
+            {"pipeline", plan.step.volumes.pipeline}}},
+          {items + "_per_second", plan.step.items_per_second},
+          {"mfu", plan.step.mfu},
+          {"run",
+           {{items, cost.items},
+            {"hours", cost.hours},
+            {"rank_hours", cost.rank_hours},
+            {"price", cost.price}}}};
+}
+
+}  // namespace
+
+std::string plan_json(const LayoutPlan& plan, const PlanContext& context) {
+  return as_json(plan, context).dump(2) + "\n";
+}
+
+std::string search_json(std::span<const LayoutPlan> best, const LayoutSearch& search,
+                        const PlanContext& context) {
+  json layouts = json::array();
+  for (const LayoutPlan& plan : best)
+    layouts.push_back(as_json(plan, context));
+  return json{{"tried", search.tried()},
+              {"refused", search.refused()},
+              {"too_large", search.too_large()},
+              {"layouts", layouts}}
+             .dump(2) +
+         "\n";
+}
+
+}  // namespace trireme

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/plan_report.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace trireme {
+namespace {
+
+// Stages whose ranks hold the same are one row.
+struct Row {
+  std::vector<int> stages;
+  int ranks = 0;
+  std::vector<MemoryLine> lines;
+};
+
+std::vector<Row> rows_of(const LayoutPlan& plan, const plan::Hardware& hardware) {
+  std::vector<Row> rows;
+  for (const StageMemory& stage : plan.stages) {
+    const auto lines = memory_lines(stage, device_type(plan.config), hardware);
+    const auto same = [&](const Row& row) {
+      return std::ranges::equal(row.lines, lines, {}, &MemoryLine::bytes, &MemoryLine::bytes);
+    };
+    auto row = std::ranges::find_if(rows, same);
+    if (row == rows.end()) row = rows.insert(row, {.stages = {}, .ranks = 0, .lines = lines});
+    row->stages.push_back(stage.stage);
+    row->ranks += stage.ranks;
+  }
+  return rows;
+}
+
+std::string label_of(Row row) {
+  std::ranges::sort(row.stages);
+  return fmt::format("stage {} ({} rank{})", fmt::join(row.stages, ","), row.ranks,
+                     row.ranks == 1 ? "" : "s");
+}
+
+// Lines that are zero everywhere are left out.
+std::string memory_table(const std::vector<Row>& rows) {
+  std::size_t width = 0;
+  for (const Row& row : rows)
+    width = std::max(width, label_of(row).size());
+  const auto shown = [&](std::size_t i) {
+    return std::ranges::any_of(rows, [i](const Row& row) { return row.lines[i].bytes > 0; });
+  };
+  std::string text = fmt::format("{:<{}}", "memory per rank", width);
+  const auto& names = rows.front().lines;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (shown(i))
+      text +=
+          fmt::format("{:>{}}", names[i].name, std::max<std::size_t>(13, names[i].name.size() + 2));
+  }
+  text += fmt::format("{:>13}\n", "total");
+  for (const Row& row : rows) {
+    text += fmt::format("{:<{}}", label_of(row), width);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (shown(i)) {
+        text += fmt::format("{:>{}}", size_text(row.lines[i].bytes),
+                            std::max<std::size_t>(13, names[i].name.size() + 2));
+      }
+    }
+    text += fmt::format("{:>13}\n", size_text(total_of(row.lines)));
+  }
+  return text;
+}
+
+std::string activations_text(const StageMemory& stage) {
+  std::vector<std::string> parts;
+  for (const ActivationShare& share : stage.kept) {
+    if (share.bytes == 0) continue;
+    parts.push_back(fmt::format("{}{} {}", share.kind,
+                                share.layers > 1 ? fmt::format(" ({})", share.layers) : "",
+                                size_text(share.bytes)));
+  }
+  parts.push_back(fmt::format("between layers {}", size_text(stage.kept_between)));
+  parts.push_back(fmt::format("scratch {}", size_text(stage.scratch)));
+  std::string text =
+      fmt::format("activations of stage {}: {}", stage.stage, fmt::join(parts, ", "));
+  if (stage.recompute_saves > 0)
+    text += fmt::format("; recomputation saves {}", size_text(stage.recompute_saves));
+  return text + "\n";
+}
+
+std::string verdict(const LayoutPlan& plan, const plan::Hardware& hardware) {
+  const auto capacity = static_cast<std::uint64_t>(hardware.device.memory_bytes);
+  if (!fits(plan, hardware)) return describe_overflow(plan, hardware) + "\n";
+  return fmt::format("fits into the {} of {}: {} free\n", size_text(capacity), hardware.name,
+                     size_text(capacity - memory_needed(plan, hardware)));
+}
+
+std::string step_text(const LayoutPlan& plan) {
+  const plan::StepEstimate& step = plan.step;
+  const std::pair<const char*, double> parts[] = {{"forward", step.forward},
+                                                  {"backward", step.backward},
+                                                  {"recomputation", step.recompute},
+                                                  {"tensor messages", step.tensor_exposed},
+                                                  {"pipeline messages", step.pipeline_exposed},
+                                                  {"pipeline bubble", step.bubble},
+                                                  {"gradient messages", step.data_exposed},
+                                                  {"parameter messages", step.gather_exposed},
+                                                  {"optimizer", step.optimizer},
+                                                  {"data", step.data_wait},
+                                                  {"stragglers", step.straggler}};
+  std::string text = fmt::format("step time {:.1f} ms:", 1e3 * step.total);
+  const char* separator = " ";
+  for (const auto& [name, seconds] : parts) {
+    if (seconds < 5e-5 * step.total) continue;
+    text += fmt::format("{}{} {:.1f}", separator, name, 1e3 * seconds);
+    separator = ", ";
+  }
+  if (plan.config.parallel.pipeline > 1)
+    text += fmt::format("; bubble {:.1f} %", 100 * step.bubble / step.total);
+  const auto megabytes = [](double bytes) { return 1e-6 * bytes; };
+  return text + fmt::format(
+                    "\nsent by a rank in a step: data group {:.1f} MB, tensor group {:.1f} MB, "
+                    "pipeline group {:.1f} MB\n",
+                    megabytes(step.volumes.data), megabytes(step.volumes.tensor),
+                    megabytes(step.volumes.pipeline));
+}
+
+std::string heading(const LayoutPlan& plan) {
+  const Config& config = plan.config;
+  const ParallelConfig& parallel = config.parallel;
+  StepPlanner planner;
+  const auto input = planner.input(config);
+  const auto samples = config.train.global_batch;
+  std::string text = fmt::format(
+      "{} of {} parameters in {} on {} rank(s): data {} x tensor {} x pipeline {}, ZeRO {}, "
+      "recompute {}",
+      config.model.family, parameter_count(input.layers), config.precision, input.mesh.size(),
+      parallel.data, parallel.tensor, parallel.pipeline, parallel.zero, config.train.recompute);
+  if (parallel.pipeline > 1) {
+    text += fmt::format(", schedule {}", parallel.schedule);
+    if (parallel.chunks > 1) text += fmt::format(" of {} chunks", parallel.chunks);
+  }
+  if (parallel.sequence) text += ", sequence parallel";
+  return text + fmt::format(
+                    "\na step: {} {}, {:.3g} FLOPs, {} micro-batches of {} on each data-parallel "
+                    "rank\n\n",
+                    samples * input.items_per_sample, traits_of(config.model).item_name,
+                    plan.step.model_flops, input.schedule.micro_batches, config.train.micro_batch);
+}
+
+std::string cost_text(const LayoutPlan& plan, const PlanContext& context) {
+  const std::string items = traits_of(plan.config.model).item_name;
+  const RunCost cost = cost_of(plan, context);
+  std::string text =
+      fmt::format("{:.0f} {}/s, MFU {:.1f} %\n{:.4g} {}: {:.1f} hours, {:.1f} rank-hours",
+                  plan.step.items_per_second, items, 100 * plan.step.mfu, cost.items, items,
+                  cost.hours, cost.rank_hours);
+  if (cost.price > 0) {
+    text += fmt::format(", price {:.2f} at {} per rank-hour", cost.price,
+                        context.hardware.price_per_hour);
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+RunCost cost_of(const LayoutPlan& plan, const PlanContext& context) {
+  const Config& config = plan.config;
+  const double of_run = static_cast<double>(config.train.steps) *
+                        static_cast<double>(config.train.global_batch) *
+                        static_cast<double>(traits_of(config.model).targets_per_sample);
+  RunCost cost{.items = context.budget > 0 ? context.budget : of_run};
+  cost.hours = cost.items / plan.step.items_per_second / 3600;
+  cost.rank_hours = cost.hours * mesh_shape(config.parallel).size();
+  cost.price = cost.rank_hours * context.hardware.price_per_hour;
+  return cost;
+}
+
+std::string describe_overflow(const LayoutPlan& plan, const plan::Hardware& hardware) {
+  const auto line = overflow(plan, hardware);
+  TRIREME_EXPECTS(line.has_value(), "the plan fits");
+  return fmt::format("stage {} needs {} a rank, {} has {}: {} overflow{}",
+                     plan.stages.front().stage, size_text(memory_needed(plan, hardware)),
+                     hardware.name,
+                     size_text(static_cast<std::uint64_t>(hardware.device.memory_bytes)),
+                     line->name, line->name.ends_with('s') ? "" : "s");
+}
+
+std::string describe_plan(const LayoutPlan& plan, const PlanContext& context) {
+  std::string text = heading(plan) + memory_table(rows_of(plan, context.hardware)) +
+                     activations_text(plan.stages.front());
+  if (const std::uint64_t host = total_of(plan.stages.front().held.host);
+      host > 0 && device_type(plan.config) == DeviceType::cuda)
+    text += fmt::format("page-locked host memory: {} a rank\n", size_text(host));
+  return text + verdict(plan, context.hardware) + "\n" + step_text(plan) + cost_text(plan, context);
+}
+
+std::string describe_search(std::span<const LayoutPlan> best, const LayoutSearch& search,
+                            const PlanContext& context) {
+  std::string text = fmt::format(
+      "{} layouts: {} refused by the config's rules, {} of the fastest too large for {}\n\n"
+      "       step    {:>11}    MFU       memory\n",
+      search.tried(), search.refused(), search.too_large(), context.hardware.name,
+      traits_of(context.given.model).item_name + "/s");
+  int place = 0;
+  for (const LayoutPlan& plan : best) {
+    text += fmt::format("{:>2} {:8.1f} ms {:>11.0f} {:5.1f} % {:>12}  {}\n", ++place,
+                        1e3 * plan.step.total, plan.step.items_per_second, 100 * plan.step.mfu,
+                        size_text(memory_needed(plan, context.hardware)),
+                        as_flags(context.given, choice_of(plan.config)));
+  }
+  return text;
+}
+
+}  // namespace trireme

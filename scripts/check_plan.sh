@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# How well does the planner know this machine? Calibrates it (trireme bench model), then trains one small GPT on layouts of
+# 1, 2 and 4 ranks and compares the step time that `trireme plan` predicts for each with the measured one. Prints a table
+# and exits with 1 when a prediction is off by more than the tolerance, or when the planner puts two layouts in the wrong
+# order though their measured times differ by more than it. Needs a quiet machine: three minutes on two cores.
+#
+#   scripts/check_plan.sh [--tolerance PERCENT] [--rounds N] [--steps N] [--trireme FILE] [--keep DIR]
+#
+#   --tolerance PERCENT  largest error of a prediction (default: 15)
+#   --rounds N           calibrate and run everything so often, by turns; the fastest lower quartile counts (default: 2)
+#   --steps N            steps of each run, of which the first fifth does not count (default: 30)
+#   --trireme FILE       the program (default: build/cpu/trireme)
+#   --keep DIR           put hardware file, plans and runs there and leave them
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+tolerance=15 rounds=2 steps=30 keep='' trireme=$repository/build/cpu/trireme
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --tolerance | --rounds | --steps | --trireme | --keep)
+      [[ $# -ge 2 ]] || die "$1 needs a value"
+      case $1 in
+        --tolerance) tolerance=$2 ;;
+        --rounds) rounds=$2 ;;
+        --steps) steps=$2 ;;
+        --trireme) trireme=$(realpath -- "$2") ;;
+        --keep) keep=$2 ;;
+      esac
+      shift
+      ;;
+    -h | --help)
+      sed -n '3,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    *) die "unknown option $1; see scripts/check_plan.sh --help" ;;
+  esac
+  shift
+done
+for count in "$tolerance" "$rounds" "$steps"; do
+  [[ $count =~ ^[1-9][0-9]*$ ]] || die "$count: give a whole number from 1 on"
+done
+[[ -x $trireme ]] || die "$trireme: there is no such program; build it or say where it is with --trireme"
+
+if [[ -n $keep ]]; then
+  mkdir -p "$keep"
+  work=$(realpath -- "$keep")
+else
+  work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-plan.XXXXXX")
+  trap 'rm -rf "$work"' EXIT
+fi
+# shellcheck source=launch/mpi_env.sh
+source "$repository/launch/mpi_env.sh" 4
+
+# Name, ranks, settings.
+layouts() {
+  cat <<'ROWS'
+one                1
+micro-batch-4      1 train.micro_batch=4
+recompute-full     1 train.recompute=full
+data-2             2 parallel.data=2
+data-2-zero-1      2 parallel.data=2 parallel.zero=1
+data-2-zero-3      2 parallel.data=2 parallel.zero=3
+tensor-2           2 parallel.tensor=2
+pipeline-2         2 parallel.pipeline=2
+data-4             4 parallel.data=4
+data-2-tensor-2    4 parallel.data=2 parallel.tensor=2
+data-2-pipeline-2  4 parallel.data=2 parallel.pipeline=2
+pipeline-4         4 parallel.pipeline=4
+ROWS
+}
+
+head -c 2000000 <(cat "$repository"/*/*.cpp "$repository"/*/*/*.cpp) >"$work/text"
+"$trireme" data pack-text "$work/text" --out "$work/data" --quiet >/dev/null
+cat >"$work/model.yaml" <<CONFIG
+precision: fp32
+model: {family: gpt2, layers: 4, hidden: 192, heads: 8, context: 64, vocabulary: 256}
+data: {path: $work/data}
+train: {steps: $steps, global_batch: 16, micro_batch: 2, log_every: 1000}
+CONFIG
+
+options() { printf -- '--set %s ' "$@"; }
+
+say "load of the machine: $(cut -d ' ' -f 1-3 /proc/loadavg); it should be below 1"
+for ((round = 1; round <= rounds; ++round)); do
+  mpirun -np 2 "$trireme" bench model "$work/model.yaml" --seconds 4 --out "$work/hardware.$round.yaml" \
+    >"$work/bench.$round.log" 2>&1 || die "the calibration failed: $(tail -n 3 "$work/bench.$round.log")"
+  while read -r name ranks settings; do
+    # shellcheck disable=SC2046,SC2086
+    mpirun -np "$ranks" "$trireme" train "$work/model.yaml" --set run.directory="$work/$name.$round" \
+      ${settings:+$(options $settings)} >"$work/$name.$round.log" 2>&1 </dev/null ||
+      die "$name failed: $(tail -n 3 "$work/$name.$round.log")"
+  done < <(layouts)
+  say "round $round of $rounds: done after $SECONDS s"
+done
+
+for ((round = 1; round <= rounds; ++round)); do
+  while read -r name ranks settings; do
+    # shellcheck disable=SC2046,SC2086
+    "$trireme" plan "$work/model.yaml" --ranks "$ranks" --nodes 1 --hardware "$work/hardware.$round.yaml" \
+      --json "$work/$name.$round.json" ${settings:+$(options $settings)} >"$work/$name.plan.log" 2>&1 ||
+      die "the plan of $name failed: $(tail -n 3 "$work/$name.plan.log")"
+  done < <(layouts)
+done
+
+layouts | python3 "$repository/scripts/compare_plan.py" "$work" "$rounds" "$tolerance"
