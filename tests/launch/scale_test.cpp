@@ -161,6 +161,8 @@ TEST_F(ScaleTest, RefusesBeforeItStartsAnything) {
   EXPECT_THAT(refusal("--steps 5 --warmup 5"), HasSubstr("leave none to measure"));
   EXPECT_THAT(refusal("--ranks 1,3 --mode strong"), HasSubstr("strong scaling, 3 ranks as data=3"));
   EXPECT_THAT(refusal("--ranks 1 --jobs 2"), HasSubstr("would disturb each other"));
+  EXPECT_THAT(refusal("--ranks 1 --out /proc/study"),
+              HasSubstr("--out: /proc/study cannot be made"));
 }
 
 scale::RunResult result_of(const scale::StepParts& parts) {
