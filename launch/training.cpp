@@ -145,6 +145,9 @@ void leave_results(Session& session, TrainingState& state, const Trainer& traine
 
 bool run_training(const RankProcess& process, const Config& config,
                   const TrainingRequest& request) {
+  // Before anything that takes time: a broken description of the machine ends the run here.
+  const auto planned_seconds =
+      process.mpi.rank() == 0 ? planned_step_seconds(config) : std::nullopt;
   Session session(process, config, /*training=*/true);
   require_data_on_all_hosts(*session.world, "data.path", config.data.path);
   require_data_on_all_hosts(*session.world, "data.validation_path", config.data.validation_path);
@@ -197,8 +200,11 @@ bool run_training(const RankProcess& process, const Config& config,
     session.world->barrier();
     if (reporter) say_why_it_stopped(trainer, config);
   } else {
-    if (reporter && !config.parallel.hardware.empty())
-      log_step_plan(config, mean_step_seconds(trainer, config, start));
+    if (planned_seconds) {
+      log::get("train").info("step time: predicted {:.1f} ms, measured {:.1f} ms on average",
+                             1e3 * *planned_seconds,
+                             1e3 * mean_step_seconds(trainer, config, start));
+    }
     leave_results(session, state, trainer, meter, reporter ? &*reporter : nullptr);
   }
   return !stopped;

@@ -148,8 +148,9 @@ TEST(LayoutSearch, TheNearestDiffersInTheFewestKeys) {
   EXPECT_TRUE(fits(*nearest, smaller));
   EXPECT_EQ(distance(choice_of(nearest->config), from), 1);
   for (const LayoutPlan& plan : search.fastest(all)) {
-    if (distance(choice_of(plan.config), from) == 1)
+    if (distance(choice_of(plan.config), from) == 1) {
       EXPECT_GE(plan.step.total, nearest->step.total);
+    }
   }
 }
 
