@@ -81,8 +81,8 @@ std::string size_text(std::uint64_t bytes) {
 plan::Hardware on_nodes(plan::Hardware hardware, int ranks, int nodes) {
   if (nodes == 0) return hardware;
   if (ranks % nodes != 0 || ranks / nodes > hardware.node.ranks) {
-    const int least = (ranks + hardware.node.ranks - 1) / hardware.node.ranks;
-    int nearest = least;
+    int nearest = std::max(nodes, (ranks + hardware.node.ranks - 1) / hardware.node.ranks);
+    nearest = std::min(nearest, ranks);
     while (ranks % nearest != 0)
       ++nearest;
     fail(ExitCode::config,

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 
 #include "data/batch_plan.h"
@@ -16,6 +17,7 @@
 #include "launch/run_results.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
+#include "runtime/checkpoint/restore.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/train/step_requests.h"
 #include "runtime/train/trainer.h"
@@ -59,6 +61,39 @@ bool nothing_is_left(const Session& session, const StartingPoint& start) {
                            config.run.directory, start.step(), config.train.steps);
   }
   return true;
+}
+
+// What the first step begins with, but for a run that goes on, which restores its own later.
+void set_initial_weights(Session& session, const StartingPoint& start) {
+  const Config& config = session.config;
+  ParamStore& params = session.model->params();
+  Stream& stream = *session.streams.compute;
+  params.initialize(stream, config.run.seed);
+  const std::string& path = config.train.initial_weights;
+  if (path.empty()) return;
+  const int rank = session.world->rank();
+  if (start.checkpoint) {
+    if (rank == 0)
+      log::get("train").info("train.initial_weights: {} is not read: the run goes on from {}", path,
+                             start.checkpoint->path);
+    return;
+  }
+  if (!std::filesystem::exists(path))
+    fail(ExitCode::checkpoint,
+         "train.initial_weights: {}: no such file or directory; give a safetensors file, an index "
+         "of several, a directory of either, a checkpoint, or nothing for random weights",
+         path);
+  try {
+    const RestoreReport report =
+        restore_weights(path, *session.device, stream, session.placed_params(), params, rank,
+                        session.world->size());
+    if (rank == 0)
+      log::get("train").info("weights of {}, {:.0f} MB read in {:.0f} ms", path,
+                             1e-6 * static_cast<double>(report.bytes), report.milliseconds);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::checkpoint) throw;
+    throw Error(error.code(), fmt::format("train.initial_weights: {}", error.what()));
+  }
 }
 
 // Empty but on rank 0. Nobody goes on before the run directory is known to be good.
@@ -126,8 +161,8 @@ bool run_training(const RankProcess& process, const Config& config,
       BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(),
                           start.step(), options.assignment == Assignment::strided);
 
+  set_initial_weights(session, start);
   std::optional<Reporter> reporter = open_reports(session, *dataset, start, request.command_line);
-  session.model->params().initialize(*session.streams.compute, config.run.seed);
   TrainingState state(session, options);
   StepEngine& engine = state.engine;
   log_memory(session, engine.optimizer());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/checkpoint/snapshot.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "runtime/checkpoint/direct_file.h"
@@ -28,16 +29,14 @@ Snapshot::Snapshot(Device& device, const ProcessMesh& mesh, const CheckpointValu
     std::size_t room = values.memory.bytes();
     std::align(DirectFile::alignment, bytes, start, room);
     values.aligned = {static_cast<std::byte*>(start), bytes};
-    // Its pages are there before training waits for a copy; those of page-locked memory are anyway.
-    // Through the device, for a dry one has no memory.
-    if (device.type() == DeviceType::cpu) {
-      const auto stream = device.make_stream(StreamKind::compute);
-      device.fill_zero(*stream, start, bytes);
-      stream->synchronize();
-    }
   }
   for (const auto& [name, tensor] : values.scalars)
     scalars_.emplace_back(device, tensor.bytes(), MemoryKind::host);
+}
+
+void Snapshot::touch() {
+  for (const Values& values : values_)
+    std::ranges::fill(values.aligned, std::byte{0});
 }
 
 void Snapshot::take(Stream& stream) {
