@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "launch/layout_search.h"
 #include "launch/scale/report.h"
 #include "tests/launch/run_fixture.h"
 #include "tests/support/expect_error.h"
@@ -161,8 +162,10 @@ TEST_F(ScaleTest, RefusesBeforeItStartsAnything) {
   EXPECT_THAT(refusal("--steps 5 --warmup 5"), HasSubstr("leave none to measure"));
   EXPECT_THAT(refusal("--ranks 1,3 --mode strong"), HasSubstr("strong scaling, 3 ranks as data=3"));
   EXPECT_THAT(refusal("--ranks 1 --jobs 2"), HasSubstr("would disturb each other"));
-  EXPECT_THAT(refusal("--ranks 1 --out /proc/study"),
-              HasSubstr("--out: /proc/study cannot be made"));
+  EXPECT_THAT(
+      trireme(fmt::format("scale {}/gpt.yaml --ranks 1 --out /proc/study", data_directory()))
+          .output,
+      HasSubstr("--out: /proc/study cannot be made"));
 }
 
 scale::RunResult result_of(const scale::StepParts& parts) {
@@ -225,6 +228,28 @@ TEST(ScaleSplit, WithoutABaseThereIsNoEfficiency) {
     if (letter == '\n') ++line;
   }
   EXPECT_THAT(commas, testing::Each(commas[0]));
+}
+
+TEST_F(ScaleTest, PlannedLayoutsAreWhatThePlannerFindsFastest) {
+  scale::StudyOptions options;
+  options.config = data_directory() + "/gpt.yaml";
+  options.overrides = {std::string("parallel.hardware=") + TRIREME_HARDWARE_FILE};
+  options.ranks = {1, 4};
+  const scale::Study study = scale::plan_study(options);
+
+  ASSERT_EQ(study.points.size(), 2U);
+  const scale::Point& point = study.points[1];
+  EXPECT_EQ(point.ranks(), 4);
+  EXPECT_EQ(point.global_batch, 4 * study.points[0].global_batch);
+  Config config = load_config(options.config, options.overrides);
+  config.train.global_batch = point.global_batch;
+  LayoutSearch search(config, 4, plan::load_hardware(TRIREME_HARDWARE_FILE));
+  const auto arguments = study.arguments(point, "run");
+  std::vector<std::string> overrides;
+  for (std::size_t i = 4; i < arguments.size(); i += 2)
+    overrides.push_back(arguments[i]);
+  EXPECT_EQ(choice_of(load_config(options.config, overrides)),
+            choice_of(search.fastest(1)[0].config));
 }
 
 TEST(ScaleLayouts, FillInTheDataRanksThatAreLeft) {
