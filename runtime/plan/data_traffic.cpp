@@ -146,7 +146,8 @@ class Stage {
       computed += s.forward + s.tensor_forward;
     }
     const double late = now - start - computed;
-    traffic.gather_exposed += late + (1 - hardware_.links.overlap) * std::max(0.0, clock - late);
+    const double hidden = input_.engine.hides_gathers ? hardware_.links.overlap : 0;
+    traffic.gather_exposed += late + (1 - hidden) * std::max(0.0, clock - late);
   }
 
   // ZeRO 2 and 3: reductions of the other micro-batches, and with 3 gathers before each use, one

@@ -245,11 +245,10 @@ constexpr EngineTraits megatron(double hidden_tensor_messages) {
   return traits;
 }
 
-// MegaScale's baseline: stages wait for their transfers, nothing of tensor-parallel messages is
-// hidden.
+// MegaScale's baseline: nothing is hidden.
 constexpr EngineTraits without_overlap() {
   EngineTraits traits = megatron(0);
-  traits.hides_transfers = traits.hides_input_gradient_sums = false;
+  traits.hides_gathers = traits.hides_transfers = traits.hides_input_gradient_sums = false;
   return traits;
 }
 
