@@ -8,15 +8,15 @@
 #   scripts/check_plan.sh [--tolerance PERCENT] [--rounds N] [--steps N] [--trireme FILE] [--keep DIR]
 #
 #   --tolerance PERCENT  largest error of a prediction (default: 15)
-#   --rounds N           calibrate and run everything so often, by turns; the fastest median counts (default: 2)
-#   --steps N            steps of each run, of which the first fifth does not count (default: 40)
+#   --rounds N           calibrate and run everything so often, by turns; the fastest lower quartile counts (default: 2)
+#   --steps N            steps of each run, of which the first fifth does not count (default: 30)
 #   --trireme FILE       the program (default: build/cpu/trireme)
 #   --keep DIR           put hardware file, plans and runs there and leave them
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-tolerance=15 rounds=2 steps=40 keep='' trireme=$repository/build/cpu/trireme
+tolerance=15 rounds=2 steps=30 keep='' trireme=$repository/build/cpu/trireme
 while [[ $# -gt 0 ]]; do
   case $1 in
     --tolerance | --rounds | --steps | --trireme | --keep)
@@ -75,7 +75,7 @@ head -c 2000000 <(cat "$repository"/*/*.cpp "$repository"/*/*/*.cpp) >"$work/tex
 "$trireme" data pack-text "$work/text" --out "$work/data" --quiet >/dev/null
 cat >"$work/model.yaml" <<CONFIG
 precision: fp32
-model: {family: gpt2, layers: 6, hidden: 256, heads: 8, context: 128, vocabulary: 256}
+model: {family: gpt2, layers: 4, hidden: 192, heads: 8, context: 64, vocabulary: 256}
 data: {path: $work/data}
 train: {steps: $steps, global_batch: 16, micro_batch: 2, log_every: 1000}
 CONFIG

@@ -13,10 +13,10 @@ namespace trireme::model_bench {
 [[nodiscard]] Config on_one_rank(Config config, const Environment& environment,
                                  const Provenance& where);
 
-// Medians of seconds per step.
+// Seconds per step: the lower quartile over the steps.
 struct StepSeconds {
   double forward = 0, backward = 0, optimizer = 0;
-  double deviation = 0;  // of whole steps, relative: a quarter of them are slower by 0.67 of it
+  double deviation = 0;  // of whole steps, relative, judged by those below the median
   int steps = 0;
 };
 // Trains `config` (of on_one_rank) on made-up batches for at least `seconds` and five steps.

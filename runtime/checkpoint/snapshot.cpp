@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/checkpoint/snapshot.h"
 
-#include <cstring>
+#include <algorithm>
 #include <memory>
 
 #include "runtime/checkpoint/direct_file.h"
@@ -34,10 +34,9 @@ Snapshot::Snapshot(Device& device, const ProcessMesh& mesh, const CheckpointValu
     scalars_.emplace_back(device, tensor.bytes(), MemoryKind::host);
 }
 
-void Snapshot::touch_pages() {
-  for (const Values& values : values_) {
-    if (!values.aligned.empty()) std::memset(values.aligned.data(), 0, values.aligned.size());
-  }
+void Snapshot::touch() {
+  for (const Values& values : values_)
+    std::ranges::fill(values.aligned, std::byte{0});
 }
 
 void Snapshot::take(Stream& stream) {

@@ -62,16 +62,21 @@ class Stage {
            (weights_only ? 0 : s.backward_input + s.recompute + s.tensor_backward);
   }
 
-  double reduce_seconds(const Bucket& bucket) const {
-    const bool scatters = input_.zero >= 1 && bucket.kind == ParamKind::weight;
-    const double bytes = static_cast<double>(bucket.count) * input_.engine.gradient_bytes;
-    return seconds_of(scatters ? Collective::reduce_scatter : Collective::all_reduce, bytes, group_,
-                      hardware_.links);
+  Collective reduction(const Bucket& bucket) const {
+    return input_.zero >= 1 && bucket.kind == ParamKind::weight ? Collective::reduce_scatter
+                                                                : Collective::all_reduce;
+  }
+
+  double reduced_bytes(const Bucket& bucket) const {
+    return static_cast<double>(bucket.count) * input_.engine.gradient_bytes;
+  }
+
+  double gathered_bytes(const Bucket& bucket) const {
+    return static_cast<double>(bucket.count) * input_.engine.gathered_bytes;
   }
 
   double gather_seconds(const Bucket& bucket) const {
-    const double bytes = static_cast<double>(bucket.count) * input_.engine.gathered_bytes;
-    return seconds_of(Collective::all_gather, bytes, group_, hardware_.links);
+    return seconds_of(Collective::all_gather, gathered_bytes(bucket), group_, hardware_.links);
   }
 
   // When backward has finished `unit`, counted from the start of the step: a layer's share of the
@@ -92,6 +97,7 @@ class Stage {
     return span->start + (all > 0 ? before / all : 1) * (span->end - span->start);
   }
 
+  // Share of reductions beside computation that costs it nothing.
   double hides() const { return input_.overlapped_reducer ? hardware_.links.overlap : 0; }
 
   // The buckets of the last micro-batch, in the order in which they become ready. Returns their
@@ -103,15 +109,12 @@ class Stage {
     std::vector<Message> messages;
     double all = 0;
     for (const Bucket& bucket : layout_.buckets()) {
-      const double seconds = reduce_seconds(bucket);
+      const double seconds =
+          seconds_of(reduction(bucket), reduced_bytes(bucket), group_, hardware_.links);
       messages.push_back({ready_at(bucket.units.first), seconds});
       all += seconds;
-      const bool scatters = input_.zero >= 1 && bucket.kind == ParamKind::weight;
       const double times = input_.zero >= 2 ? input_.schedule.micro_batches : 1;
-      traffic.bytes +=
-          times * bytes_sent(scatters ? Collective::reduce_scatter : Collective::all_reduce,
-                             static_cast<double>(bucket.count) * input_.engine.gradient_bytes,
-                             group_.size);
+      traffic.bytes += times * bytes_sent(reduction(bucket), reduced_bytes(bucket), group_.size);
     }
     std::ranges::sort(messages, {}, &Message::ready);
     double free_at = 0;
@@ -131,9 +134,7 @@ class Stage {
     for (std::size_t i = buckets.size(); i-- > 0;) {
       if (buckets[i].kind != ParamKind::weight) continue;
       clock += gather_seconds(buckets[i]);
-      traffic.bytes += bytes_sent(
-          Collective::all_gather,
-          static_cast<double>(buckets[i].count) * input_.engine.gathered_bytes, group_.size);
+      traffic.bytes += bytes_sent(Collective::all_gather, gathered_bytes(buckets[i]), group_.size);
       for (int unit = buckets[i].units.first; unit < buckets[i].units.last; ++unit)
         there_at[static_cast<std::size_t>(unit)] = clock;
     }
@@ -145,7 +146,8 @@ class Stage {
       computed += s.forward + s.tensor_forward;
     }
     const double late = now - start - computed;
-    traffic.gather_exposed += late + (1 - hides()) * std::max(0.0, clock - late);
+    const double hidden = input_.engine.hides_gathers ? hardware_.links.overlap : 0;
+    traffic.gather_exposed += late + (1 - hidden) * std::max(0.0, clock - late);
   }
 
   // ZeRO 2 and 3: reductions of the other micro-batches, and with 3 gathers before each use, one
@@ -158,11 +160,8 @@ class Stage {
         if (bucket.kind != ParamKind::weight) continue;
         gathered += gather_seconds(bucket);
         if (bucket.units.first == 0) first += gather_seconds(bucket);
-        traffic.bytes +=
-            2 * micro_batches *
-            bytes_sent(Collective::all_gather,
-                       static_cast<double>(bucket.count) * input_.engine.gathered_bytes,
-                       group_.size);
+        traffic.bytes += 2 * micro_batches *
+                         bytes_sent(Collective::all_gather, gathered_bytes(bucket), group_.size);
       }
     }
     for (std::size_t unit = 0; unit < layer_of_unit_.size(); ++unit) {

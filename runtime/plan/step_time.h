@@ -22,6 +22,7 @@ struct EngineTraits {
   double partial_sum_bytes = 4;  // per element of tensor-parallel sums
   // The sum of an input gradient travels while the weight gradient of the layer is computed.
   bool hides_input_gradient_sums = true;
+  bool hides_gathers = true;  // parameters are gathered beside the forward
   // Pipeline stages compute while they send and receive.
   bool hides_transfers = true;
   // Share of the other tensor-parallel messages that runs beside the products that need them.
