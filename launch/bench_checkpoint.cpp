@@ -9,10 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "data/loader.h"
-#include "launch/checkpoint_rates.h"
+#include "launch/checkpoint_bench/checkpoint_rates.h"
+#include "launch/checkpoint_bench/step_stall.h"
+#include "launch/model_bench/synthetic_batches.h"
 #include "launch/options.h"
-#include "launch/step_stall.h"
+#include "launch/training_state.h"
 #include "runtime/base/file.h"
 #include "runtime/comm/gather_texts.h"
 
@@ -114,10 +115,12 @@ void print(const Measured& measured, int rounds) {
   if (!measured.stall) return;
   const StepStall& stall = *measured.stall;
   const double step = median(stall.plain), longer = median(stall.longer), copy = median(stall.copy);
-  fmt::print(
-      "{} steps of {:.1f} ms last {:.1f} ms longer with a save: {:.1f} ms of copying, and {:.1f} % "
-      "of a step; save() held the host for {:.1f} ms\n",
-      stall.steps, step, longer, copy, 100 * (longer - copy) / step, median(stall.held));
+  const double held = median(stall.held);
+  fmt::print("{:<26} {:.1f} ms, {:.1f} % of a step of {:.1f} ms beyond copying\n",
+             "save() held training for", held, 100 * std::max(0.0, held - copy) / step, step);
+  fmt::print("{:<26} {:.1f} ms longer, {:.1f} % of a step beyond copying\n",
+             fmt::format("{} steps beside the write", stall.steps), longer,
+             100 * (longer - copy) / step);
 }
 
 void write_json(const std::string& path, const Measured& measured) {
@@ -178,40 +181,25 @@ Measured measure_size(const RankProcess& process, const Arguments& arguments) {
           .rates = measure_checkpoints(state, saver, scratch.path(), arguments.rounds)};
 }
 
-// The model, optimizer, data and layout of a config; training steps too.
+// The model, optimizer and layout of a config; training steps too.
 Measured measure_config(const RankProcess& process, const Arguments& arguments) {
   Provenance where;
   const Config config = resolve_config(load_config(arguments.config, arguments.overrides, &where),
                                        process.environment(), &where);
   Session session(process, config, /*training=*/true);
   const Scratch scratch(*session.world, arguments.directory);
-  const auto dataset = open_dataset(config, session.traits, config.data.path, "train");
-  const Communicator& group = session.mesh.data();
-  const Sampler sampler(sampler_options(config, dataset->size()));
-  const StepOptions options = step_options(config, session.pipeline, session.traits);
   session.model->params().initialize(*session.streams.compute, config.run.seed);
-  StepEngine engine(*session.device, *session.model, session.mesh, session.streams, &session.tensor,
-                    options);
-  Loader loader(*session.device, *dataset,
-                BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(),
-                                    0, options.assignment == Assignment::strided),
-                {.workers = config.data.workers,
-                 .prefetch = config.data.prefetch,
-                 .held = StepEngine::batches_held(session.pipeline, session.mesh.here().pipeline)});
-  const SavedState state{*session.device,
-                         *session.streams.compute,
-                         session.mesh,
-                         session.placed_params(),
-                         {.params = session.model->params(),
-                          .first = engine.optimizer().first_moments(),
-                          .second = engine.optimizer().second_moments()}};
+  TrainingState training(session, step_options(config, session.pipeline, session.traits));
+  model_bench::SyntheticBatches batches(*session.device, config);
+  const SavedState state{*session.device, *session.streams.compute, session.mesh,
+                         session.placed_params(), training.checkpoint_values()};
   CheckpointSaver saver(state.device, state.mesh, state.placed, state.values,
                         saver_options(scratch));
   Measured measured{.ranks = session.world->size(),
                     .rates = measure_checkpoints(state, saver, scratch.path(), arguments.rounds)};
-  measured.stall =
-      measure_stall(session, engine, loader, saver, median(measured.rates.save), arguments.rounds);
-  engine.settle();
+  measured.stall = measure_stall(session, training.engine, batches, saver,
+                                 median(measured.rates.save), arguments.rounds);
+  training.engine.settle();
   return measured;
 }
 

@@ -9,9 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "launch/comm_bench/measure.h"
+#include "launch/comm_bench/links.h"
 #include "launch/job_groups.h"
 #include "runtime/base/file.h"
+#include "runtime/base/host_name.h"
+#include "runtime/comm/gather_texts.h"
 #include "runtime/comm/watched.h"
 #include "runtime/telemetry/environment.h"
 
@@ -28,7 +30,7 @@ struct BenchArguments {
   std::int64_t least_bytes = 4, most_bytes = std::int64_t{64} << 20;
   std::int64_t factor = 4;
   int repeats = 9;
-  std::string json_file;
+  std::string json_file, hardware_file;
 };
 
 struct Row {
@@ -98,9 +100,8 @@ json bench_group(const JobGroups& job, Communicator& group, const BenchArguments
       times.push_back({static_cast<double>(bytes), row.time.median});
       rows.push_back(row);
     }
-    const comm_bench::LinkFit fit =
-        times.size() > 1 ? comm_bench::fit_link(times) : comm_bench::LinkFit{};
-    if (speaks && times.size() > 1) {
+    const comm_bench::LinkFit fit = comm_bench::fit_link(times);
+    if (speaks) {
       fmt::print("  {:<14} alpha {:.1f} us, beta {:.1f} MB/s: t = alpha + size / beta\n", "",
                  1e6 * fit.latency, 1e-6 * fit.bandwidth);
     }
@@ -109,7 +110,32 @@ json bench_group(const JobGroups& job, Communicator& group, const BenchArguments
   return {{"group", group.name()}, {"ranks", group.size()}, {"collectives", collectives}};
 }
 
+void print_link(std::string_view place, const std::optional<plan::Link>& link) {
+  if (link) {
+    fmt::print("  {:<14} alpha {:.2f} us, beta {:.1f} MB/s\n", place, 1e6 * link->latency,
+               1e-6 * link->bandwidth);
+  } else {
+    fmt::print("  {:<14} not measured: this job has no such ranks\n", place);
+  }
+}
+
+void update_hardware(const JobGroups& job, const BenchArguments& arguments) {
+  const auto links = comm_bench::measure_links(
+      *job.world, *job.device, gather_texts(*job.world, host_name()),
+      sizes(arguments, Verb::all_reduce, job.world->size()), {.repeats = arguments.repeats});
+  if (job.world->rank() != 0) return;
+  comm_bench::update_hardware_file(arguments.hardware_file, links);
+  fmt::print("links of {}, by all-reduces of {} ranks per host\n", arguments.hardware_file,
+             links.ranks_per_host);
+  print_link("inside a host", links.inside);
+  print_link("between hosts", links.between);
+}
+
 void bench(const BenchArguments& arguments) {
+  if (arguments.least_bytes >= arguments.most_bytes) {
+    fail(ExitCode::config, "bench comm: --min-bytes {} is not below --max-bytes {}",
+         arguments.least_bytes, arguments.most_bytes);
+  }
   const RankProcess process;
   std::optional<Config> config;
   if (!arguments.config.empty()) {
@@ -125,6 +151,8 @@ void bench(const BenchArguments& arguments) {
   if (job.world->size() == 1)
     fail(ExitCode::config,
          "bench comm: one rank has nobody to talk to; start it with mpirun -np N");
+  if (!arguments.hardware_file.empty())
+    (void)plan::load_hardware(arguments.hardware_file);  // before minutes of measuring
   json groups = json::array();
   std::int64_t wrong = 0;
   for (Communicator* const group : job.all())
@@ -136,6 +164,7 @@ void bench(const BenchArguments& arguments) {
                       {"groups", groups}};
     write_file(arguments.json_file, report.dump(2) + "\n", ExitCode::internal);
   }
+  if (!arguments.hardware_file.empty()) update_hardware(job, arguments);
   job.world->barrier();
   if (wrong > 0)
     fail(ExitCode::communication, "bench comm: {} elements of the results are wrong", wrong);
@@ -166,6 +195,8 @@ void add_bench_comm(CLI::App& bench_command) {
       ->capture_default_str()
       ->check(CLI::Range(1, 10000));
   command->add_option("--json", arguments->json_file, "Write the measurements to this file, too");
+  command->add_option("--hardware", arguments->hardware_file,
+                      "Write the links' alpha and beta into this hardware file of the planner");
   command->footer(
       "Example: mpirun -np 4 trireme bench comm configs/gpt_tiny.yaml "
       "--set parallel.tensor=2 --max-bytes 4194304");

@@ -44,9 +44,10 @@ constexpr std::array fixed_keys = {"run.seed", "train.global_batch", "data.shuff
 // These are free to change: where and how the same computation is done and reported.
 constexpr std::array free_sections = {"run.",        "parallel.", "device.",
                                       "checkpoint.", "comm.",     "telemetry."};
-constexpr std::array free_keys = {"data.path",          "data.validation_path", "data.workers",
-                                  "data.prefetch",      "train.micro_batch",    "train.eval_every",
-                                  "train.eval_batches", "train.log_every"};
+constexpr std::array free_keys = {
+    "data.path",          "data.validation_path", "data.workers",
+    "data.prefetch",      "train.micro_batch",    "train.eval_every",
+    "train.eval_batches", "train.log_every",      "train.initial_weights"};
 
 bool is_free(const std::string& key) {
   return std::ranges::find(free_keys, key) != free_keys.end() ||
@@ -163,7 +164,7 @@ void Checkpointing::report() {
   if (!report || !report->committed() || session_.world->rank() != 0) return;
   log::get("checkpoint")
       .info(
-          "step {}: {} ({:.1f} MB of this rank; training stood {:.1f} ms, copied after {:.1f} "
+          "step {}: {} ({:.1f} MB of this rank; training stood {:.1f} ms, copying took {:.1f} "
           "ms, written in {:.0f} ms, committed in {:.0f} ms)",
           report->step, report->path, 1e-6 * static_cast<double>(report->bytes), report->stall_ms,
           report->copy_ms, report->write_ms, report->commit_ms);

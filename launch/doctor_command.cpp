@@ -10,10 +10,9 @@
 
 #include "launch/doctor/host_check.h"
 #include "launch/doctor/job_check.h"
-#include "launch/session.h"
+#include "launch/job_groups.h"
 #include "runtime/base/host_name.h"
 #include "runtime/comm/gather_texts.h"
-#include "runtime/comm/nccl.h"
 #include "runtime/comm/watched.h"
 #include "runtime/telemetry/host.h"
 
@@ -25,6 +24,7 @@ constexpr double patience_seconds = 60;  // for the slowest probe
 struct DoctorArguments {
   std::string config;
   std::vector<std::string> overrides;
+  std::string hardware;
 };
 
 // The config as this job would run it, or why it cannot.
@@ -58,35 +58,29 @@ void check_dataset(doctor::Findings& findings, const Config& config, const std::
 
 // Groups as training would make them, on the device that it would use.
 void check_collectives(doctor::Findings& findings, const RankProcess& process,
-                       const std::optional<Config>& config, Communicator& world) {
-  MeshShape shape{.data = process.mpi.size()};
-  DevicePlace place{.local_rank = process.mpi.local_rank(), .local_size = process.mpi.local_size()};
-  auto type = DeviceType::cpu;
-  if (config) {
-    shape = mesh_shape(config->parallel);
-    place.share = config->device.share;
-    if (config->device.type == "cuda") type = DeviceType::cuda;
-  }
+                       const std::optional<Config>& config, Communicator& world,
+                       const std::vector<std::string>& hosts,
+                       const std::optional<plan::Hardware>& hardware) {
+  const Config* const resolved = config ? &*config : nullptr;
   std::unique_ptr<Device> device;
   std::string problem;
   try {
-    device = Device::create(type, place);
+    device = make_job_device(process.mpi, resolved);
   } catch (const Error& error) {
     problem = error.what();
-    findings.problem(type == DeviceType::cuda ? "gpu" : "device", problem, "");
+    findings.problem(config && config->device.type == "cuda" ? "gpu" : "device", problem, "");
   }
   // Everybody or nobody.
   const auto problems = gather_texts(world, problem);
   if (std::ranges::any_of(problems, [](const auto& text) { return !text.empty(); })) return;
-  auto group = world.split(0, world.rank(), "world");
-  if (type == DeviceType::cuda)
-    group = make_nccl_world(std::move(group), *device, {.deadline_seconds = patience_seconds});
-  const ProcessMesh mesh(*group, shape);
-  check_groups(findings, mesh, *device);
+  const JobGroups job(world, std::move(device), resolved);
+  check_groups(findings, job.mesh, *job.device, hosts, hardware ? &*hardware : nullptr);
 }
 
 int examine(const DoctorArguments& arguments) {
   const RankProcess process;
+  std::optional<plan::Hardware> hardware;
+  if (!arguments.hardware.empty()) hardware = plan::load_hardware(arguments.hardware);
   const MpiEnvironment& mpi = process.mpi;
   const auto world =
       make_watched(mpi.world(), {.deadline_seconds = patience_seconds, .directory = {}});
@@ -110,13 +104,20 @@ int examine(const DoctorArguments& arguments) {
   }
   doctor::check_sameness(findings, *world, config ? to_yaml(*config) : "");
   doctor::check_shared(findings, *world, settings.run.directory);
+  const CudaFacts gpus = cuda_facts != nullptr ? cuda_facts() : CudaFacts{};
+  const auto types = gather_texts(*world, doctor::gpu_of_rank(gpus, mpi.local_rank()));
+  if (mpi.rank() == 0) doctor::compare_gpus(findings, types, hosts);
   doctor::check_clocks(findings, *world, hosts);
   doctor::check_stragglers(findings, *world, hosts, mpi.local_size() > host_cpu().cores_online);
   doctor::check_links(findings, *world, hosts);
-  // A mesh needs a config that every rank could read.
+  // Files and a mesh need a config that every rank could read.
   const auto readable = gather_texts(*world, arguments.config.empty() || config ? "yes" : "no");
-  if (std::ranges::find(readable, "no") == readable.end())
-    check_collectives(findings, process, config, *world);
+  if (std::ranges::find(readable, "no") == readable.end()) {
+    doctor::check_data_on_hosts(findings, *world, "data.path", settings.data.path);
+    doctor::check_data_on_hosts(findings, *world, "data.validation_path",
+                                settings.data.validation_path);
+    check_collectives(findings, process, config, *world, hosts, hardware);
+  }
 
   std::vector<doctor::Findings> by_rank;
   for (const std::string& text : gather_texts(*world, findings.serialized()))
@@ -138,6 +139,9 @@ void add_doctor_command(CLI::App& app) {
   command->add_option("--set", arguments->overrides, "Override one key of the config")
       ->take_all()
       ->allow_extra_args(false);
+  command->add_option("--hardware", arguments->hardware,
+                      "Hardware file, whose links the collectives should reach; see "
+                      "configs/hardware and trireme bench comm --hardware");
   command->footer(
       "Ends with code 2 when the config cannot run here.\n"
       "Example: mpirun -np 4 trireme doctor configs/gpt_tiny.yaml");

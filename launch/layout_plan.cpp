@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "runtime/base/log.h"
 #include "runtime/device/cpu/cpu_features.h"
 
 namespace trireme {
@@ -45,12 +44,11 @@ LayoutPlan plan_layout(const Config& config, const plan::Hardware& hardware, Ste
           .stages = plan_memory_of_stages(config, hardware)};
 }
 
-void log_step_plan(const Config& config, double measured_seconds) {
+std::optional<double> planned_step_seconds(const Config& config) {
+  if (config.parallel.hardware.empty()) return std::nullopt;
+  const plan::Hardware hardware = plan::load_hardware(config.parallel.hardware);
   StepPlanner planner;
-  const plan::StepEstimate step =
-      plan::estimate_step(planner.input(config), plan::load_hardware(config.parallel.hardware));
-  log::get("train").info("step time: predicted {:.1f} ms, measured {:.1f} ms on average",
-                         1e3 * step.total, 1e3 * measured_seconds);
+  return plan::estimate_step(planner.input(config), hardware).total;
 }
 
 std::uint64_t memory_needed(const LayoutPlan& plan, const plan::Hardware& hardware) {
@@ -81,8 +79,8 @@ std::string size_text(std::uint64_t bytes) {
 plan::Hardware on_nodes(plan::Hardware hardware, int ranks, int nodes) {
   if (nodes == 0) return hardware;
   if (ranks % nodes != 0 || ranks / nodes > hardware.node.ranks) {
-    const int least = (ranks + hardware.node.ranks - 1) / hardware.node.ranks;
-    int nearest = least;
+    int nearest = std::max(nodes, (ranks + hardware.node.ranks - 1) / hardware.node.ranks);
+    nearest = std::min(nearest, ranks);
     while (ranks % nearest != 0)
       ++nearest;
     fail(ExitCode::config,

@@ -37,8 +37,9 @@ struct MemoryLine {
 [[nodiscard]] std::vector<StageMemory> plan_memory_of_stages(const Config& config,
                                                              const plan::Hardware& hardware);
 
-// Logs the step time that the machine of parallel.hardware should take beside what a run took.
-void log_step_plan(const Config& config, double measured_seconds);
+// Of a step on the machine of parallel.hardware; nothing where the config names none. Raises
+// ExitCode::config for a broken description.
+[[nodiscard]] std::optional<double> planned_step_seconds(const Config& config);
 
 // Of the fullest rank.
 [[nodiscard]] std::uint64_t memory_needed(const LayoutPlan& plan, const plan::Hardware& hardware);

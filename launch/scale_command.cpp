@@ -76,7 +76,8 @@ void add_scale_command(CLI::App& app) {
   command
       ->add_option("--layouts", study.layouts,
                    "Layouts between commas, such as data=4,data=2:tensor=2,pipeline=4; each runs "
-                   "where it makes the number of ranks; auto: data parallel")
+                   "where it makes the number of ranks; auto: the planner's fastest on "
+                   "parallel.hardware, without that data parallel")
       ->capture_default_str();
   command
       ->add_option("--launcher", arguments->launcher,

@@ -3,11 +3,13 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 
 #include "data/batch_plan.h"
 #include "launch/autotune.h"
 #include "launch/checkpointing.h"
+#include "launch/host_sharing.h"
 #include "launch/layout_plan.h"
 #include "launch/libraries.h"
 #include "launch/options.h"
@@ -15,6 +17,7 @@
 #include "launch/run_results.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
+#include "runtime/checkpoint/restore.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/train/step_requests.h"
 #include "runtime/train/trainer.h"
@@ -60,6 +63,39 @@ bool nothing_is_left(const Session& session, const StartingPoint& start) {
   return true;
 }
 
+// What the first step begins with, but for a run that goes on, which restores its own later.
+void set_initial_weights(Session& session, const StartingPoint& start) {
+  const Config& config = session.config;
+  ParamStore& params = session.model->params();
+  Stream& stream = *session.streams.compute;
+  params.initialize(stream, config.run.seed);
+  const std::string& path = config.train.initial_weights;
+  if (path.empty()) return;
+  const int rank = session.world->rank();
+  if (start.checkpoint) {
+    if (rank == 0)
+      log::get("train").info("train.initial_weights: {} is not read: the run goes on from {}", path,
+                             start.checkpoint->path);
+    return;
+  }
+  if (!std::filesystem::exists(path))
+    fail(ExitCode::checkpoint,
+         "train.initial_weights: {}: no such file or directory; give a safetensors file, an index "
+         "of several, a directory of either, a checkpoint, or nothing for random weights",
+         path);
+  try {
+    const RestoreReport report =
+        restore_weights(path, *session.device, stream, session.placed_params(), params, rank,
+                        session.world->size());
+    if (rank == 0)
+      log::get("train").info("weights of {}, {:.0f} MB read in {:.0f} ms", path,
+                             1e-6 * static_cast<double>(report.bytes), report.milliseconds);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::checkpoint) throw;
+    throw Error(error.code(), fmt::format("train.initial_weights: {}", error.what()));
+  }
+}
+
 // Empty but on rank 0. Nobody goes on before the run directory is known to be good.
 std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
                                      const StartingPoint& start,
@@ -76,6 +112,10 @@ std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
     log_start(session, dataset);
   }
   session.world->barrier();
+  if (writes_checkpoints(config.checkpoint)) {
+    require_shared_run_directory(*session.world, config.run.directory,
+                                 config.run.directory + "/config.yaml");
+  }
   return reporter;
 }
 
@@ -105,7 +145,12 @@ void leave_results(Session& session, TrainingState& state, const Trainer& traine
 
 bool run_training(const RankProcess& process, const Config& config,
                   const TrainingRequest& request) {
+  // Before anything that takes time: a broken description of the machine ends the run here.
+  const auto planned_seconds =
+      process.mpi.rank() == 0 ? planned_step_seconds(config) : std::nullopt;
   Session session(process, config, /*training=*/true);
+  require_data_on_all_hosts(*session.world, "data.path", config.data.path);
+  require_data_on_all_hosts(*session.world, "data.validation_path", config.data.validation_path);
   const auto dataset = open_dataset(config, session.traits, config.data.path, "train");
   const StartingPoint start = find_start(session, *dataset, request.fresh);
   if (nothing_is_left(session, start)) return true;
@@ -119,8 +164,8 @@ bool run_training(const RankProcess& process, const Config& config,
       BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(),
                           start.step(), options.assignment == Assignment::strided);
 
+  set_initial_weights(session, start);
   std::optional<Reporter> reporter = open_reports(session, *dataset, start, request.command_line);
-  session.model->params().initialize(*session.streams.compute, config.run.seed);
   TrainingState state(session, options);
   StepEngine& engine = state.engine;
   log_memory(session, engine.optimizer());
@@ -155,8 +200,11 @@ bool run_training(const RankProcess& process, const Config& config,
     session.world->barrier();
     if (reporter) say_why_it_stopped(trainer, config);
   } else {
-    if (reporter && !config.parallel.hardware.empty())
-      log_step_plan(config, mean_step_seconds(trainer, config, start));
+    if (planned_seconds) {
+      log::get("train").info("step time: predicted {:.1f} ms, measured {:.1f} ms on average",
+                             1e3 * *planned_seconds,
+                             1e3 * mean_step_seconds(trainer, config, start));
+    }
     leave_results(session, state, trainer, meter, reporter ? &*reporter : nullptr);
   }
   return !stopped;

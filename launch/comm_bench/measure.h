@@ -52,7 +52,7 @@ struct TimedBytes {
 };
 
 // The least squares of the relative errors, so that small messages count as much as large ones;
-// no latency below 0. At least two sizes.
+// no latency below 0. Of one size all time is latency.
 [[nodiscard]] LinkFit fit_link(std::span<const TimedBytes> times);
 
 }  // namespace trireme::comm_bench

@@ -2,6 +2,7 @@
 #include "launch/doctor/job_check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,8 +10,11 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include "launch/doctor/host_check.h"
+#include "launch/host_sharing.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/clock.h"
 #include "runtime/comm/gather_texts.h"
@@ -86,21 +90,20 @@ void check_shared(Findings& findings, Communicator& world, const std::string& di
   std::error_code ignored;
   const fs::path place = nearest_directory(directory);
   const std::string name = fmt::format(".trireme-doctor-shared-{}", ::getpid());
-  const fs::path token = fs::path(gather_texts(world, (place / name).string())[0]);
+  const std::string token = gather_texts(world, (place / name).string())[0];
   if (world.rank() == 0) std::ofstream(token) << "trireme doctor\n";
   world.barrier();
-  const auto seen = gather(world, fs::exists(token, ignored) ? 1 : 0);
+  const auto blind = hosts_without(world, token);
   world.barrier();
   if (world.rank() != 0) return;
   fs::remove(token, ignored);
-  const auto blind = std::ranges::find(seen, 0.0);
-  if (blind == seen.end()) {
+  if (blind.empty()) {
     findings.fine("run directory", fmt::format("{} shows on every host", place.string()));
   } else {
-    findings.problem("run directory",
-                     fmt::format("{} of rank 0 does not show on rank {}'s host", place.string(),
-                                 blind - seen.begin()),
-                     "set run.directory to a directory on a file system that all hosts share");
+    findings.problem(
+        "run directory",
+        fmt::format("{} of rank 0 does not show on {}", place.string(), fmt::join(blind, ", ")),
+        "set run.directory to a directory on a file system that all hosts share");
   }
 }
 
@@ -174,6 +177,39 @@ void check_stragglers(Findings& findings, Communicator& world,
   } else {
     findings.fine("stragglers", text);
   }
+}
+
+void check_data_on_hosts(Findings& findings, Communicator& world, const std::string& key,
+                         const std::string& path) {
+  const auto lacking = hosts_without(world, path);
+  if (lacking.empty() || world.rank() != 0) return;
+  findings.problem("data",
+                   fmt::format("{}: {} is not on {}, though it is on other hosts", key, path,
+                               fmt::join(lacking, ", ")),
+                   "copy it there, or use a directory on a file system that all hosts share");
+}
+
+std::string gpu_of_rank(const CudaFacts& facts, int local_rank) {
+  if (facts.gpus.empty()) return {};
+  const GpuFacts& gpu = facts.gpus[static_cast<std::size_t>(local_rank) % facts.gpus.size()];
+  return fmt::format("{} ({}.{}, {} GiB)", gpu.name, gpu.capability / 10, gpu.capability % 10,
+                     (gpu.memory_bytes + (std::uint64_t{1} << 29)) >> 30);
+}
+
+void compare_gpus(Findings& findings, std::span<const std::string> gpus,
+                  std::span<const std::string> hosts) {
+  std::map<std::string, std::set<std::string>> hosts_by_type;
+  for (std::size_t rank = 0; rank < gpus.size(); ++rank)
+    hosts_by_type[gpus[rank].empty() ? "no GPU" : gpus[rank]].insert(hosts[rank]);
+  if (hosts_by_type.size() < 2) return;
+  std::vector<std::string> types;
+  for (const auto& [type, where] : hosts_by_type)
+    types.push_back(fmt::format("{} on {}", type, fmt::join(where, " ")));
+  findings.note(
+      "gpu", fmt::format("ranks use different types: {}", fmt::join(types, "; ")),
+      "ask for one type (Slurm: --gpus-per-node=TYPE:N or --constraint), or choose alike "
+      "ones with CUDA_VISIBLE_DEVICES: every step waits for the slowest, and the smallest "
+      "memory bounds all");
 }
 
 }  // namespace trireme::doctor

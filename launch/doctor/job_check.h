@@ -3,12 +3,15 @@
 // whole are rank 0's.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "launch/doctor/finding.h"
 #include "runtime/comm/process_mesh.h"
 #include "runtime/config/config.h"
+#include "runtime/device/gpu_facts.h"
+#include "runtime/plan/hardware.h"
 
 namespace trireme::doctor {
 
@@ -24,7 +27,17 @@ void check_stragglers(Findings& findings, Communicator& world,
 // Every pair of hosts, one after another: round trip and bandwidth against the interface's and
 // against the other pairs'.
 void check_links(Findings& findings, Communicator& world, const std::vector<std::string>& hosts);
-// All-reduce on each kind of group of the mesh, on `device`.
-void check_groups(Findings& findings, const ProcessMesh& mesh, Device& device);
+// All-reduce on each kind of group of the mesh, on `device`: groups of a kind against each other,
+// and against what `hardware` (null: not known) promises.
+void check_groups(Findings& findings, const ProcessMesh& mesh, Device& device,
+                  const std::vector<std::string>& hosts, const plan::Hardware* hardware);
+// Whether `path` of the config's `key` is on every host or on none.
+void check_data_on_hosts(Findings& findings, Communicator& world, const std::string& key,
+                         const std::string& path);
+// What `gpus` (one text per rank: the type of the GPU that it uses, or nothing) says about the job.
+void compare_gpus(Findings& findings, std::span<const std::string> gpus,
+                  std::span<const std::string> hosts);
+// The type of the GPU that a rank uses; empty where there is none.
+[[nodiscard]] std::string gpu_of_rank(const CudaFacts& facts, int local_rank);
 
 }  // namespace trireme::doctor

@@ -116,49 +116,4 @@ void check_links(Findings& findings, Communicator& world, const std::vector<std:
   }
 }
 
-namespace {
-
-// Seconds of an all-reduce, the median of several; the same on all ranks of the group.
-double all_reduce_seconds(Communicator& group, Device& device, std::int64_t count) {
-  constexpr int warm = 2, timed = 7;
-  const auto stream = device.make_stream(StreamKind::comm);
-  const Buffer buffer(device, static_cast<std::size_t>(count) * sizeof(float), MemoryKind::device);
-  const Tensor values = buffer.view(DType::f32, Shape{count});
-  device.fill_zero(*stream, values.data, values.bytes());
-  std::vector<double> seconds;
-  for (int i = 0; i < warm + timed; ++i) {
-    stream->synchronize();
-    group.barrier();
-    const auto start = Clock::now();
-    group.all_reduce(*stream, values, values, ReduceOp::sum);
-    stream->synchronize();
-    if (i >= warm) seconds.push_back(seconds_since(start));
-  }
-  std::ranges::sort(seconds);
-  return seconds[seconds.size() / 2];
-}
-
-}  // namespace
-
-void check_groups(Findings& findings, const ProcessMesh& mesh, Device& device) {
-  constexpr std::int64_t small = 2, large = 1 << 20;  // 8 bytes, 4 MiB
-  for (Communicator* const group : {&mesh.tensor(), &mesh.data(), &mesh.pipeline()}) {
-    if (group->size() == 1) continue;
-    std::array<double, 2> own{all_reduce_seconds(*group, device, small),
-                              all_reduce_seconds(*group, device, large)};
-    // Of the slowest group of its kind.
-    const HostStream stream;
-    const Tensor times{reinterpret_cast<std::byte*>(own.data()), DType::f64, Shape{2}};
-    mesh.world().all_reduce(*stream, times, times, ReduceOp::max);
-    if (mesh.world().rank() != 0) continue;
-    const double ranks = group->size();
-    const double megabytes = 1e-6 * static_cast<double>(large * 4);
-    findings.fine("collectives",
-                  fmt::format("{} groups of {}: all-reduce of 8 bytes {:.0f} us, of 4 MiB {:.2f} "
-                              "ms: bus bandwidth {:.0f} MB/s",
-                              group->name(), group->size(), 1e6 * own[0], 1e3 * own[1],
-                              2 * (ranks - 1) / ranks * megabytes / own[1]));
-  }
-}
-
 }  // namespace trireme::doctor

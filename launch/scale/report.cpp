@@ -36,10 +36,15 @@ json describe(const Row& row, const ModelTraits& traits) {
   json runs = json::array();
   for (const auto& run : row.runs)
     runs.push_back(describe(run, row.point));
-  json text{{"mode", name_of(row.point.mode)},        {"ranks", row.point.ranks()},
-            {"layout", row.point.layout()},           {"data", row.point.mesh.data},
-            {"tensor", row.point.mesh.tensor},        {"pipeline", row.point.mesh.pipeline},
-            {"global_batch", row.point.global_batch}, {"runs", runs}};
+  json text{{"mode", name_of(row.point.mode)},
+            {"ranks", row.point.ranks()},
+            {"layout", row.point.layout()},
+            {"data", row.point.mesh.data},
+            {"tensor", row.point.mesh.tensor},
+            {"pipeline", row.point.mesh.pipeline},
+            {"global_batch", row.point.global_batch},
+            {"settings", row.point.settings},
+            {"runs", runs}};
   if (row.good == 0) return text;
   text["samples_per_second"] = describe(row.samples_per_second);
   text[traits.item_name + "_per_second"] =

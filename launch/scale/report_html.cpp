@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -44,10 +45,10 @@ std::string colour_rules() {
 
 // What a curve has in common.
 std::string family(const Point& point) {
-  std::string text = "data parallel";
-  if (point.mesh.tensor > 1) text += fmt::format(", tensor {}", point.mesh.tensor);
-  if (point.mesh.pipeline > 1) text += fmt::format(", pipeline {}", point.mesh.pipeline);
-  return text;
+  std::vector<std::string> axes;
+  if (point.mesh.tensor > 1) axes.push_back(fmt::format("tensor {}", point.mesh.tensor));
+  if (point.mesh.pipeline > 1) axes.push_back(fmt::format("pipeline {}", point.mesh.pipeline));
+  return axes.empty() ? "data parallel" : fmt::format("{}", fmt::join(axes, ", "));
 }
 
 // Short enough to stand below a bar.

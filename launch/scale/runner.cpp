@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "launch/scale/job.h"
 #include "runtime/base/checksum.h"
@@ -59,8 +60,13 @@ void claim(const Study& study, const RunnerOptions& options) {
   for (const auto& [key, value] : study.identity)
     identity[key] = value;
   if (!fs::exists(path)) {
-    fs::create_directories(options.directory + "/runs");
-    write_file(path, identity.dump(2) + "\n", ExitCode::internal);
+    std::error_code error;
+    fs::create_directories(options.directory + "/runs", error);
+    if (error) {
+      fail(ExitCode::config, "--out: {} cannot be made: {}; choose another directory",
+           options.directory, error.message());
+    }
+    write_file(path, identity.dump(2) + "\n", ExitCode::config);
     return;
   }
   if (!options.resume) {
@@ -86,6 +92,7 @@ struct Run {
   std::uint64_t command = 0;
   std::vector<std::string> words{};
   std::unique_ptr<Job> job{};
+  bool cancelled = false;
 
   [[nodiscard]] std::string name() const {
     return fmt::format("{} scaling, {} ranks as {}, run {}", name_of(point->point.mode),
@@ -114,11 +121,9 @@ class Sweep {
         start(std::move(pending.back()));
         pending.pop_back();
       }
-      if (stopped_within(20)) {
-        if (!stop) fmt::print(stderr, "stopping; --resume continues the study\n");
-        stop = true;
-        std::ranges::for_each(running_, [&](Run& run) { cancel(run); });
-      }
+      if (stopped_within(20) && !std::exchange(stop, true))
+        fmt::print(stderr, "stopping; --resume continues the study\n");
+      if (stop) std::ranges::for_each(running_, [&](Run& run) { cancel(run); });
       collect(stop);
     }
     result_.interrupted = stop;
@@ -166,17 +171,19 @@ class Sweep {
     running_.push_back(std::move(run));
   }
 
+  // Once for each; a job of sbatch has no number yet until it is submitted.
   void cancel(Run& run) const {
+    if (run.cancelled) return;
     if (launcher_.kind == LauncherKind::sbatch) {
-      // sbatch ends when its job does.
-      if (const std::string job = Launcher::slurm_job_of(run.log()); !job.empty()) {
-        Job scancel({"scancel", job}, run.directory + "/scancel.txt");
-        while (!scancel.poll())
-          std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        return;
-      }
+      const std::string job = Launcher::slurm_job_of(run.log());
+      if (job.empty()) return;
+      Job scancel({"scancel", job}, run.directory + "/scancel.txt");
+      while (!scancel.poll())
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    } else {
+      run.job->terminate();
     }
-    run.job->terminate();
+    run.cancelled = true;
   }
 
   void collect(bool stopping) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "launch/layout_search.h"
 #include "runtime/base/error.h"
 #include "runtime/device/device.h"
 
@@ -77,9 +78,11 @@ std::vector<Mode> modes_of(const std::string& mode) {
 
 std::vector<std::string> settings_of(const StudyOptions& options, const Point& point) {
   std::vector<std::string> settings = options.overrides;
+  settings.insert(settings.end(), point.settings.begin(), point.settings.end());
   const auto set = [&](std::string_view key, const auto& value) {
     settings.push_back(fmt::format("{}={}", key, value));
   };
+  set("parallel.search", false);
   set("parallel.data", point.mesh.data);
   set("parallel.tensor", point.mesh.tensor);
   set("parallel.pipeline", point.mesh.pipeline);
@@ -96,6 +99,7 @@ std::vector<std::string> settings_of(const StudyOptions& options, const Point& p
 
 // As the job will find it, but for what only its hosts can tell.
 void check(const StudyOptions& options, const Point& point) {
+  const bool cuda = Device::in_build(DeviceType::cuda);
   Provenance where;
   const Config config = load_config(options.config, settings_of(options, point), &where);
   with_context(
@@ -103,22 +107,68 @@ void check(const StudyOptions& options, const Point& point) {
       [&] {
         (void)resolve_config(config,
                              {.ranks = point.ranks(),
-                              .cuda_in_build = Device::in_build(DeviceType::cuda),
-                              .gpus = point.ranks(),
+                              .cuda_in_build = cuda,
+                              .gpus = cuda ? point.ranks() : 0,
                               .native_bf16 = true},
                              &where);
       });
 }
 
-std::int64_t batch_of(Mode mode, const MeshShape& mesh, const MeshShape& base, std::int64_t batch) {
+// In proportion to `ranks` / `base`.
+std::int64_t batch_of(Mode mode, std::int64_t batch, int ranks, int base, std::string_view kind) {
   if (mode == Mode::strong) return batch;
-  if (batch * mesh.data % base.data != 0) {
+  if (batch * ranks % base != 0) {
     fail(ExitCode::config,
-         "train.global_batch: {} samples on {} data-parallel ranks make no whole number on {}; use "
-         "a multiple of {}",
-         batch, base.data, mesh.data, base.data);
+         "train.global_batch: {} samples on {} {}ranks make no whole number on {}; use a multiple "
+         "of "
+         "{}",
+         batch, base, kind, ranks, base);
   }
-  return batch * mesh.data / base.data;
+  return batch * ranks / base;
+}
+
+Point planned_point(Mode mode, Config config, int ranks, int base_ranks) {
+  const Config given = config;
+  config.train.global_batch = batch_of(mode, given.train.global_batch, ranks, base_ranks, "");
+  LayoutSearch search(config, ranks, plan::load_hardware(config.parallel.hardware));
+  const auto best = search.fastest(1);
+  if (best.empty()) {
+    fail(ExitCode::config,
+         "--layouts: auto: none of {} layouts of {} ranks fits into the memory of {}",
+         search.tried(), ranks, config.parallel.hardware);
+  }
+  const LayoutChoice choice = choice_of(best[0].config);
+  Point point{.mode = mode,
+              .mesh = {.pipeline = static_cast<int>(choice.pipeline),
+                       .data = static_cast<int>(choice.data),
+                       .tensor = static_cast<int>(choice.tensor)},
+              .global_batch = config.train.global_batch};
+  const auto before = values_by_key(config), after = values_by_key(with_layout(config, choice));
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    if (after[i] != before[i])
+      point.settings.push_back(fmt::format("{}={}", after[i].first, after[i].second));
+  }
+  return point;
+}
+
+// All layouts of a mode, by ranks.
+std::vector<Point> points_of(const StudyOptions& options, Mode mode, const Config& config) {
+  std::vector<Point> points;
+  const bool planned = options.layouts == "auto" && !config.parallel.hardware.empty();
+  for (const int ranks : options.ranks) {
+    if (planned) {
+      points.push_back(planned_point(mode, config, ranks, options.ranks.front()));
+      continue;
+    }
+    for (const MeshShape& mesh : layouts_of(ranks, options.layouts)) {
+      const int base = points.empty() ? mesh.data : points.front().mesh.data;
+      points.push_back({.mode = mode,
+                        .mesh = mesh,
+                        .global_batch = batch_of(mode, config.train.global_batch, mesh.data, base,
+                                                 "data-parallel ")});
+    }
+  }
+  return points;
 }
 
 }  // namespace
@@ -172,13 +222,9 @@ Study plan_study(const StudyOptions& options) {
   const Config config = load_config(options.config, options.overrides);
   Study study{.options = options, .traits = traits_of(config.model), .points = {}, .identity = {}};
   for (const Mode mode : modes_of(options.mode)) {
-    const std::size_t first = study.points.size();
-    for (const int ranks : options.ranks) {
-      for (const MeshShape& mesh : layouts_of(ranks, options.layouts)) {
-        const MeshShape base = study.points.size() > first ? study.points[first].mesh : mesh;
-        study.points.push_back({mode, mesh, batch_of(mode, mesh, base, config.train.global_batch)});
-        check(options, study.points.back());
-      }
+    for (Point& point : points_of(options, mode, config)) {
+      check(options, point);
+      study.points.push_back(std::move(point));
     }
   }
   study.identity = {{"CONFIG and --set", to_yaml(config)},

@@ -15,7 +15,7 @@
 namespace trireme::scale {
 
 enum class Mode : std::uint8_t {
-  weak,   // the global batch grows with the data-parallel ranks
+  weak,  // the global batch grows with the data-parallel ranks (of planned layouts: with all ranks)
   strong  // it stays
 };
 [[nodiscard]] std::string_view name_of(Mode mode);
@@ -24,8 +24,10 @@ struct StudyOptions {
   std::string config;
   std::vector<std::string> overrides;
   std::vector<int> ranks;
-  std::string mode = "weak";     // weak | strong | both
-  std::string layouts = "auto";  // "auto", or as parse_layouts() takes them
+  std::string mode = "weak";  // weak | strong | both
+  // As parse_layouts() takes them, or "auto": the planner's fastest on parallel.hardware, where the
+  // config names that, else data parallel.
+  std::string layouts = "auto";
   int repeats = 3;
   std::int64_t steps = 30;
   std::int64_t warmup = 10;  // of them, at the start of each run, which do not count
@@ -35,7 +37,8 @@ struct StudyOptions {
 struct Point {
   Mode mode = Mode::weak;
   MeshShape mesh{};
-  std::int64_t global_batch = 0;  // samples
+  std::int64_t global_batch = 0;        // samples
+  std::vector<std::string> settings{};  // "key=value", of a layout that the planner chose
   [[nodiscard]] int ranks() const { return mesh.size(); }
   // "data=4:tensor=2"; axes of one rank are left out, but for data.
   [[nodiscard]] std::string layout() const;

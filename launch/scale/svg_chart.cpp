@@ -38,10 +38,12 @@ std::vector<double> ticks(const Axis& axis) {
   constexpr int most = 6;
   std::vector<double> all;
   if (axis.logarithmic) {
-    const double ratio =
-        std::max(2.0, std::exp2(std::ceil(std::log2(axis.high / axis.low) / most)));
-    for (double value = axis.low; value <= axis.high * 1.0001; value *= ratio)
-      all.push_back(value);
+    for (double power = std::pow(10, std::floor(std::log10(axis.low))); power <= axis.high;
+         power *= 10) {
+      for (const double value : {power, 2 * power, 5 * power}) {
+        if (value >= axis.low && value <= axis.high) all.push_back(value);
+      }
+    }
     return all;
   }
   const double step = step_of(axis.high - axis.low, most);
@@ -159,10 +161,9 @@ std::string line_chart(const ChartOptions& options, std::span<const Series> seri
   places.erase(first, last);
   x.low = places.front();
   x.high = places.back();
-  if (!y.logarithmic) {
-    y.low = 0;
-    y.high *= 1.05;
-  }
+  constexpr double margin = 1.08;
+  y.high *= margin;
+  y.low = y.logarithmic ? y.low / margin : 0;
   std::string svg = head(options, series.size()) + y_axis(options, y);
   for (const double place : places)
     svg += text(x(place), top + plot_height + 18, "middle", number(place));

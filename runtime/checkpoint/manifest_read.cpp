@@ -61,6 +61,8 @@ class Reader {
       return static_cast<int>(layout.number(key, 1, rank_limit));
     };
     it_.mesh = {ranks("pipeline"), ranks("data"), ranks("tensor")};
+    const std::int64_t all = std::int64_t{it_.mesh.pipeline} * it_.mesh.data * it_.mesh.tensor;
+    if (all > rank_limit) refuse(path_, "layout", fmt::format("is of {} ranks", all));
     it_.zero = static_cast<int>(layout.number("zero", 0, 3));
   }
 

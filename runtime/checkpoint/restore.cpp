@@ -146,14 +146,6 @@ std::string tensor_differences(const std::map<std::string, Shape, std::less<>>& 
   return text;
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
-  fail(code,
-       "{}: is of another model or optimizer than the config:{}\n  use the config it was saved "
-       "under, or "
-       "another run.directory",
-       path, what);
-}
-
 }  // namespace
 
 std::string differences(const Manifest& manifest, std::span<const PlacedParam> placed,
@@ -188,7 +180,11 @@ RestoreReport restore_checkpoint(const FoundCheckpoint& from, Device& device, St
                                  const CheckpointValues& values) {
   const Stopwatch watch;
   const std::string problem = differences(from.manifest, placed, values);
-  if (!problem.empty()) refuse(from.path, problem);
+  if (!problem.empty())
+    fail(code,
+         "{}: is of another model or optimizer than the config:{}\n  use the config it was saved "
+         "under, or another run.directory",
+         from.path, problem);
   Restorer restorer(device, stream, values);
   for (const ValueKind kind : values.kinds())
     restorer.fill(kind, stored_values(from.path, from.manifest, kind));
@@ -203,14 +199,19 @@ RestoreReport restore_checkpoint(const FoundCheckpoint& from, Device& device, St
 }
 
 RestoreReport restore_weights(const std::string& path, Device& device, Stream& stream,
-                              std::span<const PlacedParam> placed, ParamStore& params) {
+                              std::span<const PlacedParam> placed, ParamStore& params, int share,
+                              int shares) {
   const Stopwatch watch;
-  const StoredValues stored = stored_weights(path);
+  const StoredValues stored = stored_weights(path, share, shares);
   std::map<std::string, Shape, std::less<>> there;
   for (const auto& [name, tensor] : stored.tensors)
     there.emplace(name, tensor.shape);
   const std::string problem = tensor_differences(there, placed);
-  if (!problem.empty()) refuse(path, problem);
+  if (!problem.empty())
+    fail(code,
+         "{}: holds the weights of another model than the config:{}\n  set model.* as it was for "
+         "them; weights in Hugging Face's names first go through `trireme checkpoint import`",
+         path, problem);
   const CheckpointValues values{.params = params};
   Restorer restorer(device, stream, values);
   restorer.fill(ValueKind::model, stored);

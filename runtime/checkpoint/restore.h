@@ -29,10 +29,12 @@ RestoreReport restore_checkpoint(const FoundCheckpoint& from, Device& device, St
                                  std::span<const PlacedParam> placed,
                                  const CheckpointValues& values);
 
-// The weights and statistics alone: of a checkpoint, or of a safetensors file in our own names, or
-// of an index of several (*.safetensors.index.json). Moments, averages and scalars stay as they
-// are.
+// The weights and statistics alone: of a checkpoint, or of safetensors in our own names
+// (weight_files.h). Moments, averages and scalars stay as they are. Of a checkpoint this rank
+// verifies the part `share` of `shares`; where another rank finds damage, its error ends the job.
+// Raises ExitCode::checkpoint with the differences before anything is changed.
 RestoreReport restore_weights(const std::string& path, Device& device, Stream& stream,
-                              std::span<const PlacedParam> placed, ParamStore& params);
+                              std::span<const PlacedParam> placed, ParamStore& params,
+                              int share = 0, int shares = 1);
 
 }  // namespace trireme

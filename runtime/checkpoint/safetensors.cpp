@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <functional>
+#include <utility>
 
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/safetensors_header.h"
@@ -173,7 +174,7 @@ Shape SafetensorsFile::shape(std::string_view name) const {
   std::vector<std::int64_t> extents;
   std::int64_t count = 1;
   for (const std::uint64_t extent : entry.extents) {
-    if (__builtin_mul_overflow(count, extent, &count)) {
+    if (!std::in_range<std::int64_t>(extent) || __builtin_mul_overflow(count, extent, &count)) {
       fail(ExitCode::checkpoint, "{}: tensor '{}': shape ({}) is not supported", impl_->path, name,
            fmt::join(entry.extents, ", "));
     }

@@ -50,6 +50,7 @@ struct CheckpointSaver::State {
         manifest(shared_parts(mesh, placed, values)),
         snapshot(device, mesh, values, manifest.tensors) {
     prepare_directory(*group, options);
+    snapshot.touch();
   }
 
   void loop() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/checkpoint/snapshot.h"
 
-#include <cstring>
+#include <algorithm>
 #include <memory>
 
 #include "runtime/checkpoint/direct_file.h"
@@ -29,11 +29,14 @@ Snapshot::Snapshot(Device& device, const ProcessMesh& mesh, const CheckpointValu
     std::size_t room = values.memory.bytes();
     std::align(DirectFile::alignment, bytes, start, room);
     values.aligned = {static_cast<std::byte*>(start), bytes};
-    // Its pages are there before training waits for a copy.
-    std::memset(start, 0, bytes);
   }
   for (const auto& [name, tensor] : values.scalars)
     scalars_.emplace_back(device, tensor.bytes(), MemoryKind::host);
+}
+
+void Snapshot::touch() {
+  for (const Values& values : values_)
+    std::ranges::fill(values.aligned, std::byte{0});
 }
 
 void Snapshot::take(Stream& stream) {

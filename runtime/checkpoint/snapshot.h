@@ -16,6 +16,9 @@ class Snapshot {
   Snapshot(Device& device, const ProcessMesh& mesh, const CheckpointValues& values,
            std::span<const ManifestTensor> tensors);
 
+  // Makes the pages of the memory be there before training waits for a copy into them. Not in the
+  // constructor, which also runs where memory is only counted (launch/memory_plan.h).
+  void touch();
   // Enqueues the copies; what was enqueued before is in them, what comes after is not. The host
   // does not wait.
   void take(Stream& stream);

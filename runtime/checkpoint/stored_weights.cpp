@@ -8,10 +8,10 @@
 
 namespace trireme {
 
-StoredValues stored_weights(const std::string& path) {
+StoredValues stored_weights(const std::string& path, int share, int shares) {
   if (std::filesystem::exists(path + "/" + std::string(manifest_name))) {
     const FoundCheckpoint found = open_checkpoint(path);
-    const auto damages = verify_checkpoint(path, found.manifest);
+    const auto damages = verify_checkpoint(path, found.manifest, share, shares);
     if (!damages.empty()) fail(ExitCode::checkpoint, "{}/{}", path, damages.front().describe());
     return stored_values(path, found.manifest, ValueKind::model);
   }
@@ -20,8 +20,9 @@ StoredValues stored_weights(const std::string& path) {
   for (const std::string& name : files.names()) {
     const SafetensorsFile& file = files.file_of(name);
     if (file.dtype(name) != DType::f32)
-      fail(ExitCode::checkpoint, "{}: tensor '{}' is {}; `trireme checkpoint import` makes f32 of it", file.path(),
-           name, name_of(file.dtype(name)));
+      fail(ExitCode::checkpoint,
+           "{}: tensor '{}' is {}; `trireme checkpoint import` makes f32 of it", file.path(), name,
+           name_of(file.dtype(name)));
     const auto same = std::ranges::find(values.files, file.path());
     const int index = static_cast<int>(same - values.files.begin());
     if (same == values.files.end()) values.files.push_back(file.path());

@@ -37,8 +37,14 @@ std::vector<float> as_floats(const SafetensorsFile& file, std::string_view name)
 
 WeightFiles::WeightFiles(const std::string& path) : path_(path) {
   if (std::filesystem::is_directory(path)) {
-    const std::string whole = path + "/model.safetensors";
-    std::filesystem::exists(whole) ? add(whole) : add_index(whole + ".index.json");
+    const std::string whole = path + "/model.safetensors", index = whole + ".index.json";
+    if (std::filesystem::exists(whole)) {
+      add(whole);
+    } else if (std::filesystem::exists(index)) {
+      add_index(index);
+    } else {
+      add(path + "/weights.safetensors");
+    }
   } else if (path.ends_with(".json")) {
     add_index(path);
   } else {

@@ -15,7 +15,8 @@ namespace trireme {
 
 class WeightFiles {
  public:
-  // A .safetensors file, an .index.json, or a directory that holds model.safetensors or its index.
+  // A .safetensors file, an .index.json, or a directory that holds model.safetensors or its index,
+  // or a run's weights.safetensors.
   explicit WeightFiles(const std::string& path);
 
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
@@ -35,7 +36,8 @@ class WeightFiles {
   std::map<std::string, const SafetensorsFile*, std::less<>> of_;
 };
 
-// Where the weights of a checkpoint (verified first) or of F32 safetensors files lie.
-[[nodiscard]] StoredValues stored_weights(const std::string& path);
+// Where the weights of a checkpoint or of F32 safetensors files lie. Of a checkpoint, the part
+// `share` of `shares` is verified first.
+[[nodiscard]] StoredValues stored_weights(const std::string& path, int share = 0, int shares = 1);
 
 }  // namespace trireme

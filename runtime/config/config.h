@@ -92,6 +92,7 @@ struct TrainConfig {
   std::int64_t steps = 1000;
   std::int64_t global_batch = 32;
   std::int64_t micro_batch = 4;
+  std::string initial_weights;  // path; empty = random
   std::string recompute = "none";
   double clip_norm = 1.0;  // 0 = no clipping
   double label_smoothing = 0.0;

@@ -161,6 +161,9 @@ std::vector<Field> train_fields() {
       FIELD(train.steps, IntegerRange{1, many}, "optimizer steps"),
       FIELD(train.global_batch, IntegerRange{1, 1 << 30}, "samples per step over all ranks"),
       FIELD(train.micro_batch, IntegerRange{1, 1 << 20}, "samples per forward pass of one rank"),
+      FIELD(train.initial_weights, Text{},
+            "weights to begin with: a safetensors file, an index of several, a directory of either "
+            "or a checkpoint, of any layout; empty = random"),
       FIELD(train.recompute, Choices{{"none", "selective", "full"}},
             "activations that backward computes anew instead of keeping them"),
       FIELD(train.clip_norm, NumberRange{.high = any_size},

@@ -19,7 +19,8 @@ Tensor tensor_of(const RankStep* steps, std::int64_t count) {
 }  // namespace
 
 RankTimes::RankTimes(std::int64_t steps) {
-  steps_.reserve(static_cast<std::size_t>(steps));
+  constexpr std::int64_t most = 1 << 20;  // longer runs find more as they go
+  steps_.reserve(static_cast<std::size_t>(std::min(steps, most)));
 }
 
 void RankTimes::add(const StepReport& report) {
@@ -32,7 +33,7 @@ void RankTimes::add(const StepReport& report) {
                     .before_reduce = report.step_ms - report.exposed_comm_ms - report.optimizer_ms,
                     .comm_wait = report.exposed_comm_ms + report.stall_ms,
                     .bubble = report.bubble_ms,
-                    .data_wait = std::clamp(idle, 0.0, report.data_wait_ms)});
+                    .data_wait = std::max(0.0, std::min(idle, report.data_wait_ms))});
 }
 
 std::string RankTimes::split(const ProcessMesh& mesh) const {

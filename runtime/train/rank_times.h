@@ -13,7 +13,7 @@ namespace trireme {
 
 class RankTimes {
  public:
-  // Keeps 48 bytes for each of up to `steps` steps, taken now.
+  // Keeps 48 bytes for each of `steps` steps, taken now for up to a million of them.
   explicit RankTimes(std::int64_t steps);
 
   // The next step, of an engine with StepOptions::time_stalls.

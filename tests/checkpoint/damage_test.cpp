@@ -189,6 +189,8 @@ TEST_F(DamageTest, RefusesWhatAManifestMustNotSay) {
   refused("\"step\": 5", "\"step\": 5, \"more\": 6", "more: is unknown");
   refused("\"step\": 5", "\"step\": -5", "not a whole number");
   refused("\"step\": 5", "\"step\": 99999999999999999999999", "not a whole number");
+  refused(R"("data":1,"pipeline":1,"tensor":1)", R"("data":99999,"pipeline":99999,"tensor":99999)",
+          "is of 999970000299999 ranks");
   refused("rank_00000.h5", "../../rank_0.h5", "is not rank_00000.h5");
   refused("\"name\":\"a.bias\"", "\"name\":\"a/bias\"", "not a plain name");
   refused("\"name\":\"a.bias\"", "\"name\":\"a.weight\"", "stands twice");

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "runtime/checkpoint/agree.h"
+#include "runtime/checkpoint/direct_file.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/names.h"
 #include "tests/checkpoint/faulty_calls.h"
@@ -113,6 +114,46 @@ TEST_F(FaultTest, EveryFailingCallOfASaveIsReportedAndHarmless) {
   }
   EXPECT_GT(saver->failures(), 10);
   EXPECT_EQ(save(*saver, step + 1).problem, "");
+}
+
+TEST_F(FaultTest, AFailingCallOfALargeAlignedWriteIsNamedAndAShortOneIsMadeGood) {
+  constexpr std::size_t block = DirectFile::alignment, header = 300, size = 3 * block + 100;
+  alignas(block) std::array<std::byte, size> data;
+  for (std::size_t i = 0; i < size; ++i)
+    data[i] = static_cast<std::byte>(i * 7 + i / block);
+  const std::string path = fmt::format("{}/large_{}", directory_, rank());
+  int failures = 0;
+  for (const Fault fault : {Fault::no_space, Fault::io_error, Fault::short_write}) {
+    for (int nth = 0;; ++nth) {
+      ASSERT_LT(nth, no_end);
+      test::arm_fault(directory_, fault, nth);
+      std::string problem;
+      try {
+        DirectFile file(path, ExitCode::checkpoint);
+        file.write(0, std::span(data).first(header));
+        file.write(block, data);
+        file.finish(block + size);
+      } catch (const Error& error) {
+        problem = error.what();
+      }
+      const std::string call = test::failed_call();
+      const int counted = test::calls_counted();
+      test::disarm_faults();
+      SCOPED_TRACE(fmt::format("fault {} in call {} ({})", static_cast<int>(fault), nth, call));
+      EXPECT_EQ(problem.empty(), call.empty() || fault == Fault::short_write) << problem;
+      if (problem.empty()) {
+        const std::string text = test::read_text(path);
+        ASSERT_EQ(text.size(), block + size);
+        EXPECT_EQ(std::memcmp(text.data(), data.data(), header), 0);
+        EXPECT_EQ(std::memcmp(text.data() + block, data.data(), size), 0);
+      } else {
+        ++failures;
+        EXPECT_NE(problem.find(path), std::string::npos) << problem;
+      }
+      if (counted <= nth) break;
+    }
+  }
+  EXPECT_GE(failures, 12);
 }
 
 TEST_F(FaultTest, ACrashAtAnyCallLeavesTheOneBefore) {

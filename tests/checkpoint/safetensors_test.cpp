@@ -276,16 +276,19 @@ TEST(Safetensors, AskingForTheWrongThingNamesFileAndTensor) {
 TEST(Safetensors, ARankBeyondOursIsRefusedByName) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("a.safetensors");
-  write_text(
-      path, file_of(R"({"r":{"dtype":"U8","shape":[1,1,1,1,1,1,1],"data_offsets":[0,1]},)"
-                    R"("z":{"dtype":"U8","shape":[4294967296,4294967295,0],"data_offsets":[1,1]}})",
-                    "a"));
+  write_text(path,
+             file_of(R"({"r":{"dtype":"U8","shape":[1,1,1,1,1,1,1],"data_offsets":[0,1]},)"
+                     R"("z":{"dtype":"U8","shape":[4294967296,4294967295,0],"data_offsets":[1,1]},)"
+                     R"("y":{"dtype":"U8","shape":[0,18446744073709551615],"data_offsets":[1,1]}})",
+                     "a"));
   const SafetensorsFile file(path);
 
   expect_error(
       ExitCode::checkpoint, [&] { (void)file.shape("r"); }, path, "'r'", "rank 7");
   expect_error(
       ExitCode::checkpoint, [&] { (void)file.shape("z"); }, path, "'z'", "not supported");
+  expect_error(
+      ExitCode::checkpoint, [&] { (void)file.shape("y"); }, path, "'y'", "not supported");
 }
 
 TEST(Safetensors, AFileTruncatedAnywhereIsRefused) {

@@ -127,6 +127,38 @@ check_slow_link() {
   expect_text 'look at cables, switch and the choice of interface'
 }
 
+# /dev/shm is each host's own.
+check_sharing() {
+  cat >"$place/rank" <<RANK
+#!/usr/bin/env bash
+[[ \$(hostname) != n1 || -e /dev/shm/data ]] || cp -r "$place/data" /dev/shm/data 2>/dev/null
+exec "$trireme" "\$@"
+RANK
+  chmod +x "$place/rank"
+  program=$place/rank
+  local data=(--set data.path=/dev/shm/data)
+  begin "data on one host only"
+  mpi_run 1 n1:1,n2:1,n3:1 3 doctor config.yaml --set train.global_batch=6 "${data[@]}"
+  finish_job 60
+  expect_code 2
+  expect_text 'PROBLEM +data +data.path: /dev/shm/data is not on n2, n3'
+  mpi_run 1 n1:1,n2:1 2 train config.yaml --set run.directory=runs/half "${data[@]}"
+  finish_job 60
+  expect_code 3
+  expect_text 'error: data.path: /dev/shm/data is not on n2, though it is on other hosts'
+  program=$trireme
+
+  begin "a run directory that the hosts do not share"
+  mpi_run 1 n1:1,n2:1 2 doctor config.yaml --set run.directory=/dev/shm/run
+  finish_job 60
+  expect_code 2
+  expect_text 'PROBLEM +run directory .* does not show on n2'
+  mpi_run 1 n1:1,n2:1 2 train config.yaml --set run.directory=/dev/shm/run --set checkpoint.every_steps=5
+  finish_job 60
+  expect_code 2
+  expect_text 'error: run.directory: /dev/shm/run of rank 0 does not show on n2'
+}
+
 # lose NAME CODE TEXT COMMAND...: a job over two hosts; the command strikes; the job must end.
 lose() {
   local name=$1 expected=$2 text=$3 from=$4 started
@@ -258,7 +290,7 @@ RANK
   expect_nothing_left 10
 }
 
-for part in "${@:-equal slow_link lost_link lost_data lost_host lost_rank stopped_rank reset blip stop}"; do
+for part in "${@:-equal slow_link sharing lost_link lost_data lost_host lost_rank stopped_rank reset blip stop}"; do
   # shellcheck disable=SC2086  # a list of words
   for name in $part; do "check_$name"; done
 done

@@ -2,7 +2,7 @@
 // `trireme doctor` alone and under mpirun, with configs that can and cannot run.
 #include <gmock/gmock.h>
 
-#include "launch/doctor/finding.h"
+#include "launch/doctor/job_check.h"
 #include "tests/launch/run_fixture.h"
 
 namespace trireme::test {
@@ -43,6 +43,42 @@ TEST(DoctorTable, FindingsSurviveTheWayToAnotherRank) {
   EXPECT_EQ(parsed.all()[1], findings.all()[1]);
 }
 
+CudaFacts host_with(const std::vector<std::string>& gpus) {
+  CudaFacts facts;
+  for (const std::string& name : gpus)
+    facts.gpus.push_back({name, "", 90, 80ULL << 30, {}});
+  return facts;
+}
+
+TEST(DoctorGpus, MixedTypesAreNamedWithTheirHosts) {
+  const CudaFacts fast = host_with({"H100", "H100"}), mixed = host_with({"H100", "A100"});
+  const std::vector<std::string> hosts{"n1", "n1", "n2", "n2"};
+  const auto types = [&](const CudaFacts& second) {
+    return std::vector{doctor::gpu_of_rank(fast, 0), doctor::gpu_of_rank(fast, 1),
+                       doctor::gpu_of_rank(second, 0), doctor::gpu_of_rank(second, 1)};
+  };
+
+  Findings alike, different;
+  doctor::compare_gpus(alike, types(fast), hosts);
+  doctor::compare_gpus(different, types(mixed), hosts);
+
+  EXPECT_TRUE(alike.all().empty());
+  ASSERT_EQ(different.all().size(), 1U);
+  EXPECT_EQ(different.all()[0].severity, doctor::Severity::note);
+  EXPECT_THAT(different.all()[0].text,
+              HasSubstr("A100 (9.0, 80 GiB) on n2; H100 (9.0, 80 GiB) on n1 n2"));
+  EXPECT_THAT(different.all()[0].fix, HasSubstr("--gpus-per-node=TYPE:N"));
+}
+
+TEST(DoctorGpus, ARankWithoutAGpuIsNamed) {
+  Findings findings;
+  doctor::compare_gpus(findings, std::vector<std::string>{"H100", ""},
+                       std::vector<std::string>{"n1", "n2"});
+
+  ASSERT_EQ(findings.all().size(), 1U);
+  EXPECT_THAT(findings.all()[0].text, HasSubstr("no GPU on n2"));
+}
+
 class DoctorTest : public RunTest {
  protected:
   static CommandResult doctor(const std::string& set, int ranks) {
@@ -68,6 +104,21 @@ TEST_F(DoctorTest, ReportsAllRanksInOneTableWithTheirGroups) {
                                    HasSubstr("tensor groups of 2: all-reduce"),
                                    HasSubstr("data groups of 2: all-reduce"),
                                    HasSubstr("shows on every host"), HasSubstr("0 problems")));
+}
+
+TEST_F(DoctorTest, ComparesCollectivesWithTheHardwareFile) {
+  plan::Hardware values = plan::load_hardware(TRIREME_HARDWARE_FILE);
+  values.name = "this cluster";
+  const auto doctor_with = [&](const plan::Link& link) {
+    values.links.inside = values.links.between = link;
+    write_file(directory() + "/hardware.yaml", plan::to_yaml(values, ""));
+    return trireme("doctor --hardware " + directory() + "/hardware.yaml", 2).output;
+  };
+
+  EXPECT_THAT(doctor_with({.latency = 1e-9, .bandwidth = 1e14}),
+              AllOf(HasSubstr("note     collectives"), HasSubstr("; this cluster should reach"),
+                    HasSubstr("-> look at the choice of interface")));
+  EXPECT_THAT(doctor_with({.latency = 1, .bandwidth = 1e6}), HasSubstr("ok       collectives"));
 }
 
 TEST_F(DoctorTest, AConfigThatCannotRunHereIsAProblemWithItsReason) {

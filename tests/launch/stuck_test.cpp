@@ -15,6 +15,7 @@ namespace {
 
 using testing::AllOf;
 using testing::AnyOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 class StuckTest : public RunTest {
@@ -52,6 +53,13 @@ class StuckTest : public RunTest {
     EXPECT_THAT(result.output, message);
     EXPECT_GT(seconds_after_, deadline - 1);
     EXPECT_LT(seconds_after_, deadline + 10) << result.output;
+  }
+
+  // The rank's last calls, with the one that did not end.
+  void expect_dump(int rank, const std::string& pending) const {
+    const std::string dump =
+        read_file(directory() + "/run/collectives.rank" + std::to_string(rank) + ".txt");
+    EXPECT_THAT(dump, AllOf(HasSubstr("rank " + std::to_string(rank)), ContainsRegex(pending)));
   }
 
   void expect_end(const CommandResult& result) const {
@@ -105,9 +113,10 @@ TEST_F(StuckTest, AStoppedPipelineStageIsNamedWithGroupAndCall) {
   const CommandResult result = strike(2, 1, SIGSTOP, {"parallel.pipeline=2"});
 
   expect_report(
-      result,
-      AllOf(HasSubstr("rank 1"), HasSubstr("does not answer"), HasSubstr("group pipeline"),
-            AnyOf(HasSubstr("send"), HasSubstr("recv")), HasSubstr("parallel.watch_seconds: 3")));
+      result, AllOf(HasSubstr("rank 1"), HasSubstr("does not answer"), HasSubstr("group pipeline"),
+                    AnyOf(HasSubstr("send"), HasSubstr("recv")), ContainsRegex(" number [0-9]+"),
+                    HasSubstr("parallel.watch_seconds: 3")));
+  expect_dump(0, "started[^\n]*(send|recv)[^\n]* number [0-9]+");
 }
 
 TEST_F(StuckTest, AStoppedZeroRankIsNamedWithGroupAndCall) {

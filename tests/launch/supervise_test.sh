@@ -158,4 +158,44 @@ run=$place/refused
 real --set train.global_batch=3
 expect_code 2
 expect_starts 1
+
+# A rank is killed behind a checkpoint: the run goes on by itself, to the bits of one that nobody killed. Without a restart
+# left, the job's code is that of a lost rank.
+figures() {
+  sed -n 's/^{"step":\([0-9]*\),"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/p' "$1/metrics.jsonl"
+  sha256sum <"$1/weights.safetensors"
+}
+job=("$(dirname "$supervise")/mpi_run.sh" -np 2 "$trireme" train "$place/config.yaml" --set train.log_every=1000
+  --set checkpoint.every_steps=50 --set train.steps=2000)
+kill_a_rank() {
+  local process deadline=$((SECONDS + 60))
+  until compgen -G "$run/checkpoints/step_*0" >/dev/null || ((SECONDS > deadline)); do sleep 0.05; done
+  for process in $(pgrep -f "run.directory=$run\$"); do
+    if grep -qsz '^OMPI_COMM_WORLD_RANK=1$' "/proc/$process/environ"; then kill -KILL "$process"; fi
+  done
+}
+killed() {
+  run=$place/$1
+  shift
+  kill_a_rank &
+  output=$(timeout 120 "$supervise" --backoff 0 "$@" -- "${job[@]}" --set "run.directory=$run" 2>&1)
+  code=$?
+  wait
+}
+case=killed_rank
+"${job[@]}" --set "run.directory=$place/whole" >"$place/whole.log" 2>&1
+killed killed
+expect_code 0
+expect_starts 2
+expect_text "restart 1 of 10"
+expect_text "ended with exit code 5 at step"
+[[ $(cat "$run/supervise/incarnation_000.log") =~ \[rank\ 1\ .*ended\ by\ signal\ 9 ]] || complain "the killed rank in the first log"
+grep -q "going on after step" "$run/supervise/incarnation_001.log" || complain "the second start to go on from a checkpoint"
+cmp -s <(figures "$place/whole") <(figures "$run") || complain "the losses, norms and weights of the run that nobody killed"
+
+case=killed_without_a_restart
+killed final --max-restarts 0
+expect_code 5
+expect_starts 1
+expect_text "the 0 restarts are used up"
 exit $failed

@@ -191,6 +191,37 @@ check_preemption() {
   expect_same_bits
 }
 
+check_study() {
+  local study=("$trireme" scale config.yaml --launcher sbatch --warmup 1)
+  begin "a scaling study as batch jobs"
+  log=$place/study.log
+  "${study[@]}" --steps 4 --ranks 1,2,4 --repeats 2 --jobs 2 --launcher-options "--nodes=1-2" --out study >"$log" 2>&1
+  code=$?
+  expect_code 0
+  expect_text '\[6/6\] weak scaling'
+  [[ $(wc -l <study/scaling.csv) -eq 4 ]] || complain "three points in scaling.csv"
+  local jobs
+  jobs=$(cat study/runs/*/log.txt | sort -u | wc -l)
+  [[ $jobs -eq 6 ]] || complain "six jobs, got $jobs"
+  grep -q "4 ranks, 2 per node on n\[1-2\]" study/runs/weak-4-data=4-1/slurm.txt || complain "four ranks on two nodes"
+
+  begin "a study is cut off and continued"
+  study+=(--ranks 1 --repeats 1 --steps 4000 --out cut)
+  "${study[@]}" >"$log" 2>&1 &
+  local process=$!
+  wait_until 60 training cut/runs/weak-1-data=1-1/run || complain "training to begin"
+  kill -s TERM "$process"
+  wait "$process"
+  code=$?
+  expect_code 75
+  [[ -z $(squeue -h -t PENDING,RUNNING) ]] || complain "no job that is left"
+  expect_text "resume continues the study"
+  "${study[@]}" --resume >"$log" 2>&1
+  code=$?
+  expect_code 0
+  expect_text "weak scaling, 1 ranks as data=1, run 1: [0-9]"
+}
+
 check_usage() {
   begin "no config"
   submit --ntasks=1 -- missing.yaml
@@ -204,7 +235,7 @@ check_usage() {
   expect_text "'rsh' is none of srun, mpirun, tcp"
 }
 
-for part in "${@:-launchers detection kill restart sweep requeue time_limit cancel preemption usage}"; do
+for part in "${@:-launchers detection kill restart sweep requeue time_limit cancel preemption study usage}"; do
   # shellcheck disable=SC2086  # a list of words
   for name in $part; do "check_$name"; done
 done

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/plain_file.h"
+#include "launch/checkpoint_bench/plain_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/checkpoint_rates.h"
+#include "launch/checkpoint_bench/checkpoint_rates.h"
 
 #include <algorithm>
 #include <functional>
 
-#include "launch/plain_file.h"
+#include "launch/checkpoint_bench/plain_file.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/restore.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/step_stall.h"
+#include "launch/checkpoint_bench/step_stall.h"
 
 #include <algorithm>
 #include <cmath>

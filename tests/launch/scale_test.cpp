@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme scale`: real studies of a tiny model, and the arithmetic of their reports.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "launch/layout_search.h"
+#include "launch/scale/report.h"
+#include "tests/launch/run_fixture.h"
+#include "tests/support/expect_error.h"
+
+namespace trireme::test {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::DoubleNear;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr double rounding = 1e-9;
+
+class ScaleTest : public RunTest {
+ protected:
+  [[nodiscard]] std::string out() const { return directory() + "/study"; }
+  [[nodiscard]] std::string scale(const std::string& options) const {
+    return fmt::format("{} scale {}/gpt.yaml --out {} {}", TRIREME_BINARY, data_directory(), out(),
+                       options);
+  }
+  [[nodiscard]] json report() const { return json::parse(read_file(out() + "/scaling.json")); }
+};
+
+// That every element is closed in its order, and every attribute quoted.
+void expect_well_formed(const std::string& html) {
+  std::vector<std::string> open;
+  for (std::size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
+    const std::size_t end = html.find('>', at);
+    ASSERT_NE(end, std::string::npos) << html.substr(at, 80);
+    const std::string tag = html.substr(at + 1, end - at - 1);
+    EXPECT_EQ(std::ranges::count(tag, '"') % 2, 0) << tag;
+    EXPECT_THAT(tag, Not(HasSubstr("<")));
+    const std::string name = tag.substr(0, tag.find_first_of(" /", 1));
+    if (name == "!DOCTYPE" || name == "meta" || tag.back() == '/') continue;
+    if (name.front() == '/') {
+      ASSERT_FALSE(open.empty()) << tag;
+      EXPECT_EQ(name.substr(1), open.back());
+      open.pop_back();
+    } else {
+      open.push_back(name);
+    }
+  }
+  EXPECT_TRUE(open.empty()) << open.back();
+}
+
+TEST_F(ScaleTest, LossesOfEveryPointAddUpToItsGap) {
+  const CommandResult result = run_command(
+      scale(
+          "--ranks 1,2,3 --layouts data=1,data=2,pipeline=2,tensor=2,data=3 --repeats 1 --steps 5 "
+          "--warmup 2 --set train.global_batch=4 --set train.micro_batch=1"),
+      300);
+
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const json points = report()["points"];
+  ASSERT_EQ(points.size(), 5U);
+  for (const json& point : points) {
+    double losses = 0;
+    for (const auto& [name, seconds] : point["loss_seconds"].items())
+      losses += seconds.get<double>();
+    const double step = point["step_seconds"], gap = point["gap_seconds"];
+    EXPECT_THAT(losses, DoubleNear(gap, rounding)) << point;
+    EXPECT_THAT(point["efficiency"]["median"].get<double>(), DoubleNear(1 - gap / step, rounding));
+    EXPECT_EQ(point["global_batch"], 4 * point["data"].get<int>());
+  }
+  EXPECT_GT(points[2]["loss_seconds"]["bubble"], 0.0) << points[2];
+  EXPECT_GT(points[3]["loss_seconds"]["exposed_comm"], 0.0) << points[3];
+  EXPECT_EQ(std::ranges::count(read_file(out() + "/scaling.csv"), '\n'), 6);
+  EXPECT_TRUE(std::filesystem::exists(out() + "/runs/weak-3-data=3-1/run/metrics.jsonl"));
+  const std::string html = read_file(out() + "/scaling.html");
+  expect_well_formed(html);
+  EXPECT_THAT(html,
+              AllOf(HasSubstr("prefers-color-scheme: dark"), HasSubstr("@media print"),
+                    Not(HasSubstr("<script")), Not(HasSubstr("href")), Not(HasSubstr("src="))));
+}
+
+TEST_F(ScaleTest, AFailedRunIsRecordedAndTheSweepGoesOn) {
+  // The study's jobs find this mpirun first.
+  std::filesystem::create_directory(directory() + "/bin");
+  write_file(directory() + "/bin/mpirun",
+             "#!/bin/sh\n"
+             "for word in \"$@\"; do\n"
+             "  case $word in parallel.data=2) echo 'the switch is off' >&2; exit 9 ;; esac\n"
+             "done\n"
+             "exec " TRIREME_MPIEXEC " \"$@\"\n");
+  std::filesystem::permissions(directory() + "/bin/mpirun", std::filesystem::perms::owner_all);
+  const std::string study =
+      "--ranks 1,2,3 --repeats 1 --steps 3 --warmup 1 --set "
+      "train.global_batch=6 --set train.micro_batch=1 --mode strong";
+
+  const CommandResult result =
+      run_command(fmt::format("PATH={}/bin:$PATH {}", directory(), scale(study)), 300);
+
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("failed with code 9: the switch is off"));
+  const json failed = report()["points"];
+  EXPECT_EQ(failed[1]["runs"][0]["state"], "failed");
+  EXPECT_EQ(failed[1]["runs"][0]["code"], 9);
+  EXPECT_EQ(failed[2]["runs"][0]["state"], "done");
+  EXPECT_THAT(read_file(out() + "/scaling.html"), HasSubstr("the switch is off"));
+
+  const CommandResult again = run_command(scale(study + " --resume"), 300);
+
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_THAT(again.output, HasSubstr("3 runs, 2 of them are there already"));
+}
+
+TEST_F(ScaleTest, AnInterruptedStudyResumes) {
+  const std::string study = "--ranks 1,2 --repeats 1 --warmup 1 ";
+  const std::string first = out() + "/runs/weak-1-data=1-1/result.json";
+  const std::string second = out() + "/runs/weak-2-data=2-1/run/metrics.jsonl";
+  // Long enough to be caught at the second run, not so long that it does not end.
+  const std::string command = scale(study + "--steps 8000");
+
+  const CommandResult cut = run_command(
+      fmt::format("{} & study=$!; for i in $(seq 600); do [ -e {} ] && [ -s {} ] && break; sleep "
+                  "0.1; done; kill -INT $study; wait $study; echo code $?; pgrep -af [t]rain.*{}",
+                  command, first, second, out()),
+      200);
+
+  EXPECT_THAT(cut.output, HasSubstr("--resume continues the study"));
+  EXPECT_THAT(cut.output, HasSubstr("code 75\n"));
+  EXPECT_THAT(cut.output, Not(ContainsRegex("code 75\n[0-9]")));  // nothing is left of the job
+  EXPECT_EQ(report()["points"][1]["runs"][0]["state"], "not run");
+
+  const CommandResult result = run_command(command + " --resume", 300);
+
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("2 runs, 1 of them are there already"),
+                                   HasSubstr("[1/1] weak scaling, 2 ranks as data=2, run 1: ")));
+
+  const CommandResult other = run_command(scale(study + "--steps 7999 --resume"));
+
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.output, HasSubstr("holds another study: --steps: '8000' there, '7999' now"));
+  EXPECT_THAT(run_command(command).output, HasSubstr("holds a study already; continue it with"));
+}
+
+TEST_F(ScaleTest, RefusesBeforeItStartsAnything) {
+  const auto refusal = [&](const std::string& options) {
+    const CommandResult result = run_command(scale(options));
+    EXPECT_EQ(result.exit_code, 2) << options;
+    EXPECT_FALSE(std::filesystem::exists(out())) << options;
+    return result.output;
+  };
+
+  EXPECT_THAT(refusal("--ranks 1,2 --layouts data=1"), HasSubstr("makes 2 ranks; add one"));
+  EXPECT_THAT(refusal("--ranks 1,x"), HasSubstr("--ranks: 'x' is no whole number"));
+  EXPECT_THAT(refusal("--layouts model=2"), HasSubstr("'model=2' is no axis"));
+  EXPECT_THAT(refusal("--steps 5 --warmup 5"), HasSubstr("leave none to measure"));
+  EXPECT_THAT(refusal("--ranks 1,3 --mode strong"), HasSubstr("strong scaling, 3 ranks as data=3"));
+  EXPECT_THAT(refusal("--ranks 1 --jobs 2"), HasSubstr("would disturb each other"));
+  EXPECT_THAT(
+      trireme(fmt::format("scale {}/gpt.yaml --ranks 1 --out /proc/study", data_directory()))
+          .output,
+      HasSubstr("--out: /proc/study cannot be made"));
+}
+
+scale::RunResult result_of(const scale::StepParts& parts) {
+  return {.command = 0, .code = 0, .error = {}, .parts = parts};
+}
+
+TEST(ScaleSplit, TakesTheMedianRunAndTheSpreadOfAll) {
+  const scale::Point base{.mesh = {.data = 1}, .global_batch = 8};
+  const scale::Point point{.mesh = {.data = 2}, .global_batch = 16};
+  const std::vector<scale::Row> rows =
+      scale::attribute({{base, {result_of({.period = 1, .compute = 1})}},
+                        {point,
+                         {result_of({.period = 2, .compute = 1, .exposed_comm = 1}),
+                          result_of({.period = 1.25, .compute = 1, .straggler = 0.25}),
+                          std::nullopt, result_of({.period = 4, .compute = 4})}}});
+
+  EXPECT_DOUBLE_EQ(rows[1].parts.period, 2);
+  EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.median, 0.5);
+  EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.least, 0.25);
+  EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.most, 0.8);
+  EXPECT_EQ(rows[1].loss->parts, (std::array<double, 5>{1, 0, 0, 0, 0}));
+}
+
+TEST(ScaleSplit, StrongScalingExpectsEachRankToDoItsShare) {
+  const scale::Point base{.mode = scale::Mode::strong, .mesh = {.data = 1}, .global_batch = 8};
+  const scale::Point point{.mode = scale::Mode::strong, .mesh = {.data = 4}, .global_batch = 8};
+
+  const std::vector<scale::Row> rows =
+      scale::attribute({{base, {result_of({.period = 8, .compute = 7, .data_wait = 1})}},
+                        {point, {result_of({.period = 2.5, .compute = 2.5})}}});
+
+  EXPECT_DOUBLE_EQ(rows[1].loss->ideal, 2);
+  EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.median, 0.8);
+  EXPECT_EQ(rows[1].loss->parts, (std::array<double, 5>{0, 0, -0.25, 0, 0.75}));
+}
+
+TEST(ScaleSplit, WithoutABaseThereIsNoEfficiency) {
+  const scale::Point base{.mesh = {.data = 1}, .global_batch = 8};
+  const scale::Point point{.mesh = {.data = 2}, .global_batch = 16};
+  scale::RunResult failed;
+  failed.code = 5;
+  failed.error = "a \"<cut>\" & lost link";
+
+  const std::vector<scale::Row> rows =
+      scale::attribute({{base, {failed}}, {point, {result_of({.period = 1, .compute = 1})}}});
+  scale::Study study;
+  study.options.config = "a.yaml";
+  study.traits.item_name = "tokens";
+
+  EXPECT_EQ(rows[0].good, 0);
+  EXPECT_FALSE(rows[1].loss);
+  const std::string html = scale::html_report(study, rows);
+  expect_well_formed(html);
+  EXPECT_THAT(html, HasSubstr("a &quot;&lt;cut&gt;&quot; &amp; lost link"));
+  const std::string csv = scale::csv_report(study, rows);
+  std::vector<std::ptrdiff_t> commas(3);
+  std::size_t line = 0;
+  for (const char letter : csv) {
+    if (letter == ',') ++commas[line];
+    if (letter == '\n') ++line;
+  }
+  EXPECT_THAT(commas, testing::Each(commas[0]));
+}
+
+TEST_F(ScaleTest, PlannedLayoutsAreWhatThePlannerFindsFastest) {
+  scale::StudyOptions options;
+  options.config = data_directory() + "/gpt.yaml";
+  options.overrides = {std::string("parallel.hardware=") + TRIREME_HARDWARE_FILE};
+  options.ranks = {1, 4};
+  const scale::Study study = scale::plan_study(options);
+
+  ASSERT_EQ(study.points.size(), 2U);
+  const scale::Point& point = study.points[1];
+  EXPECT_EQ(point.ranks(), 4);
+  EXPECT_EQ(point.global_batch, 4 * study.points[0].global_batch);
+  Config config = load_config(options.config, options.overrides);
+  config.train.global_batch = point.global_batch;
+  LayoutSearch search(config, 4, plan::load_hardware(TRIREME_HARDWARE_FILE));
+  const auto arguments = study.arguments(point, "run");
+  std::vector<std::string> overrides;
+  for (std::size_t i = 4; i < arguments.size(); i += 2)
+    overrides.push_back(arguments[i]);
+  EXPECT_EQ(choice_of(load_config(options.config, overrides)),
+            choice_of(search.fastest(1)[0].config));
+}
+
+TEST(ScaleLayouts, FillInTheDataRanksThatAreLeft) {
+  const auto layouts = scale::parse_layouts("data=4,tensor=2:pipeline=3");
+
+  EXPECT_EQ(layouts[0], (MeshShape{.data = 4}));
+  EXPECT_EQ(layouts[1], (MeshShape{.pipeline = 3, .data = 0, .tensor = 2}));
+  EXPECT_EQ(scale::parse_ranks("8,1,2,2"), (std::vector<int>{1, 2, 8}));
+  expect_error(
+      ExitCode::config, [] { (void)scale::parse_layouts("data=0"); }, "no whole number above 0");
+}
+
+}  // namespace
+}  // namespace trireme::test
