@@ -64,9 +64,12 @@ class LayerModel {
         op_seconds(0, work_.elementwise_bytes, 1, static_cast<int>(work_.products.size()) + 1);
     s.forward = weights + convolution + attention + elementwise;
     const bool first = layer_.forward_flops == 0;
+    // Nobody asks for the gradient of images.
+    const bool reads_images = work_.filters > 0 && &layer_ == &input_.layers.front();
     s.backward_weight = weights + convolution + (first ? elementwise : 0);
     s.backward_input = first ? 0
-                             : weights + convolution + attention_backward * attention +
+                             : weights + (reads_images ? 0 : convolution) +
+                                   attention_backward * attention +
                                    elementwise_backward * elementwise;
     if (block_ && input_.build.recompute == Recompute::full) s.recompute = s.forward;
     if (block_ && input_.build.recompute == Recompute::selective)
