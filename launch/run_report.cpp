@@ -40,6 +40,11 @@ void log_start(const Session& session, const Dataset& dataset) {
     log::get("train").info("attention and convolution: {}",
                            ops::attention_backend(session.device->type()));
   }
+  if (config.device.graphs == "step" && parallel.pipeline > 1) {
+    log::get("train").info(
+        "device.graphs: step: steps run without graphs, for the transfers of a pipeline's stages "
+        "reach from one step into the next; layer records their layers");
+  }
   log::get("train").info("{} samples in {}; {} steps of {} samples", dataset.size(),
                          config.data.path, config.train.steps, config.train.global_batch);
 }

@@ -74,13 +74,8 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
     end = device.make_event(EventKind::timed);
   model_.set_hook(this);
   if (options.graphs == GraphMode::layer) model_.use_layer_graphs();
-  if (options.graphs == GraphMode::step && options.pipeline.stages == 1) {
+  if (options.graphs == GraphMode::step && options.pipeline.stages == 1)
     static_.emplace(device, options.pipeline.micro_batches);
-  } else if (options.graphs == GraphMode::step) {
-    log::get("train").info(
-        "device.graphs: step: steps run without graphs, for the transfers of a pipeline's stages "
-        "reach from one step into the next; layer records their layers");
-  }
 }
 
 StepEngine::~StepEngine() {
