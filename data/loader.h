@@ -37,7 +37,8 @@ class Loader final : public BatchSource {
   // call.
   [[nodiscard]] const Batch& next(Stream& copy, Stream& compute) override;
 
-  // Seconds that the calling thread has spent inside next() so far: the data wait.
+  // Seconds that next() has waited for samples so far while the compute stream had nothing to do:
+  // the data wait.
   [[nodiscard]] double wait_seconds() const override { return wait_seconds_; }
 
  private:
@@ -55,8 +56,9 @@ class Loader final : public BatchSource {
   void work();
   void fill(Slot& slot, std::int64_t batch, std::int64_t part);
   void fill_row(Slot& slot, SampleId id, std::int64_t row) const;
-  // True when `batch` is complete in its slot; raises its error. With `block`, waits for that.
-  [[nodiscard]] bool is_ready(std::int64_t batch, bool block);
+  [[nodiscard]] bool is_ready(std::int64_t batch);
+  // Blocks until `batch` is complete in its slot; raises its error.
+  void await(std::int64_t batch);
   void issue(std::int64_t batch, Stream& copy);
   void stop() noexcept;
   [[nodiscard]] Slot& slot_of(std::int64_t batch) {

@@ -6,8 +6,11 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <thread>
 
+#include "runtime/base/clock.h"
+#include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/device/device.h"
 #include "tests/data/make_data.h"
 #include "tests/support/allocation_count.h"
@@ -253,6 +256,25 @@ TEST_F(LoaderTest, CountsTheTimeThatTheCallerWaited) {
   EXPECT_EQ(loader.wait_seconds(), 0);
   static_cast<void>(take(loader, 3));
   EXPECT_GE(loader.wait_seconds(), 0.02);  // the first batch alone takes four reads
+}
+
+TEST_F(LoaderTest, CountsNoWaitWhileTheComputeStreamIsBusy) {
+  FakeDataset dataset(100);
+  dataset.delay = std::chrono::milliseconds(100);
+  const auto busy = device_->make_stream(StreamKind::comm);  // with a thread of its own, as a GPU
+  std::promise<void> work;
+  Loader loader(*device_, dataset, BatchPlan::training(sampler(100, 1), 1, 0, 1, 0),
+                {.workers = 1, .prefetch = 1});
+  static_cast<void>(loader.next(*copy_, *busy));
+  const double before = loader.wait_seconds();
+  enqueue(*busy, [&] { work.get_future().wait(); });
+  const auto start = std::chrono::steady_clock::now();
+  static_cast<void>(loader.next(*copy_, *busy));
+  const double took = seconds_since(start);
+  work.set_value();
+  busy->synchronize();
+  EXPECT_GT(before, 0);
+  EXPECT_LT(loader.wait_seconds() - before, took / 2);
 }
 
 }  // namespace
