@@ -7,7 +7,7 @@
 #include <cmath>
 #include <memory>
 
-#include "launch/comm_bench/measure.h"
+#include "launch/comm_bench/links.h"
 #include "launch/job_groups.h"
 #include "launch/model_bench/measure.h"
 #include "runtime/base/file.h"
@@ -71,20 +71,26 @@ double crowded_slowdown(const Measured& measured, int ranks, int cores) {
   return std::max(1.0, (measured.together.forward + measured.together.backward) / turns / alone);
 }
 
-// The all-reduce of all ranks as the planner's alpha and beta.
+// The all-reduce of all ranks as the planner's alpha and beta. Streams of a GPU run ahead of the
+// host; on a CPU the work between two collectives waits for the first.
 plan::Link fit_all_reduce(Communicator& world, Device& device) {
+  comm_bench::MeasureOptions options;
+  if (device.type() == DeviceType::cpu)
+    options = {.repeats = 15, .batch_seconds = 20e-3, .pause_seconds = 1e-3};
   std::vector<comm_bench::TimedBytes> times;
   for (const std::int64_t bytes : {std::int64_t{256}, std::int64_t{16} << 10,
                                    std::int64_t{256} << 10, std::int64_t{4} << 20}) {
     const std::int64_t size = comm_bench::size_of(Verb::all_reduce, world.size(), bytes);
-    times.push_back({static_cast<double>(size),
-                     comm_bench::measure(world, world, device, Verb::all_reduce, size).median});
+    const auto time = comm_bench::measure(world, world, device, Verb::all_reduce, size, options);
+    times.push_back({static_cast<double>(size), time.median});
   }
   const comm_bench::LinkFit fit = comm_bench::fit_link(times);
-  const double rounds = 2 * std::ceil(std::log2(static_cast<double>(world.size())));
-  return {
-      .latency = fit.latency / rounds,
-      .bandwidth = fit.bandwidth * plan::bytes_sent(plan::Collective::all_reduce, 1, world.size())};
+  if (fit.bandwidth == 0) {
+    fail(ExitCode::internal,
+         "bench model: large all-reduces took no longer than small ones; other work disturbs this "
+         "machine, try again when it is quiet");
+  }
+  return comm_bench::link_of_all_reduce(fit, world.size());
 }
 
 plan::Hardware describe_node(const Device& device, const MpiEnvironment& mpi) {

@@ -64,14 +64,20 @@ class Call {
     stream_->synchronize();
   }
 
-  // Seconds for so many calls on this rank.
-  double run(int calls) {
+  // Seconds of a call on this rank.
+  double run(int calls, double pause_seconds) {
     group_.barrier();
+    if (pause_seconds > 0) {
+      double seconds = 0;
+      for (int i = 0; i < calls; ++i)
+        seconds += run_after(pause_seconds);
+      return seconds / calls;
+    }
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; ++i)
       enqueue();
     stream_->synchronize();
-    return seconds_since(start);
+    return seconds_since(start) / calls;
   }
 
   // Elements of the result that are not what they should be.
@@ -90,6 +96,16 @@ class Call {
 
   static std::size_t size_in_bytes(std::int64_t elements) {
     return static_cast<std::size_t>(elements) * sizeof(float);
+  }
+
+  double run_after(double pause_seconds) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (seconds_since(begin) < pause_seconds) {
+    }
+    const auto start = std::chrono::steady_clock::now();
+    enqueue();
+    stream_->synchronize();
+    return seconds_since(start);
   }
 
   void enqueue() {
@@ -185,11 +201,12 @@ std::int64_t size_of(Verb verb, int ranks, std::int64_t bytes) {
 CommTime measure(Communicator& group, Communicator& world, Device& device, Verb verb,
                  std::int64_t bytes, const MeasureOptions& options) {
   Call call(group, device, verb, bytes);
-  call.run(2);  // connections, scratch memory
-  const int calls = calls_of_a_batch(world, call.run(2) / 2, options.batch_seconds);
+  const double pause = options.pause_seconds;
+  call.run(2, pause);  // connections, scratch memory
+  const int calls = calls_of_a_batch(world, pause + call.run(2, pause), options.batch_seconds);
   std::vector<double> seconds;
   for (int i = 0; i < options.repeats; ++i)
-    seconds.push_back(call.run(calls) / calls);
+    seconds.push_back(call.run(calls, pause));
   std::vector<double> wrong{static_cast<double>(call.wrong())};
   reduce(world, seconds, ReduceOp::max);
   reduce(world, wrong, ReduceOp::sum);

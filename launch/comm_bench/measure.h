@@ -27,6 +27,10 @@ struct MeasureOptions {
   int repeats = 9;
   // Calls follow each other without a pause for about so long, and count together as one repeat.
   double batch_seconds = 2e-3;
+  // Above 0: so long the host computes before each call, and then waits for it, as a rank on a CPU
+  // does whose layers need each other's results. The stream's thread has gone to sleep meanwhile;
+  // handing it the call and coming back counts. The pauses do not.
+  double pause_seconds = 0;
 };
 
 // Seconds of one call, on the slowest rank of any group.
