@@ -5,8 +5,8 @@
 
 #include <memory>
 
+#include "launch/plan/report.h"
 #include "launch/plan_arguments.h"
-#include "launch/plan_report.h"
 #include "runtime/base/file.h"
 
 namespace trireme {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "launch/options.h"
-#include "launch/step_plan.h"
+#include "launch/plan/step_plan.h"
 #include "runtime/base/log.h"
 #include "runtime/ops/attention.h"
 

@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "launch/choose_layout.h"
 #include "launch/memory_advice.h"
+#include "launch/plan/choose_layout.h"
 #include "launch/training.h"
 #include "runtime/train/signal_requests.h"
 

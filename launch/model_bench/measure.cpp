@@ -7,7 +7,7 @@
 
 #include "launch/model_bench/synthetic_batches.h"
 #include "launch/options.h"
-#include "launch/step_plan.h"
+#include "launch/plan/step_plan.h"
 #include "runtime/base/clock.h"
 #include "runtime/ops/elementwise.h"
 #include "runtime/ops/linear.h"

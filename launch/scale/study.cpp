@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "launch/layout_search.h"
+#include "launch/plan/layout_search.h"
 #include "runtime/base/error.h"
 #include "runtime/device/device.h"
 

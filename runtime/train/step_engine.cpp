@@ -119,7 +119,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   rng[1] = static_cast<std::uint64_t>(step);
   optimizer_.prepare(step, options_.schedule.at(step));
   if (options_.flags) slot.flags.stage(options_.flags());
-  slot.data_wait_ms = -1e3 * source.wait_seconds();
+  const double waited = source.wait_seconds();
   slot.follows = std::exchange(began_, true);
   compute.record(*slot.start);
   if (static_) {
@@ -131,7 +131,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   }
   compute.record(*slot.updated);
   compute.record(end_of(step));
-  slot.data_wait_ms += 1e3 * source.wait_seconds();
+  slot.data_wait_ms = 1e3 * (source.wait_seconds() - waited);
 }
 
 // Nothing here may depend on `step` beyond the slot: what changes from step to step is read from

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "launch/model_bench/measure.h"
-#include "launch/step_plan.h"
+#include "launch/plan/step_plan.h"
 #include "runtime/plan/hardware.h"
 #include "tests/support/command.h"
 

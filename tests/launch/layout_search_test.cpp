@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/layout_search.h"
+#include "launch/plan/layout_search.h"
 
 #include <gmock/gmock.h>
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "launch/layout_search.h"
+#include "launch/plan/layout_search.h"
 #include "launch/scale/report.h"
 #include "tests/launch/run_fixture.h"
 #include "tests/support/expect_error.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <map>
 
-#include "launch/layout_search.h"
+#include "launch/plan/layout_search.h"
 
 namespace trireme {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/step_plan.h"
+#include "launch/plan/step_plan.h"
 
 #include "launch/options.h"
 #include "launch/session.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/layout_plan.h"
+#include "launch/plan/layout_plan.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/memory_plan.h"
+#include "launch/plan/memory_plan.h"
 
 #include <algorithm>
 #include <numeric>

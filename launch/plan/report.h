@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "launch/layout_search.h"
+#include "launch/plan/layout_search.h"
 
 namespace trireme {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/choose_layout.h"
+#include "launch/plan/choose_layout.h"
 
-#include "launch/layout_search.h"
+#include "launch/plan/layout_search.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/gather_texts.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/layout_plan.h"
+#include "launch/plan/layout_plan.h"
 
 #include <algorithm>
 #include <numeric>

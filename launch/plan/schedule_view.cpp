@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/schedule_view.h"
+#include "launch/plan/schedule_view.h"
 
 #include <fmt/ranges.h>
 

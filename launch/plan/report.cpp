@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/plan_report.h"
+#include "launch/plan/report.h"
 
 #include <fmt/ranges.h>
 

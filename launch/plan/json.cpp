@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "launch/plan_report.h"
+#include "launch/plan/report.h"
 
 namespace trireme {
 namespace {
