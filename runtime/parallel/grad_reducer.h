@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/nn/layer.h"
 #include "runtime/comm/stream_clock.h"
+#include "runtime/nn/layer.h"
 
 namespace trireme {
 
