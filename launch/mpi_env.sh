@@ -1,8 +1,10 @@
-# shellcheck shell=bash
+#!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The settings of Open MPI and NCCL for a job, all of them, on one host or several. Source it, then start the job as usual:
+# The settings of Open MPI and NCCL for a job, all of them, on one host or several. Source it, then start the job as usual, or
+# let it start a command with them:
 #
 #   source launch/mpi_env.sh 4 && mpirun -np 4 build/cpu/trireme train configs/gpt_tiny.yaml
+#   launch/mpi_env.sh 4 srun --mpi=pmix build/cpu/trireme train configs/gpt_tiny.yaml
 #
 # The argument is the number of ranks on each host (default: the number of cores). Values that are set already are kept.
 # launch/mpi_run.sh and launch/slurm/train.sbatch source it themselves. One variable of ours:
@@ -63,3 +65,11 @@ export OMPI_MCA_oob_tcp_keepalive_probes=${OMPI_MCA_oob_tcp_keepalive_probes:-3}
 export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 
 unset trireme_ranks
+
+if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
+  [[ $# -ge 2 ]] || {
+    sed -n '3,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    exit 2
+  }
+  exec "${@:2}"
+fi

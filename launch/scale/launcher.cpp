@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -33,6 +34,13 @@ std::string required_script(const std::string& name) {
          name, own_binary());
   }
   return script;
+}
+
+// At least, on the fullest node of the allocation.
+int ranks_per_node(int ranks) {
+  const char* const text = std::getenv("SLURM_JOB_NUM_NODES");
+  const int nodes = text == nullptr ? 1 : std::max(1, std::atoi(text));
+  return (ranks + nodes - 1) / nodes;
 }
 
 }  // namespace
@@ -66,7 +74,14 @@ std::vector<std::string> Launcher::command(int ranks, const std::vector<std::str
       words = {required_script("mpi_run.sh"), "-np", count};
       break;
     case LauncherKind::srun:
-      words = {"srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--ntasks=" + count};
+      // Ranks fill nodes in turn, as mpirun's do: srun by itself would use all of the allocation.
+      words = {required_script("mpi_env.sh"),
+               fmt::format("{}", ranks_per_node(ranks)),
+               "srun",
+               "--mpi=pmix",
+               "--kill-on-bad-exit=1",
+               "--distribution=block:block,Pack",
+               "--ntasks=" + count};
       break;
     case LauncherKind::sbatch:
       // A run that is started again would be measured from its checkpoint.

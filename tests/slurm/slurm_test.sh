@@ -222,6 +222,50 @@ check_study() {
   expect_text "weak scaling, 1 ranks as data=1, run 1: [0-9]"
 }
 
+# Jobs and steps that the runs of a study were, one "job step" each.
+steps_of() { sed -nE 's/.*"SLURM_(JOB_ID|STEP_ID)": "([0-9]+)".*/\2/p' "$1"/runs/*/run/environment.json | paste -d ' ' - - | sort -u; }
+hosts_of() { tr -d ' \n' <"$1/run/environment.json" | grep -oE '"hosts":\[[^]]*\]'; }
+
+check_allocation_study() {
+  local study=("$trireme" scale config.yaml --launcher srun --warmup 1)
+  begin "a scaling study as steps of one allocation"
+  log=$place/allocation.log
+  salloc -Q --nodes=2 --ntasks=4 "${study[@]}" --steps 4 --ranks 1,2,4 --repeats 2 --out allocation >"$log" 2>&1
+  code=$?
+  expect_code 0
+  expect_text '\[6/6\] weak scaling'
+  [[ $(wc -l <allocation/scaling.csv) -eq 4 ]] || complain "three points in scaling.csv"
+  [[ $(steps_of allocation | wc -l) -eq 6 ]] || complain "six steps, got $(steps_of allocation)"
+  [[ $(steps_of allocation | cut -d ' ' -f 1 | sort -u | wc -l) -eq 1 ]] || complain "one job, got $(steps_of allocation)"
+  expect_equal "$(hosts_of "allocation/runs/weak-2-data=2-1")" '"hosts":["n1","n1"]' "the nodes of two ranks, which fill the first"
+  expect_equal "$(hosts_of "allocation/runs/weak-4-data=4-1")" '"hosts":["n1","n1","n2","n2"]' "the nodes of four ranks"
+  grep -q '"OMPI_MCA_oob_tcp_keepalive_time"' "allocation/runs/weak-4-data=4-1/run/environment.json" || complain "the settings of mpi_env.sh"
+
+  begin "a study in an allocation is cut off and continued in another"
+  study+=(--ranks "1,2" --repeats 1 --steps 1500 --out cut_allocation)
+  salloc -Q --ntasks=2 "${study[@]}" >"$log" 2>&1 &
+  local process=$!
+  wait_until 60 training "cut_allocation/runs/weak-2-data=2-1/run" || complain "training of two ranks to begin"
+  pkill -TERM -P "$process" -f " scale config.yaml --launcher srun "
+  wait "$process"
+  code=$?
+  expect_code 75
+  expect_text "resume continues the study"
+  [[ -z $(squeue -h) ]] || complain "no job that is left"
+  ! pgrep -f "^$trireme train .*cut_allocation" || complain "no rank that is left"
+  salloc -Q --ntasks=2 "${study[@]}" --resume >"$log" 2>&1
+  code=$?
+  expect_code 0
+  expect_text "2 runs, 1 of them are there already"
+  [[ $(wc -l <cut_allocation/scaling.csv) -eq 3 ]] || complain "two points in scaling.csv"
+
+  begin "a study without an allocation"
+  "$trireme" scale config.yaml --launcher srun --out none >"$log" 2>&1
+  code=$?
+  expect_code 2
+  expect_text "use salloc or sbatch"
+}
+
 check_usage() {
   begin "no config"
   submit --ntasks=1 -- missing.yaml
@@ -235,7 +279,7 @@ check_usage() {
   expect_text "'rsh' is none of srun, mpirun, tcp"
 }
 
-for part in "${@:-launchers detection kill restart sweep requeue time_limit cancel preemption study usage}"; do
+for part in "${@:-launchers detection kill restart sweep requeue time_limit cancel preemption study allocation_study usage}"; do
   # shellcheck disable=SC2086  # a list of words
   for name in $part; do "check_$name"; done
 done
