@@ -143,8 +143,9 @@ void add_doctor_command(CLI::App& app) {
                       "Hardware file, whose links the collectives should reach; see "
                       "configs/hardware and trireme bench comm --hardware");
   command->footer(
-      "Ends with code 2 when the config cannot run here.\n"
-      "Example: mpirun -np 4 trireme doctor configs/gpt_tiny.yaml");
+      "Ends with code 2 where it finds a problem: what a run would fail on. Notes are no "
+      "problems.\n"
+      "Example: launch/mpi_run.sh -np 4 trireme doctor configs/gpt_tiny.yaml");
   command->callback([arguments] {
     const int problems = examine(*arguments);
     if (problems > 0) throw CLI::RuntimeError(static_cast<int>(ExitCode::config));

@@ -80,9 +80,10 @@ void add_scale_command(CLI::App& app) {
                    "parallel.hardware, without that data parallel")
       ->capture_default_str();
   command
-      ->add_option("--launcher", arguments->launcher,
-                   "mpirun (launch/mpi_run.sh), srun inside an allocation, or sbatch: one job "
-                   "per run")
+      ->add_option(
+          "--launcher", arguments->launcher,
+          "mpirun (launch/mpi_run.sh), srun: one step of this allocation per run, or sbatch: one "
+          "job per run")
       ->capture_default_str()
       ->check(CLI::IsMember({"mpirun", "srun", "sbatch"}));
   command->add_option("--launcher-options", arguments->launcher_options,
@@ -110,7 +111,8 @@ void add_scale_command(CLI::App& app) {
   command->footer(
       "Ends with code 1 where a run failed, with 75 where it was interrupted (--resume "
       "continues).\n"
-      "Example: trireme scale configs/gpt_tiny.yaml --ranks 1,2 --mode both --out scaling/tiny");
+      "Example: trireme scale configs/gpt_tiny.yaml --ranks 1,2 --mode both --out scaling/tiny\n"
+      "Example: salloc --nodes=2 --ntasks=8 trireme scale configs/gpt_tiny.yaml --launcher srun");
   command->callback([arguments] { scale_out(*arguments); });
 }
 
