@@ -46,13 +46,9 @@ struct Row {
   Use use = Use::held_out;
 };
 
-// Largest errors that the rows may have, as shares.
-struct Limits {
-  double each = 0, median = 0;
-};
-
-// Prints a line of a Markdown table for each row and fails for what lies outside the limits.
-void compare(const System& system, const std::vector<Row>& rows, Limits limits);
+// Prints a line of a Markdown table for each row and fails where one is further off than its use
+// allows.
+void compare(const System& system, const std::vector<Row>& rows);
 
 // Gradients are reduced in fp32, everything else travels in bf16.
 inline constexpr EngineTraits bf16_messages{.gathered_bytes = 2, .partial_sum_bytes = 2};

@@ -67,7 +67,7 @@ std::vector<Row> megatron_core_rows() {
 TEST(Published, MegatronCoreOnH100) {
   EngineTraits traits = with_traffic(partly_fused_traffic);
   traits.hidden_tensor_messages = sent_in_pieces;
-  compare({"Megatron-Core 0.8", "h100", traits}, megatron_core_rows(), {0.15, 0.1});
+  compare({"Megatron-Core 0.8", "h100", traits}, megatron_core_rows());
 }
 
 // Megatron-LM of January 2023 (commit 285068c8, which MegaScale compares itself with; the
@@ -135,14 +135,13 @@ std::vector<Row> megascale_utilisation(double flops_per_token, double small_batc
 
 TEST(Published, MegatronLmOnA100AsMegaScaleMeasuredIt) {
   const System system = megatron_lm("Megatron-LM (MegaScale)");
-  compare(system, megascale_rows({40.0, 21.2, 15.2, 11.9, 29.02, 14.78, 12.24, 8.57}), {0.15, 0.1});
-  compare(system, megascale_utilisation(1.0766e12, 0.477, {0.492, 0.488, 0.482}), {0.25, 0.15});
+  compare(system, megascale_rows({40.0, 21.2, 15.2, 11.9, 29.02, 14.78, 12.24, 8.57}));
+  compare(system, megascale_utilisation(1.0766e12, 0.477, {0.492, 0.488, 0.482}));
 }
 
 TEST(Published, MegaScaleOnA100) {
-  compare(megascale(), megascale_rows({32.0, 16.5, 11.5, 8.9, 23.66, 12.21, 9.56, 6.34}),
-          {0.15, 0.1});
-  compare(megascale(), megascale_utilisation(1.066e12, 0.623, {0.543, 0.541, 0.543}), {0.25, 0.15});
+  compare(megascale(), megascale_rows({32.0, 16.5, 11.5, 8.9, 23.66, 12.21, 9.56, 6.34}));
+  compare(megascale(), megascale_utilisation(1.066e12, 0.623, {0.543, 0.541, 0.543}));
 }
 
 // Qi et al., Zero Bubble Pipeline Parallelism, 2024, tables 3 and 4: samples per second and GPU,
@@ -223,7 +222,7 @@ std::vector<Row> zero_bubble_rows() {
 }
 
 TEST(Published, ZeroBubbleOnA100) {
-  compare(megatron_lm("Zero bubble paper"), zero_bubble_rows(), {0.25, 0.15});
+  compare(megatron_lm("Zero bubble paper"), zero_bubble_rows());
 }
 
 }  // namespace
