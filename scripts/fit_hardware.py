@@ -5,6 +5,7 @@ of GPU, to the published rows that tests/plan marks `fit`, and says how the mode
 The sum of the squared logarithms of predicted / published decides; all else stays as it is."""
 
 import argparse
+import collections
 import math
 import pathlib
 import re
@@ -17,6 +18,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KINDS = {"a100": ["a100"], "h100": ["h100", "h100_500w"]}
 MATMUL = [i / 100 for i in range(50, 91)]
+Row = collections.namedtuple("Row", "system model gpus error use")
 USES = ("fit", "seen", "held out")
 
 
@@ -30,7 +32,7 @@ def set_matmul(directory, kind, value):
 
 
 def rows(binary, directory):
-    """[(system, model, GPUs, error, use)], predicted with the files of `directory`."""
+    """Predicted with the files of `directory`."""
     done = subprocess.run([binary, "--gtest_filter=Published.*"], cwd=directory, capture_output=True,
                           text=True, check=False)  # large errors are its failures and our business
     found = []
@@ -38,14 +40,10 @@ def rows(binary, directory):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) != 8 or cells[-1] not in USES or "/s" not in cells[3]:
             continue
-        found.append((cells[0], cells[1], int(cells[2]), float(cells[6].split()[0]) / 100, cells[7]))
+        found.append(Row(*cells[:3], float(cells[6].split()[0]) / 100, cells[7]))
     if not found:
         sys.exit(f"{binary} printed no rows:\n{done.stdout[-2000:]}{done.stderr}")
     return found
-
-
-def kind_of(row):
-    return "h100" if row[0].startswith(("Megatron-Core", "torchtitan compiled")) else "a100"
 
 
 def losses(binary, directory, matmul):
@@ -53,8 +51,9 @@ def losses(binary, directory, matmul):
         set_matmul(directory, kind, value)
     sums = dict.fromkeys(KINDS, 0.0)
     for row in rows(binary, directory):
-        if row[4] == "fit":
-            sums[kind_of(row)] += math.log1p(row[3]) ** 2
+        if row.use == "fit":
+            kind = next(kind for kind, names in KINDS.items() if row.gpus.split()[1] in names)
+            sums[kind] += math.log1p(row.error) ** 2
     return sums
 
 
@@ -71,12 +70,18 @@ def fit(binary, directory):
 
 def print_summary(found):
     print("| rows | number | median error | 9 of 10 within | worst |\n|---|---|---|---|---|")
-    for use in USES:
-        errors = sorted(abs(row[3]) for row in found if row[4] == use)
-        worst = max((row for row in found if row[4] == use), key=lambda row: abs(row[3]))
-        print(f"| {use} | {len(errors)} | {100 * statistics.median(errors):.1f} % | "
+    groups = {}
+    for row in found:
+        groups.setdefault((USES.index(row.use), ""), []).append(row)
+        if row.use != "fit":
+            groups.setdefault((USES.index(row.use), row.system), []).append(row)
+    for (use, system), group in sorted(groups.items()):
+        errors = sorted(abs(row.error) for row in group)
+        worst = max(group, key=lambda row: abs(row.error))
+        name = f"{USES[use]}: {system}" if system else f"**{USES[use]}**"
+        print(f"| {name} | {len(group)} | {100 * statistics.median(errors):.1f} % | "
               f"{100 * errors[math.ceil(0.9 * len(errors)) - 1]:.1f} % | "
-              f"{100 * worst[3]:+.1f} % ({worst[0]}, {worst[1]}, {worst[2]} GPUs) |")
+              f"{100 * worst.error:+.1f} % ({worst.model}, {worst.gpus}) |")
 
 
 def main():

@@ -21,6 +21,10 @@ std::string_view name_of(Use use) {
   return use == Use::seen ? "seen" : "held out";
 }
 
+std::string text_of(double rate) {
+  return rate < 1000 ? fmt::format("{:.4g}", rate) : fmt::format("{:.0f}", rate);
+}
+
 // A little more than what the model reaches.
 double largest_error(Use use) {
   if (use == Use::fit) return 0.08;
@@ -71,9 +75,9 @@ void compare(const System& system, const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     const double value = predicted(system, row);
     const double error = value / row.published - 1;
-    fmt::print("| {} | {} | {} | {} | {:.4g} | {:.4g} | {:+.1f} % | {} |\n", system.name, row.label,
-               row.mesh.size(), name_of(row.unit), row.published, value, 100 * error,
-               name_of(row.use));
+    fmt::print("| {} | {} | {} {} | {} | {} | {} | {:+.1f} % | {} |\n", system.name, row.label,
+               row.mesh.size(), system.hardware, name_of(row.unit), text_of(row.published),
+               text_of(value), 100 * error, name_of(row.use));
     EXPECT_LT(std::abs(error), largest_error(row.use)) << system.name << ", " << row.label;
   }
 }

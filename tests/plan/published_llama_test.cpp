@@ -70,10 +70,11 @@ TEST(Published, InterruptionsOfLlamaThree) {
                     .checkpoint_seconds = cost});
   const double failures = static_cast<double>(run.failures) * seconds_of_54_days / run.wall;
   fmt::print(
-      "| Llama 3 | 405B | {} | interruptions in 54 days | 419 | {:.0f} | {:+.1f} % | fit |\n",
+      "| Llama 3 | 405B | {} h100 | interruptions in 54 days | 419 | {:.0f} | {:+.1f} % | fit |\n",
       ranks, failures, 100 * (failures / 419 - 1));
-  fmt::print("| Llama 3 | 405B | {} | effective training time | > 90 % | {:.1f} % | | seen |\n",
-             ranks, 100 * run.goodput);
+  fmt::print(
+      "| Llama 3 | 405B | {} h100 | effective training time | > 90 % | {:.1f} % | | seen |\n",
+      ranks, 100 * run.goodput);
 
   EXPECT_NEAR(failures, 419, 0.12 * 419);
   EXPECT_GT(run.goodput, 0.9);
