@@ -20,8 +20,8 @@ enum class Unit : std::uint8_t {
 // What part a row has had in the making of the model.
 enum class Use : std::uint8_t {
   fit,      // scripts/fit_hardware.py chooses the efficiencies on it
-  seen,     // in view while the model was written
-  held_out  // entered afterwards
+  seen,     // in view while the model was written or corrected
+  held_out  // entered afterwards, and changed nothing
 };
 
 struct System {

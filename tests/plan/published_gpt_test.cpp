@@ -49,7 +49,8 @@ std::vector<Row> mpt_rows(std::initializer_list<MptRun> runs) {
   return rows;
 }
 
-// PyTorch as it comes, but for flash attention.
+// Eager PyTorch with flash attention; parameters travel in bf16, gradients in fp32
+// (mosaicml/composer, mosaic_fsdp_utils.py: mixed precision DEFAULT).
 System mosaicml(const char* hardware) {
   return {"MosaicML", hardware, with_traffic(eager_traffic)};
 }

@@ -24,8 +24,9 @@ Transformer gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads,
 // NVIDIA/Megatron-LM, README.md and images/model_table.png of core_r0.8.0 (commit f2e5db402c):
 // bf16, sequence 4096, vocabulary 131,072, data-parallel 48; layers, hidden sizes, tensor and
 // pipeline sizes, batches and TFLOP/s are the table's. Not stated: micro-batches, taken as one
-// sequence; and chunks, taken as one block each, the only interleaving of 23 or 7 blocks on a
-// stage. None on two stages, which the README excludes.
+// sequence, and as all that a replica has where there is no pipeline to fill; chunks, taken as one
+// block each, the only interleaving of 23 or 7 blocks on a stage, but none on two stages, which the
+// README excludes.
 std::vector<Row> megatron_core_rows() {
   const auto row = [](const char* label, std::int64_t heads, std::int64_t hidden,
                       std::int64_t layers, int tensor, int pipeline, int batch, double published) {
