@@ -12,10 +12,10 @@
 
 namespace trireme {
 
-// At first there are no pauses, for a peer that is near answers soon. After that the core belongs
-// to whoever computes, but for a short burst after each sleep: one poll moves no more than fits in
-// the queues of shared memory. Never sched_yield: on a busy core it waits for everybody else's time
-// slice, where a thread that slept is woken at once. Measured in README.md.
+// At first the core is only offered to others between polls (sched_yield): peers of a step answer
+// within milliseconds, and a thread that sleeps wakes late, on virtual machines by 100 us and more.
+// After that it sleeps between short bursts: one poll moves no more than fits in the queues of
+// shared memory. Measured in README.md.
 class Backoff {
  public:
   Backoff() {
@@ -27,14 +27,15 @@ class Backoff {
     if (stream_cancelled()) {
       fail(ExitCode::communication, "gave up waiting for peers: this rank is ending with an error");
     }
-    if (burst_-- > 0 || Clock::now() < eager_until_) return;
+    if (burst_-- > 0) return;
+    if (Clock::now() < eager_until_) return std::this_thread::yield();
     std::this_thread::sleep_for(sleep_);
     burst_ = burst_polls;
   }
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::microseconds eager_{50};
+  static constexpr std::chrono::microseconds eager_{5000};
   static constexpr std::chrono::microseconds sleep_{50};
   static constexpr int burst_polls = 16;
   Clock::time_point eager_until_ = Clock::now() + eager_;

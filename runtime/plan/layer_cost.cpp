@@ -152,6 +152,14 @@ class LayerModel {
            quantising + hardware_.device.launch_seconds;
   }
 
+  // Recomputing a block sends what its forward sends; engines that repeat products keep their sums.
+  bool repeats(Collective collective) const {
+    if (!block_) return false;
+    if (input_.build.recompute == Recompute::full) return true;
+    return input_.build.recompute == Recompute::selective && input_.engine.selective_products > 0 &&
+           collective == Collective::all_gather;
+  }
+
   // A row-split product adds up its results in forward, a column-split one its input gradients in
   // backward. With sequence parallelism sums are scattered, and inputs gathered before products.
   void add_messages(LayerSeconds& s) const {
@@ -164,18 +172,23 @@ class LayerModel {
       exposed += std::max(0.0, seconds * shown - links.overlap * hidden_by);
       s.tensor_bytes += bytes_sent(collective, bytes, tensor_);
     };
+    const auto send_forward = [&](Collective collective, double bytes) {
+      send(collective, bytes, s.tensor_forward, 0);
+      if (repeats(collective)) send(collective, bytes, s.tensor_backward, 0);
+    };
     for (const Product& product : work_.products) {
       if (product.sum_width == 0) continue;
       const double elements = rows_ * product.sum_width;
-      const bool hides = !product.sums_forward && input_.engine.hides_input_gradient_sums &&
-                         !input_.build.split_backward;
-      send(sum, elements * input_.engine.partial_sum_bytes,
-           product.sums_forward ? s.tensor_forward : s.tensor_backward,
-           hides ? product_seconds(product) : 0);
-      if (input_.build.sequence) {
-        send(Collective::all_gather, elements * element_,
-             product.sums_forward ? s.tensor_backward : s.tensor_forward, 0);
+      const double sum_bytes = elements * input_.engine.partial_sum_bytes;
+      const double gather_bytes = input_.build.sequence ? elements * element_ : 0;
+      if (product.sums_forward) {
+        send_forward(sum, sum_bytes);
+        send(Collective::all_gather, gather_bytes, s.tensor_backward, 0);
+        continue;
       }
+      const bool hides = input_.engine.hides_input_gradient_sums && !input_.build.split_backward;
+      send(sum, sum_bytes, s.tensor_backward, hides ? product_seconds(product) : 0);
+      send_forward(Collective::all_gather, gather_bytes);
     }
     if (layer_.forward_flops == 0 && !layer_.params.empty() && layer_.output.rank() > 0) {
       const double width = static_cast<double>(layer_.output[layer_.output.rank() - 1]);

@@ -192,6 +192,23 @@ TEST(StepTime, RecomputationCostsItsForward) {
   EXPECT_DOUBLE_EQ(full.forward, none.forward);
 }
 
+TEST(StepTime, FullRecomputationSendsAgainWhatTheForwardOfBlocksSends) {
+  const auto sent = [](Recompute recompute, bool sequence) {
+    return estimate({.model = small,
+                     .mesh = {.tensor = 2},
+                     .sequence = sequence,
+                     .recompute = recompute})
+        .volumes.tensor;
+  };
+  // Two of two ranks' all-reduces of fp32 rows in each block.
+  const double sums = 2.0 * static_cast<double>(small.layers * small.context * small.hidden) * 4;
+
+  EXPECT_DOUBLE_EQ(sent(Recompute::full, false) - sent(Recompute::none, false), sums);
+  // Half of each as a reduce-scatter, the other half as a gather.
+  EXPECT_DOUBLE_EQ(sent(Recompute::full, true) - sent(Recompute::none, true), sums);
+  EXPECT_DOUBLE_EQ(sent(Recompute::selective, true), sent(Recompute::none, true));
+}
+
 TEST(StepTime, UtilizationCountsThreeForwards) {
   const StepInput input = plan_input({.model = small, .mesh = {.data = 2}, .micro_batches = 3});
   const Hardware hardware = hardware_file("h100");

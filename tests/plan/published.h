@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of published measurements and their comparison with the model. What differs between systems
+// is in EngineTraits, never between rows of one system, and follows from what its source says.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/plan/step_time.h"
+#include "tests/plan/transformer_layers.h"
+
+namespace trireme::plan::test {
+
+enum class Unit : std::uint8_t {
+  tera_flops,         // per GPU and second, as published_flops counts them
+  tokens_per_second,  // per GPU
+  samples_per_second  // per GPU
+};
+
+// What part a row has had in the making of the model.
+enum class Use : std::uint8_t {
+  fit,      // scripts/fit_hardware.py chooses the efficiencies on it
+  seen,     // in view while the model was written or corrected
+  held_out  // entered afterwards, and changed nothing
+};
+
+struct System {
+  const char* name;
+  const char* hardware;  // configs/hardware/NAME.yaml
+  EngineTraits engine{};
+  bool overlapped_reducer = true;
+};
+
+struct Row {
+  std::string label;
+  Transformer model;
+  MeshShape mesh;
+  int micro_batch = 1, micro_batches = 1;
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  int chunks = 1;
+  int zero = 1;
+  Recompute recompute = Recompute::none;
+  Precision precision = Precision::bf16;
+  Unit unit = Unit::tera_flops;
+  double published = 0;
+  Use use = Use::held_out;
+};
+
+// Prints a line of a Markdown table for each row and fails where one is further off than its use
+// allows.
+void compare(const System& system, const std::vector<Row>& rows);
+
+// Gradients are reduced in fp32, everything else travels in bf16.
+inline constexpr EngineTraits bf16_messages{.gathered_bytes = 2, .partial_sum_bytes = 2};
+
+// How often element-wise ops go through memory, by how an engine runs them: kernels that fuse
+// whatever lies between two products; kernels that fuse bias with GELU and with dropout and
+// residual (Megatron-LM's defaults); an op a kernel.
+inline constexpr double fused_traffic = 1, partly_fused_traffic = 2, eager_traffic = 3;
+
+constexpr EngineTraits with_traffic(double elementwise_traffic) {
+  EngineTraits traits = bf16_messages;
+  traits.elementwise_traffic = elementwise_traffic;
+  return traits;
+}
+
+// Messages of 8 tensor-parallel ranks, sent in as many pieces beside their products: a product
+// cannot start before the first piece is there, nor a sum end before the last is computed.
+inline constexpr double sent_in_pieces = 7.0 / 8;
+
+}  // namespace trireme::plan::test
