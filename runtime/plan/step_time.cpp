@@ -10,6 +10,7 @@
 #include "runtime/plan/data_traffic.h"
 #include "runtime/plan/layer_cost.h"
 #include "runtime/plan/normal.h"
+#include "runtime/plan/shared_cores.h"
 
 namespace trireme::plan {
 namespace {
@@ -22,7 +23,7 @@ constexpr double norm_and_clear_bytes = 8;
 // How ranks slow each other down where they share the cores of a node.
 struct Contention {
   double slowdown = 1;     // of computation while every core has one rank
-  double time_slices = 1;  // ranks per core, at least 1
+  double time_slices = 1;  // ranks per core, at least 1, and what taking turns costs
 };
 
 Contention contention_of(const Hardware& hardware, int ranks) {
@@ -32,8 +33,9 @@ Contention contention_of(const Hardware& hardware, int ranks) {
   const int busy = std::min(here, node.cores);
   const double crowd =
       node.cores > 1 ? static_cast<double>(busy - 1) / static_cast<double>(node.cores - 1) : 0;
+  const double per_core = static_cast<double>(here) / node.cores;
   return {1 + (node.crowded_slowdown - 1) * crowd,
-          std::max(1.0, static_cast<double>(here) / node.cores)};
+          per_core > 1 ? per_core * node.shared_slowdown : 1};
 }
 
 class Estimator {
@@ -115,7 +117,11 @@ class Estimator {
       estimate_.volumes.tensor =
           std::max(estimate_.volumes.tensor, tensor_bytes * shape.chunks * shape.micro_batches);
     }
-    timeline_ = simulate(shape, costs);
+    const bool shares_cores = contention_.time_slices > 1 && shape.stages > 1;
+    timeline_ = shares_cores ? simulate_on({.cores = shape.stages / contention_.time_slices,
+                                            .time_slice = hardware_.node.time_slice},
+                                           shape, costs)
+                             : simulate(shape, costs);
     TRIREME_EXPECTS(timeline_.deadlock.empty(), "{}", timeline_.deadlock);
     estimate_.forward = mean_over_stages(forward) * contention_.time_slices;
     estimate_.backward = mean_over_stages(backward) * contention_.time_slices;
@@ -124,7 +130,7 @@ class Estimator {
     estimate_.pipeline_exposed = mean_over_stages(transfers) * contention_.time_slices;
     const double busy = estimate_.forward + estimate_.backward + estimate_.recompute +
                         estimate_.tensor_exposed + estimate_.pipeline_exposed;
-    // Ranks that wait leave their core to others.
+    // A stage that waits leaves its core to others.
     estimate_.bubble = std::max(0.0, timeline_.makespan - busy);
     // A stage in the middle sends forward and backward.
     const int messages = virtuals > 2 ? 2 : virtuals - 1;

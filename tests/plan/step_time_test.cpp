@@ -178,6 +178,26 @@ TEST(StepTime, RanksThatShareCoresTakeTurns) {
 
   EXPECT_DOUBLE_EQ(computed(2), computed(1));
   EXPECT_DOUBLE_EQ(computed(4), 2 * computed(1));
+  host.node.shared_slowdown = 1.2;
+  EXPECT_DOUBLE_EQ(computed(2), computed(1));
+  EXPECT_DOUBLE_EQ(computed(4), 1.2 * 2 * computed(1));
+}
+
+TEST(StepTime, StagesThatShareCoresLeaveThemToEachOtherButWaitForThem) {
+  Hardware host = hardware_file("cpu_example");  // two cores
+  const auto total = [&](int stages) {
+    return estimate_step(
+               plan_input({.model = small, .mesh = {.pipeline = stages}, .micro_batches = 16}),
+               host)
+        .total;
+  };
+  host.node.time_slice = 0;
+  const double at_once = total(4);
+  host.node.time_slice = 1e-3;
+
+  // Two stages of two cores have a bubble that four hardly have.
+  EXPECT_LT(at_once, 1.1 * total(2));
+  EXPECT_GT(total(4), at_once);
 }
 
 TEST(StepTime, RecomputationCostsItsForward) {
