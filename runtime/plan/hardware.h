@@ -41,10 +41,9 @@ struct Node {
   int cores = 0;
   // Compute time with as many ranks as cores, relative to one rank alone (caches, memory, clock).
   double crowded_slowdown = 1;
-  // With more ranks than cores: time of everything, relative to ranks that take turns at no cost,
-  // and seconds until a rank that waits gets a core (the scheduler's slice).
-  double shared_slowdown = 1;
-  double time_slice = 3e-3;
+  // With more ranks than cores: seconds until one that waits gets a core. A scheduler that looks
+  // every 4 ms (Linux with HZ=250) takes 2 on average.
+  double scheduling_delay = 2e-3;
 };
 
 struct Link {

@@ -54,8 +54,7 @@ std::span<const HardwareField> hardware_fields() {
       {"node", "ranks", [](H& h) -> Slot { return &h.node.ranks; }, 1, most_ranks, true},
       {"node", "cores", [](H& h) -> Slot { return &h.node.cores; }, 0, most_ranks},
       {"node", "crowded_slowdown", [](H& h) -> Slot { return &h.node.crowded_slowdown; }, 1, 100},
-      {"node", "shared_slowdown", [](H& h) -> Slot { return &h.node.shared_slowdown; }, 1, 100},
-      {"node", "time_slice", [](H& h) -> Slot { return &h.node.time_slice; }, 0, 10},
+      {"node", "scheduling_delay", [](H& h) -> Slot { return &h.node.scheduling_delay; }, 0, 10},
 
       {"links", "domain", [](H& h) -> Slot { return &h.links.domain; }, 1, most_ranks, true},
       {"links", "rails", [](H& h) -> Slot { return &h.links.rails; }, 1, most_ranks, true},

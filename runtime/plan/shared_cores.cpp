@@ -63,7 +63,8 @@ class Replay {
     if (action.kind == ActionKind::backward_weight || source < 0 ||
         source == virtual_stages(shape_))
       return 0;
-    return done_at(action.kind, source, action.micro_batch) + costs_.transfer + machine_.time_slice;
+    return done_at(action.kind, source, action.micro_batch) + costs_.transfer +
+           machine_.scheduling_delay;
   }
 
   // False when everything is done.

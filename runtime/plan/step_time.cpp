@@ -23,7 +23,7 @@ constexpr double norm_and_clear_bytes = 8;
 // How ranks slow each other down where they share the cores of a node.
 struct Contention {
   double slowdown = 1;     // of computation while every core has one rank
-  double time_slices = 1;  // ranks per core, at least 1, and what taking turns costs
+  double time_slices = 1;  // ranks per core, at least 1
 };
 
 Contention contention_of(const Hardware& hardware, int ranks) {
@@ -33,9 +33,8 @@ Contention contention_of(const Hardware& hardware, int ranks) {
   const int busy = std::min(here, node.cores);
   const double crowd =
       node.cores > 1 ? static_cast<double>(busy - 1) / static_cast<double>(node.cores - 1) : 0;
-  const double per_core = static_cast<double>(here) / node.cores;
   return {1 + (node.crowded_slowdown - 1) * crowd,
-          per_core > 1 ? per_core * node.shared_slowdown : 1};
+          std::max(1.0, static_cast<double>(here) / node.cores)};
 }
 
 class Estimator {
@@ -119,7 +118,7 @@ class Estimator {
     }
     const bool shares_cores = contention_.time_slices > 1 && shape.stages > 1;
     timeline_ = shares_cores ? simulate_on({.cores = shape.stages / contention_.time_slices,
-                                            .time_slice = hardware_.node.time_slice},
+                                            .scheduling_delay = hardware_.node.scheduling_delay},
                                            shape, costs)
                              : simulate(shape, costs);
     TRIREME_EXPECTS(timeline_.deadlock.empty(), "{}", timeline_.deadlock);

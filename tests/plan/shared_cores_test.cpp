@@ -52,7 +52,7 @@ TEST(SharedCores, AStageThatNobodyHoldsUpGetsAnEqualShare) {
 
 TEST(SharedCores, WaitingForACoreDelaysWhatOthersNeed) {
   for (const ScheduleShape& shape : shapes) {
-    EXPECT_GT(timeline(shape, {.cores = 2, .time_slice = 0.5}).makespan,
+    EXPECT_GT(timeline(shape, {.cores = 2, .scheduling_delay = 0.5}).makespan,
               timeline(shape, {.cores = 2}).makespan)
         << name_of(shape.kind);
   }

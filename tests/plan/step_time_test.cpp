@@ -178,9 +178,6 @@ TEST(StepTime, RanksThatShareCoresTakeTurns) {
 
   EXPECT_DOUBLE_EQ(computed(2), computed(1));
   EXPECT_DOUBLE_EQ(computed(4), 2 * computed(1));
-  host.node.shared_slowdown = 1.2;
-  EXPECT_DOUBLE_EQ(computed(2), computed(1));
-  EXPECT_DOUBLE_EQ(computed(4), 1.2 * 2 * computed(1));
 }
 
 TEST(StepTime, StagesThatShareCoresLeaveThemToEachOtherButWaitForThem) {
@@ -191,9 +188,9 @@ TEST(StepTime, StagesThatShareCoresLeaveThemToEachOtherButWaitForThem) {
                host)
         .total;
   };
-  host.node.time_slice = 0;
+  host.node.scheduling_delay = 0;
   const double at_once = total(4);
-  host.node.time_slice = 1e-3;
+  host.node.scheduling_delay = 1e-3;
 
   // Two stages of two cores have a bubble that four hardly have.
   EXPECT_LT(at_once, 1.1 * total(2));
