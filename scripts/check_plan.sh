@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# How well does the planner know this machine? Calibrates it (trireme bench model), then trains one small GPT on layouts of
+# How well does the planner know this machine? Calibrates it (trireme bench model), then trains one small model on layouts of
 # 1, 2 and 4 ranks and compares the step time that `trireme plan` predicts for each with the measured one. Prints a table
 # and exits with 1 when a prediction is off by more than the tolerance, or when the planner puts two layouts in the wrong
 # order though their measured times differ by more than it. Needs a quiet machine: three minutes on two cores.
 #
-#   scripts/check_plan.sh [--tolerance PERCENT] [--rounds N] [--steps N] [--trireme FILE] [--keep DIR]
+#   scripts/check_plan.sh [--model gpt|cnn] [--tolerance PERCENT] [--rounds N] [--steps N] [--trireme FILE] [--keep DIR]
 #
+#   --model gpt|cnn      what to train: a GPT of 1.8 M parameters or a ResNet of 0.7 M (default: gpt)
 #   --tolerance PERCENT  largest error of a prediction (default: 15)
 #   --rounds N           calibrate and run everything so often, by turns; the fastest lower quartile counts (default: 2)
 #   --steps N            steps of each run, of which the first fifth does not count (default: 30)
@@ -16,12 +17,13 @@ set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-tolerance=15 rounds=2 steps=30 keep='' trireme=$repository/build/cpu/trireme
+model=gpt tolerance=15 rounds=2 steps=30 keep='' trireme=$repository/build/cpu/trireme
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --tolerance | --rounds | --steps | --trireme | --keep)
+    --model | --tolerance | --rounds | --steps | --trireme | --keep)
       [[ $# -ge 2 ]] || die "$1 needs a value"
       case $1 in
+        --model) model=$2 ;;
         --tolerance) tolerance=$2 ;;
         --rounds) rounds=$2 ;;
         --steps) steps=$2 ;;
@@ -31,13 +33,14 @@ while [[ $# -gt 0 ]]; do
       shift
       ;;
     -h | --help)
-      sed -n '3,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '3,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     *) die "unknown option $1; see scripts/check_plan.sh --help" ;;
   esac
   shift
 done
+[[ $model == gpt || $model == cnn ]] || die "--model $model: allowed are gpt and cnn"
 for count in "$tolerance" "$rounds" "$steps"; do
   [[ $count =~ ^[1-9][0-9]*$ ]] || die "$count: give a whole number from 1 on"
 done
@@ -58,29 +61,48 @@ layouts() {
   cat <<'ROWS'
 one                1
 micro-batch-4      1 train.micro_batch=4
-recompute-full     1 train.recompute=full
 data-2             2 parallel.data=2
 data-2-zero-1      2 parallel.data=2 parallel.zero=1
 data-2-zero-3      2 parallel.data=2 parallel.zero=3
-tensor-2           2 parallel.tensor=2
 pipeline-2         2 parallel.pipeline=2
 data-4             4 parallel.data=4
-data-2-tensor-2    4 parallel.data=2 parallel.tensor=2
 data-2-pipeline-2  4 parallel.data=2 parallel.pipeline=2
 pipeline-4         4 parallel.pipeline=4
 ROWS
+  # Convolutions are not split.
+  [[ $model == gpt ]] || return 0
+  cat <<'ROWS'
+recompute-full     1 train.recompute=full
+tensor-2           2 parallel.tensor=2
+data-2-tensor-2    4 parallel.data=2 parallel.tensor=2
+ROWS
 }
 
-head -c 2000000 <(cat "$repository"/*/*.cpp "$repository"/*/*/*.cpp) >"$work/text"
-"$trireme" data pack-text "$work/text" --out "$work/data" --quiet >/dev/null
-cat >"$work/model.yaml" <<CONFIG
-precision: fp32
-model: {family: gpt2, layers: 4, hidden: 192, heads: 8, context: 64, vocabulary: 256}
-data: {path: $work/data}
-train: {steps: $steps, global_batch: 16, micro_batch: 2, log_every: 1000}
-CONFIG
+prepare_gpt() {
+  head -c 2000000 <(cat "$repository"/*/*.cpp "$repository"/*/*/*.cpp) >"$work/text"
+  "$trireme" data pack-text "$work/text" --out "$work/data/train" --force --quiet >/dev/null
+  echo "model: {family: gpt2, layers: 4, hidden: 192, heads: 8, context: 64, vocabulary: 256}"
+}
+
+# 2,048 images of 32 x 32 noise in the IDX format (Y. LeCun), all of class 0.
+prepare_cnn() {
+  { printf '\x00\x00\x08\x03\x00\x00\x08\x00\x00\x00\x00\x20\x00\x00\x00\x20' && head -c $((2048 * 32 * 32)) /dev/urandom; } \
+    >"$work/images"
+  { printf '\x00\x00\x08\x01\x00\x00\x08\x00' && head -c 2048 /dev/zero; } >"$work/labels"
+  "$trireme" data pack-images "$work/images" --labels "$work/labels" --classes 10 --out "$work/data" --split train --force \
+    --quiet >/dev/null
+  echo "model: {family: resnet, block: basic, stem: small, stages: [1, 1, 1], width: 32, image_size: 32, channels: 1, classes: 10}"
+}
 
 options() { printf -- '--set %s ' "$@"; }
+
+description=$("prepare_$model")
+cat >"$work/model.yaml" <<CONFIG
+precision: fp32
+$description
+data: {path: $work/data/train}
+train: {steps: $steps, global_batch: 16, micro_batch: 2, log_every: 1000}
+CONFIG
 
 say "load of the machine: $(cut -d ' ' -f 1-3 /proc/loadavg); it should be below 1"
 for ((round = 1; round <= rounds; ++round)); do

@@ -41,9 +41,9 @@ struct Node {
   int cores = 0;
   // Compute time with as many ranks as cores, relative to one rank alone (caches, memory, clock).
   double crowded_slowdown = 1;
-  // With more ranks than cores: seconds until one that waits gets a core. A scheduler that looks
-  // every 4 ms (Linux with HZ=250) takes 2 on average.
-  double scheduling_delay = 2e-3;
+  // With more ranks than cores: seconds until the scheduler ends the turn of one that computes, a
+  // tick of Linux with HZ=250.
+  double scheduling_delay = 4e-3;
 };
 
 struct Link {

@@ -27,6 +27,7 @@ class Replay {
       }
       stages_.push_back(std::move(state));
     }
+    delay_ = std::min(machine.scheduling_delay, mean_seconds());
   }
 
   Timeline run() {
@@ -50,6 +51,19 @@ class Replay {
     double ready = never;      // when the next can begin, if it waits for a known time
   };
 
+  // Of a computation.
+  [[nodiscard]] double mean_seconds() const {
+    double sum = 0;
+    std::size_t count = 0;
+    for (int s = 0; s < shape_.stages; ++s) {
+      const auto& list = stages_[static_cast<std::size_t>(s)].list;
+      for (const Action& action : list)
+        sum += seconds_of(shape_, costs_, s, action);
+      count += list.size();
+    }
+    return sum / static_cast<double>(count);
+  }
+
   double& done_at(ActionKind kind, int virtual_stage, int micro_batch) {
     return done_at_[static_cast<std::size_t>(kind)]
                    [static_cast<std::size_t>(virtual_stage * shape_.micro_batches + micro_batch)];
@@ -63,8 +77,7 @@ class Replay {
     if (action.kind == ActionKind::backward_weight || source < 0 ||
         source == virtual_stages(shape_))
       return 0;
-    return done_at(action.kind, source, action.micro_batch) + costs_.transfer +
-           machine_.scheduling_delay;
+    return done_at(action.kind, source, action.micro_batch) + costs_.transfer + delay_;
   }
 
   // False when everything is done.
@@ -117,7 +130,7 @@ class Replay {
   const Costs& costs_;
   std::vector<Stage> stages_;
   std::array<std::vector<double>, 3> done_at_;  // by kind of computation
-  double now_ = 0;
+  double now_ = 0, delay_ = 0;
 };
 
 }  // namespace
