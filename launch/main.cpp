@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
 
-#include "launch/bench_command.h"
-#include "launch/checkpoint_command.h"
-#include "launch/data_command.h"
-#include "launch/doctor_command.h"
-#include "launch/eval_command.h"
-#include "launch/generate_command.h"
+#include "launch/commands/bench_command.h"
+#include "launch/commands/checkpoint_command.h"
+#include "launch/commands/data_command.h"
+#include "launch/commands/doctor_command.h"
+#include "launch/commands/eval_command.h"
+#include "launch/commands/generate_command.h"
+#include "launch/commands/plan_command.h"
+#include "launch/commands/scale_command.h"
+#include "launch/commands/train_command.h"
 #include "launch/guard.h"
-#include "launch/plan_command.h"
-#include "launch/scale_command.h"
-#include "launch/train_command.h"
 #include "runtime/telemetry/environment.h"
 
 int main(int argc, char** argv) {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "launch/comm_bench/measure.h"
+#include "launch/bench/comm/measure.h"
 #include "launch/doctor/job_check.h"
 #include "runtime/comm/host_stream.h"
 #include "runtime/plan/comm_cost.h"

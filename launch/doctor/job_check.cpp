@@ -14,7 +14,7 @@
 #include <set>
 
 #include "launch/doctor/host_check.h"
-#include "launch/host_sharing.h"
+#include "launch/job/host_sharing.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/clock.h"
 #include "runtime/comm/gather_texts.h"

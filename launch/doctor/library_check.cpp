@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "launch/doctor/host_check.h"
-#include "launch/libraries.h"
+#include "launch/job/libraries.h"
 #include "runtime/base/error.h"
 #include "runtime/telemetry/environment.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "launch/session.h"
+#include "launch/job/session.h"
 
 namespace trireme {
 

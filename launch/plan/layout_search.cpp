@@ -5,7 +5,7 @@
 #include <array>
 #include <tuple>
 
-#include "launch/options.h"
+#include "launch/job/options.h"
 
 namespace trireme {
 namespace {

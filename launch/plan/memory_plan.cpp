@@ -5,9 +5,9 @@
 #include <numeric>
 #include <optional>
 
-#include "launch/checkpointing.h"
-#include "launch/options.h"
-#include "launch/run_report.h"
+#include "launch/job/checkpointing.h"
+#include "launch/job/options.h"
+#include "launch/job/run_report.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/snapshot.h"
 

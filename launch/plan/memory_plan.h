@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/training_state.h"
+#include "launch/job/training_state.h"
 
 namespace trireme {
 

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <optional>
 
+#include "launch/commands/plan_arguments.h"
 #include "launch/plan/schedule_view.h"
-#include "launch/plan_arguments.h"
 #include "runtime/base/error.h"
 #include "runtime/config/config.h"
 #include "runtime/telemetry/terminal.h"

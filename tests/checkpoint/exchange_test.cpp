@@ -5,7 +5,7 @@
 #include <map>
 #include <random>
 
-#include "launch/checkpoint_command.h"
+#include "launch/commands/checkpoint_command.h"
 #include "launch/guard.h"
 #include "models/gpt/hugging_face.h"
 #include "models/registry.h"

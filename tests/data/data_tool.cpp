@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <exception>
 
-#include "launch/bench_data.h"
-#include "launch/data_command.h"
+#include "launch/bench/bench_data.h"
+#include "launch/commands/data_command.h"
 #include "runtime/base/error.h"
 
 int main(int argc, char** argv) {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "launch/comm_bench/links.h"
+#include "launch/bench/comm/links.h"
 #include "runtime/plan/comm_cost.h"
 #include "tests/launch/run_fixture.h"
 

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "launch/model_bench/measure.h"
+#include "launch/bench/model/measure.h"
 #include "launch/plan/step_plan.h"
 #include "runtime/plan/hardware.h"
 #include "tests/support/command.h"

@@ -8,8 +8,8 @@
 
 #include <cstdlib>
 
+#include "launch/commands/plan_command.h"
 #include "launch/plan/schedule_view.h"
-#include "launch/plan_command.h"
 #include "tests/launch/hardware_text.h"
 #include "tests/support/command.h"
 #include "tests/support/expect_error.h"

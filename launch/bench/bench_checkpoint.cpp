@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/bench/bench_checkpoint.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "launch/bench/checkpoint/checkpoint_rates.h"
+#include "launch/bench/checkpoint/step_stall.h"
+#include "launch/bench/model/synthetic_batches.h"
+#include "launch/job/options.h"
+#include "launch/job/training_state.h"
+#include "runtime/base/file.h"
+#include "runtime/comm/gather_texts.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string directory;
+  std::int64_t megabytes = 256;
+  int rounds = 5;
+  std::string json;
+};
+
+// Below the user's directory, of our own name: removed before and after.
+class Scratch {
+ public:
+  Scratch(Communicator& world, const std::string& directory)
+      : world_(world), path_(directory + "/trireme_bench_checkpoint") {
+    std::string problem;
+    if (world.rank() == 0) {
+      std::error_code error;
+      fs::remove_all(path_, error);
+      if (!error) fs::create_directories(path_, error);
+      if (error) problem = error.message();
+    }
+    problem = gather_texts(world, problem).front();
+    if (!problem.empty())
+      library_failed(fmt::format("mkdir({})", path_), problem, ExitCode::config);
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    if (world_.rank() == 0) fs::remove_all(path_, ignored);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  Communicator& world_;
+  std::string path_;
+};
+
+struct Measured {
+  int ranks = 1;
+  CheckpointRates rates;
+  std::optional<StepStall> stall{};
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+// One line of the table; `beside`: what it is compared with.
+struct Line {
+  const char* key;
+  const char* name;
+  const std::vector<double>& seconds;
+  const std::vector<double>* beside = nullptr;
+};
+
+std::vector<Line> lines_of(const CheckpointRates& r) {
+  return {{"plain_write", "plain write and fsync", r.plain_write},
+          {"save", "save", r.save, &r.plain_write},
+          {"plain_read_cold", "plain read, cold", r.plain_read_cold},
+          {"verify_cold", "verify, cold", r.verify_cold, &r.plain_read_cold},
+          {"restore_cold", "restore, cold", r.restore_cold, &r.plain_read_cold},
+          {"resume_cold", "verify and restore, cold", r.resume_cold, &r.plain_read_cold},
+          {"plain_read_warm", "plain read, warm", r.plain_read_warm},
+          {"verify_warm", "verify, warm", r.verify_warm, &r.plain_read_warm},
+          {"restore_warm", "restore, warm", r.restore_warm, &r.plain_read_warm}};
+}
+
+void print(const Measured& measured, int rounds) {
+  const CheckpointRates& rates = measured.rates;
+  const auto megabytes = 1e-6 * static_cast<double>(rates.bytes);
+  fmt::print("{} ranks, {:.0f} MB in all; medians of {} rounds\n", measured.ranks, megabytes,
+             rounds);
+  for (const Line& line : lines_of(rates)) {
+    if (line.seconds.empty()) {
+      fmt::print("{:<26} the page cache cannot be emptied here\n", line.name);
+      continue;
+    }
+    const double seconds = median(line.seconds);
+    const std::string ratio =
+        line.beside == nullptr
+            ? ""
+            : fmt::format("  {:4.0f} % of plain", 100 * median(*line.beside) / seconds);
+    fmt::print("{:<26} {:7.0f} MB/s  {:8.1f} ms{}\n", line.name, megabytes / seconds, 1e3 * seconds,
+               ratio);
+  }
+  fmt::print("{:<26} {:7.0f} MB/s  {:8.1f} ms\n", "copy to host memory",
+             megabytes / median(rates.copy), 1e3 * median(rates.copy));
+  if (!measured.stall) return;
+  const StepStall& stall = *measured.stall;
+  const double step = median(stall.plain), longer = median(stall.longer), copy = median(stall.copy);
+  const double held = median(stall.held);
+  fmt::print("{:<26} {:.1f} ms, {:.1f} % of a step of {:.1f} ms beyond copying\n",
+             "save() held training for", held, 100 * std::max(0.0, held - copy) / step, step);
+  fmt::print("{:<26} {:.1f} ms longer, {:.1f} % of a step beyond copying\n",
+             fmt::format("{} steps beside the write", stall.steps), longer,
+             100 * (longer - copy) / step);
+}
+
+void write_json(const std::string& path, const Measured& measured) {
+  nlohmann::ordered_json json{{"ranks", measured.ranks}, {"bytes", measured.rates.bytes}};
+  for (const Line& line : lines_of(measured.rates))
+    json["seconds"][line.key] = line.seconds;
+  json["seconds"]["copy"] = measured.rates.copy;
+  if (measured.stall) {
+    const StepStall& stall = *measured.stall;
+    json["stall"] = {{"steps", stall.steps},
+                     {"step_ms", stall.plain},
+                     {"longer_ms", stall.longer},
+                     {"copy_ms", stall.copy},
+                     {"held_ms", stall.held}};
+  }
+  write_file(path, json.dump(2) + "\n", ExitCode::config);
+}
+
+SaverOptions saver_options(const Scratch& scratch) {
+  return {.directory = scratch.path() + "/checkpoints", .keep = 1};
+}
+
+// Weights and both moments of AdamW, shared out as ZeRO does.
+Measured measure_size(const RankProcess& process, const Arguments& arguments) {
+  constexpr std::int64_t tensors = 16, width = 1024, bytes_per_weight = 12;
+  const auto device = Device::create(DeviceType::cpu);
+  const auto stream = device->make_stream(StreamKind::compute);
+  const auto world = process.mpi.world();
+  const Scratch scratch(*world, arguments.directory);
+  const ProcessMesh mesh(*world, {.data = world->size()});
+  ParamStore params;
+  std::vector<PlacedParam> placed;
+  const std::int64_t rows = std::max<std::int64_t>(
+      1, arguments.megabytes * 1'000'000 / (bytes_per_weight * width * tensors));
+  for (std::int64_t i = 0; i < tensors; ++i) {
+    placed.push_back({{.name = fmt::format("weight_{}", i), .shape = {rows, width}}, 0});
+    params.declare(placed.back().spec);
+  }
+  params.allocate(*device, {.zero = {.stage = 1, .ranks = world->size(), .rank = world->rank()}});
+  params.initialize(*stream, 1);
+  const Shape owned{params.layout().owned_elements()};
+  const auto moments = [&] {
+    Buffer buffer(*device, static_cast<std::size_t>(owned.count()) * sizeof(float),
+                  MemoryKind::device);
+    device->fill_zero(*stream, buffer.data(), buffer.bytes());
+    return buffer;
+  };
+  const Buffer first = moments(), second = moments();
+  const SavedState state{*device,
+                         *stream,
+                         mesh,
+                         placed,
+                         {.params = params,
+                          .first = first.view(DType::f32, owned),
+                          .second = second.view(DType::f32, owned)}};
+  CheckpointSaver saver(*device, mesh, placed, state.values, saver_options(scratch));
+  return {.ranks = world->size(),
+          .rates = measure_checkpoints(state, saver, scratch.path(), arguments.rounds)};
+}
+
+// The model, optimizer and layout of a config; training steps too.
+Measured measure_config(const RankProcess& process, const Arguments& arguments) {
+  Provenance where;
+  const Config config = resolve_config(load_config(arguments.config, arguments.overrides, &where),
+                                       process.environment(), &where);
+  Session session(process, config, /*training=*/true);
+  const Scratch scratch(*session.world, arguments.directory);
+  session.model->params().initialize(*session.streams.compute, config.run.seed);
+  TrainingState training(session, step_options(config, session.pipeline, session.traits));
+  model_bench::SyntheticBatches batches(*session.device, config);
+  const SavedState state{*session.device, *session.streams.compute, session.mesh,
+                         session.placed_params(), training.checkpoint_values()};
+  CheckpointSaver saver(state.device, state.mesh, state.placed, state.values,
+                        saver_options(scratch));
+  Measured measured{.ranks = session.world->size(),
+                    .rates = measure_checkpoints(state, saver, scratch.path(), arguments.rounds)};
+  measured.stall = measure_stall(session, training.engine, batches, saver,
+                                 median(measured.rates.save), arguments.rounds);
+  training.engine.settle();
+  return measured;
+}
+
+void bench(const Arguments& arguments) {
+  const RankProcess process;
+  const Measured measured = arguments.config.empty() ? measure_size(process, arguments)
+                                                     : measure_config(process, arguments);
+  if (process.mpi.rank() != 0) return;
+  print(measured, arguments.rounds);
+  if (!arguments.json.empty()) write_json(arguments.json, measured);
+}
+
+}  // namespace
+
+void add_bench_checkpoint(CLI::App& bench_app) {
+  auto* const command = bench_app.add_subcommand(
+      "checkpoint",
+      "Saving, verifying and restoring beside plain writes and reads of the same disk");
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("config", arguments->config,
+                      "Measure the state of this config's model, and what saves cost its steps");
+  command
+      ->add_option("--set", arguments->overrides,
+                   "Override one key of the config (may be repeated)")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--directory", arguments->directory, "On the disk to measure")->required();
+  command->add_option("--megabytes", arguments->megabytes, "Without a config: size of the state")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 10'000'000));
+  command->add_option("--rounds", arguments->rounds, "Rounds, whose medians are printed")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--json", arguments->json, "Also write every round's figures to this file");
+  command->footer(
+      "Example: mpirun -np 2 trireme bench checkpoint configs/gpt_tiny.yaml --directory /scratch");
+  command->callback([arguments] { bench(*arguments); });
+}
+
+}  // namespace trireme

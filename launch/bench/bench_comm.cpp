@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/bench/bench_comm.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "launch/bench/comm/links.h"
+#include "launch/job/job_groups.h"
+#include "runtime/base/file.h"
+#include "runtime/base/host_name.h"
+#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/watched.h"
+#include "runtime/telemetry/environment.h"
+
+namespace trireme {
+namespace {
+
+using json = nlohmann::json;
+
+constexpr double patience_seconds = 600;  // for the slowest call
+
+struct BenchArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::int64_t least_bytes = 4, most_bytes = std::int64_t{64} << 20;
+  std::int64_t factor = 4;
+  int repeats = 9;
+  std::string json_file, hardware_file;
+};
+
+struct Row {
+  std::int64_t bytes = 0;
+  comm_bench::CommTime time;
+  double algorithm_bandwidth = 0, bus_bandwidth = 0;  // bytes per second
+};
+
+std::vector<std::int64_t> sizes(const BenchArguments& arguments, Verb verb, int ranks) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t bytes = arguments.least_bytes;; bytes *= arguments.factor) {
+    const std::int64_t size =
+        comm_bench::size_of(verb, ranks, std::min(bytes, arguments.most_bytes));
+    if (all.empty() || size != all.back()) all.push_back(size);
+    if (bytes >= arguments.most_bytes) return all;
+  }
+}
+
+void print_head(const Communicator& group) {
+  fmt::print("group {}: {} ranks\n  {:<14} {:>12} {:>12} {:>12} {:>12} {:>10} {:>10} {:>6}\n",
+             group.name(), group.size(), "collective", "size (B)", "count", "median (us)",
+             "best (us)", "alg (MB/s)", "bus (MB/s)", "wrong");
+}
+
+void print_row(Verb verb, const Row& row) {
+  fmt::print("  {:<14} {:>12} {:>12} {:>12.1f} {:>12.1f} {:>10.1f} {:>10.1f} {:>6}\n",
+             comm_bench::title_of(verb), row.bytes,
+             row.bytes / static_cast<std::int64_t>(sizeof(float)), 1e6 * row.time.median,
+             1e6 * row.time.fastest, 1e-6 * row.algorithm_bandwidth, 1e-6 * row.bus_bandwidth,
+             row.time.wrong);
+  std::fflush(stdout);
+}
+
+json describe(Verb verb, const std::vector<Row>& rows, const comm_bench::LinkFit& fit) {
+  json lines = json::array();
+  for (const Row& row : rows) {
+    lines.push_back({{"bytes", row.bytes},
+                     {"median_seconds", row.time.median},
+                     {"fastest_seconds", row.time.fastest},
+                     {"algorithm_bytes_per_second", row.algorithm_bandwidth},
+                     {"bus_bytes_per_second", row.bus_bandwidth},
+                     {"wrong", row.time.wrong}});
+  }
+  return {{"collective", comm_bench::title_of(verb)},
+          {"alpha_seconds", fit.latency},
+          {"beta_bytes_per_second", fit.bandwidth},
+          {"sizes", std::move(lines)}};
+}
+
+// Rank 0 prints; the result is the same on all ranks but for that.
+json bench_group(const JobGroups& job, Communicator& group, const BenchArguments& arguments,
+                 std::int64_t& wrong) {
+  const bool speaks = job.world->rank() == 0;
+  if (speaks) print_head(group);
+  json collectives = json::array();
+  for (const Verb verb : comm_bench::collectives) {
+    std::vector<Row> rows;
+    std::vector<comm_bench::TimedBytes> times;
+    for (const std::int64_t bytes : sizes(arguments, verb, group.size())) {
+      Row row{.bytes = bytes,
+              .time = comm_bench::measure(group, *job.world, *job.device, verb, bytes,
+                                          {.repeats = arguments.repeats})};
+      row.algorithm_bandwidth = static_cast<double>(bytes) / row.time.median;
+      row.bus_bandwidth = row.algorithm_bandwidth * comm_bench::bus_factor(verb, group.size());
+      if (speaks) print_row(verb, row);
+      wrong += row.time.wrong;
+      times.push_back({static_cast<double>(bytes), row.time.median});
+      rows.push_back(row);
+    }
+    const comm_bench::LinkFit fit = comm_bench::fit_link(times);
+    if (speaks) {
+      fmt::print("  {:<14} alpha {:.1f} us, beta {:.1f} MB/s: t = alpha + size / beta\n", "",
+                 1e6 * fit.latency, 1e-6 * fit.bandwidth);
+    }
+    collectives.push_back(describe(verb, rows, fit));
+  }
+  return {{"group", group.name()}, {"ranks", group.size()}, {"collectives", collectives}};
+}
+
+void print_link(std::string_view place, const std::optional<plan::Link>& link) {
+  if (link) {
+    fmt::print("  {:<14} alpha {:.2f} us, beta {:.1f} MB/s\n", place, 1e6 * link->latency,
+               1e-6 * link->bandwidth);
+  } else {
+    fmt::print("  {:<14} not measured: this job has no such ranks\n", place);
+  }
+}
+
+void update_hardware(const JobGroups& job, const BenchArguments& arguments) {
+  const auto links = comm_bench::measure_links(
+      *job.world, *job.device, gather_texts(*job.world, host_name()),
+      sizes(arguments, Verb::all_reduce, job.world->size()), {.repeats = arguments.repeats});
+  if (job.world->rank() != 0) return;
+  comm_bench::update_hardware_file(arguments.hardware_file, links);
+  fmt::print("links of {}, by all-reduces of {} ranks per host\n", arguments.hardware_file,
+             links.ranks_per_host);
+  print_link("inside a host", links.inside);
+  print_link("between hosts", links.between);
+}
+
+void bench(const BenchArguments& arguments) {
+  if (arguments.least_bytes >= arguments.most_bytes) {
+    fail(ExitCode::config, "bench comm: --min-bytes {} is not below --max-bytes {}",
+         arguments.least_bytes, arguments.most_bytes);
+  }
+  const RankProcess process;
+  std::optional<Config> config;
+  if (!arguments.config.empty()) {
+    Provenance where;
+    const Config given = load_config(arguments.config, arguments.overrides, &where);
+    config = resolve_config(given, process.environment(), &where);
+  }
+  const Config* const resolved = config ? &*config : nullptr;
+  const auto host_world =
+      make_watched(process.mpi.world(), {.deadline_seconds = patience_seconds, .directory = {}});
+  const JobGroups job(*host_world, make_job_device(process.mpi, resolved), resolved);
+  const bool speaks = job.world->rank() == 0;
+  if (job.world->size() == 1)
+    fail(ExitCode::config,
+         "bench comm: one rank has nobody to talk to; start it with mpirun -np N");
+  if (!arguments.hardware_file.empty())
+    (void)plan::load_hardware(arguments.hardware_file);  // before minutes of measuring
+  json groups = json::array();
+  std::int64_t wrong = 0;
+  for (Communicator* const group : job.all())
+    groups.push_back(bench_group(job, *group, arguments, wrong));
+  if (speaks && !arguments.json_file.empty()) {
+    const json report{{"version", version_text()},
+                      {"ranks", job.world->size()},
+                      {"device", name_of(job.device->type())},
+                      {"groups", groups}};
+    write_file(arguments.json_file, report.dump(2) + "\n", ExitCode::internal);
+  }
+  if (!arguments.hardware_file.empty()) update_hardware(job, arguments);
+  job.world->barrier();
+  if (wrong > 0)
+    fail(ExitCode::communication, "bench comm: {} elements of the results are wrong", wrong);
+}
+
+}  // namespace
+
+void add_bench_comm(CLI::App& bench_command) {
+  auto* const command = bench_command.add_subcommand(
+      "comm", "Latency and bandwidth of every collective on each process group");
+  const auto arguments = std::make_shared<BenchArguments>();
+  command->add_option("config", arguments->config,
+                      "Config whose device and process groups to use (default: the world on the "
+                      "CPU)");
+  command->add_option("--set", arguments->overrides, "Override one key of the config")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--min-bytes", arguments->least_bytes, "Smallest message")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 32));
+  command->add_option("--max-bytes", arguments->most_bytes, "Largest message")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 32));
+  command->add_option("--factor", arguments->factor, "From one size to the next")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 1 << 20));
+  command->add_option("--repeats", arguments->repeats, "Measurements per size; the median counts")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 10000));
+  command->add_option("--json", arguments->json_file, "Write the measurements to this file, too");
+  command->add_option("--hardware", arguments->hardware_file,
+                      "Write the links' alpha and beta into this hardware file of the planner");
+  command->footer(
+      "Example: mpirun -np 4 trireme bench comm configs/gpt_tiny.yaml "
+      "--set parallel.tensor=2 --max-bytes 4194304");
+  command->callback([arguments] { bench(*arguments); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading speed of a data set, side by side: plain pread of the same bytes, our reader, the HDF5
+// library, h5py. All methods read the same samples in the same order; their rounds alternate and
+// the best round counts, so that other load on the machine hits none of them alone.
+#include "launch/bench/bench_data.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "data/hdf5/library_reader.h"
+#include "data/loader.h"
+#include "data/pack/staged_directory.h"
+#include "data/pack/token_stream.h"
+#include "data/permutation.h"
+#include "data/token_dataset.h"
+#include "runtime/base/error.h"
+#include "runtime/base/philox.h"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct BenchArguments {
+  std::string path;
+  std::int64_t context = 1024;
+  std::int64_t threads = 2;
+  std::int64_t megabytes = 256;  // bytes touched at most, so that they stay in the page cache
+  std::int64_t rounds = 5;
+  double seconds = 0.25;  // per round and method
+  bool sequential = false;
+  std::string python = "python3";
+  std::string script = "scripts/bench_h5py.py";
+};
+
+// Where the bytes of one sample lie.
+struct Place {
+  std::int64_t sample = 0;
+  std::size_t shard = 0;
+  std::uint64_t element = 0;  // first token or image in the shard
+  std::uint64_t offset = 0;   // in the file
+};
+
+// A reader belongs to one thread; `read` takes the next sample into its own buffer.
+using ReadSample = std::function<void(const Place&)>;
+using MakeReader = std::function<ReadSample()>;
+
+struct Method {
+  std::string name;
+  std::int64_t threads = 1;
+  MakeReader make;
+  double samples_per_second = 0;
+};
+
+struct Workload {
+  std::unique_ptr<Dataset> dataset;
+  std::vector<Place> places;       // in the order of reading
+  std::uint64_t elements = 1;      // per sample
+  std::uint64_t sample_bytes = 0;  // as stored
+};
+
+// Samples that lie in one shard, at most `limit` bytes of them, in reading order.
+Workload make_workload(const BenchArguments& arguments) {
+  Workload work;
+  work.dataset = Dataset::open(arguments.path, {.context = arguments.context, .split = "train"});
+  const std::vector<Shard>& shards = work.dataset->shards();
+  const bool tokens = work.dataset->kind() == DataKind::tokens;
+  const auto stride = tokens ? static_cast<std::uint64_t>(arguments.context) : 1;
+  work.elements = tokens ? stride + 1 : 1;
+  work.sample_bytes = work.elements * shards.front().element_bytes();
+  const std::uint64_t most = std::max<std::uint64_t>(
+      1, static_cast<std::uint64_t>(arguments.megabytes) * 1'000'000 / work.sample_bytes);
+  std::vector<Place> in_order;
+  std::uint64_t start = 0;
+  for (std::size_t s = 0, i = 0; s < shards.size(); ++s) {
+    const std::uint64_t end = start + shards[s].header.count;
+    for (; i * stride + work.elements <= end && in_order.size() < most; ++i) {
+      if (i * stride < start) continue;  // begins in the shard before
+      const std::uint64_t element = i * stride - start;
+      in_order.push_back({static_cast<std::int64_t>(i), s, element,
+                          shards[s].data_offset + element * shards[s].element_bytes()});
+    }
+    start = end;
+  }
+  if (in_order.empty())
+    fail(ExitCode::data, "{}: no sample lies inside one shard; lower --context", arguments.path);
+  const Permutation order(in_order.size(), 1, 0);
+  for (std::size_t i = 0; i < in_order.size(); ++i)
+    work.places.push_back(in_order[arguments.sequential ? i : order(i)]);
+  return work;
+}
+
+MakeReader plain_reader(const Workload& work) {
+  auto files = std::make_shared<std::vector<FileDescriptor>>();
+  for (const Shard& shard : work.dataset->shards())
+    files->push_back(open_for_reading(shard.path, ExitCode::data));
+  return [&work, files] {
+    auto buffer = std::make_shared<std::vector<std::byte>>(work.sample_bytes);
+    return [files, buffer](const Place& place) {
+      const ssize_t got = ::pread((*files)[place.shard].get(), buffer->data(), buffer->size(),
+                                  static_cast<off_t>(place.offset));
+      if (got != static_cast<ssize_t>(buffer->size()))
+        system_failed("pread", "benchmark", ExitCode::data);
+    };
+  };
+}
+
+// The bytes as stored, ids checked: the same result as the other methods.
+MakeReader stored_reader(const Workload& work) {
+  return [&work]() -> ReadSample {
+    auto buffer = std::make_shared<std::vector<std::byte>>(work.sample_bytes);
+    if (const auto* const tokens = dynamic_cast<const TokenDataset*>(work.dataset.get())) {
+      return [tokens, buffer](const Place& place) { tokens->read_stored(place.sample, *buffer); };
+    }
+    return [&work, buffer](const Place& place) {
+      std::int32_t label = 0;
+      work.dataset->read(place.sample, *buffer, {&label, 1});
+    };
+  };
+}
+
+// As a batch wants it: inputs and targets as 32-bit integers.
+MakeReader batch_reader(const Workload& work) {
+  return [&work] {
+    auto inputs = std::make_shared<std::vector<std::byte>>(work.dataset->layout().input_bytes());
+    auto targets =
+        std::make_shared<std::vector<std::int32_t>>(work.dataset->layout().targets.count());
+    return [&work, inputs, targets](const Place& place) {
+      work.dataset->read(place.sample, *inputs, *targets);
+    };
+  };
+}
+
+MakeReader library_reader(const Workload& work) {
+  auto readers = std::make_shared<std::vector<std::unique_ptr<LibraryReader>>>();
+  for (const Shard& shard : work.dataset->shards())
+    readers->push_back(std::make_unique<LibraryReader>(shard));
+  return [&work, readers] {
+    auto buffer = std::make_shared<std::vector<std::byte>>(work.sample_bytes);
+    return [&work, readers, buffer](const Place& place) {
+      (*readers)[place.shard]->read(place.element, work.elements, *buffer);
+    };
+  };
+}
+
+// Samples per second of one round: every thread walks its own part of the order until time is up.
+double run_round(const Method& method, const Workload& work, double seconds) {
+  std::atomic<std::uint64_t> samples = 0;
+  const auto run = [&](std::size_t thread) {
+    const ReadSample read = method.make();
+    const std::size_t count = work.places.size();
+    std::size_t at = count * thread / static_cast<std::size_t>(method.threads);
+    std::uint64_t done = 0;
+    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+    do {
+      for (int i = 0; i < 64; ++i, ++done, at = at + 1 == count ? 0 : at + 1)
+        read(work.places[at]);
+    } while (Clock::now() < end);
+    samples += done;
+  };
+  const auto start = Clock::now();
+  {
+    std::vector<std::jthread> pool;
+    for (std::int64_t t = 1; t < method.threads; ++t)
+      pool.emplace_back(run, static_cast<std::size_t>(t));
+    run(0);
+  }
+  return static_cast<double>(samples) / std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The whole way to a device batch: worker threads, ring, copy stream.
+double loader_rate(const Workload& work, std::int64_t threads, double seconds) {
+  const std::unique_ptr<Device> device = Device::create(DeviceType::cpu);
+  const auto copy = device->make_stream(StreamKind::copy),
+             compute = device->make_stream(StreamKind::compute);
+  const std::int64_t rows = std::min<std::int64_t>(16, work.dataset->size());
+  const Sampler sampler({.samples = work.dataset->size(), .global_batch = rows, .seed = 1});
+  Loader loader(*device, *work.dataset, BatchPlan::training(sampler, rows, 0, 1, 0),
+                {.workers = threads, .prefetch = 8});
+  const auto start = Clock::now();
+  std::int64_t batches = 0;
+  double elapsed = 0;
+  for (; elapsed < seconds; ++batches) {
+    static_cast<void>(loader.next(*copy, *compute));
+    elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  copy->synchronize();
+  return static_cast<double>(batches * rows) / elapsed;
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char letter : text)
+    out += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return out + "'";
+}
+
+// Runs the Python script on the same shards; 0 and a reason when it cannot.
+double h5py_rate(const BenchArguments& arguments, const Workload& work, std::string& reason) {
+  if (!std::filesystem::exists(arguments.script)) {
+    reason = fmt::format("{} not found; give --h5py-script", arguments.script);
+    return 0;
+  }
+  std::string command = fmt::format("{} {} --context {} --megabytes {} --rounds {} --seconds {}{}",
+                                    quoted(arguments.python), quoted(arguments.script),
+                                    arguments.context, arguments.megabytes, arguments.rounds,
+                                    arguments.seconds, arguments.sequential ? " --sequential" : "");
+  for (const Shard& shard : work.dataset->shards())
+    command += " " + quoted(shard.path);
+  std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) system_failed("popen", command);
+  char line[512] = "";
+  double rate = 0;
+  while (std::fgets(line, sizeof(line), pipe) != nullptr) {
+    if (std::sscanf(line, "samples_per_second %lf", &rate) != 1) reason = line;
+  }
+  if (::pclose(pipe) != 0) rate = 0;
+  while (!reason.empty() && reason.back() == '\n')
+    reason.pop_back();
+  return rate;
+}
+
+void print_row(const std::string& name, std::int64_t threads, double rate, double plain,
+               std::uint64_t bytes) {
+  fmt::print("  {:<30} {:>7} {:>10.0f} {:>12.0f} {:>10.1f} %\n", name, threads,
+             rate * static_cast<double>(bytes) * 1e-6, rate, 100 * rate / plain);
+}
+
+void run_methods(std::vector<Method>& methods, const Workload& work,
+                 const BenchArguments& arguments) {
+  for (std::int64_t round = 0; round < arguments.rounds; ++round) {
+    for (Method& method : methods) {
+      method.samples_per_second =
+          std::max(method.samples_per_second, run_round(method, work, arguments.seconds));
+    }
+  }
+}
+
+void print_methods(const std::vector<Method>& methods, std::uint64_t bytes) {
+  for (const Method& method : methods) {
+    const auto plain = std::find_if(methods.begin(), methods.end(),
+                                    [&](const Method& it) { return it.threads == method.threads; });
+    print_row(method.name, method.threads, method.samples_per_second, plain->samples_per_second,
+              bytes);
+  }
+}
+
+void bench(const BenchArguments& arguments) {
+  const Workload work = make_workload(arguments);
+  const bool tokens = work.dataset->kind() == DataKind::tokens;
+  fmt::print("{}: {} samples of {} bytes ({:.1f} MB), {} order, page cache warm\n", arguments.path,
+             work.places.size(), work.sample_bytes,
+             static_cast<double>(work.places.size() * work.sample_bytes) * 1e-6,
+             arguments.sequential ? "sequential" : "shuffled");
+  fmt::print("  {:<30} {:>7} {:>10} {:>12} {:>12}\n", "", "threads", "MB/s", "samples/s",
+             "of pread");
+  std::vector<Method> methods;
+  for (const std::int64_t threads : {std::int64_t{1}, arguments.threads}) {
+    if (threads == 1 && !methods.empty()) continue;
+    methods.push_back({"plain pread", threads, plain_reader(work)});
+    methods.push_back({"Trireme reader", threads, stored_reader(work)});
+    if (tokens) methods.push_back({"Trireme reader, int32 rows", threads, batch_reader(work)});
+    methods.push_back({"H5Dread", threads, library_reader(work)});
+  }
+  const ReadSample warm = methods.front().make();
+  for (const Place& place : work.places)
+    warm(place);
+  run_methods(methods, work, arguments);
+  print_methods(methods, work.sample_bytes);
+
+  double loaded = 0;
+  for (std::int64_t i = 0; i < arguments.rounds; ++i)
+    loaded = std::max(loaded, loader_rate(work, arguments.threads, arguments.seconds));
+  const double plain = methods.front().samples_per_second;
+  print_row("Trireme loader, device batches", arguments.threads, loaded, plain, work.sample_bytes);
+  std::string reason;
+  if (const double rate = h5py_rate(arguments, work, reason); rate > 0) {
+    print_row("h5py", 1, rate, plain, work.sample_bytes);
+  } else {
+    fmt::print("  {:<30} not measured: {}\n", "h5py", reason);
+  }
+}
+
+// Random bytes in a nameless place when no data set is given.
+void bench_synthetic(BenchArguments arguments) {
+  const StagedDirectory scratch(
+      (std::filesystem::temp_directory_path() / fmt::format("trireme-bench-{}", ::getpid()))
+          .string(),
+      false);
+  const auto total = static_cast<std::uint64_t>(arguments.megabytes) * 500'000;
+  TokenStream stream(scratch.path(), total, std::uint64_t{1} << 28, DType::u16);
+  std::vector<std::uint32_t> block(std::size_t{1} << 18);
+  const Philox random = Philox::keyed(1, RandomPurpose::test);
+  stream.begin_document();
+  for (std::uint64_t counter = 0; stream.left() > 0;) {
+    for (std::size_t i = 0; i < block.size(); i += 4) {
+      const auto words = random(0, counter++);
+      std::copy(words.begin(), words.end(), block.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    const auto bytes = std::as_bytes(std::span(block));
+    stream.add(bytes.first(std::min<std::uint64_t>(bytes.size(), stream.left())));
+  }
+  stream.finish();
+  arguments.path = scratch.path();
+  bench(arguments);
+}
+
+}  // namespace
+
+void add_bench_data(CLI::App& bench_command) {
+  auto* const command = bench_command.add_subcommand(
+      "data", "Reading speed: plain pread, Trireme, HDF5 library, h5py");
+  const auto arguments = std::make_shared<BenchArguments>();
+  command->add_option("path", arguments->path,
+                      "Data set (default: random tokens in the temporary directory)");
+  command->add_option("--context", arguments->context, "Tokens per sample")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--threads", arguments->threads, "Threads of the second group of rows")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--megabytes", arguments->megabytes, "Bytes read at most")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--rounds", arguments->rounds, "Rounds per method; the best counts")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--seconds", arguments->seconds, "Seconds per round")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 60.0));
+  command->add_flag("--sequential", arguments->sequential, "Read in order instead of shuffled");
+  command->add_option("--python", arguments->python, "Interpreter that has h5py")
+      ->capture_default_str();
+  command->add_option("--h5py-script", arguments->script, "The h5py side of the comparison")
+      ->capture_default_str();
+  command->footer("Example: trireme bench data data/kjv --context 1024 --threads 4");
+  command->callback(
+      [arguments] { arguments->path.empty() ? bench_synthetic(*arguments) : bench(*arguments); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/bench/bench_model.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "launch/bench/comm/links.h"
+#include "launch/bench/model/measure.h"
+#include "launch/job/job_groups.h"
+#include "runtime/base/file.h"
+#include "runtime/comm/host_stream.h"
+#include "runtime/comm/watched.h"
+#include "runtime/plan/comm_cost.h"
+#include "runtime/telemetry/host.h"
+
+namespace trireme {
+namespace {
+
+constexpr double patience_seconds = 600;
+// Ranks that a host is taken to hold: so many for each core, since they can share one.
+constexpr int ranks_per_core = 32;
+
+struct BenchArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string out;
+  double seconds = 3;
+};
+
+struct Measured {
+  model_bench::StepSeconds alone;     // of rank 0, while the others wait
+  model_bench::StepSeconds together;  // of the slowest rank, while all compute
+};
+
+double largest_of_all(Communicator& world, double value) {
+  const HostStream stream;
+  Tensor tensor{reinterpret_cast<std::byte*>(&value), DType::f64, Shape{1}};
+  world.all_reduce(*stream, tensor, tensor, ReduceOp::max);
+  return value;
+}
+
+Measured time_model(Communicator& world, Device& device, const Config& config, double seconds) {
+  Measured measured;
+  if (world.rank() == 0) measured.alone = model_bench::time_steps(device, config, seconds);
+  world.barrier();
+  if (world.size() == 1) {
+    measured.together = measured.alone;
+    return measured;
+  }
+  measured.together = model_bench::time_steps(device, config, seconds);
+  for (double* part :
+       {&measured.together.forward, &measured.together.backward, &measured.together.optimizer})
+    *part = largest_of_all(world, *part);
+  return measured;
+}
+
+int cores_of(const HostCpu& cpu) {
+  const int allowed = cpu.cores_allowed > 0 ? cpu.cores_allowed : cpu.cores_online;
+  return std::max(1, cpu.cores_quota > 0
+                         ? std::min(allowed, static_cast<int>(std::ceil(cpu.cores_quota)))
+                         : allowed);
+}
+
+// Ranks of this host beyond its cores would take turns, which the planner adds itself.
+double crowded_slowdown(const Measured& measured, int ranks, int cores) {
+  const double turns = std::max(1.0, static_cast<double>(ranks) / cores);
+  const double alone = measured.alone.forward + measured.alone.backward;
+  return std::max(1.0, (measured.together.forward + measured.together.backward) / turns / alone);
+}
+
+// The all-reduce of all ranks as the planner's alpha and beta. Streams of a GPU run ahead of the
+// host; on a CPU the work between two collectives waits for the first.
+plan::Link fit_all_reduce(Communicator& world, Device& device) {
+  comm_bench::MeasureOptions options;
+  if (device.type() == DeviceType::cpu)
+    options = {.repeats = 15, .batch_seconds = 20e-3, .pause_seconds = 1e-3};
+  std::vector<comm_bench::TimedBytes> times;
+  for (const std::int64_t bytes : {std::int64_t{256}, std::int64_t{16} << 10,
+                                   std::int64_t{256} << 10, std::int64_t{4} << 20}) {
+    const std::int64_t size = comm_bench::size_of(Verb::all_reduce, world.size(), bytes);
+    const auto time = comm_bench::measure(world, world, device, Verb::all_reduce, size, options);
+    times.push_back({static_cast<double>(size), time.median});
+  }
+  const comm_bench::LinkFit fit = comm_bench::fit_link(times);
+  if (fit.bandwidth == 0) {
+    fail(ExitCode::internal,
+         "bench model: large all-reduces took no longer than small ones; other work disturbs this "
+         "machine, try again when it is quiet");
+  }
+  return comm_bench::link_of_all_reduce(fit, world.size());
+}
+
+plan::Hardware describe_node(const Device& device, const MpiEnvironment& mpi) {
+  plan::Hardware hardware;
+  const HostCpu cpu = host_cpu();
+  const bool cuda = device.type() == DeviceType::cuda;
+  const int cores = cores_of(cpu);
+  hardware.name =
+      cuda ? fmt::format("GPU of {}", cpu.model) : fmt::format("{} x {}", cores, cpu.model);
+  hardware.node = {
+      .ranks = cuda ? mpi.local_size() : std::max(mpi.local_size(), ranks_per_core * cores),
+      .cores = cuda ? 0 : cores};
+  hardware.links.domain = hardware.node.ranks;
+  hardware.links.rails = cuda ? mpi.local_size() : 1;
+  hardware.links.overlap = cuda ? 1 : 0;
+  const HostMemory memory = host_memory();
+  const std::uint64_t total = memory.limit_bytes > 0
+                                  ? std::min(memory.limit_bytes, memory.total_bytes)
+                                  : memory.total_bytes;
+  hardware.device.memory_bytes = static_cast<double>(total) / mpi.local_size();
+  return hardware;
+}
+
+void print_summary(const Measured& measured, const plan::Hardware& hardware, int ranks) {
+  fmt::print(
+      "{} steps on one rank: forward {:.2f} ms, backward {:.2f} ms, optimizer {:.2f} ms\n"
+      "{} ranks at once: forward {:.2f} ms, backward {:.2f} ms; slowdown {:.3f}\n"
+      "memory {:.2f} GB/s, launch {:.2f} us, products reach {:.1f} % of {:.1f} GFLOP/s\n",
+      measured.alone.steps, 1e3 * measured.alone.forward, 1e3 * measured.alone.backward,
+      1e3 * measured.alone.optimizer, ranks, 1e3 * measured.together.forward,
+      1e3 * measured.together.backward, hardware.node.crowded_slowdown,
+      1e-9 * hardware.device.memory_bandwidth, 1e6 * hardware.device.launch_seconds,
+      100 * hardware.efficiency.matmul,
+      1e-9 * *std::ranges::max_element(hardware.device.peak_flops));
+  if (ranks > 1) {
+    fmt::print("all-reduce: alpha {:.1f} us, beta {:.1f} MB/s\n",
+               1e6 * hardware.links.inside.latency, 1e-6 * hardware.links.inside.bandwidth);
+  }
+}
+
+void bench(const BenchArguments& arguments) {
+  const RankProcess process;
+  Provenance where;
+  const Config given = load_config(arguments.config, arguments.overrides, &where);
+  const Config config = model_bench::on_one_rank(given, process.environment(), where);
+  const auto host_world =
+      make_watched(process.mpi.world(), {.deadline_seconds = patience_seconds, .directory = {}});
+  const JobGroups job(*host_world, make_job_device(process.mpi, &config), nullptr);
+  Communicator& world = *job.world;
+  Device& device = *job.device;
+  const int ranks = world.size();
+
+  plan::Hardware hardware = describe_node(device, process.mpi);
+  const Measured measured = time_model(world, device, config, arguments.seconds);
+  hardware.straggler_deviation = measured.alone.deviation;
+  if (world.rank() == 0) {
+    model_bench::calibrate(hardware, config, measured.alone,
+                           model_bench::time_products(device, config),
+                           model_bench::time_launch(device));
+    if (hardware.node.cores > 0)
+      hardware.node.crowded_slowdown = crowded_slowdown(measured, ranks, hardware.node.cores);
+  }
+  world.barrier();
+  constexpr plan::Link unmeasured{.latency = 1e-5, .bandwidth = 1e9};
+  hardware.links.inside = ranks > 1 ? fit_all_reduce(world, device) : unmeasured;
+  hardware.links.between = hardware.links.inside;
+  if (world.rank() != 0) return;
+  print_summary(measured, hardware, ranks);
+  const std::string text = plan::to_yaml(
+      hardware, fmt::format("Measured by trireme bench model {} on {} ranks.{}", arguments.config,
+                            ranks, ranks > 1 ? "" : "\nThe links were not: start it with mpirun."));
+  if (arguments.out.empty()) {
+    fmt::print("{}", text);
+  } else {
+    write_file(arguments.out, text, ExitCode::internal);
+  }
+}
+
+}  // namespace
+
+void add_bench_model(CLI::App& bench_command) {
+  auto* const command = bench_command.add_subcommand(
+      "model", "Time a config's model on this machine and describe the machine to the planner");
+  const auto arguments = std::make_shared<BenchArguments>();
+  command->add_option("config", arguments->config, "YAML file, see configs/")->required();
+  command
+      ->add_option("--set", arguments->overrides,
+                   "Override one key of the config (may be repeated)")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--out", arguments->out, "Hardware file to write (default: printed)");
+  command->add_option("--seconds", arguments->seconds, "How long to train for each measurement")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  command->footer(
+      "Example: mpirun -np 2 trireme bench model configs/gpt_tiny.yaml --out this_machine.yaml\n"
+      "Start as many ranks as the machine has cores or GPUs.");
+  command->callback([arguments] { bench(*arguments); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What asynchronous saves cost the training steps beside them.
+#pragma once
+
+#include <vector>
+
+#include "launch/job/session.h"
+#include "runtime/checkpoint/saver.h"
+#include "runtime/train/step_engine.h"
+
+namespace trireme {
+
+// Milliseconds, one value per round but for the counts.
+struct StepStall {
+  int steps = 0;               // of each round and side: until a save is written, at least
+  std::vector<double> plain;   // a step without a save
+  std::vector<double> longer;  // all steps of a round with one save, beyond as many without
+  std::vector<double> copy;    // to host memory, on the training stream
+  std::vector<double> held;    // the host, in save()
+};
+
+// Trains on `source`, rounds with a save and without in turn; `save_seconds`: about how long one
+// takes. Collective.
+[[nodiscard]] StepStall measure_stall(Session& session, StepEngine& engine, BatchSource& source,
+                                      CheckpointSaver& saver, double save_seconds, int rounds);
+
+}  // namespace trireme

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/bench/comm/links.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "runtime/base/file.h"
+#include "runtime/comm/host_stream.h"
+#include "runtime/telemetry/environment.h"
+
+namespace trireme::comm_bench {
+namespace {
+
+// Of the slowest group; nothing where no group has several ranks. A rank that only waits is alone.
+std::optional<plan::Link> slowest_link(Communicator& world, Communicator& group, Device& device,
+                                       std::span<const std::int64_t> sizes,
+                                       const MeasureOptions& options) {
+  // Latency, and the time of a byte: what is largest is slowest.
+  std::array<double, 2> slowest{};
+  if (group.size() > 1) {
+    std::vector<TimedBytes> times;
+    for (const std::int64_t wished : sizes) {
+      const std::int64_t bytes = size_of(Verb::all_reduce, group.size(), wished);
+      times.push_back({static_cast<double>(bytes),
+                       measure(group, group, device, Verb::all_reduce, bytes, options).median});
+    }
+    const plan::Link link = link_of_all_reduce(fit_link(times), group.size());
+    slowest = {link.latency, 1 / link.bandwidth};
+  }
+  const HostStream stream;
+  const Tensor values{reinterpret_cast<std::byte*>(slowest.data()), DType::f64,
+                      Shape{std::ssize(slowest)}};
+  world.all_reduce(*stream, values, values, ReduceOp::max);
+  if (slowest[1] == 0) return {};
+  if (std::isinf(slowest[1])) {
+    fail(ExitCode::config,
+         "bench comm: large messages take no longer than small ones; raise --max-bytes");
+  }
+  return plan::Link{.latency = slowest[0], .bandwidth = 1 / slowest[1]};
+}
+
+}  // namespace
+
+plan::Link link_of_all_reduce(const LinkFit& fit, int ranks) {
+  return {.latency = fit.latency / (2 * std::ceil(std::log2(ranks))),
+          .bandwidth = fit.bandwidth * bus_factor(Verb::all_reduce, ranks)};
+}
+
+MeasuredLinks measure_links(Communicator& world, Device& device,
+                            const std::vector<std::string>& hosts,
+                            std::span<const std::int64_t> sizes, const MeasureOptions& options) {
+  std::map<std::string, std::vector<int>> ranks;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank)
+    ranks[hosts[rank]].push_back(static_cast<int>(rank));
+  const auto here = ranks.find(hosts[static_cast<std::size_t>(world.rank())]);
+  const bool leads = here->second.front() == world.rank();
+  MeasuredLinks links;
+  for (const auto& [host, members] : ranks)
+    links.ranks_per_host = std::max(links.ranks_per_host, static_cast<int>(members.size()));
+  const auto inside =
+      world.split(static_cast<int>(std::distance(ranks.begin(), here)), world.rank(), "host");
+  links.inside = slowest_link(world, *inside, device, sizes, options);
+  const auto between = world.split(leads ? 0 : 1 + world.rank(), world.rank(), "hosts");
+  links.between = slowest_link(world, *between, device, sizes, options);
+  return links;
+}
+
+void update_hardware_file(const std::string& path, const MeasuredLinks& links) {
+  plan::Hardware hardware = plan::load_hardware(path);
+  hardware.links.domain = links.ranks_per_host;
+  if (links.inside) hardware.links.inside = *links.inside;
+  if (links.between) hardware.links.between = *links.between;
+  const std::string comment =
+      fmt::format("Links measured by trireme bench comm, {}: {}{}", version_text(),
+                  links.inside ? "inside a host" : "", links.between ? ", between hosts" : "");
+  write_file(path, plan::to_yaml(hardware, comment), ExitCode::config);
+}
+
+}  // namespace trireme::comm_bench

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The planner's links (runtime/plan/hardware.h) from measurements.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/bench/comm/measure.h"
+#include "runtime/plan/hardware.h"
+
+namespace trireme::comm_bench {
+
+// The link on which the planner's all-reduce of `ranks` (plan::seconds_of) takes what was fitted:
+// seconds of one of 2 log2(ranks) messages, and the bandwidth of the bus.
+[[nodiscard]] plan::Link link_of_all_reduce(const LinkFit& fit, int ranks);
+
+struct MeasuredLinks {
+  int ranks_per_host = 1;               // at most
+  std::optional<plan::Link> inside{};   // one host with several ranks, the slowest of such
+  std::optional<plan::Link> between{};  // the first ranks of several hosts
+};
+
+// All-reduces of `sizes` among the ranks of each host, then among the hosts' first ranks; the same
+// result on all ranks. `hosts` by rank. Collective; blocks the host.
+[[nodiscard]] MeasuredLinks measure_links(Communicator& world, Device& device,
+                                          const std::vector<std::string>& hosts,
+                                          std::span<const std::int64_t> sizes,
+                                          const MeasureOptions& options);
+
+// Replaces the links of the hardware file by what was measured; what was not stays. Comments of the
+// file are lost. Raises ExitCode::config where there is no such file or it is not one.
+void update_hardware_file(const std::string& path, const MeasuredLinks& links);
+
+}  // namespace trireme::comm_bench

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/bench/model/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "launch/bench/model/synthetic_batches.h"
+#include "launch/job/options.h"
+#include "launch/plan/step_plan.h"
+#include "runtime/base/clock.h"
+#include "runtime/ops/elementwise.h"
+#include "runtime/ops/linear.h"
+#include "runtime/train/step_engine.h"
+
+namespace trireme::model_bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t micro_batches = 2;
+constexpr int least_steps = 5;
+
+// Of 0 to 1, of a copy.
+double quantile(std::vector<double> values, double share) {
+  std::ranges::sort(values);
+  return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
+}
+
+// The fastest of several runs of `enqueue`, which calls the device `calls` times.
+template <typename Enqueue>
+double fastest(Stream& stream, int calls, Enqueue&& enqueue) {
+  constexpr int repeats = 7;
+  double best = 0;
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    stream.synchronize();
+    const auto start = Clock::now();
+    for (int i = 0; i < calls; ++i)
+      enqueue();
+    stream.synchronize();
+    const double seconds = seconds_since(start) / calls;
+    if (repeat == 0 || seconds < best) best = seconds;
+  }
+  return best;
+}
+
+double product_flops(Device& device, DType dtype, std::int64_t n) {
+  const auto stream = device.make_stream(StreamKind::compute);
+  const std::size_t bytes = static_cast<std::size_t>(n * n) * size_of(dtype);
+  Buffer memory(device, 3 * bytes, MemoryKind::device);
+  device.fill_zero(*stream, memory.data(), memory.bytes());
+  const auto matrix = [&](std::size_t i) {
+    return Tensor{memory.data() + i * bytes, dtype, {n, n}};
+  };
+  const double flops = 2 * std::pow(static_cast<double>(n), 3);
+  constexpr double flops_of_a_run = 4e8;
+  const int calls = std::max(1, static_cast<int>(flops_of_a_run / flops));
+  const double seconds = fastest(
+      *stream, calls, [&] { ops::linear_forward(*stream, matrix(0), matrix(1), matrix(2)); });
+  return flops / seconds;
+}
+
+}  // namespace
+
+Config on_one_rank(Config config, const Environment& environment, const Provenance& where) {
+  const ParallelConfig all = config.parallel;
+  config.parallel = {};
+  config.parallel.bucket_megabytes = all.bucket_megabytes;
+  config.train.global_batch = micro_batches * config.train.micro_batch;
+  Environment alone = environment;
+  alone.ranks = 1;
+  return resolve_config(config, alone, &where);
+}
+
+StepSeconds time_steps(Device& device, const Config& config, double seconds) {
+  const ModelTraits traits = traits_of(config.model);
+  const auto alone = make_single_communicator();
+  const ProcessMesh mesh(*alone, MeshShape{});
+  Streams streams(device);
+  const ScheduleShape schedule = pipeline_shape(config, /*training=*/true);
+  const StepOptions options = step_options(config, schedule, traits);
+  const StoreOptions store{.gradient_levels = StepEngine::gradient_levels(options, 0),
+                           .bucket_elements = bucket_elements(config)};
+  Model model(device, make_chain(config), build_options(config, 0, /*training=*/true), {}, {},
+              store, keeps_ties_apart(config));
+  model.params().initialize(*streams.compute, config.run.seed);
+  StepEngine engine(device, model, mesh, streams, nullptr, options);
+  SyntheticBatches batches(device, config);
+
+  std::vector<double> forward, backward, optimizer, whole;
+  constexpr std::int64_t warm_up = 2;
+  auto start = Clock::now();
+  for (std::int64_t step = 0;; ++step) {
+    engine.run(step, batches);
+    const StepReport report = engine.read(step);
+    if (step < warm_up) {
+      start = Clock::now();
+      continue;
+    }
+    forward.push_back(1e-3 * report.forward_ms);
+    backward.push_back(1e-3 * report.backward_ms);
+    optimizer.push_back(1e-3 * report.optimizer_ms);
+    whole.push_back(1e-3 * report.step_ms);
+    if (whole.size() >= least_steps && seconds_since(start) > seconds) break;
+  }
+  engine.settle();
+  // A normal distribution's lower quartile lies 0.674 deviations below its middle. Whatever else
+  // the machine does makes steps slower, never faster, so the lower quartile is also what is
+  // reported.
+  constexpr double lower = 0.25;
+  const double middle = quantile(whole, 0.5);
+  return {.forward = quantile(forward, lower),
+          .backward = quantile(backward, lower),
+          .optimizer = quantile(optimizer, lower),
+          .deviation = (middle - quantile(whole, lower)) / 0.674 / middle,
+          .steps = static_cast<int>(whole.size())};
+}
+
+// rate(n) = flops * n / (n + half): two sizes give both.
+ProductRates time_products(Device& device, const Config& config) {
+  constexpr std::int64_t small = 64, large = 1024;
+  const DType dtype = compute_dtype(config.precision);
+  const double at_small = product_flops(device, dtype, small);
+  const double at_large = product_flops(device, dtype, large);
+  const double half = (at_large - at_small) / (at_small / small - at_large / large);
+  if (at_large <= at_small || half < 0) return {.flops = at_large};
+  return {.flops = at_large * (1 + half / large), .half_dimension = half};
+}
+
+double time_launch(Device& device) {
+  const auto stream = device.make_stream(StreamKind::compute);
+  Buffer memory(device, 2 * sizeof(float), MemoryKind::device);
+  device.fill_zero(*stream, memory.data(), memory.bytes());
+  const Tensor y = memory.view(DType::f32, Shape{2}).range(0, 1);
+  const Tensor x = memory.view(DType::f32, Shape{2}).range(1, 1);
+  constexpr int calls = 1000;
+  return fastest(*stream, calls, [&] { ops::add_in_place(*stream, y, x); });
+}
+
+void calibrate(plan::Hardware& hardware, const Config& config, const StepSeconds& steps,
+               const ProductRates& products, double launch) {
+  const plan::StepInput input = StepPlanner().input(config);
+  hardware.device.launch_seconds = launch;
+  hardware.efficiency.half_dimension = products.half_dimension;
+  double& peak = hardware.device.peak_flops[static_cast<std::size_t>(input.precision)];
+  double& fp32 = hardware.device.peak_flops[static_cast<std::size_t>(plan::Precision::fp32)];
+  peak = products.flops;
+  if (fp32 == 0) fp32 = products.flops;
+  // The optimizer's time is bytes over bandwidth, and launches.
+  hardware.efficiency.memory = 1;
+  hardware.device.memory_bandwidth = 1e12;
+  const double with_launches = plan::estimate_step(input, hardware).optimizer;
+  hardware.device.memory_bandwidth = 2e12;
+  const double traffic = 2e12 * (with_launches - plan::estimate_step(input, hardware).optimizer);
+  const double launches = with_launches - traffic / 1e12;
+  hardware.device.memory_bandwidth =
+      traffic / std::max(steps.optimizer - launches, 1e-3 * steps.optimizer);
+
+  const auto compute_seconds = [&](double share) {
+    for (double* kind : {&hardware.efficiency.matmul, &hardware.efficiency.attention,
+                         &hardware.efficiency.convolution})
+      *kind = share;
+    const plan::StepEstimate step = plan::estimate_step(input, hardware);
+    return step.forward + step.backward + step.recompute;
+  };
+  double low = 1e-3, high = 1e3;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = std::sqrt(low * high);
+    (compute_seconds(middle) > steps.forward + steps.backward ? low : high) = middle;
+  }
+  // No share above 1: then the model's products are faster than the square ones were.
+  peak *= std::max(1.0, high);
+  fp32 = std::max(fp32, input.precision == plan::Precision::fp32 ? peak : fp32);
+  static_cast<void>(compute_seconds(std::min(1.0, high)));
+}
+
+}  // namespace trireme::model_bench

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/bench/model/synthetic_batches.h"
+
+#include <array>
+
+#include "runtime/base/philox.h"
+
+namespace trireme::model_bench {
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+// Lays tensors one after another.
+class Places {
+ public:
+  std::size_t add(const Shape& shape, DType dtype) {
+    const std::size_t at = bytes_;
+    const std::size_t size = static_cast<std::size_t>(shape.count()) * size_of(dtype);
+    bytes_ += (size + alignment - 1) / alignment * alignment;
+    return at;
+  }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::size_t bytes_ = 0;
+};
+
+// Values below `limit`, keyed by their index.
+template <typename T>
+void draw(std::byte* to, std::int64_t count, std::int64_t limit, const Philox& random,
+          std::uint64_t stream) {
+  auto* const values = reinterpret_cast<T*>(to);
+  for (std::int64_t i = 0; i < count; ++i)
+    values[i] = static_cast<T>(random(stream, static_cast<std::uint64_t>(i))[0] % limit);
+}
+
+}  // namespace
+
+SyntheticBatches::SyntheticBatches(Device& device, const Config& config) : device_(device) {
+  const bool tokens = traits_of(config.model).input == InputKind::tokens;
+  const ModelConfig& model = config.model;
+  const std::int64_t samples = config.train.micro_batch;
+  const Shape input = tokens ? Shape{samples, model.context}
+                             : Shape{samples, model.image_size, model.image_size, model.channels};
+  const Shape target = tokens ? input : Shape{samples};
+  const DType input_type = tokens ? DType::i32 : DType::u8;
+  Places places;
+  const std::size_t inputs = places.add(input, input_type);
+  const std::size_t targets = places.add(target, DType::i32);
+  const std::size_t ids = places.add({samples}, DType::i64);
+  const std::size_t epochs = places.add({samples}, DType::i64);
+  host_ = Buffer(device, places.bytes(), MemoryKind::host);
+  memory_ = Buffer(device, places.bytes(), MemoryKind::device);
+  const Philox random = Philox::keyed(config.run.seed, RandomPurpose::sample);
+  const auto at = [&](std::size_t offset) { return host_.data() + offset; };
+  if (tokens) {
+    draw<std::int32_t>(at(inputs), input.count(), model.vocabulary, random, 0);
+    draw<std::int32_t>(at(targets), target.count(), model.vocabulary, random, 1);
+  } else {
+    constexpr std::int64_t pixel_values = 256;
+    draw<std::uint8_t>(at(inputs), input.count(), pixel_values, random, 0);
+    draw<std::int32_t>(at(targets), target.count(), model.classes, random, 1);
+  }
+  for (std::int64_t i = 0; i < samples; ++i) {
+    reinterpret_cast<std::int64_t*>(at(ids))[i] = i;
+    reinterpret_cast<std::int64_t*>(at(epochs))[i] = 0;
+  }
+  const auto tensor = [&](std::size_t offset, DType dtype, const Shape& shape) {
+    return Tensor{memory_.data() + offset, dtype, shape};
+  };
+  batch_ = {.inputs = tensor(inputs, input_type, input),
+            .targets = tensor(targets, DType::i32, target),
+            .sample_ids = tensor(ids, DType::i64, {samples}),
+            .epochs = tensor(epochs, DType::i64, {samples})};
+}
+
+const Batch& SyntheticBatches::next(Stream& /*copy*/, Stream& compute) {
+  if (!filled_) device_.copy(compute, memory_.data(), host_.data(), memory_.bytes());
+  filled_ = true;
+  return batch_;
+}
+
+}  // namespace trireme::model_bench

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/commands/bench_command.h"
+
+#include "launch/bench/bench_checkpoint.h"
+#include "launch/bench/bench_comm.h"
+#include "launch/bench/bench_data.h"
+#include "launch/bench/bench_model.h"
+
+namespace trireme {
+
+void add_bench_command(CLI::App& app) {
+  auto* const command = app.add_subcommand("bench", "Measure parts of the runtime");
+  command->require_subcommand(1);
+  command->footer(
+      "Examples: trireme bench data data/kjv\n"
+      "          mpirun -np 4 trireme bench comm configs/gpt_tiny.yaml");
+  add_bench_data(*command);
+  add_bench_checkpoint(*command);
+  add_bench_model(*command);
+  add_bench_comm(*command);
+}
+
+}  // namespace trireme

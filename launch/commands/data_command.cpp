@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/commands/data_command.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "data/dataset.h"
+#include "data/inspect.h"
+#include "data/pack/pack_images.h"
+#include "data/pack/pack_text.h"
+#include "data/pack/progress.h"
+#include "data/shard_set.h"
+#include "data/verify.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+void print_split(const PackedSplit& split, const char* unit) {
+  fmt::print("{}: {} {}{} in {} shard{}\n", split.path, split.samples, unit,
+             split.documents > 0
+                 ? fmt::format(", {} document{}", split.documents, split.documents == 1 ? "" : "s")
+                 : "",
+             split.shards, split.shards == 1 ? "" : "s");
+}
+
+struct TextArguments {
+  PackTextOptions options;
+  std::string dtype = "uint16";
+  std::string separator;
+  bool quiet = false;
+};
+
+void run_pack_text(TextArguments& arguments) {
+  PackTextOptions& options = arguments.options;
+  options.dtype = arguments.dtype == "uint32" ? DType::u32 : DType::u16;
+  options.separator = unescape(arguments.separator);
+  options.progress = !arguments.quiet;
+  for (const PackedSplit& split : pack_text(options))
+    print_split(split, "tokens");
+}
+
+void add_pack_text(CLI::App& data) {
+  auto* const command =
+      data.add_subcommand("pack-text", "Pack text or any bytes into shards, one token per byte");
+  const auto arguments = std::make_shared<TextArguments>();
+  PackTextOptions& options = arguments->options;
+  command
+      ->add_option("inputs", options.inputs,
+                   "Files, directories (all files below, sorted), or - for stdin")
+      ->required();
+  command->add_option("--out", options.output, "Directory to make")->required();
+  command->add_option(
+      "--validation", options.validation,
+      "Fraction of the text, taken from its end, for OUT/validation; the rest goes to OUT/train");
+  command->add_option("--split", options.split, "Write OUT/SPLIT, e.g. train or validation")
+      ->excludes("--validation");
+  command->add_option("--document-separator", arguments->separator,
+                      "Ends a document, besides the end of a file; stays in the text; \\n, \\t, "
+                      "\\0, \\xNN are understood");
+  command->add_option("--shard-tokens", options.shard_tokens, "Tokens per shard")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--dtype", arguments->dtype, "Stored type")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"uint16", "uint32"}));
+  command->add_flag("--force", options.force, "Replace an existing data set in one step");
+  command->add_flag("--quiet", arguments->quiet, "Show no progress");
+  command->footer(
+      "Example: bible -f gen1:1-rev22:21 | trireme data pack-text - --out data/kjv --validation "
+      "0.05");
+  command->callback([arguments] { run_pack_text(*arguments); });
+}
+
+struct ImageArguments {
+  PackImagesOptions options;
+  std::string class_file;
+  std::int64_t class_count = 0;
+  bool keep_order = false;
+  bool quiet = false;
+};
+
+std::vector<std::string> read_class_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) system_failed("open", path, ExitCode::data);
+  std::vector<std::string> names;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!line.empty()) names.push_back(line);
+  }
+  if (names.empty()) fail(ExitCode::data, "{}: holds no class names; write one per line", path);
+  return names;
+}
+
+void run_pack_images(ImageArguments& arguments) {
+  PackImagesOptions& options = arguments.options;
+  if (!arguments.class_file.empty()) options.class_names = read_class_file(arguments.class_file);
+  for (std::int64_t i = 0; i < arguments.class_count; ++i)
+    options.class_names.push_back(fmt::format("{}", i));
+  options.shuffle = !arguments.keep_order;
+  options.progress = !arguments.quiet;
+  const PackedImages packed = pack_images(options);
+  for (const std::string& message : packed.skipped)
+    fmt::print(stderr, "skipped: {}\n", message);
+  if (!packed.skipped.empty()) fmt::print("{} bad images skipped\n", packed.skipped.size());
+  for (const PackedSplit& split : packed.splits)
+    print_split(split, "images");
+}
+
+void add_pack_images(CLI::App& data) {
+  auto* const command = data.add_subcommand("pack-images", "Pack labelled images into shards");
+  const auto arguments = std::make_shared<ImageArguments>();
+  PackImagesOptions& options = arguments->options;
+  command
+      ->add_option("input", options.input,
+                   "Directory INPUT/<class>/<image>.jpg|png, or an IDX file, plain or .gz")
+      ->required();
+  command->add_option("--labels", options.labels, "IDX file of the labels (with an IDX input)");
+  command->add_option("--out", options.output, "Directory to make")->required();
+  command->add_option("--validation", options.validation,
+                      "Fraction of the images for OUT/validation; the rest goes to OUT/train");
+  command->add_option("--split", options.split, "Write OUT/SPLIT, e.g. train or validation")
+      ->excludes("--validation");
+  command->add_option("--resize", options.resize,
+                      "Scale the short side to this and crop the centre");
+  command
+      ->add_option("--channels", options.channels,
+                   "1 (grey) or 3 (RGB); default: as the input, folders 3")
+      ->check(CLI::IsMember({1, 3}));
+  auto* const names = command->add_option("--class-names", options.class_names,
+                                          "Names of the classes, in order, separated by commas");
+  names->delimiter(',');
+  auto* const file =
+      command
+          ->add_option("--class-file", arguments->class_file, "File with one class name per line")
+          ->excludes(names);
+  command->add_option("--classes", arguments->class_count, "Number of classes, named 0, 1, ...")
+      ->check(CLI::Range(1, 1 << 20))
+      ->excludes(names)
+      ->excludes(file);
+  command->add_flag("--no-shuffle", arguments->keep_order, "Keep the order of the input");
+  command->add_option("--seed", options.seed, "Of the shuffle")->capture_default_str();
+  command->add_flag("--skip-bad", options.skip_bad,
+                    "Leave out images that cannot be decoded, and name them");
+  command
+      ->add_option("--max-pixels", options.max_pixels, "Refuse larger images before decoding them")
+      ->capture_default_str();
+  command
+      ->add_option("--shard-images", options.shard_images,
+                   "Images per shard (default: about 1 GiB)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--threads", options.threads, "Threads that decode (default: one per core)")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--force", options.force, "Replace an existing data set in one step");
+  command->add_flag("--quiet", arguments->quiet, "Show no progress");
+  command->footer(
+      "Examples: trireme data pack-images train-images-idx3-ubyte.gz --labels "
+      "train-labels-idx1-ubyte.gz "
+      "--out data/fashion --split train\n"
+      "          trireme data pack-images photos --out data/photos --resize 224 --validation 0.1");
+  command->callback([arguments] { run_pack_images(*arguments); });
+}
+
+void add_inspect(CLI::App& data) {
+  struct Arguments {
+    std::string path;
+    std::uint64_t preview = 0;
+  };
+  auto* const command = data.add_subcommand("inspect", "Print what a data set holds");
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("path", arguments->path, "Directory of shards, of splits, or one shard")
+      ->required();
+  command->add_option("--preview", arguments->preview, "Show this many tokens or images");
+  command->footer("Example: trireme data inspect data/kjv --preview 200");
+  command->callback([arguments] {
+    for (const std::string& path : find_datasets(arguments->path)) {
+      fmt::print("{}", describe_dataset(path, arguments->preview));
+    }
+  });
+}
+
+void run_verify(const std::string& path, bool quiet) {
+  std::vector<ShardReport> all;
+  for (const std::string& directory : find_datasets(path)) {
+    std::uint64_t bytes = 0;
+    std::error_code ignored;
+    for (const std::string& file : list_shards(directory, "").paths) {
+      const auto size = std::filesystem::file_size(file, ignored);
+      if (!ignored) bytes += size;
+    }
+    Progress progress("verifying", bytes, "bytes", !quiet);
+    const std::vector<ShardReport> reports =
+        verify_dataset(directory, [&](std::uint64_t read) { progress.add(read); });
+    all.insert(all.end(), reports.begin(), reports.end());
+  }
+  for (const ShardReport& report : all) {
+    if (report.problem.empty()) {
+      fmt::print("{}: good ({:.1f} MB)\n", report.path, static_cast<double>(report.bytes) * 1e-6);
+    } else {
+      fmt::print("{}: BROKEN\n", report.path);
+    }
+  }
+  const auto broken = std::find_if(all.begin(), all.end(),
+                                   [](const auto& report) { return !report.problem.empty(); });
+  if (broken == all.end()) return;
+  std::fflush(stdout);
+  const auto count = std::count_if(all.begin(), all.end(),
+                                   [](const auto& report) { return !report.problem.empty(); });
+  fail(ExitCode::data, "{} of {} shards {} broken; the first: {}", count, all.size(),
+       count == 1 ? "is" : "are", broken->problem);
+}
+
+void add_verify(CLI::App& data) {
+  struct Arguments {
+    std::string path;
+    bool quiet = false;
+  };
+  auto* const command = data.add_subcommand(
+      "verify", "Read all of a data set and check checksums and ranges (exit code 3 when broken)");
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("path", arguments->path, "Directory of shards, of splits, or one shard")
+      ->required();
+  command->add_flag("--quiet", arguments->quiet, "Show no progress");
+  command->footer("Example: trireme data verify data/kjv");
+  command->callback([arguments] { run_verify(arguments->path, arguments->quiet); });
+}
+
+}  // namespace
+
+void add_data_commands(CLI::App& app) {
+  auto* const data = app.add_subcommand("data", "Pack, inspect and verify data sets");
+  data->require_subcommand(1);
+  data->footer("Example: trireme data pack-text book.txt --out data/book --validation 0.05");
+  add_pack_text(*data);
+  add_pack_images(*data);
+  add_inspect(*data);
+  add_verify(*data);
+}
+
+}  // namespace trireme

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/commands/plan_command.h"
+
+#include <fmt/core.h>
+
+#include <memory>
+
+#include "launch/commands/plan_arguments.h"
+#include "launch/plan/report.h"
+#include "runtime/base/file.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t layouts_shown = 10;
+
+int ranks_of(const PlanArguments& arguments, const plan::Hardware& hardware) {
+  if (arguments.ranks) return *arguments.ranks;
+  if (arguments.nodes) return *arguments.nodes * hardware.node.ranks;
+  fail(ExitCode::config,
+       "plan: say how many ranks the config will run on: --ranks N, or --nodes N of {} ranks each",
+       hardware.node.ranks);
+}
+
+void write_json(const PlanArguments& arguments, const std::string& text) {
+  if (!arguments.json.empty()) write_file(arguments.json, text, ExitCode::config);
+}
+
+void search(const PlanArguments& arguments, const PlanContext& context, int ranks) {
+  LayoutSearch search(context.given, ranks, context.hardware);
+  const auto best = search.fastest(layouts_shown);
+  write_json(arguments, search_json(best, search, context));
+  fmt::print("{}", describe_search(best, search, context));
+  if (!best.empty()) return;
+  fail(ExitCode::config,
+       "no layout of {} ranks fits into the {} of {}: use more ranks, or a smaller model", ranks,
+       size_text(static_cast<std::uint64_t>(context.hardware.device.memory_bytes)),
+       context.hardware.name);
+}
+
+std::string way_out(const LayoutPlan& plan, const PlanContext& context, int ranks) {
+  LayoutSearch search(context.given, ranks, context.hardware);
+  const auto nearest = search.nearest(choice_of(plan.config));
+  if (!nearest)
+    return fmt::format("no layout of {} ranks fits; use more ranks, or a smaller model", ranks);
+  return fmt::format("the nearest layout that fits ({}, {:.1f} ms a step): {}",
+                     size_text(memory_needed(*nearest, context.hardware)),
+                     1e3 * nearest->step.total,
+                     as_flags(context.given, choice_of(nearest->config)));
+}
+
+void plan_config(const PlanArguments& arguments, const PlanContext& context, int ranks,
+                 const Provenance& where) {
+  StepPlanner planner;
+  const LayoutPlan plan = plan_layout(
+      resolve_config(context.given, planned_environment(ranks, context.hardware), &where),
+      context.hardware, planner);
+  write_json(arguments, plan_json(plan, context));
+  fmt::print("{}", describe_plan(plan, context));
+  if (fits(plan, context.hardware)) return;
+  fail(ExitCode::config, "{}; {}", describe_overflow(plan, context.hardware),
+       way_out(plan, context, ranks));
+}
+
+void run_plan(const PlanArguments& arguments) {
+  if (arguments.print_schedule) return print_schedule(arguments);
+  if (arguments.config.empty()) {
+    fail(ExitCode::config,
+         "plan: give a config file, --ranks and --hardware; or --print-schedule for a schedule");
+  }
+  Provenance where;
+  PlanContext context{.given = load_config(arguments.config, arguments.overrides, &where),
+                      .hardware = {},
+                      .budget = arguments.budget};
+  const std::string& file =
+      arguments.hardware.empty() ? context.given.parallel.hardware : arguments.hardware;
+  if (file.empty()) {
+    fail(ExitCode::config,
+         "plan: no machine to plan for: give --hardware, or parallel.hardware in the config; see "
+         "configs/hardware");
+  }
+  context.hardware = plan::load_hardware(file);
+  const int ranks = ranks_of(arguments, context.hardware);
+  context.hardware = on_nodes(context.hardware, ranks, arguments.nodes.value_or(0));
+  if (arguments.search || context.given.parallel.search) return search(arguments, context, ranks);
+  plan_config(arguments, context, ranks, where);
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app) {
+  auto* const command =
+      app.add_subcommand("plan", "What a run will do, from its config alone, before it is queued");
+  const auto arguments = std::make_shared<PlanArguments>();
+  command->add_option("config", arguments->config, "Config file");
+  command->add_option("--set", arguments->overrides, "Override one key of the config")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--ranks", arguments->ranks, "Ranks that the config will run on")
+      ->check(CLI::Range(1, 1 << 20));
+  auto* const hardware = command->add_option(
+      "--hardware", arguments->hardware,
+      "Description of the machine, see configs/hardware (default: parallel.hardware)");
+  auto* const nodes =
+      command->add_option("--nodes", arguments->nodes, "Nodes that share the ranks evenly")
+          ->check(CLI::Range(1, 1 << 20));
+  auto* const search = command->add_flag("--search", arguments->search,
+                                         "Try every layout and print the ten fastest that fit");
+  auto* const budget =
+      command
+          ->add_option("--token-budget", arguments->budget,
+                       "Tokens (or images) to train on, for hours and price (default: the "
+                       "config's steps)")
+          ->check(CLI::PositiveNumber);
+  auto* const json =
+      command->add_option("--json", arguments->json, "Write the whole plan to this file as well");
+  auto* const schedule = command->add_flag("--print-schedule", arguments->print_schedule,
+                                           "Draw the pipeline schedule and its bubble instead");
+  for (CLI::Option* const other : {hardware, nodes, search, budget, json})
+    schedule->excludes(other);
+  command->add_option("--stages", arguments->stages, "Pipeline stages")
+      ->check(CLI::Range(1, 65536))
+      ->needs(schedule);
+  command->add_option("--micro-batches", arguments->micro_batches, "Micro-batches per step")
+      ->check(CLI::Range(1, 1 << 20))
+      ->needs(schedule);
+  command->add_option("--chunks", arguments->chunks, "Model chunks per stage")
+      ->check(CLI::Range(1, 1024))
+      ->needs(schedule);
+  command->add_option("--schedule", arguments->schedule, "gpipe, 1f1b, interleaved or zero-bubble")
+      ->needs(schedule);
+  command
+      ->add_option("--width", arguments->width,
+                   "Columns of the table; 0 = no limit (default: the terminal's)")
+      ->needs(schedule);
+  command->footer(
+      "Examples: trireme plan configs/gpt2_1558m.yaml --ranks 8 --hardware "
+      "configs/hardware/h100.yaml\n"
+      "          trireme plan configs/gpt2_1558m.yaml --ranks 64 --hardware "
+      "configs/hardware/h100.yaml --search\n"
+      "          trireme plan --print-schedule --stages 4 --micro-batches 8 --schedule "
+      "zero-bubble");
+  command->callback([arguments] { run_plan(*arguments); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/commands/scale_command.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include "launch/scale/report.h"
+#include "launch/scale/runner.h"
+#include "runtime/base/file.h"
+
+namespace trireme {
+namespace {
+
+struct ScaleArguments {
+  scale::StudyOptions study;
+  scale::RunnerOptions runner;
+  std::string ranks = "1,2,4,8", launcher = "mpirun", launcher_options;
+};
+
+// For the scripts that the jobs go through. What is set already is kept.
+void set_environment() {
+  constexpr const char* grace_seconds = "5";  // a run that is stopped leaves nothing of use
+  if (::setenv("TRIREME_BINARY", scale::own_binary().c_str(), 0) != 0 ||
+      ::setenv("TRIREME_GRACE_SECONDS", grace_seconds, 0) != 0)
+    system_failed("setenv", "TRIREME_BINARY, TRIREME_GRACE_SECONDS");
+}
+
+void write_reports(const scale::Study& study, std::span<const scale::Row> rows,
+                   const std::string& directory) {
+  write_file(directory + "/scaling.csv", scale::csv_report(study, rows), ExitCode::internal);
+  write_file(directory + "/scaling.json", scale::json_report(study, rows), ExitCode::internal);
+  write_file(directory + "/scaling.html", scale::html_report(study, rows), ExitCode::internal);
+  fmt::print("{}{}/scaling.csv, .json and .html\n", scale::text_report(study, rows), directory);
+}
+
+void scale_out(ScaleArguments arguments) {
+  arguments.study.ranks = scale::parse_ranks(arguments.ranks);
+  const scale::Study study = scale::plan_study(arguments.study);
+  const scale::Launcher launcher =
+      scale::make_launcher(arguments.launcher, arguments.launcher_options);
+  if (launcher.kind != scale::LauncherKind::sbatch && arguments.runner.jobs > 1) {
+    fail(ExitCode::config,
+         "--jobs: {} jobs at once would disturb each other under {}; use 1, or --launcher sbatch",
+         arguments.runner.jobs, arguments.launcher);
+  }
+  scale::block_stop_signals();
+  set_environment();
+  const scale::SweepResult sweep = scale::run_study(study, launcher, arguments.runner);
+  write_reports(study, scale::attribute(sweep.points), arguments.runner.directory);
+  if (sweep.interrupted) throw CLI::RuntimeError(static_cast<int>(ExitCode::requeue));
+  if (sweep.failed > 0) {
+    fmt::print(stderr, "{} runs failed; --resume tries them again\n", sweep.failed);
+    throw CLI::RuntimeError(static_cast<int>(ExitCode::internal));
+  }
+}
+
+}  // namespace
+
+void add_scale_command(CLI::App& app) {
+  auto* const command = app.add_subcommand(
+      "scale", "Train on several numbers of ranks and report scaling efficiency and its losses");
+  const auto arguments = std::make_shared<ScaleArguments>();
+  scale::StudyOptions& study = arguments->study;
+  scale::RunnerOptions& runner = arguments->runner;
+  command->add_option("config", study.config, "YAML file, see configs/")->required();
+  command->add_option("--ranks", arguments->ranks, "Numbers of ranks, between commas")
+      ->capture_default_str();
+  command
+      ->add_option("--mode", study.mode,
+                   "weak: the global batch grows with the data-parallel ranks; strong: it stays")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"weak", "strong", "both"}));
+  command
+      ->add_option("--layouts", study.layouts,
+                   "Layouts between commas, such as data=4,data=2:tensor=2,pipeline=4; each runs "
+                   "where it makes the number of ranks; auto: the planner's fastest on "
+                   "parallel.hardware, without that data parallel")
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--launcher", arguments->launcher,
+          "mpirun (launch/mpi_run.sh), srun: one step of this allocation per run, or sbatch: one "
+          "job per run")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"mpirun", "srun", "sbatch"}));
+  command->add_option("--launcher-options", arguments->launcher_options,
+                      "What the launcher gets as well: \"--host a:4,b:4\", \"--partition=gpu "
+                      "--gpus-per-node=8\"");
+  command->add_option("--jobs", runner.jobs, "Jobs of sbatch that may be queued or run at once")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--repeats", study.repeats, "Runs per point; the median counts")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--steps", study.steps, "Steps per run")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 40));
+  command->add_option("--warmup", study.warmup, "Steps at the start of a run that do not count")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  runner.directory = "scaling";
+  command->add_option("--out", runner.directory, "Directory of the runs and reports")
+      ->capture_default_str();
+  command->add_flag("--resume", runner.resume, "Continue the study in --out");
+  command->add_option("--set", study.overrides, "Override one key of the config")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->footer(
+      "Ends with code 1 where a run failed, with 75 where it was interrupted (--resume "
+      "continues).\n"
+      "Example: trireme scale configs/gpt_tiny.yaml --ranks 1,2 --mode both --out scaling/tiny\n"
+      "Example: salloc --nodes=2 --ntasks=8 trireme scale configs/gpt_tiny.yaml --launcher srun");
+  command->callback([arguments] { scale_out(*arguments); });
+}
+
+}  // namespace trireme

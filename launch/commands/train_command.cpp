@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/commands/train_command.h"
+
+#include <fmt/core.h>
+
+#include <memory>
+
+#include "launch/job/memory_advice.h"
+#include "launch/job/training.h"
+#include "launch/plan/choose_layout.h"
+#include "runtime/train/signal_requests.h"
+
+namespace trireme {
+namespace {
+
+struct TrainArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool print_config = false;
+  bool list_keys = false;
+  bool fresh = false;
+  bool split_times = false;
+};
+
+void list_keys() {
+  for (const FieldDoc& field : field_docs()) {
+    fmt::print("{:<30} {:<16} default {:<14} {}{}{}\n", field.key, field.type, field.default_value,
+               field.description, field.allowed.empty() ? "" : "  allowed: ", field.allowed);
+  }
+}
+
+void train(const TrainArguments& arguments, const std::vector<std::string>& command_line) {
+  if (arguments.list_keys) return list_keys();
+  if (arguments.config.empty())
+    fail(ExitCode::config, "trireme train: no config file given; see trireme train --help");
+  const SignalRequests signals;  // before anything that takes time
+  const RankProcess process;
+  Provenance where;
+  Config given = load_config(arguments.config, arguments.overrides, &where);
+  if (given.parallel.search) given = choose_layout(process, given, where);
+  const Config config = resolve_config(given, process.environment(), &where);
+  if (arguments.print_config) {
+    if (process.mpi.rank() == 0) fmt::print("{}", to_yaml(config));
+    return;
+  }
+  try {
+    if (!run_training(process, config,
+                      {.command_line = command_line,
+                       .fresh = arguments.fresh,
+                       .split_times = arguments.split_times}))
+      throw CLI::RuntimeError(static_cast<int>(ExitCode::requeue));
+  } catch (const OutOfMemory& lack) {
+    throw Error(lack.code(), lack.what() + memory_advice(config, lack));
+  }
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, std::vector<std::string> command_line) {
+  auto* const command = app.add_subcommand("train", "Train the model of a config file");
+  const auto arguments = std::make_shared<TrainArguments>();
+  command->add_option("config", arguments->config, "YAML file, see configs/");
+  command
+      ->add_option("--set", arguments->overrides,
+                   "Override one key: --set train.steps=50 (may be repeated)")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_flag("--print-config", arguments->print_config,
+                    "Print the resolved config and stop");
+  command->add_flag("--fresh", arguments->fresh,
+                    "Refuse to go on with a run that run.directory holds already");
+  command->add_flag("--split-times", arguments->split_times,
+                    "Write where each step's time went over all ranks to time_split.jsonl");
+  command->add_flag("--list-keys", arguments->list_keys,
+                    "Print every config key with its default and stop");
+  command->footer(
+      "Example: mpirun -np 2 trireme train configs/gpt_tiny.yaml --set run.directory=runs/a");
+  command->callback([arguments, command_line] { train(*arguments, command_line); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/job/autotune.h"
+
+#include <filesystem>
+#include <set>
+
+#include "runtime/base/checksum.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/same_on_all_ranks.h"
+#include "runtime/ops/product_tuning.h"
+
+namespace trireme {
+namespace {
+
+// Empty where there is no such file yet. One that could not be written later is refused now.
+std::string read_if_there(const std::string& file) {
+  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+  if (!std::filesystem::is_directory(folder)) {
+    fail(ExitCode::config, "device.autotune: {}: there is no directory {}; make it", file,
+         folder.string());
+  }
+  if (!std::filesystem::exists(file)) return {};
+  const FileDescriptor opened = open_for_reading(file, ExitCode::config);
+  std::string text(regular_file_size(opened, file, ExitCode::config), '\0');
+  read_exactly(opened, file, 0, std::as_writable_bytes(std::span(text)), ExitCode::config);
+  return text;
+}
+
+ops::ProductChoices parse(const std::string& text, Device& device, const std::string& file) {
+  ops::ProductChoices choices = ops::no_product_choices(device);
+  return text.empty() ? choices
+                      : ops::ProductChoices::parse(text, file, choices.gpu, choices.library);
+}
+
+// What any rank computed by a suggestion, each once.
+std::set<ops::ProductKey> unmeasured_anywhere(Communicator& world) {
+  std::string own;
+  for (const ops::ProductKey& key : ops::unmeasured_products())
+    own += ops::to_text(key) + '\n';
+  std::set<ops::ProductKey> keys;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const std::string text = broadcast_text(world, own, rank);
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = text.find('\n', begin);
+      const auto key = ops::parse_product_key(std::string_view(text).substr(begin, end - begin));
+      TRIREME_EXPECTS(key.has_value(), "rank {} names no product", rank);
+      keys.insert(*key);
+      begin = end + 1;
+    }
+  }
+  return keys;
+}
+
+}  // namespace
+
+void use_tuned_products(Communicator& world, Device& device, const std::string& file) {
+  const ops::ProductChoices here = ops::no_product_choices(device);
+  check_same_on_all_ranks(world, "the GPU and library that device.autotune is for",
+                          fmt::format("{}\n{}\n", here.gpu, here.library));
+  const std::string text =
+      broadcast_text(world, world.rank() == 0 ? read_if_there(file) : std::string(), 0);
+  ops::ProductChoices choices = parse(text, device, file);
+  if (world.rank() == 0) {
+    log::get("ops").info("{}: {} tuned products (XXH3 {:016x})", file, choices.algorithms.size(),
+                         checksum_of(text));
+  }
+  ops::use_product_choices(std::move(choices), file);
+}
+
+void tune_products(Communicator& world, Stream& stream, const std::string& file) {
+  const std::set<ops::ProductKey> keys = unmeasured_anywhere(world);
+  if (world.rank() != 0 || keys.empty()) return;
+  ops::ProductChoices choices = parse(read_if_there(file), stream.device(), file);
+  std::size_t measured = 0;
+  for (const ops::ProductKey& key : keys) {
+    try {
+      choices.algorithms.insert_or_assign(key, ops::measure_product(stream, key));
+      ++measured;
+    } catch (const Error& error) {
+      // The run itself went well; operands for the largest may find no memory beside the model.
+      log::get("ops").warn("{}: the product {} was not measured: {}", file, ops::to_text(key),
+                           error.what());
+    }
+  }
+  write_file(file, choices.to_text(), ExitCode::config);
+  log::get("ops").info("{}: {} products measured, for the next run", file, measured);
+}
+
+}  // namespace trireme

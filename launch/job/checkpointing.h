@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training run's checkpoints: what they keep, what must agree before a run goes on from one, and
+// who may write when.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "data/dataset.h"
+#include "launch/job/training_state.h"
+#include "runtime/checkpoint/saver.h"
+#include "runtime/checkpoint/verify.h"
+
+namespace trireme {
+
+// Where a run begins.
+struct StartingPoint {
+  std::optional<FoundCheckpoint> checkpoint{};  // it goes on from this one
+  [[nodiscard]] std::int64_t step() const { return checkpoint ? checkpoint->step : 0; }
+};
+
+// Looks for the newest checkpoint of the run's directory that verifies, and compares what it was
+// written with: seed, global batch and data must be the same; other keys that differ are logged.
+// Collective. Raises ExitCode::checkpoint for checkpoints none of which is good, ExitCode::config
+// for what does not fit or where `fresh` meets a run.
+[[nodiscard]] StartingPoint find_start(Session& session, const Dataset& dataset, bool fresh);
+
+// Whether the config has checkpoints written, and with them a copy of the state held in memory.
+[[nodiscard]] bool writes_checkpoints(const CheckpointConfig& config);
+
+class Checkpointing {
+ public:
+  // Restores what `start` has. Collective. All references must outlive it.
+  Checkpointing(Session& session, const TrainingState& state, const Dataset& dataset,
+                const StartingPoint& start);
+
+  // Starts a checkpoint of the state after `done` steps. Collective.
+  void save(std::int64_t done);
+  // Logs a save that has ended since the last call.
+  void report();
+  // Waits for what is being written.
+  void finish();
+
+ private:
+  [[nodiscard]] CheckpointSaver& saver();
+
+  Session& session_;
+  const TrainingState& state_;
+  const Dataset& dataset_;
+  std::optional<std::int64_t> restored_;
+  std::optional<CheckpointSaver> saver_;  // from the first save on: it holds a copy of the state
+};
+
+}  // namespace trireme

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/job/job_groups.h"
+
+#include "runtime/comm/nccl.h"
+
+namespace trireme {
+namespace {
+
+constexpr double patience_seconds = 60;  // of NCCL's set-up
+
+std::unique_ptr<Communicator> world_on(Communicator& host_world, Device& device) {
+  auto world = host_world.split(0, host_world.rank(), "world");
+  if (device.type() == DeviceType::cuda)
+    world = make_nccl_world(std::move(world), device, {.deadline_seconds = patience_seconds});
+  return world;
+}
+
+}  // namespace
+
+std::unique_ptr<Device> make_job_device(const MpiEnvironment& mpi, const Config* config) {
+  const bool cuda = config != nullptr && config->device.type == "cuda";
+  return Device::create(cuda ? DeviceType::cuda : DeviceType::cpu,
+                        {.local_rank = mpi.local_rank(),
+                         .local_size = mpi.local_size(),
+                         .share = config != nullptr && config->device.share});
+}
+
+JobGroups::JobGroups(Communicator& host_world, std::unique_ptr<Device> of_rank,
+                     const Config* config)
+    : device(std::move(of_rank)),
+      world(world_on(host_world, *device)),
+      mesh(*world, config != nullptr ? mesh_shape(config->parallel)
+                                     : MeshShape{.data = host_world.size()}) {}
+
+std::vector<Communicator*> JobGroups::all() const {
+  std::vector<Communicator*> groups{world.get()};
+  for (Communicator* const group : {&mesh.tensor(), &mesh.data(), &mesh.pipeline()}) {
+    if (group->size() > 1 && group->size() < world->size()) groups.push_back(group);
+  }
+  return groups;
+}
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process groups of a job without a model, on the device that training would use: for commands
+// that measure them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "launch/job/session.h"
+
+namespace trireme {
+
+// This rank's device by a resolved config; without one (null) the CPU. Raises what Device::create
+// raises.
+[[nodiscard]] std::unique_ptr<Device> make_job_device(const MpiEnvironment& mpi,
+                                                      const Config* config);
+
+struct JobGroups {
+  // Without a config all ranks are data-parallel. `host_world` is watched, and must outlive this.
+  // Collective.
+  JobGroups(Communicator& host_world, std::unique_ptr<Device> of_rank, const Config* config);
+
+  // The world, and those groups of the mesh that have several ranks but not all.
+  [[nodiscard]] std::vector<Communicator*> all() const;
+
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Communicator> world;
+  ProcessMesh mesh;
+};
+
+}  // namespace trireme

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/job/libraries.h"
+
+#include "data/library_version.h"
+#include "runtime/comm/mpi.h"
+#include "runtime/comm/nccl.h"
+#include "runtime/ops/library_version.h"
+
+namespace trireme {
+
+std::map<std::string, std::string> library_versions() {
+  std::map<std::string, std::string> versions = {
+      {"MPI", mpi_library_version()}, {"HDF5", hdf5_version()}, {"oneDNN", ops::onednn_version()}};
+  if (nccl_library_version != nullptr) versions["NCCL"] = nccl_library_version();
+  if (const std::string cudnn = ops::cudnn_version(); !cudnn.empty()) versions["cuDNN"] = cudnn;
+  return versions;
+}
+
+}  // namespace trireme

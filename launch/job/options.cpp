@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/job/options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace trireme {
+namespace {
+
+OptimizerOptions optimizer_options(const OptimizerConfig& config) {
+  if (config.name == "sgd") {
+    return ops::SgdOptions{.momentum = static_cast<float>(config.momentum),
+                           .nesterov = config.nesterov,
+                           .weight_decay = static_cast<float>(config.weight_decay)};
+  }
+  return ops::AdamWOptions{.beta1 = static_cast<float>(config.betas[0]),
+                           .beta2 = static_cast<float>(config.betas[1]),
+                           .epsilon = static_cast<float>(config.epsilon),
+                           .weight_decay = static_cast<float>(config.weight_decay)};
+}
+
+LrSchedule::Kind schedule_kind(const std::string& name) {
+  if (name == "constant") return LrSchedule::Kind::constant;
+  if (name == "linear") return LrSchedule::Kind::linear;
+  if (name == "wsd") return LrSchedule::Kind::wsd;
+  return LrSchedule::Kind::cosine;
+}
+
+std::optional<ops::LossScaleOptions> loss_scale_options(const Config& config) {
+  if (config.precision != "fp16") return std::nullopt;
+  const LossScaleConfig& scale = config.loss_scale;
+  return ops::LossScaleOptions{.initial = static_cast<float>(scale.initial),
+                               .growth_interval = static_cast<float>(scale.growth_interval),
+                               .factor = static_cast<float>(scale.factor),
+                               .minimum = static_cast<float>(scale.minimum)};
+}
+
+}  // namespace
+
+ItemKind item_kind(const ModelTraits& traits) {
+  return traits.input == InputKind::tokens ? ItemKind::tokens : ItemKind::images;
+}
+
+SamplerOptions sampler_options(const Config& config, std::int64_t samples) {
+  return {.samples = samples,
+          .global_batch = config.train.global_batch,
+          .seed = config.run.seed,
+          .shuffle = config.data.shuffle,
+          .last_batch = last_batch_from(config.data.last_batch)};
+}
+
+ScheduleShape pipeline_shape(const Config& config, bool training) {
+  if (!training) return {};
+  const ParallelConfig& parallel = config.parallel;
+  ScheduleShape shape{.kind = *schedule_kind_from(parallel.schedule),
+                      .stages = static_cast<int>(parallel.pipeline),
+                      .micro_batches = static_cast<int>(config.train.global_batch /
+                                                        config.train.micro_batch / parallel.data),
+                      .chunks = static_cast<int>(parallel.chunks)};
+  // One stage has nobody to overlap with: every schedule is then forward, backward in turn.
+  if (shape.stages == 1 && shape.kind != ScheduleKind::zero_bubble)
+    shape.kind = ScheduleKind::one_f_one_b;
+  if (const auto reason = unsupported(shape))
+    fail(ExitCode::config, "parallel.schedule: {}: {}", parallel.schedule, *reason);
+  return shape;
+}
+
+BuildOptions build_options(const Config& config, int tensor_rank, bool training) {
+  const ParallelConfig& parallel = config.parallel;
+  const std::string& recompute = config.train.recompute;
+  return {
+      .compute = compute_dtype(config.precision),
+      .fp8 = config.precision == "fp8",
+      .micro_batch = config.train.micro_batch,
+      .training = training,
+      .tensor = {.ranks = static_cast<int>(parallel.tensor),
+                 .rank = tensor_rank,
+                 .blocks = static_cast<int>(std::max<std::int64_t>(parallel.virtual_tensor, 1))},
+      .sequence = parallel.sequence,
+      .recompute = recompute == "full"        ? Recompute::full
+                   : recompute == "selective" ? Recompute::selective
+                                              : Recompute::none,
+      .split_backward = training && parallel.schedule == "zero-bubble"};
+}
+
+GraphMode graph_mode(const Config& config) {
+  const std::string& graphs = config.device.graphs;
+  if (graphs == "off") return GraphMode::off;
+  return graphs == "layer" ? GraphMode::layer : GraphMode::step;
+}
+
+bool keeps_ties_apart(const Config& config) {
+  return config.parallel.pipeline > 1 || config.parallel.zero >= 2 ||
+         config.reproducibility == "layout";
+}
+
+std::int64_t bucket_elements(const Config& config) {
+  constexpr double bytes_per_megabyte = 1024 * 1024;
+  return std::llround(config.parallel.bucket_megabytes * bytes_per_megabyte / sizeof(float));
+}
+
+StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
+                         const ModelTraits& traits) {
+  const LrScheduleConfig& schedule = config.lr_schedule;
+  const bool strided = config.parallel.zero >= 2;
+  return {.seed = config.run.seed,
+          .pipeline = pipeline,
+          .global_micro_batches =
+              static_cast<int>(config.train.global_batch / config.train.micro_batch),
+          .targets_per_micro_batch = config.train.micro_batch * traits.targets_per_sample,
+          .assignment = strided ? Assignment::strided : Assignment::contiguous,
+          .clip_norm = static_cast<float>(config.train.clip_norm),
+          .label_smoothing = static_cast<float>(config.train.label_smoothing),
+          .reducer = config.parallel.reducer == "inline" ? ReducerMode::inline_after_backward
+                                                         : ReducerMode::overlapped,
+          .layout_independent = config.reproducibility == "layout",
+          .graphs = graph_mode(config),
+          .optimizer = optimizer_options(config.optimizer),
+          .loss_scale = loss_scale_options(config),
+          .loss_guard = {.spike_zscore = config.train.spike_zscore,
+                         .spike_window = config.train.spike_window},
+          .schedule = {.kind = schedule_kind(schedule.name),
+                       .peak = config.optimizer.learning_rate,
+                       .steps = config.train.steps,
+                       .warmup_steps = schedule.warmup_steps,
+                       .minimum_ratio = schedule.minimum_ratio,
+                       .decay_fraction = schedule.decay_fraction}};
+}
+
+TrainerOptions trainer_options(const Config& config, const ModelTraits& traits,
+                               std::int64_t first_step) {
+  return {.steps = config.train.steps,
+          .first_step = first_step,
+          .eval_every = config.train.eval_every,
+          .non_finite_limit = config.train.non_finite_limit,
+          .divergence_check_every = config.train.divergence_check_every,
+          .classifier = traits.input == InputKind::images};
+}
+
+ConsoleOptions console_options(const Config& config, const ModelTraits& traits) {
+  return {
+      .steps = config.train.steps, .log_every = config.train.log_every, .items = item_kind(traits)};
+}
+
+}  // namespace trireme

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training run says about itself: where it runs, what it holds, how its pipeline fared.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/job/session.h"
+#include "runtime/comm/host_stream.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/telemetry/console.h"
+#include "runtime/telemetry/environment.h"
+#include "runtime/telemetry/run_directory.h"
+#include "runtime/train/bubble_meter.h"
+
+namespace trireme {
+
+// What only rank 0 has. Making it claims the run directory, which the run that goes on after `done`
+// steps has already.
+struct Reporter {
+  Reporter(const Config& config, const RunEnvironment& environment, const ModelTraits& traits,
+           std::optional<std::int64_t> done);
+  RunDirectory directory;
+  MetricsLog metrics;
+  Console console;
+};
+
+// Each value becomes the largest of any rank. Collective.
+template <std::size_t count>
+[[nodiscard]] std::array<std::int64_t, count> largest_of_any_rank(
+    Communicator& world, std::array<std::int64_t, count> values) {
+  const Tensor tensor{reinterpret_cast<std::byte*>(values.data()), DType::i64,
+                      Shape{static_cast<std::int64_t>(count)}};
+  const HostStream stream;
+  world.all_reduce(*stream, tensor, tensor, ReduceOp::max);
+  return values;
+}
+
+// Of the rank whose resident set was largest. Collective.
+[[nodiscard]] std::uint64_t peak_memory_of_any_rank(Session& session);
+
+void log_start(const Session& session, const Dataset& dataset);
+// What training holds on the device, each part on the rank where it is largest. Collective.
+void log_memory(Session& session, const Optimizer& optimizer);
+// The pipeline's bubble as measured and as the schedule predicts it from the stages' own times.
+// Collective over the pipeline.
+void log_bubble(Session& session, const PipelineRunner& runner, const BubbleMeter& meter);
+
+}  // namespace trireme

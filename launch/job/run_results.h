@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training run leaves behind: weights, their average, and digests to compare layouts by.
+#pragma once
+
+#include "launch/job/run_report.h"
+#include "launch/job/training_state.h"
+#include "runtime/train/rank_times.h"
+
+namespace trireme {
+
+// Writes the files of the run directory where there is a `reporter` (rank 0; else null).
+// Collective.
+void write_results(Session& session, const TrainingState& trained, double final_loss,
+                   const Reporter* reporter);
+// Writes time_split.jsonl likewise: the steps of this start. Collective.
+void write_time_split(const Session& session, const RankTimes& times, const Reporter* reporter);
+
+}  // namespace trireme

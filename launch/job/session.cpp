@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/job/session.h"
+
+#include <cstdlib>
+
+#include "data/batch_plan.h"
+#include "launch/job/autotune.h"
+#include "launch/job/options.h"
+#include "runtime/base/log.h"
+#include "runtime/comm/dry.h"
+#include "runtime/comm/nccl.h"
+#include "runtime/comm/same_on_all_ranks.h"
+#include "runtime/comm/watched.h"
+#include "runtime/device/cpu/cpu_features.h"
+#include "runtime/device/dry/dry_device.h"
+#include "runtime/ops/block_sum.h"
+#include "runtime/train/step_engine.h"
+
+namespace trireme {
+namespace {
+
+// NCCL's own deadline, for the host's waits, comes after that of the watchdog, which knows more.
+constexpr double nccl_grace_seconds = 10;
+
+WatchOptions watch_options(const Config& config) {
+  return {.deadline_seconds = config.parallel.watch_seconds, .directory = config.run.directory};
+}
+
+// Before the ranks do anything that needs them to agree.
+std::unique_ptr<Device> make_device(const RankProcess& process, const Config& config) {
+  check_same_on_all_ranks(*make_watched(process.mpi.world(), watch_options(config)),
+                          "the resolved config", to_yaml(config));
+  const MpiEnvironment& mpi = process.mpi;
+  return Device::create(device_type(config), {.local_rank = mpi.local_rank(),
+                                              .local_size = mpi.local_size(),
+                                              .share = config.device.share});
+}
+
+std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& device,
+                                         const Config& config) {
+  auto world = process.mpi.world();
+  if (device.type() == DeviceType::cuda) {
+    const double watch = config.parallel.watch_seconds;
+    NcclOptions options{.deadline_seconds = watch > 0 ? watch + nccl_grace_seconds : 0,
+                        .min_ctas = static_cast<int>(config.comm.min_ctas),
+                        .max_ctas = static_cast<int>(config.comm.max_ctas)};
+    if (config.reproducibility == "layout") options.sum_blocks = ops::sum_blocks;
+    world = make_nccl_world(std::move(world), device, std::move(options));
+  }
+  if (config.parallel.check_collectives) world = make_checked(std::move(world));
+  return make_watched(std::move(world), watch_options(config));
+}
+
+// What NCCL's calls take beside products. An algorithm depends on it: bits that no layout changes
+// need the same on any number of ranks.
+int reserved_processors(const Config& config, const Communicator& world) {
+  const bool beside = world.size() > 1 && config.parallel.reducer == "overlapped";
+  return beside || config.reproducibility == "layout" ? static_cast<int>(config.comm.max_ctas) : 0;
+}
+
+// A stream of its own where tensor-parallel collectives run beside the other groups'.
+std::unique_ptr<Stream> tensor_stream_of(Device& device, const ProcessMesh& mesh) {
+  return mesh.shape().tensor > 1 ? device.make_stream(StreamKind::comm) : nullptr;
+}
+
+// The same samples on every layout.
+std::int64_t samples_evaluated(const TrainConfig& train, std::int64_t available) {
+  const bool all = train.eval_batches == 0 || train.eval_batches > available / train.global_batch;
+  return all ? available : train.eval_batches * train.global_batch;
+}
+
+// Processes of another launcher, each under an MPI launcher of its own, would all train alone and
+// write over each other. Without one they find each other over TCP.
+void check_launcher(int ranks) {
+  const char* const wanted = std::getenv("WORLD_SIZE");
+  const char* const rank = std::getenv("RANK");
+  if (wanted == nullptr || rank == nullptr || ranks > 1 || std::atoi(wanted) <= 1) return;
+  fail(
+      ExitCode::config,
+      "RANK={} and WORLD_SIZE={} are set, but MPI started this process alone; start the ranks with "
+      "mpirun -np {} or srun --mpi=pmix, or each without mpirun and with MASTER_ADDR and "
+      "MASTER_PORT, or unset RANK and WORLD_SIZE to train on one rank",
+      rank, wanted, wanted);
+}
+
+}  // namespace
+
+DeviceType device_type(const Config& config) {
+  return config.device.type == "cuda" ? DeviceType::cuda : DeviceType::cpu;
+}
+
+MeshShape mesh_shape(const ParallelConfig& parallel) {
+  return {.pipeline = static_cast<int>(parallel.pipeline),
+          .data = static_cast<int>(parallel.data),
+          .tensor = static_cast<int>(parallel.tensor)};
+}
+
+std::unique_ptr<Dataset> open_dataset(const Config& config, const ModelTraits& traits,
+                                      const std::string& path, const std::string& split) {
+  const ModelConfig& model = config.model;
+  DatasetOptions options{.split = split};
+  if (traits.input == InputKind::tokens) {
+    options.context = model.context;
+    options.vocabulary = model.vocabulary;
+  } else {
+    options.classes = model.classes;
+    options.image_size = model.image_size;
+    options.channels = model.channels;
+  }
+  return Dataset::open(path, options);
+}
+
+RankProcess::RankProcess() : mpi(nullptr, nullptr) {
+  log::initialize(mpi.rank());
+  set_process_label(mpi.rank(), mpi.size());
+  check_launcher(mpi.size());
+}
+
+Environment RankProcess::environment() const {
+  return {.ranks = mpi.size(),
+          .cuda_in_build = Device::in_build(DeviceType::cuda),
+          .gpus = Device::count(DeviceType::cuda),
+          .native_bf16 = cpu_has_bf16()};
+}
+
+RankResources open_resources(const RankProcess& process, const Config& config, bool training) {
+  auto device = make_device(process, config);
+  auto world = make_world(process, *device, config);
+  auto watchdog = training ? keep_watchdog(watch_options(config)) : nullptr;
+  if (config.device.autotune != "off") use_tuned_products(*world, *device, config.device.autotune);
+  ProcessMesh mesh(*world, mesh_shape(config.parallel));
+  return {std::move(device), std::move(world), std::move(watchdog), std::move(mesh)};
+}
+
+RankResources dry_resources(const Config& config, int rank) {
+  const MeshShape shape = mesh_shape(config.parallel);
+  auto world = make_dry_communicator(rank, shape.size(), "world");
+  ProcessMesh mesh = ProcessMesh::dry(*world, shape);
+  return {make_dry_device(device_type(config)), std::move(world), nullptr, std::move(mesh)};
+}
+
+Session::Session(const RankProcess& process, const Config& resolved, bool training)
+    : Session(open_resources(process, resolved, training), resolved, training) {}
+
+Session::Session(RankResources resources, const Config& resolved, bool training)
+    : config(resolved),
+      traits(traits_of(config.model)),
+      device(std::move(resources.device)),
+      world(std::move(resources.world)),
+      watchdog(std::move(resources.watchdog)),
+      mesh(std::move(resources.mesh)),
+      streams(*device),
+      tensor_stream(tensor_stream_of(*device, mesh)),
+      tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm),
+      pipeline(pipeline_shape(config, training)) {
+  if (config.precision == "tf32") device->set_products(ProductPrecision::tf32);
+  device->set_reproducible(config.reproducibility != "fast");
+  device->set_fused_epilogues(config.device.fused_epilogues == "on");
+  device->reserve_processors(reserved_processors(config, *world));
+  const Chain chain = make_chain(config);
+  layers = summarize(chain, device->type(), build_options(config, mesh.here().tensor, training));
+  stages = plan_stages(layers, pipeline, config.parallel.stage_layers);
+  model = make_part(chain, training);
+}
+
+std::unique_ptr<Model> Session::make_part(const Chain& chain, bool training) const {
+  const int stage = mesh.here().pipeline;
+  const ParallelConfig& parallel = config.parallel;
+  StoreOptions store{.bucket_elements = bucket_elements(config)};
+  if (training) {
+    store.zero = {.stage = static_cast<int>(parallel.zero),
+                  .ranks = mesh.shape().data,
+                  .rank = mesh.here().data};
+    store.gradient_levels =
+        StepEngine::gradient_levels(step_options(config, pipeline, traits), store.zero.stage);
+  }
+  return std::make_unique<Model>(
+      *device, chain, build_options(config, mesh.here().tensor, training),
+      stages.chunks(pipeline, stage, training), stages.inputs(pipeline, stage, layers), store,
+      training && keeps_ties_apart(config));
+}
+
+std::vector<PlacedParam> Session::placed_params() const {
+  std::vector<PlacedParam> placed;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    for (const ParamSpec& spec : layers[i].params) {
+      if (!spec.is_copy())
+        placed.push_back({spec, stages.stage_of_layer(static_cast<int>(i), pipeline)});
+    }
+  }
+  return placed;
+}
+
+LoaderOptions loader_options(const DataConfig& data, int held) {
+  return {.workers = data.workers, .prefetch = data.prefetch, .held = held};
+}
+
+LoaderOptions training_loader_options(const Session& session) {
+  return loader_options(session.config.data,
+                        StepEngine::batches_held(session.pipeline, session.mesh.here().pipeline));
+}
+
+ValidationPass::ValidationPass(Session& session, PipelineRunner& runner, const std::string& path)
+    : session_(session),
+      runner_(runner),
+      dataset_(open_dataset(session.config, session.traits, path, "validation")) {
+  const Config& config = session.config;
+  const Communicator& group = session.mesh.data();
+  const std::int64_t samples = samples_evaluated(config.train, dataset_->size());
+  const BatchPlan plan =
+      BatchPlan::evaluation(samples, config.train.micro_batch, group.rank(), group.size());
+  plan_ = {.local_batches = plan.count(), .targets = samples * session.traits.targets_per_sample};
+  loader_ = std::make_unique<Loader>(*session.device, *dataset_, plan, loader_options(config.data));
+}
+
+EvaluationResult ValidationPass::run() {
+  return evaluate({.device = *session_.device,
+                   .model = *session_.model,
+                   .mesh = session_.mesh,
+                   .runner = runner_,
+                   .streams = session_.streams,
+                   .tensor = &session_.tensor},
+                  *loader_, plan_);
+}
+
+}  // namespace trireme

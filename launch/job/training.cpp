@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/job/training.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "data/batch_plan.h"
+#include "launch/job/autotune.h"
+#include "launch/job/checkpointing.h"
+#include "launch/job/host_sharing.h"
+#include "launch/job/libraries.h"
+#include "launch/job/options.h"
+#include "launch/job/run_report.h"
+#include "launch/job/run_results.h"
+#include "launch/plan/layout_plan.h"
+#include "runtime/base/host_name.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint/restore.h"
+#include "runtime/comm/gather_texts.h"
+#include "runtime/train/step_requests.h"
+#include "runtime/train/trainer.h"
+
+namespace trireme {
+namespace {
+
+std::vector<std::int64_t> samples_of(const Sampler& sampler, std::int64_t step) {
+  std::vector<std::int64_t> samples;
+  for (std::int64_t slot = 0; slot < sampler.global_batch(); ++slot)
+    samples.push_back(sampler.at(step, slot).sample);
+  return samples;
+}
+
+// A run that was killed before its first checkpoint has nothing to lose by beginning again.
+bool begins_again(const Config& config) {
+  const RunDirectory::Contents found = RunDirectory::contents(config.run.directory);
+  return found.run && found.checkpoints && !found.weights;
+}
+
+StepRequestOptions request_options(const Config& config, bool leader) {
+  return {
+      .leader = leader,
+      .every_steps = config.checkpoint.every_steps,
+      .every_minutes = config.checkpoint.every_minutes,
+      .deadlines = deadlines_from(config.run.deadline_minutes, std::getenv("SLURM_JOB_END_TIME"),
+                                  std::chrono::system_clock::now())};
+}
+
+void say_why_it_stopped(const Trainer& trainer, const Config& config) {
+  log::get("train").warn(
+      "stopped before step {}: {}; the same command goes on from the checkpoint in {}",
+      config.train.steps, describe(trainer.stopped()), config.run.directory);
+}
+
+bool nothing_is_left(const Session& session, const StartingPoint& start) {
+  const Config& config = session.config;
+  if (start.step() < config.train.steps) return false;
+  if (session.world->rank() == 0) {
+    log::get("train").info("{} has done {} of train.steps = {}: nothing is left to do",
+                           config.run.directory, start.step(), config.train.steps);
+  }
+  return true;
+}
+
+// What the first step begins with, but for a run that goes on, which restores its own later.
+void set_initial_weights(Session& session, const StartingPoint& start) {
+  const Config& config = session.config;
+  ParamStore& params = session.model->params();
+  Stream& stream = *session.streams.compute;
+  params.initialize(stream, config.run.seed);
+  const std::string& path = config.train.initial_weights;
+  if (path.empty()) return;
+  const int rank = session.world->rank();
+  if (start.checkpoint) {
+    if (rank == 0)
+      log::get("train").info("train.initial_weights: {} is not read: the run goes on from {}", path,
+                             start.checkpoint->path);
+    return;
+  }
+  if (!std::filesystem::exists(path))
+    fail(ExitCode::checkpoint,
+         "train.initial_weights: {}: no such file or directory; give a safetensors file, an index "
+         "of several, a directory of either, a checkpoint, or nothing for random weights",
+         path);
+  try {
+    const RestoreReport report =
+        restore_weights(path, *session.device, stream, session.placed_params(), params, rank,
+                        session.world->size());
+    if (rank == 0)
+      log::get("train").info("weights of {}, {:.0f} MB read in {:.0f} ms", path,
+                             1e-6 * static_cast<double>(report.bytes), report.milliseconds);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::checkpoint) throw;
+    throw Error(error.code(), fmt::format("train.initial_weights: {}", error.what()));
+  }
+}
+
+// Empty but on rank 0. Nobody goes on before the run directory is known to be good.
+std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
+                                     const StartingPoint& start,
+                                     const std::vector<std::string>& command_line) {
+  const Config& config = session.config;
+  const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
+  std::optional<Reporter> reporter;
+  if (session.world->rank() == 0) {
+    std::optional<std::int64_t> done;
+    if (start.checkpoint || begins_again(config)) done = start.step();
+    reporter.emplace(config,
+                     RunEnvironment{session.world->size(), hosts, library_versions(), command_line},
+                     session.traits, done);
+    log_start(session, dataset);
+  }
+  session.world->barrier();
+  if (writes_checkpoints(config.checkpoint)) {
+    require_shared_run_directory(*session.world, config.run.directory,
+                                 config.run.directory + "/config.yaml");
+  }
+  return reporter;
+}
+
+double mean_step_seconds(const Trainer& trainer, const Config& config, const StartingPoint& start) {
+  const auto steps = static_cast<double>(config.train.steps - start.step());
+  return (trainer.wall_seconds() - trainer.evaluation_seconds()) / steps;
+}
+
+// Collective.
+void leave_results(Session& session, TrainingState& state, const Trainer& trainer,
+                   const BubbleMeter& meter, Reporter* reporter) {
+  const Config& config = session.config;
+  const std::uint64_t peak = peak_memory_of_any_rank(session);
+  write_results(session, state, trainer.final_loss(), reporter);
+  if (config.device.autotune != "off")
+    tune_products(*session.world, *session.streams.compute, config.device.autotune);
+  log_bubble(session, state.engine.runner(), meter);
+  session.world->barrier();  // the last wait that has a deadline
+  if (reporter == nullptr) return;
+  reporter->console.finish({.totals = {},
+                            .wall_seconds = trainer.wall_seconds(),
+                            .evaluation_seconds = trainer.evaluation_seconds(),
+                            .peak_memory_bytes = peak});
+}
+
+}  // namespace
+
+bool run_training(const RankProcess& process, const Config& config,
+                  const TrainingRequest& request) {
+  // Before anything that takes time: a broken description of the machine ends the run here.
+  const auto planned_seconds =
+      process.mpi.rank() == 0 ? planned_step_seconds(config) : std::nullopt;
+  Session session(process, config, /*training=*/true);
+  require_data_on_all_hosts(*session.world, "data.path", config.data.path);
+  require_data_on_all_hosts(*session.world, "data.validation_path", config.data.validation_path);
+  const auto dataset = open_dataset(config, session.traits, config.data.path, "train");
+  const StartingPoint start = find_start(session, *dataset, request.fresh);
+  if (nothing_is_left(session, start)) return true;
+  const Communicator& group = session.mesh.data();
+  const Sampler sampler(sampler_options(config, dataset->size()));
+  StepOptions options = step_options(config, session.pipeline, session.traits);
+  options.time_stalls = request.split_times;
+  StepRequests requests(request_options(config, process.mpi.rank() == 0));
+  options.flags = [&] { return requests.flags(); };
+  const BatchPlan plan =
+      BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(),
+                          start.step(), options.assignment == Assignment::strided);
+
+  set_initial_weights(session, start);
+  std::optional<Reporter> reporter = open_reports(session, *dataset, start, request.command_line);
+  TrainingState state(session, options);
+  StepEngine& engine = state.engine;
+  log_memory(session, engine.optimizer());
+  Checkpointing checkpoints(session, state, *dataset, start);
+  std::optional<ValidationPass> validation;
+  if (!config.data.validation_path.empty()) {
+    validation.emplace(session, engine.runner(), config.data.validation_path);
+  }
+  Loader loader(*session.device, *dataset, plan, training_loader_options(session));
+  Trainer::Services services{.save = [&](std::int64_t done) { checkpoints.save(done); },
+                             .after_step = [&] { checkpoints.report(); },
+                             .requests = &requests};
+  if (validation) services.evaluate = [&] { return validation->run(); };
+  services.samples = [&](std::int64_t step) { return samples_of(sampler, step); };
+  if (state.replicas) services.replicas = &*state.replicas;
+  BubbleMeter meter(engine.runner());
+  std::optional<RankTimes> times;
+  if (request.split_times) times.emplace(config.train.steps - start.step());
+  Trainer trainer(engine, loader, trainer_options(config, session.traits, start.step()),
+                  {reporter ? &reporter->console : nullptr, reporter ? &reporter->metrics : nullptr,
+                   &meter, times ? &*times : nullptr},
+                  services);
+  trainer.run();
+  engine.settle();
+  if (times) write_time_split(session, *times, reporter ? &*reporter : nullptr);
+  const bool stopped = trainer.stopped() != StopReason::none;
+  // The last state too, so that more steps can follow.
+  if (!stopped && writes_checkpoints(config.checkpoint)) checkpoints.save(config.train.steps);
+  checkpoints.finish();
+  log_memory_plan(session);
+  if (stopped) {
+    session.world->barrier();
+    if (reporter) say_why_it_stopped(trainer, config);
+  } else {
+    if (planned_seconds) {
+      log::get("train").info("step time: predicted {:.1f} ms, measured {:.1f} ms on average",
+                             1e3 * *planned_seconds,
+                             1e3 * mean_step_seconds(trainer, config, start));
+    }
+    leave_results(session, state, trainer, meter, reporter ? &*reporter : nullptr);
+  }
+  return !stopped;
+}
+
+}  // namespace trireme

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/job/training_state.h"
+
+#include "runtime/ops/optimizer.h"
+
+namespace trireme {
+namespace {
+
+StepOptions with_average(StepOptions options, AverageWeights& average) {
+  if (average.enabled()) options.after_update = [&average](Stream&) { average.update(); };
+  return options;
+}
+
+}  // namespace
+
+AverageWeights::AverageWeights(Session& session, double decay)
+    : session_(session), decay_(static_cast<float>(decay)) {
+  if (decay == 0) return;
+  const Tensor masters = session.model->params().masters();  // whole below ZeRO stage 3
+  buffer_ = Buffer(*session.device, masters.bytes(), MemoryKind::device);
+  session.device->copy(*session.streams.compute, buffer_.data(), masters.data, masters.bytes());
+}
+
+void AverageWeights::update() {
+  if (!enabled()) return;
+  ops::exponential_average(*session_.streams.compute, values(), session_.model->params().masters(),
+                           decay_);
+}
+
+TrainingState::TrainingState(Session& session, StepOptions options)
+    : average(session, session.config.train.ema_decay),
+      engine(*session.device, *session.model, session.mesh, session.streams, &session.tensor,
+             with_average(std::move(options), average)),
+      session_(session) {
+  if (session.config.train.divergence_check_every > 0)
+    replicas.emplace(*session.device, session.model->params(), session.mesh, session.streams);
+}
+
+CheckpointValues TrainingState::checkpoint_values() const {
+  const Optimizer& optimizer = engine.optimizer();
+  CheckpointValues values{.params = session_.model->params(),
+                          .first = optimizer.first_moments(),
+                          .second = optimizer.second_moments()};
+  if (average.enabled()) values.average = average.values();
+  if (const LossScaler* const scaler = optimizer.loss_scaler())
+    values.scalars.emplace_back("loss_scale", scaler->state());
+  values.scalars.emplace_back("loss_guard", engine.loss_guard().state());
+  return values;
+}
+
+}  // namespace trireme

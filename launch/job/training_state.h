@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank of a training run holds beside its session: everything that computes, and nothing
+// that touches data or files, so that it can be made on a dry device as well (memory_plan.h).
+#pragma once
+
+#include <optional>
+
+#include "launch/job/session.h"
+#include "runtime/checkpoint/slices.h"
+#include "runtime/train/replica_check.h"
+#include "runtime/train/step_engine.h"
+
+namespace trireme {
+
+// A weight average beside the weights, where the config asks for one.
+class AverageWeights {
+ public:
+  AverageWeights(Session& session, double decay);
+  void update();
+  [[nodiscard]] bool enabled() const { return buffer_.data() != nullptr; }
+  [[nodiscard]] Tensor values() const {
+    return buffer_.view(DType::f32, Shape{session_.model->params().element_count()});
+  }
+
+ private:
+  Session& session_;
+  float decay_;
+  Buffer buffer_;
+};
+
+struct TrainingState {
+  // Starts the average from the parameters as they are. The session must outlive this. Collective.
+  TrainingState(Session& session, StepOptions options);
+
+  AverageWeights average;
+  StepEngine engine;
+  std::optional<ReplicaCheck> replicas;
+
+  // Where a checkpoint's values lie.
+  [[nodiscard]] CheckpointValues checkpoint_values() const;
+
+ private:
+  Session& session_;
+};
+
+}  // namespace trireme
