@@ -7,7 +7,7 @@
 #
 #   scripts/check_plan.sh [--model gpt|cnn] [--tolerance PERCENT] [--rounds N] [--steps N] [--trireme FILE] [--keep DIR]
 #
-#   --model gpt|cnn      what to train: a GPT of 1.8 M parameters or a ResNet of 0.7 M (default: gpt)
+#   --model gpt|cnn      what to train: a GPT of 1.8 M parameters or a ResNet of 0.3 M (default: gpt)
 #   --tolerance PERCENT  largest error of a prediction (default: 15)
 #   --rounds N           calibrate and run everything so often, by turns; the fastest lower quartile counts (default: 2)
 #   --steps N            steps of each run, of which the first fifth does not count (default: 30)
