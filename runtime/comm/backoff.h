@@ -15,7 +15,8 @@ namespace trireme {
 
 // At first the core is only offered to others between polls (sched_yield): peers of a step answer
 // within milliseconds, and a thread that sleeps wakes late, on virtual machines by 100 us and more.
-// After that it sleeps between short bursts, for one poll moves no more than fits in the queues of
+// It still sleeps now and then, for sched_yield passes over threads of other sessions and cgroups.
+// Later it sleeps between short bursts, for one poll moves no more than fits in the queues of
 // shared memory; the longer the wait so far, the longer the sleep. Measured in README.md.
 class Backoff {
  public:
@@ -29,18 +30,20 @@ class Backoff {
       fail(ExitCode::communication, "gave up waiting for peers: this rank is ending with an error");
     }
     if (burst_-- > 0) return;
+    if (Clock::now() < eager_until_) return std::this_thread::yield();
     const auto waited = Clock::now() - start_;
-    if (waited < eager) return std::this_thread::yield();
     std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / 100, shortest, longest));
+    if (waited < patience) eager_until_ = Clock::now() + eager;
     burst_ = burst_polls;
   }
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::milliseconds eager{5};
+  static constexpr std::chrono::microseconds eager{500}, patience{5000};
   static constexpr std::chrono::microseconds shortest{50}, longest{250};
   static constexpr int burst_polls = 16;
   Clock::time_point start_ = Clock::now();
+  Clock::time_point eager_until_ = start_ + eager;
   int burst_ = 0;
 };
 
