@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files in configs/ and the table in README.md. Runs from the repository root.
+// The files in configs/ and the table in configs/README.md. Runs from the repository root.
 #include <gmock/gmock.h>
 
 #include <set>
@@ -69,22 +69,22 @@ TEST(ExampleConfigs, BeginWithWhatHowAndCost) {
 constexpr std::string_view begin_mark = "<!-- config-table:begin -->\n";
 constexpr std::string_view end_mark = "<!-- config-table:end -->";
 
-// Set TRIREME_UPDATE_README to write the table instead of comparing it.
+// Set TRIREME_UPDATE_KEYS to write the table instead of comparing it.
 TEST(Readme, ConfigTableIsTheTableOfFields) {
-  const std::string readme = read_file("README.md");
+  const std::string readme = read_file("configs/README.md");
   const auto begin = readme.find(begin_mark);
   const auto end = readme.find(end_mark);
   ASSERT_TRUE(begin != std::string::npos && end != std::string::npos && begin < end)
-      << "README.md lacks the lines " << begin_mark << end_mark;
+      << "configs/README.md lacks the lines " << begin_mark << end_mark;
   const auto first = begin + begin_mark.size();
 
-  if (std::getenv("TRIREME_UPDATE_README") != nullptr) {
-    std::ofstream("README.md", std::ios::binary)
+  if (std::getenv("TRIREME_UPDATE_KEYS") != nullptr) {
+    std::ofstream("configs/README.md", std::ios::binary)
         << readme.substr(0, first) << field_table_markdown() << readme.substr(end);
-    GTEST_SKIP() << "README.md was rewritten";
+    GTEST_SKIP() << "configs/README.md was rewritten";
   }
   EXPECT_EQ(readme.substr(first, end - first), field_table_markdown())
-      << "regenerate with: TRIREME_UPDATE_README=1 <build>/tests/config_test "
+      << "regenerate with: TRIREME_UPDATE_KEYS=1 <build>/tests/config_test "
          "--gtest_filter='Readme.*'";
 }
 
