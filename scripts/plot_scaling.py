@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plots of a scaling study as PNG, from what `trireme scale` wrote. Needs matplotlib.
 
-    python3 scripts/plot_scaling.py scaling/scaling.json [--out DIRECTORY]
+    python3 scripts/plot_scaling.py scaling [--out DIRECTORY]
 
-Writes throughput_MODE.png, efficiency_MODE.png and losses_MODE.png for each mode of the study beside scaling.json.
+Takes the study's directory or its scaling.json. Writes throughput_MODE.png, efficiency_MODE.png and losses_MODE.png for
+each mode of the study beside scaling.json.
 """
 import argparse
 import json
+import math
 import pathlib
 import sys
 
@@ -28,13 +30,43 @@ def curves(points):
     return by_name.items()
 
 
+def spaced(values, least):
+    """Of ascending values those whose base-2 logarithms are at least so far apart; first and last stay."""
+    kept = values[:1]
+    for value in values[1:-1]:
+        if math.log2(value / kept[-1]) >= least and math.log2(values[-1] / value) >= least:
+            kept.append(value)
+    return kept + values[-1:] if len(values) > 1 else kept
+
+
+def nice_ticks(low, high):
+    """1, 2 and 5 times powers of ten around low to high, finer where those are fewer than four."""
+    exponent = math.floor(math.log10(low))
+    for digits in ([1, 2, 5], [1, 1.5, 2, 3, 4, 5, 6, 8], [1 + i / 10 for i in range(90)]):
+        ticks = [digit * 10**power for power in range(exponent - 1, math.ceil(math.log10(high)) + 2) for digit in digits]
+        below = max(tick for tick in ticks if tick <= low)
+        above = min(tick for tick in ticks if tick >= high)
+        found = [tick for tick in ticks if below <= tick <= above]
+        if len(found) >= 4:
+            return found[:: math.ceil(len(found) / 9)]
+    return found
+
+
 def rank_axis(axes, points):
     ranks = sorted({point["ranks"] for point in points})
+    shown = spaced(ranks, max(0.2, math.log2(ranks[-1] / ranks[0]) / 16))
     axes.set_xscale("log", base=2)
-    axes.set_xticks(ranks, [str(count) for count in ranks])
+    axes.set_xticks(shown, [str(count) for count in shown])
     axes.minorticks_off()
+    axes.set_xlim(ranks[0] / 1.2, ranks[-1] * 1.2)
     axes.set_xlabel("ranks")
     axes.grid(alpha=0.3)
+
+
+def beside(points, name):
+    """Places on the rank axis, so that curves with points at the same ranks do not cover each other."""
+    names = [curve for curve, _ in curves(points)]
+    return lambda rank: rank * 2 ** (0.04 * (names.index(name) - (len(names) - 1) / 2))
 
 
 def whiskers(points, key, scale):
@@ -48,21 +80,29 @@ def plot_throughput(axes, points, items):
         return samples * point[f"{items}_per_second"] / point["samples_per_second"]["median"]
 
     for name, curve in curves(points):
-        axes.errorbar([p["ranks"] for p in curve], [p[f"{items}_per_second"] for p in curve],
+        place = beside(points, name)
+        axes.errorbar([place(p["ranks"]) for p in curve], [p[f"{items}_per_second"] for p in curve],
                       yerr=whiskers(curve, "samples_per_second", per_second), marker="o", capsize=3, label=name)
     base = points[0]
     ranks = sorted({point["ranks"] for point in points})
     axes.plot(ranks, [base[f"{items}_per_second"] * count / base["ranks"] for count in ranks], "--", color="grey",
               label="ideal")
+    rates = [rate * point[f"{items}_per_second"] / point["samples_per_second"]["median"]
+             for point in points for rate in point["samples_per_second"].values()]
+    rates += [base[f"{items}_per_second"] * ranks[-1] / base["ranks"]]
+    ticks = nice_ticks(min(rates), max(rates))
     axes.set_yscale("log", base=2)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.set_yticks(ticks, [f"{tick:,.6g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_ylim(ticks[0] / 1.03, max(ticks[-1], max(rates)) * 1.03)
     axes.set_ylabel(f"{items} per second")
     rank_axis(axes, points)
 
 
 def plot_efficiency(axes, points, _):
     for name, curve in curves(points):
-        axes.errorbar([p["ranks"] for p in curve], [100 * p["efficiency"]["median"] for p in curve],
+        place = beside(points, name)
+        axes.errorbar([place(p["ranks"]) for p in curve], [100 * p["efficiency"]["median"] for p in curve],
                       yerr=whiskers(curve, "efficiency", lambda _, share: 100 * share), marker="o", capsize=3, label=name)
     axes.axhline(100, linestyle="--", color="grey", label="ideal")
     axes.set_ylim(bottom=0)
@@ -81,15 +121,45 @@ def plot_losses(axes, points, _):
                      label=loss.replace("_", " ") if place == 0 else None)
             base[place] += share
     axes.axhline(0, color="black", linewidth=0.8)
-    axes.set_xticks(list(places), [f"{p['ranks']}\n{p['layout']}" for p in points], fontsize=7)
+    labels = [f"{p['ranks']}{'*' if p.get('shares_cores') else ''}  {p['layout'].replace(':', ' ')}" for p in points]
+    crowded = len(points) * max(map(len, labels)) > 70
+    axes.set_xticks(list(places), labels, fontsize=8, rotation=35 if crowded else 0, ha="right" if crowded else "center",
+                    rotation_mode="anchor")
+    axes.set_xlim(-0.6, len(points) - 0.4)
+    axes.set_xlabel("ranks and layout" + ("; * more ranks than cores" if any(p.get("shares_cores") for p in points) else ""))
     axes.set_ylabel("lost efficiency, % of the step")
+
+
+def read_report(path):
+    """The study's report; ends the script with a sentence where there is none."""
+    if path.is_dir():
+        path = path / "scaling.json"
+    try:
+        report = json.loads(path.read_text())
+        modes = {point["mode"] for point in report["points"]}
+    except OSError as error:
+        sys.exit(f"{path}: {error.strerror}; give the directory that trireme scale wrote, or its scaling.json")
+    except (ValueError, KeyError, TypeError):
+        sys.exit(f"{path}: is no report of trireme scale; give its scaling.json")
+    if not any("efficiency" in point for point in report["points"]):
+        sys.exit(f"{path}: no run of this study ended well, so there is nothing to draw ({', '.join(sorted(modes))})")
+    return report, path
+
+
+def place_of(report):
+    """Where and when, for below the title."""
+    if not report.get("hosts"):
+        return ""
+    hosts = report["hosts"][0] + (f" and {len(report['hosts']) - 1} more" if len(report["hosts"]) > 1 else "")
+    return f"{hosts}: {report['cpus'][0]}, {report['cores_per_host']} cores, {report['first_run_started'][:10]}"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("report", type=pathlib.Path, help="scaling.json of trireme scale")
+    parser.add_argument("report", type=pathlib.Path, help="directory of a study, or its scaling.json")
     parser.add_argument("--out", type=pathlib.Path, help="directory of the pictures (default: the report's)")
     arguments = parser.parse_args()
+    report, path = read_report(arguments.report)
     try:
         import matplotlib
     except ImportError:
@@ -97,22 +167,21 @@ def main():
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    report = json.loads(arguments.report.read_text())
-    out = arguments.out or arguments.report.parent
+    out = arguments.out or path.parent
     out.mkdir(parents=True, exist_ok=True)
     for mode in ("weak", "strong"):
         points = [point for point in report["points"] if point["mode"] == mode and "efficiency" in point]
         if not points:
             continue
         for name, plot in (("throughput", plot_throughput), ("efficiency", plot_efficiency), ("losses", plot_losses)):
-            figure, axes = pyplot.subplots(figsize=(7, 4.2), constrained_layout=True)
+            figure, axes = pyplot.subplots(figsize=(8.5, 4.2), constrained_layout=True)
             plot(axes, points, report["items"])
-            axes.set_title(f"{report['config']}: {mode} scaling, {name}", fontsize=10)
-            axes.legend(fontsize=8)
-            path = out / f"{name}_{mode}.png"
-            figure.savefig(path, dpi=150)
+            axes.set_title(f"{report['config']}: {mode} scaling, {name}\n{place_of(report)}".strip(), fontsize=10)
+            axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
+            picture = out / f"{name}_{mode}.png"
+            figure.savefig(picture, dpi=150)
             pyplot.close(figure)
-            print(path)
+            print(picture)
 
 
 if __name__ == "__main__":

@@ -66,10 +66,10 @@ struct Measured {
   std::optional<StepStall> stall{};
 };
 
+// Of an even number the mean of the middle two.
 double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
+  std::ranges::sort(values);
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
 // One line of the table; `beside`: what it is compared with.
@@ -112,6 +112,12 @@ void print(const Measured& measured, int rounds) {
   }
   fmt::print("{:<26} {:7.0f} MB/s  {:8.1f} ms\n", "copy to host memory",
              megabytes / median(rates.copy), 1e3 * median(rates.copy));
+  // Memory that is short pushes files out again.
+  constexpr double warm = 0.99;
+  if (const double held = median(rates.warm_share); held < warm) {
+    fmt::print("the page cache held only {:.0f} % of the files when they should have been warm\n",
+               100 * held);
+  }
   if (!measured.stall) return;
   const StepStall& stall = *measured.stall;
   const double step = median(stall.plain), longer = median(stall.longer), copy = median(stall.copy);
@@ -128,6 +134,7 @@ void write_json(const std::string& path, const Measured& measured) {
   for (const Line& line : lines_of(measured.rates))
     json["seconds"][line.key] = line.seconds;
   json["seconds"]["copy"] = measured.rates.copy;
+  json["warm_share"] = measured.rates.warm_share;
   if (measured.stall) {
     const StepStall& stall = *measured.stall;
     json["stall"] = {{"steps", stall.steps},

@@ -125,8 +125,9 @@ void update_hardware(const JobGroups& job, const BenchArguments& arguments) {
       sizes(arguments, Verb::all_reduce, job.world->size()), {.repeats = arguments.repeats});
   if (job.world->rank() != 0) return;
   comm_bench::update_hardware_file(arguments.hardware_file, links);
-  fmt::print("links of {}, by all-reduces of {} ranks per host\n", arguments.hardware_file,
-             links.ranks_per_host);
+  fmt::print("links of {}, by all-reduces of {} ranks per host; domains are hosts of {} ranks\n",
+             arguments.hardware_file, links.ranks_per_host,
+             plan::load_hardware(arguments.hardware_file).links.domain);
   print_link("inside a host", links.inside);
   print_link("between hosts", links.between);
 }

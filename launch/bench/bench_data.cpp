@@ -23,6 +23,7 @@
 #include "data/pack/token_stream.h"
 #include "data/permutation.h"
 #include "data/token_dataset.h"
+#include "launch/commands/number_check.h"
 #include "runtime/base/error.h"
 #include "runtime/base/philox.h"
 
@@ -337,7 +338,7 @@ void add_bench_data(CLI::App& bench_command) {
       ->check(CLI::Range(1, 1000));
   command->add_option("--seconds", arguments->seconds, "Seconds per round")
       ->capture_default_str()
-      ->check(CLI::Range(0.001, 60.0));
+      ->check(number_between(0.001, 60));
   command->add_flag("--sequential", arguments->sequential, "Read in order instead of shuffled");
   command->add_option("--python", arguments->python, "Interpreter that has h5py")
       ->capture_default_str();

@@ -9,6 +9,7 @@
 
 #include "launch/bench/comm/links.h"
 #include "launch/bench/model/measure.h"
+#include "launch/commands/number_check.h"
 #include "launch/job/job_groups.h"
 #include "runtime/base/file.h"
 #include "runtime/comm/host_stream.h"
@@ -57,13 +58,6 @@ Measured time_model(Communicator& world, Device& device, const Config& config, d
   return measured;
 }
 
-int cores_of(const HostCpu& cpu) {
-  const int allowed = cpu.cores_allowed > 0 ? cpu.cores_allowed : cpu.cores_online;
-  return std::max(1, cpu.cores_quota > 0
-                         ? std::min(allowed, static_cast<int>(std::ceil(cpu.cores_quota)))
-                         : allowed);
-}
-
 // Ranks of this host beyond its cores would take turns, which the planner adds itself.
 double crowded_slowdown(const Measured& measured, int ranks, int cores) {
   const double turns = std::max(1.0, static_cast<double>(ranks) / cores);
@@ -97,7 +91,7 @@ plan::Hardware describe_node(const Device& device, const MpiEnvironment& mpi) {
   plan::Hardware hardware;
   const HostCpu cpu = host_cpu();
   const bool cuda = device.type() == DeviceType::cuda;
-  const int cores = cores_of(cpu);
+  const int cores = usable_cores(cpu);
   hardware.name =
       cuda ? fmt::format("GPU of {}", cpu.model) : fmt::format("{} x {}", cores, cpu.model);
   hardware.node = {
@@ -183,7 +177,7 @@ void add_bench_model(CLI::App& bench_command) {
       ->allow_extra_args(false);
   command->add_option("--out", arguments->out, "Hardware file to write (default: printed)");
   command->add_option("--seconds", arguments->seconds, "How long to train for each measurement")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(number_between(0, 3600))
       ->capture_default_str();
   command->footer(
       "Example: mpirun -np 2 trireme bench model configs/gpt_tiny.yaml --out this_machine.yaml\n"

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "launch/commands/number_check.h"
 #include "launch/commands/plan_arguments.h"
 #include "launch/plan/report.h"
 #include "runtime/base/file.h"
@@ -62,6 +63,31 @@ void plan_config(const PlanArguments& arguments, const PlanContext& context, int
        way_out(plan, context, ranks));
 }
 
+// What a rank holds, which no description of a machine is needed for.
+void plan_memory_alone(const PlanArguments& arguments, PlanContext& context,
+                       const Provenance& where) {
+  const bool searches = arguments.search || context.given.parallel.search;
+  if (searches || arguments.nodes || arguments.budget > 0) {
+    fail(ExitCode::config,
+         "plan: {} needs a machine to plan for: give --hardware, or parallel.hardware in the "
+         "config; see configs/hardware",
+         searches          ? "a search"
+         : arguments.nodes ? "--nodes"
+                           : "--token-budget");
+  }
+  if (!arguments.ranks) {
+    fail(ExitCode::config,
+         "plan: say how many ranks the config will run on: --ranks N; with --hardware FILE it says "
+         "how long a step takes as well");
+  }
+  context.machine = false;
+  const Config config =
+      resolve_config(context.given, planned_environment(*arguments.ranks, context.given), &where);
+  const LayoutPlan plan{.config = config, .stages = plan_memory_of_stages(config, {})};
+  write_json(arguments, plan_json(plan, context));
+  fmt::print("{}", describe_plan(plan, context));
+}
+
 void run_plan(const PlanArguments& arguments) {
   if (arguments.print_schedule) return print_schedule(arguments);
   if (arguments.config.empty()) {
@@ -74,12 +100,9 @@ void run_plan(const PlanArguments& arguments) {
                       .budget = arguments.budget};
   const std::string& file =
       arguments.hardware.empty() ? context.given.parallel.hardware : arguments.hardware;
-  if (file.empty()) {
-    fail(ExitCode::config,
-         "plan: no machine to plan for: give --hardware, or parallel.hardware in the config; see "
-         "configs/hardware");
-  }
+  if (file.empty()) return plan_memory_alone(arguments, context, where);
   context.hardware = plan::load_hardware(file);
+  check_device_type(context.given, context.hardware, where);
   const int ranks = ranks_of(arguments, context.hardware);
   context.hardware = on_nodes(context.hardware, ranks, arguments.nodes.value_or(0));
   if (arguments.search || context.given.parallel.search) return search(arguments, context, ranks);
@@ -100,7 +123,8 @@ void add_plan_command(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 20));
   auto* const hardware = command->add_option(
       "--hardware", arguments->hardware,
-      "Description of the machine, see configs/hardware (default: parallel.hardware)");
+      "Description of the machine, see configs/hardware (default: parallel.hardware; without "
+      "either memory alone is planned)");
   auto* const nodes =
       command->add_option("--nodes", arguments->nodes, "Nodes that share the ranks evenly")
           ->check(CLI::Range(1, 1 << 20));
@@ -111,7 +135,7 @@ void add_plan_command(CLI::App& app) {
           ->add_option("--token-budget", arguments->budget,
                        "Tokens (or images) to train on, for hours and price (default: the "
                        "config's steps)")
-          ->check(CLI::PositiveNumber);
+          ->check(number_between(1, 1e24));
   auto* const json =
       command->add_option("--json", arguments->json, "Write the whole plan to this file as well");
   auto* const schedule = command->add_flag("--print-schedule", arguments->print_schedule,

@@ -38,7 +38,9 @@ void write_reports(const scale::Study& study, std::span<const scale::Row> rows,
 
 void scale_out(ScaleArguments arguments) {
   arguments.study.ranks = scale::parse_ranks(arguments.ranks);
-  const scale::Study study = scale::plan_study(arguments.study);
+  scale::Study study = scale::plan_study(arguments.study);
+  study.launcher = arguments.launcher;
+  if (!arguments.launcher_options.empty()) study.launcher += " " + arguments.launcher_options;
   const scale::Launcher launcher =
       scale::make_launcher(arguments.launcher, arguments.launcher_options);
   if (launcher.kind != scale::LauncherKind::sbatch && arguments.runner.jobs > 1) {
@@ -69,8 +71,10 @@ void add_scale_command(CLI::App& app) {
   command->add_option("--ranks", arguments->ranks, "Numbers of ranks, between commas")
       ->capture_default_str();
   command
-      ->add_option("--mode", study.mode,
-                   "weak: the global batch grows with the data-parallel ranks; strong: it stays")
+      ->add_option(
+          "--mode", study.mode,
+          "weak: the global batch grows with the ranks, so that each keeps its work, in any "
+          "layout; strong: it stays")
       ->capture_default_str()
       ->check(CLI::IsMember({"weak", "strong", "both"}));
   command

@@ -12,7 +12,7 @@ void check_device(const Config& given, const Environment& here, const plan::Hard
                   const Provenance& where) {
   const std::string type =
       given.device.type == "auto" ? here.gpus > 0 ? "cuda" : "cpu" : given.device.type;
-  const std::string described = hardware.node.cores == 0 ? "cuda" : "cpu";
+  const std::string_view described = name_of(described_device(hardware));
   if (type == described) return;
   fail(ExitCode::config,
        "{}: {} describes a machine of device.type: {}, and this job computes on {}; name a file "
@@ -30,7 +30,7 @@ Config search(const RankProcess& process, const Config& given, const Provenance&
   const plan::Hardware hardware = plan::load_hardware(given.parallel.hardware);
   check_device(given, process.environment(), hardware, where);
   const int ranks = process.mpi.size();
-  LayoutSearch search(given, ranks, hardware);
+  LayoutSearch search(given, process.environment(), hardware);
   const auto best = search.fastest(1);
   if (best.empty()) {
     fail(ExitCode::config,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "launch/plan/report.h"
+#include "launch/plan/goodput.h"
 
 namespace trireme {
 namespace {
@@ -51,6 +51,55 @@ json step_json(const plan::StepEstimate& step) {
           {"straggler", step.straggler}};
 }
 
+json policy_json(const CheckpointPolicy& policy) {
+  return {{"interval_seconds", policy.interval},
+          {"every_steps", policy.every_steps > 0 ? json(policy.every_steps) : json(nullptr)},
+          {"goodput", policy.goodput},
+          {"wall_seconds", policy.wall},
+          {"failures", policy.failures}};
+}
+
+json tenths_json(const Tenths& tenths) {
+  return {{"tenth", tenths.low}, {"median", tenths.median}, {"ninetieth", tenths.high}};
+}
+
+json goodput_json(const LayoutPlan& plan, const PlanContext& context) {
+  const auto found = plan_goodput(plan, context);
+  if (!found) return nullptr;
+  json text{{"mtbf_seconds", found->mtbf},
+            {"restart_seconds", found->restart},
+            {"checkpoint_seconds", found->save > 0 ? json(found->save) : json(nullptr)},
+            {"work_seconds", found->work},
+            {"best", found->best ? policy_json(*found->best) : json(nullptr)},
+            {"configured", policy_json(found->configured)}};
+  if (found->simulated) {
+    text["simulated"] = {{"runs", found->simulated->runs},
+                         {"ended", found->simulated->ended},
+                         {"wall_seconds", tenths_json(found->simulated->wall)},
+                         {"failures", tenths_json(found->simulated->failures)}};
+  }
+  return text;
+}
+
+// What only a described machine can tell.
+void add_times(json& text, const LayoutPlan& plan, const PlanContext& context) {
+  const std::string items = traits_of(plan.config.model).item_name;
+  const RunCost cost = cost_of(plan, context);
+  text["memory"]["capacity"] = context.hardware.device.memory_bytes;
+  text["memory"]["fits"] = fits(plan, context.hardware);
+  text["step_seconds"] = step_json(plan.step);
+  text["bytes_sent_per_rank"] = {{"data", plan.step.volumes.data},
+                                 {"tensor", plan.step.volumes.tensor},
+                                 {"pipeline", plan.step.volumes.pipeline}};
+  text[items + "_per_second"] = plan.step.items_per_second;
+  text["mfu"] = plan.step.mfu;
+  text["run"] = {{items, cost.items},
+                 {"hours", cost.hours},
+                 {"rank_hours", cost.rank_hours},
+                 {"price", cost.price}};
+  text["goodput"] = goodput_json(plan, context);
+}
+
 json as_json(const LayoutPlan& plan, const PlanContext& context) {
   json layout = json::object();
   for (const auto& [key, value] : values_by_key(plan.config)) {
@@ -60,34 +109,22 @@ json as_json(const LayoutPlan& plan, const PlanContext& context) {
   json stages = json::array();
   for (const StageMemory& stage : plan.stages)
     stages.push_back(stage_json(stage, plan, context.hardware));
-  const RunCost cost = cost_of(plan, context);
   const std::string items = traits_of(plan.config.model).item_name;
   StepPlanner planner;
-  return {{"hardware", context.hardware.name},
-          {"ranks", mesh_shape(plan.config.parallel).size()},
-          {"flags", as_flags(context.given, choice_of(plan.config))},
-          {"layout", layout},
-          {"parameters", parameter_count(planner.input(plan.config).layers)},
-          {"flops_per_step", plan.step.model_flops},
-          {items + "_per_step",
-           plan.config.train.global_batch * traits_of(plan.config.model).targets_per_sample},
-          {"memory",
-           {{"capacity", context.hardware.device.memory_bytes},
-            {"needed", memory_needed(plan, context.hardware)},
-            {"fits", fits(plan, context.hardware)},
-            {"stages", stages}}},
-          {"step_seconds", step_json(plan.step)},
-          {"bytes_sent_per_rank",
-           {{"data", plan.step.volumes.data},
-            {"tensor", plan.step.volumes.tensor},
-            {"pipeline", plan.step.volumes.pipeline}}},
-          {items + "_per_second", plan.step.items_per_second},
-          {"mfu", plan.step.mfu},
-          {"run",
-           {{items, cost.items},
-            {"hours", cost.hours},
-            {"rank_hours", cost.rank_hours},
-            {"price", cost.price}}}};
+  const plan::StepInput input = planner.input(plan.config);
+  json text{{"hardware", context.machine ? json(context.hardware.name) : json(nullptr)},
+            {"device", plan.config.device.type},
+            {"precision", plan.config.precision},
+            {"ranks", mesh_shape(plan.config.parallel).size()},
+            {"flags", as_flags(context.given, choice_of(plan.config))},
+            {"layout", layout},
+            {"parameters", parameter_count(input.layers)},
+            {"flops_per_step", plan::model_flops(input)},
+            {items + "_per_step",
+             plan.config.train.global_batch * traits_of(plan.config.model).targets_per_sample},
+            {"memory", {{"needed", memory_needed(plan, context.hardware)}, {"stages", stages}}}};
+  if (context.machine) add_times(text, plan, context);
+  return text;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "runtime/device/cpu/cpu_features.h"
+#include "runtime/device/device.h"
 
 namespace trireme {
 
@@ -47,6 +48,7 @@ LayoutPlan plan_layout(const Config& config, const plan::Hardware& hardware, Ste
 std::optional<double> planned_step_seconds(const Config& config) {
   if (config.parallel.hardware.empty()) return std::nullopt;
   const plan::Hardware hardware = plan::load_hardware(config.parallel.hardware);
+  if (described_device(hardware) != device_type(config)) return std::nullopt;
   StepPlanner planner;
   return plan::estimate_step(planner.input(config), hardware).total;
 }
@@ -95,8 +97,29 @@ plan::Hardware on_nodes(plan::Hardware hardware, int ranks, int nodes) {
 Environment planned_environment(int ranks, const plan::Hardware& hardware) {
   return {.ranks = ranks,
           .cuda_in_build = true,
-          .gpus = hardware.node.cores == 0 ? 1 : 0,
-          .native_bf16 = cpu_has_bf16()};
+          .gpus = described_device(hardware) == DeviceType::cuda ? 1 : 0,
+          .native_bf16 = hardware.flops(plan::Precision::bf16) > 0};
+}
+
+Environment planned_environment(int ranks, const Config& given) {
+  const bool cuda = given.device.type == "cuda" || Device::count(DeviceType::cuda) > 0;
+  return {
+      .ranks = ranks, .cuda_in_build = true, .gpus = cuda ? 1 : 0, .native_bf16 = cpu_has_bf16()};
+}
+
+DeviceType described_device(const plan::Hardware& hardware) {
+  return hardware.node.cores == 0 ? DeviceType::cuda : DeviceType::cpu;
+}
+
+void check_device_type(const Config& given, const plan::Hardware& hardware,
+                       const Provenance& where) {
+  const std::string_view described = name_of(described_device(hardware));
+  if (given.device.type == "auto" || given.device.type == described) return;
+  fail(ExitCode::config,
+       "{}: {}, but {} is a machine of device.type: {}, where memory, precision and times are "
+       "others; use auto or {}, or name a machine of device.type: {}",
+       where.describe("device.type"), given.device.type, hardware.name, described, described,
+       given.device.type);
 }
 
 }  // namespace trireme

@@ -37,8 +37,8 @@ struct MemoryLine {
 [[nodiscard]] std::vector<StageMemory> plan_memory_of_stages(const Config& config,
                                                              const plan::Hardware& hardware);
 
-// Of a step on the machine of parallel.hardware; nothing where the config names none. Raises
-// ExitCode::config for a broken description.
+// Of a step on the machine of parallel.hardware; nothing where the config names none, or one of
+// other devices. Raises ExitCode::config for a broken description.
 [[nodiscard]] std::optional<double> planned_step_seconds(const Config& config);
 
 // Of the fullest rank.
@@ -56,7 +56,16 @@ struct MemoryLine {
 // full ones are. Raises ExitCode::config where they do not share the ranks evenly.
 [[nodiscard]] plan::Hardware on_nodes(plan::Hardware hardware, int ranks, int nodes);
 // What resolve_config is told of a planned job: everything is in the build, a machine whose ranks
-// do not share processor cores has GPUs.
+// do not share processor cores has GPUs, processors with a rate for bf16 compute in it.
 [[nodiscard]] Environment planned_environment(int ranks, const plan::Hardware& hardware);
+// The same without a description: as on this host, but that a config may ask for GPUs.
+[[nodiscard]] Environment planned_environment(int ranks, const Config& given);
+
+// Of the ranks of a described machine.
+[[nodiscard]] DeviceType described_device(const plan::Hardware& hardware);
+// Raises ExitCode::config where device.type asks for what the machine has not: another precision,
+// other memory and other times would be planned than the machine would take.
+void check_device_type(const Config& given, const plan::Hardware& hardware,
+                       const Provenance& where);
 
 }  // namespace trireme

@@ -115,13 +115,17 @@ std::uint64_t least_bytes(const Config& config, const plan::StepInput& input,
 }  // namespace
 
 LayoutSearch::LayoutSearch(const Config& given, int ranks, const plan::Hardware& hardware)
-    : given_(given), hardware_(hardware), environment_(planned_environment(ranks, hardware)) {
+    : LayoutSearch(given, planned_environment(ranks, hardware), hardware) {}
+
+LayoutSearch::LayoutSearch(const Config& given, const Environment& environment,
+                           const plan::Hardware& hardware)
+    : given_(given), hardware_(hardware), environment_(environment) {
   std::string refusal;
-  for (const LayoutChoice& choice : all_layouts(given, ranks))
+  for (const LayoutChoice& choice : all_layouts(given, environment.ranks))
     consider(choice, refusal);
   if (!candidates_.empty()) return;
   fail(ExitCode::config, "none of {} layouts of {} ranks is possible; of the first: {}", tried(),
-       ranks, refusal);
+       environment.ranks, refusal);
 }
 
 void LayoutSearch::consider(const LayoutChoice& choice, std::string& refusal) {

@@ -36,6 +36,8 @@ class LayoutSearch {
   // Estimates the time of every layout. `given` need not be resolved. Raises ExitCode::config where
   // the rules refuse all of them, or the hardware cannot compute in the precision.
   LayoutSearch(const Config& given, int ranks, const plan::Hardware& hardware);
+  // For a job that is there already.
+  LayoutSearch(const Config& given, const Environment& environment, const plan::Hardware& hardware);
 
   // The `count` fastest that fit. Equal times: the less memory, then the simpler layout first.
   [[nodiscard]] std::vector<LayoutPlan> fastest(std::size_t count);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "launch/plan/goodput.h"
+
 namespace trireme {
 namespace {
 
@@ -119,7 +121,20 @@ std::string step_text(const LayoutPlan& plan) {
                     megabytes(step.volumes.pipeline));
 }
 
-std::string heading(const LayoutPlan& plan) {
+// What was decided that the config leaves open; empty where nothing was.
+std::string decisions(const LayoutPlan& plan, const PlanContext& context) {
+  const Config& config = plan.config;
+  std::vector<std::string> parts;
+  if (context.given.precision == "auto") parts.push_back("precision: " + config.precision);
+  if (context.given.device.type == "auto") parts.push_back("device.type: " + config.device.type);
+  if (parts.empty()) return {};
+  const std::string place =
+      context.machine ? fmt::format("as on {}", context.hardware.name)
+                      : std::string("as on this host; --set device.type=cuda plans for GPUs");
+  return fmt::format("auto is planned as {} ({})\n", fmt::join(parts, ", "), place);
+}
+
+std::string heading(const LayoutPlan& plan, const PlanContext& context) {
   const Config& config = plan.config;
   const ParallelConfig& parallel = config.parallel;
   StepPlanner planner;
@@ -135,11 +150,12 @@ std::string heading(const LayoutPlan& plan) {
     if (parallel.chunks > 1) text += fmt::format(" of {} chunks", parallel.chunks);
   }
   if (parallel.sequence) text += ", sequence parallel";
-  return text + fmt::format(
-                    "\na step: {} {}, {:.3g} FLOPs, {} micro-batches of {} on each data-parallel "
-                    "rank\n\n",
-                    samples * input.items_per_sample, traits_of(config.model).item_name,
-                    plan.step.model_flops, input.schedule.micro_batches, config.train.micro_batch);
+  return text +
+         fmt::format(
+             "\na step: {} {}, {:.3g} FLOPs, {} micro-batches of {} on each data-parallel rank\n",
+             samples * input.items_per_sample, traits_of(config.model).item_name,
+             plan::model_flops(input), input.schedule.micro_batches, config.train.micro_batch) +
+         decisions(plan, context) + "\n";
 }
 
 std::string cost_text(const LayoutPlan& plan, const PlanContext& context) {
@@ -181,12 +197,21 @@ std::string describe_overflow(const LayoutPlan& plan, const plan::Hardware& hard
 }
 
 std::string describe_plan(const LayoutPlan& plan, const PlanContext& context) {
-  std::string text = heading(plan) + memory_table(rows_of(plan, context.hardware)) +
+  std::string text = heading(plan, context) + memory_table(rows_of(plan, context.hardware)) +
                      activations_text(plan.stages.front());
   if (const std::uint64_t host = total_of(plan.stages.front().held.host);
       host > 0 && device_type(plan.config) == DeviceType::cuda)
     text += fmt::format("page-locked host memory: {} a rank\n", size_text(host));
-  return text + verdict(plan, context.hardware) + "\n" + step_text(plan) + cost_text(plan, context);
+  if (!context.machine) {
+    return text + fmt::format(
+                      "{}--hardware FILE says whether it fits and how long a step takes; see "
+                      "configs/hardware\n",
+                      device_type(plan.config) == DeviceType::cuda
+                          ? "without what CUDA and its libraries take\n"
+                          : "");
+  }
+  return text + verdict(plan, context.hardware) + "\n" + step_text(plan) +
+         cost_text(plan, context) + describe_goodput(plan, context);
 }
 
 std::string describe_search(std::span<const LayoutPlan> best, const LayoutSearch& search,

@@ -12,7 +12,8 @@ namespace trireme {
 struct PlanContext {
   Config given;  // as the user has it: what flags are relative to
   plan::Hardware hardware;
-  double budget = 0;  // tokens or images to train on; 0: what the config's steps process
+  bool machine = true;  // false: none is described, and memory alone is planned
+  double budget = 0;    // tokens or images to train on; 0: what the config's steps process
 };
 
 [[nodiscard]] std::string describe_plan(const LayoutPlan& plan, const PlanContext& context);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "runtime/telemetry/environment.h"
@@ -29,13 +30,15 @@ json describe(const std::optional<RunResult>& run, const Point& point) {
           {"bubble_seconds", parts.bubble},
           {"data_wait_seconds", parts.data_wait},
           {"straggler_seconds", parts.straggler},
-          {"slowest_rank", run->slowest_rank}};
+          {"slowest_rank", run->slowest_rank},
+          {"started", run->place.started}};
 }
 
 json describe(const Row& row, const ModelTraits& traits) {
   json runs = json::array();
   for (const auto& run : row.runs)
     runs.push_back(describe(run, row.point));
+  const RunPlace& place = row.place;
   json text{{"mode", name_of(row.point.mode)},
             {"ranks", row.point.ranks()},
             {"layout", row.point.layout()},
@@ -45,6 +48,12 @@ json describe(const Row& row, const ModelTraits& traits) {
             {"global_batch", row.point.global_batch},
             {"settings", row.point.settings},
             {"runs", runs}};
+  if (!place.hosts.empty()) {
+    text["hosts"] = place.hosts;
+    text["ranks_per_host"] = place.ranks_per_host;
+    text["cores_per_host"] = place.cores;
+    text["shares_cores"] = place.shares_cores();
+  }
   if (row.good == 0) return text;
   text["samples_per_second"] = describe(row.samples_per_second);
   text[traits.item_name + "_per_second"] =
@@ -61,7 +70,39 @@ json describe(const Row& row, const ModelTraits& traits) {
   return text;
 }
 
+void add_once(std::vector<std::string>& to, const std::string& text) {
+  if (!text.empty() && std::ranges::find(to, text) == to.end()) to.push_back(text);
+}
+
 }  // namespace
+
+StudyPlace place_of(std::span<const Row> rows) {
+  StudyPlace all;
+  for (const Row& row : rows) {
+    for (const auto& run : row.runs) {
+      if (!run || run->place.hosts.empty()) continue;
+      const RunPlace& place = run->place;
+      for (const std::string& host : place.hosts)
+        add_once(all.hosts, host);
+      add_once(all.cpus, place.cpu);
+      all.cores = all.cores == 0 ? place.cores : std::min(all.cores, place.cores);
+      all.device = place.device;
+      if (all.first.empty() || place.started < all.first) all.first = place.started;
+      all.last = std::max(all.last, place.started);
+    }
+  }
+  return all;
+}
+
+std::string describe_place(const Study& study, std::span<const Row> rows) {
+  const StudyPlace place = place_of(rows);
+  if (place.hosts.empty()) return "no run has told where it was";
+  return fmt::format(
+      "{} ({}; {} cores{}), {} ranks started by {}, {}", fmt::join(place.hosts, ", "),
+      fmt::join(place.cpus, ", "), place.cores, place.hosts.size() > 1 ? " each" : "", place.device,
+      study.launcher.empty() ? "mpirun" : study.launcher,
+      place.first == place.last ? place.first : fmt::format("{} to {}", place.first, place.last));
+}
 
 std::string csv_report(const Study& study, std::span<const Row> rows) {
   std::string text = fmt::format(
@@ -71,7 +112,7 @@ std::string csv_report(const Study& study, std::span<const Row> rows) {
       study.traits.item_name);
   for (const std::string_view name : loss_names)
     text += fmt::format(",{}_seconds", name);
-  text += "\n";
+  text += ",hosts,ranks_per_host,cores_per_host,shares_cores\n";
   for (const Row& row : rows) {
     const Point& point = row.point;
     text += fmt::format("{},{},{},{},{},{},{},{},{}", name_of(point.mode), point.ranks(),
@@ -93,7 +134,11 @@ std::string csv_report(const Study& study, std::span<const Row> rows) {
     } else {
       text += std::string(5 + loss_count, ',');
     }
-    text += "\n";
+    const RunPlace& place = row.place;
+    text += place.hosts.empty()
+                ? ",,,,\n"
+                : fmt::format(",{},{},{},{}\n", place.hosts.size(), place.ranks_per_host,
+                              place.cores, place.shares_cores());
   }
   return text;
 }
@@ -105,9 +150,17 @@ std::string json_report(const Study& study, std::span<const Row> rows) {
   json points = json::array();
   for (const Row& row : rows)
     points.push_back(describe(row, study.traits));
+  const StudyPlace place = place_of(rows);
   const json text{{"version", version_text()},
                   {"config", study.options.config},
                   {"items", study.traits.item_name},
+                  {"hosts", place.hosts},
+                  {"cpus", place.cpus},
+                  {"cores_per_host", place.cores},
+                  {"device", place.device},
+                  {"launcher", study.launcher},
+                  {"first_run_started", place.first},
+                  {"last_run_started", place.last},
                   {"settings", settings},
                   {"points", points}};
   return text.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
@@ -119,8 +172,8 @@ std::string text_report(const Study& study, std::span<const Row> rows) {
                   "ranks", "layout", study.traits.item_name + "/s", "efficiency", "", "comm",
                   "bubble", "data", "straggler", "compute");
   for (const Row& row : rows) {
-    text += fmt::format("{:<7}{:>6}  {:<24}", name_of(row.point.mode), row.point.ranks(),
-                        row.point.layout());
+    text += fmt::format("{:<7}{:>6}{} {:<24}", name_of(row.point.mode), row.point.ranks(),
+                        row.place.shares_cores() ? "*" : " ", row.point.layout());
     if (row.good == 0) {
       text += "no run ended well\n";
       continue;
@@ -140,8 +193,11 @@ std::string text_report(const Study& study, std::span<const Row> rows) {
       text += fmt::format("{:>{}.1f}", 100 * loss.parts[i] / row.parts.period, widths[i]);
     text += "\n";
   }
-  return text +
-         "efficiency, and what it lacks to 100 %, in % of the measured step; below 0: a gain\n";
+  text += "efficiency, and what it lacks to 100 %, in % of the measured step; below 0: a gain\n";
+  if (std::ranges::any_of(rows, [](const Row& row) { return row.place.shares_cores(); })) {
+    text += fmt::format("* {}\n", shared_cores_note);
+  }
+  return text + describe_place(study, rows) + "\n";
 }
 
 }  // namespace trireme::scale

@@ -10,6 +10,20 @@
 
 namespace trireme::scale {
 
+// Where the runs of a study were.
+struct StudyPlace {
+  std::vector<std::string> hosts{}, cpus{};  // each once
+  int cores = 0;                             // of the host that has fewest
+  std::string device{};
+  std::string first{}, last{};  // starts of the first and the last run, UTC; empty: no run
+};
+[[nodiscard]] StudyPlace place_of(std::span<const Row> rows);
+// "node1, node2 (AMD EPYC, 64 cores each), cpu, by mpirun, 2026-11-22T11:00:00Z to ...".
+[[nodiscard]] std::string describe_place(const Study& study, std::span<const Row> rows);
+
+inline constexpr std::string_view shared_cores_note =
+    "more ranks than cores on a host: they take turns, so this says nothing of as many cores";
+
 // One line per row; seconds are per step, empty cells are not known.
 [[nodiscard]] std::string csv_report(const Study& study, std::span<const Row> rows);
 // The same with every run; scripts/plot_scaling.py reads it.

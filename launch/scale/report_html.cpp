@@ -153,9 +153,10 @@ std::string table(const Study& study, std::span<const Row> rows) {
     text += fmt::format("<th>{}</th>", title);
   text += "</tr>\n";
   for (const Row& row : rows) {
-    text += fmt::format("<tr><td>{}</td><td class=\"text\">{}</td><td>{}</td><td>{}/{}</td>",
-                        row.point.ranks(), escaped(row.point.layout()), row.point.global_batch,
-                        row.good, row.runs.size());
+    text +=
+        fmt::format("<tr><td>{}{}</td><td class=\"text\">{}</td><td>{}</td><td>{}/{}</td>",
+                    row.point.ranks(), row.place.shares_cores() ? "*" : "",
+                    escaped(row.point.layout()), row.point.global_batch, row.good, row.runs.size());
     if (row.good > 0) {
       text += fmt::format(
           "<td>{:.0f}</td><td>{:.2f}</td>",
@@ -172,7 +173,10 @@ std::string table(const Study& study, std::span<const Row> rows) {
     }
     text += "</tr>\n";
   }
-  return text + "</table></div>\n<p>Losses in ms per step.</p>\n";
+  text += "</table></div>\n<p>Losses in ms per step.</p>\n";
+  if (std::ranges::any_of(rows, [](const Row& row) { return row.place.shares_cores(); }))
+    text += fmt::format("<p>* {}</p>\n", shared_cores_note);
+  return text;
 }
 
 std::string failures(std::span<const Row> rows) {
@@ -217,7 +221,7 @@ std::string html_report(const Study& study, std::span<const Row> rows) {
     }
     if (all.empty()) continue;
     body += fmt::format("<h2>{} scaling</h2>\n<p>{}</p>\n", mode == Mode::weak ? "Weak" : "Strong",
-                        mode == Mode::weak ? "The global batch grows with the data-parallel ranks."
+                        mode == Mode::weak ? "The global batch grows with the ranks."
                                            : "The global batch stays the same.");
     if (!known.empty()) body += charts(study, known);
     body += table(study, all);
@@ -227,10 +231,10 @@ std::string html_report(const Study& study, std::span<const Row> rows) {
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>Scaling of {0}</title>\n<style>{1}{2}</style>\n</head>\n<body>\n"
       "<h1>Scaling of {0}</h1>\n<p>{3}; {4} steps per run, the first {5} not counted; {6} runs per "
-      "point.</p>\n{7}{8}{9}</body>\n</html>\n",
+      "point.</p>\n<p>{10}</p>\n{7}{8}{9}</body>\n</html>\n",
       escaped(study.options.config), style, colour_rules(), escaped(version_text()),
       study.options.steps, study.options.warmup, study.options.repeats, body, failures(rows),
-      settings(study));
+      settings(study), escaped(describe_place(study, rows)));
 }
 
 }  // namespace trireme::scale

@@ -4,17 +4,55 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/file.h"
+#include "runtime/base/host_name.h"
+#include "runtime/config/config.h"
+#include "runtime/device/device.h"
 
 namespace trireme::scale {
 namespace {
 
 using json = nlohmann::json;
+
+// Times of a step that took some. A part may be as little below 0 as clocks of ranks differ.
+bool possible(const StepParts& parts) {
+  constexpr double clocks = 0.01;
+  const double all[] = {parts.compute,   parts.data_wait,    parts.bubble,
+                        parts.straggler, parts.exposed_comm, parts.period};
+  return parts.period > 0 && std::ranges::all_of(all, [&](double seconds) {
+           return std::isfinite(seconds) && seconds >= -clocks * parts.period;
+         });
+}
+
+json describe(const RunPlace& place) {
+  return {{"hosts", place.hosts},   {"ranks_per_host", place.ranks_per_host},
+          {"cpu", place.cpu},       {"cores", place.cores},
+          {"device", place.device}, {"started", place.started}};
+}
+
+RunPlace place_from(const json& text) {
+  return {.hosts = text.at("hosts"),
+          .ranks_per_host = text.at("ranks_per_host"),
+          .cpu = text.at("cpu"),
+          .cores = text.at("cores"),
+          .device = text.at("device"),
+          .started = text.at("started")};
+}
+
+// Nothing of a file that is none, such as a pipe, which nobody writes to.
+std::string text_of(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return {};
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
 
 }  // namespace
 
@@ -46,9 +84,33 @@ RunResult read_time_split(const std::string& path, std::int64_t warmup) {
   for (double* const part :
        {&sum.period, &sum.compute, &sum.data_wait, &sum.bubble, &sum.straggler, &sum.exposed_comm})
     *part /= static_cast<double>(counted);
+  if (!possible(sum)) fail(ExitCode::data, "{}: times below 0, or none", path);
   result.slowest_rank =
       std::ranges::max_element(slowest, {}, [](const auto& entry) { return entry.second; })->first;
   return result;
+}
+
+RunPlace read_place(const std::string& directory, int cores) {
+  RunPlace place;
+  const json text = json::parse(text_of(directory + "/environment.json"), nullptr, false);
+  try {
+    std::map<std::string, int> ranks;
+    for (const std::string host : text.at("hosts")) {
+      if (ranks[host]++ == 0) place.hosts.push_back(host);
+      place.ranks_per_host = std::max(place.ranks_per_host, ranks[host]);
+    }
+    const json& cpu = text.at("cpu");
+    place.cpu = cpu.at("model");
+    place.cores = cpu.at("cores_online");
+    place.started = text.at("start_time");
+    place.device = load_config(directory + "/config.yaml", {}).device.type;
+    if (place.device == "auto") place.device = Device::count(DeviceType::cuda) > 0 ? "cuda" : "cpu";
+  } catch (const json::exception&) {  // of another version
+  } catch (const Error&) {
+  }
+  const bool here = std::ranges::find(place.hosts, host_name()) != place.hosts.end();
+  if (here && cores > 0) place.cores = std::min(place.cores, cores);
+  return place;
 }
 
 std::string last_words(const std::string& log) {
@@ -73,17 +135,17 @@ void save_result(const std::string& path, const RunResult& result) {
                   {"bubble", parts.bubble},
                   {"straggler", parts.straggler},
                   {"exposed_comm", parts.exposed_comm},
-                  {"slowest_rank", result.slowest_rank}};
+                  {"slowest_rank", result.slowest_rank},
+                  {"place", describe(result.place)}};
   write_file(path, text.dump(2, ' ', false, json::error_handler_t::replace) + "\n",
              ExitCode::internal);
 }
 
-std::optional<RunResult> load_result(const std::string& path) {
-  std::ifstream file(path);
-  const json text = json::parse(file, nullptr, false);
+std::optional<RunResult> load_result(const std::string& path, int ranks) {
+  const json text = json::parse(text_of(path), nullptr, false);
   if (text.is_discarded()) return {};
   try {
-    return RunResult{.command = std::stoull(text.at("command").get<std::string>(), nullptr, 16),
+    RunResult result{.command = std::stoull(text.at("command").get<std::string>(), nullptr, 16),
                      .code = text.at("code"),
                      .error = text.at("error"),
                      .parts = {.period = text.at("period"),
@@ -92,7 +154,11 @@ std::optional<RunResult> load_result(const std::string& path) {
                                .bubble = text.at("bubble"),
                                .straggler = text.at("straggler"),
                                .exposed_comm = text.at("exposed_comm")},
-                     .slowest_rank = text.at("slowest_rank")};
+                     .slowest_rank = text.at("slowest_rank"),
+                     .place = place_from(text.at("place"))};
+    const bool rank_is_there = result.slowest_rank >= 0 && result.slowest_rank < ranks;
+    if (result.code == 0 && !(possible(result.parts) && rank_is_there)) return {};
+    return result;
   } catch (const std::exception&) {  // of another version
     return {};
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trireme::scale {
 
@@ -16,22 +17,43 @@ struct StepParts {
   double data_wait = 0, bubble = 0, straggler = 0, exposed_comm = 0;
 };
 
+// Where and when a run was, as its environment.json tells. Of a run without one, or of an older
+// study: nothing.
+struct RunPlace {
+  std::vector<std::string> hosts{};  // each once, in the order of their first ranks
+  int ranks_per_host = 0;            // on the fullest
+  std::string cpu{};                 // of the first host
+  int cores = 0;                     // that its ranks may use together
+  std::string device{};              // "cpu" or "cuda"
+  std::string started{};             // UTC, ISO 8601
+  // More ranks on a host than cores: they take turns. Ranks with GPUs do not.
+  [[nodiscard]] bool shares_cores() const {
+    return device == "cpu" && cores > 0 && ranks_per_host > cores;
+  }
+};
+
 struct RunResult {
   std::uint64_t command = 0;  // checksum of what was run
   int code = 0;
   std::string error;  // last line of the log of a run that failed
   StepParts parts{};
   int slowest_rank = 0;  // that was so in most steps
+  RunPlace place{};
 };
 
 // Of the steps after the first `warmup`. Raises ExitCode::data for a file that is not whole.
 [[nodiscard]] RunResult read_time_split(const std::string& path, std::int64_t warmup);
 
+// Of the run in `directory`. `cores`: that this process may use, for runs on its host, whose ranks
+// may be bound to fewer each.
+[[nodiscard]] RunPlace read_place(const std::string& directory, int cores);
+
 // The last line that says something, of an error the whole of its first line.
 [[nodiscard]] std::string last_words(const std::string& log);
 
 void save_result(const std::string& path, const RunResult& result);
-// Empty where there is no such file, or only a torn one.
-[[nodiscard]] std::optional<RunResult> load_result(const std::string& path);
+// Empty where there is no such file, or one that no run of `ranks` ranks can have left: torn, of
+// another version, times below 0 or no numbers. The run is measured again then.
+[[nodiscard]] std::optional<RunResult> load_result(const std::string& path, int ranks);
 
 }  // namespace trireme::scale

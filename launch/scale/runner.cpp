@@ -20,6 +20,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
 #include "runtime/telemetry/environment.h"
+#include "runtime/telemetry/host.h"
 
 namespace trireme::scale {
 namespace {
@@ -75,10 +76,14 @@ void claim(const Study& study, const RunnerOptions& options) {
          "another directory",
          options.directory);
   }
+  if (!fs::is_regular_file(path))
+    fail(ExitCode::config, "--resume: {} is no file; choose another --out", path);
   std::ifstream file(path);
   const json there = json::parse(file, nullptr, false);
   for (const auto& [key, value] : study.identity) {
-    const std::string before = there.is_object() ? there.value(key, "") : "";
+    const auto found = there.is_object() ? there.find(key) : there.end();
+    const bool text = found != there.end() && found->is_string();
+    const std::string before = text ? found->get<std::string>() : "";
     if (before == value) continue;
     fail(ExitCode::config, "--resume: {} holds another study: {}: {}; choose another --out",
          options.directory, key, difference(before, value));
@@ -86,7 +91,7 @@ void claim(const Study& study, const RunnerOptions& options) {
 }
 
 struct Run {
-  PointResult* point = nullptr;
+  std::vector<PointResult*> points{};  // weak and strong scaling have some in common
   int repeat = 0;
   std::string directory{};
   std::uint64_t command = 0;
@@ -94,9 +99,15 @@ struct Run {
   std::unique_ptr<Job> job{};
   bool cancelled = false;
 
+  [[nodiscard]] const Point& point() const { return points.front()->point; }
   [[nodiscard]] std::string name() const {
-    return fmt::format("{} scaling, {} ranks as {}, run {}", name_of(point->point.mode),
-                       point->point.ranks(), point->point.layout(), repeat + 1);
+    return fmt::format("{} scaling, {} ranks as {}, run {}",
+                       points.size() > 1 ? "weak and strong" : name_of(point().mode),
+                       point().ranks(), point().layout(), repeat + 1);
+  }
+  void put(const RunResult& result) const {
+    for (PointResult* const each : points)
+      each->runs[static_cast<std::size_t>(repeat)] = result;
   }
   [[nodiscard]] std::string log() const { return directory + "/log.txt"; }
   [[nodiscard]] std::string slurm_log() const { return directory + "/slurm.txt"; }
@@ -131,32 +142,47 @@ class Sweep {
   }
 
  private:
-  // All repeats of all points, the repeats outermost, so that a slow hour hits no point alone; but
+  // One run of each config: points of both modes that are the same run share it.
+  std::vector<Run> runs_of(int repeat) {
+    std::vector<Run> runs;
+    for (PointResult& point : result_.points) {
+      Run run{.points = {&point}, .repeat = repeat};
+      run.directory =
+          fmt::format("{}/runs/{}-{}", options_.directory, point.point.name(), repeat + 1);
+      run.words = words_of(point.point, run.directory + "/run", run.slurm_log());
+      // The directory may have been moved.
+      run.command =
+          checksum_of(fmt::format("{}\n{}\n{}", version_text(), study_.identity.front().second,
+                                  fmt::join(words_of(point.point, "", ""), "\n")));
+      const auto same = std::ranges::find(runs, run.command, &Run::command);
+      if (same == runs.end()) {
+        runs.push_back(std::move(run));
+      } else {
+        same->points.push_back(&point);
+      }
+    }
+    return runs;
+  }
+
+  // All repeats of all runs, the repeats outermost, so that a slow hour hits no point alone; but
   // for those whose results are there.
   std::vector<Run> plan() {
-    std::vector<Run> runs;
+    std::vector<Run> missing;
+    std::size_t all = 0;
     for (int repeat = 0; repeat < study_.options.repeats; ++repeat) {
-      for (PointResult& point : result_.points) {
-        Run run{.point = &point, .repeat = repeat};
-        run.directory =
-            fmt::format("{}/runs/{}-{}", options_.directory, point.point.name(), repeat + 1);
-        run.words = words_of(point.point, run.directory + "/run", run.slurm_log());
-        // The directory may have been moved.
-        run.command =
-            checksum_of(fmt::format("{}\n{}\n{}", version_text(), study_.identity.front().second,
-                                    fmt::join(words_of(point.point, "", ""), "\n")));
-        const auto there = load_result(run.result());
+      for (Run& run : runs_of(repeat)) {
+        ++all;
+        const auto there = load_result(run.result(), run.point().ranks());
         if (there && there->code == 0 && there->command == run.command) {
-          point.runs[static_cast<std::size_t>(repeat)] = there;
+          run.put(*there);
         } else {
-          runs.push_back(std::move(run));
+          missing.push_back(std::move(run));
         }
       }
     }
-    const auto all = study_.points.size() * static_cast<std::size_t>(study_.options.repeats);
-    total_ = runs.size();
+    total_ = missing.size();
     fmt::print("{} runs, {} of them are there already\n", all, all - total_);
-    return runs;
+    return missing;
   }
 
   [[nodiscard]] std::vector<std::string> words_of(const Point& point, const std::string& directory,
@@ -204,6 +230,7 @@ class Sweep {
     if (code == 0) {
       try {
         result = read_time_split(run.directory + "/run/time_split.jsonl", study_.options.warmup);
+        result.place = read_place(run.directory + "/run", usable_cores(host_cpu()));
       } catch (const Error& error) {
         code = static_cast<int>(error.code());
         result.error = error.what();
@@ -217,7 +244,7 @@ class Sweep {
     save_result(run.result(), result);
     // Weights of a few steps are of no use, and large.
     fs::remove(run.directory + "/run/weights.safetensors");
-    run.point->runs[static_cast<std::size_t>(run.repeat)] = result;
+    run.put(result);
     ++done_;
     if (code == 0) {
       fmt::print("[{}/{}] {}: {:.2f} ms per step\n", done_, total_, run.name(),

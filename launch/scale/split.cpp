@@ -10,6 +10,15 @@ std::array<double, loss_count> in_order(const StepParts& parts) {
   return {parts.exposed_comm, parts.bubble, parts.data_wait, parts.straggler, parts.compute};
 }
 
+StepParts mean_of(const StepParts& a, const StepParts& b) {
+  return {.period = (a.period + b.period) / 2,
+          .compute = (a.compute + b.compute) / 2,
+          .data_wait = (a.data_wait + b.data_wait) / 2,
+          .bubble = (a.bubble + b.bubble) / 2,
+          .straggler = (a.straggler + b.straggler) / 2,
+          .exposed_comm = (a.exposed_comm + b.exposed_comm) / 2};
+}
+
 Row summarise(const PointResult& result) {
   Row row{.point = result.point, .runs = result.runs};
   std::vector<const RunResult*> good;
@@ -19,11 +28,13 @@ Row summarise(const PointResult& result) {
   row.good = static_cast<int>(good.size());
   if (good.empty()) return row;
   std::ranges::sort(good, {}, [](const RunResult* run) { return run->parts.period; });
-  const RunResult& median = *good[(good.size() - 1) / 2];
-  row.parts = median.parts;
-  row.slowest_rank = median.slowest_rank;
+  const RunResult& lower = *good[(good.size() - 1) / 2];
+  const RunResult& upper = *good[good.size() / 2];
+  row.parts = mean_of(lower.parts, upper.parts);
+  row.slowest_rank = upper.slowest_rank;
+  row.place = upper.place;
   const auto batch = static_cast<double>(row.point.global_batch);
-  row.samples_per_second = {.median = batch / median.parts.period,
+  row.samples_per_second = {.median = batch / row.parts.period,
                             .least = batch / good.back()->parts.period,
                             .most = batch / good.front()->parts.period};
   return row;

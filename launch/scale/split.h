@@ -31,10 +31,11 @@ struct Row {
   Point point;
   std::vector<std::optional<RunResult>> runs;
   int good = 0;  // runs that ended well; 0: there is nothing below
-  // The run whose step time is the median (of an even number the faster of the middle two), so that
-  // the parts are those of one run and add up.
+  // Of the run whose step time is the median; of an even number of runs the means of the middle
+  // two. Either way the parts add up.
   StepParts parts{};
-  int slowest_rank = 0;
+  int slowest_rank = 0;  // of the slower of these
+  RunPlace place{};
   Spread samples_per_second{};
   // Of the mode's base; empty where that has no good run. Seconds per step.
   struct Loss {

@@ -115,21 +115,19 @@ void check(const StudyOptions& options, const Point& point) {
 }
 
 // In proportion to `ranks` / `base`.
-std::int64_t batch_of(Mode mode, std::int64_t batch, int ranks, int base, std::string_view kind) {
+std::int64_t batch_of(Mode mode, std::int64_t batch, int ranks, int base) {
   if (mode == Mode::strong) return batch;
   if (batch * ranks % base != 0) {
     fail(ExitCode::config,
-         "train.global_batch: {} samples on {} {}ranks make no whole number on {}; use a multiple "
-         "of "
+         "train.global_batch: {} samples on {} ranks make no whole number on {}; use a multiple of "
          "{}",
-         batch, base, kind, ranks, base);
+         batch, base, ranks, base);
   }
   return batch * ranks / base;
 }
 
 Point planned_point(Mode mode, Config config, int ranks, int base_ranks) {
-  const Config given = config;
-  config.train.global_batch = batch_of(mode, given.train.global_batch, ranks, base_ranks, "");
+  config.train.global_batch = batch_of(mode, config.train.global_batch, ranks, base_ranks);
   LayoutSearch search(config, ranks, plan::load_hardware(config.parallel.hardware));
   const auto best = search.fastest(1);
   if (best.empty()) {
@@ -160,13 +158,10 @@ std::vector<Point> points_of(const StudyOptions& options, Mode mode, const Confi
       points.push_back(planned_point(mode, config, ranks, options.ranks.front()));
       continue;
     }
-    for (const MeshShape& mesh : layouts_of(ranks, options.layouts)) {
-      const int base = points.empty() ? mesh.data : points.front().mesh.data;
-      points.push_back({.mode = mode,
-                        .mesh = mesh,
-                        .global_batch = batch_of(mode, config.train.global_batch, mesh.data, base,
-                                                 "data-parallel ")});
-    }
+    const std::int64_t batch =
+        batch_of(mode, config.train.global_batch, ranks, options.ranks.front());
+    for (const MeshShape& mesh : layouts_of(ranks, options.layouts))
+      points.push_back({.mode = mode, .mesh = mesh, .global_batch = batch});
   }
   return points;
 }
@@ -219,7 +214,10 @@ Study plan_study(const StudyOptions& options) {
     fail(ExitCode::config, "--steps: {} leave none to measure after --warmup {}", options.steps,
          options.warmup);
   }
-  const Config config = load_config(options.config, options.overrides);
+  Provenance where;
+  const Config config = load_config(options.config, options.overrides, &where);
+  if (options.layouts == "auto" && !config.parallel.hardware.empty())
+    check_device_type(config, plan::load_hardware(config.parallel.hardware), where);
   Study study{.options = options, .traits = traits_of(config.model), .points = {}, .identity = {}};
   for (const Mode mode : modes_of(options.mode)) {
     for (Point& point : points_of(options, mode, config)) {

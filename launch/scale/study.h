@@ -15,7 +15,7 @@
 namespace trireme::scale {
 
 enum class Mode : std::uint8_t {
-  weak,  // the global batch grows with the data-parallel ranks (of planned layouts: with all ranks)
+  weak,   // the global batch grows with the ranks, whatever they share out: each keeps its work
   strong  // it stays
 };
 [[nodiscard]] std::string_view name_of(Mode mode);
@@ -51,6 +51,7 @@ struct Study {
   ModelTraits traits;
   // By mode, then by ranks: the first of a mode is what the others are compared with.
   std::vector<Point> points;
+  std::string launcher{};  // "mpirun --host a:4,b:4"; for the reports
   // What makes it this study, for a directory that holds another one.
   std::vector<std::pair<std::string, std::string>> identity;
 

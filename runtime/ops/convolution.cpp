@@ -2,6 +2,8 @@
 #include "runtime/ops/convolution.h"
 
 #include "runtime/ops/convolution_cpu.h"
+#include "runtime/ops/convolution_workspace.h"
+#include "runtime/ops/cudnn_graphs.h"
 #include "runtime/ops/dispatch.h"
 #include "runtime/ops/operands.h"
 
@@ -10,10 +12,6 @@ namespace trireme::ops {
 TRIREME_KERNEL(convolution_forward);
 TRIREME_KERNEL(convolution_backward_input);
 TRIREME_KERNEL(convolution_backward_weight);
-
-namespace cuda {
-[[gnu::weak]] decltype(cpu::convolution_workspace_bytes) convolution_workspace_bytes;
-}
 
 ConvolutionGeometry::ConvolutionGeometry(const Shape& x, const Shape& w,
                                          const ConvolutionOptions& options)
@@ -68,10 +66,9 @@ Shape convolution_output_shape(const Shape& x, const Shape& w, const Convolution
 std::size_t convolution_workspace_bytes(DeviceType device, DType dtype, const Shape& x,
                                         const Shape& w, const ConvolutionOptions& options) {
   if (device == DeviceType::cpu) return cpu::convolution_workspace_bytes(dtype, x, w, options);
-  if (cuda::convolution_workspace_bytes == nullptr) {
-    fail(ExitCode::config, "convolution is part of the cuda backend, which this build lacks");
-  }
-  return cuda::convolution_workspace_bytes(dtype, x, w, options);
+  // A build without the cuda backend plans for one that has it, with cuDNN.
+  const bool cudnn = cuda::convolution_forward == nullptr || !cuda::cudnn_version().empty();
+  return cuda::workspace_bytes(dtype, ConvolutionGeometry(x, w, options), cudnn);
 }
 
 void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "runtime/ops/convolution_cuda_kernels.h"
+#include "runtime/ops/convolution_workspace.h"
 #include "runtime/ops/cudnn_graphs.h"
 
 namespace trireme::ops::cuda {
@@ -21,12 +22,6 @@ const CudnnPlan* plan_for(const Stream& stream, Pass pass, DType dtype,
                                      .workspace_limit = plan_workspace_limit(dtype, g)});
 }
 
-// What cuDNN writes of dw before it is added, in front of its own scratch.
-std::size_t gradient_bytes(const ConvolutionGeometry& g) {
-  const std::int64_t elements = g.out * g.kernel_height * g.kernel_width * g.in;
-  return (static_cast<std::size_t>(elements) * sizeof(float) + 255) / 256 * 256;
-}
-
 bool run(const CudnnPlan* plan, Stream& stream, const Tensor& a, const Tensor& b,
          const Tensor& result, const Tensor& workspace) {
   if (plan == nullptr) return false;
@@ -36,15 +31,6 @@ bool run(const CudnnPlan* plan, Stream& stream, const Tensor& a, const Tensor& b
 }
 
 }  // namespace
-
-std::size_t convolution_workspace_bytes(DType dtype, const Shape& x, const Shape& w,
-                                        const ConvolutionOptions& options) {
-  const ConvolutionGeometry g(x, w, options);
-  const std::size_t own = simt_convolution_workspace_bytes(g);
-  return cudnn_version().empty()
-             ? own
-             : std::max(own, gradient_bytes(g) + plan_workspace_limit(dtype, g));
-}
 
 void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
                          const ConvolutionOptions& options, const Tensor& workspace) {

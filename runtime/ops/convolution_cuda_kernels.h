@@ -12,7 +12,6 @@ void simt_convolution_forward(Stream& stream, const ConvolutionGeometry& g, cons
 void simt_convolution_backward_input(Stream& stream, const ConvolutionGeometry& g, const Tensor& dx,
                                      const Tensor& dy, const Tensor& w);
 
-[[nodiscard]] std::size_t simt_convolution_workspace_bytes(const ConvolutionGeometry& g);
 void simt_convolution_backward_weight(Stream& stream, const ConvolutionGeometry& g,
                                       const Tensor& dw, const Tensor& dy, const Tensor& x,
                                       const Tensor& workspace);

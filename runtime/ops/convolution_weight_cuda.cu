@@ -3,11 +3,11 @@
 // in their order. No atomics.
 #include "runtime/ops/convolution_cuda_kernels.h"
 #include "runtime/ops/convolution_tile.h"
+#include "runtime/ops/convolution_workspace.h"
 
 namespace trireme::ops::cuda {
 namespace {
 
-using trireme::cuda::ceil_div;
 using trireme::cuda::launch;
 
 // part(o, tap) = sum over one run of pixels of dy(pixel, o) x(pixel, tap).
@@ -65,35 +65,15 @@ __global__ void add_parts_kernel(float* dw, const T* parts, std::int64_t count, 
   }
 }
 
-// How backward_weight divides the pixels: enough blocks for any GPU, whatever the GPU, so that the
-// sums and the workspace depend on the shape alone.
-struct WeightParts {
-  std::int64_t run;  // pixels of one part, whole panels
-  std::int64_t count;
-  std::int64_t tiles;
-
-  explicit WeightParts(const Extents& g) {
-    constexpr std::int64_t blocks = 1024, shortest_run = 512;
-    tiles = ceil_div(g.out, tile) * ceil_div(g.taps(), tile);
-    const std::int64_t wanted =
-        std::clamp<std::int64_t>(blocks / tiles, 1, ceil_div(g.pixels(), shortest_run));
-    run = ceil_div(ceil_div(g.pixels(), wanted), depth) * depth;
-    count = ceil_div(g.pixels(), run);
-  }
-};
+static_assert(WeightParts::tile == tile && WeightParts::depth == depth);
 
 }  // namespace
-
-std::size_t simt_convolution_workspace_bytes(const ConvolutionGeometry& g) {
-  const Extents e(g);
-  return static_cast<std::size_t>(WeightParts(e).count * g.out * e.taps()) * sizeof(float);
-}
 
 void simt_convolution_backward_weight(Stream& stream, const ConvolutionGeometry& g,
                                       const Tensor& dw, const Tensor& dy, const Tensor& x,
                                       const Tensor& workspace) {
   const Extents e(g);
-  const WeightParts parts(e);
+  const WeightParts parts(g);
   auto* const sums = reinterpret_cast<float*>(workspace.data);
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);

@@ -38,14 +38,6 @@ struct ConvolutionGraph {
   friend auto operator<=>(const ConvolutionGraph&, const ConvolutionGraph&) = default;
 };
 
-// What the engine gives a plan of a convolution at most: a function of the shape, so that memory is
-// known before there is a plan. Tensor cores want channels in eights; of other images (the first
-// layer's, of 3) plans make a padded copy.
-[[nodiscard]] inline std::size_t plan_workspace_limit(DType dtype, const ConvolutionGeometry& g) {
-  const std::int64_t padded = g.in % 8 == 0 ? 0 : g.batch * g.height * g.width * (g.in / 8 + 1) * 8;
-  return (std::size_t{64} << 20) + static_cast<std::size_t>(padded) * size_of(dtype);
-}
-
 using CudnnGraph = std::variant<AttentionGraph, ConvolutionGraph>;
 
 [[nodiscard]] std::string to_string(const CudnnGraph& graph);

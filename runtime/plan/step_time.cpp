@@ -20,6 +20,11 @@ constexpr double passes_of_flops = 3;
 // The gradient norm reads every gradient once, clearing writes it.
 constexpr double norm_and_clear_bytes = 8;
 
+// Of a step, on all ranks.
+double micro_batches_of(const StepInput& input) {
+  return static_cast<double>(input.schedule.micro_batches) * input.mesh.data;
+}
+
 // How ranks slow each other down where they share the cores of a node.
 struct Contention {
   double slowdown = 1;     // of computation while every core has one rank
@@ -190,12 +195,8 @@ class Estimator {
 
   void add_rates() {
     StepEstimate& e = estimate_;
-    double flops = 0;
-    for (const LayerSummary& layer : input_.layers)
-      flops += layer.forward_flops;
-    const double micro_batches =
-        static_cast<double>(input_.schedule.micro_batches) * input_.mesh.data;
-    e.model_flops = passes_of_flops * flops * micro_batches;
+    e.model_flops = model_flops(input_);
+    const double micro_batches = micro_batches_of(input_);
     e.samples_per_second = micro_batches * static_cast<double>(input_.build.micro_batch) / e.total;
     e.items_per_second = e.samples_per_second * static_cast<double>(input_.items_per_sample);
     e.mfu = e.model_flops / e.total / input_.mesh.size() / hardware_.flops(input_.precision);
@@ -213,6 +214,13 @@ class Estimator {
 };
 
 }  // namespace
+
+double model_flops(const StepInput& input) {
+  double flops = 0;
+  for (const LayerSummary& layer : input.layers)
+    flops += layer.forward_flops;
+  return passes_of_flops * flops * micro_batches_of(input);
+}
 
 StepEstimate estimate_step(const StepInput& input, const Hardware& hardware) {
   TRIREME_EXPECTS(!input.layers.empty() && !input.stages.first_layer.empty(),

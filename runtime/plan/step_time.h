@@ -88,6 +88,9 @@ struct StepEstimate {
   std::vector<Stage> stages{};
 };
 
+// FLOPs of one step on all ranks: three times the declared forward.
+[[nodiscard]] double model_flops(const StepInput& input);
+
 // Raises ExitCode::config where the hardware has no rate for the precision.
 [[nodiscard]] StepEstimate estimate_step(const StepInput& input, const Hardware& hardware);
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <fstream>
 #include <sstream>
 #include <string_view>
@@ -77,6 +78,12 @@ HostCpu host_cpu() {
   if (::sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
     cpu.cores_allowed = CPU_COUNT(&allowed);
   return cpu;
+}
+
+int usable_cores(const HostCpu& cpu) {
+  const int allowed = cpu.cores_allowed > 0 ? cpu.cores_allowed : cpu.cores_online;
+  if (cpu.cores_quota <= 0) return std::max(1, allowed);
+  return std::max(1, std::min(allowed, static_cast<int>(std::ceil(cpu.cores_quota))));
 }
 
 HostMemory host_memory() {

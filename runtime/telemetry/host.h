@@ -23,6 +23,8 @@ struct HostMemory {
 };
 
 [[nodiscard]] HostCpu host_cpu();
+// Whole cores that this process may use: allowed, and within the quota; at least one.
+[[nodiscard]] int usable_cores(const HostCpu& cpu);
 [[nodiscard]] HostMemory host_memory();
 
 }  // namespace trireme

@@ -95,11 +95,31 @@ TEST_F(BenchCommTest, MeasuresEveryCollectiveOnEveryGroupAndFeedsThePlanner) {
   }
   const plan::Hardware before = plan::load_hardware(TRIREME_HARDWARE_FILE);
   const plan::Hardware after = plan::load_hardware(hardware);
-  EXPECT_EQ(after.links.domain, 4);
+  // Four ranks of a host that runs more: all of them are inside.
+  EXPECT_GT(after.node.ranks, 4);
+  EXPECT_EQ(after.node.ranks, before.node.ranks);
+  EXPECT_EQ(after.links.domain, after.node.ranks);
   EXPECT_NE(after.links.inside.bandwidth, before.links.inside.bandwidth);
   EXPECT_EQ(after.links.between.bandwidth, before.links.between.bandwidth);
   EXPECT_EQ(after.device.memory_bytes, before.device.memory_bytes);
   EXPECT_THAT(result.output, HasSubstr("between hosts  not measured"));
+}
+
+TEST_F(BenchCommTest, AHostThatRunsMoreRanksThanDescribedIsDescribedAnew) {
+  const std::string file = directory() + "/here.yaml";
+  std::string text = read_file(TRIREME_HARDWARE_FILE);
+  for (const char* const key : {"ranks: ", "domain: "}) {
+    const auto at = text.find(key) + std::string(key).size();
+    text.replace(at, 2, "2 ");
+  }
+  write_file(file, text);
+
+  comm_bench::update_hardware_file(
+      file, {.ranks_per_host = 3, .inside = plan::Link{.latency = 1e-6, .bandwidth = 1e9}});
+
+  const plan::Hardware after = plan::load_hardware(file);
+  EXPECT_EQ(after.node.ranks, 3);
+  EXPECT_EQ(after.links.domain, 3);
 }
 
 TEST_F(BenchCommTest, RefusesWhatItCannotMeasure) {

@@ -6,10 +6,12 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdlib>
 
 #include "launch/commands/plan_command.h"
 #include "launch/plan/schedule_view.h"
+#include "runtime/plan/cluster.h"
 #include "tests/launch/hardware_text.h"
 #include "tests/support/command.h"
 #include "tests/support/expect_error.h"
@@ -282,11 +284,128 @@ TEST_F(WholePlan, RefusesMachinesAndRanksThatCannotBe) {
   expect_refusal(gpt() + "--ranks 5", "train.global_batch", "ranks");
   expect_refusal(gpt(), "--ranks N");
   const std::string file = gpt().substr(0, gpt().find("--hardware"));
-  expect_refusal(file + "--ranks 2", "no machine to plan for", "configs/hardware");
+  expect_refusal(file + "--ranks 2 --search", "a search needs a machine", "configs/hardware");
+  expect_refusal(file + "--nodes 2", "--nodes needs a machine");
+  expect_refusal(file + "--ranks 2 --token-budget 1e9", "--token-budget needs a machine");
+  expect_refusal(file, "--ranks N");
   expect_refusal(file + "--ranks 2 --hardware /nonexistent/machine.yaml", "machine.yaml");
   test::write_file(directory_.path() + "/broken.yaml", "name: x\ndevice: {memory_bytes: many}\n");
   expect_refusal(file + "--ranks 2 --hardware " + directory_.path() + "/broken.yaml",
                  "broken.yaml:2: device.memory_bytes");
+}
+
+TEST_F(WholePlan, RefusesBudgetsThatAreNoNumbers) {
+  for (const char* const budget : {"nan", "-nan", "inf", "-1", "0", "1e999", "1e9x", ""}) {
+    EXPECT_THROW((void)plan(gpt() + "--ranks 4 --token-budget=" + budget), CLI::ParseError)
+        << budget;
+  }
+}
+
+TEST_F(WholePlan, SaysWhatARankHoldsWithoutAMachine) {
+  const std::string with = directory_.path() + "/with.json", file = gpt();
+  const std::string without = directory_.path() + "/without.json";
+  const std::string alone = file.substr(0, file.find("--hardware"));
+  (void)plan(file + "--ranks 4 --json " + with);
+
+  const std::string text = plan(alone + "--ranks 4 --json " + without);
+
+  EXPECT_THAT(text, AllOf(HasSubstr("memory per rank"), HasSubstr("stage 0 (4 ranks)"),
+                          HasSubstr("--hardware FILE says whether it fits"),
+                          Not(HasSubstr("step time")), Not(HasSubstr("framework"))));
+  const auto there = nlohmann::json::parse(test::read_file(with));
+  const auto here = nlohmann::json::parse(test::read_file(without));
+  EXPECT_EQ(here["memory"]["stages"][0]["buffers"], there["memory"]["stages"][0]["buffers"]);
+  EXPECT_EQ(here["flops_per_step"], there["flops_per_step"]);
+  EXPECT_FALSE(here.contains("step_seconds"));
+  EXPECT_TRUE(here["hardware"].is_null());
+  EXPECT_THAT(
+      plan(alone + "--ranks 4 --set device.type=cuda --set precision=auto"),
+      AllOf(HasSubstr("parameters in bf16"), HasSubstr("auto is planned as precision: bf16"),
+            HasSubstr("without what CUDA and its libraries take")));
+}
+
+// Whether or not this build has the cuda backend.
+TEST_F(WholePlan, ResNetsForGpusNeedNoCudaInTheBuild) {
+  const std::string file = directory_.path() + "/plan.json";
+
+  const std::string text =
+      plan(TRIREME_CONFIGS "/resnet50_imagenet.yaml --ranks 8 --hardware " TRIREME_CONFIGS
+                           "/hardware/h100.yaml --json " +
+           file);
+
+  EXPECT_THAT(text, AllOf(HasSubstr("in bf16 on 8 rank(s)"), HasSubstr("fits into the 80.00 GiB")));
+  const auto json = nlohmann::json::parse(test::read_file(file));
+  EXPECT_EQ(json["device"], "cuda");
+  // What cuDNN may use for one convolution is scratch of the plan.
+  EXPECT_GT(json["memory"]["stages"][0]["activations"]["scratch"], 64 << 20);
+}
+
+TEST_F(WholePlan, PlansTheDeviceAndThePrecisionOfTheMachine) {
+  const std::string machine = directory_.path() + "/machine.yaml";
+  const std::string file = gpt() + "--ranks 2 --set precision=auto ";
+
+  EXPECT_THAT(plan(file),
+              AllOf(HasSubstr("parameters in bf16"),
+                    HasSubstr("precision: bf16, device.type: cpu (as on test machine")));
+  std::string text = test::small_machine;
+  text.erase(text.find("bf16: 1e11, "), 12);
+  test::write_file(machine, text);
+  EXPECT_THAT(plan(file), HasSubstr("parameters in fp32"));
+  expect_refusal(file + "--set device.type=cuda", "device.type", "test machine", "use auto or cpu");
+  test::write_file(machine, test::without_cores());
+  expect_refusal(file + "--set device.type=cpu", "device.type", "use auto or cuda");
+  EXPECT_THAT(plan(file + "--set device.type=cuda"), HasSubstr("parameters in bf16"));
+}
+
+class PlannedFailures : public WholePlan {
+ protected:
+  // Plans a long run on the small machine with that reliability.
+  nlohmann::json fail_every(const std::string& hours, const std::string& bandwidth,
+                            const std::string& more = "") {
+    const std::string config = gpt(), file = directory_.path() + "/plan.json";
+    test::write_file(directory_.path() + "/machine.yaml",
+                     test::small_machine + "reliability: {mtbf_hours: " + hours +
+                         ", restart_seconds: 60, checkpoint_bandwidth: " + bandwidth + "}\n");
+    text = plan(config + "--ranks 4 --token-budget 1e10 --json " + file + " " + more);
+    return nlohmann::json::parse(test::read_file(file))["goodput"];
+  }
+  std::string text;
+};
+
+TEST_F(PlannedFailures, GoodputIsThatOfTheBestIntervalAndOfTheConfigs) {
+  const auto goodput = fail_every("40", "1e6", "--set checkpoint.every_steps=100");
+
+  EXPECT_EQ(goodput["mtbf_seconds"], 36000);
+  const double save = goodput["checkpoint_seconds"];
+  EXPECT_NEAR(save, 12 * 218496 / 4 / 1e6, 1e-9);
+  const double best = goodput["best"]["interval_seconds"];
+  EXPECT_NEAR(goodput["best"]["goodput"], plan::expected_goodput(best, save, 36000, 60), 1e-12);
+  EXPECT_NEAR(best, std::sqrt(2 * save * 36000), 0.05 * best);
+  const double configured = goodput["configured"]["goodput"];
+  EXPECT_EQ(goodput["configured"]["every_steps"], 100);
+  EXPECT_LT(configured, goodput["best"]["goodput"]);
+  // The simulation meets the closed form.
+  const double wall = goodput["best"]["wall_seconds"];
+  EXPECT_NEAR(goodput["simulated"]["wall_seconds"]["median"], wall, 0.03 * wall);
+  EXPECT_THAT(text, AllOf(HasSubstr("failures: one in 10.0 hours (4 rank(s), 40 hours each)"),
+                          HasSubstr("best checkpoint interval: "), HasSubstr("as configured: "),
+                          HasSubstr("every 100 steps: goodput"), HasSubstr("simulated 51 times")));
+}
+
+TEST_F(PlannedFailures, ARunThatSavesNothingDoesNotEndOnAMachineThatFailsOften) {
+  const auto goodput = fail_every("0.1", "1e9");
+
+  EXPECT_TRUE(goodput["configured"]["every_steps"].is_null());
+  EXPECT_LT(goodput["configured"]["goodput"], 1e-3);
+  EXPECT_GT(goodput["best"]["goodput"], 0.2);
+  EXPECT_THAT(text, HasSubstr("as configured: failures undo the work, it does not end"));
+}
+
+TEST_F(PlannedFailures, SaysWhatTheDescriptionLacks) {
+  EXPECT_TRUE(fail_every("40", "0")["best"].is_null());
+  EXPECT_THAT(text, HasSubstr("has no reliability.checkpoint_bandwidth"));
+  EXPECT_TRUE(fail_every("0", "0").is_null());
+  EXPECT_THAT(text, HasSubstr("failures: not known, test machine has no reliability.mtbf_hours"));
 }
 
 }  // namespace

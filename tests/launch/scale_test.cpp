@@ -73,8 +73,21 @@ TEST_F(ScaleTest, LossesOfEveryPointAddUpToItsGap) {
     const double step = point["step_seconds"], gap = point["gap_seconds"];
     EXPECT_THAT(losses, DoubleNear(gap, rounding)) << point;
     EXPECT_THAT(point["efficiency"]["median"].get<double>(), DoubleNear(1 - gap / step, rounding));
-    EXPECT_EQ(point["global_batch"], 4 * point["data"].get<int>());
+    // Weak scaling keeps a rank's work, whatever the ranks share out.
+    EXPECT_EQ(point["global_batch"], 4 * point["ranks"].get<int>());
+    EXPECT_THAT(point["ideal_seconds"].get<double>(),
+                DoubleNear(points[0]["step_seconds"], rounding));
+    const int cores = point["cores_per_host"];
+    EXPECT_GE(cores, 1);
+    EXPECT_EQ(point["shares_cores"], point["ranks"].get<int>() > cores) << point;
   }
+  const json study = report();
+  EXPECT_EQ(study["hosts"].size(), 1U);
+  EXPECT_EQ(study["cpus"].size(), 1U);
+  EXPECT_EQ(study["device"], "cpu");
+  EXPECT_EQ(study["launcher"], "mpirun");
+  EXPECT_THAT(study["first_run_started"].get<std::string>(), ContainsRegex("^20[0-9-]+T.*Z$"));
+  EXPECT_THAT(result.output, HasSubstr(study["hosts"][0].get<std::string>()));
   EXPECT_GT(points[2]["loss_seconds"]["bubble"], 0.0) << points[2];
   EXPECT_GT(points[3]["loss_seconds"]["exposed_comm"], 0.0) << points[3];
   EXPECT_EQ(std::ranges::count(read_file(out() + "/scaling.csv"), '\n'), 6);
@@ -84,6 +97,47 @@ TEST_F(ScaleTest, LossesOfEveryPointAddUpToItsGap) {
   EXPECT_THAT(html,
               AllOf(HasSubstr("prefers-color-scheme: dark"), HasSubstr("@media print"),
                     Not(HasSubstr("<script")), Not(HasSubstr("href")), Not(HasSubstr("src="))));
+}
+
+TEST_F(ScaleTest, WeakAndStrongScalingShareTheRunsThatAreTheSame) {
+  const std::string study =
+      "--ranks 1,2 --mode both --repeats 2 --steps 3 --warmup 1 --set train.micro_batch=1";
+
+  const CommandResult result = run_command(scale(study), 300);
+
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("6 runs, 0 of them are there already"),
+                    HasSubstr("[1/6] weak and strong scaling, 1 ranks as data=1, run 1: ")));
+  const json points = report()["points"];
+  EXPECT_EQ(points[0]["mode"], "weak");
+  EXPECT_EQ(points[2]["mode"], "strong");
+  EXPECT_EQ(points[0]["runs"], points[2]["runs"]);
+  EXPECT_NE(points[1]["runs"], points[3]["runs"]);
+
+  // Nobody's run took less than no time.
+  const std::string file = out() + "/runs/weak-1-data=1-2/result.json";
+  json forged = json::parse(read_file(file));
+  forged["period"] = -1;
+  write_file(file, forged.dump());
+  const CommandResult again = run_command(scale(study + " --resume"), 300);
+
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_THAT(again.output, HasSubstr("6 runs, 5 of them are there already"));
+  EXPECT_GT(report()["points"][0]["step_seconds"], 0.0);
+}
+
+TEST_F(ScaleTest, PicturesAreRefusedInASentence) {
+  const std::string plot = "python3 " TRIREME_SCRIPTS "/plot_scaling.py ";
+  const CommandResult none = run_command(plot + directory());
+  write_file(directory() + "/scaling.json", "{\"points\": 3}");
+  const CommandResult broken = run_command(plot + directory());
+
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_THAT(none.output, AllOf(HasSubstr("scaling.json: No such file or directory; give"),
+                                 Not(HasSubstr("Traceback"))));
+  EXPECT_THAT(broken.output,
+              AllOf(HasSubstr("is no report of trireme scale"), Not(HasSubstr("Traceback"))));
 }
 
 TEST_F(ScaleTest, AFailedRunIsRecordedAndTheSweepGoesOn) {
@@ -187,6 +241,56 @@ TEST(ScaleSplit, TakesTheMedianRunAndTheSpreadOfAll) {
   EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.least, 0.25);
   EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.most, 0.8);
   EXPECT_EQ(rows[1].loss->parts, (std::array<double, 5>{1, 0, 0, 0, 0}));
+}
+
+TEST(ScaleSplit, OfAnEvenNumberOfRunsTheMiddleTwoCount) {
+  const scale::Point point{.mesh = {.data = 1}, .global_batch = 6};
+  const std::vector<scale::Row> rows = scale::attribute(
+      {{point,
+        {result_of({.period = 4, .compute = 3, .data_wait = 1}), result_of({.period = 9}),
+         result_of({.period = 1}), result_of({.period = 2, .compute = 1, .exposed_comm = 1})}}});
+
+  EXPECT_DOUBLE_EQ(rows[0].parts.period, 3);
+  EXPECT_DOUBLE_EQ(rows[0].parts.compute, 2);
+  EXPECT_DOUBLE_EQ(rows[0].parts.data_wait, 0.5);
+  EXPECT_DOUBLE_EQ(rows[0].parts.exposed_comm, 0.5);
+  EXPECT_DOUBLE_EQ(rows[0].samples_per_second.median, 2);
+}
+
+TEST_F(ScaleTest, ResultsThatNoRunCanHaveLeftDoNotCount) {
+  const std::string file = directory() + "/result.json";
+  scale::RunResult result = result_of({.period = 2, .compute = 1, .bubble = 1});
+  result.slowest_rank = 1;
+  result.place = {.hosts = {"a"},
+                  .ranks_per_host = 2,
+                  .cpu = "x",
+                  .cores = 1,
+                  .device = "cpu",
+                  .started = "now"};
+  scale::save_result(file, result);
+  const json good = json::parse(read_file(file));
+  const auto there = scale::load_result(file, 2);
+  ASSERT_TRUE(there);
+  EXPECT_TRUE(there->place.shares_cores());
+  EXPECT_DOUBLE_EQ(there->parts.bubble, 1);
+
+  EXPECT_FALSE(scale::load_result(file, 1));  // it names a rank that is not there
+  for (const auto& [key, value] : std::vector<std::pair<std::string, json>>{{"period", 0},
+                                                                            {"period", -2},
+                                                                            {"compute", -1},
+                                                                            {"bubble", nullptr},
+                                                                            {"data_wait", "1"},
+                                                                            {"slowest_rank", -1},
+                                                                            {"command", 5},
+                                                                            {"place", 3}}) {
+    json changed = good;
+    changed[key] = value;
+    write_file(file, changed.dump());
+    EXPECT_FALSE(scale::load_result(file, 2)) << key << " " << value;
+  }
+  std::filesystem::remove(file);
+  ASSERT_EQ(run_command("mkfifo " + file).exit_code, 0);
+  EXPECT_FALSE(scale::load_result(file, 2));
 }
 
 TEST(ScaleSplit, StrongScalingExpectsEachRankToDoItsShare) {

@@ -20,13 +20,15 @@ struct SavedState {
 };
 
 // Seconds of each round, from when the first rank began until the last had ended. Cold: the page
-// cache held nothing of the files; empty where it cannot be emptied.
+// cache held nothing of the files; empty where it cannot be emptied. Warm: everything was read just
+// before.
 struct CheckpointRates {
   std::uint64_t bytes = 0;  // of the values, all ranks
   std::vector<double> plain_write, save;
   std::vector<double> plain_read_cold, verify_cold, restore_cold, resume_cold;
   std::vector<double> plain_read_warm, verify_warm, restore_warm;
-  std::vector<double> copy;  // to host memory, this rank
+  std::vector<double> warm_share;  // of the files' pages in this host's page cache when warm
+  std::vector<double> copy;        // to host memory, this rank
 };
 
 // Collective. The rounds alternate, so that other load on the machine hits all sides. Steps from

@@ -17,17 +17,33 @@ namespace {
 constexpr ExitCode code = ExitCode::checkpoint;
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 
-// Whether the first page of a file would have to come from the disk. Reading it with RWF_NOWAIT
-// would tell too, but starts to read ahead.
-bool is_cold(const FileDescriptor& file, const std::string& path) {
-  if (regular_file_size(file, path, code) == 0) return true;
-  void* const page = ::mmap(nullptr, 1, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (page == MAP_FAILED) system_failed("mmap", path, code);
-  unsigned char resident = 0;
-  const int looked = ::mincore(page, 1, &resident);
-  if (::munmap(page, 1) != 0) system_failed("munmap", path, code);
+struct Pages {
+  std::size_t all = 0, cached = 0;
+};
+
+// Reading a page with RWF_NOWAIT would tell too, but starts to read ahead.
+Pages pages_of(const FileDescriptor& file, const std::string& path) {
+  const auto bytes = static_cast<std::size_t>(regular_file_size(file, path, code));
+  if (bytes == 0) return {};
+  void* const begin = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (begin == MAP_FAILED) system_failed("mmap", path, code);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> resident((bytes + page - 1) / page);
+  const int looked = ::mincore(begin, bytes, resident.data());
+  if (::munmap(begin, bytes) != 0) system_failed("munmap", path, code);
   if (looked != 0) system_failed("mincore", path, code);
-  return (resident & 1U) == 0;
+  const auto cached = std::ranges::count_if(
+      resident, [](unsigned char bits) { return (bits & 1U) != 0; });
+  return {.all = resident.size(), .cached = static_cast<std::size_t>(cached)};
+}
+
+template <typename Visit>
+void for_each_file(const std::string& directory, const Visit& visit) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string path = entry.path().string();
+    visit(open_for_reading(path, code), path);
+  }
 }
 
 }  // namespace
@@ -55,17 +71,24 @@ void PlainReader::read(const std::string& path) {
 
 bool drop_page_cache(const std::string& directory) {
   bool cold = true;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
-    if (!entry.is_regular_file()) continue;
-    const std::string path = entry.path().string();
-    const FileDescriptor file = open_for_reading(path, code);
+  for_each_file(directory, [&](const FileDescriptor& file, const std::string& path) {
     if (const int error = ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED); error != 0) {
       errno = error;
       system_failed("posix_fadvise", path, code);
     }
-    cold = is_cold(file, path) && cold;
-  }
+    cold = pages_of(file, path).cached == 0 && cold;
+  });
   return cold;
+}
+
+double cached_share(const std::string& directory) {
+  Pages sum;
+  for_each_file(directory, [&](const FileDescriptor& file, const std::string& path) {
+    const Pages pages = pages_of(file, path);
+    sum.all += pages.all;
+    sum.cached += pages.cached;
+  });
+  return sum.all == 0 ? 1 : static_cast<double>(sum.cached) / static_cast<double>(sum.all);
 }
 
 }  // namespace trireme

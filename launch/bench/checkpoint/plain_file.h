@@ -29,4 +29,7 @@ class PlainReader {
 // process that maps it.
 bool drop_page_cache(const std::string& directory);
 
+// Share of the pages of the files in `directory` and below that this host's page cache holds.
+[[nodiscard]] double cached_share(const std::string& directory);
+
 }  // namespace trireme

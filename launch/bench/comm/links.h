@@ -28,8 +28,9 @@ struct MeasuredLinks {
                                           std::span<const std::int64_t> sizes,
                                           const MeasureOptions& options);
 
-// Replaces the links of the hardware file by what was measured; what was not stays. Comments of the
-// file are lost. Raises ExitCode::config where there is no such file or it is not one.
+// Replaces the links of the hardware file by what was measured; what was not stays. Domains become
+// hosts: all node.ranks of one, or as many as took part where those are more. Comments of the file
+// are lost. Raises ExitCode::config where there is no such file or it is not one.
 void update_hardware_file(const std::string& path, const MeasuredLinks& links);
 
 }  // namespace trireme::comm_bench

@@ -211,7 +211,7 @@ CommTime measure(Communicator& group, Communicator& world, Device& device, Verb 
   reduce(world, seconds, ReduceOp::max);
   reduce(world, wrong, ReduceOp::sum);
   std::ranges::sort(seconds);
-  return {.median = seconds[seconds.size() / 2],
+  return {.median = (seconds[(seconds.size() - 1) / 2] + seconds[seconds.size() / 2]) / 2,
           .fastest = seconds.front(),
           .wrong = static_cast<std::int64_t>(wrong[0])};
 }
