@@ -25,10 +25,32 @@ descendants() {
   done
 }
 
+# What a killed mpirun or daemon leaves of a job, whose number is given: memory that its ranks shared on this host.
+clear_segments() {
+  [[ $1 =~ ^[0-9]+$ ]] || return 0
+  # Open MPI's ranks are a job of mpirun's own, the first of its family.
+  rm -f /dev/shm/vader_segment.*."$(id -u)"."$(printf '%x' $(($1 | 1)))".*
+}
+
+# The same of an mpirun, by its process, with the files that it keeps while it runs.
+clear_job_of() {
+  local place number
+  for place in "${TMPDIR:-/tmp}"/ompi.*."$(id -u)/pid.$1"; do
+    [[ -r $place/contact.txt ]] || continue
+    read -r number <"$place/contact.txt"
+    clear_segments "${number%%.*}"
+    rm -rf "$place"
+  done
+}
+
 guard_daemon() {
-  local end_seconds=$1 daemon had_ranks=false alone=0
+  local end_seconds=$1 daemon had_ranks=false alone=0 number="" word before=""
   set_tcp_retries "$2"
   shift 2
+  for word in "$@"; do
+    [[ $before != *ess_base_jobid ]] || number=${word//\"/}
+    before=$word
+  done
   "$@" &
   daemon=$!
   trap 'kill -s TERM "$daemon" 2>/dev/null' TERM INT HUP
@@ -41,7 +63,11 @@ guard_daemon() {
       kill -s KILL "$daemon" 2>/dev/null
     fi
   done
+  local code
   wait "$daemon"
+  code=$?
+  clear_segments "$number"
+  return "$code"
 }
 
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then

@@ -7,9 +7,11 @@
 #   launch/mpi_env.sh 4 srun --mpi=pmix build/cpu/trireme train configs/gpt_tiny.yaml
 #
 # The argument is the number of ranks on each host (default: the number of cores). Values that are set already are kept.
-# launch/mpi_run.sh and launch/slurm/train.sbatch source it themselves. One variable of ours:
+# launch/mpi_run.sh and launch/slurm/train.sbatch source it themselves. Variables of ours:
 #
 #   TRIREME_INTERFACE   the network between the hosts: an interface (ib0) or a subnet (10.1.0.0/16)
+#   TRIREME_HCA         InfiniBand or RoCE cards to use, where not all of them: mlx5_0,mlx5_1:1 (port 1 unless it is said)
+#   TRIREME_PORTS       ports on which ranks listen for each other, for firewalls and network policies: 40000-40999
 
 trireme_ranks=${1:-$(nproc)}
 
@@ -56,10 +58,39 @@ elif [[ -z ${OMPI_MCA_btl_tcp_if_include:-} ]]; then
   export OMPI_MCA_btl_tcp_if_exclude=${OMPI_MCA_btl_tcp_if_exclude:-127.0.0.0/8,docker0,virbr0,cni0,flannel.1,podman0,lxcbr0}
 fi
 
+# --- Cards. NCCL and UCX give each GPU the nearest of all that are active, those for storage or management too.
+if [[ -n ${TRIREME_HCA:-} ]]; then
+  trireme_cards=""
+  for trireme_card in ${TRIREME_HCA//,/ }; do
+    [[ $trireme_card == *:* ]] || trireme_card+=:1
+    trireme_cards+=${trireme_cards:+,}$trireme_card
+  done
+  # Without = NCCL takes names for prefixes: mlx5_1 would be mlx5_10 too.
+  export NCCL_IB_HCA=${NCCL_IB_HCA:-=$trireme_cards} UCX_NET_DEVICES=${UCX_NET_DEVICES:-$trireme_cards}
+  unset trireme_cards trireme_card
+fi
+
+# --- Ports. Open MPI's, and by the kernel's choice all others, NCCL's too, which has no setting of its own; the second needs root
+# or, in a pod, the sysctl in its description (launch/kubernetes).
+if [[ -n ${TRIREME_PORTS:-} ]]; then
+  if [[ ! $TRIREME_PORTS =~ ^([0-9]{4,5})-([0-9]{4,5})$ ]] || ((BASH_REMATCH[1] >= BASH_REMATCH[2] || BASH_REMATCH[2] > 65535)); then
+    echo "mpi_env.sh: TRIREME_PORTS: '$TRIREME_PORTS' is no range of ports; for example 40000-40999" >&2
+    # shellcheck disable=SC2317  # where it is run and not sourced
+    return 2 2>/dev/null || exit 2
+  fi
+  export OMPI_MCA_btl_tcp_port_min_v4=${OMPI_MCA_btl_tcp_port_min_v4:-${BASH_REMATCH[1]}}
+  export OMPI_MCA_btl_tcp_port_range_v4=${OMPI_MCA_btl_tcp_port_range_v4:-$((BASH_REMATCH[2] - BASH_REMATCH[1] + 1))}
+  export OMPI_MCA_oob_tcp_dynamic_ipv4_ports=${OMPI_MCA_oob_tcp_dynamic_ipv4_ports:-$TRIREME_PORTS}
+fi
+
 # --- A lost host. By default mpirun notices after 8 minutes; with these three after 10 s.
 export OMPI_MCA_oob_tcp_keepalive_time=${OMPI_MCA_oob_tcp_keepalive_time:-5}
 export OMPI_MCA_oob_tcp_keepalive_intvl=${OMPI_MCA_oob_tcp_keepalive_intvl:-2}
 export OMPI_MCA_oob_tcp_keepalive_probes=${OMPI_MCA_oob_tcp_keepalive_probes:-3}
+
+# --- GPUs are counted as the bus has them, and as nvidia-smi does. By itself CUDA puts the fastest first, so that on hosts of
+# mixed GPUs two programs mean different ones by the same number.
+export CUDA_DEVICE_ORDER=${CUDA_DEVICE_ORDER:-PCI_BUS_ID}
 
 # --- NCCL. Its warnings name the cause of a failed call; the error code alone does not.
 export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
@@ -68,7 +99,7 @@ unset trireme_ranks
 
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   [[ $# -ge 2 ]] || {
-    sed -n '3,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '3,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
     exit 2
   }
   exec "${@:2}"

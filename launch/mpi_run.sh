@@ -12,12 +12,11 @@
 #
 # USR1 goes to the ranks: a checkpoint. TERM stops them with one. mpirun would kill them a second after its own TERM, so they
 # get it from here; those of this host are enough, for a run agrees on its end. Where none is here mpirun gets it. What
-# lives TRIREME_GRACE_SECONDS (default 60) after a TERM is killed. Exit code: the job's; 5 where mpirun had to be ended, and
-# where a signal ended a rank, which is then named (mpirun itself gives 128 + the signal).
+# lives TRIREME_GRACE_SECONDS (default 60) after a TERM is killed, and so is the job of a script that is killed. Exit code: see
+# launch/exit_codes.sh; 5 where mpirun had to be ended. A rank that a signal ended is named (mpirun itself gives 128 + the signal).
 # shellcheck disable=SC2317  # functions that traps call
 set -u
 
-readonly communication=5
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [[ $# -ge 1 ]] || {
   sed -n '3,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
@@ -29,24 +28,28 @@ for ((i = 1; i < $#; ++i)); do
   if [[ $option == -np || $option == -n || $option == --np ]]; then ranks=${!next}; fi
 done
 # shellcheck source=launch/mpi_env.sh
-source "$here/mpi_env.sh" "$ranks"
+source "$here/mpi_env.sh" "$ranks" || exit 2
 # shellcheck source=launch/host_daemon.sh
 source "$here/host_daemon.sh"
+# shellcheck source=launch/exit_codes.sh
+source "$here/exit_codes.sh"
 readonly end_seconds=${TRIREME_END_SECONDS:-30} grace_seconds=${TRIREME_GRACE_SECONDS:-60}
 set_tcp_retries "${TRIREME_TCP_RETRIES:-}"
 export OMPI_MCA_orte_launch_agent="$here/host_daemon.sh $end_seconds ${TRIREME_TCP_RETRIES:--} orted"
 
 # mpirun passes on Open MPI's variables by itself.
 pass_on=()
-for variable in OMP_NUM_THREADS LD_LIBRARY_PATH SLURM_JOB_END_TIME "${!NCCL_@}"; do
+for variable in OMP_NUM_THREADS LD_LIBRARY_PATH CUDA_DEVICE_ORDER SLURM_JOB_START_TIME SLURM_JOB_END_TIME "${!NCCL_@}" "${!UCX_@}" "${!TRIREME_@}"; do
   [[ -z ${!variable:-} ]] || pass_on+=(-x "$variable")
 done
 
 # Output goes to a file: daemons that outlive a job would hold a pipe open.
 log=$(mktemp "${TMPDIR:-/tmp}/trireme-mpirun.XXXXXX")
 trap 'rm -f "$log"' EXIT
-# Ctrl-C reaches this script only.
-setsid mpirun "${pass_on[@]}" "$@" >"$log" 2>&1 </dev/null &
+# Ctrl-C reaches this script only. Where this script is killed, mpirun ends with it.
+dies_with_us=()
+if setpriv --pdeathsig TERM true 2>/dev/null; then dies_with_us=(setpriv --pdeathsig TERM); fi
+setsid "${dies_with_us[@]}" mpirun "${pass_on[@]}" "$@" >"$log" 2>&1 </dev/null &
 job=$!
 tail -n +1 -f --pid="$job" "$log" &
 viewer=$!
@@ -73,19 +76,23 @@ end_job() {
   local below
   mapfile -t below < <(descendants "$job")
   kill -s KILL "$job" "${below[@]}" 2>/dev/null
-  result=$communication
+  result=$communication_code
 }
 
 # The message of a rank's guarded_main is the last thing that it says.
 said_last_words() { grep -qE '^\[rank [0-9]+/[0-9]+ [^]]*\] error: ' "$log"; }
 
 # Of several the first one: mpirun names no more. It breaks lines where host names are long.
-name_killed_rank() {
-  local said pattern='process rank ([0-9]+) with PID [0-9]+ on node +([^ ]+) +exited on +signal ([0-9]+ \([^)]*\))'
+said=""
+find_end() {
+  local number='Exit code: +([0-9]+)' killed='process rank ([0-9]+) with PID [0-9]+ on node +([^ ]+) +exited on +signal ([0-9]+ \([^)]*\))'
   said=$(tr '\n' ' ' <"$log")
-  [[ $said =~ $pattern ]] || return
-  echo "[rank ${BASH_REMATCH[1]} ${BASH_REMATCH[2]}] error: ended by signal ${BASH_REMATCH[3]}, and the job with it" >&2
-  result=$communication
+  if [[ $said =~ $number ]]; then
+    ends=("${BASH_REMATCH[1]}")
+  elif [[ $said =~ $killed ]]; then
+    ends=(signal)
+    echo "[rank ${BASH_REMATCH[1]} ${BASH_REMATCH[2]}] error: ended by signal ${BASH_REMATCH[3]}, and the job with it" >&2
+  fi
 }
 
 result=0 end_at=0
@@ -102,5 +109,10 @@ done
 { wait "$job"; } 2>/dev/null
 code=$?
 wait "$viewer" 2>/dev/null
-if ((result == 0 && code > 128)); then name_killed_rank; fi
-exit $((result != 0 ? result : code))
+clear_job_of "$job"
+ends=()
+if ((result == 0 && code != 0)); then
+  find_end
+  result=$(job_code "$code" "${ends[@]}")
+fi
+exit "$result"

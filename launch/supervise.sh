@@ -12,7 +12,8 @@
 #   --run DIR          run directory, where the command does not name it
 #
 # USR1 and TERM go on to the job; TERM also means that nothing is started again. mpirun kills a second after its own TERM,
-# launch/mpi_run.sh in its place leaves time for a checkpoint. One log per start and a line about its end in DIR/supervise/.
+# launch/mpi_run.sh in its place leaves time for a checkpoint. One log per start and a line about its end in DIR/supervise/. Where
+# the supervisor itself is killed its job is told to stop, and the next one waits for the end of what still runs.
 #
 # Exit code: the job's, when it is done (0), cannot succeed (2 config, 3 data, 6 loss), was stopped (75, requeue), or the
 # restarts are used up; 93 when the same failure would come again: the same step and message twice in a row, or no progress.
@@ -28,17 +29,19 @@ usage() {
   exit 2
 }
 
+# Sets `number`; 08 is eight.
 whole_number() {
-  [[ $2 =~ ^[0-9]+$ ]] || usage "$1: $2 is not a whole number"
+  [[ $2 =~ ^[0-9]{1,9}$ ]] || usage "$1: $2 is not a whole number below 1000000000"
+  number=$((10#$2))
 }
 
 while [[ $# -gt 0 && $1 != -- ]]; do
   [[ $# -ge 2 ]] || usage "$1: needs a value"
   case $1 in
-    --max-restarts) whole_number "$1" "$2" && max_restarts=$2 ;;
-    --backoff) whole_number "$1" "$2" && backoff=$2 ;;
-    --no-progress) whole_number "$1" "$2" && no_progress=$2 ;;
-    --restart-on) whole_number "$1" "$2" && final_codes=${final_codes/ $2 / } ;;
+    --max-restarts) whole_number "$1" "$2" && max_restarts=$number ;;
+    --backoff) whole_number "$1" "$2" && backoff=$number ;;
+    --no-progress) whole_number "$1" "$2" && no_progress=$number ;;
+    --restart-on) whole_number "$1" "$2" && final_codes=${final_codes/ $number / } ;;
     --run) run=$2 ;;
     *) usage "$1: no such option" ;;
   esac
@@ -47,6 +50,12 @@ done
 [[ ${1:-} == -- && $# -ge 2 ]] || usage "no command after --"
 shift
 command=("$@")
+
+# A YAML file's `directory`, in quotes of either kind or without.
+directory_of() {
+  sed -nE -e 's/^([^#]*[{, ])?directory: *"([^"]*)".*/\2/p' -e "s/^([^#]*[{, ])?directory: *'([^']*)'.*/\\2/p" \
+    -e "s/^([^#]*[{, ])?directory: *([^\"' ,}#]([^,}#]*[^ ,}#])?).*/\\2/p" "$1" | head -n 1
+}
 
 # As the command line sets it, else as the config file does.
 find_run() {
@@ -57,11 +66,13 @@ find_run() {
   [[ -z $run ]] || return
   for argument in "${command[@]}"; do
     [[ $argument == *.yaml && -f $argument ]] || continue
-    run=$(sed -nE 's/^([^#]*[{, ])?directory: *["'\'']?([^"'\'',}# ]+).*/\2/p' "$argument" | head -n 1)
+    run=$(directory_of "$argument")
   done
   [[ -n $run ]] || usage "cannot tell the run directory; say --run DIR"
 }
 [[ -n $run ]] || find_run
+# Not an option of what is called below.
+[[ $run != -* ]] || run=./$run
 readonly logs=$run/supervise
 mkdir -p "$logs" || exit 2
 
@@ -107,13 +118,37 @@ wait_for_job() {
   return "$code"
 }
 
+# The job inherits the lock, so that it is free when the last process of an earlier job has ended, whatever became of its
+# supervisor, whose host and process stand in the file.
+own_the_run() {
+  local holder_host holder_process _
+  exec {lock}>>"$logs/lock"
+  if ! flock --nonblock "$lock"; then
+    read -r holder_host holder_process _ <"$logs/lock"
+    if [[ $holder_host != "$(hostname)" ]]; then
+      note "the job of process ${holder_process:-?} on ${holder_host:-another host} still runs: waiting for its end"
+    elif kill -0 "${holder_process:-0}" 2>/dev/null; then
+      note "process $holder_process supervises this run already; exit code 2"
+      exit 2
+    else
+      note "the job of process $holder_process, which is gone, still runs: waiting for its end"
+    fi
+    until flock --timeout 1 "$lock"; do ! $stopping || end $requeue "stopped from outside"; done
+  fi
+  echo "$(hostname) $$" >"$logs/lock"
+}
+dies_with_us=()
+if setpriv --pdeathsig TERM true 2>/dev/null; then dies_with_us=(setpriv --pdeathsig TERM); fi
+
 # Output goes to a file: processes that outlive a job would hold a pipe open.
 start_job() {
   log=$(printf '%s/incarnation_%03d.log' "$logs" "$incarnation")
-  "${command[@]}" >"$log" 2>&1 </dev/null &
+  export TRIREME_START_TIME
+  TRIREME_START_TIME=$(date '+%s')
+  "${dies_with_us[@]}" "${command[@]}" >"$log" 2>&1 </dev/null &
   job=$!
   $stopping && kill -s TERM "$job"
-  tail -n +1 -f --pid="$job" "$log" &
+  tail -n +1 -f --pid="$job" "$log" {lock}>&- &
   local viewer=$!
   wait_for_job
   code=$?
@@ -129,7 +164,7 @@ end() {
 # Sleeps so that a signal ends it.
 pause() {
   $stopping && return
-  sleep "$1" &
+  sleep "$1" {lock}>&- &
   wait $!
 }
 
@@ -138,6 +173,7 @@ seconds_left() {
   echo $((${SLURM_JOB_END_TIME:-$(date '+%s') + 86400} - $(date '+%s')))
 }
 
+own_the_run
 incarnation=$(find "$logs" -name 'incarnation_*.log' | wc -l)
 failures=0 without_progress=0 before="" reached=$(newest_checkpoint)
 delay=$backoff

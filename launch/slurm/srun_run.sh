@@ -5,12 +5,13 @@
 #
 #   launch/slurm/srun_run.sh --ntasks=4 --mpi=pmix build/cpu/trireme train configs/gpt_tiny.yaml
 #
-# USR1 goes to the ranks: a checkpoint. TERM stops them with one. Exit code: srun's, the highest of the ranks'; 5 where a
-# signal ended a rank, which is then named (srun itself gives 128 + the signal).
+# USR1 goes to the ranks: a checkpoint. TERM stops them with one. Exit code: see launch/exit_codes.sh; a rank that a signal
+# ended is named (srun itself gives 128 + the signal). Where srun could not start the ranks: 5.
 # shellcheck disable=SC2317  # functions that traps call
 set -u
 
-readonly communication=5
+# shellcheck source=launch/exit_codes.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../exit_codes.sh"
 log=$(mktemp "${TMPDIR:-/tmp}/trireme-srun.XXXXXX")
 trap 'rm -f "$log"' EXIT
 exec {messages}> >(tee "$log" >&2)
@@ -29,11 +30,21 @@ while :; do
 done
 wait "$copier" 2>/dev/null
 
-# The first that srun reports is the culprit: the others are ended for it. A step that Slurm ends has none.
-first=$(grep -m 1 -E 'srun: error: [^:]+: tasks? [^:]+: |CANCELLED' "$log")
-pattern='error: ([^:]+): tasks? ([^:]+): (Killed|Terminated|Segmentation fault|Aborted|Bus error|Illegal instruction|Floating point exception)'
-if ((code > 128)) && [[ $first =~ $pattern ]]; then
+signals='Killed|Terminated|Segmentation fault|Aborted|Bus error|Illegal instruction|Floating point exception|Out Of Memory'
+# Signals behind the end of the step are its own: a step that Slurm ends has no culprit, and of several ranks the first is it.
+mapfile -t ends < <(awk -v signals="tasks? [^:]+: ($signals)" '
+  /CANCELLED/ { cancelled = 1 }
+  !/^srun: error: [^:]+: tasks? / { next }
+  /: Exited with exit code [0-9]+/ { print $NF; next }
+  $0 ~ signals && !cancelled { print "signal" }' "$log")
+launcher_code=$code
+code=$(job_code "$launcher_code" "${ends[@]}")
+pattern="srun: error: ([^:]+): tasks? ([^:]+): ($signals)"
+if [[ ${ends[0]:-} == signal && $code == "$communication_code" && $(grep -m 1 -E "$pattern" "$log") =~ $pattern ]]; then
   echo "[rank ${BASH_REMATCH[2]} ${BASH_REMATCH[1]}] error: ended by a signal (${BASH_REMATCH[3]}), and the job with it" >&2
-  code=$communication
+elif ((launcher_code > 0 && launcher_code < 128 && ${#ends[@]} == 0)) &&
+  grep -qE '^srun: error: (Task launch|Application launch|Unable to (create|confirm)|.*mpi/pmix|.*Communication connection)' "$log"; then
+  echo "error: srun could not start the ranks on ${SLURM_JOB_NODELIST:-its nodes}" >&2
+  code=$communication_code
 fi
 exit "$code"

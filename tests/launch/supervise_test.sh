@@ -38,7 +38,7 @@ echo "{\"step\":$step,\"loss\":1}" >>"$run/metrics.jsonl"
 case $code in
   wait)
     trap 'echo usr1 >>"$run/signals"' USR1
-    trap 'echo term >>"$run/signals"; exit 75' TERM
+    trap 'echo term >>"$run/signals"; until [[ ! -e $run/busy ]]; do sleep 0.05; done; exit 75' TERM
     touch "$run/waiting"
     while :; do sleep 0.05; done ;;
   kill) kill -KILL $$ ;;
@@ -131,6 +131,54 @@ expect_code 75
 expect_starts 1
 [[ $(tr '\n' ' ' <"$run/signals") == "usr1 term " ]] || complain "both signals, got $(cat "$run/signals")"
 
+# The supervisor is killed while its job does not end at once: the job is told to stop, a living supervisor's run is refused,
+# and the next one starts nothing beside the orphan.
+prepare killed_supervisor $'1 1 wait\n9 9 0\n'
+touch "$run/busy"
+supervised=("$supervise" --run "$run" -- "$place/job" "$run" "$run/plan")
+soon() { for ((i = 0; i < 400; i++)); do "$@" && return || sleep 0.05; done; }
+"${supervised[@]}" >"$run/output" 2>&1 &
+supervisor=$!
+soon test -f "$run/waiting"
+output=$("${supervised[@]}" 2>&1)
+code=$?
+expect_code 2
+expect_text "process $supervisor supervises this run already"
+kill -KILL "$supervisor"
+wait "$supervisor" 2>/dev/null
+soon test -s "$run/signals"
+[[ $(cat "$run/signals") == term ]] || complain "TERM to the job of the killed supervisor"
+"${supervised[@]}" >"$run/output" 2>&1 &
+supervisor=$!
+soon grep -q "still runs: waiting for its end" "$run/output"
+expect_starts 1
+rm "$run/busy"
+wait "$supervisor"
+code=$? output=$(cat "$run/output")
+expect_code 0
+expect_starts 2
+
+# Directories and numbers as users write them.
+spaced() {
+  prepare "$1" $'9 5 0\n'
+  mkdir -p "$place/$1 of mine"
+  ln -s "$run/plan" "$place/$1 of mine/plan"
+  printf '%s\n' "$2" >"$run/config.yaml"
+  output=$(cd "$place" && timeout 60 "$supervise" --backoff 08 -- "$place/job" "$place/$1 of mine" "$run/plan" "$run/config.yaml" 2>&1)
+  code=$? run="$place/$1 of mine"
+  expect_code 0
+  expect_starts 1
+}
+spaced plain "run: {directory: $place/plain of mine, seed: 7}  # a comment"
+spaced block $'run:\n  directory: '"$place/block of mine  # a comment"
+spaced double "run: {directory: \"$place/double of mine\"}"
+spaced single "run: {directory: '$place/single of mine'}"
+prepare dashed $'9 5 0\n'
+output=$(cd "$place" && timeout 60 "$supervise" --run -x -- "$place/job" "$run" "$run/plan" 2>&1)
+code=$? run=$place/-x
+expect_code 0
+expect_starts 1
+
 # A real run: its directory found in the command line, its output in the log. An error in the config is final.
 case=real run=$place/run
 head -c 20000 /dev/urandom | base64 >"$place/text.txt"
@@ -192,6 +240,23 @@ expect_text "ended with exit code 5 at step"
 [[ $(cat "$run/supervise/incarnation_000.log") =~ \[rank\ 1\ .*ended\ by\ signal\ 9 ]] || complain "the killed rank in the first log"
 grep -q "going on after step" "$run/supervise/incarnation_001.log" || complain "the second start to go on from a checkpoint"
 cmp -s <(figures "$place/whole") <(figures "$run") || complain "the losses, norms and weights of the run that nobody killed"
+
+case=killed_mpirun
+run=$place/killed_mpirun
+"${job[@]}" --set "run.directory=$run" --set train.steps=1000000 >"$place/killed_mpirun.log" 2>&1 &
+started=$!
+soon compgen -G "$run/checkpoints/step_*0" >/dev/null
+mpirun=$(pgrep -P "$started" -x mpirun)
+read -r number <"${TMPDIR:-/tmp}/ompi.$(hostname -s).$(id -u)/pid.$mpirun/contact.txt"
+segments="/dev/shm/vader_segment.*.$(printf "%x" $((${number%%.*} | 1)))."
+# shellcheck disable=SC2086  # a pattern
+[[ -n $(ls ${segments}*) ]] || complain "segments of the running job: $segments"
+kill -KILL "$mpirun"
+wait "$started"
+code=$? output=$(cat "$place/killed_mpirun.log")
+expect_code 137
+# shellcheck disable=SC2086
+! ls ${segments}* 2>/dev/null || complain "no shared memory that is left"
 
 case=killed_without_a_restart
 killed final --max-restarts 0
