@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/job/checkpointing.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -161,6 +162,11 @@ void Checkpointing::save(std::int64_t done) {
 void Checkpointing::report() {
   if (!saver_) return;
   const auto report = saver_->take_report();
+  if (report && report->committed()) {
+    longest_save_seconds_ = std::max(
+        longest_save_seconds_,
+        1e-3 * (report->stall_ms + report->copy_ms + report->write_ms + report->commit_ms));
+  }
   if (!report || !report->committed() || session_.world->rank() != 0) return;
   log::get("checkpoint")
       .info(

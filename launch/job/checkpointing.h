@@ -40,6 +40,8 @@ class Checkpointing {
   void report();
   // Waits for what is being written.
   void finish();
+  // Of the saves that report() has seen, from their start to their commit; 0 where there are none.
+  [[nodiscard]] double longest_save_seconds() const { return longest_save_seconds_; }
 
  private:
   [[nodiscard]] CheckpointSaver& saver();
@@ -47,6 +49,7 @@ class Checkpointing {
   Session& session_;
   const TrainingState& state_;
   const Dataset& dataset_;
+  double longest_save_seconds_ = 0;
   std::optional<std::int64_t> restored_;
   std::optional<CheckpointSaver> saver_;  // from the first save on: it holds a copy of the state
 };

@@ -14,6 +14,7 @@
 #include "launch/job/options.h"
 #include "launch/job/run_report.h"
 #include "launch/job/run_results.h"
+#include "launch/job/start_times.h"
 #include "launch/plan/layout_plan.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
@@ -39,12 +40,33 @@ bool begins_again(const Config& config) {
 }
 
 StepRequestOptions request_options(const Config& config, bool leader) {
+  const std::optional<StartTimes> earlier = last_start_times(config.run.directory);
   return {
       .leader = leader,
       .every_steps = config.checkpoint.every_steps,
       .every_minutes = config.checkpoint.every_minutes,
       .deadlines = deadlines_from(config.run.deadline_minutes, std::getenv("SLURM_JOB_END_TIME"),
-                                  std::chrono::system_clock::now())};
+                                  std::chrono::system_clock::now()),
+      .earlier_save_seconds = earlier ? std::optional(earlier->save) : std::nullopt};
+}
+
+// Before the run begins; on rank 0, which has the clock.
+void check_time_limit(const Config& config) {
+  const auto limit = allocation_seconds();
+  const auto times = last_start_times(config.run.directory);
+  if (limit && times) require_enough_time(*times, *limit, config.run.directory);
+}
+
+// On rank 0, whenever a save was longer than those before.
+void keep_times(const Config& config, double seconds_before, const Checkpointing& checkpoints,
+                StepRequests& requests) {
+  const double seconds = checkpoints.longest_save_seconds();
+  if (seconds <= requests.save_seconds().value_or(0)) return;
+  requests.save_took(seconds);
+  keep_start_times(config.run.directory,
+                   {.to_first_step = seconds_before + requests.seconds_to_first_step(),
+                    .save = seconds,
+                    .step = requests.step_seconds()});
 }
 
 void say_why_it_stopped(const Trainer& trainer, const Config& config) {
@@ -158,6 +180,8 @@ bool run_training(const RankProcess& process, const Config& config,
   const Sampler sampler(sampler_options(config, dataset->size()));
   StepOptions options = step_options(config, session.pipeline, session.traits);
   options.time_stalls = request.split_times;
+  if (process.mpi.rank() == 0) check_time_limit(config);
+  const double seconds_before = seconds_since_launch();
   StepRequests requests(request_options(config, process.mpi.rank() == 0));
   options.flags = [&] { return requests.flags(); };
   const BatchPlan plan =
@@ -176,7 +200,12 @@ bool run_training(const RankProcess& process, const Config& config,
   }
   Loader loader(*session.device, *dataset, plan, training_loader_options(session));
   Trainer::Services services{.save = [&](std::int64_t done) { checkpoints.save(done); },
-                             .after_step = [&] { checkpoints.report(); },
+                             .after_step =
+                                 [&] {
+                                   checkpoints.report();
+                                   if (reporter)
+                                     keep_times(config, seconds_before, checkpoints, requests);
+                                 },
                              .requests = &requests};
   if (validation) services.evaluate = [&] { return validation->run(); };
   services.samples = [&](std::int64_t step) { return samples_of(sampler, step); };
@@ -195,6 +224,7 @@ bool run_training(const RankProcess& process, const Config& config,
   // The last state too, so that more steps can follow.
   if (!stopped && writes_checkpoints(config.checkpoint)) checkpoints.save(config.train.steps);
   checkpoints.finish();
+  if (reporter) keep_times(config, seconds_before, checkpoints, requests);
   log_memory_plan(session);
   if (stopped) {
     session.world->barrier();

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -34,13 +33,6 @@ std::string required_script(const std::string& name) {
          name, own_binary());
   }
   return script;
-}
-
-// At least, on the fullest node of the allocation.
-int ranks_per_node(int ranks) {
-  const char* const text = std::getenv("SLURM_JOB_NUM_NODES");
-  const int nodes = text == nullptr ? 1 : std::max(1, std::atoi(text));
-  return (ranks + nodes - 1) / nodes;
 }
 
 }  // namespace
@@ -74,14 +66,7 @@ std::vector<std::string> Launcher::command(int ranks, const std::vector<std::str
       words = {required_script("mpi_run.sh"), "-np", count};
       break;
     case LauncherKind::srun:
-      // Ranks fill nodes in turn, as mpirun's do: srun by itself would use all of the allocation.
-      words = {required_script("mpi_env.sh"),
-               fmt::format("{}", ranks_per_node(ranks)),
-               "srun",
-               "--mpi=pmix",
-               "--kill-on-bad-exit=1",
-               "--distribution=block:block,Pack",
-               "--ntasks=" + count};
+      words = {required_script("slurm/step_run.sh"), count};
       break;
     case LauncherKind::sbatch:
       // A run that is started again would be measured from its checkpoint.
@@ -95,6 +80,7 @@ std::vector<std::string> Launcher::command(int ranks, const std::vector<std::str
       break;
   }
   words.insert(words.end(), options.begin(), options.end());
+  if (kind == LauncherKind::srun) words.emplace_back("--");
   // The batch script adds `train` itself.
   words.push_back(kind == LauncherKind::sbatch ? required_script("slurm/train.sbatch")
                                                : own_binary());

@@ -11,6 +11,8 @@ namespace {
 
 // Before the first save has been timed.
 constexpr double assumed_save_seconds = 60;
+// Before it has been timed again: another layout, file system or hour may be slower.
+constexpr double earlier_save_factor = 1.5;
 // For a launcher and a batch script to end the job.
 constexpr double shutdown_seconds = 30;
 // The step that is running, the next one, whose wishes are known after it, and a slow one.
@@ -48,12 +50,12 @@ Deadlines deadlines_from(double deadline_minutes, const char* slurm_end_time,
   return deadlines;
 }
 
+double stop_margin_seconds(double save_seconds, double step_seconds) {
+  return save_seconds + steps_before_stop * step_seconds + shutdown_seconds;
+}
+
 StepRequests::StepRequests(const StepRequestOptions& options, Clock::time_point now)
-    : options_(options),
-      start_(now),
-      last_save_(now),
-      last_step_(now),
-      longest_save_(assumed_save_seconds) {}
+    : options_(options), start_(now), last_save_(now), last_step_(now) {}
 
 StepFlags StepRequests::flags(Clock::time_point now) {
   mine_[StepFlags::checkpoint_signals] = SignalRequests::checkpoints();
@@ -63,7 +65,11 @@ StepFlags StepRequests::flags(Clock::time_point now) {
   };
   if (SignalRequests::terminated()) wish(StopReason::terminated);
   if (!options_.leader) return mine_;
-  longest_step_ = std::max(longest_step_, seconds_between(last_step_, now));
+  if (before_first_step_) {
+    longest_step_ = std::max(longest_step_, seconds_between(last_step_, now));
+  } else {
+    before_first_step_ = seconds_between(start_, now);
+  }
   last_step_ = now;
   if (past_deadline(now)) wish(StopReason::deadline);
   if (options_.every_minutes > 0 &&
@@ -91,10 +97,12 @@ StepDecision StepRequests::take(std::int64_t done) {
   return decision;
 }
 
-void StepRequests::saved(double seconds, Clock::time_point now) {
-  longest_save_ = longest_save_is_assumed_ ? seconds : std::max(longest_save_, seconds);
-  longest_save_is_assumed_ = false;
+void StepRequests::saved(Clock::time_point now) {
   last_save_ = now;
+}
+
+void StepRequests::save_took(double seconds) {
+  measured_save_ = std::max(measured_save_.value_or(0), seconds);
 }
 
 bool StepRequests::past_deadline(Clock::time_point now) const {
@@ -105,7 +113,9 @@ bool StepRequests::past_deadline(Clock::time_point now) const {
 }
 
 double StepRequests::margin_seconds() const {
-  return longest_save_ + steps_before_stop * longest_step_ + shutdown_seconds;
+  const std::optional<double>& earlier = options_.earlier_save_seconds;
+  const double expected = earlier ? earlier_save_factor * *earlier : assumed_save_seconds;
+  return stop_margin_seconds(measured_save_.value_or(expected), longest_step_);
 }
 
 }  // namespace trireme

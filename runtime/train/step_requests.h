@@ -27,11 +27,15 @@ struct Deadlines {
 [[nodiscard]] Deadlines deadlines_from(double deadline_minutes, const char* slurm_end_time,
                                        std::chrono::system_clock::time_point now);
 
+// How long before the end of the allocation a run stops whose saves and steps take so long.
+[[nodiscard]] double stop_margin_seconds(double save_seconds, double step_seconds);
+
 struct StepRequestOptions {
   bool leader = false;           // rank 0: its clock counts, other ranks only pass on signals
   std::int64_t every_steps = 0;  // 0 = never
   double every_minutes = 0;      // 0 = never
   Deadlines deadlines{};
+  std::optional<double> earlier_save_seconds{};  // what a save took when the run last ran
 };
 
 struct StepDecision {
@@ -50,8 +54,16 @@ class StepRequests {
   void agree(const StepFlags& agreed);
   // What is due after `done` steps, agreed or by their number; called after every step.
   [[nodiscard]] StepDecision take(std::int64_t done);
-  // A checkpoint was started, whatever for, and took the loop this long.
-  void saved(double seconds, Clock::time_point now = Clock::now());
+  // A checkpoint was started, whatever for.
+  void saved(Clock::time_point now = Clock::now());
+  // One is complete, this long after its start.
+  void save_took(double seconds);
+
+  // The longest so far; none, 0: not known yet.
+  [[nodiscard]] std::optional<double> save_seconds() const { return measured_save_; }
+  [[nodiscard]] double step_seconds() const { return longest_step_; }
+  // From the construction to the first step.
+  [[nodiscard]] double seconds_to_first_step() const { return before_first_step_.value_or(0); }
 
  private:
   [[nodiscard]] bool past_deadline(Clock::time_point now) const;
@@ -59,8 +71,8 @@ class StepRequests {
 
   StepRequestOptions options_;
   Clock::time_point start_, last_save_, last_step_;
-  double longest_save_, longest_step_ = 0;
-  bool longest_save_is_assumed_ = true;
+  double longest_step_ = 0;
+  std::optional<double> measured_save_, before_first_step_;
   StepFlags mine_, honoured_;
   StepDecision pending_;
 };

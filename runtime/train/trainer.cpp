@@ -70,10 +70,9 @@ void Trainer::save(std::int64_t done) {
   // A run that goes on from here finds the lines of all its steps in the log.
   report_up_to(done);
   if (services_.replicas != nullptr) services_.replicas->finish();
-  const auto start = Clock::now();
   set_activity(saving_activity);
   services_.save(done);
-  services_.requests->saved(seconds_since(start));
+  services_.requests->saved();
 }
 
 void Trainer::report(std::int64_t step) {

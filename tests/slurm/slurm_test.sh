@@ -69,7 +69,7 @@ check_launchers() {
     TRIREME_LAUNCHER=$launcher submit "${four_ranks[@]}" -- config.yaml
     finish_job "$job" 60
     expect_code 0
-    expect_text "4 ranks, 2 per node on n\[1-2\], 1 cores each, by $launcher \(TRIREME_LAUNCHER\)"
+    expect_text "4 ranks, 2,2 on n\[1-2\], 0 GPUs, 1 cores each, by $launcher \(TRIREME_LAUNCHER\)"
     expect_equal "$(bits_of "$log")" "$one" "the bits of one rank"
     [[ -f runs/$job/weights.safetensors ]] || complain "weights in runs/$job"
   done
@@ -88,8 +88,129 @@ check_detection() {
     TRIREME_LAUNCHER=$launcher submit --nodes=2 --gpus-per-node=2 --cpus-per-gpu=1 -- config.yaml
     finish_job "$job" 60
     expect_code 0
-    expect_text "4 ranks, 2 per node on n\[1-2\], 1 cores each"
+    expect_text "4 ranks, 2,2 on n\[1-2\], 4 GPUs, 1 cores each"
   done
+}
+
+# In place of the program: a rank says who it is and what it sees.
+ranks_speak() {
+  cat >"$place/rank" <<'RANK'
+#!/usr/bin/env bash
+rank=${RANK:-${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}}
+echo "rank $rank of ${WORLD_SIZE:-${OMPI_COMM_WORLD_SIZE:-$SLURM_NTASKS}} on $(hostname) sees GPUs ${CUDA_VISIBLE_DEVICES:-}, site ${SITE:-}"
+RANK
+  chmod +x "$place/rank"
+  export TRIREME_BINARY=$place/rank
+}
+expect_ranks() { expect_equal "$(sed -nE 's/^(rank .* on n[0-9]+).*/\1/p' "$log" | sort | paste -sd ';')" "$1" "the ranks"; }
+check_allocation() {
+  local launcher three="rank 0 of 3 on n1;rank 1 of 3 on n1;rank 2 of 3 on n2"
+  ranks_speak
+  for launcher in srun mpirun tcp; do
+    begin "three GPUs on two nodes by $launcher"
+    TRIREME_LAUNCHER=$launcher submit --ntasks=3 --gpus=3 -- config.yaml
+    finish_job "$job" 30
+    expect_code 0
+    expect_ranks "$three"
+    expect_text "^rank 0 .* sees GPUs 0,1"
+    expect_text "^rank 2 .* sees GPUs 0"
+  done
+  begin "GPUs without tasks"
+  submit --gpus=3 --cpus-per-gpu=1 -- config.yaml
+  finish_job "$job" 30
+  expect_ranks "$three"
+  begin "a GPU per task: all of a node stay visible to its ranks"
+  submit --ntasks=3 --gpus-per-task=1 -- config.yaml
+  finish_job "$job" 30
+  expect_ranks "$three"
+  expect_text "^rank 1 .* sees GPUs 0,1"
+
+  begin "more tasks than GPUs are refused"
+  submit --ntasks=2 --gpus-per-node=1 -- config.yaml
+  finish_job "$job" 30
+  expect_code 2
+  expect_text "Slurm granted \(n1: 2 tasks, 1 GPUs, 2 cores\); ask for as many tasks as GPUs"
+  begin "unless that is meant"
+  TRIREME_RANK_PER=task submit --ntasks=2 --gpus-per-node=1 -- config.yaml
+  finish_job "$job" 30
+  expect_ranks "rank 0 of 2 on n1;rank 1 of 2 on n1"
+  begin "fewer cores than ranks are refused"
+  submit --nodes=1 --gpus-per-node=2 -- config.yaml
+  finish_job "$job" 30
+  expect_code 2
+  expect_text "n1 has 1 cores for 2 ranks; add --cpus-per-gpu=N"
+  begin "a scaling point with fewer GPUs than ranks is refused"
+  "$trireme" scale config.yaml --launcher sbatch --ranks 2 --repeats 1 --warmup 1 --steps 2 --launcher-options "--gpus-per-node=1" --out few >study.log 2>&1
+  code=$? log=$place/study.log
+  expect_code 1
+  expect_text "code 2.*ask for as many tasks as GPUs"
+}
+
+# The first rank to say 75 has the others ended by the launcher.
+check_codes() {
+  local launcher
+  printf '#!/bin/bash\n[[ ${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID} != 0 ]] || exit 75\nexec sleep 60\n' >"$place/rank"
+  chmod +x "$place/rank"
+  for launcher in srun mpirun tcp; do
+    begin "one rank says 75 before the others, under $launcher"
+    TRIREME_BINARY=$place/rank TRIREME_MAX_REQUEUES=0 TRIREME_LAUNCHER=$launcher submit "${four_ranks[@]}" -- config.yaml
+    finish_job "$job" 30
+    expect_code 75
+    expect_text "the run ended with exit code 75"
+    expect_text "TRIREME_MAX_REQUEUES is used up"
+  done
+}
+
+check_start() {
+  begin "ranks are lost before the first step, once"
+  printf '#!/bin/bash\nif mkdir "%s/once"; then sleep 0.5; kill -KILL $$; fi 2>/dev/null\n[[ -e %s/again || $1 != train ]] || sleep 0.5\nexec %s "$@"\n' \
+    "$place" "$place" "$trireme" >"$place/rank"
+  chmod +x "$place/rank"
+  TRIREME_BINARY=$place/rank submit "${four_ranks[@]}" -- config.yaml
+  finish_job "$job" 60
+  expect_code 0
+  expect_text "ranks on n\[1-2\] were lost before the first step: start 1 of 2 more"
+  expect_text "\[rank [0-3] n[12]\] error: ended by a signal \(Killed\)"
+  begin "and again"
+  printf '#!/bin/bash\nexit 5\n' >"$place/rank"
+  TRIREME_BINARY=$place/rank submit "${four_ranks[@]}" -- config.yaml
+  finish_job "$job" 60
+  expect_code 5
+  expect_text "no start in 3 came to a step on n\[1-2\]"
+}
+
+# A copy of launch/ stands for an installation with a hook of its site.
+check_site() {
+  ranks_speak
+  mkdir -p "$place/installed" "$place/modules"
+  cp -r "$repository/launch" "$place/installed/"
+  local hook=$place/installed/launch/slurm/site.sh
+  printf 'export SITE=ours TRIREME_BINARY=%s/rank\n' "$place" >"$hook"
+  begin "a site's hook, and a job without its submitter's environment"
+  job=$(sbatch --parsable --output=slurm-%j.out --export=NONE --nodes=2 --ntasks-per-node=1 "$place/installed/launch/slurm/train.sbatch" config.yaml)
+  log=$place/slurm-$job.out
+  finish_job "$job" 60
+  expect_code 0
+  expect_ranks "rank 0 of 2 on n1;rank 1 of 2 on n2"
+  expect_text "^rank 1 .* site ours"
+
+  begin "an image sees the GPUs"
+  printf '#!/bin/bash\necho "apptainer $*"\n' >"$place/modules/apptainer"
+  chmod +x "$place/modules/apptainer"
+  touch "$place/image.sif"
+  printf 'PATH=%s/modules:$PATH TRIREME_BINARY=%s/image.sif\n' "$place" "$place" >"$hook"
+  TRIREME_SITE=$hook submit --ntasks=1 --gpus=1 -- config.yaml
+  finish_job "$job" 30
+  expect_code 0
+  expect_text "^apptainer run --nv $place/image.sif train config.yaml "
+  begin "an image without GPUs, and without Apptainer"
+  TRIREME_SITE=$hook submit --ntasks=1 -- config.yaml
+  finish_job "$job" 30
+  expect_text "^apptainer run $place/image.sif train config.yaml "
+  TRIREME_BINARY=$place/image.sif submit --ntasks=1 -- config.yaml
+  finish_job "$job" 30
+  expect_code 2
+  expect_text "needs apptainer in PATH; load it in site.sh"
 }
 
 check_kill() {
@@ -279,7 +400,7 @@ check_usage() {
   expect_text "'rsh' is none of srun, mpirun, tcp"
 }
 
-for part in "${@:-launchers detection kill restart sweep requeue time_limit cancel preemption study allocation_study usage}"; do
+for part in "${@:-launchers detection allocation codes start site kill restart sweep requeue time_limit cancel preemption study allocation_study usage}"; do
   # shellcheck disable=SC2086  # a list of words
   for name in $part; do "check_$name"; done
 done

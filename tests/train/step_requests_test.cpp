@@ -98,7 +98,7 @@ TEST_F(StepRequestsTest, MinutesCountFromTheLastCheckpointWhateverItWasFor) {
   StepRequests requests = make({.leader = true, .every_minutes = 1});
 
   EXPECT_FALSE(step(requests, 59).checkpoint);
-  requests.saved(1, after(59));
+  requests.saved(after(59));
   EXPECT_FALSE(step(requests, 100).checkpoint);
   EXPECT_TRUE(step(requests, 119.5).checkpoint);
   EXPECT_FALSE(step(requests, 120).checkpoint);
@@ -117,9 +117,14 @@ TEST_F(StepRequestsTest, TheConfiguredDeadlineStopsTheRunThen) {
 
 TEST_F(StepRequestsTest, TheEndOfTheAllocationLeavesTimeForAsLongASaveAsWasMeasured) {
   const StepRequestOptions options{.leader = true, .deadlines = {.allocation = 1000}};
-  StepRequests unknown = make(options), slow = make(options), quick = make(options);
-  slow.saved(400, after(0));
-  quick.saved(1, after(0));
+  StepRequestOptions known = options;
+  known.earlier_save_seconds = 20;
+  StepRequests unknown = make(options), slow = make(options), quick = make(options),
+               as_before = make(known), slower_than_before = make(known);
+  slow.save_took(400);
+  slow.save_took(300);
+  quick.save_took(1);
+  slower_than_before.save_took(50);
 
   // Steps of a second; the first that stops.
   const auto stop_of = [&](StepRequests& requests) {
@@ -131,6 +136,28 @@ TEST_F(StepRequestsTest, TheEndOfTheAllocationLeavesTimeForAsLongASaveAsWasMeasu
   EXPECT_EQ(stop_of(slow), 1000 - 400 - 3 - 30);
   EXPECT_EQ(stop_of(unknown), 1000 - 60 - 3 - 30);
   EXPECT_EQ(stop_of(quick), 1000 - 1 - 3 - 30);
+  EXPECT_EQ(stop_of(as_before), 1000 - 30 - 3 - 30);
+  EXPECT_EQ(stop_of(slower_than_before), 1000 - 50 - 3 - 30);
+}
+
+TEST_F(StepRequestsTest, ASaveThatIsStillBeingWrittenIsNotTakenForAQuickOne) {
+  StepRequests requests = make({.leader = true, .deadlines = {.allocation = 1000}});
+  requests.saved(after(1));
+
+  EXPECT_EQ(step(requests, 905).stop, StopReason::none);
+  EXPECT_EQ(step(requests, 906).stop, StopReason::none);
+  EXPECT_EQ(step(requests, 907).stop, StopReason::deadline);
+}
+
+TEST_F(StepRequestsTest, TheStartIsNoStep) {
+  StepRequests requests = make({.leader = true, .deadlines = {.allocation = 1000}});
+
+  for (double at = 500; at <= 505; ++at)
+    EXPECT_EQ(step(requests, at).stop, StopReason::none);
+
+  EXPECT_EQ(requests.seconds_to_first_step(), 500);
+  EXPECT_EQ(requests.step_seconds(), 1);
+  EXPECT_EQ(requests.save_seconds(), std::nullopt);
 }
 
 TEST(DeadlinesTest, ReadSlurmsEndOfTheJob) {

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/job/start_times.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/train/step_requests.h"
+
+namespace trireme {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+// Of the limit: below, a start is hardly worth its while.
+constexpr double least_share_of_steps = 0.1;
+// Of a limit that is recommended.
+constexpr double good_share_of_steps = 0.5;
+
+std::string path_in(const std::string& run_directory) {
+  return run_directory + "/start_times.json";
+}
+
+std::optional<double> seconds_in(const char* variable) {
+  const char* const value = std::getenv(variable);
+  if (value == nullptr) return std::nullopt;
+  const std::string_view text = value;
+  std::int64_t seconds = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc{} || rest != text.data() + text.size()) return std::nullopt;
+  return static_cast<double>(seconds);
+}
+
+bool plausible(double seconds) {
+  return std::isfinite(seconds) && seconds >= 0;
+}
+
+}  // namespace
+
+std::optional<StartTimes> last_start_times(const std::string& run_directory) {
+  std::ifstream file(path_in(run_directory));
+  if (!file) return std::nullopt;
+  const json values = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  StartTimes times;
+  for (const auto& [key, seconds] :
+       {std::pair{"to_first_step_seconds", &times.to_first_step},
+        std::pair{"save_seconds", &times.save}, std::pair{"step_seconds", &times.step}}) {
+    if (!values.is_object() || !values.contains(key) || !values[key].is_number()) return {};
+    *seconds = values[key].get<double>();
+    if (!plausible(*seconds)) return std::nullopt;
+  }
+  return times;
+}
+
+void keep_start_times(const std::string& run_directory, const StartTimes& times) {
+  const json values = {{"to_first_step_seconds", times.to_first_step},
+                       {"save_seconds", times.save},
+                       {"step_seconds", times.step}};
+  write_file(path_in(run_directory), values.dump() + "\n", ExitCode::internal);
+}
+
+double seconds_since_launch() {
+  const std::optional<double> launch = seconds_in("TRIREME_START_TIME");
+  if (!launch) return 0;
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  return std::max(0.0, now.count() - *launch);
+}
+
+std::optional<double> allocation_seconds() {
+  const auto start = seconds_in("SLURM_JOB_START_TIME"), end = seconds_in("SLURM_JOB_END_TIME");
+  if (!start || !end || *end <= *start) return std::nullopt;
+  return *end - *start;
+}
+
+void require_enough_time(const StartTimes& times, double limit, const std::string& run_directory) {
+  const double ending = stop_margin_seconds(times.save, times.step);
+  const double left = limit - times.to_first_step - ending;
+  if (left >= least_share_of_steps * limit) return;
+  const double minutes = std::ceil((times.to_first_step + ending) / (1 - good_share_of_steps) / 60);
+  fail(ExitCode::config,
+       "the job's time limit of {:.0f} s is too short: the last start of this run took {:.1f} s to "
+       "its first step, and its end takes {:.1f} s (a checkpoint {:.1f} s, a step {:.2f} s; see "
+       "{}), which leaves {:.0f} s for steps; give the job {:.0f} minutes or more (sbatch "
+       "--time={:.0f})",
+       limit, times.to_first_step, ending, times.save, times.step, path_in(run_directory),
+       std::max(0.0, left), minutes, minutes);
+}
+
+}  // namespace trireme

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# One run as a step of the allocation around it, by srun and Slurm's PMIx; `trireme scale --launcher srun` calls it:
+#
+#   launch/slurm/step_run.sh 4 [SRUN-OPTION]... -- build/cpu/trireme train configs/gpt_tiny.yaml
+#
+# Ranks fill nodes in turn, as mpirun's do; srun by itself would use all of the allocation. Each has a GPU where the
+# allocation has some. A step that is larger than the allocation would wait for ever: it is refused with code 2.
+set -u
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+die() {
+  echo "step_run.sh: $*" >&2
+  exit 2
+}
+[[ ${1:-} =~ ^[1-9][0-9]*$ && " ${*:2} " == *" -- "* ]] || {
+  sed -n '3,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  exit 2
+}
+[[ -n ${SLURM_JOB_ID:-} ]] || die "this is no allocation; use salloc or sbatch around it"
+ranks=$1
+shift
+options=()
+while [[ $1 != -- ]]; do
+  options+=("$1")
+  shift
+done
+shift
+
+# shellcheck source=launch/slurm/allocation.sh
+source "$here/allocation.sh"
+read_allocation
+gpus=$(sum_of "${node_gpus[@]}") cores=$(sum_of "${node_cpus[@]}")
+((ranks <= cores)) || [[ -n ${SLURM_OVERCOMMIT:-} ]] ||
+  die "$ranks ranks need as many cores, and Slurm granted $cores ($(granted_text)); allocate more (--ntasks=$ranks)"
+((gpus == 0 || ranks <= gpus)) ||
+  die "$ranks ranks need as many GPUs, and Slurm granted $gpus ($(granted_text)); allocate more (--gpus-per-task=1)"
+# At least, on the fullest node.
+per_node=$(((ranks + ${#node_names[@]} - 1) / ${#node_names[@]}))
+# shellcheck source=launch/mpi_env.sh
+source "$here/../mpi_env.sh" "$per_node" || exit 2
+
+if ((gpus > 0)); then
+  # See train.sbatch. Without --gpus a step asks for those of the whole job, which some of its nodes do not have.
+  unset SLURM_GPUS_PER_TASK SLURM_TRES_PER_TASK SLURM_GPU_BIND SLURM_NTASKS_PER_GPU
+  options=(--gpus="$ranks" --cpu-bind=none "${options[@]}")
+  set -- "$here/../rank_affinity.sh" "$@"
+fi
+exec srun --mpi=pmix --kill-on-bad-exit=1 --distribution=block:block,Pack --ntasks="$ranks" "${options[@]}" "$@"
