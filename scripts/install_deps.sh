@@ -36,7 +36,7 @@ needs=(
 # A bundle leaves these out: it has Ninja from pip, and the others only make work easier.
 program_needs=("ninja-build" "ccache" "git")
 data_needs=("bible-kjv" "dataset-fashion-mnist")
-slurm_needs=("slurmctld" "slurmd" "slurm-client" "munge" "iproute2" "procps")
+slurm_needs=("slurmctld" "slurmd" "slurm-client" "munge" "slurmdbd" "mariadb-server-core" "mariadb-client-core" "iproute2" "procps")
 
 check_only=false with_cuda=false with_toolchain=false with_data=false with_slurm=false bundle='' from='' prefix=$trireme_prefix
 while [[ $# -gt 0 ]]; do

@@ -63,10 +63,14 @@ void keep_times(const Config& config, double seconds_before, const Checkpointing
   const double seconds = checkpoints.longest_save_seconds();
   if (seconds <= requests.save_seconds().value_or(0)) return;
   requests.save_took(seconds);
-  keep_start_times(config.run.directory,
-                   {.to_first_step = seconds_before + requests.seconds_to_first_step(),
-                    .save = seconds,
-                    .step = requests.step_seconds()});
+  try {
+    keep_start_times(config.run.directory,
+                     {.to_first_step = seconds_before + requests.seconds_to_first_step(),
+                      .save = seconds,
+                      .step = requests.step_seconds()});
+  } catch (const Error& error) {  // no reason to lose a run
+    log::get("train").warn("{}", error.what());
+  }
 }
 
 void say_why_it_stopped(const Trainer& trainer, const Config& config) {

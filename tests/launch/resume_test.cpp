@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "tests/launch/run_fixture.h"
 
@@ -177,6 +180,66 @@ TEST_F(ResumeTest, AFinishedRunHasNothingLeftToDoUntilItGetsMoreSteps) {
   expect_done(train_gpt("run", 1, more));
   expect_done(train_gpt("whole", 1, more));
   expect_same_run("whole", "run");
+}
+
+// The environment of a job with a limit, as launch/slurm/train.sbatch sets it.
+class TimeLimitTest : public RunTest {
+ protected:
+  CommandResult train_with_limit(int seconds, const std::vector<std::string>& set) {
+    const auto now = std::chrono::duration_cast<std::chrono::seconds>(
+                         std::chrono::system_clock::now().time_since_epoch())
+                         .count();
+    ::setenv("TRIREME_START_TIME", std::to_string(now).c_str(), 1);
+    ::setenv("SLURM_JOB_START_TIME", std::to_string(now).c_str(), 1);
+    ::setenv("SLURM_JOB_END_TIME", std::to_string(now + seconds).c_str(), 1);
+    return train_gpt("run", 0, set);
+  }
+  void TearDown() override {
+    for (const char* const name :
+         {"TRIREME_START_TIME", "SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME"})
+      ::unsetenv(name);
+  }
+  std::string times() const { return directory() + "/run/start_times.json"; }
+};
+
+TEST_F(TimeLimitTest, BelowWhatAnUntimedSaveMayTakeStopsARunThatHasThenTimedOne) {
+  const CommandResult result = train_with_limit(60, {"train.steps=1000000"});
+
+  EXPECT_EQ(result.exit_code, 75) << result.output;
+  const auto measured = nlohmann::json::parse(read_file(times()));
+  for (const char* const name : {"to_first_step_seconds", "save_seconds", "step_seconds"}) {
+    EXPECT_GT(measured.at(name).get<double>(), 0) << name;
+    EXPECT_LT(measured.at(name).get<double>(), 60) << name;
+  }
+}
+
+TEST_F(TimeLimitTest, ThatIsTooShortForStartAndSaveIsRefusedWithOneThatWorks) {
+  const std::vector<std::string> stopped = {"run.deadline_minutes=0.00001"};
+  ASSERT_EQ(train_with_limit(3600, stopped).exit_code, 75);
+  const std::string before = read_file(directory() + "/run/metrics.jsonl");
+  write_file(times(), R"({"to_first_step_seconds": 100, "save_seconds": 50, "step_seconds": 2})");
+
+  const CommandResult refused = train_with_limit(200, {});
+
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_THAT(refused.output, AllOf(HasSubstr("time limit of 200 s is too short"),
+                                    HasSubstr("100.0 s to its first"), HasSubstr("sbatch --time=7"),
+                                    HasSubstr(times())));
+  EXPECT_EQ(read_file(directory() + "/run/metrics.jsonl"), before);
+  const CommandResult longer = train_with_limit(7 * 60, {});
+  EXPECT_EQ(longer.exit_code, 0) << longer.output;
+}
+
+TEST_F(TimeLimitTest, ADamagedRecordOfTheLastStartIsNoHindrance) {
+  for (const char* const text : {"", "{", "[1]", R"({"save_seconds": 1})",
+                                 R"({"to_first_step_seconds": -1, "save_seconds": 1e999, )"
+                                 R"("step_seconds": "2"})"}) {
+    ASSERT_EQ(train_with_limit(3600, {"run.deadline_minutes=0.00001", "train.steps=50"}).exit_code,
+              75)
+        << text;
+    write_file(times(), text);
+  }
+  EXPECT_EQ(train_with_limit(3600, {"train.steps=50"}).exit_code, 0);
 }
 
 }  // namespace

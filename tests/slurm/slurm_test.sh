@@ -14,10 +14,19 @@ done
 lacks=$(network_lacks)
 [[ -z $lacks ]] || skip "$lacks"
 
+cases=${*:-launchers detection allocation codes start site kill restart sweep requeue time_limit cancel preemption accounts study allocation_study usage}
+accounting=""
+if [[ " $cases " == *" accounts "* ]]; then
+  accounting=accounting
+  for tool in slurmdbd sacct sacctmgr mariadbd mariadb-install-db; do
+    command -v "$tool" >/dev/null || skip "there is no $tool; scripts/install_deps.sh --slurm installs it"
+  done
+fi
+
 place=$(mktemp -d /tmp/trireme-slurm.XXXXXX)
 trap '"$here/vslurm.sh" down "$place/slurm"; rm -rf "$place"' EXIT
 trap 'exit 1' INT TERM
-"$here/vslurm.sh" up "$place/slurm" 2 2 || exit 1
+"$here/vslurm.sh" up "$place/slurm" 2 2 $accounting || exit 1
 export SLURM_CONF=$place/slurm/slurm.conf TRIREME_BINARY=$trireme
 prepare_run "$place" "$trireme"
 cd "$place" || exit 1
@@ -312,6 +321,30 @@ check_preemption() {
   expect_same_bits
 }
 
+# What is charged, and what the site's own tools say of a job that came back.
+check_accounts() {
+  begin "an account is charged for both starts of a job"
+  printf '#!/bin/bash\n((${SLURM_RESTART_COUNT:-0} > 0)) || exit 75\n' >"$place/rank"
+  chmod +x "$place/rank"
+  TRIREME_BINARY=$place/rank submit --account=physics "${four_ranks[@]}" -- config.yaml
+  finish_job "$job" 60
+  expect_code 0
+  finished() { [[ $(sacct -X -n -P -j "$job" -o State) == COMPLETED ]]; }
+  wait_until 20 finished || complain "the end of the job in sacct"
+  expect_equal "$(sacct -D -X -n -P -j "$job" -o Account,State,ExitCode | paste -sd ' ')" \
+    "physics|REQUEUED|0:0 physics|COMPLETED|0:0" "what sacct says"
+  expect_equal "$(sacct -D -n -P -j "$job" -o JobName,State,ExitCode | grep -cE '^trireme\|FAILED\|75:0$')" 1 \
+    "one step that ended with 75"
+
+  begin "a scaling study without the right account says so"
+  log=$place/study.log
+  "$trireme" scale config.yaml --launcher sbatch --ranks 1 --repeats 1 --warmup 1 --steps 2 --launcher-options "--account=chemistry" \
+    --out account >"$log" 2>&1
+  code=$?
+  expect_code 1
+  expect_text "Invalid account"
+}
+
 check_study() {
   local study=("$trireme" scale config.yaml --launcher sbatch --warmup 1)
   begin "a scaling study as batch jobs"
@@ -400,8 +433,5 @@ check_usage() {
   expect_text "'rsh' is none of srun, mpirun, tcp"
 }
 
-for part in "${@:-launchers detection allocation codes start site kill restart sweep requeue time_limit cancel preemption study allocation_study usage}"; do
-  # shellcheck disable=SC2086  # a list of words
-  for name in $part; do "check_$name"; done
-done
+for name in $cases; do "check_$name"; done
 exit $failed

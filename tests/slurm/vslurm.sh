@@ -3,13 +3,14 @@
 # A Slurm cluster on this machine, in a second, without systemd or cgroups. Needs root and Debian's slurmctld, slurmd,
 # slurm-client, munge, iproute2 (scripts/install_deps.sh --slurm).
 #
-#   vslurm.sh up DIR [NODES] [CPUS]      then: export SLURM_CONF=DIR/slurm.conf; sbatch ...
+#   vslurm.sh up DIR [NODES] [CPUS] [accounting]      then: export SLURM_CONF=DIR/slurm.conf; sbatch ...
 #   vslurm.sh down DIR
 #
 # NODES (default 2) with CPUS (default 2) each, whatever cores this machine has. Every node is a slurmd in a network
 # namespace with its own address, host name and /dev/shm (see ../hosts/network.sh), so that ranks on two of them speak TCP and
-# a link can be cut. Each has two GPUs, which are /dev/null. Partitions: main, and low, which main's jobs preempt. down ends
-# every process of the nodes.
+# a link can be cut. Each has two GPUs, which are /dev/null. Partitions: main, and low, which main's jobs preempt. With
+# accounting (slurmdbd, and mariadb-server-core for its database, which takes two seconds more) jobs need an account: physics
+# is root's. down ends every process of the nodes.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/hosts/network.sh
@@ -17,7 +18,7 @@ source "$here/../hosts/network.sh"
 
 action=${1:-} place=${2:-}
 [[ "$action $place" =~ ^(up|down)\ / ]] || {
-  sed -n '3,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '3,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 }
 
@@ -27,19 +28,82 @@ stop_daemon() {
   pid=$(<"$1")
   # A reused number must not be hit.
   [[ $(ps -o args= -p "$pid" 2>/dev/null) == *$place* || $(ps -o comm= -p "$pid" 2>/dev/null) == slurm* ]] || return 0
-  kill "$pid" 2>/dev/null || true
-  for _ in {1..40}; do
-    kill -0 "$pid" 2>/dev/null || return 0
-    sleep 0.05
-  done
+  # Nothing of it is needed any more. Waiting for its end would be in vain where nobody reaps it.
   kill -s KILL "$pid" 2>/dev/null || true
 }
 
 down() {
   network_load "$place"
   stop_daemon "$place/run/slurmctld.pid"
+  stop_daemon "$place/run/slurmdbd.pid"
+  stop_daemon "$place/run/mariadbd.pid"
+  [[ ! -L $place/database ]] || rm -rf "$(readlink "$place/database")"
   network_down "$place"
   stop_daemon "$place/run/munged.pid"
+}
+
+# A database in memory: on a disk making it takes seconds of waiting.
+start_database() {
+  local data options
+  data=$(mktemp -d /dev/shm/trireme-slurm.XXXXXX)
+  ln -sfn "$data" "$place/database"
+  options=(--no-defaults --datadir="$data" --user=root --innodb-log-file-size=4M --innodb-buffer-pool-size=16M --innodb-flush-method=nosync)
+  mariadb-install-db "${options[@]}" --auth-root-authentication-method=normal --skip-test-db >"$place/log/database.log" 2>&1
+  mariadbd "${options[@]}" --skip-grant-tables --bind-address="$network_gateway" --port=$((17100 + network_number)) \
+    --socket="$place/run/mariadbd.sock" --pid-file="$place/run/mariadbd.pid" >>"$place/log/mariadbd.log" 2>&1 </dev/null &
+  disown
+}
+
+accounting_config() {
+  if [[ $1 != accounting ]]; then
+    echo "AccountingStorageType=accounting_storage/none"
+    return
+  fi
+  cat <<CONFIG
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=$network_gateway
+AccountingStoragePort=$((17400 + network_number))
+AccountingStoragePass=$place/run/munge.sock
+AccountingStorageEnforce=associations
+CONFIG
+}
+
+# Waits for the database, and for the daemon to answer.
+start_accounting() {
+  cat >"$place/slurmdbd.conf" <<CONFIG
+AuthType=auth/munge
+AuthInfo=socket=$place/run/munge.sock
+DbdHost=$(hostname -s)
+DbdAddr=$network_gateway
+DbdPort=$((17400 + network_number))
+SlurmUser=root
+PidFile=$place/run/slurmdbd.pid
+LogFile=$place/log/slurmdbd.log
+StorageType=accounting_storage/mysql
+StorageHost=$network_gateway
+StoragePort=$((17100 + network_number))
+StorageUser=root
+StorageLoc=accounting
+CONFIG
+  chmod 600 "$place/slurmdbd.conf"
+  wait_for 20 test -S "$place/run/mariadbd.sock"
+  slurmdbd
+  wait_for 20 sacctmgr -i add cluster virtual
+  sacctmgr -i add account physics >>"$place/log/sacctmgr.log"
+  sacctmgr -i add user root account=physics >>"$place/log/sacctmgr.log"
+}
+
+# wait_for SECONDS COMMAND...: until it succeeds.
+wait_for() {
+  local deadline=$((SECONDS + $1))
+  shift
+  until "$@" >>"$place/log/sacctmgr.log" 2>&1; do
+    ((SECONDS < deadline)) || {
+      echo "vslurm.sh: waited in vain for: $*" >&2
+      return 1
+    }
+    sleep 0.1
+  done
 }
 
 write_config() {
@@ -73,7 +137,7 @@ TaskProlog=$place/taskprolog.sh
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
+$(accounting_config "$3")
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SwitchType=switch/none
@@ -100,7 +164,7 @@ CONFIG
 idle_nodes() { sinfo -h -p main -o '%t %D' 2>/dev/null | awk '$1 == "idle" { sum += $2 } END { print sum + 0 }'; }
 
 up() {
-  local nodes=${1:-2} cpus=${2:-2} node
+  local nodes=${1:-2} cpus=${2:-2} accounting=${3:-} node
   mkdir -p "$place"/{state,log,run,spool}
   chmod 755 "$place" "$place/run"
   for ((node = 1; node <= nodes; ++node)); do mkdir -p "$place/tmp/n$node"; done
@@ -108,11 +172,13 @@ up() {
   chmod 400 "$place/munge.key"
   trap 'down' EXIT
   network_up "$place" "$nodes"
-  write_config "$nodes" "$cpus"
+  if [[ $accounting == accounting ]]; then start_database; fi
+  write_config "$nodes" "$cpus" "$accounting"
   export SLURM_CONF=$place/slurm.conf
   # munged complains of the directory's owner and goes on.
   munged --force --socket="$place/run/munge.sock" --key-file="$place/munge.key" --pid-file="$place/run/munged.pid" \
     --log-file="$place/log/munged.log" --seed-file="$place/run/munged.seed" 2>"$place/log/munged.err"
+  if [[ $accounting == accounting ]]; then start_accounting; fi
   slurmctld -c
   for ((node = 1; node <= nodes; ++node)); do network_exec "$node" slurmd; done
   for _ in {1..400}; do

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# scripts_test.sh: what the scripts of launch/ decide, without ranks: exit codes, what Slurm granted, settings, cores beside GPUs.
+set -u
+launch=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/launch
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+unset "${!SLURM_@}" "${!OMPI_@}" "${!NCCL_@}" "${!UCX_@}" "${!TRIREME_@}" "${!CUDA_@}"
+failed=0
+expect() {
+  [[ $2 == "$3" ]] || {
+    printf '%s: expected\n  %s\ngot\n  %s\n' "$1" "$3" "$2"
+    failed=1
+  }
+}
+
+# --- Exit codes: launcher, ranks, job.
+# shellcheck source=launch/exit_codes.sh
+source "$launch/exit_codes.sh"
+while read -r launcher ends code; do
+  # shellcheck disable=SC2086  # a list of words
+  expect "launcher $launcher, ranks $ends" "$(job_code "$launcher" ${ends//,/ })" "$code"
+done <<'CASES'
+0 - 0
+75 75 75
+143 75,signal 75
+143 signal,75 75
+137 3,signal 3
+137 signal,5 5
+5 5,75 75
+137 0,signal 5
+2 2,2,signal 2
+137 signal,signal 5
+CASES
+expect "a launcher that was killed" "$(job_code 137)" 137
+
+# --- What Slurm granted. The controller's answers are those of Slurm 22.05.
+# shellcheck source=launch/slurm/allocation.sh
+source "$launch/slurm/allocation.sh"
+scontrol() {
+  case "$2 $3" in
+    "hostnames n[1-2]") printf 'n1\nn2\n' ;;
+    "hostnames n"*) echo "$3" ;;
+    *) echo "$granted" ;;
+  esac
+}
+# placed NODES CPUS TASKS_PER_NODE: the ranks of each node and their cores, or what is wrong.
+placed() {
+  SLURM_JOB_NODELIST=$1 SLURM_JOB_CPUS_PER_NODE=$2 SLURM_TASKS_PER_NODE=$3 SLURM_JOB_NUM_NODES=2 SLURM_JOB_ID=1
+  read_allocation
+  if place_ranks; then echo "${node_ranks[*]} of $cores cores, even $even"; else echo "$problem"; fi
+}
+granted='     Nodes=n[1-2] CPU_IDs=0-7 Mem=0 GRES=gpu:a100:4(IDX:0-3),nic:2(IDX:0-1)'
+expect "GPUs of a kind" "$(placed 'n[1-2]' '8(x2)' '1(x2)')" "4 4 of 2 cores, even true"
+granted='     Nodes=n1 CPU_IDs=0-1 Mem=0 GRES=gpu:2(IDX:0-1)
+     Nodes=n2 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)'
+expect "uneven nodes" "$(SLURM_NTASKS=3 placed 'n[1-2]' 2,1 2,1)" "2 1 of 1 cores, even false"
+[[ $(SLURM_NTASKS=4 placed 'n[1-2]' '2(x2)' '2(x2)') == *"(n1: 2 tasks, 2 GPUs, 2 cores; n2: 2 tasks, 1 GPUs, 2 cores)"* ]] ||
+  expect "tasks beside GPUs" accepted refused
+expect "tasks that count" "$(SLURM_NTASKS=4 TRIREME_RANK_PER=task placed 'n[1-2]' '2(x2)' '2(x2)')" "2 2 of 1 cores, even true"
+granted='     Nodes=n1 CPU_IDs=0-1 Mem=0 GRES=gpu:a:1(IDX:0),gpu:b:1(IDX:1)
+     Nodes=n2 CPU_IDs=0 Mem=0 GRES='
+[[ $(placed 'n[1-2]' '2(x2)' '1(x2)') == "n2 would have no rank: "* ]] || expect "a node without GPUs" accepted refused
+granted='     Nodes=n[1-2] CPU_IDs=0-1 Mem=0 GRES='
+expect "no GPUs, tasks" "$(SLURM_NTASKS=3 placed 'n[1-2]' '8,4' 2,1)" "2 1 of 4 cores, even false"
+expect "no GPUs, no tasks" "$(placed 'n[1-2]' '8(x2)' '1(x2)')" "8 8 of 1 cores, even true"
+expect "counts" "$(expand_counts '2(x3),1' | paste -sd ' ')" "2 2 2 1"
+
+# --- Settings.
+setting() { env "$1" "$launch/mpi_env.sh" 2 bash -c "echo \"$2\""; }
+# shellcheck disable=SC2016  # expanded by the inner shell
+{
+  expect "cards" "$(setting TRIREME_HCA=mlx5_0,mlx5_3:2 '$NCCL_IB_HCA $UCX_NET_DEVICES')" "=mlx5_0:1,mlx5_3:2 mlx5_0:1,mlx5_3:2"
+  expect "ports" "$(setting TRIREME_PORTS=40000-40099 '$OMPI_MCA_btl_tcp_port_min_v4 $OMPI_MCA_btl_tcp_port_range_v4 $OMPI_MCA_oob_tcp_dynamic_ipv4_ports')" \
+    "40000 100 40000-40099"
+  expect "the bus's order" "$(setting A= '$CUDA_DEVICE_ORDER')" PCI_BUS_ID
+}
+for ports in 40000 500-400 40000-70000 a-b; do
+  said=$(TRIREME_PORTS=$ports "$launch/mpi_env.sh" 2 true 2>&1)
+  [[ $? -eq 2 && $said == *"'$ports' is no range of ports"* ]] || expect "TRIREME_PORTS=$ports" "$said" refused
+done
+
+# --- Cores beside GPUs, on two cores of this machine.
+mapfile -t cores < <(taskset -cp $$ | sed 's/.*: //' | tr , '\n' | while IFS=- read -r first last; do seq "$first" "${last:-$first}"; done)
+if ((${#cores[@]} < 2)); then
+  echo "left out: cores beside GPUs, which need two cores"
+  exit $failed
+fi
+mkdir -p "$place/bin" "$place/sys/bus/pci/devices/0000:"{3b,af}":00.0"
+printf '#!/bin/sh\necho "0, 00000000:3B:00.0, GPU-aa"\necho "1, 00000000:AF:00.0, GPU-bb"\n' >"$place/bin/nvidia-smi"
+chmod +x "$place/bin/nvidia-smi"
+gpus_beside() {
+  echo "$1" >"$place/sys/bus/pci/devices/0000:3b:00.0/local_cpulist"
+  echo "$2" >"$place/sys/bus/pci/devices/0000:af:00.0/local_cpulist"
+}
+# Processors of the two ranks.
+bound() {
+  local rank
+  for rank in 0 1; do
+    env "$@" PATH="$place/bin:$PATH" TRIREME_SYSFS="$place/sys" LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 \
+      "$launch/rank_affinity.sh" bash -c 'taskset -cp $$ | sed "s/.*: //"' 2>"$place/said"
+  done | paste -sd ' '
+}
+a=${cores[0]} b=${cores[1]} all=$(taskset -cp $$ | sed 's/.*: //')
+gpus_beside "$b" "$a"
+expect "the other socket's GPU first" "$(bound A=)" "$b $a"
+expect "GPUs in another order" "$(bound CUDA_VISIBLE_DEVICES=1,0)" "$a $b"
+expect "GPUs by name" "$(bound CUDA_VISIBLE_DEVICES=GPU-bb,GPU-aa)" "$a $b"
+expect "a GPU of its own for each rank" "$(bound CUDA_VISIBLE_DEVICES=1)" "$a $a"
+expect "parts of a GPU" "$(bound CUDA_VISIBLE_DEVICES=MIG-1)" "$all $all"
+gpus_beside "$a,$b" "$a,$b"
+expect "a socket that ranks share" "$(bound A=)" "$a $b"
+for core in "$a" "$b"; do
+  mkdir -p "$place/sys/devices/system/cpu/cpu$core/topology"
+  echo "$a,$b" >"$place/sys/devices/system/cpu/cpu$core/topology/thread_siblings_list"
+done
+expect "threads of one core" "$(bound A= | tr , -)" "$a-$b $a-$b"
+gpus_beside 9999 9999
+expect "no core beside the GPU" "$(bound A=)" "$all $all"
+grep -q "may use none of the cores beside its GPU (9999)" "$place/said" || expect "the reason" "$(cat "$place/said")" "said"
+exit $failed
