@@ -333,7 +333,7 @@ check_accounts() {
   wait_until 20 finished || complain "the end of the job in sacct"
   expect_equal "$(sacct -D -X -n -P -j "$job" -o Account,State,ExitCode | paste -sd ' ')" \
     "physics|REQUEUED|0:0 physics|COMPLETED|0:0" "what sacct says"
-  expect_equal "$(sacct -D -n -P -j "$job" -o JobName,State,ExitCode | grep -cE '^trireme\|FAILED\|75:0$')" 1 \
+  expect_equal "$(sacct -D -n -P -j "$job" -o JobName,State,ExitCode | grep -cE '^rank\|FAILED\|75:0$')" 1 \
     "one step that ended with 75"
 
   begin "a scaling study without the right account says so"
