@@ -18,9 +18,12 @@ import subprocess
 import sys
 import tempfile
 
-import numpy
-import torch
-from torch.nn import functional as F
+try:
+    import numpy
+    import torch
+    from torch.nn import functional as F
+except ImportError as error:
+    sys.exit(f"{error}; install with: pip install torch numpy")
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TOLERANCE = 1e-4

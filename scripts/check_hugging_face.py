@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights of a GPT run to Hugging Face's libraries and back, bit for bit.
 
-    scripts/check_hugging_face.py RUN --data SHARDS [--trireme build/cpu/trireme]
+    scripts/check_hugging_face.py RUN --data SHARDS [--trireme FILE]
 
 RUN is a directory with config.yaml and weights.safetensors; SHARDS a directory of one packed shard of its tokens.
 - Exports with `trireme checkpoint export`, reads the result with safetensors, loads it with transformers (no key may be
@@ -30,6 +30,7 @@ except ImportError as error:
     print(f"skipped: {error}; pip install numpy safetensors transformers torch h5py")
     sys.exit(77)
 
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 LOSS_TOLERANCE = 1e-4
 BATCH = 16
 
@@ -81,7 +82,7 @@ class Exchange:
         self.config = pathlib.Path(arguments.run) / "config.yaml"
 
     def trireme(self, *command):
-        done = subprocess.run([self.arguments.trireme, *map(str, command)], capture_output=True, text=True, check=False)
+        done = subprocess.run([self.arguments.trireme.absolute(), *map(str, command)], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             sys.exit(f"trireme {' '.join(map(str, command))}\nended with status {done.returncode}:\n{done.stderr}")
         return done.stdout
@@ -143,7 +144,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("--data", required=True, help="directory of one packed shard")
-    parser.add_argument("--trireme", default="build/cpu/trireme")
+    parser.add_argument("--trireme", type=pathlib.Path, default=REPOSITORY / "build/cpu/trireme")
     with tempfile.TemporaryDirectory() as place:
         exchange = Exchange(parser.parse_args(), place)
         exchange.random_model(exchange.there_and_back())

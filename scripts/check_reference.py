@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluates a run's weights with an independent PyTorch model and compares with `trireme eval`.
 
-Command:  python3 scripts/check_reference.py RUN_DIRECTORY [--trireme build/cpu/trireme] [--samples 64]
+Command:  python3 scripts/check_reference.py RUN_DIRECTORY [--data SHARDS] [--trireme FILE] [--samples 64]
 Cost:     seconds for the quickstart's models.
 Expected: "trireme 1.234567  pytorch 1.234567  difference 1e-07" and exit code 0; 1 beyond --tolerance.
 Needs:    pip install torch numpy h5py pyyaml
@@ -25,6 +25,8 @@ try:
 except ImportError as error:
     sys.exit(f"{error}; run: pip install torch numpy h5py pyyaml")
 
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+
 
 def load_weights(path):
     """A safetensors file as {name: tensor}; every tensor of a run is F32."""
@@ -40,8 +42,18 @@ def load_weights(path):
     return weights
 
 
+def validation_path(config, run, given):
+    """Where the data are now: as given, else as trireme finds a path of a config (here, or beside it), else in the clone."""
+    path = given or config["data"]["validation_path"]
+    if not path:
+        sys.exit(f"{run}/config.yaml: data.validation_path is empty; say --data SHARDS")
+    for place in (pathlib.Path.cwd(), run, REPOSITORY):
+        if (place / path).exists():
+            return (place / path).resolve()
+    sys.exit(f"{path}: the run's validation data are not there; say --data SHARDS")
+
+
 def shards(path):
-    path = pathlib.Path(path)
     if (path / "validation").is_dir():
         path = path / "validation"
     return sorted(path.glob("*.h5")) if path.is_dir() else [path]
@@ -126,27 +138,38 @@ def resnet_loss(weights, config, limit):
     return total / len(labels)
 
 
-def trireme_loss(binary, run, batches):
-    command = [binary, "eval", str(run), "--set", f"train.eval_batches={batches}", "--set", "train.micro_batch=1",
-               "--set", "train.global_batch=1"]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return float(re.search(r"loss\s+([0-9.]+)", output).group(1))
+def trireme_loss(binary, run, data, batches):
+    command = [str(binary), "eval", str(run), "--set", f"data.validation_path={data}",
+               "--set", f"train.eval_batches={batches}", "--set", "train.micro_batch=1", "--set", "train.global_batch=1"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        sys.exit(f"{error}; build it or say where it is with --trireme")
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\nended with status {done.returncode}:\n{done.stderr}")
+    return float(re.search(r"loss\s+([0-9.]+)", done.stdout).group(1))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=pathlib.Path)
-    parser.add_argument("--trireme", default="build/cpu/trireme")
+    parser.add_argument("--data", help="validation shards (default: the run's)")
+    parser.add_argument("--trireme", type=pathlib.Path, default=REPOSITORY / "build/cpu/trireme")
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--tolerance", type=float, default=2e-5)
     arguments = parser.parse_args()
 
+    for name in ("config.yaml", "weights.safetensors"):
+        if not (arguments.run / name).is_file():
+            sys.exit(f"{arguments.run}: holds no {name}; name the directory of a finished run")
     config = yaml.safe_load((arguments.run / "config.yaml").read_text())
+    data = validation_path(config, arguments.run, arguments.data)
+    config["data"]["validation_path"] = data
     weights = load_weights(arguments.run / "weights.safetensors")
     torch.set_num_threads(1)
     with torch.no_grad():
         reference = (gpt_loss if config["model"]["family"] == "gpt2" else resnet_loss)(weights, config, arguments.samples)
-    ours = trireme_loss(arguments.trireme, arguments.run, arguments.samples)
+    ours = trireme_loss(arguments.trireme.absolute(), arguments.run, data, arguments.samples)
     difference = abs(ours - reference)
     print(f"trireme {ours:.6f}  pytorch {reference:.6f}  difference {difference:.1e}")
     return 0 if difference <= arguments.tolerance else 1

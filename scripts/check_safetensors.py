@@ -12,7 +12,10 @@ import ctypes
 import json
 import sys
 
-import safetensors
+try:
+    import safetensors
+except ImportError as error:
+    sys.exit(f"{error}; install with: pip install 'safetensors>=0.8' numpy")
 
 DTYPE_NAMES = {  # the file's spelling: the reference writer's
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "U64": "uint64", "U32": "uint32",

@@ -18,6 +18,8 @@ def measured_ms(run: pathlib.Path) -> float:
 
 
 def main() -> int:
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
     work, rounds, tolerance = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     names = [line.split()[0] for line in sys.stdin if line.strip()]
 

@@ -152,7 +152,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.rank is not None:
         return run_rank(arguments.rank, arguments.ranks, arguments.megabytes * 1_000_000, arguments.directory)
-    arguments.trireme = os.path.abspath(arguments.trireme)
+    arguments.trireme, arguments.directory = os.path.abspath(arguments.trireme), os.path.abspath(arguments.directory)
     try:
         rates, version = measure(arguments)
     except RuntimeError as error:

@@ -14,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
-  sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
+  sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' scripts/fuzz.sh
   exit 0
 fi
 seconds=${1:-60}

@@ -17,9 +17,13 @@
 #
 # Exit code: 0 everything that ran is right, 1 something failed, 2 nothing could run here. Speed never fails.
 set -euo pipefail
+called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/common.sh
 source scripts/common.sh
+
+# in_callers_place PATH: a path as the caller meant it.
+in_callers_place() { (cd "$called_from" && realpath -m -- "$1"); }
 
 build='' device=cuda build_only=false pass=() seconds=530
 while [[ $# -gt 0 ]]; do
@@ -27,7 +31,10 @@ while [[ $# -gt 0 ]]; do
     --build | --device | --sections | --models | --set | --torch-python | --seconds | --report)
       [[ $# -ge 2 ]] || die "$1 needs a value"
       case $1 in
-        --build) build=$2 ;;
+        --build) build=$(in_callers_place "$2") ;;
+        --report) pass+=("$1" "$(in_callers_place "$2")") ;;
+        # A word without a slash is looked for in PATH.
+        --torch-python) if [[ $2 == */* ]]; then pass+=("$1" "$(in_callers_place "$(dirname "$2")")/${2##*/}"); else pass+=("$1" "$2"); fi ;;
         --device) device=$2 ;;
         --seconds) seconds=$2 ;;
         *) pass+=("$1" "$2") ;;
@@ -37,7 +44,7 @@ while [[ $# -gt 0 ]]; do
     --quick) pass+=(--quick) ;;
     --build-only) build_only=true ;;
     -h | --help)
-      sed -n '3,19s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '3,19s/^# \{0,1\}//p' scripts/gpu_check.sh
       exit 0
       ;;
     *) die "unknown option $1; see scripts/gpu_check.sh --help" ;;

@@ -6,7 +6,11 @@
 #   scripts/kernel_resources.sh BUILD_FOLDER      e.g. build/cuda, after its targets are built (a second)
 set -euo pipefail
 
-build=${1:?usage: scripts/kernel_resources.sh BUILD_FOLDER}
+if [[ $# -ne 1 || $1 == -* ]]; then
+  sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
+  if [[ ${1:-} == -h || ${1:-} == --help ]]; then exit 0; else exit 2; fi
+fi
+build=$1
 
 # Kernels that may keep memory of their own, one a line: a part of the demangled name, a tab, the reason.
 allowed=''

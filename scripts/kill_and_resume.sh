@@ -43,6 +43,7 @@ source "$repository/launch/mpi_env.sh" 4
 
 work=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/trireme-kill.XXXXXX")}
 mkdir -p "$work"
+work=$(realpath -- "$work")
 # What failed is left for a look.
 if [[ -z $keep ]]; then trap '(($? != 0)) || rm -rf -- "$work"' EXIT; fi
 RANDOM=$((seed % 32768))

@@ -137,7 +137,7 @@ train() {
 }
 
 # The results of $run as the program printed them, and what must not depend on the layout.
-loss_of() { sed -n 's/.*final loss \([^,]*\),.*/\1/p' "$run.log"; }
+loss_of() { sed -n 's/.*final loss .*exact bits \([^)]*\)).*/\1/p' "$run.log"; }
 weights_of() { sed -n 's/.*weights xxh3 \([0-9a-f]*\).*/\1/p' "$run.log"; }
 results_of() {
   grep -o 'final loss .*' "$run.log"

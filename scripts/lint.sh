@@ -6,6 +6,7 @@
 #   scripts/lint.sh FILE...    these files only
 #   scripts/lint.sh --cuda     instead: the CUDA sources (*.cu) under clang-tidy-22, seconds a file; 77 where it is missing
 set -euo pipefail
+called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Of a system's clang-tidy only the 22nd reads the headers of CUDA 13; see .clang-tidy for the checks.
@@ -29,10 +30,17 @@ lint_cuda() {
       2> >(grep -vE '^[0-9]+ warnings? |^Suppressed|^Use -header-filter' >&2) || exit 1
   exit 0
 }
-if [[ ${1:-} == --cuda ]]; then lint_cuda; fi
+case ${1:-} in
+  --cuda) lint_cuda ;;
+  -*)
+    sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' scripts/lint.sh
+    if [[ $1 == -h || $1 == --help ]]; then exit 0; else exit 2; fi
+    ;;
+esac
 
 if [[ $# -gt 0 ]]; then
-  files=("$@")
+  files=()
+  for file in "$@"; do files+=("$(cd "$called_from" && realpath -m --relative-to="$OLDPWD" -- "$file")"); done
 else
   # A file that is removed but not committed yet is listed and not there.
   mapfile -t files < <(git ls-files --cached --others --exclude-standard | while read -r file; do

@@ -95,7 +95,7 @@ def patch_faults(document, directory):
 
 
 def main():
-    if len(sys.argv) < 2:
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     found = False
     ranges = set()

@@ -29,7 +29,7 @@ while [[ $# -gt 0 ]]; do
     --no-cluster) cluster=false ;;
     --no-install) install=false ;;
     -h | --help)
-      sed -n '3,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '3,12s/^# \{0,1\}//p' scripts/test.sh
       exit 0
       ;;
     *) die "unknown option $1; see scripts/test.sh --help" ;;

@@ -4,9 +4,13 @@
 JSON object with the milliseconds of every step. Not for use by hand; see compare_pytorch.py."""
 import argparse
 import json
+import sys
 import time
 
-import torch
+try:
+    import torch
+except ImportError as error:
+    sys.exit(f"{error}; install with: pip install torch")
 from torch import nn
 from torch.nn import functional as F
 
