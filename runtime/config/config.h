@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -140,7 +141,8 @@ struct CheckpointConfig {
   std::int64_t every_steps = 0;
   double every_minutes = 0;
   std::int64_t keep = 2;
-  std::int64_t keep_every = 0;  // steps; 0 = none
+  std::int64_t keep_every = 0;    // steps; 0 = none
+  std::int64_t failed_limit = 3;  // saves in a row before the run stops with exit code 7
   bool async = true;
   friend bool operator==(const CheckpointConfig&, const CheckpointConfig&) = default;
 };
@@ -190,6 +192,9 @@ struct Provenance {
   std::string file;  // "" when there was none
   std::map<std::string, std::string, std::less<>>
       places;  // key -> "a.yaml:14: train.steps" | "--set train.steps=3"
+  std::set<std::string, std::less<>> overridden;  // keys that --set has set
+  // Keys of the file that an override of another left without a meaning, and what became of them.
+  std::vector<std::string> notices;
 
   // The place of `key` as messages begin with it; file and key for a default, the key alone without
   // a file.
@@ -199,10 +204,12 @@ struct Provenance {
 // Reads `path`, then applies `overrides` ("train.steps=50"), in order. A relative data path that
 // does not exist in the current directory but does beside the config file is taken from there.
 // Raises ExitCode::config with "file:line: key: value ...; allowed ...; fix ..." for anything wrong
-// with a single key. `where`, when given, receives the place of every key that was set.
+// with a single key. `where`, when given, receives the place of every key that was set. Keys of the
+// file that an override has left without a meaning are ignored, each with a line in the log.
 [[nodiscard]] Config load_config(const std::string& path, const std::vector<std::string>& overrides,
                                  Provenance* where = nullptr);
-// The same from text; `name` stands for the file in messages. Paths stay as written.
+// The same from text; `name` stands for the file in messages. Paths stay as written, and notices
+// stay in `where`.
 [[nodiscard]] Config parse_config(const std::string& text, const std::string& name,
                                   const std::vector<std::string>& overrides,
                                   Provenance* where = nullptr);

@@ -197,8 +197,10 @@ std::vector<Field> optimizer_fields() {
             "decay of the first and second moment", adamw),
       FIELD(optimizer.epsilon, (NumberRange{.high = 1, .low_is_open = true}),
             "added to the root of the second moment", adamw),
-      FIELD(optimizer.weight_decay, NumberRange{.high = 1000},
-            "decoupled for adamw; matrices and filters only"),
+      FIELD(
+          optimizer.weight_decay, NumberRange{.high = 1000},
+          "decoupled for adamw; for weight matrices, filters and token embeddings, not for biases, "
+          "norms and position embeddings"),
       FIELD(optimizer.momentum, below_one, "decay of the velocity", sgd),
       FIELD(optimizer.nesterov, Free{}, "look ahead along the velocity", sgd),
       FIELD(lr_schedule.name, Choices{{"constant", "linear", "cosine", "wsd"}},
@@ -226,6 +228,8 @@ std::vector<Field> checkpoint_and_telemetry_fields() {
       FIELD(checkpoint.keep, IntegerRange{1, 1'000'000}, "newest checkpoints kept"),
       FIELD(checkpoint.keep_every, IntegerRange{0, many},
             "also keep those whose step is a multiple of this; 0 = none"),
+      FIELD(checkpoint.failed_limit, IntegerRange{1, 1'000'000},
+            "saves in a row that may fail; the last of them ends the run (exit code 7)"),
       FIELD(checkpoint.async, Free{}, "write checkpoints while training goes on"),
       FIELD(telemetry.trace, Text{}, "steps to trace, as first-last; empty = none", {},
             Unbuilt{"\"\""}),

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // YAML tree and --set overrides -> Config.
 #include <filesystem>
+#include <mutex>
+#include <set>
 
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "runtime/config/config.h"
 #include "runtime/config/document.h"
 #include "runtime/config/fields.h"
+#include "runtime/config/overridden.h"
 #include "runtime/config/scalar.h"
 #include "runtime/config/suggest.h"
 #include "runtime/config/text_check.h"
@@ -104,16 +108,28 @@ void apply_override(const std::string& text, Config& config, Provenance& where) 
   assign(*field, override_value(std::string_view(text).substr(equals + 1), is_text, place), config,
          place);
   where.places[key] = place;
+  where.overridden.insert(key);
 }
 
 Config read_all(const std::string& text, const std::string& name,
                 const std::vector<std::string>& overrides, Provenance& where) {
   Config config;
-  where = Provenance{.file = name, .places = {}};
+  where = Provenance{.file = name, .places = {}, .overridden = {}, .notices = {}};
   read_root(parse_document(text, name), name, config, where);
   for (const std::string& item : overrides)
     apply_override(item, config, where);
+  settle_overridden(config, where);
   return config;
+}
+
+// Commands that read one file for many purposes say it once.
+void log_once(const std::vector<std::string>& notices) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::lock_guard lock(mutex);
+  for (const std::string& notice : notices) {
+    if (said.insert(notice).second) log::get("config").info(notice);
+  }
 }
 
 // A path found nowhere stays as written, so that the error about it names what the user wrote.
@@ -144,7 +160,10 @@ Config parse_config(const std::string& text, const std::string& name,
 
 Config load_config(const std::string& path, const std::vector<std::string>& overrides,
                    Provenance* where) {
-  Config result = parse_config(config::read_text_file(path), path, overrides, where);
+  Provenance places;
+  Config result = parse_config(config::read_text_file(path), path, overrides, &places);
+  config::log_once(places.notices);
+  if (where != nullptr) *where = std::move(places);
   const auto beside = std::filesystem::path(path).parent_path();
   config::resolve_path(result.data.path, beside);
   config::resolve_path(result.data.validation_path, beside);

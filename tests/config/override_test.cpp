@@ -9,6 +9,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 const std::string base = "train: {steps: 5}";
 
@@ -62,6 +63,73 @@ TEST(ConfigOverride, ErrorsNameTheOptionAsTyped) {
 TEST(ConfigOverride, DoesNotExcuseAnErrorInTheFile) {
   EXPECT_THAT(parse_error("train: {steps: abc}", {"train.steps=5"}),
               HasSubstr("a.yaml:1: train.steps"));
+}
+
+class SettledOverride : public testing::Test {
+ protected:
+  Config settled(const std::string& text, const std::vector<std::string>& overrides) {
+    return resolve_config(parse_config("data: {path: x}\n" + text, "a.yaml", overrides, &where_),
+                          {}, &where_);
+  }
+  std::string refused(const std::string& text, const std::vector<std::string>& overrides) {
+    return config_error([&] { return settled(text, overrides); });
+  }
+  [[nodiscard]] const std::vector<std::string>& notices() const { return where_.notices; }
+
+ private:
+  Provenance where_;
+};
+
+TEST_F(SettledOverride, AWarmUpOfTheFileEndsWithTheStepsOfTheCommandLine) {
+  const std::string file = "train: {steps: 100}\nlr_schedule: {warmup_steps: 50}\n";
+
+  EXPECT_EQ(settled(file, {"train.steps=2"}).lr_schedule.warmup_steps, 2);
+  EXPECT_THAT(notices(), ElementsAre("a.yaml:3: lr_schedule.warmup_steps: 50 is more than --set "
+                                     "train.steps=2 and is shortened to 2"));
+  EXPECT_EQ(settled(file, {"train.steps=50"}).lr_schedule.warmup_steps, 50);
+  EXPECT_THAT(notices(), IsEmpty());
+}
+
+TEST_F(SettledOverride, AContradictionOfOneHandIsRefusedStill) {
+  EXPECT_THAT(refused("train: {steps: 9}\nlr_schedule: {warmup_steps: 50}\n", {}),
+              HasSubstr("50 is more than train.steps = 9"));
+  EXPECT_THAT(refused("train: {steps: 9}\n", {"lr_schedule.warmup_steps=50"}),
+              HasSubstr("50 is more than train.steps = 9"));
+  EXPECT_THAT(refused("train: {steps: 99}\n", {"train.steps=9", "lr_schedule.warmup_steps=50"}),
+              HasSubstr("50 is more than train.steps = 9"));
+  EXPECT_THAT(refused("optimizer: {name: sgd, betas: [0.5, 0.6]}\n", {}),
+              HasSubstr("has no effect with optimizer.name: sgd"));
+  EXPECT_THAT(refused("", {"optimizer.name=sgd", "optimizer.betas=[0.5, 0.6]"}),
+              HasSubstr("has no effect with optimizer.name: sgd"));
+}
+
+TEST_F(SettledOverride, KeysOfAnotherOptimizerAreIgnoredWithANoticeEach) {
+  const Config config = settled("optimizer: {name: adamw, betas: [0.9, 0.98], epsilon: 1e-6}\n",
+                                {"optimizer.name=sgd"});
+
+  EXPECT_EQ(config.optimizer, [] {
+    OptimizerConfig plain;
+    plain.name = "sgd";
+    return plain;
+  }());
+  EXPECT_THAT(notices(),
+              ElementsAre("a.yaml:2: optimizer.betas: [0.9, 0.98] has no effect with --set "
+                          "optimizer.name=sgd and is ignored",
+                          "a.yaml:2: optimizer.epsilon: 1e-06 has no effect with --set "
+                          "optimizer.name=sgd and is ignored"));
+}
+
+TEST_F(SettledOverride, SoAreKeysOfAnotherModelScheduleOrPrecision) {
+  const std::string file =
+      "model: {layers: 3}\nprecision: fp16\nloss_scale: {initial: 8}\n"
+      "lr_schedule: {name: wsd, decay_fraction: 0.5}\ntrain: {eval_every: 5}\n";
+  const Config config = settled(file, {"model.family=resnet", "precision=fp32",
+                                       "lr_schedule.name=cosine", "data.validation_path="});
+
+  EXPECT_EQ(config.model.layers, ModelConfig{}.layers);
+  EXPECT_EQ(config.loss_scale, LossScaleConfig{});
+  EXPECT_EQ(config.train.eval_every, 0);
+  EXPECT_EQ(notices().size(), 4U);
 }
 
 TEST(ConfigProvenance, RemembersFileLineOptionAndDefault) {
