@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/guard.h"
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <thread>
 
+#include "launch/standard_streams.h"
+#include "launch/usage.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/device/cpu/cpu_features.h"
@@ -26,21 +29,25 @@ int launcher_rank() {
 
 [[noreturn]] void end_job(ExitCode code, const std::string& message) {
   // Most errors (config, data) strike all ranks at once: rank 0 then prints and ends the job before
-  // the others do.
-  if (launcher_rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  fmt::print(stderr, "[{}] error: {}\n", process_label(), message);
+  // the others do. Where MPI is not up yet that takes it some tenths of a second.
+  if (launcher_rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  print_error(message);
   abort_job(static_cast<int>(code));
 }
 
 }  // namespace
 
 int guarded_main(const std::function<int()>& body) {
+  open_standard_descriptors();
   // A file size limit (ulimit -f) then fails the write, which names the file, and does not kill the
   // process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     check_cpu_supports_build();
-    return body();
+    const int code = body();
+    if (code == 0 && !flush_output())
+      fail(ExitCode::internal, "standard output cannot be written to: {}", std::strerror(errno));
+    return code;
   } catch (const Error& error) {
     end_job(error.code(), error.what());
   } catch (const std::bad_alloc&) {
@@ -57,10 +64,11 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::Success& help_or_version) {
     return launcher_rank() == 0 ? app.exit(help_or_version) : 0;
   } catch (const CLI::RuntimeError& ended) {  // by the command itself, which has said why
-    return ended.get_exit_code();
+    return end_job_alike(ended.get_exit_code());
   } catch (const CLI::ParseError& error) {
-    if (launcher_rank() == 0) app.exit(error);
-    return static_cast<int>(ExitCode::config);
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    fail(ExitCode::config, "{}\nRun with --help for more information.",
+         usage_advice(app, words, error));
   }
 }
 

@@ -3,10 +3,13 @@
 
 #include <spdlog/sinks/stdout_color_sinks.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <string>
+
+#include "runtime/base/log_file.h"
 
 namespace trireme::log {
 namespace {
@@ -24,7 +27,7 @@ spdlog::level::level_enum level_for(int rank) {
 
 void configure(spdlog::logger& logger, int rank) {
   logger.set_level(level_for(rank));
-  logger.set_pattern(fmt::format("[%H:%M:%S.%e] [{}] [%n] %^%v%$", rank));
+  logger.set_pattern(fmt::format("[%Y-%m-%d %H:%M:%S.%e] [%l] [{}] [%n] %^%v%$", rank));
 }
 
 }  // namespace
@@ -42,9 +45,23 @@ spdlog::logger& get(std::string_view subsystem) {
   auto logger = spdlog::get(name);
   if (!logger) {
     logger = spdlog::stderr_color_mt(name);
+    logger->sinks().push_back(LogFile::of_process());
     configure(*logger, rank_of_process);
   }
   return *logger;
+}
+
+void keep_in(const std::string& path) {
+  LogFile::of_process()->open(path, /*create=*/rank_of_process == 0);
+}
+
+void keep(spdlog::level::level_enum level, std::string_view subsystem,
+          std::string_view lines) noexcept {
+  while (!lines.empty()) {
+    const auto end = std::min(lines.find('\n'), lines.size());
+    LogFile::of_process()->append(level, rank_of_process, subsystem, lines.substr(0, end));
+    lines.remove_prefix(std::min(end + 1, lines.size()));
+  }
 }
 
 }  // namespace trireme::log

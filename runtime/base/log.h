@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logging on spdlog: "[12:01:02.345] [3] [data] message". Rank 0 logs to the console; other ranks
-// only warnings and errors, so that one run reads as one program.
+// Logging on spdlog: "[2026-11-22 12:01:02.345] [info] [3] [data] message". Rank 0 logs to the
+// console; other ranks only warnings and errors, so that one run reads as one program.
 // TRIREME_LOG=debug|info|warn|error.
 #pragma once
 
 #include <spdlog/spdlog.h>
 
+#include <string>
 #include <string_view>
 
 namespace trireme::log {
@@ -15,5 +16,15 @@ void initialize(int rank);
 
 // The logger of a subsystem ("data", "comm", "train", ...); made on first use, thread-safe.
 [[nodiscard]] spdlog::logger& get(std::string_view subsystem);
+
+// From now on every line also goes to the end of the file `path`; those logged so far go first.
+// Rank 0 makes the file, other ranks add to it where they see it. A file that cannot be opened or
+// written to is no error: the console has the same lines.
+void keep_in(const std::string& path);
+
+// Lines that reach the console past the loggers (a step's, an error's), for the file of keep_in
+// alone and in the form of the others. Nothing before keep_in. Takes no lock and allocates nothing.
+void keep(spdlog::level::level_enum level, std::string_view subsystem,
+          std::string_view lines) noexcept;
 
 }  // namespace trireme::log

@@ -41,8 +41,17 @@ class MpiEnvironment {
 // "Open MPI v4.1.4"; usable before MPI is up.
 [[nodiscard]] std::string mpi_library_version();
 
+// "[rank 0/4 node7] error: <text>" on stderr and in the log that is kept (base/log.h). Past stdio,
+// whose locks a blocked thread may hold; what cannot be written is lost.
+void print_error(const std::string& text) noexcept;
+
 // Ends the whole job at once with `code`; usable before MPI is up and from any thread. Flushes
-// output first.
+// output first. What was printed before it stays the last thing on the screen.
 [[noreturn]] void abort_job(int code) noexcept;
+
+// For a command that ends with a `code` other than 0 on every rank alike and without an error.
+// Waits for the other ranks, then ends the job without mpirun's banner; where there is none,
+// returns the code.
+[[nodiscard]] int end_job_alike(int code) noexcept;
 
 }  // namespace trireme

@@ -19,6 +19,7 @@
 #include "runtime/comm/job_transfers.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/mpi_transfers.h"
+#include "runtime/comm/quiet_abort.h"
 #include "runtime/comm/tcp_rendezvous.h"
 #include "runtime/comm/tcp_transfers.h"
 
@@ -26,10 +27,12 @@ namespace trireme {
 namespace {
 
 constexpr unsigned abort_patience_s = 10;
-// mpirun drops what it has not read when MPI_Abort arrives, and that may be the error message.
-constexpr std::chrono::milliseconds time_to_read_output{200};
+// How long the ranks of a job that ends with a code wait for each other.
+constexpr std::chrono::seconds patience_at_the_end{5};
 
 std::atomic<void (*)() noexcept> abort_hook = nullptr;
+// Set before MPI_Init, which may never return.
+std::atomic<bool> mpi_was_started = false;
 
 // What the launchers of MPI libraries set: mpirun of Open MPI and MPICH, srun with a PMI.
 bool has_launcher() {
@@ -89,6 +92,7 @@ MpiEnvironment::MpiEnvironment(int* argc, char*** argv) {
 
 void MpiEnvironment::start_mpi(int* argc, char*** argv) {
   int provided = MPI_THREAD_SINGLE;
+  mpi_was_started = true;
   TRIREME_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
   TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
@@ -144,6 +148,7 @@ std::unique_ptr<Transfers> make_job_transfers() {
 
 void print_error(const std::string& text) noexcept {
   const std::string line = fmt::format("[{}] error: {}\n", process_label(), text);
+  log::keep(spdlog::level::err, "job", text);
   static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }
 
@@ -165,9 +170,27 @@ void abort_job(int code) noexcept {
   alarm(abort_patience_s);
   if (detail::mpi_is_up()) std::this_thread::sleep_for(time_to_read_output);
   if (auto* const hook = abort_hook.load()) hook();
-  if (detail::mpi_is_up()) MPI_Abort(MPI_COMM_WORLD, code);
+  if (detail::mpi_is_up()) detail::abort_mpi(code);
   if (tcp_job) tcp_job->mesh.abort(code);
+  if (!mpi_was_started) detail::abort_before_mpi(code);
   _exit(code);
+}
+
+int end_job_alike(int code) noexcept {
+  // srun prints no banner, and gives an aborted job a code of its own.
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr || !detail::mpi_is_up()) return code;
+  MPI_Request all = MPI_REQUEST_NULL;
+  int rank = 0, here = 0;
+  static_cast<void>(MPI_Comm_rank(MPI_COMM_WORLD, &rank));  // unchecked: the job ends either way
+  const auto until = std::chrono::steady_clock::now() + patience_at_the_end;
+  if (MPI_Ibarrier(MPI_COMM_WORLD, &all) == MPI_SUCCESS) {
+    while (MPI_Test(&all, &here, MPI_STATUS_IGNORE) == MPI_SUCCESS && here == 0 &&
+           std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  // One is enough, and ends the others.
+  if (rank != 0) std::this_thread::sleep_for(patience_at_the_end);
+  abort_job(code);
 }
 
 }  // namespace trireme

@@ -45,6 +45,7 @@ struct SignalRequests::Handlers {
 };
 
 SignalRequests::SignalRequests() : before_(std::make_unique<Handlers>()) {
+  std::signal(SIGUSR1, SIG_DFL);  // another before may have left it ignored
   checkpoint_count = 0;
   was_terminated = false;
   const sigset_t signals = taken_over();
@@ -60,6 +61,9 @@ SignalRequests::SignalRequests() : before_(std::make_unique<Handlers>()) {
 SignalRequests::~SignalRequests() {
   before_->ending = true;
   before_->thread.join();
+  // A launcher that passes USR1 on to all ranks may come late: a run that is over needs no
+  // checkpoint and must not die of being asked for one.
+  std::signal(SIGUSR1, SIG_IGN);
   pthread_sigmask(SIG_SETMASK, &before_->before, nullptr);
 }
 

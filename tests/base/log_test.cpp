@@ -3,11 +3,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <set>
 #include <thread>
 #include <vector>
+
+#include "tests/support/temporary_directory.h"
 
 namespace trireme {
 namespace {
@@ -15,6 +18,7 @@ namespace {
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::MatchesRegex;
 
 class LogTest : public testing::Test {
  protected:
@@ -32,12 +36,14 @@ class LogTest : public testing::Test {
   }
 };
 
-TEST_F(LogTest, LineCarriesTimeRankSubsystemAndMessage) {
+TEST_F(LogTest, LineCarriesDateLevelRankSubsystemAndMessage) {
   log::initialize(0);
 
   const std::string line = printed_by([] { log::get("data").info("{} shards", 3); });
 
-  EXPECT_THAT(line, ContainsRegex("^\\[[0-9:.]+\\] \\[0\\] \\[data\\] .*3 shards"));
+  EXPECT_THAT(line,
+              ContainsRegex("^\\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:.]{12}\\] \\[info\\] \\[0\\] "
+                            "\\[data\\] .*3 shards"));
 }
 
 TEST_F(LogTest, OtherRanksPrintOnlyWarningsAndErrors) {
@@ -89,6 +95,49 @@ TEST_F(LogTest, OneSubsystemHasOneLoggerForAllThreads) {
     thread.join();
 
   EXPECT_EQ((std::set<spdlog::logger*>(seen.begin(), seen.end()).size()), 1U);
+}
+
+TEST_F(LogTest, AKeptLogHasEarlierLinesTheLoggersAndTheConsolesInOneForm) {
+  const test::TemporaryDirectory place;
+  const std::string path = place.file("console.log");
+  test::write_text(path, "of an earlier start\n");
+
+  static_cast<void>(printed_by([&] {
+    log::get("kept").warn("before");
+    log::keep_in(path);
+    log::get("kept").info("after");
+    log::get("kept").debug("not shown");
+    log::keep(spdlog::level::err, "job", "first\nsecond\n");
+  }));
+  log::keep_in(place.file("another.log"));
+  log::keep(spdlog::level::info, "job", "elsewhere");
+
+  const std::string head = "\\[[-0-9]{10} [0-9:.]{12}\\] ";
+  EXPECT_THAT(test::read_text(path), MatchesRegex("of an earlier start\n(.*\n)?" + head +
+                                                  "\\[warning\\] \\[0\\] \\[kept\\] before\n" +
+                                                  head + "\\[info\\] \\[0\\] \\[kept\\] after\n" +
+                                                  head + "\\[error\\] \\[0\\] \\[job\\] first\n" +
+                                                  head + "\\[error\\] \\[0\\] \\[job\\] second\n"));
+}
+
+TEST_F(LogTest, APlaceWhereNothingCanBeKeptIsNoErrorAndNothingIsFollowedOrMade) {
+  const test::TemporaryDirectory place;
+  ASSERT_EQ(::mkfifo(place.file("fifo").c_str(), 0600), 0);
+  test::write_text(place.file("target"), "");
+  std::filesystem::create_symlink(place.file("target"), place.file("link"));
+
+  static_cast<void>(printed_by([&] {
+    for (const char* const name : {"no/such/directory", "fifo", "link"}) {
+      log::keep_in(place.file(name));
+      log::get("kept").warn("lost");
+      log::keep(spdlog::level::err, "job", "lost");
+    }
+    log::initialize(3);
+    log::keep_in(place.file("of_rank_0"));
+  }));
+
+  EXPECT_EQ(test::read_text(place.file("target")), "");
+  EXPECT_FALSE(std::filesystem::exists(place.file("of_rank_0")));
 }
 
 }  // namespace

@@ -33,6 +33,16 @@ class StepRequestsTest : public testing::Test {
   const SignalRequests signals_;
 };
 
+TEST(SignalRequests, AUserSignalThatComesAfterTheRunEndsNothingAndTheNextRunHearsItsOwn) {
+  { const SignalRequests over; }
+  std::raise(SIGUSR1);
+
+  const SignalRequests next;
+  EXPECT_EQ(SignalRequests::checkpoints(), 0);
+  test::send_signal(SIGUSR1);
+  EXPECT_EQ(SignalRequests::checkpoints(), 1);
+}
+
 TEST_F(StepRequestsTest, NothingIsDueByItself) {
   StepRequests requests = make({.leader = true});
 
