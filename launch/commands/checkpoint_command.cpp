@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 
+#include "launch/job/state_text.h"
 #include "launch/job/weight_exchange.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
@@ -36,7 +37,7 @@ std::vector<std::string> checkpoints_at(const std::string& path) {
   return paths;
 }
 
-void inspect(const std::string& path, bool tensors) {
+void inspect(const std::string& path, bool tensors, bool whole_config) {
   const FoundCheckpoint found = open_checkpoint(checkpoints_at(path).back());
   const Manifest& manifest = found.manifest;
   const MeshShape& mesh = manifest.mesh;
@@ -48,11 +49,12 @@ void inspect(const std::string& path, bool tensors) {
   fmt::print("layout    data {} x tensor {} x pipeline {}, ZeRO {}\n", mesh.data, mesh.tensor,
              mesh.pipeline, manifest.zero);
   fmt::print("values    {}\n", fmt::join(kinds, ", "));
-  fmt::print("size      {:.1f} MB in {} files\n",
-             static_cast<double>(manifest.value_bytes()) * 1e-6, manifest.files.size());
+  fmt::print("size      {:.1f} MB in {} file{}\n",
+             static_cast<double>(manifest.value_bytes()) * 1e-6, manifest.files.size(),
+             manifest.files.size() == 1 ? "" : "s");
   for (const auto& [name, bytes] : manifest.scalars)
     fmt::print("{:<9} {}\n", name, bytes);
-  fmt::print("state     {}\n", manifest.state);
+  fmt::print("{}", describe_state(manifest.state, whole_config));
   fmt::print("tensors   {}\n", manifest.tensors.size());
   if (!tensors) return;
   for (const ManifestTensor& tensor : manifest.tensors) {
@@ -195,14 +197,16 @@ void run_export(const ExchangeArguments& arguments) {
 void add_inspect(CLI::App& checkpoint) {
   struct Arguments {
     std::string path;
-    bool tensors = false;
+    bool tensors = false, config = false;
   };
   auto* const command = checkpoint.add_subcommand("inspect", "Print what a checkpoint holds");
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("path", arguments->path, "Checkpoint, or a run (its newest)")->required();
   command->add_flag("--tensors", arguments->tensors, "List every tensor");
+  command->add_flag("--config", arguments->config, "List every key of the run's config");
   command->footer("Example: trireme checkpoint inspect runs/gpt_tiny --tensors");
-  command->callback([arguments] { inspect(arguments->path, arguments->tensors); });
+  command->callback(
+      [arguments] { inspect(arguments->path, arguments->tensors, arguments->config); });
 }
 
 void add_verify(CLI::App& checkpoint) {

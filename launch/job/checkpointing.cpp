@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -56,9 +57,9 @@ bool is_free(const std::string& key) {
 }
 
 void compare_configs(const FoundCheckpoint& found, const json& before, const Config& config) {
-  std::string differences;
+  std::string differences, free_differences;
   for (const auto& [key, value] : values_by_key(config)) {
-    if (!before.contains(key) || before[key] == value) continue;
+    if (!before.contains(key) || before[key] == value || key == "run.directory") continue;
     const std::string was = before[key].get<std::string>();
     if (std::ranges::find(fixed_keys, key) != fixed_keys.end()) {
       fail(ExitCode::config,
@@ -66,8 +67,15 @@ void compare_configs(const FoundCheckpoint& found, const json& before, const Con
            "another run.directory",
            key, value, was, found.path);
     }
-    if (!is_free(key)) differences += fmt::format(" {}: {} (was {});", key, value, was);
+    std::string& list = is_free(key) ? free_differences : differences;
+    list += fmt::format("{} {}: {} (was {})", list.empty() ? "" : ";", key, value, was);
   }
+  if (!free_differences.empty())
+    log::get("checkpoint")
+        .info(
+            "going on with other settings than before, which do not change "
+            "what is computed:{}",
+            free_differences);
   if (!differences.empty())
     log::get("checkpoint").warn("going on with other settings than before:{}", differences);
 }
@@ -86,6 +94,7 @@ void check_data(const FoundCheckpoint& found, const json& before, const Dataset&
 
 StartingPoint find_start(Session& session, const Dataset& dataset, bool fresh) {
   const Config& config = session.config;
+  RunDirectory::refuse_a_file(config.run.directory);
   const std::string directory = checkpoints_of(config);
   if (fresh) {
     if (RunDirectory::contents(config.run.directory).run) {
@@ -162,18 +171,39 @@ void Checkpointing::save(std::int64_t done) {
 void Checkpointing::report() {
   if (!saver_) return;
   const auto report = saver_->take_report();
-  if (report && report->committed()) {
-    longest_save_seconds_ = std::max(
-        longest_save_seconds_,
-        1e-3 * (report->stall_ms + report->copy_ms + report->write_ms + report->commit_ms));
-  }
-  if (!report || !report->committed() || session_.world->rank() != 0) return;
+  if (!report) return;
+  if (!report->committed()) return note_failure(*report);
+  failed_ = 0;
+  longest_save_seconds_ =
+      std::max(longest_save_seconds_,
+               1e-3 * (report->stall_ms + report->copy_ms + report->write_ms + report->commit_ms));
+  if (session_.world->rank() != 0) return;
   log::get("checkpoint")
       .info(
           "step {}: {} ({:.1f} MB of this rank; training stood {:.1f} ms, copying took {:.1f} "
           "ms, written in {:.0f} ms, committed in {:.0f} ms)",
           report->step, report->path, 1e-6 * static_cast<double>(report->bytes), report->stall_ms,
           report->copy_ms, report->write_ms, report->commit_ms);
+}
+
+// The report is the same on all ranks.
+void Checkpointing::note_failure(const SaveReport& report) {
+  ++failed_;
+  problem_ = fmt::format("step {}: {}", report.step, report.problem);
+  if (metrics_ != nullptr)
+    metrics_->failed_save({report.step, report.problem, failed_, std::chrono::system_clock::now()});
+  const std::int64_t limit = session_.config.checkpoint.failed_limit;
+  if (failed_ < limit) return;
+  fail(
+      unsaved_exit,
+      "checkpoint.failed_limit: {} save(s) in a row failed, the last of {}; the run ends before "
+      "more work is lost; once checkpoints can be written the same command goes on from the newest",
+      failed_, problem_);
+}
+
+void Checkpointing::require_saved() const {
+  if (failed_ == 0) return;
+  fail(unsaved_exit, "the last checkpoint of the run could not be written: {}", problem_);
 }
 
 void Checkpointing::finish() {

@@ -10,8 +10,12 @@
 #include "launch/job/training_state.h"
 #include "runtime/checkpoint/saver.h"
 #include "runtime/checkpoint/verify.h"
+#include "runtime/telemetry/metrics.h"
 
 namespace trireme {
+
+// Beside those of ExitCode: checkpoints could not be written. Nothing that a library raises.
+inline constexpr ExitCode unsaved_exit{7};
 
 // Where a run begins.
 struct StartingPoint {
@@ -36,21 +40,30 @@ class Checkpointing {
 
   // Starts a checkpoint of the state after `done` steps. Collective.
   void save(std::int64_t done);
-  // Logs a save that has ended since the last call.
+  // Logs a save that has ended since the last call; raises unsaved_exit at the
+  // checkpoint.failed_limit-th failure in a row.
   void report();
   // Waits for what is being written.
   void finish();
   // Of the saves that report() has seen, from their start to their commit; 0 where there are none.
   [[nodiscard]] double longest_save_seconds() const { return longest_save_seconds_; }
+  // Failed saves get a line there too. `metrics` must outlive this.
+  void note_failures_in(MetricsLog& metrics) { metrics_ = &metrics; }
+  // Raises unsaved_exit where the last save failed, after finish().
+  void require_saved() const;
 
  private:
   [[nodiscard]] CheckpointSaver& saver();
+  void note_failure(const SaveReport& report);
 
   Session& session_;
   const TrainingState& state_;
   const Dataset& dataset_;
   double longest_save_seconds_ = 0;
   std::optional<std::int64_t> restored_;
+  MetricsLog* metrics_ = nullptr;
+  std::int64_t failed_ = 0;               // in a row
+  std::string problem_;                   // of the last that failed
   std::optional<CheckpointSaver> saver_;  // from the first save on: it holds a copy of the state
 };
 

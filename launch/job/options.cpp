@@ -129,13 +129,14 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
 }
 
 TrainerOptions trainer_options(const Config& config, const ModelTraits& traits,
-                               std::int64_t first_step) {
+                               const Sampler& sampler, std::int64_t first_step) {
   return {.steps = config.train.steps,
           .first_step = first_step,
           .eval_every = config.train.eval_every,
           .non_finite_limit = config.train.non_finite_limit,
           .divergence_check_every = config.train.divergence_check_every,
-          .classifier = traits.input == InputKind::images};
+          .classifier = traits.input == InputKind::images,
+          .steps_per_epoch = sampler.steps_per_epoch()};
 }
 
 ConsoleOptions console_options(const Config& config, const ModelTraits& traits) {

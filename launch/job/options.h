@@ -24,7 +24,7 @@ namespace trireme {
 [[nodiscard]] StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                                        const ModelTraits& traits);
 [[nodiscard]] TrainerOptions trainer_options(const Config& config, const ModelTraits& traits,
-                                             std::int64_t first_step);
+                                             const Sampler& sampler, std::int64_t first_step);
 [[nodiscard]] ConsoleOptions console_options(const Config& config, const ModelTraits& traits);
 
 }  // namespace trireme

@@ -14,6 +14,7 @@ Reporter::Reporter(const Config& config, const RunEnvironment& environment,
     : directory(config.run.directory, done.has_value()),
       metrics(directory.metrics_path(), item_kind(traits), done),
       console(console_options(config, traits)) {
+  log::keep_in(directory.log_path());
   directory.write_config(to_yaml(config));
   directory.write_environment(environment);
 }

@@ -66,7 +66,8 @@ void write_results(Session& session, const TrainingState& trained, double final_
   if (average.enabled())
     save_weights(reporter->directory.path() + "/weights_average.safetensors", averages, metadata);
   log::get("train").info("weights written to {}", reporter->directory.weights_path());
-  log::get("train").info("final loss {:a}, weights xxh3 {}{}{}", final_loss, digest_of(weights),
+  log::get("train").info("final loss {:.4f} (of step {}; exact bits {:a}), weights xxh3 {}{}{}",
+                         final_loss, session.config.train.steps, final_loss, digest_of(weights),
                          layout ? ", optimizer state xxh3 " : "", state);
 }
 

@@ -138,6 +138,7 @@ std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
     log_start(session, dataset);
   }
   session.world->barrier();
+  if (!reporter) log::keep_in(RunDirectory::log_in(config.run.directory));
   if (writes_checkpoints(config.checkpoint)) {
     require_shared_run_directory(*session.world, config.run.directory,
                                  config.run.directory + "/config.yaml");
@@ -198,6 +199,7 @@ bool run_training(const RankProcess& process, const Config& config,
   StepEngine& engine = state.engine;
   log_memory(session, engine.optimizer());
   Checkpointing checkpoints(session, state, *dataset, start);
+  if (reporter) checkpoints.note_failures_in(reporter->metrics);
   std::optional<ValidationPass> validation;
   if (!config.data.validation_path.empty()) {
     validation.emplace(session, engine.runner(), config.data.validation_path);
@@ -217,7 +219,7 @@ bool run_training(const RankProcess& process, const Config& config,
   BubbleMeter meter(engine.runner());
   std::optional<RankTimes> times;
   if (request.split_times) times.emplace(config.train.steps - start.step());
-  Trainer trainer(engine, loader, trainer_options(config, session.traits, start.step()),
+  Trainer trainer(engine, loader, trainer_options(config, session.traits, sampler, start.step()),
                   {reporter ? &reporter->console : nullptr, reporter ? &reporter->metrics : nullptr,
                    &meter, times ? &*times : nullptr},
                   services);
@@ -231,6 +233,7 @@ bool run_training(const RankProcess& process, const Config& config,
   if (reporter) keep_times(config, seconds_before, checkpoints, requests);
   log_memory_plan(session);
   if (stopped) {
+    checkpoints.require_saved();
     session.world->barrier();
     if (reporter) say_why_it_stopped(trainer, config);
   } else {
@@ -240,6 +243,7 @@ bool run_training(const RankProcess& process, const Config& config,
                              1e3 * mean_step_seconds(trainer, config, start));
     }
     leave_results(session, state, trainer, meter, reporter ? &*reporter : nullptr);
+    checkpoints.require_saved();
   }
   return !stopped;
 }

@@ -12,6 +12,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/names.h"
+#include "runtime/checkpoint/verify.h"
 
 namespace trireme {
 namespace {
@@ -93,15 +94,20 @@ void commit_directory(const std::string& partial, const std::string& path) {
 }
 
 void remove_old_checkpoints(const std::string& directory, std::int64_t keep,
-                            std::int64_t keep_every, std::int64_t newest) {
+                            std::int64_t keep_every, std::int64_t newest,
+                            const std::set<std::int64_t>& unusable) {
   try {
     std::vector<StepDirectory> all = list_checkpoints(directory);
-    const auto kept =
-        std::min(all.size(), static_cast<std::size_t>(std::max<std::int64_t>(keep, 1)));
-    all.resize(all.size() - kept);
-    for (const StepDirectory& old : all) {
-      if (old.step == newest || (keep_every > 0 && old.step % keep_every == 0)) continue;
-      remove_directory(old.path);
+    std::ranges::reverse(all);
+    std::int64_t usable = 0;
+    for (const StepDirectory& found : all) {
+      if (found.step > newest) continue;
+      if (usable >= std::max<std::int64_t>(keep, 1)) {
+        if (keep_every == 0 || found.step % keep_every != 0) remove_directory(found.path);
+      } else if (found.step == newest ||
+                 (!unusable.contains(found.step) && looks_complete(found.path))) {
+        ++usable;
+      }
     }
   } catch (const std::exception& error) {
     log::get("checkpoint").warn("an old checkpoint could not be removed: {}", error.what());

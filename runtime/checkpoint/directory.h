@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,12 @@ void prepare_checkpoint_directory(const std::string& directory);
 // not verify, or a run goes another way from an older one) is replaced.
 void commit_directory(const std::string& partial, const std::string& path);
 
-// Removes checkpoints but for the newest `keep` (at least 1), every step that is a multiple of
-// `keep_every` (0: none), and `newest`, the one committed last. Failures are logged.
+// Removes checkpoints but for the newest `keep` usable ones (at least 1) up to `newest`, the one
+// committed last, and every step that is a multiple of `keep_every` (0: none). What is not usable
+// does not count: directories that are not complete, `unusable` steps, and steps beyond `newest`,
+// which the run did not come from; those beyond it stay. Failures are logged.
 void remove_old_checkpoints(const std::string& directory, std::int64_t keep,
-                            std::int64_t keep_every, std::int64_t newest);
+                            std::int64_t keep_every, std::int64_t newest,
+                            const std::set<std::int64_t>& unusable);
 
 }  // namespace trireme

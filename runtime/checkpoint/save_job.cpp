@@ -146,8 +146,7 @@ std::string commit_or_clear(const Manifest& manifest, const std::vector<std::str
   if (!problem.empty()) {
     std::error_code ignored;  // the next start clears what stays
     std::filesystem::remove_all(partial, ignored);
-    log::get("checkpoint")
-        .error("step {}: no checkpoint was written: {}; training goes on", manifest.step, problem);
+    log::get("checkpoint").error("step {}: no checkpoint was written: {}", manifest.step, problem);
   }
   return problem;
 }
@@ -188,7 +187,8 @@ void run_save(const SaveContext& context, std::int64_t step, const std::string& 
   report.commit_ms = milliseconds_since(start);
   if (group.rank() != 0 || !report.committed()) return;
   const SaverOptions& options = context.options;
-  remove_old_checkpoints(options.directory, options.keep, options.keep_every, step);
+  remove_old_checkpoints(options.directory, options.keep, options.keep_every, step,
+                         context.unusable);
 }
 
 }  // namespace trireme

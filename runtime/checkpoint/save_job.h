@@ -3,6 +3,8 @@
 // this room.
 #pragma once
 
+#include <cstdint>
+#include <set>
 #include <string>
 
 #include "runtime/checkpoint/agree.h"
@@ -15,7 +17,8 @@ struct SaveContext {
   Communicator& group;  // for this thread alone
   const SaverOptions& options;
   const Snapshot& snapshot;
-  const Manifest& manifest;  // the parts that every save shares
+  const Manifest& manifest;                // the parts that every save shares
+  const std::set<std::int64_t>& unusable;  // steps whose directories hold no good checkpoint
 };
 
 // Collective. Writes this rank's file, waits for the others' and commits; fills `report` but for

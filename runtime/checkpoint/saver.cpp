@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "runtime/base/error.h"
@@ -62,7 +63,7 @@ struct CheckpointSaver::State {
       SaveReport done = report;
       std::exception_ptr error;
       try {
-        run_save({*group, options, snapshot, manifest}, step, text, done);
+        run_save({*group, options, snapshot, manifest, unusable}, step, text, done);
       } catch (...) {
         error = std::current_exception();
       }
@@ -72,7 +73,10 @@ struct CheckpointSaver::State {
       } else {
         ended = done;
         failures += done.committed() ? 0 : 1;
-        if (done.committed()) good = done.step;
+        if (done.committed()) {
+          good = done.step;
+          unusable.erase(good);
+        }
       }
       pending = false;
       changed.notify_all();
@@ -97,7 +101,8 @@ struct CheckpointSaver::State {
   SaveReport report;                // of the save that is being written
   std::optional<SaveReport> ended;  // of the last, until it is taken
   std::int64_t failures = 0;
-  std::int64_t good = -1;  // the step of the last that is known to be committed
+  std::int64_t good = -1;           // the step of the last that is known to be committed
+  std::set<std::int64_t> unusable;  // changed only while nothing is pending
   std::exception_ptr broken;
   std::thread thread;  // last: it uses all of the above
 };
@@ -174,6 +179,10 @@ std::int64_t CheckpointSaver::failures() const {
 void CheckpointSaver::note_restored(std::int64_t step) {
   const std::lock_guard lock(state_->mutex);
   state_->good = step;
+  // The newest good one was taken; whatever lies beyond it was passed over.
+  for (const StepDirectory& found : list_checkpoints(state_->options.directory)) {
+    if (found.step > step) state_->unusable.insert(found.step);
+  }
 }
 
 }  // namespace trireme

@@ -14,7 +14,7 @@ namespace trireme {
 
 struct SaverOptions {
   std::string directory;        // of the checkpoints: <run>/checkpoints
-  std::int64_t keep = 2;        // newest ones that stay; at least 1
+  std::int64_t keep = 2;        // newest usable ones that stay; at least 1
   std::int64_t keep_every = 0;  // steps whose multiples stay for ever; 0: none
   bool async = true;            // false: save() returns when it is committed
 };
@@ -58,7 +58,8 @@ class CheckpointSaver {
   // Of the save that ended last, once. `committed()`, `problem`, `step` agree on all ranks.
   [[nodiscard]] std::optional<SaveReport> take_report();
   [[nodiscard]] std::int64_t failures() const;
-  // The run goes on from this step's checkpoint, which is therefore good.
+  // The run goes on from this step's checkpoint, which is therefore good, while those beyond it
+  // were passed over and do not count for `keep`. Before the first save.
   void note_restored(std::int64_t step);
 
  private:

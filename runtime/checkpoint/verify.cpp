@@ -177,6 +177,20 @@ FoundCheckpoint open_checkpoint(const std::string& path) {
   return found;
 }
 
+bool looks_complete(const std::string& path) noexcept {
+  namespace fs = std::filesystem;
+  try {
+    if (!fs::is_regular_file(path + "/" + std::string(manifest_name))) return false;
+    const FoundCheckpoint found = open_checkpoint(path);
+    return std::ranges::all_of(found.manifest.files, [&](const ManifestFile& file) {
+      const std::string name = path + "/" + file.name;
+      return fs::is_regular_file(name) && fs::file_size(name) == file.bytes;
+    });
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 std::optional<FoundCheckpoint> find_newest_valid(const std::string& directory,
                                                  Communicator& world) {
   const HostStream stream;

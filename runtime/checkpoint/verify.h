@@ -26,6 +26,10 @@ struct Damage {
                                                     const Manifest& manifest, int share = 0,
                                                     int shares = 1);
 
+// Whether the manifest can be read and every file that it names is there with its size; no value is
+// read.
+[[nodiscard]] bool looks_complete(const std::string& path) noexcept;
+
 struct FoundCheckpoint {
   std::int64_t step = 0;
   std::string path;

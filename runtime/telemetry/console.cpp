@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "runtime/base/log.h"
 #include "runtime/base/text_builder.h"
 #include "runtime/telemetry/terminal.h"
 
@@ -49,6 +50,7 @@ void Console::clear_bar() {
 void Console::print_line(std::string_view line) {
   clear_bar();
   put(line);
+  log::keep(spdlog::level::info, "console", line);
 }
 
 void Console::draw_bar(const StepMetrics& metrics) {

@@ -21,13 +21,11 @@ struct ConsoleOptions {
   ItemKind items = ItemKind::tokens;
 };
 
-// Steps summed since some point; means are what the console prints.
+// Steps summed since some point.
 struct StepTotals {
   std::int64_t steps = 0;
   std::int64_t items = 0;
   double loss = 0;  // sum of the steps' losses
-  double grad_norm = 0;
-  std::int64_t overflowed = 0;  // steps without a gradient norm, skipped for a smaller loss scale
   double step_ms = 0;
   double data_wait_ms = 0;
   double exposed_comm_ms = 0;
@@ -50,8 +48,10 @@ struct RunSummary {
 inline constexpr std::size_t console_text_bytes = 1024;
 using ConsoleText = std::span<char, console_text_bytes>;
 
-// Pure formatters; each returns the part of `to` that it used, and none allocates.
-// "step 120/1000  loss 2.3456  lr 1.00e-03  norm 0.84  12.3k tokens/s  132 ms  data 0.2 %  ..."
+// Pure formatters; each returns the part of `to` that it used, and none allocates. Loss, lr, norm
+// and scale are those of the last step, as metrics.jsonl has them, here and in the bar; the mean of
+// the losses, the rates and the times cover all steps of the window.
+// "step 120/1000  loss 2.3456 (mean of 10 steps 2.4012)  lr 1.00e-03  norm 0.84  12.3k tokens/s"
 [[nodiscard]] std::string_view format_step_line(const StepMetrics& last, const StepTotals& window,
                                                 const ConsoleOptions& options, ConsoleText to);
 [[nodiscard]] std::string_view format_evaluation_line(const EvaluationMetrics& metrics,

@@ -83,11 +83,6 @@ void StepTotals::add(const StepMetrics& metrics) {
   ++steps;
   items += metrics.items;
   loss += metrics.loss;
-  if (metrics.overflowed) {
-    ++overflowed;
-  } else {
-    grad_norm += metrics.grad_norm;
-  }
   step_ms += metrics.step_ms;
   data_wait_ms += metrics.data_wait_ms;
   exposed_comm_ms += metrics.exposed_comm_ms;
@@ -128,8 +123,10 @@ std::string_view format_step_line(const StepMetrics& last, const StepTotals& win
   Short rate, eta;
   TextBuilder text(to);
   text.add("step {:>{}}/{}", last.step, digits(options.steps), options.steps);
-  text.add("  loss {:.4f}  lr {:.2e}  norm {:.3f}", mean(window.loss, window.steps),
-           last.learning_rate, mean(window.grad_norm, window.steps - window.overflowed));
+  text.add("  loss {:.4f}", last.loss);
+  if (window.steps > 1)
+    text.add(" (mean of {} steps {:.4f})", window.steps, mean(window.loss, window.steps));
+  text.add("  lr {:.2e}  norm {:.3f}", last.learning_rate, last.grad_norm);
   if (last.loss_scale) text.add("  scale {:g}  skipped {}", *last.loss_scale, last.skipped_steps);
   text.add("  {} {}/s", format_quantity(items_per_second(window), rate), name_of(options.items));
   text.add("  {:.1f} ms  data {:.1f} %  comm {:.1f} %", mean(window.step_ms, window.steps),

@@ -5,15 +5,13 @@
 #include <sys/resource.h>
 #include <sys/utsname.h>
 
-#include <algorithm>
-#include <array>
-#include <cctype>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "runtime/base/error.h"
 #include "runtime/telemetry/host.h"
+#include "runtime/telemetry/secrets.h"
 #include "trireme_version.h"
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
@@ -37,28 +35,13 @@ json operating_system() {
   return fmt::format("{} {} {}", name.sysname, name.release, name.machine);
 }
 
-bool may_hold_a_secret(std::string_view name) {
-  constexpr std::array words = {"JWT", "KEY", "TOKEN", "SECRET", "PASSWORD", "TRANSPORTS"};
-  std::string upper(name);
-  std::ranges::transform(upper, upper.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return std::ranges::any_of(
-      words, [&upper](const char* word) { return upper.find(word) != std::string::npos; });
-}
-
 json variables() {
-  constexpr std::array prefixes = {"OMPI_", "SLURM_", "OMP_", "DNNL_", "TRIREME_"};
   std::map<std::string, std::string> found;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const auto equals = text.find('=');
-    const std::string_view name = text.substr(0, equals);
-    const auto wanted = [name](const char* prefix) { return name.starts_with(prefix); };
-    if (equals == std::string_view::npos || !std::ranges::any_of(prefixes, wanted) ||
-        may_hold_a_secret(name)) {
-      continue;
-    }
-    found.emplace(name, text.substr(equals + 1));
+    if (equals == std::string_view::npos || !may_be_recorded(text.substr(0, equals))) continue;
+    found.emplace(text.substr(0, equals), without_secrets(text.substr(equals + 1)));
   }
   return found;
 }
@@ -80,7 +63,7 @@ std::string environment_json(const RunEnvironment& environment) {
       {"build_architecture", build::architecture},
       {"sanitizers", build::sanitizers},
       {"start_time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now))},
-      {"command_line", environment.command_line},
+      {"command_line", without_secrets(environment.command_line)},
       {"ranks", environment.ranks},
       {"hosts", environment.hosts},
       {"cpu", cpu()},

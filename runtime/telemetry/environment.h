@@ -23,7 +23,7 @@ struct RunEnvironment {
 
 // The pretty-printed JSON object that environment.json holds: version, build, hosts, CPU, memory,
 // libraries, command line, start time (UTC, ISO 8601), and the environment variables that steer a
-// run (OMPI_*, SLURM_*, OMP_*, DNNL_*, TRIREME_*).
+// run, by a list (secrets.h). Secrets in the command line and in values are left out.
 [[nodiscard]] std::string environment_json(const RunEnvironment& environment);
 
 // Peak resident memory of this process in bytes.

@@ -10,7 +10,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "runtime/base/text_builder.h"
 
@@ -18,6 +20,18 @@ namespace trireme {
 namespace {
 
 using Line = std::span<char, metrics_line_bytes>;
+
+std::string_view utc_text(std::chrono::system_clock::time_point time, std::span<char, 32> to) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  const auto part = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch());
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  std::array<char, 24> date{};
+  const std::size_t length = std::strftime(date.data(), date.size(), "%Y-%m-%dT%H:%M:%S", &utc);
+  TextBuilder text(to);
+  text.add("{}.{:03}Z", std::string_view(date.data(), length), part.count() % 1000);
+  return text.view();
+}
 
 // Writes "key":value members one after another.
 class JsonLine {
@@ -38,6 +52,14 @@ class JsonLine {
   // Times: microseconds are all that a clock call can tell.
   void milliseconds(std::string_view key, double value) {
     text_.add("{}\"{}\":{:.3f}", separator(), key, value);
+  }
+  // A share of a whole, for people: six digits.
+  void rounded(std::string_view key, double value) {
+    text_.add("{}\"{}\":{:.6g}", separator(), key, value);
+  }
+  void timestamp(std::chrono::system_clock::time_point time) {
+    std::array<char, 32> text;
+    text_.add("{}\"timestamp\":\"{}\"", separator(), utc_text(time, text));
   }
   std::string_view finish() {
     text_.add("{}}}\n", finite_ ? "" : ",\"non_finite\":true");
@@ -87,6 +109,8 @@ std::string_view format_json(const StepMetrics& metrics, ItemKind kind, Line to)
   }
   if (metrics.spikes) line.integer("spikes", *metrics.spikes);
   if (metrics.non_finite_steps > 0) line.integer("non_finite_steps", metrics.non_finite_steps);
+  line.rounded("epoch", metrics.epoch);
+  line.integer(kind == ItemKind::tokens ? "tokens_seen" : "images_seen", metrics.items_seen);
   const double seconds = metrics.step_ms / 1000;
   line.milliseconds(kind == ItemKind::tokens ? "tokens_per_s" : "images_per_s",
                     seconds > 0 ? static_cast<double>(metrics.items) / seconds : 0.0);
@@ -98,6 +122,7 @@ std::string_view format_json(const StepMetrics& metrics, ItemKind kind, Line to)
   line.milliseconds("exposed_comm_ms", metrics.exposed_comm_ms);
   line.milliseconds("bubble_ms", metrics.bubble_ms);
   line.milliseconds("reduce_ms", metrics.reduce_ms);
+  line.timestamp(metrics.time);
   return line.finish();
 }
 
@@ -107,13 +132,26 @@ std::string_view format_json(const EvaluationMetrics& metrics, Line to) {
   line.number("validation_loss", metrics.validation_loss);
   if (metrics.accuracy) line.number("accuracy", *metrics.accuracy);
   line.milliseconds("evaluation_ms", metrics.evaluation_ms);
+  line.timestamp(metrics.time);
   return line.finish();
 }
 
 std::string format_json(const SkippedBatch& skipped) {
+  std::array<char, 32> time;
   return fmt::format(
-      "{{\"step\":{},\"skipped\":\"spike\",\"deviations\":{:.3f},\"samples\":[{}]}}\n",
-      skipped.step, skipped.deviations, fmt::join(skipped.samples, ","));
+      "{{\"step\":{},\"skipped\":\"spike\",\"deviations\":{:.3f},\"samples\":[{}],"
+      "\"timestamp\":\"{}\"}}\n",
+      skipped.step, skipped.deviations, fmt::join(skipped.samples, ","),
+      utc_text(skipped.time, time));
+}
+
+std::string format_json(const FailedSave& failed) {
+  std::array<char, 32> time;
+  const nlohmann::json problem = failed.problem;  // any bytes: a path need not be UTF-8
+  return fmt::format(
+      "{{\"step\":{},\"checkpoint_failed\":{},\"failed_saves\":{},\"timestamp\":\"{}\"}}\n",
+      failed.step, problem.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+      failed.in_a_row, utc_text(failed.time, time));
 }
 
 MetricsLog::MetricsLog(std::string path, ItemKind kind, std::optional<std::int64_t> done)
@@ -139,6 +177,10 @@ void MetricsLog::evaluation(const EvaluationMetrics& metrics) {
 
 void MetricsLog::skipped(const SkippedBatch& skipped) {
   append(format_json(skipped));
+}
+
+void MetricsLog::failed_save(const FailedSave& failed) {
+  append(format_json(failed));
 }
 
 void MetricsLog::append(std::string_view line) {

@@ -3,6 +3,7 @@
 // one JSON object per line and per step. Key names are a contract; scripts read them.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -31,15 +32,17 @@ struct StepMetrics {
   double forward_ms = 0;
   double backward_ms = 0;
   double optimizer_ms = 0;
-  double data_wait_ms = 0;             // waiting for the next batch
-  double exposed_comm_ms = 0;          // waiting for communication that no computation hid
-  double bubble_ms = 0;                // waiting for the neighbours in the pipeline
-  double reduce_ms = 0;                // reducing gradients, hidden behind backward or exposed
-  std::optional<double> loss_scale{};  // of this step, where the loss is scaled
-  std::int64_t skipped_steps = 0;      // up to and with this one, because gradients overflowed
-  bool overflowed = false;             // this one was skipped, and a smaller loss scale may mend it
-  std::int64_t non_finite_steps = 0;   // of this run, skipped with no loss scale to mend it
+  double data_wait_ms = 0;               // waiting for the next batch
+  double exposed_comm_ms = 0;            // waiting for communication that no computation hid
+  double bubble_ms = 0;                  // waiting for the neighbours in the pipeline
+  double reduce_ms = 0;                  // reducing gradients, hidden behind backward or exposed
+  std::optional<double> loss_scale{};    // of this step, where the loss is scaled
+  std::int64_t skipped_steps = 0;        // up to and with this one, because gradients overflowed
+  std::int64_t non_finite_steps = 0;     // of this run, skipped with no loss scale to mend it
   std::optional<std::int64_t> spikes{};  // up to and with this one, where there is a spike rule
+  double epoch = 0;                      // passes over the data, up to and with this step
+  std::int64_t items_seen = 0;           // tokens or images, up to and with this step
+  std::chrono::system_clock::time_point time{};  // when it was reported
 };
 
 // A step whose loss leapt, and whose update was left out.
@@ -47,6 +50,15 @@ struct SkippedBatch {
   std::int64_t step = 0;
   double deviations = 0;              // of its loss above the running mean
   std::vector<std::int64_t> samples;  // of the global batch
+  std::chrono::system_clock::time_point time{};
+};
+
+// A checkpoint that could not be written.
+struct FailedSave {
+  std::int64_t step = 0;
+  std::string problem{};  // rank, file and reason
+  std::int64_t in_a_row = 1;
+  std::chrono::system_clock::time_point time{};
 };
 
 struct EvaluationMetrics {
@@ -54,20 +66,22 @@ struct EvaluationMetrics {
   double validation_loss = 0;
   std::optional<double> accuracy{};  // 0..1; for classifiers
   double evaluation_ms = 0;
+  std::chrono::system_clock::time_point time{};
 };
 
 // Longest line that either formatter below writes.
-inline constexpr std::size_t metrics_line_bytes = 896;
+inline constexpr std::size_t metrics_line_bytes = 1024;
 
 // One JSON object and a newline, written into `to`; returns the part used. No allocation. Numbers
 // print with the fewest digits that read back to the same value; NaN and infinity print as null and
-// add "non_finite":true.
+// add "non_finite":true. "timestamp" is UTC, as "2026-11-22T12:01:02.345Z".
 [[nodiscard]] std::string_view format_json(const StepMetrics& metrics, ItemKind kind,
                                            std::span<char, metrics_line_bytes> to);
 [[nodiscard]] std::string_view format_json(const EvaluationMetrics& metrics,
                                            std::span<char, metrics_line_bytes> to);
 // Of any length.
 [[nodiscard]] std::string format_json(const SkippedBatch& skipped);
+[[nodiscard]] std::string format_json(const FailedSave& failed);
 
 // metrics.jsonl of one run; rank 0 only. Each line is one write() to a file opened for appending,
 // so a killed run leaves whole lines. A line that does not fit on the disk is taken back and raises
@@ -81,6 +95,7 @@ class MetricsLog {
   void step(const StepMetrics& metrics);
   void evaluation(const EvaluationMetrics& metrics);
   void skipped(const SkippedBatch& skipped);
+  void failed_save(const FailedSave& failed);
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:

@@ -68,6 +68,20 @@ std::string without_trailing_slash(std::string path) {
 
 }  // namespace
 
+void RunDirectory::refuse_a_file(const std::string& path) {
+  for (fs::path place = without_trailing_slash(path); !place.empty(); place = place.parent_path()) {
+    std::error_code error;
+    const fs::file_status status = fs::status(place, error);
+    if (fs::is_directory(status)) return;
+    if (fs::exists(status)) {
+      fail(ExitCode::config,
+           "run.directory: {}: {} exists and is not a directory; choose another place", path,
+           place == fs::path(path) ? "it" : place.string());
+    }
+    if (place == place.parent_path()) return;
+  }
+}
+
 RunDirectory::Contents RunDirectory::contents(const std::string& path) {
   const auto has = [&](const char* name) { return has_file(path, name); };
   return {.run = std::ranges::any_of(files_of_a_run, has),

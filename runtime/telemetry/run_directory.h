@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of one run: config.yaml (resolved), environment.json, metrics.jsonl, weights.
+// The directory of one run: config.yaml (resolved), environment.json, metrics.jsonl,
+// console.log, weights.
 #pragma once
 
 #include <string>
@@ -15,6 +16,9 @@ namespace trireme {
 class RunDirectory {
  public:
   explicit RunDirectory(std::string path, bool goes_on = false);
+  // ExitCode::config where `path`, or a directory that it would lie in, is something else than a
+  // directory. Touches nothing.
+  static void refuse_a_file(const std::string& path);
   // What an earlier run left there.
   struct Contents {
     bool run = false, checkpoints = false, weights = false;
@@ -27,6 +31,9 @@ class RunDirectory {
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
+  // What the console showed, of all starts of the run.
+  [[nodiscard]] std::string log_path() const { return log_in(path_); }
+  [[nodiscard]] static std::string log_in(const std::string& path) { return path + "/console.log"; }
   [[nodiscard]] std::string config_path() const { return path_ + "/config.yaml"; }
   [[nodiscard]] std::string weights_path() const { return path_ + "/weights.safetensors"; }
 

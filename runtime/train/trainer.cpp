@@ -89,23 +89,26 @@ void Trainer::report(std::int64_t step) {
     ++non_finite_;
   }
   if (reporting_.console != nullptr) {
-    StepMetrics metrics{.step = step + 1,
-                        .loss = report.loss,
-                        .learning_rate = report.learning_rate,
-                        .grad_norm = report.grad_norm,
-                        .items = engine_.targets_per_step(),
-                        .step_ms = report.step_ms,
-                        .forward_ms = report.forward_ms,
-                        .backward_ms = report.backward_ms,
-                        .optimizer_ms = report.optimizer_ms,
-                        .data_wait_ms = report.data_wait_ms,
-                        .exposed_comm_ms = report.exposed_comm_ms,
-                        .bubble_ms = report.bubble_ms,
-                        .reduce_ms = report.reduce_ms,
-                        .loss_scale = report.loss_scale,
-                        .skipped_steps = report.skipped_steps,
-                        .overflowed = report.overflowed,
-                        .non_finite_steps = non_finite_};
+    StepMetrics metrics{
+        .step = step + 1,
+        .loss = report.loss,
+        .learning_rate = report.learning_rate,
+        .grad_norm = report.grad_norm,
+        .items = engine_.targets_per_step(),
+        .step_ms = report.step_ms,
+        .forward_ms = report.forward_ms,
+        .backward_ms = report.backward_ms,
+        .optimizer_ms = report.optimizer_ms,
+        .data_wait_ms = report.data_wait_ms,
+        .exposed_comm_ms = report.exposed_comm_ms,
+        .bubble_ms = report.bubble_ms,
+        .reduce_ms = report.reduce_ms,
+        .loss_scale = report.loss_scale,
+        .skipped_steps = report.skipped_steps,
+        .non_finite_steps = non_finite_,
+        .epoch = static_cast<double>(step + 1) / static_cast<double>(options_.steps_per_epoch),
+        .items_seen = (step + 1) * engine_.targets_per_step(),
+        .time = std::chrono::system_clock::now()};
     if (engine_.loss_guard().options().spike_zscore > 0) metrics.spikes = report.judgement.spikes;
     reporting_.metrics->step(metrics);
     reporting_.console->step(metrics);
@@ -136,7 +139,8 @@ void Trainer::log_spike(const StepReport& report) {
   const SkippedBatch skipped{
       .step = report.step + 1,
       .deviations = report.judgement.deviations,
-      .samples = services_.samples ? services_.samples(report.step) : std::vector<std::int64_t>{}};
+      .samples = services_.samples ? services_.samples(report.step) : std::vector<std::int64_t>{},
+      .time = std::chrono::system_clock::now()};
   reporting_.metrics->skipped(skipped);
   reporting_.console->clear_bar();
   log::get("train").warn(
@@ -155,7 +159,8 @@ void Trainer::run_evaluation(std::int64_t step) {
   EvaluationMetrics metrics{.step = step + 1,
                             .validation_loss = result.loss,
                             .accuracy = {},
-                            .evaluation_ms = 1e3 * seconds};
+                            .evaluation_ms = 1e3 * seconds,
+                            .time = std::chrono::system_clock::now()};
   if (options_.classifier) metrics.accuracy = result.accuracy;
   reporting_.metrics->evaluation(metrics);
   reporting_.console->evaluation(metrics);

@@ -214,6 +214,46 @@ TEST_F(FaultTest, KeepsTheNewestEveryNthAndTheLast) {
   EXPECT_EQ(kept, (std::vector<std::int64_t>{4, 6, 8, 10, 11}));
 }
 
+TEST_F(FaultTest, DirectoriesThatHoldNoGoodCheckpointDoNotCountAmongThoseKept) {
+  const auto kept = [&] {
+    world().barrier();
+    std::vector<std::int64_t> steps;
+    for (const StepDirectory& found : list_checkpoints(directory_))
+      steps.push_back(found.step);
+    world().barrier();
+    return steps;
+  };
+  const auto of_step = [&](std::int64_t step) {
+    return directory_ + "/" + step_directory_name(step);
+  };
+  const auto make = [&] {
+    return std::make_unique<CheckpointSaver>(
+        device(), part_->mesh, part_->placed, part_->values,
+        SaverOptions{.directory = directory_, .keep = 2, .async = false});
+  };
+  auto saver = make();
+  for (const std::int64_t step : {1, 2, 3})
+    ASSERT_EQ(save(*saver, step).problem, "");
+  if (rank() == 0) {
+    fs::create_directory(of_step(5));
+    fs::create_directory(of_step(7));
+    test::write_text(of_step(7) + "/manifest.json", "{}");
+  }
+  ASSERT_EQ(save(*saver, 4).problem, "");
+  EXPECT_EQ(kept(), (std::vector<std::int64_t>{3, 4, 5, 7}));
+  ASSERT_EQ(save(*saver, 8).problem, "");
+  EXPECT_EQ(kept(), (std::vector<std::int64_t>{4, 5, 7, 8}));
+
+  // Passed over at a restart for its bytes, not its size.
+  saver = make();
+  saver->note_restored(4);
+  ASSERT_EQ(save(*saver, 6).problem, "");
+  ASSERT_EQ(save(*saver, 9).problem, "");
+  EXPECT_EQ(kept(), (std::vector<std::int64_t>{6, 7, 8, 9}));
+  ASSERT_EQ(save(*saver, 10).problem, "");
+  EXPECT_EQ(kept(), (std::vector<std::int64_t>{9, 10}));
+}
+
 TEST_F(FaultTest, ReplacesADamagedCheckpointOfTheSameStepAndKeepsAGoodOne) {
   const auto first = make_saver();
   ASSERT_EQ(save(*first, 3).problem, "");

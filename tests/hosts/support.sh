@@ -61,4 +61,4 @@ CONFIG
 }
 
 # "loss weights" as a run reports them at its end.
-bits_of() { sed -nE 's/.*final loss (0x[^,]*), weights xxh3 ([0-9a-f]*).*/\1 \2/p' "$1" | tail -n 1; }
+bits_of() { sed -nE 's/.*final loss .*exact bits (0x[^)]*)\), weights xxh3 ([0-9a-f]*).*/\1 \2/p' "$1" | tail -n 1; }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "tests/launch/run_fixture.h"
@@ -21,6 +22,11 @@ class FailureTest : public RunTest {
     EXPECT_EQ(result.exit_code, code) << result.output;
     EXPECT_THAT(result.output, message);
     EXPECT_LT(result.seconds, 20);
+    // Nothing of a launcher's stands below the message.
+    const std::string last =
+        result.output.substr(std::min(result.output.rfind("error: "), result.output.size()));
+    for (const char* const word : {"mpirun", "MPI_ABORT", "ORTE", "PMIX", "-----"})
+      EXPECT_THAT(last, Not(HasSubstr(word)));
   }
 };
 
@@ -138,6 +144,25 @@ TEST_F(FailureTest, AFullDiskWhileLoggingEndsTheJobNamingTheFile) {
 
   expect_failure(result, 1, HasSubstr("metrics.jsonl"));
   EXPECT_FALSE(std::filesystem::exists(directory() + "/run/weights.safetensors"));
+}
+
+TEST_F(FailureTest, SavesThatFailEndTheRunWithSevenAndALineEachInTheMetrics) {
+  const std::string train =
+      TRIREME_BINARY " train " + data_directory() + "/gpt.yaml --set run.directory=" + directory();
+  const CommandResult limit = run_command(
+      "ulimit -f 64; " + train + "/run --set train.steps=9 --set checkpoint.every_steps=1");
+
+  expect_failure(limit, 7,
+                 AllOf(HasSubstr("checkpoint.failed_limit: 3 save(s) in a row failed"),
+                       HasSubstr("rank_00000.h5")));
+  const std::string metrics = read_file(directory() + "/run/metrics.jsonl");
+  EXPECT_THAT(metrics, AllOf(HasSubstr("\"failed_saves\":1,"), HasSubstr("\"failed_saves\":3,"),
+                             Not(HasSubstr("\"failed_saves\":4,"))));
+
+  // Nothing to go on from, so it must not ask to be started again.
+  expect_failure(
+      run_command("ulimit -f 64; " + train + "/stopped --set run.deadline_minutes=0.00001"), 7,
+      HasSubstr("the last checkpoint of the run could not be written: step "));
 }
 
 TEST_F(FailureTest, ADataErrorOnOneRankEndsTheOthersThatWait) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/launch/run_fixture.h"
 
@@ -14,7 +15,9 @@ namespace trireme::test {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
 class ResumeTest : public RunTest {
  protected:
@@ -168,6 +171,23 @@ TEST_F(ResumeTest, WhatDoesNotFitIsRefusedAndADamagedCheckpointIsPassedOver) {
   EXPECT_THAT(damaged.output, HasSubstr("none of its checkpoints verifies"));
 }
 
+TEST_F(ResumeTest, ACheckpointIsDescribedInLinesForPeople) {
+  expect_done(train_gpt("run", 1, {"checkpoint.every_steps=3"}));
+
+  const CommandResult described = trireme("checkpoint inspect " + directory() + "/run");
+  const CommandResult whole = trireme("checkpoint inspect --config " + directory() + "/run");
+
+  expect_done(described);
+  EXPECT_THAT(described.output, AllOf(HasSubstr("\nstep      6\n"),
+                                      ContainsRegex("\ndata +fingerprint [0-9a-f]+, samples 225\n"),
+                                      ContainsRegex("\n  model.hidden +32\n"), Not(HasSubstr("{")),
+                                      Not(HasSubstr("parallel.watch_seconds"))));
+  EXPECT_THAT(whole.output, ContainsRegex("\n  parallel.watch_seconds +600\n"));
+  std::istringstream lines(whole.output);
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_LT(line.size(), 240U) << line;
+}
+
 TEST_F(ResumeTest, AFinishedRunHasNothingLeftToDoUntilItGetsMoreSteps) {
   const Settings settings{"checkpoint.every_steps=3", "lr_schedule.name=constant"};
   expect_done(train_gpt("run", 1, settings));
@@ -177,7 +197,13 @@ TEST_F(ResumeTest, AFinishedRunHasNothingLeftToDoUntilItGetsMoreSteps) {
 
   Settings more = settings;
   more.emplace_back("train.steps=9");
-  expect_done(train_gpt("run", 1, more));
+  more.front() = "checkpoint.every_steps=4";
+  const CommandResult longer = train_gpt("run", 1, more);
+  expect_done(longer);
+  EXPECT_THAT(
+      longer.output,
+      AllOf(HasSubstr("which do not change what is computed: checkpoint.every_steps: 4 (was 3)"),
+            HasSubstr("going on with other settings than before: train.steps: 9 (was 6)")));
   expect_done(train_gpt("whole", 1, more));
   expect_same_run("whole", "run");
 }

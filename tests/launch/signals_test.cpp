@@ -119,6 +119,9 @@ TEST_F(SignalsTest, ARankEndedByASignalIsNamedAndTheJobsCodeIsFive) {
   EXPECT_THAT(result.output,
               AllOf(ContainsRegex("\\[rank 1 [^ ]+\\] error: ended by signal 9 \\(Killed\\)"),
                     Not(HasSubstr("left behind"))));
+  EXPECT_THAT(result.output.substr(result.output.rfind("[rank 1 ")),
+              testing::MatchesRegex("[^\n]*\n"))
+      << "something follows the last word";
 }
 
 }  // namespace

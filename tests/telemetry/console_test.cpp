@@ -52,7 +52,7 @@ class OutputFile {
   int descriptor_;
 };
 
-TEST(ConsoleFormat, AStepLineShowsMeansOverTheWindow) {
+TEST(ConsoleFormat, AStepLineShowsTheStepsLossAndNormAndLabelsTheMeanOfTheWindow) {
   std::array<char, console_text_bytes> text;
   StepTotals window = totals_of(step_number(119));
   StepMetrics last = step_number(120);
@@ -61,7 +61,8 @@ TEST(ConsoleFormat, AStepLineShowsMeansOverTheWindow) {
   window.add(last);
 
   EXPECT_EQ(format_step_line(last, window, options, text),
-            "step  120/1000  loss 2.0000  lr 1.00e-03  norm 1.000  16.4k tokens/s  250.0 ms"
+            "step  120/1000  loss 1.5000 (mean of 2 steps 2.0000)  lr 1.00e-03  norm 1.250"
+            "  16.4k tokens/s  250.0 ms"
             "  data 0.2 %  comm 10.0 %  eta 3:40\n");
 }
 

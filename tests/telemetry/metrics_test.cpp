@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -23,6 +24,9 @@ using test::TemporaryDirectory;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
+// 2026-11-22 12:01:02.345 UTC.
+constexpr std::chrono::system_clock::time_point noon{std::chrono::milliseconds(1795348862345)};
+
 StepMetrics sample_step() {
   return {.step = 7,
           .loss = static_cast<double>(1.5321F),
@@ -36,7 +40,10 @@ StepMetrics sample_step() {
           .data_wait_ms = 0.25,
           .exposed_comm_ms = 1.5,
           .bubble_ms = 3.25,
-          .reduce_ms = 4.75};
+          .reduce_ms = 4.75,
+          .epoch = 7.0 / 12,
+          .items_seen = 28672,
+          .time = noon};
 }
 
 std::string json_of(const StepMetrics& metrics, ItemKind kind = ItemKind::tokens) {
@@ -47,14 +54,17 @@ std::string json_of(const StepMetrics& metrics, ItemKind kind = ItemKind::tokens
 TEST(Metrics, AStepIsOneJsonLine) {
   EXPECT_EQ(json_of(sample_step()),
             R"({"step":7,"loss":1.532099962234497,"lr":0.001,"grad_norm":0.5,)"
+            R"("epoch":0.583333,"tokens_seen":28672,)"
             R"("tokens_per_s":32768.000,"step_ms":125.000,"forward_ms":40.123,)"
             R"("backward_ms":80.000,"optimizer_ms":2.000,"data_wait_ms":0.250,)"
-            R"("exposed_comm_ms":1.500,"bubble_ms":3.250,"reduce_ms":4.750})"
+            R"("exposed_comm_ms":1.500,"bubble_ms":3.250,"reduce_ms":4.750,)"
+            R"("timestamp":"2026-11-22T12:01:02.345Z"})"
             "\n");
 }
 
-TEST(Metrics, ImagesHaveTheirOwnRateKey) {
-  EXPECT_NE(json_of(sample_step(), ItemKind::images).find("\"images_per_s\":32768.000"),
+TEST(Metrics, ImagesHaveKeysOfTheirOwn) {
+  EXPECT_NE(json_of(sample_step(), ItemKind::images)
+                .find("\"images_seen\":28672,\"images_per_s\":32768.000"),
             std::string::npos);
 }
 
@@ -79,9 +89,19 @@ TEST(Metrics, StepsThatWereSkippedAreCounted) {
 }
 
 TEST(Metrics, ASkippedBatchNamesItsSamples) {
-  EXPECT_EQ(format_json(SkippedBatch{.step = 12, .deviations = 7.25, .samples = {5, 0, 81}}),
-            R"({"step":12,"skipped":"spike","deviations":7.250,"samples":[5,0,81]})"
+  EXPECT_EQ(format_json(
+                SkippedBatch{.step = 12, .deviations = 7.25, .samples = {5, 0, 81}, .time = noon}),
+            R"({"step":12,"skipped":"spike","deviations":7.250,"samples":[5,0,81],)"
+            R"("timestamp":"2026-11-22T12:01:02.345Z"})"
             "\n");
+}
+
+TEST(Metrics, AFailedSaveSaysWhyInJsonWhateverThePathsBytes) {
+  EXPECT_EQ(format_json(FailedSave{
+                .step = 12, .problem = "rank 0: \"a\xff\": full", .in_a_row = 2, .time = noon}),
+            "{\"step\":12,\"checkpoint_failed\":\"rank 0: \\\"a\xEF\xBF\xBD\\\": "
+            "full\",\"failed_saves\":2,"
+            "\"timestamp\":\"2026-11-22T12:01:02.345Z\"}\n");
 }
 
 TEST(Metrics, TheLossReadsBackToTheSameBits) {
@@ -111,8 +131,12 @@ TEST(Metrics, ANonFiniteValueIsNullAndFlagged) {
 TEST(Metrics, TheLongestValuesFitTheLine) {
   constexpr double longest = -1.2345678901234567e-308;
   constexpr auto big = std::numeric_limits<std::int64_t>::min();
-  const StepMetrics metrics{big,  longest, longest, longest, big,  1e15,    1e15,
-                            1e15, 1e15,    1e15,    1e15,    1e15, longest, big};
+  StepMetrics metrics{big,  longest, longest, longest, big,  1e15, 1e15,
+                      1e15, 1e15,    1e15,    1e15,    1e15, 1e15};
+  metrics.loss_scale = metrics.epoch = longest;
+  metrics.skipped_steps = metrics.non_finite_steps = metrics.items_seen = big;
+  metrics.spikes = big;
+  metrics.time = std::chrono::system_clock::time_point::max();
 
   EXPECT_TRUE(json_of(metrics).ends_with("}\n"));
 }
@@ -120,11 +144,16 @@ TEST(Metrics, TheLongestValuesFitTheLine) {
 TEST(Metrics, AnEvaluationHasAccuracyOnlyWhenMeasured) {
   std::array<char, metrics_line_bytes> text;
 
-  EXPECT_EQ(format_json({.step = 3, .validation_loss = 1.25, .evaluation_ms = 10}, text),
-            "{\"step\":3,\"validation_loss\":1.25,\"evaluation_ms\":10.000}\n");
   EXPECT_EQ(
-      format_json({.step = 3, .validation_loss = 1.25, .accuracy = 0.5, .evaluation_ms = 10}, text),
-      "{\"step\":3,\"validation_loss\":1.25,\"accuracy\":0.5,\"evaluation_ms\":10.000}\n");
+      format_json({.step = 3, .validation_loss = 1.25, .evaluation_ms = 10, .time = noon}, text),
+      "{\"step\":3,\"validation_loss\":1.25,\"evaluation_ms\":10.000,"
+      "\"timestamp\":\"2026-11-22T12:01:02.345Z\"}\n");
+  EXPECT_EQ(
+      format_json(
+          {.step = 3, .validation_loss = 1.25, .accuracy = 0.5, .evaluation_ms = 10, .time = noon},
+          text),
+      "{\"step\":3,\"validation_loss\":1.25,\"accuracy\":0.5,\"evaluation_ms\":10.000,"
+      "\"timestamp\":\"2026-11-22T12:01:02.345Z\"}\n");
 }
 
 TEST(MetricsLog, KeepsOneLinePerCallInOrder) {
@@ -132,11 +161,11 @@ TEST(MetricsLog, KeepsOneLinePerCallInOrder) {
   MetricsLog log(directory.file("metrics.jsonl"), ItemKind::tokens);
 
   log.step(sample_step());
-  log.evaluation({.step = 7, .validation_loss = 2});
+  log.evaluation({.step = 7, .validation_loss = 2, .time = noon});
 
-  EXPECT_EQ(
-      read_text(log.path()),
-      json_of(sample_step()) + "{\"step\":7,\"validation_loss\":2,\"evaluation_ms\":0.000}\n");
+  EXPECT_EQ(read_text(log.path()), json_of(sample_step()) +
+                                       "{\"step\":7,\"validation_loss\":2,\"evaluation_ms\":0.000,"
+                                       "\"timestamp\":\"2026-11-22T12:01:02.345Z\"}\n");
 }
 
 TEST(MetricsLog, RefusesAFileThatExists) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "runtime/telemetry/secrets.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
 
@@ -74,8 +75,8 @@ TEST(RunDirectory, RefusesAPlaceThatCannotBeWrittenTo) {
 TEST(RunDirectory, DescribesItsEnvironment) {
   const TemporaryDirectory place;
   const RunDirectory run(place.file("run"));
-  ::setenv("TRIREME_TEST_VARIABLE", "\xff odd", 1);
-  ::setenv("SLURM_JWT", "secret", 1);
+  ::setenv("TRIREME_INTERFACE", "\xff odd", 1);
+  ::setenv("TRIREME_TEST_VARIABLE", "not on the list", 1);
 
   run.write_environment({.ranks = 2,
                          .hosts = {"n1", "n2"},
@@ -90,11 +91,47 @@ TEST(RunDirectory, DescribesItsEnvironment) {
   EXPECT_EQ(document["command_line"][2], "a b.yaml");
   EXPECT_GT(document["cpu"]["cores_online"], 0);
   EXPECT_GT(document["memory_bytes"], 1 << 20);
-  EXPECT_TRUE(document["variables"].contains("TRIREME_TEST_VARIABLE"));
-  EXPECT_EQ(text.find("secret"), std::string::npos);
+  EXPECT_TRUE(document["variables"].contains("TRIREME_INTERFACE"));
+  EXPECT_FALSE(document["variables"].contains("TRIREME_TEST_VARIABLE"));
   for (const char* const key : {"version", "revision", "compiler", "build_type", "start_time"}) {
     EXPECT_FALSE(document[key].get<std::string>().empty()) << key;
   }
+}
+
+TEST(Environment, NoSecretOfTheSurroundingsIsWrittenDown) {
+  const TemporaryDirectory place;
+  const RunDirectory run(place.file("run"));
+  for (const char* const name :
+       {"SLURM_PASSWD", "OMPI_CREDENTIAL", "TRIREME_AUTH", "DNNL_PASSPHRASE", "SLURM_COOKIE",
+        "SLURM_JWT", "OMPI_MCA_btl_tcp_token", "OMPI_MCA_orte_precondition_transports"})
+    ::setenv(name, "hunter2", 1);
+  ::setenv("OMPI_MCA_plm_rsh_agent", "sshpass -p hunter2 ssh", 1);
+  ::setenv("MASTER_ADDR", "http://me:hunter2@node1", 1);
+
+  run.write_environment(
+      {.hosts = {"n1"},
+       .libraries = {},
+       .command_line = {"trireme", "train", "https://me:hunter/2@host/a.yaml?sig=hunter2&x=1",
+                        "--token", "hunter2", "--password=hunter2", "sshpass", "-p", "hunter2",
+                        "sshpass -phunter2 ssh me:hunter2@host:/x", "sshpass -p hunter2 ssh",
+                        "--header", "Authorization: hunter2", "--set", "train.steps=5"}});
+
+  const std::string text = read_text(place.file("run/environment.json"));
+  EXPECT_EQ(text.find("hunter"), std::string::npos) << text;
+  const auto words = nlohmann::json::parse(text)["command_line"];
+  EXPECT_EQ(words[2], "https://***@host/a.yaml?***");
+  EXPECT_EQ(words.back(), "train.steps=5");
+}
+
+TEST(Environment, WhatIsNoSecretStaysReadable) {
+  for (const char* const word :
+       {"configs/gpt_tiny.yaml", "run.directory=/data/tokens/a b", "user@host", "a:b",
+        "https://host/x", "OMPI=1", "--set", "lr_schedule={name: cosine, warmup_steps: 5}"})
+    EXPECT_EQ(without_secrets(word), word);
+  EXPECT_TRUE(may_be_recorded("OMPI_MCA_btl_tcp_if_include"));
+  EXPECT_TRUE(may_be_recorded("OMP_NUM_THREADS"));
+  EXPECT_FALSE(may_be_recorded("OMP_NUM_THREADS_"));
+  EXPECT_FALSE(may_be_recorded("HOME"));
 }
 
 TEST(Environment, PeakMemoryCoversWhatWasTouched) {
