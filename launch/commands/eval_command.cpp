@@ -7,6 +7,7 @@
 #include <memory>
 #include <numbers>
 
+#include "launch/job/data_record.h"
 #include "launch/job/session.h"
 #include "runtime/checkpoint/weights.h"
 
@@ -40,6 +41,7 @@ void evaluate_run(const EvalArguments& arguments) {
   PipelineRunner runner(*session.device, *session.model, session.mesh.pipeline(),
                         *session.streams.compute, session.pipeline);
   ValidationPass pass(session, runner, data);
+  require_ids_of_run(arguments.run, pass.dataset());
   const EvaluationResult result = pass.run();
   if (process.mpi.rank() != 0) return;
   fmt::print("weights   {}\ndata      {} ({} samples)\nloss      {:.6f} nats\n", weights, data,

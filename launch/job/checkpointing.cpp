@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "launch/job/data_record.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/restore.h"
@@ -119,6 +120,7 @@ StartingPoint find_start(Session& session, const Dataset& dataset, bool fresh) {
   const FoundCheckpoint& found = *start.checkpoint;
   try {
     const json state = json::parse(found.manifest.state);
+    require_ids_of_run(config.run.directory, dataset);
     check_data(found, state.at("data"), dataset);
     compare_configs(found, state.at("config"), config);
   } catch (const json::exception& error) {

@@ -7,8 +7,10 @@
 #include <optional>
 
 #include "data/batch_plan.h"
+#include "data/id_names.h"
 #include "launch/job/autotune.h"
 #include "launch/job/checkpointing.h"
+#include "launch/job/data_record.h"
 #include "launch/job/host_sharing.h"
 #include "launch/job/libraries.h"
 #include "launch/job/options.h"
@@ -135,6 +137,7 @@ std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
     reporter.emplace(config,
                      RunEnvironment{session.world->size(), hosts, library_versions(), command_line},
                      session.traits, done);
+    keep_data_record(config.run.directory, dataset);
     log_start(session, dataset);
   }
   session.world->barrier();
@@ -179,6 +182,9 @@ bool run_training(const RankProcess& process, const Config& config,
   require_data_on_all_hosts(*session.world, "data.path", config.data.path);
   require_data_on_all_hosts(*session.world, "data.validation_path", config.data.validation_path);
   const auto dataset = open_dataset(config, session.traits, config.data.path, "train");
+  if (const std::string& path = config.data.validation_path; !path.empty()) {
+    require_same_ids(id_names_of(dataset->shards().front()), id_names_at(path, "validation"));
+  }
   const StartingPoint start = find_start(session, *dataset, request.fresh);
   if (nothing_is_left(session, start)) return true;
   const Communicator& group = session.mesh.data();

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/id_names.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "data/shard_set.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+// "huggingface:<file name>:xxh3=<digits>": the file may have had any name.
+std::string_view identity(std::string_view tokenizer) {
+  const std::size_t at = tokenizer.rfind(":xxh3=");
+  return at == std::string_view::npos ? tokenizer : tokenizer.substr(at);
+}
+
+bool numbered(const std::vector<std::string>& classes) {
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    if (classes[i] != std::to_string(i)) return false;
+  }
+  return true;
+}
+
+std::string listed(const std::vector<std::string>& classes) {
+  constexpr std::size_t most = 8;
+  const auto shown = std::span(classes).first(std::min(most, classes.size()));
+  return fmt::format("{}: {}{}", classes.size(), fmt::join(shown, ", "),
+                     classes.size() > most ? ", ..." : "");
+}
+
+void require_same_classes(const IdNames& wanted, const IdNames& given) {
+  const std::vector<std::string>&a = wanted.classes, &b = given.classes;
+  if (a.empty() || b.empty() || a == b) return;
+  if (numbered(a) && (numbered(b) || a.size() <= b.size())) return;
+  if (numbered(b) && b.size() <= a.size()) return;
+  const auto at = static_cast<std::size_t>(
+      std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+  const auto name = [&](const std::vector<std::string>& list) {
+    return at < list.size() ? fmt::format("'{}'", list[at]) : std::string("absent");
+  };
+  fail(ExitCode::data,
+       "{}: its class {} is {}, but {} in {}: labels would stand for something else ({} against "
+       "{}); pack both with one list of classes, e.g. `trireme data pack-images --classes-of`",
+       given.source, at, name(b), name(a), wanted.source, listed(b), listed(a));
+}
+
+}  // namespace
+
+IdNames id_names_of(const Shard& shard) {
+  IdNames names{shard.path, shard.header.tokenizer, shard.header.classes};
+  // What the format stores for an empty list is one empty name.
+  if (std::ranges::all_of(names.classes, &std::string::empty)) names.classes.clear();
+  return names;
+}
+
+IdNames id_names_at(const std::string& path, const std::string& split) {
+  return id_names_of(open_shard(list_shards(path, split).paths.front()));
+}
+
+void require_same_ids(const IdNames& wanted, const IdNames& given) {
+  const std::string &a = wanted.tokenizer, &b = given.tokenizer;
+  if (!a.empty() && !b.empty() && identity(a) != identity(b)) {
+    fail(ExitCode::data,
+         "{}: was packed with the tokenizer {}, but {} with {}: the same ids would stand for other "
+         "text; pack both with one tokenizer",
+         given.source, b, wanted.source, a);
+  }
+  require_same_classes(wanted, given);
+}
+
+}  // namespace trireme

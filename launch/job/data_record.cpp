@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/job/data_record.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "data/id_names.h"
+#include "runtime/base/file.h"
+
+namespace trireme {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+std::string path_in(const std::string& run_directory) {
+  return run_directory + "/data.json";
+}
+
+// Folder names need not be UTF-8; what is compared later went the same way.
+std::string text_of(const json& values) {
+  return values.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::string record_of(const Dataset& data) {
+  const IdNames names = id_names_of(data.shards().front());
+  return text_of({{"path", names.source},
+                  {"samples", data.size()},
+                  {"fingerprint", fmt::format("{:016x}", data.fingerprint())},
+                  {"tokenizer", names.tokenizer},
+                  {"classes", names.classes}});
+}
+
+IdNames names_in(const json& record, const std::string& source) {
+  return {source, record.at("tokenizer").get<std::string>(),
+          record.at("classes").get<std::vector<std::string>>()};
+}
+
+}  // namespace
+
+void keep_data_record(const std::string& run_directory, const Dataset& training) {
+  write_file(path_in(run_directory), record_of(training), ExitCode::internal);
+}
+
+void require_ids_of_run(const std::string& run_directory, const Dataset& data) {
+  const std::string path = path_in(run_directory);
+  std::ifstream file(path);
+  if (!file) return;
+  try {
+    const json record = json::parse(file);
+    const std::string trained =
+        fmt::format("the run's training data {} ({})", record.at("path").get<std::string>(), path);
+    require_same_ids(names_in(record, trained),
+                     names_in(json::parse(record_of(data)), data.shards().front().path));
+  } catch (const json::exception& error) {
+    fail(
+        ExitCode::data,
+        "{}: does not say what the run was trained on ({}); restore it, or remove it to go without "
+        "the comparison",
+        path, error.what());
+  }
+}
+
+}  // namespace trireme

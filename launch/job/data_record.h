@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN/data.json: what a run was trained on, for other data to be compared with.
+#pragma once
+
+#include <string>
+
+#include "data/dataset.h"
+
+namespace trireme {
+
+// Called by one rank. Atomic.
+void keep_data_record(const std::string& run_directory, const Dataset& training);
+
+// Raises ExitCode::data, naming both, when ids or labels of `data` stand for something else than
+// those the run was trained on (data/id_names.h). Runs from before there was a record are accepted.
+void require_ids_of_run(const std::string& run_directory, const Dataset& data);
+
+}  // namespace trireme
