@@ -10,16 +10,17 @@
 # launch/host_daemon.sh does the same on the other hosts. Where it is allowed to, it also sets net.ipv4.tcp_retries2 to
 # TRIREME_TCP_RETRIES, if that is given (5: a dead connection is noticed after 13 s, not 15 min; for all of the host).
 #
-# USR1 goes to the ranks: a checkpoint. TERM stops them with one. mpirun would kill them a second after its own TERM, so they
-# get it from here; those of this host are enough, for a run agrees on its end. Where none is here mpirun gets it. What
-# lives TRIREME_GRACE_SECONDS (default 60) after a TERM is killed, and so is the job of a script that is killed. Exit code: see
-# launch/exit_codes.sh; 5 where mpirun had to be ended. A rank that a signal ended is named (mpirun itself gives 128 + the signal).
+# USR1 goes to the ranks: a checkpoint. TERM and the first Ctrl-C stop them with one. mpirun would kill them a second after its
+# own TERM, so they get it from here; those of this host are enough, for a run agrees on its end. Where none is here mpirun
+# gets a TERM. What lives TRIREME_GRACE_SECONDS (default 60) after that is killed, and so is the job of a script that is killed;
+# a second Ctrl-C kills at once. Exit code: see launch/exit_codes.sh; 5 where mpirun had to be ended, 130 by a second Ctrl-C. A
+# rank that a signal ended is named (mpirun itself gives 128 + the signal).
 # shellcheck disable=SC2317  # functions that traps call
 set -u
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [[ $# -ge 1 ]] || {
-  sed -n '3,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '3,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 }
 ranks=$(nproc)
@@ -62,13 +63,25 @@ ranks_here() {
 }
 stop_at=0
 stop() {
-  local ranks
+  local signal=$1 ranks
   mapfile -t ranks < <(ranks_here)
   ((stop_at > 0)) || stop_at=$((SECONDS + grace_seconds))
-  kill -s TERM "${ranks[@]:-$job}" 2>/dev/null
+  ((${#ranks[@]} > 0)) || signal=TERM
+  kill -s "$signal" "${ranks[@]:-$job}" 2>/dev/null
+}
+interrupted=false
+interrupt() {
+  if $interrupted; then
+    end_job "interrupted a second time"
+    result=130
+  else
+    interrupted=true
+    stop INT
+  fi
 }
 trap 'kill -s USR1 "$job" 2>/dev/null' USR1
-trap stop TERM INT
+trap 'stop TERM' TERM
+trap interrupt INT
 
 # Not TERM: mpirun would first ask the hosts that do not answer.
 end_job() {

@@ -11,8 +11,8 @@
 #   --restart-on CODE  start again after this exit code too (6: a loss that is not finite); may be repeated
 #   --run DIR          run directory, where the command does not name it
 #
-# USR1 and TERM go on to the job; TERM also means that nothing is started again. mpirun kills a second after its own TERM,
-# launch/mpi_run.sh in its place leaves time for a checkpoint. One log per start and a line about its end in DIR/supervise/. Where
+# USR1, TERM and Ctrl-C go on to the job; the last two also mean that nothing is started again. mpirun kills a second after its
+# own TERM, launch/mpi_run.sh in its place leaves time for a checkpoint. One log per start and a line about its end in DIR/supervise/. Where
 # the supervisor itself is killed its job is told to stop, and the next one waits for the end of what still runs.
 #
 # Exit code: the job's, when it is done (0), cannot succeed (2 config, 3 data, 6 loss), was stopped (75, requeue), or the
@@ -97,11 +97,12 @@ message_of() {
 
 job=0 stopping=false
 forward() {
-  [[ $1 == TERM ]] && stopping=true
+  [[ $1 == USR1 ]] || stopping=true
   ((job > 0)) && kill -s "$1" "$job" 2>/dev/null
 }
 trap 'forward USR1' USR1
-trap 'forward TERM' TERM INT
+trap 'forward TERM' TERM
+trap 'forward INT' INT
 
 # Waits through the signals that interrupt a wait.
 wait_for_job() {
@@ -145,8 +146,11 @@ start_job() {
   log=$(printf '%s/incarnation_%03d.log' "$logs" "$incarnation")
   export TRIREME_START_TIME
   TRIREME_START_TIME=$(date '+%s')
+  # A process group of its own: Ctrl-C reaches it once, from here, and it does not begin with SIGINT ignored.
+  set -m
   "${dies_with_us[@]}" "${command[@]}" >"$log" 2>&1 </dev/null &
   job=$!
+  set +m
   $stopping && kill -s TERM "$job"
   tail -n +1 -f --pid="$job" "$log" {lock}>&- &
   local viewer=$!

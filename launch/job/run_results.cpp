@@ -54,8 +54,10 @@ std::string optimizer_digest(Session& session, const Optimizer& optimizer) {
 void write_results(Session& session, const TrainingState& trained, double final_loss,
                    const Reporter* reporter) {
   const AverageWeights& average = trained.average;
-  const std::map<std::string, std::string> metadata{{"format", "trireme"},
-                                                    {"version", version_text()}};
+  const std::map<std::string, std::string> metadata{
+      {"format", "trireme"},
+      {"version", version_text()},
+      {"step", fmt::format("{}", session.config.train.steps)}};
   const auto weights = gather_weights(session);
   const auto averages =
       average.enabled() ? gather_average(session, average) : std::vector<WholeTensor>{};

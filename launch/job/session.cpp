@@ -22,14 +22,17 @@ namespace {
 // NCCL's own deadline, for the host's waits, comes after that of the watchdog, which knows more.
 constexpr double nccl_grace_seconds = 10;
 
-WatchOptions watch_options(const Config& config) {
-  return {.deadline_seconds = config.parallel.watch_seconds, .directory = config.run.directory};
+// What does not train leaves nothing in the run's directory.
+WatchOptions watch_options(const Config& config, bool training) {
+  return {.deadline_seconds = config.parallel.watch_seconds,
+          .directory = training ? config.run.directory : std::string()};
 }
 
 // Before the ranks do anything that needs them to agree.
-std::unique_ptr<Device> make_device(const RankProcess& process, const Config& config) {
-  check_same_on_all_ranks(*make_watched(process.mpi.world(), watch_options(config)),
-                          "the resolved config", to_yaml(config));
+std::unique_ptr<Device> make_device(const RankProcess& process, const Config& config,
+                                    const WatchOptions& watch) {
+  check_same_on_all_ranks(*make_watched(process.mpi.world(), watch), "the resolved config",
+                          to_yaml(config));
   const MpiEnvironment& mpi = process.mpi;
   return Device::create(device_type(config), {.local_rank = mpi.local_rank(),
                                               .local_size = mpi.local_size(),
@@ -37,18 +40,18 @@ std::unique_ptr<Device> make_device(const RankProcess& process, const Config& co
 }
 
 std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& device,
-                                         const Config& config) {
+                                         const Config& config, const WatchOptions& watch) {
   auto world = process.mpi.world();
   if (device.type() == DeviceType::cuda) {
-    const double watch = config.parallel.watch_seconds;
-    NcclOptions options{.deadline_seconds = watch > 0 ? watch + nccl_grace_seconds : 0,
+    const double deadline = watch.deadline_seconds;
+    NcclOptions options{.deadline_seconds = deadline > 0 ? deadline + nccl_grace_seconds : 0,
                         .min_ctas = static_cast<int>(config.comm.min_ctas),
                         .max_ctas = static_cast<int>(config.comm.max_ctas)};
     if (config.reproducibility == "layout") options.sum_blocks = ops::sum_blocks;
     world = make_nccl_world(std::move(world), device, std::move(options));
   }
   if (config.parallel.check_collectives) world = make_checked(std::move(world));
-  return make_watched(std::move(world), watch_options(config));
+  return make_watched(std::move(world), watch);
 }
 
 // What NCCL's calls take beside products. An algorithm depends on it: bits that no layout changes
@@ -124,9 +127,10 @@ Environment RankProcess::environment() const {
 }
 
 RankResources open_resources(const RankProcess& process, const Config& config, bool training) {
-  auto device = make_device(process, config);
-  auto world = make_world(process, *device, config);
-  auto watchdog = training ? keep_watchdog(watch_options(config)) : nullptr;
+  const WatchOptions watch = watch_options(config, training);
+  auto device = make_device(process, config, watch);
+  auto world = make_world(process, *device, config, watch);
+  auto watchdog = training ? keep_watchdog(watch) : nullptr;
   if (config.device.autotune != "off") use_tuned_products(*world, *device, config.device.autotune);
   ProcessMesh mesh(*world, mesh_shape(config.parallel));
   return {std::move(device), std::move(world), std::move(watchdog), std::move(mesh)};

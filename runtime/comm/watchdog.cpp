@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <exception>
 #include <filesystem>
 
 #include "runtime/base/file.h"
@@ -87,6 +88,7 @@ Watchdog::~Watchdog() {
   WatchSignal::wake();
   thread_.join();
   WatchSignal::uninstall();
+  if (dumped_in_a_hurry_ && std::uncaught_exceptions() == 0) ::unlink(dump_path().c_str());
 }
 
 void Watchdog::add(std::shared_ptr<CallLog> log, std::shared_ptr<WatchMarks> marks) {
@@ -129,8 +131,12 @@ void Watchdog::turn(Clock::time_point now) {
   last_turn_ = now;
   look_at_marks();
   if (const auto request = WatchSignal::take(); request != WatchSignal::Request::none) {
-    dump(request == WatchSignal::Request::dump ? "asked for by this process"
-                                               : "ended from outside (SIGTERM)");
+    if (request == WatchSignal::Request::hurry) {
+      dump_in_a_hurry();
+    } else {
+      dump(request == WatchSignal::Request::dump ? "asked for by this process"
+                                                 : "ended from outside (SIGTERM)");
+    }
     if (request == WatchSignal::Request::terminate) WatchSignal::end_process();
     hurried_ = hurried_ || request == WatchSignal::Request::hurry;
     dumped_ = false;
@@ -227,12 +233,23 @@ void Watchdog::conclude() {
 
 void Watchdog::dump(const std::string& why) {
   if (std::exchange(dumped_, true) || options_.directory.empty()) return;
-  const std::string path = fmt::format("{}/collectives.rank{}.txt", options_.directory, rank());
+  dumped_in_a_hurry_ = false;
   try {
-    write_file_now(options_.directory, path, dump_text(logs(), why));
+    write_file_now(options_.directory, dump_path(), dump_text(logs(), why));
   } catch (const std::exception& error) {
     print_error(error.what());
   }
+}
+
+// Before and after the steps there is nothing to tell: a refused command leaves no file behind.
+void Watchdog::dump_in_a_hurry() {
+  if (dumped_ || !current_activity()) return;
+  dump("told to end (SIGTERM or SIGINT)");
+  dumped_in_a_hurry_ = !options_.directory.empty();
+}
+
+std::string Watchdog::dump_path() const {
+  return fmt::format("{}/collectives.rank{}.txt", options_.directory, rank());
 }
 
 void Watchdog::lose_channel(const char* reason) {

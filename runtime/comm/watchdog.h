@@ -53,7 +53,9 @@ class Watchdog {
   void ask();
   void conclude();
   void dump(const std::string& why);
+  void dump_in_a_hurry();
   void lose_channel(const char* reason);
+  [[nodiscard]] std::string dump_path() const;
   [[nodiscard]] CallLogs logs();
 
   WatchOptions options_;
@@ -77,6 +79,7 @@ class Watchdog {
   int led_by_ = -1;            // the rank that will end the job
   bool dumped_ = false;
   bool hurried_ = false;
+  bool dumped_in_a_hurry_ = false;  // a run that then ends well has no use for it
 
   std::atomic<bool> stop_ = false;
   std::thread thread_;  // last: it uses all others

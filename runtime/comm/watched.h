@@ -28,9 +28,9 @@ struct WatchOptions {
 
 // Makes the watchdog write the dump of this rank soon; the run goes on. Async-signal-safe.
 void request_collectives_dump() noexcept;
-// The same, and from now on no wait of a step may last long: for a handler of SIGTERM that
-// lets the run come to an end by itself, since launchers also send SIGTERM to the peers of a rank
-// that has died. Where SIGTERM has no handler, the watchdog dumps and lets the signal end the
+// The same within a step, and from now on no wait of a step may last long: for a handler of SIGTERM
+// that lets the run come to an end by itself, since launchers also send SIGTERM to the peers of a
+// rank that has died. The dump goes when the run has ended well. Where SIGTERM has no handler, the watchdog dumps and lets the signal end the
 // process.
 void hurry_watched_waits() noexcept;
 

@@ -6,13 +6,15 @@
 #include <ctime>
 #include <thread>
 
+#include "runtime/base/log.h"
+#include "runtime/comm/mpi.h"
 #include "runtime/comm/watched.h"
 
 namespace trireme {
 namespace {
 
 std::atomic<std::int32_t> checkpoint_count{0};
-std::atomic<bool> was_terminated{false};
+std::atomic<bool> was_terminated{false}, was_interrupted{false};
 static_assert(std::atomic<std::int32_t>::is_always_lock_free &&
                   std::atomic<bool>::is_always_lock_free,
               "handlers write them");
@@ -22,13 +24,27 @@ sigset_t taken_over() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGUSR1);
   sigaddset(&signals, SIGTERM);
+  struct sigaction interrupt {};
+  if (sigaction(SIGINT, nullptr, &interrupt) == 0 && interrupt.sa_handler != SIG_IGN)
+    sigaddset(&signals, SIGINT);
   return signals;
+}
+
+void interrupt() {
+  if (was_interrupted.exchange(true)) {
+    print_error("interrupted a second time: the job ends without a checkpoint");
+    abort_job(interrupted_exit);
+  }
+  log::get("train").info(
+      "interrupted: the run stops after its next step, with a checkpoint; interrupt it again to "
+      "end it at once");
 }
 
 void note(int signal) {
   if (signal == SIGUSR1) checkpoint_count.fetch_add(1, std::memory_order_relaxed);
-  if (signal != SIGTERM) return;
-  was_terminated.store(true, std::memory_order_relaxed);
+  if (signal == SIGINT) interrupt();
+  if (signal == SIGTERM) was_terminated.store(true, std::memory_order_relaxed);
+  if (signal != SIGTERM && signal != SIGINT) return;
   // A launcher that ends the peers of a dead rank may give them long to end: they must not wait for
   // it.
   hurry_watched_waits();
@@ -48,6 +64,7 @@ SignalRequests::SignalRequests() : before_(std::make_unique<Handlers>()) {
   std::signal(SIGUSR1, SIG_DFL);  // another before may have left it ignored
   checkpoint_count = 0;
   was_terminated = false;
+  was_interrupted = false;
   const sigset_t signals = taken_over();
   pthread_sigmask(SIG_BLOCK, &signals, &before_->before);
   before_->thread = std::thread([this] {
@@ -73,6 +90,10 @@ std::int32_t SignalRequests::checkpoints() noexcept {
 
 bool SignalRequests::terminated() noexcept {
   return was_terminated.load(std::memory_order_relaxed);
+}
+
+bool SignalRequests::interrupted() noexcept {
+  return was_interrupted.load(std::memory_order_relaxed);
 }
 
 }  // namespace trireme

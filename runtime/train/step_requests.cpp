@@ -32,6 +32,8 @@ std::string_view describe(StopReason reason) {
       return "the deadline";
     case StopReason::terminated:
       return "SIGTERM";
+    case StopReason::interrupted:
+      return "SIGINT";
   }
   return "?";
 }
@@ -64,6 +66,7 @@ StepFlags StepRequests::flags(Clock::time_point now) {
     stop = std::max(stop, static_cast<std::int32_t>(reason));
   };
   if (SignalRequests::terminated()) wish(StopReason::terminated);
+  if (SignalRequests::interrupted()) wish(StopReason::interrupted);
   if (!options_.leader) return mine_;
   if (before_first_step_) {
     longest_step_ = std::max(longest_step_, seconds_between(last_step_, now));

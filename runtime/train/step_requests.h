@@ -14,7 +14,7 @@
 namespace trireme {
 
 // Of several the largest counts.
-enum class StopReason : std::int32_t { none, deadline, terminated };
+enum class StopReason : std::int32_t { none, deadline, terminated, interrupted };
 [[nodiscard]] std::string_view describe(StopReason reason);
 
 // Seconds left at some moment.

@@ -19,27 +19,29 @@ using testing::HasSubstr;
 
 class SignalsTest : public RunTest {
  protected:
-  // A run of two ranks under launch/mpi_run.sh, whose saves take `save_ms` longer per fsync, while
-  // `meanwhile` happens: shell text in which $job is the launcher and $run the directory.
-  CommandResult run_with(const std::string& settings, int save_ms, const std::string& meanwhile) {
+  // A run of two ranks under launch/mpi_run.sh (or what `launcher` says), whose saves take
+  // `save_ms` longer per fsync, while `meanwhile` happens: shell text in which $job is the launcher
+  // and $run the directory.
+  CommandResult run_with(const std::string& settings, int save_ms, const std::string& meanwhile,
+                         const std::string& launcher = TRIREME_MPI_RUN " -np 2") {
     const std::string script = directory() + "/script.sh";
-    write_file(
-        script,
-        fmt::format(
-            "run={0}/run\n"
-            // Waits for a path, or the end of the job.
-            "await() {{ until compgen -G \"$1\" >/dev/null || ! kill -0 $job; do sleep "
-            "0.01; done; }}\n"
-            "export TRIREME_TEST_FSYNC_MS={1} TRIREME_GRACE_SECONDS=3\n"
-            "{2} -np 2 env LD_PRELOAD={3} ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0 {4} "
-            "train {5}/gpt.yaml --set run.directory=$run "
-            "--set reproducibility=layout --set parallel.virtual_tensor=2 {6} & job=$!\n"
-            "{7}\n"
-            "wait $job; code=$?\n"
-            "pgrep -f \"run.directory=$run \" && echo left behind\n"
-            "exit $code\n",
-            directory(), save_ms, TRIREME_MPI_RUN, TRIREME_SLOW_WRITES, TRIREME_BINARY,
-            data_directory(), settings, meanwhile));
+    write_file(script,
+               fmt::format(
+                   "set -m\n"  // else a background job ignores interrupts
+                   "run={0}/run\n"
+                   // Waits for a path, or the end of the job.
+                   "await() {{ until compgen -G \"$1\" >/dev/null || ! kill -0 $job; do sleep "
+                   "0.01; done; }}\n"
+                   "export TRIREME_TEST_FSYNC_MS={1} TRIREME_GRACE_SECONDS=3\n"
+                   "{2} env LD_PRELOAD={3} ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0 {4} "
+                   "train {5}/gpt.yaml --set run.directory=$run "
+                   "--set reproducibility=layout --set parallel.virtual_tensor=2 {6} & job=$!\n"
+                   "{7}\n"
+                   "wait $job; code=$?\n"
+                   "pgrep -f \"run.directory=$run \" && echo left behind\n"
+                   "exit $code\n",
+                   directory(), save_ms, launcher, TRIREME_SLOW_WRITES, TRIREME_BINARY,
+                   data_directory(), settings, meanwhile));
     return run_command("bash " + script, 120);
   }
 
@@ -105,6 +107,46 @@ TEST_F(SignalsTest, ASaveThatTerminationBeganAndAKillCutShortIsNotACheckpoint) {
   EXPECT_EQ(last.exit_code, 0) << last.output;
   EXPECT_THAT(checkpoints(), testing::Each(Not(HasSubstr(".tmp"))));
   expect_same_as_whole(some);
+}
+
+// A program of its own, under mpirun, and under the supervisor of either.
+std::vector<std::string> launchers(const std::string& directory) {
+  const std::string supervised = fmt::format("{} --run {}/run -- ", TRIREME_SUPERVISE, directory);
+  return {"", TRIREME_MPI_RUN " -np 2", supervised, supervised + TRIREME_MPI_RUN " -np 2"};
+}
+constexpr const char* endless = "--set train.steps=1000000 --set train.log_every=100000";
+
+TEST_F(SignalsTest, AnInterruptSaysSoAndStopsWithACheckpointAndNothingElseLeftBehind) {
+  for (const std::string& launcher : launchers(directory())) {
+    SCOPED_TRACE(launcher);
+    const CommandResult result =
+        run_with(endless, 0, "await \"$run/metrics.jsonl\"; kill -INT $job", launcher);
+
+    EXPECT_EQ(result.exit_code, 75) << result.output;
+    EXPECT_THAT(result.output, AllOf(HasSubstr("interrupted: the run stops after its next step"),
+                                     HasSubstr(": SIGINT; the same command goes on"),
+                                     Not(HasSubstr("left behind"))));
+    EXPECT_THAT(checkpoints(), testing::SizeIs(1));
+    for (const auto& entry : fs::directory_iterator(directory() + "/run"))
+      EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("collectives"))) << launcher;
+    fs::remove_all(directory() + "/run");
+  }
+}
+
+TEST_F(SignalsTest, ASecondInterruptEndsTheJobAtOnce) {
+  for (const std::string& launcher : launchers(directory())) {
+    SCOPED_TRACE(launcher);
+    const CommandResult result = run_with(endless, 600000,
+                                          "await $run/metrics.jsonl; kill -INT $job\n"
+                                          "await \"$run/checkpoints/step_*.tmp\"; kill -INT $job",
+                                          launcher);
+
+    EXPECT_EQ(result.exit_code, 130) << result.output;
+    EXPECT_THAT(result.output,
+                AllOf(HasSubstr("interrupted a second time"), Not(HasSubstr("left behind"))));
+    EXPECT_THAT(checkpoints(), testing::Each(HasSubstr(".tmp")));
+    fs::remove_all(directory() + "/run");
+  }
 }
 
 TEST_F(SignalsTest, ARankEndedByASignalIsNamedAndTheJobsCodeIsFive) {

@@ -14,8 +14,9 @@ namespace trireme::test {
 // To this process; returns once SignalRequests has seen it, or after five seconds.
 inline void send_signal(int signal) {
   const auto seen = [signal] {
-    return signal == SIGTERM ? static_cast<int>(SignalRequests::terminated())
-                             : SignalRequests::checkpoints();
+    if (signal == SIGTERM) return static_cast<int>(SignalRequests::terminated());
+    if (signal == SIGINT) return static_cast<int>(SignalRequests::interrupted());
+    return SignalRequests::checkpoints();
   };
   const int before = seen();
   ::kill(::getpid(), signal);

@@ -43,6 +43,38 @@ TEST(SignalRequests, AUserSignalThatComesAfterTheRunEndsNothingAndTheNextRunHear
   EXPECT_EQ(SignalRequests::checkpoints(), 1);
 }
 
+TEST_F(StepRequestsTest, AnInterruptStopsWithACheckpoint) {
+  StepRequests requests = make({});
+  test::send_signal(SIGINT);
+
+  const StepDecision decision = step(requests, 1);
+
+  EXPECT_TRUE(decision.checkpoint);
+  EXPECT_EQ(decision.stop, StopReason::interrupted);
+}
+
+TEST(SignalRequests, ASecondInterruptEndsTheProcessAtOnce) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const SignalRequests signals;
+        test::send_signal(SIGINT);
+        test::send_signal(SIGINT);
+      },
+      testing::ExitedWithCode(interrupted_exit), "interrupted a second time");
+}
+
+TEST(SignalRequests, AnInterruptThatWasIgnoredStaysIgnored) {
+  std::signal(SIGINT, SIG_IGN);
+  {
+    const SignalRequests signals;
+    std::raise(SIGINT);
+    test::send_signal(SIGUSR1);
+    EXPECT_FALSE(SignalRequests::interrupted());
+  }
+  std::signal(SIGINT, SIG_DFL);
+}
+
 TEST_F(StepRequestsTest, NothingIsDueByItself) {
   StepRequests requests = make({.leader = true});
 
