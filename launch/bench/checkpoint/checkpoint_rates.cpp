@@ -86,14 +86,18 @@ class Rounds {
     return std::ranges::count(cold, "cold") == world_.size();
   }
 
+  // All of a round's cold figures or none: a page that the kernel holds on to spoils them.
   void read_cold() {
     if (!forget()) return;
-    rates_.plain_read_cold.push_back(timed([&] { reader_.read(plain_); }));
+    const double plain = timed([&] { reader_.read(plain_); });
     if (!forget()) return;
-    rates_.verify_cold.push_back(timed([&] { verify(); }));
-    rates_.resume_cold.push_back(rates_.verify_cold.back() + timed([&] { restore(); }));
+    const double verified = timed([&] { verify(); });
+    const double resumed = verified + timed([&] { restore(); });
     if (!forget()) return;
     rates_.restore_cold.push_back(timed([&] { restore(); }));
+    rates_.plain_read_cold.push_back(plain);
+    rates_.verify_cold.push_back(verified);
+    rates_.resume_cold.push_back(resumed);
   }
 
   const SavedState& state_;
