@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include "launch/bench/comm/links.h"
-#include "launch/bench/model/measure.h"
+#include "launch/bench/model/calibrate.h"
 #include "launch/commands/number_check.h"
 #include "launch/job/job_groups.h"
 #include "runtime/base/file.h"
@@ -32,8 +33,9 @@ struct BenchArguments {
 };
 
 struct Measured {
-  model_bench::StepSeconds alone;     // of rank 0, while the others wait
-  model_bench::StepSeconds together;  // of the slowest rank, while all compute
+  model_bench::StepSeconds alone;                   // of rank 0, while the others wait
+  model_bench::StepSeconds together;                // of the slowest rank, while all compute
+  std::optional<model_bench::TimedModel> larger{};  // of rank 0, while the others wait
 };
 
 double largest_of_all(Communicator& world, double value) {
@@ -45,7 +47,11 @@ double largest_of_all(Communicator& world, double value) {
 
 Measured time_model(Communicator& world, Device& device, const Config& config, double seconds) {
   Measured measured;
-  if (world.rank() == 0) measured.alone = model_bench::time_steps(device, config, seconds);
+  if (world.rank() == 0) {
+    measured.alone = model_bench::time_steps(device, config, seconds);
+    if (const auto larger = model_bench::larger_model(config))
+      measured.larger = {*larger, model_bench::time_steps(device, *larger, seconds)};
+  }
   world.barrier();
   if (world.size() == 1) {
     measured.together = measured.alone;
@@ -63,6 +69,21 @@ double crowded_slowdown(const Measured& measured, int ranks, int cores) {
   const double turns = std::max(1.0, static_cast<double>(ranks) / cores);
   const double alone = measured.alone.forward + measured.alone.backward;
   return std::max(1.0, (measured.together.forward + measured.together.backward) / turns / alone);
+}
+
+// On rank 0. Plans in fp32 want its rate too; the larger model tells it best.
+void calibrate(plan::Hardware& hardware, Device& device, const Config& config,
+               const Measured& measured, double seconds) {
+  std::vector<model_bench::TimedModel> models{{config, measured.alone}};
+  if (measured.larger) models.push_back(*measured.larger);
+  const DType dtype = compute_dtype(config.precision);
+  model_bench::calibrate(hardware, models, model_bench::time_products(device, dtype),
+                         model_bench::time_launch(device));
+  if (config.precision == "fp32") return;
+  model_bench::TimedModel single = models.back();
+  single.config.precision = "fp32";
+  single.seconds = model_bench::time_steps(device, single.config, seconds);
+  model_bench::calibrate_peak(hardware, single);
 }
 
 // The all-reduce of all ranks as the planner's alpha and beta. Streams of a GPU run ahead of the
@@ -119,6 +140,14 @@ void print_summary(const Measured& measured, const plan::Hardware& hardware, int
       1e-9 * hardware.device.memory_bandwidth, 1e6 * hardware.device.launch_seconds,
       100 * hardware.efficiency.matmul,
       1e-9 * *std::ranges::max_element(hardware.device.peak_flops));
+  if (measured.larger) {
+    const model_bench::StepSeconds& larger = measured.larger->seconds;
+    fmt::print(
+        "a layer of {} on one rank: forward {:.2f} ms, backward {:.2f} ms; products of {:.0f} "
+        "reach half\n",
+        measured.larger->config.model.hidden, 1e3 * larger.forward, 1e3 * larger.backward,
+        hardware.efficiency.half_dimension);
+  }
   if (ranks > 1) {
     fmt::print("all-reduce: alpha {:.1f} us, beta {:.1f} MB/s\n",
                1e6 * hardware.links.inside.latency, 1e-6 * hardware.links.inside.bandwidth);
@@ -141,9 +170,7 @@ void bench(const BenchArguments& arguments) {
   const Measured measured = time_model(world, device, config, arguments.seconds);
   hardware.straggler_deviation = measured.alone.deviation;
   if (world.rank() == 0) {
-    model_bench::calibrate(hardware, config, measured.alone,
-                           model_bench::time_products(device, config),
-                           model_bench::time_launch(device));
+    calibrate(hardware, device, config, measured, arguments.seconds);
     if (hardware.node.cores > 0)
       hardware.node.crowded_slowdown = crowded_slowdown(measured, ranks, hardware.node.cores);
   }

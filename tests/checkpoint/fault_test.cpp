@@ -67,6 +67,16 @@ class FaultTest : public test::MpiTest {
                       texts.empty() ? "" : texts[static_cast<std::size_t>(from)]);
   }
 
+  // Steps whose directories are there once rank 0 has removed old ones.
+  std::vector<std::int64_t> kept() {
+    world().barrier();
+    std::vector<std::int64_t> steps;
+    for (const StepDirectory& found : list_checkpoints(directory_))
+      steps.push_back(found.step);
+    world().barrier();
+    return steps;
+  }
+
   std::string directory_;
   std::optional<test::Part> part_;
 
@@ -201,28 +211,14 @@ TEST_F(FaultTest, KeepsTheNewestEveryNthAndTheLast) {
   for (std::int64_t step = 1; step <= 11; ++step)
     ASSERT_EQ(save(saver, step).problem, "");
 
-  std::vector<std::int64_t> kept;
-  for (const StepDirectory& found : list_checkpoints(directory_))
-    kept.push_back(found.step);
-  EXPECT_EQ(kept, (std::vector<std::int64_t>{4, 8, 10, 11}));
+  EXPECT_EQ(kept(), (std::vector<std::int64_t>{4, 8, 10, 11}));
 
   // Newer ones of a branch that was left: the last committed stays.
   ASSERT_EQ(save(saver, 6).problem, "");
-  kept.clear();
-  for (const StepDirectory& found : list_checkpoints(directory_))
-    kept.push_back(found.step);
-  EXPECT_EQ(kept, (std::vector<std::int64_t>{4, 6, 8, 10, 11}));
+  EXPECT_EQ(kept(), (std::vector<std::int64_t>{4, 6, 8, 10, 11}));
 }
 
 TEST_F(FaultTest, DirectoriesThatHoldNoGoodCheckpointDoNotCountAmongThoseKept) {
-  const auto kept = [&] {
-    world().barrier();
-    std::vector<std::int64_t> steps;
-    for (const StepDirectory& found : list_checkpoints(directory_))
-      steps.push_back(found.step);
-    world().barrier();
-    return steps;
-  };
   const auto of_step = [&](std::int64_t step) {
     return directory_ + "/" + step_directory_name(step);
   };

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "launch/bench/model/measure.h"
+#include "launch/bench/model/calibrate.h"
 #include "launch/plan/step_plan.h"
 #include "runtime/plan/hardware.h"
 #include "tests/support/command.h"
@@ -25,21 +25,90 @@ Config one_rank_config() {
   return model_bench::on_one_rank(given, {.ranks = 4}, where);
 }
 
+plan::StepEstimate estimate(const Config& config, const plan::Hardware& hardware) {
+  return plan::estimate_step(StepPlanner().input(config), hardware);
+}
+
+double passes(const Config& config, const plan::Hardware& hardware) {
+  const plan::StepEstimate step = estimate(config, hardware);
+  return step.forward + step.backward;
+}
+
+plan::Hardware calibrated(const std::vector<model_bench::TimedModel>& models,
+                          double products = 1e11) {
+  plan::Hardware hardware;
+  hardware.node.cores = 2;
+  model_bench::calibrate(hardware, models, {.flops = products, .half_dimension = 50},
+                         /*launch=*/1e-7);
+  return hardware;
+}
+
 TEST(BenchModel, CalibratesToWhatWasMeasured) {
   const Config config = one_rank_config();
   for (const double products : {1e9, 1e12}) {
-    plan::Hardware hardware;
-    hardware.node.cores = 2;
-    const model_bench::StepSeconds steps{.forward = 0.010, .backward = 0.021, .optimizer = 0.003};
+    const plan::Hardware hardware =
+        calibrated({{config, {.forward = 0.010, .backward = 0.021, .optimizer = 0.003}}}, products);
 
-    model_bench::calibrate(hardware, config, steps, {.flops = products, .half_dimension = 50},
-                           /*launch=*/1e-7);
-
-    const plan::StepEstimate step = plan::estimate_step(StepPlanner().input(config), hardware);
-    EXPECT_NEAR(step.forward + step.backward, 0.031, 1e-5);
-    EXPECT_NEAR(step.optimizer, 0.003, 1e-5);
+    EXPECT_NEAR(passes(config, hardware), 0.031, 1e-5);
+    EXPECT_NEAR(estimate(config, hardware).optimizer, 0.003, 1e-5);
     EXPECT_LE(hardware.efficiency.matmul, 1);
   }
+}
+
+TEST(BenchModel, CalibratesToTwoSizesAtOnce) {
+  const Config small = one_rank_config(), large = model_bench::larger_model(small).value();
+  // A machine with a rate and a half dimension of its own.
+  plan::Hardware truth =
+      calibrated({{large, {.forward = 0.3, .backward = 0.6, .optimizer = 0.02}}});
+  truth.efficiency.half_dimension = 90;
+
+  const auto measure = [&](const Config& config) {
+    const plan::StepEstimate step = estimate(config, truth);
+    return model_bench::TimedModel{
+        config, {.forward = step.forward, .backward = step.backward, .optimizer = step.optimizer}};
+  };
+  const plan::Hardware found = calibrated({measure(small), measure(large)});
+
+  EXPECT_NEAR(passes(small, found) / passes(small, truth), 1, 1e-3);
+  EXPECT_NEAR(passes(large, found) / passes(large, truth), 1, 1e-3);
+  EXPECT_NEAR(found.efficiency.half_dimension, 90, 1);
+  // A size between them.
+  Config between = small;
+  between.model.hidden = 256;
+  EXPECT_NEAR(passes(between, found) / passes(between, truth), 1, 0.02);
+}
+
+TEST(BenchModel, SharesTheErrorWhereSmallProductsAreFasterThanLargeOnes) {
+  const Config small = one_rank_config(), large = model_bench::larger_model(small).value();
+  // What waits for memory takes its time whatever the share.
+  const double least = 1e-3;
+  const plan::Hardware hardware =
+      calibrated({{small, {.forward = least, .backward = least, .optimizer = 1e-4}},
+                  {large, {.forward = 1, .backward = 2, .optimizer = 1e-3}}});
+
+  EXPECT_EQ(hardware.efficiency.half_dimension, 0);
+  EXPECT_NEAR(passes(small, hardware) / (2 * least) * passes(large, hardware) / 3, 1, 1e-3);
+}
+
+TEST(BenchModel, GivesTheRateOfAnotherPrecision) {
+  Config config = one_rank_config();
+  plan::Hardware hardware = calibrated({{config, {.forward = 0.01, .backward = 0.02}}});
+  config.precision = "bf16";
+
+  model_bench::calibrate_peak(hardware, {config, {.forward = 0.004, .backward = 0.008}});
+
+  EXPECT_NEAR(passes(config, hardware), 0.012, 1e-5);
+  EXPECT_GT(hardware.flops(plan::Precision::bf16), hardware.flops(plan::Precision::fp32));
+}
+
+TEST(BenchModel, HasALargerSizeForNarrowTransformersOnly) {
+  Config config = one_rank_config();
+  EXPECT_TRUE(model_bench::larger_model(config));
+  config.model.hidden = 1024;
+  EXPECT_FALSE(model_bench::larger_model(config));
+  config.model.family = "resnet";
+  config.model.hidden = 64;
+  EXPECT_FALSE(model_bench::larger_model(config));
 }
 
 TEST(BenchModel, TakesTheModelOfAParallelConfigToOneRank) {

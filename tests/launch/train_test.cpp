@@ -243,10 +243,11 @@ TEST_F(TrainTest, ALossThatLeapsIsSkippedAlikeOnAllLayoutsAndItsSamplesAreLogged
     std::string skipped;
     std::istringstream lines(read_file(directory() + "/" + name + "/metrics.jsonl"));
     for (std::string line; std::getline(lines, line);) {
-      const auto json = nlohmann::json::parse(line);
+      auto json = nlohmann::ordered_json::parse(line);
       if (!json.contains("skipped")) continue;
       EXPECT_EQ(json.at("samples").size(), 8U) << line;
-      skipped += line + '\n';
+      EXPECT_EQ(json.erase("timestamp"), 1U) << line;
+      skipped += json.dump() + '\n';
     }
     if (ranks == 1) expected = skipped;
     EXPECT_FALSE(skipped.empty());

@@ -7,7 +7,6 @@
 
 #include "launch/bench/model/synthetic_batches.h"
 #include "launch/job/options.h"
-#include "launch/plan/step_plan.h"
 #include "runtime/base/clock.h"
 #include "runtime/ops/elementwise.h"
 #include "runtime/ops/linear.h"
@@ -117,9 +116,8 @@ StepSeconds time_steps(Device& device, const Config& config, double seconds) {
 }
 
 // rate(n) = flops * n / (n + half): two sizes give both.
-ProductRates time_products(Device& device, const Config& config) {
+ProductRates time_products(Device& device, DType dtype) {
   constexpr std::int64_t small = 64, large = 1024;
-  const DType dtype = compute_dtype(config.precision);
   const double at_small = product_flops(device, dtype, small);
   const double at_large = product_flops(device, dtype, large);
   const double half = (at_large - at_small) / (at_small / small - at_large / large);
@@ -135,43 +133,6 @@ double time_launch(Device& device) {
   const Tensor x = memory.view(DType::f32, Shape{2}).range(1, 1);
   constexpr int calls = 1000;
   return fastest(*stream, calls, [&] { ops::add_in_place(*stream, y, x); });
-}
-
-void calibrate(plan::Hardware& hardware, const Config& config, const StepSeconds& steps,
-               const ProductRates& products, double launch) {
-  const plan::StepInput input = StepPlanner().input(config);
-  hardware.device.launch_seconds = launch;
-  hardware.efficiency.half_dimension = products.half_dimension;
-  double& peak = hardware.device.peak_flops[static_cast<std::size_t>(input.precision)];
-  double& fp32 = hardware.device.peak_flops[static_cast<std::size_t>(plan::Precision::fp32)];
-  peak = products.flops;
-  if (fp32 == 0) fp32 = products.flops;
-  // The optimizer's time is bytes over bandwidth, and launches.
-  hardware.efficiency.memory = 1;
-  hardware.device.memory_bandwidth = 1e12;
-  const double with_launches = plan::estimate_step(input, hardware).optimizer;
-  hardware.device.memory_bandwidth = 2e12;
-  const double traffic = 2e12 * (with_launches - plan::estimate_step(input, hardware).optimizer);
-  const double launches = with_launches - traffic / 1e12;
-  hardware.device.memory_bandwidth =
-      traffic / std::max(steps.optimizer - launches, 1e-3 * steps.optimizer);
-
-  const auto compute_seconds = [&](double share) {
-    for (double* kind : {&hardware.efficiency.matmul, &hardware.efficiency.attention,
-                         &hardware.efficiency.convolution})
-      *kind = share;
-    const plan::StepEstimate step = plan::estimate_step(input, hardware);
-    return step.forward + step.backward + step.recompute;
-  };
-  double low = 1e-3, high = 1e3;
-  for (int i = 0; i < 60; ++i) {
-    const double middle = std::sqrt(low * high);
-    (compute_seconds(middle) > steps.forward + steps.backward ? low : high) = middle;
-  }
-  // No share above 1: then the model's products are faster than the square ones were.
-  peak *= std::max(1.0, high);
-  fp32 = std::max(fp32, input.precision == plan::Precision::fp32 ? peak : fp32);
-  static_cast<void>(compute_seconds(std::min(1.0, high)));
 }
 
 }  // namespace trireme::model_bench

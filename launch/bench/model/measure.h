@@ -27,14 +27,8 @@ struct ProductRates {
   double flops = 0;           // of very large ones
   double half_dimension = 0;  // n that reaches half of it
 };
-[[nodiscard]] ProductRates time_products(Device& device, const Config& config);
+[[nodiscard]] ProductRates time_products(Device& device, DType dtype);
 // Seconds of an op that has one element to work on.
 [[nodiscard]] double time_launch(Device& device);
-
-// Fills in peak_flops, efficiency, memory_bandwidth and launch_seconds: the memory's from the
-// optimizer, the share of the peak such that the planner predicts the forward and backward passes
-// that were measured.
-void calibrate(plan::Hardware& hardware, const Config& config, const StepSeconds& steps,
-               const ProductRates& products, double launch);
 
 }  // namespace trireme::model_bench
