@@ -56,7 +56,7 @@ std::string text_of(const std::string& path) {
 
 }  // namespace
 
-RunResult read_time_split(const std::string& path, std::int64_t warmup) {
+RunResult read_time_split(const std::string& path, std::int64_t warmup, std::int64_t steps) {
   std::ifstream file(path);
   RunResult result;
   StepParts& sum = result.parts;
@@ -79,8 +79,9 @@ RunResult read_time_split(const std::string& path, std::int64_t warmup) {
   } catch (const json::exception& error) {
     fail(ExitCode::data, "{}:{}: {}", path, lines, error.what());
   }
-  if (counted == 0)
-    fail(ExitCode::data, "{}: {} steps, none after the first {}", path, lines, warmup);
+  if (lines != steps || counted == 0)
+    fail(ExitCode::data, "{}: {} of {} steps, {} after the first {}", path, lines, steps, counted,
+         warmup);
   for (double* const part :
        {&sum.period, &sum.compute, &sum.data_wait, &sum.bubble, &sum.straggler, &sum.exposed_comm})
     *part /= static_cast<double>(counted);

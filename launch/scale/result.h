@@ -41,8 +41,10 @@ struct RunResult {
   RunPlace place{};
 };
 
-// Of the steps after the first `warmup`. Raises ExitCode::data for a file that is not whole.
-[[nodiscard]] RunResult read_time_split(const std::string& path, std::int64_t warmup);
+// Of the steps after the first `warmup`. Raises ExitCode::data for a file that is not whole, such
+// as that of a run that was stopped before its last of `steps`.
+[[nodiscard]] RunResult read_time_split(const std::string& path, std::int64_t warmup,
+                                        std::int64_t steps);
 
 // Of the run in `directory`. `cores`: that this process may use, for runs on its host, whose ranks
 // may be bound to fewer each.

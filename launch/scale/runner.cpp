@@ -229,9 +229,12 @@ class Sweep {
     RunResult result;
     if (code == 0) {
       try {
-        result = read_time_split(run.directory + "/run/time_split.jsonl", study_.options.warmup);
+        result = read_time_split(run.directory + "/run/time_split.jsonl", study_.options.warmup,
+                                 study_.options.steps);
         result.place = read_place(run.directory + "/run", usable_cores(host_cpu()));
       } catch (const Error& error) {
+        // sbatch may report 0 of a job that it was told to cancel.
+        if (run.cancelled) return;
         code = static_cast<int>(error.code());
         result.error = error.what();
       }

@@ -176,7 +176,7 @@ TEST_F(ScaleTest, AnInterruptedStudyResumes) {
   const std::string first = out() + "/runs/weak-1-data=1-1/result.json";
   const std::string second = out() + "/runs/weak-2-data=2-1/run/metrics.jsonl";
   // Long enough to be caught at the second run, not so long that it does not end.
-  const std::string command = scale(study + "--steps 8000");
+  const std::string command = scale(study + "--steps 2500");
 
   const CommandResult cut = run_command(
       fmt::format("{} & study=$!; for i in $(seq 600); do [ -e {} ] && [ -s {} ] && break; sleep "
@@ -195,10 +195,10 @@ TEST_F(ScaleTest, AnInterruptedStudyResumes) {
   EXPECT_THAT(result.output, AllOf(HasSubstr("2 runs, 1 of them are there already"),
                                    HasSubstr("[1/1] weak scaling, 2 ranks as data=2, run 1: ")));
 
-  const CommandResult other = run_command(scale(study + "--steps 7999 --resume"));
+  const CommandResult other = run_command(scale(study + "--steps 2499 --resume"));
 
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.output, HasSubstr("holds another study: --steps: '8000' there, '7999' now"));
+  EXPECT_THAT(other.output, HasSubstr("holds another study: --steps: '2500' there, '2499' now"));
   EXPECT_THAT(run_command(command).output, HasSubstr("holds a study already; continue it with"));
 }
 
@@ -255,6 +255,23 @@ TEST(ScaleSplit, OfAnEvenNumberOfRunsTheMiddleTwoCount) {
   EXPECT_DOUBLE_EQ(rows[0].parts.data_wait, 0.5);
   EXPECT_DOUBLE_EQ(rows[0].parts.exposed_comm, 0.5);
   EXPECT_DOUBLE_EQ(rows[0].samples_per_second.median, 2);
+}
+
+TEST_F(ScaleTest, StepsOfARunThatWasStoppedAreNoResult) {
+  const std::string path = directory() + "/time_split.jsonl";
+  std::string lines;
+  for (int step = 1; step <= 4; ++step) {
+    lines +=
+        R"({"period_ms":2,"compute_ms":1,"between_steps_ms":0.5,"data_wait_ms":0.5,"bubble_ms":0,)"
+        R"("straggler_ms":0,"exposed_comm_ms":0,"slowest_rank":0})"
+        "\n";
+  }
+  write_file(path, lines);
+
+  EXPECT_DOUBLE_EQ(scale::read_time_split(path, 1, 4).parts.period, 2e-3);
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(scale::read_time_split(path, 1, 40)); },
+      "4 of 40 steps");
 }
 
 TEST_F(ScaleTest, ResultsThatNoRunCanHaveLeftDoNotCount) {

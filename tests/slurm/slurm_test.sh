@@ -358,7 +358,7 @@ check_study() {
   local jobs
   jobs=$(cat study/runs/*/log.txt | sort -u | wc -l)
   [[ $jobs -eq 6 ]] || complain "six jobs, got $jobs"
-  grep -q "4 ranks, 2 per node on n\[1-2\]" study/runs/weak-4-data=4-1/slurm.txt || complain "four ranks on two nodes"
+  grep -q "4 ranks, 2,2 on n\[1-2\]" study/runs/weak-4-data=4-1/slurm.txt || complain "four ranks on two nodes"
 
   begin "a study is cut off and continued"
   study+=(--ranks 1 --repeats 1 --steps 4000 --out cut)
