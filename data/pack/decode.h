@@ -10,11 +10,12 @@
 
 namespace trireme {
 
-// Decodes `bytes`, JPEG or PNG by content, to 1 or 3 channels. Transparency is laid over black;
-// 16-bit PNGs are reduced to 8; EXIF orientation is ignored. Raises ExitCode::data naming `name`
-// when the data is neither, is damaged in any way that the decoder notices (wrong checksum, missing
-// end, warnings), or has more than `max_pixels` pixels, which is found before memory is taken for
-// them.
+// Decodes `bytes`, JPEG or PNG by content, to 1 or 3 channels. Pixels are
+// those of Pillow's `Image.open(file).convert("RGB")` (or "L"): transparency, gamma, colour
+// profiles and EXIF orientation are not applied; 16 bits keep their high byte (where Pillow clips
+// grey). Raises ExitCode::data naming `name` when the data is neither, is damaged in any way that
+// the decoder notices (wrong checksum, missing end, warnings), or has more than `max_pixels`
+// pixels, which is found before memory is taken for them.
 [[nodiscard]] Pixels decode_image(std::span<const std::byte> bytes, std::int64_t channels,
                                   std::uint64_t max_pixels, const std::string& name);
 

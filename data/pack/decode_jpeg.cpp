@@ -46,7 +46,8 @@ Pixels decode_jpeg(std::span<const std::byte> bytes, std::int64_t channels,
   }
   check_pixel_count(width, height, max_pixels, name);
   const bool inks = colours == TJCS_CMYK || colours == TJCS_YCCK;
-  const int format = inks ? TJPF_CMYK : channels == 1 ? TJPF_GRAY : TJPF_RGB;
+  // Colours become grey by with_channels, as those of PNGs do; the luma channel rounds otherwise.
+  const int format = inks ? TJPF_CMYK : colours == TJCS_GRAY ? TJPF_GRAY : TJPF_RGB;
   std::vector<std::uint8_t> out(static_cast<std::size_t>(width) * static_cast<std::size_t>(height) *
                                 static_cast<std::size_t>(tjPixelSize[format]));
   // A warning (a missing end, corrupt entropy data) fails, too. The scan limit stops files that
@@ -56,7 +57,7 @@ Pixels decode_jpeg(std::span<const std::byte> bytes, std::int64_t channels,
     refuse(name, handle.get());
   }
   if (inks) return with_channels(from_cmyk(out, height, width), channels);
-  return {height, width, channels, std::move(out)};
+  return with_channels({height, width, tjPixelSize[format], std::move(out)}, channels);
 }
 
 }  // namespace trireme

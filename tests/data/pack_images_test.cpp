@@ -2,17 +2,14 @@
 #include "data/pack/pack_images.h"
 
 #include <gtest/gtest.h>
-#include <png.h>
-#include <turbojpeg.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "data/dataset.h"
-#include "data/pack/decode.h"
-#include "data/pack/pixels.h"
 #include "data/verify.h"
+#include "tests/data/make_images.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
 
@@ -20,52 +17,12 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
+using test::big_endian;
 using test::expect_error;
+using test::jpeg_of;
+using test::pattern;
+using test::png_of;
 using test::write_text;
-
-Pixels pattern(std::int64_t height, std::int64_t width, std::int64_t channels, int seed) {
-  Pixels image{height, width, channels, {}};
-  for (std::int64_t i = 0; i < height * width * channels; ++i) {
-    image.data.push_back(static_cast<std::uint8_t>((i * 7 + seed * 31) % 256));
-  }
-  return image;
-}
-
-std::string png_of(const Pixels& image) {
-  png_image head{};
-  head.version = PNG_IMAGE_VERSION;
-  head.width = static_cast<png_uint_32>(image.width);
-  head.height = static_cast<png_uint_32>(image.height);
-  head.format = image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-  png_alloc_size_t size = 0;
-  png_image_write_to_memory(&head, nullptr, &size, 0, image.data.data(), 0, nullptr);
-  std::string bytes(size, '\0');
-  EXPECT_NE(png_image_write_to_memory(&head, bytes.data(), &size, 0, image.data.data(), 0, nullptr),
-            0);
-  bytes.resize(size);
-  return bytes;
-}
-
-std::string jpeg_of(const Pixels& image) {
-  const tjhandle handle = tjInitCompress();
-  unsigned char* out = nullptr;
-  unsigned long size = 0;
-  EXPECT_EQ(tjCompress2(handle, image.data.data(), static_cast<int>(image.width), 0,
-                        static_cast<int>(image.height), image.channels == 1 ? TJPF_GRAY : TJPF_RGB,
-                        &out, &size, image.channels == 1 ? TJSAMP_GRAY : TJSAMP_444, 98, 0),
-            0);
-  std::string bytes(reinterpret_cast<char*>(out), size);
-  tjFree(out);
-  tjDestroy(handle);
-  return bytes;
-}
-
-std::string big_endian(std::uint32_t value) {
-  std::string bytes;
-  for (int shift = 24; shift >= 0; shift -= 8)
-    bytes.push_back(static_cast<char>(value >> shift));
-  return bytes;
-}
 
 std::string idx(const std::vector<std::uint32_t>& extents, const std::string& data) {
   std::string bytes{'\0', '\0', '\x08', static_cast<char>(extents.size())};
@@ -79,10 +36,6 @@ std::string gzip(const std::string& bytes, const std::string& path) {
   gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
   gzclose(file);
   return path;
-}
-
-std::span<const std::byte> as_bytes(const std::string& text) {
-  return std::as_bytes(std::span(text));
 }
 
 struct Image {
@@ -320,82 +273,6 @@ TEST_F(PackImages, NamesFolderProblems) {
   expect_refused(ExitCode::data, with, "tree/dog", "--class-names");
   with.class_names = {"cat", "cat"};
   expect_refused(ExitCode::config, with, "'cat' is given twice");
-}
-
-TEST(Decode, RefusesBombsBeforeTakingMemory) {
-  std::string png = png_of(pattern(4, 4, 1, 1));
-  expect_error(
-      ExitCode::data, [&] { static_cast<void>(decode_image(as_bytes(png), 1, 15, "bomb.png")); },
-      "bomb.png", "4 x 4 pixels", "--max-pixels 15");
-  // Header of 65000 x 65000, with its own checksum corrected.
-  png.replace(16, 8, big_endian(65000) + big_endian(65000));
-  png.replace(29, 4,
-              big_endian(static_cast<std::uint32_t>(
-                  crc32(0, reinterpret_cast<const Bytef*>(png.data()) + 12, 17))));
-  expect_error(
-      ExitCode::data,
-      [&] { static_cast<void>(decode_image(as_bytes(png), 1, 1U << 27, "bomb.png")); },
-      "65000 x 65000");
-}
-
-TEST(Decode, FindsEveryFlippedBitOfAPng) {
-  const std::string png = png_of(pattern(9, 7, 3, 1));
-  const Pixels good = decode_image(as_bytes(png), 3, 1000, "x");
-  for (std::size_t at = 0; at < png.size(); ++at) {
-    std::string bytes = png;
-    bytes[at] = static_cast<char>(bytes[at] ^ (1 << (at % 8)));
-    try {
-      EXPECT_EQ(decode_image(as_bytes(bytes), 3, 1000, "x").data, good.data) << "byte " << at;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::data);
-    }
-  }
-}
-
-TEST(Decode, SurvivesEveryTruncationAndDamageOfAJpeg) {
-  const std::string jpeg = jpeg_of(pattern(9, 7, 3, 1));
-  for (std::size_t at = 0; at < jpeg.size(); ++at) {
-    expect_error(
-        ExitCode::data,
-        [&] { static_cast<void>(decode_image(as_bytes(jpeg.substr(0, at)), 3, 1000, "x")); },
-        "x: ");
-    std::string bytes = jpeg;
-    bytes[at] = static_cast<char>(bytes[at] ^ (1 << (at % 8)));
-    try {
-      static_cast<void>(decode_image(as_bytes(bytes), 3, 1000, "x"));
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::data);
-    }
-  }
-}
-
-TEST(Pixels, ConvertBetweenGreyAndColour) {
-  const Pixels grey = pattern(3, 5, 1, 1);
-  EXPECT_EQ(with_channels(with_channels(grey, 3), 1).data, grey.data);
-  const Pixels primary{1, 3, 3, {255, 0, 0, 0, 255, 0, 0, 0, 255}};
-  EXPECT_EQ(with_channels(primary, 1).data, (std::vector<std::uint8_t>{76, 150, 29}));
-}
-
-TEST(Pixels, ResizeKeepsFlatAreasAndItsOwnSize) {
-  const Pixels flat{7, 13, 3, std::vector<std::uint8_t>(7 * 13 * 3, 200)};
-  for (const std::int64_t size : {1, 2, 5, 7, 20}) {
-    const Pixels out = resize_and_crop(flat, size);
-    EXPECT_EQ(out.height, size);
-    EXPECT_EQ(out.width, size);
-    EXPECT_EQ(out.data, std::vector<std::uint8_t>(static_cast<std::size_t>(size * size * 3), 200));
-  }
-  const Pixels square = pattern(6, 6, 3, 2);
-  EXPECT_EQ(resize_and_crop(square, 6).data, square.data);
-}
-
-TEST(Pixels, ShrinkingAveragesAndCropsTheCentre) {
-  // Columns 0 and 5 lie outside the centre; each output pixel is a weighted mean of its
-  // neighbourhood.
-  const Pixels wide{2, 6, 1, {255, 10, 10, 30, 30, 255, 255, 10, 10, 30, 30, 255}};
-  EXPECT_EQ(resize_and_crop(wide, 2).data, (std::vector<std::uint8_t>{10, 30, 10, 30}));
-  const Pixels checkers{4, 4, 1, {0, 255, 0, 255, 255, 0, 255, 0, 0, 255, 0, 255, 255, 0, 255, 0}};
-  for (const std::uint8_t level : resize_and_crop(checkers, 1).data)
-    EXPECT_NEAR(level, 127, 2);
 }
 
 }  // namespace
