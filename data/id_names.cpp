@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "data/dataset.h"
 #include "data/shard_set.h"
 #include "runtime/base/error.h"
 
@@ -58,6 +59,15 @@ IdNames id_names_of(const Shard& shard) {
 
 IdNames id_names_at(const std::string& path, const std::string& split) {
   return id_names_of(open_shard(list_shards(path, split).paths.front()));
+}
+
+std::vector<IdNames> id_names_below(const std::string& path) {
+  std::vector<IdNames> all;
+  for (const std::string& directory : find_datasets(path)) {
+    all.push_back(id_names_at(directory, ""));
+    require_same_ids(all.front(), all.back());
+  }
+  return all;
 }
 
 void require_same_ids(const IdNames& wanted, const IdNames& given) {

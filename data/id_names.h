@@ -20,6 +20,9 @@ struct IdNames {
 // Of the first shard that Dataset::open would find there.
 [[nodiscard]] IdNames id_names_at(const std::string& path, const std::string& split);
 
+// Of every data set below `path`, which must agree.
+[[nodiscard]] std::vector<IdNames> id_names_below(const std::string& path);
+
 // Raises ExitCode::data, naming both sources and what they say, when an id or label of `given` may
 // stand for something else than in `wanted`. What one of them does not know is accepted. Tokenizers
 // that carry a checksum are compared by it. Classes that are only numbered (0, 1, ...) say how many

@@ -73,16 +73,29 @@ std::string printable(std::uint8_t byte) {
   return fmt::format("\\x{:02x}", byte);
 }
 
-std::string preview_tokens(ShardSet set, std::uint64_t wanted) {
-  if (set.elements() < 2) return {};
-  const std::uint64_t count = std::min({wanted, set.elements() - 1, longest_preview});
-  const bool bytes = set.shards().front().header.tokenizer == "bytes";
-  const TokenDataset data(std::move(set), static_cast<std::int64_t>(count));
-  std::vector<std::int32_t> inputs(count), targets(count);
-  data.read(0, std::as_writable_bytes(std::span(inputs)), targets);
-  if (!bytes) return fmt::format("  preview\n    {}\n", fmt::join(inputs, " "));
+// The first `to.size()` ids, which may lie in several shards.
+template <typename Token>
+void read_ids(const ShardSet& set, std::span<std::uint32_t> to) {
+  std::vector<Token> ids(to.size());
+  for (std::size_t done = 0, which = 0; done < ids.size(); ++which) {
+    const Shard& shard = set.shards()[which];
+    const auto part = std::span(ids).subspan(
+        done, std::min<std::uint64_t>(ids.size() - done, shard.header.count));
+    set.file(which).read(shard.data_offset, std::as_writable_bytes(part));
+    if (largest<Token>(part) >= shard.header.vocabulary) refuse_ids<Token>(shard, 0, part);
+    done += part.size();
+  }
+  std::copy(ids.begin(), ids.end(), to.begin());
+}
+
+std::string preview_tokens(const ShardSet& set, std::uint64_t wanted) {
+  const ShardHeader& header = set.shards().front().header;
+  std::vector<std::uint32_t> ids(std::min({wanted, set.elements(), longest_preview}));
+  header.dtype == DType::u16 ? read_ids<std::uint16_t>(set, ids)
+                             : read_ids<std::uint32_t>(set, ids);
+  if (header.tokenizer != "bytes") return fmt::format("  preview\n    {}\n", fmt::join(ids, " "));
   std::string text = "  preview\n";
-  for (const std::int32_t id : inputs)
+  for (const std::uint32_t id : ids)
     text += printable(static_cast<std::uint8_t>(id));
   return text + "\n";
 }
@@ -127,8 +140,7 @@ std::string describe_dataset(const std::string& path, std::uint64_t preview) {
   std::string text = path + "\n" + describe_header(set) + describe_shards(set);
   if (preview == 0) return text;
   const bool tokens = set.shards().front().header.kind == DataKind::tokens;
-  return text + (tokens ? preview_tokens(std::move(set), preview)
-                        : preview_images(std::move(set), preview));
+  return text + (tokens ? preview_tokens(set, preview) : preview_images(std::move(set), preview));
 }
 
 }  // namespace trireme

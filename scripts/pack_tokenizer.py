@@ -10,8 +10,11 @@ Examples:
   scripts/pack_tokenizer.py --tokenizer tokenizer.json --out data/web --document-separator '\\n\\n' - < web.txt
 """
 import argparse
+import collections
 import os
 import shutil
+import signal
+import socket
 import sys
 import tempfile
 
@@ -34,16 +37,53 @@ def stop(code, message):
     sys.exit(code)
 
 
+def identity(path):
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def files_below(top):
+    """Each file once, by the rules of `trireme data pack-text` (data/README.md); reports what it leaves out."""
+    own, linked, waiting, folders_seen = [], [], [top], set()
+    left_out = collections.Counter()
+    while waiting:
+        links = []
+        for start in sorted(waiting):
+            if start != top and identity(start) in folders_seen:
+                left_out["linked twice"] += 1
+                continue
+            for folder, folders, files in os.walk(start):
+                if identity(folder) in folders_seen:
+                    folders.clear()
+                    continue
+                folders_seen.add(identity(folder))
+                left_out["hidden"] += sum(name.startswith(".") for name in folders + files)
+                folders[:] = [name for name in folders if not name.startswith(".")]
+                links += [path for path in (os.path.join(folder, name) for name in folders) if os.path.islink(path)]
+                for path in (os.path.join(folder, name) for name in files if not name.startswith(".")):
+                    if os.path.isfile(path):
+                        (linked if os.path.islink(path) or start != top else own).append(path)
+                    else:
+                        left_out["links to nothing" if os.path.islink(path) else "neither files nor folders"] += 1
+        waiting = links
+    seen = {identity(path) for path in own} if linked else set()
+    for path in sorted(linked):
+        if identity(path) in seen:
+            left_out["linked twice"] += 1
+        else:
+            seen.add(identity(path))
+            own.append(path)
+    if text := ", ".join(f"{count} {what}" for what, count in left_out.items() if count):
+        print(f"{top}: left out {text}", file=sys.stderr)
+    return sorted(own)
+
+
 def list_files(inputs):
     for path in inputs:
         if path == "-" or os.path.isfile(path):
             yield path
         elif os.path.isdir(path):
-            found = []
-            for folder, folders, files in os.walk(path):
-                folders[:] = [name for name in folders if not name.startswith(".")]
-                found += [os.path.join(folder, name) for name in files if not name.startswith(".")]
-            yield from sorted(found)
+            yield from files_below(path)
         else:
             stop(DATA_ERROR, f"{path}: no such file or directory")
 
@@ -154,7 +194,7 @@ def parse_arguments():
     parser.add_argument("inputs", nargs="+", help="files, directories, or - for stdin")
     parser.add_argument("--tokenizer", required=True, help="tokenizer.json of the tokenizers library")
     parser.add_argument("--out", required=True, help="directory to make")
-    parser.add_argument("--validation", type=float, default=0.0, help="fraction of the tokens, from the end, for OUT/validation")
+    parser.add_argument("--validation", type=float, help="fraction of the tokens, from the end, for OUT/validation; the rest goes to OUT/train (0: all)")
     parser.add_argument("--split", default="", help="write OUT/SPLIT")
     parser.add_argument("--document-separator", default="", help="ends a document besides the end of a file, e.g. '\\n\\n'")
     parser.add_argument("--end-token", default="", help="token to add after each document, e.g. '<|endoftext|>'")
@@ -163,9 +203,9 @@ def parse_arguments():
     parser.add_argument("--force", action="store_true", help="replace an existing data set")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     arguments = parser.parse_args()
-    if not 0 <= arguments.validation < 1:
+    if arguments.validation is not None and not 0 <= arguments.validation < 1:
         parser.error(f"--validation: {arguments.validation} is not allowed; use a fraction from 0 up to, not including, 1")
-    if arguments.split and arguments.validation:
+    if arguments.split and arguments.validation is not None:
         parser.error("--split and --validation exclude each other")
     if arguments.shard_tokens < 1:
         parser.error(f"--shard-tokens: {arguments.shard_tokens} is not allowed; use 1 or more")
@@ -182,7 +222,7 @@ def pack(arguments, tokenizer, dtype, vocabulary, name, target, stage):
             cut = total - min(max(round(total * arguments.validation), 1), total - 1)
             splits = [("train", 0, cut), ("validation", cut, total)]
         else:
-            splits = [("", 0, total)]
+            splits = [("" if arguments.validation is None else "train", 0, total)]
         for split, first, last in splits:
             write_split(*(os.path.join(root, split).rstrip("/") for root in (stage, target)), tokens, starts, first, last, arguments, name, vocabulary)
     publish(stage, target)
@@ -203,7 +243,10 @@ def main():
     name = f"huggingface:{os.path.basename(arguments.tokenizer)}:xxh3={digest}"
     target = os.path.join(arguments.out, arguments.split).rstrip("/")
     check_target(target, arguments.force)
-    stage = f"{target}.partial-{os.getpid()}"
+    stage = f"{target}.partial-{os.getpid()}-{socket.gethostname()}"
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # unwinds, so that `finally` removes the stage
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda number, _: stop(128 + number, f"stopped by signal {number}; nothing was written"))
     try:
         os.makedirs(stage)
         pack(arguments, tokenizer, dtype, vocabulary, name, target, stage)

@@ -45,11 +45,15 @@ class ImageSource {
                                                     std::vector<std::string> class_names,
                                                     const std::string& spool_directory);
 
-// A tree <directory>/<class>/**/*.jpg|jpeg|png. Classes are the sorted folder names, or
-// `class_names`, which must then contain every folder name. Images larger than `max_pixels` are
-// refused before they are decoded.
-[[nodiscard]] std::unique_ptr<ImageSource> open_image_folder(const std::string& directory,
-                                                             std::vector<std::string> class_names,
-                                                             std::uint64_t max_pixels);
+struct SplitSource {
+  std::string name;  // train, validation, test; empty where the input is not split
+  std::unique_ptr<ImageSource> source;
+};
+
+// The images of a directory (image_tree.h), one source per split, all with the same classes. Images
+// larger than `max_pixels` are refused before they are decoded.
+[[nodiscard]] std::vector<SplitSource> open_image_folder(
+    const std::string& directory, const std::vector<std::string>& class_names,
+    std::uint64_t max_pixels);
 
 }  // namespace trireme

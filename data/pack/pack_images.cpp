@@ -54,6 +54,13 @@ void check_options(const PackImagesOptions& options, bool folder) {
   check_output_outside(options.output, options.input);
 }
 
+// What all images have when they are packed, and the one that said so where nothing is resized.
+struct ImageSize {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::string model;
+};
+
 // Reads images by index, brings them to one size, and writes them as shards.
 class ImagePacker {
  public:
@@ -87,13 +94,13 @@ class ImagePacker {
     return good;
   }
 
-  // The image that sets the size of all when nothing is resized.
-  void choose_size(std::size_t first) {
-    size_model_ = first;
-    const Pixels image = source_.load(first, channels_);
-    height_ = options_.resize > 0 ? options_.resize : image.height;
-    width_ = options_.resize > 0 ? options_.resize : image.width;
+  // Of one image, or the size asked for.
+  [[nodiscard]] ImageSize size_of(std::size_t index) const {
+    if (options_.resize > 0) return {options_.resize, options_.resize, source_.name(index)};
+    const Pixels image = source_.load(index, channels_);
+    return {image.height, image.width, source_.name(index)};
   }
+  void set_size(ImageSize size) { size_ = std::move(size); }
 
   std::uint64_t write(const std::string& directory, std::span<const std::size_t> order,
                       Progress& progress) const {
@@ -111,7 +118,7 @@ class ImagePacker {
 
  private:
   [[nodiscard]] std::uint64_t image_bytes() const {
-    return static_cast<std::uint64_t>(height_ * width_ * channels_);
+    return static_cast<std::uint64_t>(size_.height * size_.width * channels_);
   }
 
   void write_shard(const std::string& directory, std::uint64_t index, std::uint64_t shards,
@@ -122,8 +129,8 @@ class ImagePacker {
     header.shard_index = index;
     header.shard_count = shards;
     header.count = order.size();
-    header.height = static_cast<std::uint64_t>(height_);
-    header.width = static_cast<std::uint64_t>(width_);
+    header.height = static_cast<std::uint64_t>(size_.height);
+    header.width = static_cast<std::uint64_t>(size_.width);
     header.channels = static_cast<std::uint64_t>(channels_);
     header.classes = source_.classes();
     ShardWriter writer(directory + "/" + shard_file_name(index), std::move(header));
@@ -147,11 +154,10 @@ class ImagePacker {
   void load_into(std::size_t index, std::span<std::uint8_t> to) const {
     Pixels image = source_.load(index, channels_);
     if (options_.resize > 0) image = resize_and_crop(image, options_.resize);
-    if (image.height != height_ || image.width != width_) {
+    if (image.height != size_.height || image.width != size_.width) {
       fail(ExitCode::data,
            "{}: is {} x {}, but {} is {} x {}; give --resize to bring all images to one size",
-           source_.name(index), image.height, image.width, source_.name(size_model_), height_,
-           width_);
+           source_.name(index), image.height, image.width, size_.model, size_.height, size_.width);
     }
     std::copy(image.data.begin(), image.data.end(), to.begin());
   }
@@ -160,9 +166,7 @@ class ImagePacker {
   const PackImagesOptions& options_;
   std::size_t threads_;
   std::int64_t channels_;
-  std::size_t size_model_ = 0;
-  std::int64_t height_ = 0;
-  std::int64_t width_ = 0;
+  ImageSize size_;
 };
 
 std::vector<std::size_t> shuffled(const std::vector<std::size_t>& indices, std::uint64_t seed) {
@@ -172,6 +176,50 @@ std::vector<std::size_t> shuffled(const std::vector<std::size_t>& indices, std::
   for (std::size_t i = 0; i < indices.size(); ++i)
     out.push_back(indices[order(i)]);
   return out;
+}
+
+// The images of one source, in the order in which they are written.
+struct Packing {
+  std::string split;  // of the input
+  ImagePacker packer;
+  std::vector<std::size_t> order;
+};
+
+std::vector<Packing> choose_images(const std::vector<SplitSource>& sources,
+                                   const PackImagesOptions& options,
+                                   std::vector<std::string>& skipped) {
+  std::vector<Packing> all;
+  for (const SplitSource& it : sources) {
+    Packing packing{it.name, ImagePacker(*it.source, options), {}};
+    packing.order.resize(it.source->size());
+    std::iota(packing.order.begin(), packing.order.end(), 0);
+    if (options.skip_bad) packing.order = packing.packer.without_bad(skipped);
+    all.push_back(std::move(packing));
+  }
+  const ImageSize size = all.front().packer.size_of(all.front().order.front());
+  for (Packing& packing : all) {
+    packing.packer.set_size(size);
+    if (options.shuffle) packing.order = shuffled(packing.order, options.seed);
+  }
+  return all;
+}
+
+void check_splits(const std::vector<SplitSource>& sources, const PackImagesOptions& options) {
+  if (sources.front().name.empty() || (options.split.empty() && !options.validation)) return;
+  fail(ExitCode::config,
+       "{}: {} holds splits of its own ({}/{} and so on); leave the option out, or pack one split "
+       "alone, with --classes-of for the classes of another",
+       options.split.empty() ? "--validation" : "--split", options.input, options.input,
+       sources.front().name);
+}
+
+std::vector<SplitSource> open_input(const PackImagesOptions& options, bool folder,
+                                    const std::string& spool_directory) {
+  if (folder) return open_image_folder(options.input, options.class_names, options.max_pixels);
+  std::vector<SplitSource> sources;
+  sources.push_back(
+      {"", open_idx(options.input, options.labels, options.class_names, spool_directory)});
+  return sources;
 }
 
 }  // namespace
@@ -185,26 +233,31 @@ PackedImages pack_images(const PackImagesOptions& options) {
   check_options(options, folder);
   const std::string target = output_of(options.output, options.split);
   StagedDirectory stage(target, options.force);
-  const std::unique_ptr<ImageSource> source =
-      folder ? open_image_folder(options.input, options.class_names, options.max_pixels)
-             : open_idx(options.input, options.labels, options.class_names, stage.path());
+  const std::vector<SplitSource> sources = open_input(options, folder, stage.path());
+  check_splits(sources, options);
 
   PackedImages packed;
-  ImagePacker packer(*source, options);
-  std::vector<std::size_t> indices(source->size());
-  std::iota(indices.begin(), indices.end(), 0);
-  if (options.skip_bad) indices = packer.without_bad(packed.skipped);
-  packer.choose_size(indices.front());
-  if (options.shuffle) indices = shuffled(indices, options.seed);
-
-  Progress progress("packing", indices.size(), "images", options.progress);
-  std::span<const std::size_t> left = indices;
-  for (const auto& [name, size] : split_sizes(indices.size(), options.validation, "images")) {
-    PackedSplit split{name.empty() ? target : target + "/" + name, size, 0, 0};
-    split.shards =
-        packer.write(name.empty() ? stage.path() : stage.add(name), left.first(size), progress);
-    left = left.subspan(size);
-    packed.splits.push_back(std::move(split));
+  const std::vector<Packing> all = choose_images(sources, options, packed.skipped);
+  std::size_t total = 0;
+  for (const Packing& packing : all)
+    total += packing.order.size();
+  Progress progress("packing", total, "images", options.progress);
+  const auto write = [&](const std::string& split, const ImagePacker& packer,
+                         std::span<const std::size_t> order) {
+    const std::string directory = split.empty() ? stage.path() : stage.add(split);
+    packed.splits.push_back({split.empty() ? target : target + "/" + split, order.size(), 0,
+                             packer.write(directory, order, progress)});
+  };
+  for (const Packing& packing : all) {
+    std::span<const std::size_t> left = packing.order;
+    if (!packing.split.empty()) {
+      write(packing.split, packing.packer, left);
+      continue;
+    }
+    for (const auto& [name, size] : split_sizes(left.size(), options.validation, "images")) {
+      write(name, packing.packer, left.first(size));
+      left = left.subspan(size);
+    }
   }
   stage.commit();
   return packed;

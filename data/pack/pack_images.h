@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,14 @@
 namespace trireme {
 
 struct PackImagesOptions {
-  std::string input;   // a directory of class folders, or an IDX file (plain or gzip)
+  std::string
+      input;  // a directory of class folders, per split or not, or an IDX file (plain or gzip)
   std::string labels;  // the IDX file of labels; with an IDX input only
   std::string output;
   std::string split;  // empty, or the subdirectory of `output` to write
-  double validation =
-      0;  // this fraction of the images goes to output/validation, the rest to output/train
+  // This fraction of the images goes to output/validation, the rest to output/train; 0: all to
+  // output/train.
+  std::optional<double> validation;
   std::int64_t resize = 0;    // 0: all images must have one size already
   std::int64_t channels = 0;  // 1 grey, 3 RGB, 0: as the source has them (folders: 3)
   std::vector<std::string> class_names;

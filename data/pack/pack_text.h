@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,9 @@ struct PackTextOptions {
   std::vector<std::string> inputs;  // files, directories, "-"
   std::string output;
   std::string split;  // empty, or the subdirectory of `output` to write
-  double validation =
-      0;  // the last part of the stream goes to output/validation, the rest to output/train
+  // The last part of the stream goes to output/validation, the rest to output/train; 0: all to
+  // output/train.
+  std::optional<double> validation;
   std::string
       separator;  // ends a document, besides the end of each file; its bytes stay in the text
   std::uint64_t shard_tokens = std::uint64_t{1} << 28;

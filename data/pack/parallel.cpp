@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "data/pack/interruption.h"
+
 namespace trireme {
 
 void parallel_for(std::size_t count, std::size_t threads,
@@ -23,6 +25,7 @@ void parallel_for(std::size_t count, std::size_t threads,
       const std::size_t i = next++;
       if (i >= count) return;
       try {
+        stop_if_asked();
         body(i);
       } catch (...) {
         const std::lock_guard lock(mutex);

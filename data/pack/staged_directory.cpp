@@ -2,14 +2,18 @@
 #include "data/pack/staged_directory.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
+#include <vector>
 
 #include "data/file.h"
 #include "runtime/base/error.h"
+#include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 
 namespace trireme {
@@ -49,13 +53,40 @@ void check_target(const std::string& target, bool replace) {
   }
 }
 
-void warn_of_leftovers(const fs::path& target) {
-  const std::string prefix = target.filename().string() + ".partial-";
+constexpr const char* stage_infix = ".partial-";
+
+// "<target>.partial-<pid>-<host>": other hosts may see the directory, too.
+std::string stage_of(const std::string& target) {
+  return fmt::format("{}{}{}-{}", target, stage_infix, ::getpid(), host_name());
+}
+
+// Whether the process that `suffix`, "<pid>-<host>", names is known to be gone.
+bool is_dead(const std::string& suffix) {
+  pid_t pid = 0;
+  const auto [end, status] = std::from_chars(suffix.data(), suffix.data() + suffix.size(), pid);
+  if (status != std::errc{} || pid <= 0 || end != suffix.data() + suffix.find('-')) return false;
+  if (suffix.substr(suffix.find('-') + 1) != host_name()) return false;
+  return ::kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+// Removes what killed packers left of this target; of others that may still run, it speaks.
+void clear_leftovers(const fs::path& target) {
+  const std::string prefix = target.filename().string() + stage_infix;
+  std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(parent_directory(target.string()))) {
-    if (!entry.path().filename().string().starts_with(prefix)) continue;
-    log::get("data").warn(
-        "{}: left by a pack that was interrupted or still runs; delete it if none runs",
-        entry.path().string());
+    if (entry.path().filename().string().starts_with(prefix) && !entry.is_symlink() &&
+        entry.is_directory())
+      found.push_back(entry.path());
+  }
+  for (const fs::path& path : found) {
+    if (is_dead(path.filename().string().substr(prefix.size())) && foreign_entry(path).empty()) {
+      fs::remove_all(path);
+      log::get("data").warn("{}: removed; a pack that was killed had left it", path.string());
+    } else {
+      log::get("data").warn(
+          "{}: left by a pack that was interrupted or still runs; delete it if none runs",
+          path.string());
+    }
   }
 }
 
@@ -72,8 +103,8 @@ StagedDirectory::StagedDirectory(std::string target, bool replace)
   try {
     check_target(target_, replace);
     fs::create_directories(parent_directory(target_));
-    warn_of_leftovers(target_);
-    const std::string stage = fmt::format("{}.partial-{}", target_, ::getpid());
+    clear_leftovers(target_);
+    const std::string stage = stage_of(target_);
     fs::create_directory(stage);
     stage_ = stage;
   } catch (const fs::filesystem_error& error) {

@@ -6,9 +6,9 @@
 
 namespace trireme {
 
-// Work goes to "<target>.partial-<pid>" beside the target; commit() syncs it and gives it its name,
-// in one rename. Without commit() the target is as it was before, and the destructor removes the
-// work.
+// Work goes to "<target>.partial-<pid>-<host>" beside the target; commit() syncs it and gives it
+// its name, in one rename. Without commit() the target is as it was before, and the destructor
+// removes the work.
 class StagedDirectory {
  public:
   // An existing, non-empty target is refused (ExitCode::config), unless `replace` is set and it

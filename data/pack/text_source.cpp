@@ -2,13 +2,17 @@
 #include "data/pack/text_source.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
+#include "data/pack/file_tree.h"
+#include "data/pack/interruption.h"
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 
 namespace trireme {
 namespace {
@@ -16,11 +20,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t block_bytes = std::size_t{1} << 20;
+constexpr int stop_check_milliseconds = 100;
 
 TextPart spooled(const std::string& name, int descriptor, const std::string& directory) {
   TextPart part{name, 0, std::make_shared<SpoolFile>(directory)};
   std::vector<std::byte> block(block_bytes);
   while (true) {
+    stop_if_asked();
+    // A signal just before a read would not end it.
+    pollfd stream{descriptor, POLLIN, 0};
+    if (::poll(&stream, 1, stop_check_milliseconds) == 0) continue;
     const ssize_t got = ::read(descriptor, block.data(), block.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) system_failed("read", name, ExitCode::data);
@@ -29,17 +38,6 @@ TextPart spooled(const std::string& name, int descriptor, const std::string& dir
   }
   part.bytes = part.spool->size();
   return part;
-}
-
-std::vector<std::string> files_below(const std::string& directory) {
-  std::vector<std::string> files;
-  for (fs::recursive_directory_iterator it(directory), end; it != end; ++it) {
-    const bool hidden = it->path().filename().string().starts_with('.');
-    if (hidden && it->is_directory()) it.disable_recursion_pending();
-    if (!hidden && it->is_regular_file()) files.push_back(it->path().string());
-  }
-  std::sort(files.begin(), files.end());
-  return files;
 }
 
 void add_input(const std::string& input, const std::string& spool_directory,
@@ -52,7 +50,7 @@ void add_input(const std::string& input, const std::string& spool_directory,
   if (status.type() == fs::file_type::not_found)
     fail(ExitCode::data, "{}: no such file or directory", input);
   if (status.type() == fs::file_type::directory) {
-    for (const std::string& file : files_below(input))
+    for (const std::string& file : list_files(input))
       parts.push_back({file, InputFile(file).size(), nullptr});
   } else if (status.type() == fs::file_type::regular) {
     parts.push_back({input, InputFile(input).size(), nullptr});
@@ -75,11 +73,13 @@ std::vector<TextPart> list_text(const std::vector<std::string>& inputs,
            error.code().message());
     }
   }
-  std::erase_if(parts, [](const TextPart& part) { return part.bytes == 0; });
+  const std::size_t empty =
+      std::erase_if(parts, [](const TextPart& part) { return part.bytes == 0; });
   if (parts.empty()) {
     fail(ExitCode::data, "{}: no text found; every input is empty",
          fmt::format("{}", fmt::join(inputs, ", ")));
   }
+  if (empty > 0) log::get("data").warn("left out {} empty input(s)", empty);
   return parts;
 }
 
@@ -98,6 +98,7 @@ void read_part(const TextPart& part, const std::function<void(std::span<const st
     const auto piece =
         std::span(block).first(std::min<std::uint64_t>(block.size(), part.bytes - done));
     file ? file->read(done, piece) : part.spool->read(done, piece);
+    stop_if_asked();
     take(piece);
     done += piece.size();
   }

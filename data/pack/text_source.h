@@ -19,10 +19,9 @@ struct TextPart {
   std::shared_ptr<SpoolFile> spool;  // null for a regular file
 };
 
-// Expands `inputs`: files as given; directories to all their regular files, recursively, sorted by
-// path, hidden ones (a leading dot) left out; "-" is stdin. Streams are copied to nameless storage
-// in `spool_directory`. Empty files are left out. Raises ExitCode::data for what is missing or
-// unreadable, or when nothing has any bytes.
+// Expands `inputs`: files as given; directories to all their files (file_tree.h); "-" is stdin.
+// Streams are copied to nameless storage in `spool_directory`. Empty files are left out. Raises
+// ExitCode::data for what is missing or unreadable, or when nothing has any bytes.
 [[nodiscard]] std::vector<TextPart> list_text(const std::vector<std::string>& inputs,
                                               const std::string& spool_directory);
 

@@ -9,7 +9,9 @@
 #include <memory>
 
 #include "data/dataset.h"
+#include "data/id_names.h"
 #include "data/inspect.h"
+#include "data/pack/interruption.h"
 #include "data/pack/pack_images.h"
 #include "data/pack/pack_text.h"
 #include "data/pack/progress.h"
@@ -36,6 +38,7 @@ struct TextArguments {
 };
 
 void run_pack_text(TextArguments& arguments) {
+  const Interruption interruption;
   PackTextOptions& options = arguments.options;
   options.dtype = arguments.dtype == "uint32" ? DType::u32 : DType::u16;
   options.separator = unescape(arguments.separator);
@@ -56,7 +59,8 @@ void add_pack_text(CLI::App& data) {
   command->add_option("--out", options.output, "Directory to make")->required();
   command->add_option(
       "--validation", options.validation,
-      "Fraction of the text, taken from its end, for OUT/validation; the rest goes to OUT/train");
+      "Fraction of the text, taken from its end, for OUT/validation; the rest goes to OUT/train "
+      "(0: all)");
   command->add_option("--split", options.split, "Write OUT/SPLIT, e.g. train or validation")
       ->excludes("--validation");
   command->add_option("--document-separator", arguments->separator,
@@ -79,6 +83,7 @@ void add_pack_text(CLI::App& data) {
 struct ImageArguments {
   PackImagesOptions options;
   std::string class_file;
+  std::string classes_of;
   std::int64_t class_count = 0;
   bool keep_order = false;
   bool quiet = false;
@@ -96,8 +101,19 @@ std::vector<std::string> read_class_file(const std::string& path) {
   return names;
 }
 
+std::vector<std::string> class_names_of(const std::string& path) {
+  std::vector<std::string> names;
+  for (const IdNames& it : id_names_below(path)) {
+    if (it.classes.size() > names.size()) names = it.classes;
+  }
+  if (names.empty()) fail(ExitCode::data, "--classes-of: {}: holds no class names", path);
+  return names;
+}
+
 void run_pack_images(ImageArguments& arguments) {
+  const Interruption interruption;
   PackImagesOptions& options = arguments.options;
+  if (!arguments.classes_of.empty()) options.class_names = class_names_of(arguments.classes_of);
   if (!arguments.class_file.empty()) options.class_names = read_class_file(arguments.class_file);
   for (std::int64_t i = 0; i < arguments.class_count; ++i)
     options.class_names.push_back(fmt::format("{}", i));
@@ -116,17 +132,22 @@ void add_pack_images(CLI::App& data) {
   const auto arguments = std::make_shared<ImageArguments>();
   PackImagesOptions& options = arguments->options;
   command
-      ->add_option("input", options.input,
-                   "Directory INPUT/<class>/<image>.jpg|png, or an IDX file, plain or .gz")
+      ->add_option(
+          "input", options.input,
+          "Directory INPUT/<class>/<image>.jpg|png; or of splits (train, val, validation, "
+          "test), INPUT/<split>/<class>/..., each packed to OUT/<split> with the classes of "
+          "train; or an IDX file, plain or .gz")
       ->required();
   command->add_option("--labels", options.labels, "IDX file of the labels (with an IDX input)");
   command->add_option("--out", options.output, "Directory to make")->required();
-  command->add_option("--validation", options.validation,
-                      "Fraction of the images for OUT/validation; the rest goes to OUT/train");
+  command->add_option(
+      "--validation", options.validation,
+      "Fraction of the images for OUT/validation; the rest goes to OUT/train (0: all)");
   command->add_option("--split", options.split, "Write OUT/SPLIT, e.g. train or validation")
       ->excludes("--validation");
-  command->add_option("--resize", options.resize,
-                      "Scale the short side to this and crop the centre");
+  command
+      ->add_option("--resize", options.resize, "Scale the short side to this and crop the centre")
+      ->check(CLI::Range(1, 65536));
   command
       ->add_option("--channels", options.channels,
                    "1 (grey) or 3 (RGB); default: as the input, folders 3")
@@ -138,17 +159,25 @@ void add_pack_images(CLI::App& data) {
       command
           ->add_option("--class-file", arguments->class_file, "File with one class name per line")
           ->excludes(names);
-  command->add_option("--classes", arguments->class_count, "Number of classes, named 0, 1, ...")
-      ->check(CLI::Range(1, 1 << 20))
+  auto* const count =
+      command->add_option("--classes", arguments->class_count, "Number of classes, named 0, 1, ...")
+          ->check(CLI::Range(1, 1 << 20))
+          ->excludes(names)
+          ->excludes(file);
+  command
+      ->add_option("--classes-of", arguments->classes_of,
+                   "Names and order of the classes as in this data set or shard")
       ->excludes(names)
-      ->excludes(file);
+      ->excludes(file)
+      ->excludes(count);
   command->add_flag("--no-shuffle", arguments->keep_order, "Keep the order of the input");
   command->add_option("--seed", options.seed, "Of the shuffle")->capture_default_str();
   command->add_flag("--skip-bad", options.skip_bad,
                     "Leave out images that cannot be decoded, and name them");
   command
       ->add_option("--max-pixels", options.max_pixels, "Refuse larger images before decoding them")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   command
       ->add_option("--shard-images", options.shard_images,
                    "Images per shard (default: about 1 GiB)")
@@ -161,7 +190,10 @@ void add_pack_images(CLI::App& data) {
       "Examples: trireme data pack-images train-images-idx3-ubyte.gz --labels "
       "train-labels-idx1-ubyte.gz "
       "--out data/fashion --split train\n"
-      "          trireme data pack-images photos --out data/photos --resize 224 --validation 0.1");
+      "          trireme data pack-images photos --out data/photos --resize 224 --validation 0.1\n"
+      "          trireme data pack-images new/val --out data/photos2 --split validation --resize "
+      "224 "
+      "--classes-of data/photos");
   command->callback([arguments] { run_pack_images(*arguments); });
 }
 
@@ -174,7 +206,8 @@ void add_inspect(CLI::App& data) {
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("path", arguments->path, "Directory of shards, of splits, or one shard")
       ->required();
-  command->add_option("--preview", arguments->preview, "Show this many tokens or images");
+  command->add_option("--preview", arguments->preview, "Show this many tokens or images")
+      ->check(CLI::PositiveNumber);
   command->footer("Example: trireme data inspect data/kjv --preview 200");
   command->callback([arguments] {
     for (const std::string& path : find_datasets(arguments->path)) {

@@ -13,12 +13,16 @@
 #include <thread>
 
 #include "runtime/base/error.h"
+#include "runtime/base/host_name.h"
+#include "tests/data/make_images.h"
 #include "tests/support/temporary_directory.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
+using test::pattern;
+using test::png_of;
 using test::write_text;
 
 const std::string tool = TRIREME_DATA_TOOL;
@@ -161,6 +165,105 @@ TEST_F(DataCommand, LeavesNothingBehindAtAFileSizeLimit) {
     EXPECT_EQ(std::distance(fs::directory_iterator(directory_.path()), fs::directory_iterator()), 1)
         << "only the input is left";
   }
+}
+
+TEST_F(DataCommand, StoppedBySignalItTakesItsUnfinishedOutputWithIt) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    int input[2];
+    ASSERT_EQ(::pipe(input), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::signal(signal, SIG_DFL);  // background jobs begin with SIGINT ignored
+      ::dup2(input[0], STDIN_FILENO);
+      ::close(input[1]);
+      ::execl(tool.c_str(), tool.c_str(), "data", "pack-text", "-", "--out", out_.c_str(), nullptr);
+      ::_exit(127);
+    }
+    ASSERT_EQ(::write(input[1], "text", 4), 4);
+    while (fs::is_empty(directory_.path()))  // until the unfinished output is there
+      std::this_thread::yield();
+    ::kill(child, signal);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ::close(input[0]);
+    ::close(input[1]);
+
+    EXPECT_TRUE(WIFSIGNALED(status)) << status;
+    EXPECT_EQ(WTERMSIG(status), signal);
+    EXPECT_TRUE(fs::is_empty(directory_.path()));
+  }
+}
+
+TEST_F(DataCommand, WhatAKilledPackLeftIsRemovedByTheNext) {
+  write_text(directory_.file("text"), "some text");
+  const std::string dead = fmt::format("{}.partial-{}-{}", out_, 1 << 30, host_name());
+  const std::string elsewhere = out_ + ".partial-1-another.host";
+  for (const std::string& left : {dead, elsewhere}) {
+    fs::create_directories(left + "/train");
+    write_text(left + "/train/shard_00000.h5.tmp", "half a shard");
+  }
+
+  expect_outcome(run("data pack-text " + directory_.file("text") + " --out " + out_), ExitCode::ok,
+                 {dead + ": removed", elsewhere + ": left by a pack that was interrupted"});
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_TRUE(fs::exists(elsewhere));
+}
+
+TEST_F(DataCommand, WritesOneLayoutForEveryFraction) {
+  write_text(directory_.file("text"), "some text");
+  expect_outcome(
+      run("data pack-text " + directory_.file("text") + " --out " + out_ + " --validation 0"),
+      ExitCode::ok, {out_ + "/train: 9 tokens"});
+  EXPECT_FALSE(fs::exists(out_ + "/validation"));
+  EXPECT_FALSE(fs::exists(out_ + "/shard_00000.h5"));
+}
+
+TEST_F(DataCommand, PreviewsShortSetsToTheirLastToken) {
+  for (const std::string text : {"x", "ab", "short"}) {
+    write_text(directory_.file("text"), text);
+    ASSERT_EQ(
+        run("data pack-text " + directory_.file("text") + " --force --shard-tokens 2 --out " + out_)
+            .code,
+        0);
+    expect_outcome(run("data inspect " + out_ + " --preview 5"), ExitCode::ok,
+                   {"\n" + text + "\n"});
+  }
+}
+
+TEST_F(DataCommand, ReportsWhatADirectoryLeavesOut) {
+  fs::create_directories(directory_.file("in/sub"));
+  write_text(directory_.file("in/a"), "first ");
+  write_text(directory_.file("in/sub/b"), "second");
+  write_text(directory_.file("in/.hidden"), "hidden");
+  write_text(directory_.file("in/empty"), "");
+  write_text(directory_.file("apart"), "!");
+  fs::create_symlink(directory_.file("apart"), directory_.file("in/z"));
+  fs::create_symlink("a", directory_.file("in/0"));
+  fs::create_symlink(".", directory_.file("in/sub/loop"));
+  fs::create_symlink("nothing", directory_.file("in/dangling"));
+
+  expect_outcome(run("data pack-text " + directory_.file("in") + " --out " + out_), ExitCode::ok,
+                 {"1 hidden (" + directory_.file("in/.hidden") + ")",
+                  "2 linked twice (" + directory_.file("in/0") + ", ...)",
+                  "1 links to nothing (" + directory_.file("in/dangling") + ")", "1 empty input",
+                  "13 tokens, 3 documents"});
+  expect_outcome(run("data inspect " + out_ + " --preview 20"), ExitCode::ok, {"first second!"});
+}
+
+TEST_F(DataCommand, PacksWithTheClassesOfAnotherDataSet) {
+  const std::string image = png_of(pattern(4, 4, 1, 1));
+  for (const std::string folder : {"a/ant", "a/bee", "a/cow", "b/cow"}) {
+    fs::create_directories(directory_.file(folder));
+    write_text(directory_.file(folder + "/1.png"), image);
+  }
+  ASSERT_EQ(run("data pack-images " + directory_.file("a") + " --out " + out_ + "/train").code, 0);
+  const std::string second = "data pack-images " + directory_.file("b") + " --out " + out_ +
+                             "/validation --classes-of " + out_;
+
+  expect_outcome(run(second + "/train --resize 0"), ExitCode::config, {"--resize"});
+  expect_outcome(run(second), ExitCode::ok, {"1 images in 1 shard"});
+  expect_outcome(run("data inspect " + out_ + "/validation --preview 1"), ExitCode::ok,
+                 {"3: ant, bee, cow", "class 2 (cow)"});
 }
 
 // A small file system of its own; needs the right to mount.

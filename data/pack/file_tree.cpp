@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/pack/file_tree.h"
+
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Identity = std::pair<dev_t, ino_t>;
+
+Identity identity_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) system_failed("stat", path, ExitCode::data);
+  return {status.st_dev, status.st_ino};
+}
+
+class Walk {
+ public:
+  explicit Walk(const std::string& directory) {
+    scan(directory, files_);
+    // Links come after everything that is there by itself; they may lead to more links.
+    while (!links_to_folders_.empty()) {
+      std::vector<std::string> links = std::exchange(links_to_folders_, {});
+      std::sort(links.begin(), links.end());
+      for (const std::string& link : links) {
+        folders_.contains(identity_of(link)) ? note(repeated_, link) : scan(link, linked_);
+      }
+    }
+    add_linked();
+    std::sort(files_.begin(), files_.end());
+  }
+
+  [[nodiscard]] std::vector<std::string> take_files() { return std::move(files_); }
+
+  void report(const std::string& directory) const {
+    std::vector<std::string> parts;
+    for (const Kind& kind : {hidden_, repeated_, dangling_, special_}) {
+      if (kind.count > 0)
+        parts.push_back(fmt::format("{} {} ({}{})", kind.count, kind.name, kind.first,
+                                    kind.count > 1 ? ", ..." : ""));
+    }
+    if (!parts.empty()) log::get("data").warn("{}: left out {}", directory, fmt::join(parts, "; "));
+  }
+
+ private:
+  struct Kind {
+    const char* name;
+    std::size_t count = 0;
+    std::string first{};
+  };
+
+  static void note(Kind& kind, const std::string& path) {
+    if (kind.count++ == 0 || path < kind.first) kind.first = path;
+  }
+
+  void scan(const std::string& top, std::vector<std::string>& files) {
+    std::vector<std::string> open{top};
+    while (!open.empty()) {
+      const std::string directory = std::move(open.back());
+      open.pop_back();
+      if (!folders_.insert(identity_of(directory)).second) continue;
+      for (const auto& entry : fs::directory_iterator(directory))
+        sort_in(entry, files, open);
+    }
+  }
+
+  void sort_in(const fs::directory_entry& entry, std::vector<std::string>& files,
+               std::vector<std::string>& open) {
+    const std::string path = entry.path().string();
+    if (entry.path().filename().string().starts_with('.')) return note(hidden_, path);
+    const bool link = entry.is_symlink();
+    std::error_code broken;  // to nothing, or in a circle
+    const fs::file_type type = fs::status(path, broken).type();
+    if (link && (broken || type == fs::file_type::not_found)) return note(dangling_, path);
+    if (type == fs::file_type::directory) {
+      (link ? links_to_folders_ : open).push_back(path);
+    } else if (type == fs::file_type::regular) {
+      (link ? linked_ : files).push_back(path);
+    } else {
+      note(special_, path);
+    }
+  }
+
+  void add_linked() {
+    if (linked_.empty()) return;
+    std::set<Identity> seen;
+    for (const std::string& file : files_)
+      seen.insert(identity_of(file));
+    std::sort(linked_.begin(), linked_.end());
+    for (const std::string& file : linked_) {
+      seen.insert(identity_of(file)).second ? files_.push_back(file) : note(repeated_, file);
+    }
+  }
+
+  std::set<Identity> folders_;
+  std::vector<std::string> files_;
+  std::vector<std::string> linked_;
+  std::vector<std::string> links_to_folders_;
+  Kind hidden_{"hidden"}, repeated_{"linked twice"}, dangling_{"links to nothing"},
+      special_{"neither files nor folders"};
+};
+
+}  // namespace
+
+std::vector<std::string> list_files(const std::string& directory) {
+  Walk walk(directory);
+  walk.report(directory);
+  return walk.take_files();
+}
+
+}  // namespace trireme
