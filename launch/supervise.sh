@@ -57,7 +57,7 @@ directory_of() {
     -e "s/^([^#]*[{, ])?directory: *([^\"' ,}#]([^,}#]*[^ ,}#])?).*/\\2/p" "$1" | head -n 1
 }
 
-# As the command line sets it, else as the config file does.
+# As the command line sets it, else as the config file does; a run stands for itself.
 find_run() {
   local argument
   for argument in "${command[@]}"; do
@@ -65,8 +65,11 @@ find_run() {
   done
   [[ -z $run ]] || return
   for argument in "${command[@]}"; do
-    [[ $argument == *.yaml && -f $argument ]] || continue
-    run=$(directory_of "$argument")
+    if [[ -f $argument/config.yaml ]]; then
+      run=$argument
+    elif [[ $argument == *.yaml && -f $argument ]]; then
+      run=$(directory_of "$argument")
+    fi
   done
   [[ -n $run ]] || usage "cannot tell the run directory; say --run DIR"
 }
@@ -144,7 +147,7 @@ if setpriv --pdeathsig TERM true 2>/dev/null; then dies_with_us=(setpriv --pdeat
 # Output goes to a file: processes that outlive a job would hold a pipe open.
 start_job() {
   log=$(printf '%s/incarnation_%03d.log' "$logs" "$incarnation")
-  export TRIREME_START_TIME
+  export TRIREME_START_TIME TRIREME_EARLIER_STARTS=$earlier_starts
   TRIREME_START_TIME=$(date '+%s')
   # A process group of its own: Ctrl-C reaches it once, from here, and it does not begin with SIGINT ignored.
   set -m
@@ -179,7 +182,7 @@ seconds_left() {
 
 own_the_run
 incarnation=$(find "$logs" -name 'incarnation_*.log' | wc -l)
-failures=0 without_progress=0 before="" reached=$(newest_checkpoint)
+earlier_starts=0 failures=0 without_progress=0 before="" reached=$(newest_checkpoint)
 delay=$backoff
 while :; do
   note "start $incarnation: ${command[*]}"
@@ -200,7 +203,7 @@ while :; do
   fi
   ((without_progress < no_progress)) ||
     end $given_up "no newer checkpoint in $no_progress starts"
-  incarnation=$((incarnation + 1))
+  incarnation=$((incarnation + 1)) earlier_starts=$((earlier_starts + 1))
   if ((code == requeue)); then
     (($(seconds_left) > 300)) || end $requeue "the allocation ends; requeue the job"
     continue

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "launch/job/memory_advice.h"
+#include "launch/job/requested_config.h"
 #include "launch/job/training.h"
 #include "launch/plan/choose_layout.h"
 #include "launch/standard_streams.h"
@@ -19,7 +20,7 @@ struct TrainArguments {
   std::vector<std::string> overrides;
   bool print_config = false;
   bool list_keys = false;
-  bool fresh = false;
+  StartRequest start;
   bool split_times = false;
 };
 
@@ -37,8 +38,8 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
   if (!arguments.print_config) outlive_readers();
   const SignalRequests signals;  // before anything that takes time
   const RankProcess process;
-  Provenance where;
-  Config given = load_config(arguments.config, arguments.overrides, &where);
+  auto [given, where, requested] =
+      load_requested(arguments.config, arguments.overrides, process.mpi.size());
   if (given.parallel.search) given = choose_layout(process, given, where);
   const Config config = resolve_config(given, process.environment(), &where);
   if (arguments.print_config) {
@@ -48,7 +49,8 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
   try {
     if (!run_training(process, config,
                       {.command_line = command_line,
-                       .fresh = arguments.fresh,
+                       .requested = requested,
+                       .start = arguments.start,
                        .split_times = arguments.split_times}))
       throw CLI::RuntimeError(static_cast<int>(ExitCode::requeue));
   } catch (const OutOfMemory& lack) {
@@ -61,7 +63,8 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
 void add_train_command(CLI::App& app, std::vector<std::string> command_line) {
   auto* const command = app.add_subcommand("train", "Train the model of a config file");
   const auto arguments = std::make_shared<TrainArguments>();
-  command->add_option("config", arguments->config, "YAML file, see configs/");
+  command->add_option("config", arguments->config,
+                      "YAML file, see configs/, or a run's directory: what it was asked for");
   command
       ->add_option("--set", arguments->overrides,
                    "Override one key: --set train.steps=50 (may be repeated)")
@@ -69,8 +72,14 @@ void add_train_command(CLI::App& app, std::vector<std::string> command_line) {
       ->allow_extra_args(false);
   command->add_flag("--print-config", arguments->print_config,
                     "Print the resolved config and stop");
-  command->add_flag("--fresh", arguments->fresh,
-                    "Refuse to go on with a run that run.directory holds already");
+  auto* const fresh =
+      command->add_flag("--fresh", arguments->start.fresh,
+                        "Refuse to go on with a run that run.directory holds already");
+  command
+      ->add_flag("--overwrite", arguments->start.overwrite,
+                 "Remove the run that run.directory holds, with its checkpoints and weights, and "
+                 "begin anew (a restart of the same job goes on)")
+      ->excludes(fresh);
   command->add_flag("--split-times", arguments->split_times,
                     "Write where each step's time went over all ranks to time_split.jsonl");
   command->add_flag("--list-keys", arguments->list_keys,

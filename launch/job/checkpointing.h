@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training run's checkpoints: what they keep, what must agree before a run goes on from one, and
-// who may write when.
+// A training run's checkpoints: what they keep, and who may write when.
 #pragma once
 
 #include <optional>
 #include <string>
 
 #include "data/dataset.h"
+#include "launch/job/starting_point.h"
 #include "launch/job/training_state.h"
 #include "runtime/checkpoint/saver.h"
-#include "runtime/checkpoint/verify.h"
 #include "runtime/telemetry/metrics.h"
 
 namespace trireme {
@@ -17,27 +16,19 @@ namespace trireme {
 // Beside those of ExitCode: checkpoints could not be written. Nothing that a library raises.
 inline constexpr ExitCode unsaved_exit{7};
 
-// Where a run begins.
-struct StartingPoint {
-  std::optional<FoundCheckpoint> checkpoint{};  // it goes on from this one
-  [[nodiscard]] std::int64_t step() const { return checkpoint ? checkpoint->step : 0; }
-};
-
-// Looks for the newest checkpoint of the run's directory that verifies, and compares what it was
-// written with: seed, global batch and data must be the same; other keys that differ are logged.
-// Collective. Raises ExitCode::checkpoint for checkpoints none of which is good, ExitCode::config
-// for what does not fit or where `fresh` meets a run.
-[[nodiscard]] StartingPoint find_start(Session& session, const Dataset& dataset, bool fresh);
-
 // Whether the config has checkpoints written, and with them a copy of the state held in memory.
 [[nodiscard]] bool writes_checkpoints(const CheckpointConfig& config);
 
 class Checkpointing {
  public:
-  // Restores what `start` has. Collective. All references must outlive it.
+  // Restores what `start` has and allocates what checkpoints need; writes nothing. Collective. All
+  // references must outlive it.
   Checkpointing(Session& session, const TrainingState& state, const Dataset& dataset,
                 const StartingPoint& start);
 
+  // Once the run directory is the run's: what is wrong with its directory of checkpoints shows now,
+  // not at the first save. Collective.
+  void open();
   // Starts a checkpoint of the state after `done` steps. Collective.
   void save(std::int64_t done);
   // Logs a save that has ended since the last call; raises unsaved_exit at the
@@ -54,6 +45,7 @@ class Checkpointing {
 
  private:
   [[nodiscard]] CheckpointSaver& saver();
+  void make_saver();
   void note_failure(const SaveReport& report);
 
   Session& session_;

@@ -9,13 +9,15 @@
 #include "runtime/ops/attention.h"
 
 namespace trireme {
-Reporter::Reporter(const Config& config, const RunEnvironment& environment,
-                   const ModelTraits& traits, std::optional<std::int64_t> done)
+Reporter::Reporter(const Config& config, const std::string& requested,
+                   const RunEnvironment& environment, const ModelTraits& traits,
+                   std::optional<std::int64_t> done)
     : directory(config.run.directory, done.has_value()),
       metrics(directory.metrics_path(), item_kind(traits), done),
       console(console_options(config, traits)) {
   log::keep_in(directory.log_path());
-  directory.write_config(to_yaml(config));
+  directory.write_config(to_yaml(with_absolute_paths(config)));
+  directory.write_user_config(requested);
   directory.write_environment(environment);
 }
 

@@ -19,10 +19,10 @@
 namespace trireme {
 
 // What only rank 0 has. Making it claims the run directory, which the run that goes on after `done`
-// steps has already.
+// steps has already. `requested`: what was asked for, as YAML.
 struct Reporter {
-  Reporter(const Config& config, const RunEnvironment& environment, const ModelTraits& traits,
-           std::optional<std::int64_t> done);
+  Reporter(const Config& config, const std::string& requested, const RunEnvironment& environment,
+           const ModelTraits& traits, std::optional<std::int64_t> done);
   RunDirectory directory;
   MetricsLog metrics;
   Console console;

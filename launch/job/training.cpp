@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/job/training.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -33,12 +34,6 @@ std::vector<std::int64_t> samples_of(const Sampler& sampler, std::int64_t step) 
   for (std::int64_t slot = 0; slot < sampler.global_batch(); ++slot)
     samples.push_back(sampler.at(step, slot).sample);
   return samples;
-}
-
-// A run that was killed before its first checkpoint has nothing to lose by beginning again.
-bool begins_again(const Config& config) {
-  const RunDirectory::Contents found = RunDirectory::contents(config.run.directory);
-  return found.run && found.checkpoints && !found.weights;
 }
 
 StepRequestOptions request_options(const Config& config, bool leader) {
@@ -83,12 +78,24 @@ void say_why_it_stopped(const Trainer& trainer, const Config& config) {
 
 bool nothing_is_left(const Session& session, const StartingPoint& start) {
   const Config& config = session.config;
-  if (start.step() < config.train.steps) return false;
+  if (!start.done(config.train.steps)) return false;
   if (session.world->rank() == 0) {
     log::get("train").info("{} has done {} of train.steps = {}: nothing is left to do",
-                           config.run.directory, start.step(), config.train.steps);
+                           config.run.directory, std::max(start.step(), start.finished),
+                           config.train.steps);
   }
   return true;
+}
+
+std::unique_ptr<Dataset> open_training_data(Session& session) {
+  const Config& config = session.config;
+  const std::string& validation = config.data.validation_path;
+  require_data_on_all_hosts(*session.world, "data.path", config.data.path);
+  require_data_on_all_hosts(*session.world, "data.validation_path", validation);
+  auto dataset = open_dataset(config, session.traits, config.data.path, "train");
+  if (!validation.empty())
+    require_same_ids(id_names_of(dataset->shards().front()), id_names_at(validation, "validation"));
+  return dataset;
 }
 
 // What the first step begins with, but for a run that goes on, which restores its own later.
@@ -124,21 +131,22 @@ void set_initial_weights(Session& session, const StartingPoint& start) {
   }
 }
 
-// Empty but on rank 0. Nobody goes on before the run directory is known to be good.
+// Empty but on rank 0. From here on the run directory is written to; nobody goes on before it is
+// known to be good.
 std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
-                                     const StartingPoint& start,
-                                     const std::vector<std::string>& command_line) {
+                                     const StartingPoint& start, const TrainingRequest& request) {
   const Config& config = session.config;
   const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
   std::optional<Reporter> reporter;
   if (session.world->rank() == 0) {
+    clear_the_way(config, start);
     std::optional<std::int64_t> done;
-    if (start.checkpoint || begins_again(config)) done = start.step();
-    reporter.emplace(config,
-                     RunEnvironment{session.world->size(), hosts, library_versions(), command_line},
-                     session.traits, done);
+    if (start.again && !start.overwrite) done = start.step();
+    reporter.emplace(
+        config, request.requested,
+        RunEnvironment{session.world->size(), hosts, library_versions(), request.command_line},
+        session.traits, done);
     keep_data_record(config.run.directory, dataset);
-    log_start(session, dataset);
   }
   session.world->barrier();
   if (!reporter) log::keep_in(RunDirectory::log_in(config.run.directory));
@@ -179,13 +187,8 @@ bool run_training(const RankProcess& process, const Config& config,
   const auto planned_seconds =
       process.mpi.rank() == 0 ? planned_step_seconds(config) : std::nullopt;
   Session session(process, config, /*training=*/true);
-  require_data_on_all_hosts(*session.world, "data.path", config.data.path);
-  require_data_on_all_hosts(*session.world, "data.validation_path", config.data.validation_path);
-  const auto dataset = open_dataset(config, session.traits, config.data.path, "train");
-  if (const std::string& path = config.data.validation_path; !path.empty()) {
-    require_same_ids(id_names_of(dataset->shards().front()), id_names_at(path, "validation"));
-  }
-  const StartingPoint start = find_start(session, *dataset, request.fresh);
+  const auto dataset = open_training_data(session);
+  const StartingPoint start = find_start(session, *dataset, request.start);
   if (nothing_is_left(session, start)) return true;
   const Communicator& group = session.mesh.data();
   const Sampler sampler(sampler_options(config, dataset->size()));
@@ -200,17 +203,19 @@ bool run_training(const RankProcess& process, const Config& config,
                           start.step(), options.assignment == Assignment::strided);
 
   set_initial_weights(session, start);
-  std::optional<Reporter> reporter = open_reports(session, *dataset, start, request.command_line);
+  if (session.world->rank() == 0) log_start(session, *dataset);
   TrainingState state(session, options);
   StepEngine& engine = state.engine;
   log_memory(session, engine.optimizer());
   Checkpointing checkpoints(session, state, *dataset, start);
-  if (reporter) checkpoints.note_failures_in(reporter->metrics);
   std::optional<ValidationPass> validation;
   if (!config.data.validation_path.empty()) {
     validation.emplace(session, engine.runner(), config.data.validation_path);
   }
   Loader loader(*session.device, *dataset, plan, training_loader_options(session));
+  std::optional<Reporter> reporter = open_reports(session, *dataset, start, request);
+  checkpoints.open();
+  if (reporter) checkpoints.note_failures_in(reporter->metrics);
   Trainer::Services services{.save = [&](std::int64_t done) { checkpoints.save(done); },
                              .after_step =
                                  [&] {

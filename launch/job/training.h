@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "launch/job/session.h"
+#include "launch/job/starting_point.h"
 
 namespace trireme {
 
 struct TrainingRequest {
   std::vector<std::string> command_line;
-  bool fresh = false;        // refuse to go on with a run
+  std::string requested;  // for config.user.yaml (requested_config.h)
+  StartRequest start{};
   bool split_times = false;  // leave time_split.jsonl
 };
 
 // Trains as the resolved config says and leaves a run directory: config, environment, metrics,
-// checkpoints, weights. A run that has checkpoints goes on from the newest good one. Collective
-// over all ranks. False: it stopped before its last step, with a checkpoint.
+// checkpoints, weights. A run that has checkpoints goes on from the newest good one. Everything is
+// checked before anything is written. Collective over all ranks. False: it stopped before its last
+// step, with a checkpoint.
 [[nodiscard]] bool run_training(const RankProcess& process, const Config& config,
                                 const TrainingRequest& request);
 

@@ -50,7 +50,6 @@ struct CheckpointSaver::State {
         group(mesh.world().host_sibling("checkpoint")),
         manifest(shared_parts(mesh, placed, values)),
         snapshot(device, mesh, values, manifest.tensors) {
-    prepare_directory(*group, options);
     snapshot.touch();
   }
 
@@ -96,6 +95,7 @@ struct CheckpointSaver::State {
   mutable std::mutex mutex;
   std::condition_variable changed;
   bool pending = false, ending = false;
+  bool prepared = false;  // of the calling thread
   std::int64_t step = 0;
   std::string text;
   SaveReport report;                // of the save that is being written
@@ -112,6 +112,11 @@ CheckpointSaver::CheckpointSaver(Device& device, const ProcessMesh& mesh,
                                  SaverOptions options)
     : state_(std::make_unique<State>(device, mesh, placed, values, std::move(options))) {
   state_->thread = std::thread([state = state_.get()] { state->loop(); });
+}
+
+void CheckpointSaver::prepare() {
+  prepare_directory(*state_->group, state_->options);
+  state_->prepared = true;
 }
 
 CheckpointSaver::~CheckpointSaver() {
@@ -137,6 +142,7 @@ void CheckpointSaver::save(Stream& stream, std::int64_t step, std::string text) 
         .count();
   };
   State& it = *state_;
+  if (!it.prepared) prepare();
   std::unique_lock lock(it.mutex);
   it.wait(lock);
   if (it.good == step) return;

@@ -33,8 +33,8 @@ struct SaveReport {
 
 class CheckpointSaver {
  public:
-  // Collective. Rank 0 makes the directory and clears what a killed process left in it. `placed`:
-  // every parameter of the chain (gather.h). Device, mesh and the values' memory must outlive it.
+  // Collective; allocates and writes nothing. `placed`: every parameter of the chain (gather.h).
+  // Device, mesh and the values' memory must outlive it.
   CheckpointSaver(Device& device, const ProcessMesh& mesh, std::span<const PlacedParam> placed,
                   CheckpointValues values, SaverOptions options);
   // Waits for a running write; while the stack unwinds it does not, for peers may be gone.
@@ -42,6 +42,9 @@ class CheckpointSaver {
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
+  // Collective, before the first save, which does it where nobody has. Rank 0 makes the directory
+  // and clears what a killed process left in it.
+  void prepare();
   // Collective. Enqueues the snapshot on `stream`, which must be ordered behind the update of step
   // `step`; `state` is a JSON object. An earlier save that is still being written is waited for
   // (which every rank does alike; a refusal would depend on each rank's clock). The step that

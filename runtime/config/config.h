@@ -201,8 +201,9 @@ struct Provenance {
   [[nodiscard]] std::string describe(std::string_view key) const;
 };
 
-// Reads `path`, then applies `overrides` ("train.steps=50"), in order. A relative data path that
-// does not exist in the current directory but does beside the config file is taken from there.
+// Reads `path`, then applies `overrides` ("train.steps=50"), in order. A relative path of what a run
+// reads (data, hardware, initial weights) that does not exist in the current directory but does
+// beside the config file is taken from there.
 // Raises ExitCode::config with "file:line: key: value ...; allowed ...; fix ..." for anything wrong
 // with a single key. `where`, when given, receives the place of every key that was set. Keys of the
 // file that an override has left without a meaning are ignored, each with a line in the log.
@@ -226,8 +227,15 @@ enum class Purpose : std::uint8_t { train, evaluate, generate };
                                     const Provenance* where = nullptr,
                                     Purpose purpose = Purpose::train);
 
+// The same with every path absolute, for what is read again from elsewhere.
+[[nodiscard]] Config with_absolute_paths(Config config);
+
 // The resolved config as YAML that parse_config reads back to an equal Config.
 [[nodiscard]] std::string to_yaml(const Config& config);
+// What was asked for, not what resolve_config makes of it: the keys that file and command line have
+// set, with run.directory, as YAML that load_config reads back to an equal Config from any
+// directory.
+[[nodiscard]] std::string requested_yaml(const Config& config, const Provenance& where);
 // Every key with its value as the file would have it, in the table's order.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> values_by_key(const Config& config);
 

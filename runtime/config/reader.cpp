@@ -10,6 +10,7 @@
 #include "runtime/config/document.h"
 #include "runtime/config/fields.h"
 #include "runtime/config/overridden.h"
+#include "runtime/config/paths.h"
 #include "runtime/config/scalar.h"
 #include "runtime/config/suggest.h"
 #include "runtime/config/text_check.h"
@@ -132,16 +133,6 @@ void log_once(const std::vector<std::string>& notices) {
   }
 }
 
-// A path found nowhere stays as written, so that the error about it names what the user wrote.
-void resolve_path(std::string& path, const std::filesystem::path& beside) {
-  std::error_code ignored;  // a path that cannot be examined counts as absent
-  if (path.empty() || std::filesystem::path(path).is_absolute() ||
-      std::filesystem::exists(path, ignored))
-    return;
-  const auto candidate = beside / path;
-  if (std::filesystem::exists(candidate, ignored)) path = candidate.lexically_normal().string();
-}
-
 }  // namespace
 }  // namespace config
 
@@ -165,9 +156,8 @@ Config load_config(const std::string& path, const std::vector<std::string>& over
   config::log_once(places.notices);
   if (where != nullptr) *where = std::move(places);
   const auto beside = std::filesystem::path(path).parent_path();
-  config::resolve_path(result.data.path, beside);
-  config::resolve_path(result.data.validation_path, beside);
-  config::resolve_path(result.parallel.hardware, beside);
+  for (std::string* const input : config::input_paths(result))
+    config::resolve_path(*input, beside);
   return result;
 }
 

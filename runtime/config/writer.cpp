@@ -18,12 +18,13 @@ std::string cell(std::string_view text) {
   return escaped;
 }
 
-}  // namespace
-
-std::string to_yaml(const Config& config) {
+// The fields for which `wanted` holds.
+template <typename Wanted>
+std::string yaml_of(const Config& config, Wanted&& wanted) {
   std::string text;
   std::string_view section;
   for (const config::Field& field : config::all_fields()) {
+    if (!wanted(field)) continue;
     if (field.section() != section) {
       section = field.section();
       if (!section.empty()) text += fmt::format("{}:\n", section);
@@ -32,6 +33,18 @@ std::string to_yaml(const Config& config) {
                         format_value(field, config));
   }
   return text;
+}
+
+}  // namespace
+
+std::string to_yaml(const Config& config) {
+  return yaml_of(config, [](const config::Field&) { return true; });
+}
+
+std::string requested_yaml(const Config& config, const Provenance& where) {
+  return yaml_of(with_absolute_paths(config), [&](const config::Field& field) {
+    return field.key == "run.directory" || where.places.contains(field.key);
+  });
 }
 
 std::vector<std::pair<std::string, std::string>> values_by_key(const Config& config) {

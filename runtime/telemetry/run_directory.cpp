@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <vector>
 
 #include "runtime/base/file.h"
 
@@ -41,8 +42,8 @@ void refuse_an_earlier_run(const std::string& path) {
   for (const char* const name : files_of_a_run) {
     if (!has_file(path, name)) continue;
     fail(ExitCode::config,
-         "run.directory: {}: already holds a run ({} is there); choose another run.directory or "
-         "remove this one",
+         "run.directory: {}: already holds a run ({} is there); choose another run.directory, or "
+         "begin anew in this one with --overwrite",
          path, name);
   }
 }
@@ -66,7 +67,61 @@ std::string without_trailing_slash(std::string path) {
   return path;
 }
 
+// Of a run's own, whatever stands in them.
+bool is_of_a_run(const std::string& name) {
+  static constexpr std::array names = {
+      "config.yaml", "config.user.yaml", "environment.json", "data.json",        "metrics.jsonl",
+      "console.log", "metrics.prom",     "start_times.json", "time_split.jsonl", "report.html"};
+  return std::ranges::find(names, name) != names.end() ||
+         (name.starts_with("weights") && name.ends_with(".safetensors")) ||
+         (name.starts_with("collectives.rank") && name.ends_with(".txt")) ||
+         name.starts_with("events.out.tfevents.");
+}
+
+std::vector<fs::path> entries_of(const fs::path& directory) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error); !error && entry != fs::directory_iterator();
+       entry.increment(error))
+    entries.push_back(entry->path());
+  return entries;
+}
+
+void take_away(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);  // of a link, the link
+  if (error)
+    fail(ExitCode::config, "run.directory: {}: cannot be removed: {}", path.string(),
+         error.message());
+}
+
 }  // namespace
+
+void RunDirectory::remove_run(const std::string& path) {
+  // The state first: what a kill leaves here has none, and begins again.
+  for (const fs::path& entry : entries_of(checkpoints_in(path))) {
+    if (entry.filename().string().starts_with("step_")) take_away(entry);
+  }
+  for (const fs::path& entry : entries_of(path)) {
+    if (is_of_a_run(entry.filename().string())) take_away(entry);
+  }
+}
+
+std::string RunDirectory::set_aside_name(std::int64_t step) {
+  return fmt::format("weights.step_{:08}.safetensors", step);
+}
+
+void RunDirectory::set_weights_aside(const std::string& path, std::int64_t step) {
+  std::error_code error;
+  fs::rename(weights_in(path), path + "/" + set_aside_name(step), error);
+  if (error)
+    fail(ExitCode::config, "run.directory: {}: cannot be renamed: {}", weights_in(path),
+         error.message());
+  const std::string average = path + "/weights_average.safetensors";
+  if (fs::exists(average, error))
+    fs::rename(average, fmt::format("{}/weights_average.step_{:08}.safetensors", path, step),
+               error);
+}
 
 void RunDirectory::refuse_a_file(const std::string& path) {
   for (fs::path place = without_trailing_slash(path); !place.empty(); place = place.parent_path()) {
@@ -84,9 +139,7 @@ void RunDirectory::refuse_a_file(const std::string& path) {
 
 RunDirectory::Contents RunDirectory::contents(const std::string& path) {
   const auto has = [&](const char* name) { return has_file(path, name); };
-  return {.run = std::ranges::any_of(files_of_a_run, has),
-          .checkpoints = has("checkpoints"),
-          .weights = has("weights.safetensors")};
+  return {.run = std::ranges::any_of(files_of_a_run, has), .weights = has("weights.safetensors")};
 }
 
 RunDirectory::RunDirectory(std::string path, bool goes_on)
@@ -99,6 +152,10 @@ RunDirectory::RunDirectory(std::string path, bool goes_on)
 
 void RunDirectory::write_config(std::string_view yaml) const {
   write_file(config_path(), yaml, ExitCode::internal);
+}
+
+void RunDirectory::write_user_config(std::string_view yaml) const {
+  write_file(user_config_in(path_), yaml, ExitCode::internal);
 }
 
 void RunDirectory::write_environment(const RunEnvironment& environment) const {

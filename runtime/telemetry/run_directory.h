@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of one run: config.yaml (resolved), environment.json, metrics.jsonl,
-// console.log, weights.
+// The directory of one run: config.yaml (resolved), config.user.yaml (what was asked for),
+// environment.json, metrics.jsonl, console.log, checkpoints, weights.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -10,9 +11,10 @@
 
 namespace trireme {
 
-// Made by rank 0 before anything is allocated. Creates the directory and its parents, refuses one
-// that already holds a run unless the run goes on, and finds out now, not at the first write, that
-// the place is read-only. Errors are ExitCode::config, name the path and say what to do.
+// Made by rank 0 once everything else has been checked. Creates the directory and its parents,
+// refuses one that already holds a run unless the run goes on, and finds out now, not at the first
+// write, that the place is read-only. Errors are ExitCode::config, name the path and say what to
+// do.
 class RunDirectory {
  public:
   explicit RunDirectory(std::string path, bool goes_on = false);
@@ -21,12 +23,20 @@ class RunDirectory {
   static void refuse_a_file(const std::string& path);
   // What an earlier run left there.
   struct Contents {
-    bool run = false, checkpoints = false, weights = false;
+    bool run = false, weights = false;
   };
   [[nodiscard]] static Contents contents(const std::string& path);
+  // Removes every file that a run writes there, and nothing else: supervise/ and what is not ours
+  // stay. Raises ExitCode::config where something cannot be removed.
+  static void remove_run(const std::string& path);
+  // Gives the weights of a run that goes back behind their step, and their average, names that say
+  // their step.
+  static void set_weights_aside(const std::string& path, std::int64_t step);
+  [[nodiscard]] static std::string set_aside_name(std::int64_t step);
 
-  // Both files are written atomically.
+  // All are written atomically.
   void write_config(std::string_view yaml) const;
+  void write_user_config(std::string_view yaml) const;
   void write_environment(const RunEnvironment& environment) const;
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -34,8 +44,21 @@ class RunDirectory {
   // What the console showed, of all starts of the run.
   [[nodiscard]] std::string log_path() const { return log_in(path_); }
   [[nodiscard]] static std::string log_in(const std::string& path) { return path + "/console.log"; }
-  [[nodiscard]] std::string config_path() const { return path_ + "/config.yaml"; }
-  [[nodiscard]] std::string weights_path() const { return path_ + "/weights.safetensors"; }
+  [[nodiscard]] std::string config_path() const { return config_in(path_); }
+  [[nodiscard]] std::string weights_path() const { return weights_in(path_); }
+  static constexpr std::string_view config_name = "config.yaml";
+  [[nodiscard]] static std::string config_in(const std::string& path) {
+    return path + "/config.yaml";
+  }
+  [[nodiscard]] static std::string user_config_in(const std::string& path) {
+    return path + "/config.user.yaml";
+  }
+  [[nodiscard]] static std::string weights_in(const std::string& path) {
+    return path + "/weights.safetensors";
+  }
+  [[nodiscard]] static std::string checkpoints_in(const std::string& path) {
+    return path + "/checkpoints";
+  }
 
  private:
   std::string path_;

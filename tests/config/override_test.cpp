@@ -7,9 +7,11 @@
 namespace trireme {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 const std::string base = "train: {steps: 5}";
 
@@ -179,6 +181,29 @@ TEST_F(ConfigDataPath, StaysAsWrittenWhenFoundNowhereOrAbsolute) {
 
   EXPECT_EQ(load_config(config_, {}).data.validation_path, "elsewhere/x");
   EXPECT_EQ(load_config(config_, {"data.path=/no/such"}).data.path, "/no/such");
+}
+
+TEST_F(ConfigDataPath, OfInitialWeightsIsLookedForBesideTheConfigToo) {
+  std::filesystem::current_path(other_.path());
+
+  const Config config = load_config(config_, {"train.initial_weights=shards"});
+
+  EXPECT_EQ(config.train.initial_weights, config.data.path);
+  EXPECT_NE(config.train.initial_weights, "shards");
+}
+
+TEST_F(ConfigDataPath, IsAbsoluteInWhatIsReadAgainFromElsewhere) {
+  std::filesystem::current_path(home_.path());
+  Provenance where;
+  const Config config = load_config("a.yaml", {"train.steps=7", "run.directory=runs/a"}, &where);
+
+  const std::string asked = requested_yaml(config, where);
+
+  EXPECT_EQ(parse_config(asked, "asked.yaml", {}), with_absolute_paths(config));
+  EXPECT_EQ(parse_config(asked, "asked.yaml", {}).data.path,
+            (std::filesystem::current_path() / "shards").string());
+  EXPECT_THAT(asked,
+              AllOf(HasSubstr("  steps: 7\n"), Not(HasSubstr("seed")), Not(HasSubstr("parallel"))));
 }
 
 TEST_F(ConfigDataPath, WorksForAConfigNamedWithoutADirectory) {

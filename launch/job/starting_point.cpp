@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/job/starting_point.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "launch/job/data_record.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint/directory.h"
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/comm/gather_texts.h"
+#include "runtime/telemetry/run_directory.h"
+
+namespace trireme {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr const char* instead =
+    "choose another run.directory, or begin anew in this one with --overwrite";
+
+std::string text_of(std::uint64_t fingerprint) {
+  return fmt::format("{:016x}", fingerprint);
+}
+
+// These decide which sample stands where and every random number: another value is another run.
+constexpr std::array fixed_keys = {"run.seed", "train.global_batch", "data.shuffle",
+                                   "data.last_batch"};
+// These are free to change: where and how the same computation is done and reported.
+constexpr std::array free_sections = {"run.",        "parallel.", "device.",
+                                      "checkpoint.", "comm.",     "telemetry."};
+constexpr std::array free_keys = {
+    "data.path",          "data.validation_path", "data.workers",
+    "data.prefetch",      "train.micro_batch",    "train.eval_every",
+    "train.eval_batches", "train.log_every",      "train.initial_weights"};
+
+bool is_fixed(const std::string& key) {
+  return std::ranges::find(fixed_keys, key) != fixed_keys.end();
+}
+
+bool is_free(const std::string& key) {
+  if (is_fixed(key)) return false;
+  return std::ranges::find(free_keys, key) != free_keys.end() ||
+         std::ranges::any_of(free_sections, [&](const char* s) { return key.starts_with(s); });
+}
+
+void compare_configs(const FoundCheckpoint& found, const json& before, const Config& config) {
+  std::string differences, free_differences;
+  for (const auto& [key, value] : values_by_key(with_absolute_paths(config))) {
+    if (!before.contains(key) || before[key] == value || key == "run.directory") continue;
+    const std::string was = before[key].get<std::string>();
+    if (is_fixed(key)) {
+      fail(ExitCode::config, "{}: is {} and was {} when {} was written; set it back, {}", key,
+           value, was, found.path, instead);
+    }
+    std::string& list = is_free(key) ? free_differences : differences;
+    list += fmt::format("{} {}: {} (was {})", list.empty() ? "" : ";", key, value, was);
+  }
+  if (!free_differences.empty())
+    log::get("checkpoint")
+        .info(
+            "going on with other settings than before, which do not change "
+            "what is computed:{}",
+            free_differences);
+  if (!differences.empty())
+    log::get("checkpoint").warn("going on with other settings than before:{}", differences);
+}
+
+void check_data(const FoundCheckpoint& found, const json& before, const Dataset& dataset) {
+  const std::string was = before.at("fingerprint").get<std::string>();
+  if (was == text_of(dataset.fingerprint())) return;
+  fail(ExitCode::config,
+       "data.path: its fingerprint is {} ({} samples), {} was written with data of {} ({} "
+       "samples): the order of samples would not go on; use the same data, {}",
+       text_of(dataset.fingerprint()), dataset.size(), found.path, was,
+       before.at("samples").get<std::int64_t>(), instead);
+}
+
+std::optional<FoundCheckpoint> checkpoint_that_fits(Session& session, const Dataset& dataset) {
+  const Config& config = session.config;
+  const std::string directory = RunDirectory::checkpoints_in(config.run.directory);
+  auto found = find_newest_valid(directory, *session.world);
+  if (!found) {
+    fail(ExitCode::checkpoint,
+         "{}: none of its checkpoints verifies; see trireme checkpoint verify {}, {}", directory,
+         config.run.directory, instead);
+  }
+  try {
+    const json state = json::parse(found->manifest.state);
+    require_ids_of_run(config.run.directory, dataset);
+    check_data(*found, state.at("data"), dataset);
+    compare_configs(*found, state.at("config"), config);
+  } catch (const json::exception& error) {
+    fail(ExitCode::checkpoint, "{}: the state in its manifest is not a training run's: {}",
+         found->path, error.what());
+  }
+  return found;
+}
+
+// After how many steps a run wrote its weights; -1: the file does not say (an older version's).
+std::int64_t step_of_weights(const std::string& path) {
+  std::int64_t step = -1;
+  try {
+    const SafetensorsFile file(path);
+    const auto found = file.metadata().find("step");
+    if (found == file.metadata().end()) return -1;
+    const std::string& text = found->second;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+    if (error != std::errc() || end != text.data() + text.size()) return -1;
+  } catch (const Error& error) {
+    log::get("train").warn("{}", error.what());
+    return -1;
+  }
+  return step;
+}
+
+// Between what config.yaml of the directory says and this config, of the keys that make another
+// run; "" for none.
+std::string differences_from_stored(const Config& config) {
+  try {
+    const Config stored = load_config(RunDirectory::config_in(config.run.directory), {});
+    const auto before = values_by_key(with_absolute_paths(stored));
+    const auto now = values_by_key(with_absolute_paths(config));
+    std::string differences;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      const auto& [key, value] = now[i];
+      if ((is_free(key) && key != "data.path") || key == "train.steps" || value == before[i].second)
+        continue;
+      differences += fmt::format("{}{}: {} (was {})", differences.empty() ? "" : "; ", key, value,
+                                 before[i].second);
+    }
+    return differences;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// A restart by Slurm or by launch/supervise.sh.
+bool is_restart() {
+  for (const char* const name : {"SLURM_RESTART_COUNT", "TRIREME_EARLIER_STARTS"}) {
+    const char* const count = std::getenv(name);
+    if (count != nullptr && std::atoi(count) > 0) return true;
+  }
+  return false;
+}
+
+// What rank 0 finds.
+struct Held {
+  bool run = false, checkpoints = false, weights = false;
+  bool overwrite = false;
+  std::int64_t step = -1;   // of the weights
+  std::string differences;  // where only weights are left
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Held, run, checkpoints, weights, overwrite, step, differences)
+
+Held look(const Config& config, const StartRequest& request) {
+  const std::string& directory = config.run.directory;
+  const RunDirectory::Contents contents = RunDirectory::contents(directory);
+  Held held;
+  held.run = contents.run;
+  held.weights = contents.weights;
+  held.checkpoints = !list_checkpoints(RunDirectory::checkpoints_in(directory)).empty();
+  held.overwrite = request.overwrite && !is_restart();
+  if (request.overwrite && !held.overwrite && contents.run)
+    log::get("train").info("started again: --overwrite has done its work, the run goes on");
+  if (held.overwrite || !held.weights) return held;
+  held.step = step_of_weights(RunDirectory::weights_in(directory));
+  if (!held.checkpoints) held.differences = differences_from_stored(config);
+  return held;
+}
+
+Held shared_look(Session& session, const StartRequest& request) {
+  Held held;
+  if (session.world->rank() == 0) held = look(session.config, request);
+  const nlohmann::json found = held;
+  const std::string text = found.dump(-1, ' ', false, json::error_handler_t::replace);
+  return nlohmann::json::parse(broadcast_text(*session.world, text, 0)).get<Held>();
+}
+
+// Weights alone are an end: there is nothing to go on from.
+void require_finished(const Held& held, const Config& config) {
+  const std::string& directory = config.run.directory;
+  if (held.step >= config.train.steps && held.differences.empty()) return;
+  if (held.step < 0 || !held.differences.empty()) {
+    fail(ExitCode::config, "run.directory: {}: already holds a run, of other settings ({}); {}",
+         directory,
+         held.differences.empty() ? "its weights do not say after how many steps they were written"
+                                  : held.differences,
+         instead);
+  }
+  fail(ExitCode::config,
+       "train.steps: {}: run.directory {} holds weights after {} steps and no checkpoint to go on "
+       "from (checkpoint.every_steps); {}, or give train.initial_weights: {} to a new run",
+       config.train.steps, directory, held.step, instead, RunDirectory::weights_in(directory));
+}
+
+}  // namespace
+
+StartingPoint find_start(Session& session, const Dataset& dataset, const StartRequest& request) {
+  const Config& config = session.config;
+  RunDirectory::refuse_a_file(config.run.directory);
+  const Held held = shared_look(session, request);
+  const bool state = held.checkpoints || held.weights;
+  if (request.fresh && (held.run || state)) {
+    fail(ExitCode::config,
+         "run.directory: {}: already holds a run, which --fresh does not overwrite; {}",
+         config.run.directory, instead);
+  }
+  StartingPoint start{.again = held.run || state};
+  start.overwrite = held.overwrite && start.again;
+  if (start.overwrite) return start;
+  if (held.checkpoints) start.checkpoint = checkpoint_that_fits(session, dataset);
+  if (held.weights && !held.checkpoints) require_finished(held, config);
+  if (held.weights && held.step > start.step()) start.finished = held.step;
+  if (start.checkpoint && start.finished > 0 && !start.done(config.train.steps) &&
+      session.world->rank() == 0) {
+    log::get("train").warn(
+        "the run has ended after {} steps, but its newest checkpoint is of step {}: steps {} to {} "
+        "are trained again, and its weights are kept as {}",
+        start.finished, start.step(), start.step() + 1, start.finished,
+        RunDirectory::set_aside_name(start.finished));
+  }
+  return start;
+}
+
+void clear_the_way(const Config& config, const StartingPoint& start) {
+  const std::string& directory = config.run.directory;
+  if (start.overwrite) {
+    RunDirectory::remove_run(directory);
+    log::get("train").info("{}: the run that it held is removed (--overwrite)", directory);
+  } else if (start.finished > 0) {
+    RunDirectory::set_weights_aside(directory, start.finished);
+  }
+}
+
+std::string state_text(const Config& config, const Dataset& dataset) {
+  json values = json::object();
+  for (const auto& [key, value] : values_by_key(with_absolute_paths(config)))
+    values[key] = value;
+  const json state = {
+      {"version", version_text()},
+      {"data", {{"samples", dataset.size()}, {"fingerprint", text_of(dataset.fingerprint())}}},
+      {"config", std::move(values)}};
+  return state.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace trireme

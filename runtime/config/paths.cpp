@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/config/paths.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+void make_absolute(std::string& path) {
+  if (path.empty()) return;
+  std::error_code error;  // of a current directory that is gone: the path stays as it is
+  const fs::path whole = fs::absolute(path, error).lexically_normal();
+  if (!error) path = whole.string();
+}
+
+}  // namespace
+
+void config::resolve_path(std::string& path, const fs::path& beside) {
+  std::error_code ignored;  // a path that cannot be examined counts as absent
+  if (path.empty() || fs::path(path).is_absolute() || fs::exists(path, ignored)) return;
+  const fs::path candidate = beside / path;
+  if (fs::exists(candidate, ignored)) path = candidate.lexically_normal().string();
+}
+
+Config with_absolute_paths(Config config) {
+  for (std::string* const path : config::input_paths(config))
+    make_absolute(*path);
+  make_absolute(config.run.directory);
+  if (config.device.autotune != "off") make_absolute(config.device.autotune);
+  return config;
+}
+
+}  // namespace trireme
