@@ -11,6 +11,7 @@
 #
 #   TRIREME_INTERFACE   the network between the hosts: an interface (ib0) or a subnet (10.1.0.0/16)
 #   TRIREME_HCA         InfiniBand or RoCE cards to use, where not all of them: mlx5_0,mlx5_1:1 (port 1 unless it is said)
+#   TRIREME_START_SECONDS   how long ranks wait for each other before the job begins (default 120; 0: for ever)
 #   TRIREME_PORTS       ports on which ranks listen for each other, for firewalls and network policies: 40000-40999
 
 trireme_ranks=${1:-$(nproc)}
@@ -99,7 +100,7 @@ unset trireme_ranks
 
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   [[ $# -ge 2 ]] || {
-    sed -n '3,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '3,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
     exit 2
   }
   exec "${@:2}"

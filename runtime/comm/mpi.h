@@ -9,11 +9,14 @@
 
 namespace trireme {
 
+class StartWatch;
+
 // Under mpirun or srun it owns MPI_Init_thread(MPI_THREAD_MULTIPLE)/MPI_Finalize. Without them,
 // processes that have RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT find each other by TCP
-// (Kubernetes, torchrun); others are jobs of one. Raises ExitCode::communication when the library
-// cannot give MPI_THREAD_MULTIPLE, when the others cannot be reached, and when a launcher started
-// several processes that MPI takes for one each.
+// (Kubernetes, torchrun), where they share TRIREME_SECRET or are on one host; others are jobs of
+// one. Raises ExitCode::communication when the library cannot give MPI_THREAD_MULTIPLE, when the
+// others cannot be reached, and when a launcher started several processes that MPI takes for one
+// each. A job that does not come together within TRIREME_START_SECONDS ends.
 class MpiEnvironment {
  public:
   MpiEnvironment(int* argc, char*** argv);
@@ -34,6 +37,7 @@ class MpiEnvironment {
   void start_mpi(int* argc, char*** argv);
   void start_tcp();
 
+  std::unique_ptr<StartWatch> watch_;
   std::string launcher_ = "none";
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
 };

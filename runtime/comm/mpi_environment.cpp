@@ -20,8 +20,9 @@
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/mpi_transfers.h"
 #include "runtime/comm/quiet_abort.h"
-#include "runtime/comm/tcp_rendezvous.h"
-#include "runtime/comm/tcp_transfers.h"
+#include "runtime/comm/start_watch.h"
+#include "runtime/comm/tcp/tcp_rendezvous.h"
+#include "runtime/comm/tcp/tcp_transfers.h"
 
 namespace trireme {
 namespace {
@@ -60,6 +61,20 @@ void refuse_ranks_that_are_alone() {
        processes_started());
 }
 
+int rank_by_launcher() {
+  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID", "PMI_RANK"}) {
+    if (const char* const text = std::getenv(name)) return std::atoi(text);
+  }
+  return -1;
+}
+
+// All other groups are copies, so that nobody else has messages in this one.
+std::unique_ptr<Transfers> notes_of_all_ranks() {
+  auto all = std::make_unique<MpiTransfers>(MPI_COMM_WORLD);
+  all->abandon();  // not ours to free
+  return all;
+}
+
 // The connections of a job without MPI; the groups of all ranks come from one.
 struct TcpJob {
   explicit TcpJob(const TcpPlace& place) : mesh(place.rank, tcp_connect_all(place)), world(mesh) {}
@@ -79,7 +94,7 @@ std::string host_identity() {
 
 }  // namespace
 
-MpiEnvironment::MpiEnvironment(int* argc, char*** argv) {
+MpiEnvironment::MpiEnvironment(int* argc, char*** argv) : watch_(std::make_unique<StartWatch>()) {
   if (has_launcher()) {
     launcher_ = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ? "mpirun" : "srun";
     start_mpi(argc, argv);
@@ -93,7 +108,12 @@ MpiEnvironment::MpiEnvironment(int* argc, char*** argv) {
 void MpiEnvironment::start_mpi(int* argc, char*** argv) {
   int provided = MPI_THREAD_SINGLE;
   mpi_was_started = true;
-  TRIREME_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
+  if (const int rank = rank_by_launcher(); rank >= 0 && processes_started() > rank)
+    set_process_label(rank, processes_started());  // for a start that does not end
+  {
+    const StartWait wait("MPI_Init", StartWait::Stage::joining);
+    TRIREME_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
+  }
   TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
   if (provided < MPI_THREAD_MULTIPLE) {
@@ -104,6 +124,8 @@ void MpiEnvironment::start_mpi(int* argc, char*** argv) {
   }
   TRIREME_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
   TRIREME_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size_));
+  watch_->ask_over(notes_of_all_ranks());
+  const StartWait wait("finding the ranks of this host");
   MPI_Comm host = MPI_COMM_NULL;
   TRIREME_MPI(
       MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host));
@@ -117,7 +139,16 @@ void MpiEnvironment::start_tcp() {
   rank_ = place.rank;
   size_ = place.size;
   set_process_label(rank_, size_);  // for what goes wrong before the others are found
-  tcp_job = std::make_unique<TcpJob>(place);
+  log::initialize(rank_);
+  {
+    // The rendezvous has the deadline itself, and more to say.
+    constexpr double later = 20;
+    const StartWait wait("the rendezvous", StartWait::Stage::joining,
+                         place.patience_seconds > 0 ? place.patience_seconds + later : 0);
+    tcp_job = std::make_unique<TcpJob>(place);
+  }
+  watch_->ask_over(tcp_job->world.duplicate());
+  const StartWait wait("finding the ranks of this host");
   const auto hosts = gather_texts(*world(), host_identity());
   const auto own = hosts.begin() + rank_;
   local_rank_ = static_cast<int>(std::count(hosts.begin(), own, *own));
@@ -128,6 +159,7 @@ MpiEnvironment::~MpiEnvironment() {
   // A rank that unwinds must not wait in MPI_Finalize for peers that wait for it: abort_job comes
   // next.
   if (std::uncaught_exceptions() > 0) return;
+  watch_.reset();
   tcp_job.reset();
   if (!detail::mpi_is_up()) return;
   if (MPI_Finalize() != MPI_SUCCESS) log::get("comm").warn("MPI_Finalize failed");
@@ -135,6 +167,7 @@ MpiEnvironment::~MpiEnvironment() {
 
 std::unique_ptr<Communicator> MpiEnvironment::world() const {
   if (size_ == 1) return make_single_communicator();
+  const StartWait wait("making a group of all ranks");
   return std::make_unique<HostCommunicator>(make_job_transfers(), "world");
 }
 

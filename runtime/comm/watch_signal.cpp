@@ -23,6 +23,7 @@ sem_t* semaphore() {
 
 std::atomic<WatchSignal::Request> requested{WatchSignal::Request::none};
 static_assert(std::atomic<WatchSignal::Request>::is_always_lock_free);
+std::atomic<bool> hurried{false};
 bool installed = false;
 
 void on_terminate(int /*signal*/) {
@@ -69,12 +70,17 @@ void WatchSignal::wake() noexcept {
 }
 
 void WatchSignal::request(Request request) noexcept {
+  if (request == Request::hurry) hurried.store(true, std::memory_order_relaxed);
   requested.store(request, std::memory_order_relaxed);
   wake();
 }
 
 WatchSignal::Request WatchSignal::take() noexcept {
   return requested.exchange(Request::none, std::memory_order_relaxed);
+}
+
+bool WatchSignal::told_to_stop() noexcept {
+  return hurried.load(std::memory_order_relaxed);
 }
 
 void WatchSignal::end_process() noexcept {

@@ -26,6 +26,8 @@ class WatchSignal {
   static void wake() noexcept;                    // async-signal-safe
   static void request(Request request) noexcept;  // async-signal-safe
   [[nodiscard]] static Request take() noexcept;
+  // `hurry` was requested at any time so far.
+  [[nodiscard]] static bool told_to_stop() noexcept;
   // Lets SIGTERM do what it would have done.
   static void end_process() noexcept;
 };

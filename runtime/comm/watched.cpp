@@ -10,6 +10,7 @@
 #include <exception>
 
 #include "runtime/comm/host_stream.h"
+#include "runtime/comm/start_watch.h"
 #include "runtime/comm/watchdog.h"
 #include "runtime/device/cpu/cpu_stream.h"
 
@@ -258,6 +259,7 @@ std::unique_ptr<Communicator> WatchedCommunicator::split(int color, int key, std
 std::unique_ptr<Communicator> make_watched(std::unique_ptr<Communicator> inner,
                                            const WatchOptions& options) {
   if (options.deadline_seconds <= 0 || inner->size() == 1) return inner;
+  const StartWait wait("making a watched group of all ranks");
   auto watchdog = Watchdog::of_process(options);
   TRIREME_EXPECTS(watchdog->size() == inner->size() && watchdog->rank() == inner->rank(),
                   "make_watched takes the world group, got rank {} of {} for rank {} of {}",
@@ -267,6 +269,7 @@ std::unique_ptr<Communicator> make_watched(std::unique_ptr<Communicator> inner,
 
 std::shared_ptr<void> keep_watchdog(const WatchOptions& options) {
   if (options.deadline_seconds <= 0) return nullptr;
+  const StartWait wait("starting the watchdogs");
   return Watchdog::of_process(options);
 }
 

@@ -3,6 +3,8 @@
 // expect_stuck.sh. After two calls that go well, rank 1 does what MODE says while the others call
 // all_reduce number 3:
 //   none       the same
+//   early      stops as if by SIGSTOP before anything is watched
+//   joined     without MPI: proves to be rank 1 and says no more
 //   silent     sleeps forever
 //   inline     the same; the others' main threads are blocked in a call on a compute stream
 //   stopped    stops as if by SIGSTOP
@@ -38,6 +40,7 @@
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/nccl.h"
 #include "runtime/comm/step_watch.h"
+#include "runtime/comm/tcp/tcp_rendezvous.h"
 #include "runtime/comm/watched.h"
 #include "tests/support/test_device.h"
 
@@ -109,7 +112,15 @@ void compute_on(bool culprit) {
   }
 }
 
+void join_and_be_silent() {
+  const auto place = tcp_place();
+  if (!place || place->rank != 1) return;
+  const auto sockets = tcp_connect_all(*place);
+  sleep_for(1e6);
+}
+
 void run(const MpiEnvironment& mpi, const std::string& mode, const WatchOptions& options) {
+  if (mode == "early" && mpi.rank() == 1) raise(SIGSTOP);
   const auto watchdog = keep_watchdog(options);
   Job job(mpi, mode, options);
   for (int step = 11; step < 13; ++step) {
@@ -147,9 +158,10 @@ void run(const MpiEnvironment& mpi, const std::string& mode, const WatchOptions&
 
 int main(int argc, char** argv) {
   try {
+    if (argc != 4) trireme::fail(trireme::ExitCode::config, "stuck_rank MODE DEADLINE DIRECTORY");
+    if (argv[1] == std::string("joined")) trireme::join_and_be_silent();
     const trireme::MpiEnvironment mpi(&argc, &argv);
     trireme::set_process_label(mpi.rank(), mpi.size());
-    if (argc != 4) trireme::fail(trireme::ExitCode::config, "stuck_rank MODE DEADLINE DIRECTORY");
     trireme::run(mpi, argv[1], {std::atof(argv[2]), argv[3]});
     std::puts("the job ended well");
     return 0;

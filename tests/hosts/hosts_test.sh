@@ -102,7 +102,7 @@ check_equal() {
   local pids=() logs=() index
   for index in 0 1; do
     logs+=("$place/tcp$index.log")
-    HOSTS=2 HOST_INDEX=$index MASTER_ADDR=n1 MASTER_PORT=29500 network_exec $((index + 1)) "$repository/launch/tcp_run.sh" 2 \
+    HOSTS=2 HOST_INDEX=$index MASTER_ADDR=n1 MASTER_PORT=29500 TRIREME_SECRET=secret-of-two-virtual-hosts network_exec $((index + 1)) "$repository/launch/tcp_run.sh" 2 \
       "$trireme" train config.yaml --set run.directory=runs/tcp >"${logs[-1]}" 2>&1 &
     pids+=($!)
   done

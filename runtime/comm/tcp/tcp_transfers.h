@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "runtime/comm/tcp_mesh.h"
+#include "runtime/comm/tcp/tcp_mesh.h"
 #include "runtime/comm/transfers.h"
 
 namespace trireme {

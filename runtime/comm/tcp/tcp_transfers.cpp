@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/comm/tcp_transfers.h"
+#include "runtime/comm/tcp/tcp_transfers.h"
 
 #include <algorithm>
 #include <array>
