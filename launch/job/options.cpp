@@ -129,19 +129,43 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
 }
 
 TrainerOptions trainer_options(const Config& config, const ModelTraits& traits,
-                               const Sampler& sampler, std::int64_t first_step) {
+                               const Sampler& sampler, std::int64_t first_step,
+                               const RunFacts& facts) {
   return {.steps = config.train.steps,
           .first_step = first_step,
           .eval_every = config.train.eval_every,
           .non_finite_limit = config.train.non_finite_limit,
           .divergence_check_every = config.train.divergence_check_every,
           .classifier = traits.input == InputKind::images,
-          .steps_per_epoch = sampler.steps_per_epoch()};
+          .steps_per_epoch = sampler.steps_per_epoch(),
+          .facts = facts};
 }
 
-ConsoleOptions console_options(const Config& config, const ModelTraits& traits) {
-  return {
-      .steps = config.train.steps, .log_every = config.train.log_every, .items = item_kind(traits)};
+ConsoleOptions console_options(const Config& config, const ModelTraits& traits,
+                               const RunFacts& facts) {
+  return {.steps = config.train.steps,
+          .log_every = config.train.log_every,
+          .items = item_kind(traits),
+          .facts = facts};
+}
+
+RunFacts run_facts(const Config& config, const CoreCrowd& crowd) {
+  const ParallelConfig& parallel = config.parallel;
+  return {.ranks = static_cast<int>(parallel.data * parallel.tensor * parallel.pipeline),
+          .data = static_cast<int>(parallel.data),
+          .tensor = static_cast<int>(parallel.tensor),
+          .pipeline = static_cast<int>(parallel.pipeline),
+          .zero = static_cast<int>(parallel.zero),
+          .zero_bubble = parallel.schedule == "zero-bubble",
+          .on_cpu = config.device.type == "cpu",
+          .host_ranks = static_cast<int>(crowd.ranks.size()),
+          .host_cores = crowd.cores,
+          .data_workers = config.data.workers,
+          .eval_every = config.train.eval_every,
+          .eval_batches = config.train.eval_batches,
+          .warmup_steps = config.lr_schedule.warmup_steps,
+          .clip_norm = config.train.clip_norm,
+          .checkpoint_every = config.checkpoint.every_steps};
 }
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "data/sampler.h"
+#include "launch/job/core_sharing.h"
 #include "models/registry.h"
 #include "runtime/config/config.h"
 #include "runtime/telemetry/console.h"
@@ -24,7 +25,11 @@ namespace trireme {
 [[nodiscard]] StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                                        const ModelTraits& traits);
 [[nodiscard]] TrainerOptions trainer_options(const Config& config, const ModelTraits& traits,
-                                             const Sampler& sampler, std::int64_t first_step);
-[[nodiscard]] ConsoleOptions console_options(const Config& config, const ModelTraits& traits);
+                                             const Sampler& sampler, std::int64_t first_step,
+                                             const RunFacts& facts);
+[[nodiscard]] ConsoleOptions console_options(const Config& config, const ModelTraits& traits,
+                                             const RunFacts& facts);
+// Of a resolved config.
+[[nodiscard]] RunFacts run_facts(const Config& config, const CoreCrowd& crowd);
 
 }  // namespace trireme

@@ -11,10 +11,10 @@
 namespace trireme {
 Reporter::Reporter(const Config& config, const std::string& requested,
                    const RunEnvironment& environment, const ModelTraits& traits,
-                   std::optional<std::int64_t> done)
+                   const RunFacts& facts, std::optional<std::int64_t> done)
     : directory(config.run.directory, done.has_value()),
       metrics(directory.metrics_path(), item_kind(traits), done),
-      console(console_options(config, traits)) {
+      console(console_options(config, traits, facts)) {
   log::keep_in(directory.log_path());
   directory.write_config(to_yaml(with_absolute_paths(config)));
   directory.write_user_config(requested);

@@ -22,7 +22,7 @@ namespace trireme {
 // steps has already. `requested`: what was asked for, as YAML.
 struct Reporter {
   Reporter(const Config& config, const std::string& requested, const RunEnvironment& environment,
-           const ModelTraits& traits, std::optional<std::int64_t> done);
+           const ModelTraits& traits, const RunFacts& facts, std::optional<std::int64_t> done);
   RunDirectory directory;
   MetricsLog metrics;
   Console console;

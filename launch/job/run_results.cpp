@@ -73,10 +73,8 @@ void write_results(Session& session, const TrainingState& trained, double final_
                          layout ? ", optimizer state xxh3 " : "", state);
 }
 
-void write_time_split(const Session& session, const RankTimes& times, const Reporter* reporter) {
-  const std::string lines = times.split(session.mesh);
-  if (reporter == nullptr) return;
-  write_file(reporter->directory.path() + "/time_split.jsonl", lines, ExitCode::internal);
+void write_time_split(const StepReports& steps, const Reporter& reporter) {
+  write_file(reporter.directory.path() + "/time_split.jsonl", steps.splits(), ExitCode::internal);
 }
 
 }  // namespace trireme

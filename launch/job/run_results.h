@@ -4,7 +4,7 @@
 
 #include "launch/job/run_report.h"
 #include "launch/job/training_state.h"
-#include "runtime/train/rank_times.h"
+#include "runtime/train/step_reports.h"
 
 namespace trireme {
 
@@ -12,7 +12,7 @@ namespace trireme {
 // Collective.
 void write_results(Session& session, const TrainingState& trained, double final_loss,
                    const Reporter* reporter);
-// Writes time_split.jsonl likewise: the steps of this start. Collective.
-void write_time_split(const Session& session, const RankTimes& times, const Reporter* reporter);
+// Writes time_split.jsonl: the steps of this start.
+void write_time_split(const StepReports& steps, const Reporter& reporter);
 
 }  // namespace trireme

@@ -134,9 +134,10 @@ void set_initial_weights(Session& session, const StartingPoint& start) {
 // Empty but on rank 0. From here on the run directory is written to; nobody goes on before it is
 // known to be good.
 std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
-                                     const StartingPoint& start, const TrainingRequest& request) {
+                                     const StartingPoint& start, const RunFacts& facts,
+                                     const std::vector<std::string>& hosts,
+                                     const TrainingRequest& request) {
   const Config& config = session.config;
-  const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
   std::optional<Reporter> reporter;
   if (session.world->rank() == 0) {
     clear_the_way(config, start);
@@ -145,7 +146,7 @@ std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
     reporter.emplace(
         config, request.requested,
         RunEnvironment{session.world->size(), hosts, library_versions(), request.command_line},
-        session.traits, done);
+        session.traits, facts, done);
     keep_data_record(config.run.directory, dataset);
   }
   session.world->barrier();
@@ -164,7 +165,8 @@ double mean_step_seconds(const Trainer& trainer, const Config& config, const Sta
 
 // Collective.
 void leave_results(Session& session, TrainingState& state, const Trainer& trainer,
-                   const BubbleMeter& meter, Reporter* reporter) {
+                   const BubbleMeter& meter, const SlowRanks& slow,
+                   const std::vector<std::string>& hosts, Reporter* reporter) {
   const Config& config = session.config;
   const std::uint64_t peak = peak_memory_of_any_rank(session);
   write_results(session, state, trainer.final_loss(), reporter);
@@ -176,7 +178,9 @@ void leave_results(Session& session, TrainingState& state, const Trainer& traine
   reporter->console.finish({.totals = {},
                             .wall_seconds = trainer.wall_seconds(),
                             .evaluation_seconds = trainer.evaluation_seconds(),
-                            .peak_memory_bytes = peak});
+                            .peak_memory_bytes = peak,
+                            .slow = slow,
+                            .hosts = hosts});
 }
 
 }  // namespace
@@ -193,7 +197,6 @@ bool run_training(const RankProcess& process, const Config& config,
   const Communicator& group = session.mesh.data();
   const Sampler sampler(sampler_options(config, dataset->size()));
   StepOptions options = step_options(config, session.pipeline, session.traits);
-  options.time_stalls = request.split_times;
   if (process.mpi.rank() == 0) check_time_limit(config);
   const double seconds_before = seconds_since_launch();
   StepRequests requests(request_options(config, process.mpi.rank() == 0));
@@ -213,7 +216,9 @@ bool run_training(const RankProcess& process, const Config& config,
     validation.emplace(session, engine.runner(), config.data.validation_path);
   }
   Loader loader(*session.device, *dataset, plan, training_loader_options(session));
-  std::optional<Reporter> reporter = open_reports(session, *dataset, start, request);
+  const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
+  const RunFacts facts = run_facts(config, most_crowded(*session.world));
+  std::optional<Reporter> reporter = open_reports(session, *dataset, start, facts, hosts, request);
   checkpoints.open();
   if (reporter) checkpoints.note_failures_in(reporter->metrics);
   Trainer::Services services{.save = [&](std::int64_t done) { checkpoints.save(done); },
@@ -228,15 +233,15 @@ bool run_training(const RankProcess& process, const Config& config,
   services.samples = [&](std::int64_t step) { return samples_of(sampler, step); };
   if (state.replicas) services.replicas = &*state.replicas;
   BubbleMeter meter(engine.runner());
-  std::optional<RankTimes> times;
-  if (request.split_times) times.emplace(config.train.steps - start.step());
-  Trainer trainer(engine, loader, trainer_options(config, session.traits, sampler, start.step()),
-                  {reporter ? &reporter->console : nullptr, reporter ? &reporter->metrics : nullptr,
-                   &meter, times ? &*times : nullptr},
-                  services);
+  Console* const console = reporter ? &reporter->console : nullptr;
+  MetricsLog* const metrics = reporter ? &reporter->metrics : nullptr;
+  StepReports reports(session.mesh, console, metrics, request.split_times);
+  Trainer trainer(engine, loader,
+                  trainer_options(config, session.traits, sampler, start.step(), facts),
+                  {&reports, console, metrics, &meter}, services);
   trainer.run();
   engine.settle();
-  if (times) write_time_split(session, *times, reporter ? &*reporter : nullptr);
+  if (request.split_times && reporter) write_time_split(reports, *reporter);
   const bool stopped = trainer.stopped() != StopReason::none;
   // The last state too, so that more steps can follow.
   if (!stopped && writes_checkpoints(config.checkpoint)) checkpoints.save(config.train.steps);
@@ -253,7 +258,8 @@ bool run_training(const RankProcess& process, const Config& config,
                              1e3 * *planned_seconds,
                              1e3 * mean_step_seconds(trainer, config, start));
     }
-    leave_results(session, state, trainer, meter, reporter ? &*reporter : nullptr);
+    leave_results(session, state, trainer, meter, reports.slow(), hosts,
+                  reporter ? &*reporter : nullptr);
     checkpoints.require_saved();
   }
   return !stopped;

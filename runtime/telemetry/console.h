@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/telemetry/metrics.h"
+#include "runtime/telemetry/verdict.h"
 
 namespace trireme {
 
@@ -19,38 +19,16 @@ struct ConsoleOptions {
   std::int64_t steps = 0;      // the run's last step; for progress and the estimated time left
   std::int64_t log_every = 1;  // 0 = no lines
   ItemKind items = ItemKind::tokens;
-};
-
-// Steps summed since some point.
-struct StepTotals {
-  std::int64_t steps = 0;
-  std::int64_t items = 0;
-  double loss = 0;  // sum of the steps' losses
-  double step_ms = 0;
-  double data_wait_ms = 0;
-  double exposed_comm_ms = 0;
-  double bubble_ms = 0;
-  double reduce_ms = 0;
-
-  void add(const StepMetrics& metrics);
-};
-
-// Where the seconds of a finished run went. `wall` covers the loop from the first batch to the last
-// evaluation; compute is step time without the three waits, other is what no category claims.
-struct RunSummary {
-  StepTotals totals;
-  double wall_seconds = 0;
-  double evaluation_seconds = 0;
-  std::uint64_t peak_memory_bytes = 0;  // resident set of the rank that used most
+  RunFacts facts{};  // for the verdict's advice
 };
 
 // Longest text that any formatter below writes.
-inline constexpr std::size_t console_text_bytes = 1024;
+inline constexpr std::size_t console_text_bytes = 2048;
 using ConsoleText = std::span<char, console_text_bytes>;
 
-// Pure formatters; each returns the part of `to` that it used, and none allocates. Loss, lr, norm
-// and scale are those of the last step, as metrics.jsonl has them, here and in the bar; the mean of
-// the losses, the rates and the times cover all steps of the window.
+// Pure formatters; each returns the part of `to` that it used, and none but the summary's
+// allocates. Loss, lr, norm and scale are those of the last step, as metrics.jsonl has them, here
+// and in the bar; the mean of the losses, the rates and the times cover all steps of the window.
 // "step 120/1000  loss 2.3456 (mean of 10 steps 2.4012)  lr 1.00e-03  norm 0.84  12.3k tokens/s"
 [[nodiscard]] std::string_view format_step_line(const StepMetrics& last, const StepTotals& window,
                                                 const ConsoleOptions& options, ConsoleText to);

@@ -36,59 +36,7 @@ double seconds_left(const StepMetrics& last, const StepTotals& window,
   return static_cast<double>(steps) * mean(window.step_ms, window.steps) / 1000;
 }
 
-// One way to spend a run's time, and what a user can do about it.
-struct Share {
-  std::string_view name;
-  double seconds;
-  std::string_view advice;
-};
-
-std::array<Share, 6> shares_of(const RunSummary& summary) {
-  const StepTotals& totals = summary.totals;
-  const double steps = totals.step_ms / 1000;
-  const double data = totals.data_wait_ms / 1000;
-  const double comm = totals.exposed_comm_ms / 1000;
-  const double bubble = totals.bubble_ms / 1000;
-  const double compute = std::max(steps - data - comm - bubble, 0.0);
-  const double other = std::max(summary.wall_seconds - steps - summary.evaluation_seconds, 0.0);
-  return {
-      {{"compute", compute, ""},
-       {"exposed communication", comm, "raise train.global_batch or use fewer ranks"},
-       {"pipeline bubble", bubble, "raise train.global_batch, or try another parallel.schedule"},
-       {"data wait", data, "raise data.workers or data.prefetch"},
-       {"evaluation", summary.evaluation_seconds,
-        "raise train.eval_every or limit train.eval_batches"},
-       {"other", other, "start-up, files and logging; a longer run hides it"}}};
-}
-
-void add_verdict(TextBuilder& text, const RunSummary& summary) {
-  constexpr double worth_naming = 5;  // percent
-  const auto shares = shares_of(summary);
-  const Share& worst = *std::ranges::max_element(shares.begin() + 1, shares.end(), {},
-                                                 [](const Share& share) { return share.seconds; });
-  const double part = percent(worst.seconds, summary.wall_seconds);
-  if (part < worth_naming) {
-    text.add("verdict: bound by computation; no other part takes more than {:.1f} %\n",
-             std::ceil(part * 10) / 10);
-    return;
-  }
-  const double rest = std::max(summary.wall_seconds - worst.seconds, 1e-9);
-  text.add("verdict: without its {} ({:.1f} %) this run would be {:.2f} times as fast; {}\n",
-           worst.name, part, summary.wall_seconds / rest, worst.advice);
-}
-
 }  // namespace
-
-void StepTotals::add(const StepMetrics& metrics) {
-  ++steps;
-  items += metrics.items;
-  loss += metrics.loss;
-  step_ms += metrics.step_ms;
-  data_wait_ms += metrics.data_wait_ms;
-  exposed_comm_ms += metrics.exposed_comm_ms;
-  bubble_ms += metrics.bubble_ms;
-  reduce_ms += metrics.reduce_ms;
-}
 
 std::string_view format_quantity(double value, std::span<char, 32> to) {
   constexpr std::array units = {"", "k", "M", "G", "T"};
@@ -132,6 +80,8 @@ std::string_view format_step_line(const StepMetrics& last, const StepTotals& win
   text.add("  {:.1f} ms  data {:.1f} %  comm {:.1f} %", mean(window.step_ms, window.steps),
            percent(window.data_wait_ms, window.step_ms),
            percent(window.exposed_comm_ms, window.step_ms));
+  if (window.straggler_ms > 0)
+    text.add("  slower ranks {:.1f} %", percent(window.straggler_ms, window.step_ms));
   if (window.bubble_ms > 0)
     text.add("  bubble {:.1f} %", percent(window.bubble_ms, window.step_ms));
   text.add("  eta {}\n", format_duration(seconds_left(last, window, options), eta));
@@ -182,19 +132,19 @@ std::string_view format_summary(const RunSummary& summary, const ConsoleOptions&
            static_cast<double>(summary.peak_memory_bytes) / 0x1p20);
   text.add("time: ");
   std::string_view separator;
-  for (const Share& share : shares_of(summary)) {
-    if (share.name == "pipeline bubble" && share.seconds == 0) continue;  // no pipeline
+  for (const TimeShare& share : shares_of(summary)) {
+    if (!share.always_shown && share.seconds == 0) continue;
     text.add("{}{} {:.1f} s ({:.1f} %)", separator, share.name, share.seconds,
              percent(share.seconds, summary.wall_seconds));
     separator = ", ";
   }
   text.add("\n");
   if (const StepTotals& totals = summary.totals; totals.reduce_ms > 0) {
-    const double exposed = std::min(percent(totals.exposed_comm_ms, totals.reduce_ms), 100.0);
+    const double exposed = std::min(percent(totals.reduce_wait_ms, totals.reduce_ms), 100.0);
     text.add("gradient reduction: {:.1f} s, {:.1f} % hidden, {:.1f} % exposed\n",
              totals.reduce_ms / 1000, 100 - exposed, exposed);
   }
-  add_verdict(text, summary);
+  text.add("{}\n", verdict(summary, options.facts));
   return text.view();
 }
 

@@ -73,11 +73,19 @@ HostCpu host_cpu() {
               .extensions = vector_extensions(),
               .cores_online = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)),
               .cores_quota = quota()};
+  cpu.cores_allowed = static_cast<int>(allowed_cores().size());
+  return cpu;
+}
+
+std::vector<int> allowed_cores() {
+  std::vector<int> cores;
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
-    cpu.cores_allowed = CPU_COUNT(&allowed);
-  return cpu;
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
+  }
+  return cores;
 }
 
 int usable_cores(const HostCpu& cpu) {

@@ -23,6 +23,8 @@ struct HostMemory {
 };
 
 [[nodiscard]] HostCpu host_cpu();
+// The numbers of the cores in this thread's affinity mask, ascending; empty where it is not known.
+[[nodiscard]] std::vector<int> allowed_cores();
 // Whole cores that this process may use: allowed, and within the quota; at least one.
 [[nodiscard]] int usable_cores(const HostCpu& cpu);
 [[nodiscard]] HostMemory host_memory();

@@ -120,7 +120,10 @@ std::string_view format_json(const StepMetrics& metrics, ItemKind kind, Line to)
   line.milliseconds("optimizer_ms", metrics.optimizer_ms);
   line.milliseconds("data_wait_ms", metrics.data_wait_ms);
   line.milliseconds("exposed_comm_ms", metrics.exposed_comm_ms);
+  line.milliseconds("straggler_ms", metrics.straggler_ms);
   line.milliseconds("bubble_ms", metrics.bubble_ms);
+  line.milliseconds("other_ms", metrics.other_ms);
+  line.milliseconds("core_wait_ms", metrics.core_wait_ms + metrics.core_straggler_ms);
   line.milliseconds("reduce_ms", metrics.reduce_ms);
   line.timestamp(metrics.time);
   return line.finish();

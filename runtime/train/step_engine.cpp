@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <utility>
 
 #include "runtime/base/log.h"
@@ -35,11 +36,47 @@ NormOptions norm_options(const Model& model, const ProcessMesh& mesh, Stream& co
   return norm;
 }
 
+double process_cpu_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+RankStep own_times(const StepReport& report, bool on_cpu) {
+  const double stalls = report.forward_stall_ms + report.backward_stall_ms + report.update_stall_ms;
+  const double idle = report.step_ms - report.forward_ms - report.backward_ms - report.bubble_ms -
+                      report.exposed_comm_ms - report.optimizer_ms;
+  RankStep own{.period = report.gap_ms + report.step_ms,
+               .step = report.step_ms,
+               .before_reduce = report.step_ms - report.exposed_comm_ms - report.optimizer_ms,
+               .comm_wait = report.exposed_comm_ms + stalls,
+               .bubble = report.bubble_ms,
+               // Where the host runs ahead of the device, waiting for data may cost it less.
+               .data_wait = std::max(0.0, std::min(idle, report.data_wait_ms)),
+               .forward = report.forward_ms - report.forward_stall_ms,
+               .backward = report.backward_ms - report.backward_stall_ms,
+               .optimizer = report.optimizer_ms - report.update_stall_ms,
+               .reduce = report.reduce_ms,
+               .reduce_wait = report.exposed_comm_ms};
+  // On a CPU the host computes the step: what no thread of the process computed, others did. Its
+  // threads may also compute while the step stands still, so this is the least.
+  const double working = own.step - own.comm_wait - own.bubble - own.data_wait;
+  const double passes = own.forward + own.backward + own.optimizer;
+  if (on_cpu && working > report.cpu_ms)
+    own.core_wait = (1 - report.cpu_ms / working) * std::min(passes, working);
+  return own;
+}
+
 }  // namespace
+
+void StallClocks::begin_step(std::int64_t step) {
+  for (StreamClock* const clock : {&forward, &backward, &update})
+    clock->begin_step(step);
+}
 
 StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options)
     : totals(device, mesh, options.pipeline.micro_batches, options.assignment),
-      flags(device, mesh),
+      exchange(device, mesh),
       norm_host(device, sizeof(float), MemoryKind::host),
       scale_host(device, loss_scale_bytes, MemoryKind::host),
       guard_host(device, ops::LossGuardState::count * sizeof(double), MemoryKind::host),
@@ -66,8 +103,8 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
                  options.loss_scale),
       guard_(device, options.loss_guard, targets_per_step()),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
+      stalls_(device),
       batches_(static_cast<std::size_t>(batches_held(options.pipeline, mesh.here().pipeline))) {
-  if (options.time_stalls) stalls_.emplace(device);
   for (auto& slot : slots_)
     slot = std::make_unique<Slot>(device, mesh, options);
   for (auto& end : ends_)
@@ -118,8 +155,8 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   rng[0] = options_.seed;
   rng[1] = static_cast<std::uint64_t>(step);
   optimizer_.prepare(step, options_.schedule.at(step));
-  if (options_.flags) slot.flags.stage(options_.flags());
-  const double waited = source.wait_seconds();
+  if (options_.flags) slot.exchange.stage(options_.flags(), read_, read_times_);
+  const double waited = source.wait_seconds(), computed = process_cpu_seconds();
   slot.follows = std::exchange(began_, true);
   compute.record(*slot.start);
   if (static_) {
@@ -132,14 +169,14 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   compute.record(*slot.updated);
   compute.record(end_of(step));
   slot.data_wait_ms = 1e3 * (source.wait_seconds() - waited);
+  slot.cpu_ms = 1e3 * (process_cpu_seconds() - computed);
 }
 
 // Nothing here may depend on `step` beyond the slot: what changes from step to step is read from
 // memory.
 void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   Stream& compute = *streams_.compute;
-  if (stalls_) stalls_->begin_step(step);
-  const ScopedStallClock timing(stalls_ ? &*stalls_ : nullptr);
+  stalls_.begin_step(step);
   device_.copy(compute, slot.rng.data(), slot.rng_host.data(), rng_bytes);
   slot.totals.reset(compute);
   if (const LossScaler* const scaler = optimizer_.loss_scaler())
@@ -149,6 +186,7 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   reduce(slot);
   update(step, slot);
   if (options_.after_update) {
+    const ScopedStallClock timing(&stalls_.update);
     gatherer_.finish();
     options_.after_update(compute);
   }
@@ -180,20 +218,21 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
   Stream& compute = *streams_.compute;
   set_activity("update");
   const Range range("optimizer");
+  const ScopedStallClock timing(&stalls_.update);
   optimizer_.measure(compute, step);
   guard_.judge(compute, slot.totals, optimizer_.scalars());
   optimizer_.update(compute);
   gatherer_.after_update();
   device_.copy(compute, slot.norm_host.data(), optimizer_.gradient_norm().data, sizeof(float));
   device_.copy(compute, slot.guard_host.data(), guard_.state().data, slot.guard_host.bytes());
-  if (options_.flags) slot.flags.join(compute);
+  if (options_.flags) slot.exchange.join(compute);
 }
 
 void StepEngine::reduce(Slot& slot) {
   set_activity("reduction of the gradients");
   const Range range("reduce");
   slot.totals.publish(*streams_.compute, *streams_.comm);
-  if (options_.flags) slot.flags.publish(*streams_.comm);
+  if (options_.flags) slot.exchange.publish(*streams_.comm);
   streams_.compute->record(*slot.reduce_begin);
   reducer_.finish();
   ties_.add(*streams_.comm);
@@ -227,8 +266,10 @@ Context StepEngine::context(int chunk, int micro_batch) {
 void StepEngine::compute(const Action& action) {
   const int chunk = action.chunk, m = action.micro_batch;
   const Context here = context(chunk, m);
-  const Range range(action.kind == ActionKind::forward ? "forward" : "backward");
-  if (action.kind == ActionKind::forward) {
+  const bool forward = action.kind == ActionKind::forward;
+  const Range range(forward ? "forward" : "backward");
+  const ScopedStallClock timing(forward ? &stalls_.forward : &stalls_.backward);
+  if (forward) {
     reducer_.before_forward(chunk, m);
     model_.forward(here);
     reducer_.after_forward(chunk, m);
@@ -265,13 +306,24 @@ StepReport StepEngine::read(std::int64_t step) {
   set_activity("waiting for the GPU or other ranks");
   slot.updated->synchronize();
   set_activity("report");
-  StepReport report{
-      .step = step, .learning_rate = options_.schedule.at(step), .data_wait_ms = slot.data_wait_ms};
+  StepReport report{.step = step, .learning_rate = options_.schedule.at(step)};
   report.loss = slot.totals.read().loss / static_cast<double>(targets_per_step());
   report.grad_norm = static_cast<double>(*reinterpret_cast<const float*>(slot.norm_host.data()));
   read_loss_scale(slot, report);
   report.judgement = judgement_of(slot.guard_host);
-  if (options_.flags) report.flags = slot.flags.read();
+  read_times(step, slot, report);
+  read_ = step;
+  read_times_ = report.own;
+  if (options_.flags) {
+    slot.exchange.read();
+    report.flags = slot.exchange.flags();
+    report.timed = slot.exchange.timed();
+    report.by_rank = slot.exchange.times();
+  }
+  return report;
+}
+
+void StepEngine::read_times(std::int64_t step, Slot& slot, StepReport& report) const {
   report.step_ms = slot.updated->milliseconds_since(*slot.start);
   if (slot.follows) report.gap_ms = slot.start->milliseconds_since(end_of(step - 1));
   const StageTimes times = runner_.times(step);
@@ -280,9 +332,13 @@ StepReport StepEngine::read(std::int64_t step) {
   report.bubble_ms = options_.pipeline.stages > 1 ? times.bubble : 0;
   report.exposed_comm_ms = slot.reduce_end->milliseconds_since(*slot.reduce_begin);
   report.reduce_ms = reducer_.milliseconds(step);
-  if (stalls_) report.stall_ms = stalls_->milliseconds(step);
+  report.forward_stall_ms = stalls_.forward.milliseconds(step);
+  report.backward_stall_ms = stalls_.backward.milliseconds(step);
+  report.update_stall_ms = stalls_.update.milliseconds(step);
   report.optimizer_ms = slot.updated->milliseconds_since(*slot.reduce_end);
-  return report;
+  report.data_wait_ms = slot.data_wait_ms;
+  report.cpu_ms = slot.cpu_ms;
+  report.own = own_times(report, device_.type() == DeviceType::cpu);
 }
 
 void StepEngine::read_loss_scale(const Slot& slot, StepReport& report) const {

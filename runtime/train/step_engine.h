@@ -21,7 +21,7 @@
 #include "runtime/parallel/tied_gradients.h"
 #include "runtime/train/loss_guard.h"
 #include "runtime/train/static_batches.h"
-#include "runtime/train/step_flags.h"
+#include "runtime/train/step_exchange.h"
 #include "runtime/train/streams.h"
 
 namespace trireme {
@@ -45,14 +45,15 @@ struct StepOptions {
   // Sums that do not depend on the layout: gradients as a tree over micro-batches, exact norms.
   bool layout_independent = false;
   GraphMode graphs = GraphMode::off;
-  bool time_stalls = false;  // fills StepReport::stall_ms, at two timed events per wait
   OptimizerOptions optimizer{};
   std::optional<ops::LossScaleOptions> loss_scale{};
   LossGuardOptions loss_guard{};
   LrSchedule schedule{};
   std::function<void(Stream&)>
       after_update{};  // enqueues what follows each update (weight averages); may be empty
-  std::function<StepFlags()> flags{};  // what this rank wishes for, asked once a step; may be empty
+  // What this rank wishes for, asked once a step. May be empty: then ranks tell each other neither
+  // wishes nor times.
+  std::function<StepFlags()> flags{};
 };
 
 struct StepReport {
@@ -67,7 +68,8 @@ struct StepReport {
   double bubble_ms = 0;  // this stage waited for its neighbours
   // Passes and update waited for collectives: tensor groups, gathered parameters, the norm. Part of
   // their times; not of recorded passes.
-  double stall_ms = 0;
+  double forward_stall_ms = 0, backward_stall_ms = 0, update_stall_ms = 0;
+  double cpu_ms = 0;  // all threads of this process computed, on a CPU device
   // Where the loss is scaled: the scale of this step, and the steps skipped up to and with it.
   std::optional<double> loss_scale{};
   std::int64_t skipped_steps = 0;
@@ -75,6 +77,17 @@ struct StepReport {
   bool overflowed = false;
   LossJudgement judgement{};
   StepFlags flags{};  // the largest of all ranks
+  RankStep own{};     // this step's times
+  // The times of step `timed` (below 0: of none) on all ranks; until a later step is read.
+  std::int64_t timed = -1;
+  std::span<const RankStep> by_rank{};
+};
+
+// The phases of a step in which a compute stream waits for collectives.
+struct StallClocks {
+  explicit StallClocks(Device& device) : forward(device), backward(device), update(device) {}
+  void begin_step(std::int64_t step);
+  StreamClock forward, backward, update;
 };
 
 class StepEngine final : private StageWork, private LayerHook {
@@ -108,13 +121,13 @@ class StepEngine final : private StageWork, private LayerHook {
   struct Slot {
     Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options);
     LossTotals totals;
-    FlagExchange flags;
+    StepExchange exchange;
     Buffer norm_host, scale_host, guard_host, rng, rng_host;
     std::unique_ptr<Event> start, updated, reduce_begin, reduce_end;
     bool warm = false;     // a step went through it
     bool follows = false;  // a step before this one ran
     std::unique_ptr<Graph> graph{};
-    double data_wait_ms = 0;
+    double data_wait_ms = 0, cpu_ms = 0;
   };
   Context context(int chunk, int micro_batch) override;
   void prepare(const Action& action) override;
@@ -125,6 +138,7 @@ class StepEngine final : private StageWork, private LayerHook {
   void replay(std::int64_t step, Slot& slot);
   void reduce(Slot& slot);
   void update(std::int64_t step, Slot& slot);
+  void read_times(std::int64_t step, Slot& slot, StepReport& report) const;
   void read_loss_scale(const Slot& slot, StepReport& report) const;
   [[nodiscard]] Slot& slot_of(std::int64_t step) {
     return *slots_[static_cast<std::size_t>(step % 2)];
@@ -144,7 +158,7 @@ class StepEngine final : private StageWork, private LayerHook {
   Optimizer optimizer_;
   LossGuard guard_;
   PipelineRunner runner_;
-  std::optional<StreamClock> stalls_;
+  StallClocks stalls_;
   std::array<std::unique_ptr<Slot>, 2> slots_;
   std::array<std::unique_ptr<Event>, 3> ends_;  // step s at s % 3: there until s + 2 is read
   Slot* slot_ = nullptr;                        // of the step that is being enqueued
@@ -154,6 +168,8 @@ class StepEngine final : private StageWork, private LayerHook {
   std::optional<StaticBatches> static_;  // instead, where steps are recorded
   bool began_ = false;                   // a step has run
   bool unrecordable_ = false;            // a step could not be
+  std::int64_t read_ = -1;               // the last step that was
+  RankStep read_times_{};                // of it
 };
 
 }  // namespace trireme

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks wish for at a step, brought to all of them behind the step: every rank reads the same
-// values with the same step's losses, and nobody waits.
+// What ranks wish for at a step; step_exchange.h brings it to all of them.
 #pragma once
 
 #include <array>
-#include <memory>
-
-#include "runtime/comm/process_mesh.h"
+#include <cstddef>
+#include <cstdint>
 
 namespace trireme {
 
@@ -27,26 +25,6 @@ struct StepFlags {
     return values[static_cast<std::size_t>(index)];
   }
   friend bool operator==(const StepFlags&, const StepFlags&) = default;
-};
-
-// One of the places that steps take turns in.
-class FlagExchange {
- public:
-  FlagExchange(Device& device, const ProcessMesh& mesh);
-
-  // Leaves this rank's flags on the host, where the step will read them.
-  void stage(const StepFlags& flags);
-  // Enqueues the maximum over all ranks and its copy to the host.
-  void publish(Stream& comm);
-  void join(Stream& compute) { compute.wait(*there_); }
-  // Of a step whose work is done.
-  [[nodiscard]] StepFlags read() const;
-
- private:
-  Device& device_;
-  const ProcessMesh& mesh_;
-  Buffer mine_, flags_, agreed_;  // (StepFlags::count) i32: host, device, host
-  std::unique_ptr<Event> there_;
 };
 
 }  // namespace trireme

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a step's time went over all ranks, as parts that add up to it. A pure function of what each
+// Where a step's time went over all ranks, as parts that add up to it. Pure functions of what each
 // rank measured.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/comm/process_mesh.h"
+#include "runtime/telemetry/verdict.h"
 
 namespace trireme {
 
@@ -19,6 +21,10 @@ struct RankStep {
   double comm_wait = 0;      // standing still for collectives
   double bubble = 0;         // standing still for neighbours in the pipeline
   double data_wait = 0;      // standing still for data
+  double forward = 0, backward = 0, optimizer = 0;  // without standing still
+  double core_wait = 0;    // of these three: the process had no core (CPU only)
+  double reduce = 0;       // gradients were reduced, behind backward or exposed
+  double reduce_wait = 0;  // of comm_wait: the exposed part of that
 };
 
 // Milliseconds, means over the ranks; the six parts add up to `period`.
@@ -27,15 +33,21 @@ struct StepSplit {
   double period = 0;
   // Neither of the others: a rank's own work.
   double compute = 0;
+  // Waits for data, and in collectives for a rank of the same stage that waited for its data.
   double data_wait = 0;
   // Waits for neighbours, and behind a stage's last pass for the end of the longest stage's.
   double bubble = 0;
-  // Waits in collectives for the slowest rank of the same stage: what its compute and data wait
-  // take longer than this rank's.
+  // Waits in collectives for the slowest rank of the same stage: what its work takes longer than
+  // this rank's.
   double straggler = 0;
   // Waits in collectives that none of this explains: the messages themselves.
   double exposed_comm = 0;
   double between_steps = 0;
+  // Four that add up to `compute`.
+  double forward = 0, backward = 0, optimizer = 0, other = 0;
+  double core_wait = 0;       // of `compute`: processes had no core
+  double core_straggler = 0;  // of `straggler`: behind ranks that had none
+  double reduce = 0, reduce_wait = 0;
   // The rank whose own work exceeds the mean of its stage by most.
   int slowest_rank = 0;
 };
@@ -44,6 +56,9 @@ struct StepSplit {
 // same gradient norm.
 [[nodiscard]] StepSplit split_step(std::int64_t step, const MeshShape& shape,
                                    std::span<const RankStep> ranks);
+
+// The ranks that stand out from the others of their stage, given each rank's sums over a run.
+[[nodiscard]] SlowRanks slow_ranks(const MeshShape& shape, std::span<const RankStep> sums);
 
 // One JSON object and a newline; keys end in _ms.
 [[nodiscard]] std::string format_json(const StepSplit& split);

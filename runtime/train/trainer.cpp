@@ -26,6 +26,16 @@ Trainer::Trainer(StepEngine& engine, BatchSource& source, const TrainerOptions& 
 
 void Trainer::run() {
   const auto start = Clock::now();
+  try {
+    loop();
+  } catch (...) {
+    if (reporting_.steps != nullptr) reporting_.steps->abandon();
+    throw;
+  }
+  wall_seconds_ = seconds_since(start);
+}
+
+void Trainer::loop() {
   const StepWatch watch;
   for (std::int64_t step = options_.first_step; step < options_.steps; ++step) {
     engine_.run(step, source_);
@@ -36,7 +46,11 @@ void Trainer::run() {
         (final_step || (options_.eval_every > 0 && done % options_.eval_every == 0));
     // A step is reported while the next one runs, unless the run stops or looks at the weights
     // here.
-    report_up_to(final_step || evaluate_now ? done : step);
+    if (final_step || evaluate_now) {
+      settle_reports(done);
+    } else {
+      report_up_to(step);
+    }
     check_replicas(done);
     if (evaluate_now) run_evaluation(step);
     if (services_.after_step) services_.after_step();
@@ -45,16 +59,20 @@ void Trainer::run() {
     if (decision.checkpoint) save(done);
     if (decision.stop == StopReason::none || final_step) continue;
     stopped_ = decision.stop;
-    report_up_to(done);
+    settle_reports(done);
     break;
   }
   if (services_.replicas != nullptr) services_.replicas->finish();
-  wall_seconds_ = seconds_since(start);
 }
 
 void Trainer::report_up_to(std::int64_t end) {
   for (; reported_ < end; ++reported_)
     report(reported_);
+}
+
+void Trainer::settle_reports(std::int64_t end) {
+  report_up_to(end);
+  if (reporting_.steps != nullptr) reporting_.steps->finish();
 }
 
 // A comparison is judged after the next step is on its way, or before the weights are saved.
@@ -68,7 +86,7 @@ void Trainer::check_replicas(std::int64_t done) {
 
 void Trainer::save(std::int64_t done) {
   // A run that goes on from here finds the lines of all its steps in the log.
-  report_up_to(done);
+  settle_reports(done);
   if (services_.replicas != nullptr) services_.replicas->finish();
   set_activity(saving_activity);
   services_.save(done);
@@ -80,7 +98,6 @@ void Trainer::report(std::int64_t step) {
   final_loss_ = report.loss;
   if (services_.requests != nullptr) services_.requests->agree(report.flags);
   if (reporting_.bubble != nullptr) reporting_.bubble->add(step);
-  if (reporting_.times != nullptr) reporting_.times->add(report);
   const bool finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
   // An overflow is none: the smaller loss scale of the next step will tell.
   if (finite) in_a_row_ = 0;
@@ -88,44 +105,45 @@ void Trainer::report(std::int64_t step) {
     ++in_a_row_;
     ++non_finite_;
   }
-  if (reporting_.console != nullptr) {
-    StepMetrics metrics{
-        .step = step + 1,
-        .loss = report.loss,
-        .learning_rate = report.learning_rate,
-        .grad_norm = report.grad_norm,
-        .items = engine_.targets_per_step(),
-        .step_ms = report.step_ms,
-        .forward_ms = report.forward_ms,
-        .backward_ms = report.backward_ms,
-        .optimizer_ms = report.optimizer_ms,
-        .data_wait_ms = report.data_wait_ms,
-        .exposed_comm_ms = report.exposed_comm_ms,
-        .bubble_ms = report.bubble_ms,
-        .reduce_ms = report.reduce_ms,
-        .loss_scale = report.loss_scale,
-        .skipped_steps = report.skipped_steps,
-        .non_finite_steps = non_finite_,
-        .epoch = static_cast<double>(step + 1) / static_cast<double>(options_.steps_per_epoch),
-        .items_seen = (step + 1) * engine_.targets_per_step(),
-        .time = std::chrono::system_clock::now()};
-    if (engine_.loss_guard().options().spike_zscore > 0) metrics.spikes = report.judgement.spikes;
-    reporting_.metrics->step(metrics);
-    reporting_.console->step(metrics);
-    if (report.judgement.verdict == ops::LossVerdict::spike) log_spike(report);
-  }
+  if (reporting_.steps != nullptr) pass_on(report);
   if (!finite && !report.overflowed) guard(report);
+}
+
+void Trainer::pass_on(const StepReport& report) {
+  StepReports::Entry entry{.metrics = metrics_of(report), .own = report.own};
+  if (report.judgement.verdict == ops::LossVerdict::spike && reporting_.console != nullptr)
+    entry.skipped = spike(report);
+  reporting_.steps->add(std::move(entry));
+  if (report.timed >= 0) reporting_.steps->learn(report.timed + 1, report.by_rank);
+}
+
+StepMetrics Trainer::metrics_of(const StepReport& report) const {
+  const std::int64_t done = report.step + 1;
+  StepMetrics metrics{
+      .step = done,
+      .loss = report.loss,
+      .learning_rate = report.learning_rate,
+      .grad_norm = report.grad_norm,
+      .items = engine_.targets_per_step(),
+      .loss_scale = report.loss_scale,
+      .skipped_steps = report.skipped_steps,
+      .non_finite_steps = non_finite_,
+      .epoch = static_cast<double>(done) / static_cast<double>(options_.steps_per_epoch),
+      .items_seen = done * engine_.targets_per_step(),
+      .time = std::chrono::system_clock::now()};
+  if (engine_.loss_guard().options().spike_zscore > 0) metrics.spikes = report.judgement.spikes;
+  return metrics;
 }
 
 // The update of this step was skipped on the device.
 void Trainer::guard(const StepReport& report) {
   if (in_a_row_ >= options_.non_finite_limit) {
+    if (reporting_.steps != nullptr) reporting_.steps->finish();
     fail(ExitCode::non_finite,
          "step {}: the loss is {} and the gradient norm {}, for {} step(s) in a row "
-         "(train.non_finite_limit = {}); "
-         "lower optimizer.learning_rate, lengthen lr_schedule.warmup_steps or lower "
-         "train.clip_norm",
-         report.step + 1, report.loss, report.grad_norm, in_a_row_, options_.non_finite_limit);
+         "(train.non_finite_limit = {}); {}",
+         report.step + 1, report.loss, report.grad_norm, in_a_row_, options_.non_finite_limit,
+         advice_for(Trouble::non_finite, options_.facts));
   }
   if (reporting_.console == nullptr) return;
   reporting_.console->clear_bar();
@@ -135,19 +153,19 @@ void Trainer::guard(const StepReport& report) {
       report.step + 1, report.loss, report.grad_norm, in_a_row_, options_.non_finite_limit);
 }
 
-void Trainer::log_spike(const StepReport& report) {
-  const SkippedBatch skipped{
+SkippedBatch Trainer::spike(const StepReport& report) {
+  SkippedBatch skipped{
       .step = report.step + 1,
       .deviations = report.judgement.deviations,
       .samples = services_.samples ? services_.samples(report.step) : std::vector<std::int64_t>{},
       .time = std::chrono::system_clock::now()};
-  reporting_.metrics->skipped(skipped);
   reporting_.console->clear_bar();
   log::get("train").warn(
       "step {}: the loss {} lies {:.1f} deviations above its running mean; the batch was skipped "
       "(train.spike_zscore = {}), samples {}",
       skipped.step, report.loss, skipped.deviations, engine_.loss_guard().options().spike_zscore,
       fmt::join(skipped.samples, " "));
+  return skipped;
 }
 
 void Trainer::run_evaluation(std::int64_t step) {

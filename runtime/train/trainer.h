@@ -9,9 +9,9 @@
 #include "runtime/telemetry/metrics.h"
 #include "runtime/train/bubble_meter.h"
 #include "runtime/train/evaluation.h"
-#include "runtime/train/rank_times.h"
 #include "runtime/train/replica_check.h"
 #include "runtime/train/step_engine.h"
+#include "runtime/train/step_reports.h"
 #include "runtime/train/step_requests.h"
 
 namespace trireme {
@@ -24,16 +24,17 @@ struct TrainerOptions {
   std::int64_t divergence_check_every = 0;  // steps between comparisons of replicas; 0 = none
   bool classifier = false;                  // evaluations report accuracy
   std::int64_t steps_per_epoch = 1;
+  RunFacts facts{};  // for advice
 };
 
 class Trainer {
  public:
   // Where reports go. Rank 0 has a console and a log, other ranks none (null).
   struct Reporting {
+    StepReports* steps = nullptr;  // every rank
     Console* console = nullptr;
     MetricsLog* metrics = nullptr;
     BubbleMeter* bubble = nullptr;  // every rank of a pipeline
-    RankTimes* times = nullptr;     // every rank
   };
   // What the loop calls where a run has it; all of it may be empty or null.
   struct Services {
@@ -63,10 +64,15 @@ class Trainer {
   [[nodiscard]] double wall_seconds() const { return wall_seconds_; }
 
  private:
+  void loop();
+  // Reads the steps before `end`; settle_reports() also writes all of them, and is collective.
   void report_up_to(std::int64_t end);
+  void settle_reports(std::int64_t end);
   void report(std::int64_t step);
   void guard(const StepReport& report);
-  void log_spike(const StepReport& report);
+  void pass_on(const StepReport& report);
+  [[nodiscard]] StepMetrics metrics_of(const StepReport& report) const;
+  [[nodiscard]] SkippedBatch spike(const StepReport& report);
   void check_replicas(std::int64_t done);
   void save(std::int64_t done);
   void run_evaluation(std::int64_t step);

@@ -40,7 +40,7 @@ class SignalsTest : public RunTest {
                    "wait $job; code=$?\n"
                    "pgrep -f \"run.directory=$run \" && echo left behind\n"
                    "exit $code\n",
-                   directory(), save_ms, launcher, TRIREME_SLOW_WRITES, TRIREME_BINARY,
+                   directory(), save_ms, launcher, TRIREME_SLOW_CALLS, TRIREME_BINARY,
                    data_directory(), settings, meanwhile));
     return run_command("bash " + script, 120);
   }

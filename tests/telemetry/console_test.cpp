@@ -18,7 +18,8 @@ namespace {
 using test::read_text;
 using test::TemporaryDirectory;
 
-constexpr ConsoleOptions options{.steps = 1000, .log_every = 10, .items = ItemKind::tokens};
+constexpr ConsoleOptions options{
+    .steps = 1000, .log_every = 10, .items = ItemKind::tokens, .facts = {.ranks = 2, .data = 2}};
 
 StepMetrics step_number(std::int64_t step) {
   return {.step = step,
@@ -133,13 +134,15 @@ TEST(ConsoleFormat, TheSummarySaysWhereTheTimeWent) {
             "time: compute 89.8 s (81.6 %), exposed communication 10.0 s (9.1 %), data wait 0.2 s"
             " (0.2 %), evaluation 8.0 s (7.3 %), other 2.0 s (1.8 %)\n"
             "verdict: without its exposed communication (9.1 %) this run would be 1.10 times as"
-            " fast; raise train.global_batch or use fewer ranks\n");
+            " fast; raise train.global_batch: gradients are exchanged once in a step, or use fewer"
+            " ranks\n");
 }
 
 TEST(ConsoleFormat, APipelineShowsItsBubble) {
   std::array<char, console_text_bytes> text;
   StepMetrics metrics = step_number(120);
   metrics.bubble_ms = 50;
+  constexpr ConsoleOptions options{.steps = 1000, .facts = {.ranks = 2, .pipeline = 2}};
   const RunSummary summary{.totals = totals_of(metrics, 400), .wall_seconds = 100};
 
   EXPECT_EQ(format_step_line(metrics, totals_of(metrics), options, text),
@@ -151,13 +154,14 @@ TEST(ConsoleFormat, APipelineShowsItsBubble) {
             " 20.0 s (20.0 %), data wait 0.2 s (0.2 %), evaluation 0.0 s (0.0 %), other 0.0 s"
             " (0.0 %)\n"
             "verdict: without its pipeline bubble (20.0 %) this run would be 1.25 times as fast;"
-            " raise train.global_batch, or try another parallel.schedule\n");
+            " raise train.global_batch or lower parallel.pipeline, or try parallel.schedule:"
+            " zero-bubble\n");
 }
 
 TEST(ConsoleFormat, ReductionsTellHowMuchWasHidden) {
   std::array<char, console_text_bytes> text;
   StepMetrics metrics = step_number(120);
-  metrics.exposed_comm_ms = 25;
+  metrics.reduce_wait_ms = 25;
   metrics.reduce_ms = 200;
   const RunSummary summary{.totals = totals_of(metrics, 400), .wall_seconds = 100};
 

@@ -39,7 +39,11 @@ StepMetrics sample_step() {
           .optimizer_ms = 2,
           .data_wait_ms = 0.25,
           .exposed_comm_ms = 1.5,
+          .straggler_ms = 2.5,
           .bubble_ms = 3.25,
+          .other_ms = 0.5,
+          .core_wait_ms = 1.25,
+          .core_straggler_ms = 0.5,
           .reduce_ms = 4.75,
           .epoch = 7.0 / 12,
           .items_seen = 28672,
@@ -57,7 +61,8 @@ TEST(Metrics, AStepIsOneJsonLine) {
             R"("epoch":0.583333,"tokens_seen":28672,)"
             R"("tokens_per_s":32768.000,"step_ms":125.000,"forward_ms":40.123,)"
             R"("backward_ms":80.000,"optimizer_ms":2.000,"data_wait_ms":0.250,)"
-            R"("exposed_comm_ms":1.500,"bubble_ms":3.250,"reduce_ms":4.750,)"
+            R"("exposed_comm_ms":1.500,"straggler_ms":2.500,"bubble_ms":3.250,"other_ms":0.500,)"
+            R"("core_wait_ms":1.750,"reduce_ms":4.750,)"
             R"("timestamp":"2026-11-22T12:01:02.345Z"})"
             "\n");
 }

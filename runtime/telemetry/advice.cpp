@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/advice.h"
+
+#include <array>
+
+namespace trireme {
+namespace {
+
+using Facts = const RunFacts&;
+
+bool always(Facts) {
+  return true;
+}
+constexpr std::array table = {
+    Advice{Trouble::exposed_comm, [](Facts run) { return run.data > 1; },
+           "raise train.global_batch: gradients are exchanged once in a step"},
+    Advice{Trouble::exposed_comm, [](Facts run) { return run.tensor > 1; },
+           "lower parallel.tensor, whose messages are in every layer, or keep its groups within a "
+           "host"},
+    Advice{Trouble::exposed_comm, [](Facts run) { return run.zero == 3 && run.data > 1; },
+           "lower parallel.zero: 3 gathers parameters in every pass"},
+    Advice{Trouble::exposed_comm, [](Facts run) { return run.ranks > 1; }, "use fewer ranks"},
+    Advice{Trouble::bubble, [](Facts run) { return run.pipeline > 1; },
+           "raise train.global_batch or lower parallel.pipeline"},
+    Advice{Trouble::bubble, [](Facts run) { return run.pipeline > 1 && !run.zero_bubble; },
+           "try parallel.schedule: zero-bubble"},
+    Advice{Trouble::data_wait, always, "raise data.workers or data.prefetch"},
+    Advice{Trouble::data_wait, always, "put the data on faster storage"},
+    Advice{Trouble::data_wait_of_rank, [](Facts run) { return run.ranks > 1; },
+           "look at the storage of that rank's host: trireme doctor measures it"},
+    Advice{Trouble::straggler, [](Facts run) { return run.ranks > 1; },
+           "look at the clock, heat and other programs of that rank's host: trireme doctor "
+           "compares ranks"},
+    Advice{Trouble::no_core, share_cores,
+           "ranks share cores: start at most one rank for each, and bind none to another's"},
+    Advice{Trouble::no_core, [](Facts run) { return !share_cores(run); },
+           "other programs run on these cores: stop them, or ask for cores of your own"},
+    Advice{Trouble::no_core_of_rank, [](Facts run) { return run.ranks > 1; },
+           "another program runs on that rank's cores, or goes before it (nice)"},
+    Advice{Trouble::evaluation, [](Facts run) { return run.eval_every > 0; },
+           "raise train.eval_every"},
+    Advice{Trouble::evaluation, [](Facts run) { return run.eval_batches == 0; },
+           "limit train.eval_batches: 0 takes the whole set"},
+    Advice{Trouble::evaluation, [](Facts run) { return run.eval_batches > 1; },
+           "lower train.eval_batches"},
+    Advice{Trouble::other, always, "start-up, files and logging: a longer run hides them"},
+    Advice{Trouble::other, [](Facts run) { return run.checkpoint_every > 0; },
+           "raise checkpoint.every_steps"},
+    Advice{Trouble::non_finite, always, "lower optimizer.learning_rate"},
+    Advice{Trouble::non_finite, [](Facts run) { return run.warmup_steps > 0; },
+           "lengthen lr_schedule.warmup_steps"},
+    Advice{Trouble::non_finite, [](Facts run) { return run.warmup_steps == 0; },
+           "set lr_schedule.warmup_steps"},
+    Advice{Trouble::non_finite, [](Facts run) { return run.clip_norm > 0; },
+           "lower train.clip_norm"},
+    Advice{Trouble::non_finite, [](Facts run) { return run.clip_norm == 0; },
+           "set train.clip_norm"},
+};
+
+}  // namespace
+
+bool share_cores(const RunFacts& facts) {
+  return facts.on_cpu && facts.host_ranks > 1 && facts.host_ranks > facts.host_cores;
+}
+
+std::span<const Advice> all_advice() {
+  return table;
+}
+
+std::string advice_for(Trouble trouble, const RunFacts& facts) {
+  std::string text;
+  std::size_t last = 0;  // where the last separator stands
+  for (const Advice& advice : table) {
+    if (advice.trouble != trouble || !advice.fits(facts)) continue;
+    if (!text.empty()) {
+      last = text.size();
+      text += ", ";
+    }
+    text += advice.text;
+  }
+  return last > 0 ? text.replace(last, 2, ", or ") : text;
+}
+
+}  // namespace trireme

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks tell each other behind every step: what they wish for, and the times of the last step
+// that they have read. Every rank reads the same values with the same step's losses, and nobody
+// waits.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/comm/process_mesh.h"
+#include "runtime/train/step_flags.h"
+#include "runtime/train/time_split.h"
+
+namespace trireme {
+
+// One of the places that steps take turns in.
+class StepExchange {
+ public:
+  StepExchange(Device& device, const ProcessMesh& mesh);
+
+  // Leaves this rank's note on the host, where the step will read it: `times` are those of step
+  // `timed`, the same on all ranks; below 0: none.
+  void stage(const StepFlags& flags, std::int64_t timed, const RankStep& times);
+  // Enqueues the exchange and its copy to the host.
+  void publish(Stream& comm);
+  void join(Stream& compute) { compute.wait(*there_); }
+  // Takes in a step whose work is done.
+  void read();
+  // The largest of all ranks.
+  [[nodiscard]] const StepFlags& flags() const { return agreed_; }
+  [[nodiscard]] std::int64_t timed() const { return timed_; }
+  // Of step timed(), by rank; stays until the next read().
+  [[nodiscard]] std::span<const RankStep> times() const { return times_; }
+
+ private:
+  Device& device_;
+  const ProcessMesh& mesh_;
+  // Notes: this rank's on the host and the device; of its data group; of all ranks, ordered by
+  // (pipeline, tensor, data), on the device and the host.
+  Buffer staged_, mine_, group_, all_, host_;
+  std::unique_ptr<Event> there_;
+  StepFlags agreed_{};
+  std::int64_t timed_ = -1;
+  std::vector<RankStep> times_;
+};
+
+}  // namespace trireme

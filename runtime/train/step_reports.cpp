@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/step_reports.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/comm/host_stream.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t values = sizeof(RankStep) / sizeof(double);
+
+Tensor tensor_of(RankStep* steps, std::size_t count) {
+  return {reinterpret_cast<std::byte*>(steps), DType::f64,
+          Shape{static_cast<std::int64_t>(count) * values}};
+}
+
+// Its members are doubles.
+void add_to(RankStep& sum, const RankStep& step) {
+  auto* const to = reinterpret_cast<double*>(&sum);
+  const auto* const from = reinterpret_cast<const double*>(&step);
+  for (std::int64_t i = 0; i < values; ++i)
+    to[i] += from[i];
+}
+
+void fill(StepMetrics& metrics, const StepSplit& split) {
+  metrics.step_ms = split.period - split.between_steps;
+  metrics.forward_ms = split.forward;
+  metrics.backward_ms = split.backward;
+  metrics.optimizer_ms = split.optimizer;
+  metrics.data_wait_ms = split.data_wait;
+  metrics.exposed_comm_ms = split.exposed_comm;
+  metrics.straggler_ms = split.straggler;
+  metrics.bubble_ms = split.bubble;
+  metrics.other_ms = split.other;
+  metrics.core_wait_ms = split.core_wait;
+  metrics.core_straggler_ms = split.core_straggler;
+  metrics.reduce_ms = split.reduce;
+  metrics.reduce_wait_ms = split.reduce_wait;
+}
+
+}  // namespace
+
+StepReports::StepReports(const ProcessMesh& mesh, Console* console, MetricsLog* log,
+                         bool keep_splits)
+    : mesh_(mesh),
+      console_(console),
+      log_(log),
+      keep_splits_(keep_splits),
+      sums_(static_cast<std::size_t>(mesh.shape().size())) {}
+
+void StepReports::add(Entry entry) {
+  TRIREME_EXPECTS(count_ < waiting_.size(), "{} steps wait for their times", count_);
+  waiting_[count_++] = std::move(entry);
+  if (mesh_.shape().size() > 1) return;
+  const Entry& own = waiting_[0];
+  learn(own.metrics.step, {&own.own, 1});
+}
+
+void StepReports::learn(std::int64_t step, std::span<const RankStep> by_rank) {
+  if (count_ == 0 || waiting_[0].metrics.step != step) return;  // finish() was earlier
+  if (mesh_.world().rank() == 0) {
+    for (std::size_t rank = 0; rank < sums_.size(); ++rank)
+      add_to(sums_[rank], by_rank[rank]);
+    const StepSplit split = split_step(step, mesh_.shape(), by_rank);
+    if (keep_splits_) splits_.push_back(split);
+    write(waiting_[0], split);
+  }
+  std::move(waiting_.begin() + 1, waiting_.begin() + static_cast<std::ptrdiff_t>(count_),
+            waiting_.begin());
+  --count_;
+}
+
+void StepReports::finish() {
+  if (count_ == 0) return;
+  const std::size_t steps = count_, ranks = sums_.size();
+  std::vector<RankStep> own(steps), all(steps * ranks), of_step(ranks);
+  for (std::size_t i = 0; i < steps; ++i)
+    own[i] = waiting_[i].own;
+  const HostStream stream;
+  mesh_.world().all_gather(*stream, tensor_of(own.data(), steps),
+                           tensor_of(all.data(), all.size()));
+  for (std::size_t i = 0; i < steps; ++i) {
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      of_step[rank] = all[rank * steps + i];
+    learn(waiting_[0].metrics.step, of_step);
+  }
+}
+
+void StepReports::abandon() noexcept {
+  if (mesh_.world().rank() != 0) return;
+  try {
+    const std::size_t steps = std::exchange(count_, 0);
+    for (std::size_t i = 0; i < steps; ++i)
+      write(waiting_[i], split_step(waiting_[i].metrics.step, {}, {&waiting_[i].own, 1}));
+  } catch (const std::exception& error) {  // the run's own error is on its way
+    log::get("train").warn("{}", error.what());
+  }
+}
+
+void StepReports::write(Entry& entry, const StepSplit& split) {
+  fill(entry.metrics, split);
+  if (log_ != nullptr) log_->step(entry.metrics);
+  if (console_ != nullptr) console_->step(entry.metrics);
+  if (entry.skipped && log_ != nullptr) log_->skipped(*entry.skipped);
+}
+
+std::string StepReports::splits() const {
+  std::string text;
+  for (const StepSplit& split : splits_)
+    text += format_json(split);
+  return text;
+}
+
+}  // namespace trireme

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of a run on their way to the log and the console: each is written when every rank has
+// told its times, two steps later, so that no step waits for it.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/telemetry/console.h"
+#include "runtime/telemetry/metrics.h"
+#include "runtime/train/time_split.h"
+
+namespace trireme {
+
+class StepReports {
+ public:
+  // A step as its rank reports it; its times over all ranks are filled in later.
+  struct Entry {
+    StepMetrics metrics{};
+    RankStep own{};
+    std::optional<SkippedBatch> skipped{};  // follows its step's line
+  };
+  // On every rank. Rank 0 has a console and a log, other ranks none (null). `keep_splits`: for
+  // splits(), where steps take 200 bytes each.
+  StepReports(const ProcessMesh& mesh, Console* console, MetricsLog* log, bool keep_splits);
+
+  // The step after the last; at most four may be unwritten.
+  void add(Entry entry);
+  // What every rank measured in the step that metrics count as `step`; those before it are written.
+  void learn(std::int64_t step, std::span<const RankStep> by_rank);
+  // All steps are written. Collective over the mesh; blocks the host where some are not.
+  void finish();
+  // The same with this rank's times alone, for a run that ends with an error. Not collective.
+  void abandon() noexcept;
+
+  // The split of every step as lines of JSON; rank 0's.
+  [[nodiscard]] std::string splits() const;
+  // Of the steps written so far; rank 0's.
+  [[nodiscard]] SlowRanks slow() const { return slow_ranks(mesh_.shape(), sums_); }
+
+ private:
+  void write(Entry& entry, const StepSplit& split);
+
+  const ProcessMesh& mesh_;
+  Console* console_;
+  MetricsLog* log_;
+  bool keep_splits_;
+  std::array<Entry, 4> waiting_;  // the first `count_`, in order
+  std::size_t count_ = 0;
+  std::vector<RankStep> sums_;  // by rank
+  std::vector<StepSplit> splits_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/verdict.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+namespace trireme {
+namespace {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+// An advice must be given with the first facts and not with the second, which differ in one thing.
+struct Fit {
+  std::string_view text;  // how the advice begins
+  Trouble trouble;
+  RunFacts given, not_given;
+};
+
+const std::vector<Fit>& fits() {
+  static const std::vector<Fit> all{
+      {"raise train.global_batch: gradients",
+       Trouble::exposed_comm,
+       {.ranks = 2, .data = 2},
+       {.ranks = 2, .tensor = 2}},
+      {"lower parallel.tensor",
+       Trouble::exposed_comm,
+       {.ranks = 2, .tensor = 2},
+       {.ranks = 2, .data = 2}},
+      {"lower parallel.zero",
+       Trouble::exposed_comm,
+       {.ranks = 2, .data = 2, .zero = 3},
+       {.ranks = 2, .data = 2, .zero = 2}},
+      {"use fewer ranks", Trouble::exposed_comm, {.ranks = 2}, {.ranks = 1}},
+      {"raise train.global_batch or", Trouble::bubble, {.ranks = 2, .pipeline = 2}, {.ranks = 2}},
+      {"try parallel.schedule",
+       Trouble::bubble,
+       {.ranks = 2, .pipeline = 2},
+       {.ranks = 2, .pipeline = 2, .zero_bubble = true}},
+      {"look at the storage of that rank", Trouble::data_wait_of_rank, {.ranks = 2}, {}},
+      {"look at the clock", Trouble::straggler, {.ranks = 2}, {}},
+      {"ranks share cores",
+       Trouble::no_core,
+       {.ranks = 2, .host_ranks = 2, .host_cores = 1},
+       {.ranks = 2, .host_ranks = 2, .host_cores = 2}},
+      {"other programs run", Trouble::no_core, {}, {.ranks = 2, .host_ranks = 2, .host_cores = 1}},
+      {"another program runs", Trouble::no_core_of_rank, {.ranks = 2}, {}},
+      {"raise train.eval_every", Trouble::evaluation, {.eval_every = 10}, {.eval_every = 0}},
+      {"limit train.eval_batches", Trouble::evaluation, {.eval_batches = 0}, {.eval_batches = 1}},
+      {"lower train.eval_batches", Trouble::evaluation, {.eval_batches = 2}, {.eval_batches = 1}},
+      {"raise checkpoint.every_steps", Trouble::other, {.checkpoint_every = 5}, {}},
+      {"lengthen lr_schedule.warmup_steps", Trouble::non_finite, {.warmup_steps = 5}, {}},
+      {"set lr_schedule.warmup_steps", Trouble::non_finite, {}, {.warmup_steps = 5}},
+      {"lower train.clip_norm", Trouble::non_finite, {.clip_norm = 1}, {.clip_norm = 0}},
+      {"set train.clip_norm", Trouble::non_finite, {.clip_norm = 0}, {.clip_norm = 1}},
+  };
+  return all;
+}
+
+TEST(Advice, EachIsGivenToTheRunsItFitsAndToNoOthers) {
+  std::size_t conditional = 0;
+  for (const Advice& advice : all_advice()) {
+    const auto fit = std::ranges::find_if(fits(), [&](const Fit& f) {
+      return f.trouble == advice.trouble && advice.text.starts_with(f.text);
+    });
+    if (fit == fits().end()) {
+      EXPECT_TRUE(advice.fits({})) << "no runs to try it on: " << advice.text;
+      continue;
+    }
+    ++conditional;
+    EXPECT_THAT(advice_for(advice.trouble, fit->given), HasSubstr(std::string(advice.text)));
+    EXPECT_THAT(advice_for(advice.trouble, fit->not_given),
+                Not(HasSubstr(std::string(advice.text))));
+  }
+  EXPECT_EQ(conditional, fits().size()) << "an advice is gone";
+}
+
+TEST(Advice, OneRankIsNeverToldToUseFewerAndNothingThatIsOffIsRaised) {
+  const RunFacts plain{};
+  for (const Advice& advice : all_advice()) {
+    if (!advice.fits(plain)) continue;
+    for (const char* const wrong :
+         {"fewer ranks", "raise train.eval_every", "lower train.clip_norm", "that rank",
+          "parallel.", "checkpoint."})
+      EXPECT_THAT(std::string(advice.text), Not(HasSubstr(wrong)));
+  }
+}
+
+RunSummary summary_of(const StepMetrics& step) {
+  RunSummary summary{.totals = {}, .wall_seconds = 1e-3 * step.step_ms, .hosts = {"a", "b"}};
+  summary.totals.add(step);
+  return summary;
+}
+
+constexpr RunFacts two_ranks{.ranks = 2, .data = 2, .host_ranks = 2, .host_cores = 2};
+
+TEST(Verdict, SharesOfARunAddUpToItsTime) {
+  RunSummary summary = summary_of({.step_ms = 1000,
+                                   .data_wait_ms = 50,
+                                   .exposed_comm_ms = 100,
+                                   .straggler_ms = 70,
+                                   .bubble_ms = 30,
+                                   .other_ms = 20,
+                                   .core_wait_ms = 200,
+                                   .core_straggler_ms = 40});
+  summary.wall_seconds = 1.5;
+  summary.evaluation_seconds = 0.25;
+
+  const auto shares = shares_of(summary);
+
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0,
+                                     [](double s, const TimeShare& t) { return s + t.seconds; });
+  EXPECT_DOUBLE_EQ(sum, summary.wall_seconds);
+  EXPECT_NEAR(shares[0].seconds, 0.53, 1e-9) << "compute, with a core";
+}
+
+TEST(Verdict, CommunicationIsNamedWhateverItIsFor) {
+  const std::string text =
+      verdict(summary_of({.step_ms = 100, .exposed_comm_ms = 80}), {.ranks = 2, .tensor = 2});
+
+  EXPECT_THAT(text, AllOf(StartsWith("verdict: without its exposed communication (80.0 %)"),
+                          HasSubstr("5.00 times as fast; lower parallel.tensor"),
+                          Not(HasSubstr("global_batch"))));
+}
+
+TEST(Verdict, AStragglerIsNamedAndCostsItsWholeExcess) {
+  // Rank 1 takes 40 ms longer, so rank 0 waits 40 ms: 20 ms on average.
+  RunSummary summary = summary_of({.step_ms = 100, .exposed_comm_ms = 30, .straggler_ms = 20});
+  summary.slow.compute = {.rank = 1, .seconds = 0.04, .own_seconds = 0.08};
+
+  EXPECT_THAT(verdict(summary, two_ranks),
+              AllOf(HasSubstr("without its straggler, rank 1 on b, (40.0 %)"),
+                    HasSubstr("1.67 times as fast"), Not(HasSubstr("global_batch"))));
+}
+
+TEST(Verdict, ARankWithoutACoreIsAStraggler) {
+  RunSummary summary =
+      summary_of({.step_ms = 100, .straggler_ms = 30, .core_wait_ms = 30, .core_straggler_ms = 30});
+  summary.slow.core = {.rank = 1, .seconds = 0.06, .own_seconds = 0.06};
+
+  EXPECT_THAT(verdict(summary, two_ranks),
+              AllOf(HasSubstr("straggler, rank 1 on b, which had no core for 0.1 s, (60.0 %)"),
+                    HasSubstr("another program runs on that rank's cores")));
+}
+
+TEST(Verdict, RanksThatShareCoresAreToldSo) {
+  constexpr RunFacts on_one_core{.ranks = 2, .data = 2, .host_ranks = 2, .host_cores = 1};
+  const RunSummary summary =
+      summary_of({.step_ms = 100, .exposed_comm_ms = 30, .core_wait_ms = 45});
+
+  EXPECT_THAT(verdict(summary, on_one_core),
+              AllOf(HasSubstr("had none (75.0 %)"), HasSubstr("; ranks share cores")));
+  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("; other programs run on these cores"));
+  EXPECT_THAT(
+      verdict(summary_of({.step_ms = 100, .exposed_comm_ms = 80, .core_wait_ms = 1}), on_one_core),
+      HasSubstr("without its exposed communication"))
+      << "ranks that do not want for cores";
+}
+
+TEST(Verdict, ASlowDiskOfOneRankIsThatRanks) {
+  RunSummary summary = summary_of({.step_ms = 100, .data_wait_ms = 60});
+  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("without its data wait (60.0 %)"));
+
+  summary.slow.data = {.rank = 1, .seconds = 0.06, .own_seconds = 0.06};
+
+  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("without its data wait of rank 1 on b (60"));
+}
+
+TEST(Verdict, AnEvaluationAtTheEndIsNotToBeMadeRarer) {
+  RunSummary summary = summary_of({.step_ms = 100});
+  summary.wall_seconds = 0.2;
+  summary.evaluation_seconds = 0.1;
+
+  EXPECT_THAT(verdict(summary, {.eval_every = 0, .eval_batches = 1}), EndsWith("as fast"));
+  EXPECT_THAT(verdict(summary, {.eval_every = 5, .eval_batches = 1}),
+              EndsWith("as fast; raise train.eval_every"));
+}
+
+}  // namespace
+}  // namespace trireme
