@@ -43,6 +43,7 @@ void evaluate_run(const EvalArguments& arguments) {
   ValidationPass pass(session, runner, data);
   require_ids_of_run(arguments.run, pass.dataset());
   const EvaluationResult result = pass.run();
+  static_cast<void>(pass.watch().finish());
   if (process.mpi.rank() != 0) return;
   fmt::print("weights   {}\ndata      {} ({} samples)\nloss      {:.6f} nats\n", weights, data,
              pass.dataset().size(), result.loss);

@@ -195,6 +195,11 @@ std::vector<PlacedParam> Session::placed_params() const {
   return placed;
 }
 
+PayloadWatchOptions watch_of_rank(const Session& session) {
+  return {.rank = static_cast<std::size_t>(session.world->rank()),
+          .ranks = static_cast<std::size_t>(session.world->size())};
+}
+
 LoaderOptions loader_options(const DataConfig& data, int held) {
   return {.workers = data.workers, .prefetch = data.prefetch, .held = held};
 }
@@ -207,7 +212,8 @@ LoaderOptions training_loader_options(const Session& session) {
 ValidationPass::ValidationPass(Session& session, PipelineRunner& runner, const std::string& path)
     : session_(session),
       runner_(runner),
-      dataset_(open_dataset(session.config, session.traits, path, "validation")) {
+      dataset_(open_dataset(session.config, session.traits, path, "validation")),
+      watch_(*dataset_, watch_of_rank(session)) {
   const Config& config = session.config;
   const Communicator& group = session.mesh.data();
   const std::int64_t samples = samples_evaluated(config.train, dataset_->size());
@@ -218,6 +224,7 @@ ValidationPass::ValidationPass(Session& session, PipelineRunner& runner, const s
 }
 
 EvaluationResult ValidationPass::run() {
+  watch_.check();
   return evaluate({.device = *session_.device,
                    .model = *session_.model,
                    .mesh = session_.mesh,

@@ -9,6 +9,7 @@
 
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "data/payload_watch.h"
 #include "models/registry.h"
 #include "runtime/checkpoint/gather.h"
 #include "runtime/comm/mpi.h"
@@ -75,6 +76,8 @@ struct Session {
   [[nodiscard]] std::unique_ptr<Model> make_part(const Chain& chain, bool training) const;
 };
 
+// This rank's part of watching a data set.
+[[nodiscard]] PayloadWatchOptions watch_of_rank(const Session& session);
 [[nodiscard]] LoaderOptions loader_options(const DataConfig& data, int held = 1);
 [[nodiscard]] LoaderOptions training_loader_options(const Session& session);
 
@@ -86,11 +89,13 @@ class ValidationPass {
   ValidationPass(Session& session, PipelineRunner& runner, const std::string& path);
   [[nodiscard]] EvaluationResult run();
   [[nodiscard]] const Dataset& dataset() const { return *dataset_; }
+  [[nodiscard]] PayloadWatch& watch() { return watch_; }
 
  private:
   Session& session_;
   PipelineRunner& runner_;
   std::unique_ptr<Dataset> dataset_;
+  PayloadWatch watch_;
   EvaluationPlan plan_;
   std::unique_ptr<Loader> loader_;
 };

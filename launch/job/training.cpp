@@ -87,7 +87,8 @@ bool nothing_is_left(const Session& session, const StartingPoint& start) {
   return true;
 }
 
-std::unique_ptr<Dataset> open_training_data(Session& session) {
+// Agrees with the validation set in what ids and labels stand for. Collective.
+std::unique_ptr<Dataset> open_training_data(const Session& session) {
   const Config& config = session.config;
   const std::string& validation = config.data.validation_path;
   require_data_on_all_hosts(*session.world, "data.path", config.data.path);
@@ -163,6 +164,15 @@ double mean_step_seconds(const Trainer& trainer, const Config& config, const Sta
   return (trainer.wall_seconds() - trainer.evaluation_seconds()) / steps;
 }
 
+// What was read while the run lasted, and its last look at the files.
+void require_sound_data(PayloadWatch& watch, std::optional<ValidationPass>& validation) {
+  if (const std::size_t verified = watch.finish(); verified < watch.shards()) {
+    log::get("data").info("{} of this rank's {} shards were verified while the run lasted",
+                          verified, watch.shards());
+  }
+  if (validation) static_cast<void>(validation->watch().finish());
+}
+
 // Collective.
 void leave_results(Session& session, TrainingState& state, const Trainer& trainer,
                    const BubbleMeter& meter, const SlowRanks& slow,
@@ -221,9 +231,11 @@ bool run_training(const RankProcess& process, const Config& config,
   std::optional<Reporter> reporter = open_reports(session, *dataset, start, facts, hosts, request);
   checkpoints.open();
   if (reporter) checkpoints.note_failures_in(reporter->metrics);
+  PayloadWatch watch(*dataset, watch_of_rank(session));
   Trainer::Services services{.save = [&](std::int64_t done) { checkpoints.save(done); },
                              .after_step =
                                  [&] {
+                                   watch.check();
                                    checkpoints.report();
                                    if (reporter)
                                      keep_times(config, seconds_before, checkpoints, requests);
@@ -243,6 +255,7 @@ bool run_training(const RankProcess& process, const Config& config,
   engine.settle();
   if (request.split_times && reporter) write_time_split(reports, *reporter);
   const bool stopped = trainer.stopped() != StopReason::none;
+  if (!stopped) require_sound_data(watch, validation);
   // The last state too, so that more steps can follow.
   if (!stopped && writes_checkpoints(config.checkpoint)) checkpoints.save(config.train.steps);
   checkpoints.finish();

@@ -80,5 +80,17 @@ TEST_F(DataTest, ClassNamesAreComparedWhereverDataMeetsARun) {
                  "3: cats, dogs, eels");
 }
 
+TEST_F(DataTest, AFlippedBitOfTheTrainingDataEndsTheRun) {
+  const std::string data = tokens("data", "bytes"), shard = data + "/shard_00000.h5";
+  std::string bytes = read_file(shard);
+  bytes[bytes.find(std::string("\x10\0\x11\0\x12\0", 6))] ^= 1;  // still in the vocabulary
+  write_file(shard, bytes);
+
+  const CommandResult result = train_gpt("run", 2, {"data.path=" + data});
+
+  expect_refused(result, shard, "payload_xxh3", "restore it");
+  EXPECT_FALSE(std::filesystem::exists(directory() + "/run/weights.safetensors"));
+}
+
 }  // namespace
 }  // namespace trireme::test
