@@ -111,7 +111,7 @@ void MpiEnvironment::start_mpi(int* argc, char*** argv) {
   if (const int rank = rank_by_launcher(); rank >= 0 && processes_started() > rank)
     set_process_label(rank, processes_started());  // for a start that does not end
   {
-    const StartWait wait("MPI_Init", StartWait::Stage::joining);
+    const StartWait wait("MPI_Init", StartWait::Stage::mpi_init);
     TRIREME_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
   }
   TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -143,7 +143,7 @@ void MpiEnvironment::start_tcp() {
   {
     // The rendezvous has the deadline itself, and more to say.
     constexpr double later = 20;
-    const StartWait wait("the rendezvous", StartWait::Stage::joining,
+    const StartWait wait("the rendezvous", StartWait::Stage::rendezvous,
                          place.patience_seconds > 0 ? place.patience_seconds + later : 0);
     tcp_job = std::make_unique<TcpJob>(place);
   }

@@ -35,7 +35,8 @@ constexpr std::chrono::duration<double> longest_turn = 1s;
 constexpr auto answer_patience = 2s;
 // From then on a rank that was asked no longer believes that the one that asked will end the job.
 constexpr auto end_patience = 5s;
-// Once SIGTERM has come.
+// Once SIGTERM has come, in seconds of the whole wait.
+constexpr double longest_mpi_init_in_a_hurry = 5;
 constexpr double longest_in_a_hurry = 15;
 constexpr std::size_t lines_in_message = 16;
 
@@ -146,17 +147,18 @@ class StartWatch::Thread {
   }
 
   static bool is_over(const StartWait::Entry& entry) {
-    const bool hurried = WatchSignal::told_to_stop();
-    if (hurried && entry.stage == StartWait::Stage::joining) return true;
-    const double limit = hurried && (entry.limit == 0 || entry.limit > longest_in_a_hurry)
-                             ? longest_in_a_hurry
-                             : entry.limit;
-    return limit > 0 && entry.waited > limit;
+    if (WatchSignal::told_to_stop()) {
+      if (entry.stage == StartWait::Stage::rendezvous) return true;
+      const double most = entry.stage == StartWait::Stage::mpi_init ? longest_mpi_init_in_a_hurry
+                                                                    : longest_in_a_hurry;
+      if (entry.waited > most) return true;
+    }
+    return entry.limit > 0 && entry.waited > entry.limit;
   }
 
   // Ends the job, unless a lower rank is about to.
   void end(const StartWait::Entry& wait) {
-    if (WatchSignal::told_to_stop() && wait.stage == StartWait::Stage::joining) {
+    if (WatchSignal::told_to_stop() && wait.stage != StartWait::Stage::joined) {
       // Without a word: a launcher sends it to the peers of a rank that has had the last one.
       std::signal(SIGTERM, SIG_DFL);
       sigset_t only;

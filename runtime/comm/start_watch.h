@@ -44,8 +44,11 @@ class StartWatch {
 // While it lives this thread waits for other ranks. Without a StartWatch nobody looks.
 class StartWait {
  public:
+  // What SIGTERM does where the program handles it by itself, after a step: there is no run to stop
+  // before the ranks have joined.
   enum class Stage {
-    joining,  // SIGTERM ends the process even where the program handles it: no run is there to stop
+    rendezvous,  // ends the process at once
+    mpi_init,    // the same, unless it is over within seconds
     joined
   };
   // `what` is a literal, "MPI_Init"; `seconds` as start_seconds().
