@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# scripts_test.sh: what the scripts of launch/ decide, without ranks: exit codes, what Slurm granted, settings, cores beside GPUs.
+# scripts_test.sh: what the scripts of launch/ decide, without the program: exit codes, what Slurm granted, settings, cores beside
+# GPUs, the ends of ranks without MPI and their secret.
 set -u
 launch=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/launch
 place=$(mktemp -d)
@@ -118,4 +119,32 @@ expect "threads of one core" "$(bound A= | tr , -)" "$a-$b $a-$b"
 gpus_beside 9999 9999
 expect "no core beside the GPU" "$(bound A=)" "$all $all"
 grep -q "may use none of the cores beside its GPU (9999)" "$place/said" || expect "the reason" "$(cat "$place/said")" "said"
+
+# --- Ranks without MPI's launcher.
+# tcp_code RANK: the code of two ranks that do so; what they say is in $place/said.
+tcp_code() {
+  TRIREME_END_SECONDS=1 TRIREME_GRACE_SECONDS=1 timeout -k 1 30 "$launch/tcp_run.sh" 2 bash -c "$1" >"$place/said" 2>&1
+  echo $?
+}
+expect_said() { grep -q "$2" "$place/said" || expect "$1" "$(cat "$place/said")" "$2"; }
+expect "ranks that end well" "$(tcp_code 'exit 0')" 0
+expect "75 of one rank" "$(tcp_code '((RANK == 0)) && exit 75; exit 5')" 75
+expect "a rank that was stopped outlives an error" "$(tcp_code '((RANK == 0)) && exit 3; kill -STOP $$')" 3
+expect_said "who had to be killed" '^tcp_run.sh: rank 1 still runs: killing it$'
+expect "a rank that is killed" "$(tcp_code '((RANK == 0)) && exit 0; kill -KILL $$')" 5
+expect_said "who was killed" '^\[rank 1 .*\] error: ended by signal 9 (KILL), and the job with it$'
+"$launch/tcp_run.sh" 2 bash -c ': >"$0.$RANK"; exec sleep 100' "$place/up" &
+until [[ -e $place/up.0 && -e $place/up.1 ]]; do sleep 0.05; done
+kill -s TERM $!
+wait $!
+expect "ranks that are told to stop" $? 5
+
+expect "a secret" "$(tcp_code 'echo "$TRIREME_SECRET"')" 0
+one=$(sort -u "$place/said")
+expect "one secret for all" "$([[ $one =~ ^[0-9a-f]{64}$ ]] && echo 64 digits)" "64 digits"
+expect "another secret" "$(tcp_code 'echo "$TRIREME_SECRET"')" 0
+[[ $(sort -u "$place/said") != "$one" ]] || expect "a secret of each job's own" "$one" "another one"
+expect "a secret of the user's" "$(TRIREME_SECRET=of-the-user tcp_code '[[ $TRIREME_SECRET == of-the-user ]]')" 0
+expect "a file of the user's" "$(TRIREME_SECRET_FILE=/x tcp_code '[[ -z ${TRIREME_SECRET:-} ]]')" 0
+expect "hosts without a secret" "$(HOSTS=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=9 tcp_code true)" 2
 exit $failed
