@@ -9,52 +9,47 @@ namespace {
 
 constexpr std::size_t longest_text = std::size_t{16} << 20;
 
-// Reads scalar attributes of the root group, refusing any other type than the one asked for.
+// Scalar attributes of the root group; any other type than the one asked for is refused.
 class AttributeReader {
  public:
-  AttributeReader(const std::string& path, hid_t file) : path_(path), file_(file) {}
+  AttributeReader(const std::string& path, const RootGroup& root) : path_(path), root_(root) {}
 
   [[nodiscard]] std::uint64_t integer(const char* name) const {
-    const Handle attribute = open(name);
-    const Handle type(checked(H5Aget_type(attribute), "H5Aget_type", path_), H5Tclose);
-    if (H5Tget_class(type) != H5T_INTEGER || H5Tget_size(type) > sizeof(std::uint64_t)) {
+    const Attribute& attribute = find(name);
+    const DataType& type = attribute.type;
+    if (type.kind != DataType::Kind::integer)
       refuse(path_, fmt::format("attribute '{}' is not an integer", name));
-    }
-    std::uint64_t value = 0;
-    checked(H5Aread(attribute, H5T_NATIVE_UINT64, &value), "H5Aread", path_);
-    return value;
+    Bytes data(attribute.data);
+    if (data.size() < type.bytes) damaged(path_, fmt::format("attribute '{}' is cut", name));
+    data.resize(type.bytes);
+    if (!type.little_endian) std::reverse(data.begin(), data.end());
+    const bool negative = type.is_signed && (data.back() & std::byte{0x80}) != std::byte{0};
+    return negative ? 0 : Cursor(path_, data).number(data.size());
   }
 
   [[nodiscard]] std::string text(const char* name) const {
-    const Handle attribute = open(name);
-    const Handle type(checked(H5Aget_type(attribute), "H5Aget_type", path_), H5Tclose);
-    // Variable-length text lives in a heap without checksums.
-    if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0) {
+    const Attribute& attribute = find(name);
+    // Variable-length text lies in a heap without checksums.
+    if (attribute.type.kind != DataType::Kind::text)
       refuse(path_, fmt::format("attribute '{}' is not fixed-length text", name));
-    }
-    const std::size_t size = H5Tget_size(type);
+    const std::uint64_t size = attribute.type.bytes;
     if (size > longest_text) refuse(path_, fmt::format("attribute '{}' has {} bytes", name, size));
-    std::string value(size, '\0');
-    checked(H5Aread(attribute, type, value.data()), "H5Aread", path_);
-    value.resize(std::min(value.find('\0'), value.size()));
-    return value;
+    return Cursor(path_, attribute.data).text(size);
   }
 
  private:
-  [[nodiscard]] Handle open(const char* name) const {
-    if (checked(H5Aexists(file_, name), "H5Aexists", path_) == 0) {
+  [[nodiscard]] const Attribute& find(const char* name) const {
+    const auto at = root_.attributes.find(name);
+    if (at == root_.attributes.end()) {
       refuse(path_, fmt::format("lacks the attribute '{}' and so is not a Trireme shard", name));
     }
-    Handle attribute(checked(H5Aopen(file_, name, H5P_DEFAULT), "H5Aopen", path_), H5Aclose);
-    const Handle space(checked(H5Aget_space(attribute), "H5Aget_space", path_), H5Sclose);
-    if (H5Sget_simple_extent_type(space) != H5S_SCALAR) {
+    if (!at->second.space.scalar)
       refuse(path_, fmt::format("attribute '{}' is not a scalar", name));
-    }
-    return attribute;
+    return at->second;
   }
 
   const std::string& path_;
-  hid_t file_;
+  const RootGroup& root_;
 };
 
 void read_token_fields(const std::string& path, const AttributeReader& read, ShardHeader& header) {
@@ -125,8 +120,8 @@ void refuse(const std::string& path, std::string_view what) {
        what);
 }
 
-ShardHeader read_header(const std::string& path, hid_t file, std::uint64_t& checksum) {
-  const AttributeReader read(path, file);
+ShardHeader read_header(const std::string& path, const RootGroup& root, std::uint64_t& checksum) {
+  const AttributeReader read(path, root);
   if (const std::string format = read.text("format"); format != "trireme-shard") {
     refuse(path, fmt::format("attribute 'format' is '{}', not 'trireme-shard'", format));
   }

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "data/hdf5/metadata.h"
 #include "data/shard.h"
 #include "runtime/hdf5/handle.h"
 
@@ -13,9 +14,10 @@ namespace trireme::hdf5 {
 // Raises ExitCode::data: "<path>: <what>; <how to get a good shard>".
 [[noreturn]] void refuse(const std::string& path, std::string_view what);
 
-// Reads and checks the attributes of the root group; gives the stored header checksum, which must
-// equal the computed one.
-[[nodiscard]] ShardHeader read_header(const std::string& path, hid_t file, std::uint64_t& checksum);
+// Checks the attributes of the root group; gives the stored header checksum, which must equal the
+// computed one.
+[[nodiscard]] ShardHeader read_header(const std::string& path, const RootGroup& root,
+                                      std::uint64_t& checksum);
 // Writes all attributes and header_xxh3.
 void write_header(const std::string& path, hid_t file, const ShardHeader& header);
 

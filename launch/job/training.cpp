@@ -164,6 +164,11 @@ double mean_step_seconds(const Trainer& trainer, const Config& config, const Sta
   return (trainer.wall_seconds() - trainer.evaluation_seconds()) / steps;
 }
 
+void log_step_time(double planned_seconds, double mean_seconds) {
+  log::get("train").info("step time: predicted {:.1f} ms, measured {:.1f} ms on average",
+                         1e3 * planned_seconds, 1e3 * mean_seconds);
+}
+
 // What was read while the run lasted, and its last look at the files.
 void require_sound_data(PayloadWatch& watch, std::optional<ValidationPass>& validation) {
   if (const std::size_t verified = watch.finish(); verified < watch.shards()) {
@@ -266,11 +271,7 @@ bool run_training(const RankProcess& process, const Config& config,
     session.world->barrier();
     if (reporter) say_why_it_stopped(trainer, config);
   } else {
-    if (planned_seconds) {
-      log::get("train").info("step time: predicted {:.1f} ms, measured {:.1f} ms on average",
-                             1e3 * *planned_seconds,
-                             1e3 * mean_step_seconds(trainer, config, start));
-    }
+    if (planned_seconds) log_step_time(*planned_seconds, mean_step_seconds(trainer, config, start));
     leave_results(session, state, trainer, meter, reports.slow(), hosts,
                   reporter ? &*reporter : nullptr);
     checkpoints.require_saved();
