@@ -77,6 +77,11 @@ void check_collectives(doctor::Findings& findings, const RankProcess& process,
   check_groups(findings, job.mesh, *job.device, hosts, hardware ? &*hardware : nullptr);
 }
 
+// Where the ranks of a job would compute.
+bool on_cpu(const Config& config, const CudaFacts& gpus) {
+  return config.device.type == "cpu" || (config.device.type == "auto" && gpus.gpus.empty());
+}
+
 int examine(const DoctorArguments& arguments) {
   const RankProcess process;
   std::optional<plan::Hardware> hardware;
@@ -108,11 +113,15 @@ int examine(const DoctorArguments& arguments) {
   const auto types = gather_texts(*world, doctor::gpu_of_rank(gpus, mpi.local_rank()));
   if (mpi.rank() == 0) doctor::compare_gpus(findings, types, hosts);
   doctor::check_clocks(findings, *world, hosts);
-  doctor::check_stragglers(findings, *world, hosts, mpi.local_size() > host_cpu().cores_online);
+  const CoreCrowd crowd = most_crowded(*world);
+  if (on_cpu(settings, gpus)) doctor::check_cores(findings, crowd, *world);
+  doctor::check_stragglers(findings, *world, hosts, crowd);
   doctor::check_links(findings, *world, hosts);
   // Files and a mesh need a config that every rank could read.
   const auto readable = gather_texts(*world, arguments.config.empty() || config ? "yes" : "no");
   if (std::ranges::find(readable, "no") == readable.end()) {
+    if (config && mpi.local_rank() == 0 && on_cpu(settings, gpus))
+      doctor::check_planned_memory(findings, settings, mpi.rank(), hosts);
     doctor::check_data_on_hosts(findings, *world, "data.path", settings.data.path);
     doctor::check_data_on_hosts(findings, *world, "data.validation_path",
                                 settings.data.validation_path);

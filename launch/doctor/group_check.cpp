@@ -8,6 +8,7 @@
 
 #include "launch/bench/comm/measure.h"
 #include "launch/doctor/job_check.h"
+#include "launch/doctor/judge.h"
 #include "runtime/comm/host_stream.h"
 #include "runtime/plan/comm_cost.h"
 
@@ -128,7 +129,8 @@ void check_groups(Findings& findings, const ProcessMesh& mesh, Device& device,
     if (hardware != nullptr) {
       expect(findings, kind, mesh.shape(), slowest, *hardware);
     } else {
-      findings.fine("collectives", describe(*kind.group, slowest));
+      judge_collectives(findings, describe(*kind.group, slowest), slowest.small,
+                        bus_bandwidth(slowest, kind.group->size()));
     }
     compare(findings, *kind.group, by_first, hosts);
   }

@@ -40,17 +40,11 @@ void check_cpu(Findings& findings, const HostCpu& cpu, const Config& config) {
 void check_cores(Findings& findings, const HostCpu& cpu, const MpiEnvironment& mpi,
                  const Config& config) {
   const int ranks = mpi.local_size();
-  double cores = cpu.cores_online;
-  if (cpu.cores_quota > 0) cores = std::min(cores, cpu.cores_quota);
   const std::string text =
       fmt::format("{} rank{} on {} cores of this host, {} of them allowed to this one{}", ranks,
                   ranks == 1 ? "" : "s", cpu.cores_online, cpu.cores_allowed,
                   cpu.cores_quota > 0 ? fmt::format(", quota {:.1f}", cpu.cores_quota) : "");
-  if (config.device.type == "cpu" && ranks > cores) {
-    findings.note("cores", text,
-                  "start at most one rank per core; with more, source launch/mpi_env.sh so that "
-                  "waiting ranks yield");
-  } else if (cpu.cores_allowed == 1 && cpu.cores_online > ranks && config.data.workers > 0) {
+  if (cpu.cores_allowed == 1 && cpu.cores_online > ranks && config.data.workers > 0) {
     findings.note("cores", text,
                   "the loader's threads share the rank's one core; use mpirun --bind-to none or "
                   "--map-by slot:PE=4");

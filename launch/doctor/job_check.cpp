@@ -14,7 +14,9 @@
 #include <set>
 
 #include "launch/doctor/host_check.h"
+#include "launch/doctor/judge.h"
 #include "launch/job/host_sharing.h"
+#include "launch/plan/memory_plan.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/clock.h"
 #include "runtime/comm/gather_texts.h"
@@ -40,11 +42,6 @@ std::vector<double> gather(Communicator& world, double own) {
   world.all_gather(*stream, one(own),
                    {reinterpret_cast<std::byte*>(all.data()), DType::f64, Shape{world.size()}});
   return all;
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
 }
 
 // Seconds for a fixed piece of work, the best of three.
@@ -151,32 +148,36 @@ void check_clocks(Findings& findings, Communicator& world, const std::vector<std
   }
 }
 
+void check_cores(Findings& findings, const CoreCrowd& crowd, Communicator& world) {
+  if (world.rank() == 0) judge_cores(findings, crowd, world.size());
+}
+
 void check_stragglers(Findings& findings, Communicator& world,
-                      const std::vector<std::string>& hosts, bool crowded) {
+                      const std::vector<std::string>& hosts, const CoreCrowd& crowd) {
   if (world.size() == 1) return;
-  const auto crowds = gather(world, crowded ? 1 : 0);
-  if (std::ranges::find(crowds, 1.0) != crowds.end()) {
-    if (world.rank() == 0)
-      findings.fine("stragglers", "not looked for: more ranks than cores on a host");
+  if (crowd.crowded()) {
+    if (world.rank() == 0) findings.fine("stragglers", "not looked for: ranks share cores");
     return;
   }
-  constexpr double tolerated = 1.25;
   world.barrier();
   const auto seconds = gather(world, compute_seconds());
-  if (world.rank() != 0) return;
-  const double usual = median(seconds);
-  const auto slowest = std::ranges::max_element(seconds);
-  const auto rank = static_cast<std::size_t>(slowest - seconds.begin());
-  const std::string text =
-      fmt::format("the slowest rank, {} on {}, takes {:.2f} times the median for the same work",
-                  rank, hosts[rank], *slowest / usual);
-  if (*slowest > tolerated * usual) {
-    findings.note("stragglers", text,
-                  "look for other programs, a lower clock or heat on that host; every step waits "
-                  "for its slowest rank");
-  } else {
-    findings.fine("stragglers", text);
+  if (world.rank() == 0) judge_speeds(findings, seconds, hosts);
+}
+
+void check_planned_memory(Findings& findings, const Config& config, int rank,
+                          const std::vector<std::string>& hosts) {
+  const MeshShape shape = mesh_shape(config.parallel);
+  const auto stages = plan_stages_memory(config);
+  std::uint64_t planned = 0;
+  int ranks = 0;
+  for (int peer = 0; peer < shape.size(); ++peer) {
+    const auto at = static_cast<std::size_t>(peer);
+    if (hosts[at] != hosts[static_cast<std::size_t>(rank)]) continue;
+    const auto& stage = stages[static_cast<std::size_t>(coordinates_of(shape, peer).pipeline)];
+    planned += total_of(stage.held.on_device(DeviceType::cpu)) + stage.communication;
+    ++ranks;
   }
+  judge_planned_memory(findings, planned, ranks, host_memory());
 }
 
 void check_data_on_hosts(Findings& findings, Communicator& world, const std::string& key,

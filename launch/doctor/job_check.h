@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launch/doctor/finding.h"
+#include "launch/job/core_sharing.h"
 #include "runtime/comm/process_mesh.h"
 #include "runtime/config/config.h"
 #include "runtime/device/gpu_facts.h"
@@ -21,9 +22,15 @@ void check_sameness(Findings& findings, Communicator& world, const std::string& 
 void check_shared(Findings& findings, Communicator& world, const std::string& directory);
 // How far the hosts' clocks are apart.
 void check_clocks(Findings& findings, Communicator& world, const std::vector<std::string>& hosts);
-// Ranks that compute slower than the others. Where ranks wait for cores it says nothing.
+// Ranks that have to share cores. Not collective: `crowd` is most_crowded(world).
+void check_cores(Findings& findings, const CoreCrowd& crowd, Communicator& world);
+// Ranks that compute slower than the others. Where ranks share cores it says nothing.
 void check_stragglers(Findings& findings, Communicator& world,
-                      const std::vector<std::string>& hosts, bool crowded);
+                      const std::vector<std::string>& hosts, const CoreCrowd& crowd);
+// What all ranks on the host of `rank` will hold by the plan of a resolved config that computes on
+// the CPU, against that host's memory. Not collective.
+void check_planned_memory(Findings& findings, const Config& config, int rank,
+                          const std::vector<std::string>& hosts);
 // Every pair of hosts, one after another: round trip and bandwidth against the interface's and
 // against the other pairs'.
 void check_links(Findings& findings, Communicator& world, const std::vector<std::string>& hosts);

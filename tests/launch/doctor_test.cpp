@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trireme doctor` alone and under mpirun, with configs that can and cannot run.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "launch/doctor/job_check.h"
+#include "launch/doctor/judge.h"
 #include "tests/launch/run_fixture.h"
 
 namespace trireme::test {
@@ -79,6 +81,74 @@ TEST(DoctorGpus, ARankWithoutAGpuIsNamed) {
   EXPECT_THAT(findings.all()[0].text, HasSubstr("no GPU on n2"));
 }
 
+Findings judged_speeds(const std::vector<double>& seconds) {
+  Findings findings;
+  doctor::judge_speeds(findings, seconds, std::vector<std::string>(seconds.size(), "n1"));
+  return findings;
+}
+
+TEST(DoctorJudges, TheSlowerOfTwoRanksIsComparedWithTheOther) {
+  const Findings slow = judged_speeds({1, 3});
+  ASSERT_EQ(slow.all().size(), 1U);
+  EXPECT_EQ(slow.all()[0].severity, doctor::Severity::note);
+  EXPECT_THAT(slow.all()[0].text, HasSubstr("rank, 1 on n1, takes 3.00 times"));
+  EXPECT_THAT(slow.all()[0].fix, HasSubstr("slowest rank"));
+
+  EXPECT_EQ(judged_speeds({1, 1.1}).all()[0].severity, doctor::Severity::fine);
+  EXPECT_THAT(judged_speeds({2, 1, 1, 4}).all()[0].text, HasSubstr("3 on n1, takes 4.00 times"));
+}
+
+TEST(DoctorJudges, RanksThatShareCoresAreFoundByTheirMasks) {
+  const auto crowd_of = [](const std::vector<RankCores>& ranks) { return most_crowded(ranks); };
+  const std::vector<int> two{0, 1}, first{0}, second{1};
+
+  EXPECT_FALSE(crowd_of({{"a", two}, {"a", two}}).crowded());
+  EXPECT_FALSE(crowd_of({{"a", first}, {"b", first}}).crowded()) << "cores of two hosts";
+  EXPECT_TRUE(crowd_of({{"a", two}, {"a", two}, {"a", two}}).crowded());
+  EXPECT_TRUE(crowd_of({{"a", two, 1.0}, {"a", two, 1.0}}).crowded()) << "a quota of one core";
+  const CoreCrowd pinned = crowd_of({{"a", second}, {"b", two}, {"a", first}, {"a", first}});
+  EXPECT_EQ(pinned.host, "a");
+  EXPECT_THAT(pinned.ranks, testing::ElementsAre(2, 3));
+
+  Findings findings;
+  doctor::judge_cores(findings, pinned, 4);
+  ASSERT_EQ(findings.all().size(), 1U);
+  EXPECT_EQ(findings.all()[0].severity, doctor::Severity::note);
+  EXPECT_THAT(findings.all()[0].text, HasSubstr("ranks 2, 3 on a may use 1 core"));
+  EXPECT_THAT(findings.all()[0].fix, HasSubstr("at most one rank per core"));
+}
+
+TEST(DoctorJudges, APlanBeyondTheHostsMemoryIsAProblemAndBeyondWhatIsFreeANote) {
+  constexpr std::uint64_t gib = 1ULL << 30U;
+  const auto severity = [](std::uint64_t planned, const HostMemory& memory) {
+    Findings findings;
+    doctor::judge_planned_memory(findings, planned, 2, memory);
+    EXPECT_EQ(findings.all().size(), 1U);
+    return findings.all().at(0).severity;
+  };
+  const HostMemory host{.total_bytes = 24 * gib, .available_bytes = 10 * gib};
+
+  EXPECT_EQ(severity(43 * gib, host), doctor::Severity::problem);
+  EXPECT_EQ(severity(12 * gib, host), doctor::Severity::note);
+  EXPECT_EQ(severity(9 * gib, host), doctor::Severity::fine);
+  EXPECT_EQ(
+      severity(9 * gib,
+               {.total_bytes = 24 * gib, .available_bytes = 20 * gib, .limit_bytes = 8 * gib}),
+      doctor::Severity::problem);
+}
+
+TEST(DoctorJudges, CollectivesThatTakeTooLongAreANote) {
+  const auto severity = [](double seconds, double bandwidth) {
+    Findings findings;
+    doctor::judge_collectives(findings, "all-reduce", seconds, bandwidth);
+    return findings.all().at(0).severity;
+  };
+
+  EXPECT_EQ(severity(96e-3, 500), doctor::Severity::note);
+  EXPECT_EQ(severity(1e-4, 10), doctor::Severity::note) << "100 Mbit/s";
+  EXPECT_EQ(severity(1e-4, 500), doctor::Severity::fine);
+}
+
 class DoctorTest : public RunTest {
  protected:
   static CommandResult doctor(const std::string& set, int ranks) {
@@ -130,6 +200,27 @@ TEST_F(DoctorTest, AConfigThatCannotRunHereIsAProblemWithItsReason) {
   const CommandResult data = doctor("data.path=/nowhere", 1);
   EXPECT_EQ(data.exit_code, 2) << data.output;
   EXPECT_THAT(data.output, AllOf(HasSubstr("PROBLEM  data"), HasSubstr("/nowhere")));
+}
+
+TEST_F(DoctorTest, RanksOnOneCoreAreFoundWithoutAConfig) {
+  const CommandResult result =
+      run_command(fmt::format("taskset -c {} {} --bind-to none -np 2 {} doctor",
+                              allowed_cores().front(), TRIREME_MPIEXEC, TRIREME_BINARY));
+
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("note     cores          all 2 ranks on "),
+                                   HasSubstr("may use 1 core between them"),
+                                   HasSubstr("stragglers     not looked for: ranks share cores")));
+}
+
+TEST_F(DoctorTest, AConfigThatPlansMoreThanTheHostHasIsAProblem) {
+  const CommandResult result = doctor(
+      "model.hidden=32768 --set model.heads=256 --set model.layers=40 --set device.type=cpu", 2);
+
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("PROBLEM  planned memory the config plans "),
+                                   HasSubstr("for 2 ranks of this host"),
+                                   HasSubstr("-> lower train.micro_batch")));
 }
 
 TEST_F(DoctorTest, RanksOfDifferentConfigsAreAProblem) {

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/doctor/judge.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace trireme::doctor {
+namespace {
+
+double in_gib(std::uint64_t bytes) {
+  return static_cast<double>(bytes) / (1ULL << 30U);
+}
+
+// The lower median of all but one, of two or more.
+double usual_of_others(std::span<const double> values, std::size_t left_out) {
+  std::vector<double> others;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i != left_out) others.push_back(values[i]);
+  }
+  std::ranges::sort(others);
+  return others.at((others.size() - 1) / 2);
+}
+
+}  // namespace
+
+void judge_cores(Findings& findings, const CoreCrowd& crowd, int ranks) {
+  if (!crowd.crowded()) return;
+  const std::string text =
+      fmt::format("{} on {} may use {} between them and take turns",
+                  crowd.ranks.size() == static_cast<std::size_t>(ranks)
+                      ? fmt::format("all {} ranks", ranks)
+                      : fmt::format("ranks {}", fmt::join(crowd.ranks, ", ")),
+                  crowd.host, crowd.cores == 1 ? "1 core" : fmt::format("{} cores", crowd.cores));
+  findings.note("cores", text,
+                "start at most one rank per core and bind each to its own, or to none (mpirun "
+                "--bind-to none); with more, source launch/mpi_env.sh so that waiting ranks yield");
+}
+
+void judge_speeds(Findings& findings, std::span<const double> seconds,
+                  std::span<const std::string> hosts) {
+  constexpr double tolerated = 1.25;
+  if (seconds.size() < 2) return;
+  const auto rank = static_cast<std::size_t>(std::ranges::max_element(seconds) - seconds.begin());
+  const double ratio = seconds[rank] / usual_of_others(seconds, rank);
+  const std::string text = fmt::format(
+      "the slowest rank, {} on {}, takes {:.2f} times what the others usually take for "
+      "the same work",
+      rank, hosts[rank], ratio);
+  if (ratio > tolerated) {
+    findings.note("stragglers", text,
+                  "look for other programs, a lower clock or heat on that host; every step waits "
+                  "for its slowest rank");
+  } else {
+    findings.fine("stragglers", text);
+  }
+}
+
+void judge_planned_memory(Findings& findings, std::uint64_t planned, int ranks,
+                          const HostMemory& memory) {
+  const std::uint64_t there = memory.limit_bytes > 0
+                                  ? std::min(memory.limit_bytes, memory.total_bytes)
+                                  : memory.total_bytes;
+  const std::string text = fmt::format(
+      "the config plans {:.1f} GiB for {} rank{} of this host, which has {:.1f} GiB, {:.1f} GiB of "
+      "its memory free",
+      in_gib(planned), ranks, ranks == 1 ? "" : "s", in_gib(there), in_gib(memory.available_bytes));
+  const std::string fix =
+      "lower train.micro_batch, use train.recompute: full, raise parallel.zero, tensor or "
+      "pipeline, or start fewer ranks on each host; trireme plan shows what takes it";
+  if (planned > there) {
+    findings.problem("planned memory", text, fix);
+  } else if (planned > memory.available_bytes) {
+    findings.note("planned memory", text, "stop other programs on this host, or " + fix);
+  } else {
+    findings.fine("planned memory", text);
+  }
+}
+
+void judge_collectives(Findings& findings, const std::string& text, double small_seconds,
+                       double bandwidth) {
+  constexpr double late = 5e-3, narrow = 20;  // seconds, MB/s: worse than any network for this
+  if (small_seconds > late || bandwidth < narrow) {
+    findings.note("collectives", text + "; a step waits for several of these",
+                  "look whether ranks share cores (above), at the choice of interface "
+                  "(TRIREME_INTERFACE, NCCL_SOCKET_IFNAME) and at other jobs on the network");
+  } else {
+    findings.fine("collectives", text);
+  }
+}
+
+}  // namespace trireme::doctor
