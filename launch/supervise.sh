@@ -147,6 +147,7 @@ if setpriv --pdeathsig TERM true 2>/dev/null; then dies_with_us=(setpriv --pdeat
 # Output goes to a file: processes that outlive a job would hold a pipe open.
 start_job() {
   log=$(printf '%s/incarnation_%03d.log' "$logs" "$incarnation")
+  : >"$log"  # the viewer below may be faster than the job
   export TRIREME_START_TIME TRIREME_EARLIER_STARTS=$earlier_starts
   TRIREME_START_TIME=$(date '+%s')
   # A process group of its own: Ctrl-C reaches it once, from here, and it does not begin with SIGINT ignored.

@@ -6,6 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/restore.h"
+#include "runtime/comm/gather_texts.h"
 #include "runtime/telemetry/run_directory.h"
 
 namespace trireme {
@@ -15,8 +16,8 @@ bool writes_checkpoints(const CheckpointConfig& config) {
 }
 
 Checkpointing::Checkpointing(Session& session, const TrainingState& state, const Dataset& dataset,
-                             const StartingPoint& start)
-    : session_(session), state_(state), dataset_(dataset) {
+                             const StartingPoint& start, const RunOwner& owner)
+    : session_(session), state_(state), dataset_(dataset), owner_(owner) {
   if (start.checkpoint) {
     const RestoreReport report =
         restore_checkpoint(*start.checkpoint, *session.device, *session.streams.compute,
@@ -31,8 +32,12 @@ Checkpointing::Checkpointing(Session& session, const TrainingState& state, const
   if (writes_checkpoints(session.config.checkpoint)) make_saver();
 }
 
-void Checkpointing::open() {
-  if (saver_) saver_->prepare();
+void Checkpointing::open(MetricsLog* metrics) {
+  metrics_ = metrics;
+  epoch_ = std::stoll(broadcast_text(*session_.world, fmt::format("{}", owner_.epoch()), 0));
+  if (!saver_) return;
+  saver_->set_epoch(epoch_);
+  saver_->prepare();
 }
 
 void Checkpointing::make_saver() {
@@ -42,7 +47,9 @@ void Checkpointing::make_saver() {
       SaverOptions{.directory = RunDirectory::checkpoints_in(session_.config.run.directory),
                    .keep = config.keep,
                    .keep_every = config.keep_every,
-                   .async = config.async});
+                   .async = config.async,
+                   .epoch = epoch_,
+                   .may_commit = [this] { owner_.require(); }});
   if (restored_) saver_->note_restored(*restored_);
 }
 
@@ -52,7 +59,7 @@ CheckpointSaver& Checkpointing::saver() {
 }
 
 void Checkpointing::save(std::int64_t done) {
-  saver().save(*session_.streams.compute, done, state_text(session_.config, dataset_));
+  saver().save(*session_.streams.compute, done, state_text(session_.config, dataset_, epoch_));
   report();
 }
 
@@ -76,6 +83,7 @@ void Checkpointing::report() {
 
 // The report is the same on all ranks.
 void Checkpointing::note_failure(const SaveReport& report) {
+  if (session_.world->rank() == 0) owner_.require();  // nothing more to try
   ++failed_;
   problem_ = fmt::format("step {}: {}", report.step, report.problem);
   if (metrics_ != nullptr)

@@ -10,6 +10,7 @@
 #include "launch/job/training_state.h"
 #include "runtime/checkpoint/saver.h"
 #include "runtime/telemetry/metrics.h"
+#include "runtime/telemetry/run_owner.h"
 
 namespace trireme {
 
@@ -24,11 +25,12 @@ class Checkpointing {
   // Restores what `start` has and allocates what checkpoints need; writes nothing. Collective. All
   // references must outlive it.
   Checkpointing(Session& session, const TrainingState& state, const Dataset& dataset,
-                const StartingPoint& start);
+                const StartingPoint& start, const RunOwner& owner);
 
-  // Once the run directory is the run's: what is wrong with its directory of checkpoints shows now,
-  // not at the first save. Collective.
-  void open();
+  // Once rank 0 has taken the run directory: what is wrong with its directory of checkpoints shows
+  // now, not at the first save. Failed saves get a line in `metrics`, which must outlive this; null
+  // on other ranks. Collective.
+  void open(MetricsLog* metrics);
   // Starts a checkpoint of the state after `done` steps. Collective.
   void save(std::int64_t done);
   // Logs a save that has ended since the last call; raises unsaved_exit at the
@@ -38,8 +40,6 @@ class Checkpointing {
   void finish();
   // Of the saves that report() has seen, from their start to their commit; 0 where there are none.
   [[nodiscard]] double longest_save_seconds() const { return longest_save_seconds_; }
-  // Failed saves get a line there too. `metrics` must outlive this.
-  void note_failures_in(MetricsLog& metrics) { metrics_ = &metrics; }
   // Raises unsaved_exit where the last save failed, after finish().
   void require_saved() const;
 
@@ -51,6 +51,8 @@ class Checkpointing {
   Session& session_;
   const TrainingState& state_;
   const Dataset& dataset_;
+  const RunOwner& owner_;
+  std::int64_t epoch_ = 0;
   double longest_save_seconds_ = 0;
   std::optional<std::int64_t> restored_;
   MetricsLog* metrics_ = nullptr;

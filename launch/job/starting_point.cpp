@@ -236,12 +236,13 @@ void clear_the_way(const Config& config, const StartingPoint& start) {
   }
 }
 
-std::string state_text(const Config& config, const Dataset& dataset) {
+std::string state_text(const Config& config, const Dataset& dataset, std::int64_t epoch) {
   json values = json::object();
   for (const auto& [key, value] : values_by_key(with_absolute_paths(config)))
     values[key] = value;
   const json state = {
       {"version", version_text()},
+      {"epoch", epoch},
       {"data", {{"samples", dataset.size()}, {"fingerprint", text_of(dataset.fingerprint())}}},
       {"config", std::move(values)}};
   return state.dump(-1, ' ', false, json::error_handler_t::replace);

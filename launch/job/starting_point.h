@@ -46,7 +46,9 @@ struct StartingPoint {
 // aside that the run goes back behind.
 void clear_the_way(const Config& config, const StartingPoint& start);
 
-// What a checkpoint keeps for the comparisons above: version, data and config as a JSON object.
-[[nodiscard]] std::string state_text(const Config& config, const Dataset& dataset);
+// What a checkpoint keeps for the comparisons above, as a JSON object: version, data, config, and
+// the epoch of the start that wrote it.
+[[nodiscard]] std::string state_text(const Config& config, const Dataset& dataset,
+                                     std::int64_t epoch);
 
 }  // namespace trireme

@@ -132,15 +132,24 @@ void set_initial_weights(Session& session, const StartingPoint& start) {
   }
 }
 
+// Another job that owns the run directory ends this one before it looks at anything there.
+RunOwner owner_of(const Session& session) {
+  RunOwner owner(session.config.run.directory);
+  if (session.world->rank() == 0) owner.take_if_there();
+  return owner;
+}
+
 // Empty but on rank 0. From here on the run directory is written to; nobody goes on before it is
 // known to be good.
 std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
                                      const StartingPoint& start, const RunFacts& facts,
                                      const std::vector<std::string>& hosts,
-                                     const TrainingRequest& request) {
+                                     const TrainingRequest& request, RunOwner& owner) {
   const Config& config = session.config;
   std::optional<Reporter> reporter;
   if (session.world->rank() == 0) {
+    RunDirectory::create(config.run.directory);
+    owner.take();
     clear_the_way(config, start);
     std::optional<std::int64_t> done;
     if (start.again && !start.overwrite) done = start.step();
@@ -207,6 +216,7 @@ bool run_training(const RankProcess& process, const Config& config,
       process.mpi.rank() == 0 ? planned_step_seconds(config) : std::nullopt;
   Session session(process, config, /*training=*/true);
   const auto dataset = open_training_data(session);
+  RunOwner owner = owner_of(session);
   const StartingPoint start = find_start(session, *dataset, request.start);
   if (nothing_is_left(session, start)) return true;
   const Communicator& group = session.mesh.data();
@@ -225,7 +235,7 @@ bool run_training(const RankProcess& process, const Config& config,
   TrainingState state(session, options);
   StepEngine& engine = state.engine;
   log_memory(session, engine.optimizer());
-  Checkpointing checkpoints(session, state, *dataset, start);
+  Checkpointing checkpoints(session, state, *dataset, start, owner);
   std::optional<ValidationPass> validation;
   if (!config.data.validation_path.empty()) {
     validation.emplace(session, engine.runner(), config.data.validation_path);
@@ -233,9 +243,9 @@ bool run_training(const RankProcess& process, const Config& config,
   Loader loader(*session.device, *dataset, plan, training_loader_options(session));
   const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
   const RunFacts facts = run_facts(config, most_crowded(*session.world));
-  std::optional<Reporter> reporter = open_reports(session, *dataset, start, facts, hosts, request);
-  checkpoints.open();
-  if (reporter) checkpoints.note_failures_in(reporter->metrics);
+  std::optional<Reporter> reporter =
+      open_reports(session, *dataset, start, facts, hosts, request, owner);
+  checkpoints.open(reporter ? &reporter->metrics : nullptr);
   PayloadWatch watch(*dataset, watch_of_rank(session));
   Trainer::Services services{.save = [&](std::int64_t done) { checkpoints.save(done); },
                              .after_step =
@@ -272,6 +282,7 @@ bool run_training(const RankProcess& process, const Config& config,
     if (reporter) say_why_it_stopped(trainer, config);
   } else {
     if (planned_seconds) log_step_time(*planned_seconds, mean_step_seconds(trainer, config, start));
+    if (reporter) owner.require();
     leave_results(session, state, trainer, meter, reports.slow(), hosts,
                   reporter ? &*reporter : nullptr);
     checkpoints.require_saved();

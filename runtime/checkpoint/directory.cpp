@@ -50,6 +50,20 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   return step;
 }
 
+bool is_leftover(std::string_view name) {
+  for (const std::string_view suffix : {partial_suffix, deleting_suffix}) {
+    if (!name.ends_with(suffix)) continue;
+    std::string_view step = name.substr(0, name.size() - suffix.size());
+    const auto dot = step.find('.');
+    const std::string_view whose = dot == std::string_view::npos ? "" : step.substr(dot);
+    const bool known =
+        whose.empty() || (suffix == partial_suffix && whose.starts_with(".e") && whose.size() > 2 &&
+                          whose.find_first_not_of("0123456789", 2) == std::string_view::npos);
+    return known && step_of(step.substr(0, dot)).has_value();
+  }
+  return false;
+}
+
 std::vector<StepDirectory> list_checkpoints(const std::string& directory) {
   std::vector<StepDirectory> found;
   std::error_code error;
@@ -72,11 +86,7 @@ void prepare_checkpoint_directory(const std::string& directory) {
   std::vector<std::string> leftovers;
   for (fs::directory_iterator entry(directory, error); entry != fs::directory_iterator();
        entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    for (const std::string_view suffix : {partial_suffix, deleting_suffix}) {
-      if (name.ends_with(suffix) && step_of(name.substr(0, name.size() - suffix.size())))
-        leftovers.push_back(entry->path().string());
-    }
+    if (is_leftover(entry->path().filename().string())) leftovers.push_back(entry->path().string());
   }
   check("readdir", directory, error);
   for (const std::string& path : leftovers) {

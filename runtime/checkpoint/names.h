@@ -25,6 +25,14 @@ inline constexpr std::string_view deleting_suffix = ".deleting";
 [[nodiscard]] inline std::string step_directory_name(std::int64_t step) {
   return fmt::format("step_{:08}", step);
 }
+// "step_00000100.e3.tmp": what the third start of a run is writing; without an epoch (0)
+// "step_00000100.tmp". A start that was taken over so touches nothing of its successor's.
+[[nodiscard]] inline std::string partial_name(std::int64_t step, std::int64_t epoch) {
+  const std::string whose = epoch > 0 ? fmt::format(".e{}", epoch) : std::string();
+  return fmt::format("{}{}{}", step_directory_name(step), whose, partial_suffix);
+}
+// Whether a name is that of what is being written or removed.
+[[nodiscard]] bool is_leftover(std::string_view directory_name);
 // The step of such a name; nothing for any other name.
 [[nodiscard]] std::optional<std::int64_t> step_of(std::string_view directory_name);
 

@@ -115,7 +115,7 @@ void check_visible(const std::string& directory, const ManifestFile& file) {
 
 // On rank 0, with every rank's entry.
 void commit(Manifest manifest, const std::vector<std::string>& entries, const std::string& partial,
-            const std::string& path) {
+            const std::string& path, const SaverOptions& options) {
   manifest.view_bytes = 1;  // not known yet; the parser wants a file
   const std::string where = partial + "/" + std::string(manifest_name);
   manifest.files = parse_manifest(manifest_text(manifest, entries), where).files;
@@ -128,19 +128,20 @@ void commit(Manifest manifest, const std::vector<std::string>& entries, const st
   manifest.view_checksum = xxh3_of(view);
   const std::string text = manifest_text(manifest, entries);
   write_whole(where, std::as_bytes(std::span(text)));
+  if (options.may_commit) options.may_commit();
   commit_directory(partial, path);
 }
 
 std::string commit_or_clear(const Manifest& manifest, const std::vector<std::string>& entries,
-                            const std::string& path) {
-  const std::string partial = path + std::string(partial_suffix);
+                            const std::string& partial, const std::string& path,
+                            const SaverOptions& options) {
   std::string problem;
   for (std::size_t rank = 0; rank < entries.size() && problem.empty(); ++rank) {
     if (entries[rank].starts_with(problem_mark))
       problem = fmt::format("rank {}: {}", rank, entries[rank].substr(1));
   }
   if (problem.empty()) {
-    problem = problem_of([&] { commit(manifest, entries, partial, path); });
+    problem = problem_of([&] { commit(manifest, entries, partial, path, options); });
     if (!problem.empty()) problem = "rank 0: " + problem;
   }
   if (!problem.empty()) {
@@ -159,7 +160,8 @@ void run_save(const SaveContext& context, std::int64_t step, const std::string& 
   Communicator& group = context.group;
   report.step = step;
   report.path = context.options.directory + "/" + step_directory_name(step);
-  const std::string partial = report.path + std::string(partial_suffix);
+  const std::string partial =
+      context.options.directory + "/" + partial_name(step, context.options.epoch);
   auto start = Clock::now();
   std::string entry;
   const std::string problem = problem_of([&] {
@@ -181,7 +183,7 @@ void run_save(const SaveContext& context, std::int64_t step, const std::string& 
     manifest.step = step;
     manifest.state = state;
     manifest.scalars = context.snapshot.scalars();
-    outcome = commit_or_clear(manifest, entries, report.path);
+    outcome = commit_or_clear(manifest, entries, partial, report.path, context.options);
   }
   report.problem = share_text(group, stream, outcome);
   report.commit_ms = milliseconds_since(start);

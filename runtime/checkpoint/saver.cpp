@@ -87,7 +87,7 @@ struct CheckpointSaver::State {
     if (broken) std::rethrow_exception(broken);
   }
 
-  const SaverOptions options;
+  SaverOptions options;                       // constant from the first save on
   const std::unique_ptr<Communicator> group;  // used by the thread alone once it runs
   const Manifest manifest;
   Snapshot snapshot;
@@ -112,6 +112,10 @@ CheckpointSaver::CheckpointSaver(Device& device, const ProcessMesh& mesh,
                                  SaverOptions options)
     : state_(std::make_unique<State>(device, mesh, placed, values, std::move(options))) {
   state_->thread = std::thread([state = state_.get()] { state->loop(); });
+}
+
+void CheckpointSaver::set_epoch(std::int64_t epoch) {
+  state_->options.epoch = epoch;
 }
 
 void CheckpointSaver::prepare() {

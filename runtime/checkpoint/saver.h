@@ -4,6 +4,7 @@
 // files.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,10 @@ struct SaverOptions {
   std::int64_t keep = 2;        // newest usable ones that stay; at least 1
   std::int64_t keep_every = 0;  // steps whose multiples stay for ever; 0: none
   bool async = true;            // false: save() returns when it is committed
+  std::int64_t epoch = 0;       // which start of the run this is, where it counts them
+  // Called on rank 0 by the writing thread right before a commit; an Error that it raises is the
+  // save's problem. May be empty.
+  std::function<void()> may_commit{};
 };
 
 struct SaveReport {
@@ -42,6 +47,8 @@ class CheckpointSaver {
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
+  // Before the first save, where it was not known yet.
+  void set_epoch(std::int64_t epoch);
   // Collective, before the first save, which does it where nobody has. Rank 0 makes the directory
   // and clears what a killed process left in it.
   void prepare();

@@ -142,6 +142,10 @@ RunDirectory::Contents RunDirectory::contents(const std::string& path) {
   return {.run = std::ranges::any_of(files_of_a_run, has), .weights = has("weights.safetensors")};
 }
 
+void RunDirectory::create(const std::string& path) {
+  create_with_parents(path);
+}
+
 RunDirectory::RunDirectory(std::string path, bool goes_on)
     : path_(without_trailing_slash(std::move(path))) {
   if (path_.empty()) fail(ExitCode::config, "run.directory: is empty; name a directory");

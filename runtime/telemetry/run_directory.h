@@ -18,6 +18,8 @@ namespace trireme {
 class RunDirectory {
  public:
   explicit RunDirectory(std::string path, bool goes_on = false);
+  // The directory and its parents alone, where they are not there yet.
+  static void create(const std::string& path);
   // ExitCode::config where `path`, or a directory that it would lie in, is something else than a
   // directory. Touches nothing.
   static void refuse_a_file(const std::string& path);

@@ -112,7 +112,8 @@ TEST_F(SignalsTest, ASaveThatTerminationBeganAndAKillCutShortIsNotACheckpoint) {
 // A program of its own, under mpirun, and under the supervisor of either.
 std::vector<std::string> launchers(const std::string& directory) {
   const std::string supervised = fmt::format("{} --run {}/run -- ", TRIREME_SUPERVISE, directory);
-  return {"", TRIREME_MPI_RUN " -np 2", supervised, supervised + TRIREME_MPI_RUN " -np 2"};
+  const std::string patient = "env TRIREME_GRACE_SECONDS=100 " TRIREME_MPI_RUN " -np 2";
+  return {"", patient, supervised, supervised + patient};
 }
 constexpr const char* endless = "--set train.steps=1000000 --set train.log_every=100000";
 

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/run_owner.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/host_name.h"
+#include "runtime/telemetry/lock_support.h"
+
+namespace trireme {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+// A batch job that was requeued from a host that died: its server still believes in the lock.
+constexpr double same_job_patience_seconds = 120;
+constexpr auto pause = std::chrono::milliseconds(50);
+
+std::string text_in(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string batch_job() {
+  const char* const job = std::getenv("SLURM_JOB_ID");
+  return job == nullptr ? "" : job;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc)};
+}
+
+// Of what may be anybody's text.
+std::string field(const json& notes, const char* name) {
+  if (!notes.is_object() || !notes.contains(name)) return "?";
+  return notes[name].is_string() ? notes[name].get<std::string>() : notes[name].dump();
+}
+
+json notes_in(const std::string& path) {
+  return json::parse(text_in(path), nullptr, /*allow_exceptions=*/false);
+}
+
+std::string describe(const json& notes) {
+  if (!notes.is_object()) return "another job";
+  const std::string job = field(notes, "job");
+  return fmt::format("process {} on {}{} (started {})", field(notes, "process"),
+                     field(notes, "host"), job.empty() ? "" : ", job " + job,
+                     field(notes, "start_time"));
+}
+
+[[noreturn]] void no_locks(const std::string& path, const std::string& why) {
+  fail(
+      ExitCode::config,
+      "run.directory: {}: cannot be kept from other jobs: {}; use a local file system, NFS version "
+      "4, or Lustre mounted with flock",
+      path, why);
+}
+
+bool lock_is_denied(int reason) {
+  return reason == EAGAIN || reason == EACCES;
+}
+
+}  // namespace
+
+RunOwner::RunOwner(std::string run_directory, double patience_seconds)
+    : directory_(std::move(run_directory)), patience_seconds_(patience_seconds) {}
+
+void RunOwner::take_if_there() {
+  struct stat status {};
+  if (!file_.is_open() && ::lstat(lock_path().c_str(), &status) == 0) lock(O_RDWR);
+}
+
+void RunOwner::take() {
+  if (!file_.is_open()) lock(O_RDWR | O_CREAT);
+  const json before = notes_in(notes_path());
+  const bool counted = before.is_object() && before.contains("epoch") &&
+                       before["epoch"].is_number_integer() &&
+                       before["epoch"].get<std::int64_t>() > 0;
+  epoch_ = counted ? before["epoch"].get<std::int64_t>() + 1 : 1;
+  const json notes = {{"epoch", epoch_},
+                      {"host", host_name()},
+                      {"process", ::getpid()},
+                      {"job", batch_job()},
+                      {"start_time", utc_now()}};
+  notes_ = notes.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  write_file(notes_path(), notes_, ExitCode::config);
+}
+
+void RunOwner::require() const {
+  const std::string now = text_in(notes_path());
+  if (now == notes_) return;
+  fail(ExitCode::config,
+       "run.directory: {}: belongs to {} now; this job ends, and leaves nothing more there",
+       directory_, now.empty() ? "nobody (owner.json is gone)" : describe(notes_in(notes_path())));
+}
+
+void RunOwner::lock(int flags) {
+  const auto start = std::chrono::steady_clock::now();
+  while (!try_lock(flags)) {
+    const json notes = notes_in(notes_path());
+    const bool same_job = !batch_job().empty() && field(notes, "job") == batch_job();
+    if (seconds_since(start) > (same_job ? same_job_patience_seconds : patience_seconds_)) {
+      fail(ExitCode::config,
+           "run.directory: {}: is in use by {}; wait for its end or end it, or choose another "
+           "run.directory",
+           directory_, describe(notes));
+    }
+    std::this_thread::sleep_for(pause);
+  }
+  std::error_code error;
+  const auto place = std::filesystem::canonical(directory_, error);
+  const std::string why = why_locks_are_local(text_in("/proc/self/mountinfo"), place.string());
+  if (!why.empty()) no_locks(directory_, why);
+}
+
+bool RunOwner::try_lock(int flags) {
+  const std::string path = lock_path();
+  FileDescriptor file(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+  if (!file.is_open())
+    fail(ExitCode::config, "run.directory: {}: cannot be opened: {}", path, std::strerror(errno));
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (::fcntl(file.get(), F_OFD_SETLK, &whole) != 0) {
+    if (!lock_is_denied(errno)) no_locks(path, std::strerror(errno));
+    return false;
+  }
+  // Somebody may have removed the file meanwhile, and another have made and locked a new one.
+  struct stat ours {
+  }, there{};
+  if (::fstat(file.get(), &ours) != 0 || ::stat(path.c_str(), &there) != 0 ||
+      ours.st_ino != there.st_ino || ours.st_dev != there.st_dev)
+    return false;
+  file_ = std::move(file);
+  return true;
+}
+
+}  // namespace trireme

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// One job per run directory. Rank 0 holds an open-file-description lock on RUN/owner.lock as long
+// as the job lives: it ends with the process, however that ends. RUN/owner.json says who holds it,
+// and has an epoch that grows with every start: a job that lost the directory all the same (a
+// server that forgot its locks, a directory that was replaced) finds another's name there before it
+// commits anything, and ends.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/file.h"
+
+namespace trireme {
+
+class RunOwner {
+ public:
+  // Touches nothing. `patience_seconds`: that another holder gets to end.
+  explicit RunOwner(std::string run_directory, double patience_seconds = 3);
+
+  // Before anything may be written: takes the lock where an earlier job has left its file. A holder
+  // gets its seconds to end, an earlier start of the same batch job two minutes. Raises
+  // ExitCode::config, naming the holder, or saying why there are no locks in this place.
+  void take_if_there();
+  // Makes the file where there is none, takes the lock and writes owner.json with a new epoch. The
+  // directory must be there.
+  void take();
+  // From 1 on; 0 before take().
+  [[nodiscard]] std::int64_t epoch() const { return epoch_; }
+  // Raises ExitCode::config, naming the new owner, where the directory is no longer this job's.
+  // From any thread.
+  void require() const;
+
+ private:
+  void lock(int flags);
+  [[nodiscard]] bool try_lock(int flags);
+  [[nodiscard]] std::string lock_path() const { return directory_ + "/owner.lock"; }
+  [[nodiscard]] std::string notes_path() const { return directory_ + "/owner.json"; }
+
+  std::string directory_;
+  double patience_seconds_;  // a job whose launcher was killed ends a moment later
+  std::int64_t epoch_ = 0;
+  std::string notes_;  // of this job, as written
+  FileDescriptor file_;
+};
+
+}  // namespace trireme
