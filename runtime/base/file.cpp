@@ -104,11 +104,25 @@ void write_failed(const std::string& call, const std::string& path, ExitCode cod
   system_failed(call, path, code);
 }
 
+namespace {
+
+// In the place of what a kill left there, and never through a link that somebody has put there.
+FileDescriptor make_new(const std::string& path, ExitCode code) {
+  constexpr mode_t mode = 0666;  // cut by the user's umask
+  ::unlink(path.c_str());        // what cannot be removed is in the way of open()
+  FileDescriptor file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+  if (!file.is_open()) write_failed("open", path, code);
+  return file;
+}
+
+}  // namespace
+
 AtomicFile::AtomicFile(std::string path, ExitCode code)
     : path_(std::move(path)),
       temporary_(path_ + ".tmp"),
       code_(code),
-      file_(open_for_writing(temporary_, code)) {}
+      file_(make_new(temporary_, code)) {}
 
 AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());

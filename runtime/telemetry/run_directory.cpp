@@ -51,7 +51,9 @@ void refuse_an_earlier_run(const std::string& path) {
 // Permission bits say little (root, read-only mounts, quotas): write a byte and see.
 void probe_writing(const std::string& path) {
   const std::string probe = path + "/.writable";
-  const FileDescriptor file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  ::unlink(probe.c_str());  // of a kill, or a link that would be followed
+  const FileDescriptor file(
+      ::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
   const bool written = file.is_open() && ::write(file.get(), "x", 1) == 1;
   const int reason = errno;
   if (file.is_open()) ::unlink(probe.c_str());

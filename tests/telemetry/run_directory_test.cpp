@@ -49,6 +49,20 @@ TEST(RunDirectory, RefusesADirectoryThatHoldsARun) {
   }
 }
 
+TEST(RunDirectory, FollowsNoLinkThatStandsInTheWayOfAFile) {
+  const TemporaryDirectory place;
+  write_text(place.file("precious"), "mine");
+  for (const char* const name : {".writable", "config.yaml.tmp", "config.user.yaml.tmp"})
+    std::filesystem::create_symlink(place.file("precious"), place.file(name));
+
+  const RunDirectory run(place.path());
+  run.write_config("run: {}\n");
+  run.write_user_config("run: {}\n");
+
+  EXPECT_EQ(read_text(place.file("precious")), "mine");
+  EXPECT_EQ(read_text(run.config_path()), "run: {}\n");
+}
+
 TEST(RunDirectory, RefusesAPlaceThatIsAFile) {
   const TemporaryDirectory place;
   write_text(place.file("file"), "");
