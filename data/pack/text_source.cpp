@@ -29,7 +29,7 @@ TextPart spooled(const std::string& name, int descriptor, const std::string& dir
     stop_if_asked();
     // A signal just before a read would not end it.
     pollfd stream{descriptor, POLLIN, 0};
-    if (::poll(&stream, 1, stop_check_milliseconds) == 0) continue;
+    if (::poll(&stream, 1, stop_check_milliseconds) <= 0) continue;
     const ssize_t got = ::read(descriptor, block.data(), block.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) system_failed("read", name, ExitCode::data);
