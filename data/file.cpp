@@ -11,13 +11,7 @@
 
 namespace trireme {
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  // O_NONBLOCK: opening a named pipe must not wait for a writer.
-  file_ = FileDescriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file_.is_open() && errno == EMFILE) {
-    fail(ExitCode::data,
-         "{}: too many open files; raise the limit with `ulimit -n` or pack larger shards", path_);
-  }
-  if (!file_.is_open()) system_failed("open", path_, ExitCode::data);
+  file_ = open_regular_file(path_, ExitCode::data);
   size_ = regular_file_size(file_, path_, ExitCode::data);
 }
 

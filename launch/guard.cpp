@@ -19,14 +19,6 @@
 namespace trireme {
 namespace {
 
-// The launcher's variable, since the error may come before MPI is up.
-int launcher_rank() {
-  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
-    if (const char* const value = std::getenv(name)) return std::atoi(value);
-  }
-  return 0;
-}
-
 [[noreturn]] void end_job(ExitCode code, const std::string& message) {
   // Most errors (config, data) strike all ranks at once: rank 0 then prints and ends the job before
   // the others do. Where MPI is not up yet that takes it some tenths of a second.
@@ -36,6 +28,13 @@ int launcher_rank() {
 }
 
 }  // namespace
+
+int launcher_rank() {
+  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (const char* const value = std::getenv(name)) return std::atoi(value);
+  }
+  return 0;
+}
 
 int guarded_main(const std::function<int()>& body) {
   open_standard_descriptors();

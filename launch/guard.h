@@ -14,6 +14,9 @@ namespace trireme {
 // Error). An error that all ranks meet alike is printed once, by rank 0.
 [[nodiscard]] int guarded_main(const std::function<int()>& body);
 
+// This process's rank as its launcher says it, for what comes before MPI is up; 0 without one.
+[[nodiscard]] int launcher_rank();
+
 // Parses and runs the subcommand's callback. Usage errors exit with ExitCode::config.
 [[nodiscard]] int parse_and_run(CLI::App& app, int argc, char** argv);
 

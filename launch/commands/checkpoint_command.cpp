@@ -4,20 +4,19 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include <bit>
-#include <cmath>
 #include <filesystem>
 #include <memory>
-#include <set>
 
+#include "launch/commands/exchange_commands.h"
+#include "launch/commands/one_process.h"
+#include "launch/job/state_diff.h"
 #include "launch/job/state_text.h"
-#include "launch/job/weight_exchange.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/names.h"
-#include "runtime/checkpoint/stored_values.h"
 #include "runtime/checkpoint/verify.h"
+#include "runtime/checkpoint/weight_files.h"
 
 namespace trireme {
 namespace {
@@ -27,18 +26,31 @@ namespace fs = std::filesystem;
 // What the user names: a checkpoint, a run, or a run's directory of checkpoints. Oldest first.
 std::vector<std::string> checkpoints_at(const std::string& path) {
   if (fs::exists(path + "/" + std::string(manifest_name))) return {path};
+  if (fs::is_regular_file(path)) return {};
   const bool run = fs::is_directory(path + "/checkpoints");
   std::vector<std::string> paths;
   for (const StepDirectory& found : list_checkpoints(run ? path + "/checkpoints" : path))
     paths.push_back(found.path);
-  if (paths.empty())
-    fail(ExitCode::checkpoint,
-         "{}: holds no checkpoint; name a directory step_<8 digits>, or a run that has some", path);
   return paths;
 }
 
+// What a run has that wrote no checkpoints, or a weights file that was named.
+void inspect_weights(const std::string& path, bool tensors) {
+  const RunState state = find_state(path, *make_single_communicator());
+  const WeightFiles files(state.path);
+  fmt::print("{}\n", state.path);
+  fmt::print("step      {}\n", state.step ? fmt::format("{}", *state.step) : "not known");
+  fmt::print("values    model{}\n", state.has(ValueKind::average) ? ", average" : "");
+  fmt::print("tensors   {}\n", files.names().size());
+  if (!tensors) return;
+  for (const std::string& name : files.names())
+    fmt::print("  {:<40} {}\n", name, files.file_of(name).shape(name).to_string());
+}
+
 void inspect(const std::string& path, bool tensors, bool whole_config) {
-  const FoundCheckpoint found = open_checkpoint(checkpoints_at(path).back());
+  const std::vector<std::string> all = checkpoints_at(path);
+  if (all.empty()) return inspect_weights(path, tensors);
+  const FoundCheckpoint found = open_checkpoint(all.back());
   const Manifest& manifest = found.manifest;
   const MeshShape& mesh = manifest.mesh;
   std::vector<std::string_view> kinds;
@@ -70,6 +82,11 @@ void verify(const std::string& path) {
   std::size_t broken = 0;
   std::string first;
   const std::vector<std::string> all = checkpoints_at(path);
+  if (all.empty())
+    fail(ExitCode::checkpoint,
+         "{}: holds no checkpoint, and weights alone have no checksums; name a directory step_<8 "
+         "digits>, or a run that has some",
+         path);
   for (const std::string& checkpoint : all) {
     std::vector<std::string> problems;
     std::uint64_t bytes = 0;
@@ -94,104 +111,19 @@ void verify(const std::string& path) {
        broken == 1 ? "is" : "are", first);
 }
 
-// One kind of value of two checkpoints, tensor by tensor.
-class Comparison {
- public:
-  Comparison(const FoundCheckpoint& a, const FoundCheckpoint& b) : a_(a), b_(b) {}
-
-  void compare(ValueKind kind) {
-    const StoredValues left = values_of(a_, kind), right = values_of(b_, kind);
-    StoredReader left_reader(left), right_reader(right);
-    std::set<std::string> names;
-    for (const StoredValues* const side : {&left, &right}) {
-      for (const auto& [name, tensor] : side->tensors)
-        names.insert(name);
-    }
-    for (const std::string& name : names) {
-      const auto l = left.tensors.find(name), r = right.tensors.find(name);
-      ++tensors_;
-      if (l == left.tensors.end() || r == right.tensors.end()) {
-        report(kind, name, fmt::format("only in {}", l == left.tensors.end() ? b_.path : a_.path));
-      } else if (l->second.shape != r->second.shape) {
-        report(kind, name,
-               fmt::format("{} and {}", l->second.shape.to_string(), r->second.shape.to_string()));
-      } else {
-        compare(kind, name, left_reader.whole(l->second), right_reader.whole(r->second));
-      }
-    }
-  }
-
-  [[nodiscard]] int tensors() const { return tensors_; }
-  [[nodiscard]] int differing() const { return differing_; }
-
- private:
-  static StoredValues values_of(const FoundCheckpoint& from, ValueKind kind) {
-    return from.manifest.has(kind) ? stored_values(from.path, from.manifest, kind) : StoredValues{};
-  }
-
-  void compare(ValueKind kind, const std::string& name, const std::vector<float>& left,
-               const std::vector<float>& right) {
-    std::size_t elements = 0;
-    double largest = 0;
-    for (std::size_t i = 0; i < left.size(); ++i) {
-      if (std::bit_cast<std::uint32_t>(left[i]) == std::bit_cast<std::uint32_t>(right[i])) continue;
-      ++elements;
-      const double difference = std::abs(double{left[i]} - double{right[i]});
-      // A NaN on one side stays the largest.
-      if (!(difference <= largest)) largest = difference;
-    }
-    if (elements > 0)
-      report(
-          kind, name,
-          fmt::format("{} of {} elements differ, by up to {:.9g}", elements, left.size(), largest));
-  }
-
-  void report(ValueKind kind, const std::string& name, const std::string& what) {
-    ++differing_;
-    fmt::print("{}/{}: {}\n", name_of(kind), name, what);
-  }
-
-  const FoundCheckpoint& a_;
-  const FoundCheckpoint& b_;
-  int tensors_ = 0, differing_ = 0;
-};
-
 void diff(const std::string& left, const std::string& right) {
-  const FoundCheckpoint a = open_checkpoint(checkpoints_at(left).back());
-  const FoundCheckpoint b = open_checkpoint(checkpoints_at(right).back());
-  Comparison comparison(a, b);
-  for (const ValueKind kind : value_kinds)
-    comparison.compare(kind);
-  if (a.manifest.scalars != b.manifest.scalars) fmt::print("scalars differ\n");
-  if (comparison.differing() == 0 && a.manifest.scalars == b.manifest.scalars) {
-    fmt::print("{} tensors equal\n", comparison.tensors());
+  const auto alone = make_single_communicator();
+  const RunState a = find_state(left, *alone, AtEqualSteps::checkpoint);
+  const RunState b = find_state(right, *alone, AtEqualSteps::checkpoint);
+  fmt::print("a  {}\nb  {}\n", a.describe(), b.describe());
+  const StateDifference found = print_difference(a, b);
+  if (found.none()) {
+    fmt::print("{} tensors equal\n", found.tensors);
     return;
   }
   std::fflush(stdout);
-  fail(ExitCode::internal, "{} of {} tensors differ between {} and {}", comparison.differing(),
-       comparison.tensors(), a.path, b.path);
-}
-
-// The config of the run that a checkpoint or a weights file lies in.
-Config config_for(const std::string& path, const std::string& given) {
-  if (!given.empty()) return load_config(given, {});
-  fs::path directory = fs::absolute(path).lexically_normal();
-  for (int level = 0; level < 4; ++level, directory = directory.parent_path()) {
-    if (fs::exists(directory / "config.yaml"))
-      return load_config((directory / "config.yaml").string(), {});
-  }
-  fail(ExitCode::config, "{}: no config.yaml in the directories above it; give --config", path);
-}
-
-struct ExchangeArguments {
-  std::string from, config, out;
-  bool average = false;
-};
-
-void run_export(const ExchangeArguments& arguments) {
-  const std::string from =
-      fs::is_regular_file(arguments.from) ? arguments.from : checkpoints_at(arguments.from).back();
-  export_weights(from, config_for(from, arguments.config), arguments.out, arguments.average);
+  fail(ExitCode::internal, "{} of {} tensors differ between {} and {}", found.differing,
+       found.tensors, a.path, b.path);
 }
 
 void add_inspect(CLI::App& checkpoint) {
@@ -199,14 +131,19 @@ void add_inspect(CLI::App& checkpoint) {
     std::string path;
     bool tensors = false, config = false;
   };
-  auto* const command = checkpoint.add_subcommand("inspect", "Print what a checkpoint holds");
+  auto* const command =
+      checkpoint.add_subcommand("inspect", "Print what a checkpoint, or a weights file, holds");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("path", arguments->path, "Checkpoint, or a run (its newest)")->required();
+  command
+      ->add_option("path", arguments->path,
+                   "A checkpoint, a weights file, or a run (its newest "
+                   "checkpoint, else its weights)")
+      ->required();
   command->add_flag("--tensors", arguments->tensors, "List every tensor");
   command->add_flag("--config", arguments->config, "List every key of the run's config");
   command->footer("Example: trireme checkpoint inspect runs/gpt_tiny --tensors");
-  command->callback(
-      [arguments] { inspect(arguments->path, arguments->tensors, arguments->config); });
+  on_one_process(*command,
+                 [arguments] { inspect(arguments->path, arguments->tensors, arguments->config); });
 }
 
 void add_verify(CLI::App& checkpoint) {
@@ -215,52 +152,22 @@ void add_verify(CLI::App& checkpoint) {
   const auto path = std::make_shared<std::string>();
   command->add_option("path", *path, "Checkpoint, or a run (all of its)")->required();
   command->footer("Example: trireme checkpoint verify runs/gpt_tiny");
-  command->callback([path] { verify(*path); });
+  on_one_process(*command, [path] { verify(*path); });
 }
 
 void add_diff(CLI::App& checkpoint) {
   auto* const command = checkpoint.add_subcommand(
       "diff",
-      "Compare the values of two checkpoints of any layouts (exit code 1 when they differ)");
+      "Compare the values of two runs, checkpoints or weights, of any layouts (exit code 1 when "
+      "they differ)");
   const auto paths = std::make_shared<std::array<std::string, 2>>();
-  command->add_option("a", (*paths)[0], "Checkpoint, or a run (its newest)")->required();
+  command
+      ->add_option("a", (*paths)[0],
+                   "A checkpoint, a weights file, or a run (its newest weights or checkpoint)")
+      ->required();
   command->add_option("b", (*paths)[1], "The other")->required();
   command->footer("Example: trireme checkpoint diff runs/a runs/b/checkpoints/step_00000100");
-  command->callback([paths] { diff((*paths)[0], (*paths)[1]); });
-}
-
-void add_export(CLI::App& checkpoint) {
-  auto* const command = checkpoint.add_subcommand(
-      "export", "Write model.safetensors and config.json for Hugging Face's libraries");
-  const auto arguments = std::make_shared<ExchangeArguments>();
-  command
-      ->add_option("from", arguments->from,
-                   "Checkpoint, a run (its newest), or a weights.safetensors")
-      ->required();
-  command->add_option("--out", arguments->out, "Directory to make")->required();
-  command->add_option("--config", arguments->config,
-                      "Config of the model (default: config.yaml of the run)");
-  command->add_flag("--average", arguments->average, "The averaged weights (train.ema_decay)");
-  command->footer("Example: trireme checkpoint export runs/gpt_tiny --out exported");
-  command->callback([arguments] { run_export(*arguments); });
-}
-
-void add_import(CLI::App& checkpoint) {
-  auto* const command = checkpoint.add_subcommand(
-      "import", "Make a weights file of ours from Hugging Face's safetensors");
-  const auto arguments = std::make_shared<ExchangeArguments>();
-  command
-      ->add_option("from", arguments->from,
-                   "A .safetensors file, a .safetensors.index.json, or a directory of either")
-      ->required();
-  command->add_option("--config", arguments->config, "Config of the model")->required();
-  command->add_option("--out", arguments->out, "File to write")->required();
-  command->footer(
-      "Example: trireme checkpoint import gpt2/ --config configs/gpt2_124m.yaml --out "
-      "gpt2.safetensors");
-  command->callback([arguments] {
-    import_weights(arguments->from, load_config(arguments->config, {}), arguments->out);
-  });
+  on_one_process(*command, [paths] { diff((*paths)[0], (*paths)[1]); });
 }
 
 }  // namespace
@@ -273,8 +180,7 @@ void add_checkpoint_commands(CLI::App& app) {
   add_inspect(*checkpoint);
   add_verify(*checkpoint);
   add_diff(*checkpoint);
-  add_export(*checkpoint);
-  add_import(*checkpoint);
+  add_exchange_commands(*checkpoint);
 }
 
 }  // namespace trireme

@@ -7,9 +7,10 @@
 #include <memory>
 #include <numbers>
 
+#include "launch/commands/number_check.h"
 #include "launch/job/data_record.h"
 #include "launch/job/session.h"
-#include "runtime/checkpoint/weights.h"
+#include "launch/job/weights_choice.h"
 
 namespace trireme {
 namespace {
@@ -17,36 +18,43 @@ namespace {
 struct EvalArguments {
   std::string run;
   std::string data;
-  std::string weights;
+  WeightsChoice weights;
+  std::int64_t batches = 0;  // 0: all of the data
   std::vector<std::string> overrides;
 };
 
-void evaluate_run(const EvalArguments& arguments) {
-  const RankProcess process;
-  Provenance where;
+// The run's config for this evaluation. What an evaluation during training was limited to is no
+// limit here.
+Config config_of(const EvalArguments& arguments, const RankProcess& process) {
   // The run may have trained on another number of ranks: all ranks that are here share the
   // evaluation.
   std::vector<std::string> overrides{"parallel.data=auto"};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
-  const Config config =
-      resolve_config(load_config(arguments.run + "/config.yaml", overrides, &where),
-                     process.environment(), &where, Purpose::evaluate);
+  Provenance where;
+  Config config = load_config(arguments.run + "/config.yaml", overrides, &where);
+  if (!arguments.data.empty()) config.data.validation_path = arguments.data;
+  if (arguments.batches > 0 || !where.overridden.contains("train.eval_batches"))
+    config.train.eval_batches = arguments.batches;
+  return resolve_config(std::move(config), process.environment(), &where, Purpose::evaluate);
+}
+
+void evaluate_run(const EvalArguments& arguments) {
+  const RankProcess process;
+  const Config config = config_of(arguments, process);
   Session session(process, config, /*training=*/false);
-  const std::string weights =
-      arguments.weights.empty() ? arguments.run + "/weights.safetensors" : arguments.weights;
-  load_weights(weights, session.model->params(), *session.streams.compute);
-  const std::string data = !arguments.data.empty()                ? arguments.data
-                           : !config.data.validation_path.empty() ? config.data.validation_path
-                                                                  : config.data.path;
+  const LoadedWeights weights = load_weights(session, arguments.run, arguments.weights);
   PipelineRunner runner(*session.device, *session.model, session.mesh.pipeline(),
                         *session.streams.compute, session.pipeline);
-  ValidationPass pass(session, runner, data);
+  ValidationPass pass(session, runner, config.data.validation_path);
   require_ids_of_run(arguments.run, pass.dataset());
   const EvaluationResult result = pass.run();
   static_cast<void>(pass.watch().finish());
+  if (!std::isfinite(result.loss))
+    refuse_non_finite(session, weights, fmt::format("the loss is {}", result.loss));
   if (process.mpi.rank() != 0) return;
-  fmt::print("weights   {}\ndata      {} ({} samples)\nloss      {:.6f} nats\n", weights, data,
-             pass.dataset().size(), result.loss);
+  fmt::print("weights   {}\ndata      {}\nsamples   {} of {}\nloss      {:.6f} nats\n",
+             weights.describe(), config.data.validation_path, pass.samples(), pass.dataset().size(),
+             result.loss);
   if (session.traits.input == InputKind::tokens) {
     fmt::print("perplexity {:.4f}\nbits per token {:.6f}\n", std::exp(result.loss),
                result.loss / std::numbers::ln2);
@@ -60,12 +68,13 @@ void add_eval_command(CLI::App& app) {
   auto* const command =
       app.add_subcommand("eval", "Loss and accuracy of a run's weights on a data set");
   const auto arguments = std::make_shared<EvalArguments>();
-  command
-      ->add_option("run", arguments->run, "Run directory with config.yaml and weights.safetensors")
-      ->required();
+  command->add_option("run", arguments->run, "Run directory")->required();
   command->add_option("--data", arguments->data, "Data set (default: the run's validation set)");
-  command->add_option("--weights", arguments->weights,
-                      "Weights file (default: RUN/weights.safetensors)");
+  arguments->weights.add_to(*command);
+  command
+      ->add_option("--batches", arguments->batches,
+                   "Evaluate the first N x train.global_batch samples (default: all of the data)")
+      ->check(integer_from<std::int64_t>(1));
   command->add_option("--set", arguments->overrides, "Override one key of the run's config")
       ->take_all()
       ->allow_extra_args(false);

@@ -4,16 +4,18 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "launch/commands/number_check.h"
 #include "launch/job/text_generator.h"
-#include "runtime/base/log.h"
-#include "runtime/checkpoint/weights.h"
+#include "launch/job/weights_choice.h"
+#include "runtime/comm/gather_texts.h"
 #include "runtime/config/config.h"
-#include "runtime/device/cpu/cpu_features.h"
 
 namespace trireme {
 namespace {
@@ -22,7 +24,8 @@ constexpr std::int64_t byte_vocabulary = 256;
 
 struct GenerateArguments {
   std::string run;
-  std::string weights;
+  WeightsChoice weights;
+  std::vector<std::string> overrides;
   std::string prompt = "\n";
   std::vector<std::int32_t> prompt_ids;
   std::int64_t tokens = 200;
@@ -31,6 +34,10 @@ struct GenerateArguments {
 
 std::vector<std::int32_t> prompt_tokens(const GenerateArguments& arguments, const Config& config) {
   if (!arguments.prompt_ids.empty()) return arguments.prompt_ids;
+  if (arguments.prompt.empty())
+    fail(ExitCode::config,
+         "--prompt: is empty, and a text begins with something; give a character or more, or leave "
+         "it out to begin with a new line");
   if (config.model.vocabulary != byte_vocabulary) {
     fail(ExitCode::config,
          "--prompt: the model has a vocabulary of {} tokens, not bytes; give token ids with "
@@ -43,39 +50,68 @@ std::vector<std::int32_t> prompt_tokens(const GenerateArguments& arguments, cons
   return tokens;
 }
 
-void generate(const GenerateArguments& arguments) {
-  log::initialize(0);
+// One sequence at a time, on the device and the ranks that the job has.
+Config config_of(const GenerateArguments& arguments, const RankProcess& process) {
+  std::vector<std::string> overrides{"parallel.data=auto"};
+  overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   Provenance where;
-  const Config config =
-      resolve_config(load_config(arguments.run + "/config.yaml", {"parallel.data=1"}, &where),
-                     {.ranks = 1,
-                      .cuda_in_build = Device::in_build(DeviceType::cuda),
-                      .gpus = Device::count(DeviceType::cuda),
-                      .native_bf16 = cpu_has_bf16()},
-                     &where, Purpose::generate);
+  Config config = load_config(arguments.run + "/config.yaml", overrides, &where);
+  config.train.micro_batch = 1;
+  config = resolve_config(std::move(config), process.environment(), &where, Purpose::generate);
   if (config.model.family != "gpt2") {
     fail(ExitCode::config,
          "{}/config.yaml: model.family: {} does not generate text; use a gpt2 run", arguments.run,
          config.model.family);
   }
-  const std::vector<std::int32_t> prompt = prompt_tokens(arguments, config);
-  TextGenerator generator(config, arguments.sampling);
-  load_weights(
-      arguments.weights.empty() ? arguments.run + "/weights.safetensors" : arguments.weights,
-      generator.params(), generator.stream());
+  return config;
+}
+
+// On standard error, which is not part of the text.
+void say_what_is_used(const Session& session, const LoadedWeights& weights) {
+  const MeshShape& mesh = session.mesh.shape();
+  fmt::print(stderr, "weights   {}\n", weights.describe());
+  if (mesh.data > 1)
+    fmt::print(
+        stderr,
+        "ranks     {} of {} compute: parallel.tensor {} x parallel.pipeline {} (see --set)\n",
+        mesh.tensor * mesh.pipeline, mesh.size(), mesh.tensor, mesh.pipeline);
+}
+
+// Writes the text from rank 0; false where the model's answer was not finite.
+bool write_text(Session& session, const GenerateArguments& arguments,
+                const std::vector<std::int32_t>& prompt) {
+  TextGenerator generator(session, arguments.sampling);
   generator.feed(prompt);
-  const bool bytes = config.model.vocabulary == byte_vocabulary;
-  if (bytes && arguments.prompt_ids.empty()) fmt::print("{}", arguments.prompt);
+  const bool writes = session.world->rank() == 0;
+  const bool bytes = session.config.model.vocabulary == byte_vocabulary;
+  if (writes && bytes && arguments.prompt_ids.empty()) fmt::print("{}", arguments.prompt);
   for (std::int64_t i = 0; i < arguments.tokens; ++i) {
-    const std::int32_t token = generator.next();
+    const std::optional<std::int32_t> token = generator.next();
+    if (!token) return false;
+    if (!writes) continue;
     if (bytes) {
-      std::putchar(token);
+      std::putchar(*token);
     } else {
-      fmt::print("{}{}", i == 0 ? "" : " ", token);
+      fmt::print("{}{}", i == 0 ? "" : " ", *token);
     }
     std::fflush(stdout);
   }
-  std::putchar('\n');
+  if (writes) std::putchar('\n');
+  return true;
+}
+
+void generate(const GenerateArguments& arguments) {
+  const RankProcess process;
+  const Config config = config_of(arguments, process);
+  const std::vector<std::int32_t> prompt = prompt_tokens(arguments, config);
+  Session session(process, config, /*training=*/false);
+  const LoadedWeights weights = load_weights(session, arguments.run, arguments.weights);
+  if (process.mpi.rank() == 0) say_what_is_used(session, weights);
+  // The first copy of the model writes; others would write the same.
+  const bool finite = session.mesh.here().data > 0 || write_text(session, arguments, prompt);
+  const auto all = gather_texts(*session.world, finite ? "" : "x");
+  if (std::ranges::find(all, "x") != all.end())
+    refuse_non_finite(session, weights, "the model's answer is not finite");
 }
 
 }  // namespace
@@ -84,11 +120,8 @@ void add_generate_command(CLI::App& app) {
   auto* const command =
       app.add_subcommand("generate", "Continue a text with the weights of a GPT run");
   const auto arguments = std::make_shared<GenerateArguments>();
-  command
-      ->add_option("run", arguments->run, "Run directory with config.yaml and weights.safetensors")
-      ->required();
-  command->add_option("--weights", arguments->weights,
-                      "Weights file (default: RUN/weights.safetensors)");
+  command->add_option("run", arguments->run, "Run directory")->required();
+  arguments->weights.add_to(*command);
   command->add_option("--prompt", arguments->prompt, "Text to continue (byte-level models)");
   command
       ->add_option("--prompt-ids", arguments->prompt_ids,
@@ -102,14 +135,22 @@ void add_generate_command(CLI::App& app) {
       ->add_option("--temperature", arguments->sampling.temperature,
                    "0 takes the likeliest token every time")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 100.0));
+      ->check(number_between(0, 100));
   command
       ->add_option("--top-k", arguments->sampling.top_k,
                    "Draw among the k likeliest tokens; 0 = all")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(integer_from<std::int64_t>(0));
   command->add_option("--seed", arguments->sampling.seed, "Seed of the draws")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(integer_from<std::uint64_t>(0));
+  command
+      ->add_option(
+          "--set", arguments->overrides,
+          "Override one key of the run's config: device.type, precision, or parallel.tensor "
+          "and parallel.pipeline, over which ranks share one copy of the model")
+      ->take_all()
+      ->allow_extra_args(false);
   command->footer(
       "Example: trireme generate runs/gpt_tiny --prompt \"In the beginning\" --tokens 300");
   command->callback([arguments] { generate(*arguments); });

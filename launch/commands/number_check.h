@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cmath>
+#include <charconv>
+#include <limits>
+#include <string>
 
 namespace trireme {
 
@@ -17,6 +19,20 @@ namespace trireme {
     return fmt::format("{} is not a number from {:g} to {:g}", text, low, high);
   };
   return {check, fmt::format("NUMBER in [{:g} - {:g}]", low, high)};
+}
+
+// Whole numbers from `low` to what T holds, in digits: CLI11 makes the largest T of those beyond it
+// and wraps negative ones.
+template <typename T>
+[[nodiscard]] CLI::Validator integer_from(T low) {
+  constexpr T high = std::numeric_limits<T>::max();
+  const auto check = [low, high](const std::string& text) -> std::string {
+    T value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size() && value >= low) return {};
+    return fmt::format("{} is not a whole number from {} to {}", text, low, high);
+  };
+  return {check, fmt::format("INTEGER in [{} - {}]", low, high)};
 }
 
 }  // namespace trireme

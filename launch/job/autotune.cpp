@@ -22,10 +22,8 @@ std::string read_if_there(const std::string& file) {
          folder.string());
   }
   if (!std::filesystem::exists(file)) return {};
-  const FileDescriptor opened = open_for_reading(file, ExitCode::config);
-  std::string text(regular_file_size(opened, file, ExitCode::config), '\0');
-  read_exactly(opened, file, 0, std::as_writable_bytes(std::span(text)), ExitCode::config);
-  return text;
+  constexpr std::uint64_t limit = std::uint64_t{1} << 28;
+  return read_whole_file(file, limit, ExitCode::config);
 }
 
 ops::ProductChoices parse(const std::string& text, Device& device, const std::string& file) {

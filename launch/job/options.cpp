@@ -51,8 +51,8 @@ SamplerOptions sampler_options(const Config& config, std::int64_t samples) {
 }
 
 ScheduleShape pipeline_shape(const Config& config, bool training) {
-  if (!training) return {};
   const ParallelConfig& parallel = config.parallel;
+  if (!training) return {.stages = static_cast<int>(parallel.pipeline)};
   ScheduleShape shape{.kind = *schedule_kind_from(parallel.schedule),
                       .stages = static_cast<int>(parallel.pipeline),
                       .micro_batches = static_cast<int>(config.train.global_batch /

@@ -14,7 +14,7 @@ namespace trireme {
 
 [[nodiscard]] ItemKind item_kind(const ModelTraits& traits);
 [[nodiscard]] SamplerOptions sampler_options(const Config& config, std::int64_t samples);
-// One stage, one micro-batch where nothing is trained.
+// One micro-batch where nothing is trained.
 [[nodiscard]] ScheduleShape pipeline_shape(const Config& config, bool training);
 [[nodiscard]] BuildOptions build_options(const Config& config, int tensor_rank, bool training);
 [[nodiscard]] GraphMode graph_mode(const Config& config);

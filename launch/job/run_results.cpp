@@ -7,6 +7,7 @@
 #include "launch/job/libraries.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
+#include "runtime/checkpoint/names.h"
 #include "runtime/checkpoint/weights.h"
 
 namespace trireme {
@@ -66,7 +67,7 @@ void write_results(Session& session, const TrainingState& trained, double final_
   if (reporter == nullptr) return;
   save_weights(reporter->directory.weights_path(), weights, metadata);
   if (average.enabled())
-    save_weights(reporter->directory.path() + "/weights_average.safetensors", averages, metadata);
+    save_weights(reporter->directory.path() + "/" + std::string(averages_name), averages, metadata);
   log::get("train").info("weights written to {}", reporter->directory.weights_path());
   log::get("train").info("final loss {:.4f} (of step {}; exact bits {:a}), weights xxh3 {}{}{}",
                          final_loss, session.config.train.steps, final_loss, digest_of(weights),

@@ -181,7 +181,7 @@ std::unique_ptr<Model> Session::make_part(const Chain& chain, bool training) con
   return std::make_unique<Model>(
       *device, chain, build_options(config, mesh.here().tensor, training),
       stages.chunks(pipeline, stage, training), stages.inputs(pipeline, stage, layers), store,
-      training && keeps_ties_apart(config));
+      training ? keeps_ties_apart(config) : config.parallel.pipeline > 1);
 }
 
 std::vector<PlacedParam> Session::placed_params() const {
@@ -216,10 +216,10 @@ ValidationPass::ValidationPass(Session& session, PipelineRunner& runner, const s
       watch_(*dataset_, watch_of_rank(session)) {
   const Config& config = session.config;
   const Communicator& group = session.mesh.data();
-  const std::int64_t samples = samples_evaluated(config.train, dataset_->size());
+  samples_ = samples_evaluated(config.train, dataset_->size());
   const BatchPlan plan =
-      BatchPlan::evaluation(samples, config.train.micro_batch, group.rank(), group.size());
-  plan_ = {.local_batches = plan.count(), .targets = samples * session.traits.targets_per_sample};
+      BatchPlan::evaluation(samples_, config.train.micro_batch, group.rank(), group.size());
+  plan_ = {.local_batches = plan.count(), .targets = samples_ * session.traits.targets_per_sample};
   loader_ = std::make_unique<Loader>(*session.device, *dataset_, plan, loader_options(config.data));
 }
 

@@ -90,12 +90,15 @@ class ValidationPass {
   [[nodiscard]] EvaluationResult run();
   [[nodiscard]] const Dataset& dataset() const { return *dataset_; }
   [[nodiscard]] PayloadWatch& watch() { return watch_; }
+  // Of these, how many each run() looks at: all, or those of train.eval_batches.
+  [[nodiscard]] std::int64_t samples() const { return samples_; }
 
  private:
   Session& session_;
   PipelineRunner& runner_;
   std::unique_ptr<Dataset> dataset_;
   PayloadWatch watch_;
+  std::int64_t samples_ = 0;
   EvaluationPlan plan_;
   std::unique_ptr<Loader> loader_;
 };

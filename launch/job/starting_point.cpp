@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "launch/job/data_record.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/run_state.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/telemetry/run_directory.h"
 
@@ -100,21 +99,14 @@ std::optional<FoundCheckpoint> checkpoint_that_fits(Session& session, const Data
   return found;
 }
 
-// After how many steps a run wrote its weights; -1: the file does not say (an older version's).
-std::int64_t step_of_weights(const std::string& path) {
-  std::int64_t step = -1;
+// -1: not known, as of an older version's weights.
+std::int64_t known_step_of_weights(const std::string& path) {
   try {
-    const SafetensorsFile file(path);
-    const auto found = file.metadata().find("step");
-    if (found == file.metadata().end()) return -1;
-    const std::string& text = found->second;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-    if (error != std::errc() || end != text.data() + text.size()) return -1;
+    return step_of_weights(path).value_or(-1);
   } catch (const Error& error) {
     log::get("train").warn("{}", error.what());
     return -1;
   }
-  return step;
 }
 
 // Between what config.yaml of the directory says and this config, of the keys that make another
@@ -167,7 +159,7 @@ Held look(const Config& config, const StartRequest& request) {
   if (request.overwrite && !held.overwrite && contents.run)
     log::get("train").info("started again: --overwrite has done its work, the run goes on");
   if (held.overwrite || !held.weights) return held;
-  held.step = step_of_weights(RunDirectory::weights_in(directory));
+  held.step = known_step_of_weights(RunDirectory::weights_in(directory));
   if (!held.checkpoints) held.differences = differences_from_stored(config);
   return held;
 }

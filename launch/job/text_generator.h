@@ -4,11 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "models/registry.h"
+#include "launch/job/session.h"
+#include "runtime/comm/host_stream.h"
 
 namespace trireme {
 
@@ -18,28 +19,32 @@ struct SamplingOptions {
   std::uint64_t seed = 1234;
 };
 
+// One copy of the model, on the ranks of one data index: all of them make the same calls.
 class TextGenerator {
  public:
-  // `config` is resolved for Purpose::generate.
-  TextGenerator(const Config& config, const SamplingOptions& sampling);
+  // The session was made for a config that is resolved for Purpose::generate, with micro-batches of
+  // one sequence, and must outlive this. Collective over the ranks of the copy.
+  TextGenerator(Session& session, const SamplingOptions& sampling);
 
   // Appends tokens to the text so far. Raises ExitCode::config for an id outside the vocabulary.
   void feed(std::span<const std::int32_t> tokens);
-  // Draws the next token and appends it. The same seed and text give the same token.
-  [[nodiscard]] std::int32_t next();
-
-  [[nodiscard]] ParamStore& params() { return model_->params(); }
-  [[nodiscard]] Stream& stream() { return *stream_; }
+  // Draws the next token and appends it. The same seed and text give the same token. Nothing where
+  // the model's answer is not finite. Collective over the ranks of the copy.
+  [[nodiscard]] std::optional<std::int32_t> next();
 
  private:
+  // Of the last token of the text; empty where this rank does not hold the head.
   [[nodiscard]] std::span<const float> next_logits();
+  [[nodiscard]] std::span<const float> logits_at(const Context& context, std::int64_t position);
   [[nodiscard]] std::int32_t draw(std::span<const float> logits) const;
 
+  Session& session_;
   SamplingOptions sampling_;
   std::int64_t context_, vocabulary_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Model> model_;
+  Device& device_;
+  Stream& stream_;
+  PipelineRunner runner_;
+  HostStream host_;
   Buffer inputs_, inputs_host_, targets_, row_, row_host_;
   std::vector<std::int32_t> text_;
 };

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 
 #include "data/batch_plan.h"
@@ -22,6 +21,7 @@
 #include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/restore.h"
+#include "runtime/checkpoint/run_state.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/train/step_requests.h"
 #include "runtime/train/trainer.h"
@@ -114,17 +114,13 @@ void set_initial_weights(Session& session, const StartingPoint& start) {
                              start.checkpoint->path);
     return;
   }
-  if (!std::filesystem::exists(path))
-    fail(ExitCode::checkpoint,
-         "train.initial_weights: {}: no such file or directory; give a safetensors file, an index "
-         "of several, a directory of either, a checkpoint, or nothing for random weights",
-         path);
   try {
+    const RunState state = find_state(path, *session.world);
     const RestoreReport report =
-        restore_weights(path, *session.device, stream, session.placed_params(), params, rank,
-                        session.world->size());
+        restore_weights(state.values(ValueKind::model), state.path, *session.device, stream,
+                        session.placed_params(), params);
     if (rank == 0)
-      log::get("train").info("weights of {}, {:.0f} MB read in {:.0f} ms", path,
+      log::get("train").info("weights of {}, {:.0f} MB read in {:.0f} ms", state.describe(),
                              1e-6 * static_cast<double>(report.bytes), report.milliseconds);
   } catch (const Error& error) {
     if (error.code() != ExitCode::checkpoint) throw;

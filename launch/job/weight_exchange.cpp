@@ -6,13 +6,11 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "models/gpt/hugging_face.h"
 #include "runtime/base/file.h"
-#include "runtime/checkpoint/verify.h"
 #include "runtime/checkpoint/weight_files.h"
 #include "runtime/checkpoint/weights.h"
 
@@ -22,12 +20,22 @@ namespace {
 namespace fs = std::filesystem;
 using hugging_face::NamePair;
 
-void check_family(const Config& config) {
-  if (config.model.family == "gpt2") return;
+constexpr std::uint64_t their_config_limit = std::uint64_t{1} << 24;
+
+void check_family(const ModelConfig& model) {
+  if (model.family == "gpt2") return;
   fail(ExitCode::config,
        "model.family: {} has no exchange with Hugging Face (filters are (out, height, width, in) "
        "here and (out, in, height, width) there, and the stems differ); only gpt2 has",
-       config.model.family);
+       model.family);
+}
+
+void refuse_to_replace(const std::string& path, const Destination& destination) {
+  std::error_code error;
+  if (fs::is_directory(path, error))
+    fail(ExitCode::config, "--out {}: is a directory; name a file in it", path);
+  if (destination.force || !fs::exists(path, error)) return;
+  fail(ExitCode::config, "--out: {} exists; give another place, or --force to replace it", path);
 }
 
 // (rows, columns) -> (columns, rows)
@@ -61,27 +69,31 @@ WholeTensor to_ours(const NamePair& pair, std::vector<float> values) {
   return {pair.ours, shape, std::move(values)};
 }
 
-StoredValues source_of(const std::string& from, bool average) {
-  if (!average) return stored_weights(from);
-  const FoundCheckpoint found = open_checkpoint(from);
-  if (!found.manifest.has(ValueKind::average))
-    fail(ExitCode::config, "{}: holds no averaged weights; train.ema_decay was 0", from);
-  const auto damages = verify_checkpoint(from, found.manifest);
-  if (!damages.empty()) fail(ExitCode::checkpoint, "{}/{}", from, damages.front().describe());
-  return stored_values(from, found.manifest, ValueKind::average);
+constexpr const char* their_config = "config.json";
+
+std::string directory_of(const std::string& weights) {
+  return fs::is_directory(weights) ? weights : parent_directory(weights);
 }
 
-// What transformers reads beside the weights must be this model.
-void check_their_config(const std::string& path, const ModelConfig& model) {
-  std::ifstream file(path);
-  if (!file) return;
-  const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+// What transformers reads beside the weights; null where there is none.
+nlohmann::json read_their_config(const std::string& path) {
+  if (!fs::exists(path)) return nullptr;
+  auto json = nlohmann::json::parse(read_whole_file(path, their_config_limit, ExitCode::checkpoint),
+                                    nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) fail(ExitCode::checkpoint, "{}: is not a JSON object", path);
+  return json;
+}
+
+// It must be this model.
+void check_their_config(const std::string& path, const ModelConfig& model) {
+  const nlohmann::json json = read_their_config(path);
+  if (json.is_null()) return;
   const auto expect = [&](const char* key, const nlohmann::json& value, std::string_view ours) {
     if (!json.contains(key) || json[key] == value) return;
     fail(ExitCode::config, "{}: {} is {}, {} needs {}", path, key, json[key].dump(), ours,
          value.dump());
   };
+  expect("model_type", "gpt2", "model.family: gpt2");
   expect("n_layer", model.layers, "model.layers");
   expect("n_head", model.heads, "model.heads");
   expect("n_embd", model.hidden, "model.hidden");
@@ -91,6 +103,8 @@ void check_their_config(const std::string& path, const ModelConfig& model) {
   expect("layer_norm_epsilon", 1e-5, "our layer norm");
   expect("tie_word_embeddings", true, "our head");
   expect("scale_attn_by_inverse_layer_idx", false, "our attention");
+  if (json.contains("n_inner") && !json["n_inner"].is_null())
+    expect("n_inner", 4 * model.hidden, "our MLP");
 }
 
 void check_tied_head(const WeightFiles& files, const std::vector<float>& tokens) {
@@ -105,43 +119,81 @@ void check_tied_head(const WeightFiles& files, const std::vector<float>& tokens)
 
 }  // namespace
 
-void export_weights(const std::string& from, const Config& config, const std::string& out,
+void export_weights(const RunState& from, const Config& config, const Destination& destination,
                     bool average) {
-  check_family(config);
-  const StoredValues stored = source_of(from, average);
+  check_family(config.model);
+  const std::string weights = destination.to + "/model.safetensors";
+  const std::string description = destination.to + "/" + their_config;
+  refuse_to_replace(weights, destination);
+  refuse_to_replace(description, destination);
+  const ValueKind kind = average ? ValueKind::average : ValueKind::model;
+  const StoredValues stored = from.values(kind);
   StoredReader reader(stored);
   std::vector<WholeTensor> tensors;
   for (const NamePair& pair : hugging_face::gpt2_names(config.model)) {
     const auto found = stored.tensors.find(pair.ours);
     if (found == stored.tensors.end() || found->second.shape != our_shape(pair))
-      fail(ExitCode::checkpoint, "{}: has no tensor {} {}; --config is of another model", from,
+      fail(ExitCode::checkpoint, "{}: has no tensor {} {}; --config is of another model", from.path,
            pair.ours, our_shape(pair).to_string());
     tensors.push_back(to_theirs(pair, reader.whole(found->second)));
   }
   std::error_code error;
-  fs::create_directories(out, error);
-  if (error) library_failed(fmt::format("mkdir({})", out), error.message(), ExitCode::config);
-  save_weights(out + "/model.safetensors", tensors, {{"format", "pt"}});
-  write_file(out + "/config.json", hugging_face::gpt2_config_json(config.model),
-             ExitCode::internal);
-  fmt::print("{}: {} tensors, and config.json\n", out + "/model.safetensors", tensors.size());
+  fs::create_directories(destination.to, error);
+  if (error)
+    library_failed(fmt::format("mkdir({})", destination.to), error.message(), ExitCode::config);
+  save_weights(weights, tensors, {{"format", "pt"}});
+  write_file(description, hugging_face::gpt2_config_json(config.model), ExitCode::internal);
+  fmt::print("from  {}\n{}: {} tensors, and {}\n", from.describe(kind), weights, tensors.size(),
+             their_config);
 }
 
-void import_weights(const std::string& from, const Config& config, const std::string& out) {
-  check_family(config);
-  const std::string directory = fs::is_directory(from) ? from : parent_directory(from);
-  check_their_config(directory + "/config.json", config.model);
+ModelConfig model_of_hugging_face(const std::string& weights) {
+  const std::string path = directory_of(weights) + "/" + their_config;
+  const nlohmann::json json = read_their_config(path);
+  if (json.is_null())
+    fail(ExitCode::config, "{}: there is no {} beside the weights; give --config", weights,
+         their_config);
+  const auto type = json.find("model_type");
+  if (type == json.end() || *type != "gpt2")
+    fail(ExitCode::config, "{}: model_type is {}; weights of gpt2 models can be imported", path,
+         type == json.end() ? "missing" : type->dump());
+  std::string text = "model: {family: gpt2";
+  for (const auto& [ours, theirs] : {std::pair{"layers", "n_layer"},
+                                     {"hidden", "n_embd"},
+                                     {"heads", "n_head"},
+                                     {"context", "n_positions"},
+                                     {"vocabulary", "vocab_size"}}) {
+    const auto value = json.find(theirs);
+    if (value == json.end() || !value->is_number_integer())
+      fail(ExitCode::config, "{}: {} is {}, not a number; give --config", path, theirs,
+           value == json.end() ? "missing" : value->dump());
+    text += fmt::format(", {}: {}", ours, value->dump());
+  }
+  return parse_config(text + "}\n", path, {}).model;
+}
+
+std::string model_section(const ModelConfig& model) {
+  return fmt::format(
+      "model: {{family: {}, layers: {}, hidden: {}, heads: {}, context: {}, vocabulary: {}}}\n",
+      model.family, model.layers, model.hidden, model.heads, model.context, model.vocabulary);
+}
+
+void import_weights(const std::string& from, const ModelConfig& model,
+                    const Destination& destination) {
+  check_family(model);
+  refuse_to_replace(destination.to, destination);
+  check_their_config(directory_of(from) + "/" + their_config, model);
   const WeightFiles files(from);
   std::map<std::string, std::string> by_plain_name;
   for (const std::string& name : files.names()) {
     if (const auto plain = hugging_face::plain_name(name)) by_plain_name.emplace(*plain, name);
   }
   std::vector<WholeTensor> tensors;
-  for (const NamePair& pair : hugging_face::gpt2_names(config.model)) {
+  for (const NamePair& pair : hugging_face::gpt2_names(model)) {
     const auto found = by_plain_name.find(pair.theirs);
     if (found == by_plain_name.end() ||
         files.file_of(found->second).shape(found->second) != pair.shape)
-      fail(ExitCode::checkpoint, "{}: has no tensor {} {}; --config is of another model", from,
+      fail(ExitCode::checkpoint, "{}: has no tensor {} {}; the config is of another model", from,
            pair.theirs, pair.shape.to_string());
     std::vector<float> values = files.read(found->second);
     if (pair.theirs == "wte.weight") check_tied_head(files, values);
@@ -149,10 +201,10 @@ void import_weights(const std::string& from, const Config& config, const std::st
     by_plain_name.erase(found);
   }
   if (!by_plain_name.empty())
-    fail(ExitCode::checkpoint, "{}: holds tensor {}, which the model of --config does not have",
+    fail(ExitCode::checkpoint, "{}: holds tensor {}, which the model of the config does not have",
          from, by_plain_name.begin()->second);
-  save_weights(out, tensors, {{"format", "trireme"}});
-  fmt::print("{}: {} tensors\n", out, tensors.size());
+  save_weights(destination.to, tensors, {{"format", "trireme"}});
+  fmt::print("{}: {} tensors\n", destination.to, tensors.size());
 }
 
 }  // namespace trireme

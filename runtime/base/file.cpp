@@ -27,6 +27,18 @@ FileDescriptor open_for_reading(const std::string& path, ExitCode code) {
   return file;
 }
 
+FileDescriptor open_regular_file(const std::string& path, ExitCode code) {
+  // O_NONBLOCK: opening a named pipe or a device must not wait; for files it means nothing.
+  constexpr int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  FileDescriptor file(::open(path.c_str(), flags));
+  if (!file.is_open() && errno == EMFILE)
+    fail(code, "{}: too many open files; raise the limit with `ulimit -n`, or use larger files",
+         path);
+  if (!file.is_open()) system_failed("open", path, code);
+  static_cast<void>(regular_file_size(file, path, code));
+  return file;
+}
+
 FileDescriptor open_for_writing(const std::string& path, ExitCode code) {
   constexpr mode_t mode = 0666;  // cut by the user's umask
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
@@ -38,8 +50,20 @@ std::uint64_t regular_file_size(const FileDescriptor& file, const std::string& p
                                 ExitCode code) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) system_failed("fstat", path, code);
-  if (!S_ISREG(status.st_mode)) fail(code, "{}: is not a regular file", path);
+  if (S_ISDIR(status.st_mode)) fail(code, "{}: is not a regular file but a directory", path);
+  if (!S_ISREG(status.st_mode))
+    fail(code, "{}: is not a regular file but a pipe or a device; copy what it gives into a file",
+         path);
   return static_cast<std::uint64_t>(status.st_size);
+}
+
+std::string read_whole_file(const std::string& path, std::uint64_t limit, ExitCode code) {
+  const FileDescriptor file = open_regular_file(path, code);
+  const std::uint64_t size = regular_file_size(file, path, code);
+  if (size > limit) fail(code, "{}: is {} bytes long; at most {} are read", path, size, limit);
+  std::string text(size, '\0');
+  read_exactly(file, path, 0, std::as_writable_bytes(std::span(text)), code);
+  return text;
 }
 
 void read_exactly(const FileDescriptor& file, const std::string& path, std::uint64_t offset,

@@ -39,7 +39,11 @@ class FileDescriptor {
   int descriptor_ = -1;
 };
 
+// Waits where `path` is a named pipe that nobody writes to: for input that may be a stream.
 [[nodiscard]] FileDescriptor open_for_reading(const std::string& path, ExitCode code);
+// For every other file that a user names. A named pipe, device, socket or directory is refused at
+// once.
+[[nodiscard]] FileDescriptor open_regular_file(const std::string& path, ExitCode code);
 
 // Made new, or emptied.
 [[nodiscard]] FileDescriptor open_for_writing(const std::string& path, ExitCode code);
@@ -47,6 +51,10 @@ class FileDescriptor {
 // Size in bytes of a regular file; anything else (directory, device) is an error.
 [[nodiscard]] std::uint64_t regular_file_size(const FileDescriptor& file, const std::string& path,
                                               ExitCode code);
+
+// The whole of a regular file of at most `limit` bytes.
+[[nodiscard]] std::string read_whole_file(const std::string& path, std::uint64_t limit,
+                                          ExitCode code);
 
 // Fills `to` from `offset`; a file that ends early is an error. Safe from several threads.
 void read_exactly(const FileDescriptor& file, const std::string& path, std::uint64_t offset,

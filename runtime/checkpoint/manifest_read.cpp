@@ -237,11 +237,7 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
 }
 
 Manifest read_manifest(const std::string& path) {
-  const FileDescriptor file = open_for_reading(path, ExitCode::checkpoint);
-  const std::uint64_t size = regular_file_size(file, path, ExitCode::checkpoint);
-  if (size > text_limit) refuse(path, "text", "is too long");
-  std::string text(size, '\0');
-  read_exactly(file, path, 0, std::as_writable_bytes(std::span(text)), ExitCode::checkpoint);
+  const std::string text = read_whole_file(path, text_limit, ExitCode::checkpoint);
   const std::size_t tail = text.rfind("\"xxh3\": \"");
   const std::string_view body = std::string_view(text).substr(0, std::min(tail, text.size()));
   if (tail == std::string::npos || text.substr(tail) != manifest_tail(body))

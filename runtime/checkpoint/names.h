@@ -13,6 +13,13 @@ namespace trireme {
 
 inline constexpr std::string_view manifest_name = "manifest.json";
 inline constexpr std::string_view view_name = "checkpoint.h5";
+// In a run's directory.
+inline constexpr std::string_view checkpoints_name = "checkpoints";
+inline constexpr std::string_view weights_name = "weights.safetensors";
+inline constexpr std::string_view averages_name = "weights_average.safetensors";
+// Hugging Face's.
+inline constexpr std::string_view model_name = "model.safetensors";
+inline constexpr std::string_view model_index_name = "model.safetensors.index.json";
 // Behind the name of a directory that is being written, or removed: not a checkpoint.
 inline constexpr std::string_view partial_suffix = ".tmp";
 inline constexpr std::string_view deleting_suffix = ".deleting";

@@ -7,7 +7,6 @@
 #include <chrono>
 
 #include "runtime/checkpoint/parallel_reader.h"
-#include "runtime/checkpoint/weight_files.h"
 
 namespace trireme {
 namespace {
@@ -198,11 +197,10 @@ RestoreReport restore_checkpoint(const FoundCheckpoint& from, Device& device, St
   return {restorer.bytes(), watch.milliseconds()};
 }
 
-RestoreReport restore_weights(const std::string& path, Device& device, Stream& stream,
-                              std::span<const PlacedParam> placed, ParamStore& params, int share,
-                              int shares) {
+RestoreReport restore_weights(const StoredValues& stored, const std::string& from, Device& device,
+                              Stream& stream, std::span<const PlacedParam> placed,
+                              ParamStore& params) {
   const Stopwatch watch;
-  const StoredValues stored = stored_weights(path, share, shares);
   std::map<std::string, Shape, std::less<>> there;
   for (const auto& [name, tensor] : stored.tensors)
     there.emplace(name, tensor.shape);
@@ -211,7 +209,7 @@ RestoreReport restore_weights(const std::string& path, Device& device, Stream& s
     fail(code,
          "{}: holds the weights of another model than the config:{}\n  set model.* as it was for "
          "them; weights in Hugging Face's names first go through `trireme checkpoint import`",
-         path, problem);
+         from, problem);
   const CheckpointValues values{.params = params};
   Restorer restorer(device, stream, values);
   restorer.fill(ValueKind::model, stored);

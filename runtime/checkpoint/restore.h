@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/checkpoint/slices.h"
+#include "runtime/checkpoint/stored_values.h"
 #include "runtime/checkpoint/verify.h"
 
 namespace trireme {
@@ -29,12 +30,11 @@ RestoreReport restore_checkpoint(const FoundCheckpoint& from, Device& device, St
                                  std::span<const PlacedParam> placed,
                                  const CheckpointValues& values);
 
-// The weights and statistics alone: of a checkpoint, or of safetensors in our own names
-// (weight_files.h). Moments, averages and scalars stay as they are. Of a checkpoint this rank
-// verifies the part `share` of `shares`; where another rank finds damage, its error ends the job.
-// Raises ExitCode::checkpoint with the differences before anything is changed.
-RestoreReport restore_weights(const std::string& path, Device& device, Stream& stream,
-                              std::span<const PlacedParam> placed, ParamStore& params,
-                              int share = 0, int shares = 1);
+// The weights and statistics alone, from wherever they lie (run_state.h); `from` names that in
+// messages. Moments, averages and scalars stay as they are. Raises ExitCode::checkpoint with the
+// differences before anything is changed.
+RestoreReport restore_weights(const StoredValues& stored, const std::string& from, Device& device,
+                              Stream& stream, std::span<const PlacedParam> placed,
+                              ParamStore& params);
 
 }  // namespace trireme

@@ -119,7 +119,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : impl_(std::make_uniq
   constexpr auto code = ExitCode::checkpoint;
   Impl& self = *impl_;
   self.path = path;
-  self.file = open_for_reading(path, code);
+  self.file = open_regular_file(path, code);
   const std::uint64_t size = regular_file_size(self.file, path, code);
   if (size < safetensors::length_bytes) {
     fail(code, "{}: is not a safetensors file ({} bytes)", path, size);

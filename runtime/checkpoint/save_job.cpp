@@ -104,7 +104,7 @@ void write_whole(const std::string& path, std::span<const std::byte> bytes) {
 // Files of ranks on another host are not here when the directory is not shared.
 void check_visible(const std::string& directory, const ManifestFile& file) {
   const std::string path = directory + "/" + file.name;
-  const FileDescriptor opened = open_for_reading(path, code);
+  const FileDescriptor opened = open_regular_file(path, code);
   const std::uint64_t size = regular_file_size(opened, path, code);
   if (size != file.bytes)
     fail(code,

@@ -2,6 +2,7 @@
 #include "runtime/checkpoint/stored_values.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace trireme {
@@ -89,6 +90,16 @@ std::vector<float> StoredReader::whole(const StoredTensor& tensor) {
   return values;
 }
 
+std::string first_non_finite(const StoredValues& values) {
+  StoredReader reader(values);
+  for (const auto& [name, tensor] : values.tensors) {
+    if (!std::ranges::all_of(reader.whole(tensor),
+                             [](float value) { return std::isfinite(value); }))
+      return name;
+  }
+  return "";
+}
+
 void StoredReader::read_aligned(const StoredSlice& slice, const StoredRange& range, float* to) {
   const std::int64_t local = slice.block - range.first_block;
   if (local < 0 || local >= range.local_blocks) return;
@@ -125,7 +136,7 @@ void StoredReader::read_elements(const StoredSlice& slice, std::int64_t first, s
   const std::string& path = values_.files[static_cast<std::size_t>(slice.file)];
   if (!open_.contains(slice.file)) {
     if (open_.size() >= files_open) open_.clear();
-    open_[slice.file] = open_for_reading(path, ExitCode::checkpoint);
+    open_[slice.file] = open_regular_file(path, ExitCode::checkpoint);
   }
   const auto bytes = std::as_writable_bytes(std::span(to, static_cast<std::size_t>(count)));
   read_exactly(open_[slice.file], path,

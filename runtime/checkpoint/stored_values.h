@@ -64,4 +64,7 @@ class StoredReader {
   std::uint64_t bytes_ = 0;
 };
 
+// The first tensor, by name, with a NaN or an infinity in it; "" where there is none. Reads all.
+[[nodiscard]] std::string first_non_finite(const StoredValues& values);
+
 }  // namespace trireme

@@ -72,7 +72,7 @@ class Verifier {
     file_ = FileDescriptor();
     const std::string path = directory_ + "/" + name;
     try {
-      FileDescriptor opened = open_for_reading(path, code);
+      FileDescriptor opened = open_regular_file(path, code);
       const std::uint64_t size = regular_file_size(opened, path, code);
       if (size != expected_bytes(name))
         damages_.push_back(
@@ -113,10 +113,10 @@ class Verifier {
 };
 
 // What rank 0 finds in the directory, newest first, one path per line.
-std::string list_text(const std::string& directory) {
+std::string list_text(const std::string& directory, std::int64_t least) {
   std::string text;
-  for (const StepDirectory& step : list_checkpoints(directory))
-    text.insert(0, step.path + "\n");
+  for (const StepDirectory& found : list_checkpoints(directory))
+    if (found.step >= least) text.insert(0, found.path + "\n");
   return text;
 }
 
@@ -191,12 +191,12 @@ bool looks_complete(const std::string& path) noexcept {
   }
 }
 
-std::optional<FoundCheckpoint> find_newest_valid(const std::string& directory,
-                                                 Communicator& world) {
+std::optional<FoundCheckpoint> find_newest_valid(const std::string& directory, Communicator& world,
+                                                 std::int64_t least) {
   const HostStream stream;
   std::string mine, problem;
   try {
-    if (world.rank() == 0) mine = list_text(directory);
+    if (world.rank() == 0) mine = list_text(directory, least);
   } catch (const Error& error) {
     problem = error.what();
   }
@@ -214,6 +214,14 @@ std::optional<FoundCheckpoint> find_newest_valid(const std::string& directory,
     }
   }
   return {};
+}
+
+FoundCheckpoint open_valid(const std::string& path, Communicator& world) {
+  FoundCheckpoint found;
+  std::string problem = problem_of(path, world, found);
+  if (world.size() > 1) problem = first_problem(world, HostStream(), problem);
+  if (!problem.empty()) fail(code, "{}: {}", path, problem);
+  return found;
 }
 
 }  // namespace trireme

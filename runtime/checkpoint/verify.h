@@ -41,8 +41,14 @@ struct FoundCheckpoint {
 [[nodiscard]] FoundCheckpoint open_checkpoint(const std::string& path);
 
 // The newest checkpoint in a run's directory of checkpoints that verifies; why a newer one is
-// passed over is logged. Collective: the ranks read together, each a part.
+// passed over is logged. Those of fewer than `least` steps are not looked at. Collective: the ranks
+// read together, each a part.
 [[nodiscard]] std::optional<FoundCheckpoint> find_newest_valid(const std::string& directory,
-                                                               Communicator& world);
+                                                               Communicator& world,
+                                                               std::int64_t least = 0);
+
+// The checkpoint that `path` is, verified likewise. Raises ExitCode::checkpoint, alike on all
+// ranks, where it is damaged.
+[[nodiscard]] FoundCheckpoint open_valid(const std::string& path, Communicator& world);
 
 }  // namespace trireme

@@ -14,15 +14,6 @@ constexpr ExitCode code = ExitCode::checkpoint;
 constexpr std::uint64_t index_limit = std::uint64_t{1} << 28;
 constexpr int index_depth = 8;
 
-std::string text_of(const std::string& path) {
-  const FileDescriptor file = open_for_reading(path, code);
-  const std::uint64_t size = regular_file_size(file, path, code);
-  if (size > index_limit) fail(code, "{}: {} bytes are too many for an index", path, size);
-  std::string text(size, '\0');
-  read_exactly(file, path, 0, std::as_writable_bytes(std::span(text)), code);
-  return text;
-}
-
 template <typename T>
 std::vector<float> as_floats(const SafetensorsFile& file, std::string_view name) {
   std::vector<T> stored(file.bytes(name) / sizeof(T));
@@ -62,7 +53,8 @@ void WeightFiles::add(const std::string& path) {
 }
 
 void WeightFiles::add_index(const std::string& path) {
-  const json_fields::json index = json_fields::parse(text_of(path), path, index_depth);
+  const json_fields::json index =
+      json_fields::parse(read_whole_file(path, index_limit, code), path, index_depth);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     json_fields::refuse(path, "weight_map", "is missing");
   std::vector<std::string> files;
@@ -106,6 +98,26 @@ std::vector<float> WeightFiles::read(std::string_view name) const {
       fail(code, "{}: tensor '{}' is {}; weights are F32, BF16, F16 or F64", file.path(), name,
            name_of(file.dtype(name)));
   }
+}
+
+StoredValues stored_weights(const std::string& path) {
+  const WeightFiles files(path);
+  StoredValues values;
+  for (const std::string& name : files.names()) {
+    const SafetensorsFile& file = files.file_of(name);
+    if (file.dtype(name) != DType::f32)
+      fail(ExitCode::checkpoint,
+           "{}: tensor '{}' is {}; `trireme checkpoint import` makes f32 of it", file.path(), name,
+           name_of(file.dtype(name)));
+    const auto same = std::ranges::find(values.files, file.path());
+    const int index = static_cast<int>(same - values.files.begin());
+    if (same == values.files.end()) values.files.push_back(file.path());
+    const std::int64_t count = file.shape(name).count();
+    values.tensors[name] = {file.shape(name),
+                            {1, count},
+                            {{.file = index, .offset = file.offset(name), .count = count}}};
+  }
+  return values;
 }
 
 }  // namespace trireme

@@ -36,8 +36,7 @@ class WeightFiles {
   std::map<std::string, const SafetensorsFile*, std::less<>> of_;
 };
 
-// Where the weights of a checkpoint or of F32 safetensors files lie. Of a checkpoint, the part
-// `share` of `shares` is verified first.
-[[nodiscard]] StoredValues stored_weights(const std::string& path, int share = 0, int shares = 1);
+// Where the weights of F32 safetensors files lie; `path` as for WeightFiles.
+[[nodiscard]] StoredValues stored_weights(const std::string& path);
 
 }  // namespace trireme

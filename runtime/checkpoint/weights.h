@@ -15,9 +15,4 @@ namespace trireme {
 void save_weights(const std::string& path, std::span<const WholeTensor> tensors,
                   const std::map<std::string, std::string>& metadata);
 
-// Fills the fp32 values and refreshes the compute copies. Raises ExitCode::checkpoint naming the
-// file and the parameter that is missing, of another shape or another dtype, or that the model does
-// not have.
-void load_weights(const std::string& path, ParamStore& params, Stream& stream);
-
 }  // namespace trireme

@@ -14,14 +14,19 @@ namespace trireme::config {
 
 std::string read_text_file(const std::string& path) {
   if (path.empty()) fail(ExitCode::config, "no config file given");
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.is_open())
     fail(ExitCode::config, "{}: cannot open the config file: {}", path, std::strerror(errno));
   struct stat status {};
   if (fstat(file.get(), &status) != 0) system_failed("fstat", path, ExitCode::config);
   if (S_ISDIR(status.st_mode)) fail(ExitCode::config, "{}: is a directory; give a YAML file", path);
+  if (!S_ISREG(status.st_mode))
+    fail(ExitCode::config,
+         "{}: is not a regular file but a pipe or a device, which every rank would have to read; "
+         "copy what it gives into a file",
+         path);
 
-  // Sizes are not trusted: a pipe has none. One byte over the limit is enough to know.
+  // Sizes are not trusted: files of /proc have none. One byte over the limit is enough to know.
   std::string text(max_bytes + 1, '\0');
   std::size_t size = 0;
   while (size < text.size()) {

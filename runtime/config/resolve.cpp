@@ -12,6 +12,28 @@ void resolve_device(Config& config, const Environment& environment) {
   }
 }
 
+// What is left of parallel.* where nothing is trained: one copy of the model on every rank, unless
+// the command line splits it. A text to generate has no other use for several ranks, so there the
+// run's own split holds where the ranks are a multiple of it.
+ParallelConfig without_training(const config::Subject& subject) {
+  const ParallelConfig& was = subject.config.parallel;
+  const auto asked = [&](std::string_view key) { return subject.where.overridden.contains(key); };
+  const bool split = asked("parallel.tensor") || asked("parallel.pipeline");
+  const bool own = subject.purpose == Purpose::generate && !split &&
+                   subject.environment.ranks % (was.tensor * was.pipeline) == 0;
+  ParallelConfig kept;
+  kept.check_collectives = was.check_collectives;
+  kept.watch_seconds = was.watch_seconds;
+  if (asked("parallel.data")) kept.data = was.data;
+  if (own || asked("parallel.tensor")) kept.tensor = was.tensor;
+  if (own || asked("parallel.pipeline")) kept.pipeline = was.pipeline;
+  const bool blocks = was.virtual_tensor > 0 && was.virtual_tensor % kept.tensor == 0;
+  const bool same_bits = kept.tensor > 1 && subject.config.reproducibility == "layout" && blocks;
+  kept.virtual_tensor =
+      same_bits || asked("parallel.virtual_tensor") ? was.virtual_tensor : kept.tensor;
+  return kept;
+}
+
 }  // namespace
 
 Config resolve_config(Config config, const Environment& environment, const Provenance* where,
@@ -27,12 +49,10 @@ Config resolve_config(Config config, const Environment& environment, const Prove
   config::check_model(subject);
   config::check_data(subject);
   if (purpose != Purpose::train) {
-    // One copy of the model per rank, however the run that made it was split.
-    ParallelConfig whole;
-    whole.data = environment.ranks;
-    whole.check_collectives = config.parallel.check_collectives;
-    whole.watch_seconds = config.parallel.watch_seconds;
-    config.parallel = whole;
+    config.parallel = without_training(subject);
+    config::check_layout(subject);
+    config.parallel.data = environment.ranks / config::other_ranks(config.parallel);
+    config::check_split(subject);
     return config;
   }
   config::check_layout(subject);

@@ -33,6 +33,7 @@ void check_support(const Subject& subject);     // what this version does not do
 void check_layout(const Subject& subject);      // parallel.* against the rank count
 void check_batch(const Subject& subject);  // global_batch, micro_batch; parallel.data is resolved
 void check_parallel(const Subject& subject);  // parallel.* against model and batch
+void check_split(const Subject& subject);     // of that, tensor and pipeline against the model
 void check_model(const Subject& subject);
 void check_data(const Subject& subject);
 void check_schedule(const Subject& subject);  // steps, warm-up, optimizer

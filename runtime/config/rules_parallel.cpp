@@ -219,6 +219,11 @@ void check_reproducible(const Subject& subject) {
 
 }  // namespace
 
+void check_split(const Subject& subject) {
+  check_tensor(subject);
+  check_stages(subject);
+}
+
 void check_parallel(const Subject& subject) {
   const Config& config = subject.config;
   check_tensor(subject);

@@ -145,7 +145,7 @@ class ExchangeTest : public CommandTest {
 
   void export_ours() { run({"export", ours_, "--config", config_, "--out", theirs_}); }
   void import_theirs(const std::string& from) {
-    run({"import", from, "--config", config_, "--out", back_});
+    run({"import", from, "--config", config_, "--out", back_, "--force"});
   }
   // Theirs, rewritten as one or several files.
   void rewrite(const std::string& path, const std::map<std::string, std::vector<float>>& tensors) {

@@ -7,6 +7,7 @@
 #include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/names.h"
+#include "runtime/checkpoint/run_state.h"
 #include "tests/checkpoint/parts.h"
 #include "tests/support/temporary_directory.h"
 
@@ -180,7 +181,8 @@ TEST_F(LayoutsTest, StartsFromWeightsAloneUnderAnyLayout) {
           held_of(part.values, ValueKind::model, part.params.layout().buckets()[0]).values;
       device().fill_zero(*part.stream, masters.data, masters.bytes());
 
-      restore_weights(directory_ + "/run/" + step_directory_name(7), device(), *part.stream,
+      const RunState state = find_state(directory_ + "/run", group);
+      restore_weights(state.values(ValueKind::model), state.path, device(), *part.stream,
                       part.placed, part.params);
 
       EXPECT_EQ(part.wrong(7), 0);

@@ -193,8 +193,11 @@ TEST_F(ConfigFile, LargerThanAMebibyteIsRefused) {
 
   EXPECT_THAT(config_error([&] { return load_config(path, {}); }),
               HasSubstr("larger than 1048576 bytes"));
+}
+
+TEST_F(ConfigFile, PipesAndDevicesAreRefusedWithoutReading) {
   EXPECT_THAT(config_error([&] { return load_config("/dev/zero", {}); }),
-              HasSubstr("larger than 1048576 bytes"));
+              HasSubstr("is not a regular file"));
 }
 
 }  // namespace

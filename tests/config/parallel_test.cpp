@@ -210,16 +210,29 @@ TEST(ParallelRules, SelectiveRecomputationNeedsAttention) {
 }
 
 TEST(ParallelRules, HoldOnlyForTraining) {
-  const std::vector<std::string> of_a_big_run{
-      "parallel.tensor=4",         "parallel.pipeline=3",      "parallel.zero=2",
-      "parallel.virtual_tensor=4", "parallel.watch_seconds=9", "reproducibility=layout"};
+  const std::string of_a_big_run =
+      "parallel: {tensor: 4, pipeline: 3, zero: 2, virtual_tensor: 4, watch_seconds: 9}\n"
+      "reproducibility: layout\n";
 
-  const Config config = resolved("run: {}", of_a_big_run, ranks(2), Purpose::generate);
+  const Config config = resolved(of_a_big_run, {}, ranks(2), Purpose::generate);
 
   EXPECT_EQ(config.parallel.data, 2);
   EXPECT_EQ(config.parallel.tensor * config.parallel.pipeline, 1);
   EXPECT_EQ(config.parallel.zero, 0);
   EXPECT_EQ(config.parallel.watch_seconds, 9);
+}
+
+TEST(ParallelRules, SplitACopyToGenerateOrEvaluateWhereTheJobSaysSo) {
+  const std::string run = "parallel: {tensor: 2, zero: 1}\ndata: {validation_path: x}\n";
+
+  EXPECT_EQ(resolved(run, {}, ranks(4), Purpose::generate).parallel.tensor, 2);
+  EXPECT_EQ(resolved(run, {}, ranks(4), Purpose::generate).parallel.data, 2);
+  EXPECT_EQ(resolved(run, {}, ranks(1), Purpose::generate).parallel.tensor, 1);
+  EXPECT_EQ(resolved(run, {}, ranks(4), Purpose::evaluate).parallel.tensor, 1);
+  const Config asked = resolved(run, {"parallel.pipeline=2"}, ranks(4), Purpose::evaluate);
+  EXPECT_EQ(asked.parallel.pipeline, 2);
+  EXPECT_EQ(asked.parallel.tensor, 1);
+  EXPECT_EQ(asked.parallel.data, 2);
 }
 
 TEST(ParallelRules, AcceptConsistentLayoutsOnly) {

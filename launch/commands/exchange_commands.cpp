@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/commands/exchange_commands.h"
+
+#include <filesystem>
+#include <memory>
+
+#include "launch/commands/one_process.h"
+#include "launch/job/weight_exchange.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The config of the run that a checkpoint or a weights file lies in.
+Config config_for(const std::string& path, const std::string& given) {
+  if (!given.empty()) return load_config(given, {});
+  fs::path directory = fs::absolute(path).lexically_normal();
+  for (int level = 0; level < 4; ++level, directory = directory.parent_path()) {
+    if (fs::exists(directory / "config.yaml"))
+      return load_config((directory / "config.yaml").string(), {});
+  }
+  fail(ExitCode::config, "{}: no config.yaml in the directories above it; give --config", path);
+}
+
+struct ExchangeArguments {
+  std::string from, config, out;
+  bool average = false, force = false;
+};
+
+void run_export(const ExchangeArguments& arguments) {
+  const auto alone = make_single_communicator();
+  const RunState state = find_state(arguments.from, *alone);
+  export_weights(state, config_for(state.path, arguments.config),
+                 {.to = arguments.out, .force = arguments.force}, arguments.average);
+}
+
+void run_import(const ExchangeArguments& arguments) {
+  const ModelConfig model = arguments.config.empty() ? model_of_hugging_face(arguments.from)
+                                                     : load_config(arguments.config, {}).model;
+  import_weights(arguments.from, model, {.to = arguments.out, .force = arguments.force});
+  if (arguments.config.empty()) fmt::print("for a config of it: {}", model_section(model));
+}
+
+void add_export(CLI::App& checkpoint) {
+  auto* const command = checkpoint.add_subcommand(
+      "export", "Write model.safetensors and config.json for Hugging Face's libraries");
+  const auto arguments = std::make_shared<ExchangeArguments>();
+  command
+      ->add_option("from", arguments->from,
+                   "A run (its newest weights or checkpoint), a checkpoint, or a weights file")
+      ->required();
+  command->add_option("--out", arguments->out, "Directory to make")->required();
+  command->add_option("--config", arguments->config,
+                      "Config of the model (default: config.yaml of the run)");
+  command->add_flag("--average", arguments->average, "The averaged weights (train.ema_decay)");
+  command->add_flag("--force", arguments->force, "Replace what an earlier export left there");
+  command->footer("Example: trireme checkpoint export runs/gpt_tiny --out exported");
+  on_one_process(*command, [arguments] { run_export(*arguments); });
+}
+
+void add_import(CLI::App& checkpoint) {
+  auto* const command = checkpoint.add_subcommand(
+      "import", "Make a weights file of ours from Hugging Face's safetensors");
+  const auto arguments = std::make_shared<ExchangeArguments>();
+  command
+      ->add_option("from", arguments->from,
+                   "A .safetensors file, a .safetensors.index.json, or a directory of either")
+      ->required();
+  command->add_option("--config", arguments->config,
+                      "Config of the model (default: by the config.json beside the weights; the "
+                      "model section for a config of ours is printed)");
+  command->add_option("--out", arguments->out, "File to write")->required();
+  command->add_flag("--force", arguments->force, "Replace the file where there is one");
+  command->footer(
+      "Example: trireme checkpoint import gpt2/ --config configs/gpt2_124m.yaml --out "
+      "gpt2.safetensors");
+  on_one_process(*command, [arguments] { run_import(*arguments); });
+}
+
+}  // namespace
+
+void add_exchange_commands(CLI::App& checkpoint) {
+  add_export(checkpoint);
+  add_import(checkpoint);
+}
+
+}  // namespace trireme

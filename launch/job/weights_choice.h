@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which weights `eval` and `generate` take, and how they get into a session's model.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+
+#include "launch/job/session.h"
+#include "runtime/checkpoint/run_state.h"
+
+namespace trireme {
+
+struct WeightsChoice {
+  std::string path;  // "": the run's newest state
+  bool average = false;
+
+  [[nodiscard]] ValueKind kind() const { return average ? ValueKind::average : ValueKind::model; }
+  // --weights (or --checkpoint) and --average.
+  void add_to(CLI::App& command);
+};
+
+struct LoadedWeights {
+  RunState state;
+  ValueKind kind = ValueKind::model;
+  [[nodiscard]] std::string describe() const { return state.describe(kind); }
+};
+
+// Fills the model's parameters. Collective. Raises ExitCode::checkpoint for what is no state of the
+// config's model, ExitCode::config for averages that there are none of.
+[[nodiscard]] LoadedWeights load_weights(Session& session, const std::string& run,
+                                         const WeightsChoice& choice);
+
+// Raises ExitCode::non_finite with the first parameter that holds NaN or infinity, for a `result`
+// ("the loss is nan") that only such weights explain. Collective.
+[[noreturn]] void refuse_non_finite(Session& session, const LoadedWeights& weights,
+                                    const std::string& result);
+
+}  // namespace trireme
