@@ -73,7 +73,8 @@ void check_data(const Subject& subject) {
            "not set; give packed shards, made with trireme data pack-text or pack-images");
   }
   if (subject.purpose == Purpose::evaluate && data.validation_path.empty()) {
-    refuse(subject, "data.validation_path", "not set; give the packed shards to evaluate on with --data DIRECTORY");
+    refuse(subject, "data.validation_path",
+           "not set; give the packed shards to evaluate on with --data DIRECTORY");
   }
   if (config.model.family != "resnet") return;
   check_per_channel(subject, "data.mean", data.mean);

@@ -20,10 +20,10 @@ constexpr std::array recorded = {
     "OMPI_MCA_btl", "OMPI_MCA_btl_*", "OMPI_MCA_pml", "OMPI_MCA_pml_*", "OMPI_MCA_mtl",
     "OMPI_MCA_coll", "OMPI_MCA_coll_*", "OMPI_MCA_oob_tcp_*", "OMPI_MCA_mpi_*",
     "OMPI_MCA_rmaps_base_*", "OMPI_MCA_hwloc_base_*", "UCX_TLS", "UCX_NET_DEVICES", "FI_PROVIDER",
-    "NCCL_ALGO", "NCCL_PROTO", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA",
-    "NCCL_IB_DISABLE", "NCCL_IB_GID_INDEX", "NCCL_NET_GDR_LEVEL", "NCCL_P2P_DISABLE",
-    "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
-    "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_BUFFSIZE", "NCCL_NTHREADS", "NCCL_TOPO_FILE",
+    "NCCL_ALGO", "NCCL_PROTO", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_DISABLE",
+    "NCCL_IB_GID_INDEX", "NCCL_NET_GDR_LEVEL", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL",
+    "NCCL_SHM_DISABLE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS",
+    "NCCL_MAX_CTAS", "NCCL_BUFFSIZE", "NCCL_NTHREADS", "NCCL_TOPO_FILE",
     // What they compute with.
     "OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "OMP_DYNAMIC", "OMP_SCHEDULE",
     "OMP_WAIT_POLICY", "DNNL_VERBOSE", "DNNL_MAX_CPU_ISA", "DNNL_CPU_ISA_HINTS",
@@ -32,29 +32,29 @@ constexpr std::array recorded = {
     "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_DEVICE_MAX_CONNECTIONS",
     "CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE", "MALLOC_ARENA_MAX",
     // What the batch system granted.
-    "SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_JOB_PARTITION",
-    "SLURM_JOB_QOS", "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES", "SLURM_JOB_CPUS_PER_NODE",
-    "SLURM_JOB_GPUS", "SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_RESTART_COUNT",
-    "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_NNODES", "SLURM_NTASKS", "SLURM_NPROCS",
-    "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE",
-    "SLURM_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK",
-    "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_MEM_PER_NODE", "SLURM_CPU_BIND",
-    "SLURM_DISTRIBUTION", "SLURM_STEP_ID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES",
-    "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_PROCID", "SLURM_LOCALID",
-    "SLURM_NODEID",
+    "SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_JOB_PARTITION", "SLURM_JOB_QOS",
+    "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES", "SLURM_JOB_CPUS_PER_NODE", "SLURM_JOB_GPUS",
+    "SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_RESTART_COUNT", "SLURM_ARRAY_JOB_ID",
+    "SLURM_ARRAY_TASK_ID", "SLURM_NNODES", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE",
+    "SLURM_TASKS_PER_NODE", "SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "SLURM_GPUS",
+    "SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_MEM_PER_CPU",
+    "SLURM_MEM_PER_GPU", "SLURM_MEM_PER_NODE", "SLURM_CPU_BIND", "SLURM_DISTRIBUTION",
+    "SLURM_STEP_ID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NUM_TASKS",
+    "SLURM_STEP_TASKS_PER_NODE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID",
     // Our own.
     "TRIREME_LOG", "TRIREME_INTERFACE", "TRIREME_TCP_RETRIES", "TRIREME_END_SECONDS",
     "TRIREME_GRACE_SECONDS", "TRIREME_START_SECONDS", "TRIREME_JOB_ID", "TRIREME_LAUNCHER",
     "TRIREME_BINARY"};
 
 bool is_secret_name(std::string_view name) {
-  constexpr std::array words = {"passw", "passphrase", "secret", "token",  "credential",
-                                "auth",  "cookie",     "jwt",    "apikey", "api_key",
-                                "api-key", "private",  "signature"};
+  constexpr std::array words = {"passw",   "passphrase", "secret",   "token",  "credential",
+                                "auth",    "cookie",     "jwt",      "apikey", "api_key",
+                                "api-key", "private",    "signature"};
   std::string lower(name);
   std::ranges::transform(lower, lower.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return std::ranges::any_of(words, [&](const char* word) { return lower.find(word) != std::string::npos; });
+  return std::ranges::any_of(
+      words, [&](const char* word) { return lower.find(word) != std::string::npos; });
 }
 
 constexpr std::string_view blanks = " \t\n\"'";
@@ -159,8 +159,8 @@ std::vector<std::string> without_secrets(const std::vector<std::string>& words) 
   std::vector<std::string> result;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const bool secret = i > 0 && announces_secret(words[i - 1], i > 1 ? words[i - 2] : "");
-    const bool attached = i > 0 && words[i - 1].ends_with("sshpass") && words[i].starts_with("-p") &&
-                          words[i] != "-p";
+    const bool attached = i > 0 && words[i - 1].ends_with("sshpass") &&
+                          words[i].starts_with("-p") && words[i] != "-p";
     result.push_back(secret     ? std::string(hidden)
                      : attached ? "-p" + std::string(hidden)
                                 : without_secrets(words[i]));

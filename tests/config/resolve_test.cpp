@@ -222,9 +222,9 @@ TEST(ResolvePurpose, CommandsThatDoNotTrainSkipTheTrainingRules) {
   EXPECT_EQ(resolved(of_a_big_run, {}, ranks(2), Purpose::generate).parallel.data, 2);
   EXPECT_THAT(refusal(of_a_big_run, {}, ranks(2), Purpose::evaluate),
               HasSubstr("data.validation_path: not set"));
-  EXPECT_EQ(resolved(of_a_big_run, {"data.validation_path=x"}, ranks(1), Purpose::evaluate)
-                .parallel.data,
-            1);
+  EXPECT_EQ(
+      resolved(of_a_big_run, {"data.validation_path=x"}, ranks(1), Purpose::evaluate).parallel.data,
+      1);
   EXPECT_THAT(refusal(of_a_big_run, {"parallel.data=3"}, ranks(2), Purpose::generate),
               HasSubstr("3 data-parallel ranks in a job of 2"));
   EXPECT_THAT(refusal("run: {}", {"model.heads=3"}, ranks(1), Purpose::generate),

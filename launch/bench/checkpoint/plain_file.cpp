@@ -32,8 +32,8 @@ Pages pages_of(const FileDescriptor& file, const std::string& path) {
   const int looked = ::mincore(begin, bytes, resident.data());
   if (::munmap(begin, bytes) != 0) system_failed("munmap", path, code);
   if (looked != 0) system_failed("mincore", path, code);
-  const auto cached = std::ranges::count_if(
-      resident, [](unsigned char bits) { return (bits & 1U) != 0; });
+  const auto cached =
+      std::ranges::count_if(resident, [](unsigned char bits) { return (bits & 1U) != 0; });
   return {.all = resident.size(), .cached = static_cast<std::size_t>(cached)};
 }
 

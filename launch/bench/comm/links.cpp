@@ -69,8 +69,8 @@ MeasuredLinks measure_links(Communicator& world, Device& device,
 
 void update_hardware_file(const std::string& path, const MeasuredLinks& links) {
   plan::Hardware hardware = plan::load_hardware(path);
-  // What was measured is a host's inside and what lies between hosts, so a domain is a host, however
-  // few of its ranks took part.
+  // What was measured is a host's inside and what lies between hosts, so a domain is a host,
+  // however few of its ranks took part.
   hardware.node.ranks = std::max(hardware.node.ranks, links.ranks_per_host);
   hardware.links.domain = hardware.node.ranks;
   if (links.inside) hardware.links.inside = *links.inside;
