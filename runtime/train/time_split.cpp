@@ -50,6 +50,13 @@ double usual_of_others(std::vector<double> others) {
 StepSplit split_step(std::int64_t step, const MeshShape& shape, std::span<const RankStep> ranks) {
   TRIREME_EXPECTS(static_cast<int>(ranks.size()) == shape.size(), "{} ranks for a mesh of {}",
                   ranks.size(), shape.size());
+  // A job of one rank waits for nobody: what its comm stream does is its own work.
+  RankStep alone;
+  if (shape.size() == 1) {
+    alone = ranks[0];
+    alone.comm_wait = alone.reduce_wait = 0;
+    ranks = {&alone, 1};
+  }
   const int per_stage = shape.data * shape.tensor;
   std::vector<StageWork> stages(static_cast<std::size_t>(shape.pipeline));
   std::vector<double> last_pass(static_cast<std::size_t>(per_stage));  // of each pipeline

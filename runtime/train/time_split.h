@@ -27,7 +27,8 @@ struct RankStep {
   double reduce_wait = 0;  // of comm_wait: the exposed part of that
 };
 
-// Milliseconds, means over the ranks; the six parts add up to `period`.
+// Milliseconds, means over the ranks; the six parts add up to `period`. A job of one rank waits in
+// no collective.
 struct StepSplit {
   std::int64_t step = 0;  // from 1
   double period = 0;

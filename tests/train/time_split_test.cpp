@@ -19,7 +19,8 @@ double sum(const StepSplit& split) {
 }
 
 TEST(TimeSplit, OneRankOnlyComputesAndWaitsForData) {
-  const RankStep rank{.period = 12, .step = 10, .before_reduce = 9, .data_wait = 2};
+  // Its comm stream has sums of its own to make.
+  const RankStep rank{.period = 12, .step = 10, .before_reduce = 9, .comm_wait = 1, .data_wait = 2};
 
   const StepSplit split = split_step(1, {}, {&rank, 1});
 
