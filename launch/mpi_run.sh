@@ -88,6 +88,7 @@ end_job() {
   echo "mpi_run.sh: $1: ending mpirun" >&2
   local below
   mapfile -t below < <(descendants "$job")
+  disown "$job" 2>/dev/null  # bash would print that it was killed, and how it was started
   kill -s KILL "$job" "${below[@]}" 2>/dev/null
   result=$communication_code
 }
