@@ -6,10 +6,10 @@
 #include "data/batch_plan.h"
 #include "launch/job/autotune.h"
 #include "launch/job/options.h"
+#include "launch/job/shared_inputs.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/dry.h"
 #include "runtime/comm/nccl.h"
-#include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/comm/watched.h"
 #include "runtime/device/cpu/cpu_features.h"
 #include "runtime/device/dry/dry_device.h"
@@ -31,8 +31,9 @@ WatchOptions watch_options(const Config& config, bool training) {
 // Before the ranks do anything that needs them to agree.
 std::unique_ptr<Device> make_device(const RankProcess& process, const Config& config,
                                     const WatchOptions& watch) {
-  check_same_on_all_ranks(*make_watched(process.mpi.world(), watch), "the resolved config",
-                          to_yaml(config));
+  const auto world = make_watched(process.mpi.world(), watch);
+  require_same_program(*world);
+  require_same_config(*world, config);
   const MpiEnvironment& mpi = process.mpi;
   return Device::create(device_type(config), {.local_rank = mpi.local_rank(),
                                               .local_size = mpi.local_size(),
@@ -214,6 +215,7 @@ ValidationPass::ValidationPass(Session& session, PipelineRunner& runner, const s
       runner_(runner),
       dataset_(open_dataset(session.config, session.traits, path, "validation")),
       watch_(*dataset_, watch_of_rank(session)) {
+  require_same_data(*session.world, "validation data", path, *dataset_);
   const Config& config = session.config;
   const Communicator& group = session.mesh.data();
   samples_ = samples_evaluated(config.train, dataset_->size());

@@ -31,10 +31,16 @@ constexpr std::array fixed_keys = {"run.seed", "train.global_batch", "data.shuff
 // These are free to change: where and how the same computation is done and reported.
 constexpr std::array free_sections = {"run.",        "parallel.", "device.",
                                       "checkpoint.", "comm.",     "telemetry."};
-constexpr std::array free_keys = {
-    "data.path",          "data.validation_path", "data.workers",
-    "data.prefetch",      "train.micro_batch",    "train.eval_every",
-    "train.eval_batches", "train.log_every",      "train.initial_weights"};
+constexpr std::array free_keys = {"data.path",
+                                  "data.validation_path",
+                                  "data.workers",
+                                  "data.prefetch",
+                                  "train.micro_batch",
+                                  "train.eval_every",
+                                  "train.eval_batches",
+                                  "train.log_every",
+                                  "train.initial_weights",
+                                  "train.divergence_check_every"};
 
 bool is_fixed(const std::string& key) {
   return std::ranges::find(fixed_keys, key) != fixed_keys.end();

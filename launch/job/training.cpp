@@ -16,6 +16,7 @@
 #include "launch/job/options.h"
 #include "launch/job/run_report.h"
 #include "launch/job/run_results.h"
+#include "launch/job/shared_inputs.h"
 #include "launch/job/start_times.h"
 #include "launch/plan/layout_plan.h"
 #include "runtime/base/host_name.h"
@@ -94,6 +95,7 @@ std::unique_ptr<Dataset> open_training_data(const Session& session) {
   require_data_on_all_hosts(*session.world, "data.path", config.data.path);
   require_data_on_all_hosts(*session.world, "data.validation_path", validation);
   auto dataset = open_dataset(config, session.traits, config.data.path, "train");
+  require_same_data(*session.world, "data.path", config.data.path, *dataset);
   if (!validation.empty())
     require_same_ids(id_names_of(dataset->shards().front()), id_names_at(validation, "validation"));
   return dataset;

@@ -75,7 +75,8 @@ struct Manifest {
   std::vector<ManifestFile> files;
   std::uint64_t view_bytes = 0;  // of checkpoint.h5
   std::uint64_t view_checksum = 0;
-  std::string state = "{}";  // a JSON object that belongs to the trainer
+  std::uint64_t text_checksum = 0;  // XXH3-64 of the file's text, set by read_manifest()
+  std::string state = "{}";         // a JSON object that belongs to the trainer
   // Small device memory that all ranks hold alike (a loss scale), as hexadecimal bytes.
   std::vector<std::pair<std::string, std::string>> scalars;
 

@@ -242,7 +242,9 @@ Manifest read_manifest(const std::string& path) {
   const std::string_view body = std::string_view(text).substr(0, std::min(tail, text.size()));
   if (tail == std::string::npos || text.substr(tail) != manifest_tail(body))
     refuse(path, "xxh3", "does not match the text: it was changed or cut");
-  return parse_manifest(text, path);
+  Manifest manifest = parse_manifest(text, path);
+  manifest.text_checksum = checksum_of(text);
+  return manifest;
 }
 
 }  // namespace trireme

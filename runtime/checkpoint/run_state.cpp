@@ -9,6 +9,7 @@
 #include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/names.h"
+#include "runtime/checkpoint/same_weights.h"
 #include "runtime/checkpoint/weight_files.h"
 
 namespace trireme {
@@ -150,7 +151,10 @@ std::string RunState::describe(ValueKind kind) const {
 RunState find_state(const std::string& path, Communicator& world, AtEqualSteps prefer) {
   const Place place = shared_place(path, prefer, world);
   if (place.kind == PlaceKind::checkpoint) return of_checkpoint(open_valid(path, world));
-  if (place.kind == PlaceKind::weights) return {path, place.step, {}, {}};
+  if (place.kind == PlaceKind::weights) {
+    require_same_weights(world, path);
+    return {path, place.step, {}, {}};
+  }
   const bool run = place.kind == PlaceKind::run;
   auto newest = find_newest_valid(run ? in(path, checkpoints_name) : path, world, place.least);
   if (newest) return of_checkpoint(std::move(*newest));
@@ -158,6 +162,8 @@ RunState find_state(const std::string& path, Communicator& world, AtEqualSteps p
     fail(code,
          "{}: holds no weights, and no checkpoint that verifies; see trireme checkpoint verify {}",
          path, path);
+  require_same_weights(world, in(path, weights_name));
+  if (place.averages) require_same_weights(world, in(path, averages_name));
   return {in(path, weights_name), place.step, {}, place.averages ? in(path, averages_name) : ""};
 }
 

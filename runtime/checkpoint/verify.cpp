@@ -13,6 +13,7 @@
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/names.h"
 #include "runtime/checkpoint/parallel_reader.h"
+#include "runtime/checkpoint/same_weights.h"
 
 namespace trireme {
 namespace {
@@ -208,7 +209,10 @@ std::optional<FoundCheckpoint> find_newest_valid(const std::string& directory, C
     at += path.size() + 1;
     FoundCheckpoint found;
     problem = first_problem(world, stream, problem_of(path, world, found));
-    if (problem.empty()) return found;
+    if (problem.empty()) {
+      require_same_checkpoint(world, found);
+      return found;
+    }
     if (world.rank() == 0) {
       log::get("checkpoint").warn("{}: is not used: {}; the one before it is tried", path, problem);
     }
@@ -221,6 +225,7 @@ FoundCheckpoint open_valid(const std::string& path, Communicator& world) {
   std::string problem = problem_of(path, world, found);
   if (world.size() > 1) problem = first_problem(world, HostStream(), problem);
   if (!problem.empty()) fail(code, "{}: {}", path, problem);
+  require_same_checkpoint(world, found);
   return found;
 }
 

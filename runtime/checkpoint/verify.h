@@ -42,13 +42,14 @@ struct FoundCheckpoint {
 
 // The newest checkpoint in a run's directory of checkpoints that verifies; why a newer one is
 // passed over is logged. Those of fewer than `least` steps are not looked at. Collective: the ranks
-// read together, each a part.
+// read together, each a part. Raises ExitCode::checkpoint where ranks find different ones at a
+// path.
 [[nodiscard]] std::optional<FoundCheckpoint> find_newest_valid(const std::string& directory,
                                                                Communicator& world,
                                                                std::int64_t least = 0);
 
 // The checkpoint that `path` is, verified likewise. Raises ExitCode::checkpoint, alike on all
-// ranks, where it is damaged.
+// ranks, where it is damaged or not the same for all.
 [[nodiscard]] FoundCheckpoint open_valid(const std::string& path, Communicator& world);
 
 }  // namespace trireme

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/same_on_all_ranks.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "runtime/base/checksum.h"
+#include "runtime/base/host_name.h"
 #include "runtime/comm/comm_label.h"
+#include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"
 
 namespace trireme {
@@ -72,20 +76,61 @@ void check(Communicator& world, std::string_view what, std::span<const std::byte
                                   [&](const Digest& digest) { return digest != digests[0]; });
   if (other == digests.end()) return;
   const auto rank = static_cast<int>(other - digests.begin());
+  const auto hosts = gather_texts(world, host_name());
+  const std::string& host = hosts[static_cast<std::size_t>(rank)];
   if (!is_text) {
     fail(ExitCode::config,
-         "ranks disagree on {}: rank 0 has {} bytes with XXH3 {:016x}, rank {} has {} bytes with "
-         "XXH3 {:016x}; start all ranks from the same files",
-         what, digests[0].bytes, digests[0].hash, rank, other->bytes, other->hash);
+         "ranks disagree on {}: rank 0 on {} has {} bytes with XXH3 {:016x}, rank {} on {} has {} "
+         "bytes with XXH3 {:016x}; start all ranks from the same files",
+         what, hosts[0], digests[0].bytes, digests[0].hash, rank, host, other->bytes, other->hash);
   }
   const std::string_view own(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const std::string text_0 = text_of(world, *stream, 0, digests[0], own);
   const std::string text_r = text_of(world, *stream, rank, *other, own);
   const LineDifference difference = first_difference(text_0, text_r);
   fail(ExitCode::config,
-       "ranks disagree on {}: line {} is {} on rank 0 ({} bytes in all) and {} on rank {} ({} "
-       "bytes); start all ranks with the same program, files and arguments",
-       what, difference.number, difference.a, text_0.size(), difference.b, rank, text_r.size());
+       "ranks disagree on {}: line {} is {} on rank 0 on {} ({} bytes in all) and {} on rank {} on "
+       "{} ({} bytes); start all ranks with the same program, files and arguments",
+       what, difference.number, difference.a, hosts[0], text_0.size(), difference.b, rank, host,
+       text_r.size());
+}
+
+// Ranks that have the same value, in rank order.
+struct Party {
+  std::string value, place;  // the place of the first
+  std::vector<std::string> ranks;
+  std::vector<std::string> hosts;
+};
+
+std::vector<Party> parties_of(Communicator& world, const SharedFact& fact) {
+  const auto values = gather_texts(world, fact.value);
+  const auto places = gather_texts(world, fact.place);
+  const auto hosts = gather_texts(world, host_name());
+  std::vector<Party> parties;
+  for (std::size_t rank = 0; rank < values.size(); ++rank) {
+    auto party = std::ranges::find(parties, values[rank], &Party::value);
+    if (party == parties.end()) party = parties.insert(party, {values[rank], places[rank], {}, {}});
+    party->ranks.push_back(fmt::format("{}", rank));
+    if (std::ranges::find(party->hosts, hosts[rank]) == party->hosts.end())
+      party->hosts.push_back(hosts[rank]);
+  }
+  return parties;
+}
+
+// "a, b, c and 5 more"
+std::string listed(std::span<const std::string> names) {
+  constexpr std::size_t most = 8;
+  const auto shown = names.first(std::min(names.size(), most));
+  const std::string rest =
+      names.size() > most ? fmt::format(" and {} more", names.size() - most) : "";
+  return fmt::format("{}{}", fmt::join(shown, ", "), rest);
+}
+
+std::string describe(const Party& party) {
+  const bool one = party.ranks.size() == 1;
+  return fmt::format("{} {} on {} {} {}{}", one ? "rank" : "ranks", listed(party.ranks),
+                     listed(party.hosts), one ? "has" : "have", party.value,
+                     party.place.empty() ? "" : " in " + party.place);
 }
 
 }  // namespace
@@ -97,6 +142,17 @@ void check_same_on_all_ranks(Communicator& world, std::string_view what, std::st
 void check_same_on_all_ranks(Communicator& world, std::string_view what,
                              std::span<const std::byte> bytes) {
   check(world, what, bytes, false);
+}
+
+void check_same_on_all_ranks(Communicator& world, const SharedFact& fact) {
+  const ScopedCommLabel label(fact.name);
+  const HostStream stream;
+  const auto digests = gather_digests(world, *stream, std::as_bytes(std::span(fact.value)));
+  if (std::ranges::count(digests, digests[0]) == std::ssize(digests)) return;
+  std::vector<std::string> texts;
+  for (const Party& party : parties_of(world, fact))
+    texts.push_back(describe(party));
+  fail(fact.code, "{}: ranks disagree: {}; {}", fact.name, listed(texts), fact.advice);
 }
 
 }  // namespace trireme

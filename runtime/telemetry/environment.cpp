@@ -53,6 +53,12 @@ std::string version_text() {
                      build::type);
 }
 
+std::string build_text() {
+  const std::string_view sanitizers = build::sanitizers;
+  return fmt::format("{}, {}{}{}", version_text(), build::architecture,
+                     sanitizers.empty() ? "" : ", ", sanitizers);
+}
+
 std::string environment_json(const RunEnvironment& environment) {
   const auto now = std::time(nullptr);
   const json document = {

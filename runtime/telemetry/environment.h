@@ -20,6 +20,8 @@ struct RunEnvironment {
 
 // "0.1.0 (v0.1.0-12-gabcdef-dirty, GNU 12.2.0, Release)"
 [[nodiscard]] std::string version_text();
+// That and what else of a build changes its arithmetic: "..., x86-64-v3"
+[[nodiscard]] std::string build_text();
 
 // The pretty-printed JSON object that environment.json holds: version, build, hosts, CPU, memory,
 // libraries, command line, start time (UTC, ISO 8601), and the environment variables that steer a

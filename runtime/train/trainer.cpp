@@ -37,6 +37,8 @@ void Trainer::run() {
 
 void Trainer::loop() {
   const StepWatch watch;
+  // Ranks that start from other weights show themselves in the first step.
+  if (services_.replicas != nullptr) services_.replicas->start(options_.first_step);
   for (std::int64_t step = options_.first_step; step < options_.steps; ++step) {
     engine_.run(step, source_);
     const std::int64_t done = step + 1;
@@ -79,7 +81,7 @@ void Trainer::settle_reports(std::int64_t end) {
 void Trainer::check_replicas(std::int64_t done) {
   if (services_.replicas == nullptr) return;
   services_.replicas->finish();
-  if (done % options_.divergence_check_every != 0) return;
+  if (done % options_.divergence_check_every != 0 && done != options_.steps) return;
   engine_.gatherer().finish();
   services_.replicas->start(done);
 }

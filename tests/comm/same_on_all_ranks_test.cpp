@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/same_on_all_ranks.h"
 
+#include "runtime/base/host_name.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/mpi_test.h"
 
@@ -15,6 +16,7 @@ class SameOnAllRanks : public test::MpiTest {
         "ranks disagree on the config", part);
   }
   [[nodiscard]] bool odd() const { return rank() == 1; }
+  static std::string on(int rank) { return fmt::format("on rank {} on {}", rank, host_name()); }
 };
 
 TEST_F(SameOnAllRanks, EqualTextAndBytesPass) {
@@ -32,7 +34,7 @@ TEST_F(SameOnAllRanks, NamesTheFirstLineThatDiffers) {
 
   expect_refused(
       "run:\n  seed: " + own + "\n  directory: a\n",
-      "line 2 is \"  seed: 1234\" on rank 0 (33 bytes in all) and \"  seed: 1235\" on rank 1");
+      "line 2 is \"  seed: 1234\" " + on(0) + " (33 bytes in all) and \"  seed: 1235\" " + on(1));
 }
 
 TEST_F(SameOnAllRanks, NamesALineThatOneRankLacks) {
@@ -40,16 +42,16 @@ TEST_F(SameOnAllRanks, NamesALineThatOneRankLacks) {
 
   expect_refused(
       odd() ? "a: 1\n" : "a: 1\nb: 2\n",
-      "line 2 is \"b: 2\" on rank 0 (10 bytes in all) and (nothing) on rank 1 (5 bytes)");
+      "line 2 is \"b: 2\" " + on(0) + " (10 bytes in all) and (nothing) " + on(1) + " (5 bytes)");
   expect_refused(odd() ? "a: 1\n" : "",
-                 "line 1 is (nothing) on rank 0 (0 bytes in all) and \"a: 1\"");
+                 "line 1 is (nothing) " + on(0) + " (0 bytes in all) and \"a: 1\"");
 }
 
 TEST_F(SameOnAllRanks, NamesTheFirstRankThatDiffersFromRank0) {
   if (size() < 4) GTEST_SKIP() << "needs four ranks";
 
   expect_refused(rank() < 2 ? "x" : "y",
-                 "line 1 is \"x\" on rank 0 (1 bytes in all) and \"y\" on rank 2");
+                 "line 1 is \"x\" " + on(0) + " (1 bytes in all) and \"y\" " + on(2));
 }
 
 TEST_F(SameOnAllRanks, NamesTheDigestsOfBytes) {
@@ -59,7 +61,30 @@ TEST_F(SameOnAllRanks, NamesTheDigestsOfBytes) {
   test::expect_error(
       ExitCode::config,
       [&] { check_same_on_all_ranks(world(), "the tables", std::as_bytes(std::span(own))); },
-      "ranks disagree on the tables: rank 0 has 4 bytes with XXH3 ", "rank 1 has 5 bytes");
+      "ranks disagree on the tables: rank 0 on " + host_name() + " has 4 bytes with XXH3 ",
+      "rank 1 on " + host_name() + " has 5 bytes");
+}
+
+TEST_F(SameOnAllRanks, AFactNamesWhichRanksOnWhichHostsHaveWhat) {
+  SharedFact fact{.name = "the program",
+                  .value = "0.1.0 (v0.1.0-12-gabcdef, GNU 12.2.0, Release)",
+                  .place = "/opt/here"};
+  check_same_on_all_ranks(world(), fact);
+  if (size() == 1) GTEST_SKIP() << "one rank agrees with itself";
+  fact.place = odd() ? "/opt/there" : "/opt/here";
+  check_same_on_all_ranks(world(), fact);
+  if (odd()) fact.value = "0.1.0 (v0.1.0-13-g012345, GNU 12.2.0, Release)";
+  fact.code = ExitCode::data;
+  fact.advice = "install the same build";
+
+  test::expect_error(
+      ExitCode::data, [&] { check_same_on_all_ranks(world(), fact); },
+      "the program: ranks disagree: ",
+      fmt::format("{} on {} {} 0.1.0 (v0.1.0-12-gabcdef, GNU 12.2.0, Release) in /opt/here, rank 1 "
+                  "on {} has 0.1.0 (v0.1.0-13-g012345, GNU 12.2.0, Release) in /opt/there; install "
+                  "the same build",
+                  size() == 2 ? "rank 0" : "ranks 0, 2, 3", host_name(),
+                  size() == 2 ? "has" : "have", host_name()));
 }
 
 }  // namespace

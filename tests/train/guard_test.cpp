@@ -13,6 +13,7 @@
 #include "runtime/train/signal_requests.h"
 #include "runtime/train/trainer.h"
 #include "tests/support/cpu_fixture.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/mpi_test.h"
 #include "tests/train/send_signal.h"
 
@@ -278,6 +279,39 @@ TEST_F(GuardTest, ReplicasThatDriftApartEndTheRun) {
                 testing::AllOf(testing::HasSubstr("after step 8"),
                                testing::HasSubstr(fmt::format("[rank {}/", size() - 1))));
   }
+  training.engine->settle();
+}
+
+TEST_F(GuardTest, ReplicasThatStartApartEndTheRunInItsFirstStep) {
+  if (size() < 2) GTEST_SKIP() << "there is nobody to compare with";
+  Training training(device(), world(), streams_, {.mesh = {.data = size()}});
+  ReplicaCheck replicas(device(), training.model->params(), training.mesh, streams_);
+  if (rank() == 1)
+    *reinterpret_cast<std::uint32_t*>(training.model->params().masters().data) ^= 1U << 22U;
+  Trainer trainer(*training.engine, *training.source, {.steps = 20, .divergence_check_every = 1000},
+                  {}, {.replicas = &replicas});
+
+  test::expect_error(
+      ExitCode::communication, [&] { trainer.run(); },
+      "replicas of the weights differ after step 0", fmt::format("[rank 1/{}", size()));
+  training.engine->settle();
+}
+
+TEST_F(GuardTest, ReplicasAreComparedAtTheEndOfAShortRun) {
+  if (size() < 2) GTEST_SKIP() << "there is nobody to compare with";
+  Training training(device(), world(), streams_, {.mesh = {.data = size()}});
+  ReplicaCheck replicas(device(), training.model->params(), training.mesh, streams_);
+  int steps = 0;
+  const auto flip = [&] {
+    if (++steps == 3 && rank() == 1)
+      *reinterpret_cast<std::uint32_t*>(training.model->params().masters().data) ^= 1U << 22U;
+  };
+  Trainer trainer(*training.engine, *training.source, {.steps = 5, .divergence_check_every = 1000},
+                  {}, {.after_step = flip, .replicas = &replicas});
+
+  test::expect_error(
+      ExitCode::communication, [&] { trainer.run(); },
+      "replicas of the weights differ after step 5");
   training.engine->settle();
 }
 
