@@ -103,9 +103,9 @@ struct TrainConfig {
   std::int64_t log_every = 10;
   std::int64_t non_finite_limit =
       1;  // steps with a NaN or infinite loss before the run stops with exit code 6
-  double spike_zscore = 0;                  // 0 = no spike rule
-  std::int64_t spike_window = 100;          // steps
-  std::int64_t divergence_check_every = 0;  // steps; 0 = never
+  double spike_zscore = 0;                     // 0 = no spike rule
+  std::int64_t spike_window = 100;             // steps
+  std::int64_t divergence_check_every = 1000;  // steps; 0 = never
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
 

@@ -183,8 +183,8 @@ std::vector<Field> train_fields() {
       FIELD(train.spike_window, IntegerRange{2, many},
             "steps that the running mean and deviation cover, and before which nothing is skipped"),
       FIELD(train.divergence_check_every, IntegerRange{0, many},
-            "steps between comparisons of the replicas' weights (exit code 5 where they differ); 0 "
-            "= never"),
+            "steps between comparisons of the replicas' weights, of which one begins and one ends "
+            "a run (exit code 5 where they differ); 0 = never"),
   };
 }
 
