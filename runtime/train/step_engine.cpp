@@ -49,7 +49,8 @@ RankStep own_times(const StepReport& report, bool on_cpu) {
   RankStep own{.period = report.gap_ms + report.step_ms,
                .step = report.step_ms,
                .before_reduce = report.step_ms - report.exposed_comm_ms - report.optimizer_ms,
-               .comm_wait = report.exposed_comm_ms + stalls,
+               // Messages that wait for a core of this rank's hold up the others as its work does.
+               .comm_wait = report.exposed_comm_ms - report.comm_core_wait_ms + stalls,
                .bubble = report.bubble_ms,
                // Where the host runs ahead of the device, waiting for data may cost it less.
                .data_wait = std::max(0.0, std::min(idle, report.data_wait_ms)),
@@ -57,13 +58,15 @@ RankStep own_times(const StepReport& report, bool on_cpu) {
                .backward = report.backward_ms - report.backward_stall_ms,
                .optimizer = report.optimizer_ms - report.update_stall_ms,
                .reduce = report.reduce_ms,
-               .reduce_wait = report.exposed_comm_ms};
+               .reduce_wait = report.exposed_comm_ms - report.comm_core_wait_ms};
   // On a CPU the host computes the step: what no thread of the process computed, others did. Its
   // threads may also compute while the step stands still, so this is the least.
-  const double working = own.step - own.comm_wait - own.bubble - own.data_wait;
+  const double working =
+      own.step - own.comm_wait - own.bubble - own.data_wait - report.comm_core_wait_ms;
   const double passes = own.forward + own.backward + own.optimizer;
   if (on_cpu && working > report.cpu_ms)
     own.core_wait = (1 - report.cpu_ms / working) * std::min(passes, working);
+  own.core_wait += report.comm_core_wait_ms;
   return own;
 }
 
@@ -158,6 +161,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   if (options_.flags) slot.exchange.stage(options_.flags(), read_, read_times_);
   const double waited = source.wait_seconds(), computed = process_cpu_seconds();
   slot.follows = std::exchange(began_, true);
+  slot.comm_core_wait_ms = 0;
   compute.record(*slot.start);
   if (static_) {
     set_activity("waiting for data");
@@ -233,11 +237,15 @@ void StepEngine::reduce(Slot& slot) {
   const Range range("reduce");
   slot.totals.publish(*streams_.compute, *streams_.comm);
   if (options_.flags) slot.exchange.publish(*streams_.comm);
+  // The compute stream of a CPU runs inline: so the host stands still here as the step does.
+  const bool on_cpu = device_.type() == DeviceType::cpu;
+  const double waited = on_cpu ? core_waits_.milliseconds() : 0;
   streams_.compute->record(*slot.reduce_begin);
   reducer_.finish();
   ties_.add(*streams_.comm);
   reducer_.join();
   streams_.compute->record(*slot.reduce_end);
+  if (on_cpu) slot.comm_core_wait_ms = core_waits_.milliseconds() - waited;
 }
 
 void StepEngine::prepare(const Action& action) {
@@ -338,6 +346,7 @@ void StepEngine::read_times(std::int64_t step, Slot& slot, StepReport& report) c
   report.optimizer_ms = slot.updated->milliseconds_since(*slot.reduce_end);
   report.data_wait_ms = slot.data_wait_ms;
   report.cpu_ms = slot.cpu_ms;
+  report.comm_core_wait_ms = std::min(slot.comm_core_wait_ms, report.exposed_comm_ms);
   report.own = own_times(report, device_.type() == DeviceType::cpu);
 }
 

@@ -19,6 +19,7 @@
 #include "runtime/parallel/param_gatherer.h"
 #include "runtime/parallel/pipeline_runner.h"
 #include "runtime/parallel/tied_gradients.h"
+#include "runtime/train/core_waits.h"
 #include "runtime/train/loss_guard.h"
 #include "runtime/train/static_batches.h"
 #include "runtime/train/step_exchange.h"
@@ -70,6 +71,8 @@ struct StepReport {
   // their times; not of recorded passes.
   double forward_stall_ms = 0, backward_stall_ms = 0, update_stall_ms = 0;
   double cpu_ms = 0;  // all threads of this process computed, on a CPU device
+  // Of exposed_comm_ms, on a CPU device: a thread of this process that communicates had no core.
+  double comm_core_wait_ms = 0;
   // Where the loss is scaled: the scale of this step, and the steps skipped up to and with it.
   std::optional<double> loss_scale{};
   std::int64_t skipped_steps = 0;
@@ -127,7 +130,7 @@ class StepEngine final : private StageWork, private LayerHook {
     bool warm = false;     // a step went through it
     bool follows = false;  // a step before this one ran
     std::unique_ptr<Graph> graph{};
-    double data_wait_ms = 0, cpu_ms = 0;
+    double data_wait_ms = 0, cpu_ms = 0, comm_core_wait_ms = 0;
   };
   Context context(int chunk, int micro_batch) override;
   void prepare(const Action& action) override;
@@ -159,6 +162,7 @@ class StepEngine final : private StageWork, private LayerHook {
   LossGuard guard_;
   PipelineRunner runner_;
   StallClocks stalls_;
+  CoreWaits core_waits_;
   std::array<std::unique_ptr<Slot>, 2> slots_;
   std::array<std::unique_ptr<Event>, 3> ends_;  // step s at s % 3: there until s + 2 is read
   Slot* slot_ = nullptr;                        // of the step that is being enqueued

@@ -22,7 +22,7 @@ struct RankStep {
   double bubble = 0;         // standing still for neighbours in the pipeline
   double data_wait = 0;      // standing still for data
   double forward = 0, backward = 0, optimizer = 0;  // without standing still
-  double core_wait = 0;    // of these three: the process had no core (CPU only)
+  double core_wait = 0;    // of own work, messages included: the process had no core (CPU only)
   double reduce = 0;       // gradients were reduced, behind backward or exposed
   double reduce_wait = 0;  // of comm_wait: the exposed part of that
 };

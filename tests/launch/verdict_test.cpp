@@ -14,6 +14,7 @@ namespace trireme::test {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -98,9 +99,12 @@ TEST_F(VerdictTest, ARankBesideABusyProgramIsTheStraggler) {
                                  "exec taskset -c {0} nice -n 10 \"$@\"\n",
                                  cores().back()));
 
-  EXPECT_THAT(
-      verdict_of("env", "bash " + beside, "--set train.steps=4"),
-      AllOf(HasSubstr("without its straggler, rank 1 on "), Not(HasSubstr("global_batch"))));
+  // Where a busy machine leaves rank 0 without its core too, both wait for cores.
+  EXPECT_THAT(verdict_of(fmt::format("taskset -c {}", cores().front()), "bash " + beside,
+                         "--set train.steps=4 --set model.hidden=96"),
+              AllOf(AnyOf(HasSubstr("without its straggler, rank 1 on "),
+                          HasSubstr("without its waits for cores")),
+                    Not(HasSubstr("global_batch"))));
 }
 
 }  // namespace
