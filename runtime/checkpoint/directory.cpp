@@ -68,7 +68,8 @@ std::vector<StepDirectory> list_checkpoints(const std::string& directory) {
   std::vector<StepDirectory> found;
   std::error_code error;
   fs::directory_iterator entry(directory, error);
-  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) return {};
+  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory)
+    return {};
   check("opendir", directory, error);
   for (; entry != fs::directory_iterator(); entry.increment(error)) {
     const auto step = step_of(entry->path().filename().string());

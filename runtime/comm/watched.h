@@ -30,8 +30,8 @@ struct WatchOptions {
 void request_collectives_dump() noexcept;
 // The same within a step, and from now on no wait of a step may last long: for a handler of SIGTERM
 // that lets the run come to an end by itself, since launchers also send SIGTERM to the peers of a
-// rank that has died. The dump goes when the run has ended well. Where SIGTERM has no handler, the watchdog dumps and lets the signal end the
-// process.
+// rank that has died. The dump goes when the run has ended well. Where SIGTERM has no handler, the
+// watchdog dumps and lets the signal end the process.
 void hurry_watched_waits() noexcept;
 
 }  // namespace trireme

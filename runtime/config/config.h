@@ -201,8 +201,8 @@ struct Provenance {
   [[nodiscard]] std::string describe(std::string_view key) const;
 };
 
-// Reads `path`, then applies `overrides` ("train.steps=50"), in order. A relative path of what a run
-// reads (data, hardware, initial weights) that does not exist in the current directory but does
+// Reads `path`, then applies `overrides` ("train.steps=50"), in order. A relative path of what a
+// run reads (data, hardware, initial weights) that does not exist in the current directory but does
 // beside the config file is taken from there.
 // Raises ExitCode::config with "file:line: key: value ...; allowed ...; fix ..." for anything wrong
 // with a single key. `where`, when given, receives the place of every key that was set. Keys of the
