@@ -14,7 +14,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/host_name.h"
 #include "runtime/comm/gather_texts.h"
-#include "runtime/comm/watched.h"
+#include "runtime/comm/watchdog/watched.h"
 #include "runtime/telemetry/environment.h"
 
 namespace trireme {

@@ -14,7 +14,7 @@
 #include "launch/job/job_groups.h"
 #include "runtime/base/file.h"
 #include "runtime/comm/host_stream.h"
-#include "runtime/comm/watched.h"
+#include "runtime/comm/watchdog/watched.h"
 #include "runtime/plan/comm_cost.h"
 #include "runtime/telemetry/host.h"
 

@@ -13,7 +13,7 @@
 #include "launch/job/job_groups.h"
 #include "runtime/base/host_name.h"
 #include "runtime/comm/gather_texts.h"
-#include "runtime/comm/watched.h"
+#include "runtime/comm/watchdog/watched.h"
 #include "runtime/telemetry/host.h"
 
 namespace trireme {

@@ -9,7 +9,7 @@
 #include "runtime/base/log.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/same_on_all_ranks.h"
-#include "runtime/ops/product_tuning.h"
+#include "runtime/ops/gemm/gemm_tuning.h"
 
 namespace trireme {
 namespace {

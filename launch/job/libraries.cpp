@@ -4,7 +4,7 @@
 #include "data/library_version.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/nccl.h"
-#include "runtime/ops/library_version.h"
+#include "runtime/ops/common/library_version.h"
 
 namespace trireme {
 

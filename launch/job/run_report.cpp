@@ -6,7 +6,7 @@
 #include "launch/job/options.h"
 #include "launch/plan/step_plan.h"
 #include "runtime/base/log.h"
-#include "runtime/ops/attention.h"
+#include "runtime/ops/attention/attention.h"
 
 namespace trireme {
 Reporter::Reporter(const Config& config, const std::string& requested,

@@ -10,10 +10,10 @@
 #include "runtime/base/log.h"
 #include "runtime/comm/dry.h"
 #include "runtime/comm/nccl.h"
-#include "runtime/comm/watched.h"
+#include "runtime/comm/watchdog/watched.h"
 #include "runtime/device/cpu/cpu_features.h"
 #include "runtime/device/dry/dry_device.h"
-#include "runtime/ops/block_sum.h"
+#include "runtime/ops/update/block_sum.h"
 #include "runtime/train/step_engine.h"
 
 namespace trireme {

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "runtime/base/philox.h"
-#include "runtime/ops/elementwise.h"
+#include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/job/training_state.h"
 
-#include "runtime/ops/optimizer.h"
+#include "runtime/ops/update/optimizer.h"
 
 namespace trireme {
 namespace {

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "models/layers/blocks.h"
-#include "runtime/ops/attention.h"
-#include "runtime/ops/elementwise.h"
-#include "runtime/ops/gelu.h"
+#include "runtime/ops/attention/attention.h"
+#include "runtime/ops/elementwise/elementwise.h"
+#include "runtime/ops/elementwise/gelu.h"
 
 namespace trireme {
 namespace {

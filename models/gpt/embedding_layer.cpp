@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "models/layers/blocks.h"
-#include "runtime/ops/block_sum.h"
-#include "runtime/ops/embedding.h"
+#include "runtime/ops/loss/embedding.h"
+#include "runtime/ops/update/block_sum.h"
 
 namespace trireme {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "models/gpt/embedding_layer.h"
 #include "models/layers/blocks.h"
-#include "runtime/ops/block_sum.h"
-#include "runtime/ops/cross_entropy_block.h"
+#include "runtime/ops/loss/cross_entropy_block.h"
+#include "runtime/ops/update/block_sum.h"
 
 namespace trireme {
 namespace {

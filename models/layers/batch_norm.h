@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/nn/layer.h"
-#include "runtime/ops/batch_norm.h"
+#include "runtime/ops/norm/batch_norm.h"
 
 namespace trireme {
 

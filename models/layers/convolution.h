@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/nn/layer.h"
-#include "runtime/ops/convolution.h"
+#include "runtime/ops/convolution/convolution.h"
 
 namespace trireme {
 

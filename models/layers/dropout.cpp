@@ -2,7 +2,7 @@
 #include "models/layers/dropout.h"
 
 #include "runtime/base/philox.h"
-#include "runtime/ops/dropout.h"
+#include "runtime/ops/random/dropout.h"
 
 namespace trireme {
 namespace {

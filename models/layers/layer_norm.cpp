@@ -2,9 +2,9 @@
 #include "models/layers/layer_norm.h"
 
 #include "models/layers/blocks.h"
-#include "runtime/ops/block_sum.h"
-#include "runtime/ops/elementwise.h"
-#include "runtime/ops/layer_norm.h"
+#include "runtime/ops/elementwise/elementwise.h"
+#include "runtime/ops/norm/layer_norm.h"
+#include "runtime/ops/update/block_sum.h"
 
 namespace trireme {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/layers/linear.h"
 
-#include "runtime/ops/linear.h"
+#include "runtime/ops/gemm/linear.h"
 
 namespace trireme {
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "runtime/ops/bias.h"
-#include "runtime/ops/gelu.h"
-#include "runtime/ops/linear.h"
+#include "runtime/ops/elementwise/bias.h"
+#include "runtime/ops/elementwise/gelu.h"
+#include "runtime/ops/gemm/linear.h"
 
 namespace trireme {
 

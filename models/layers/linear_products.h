@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/nn/layer.h"
-#include "runtime/ops/fp8.h"
+#include "runtime/ops/gemm/fp8.h"
 
 namespace trireme {
 

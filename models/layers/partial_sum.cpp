@@ -2,7 +2,7 @@
 #include "models/layers/partial_sum.h"
 
 #include "models/layers/blocks.h"
-#include "runtime/ops/block_sum.h"
+#include "runtime/ops/update/block_sum.h"
 
 namespace trireme {
 

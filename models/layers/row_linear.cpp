@@ -2,7 +2,7 @@
 #include "models/layers/row_linear.h"
 
 #include "models/layers/blocks.h"
-#include "runtime/ops/bias.h"
+#include "runtime/ops/elementwise/bias.h"
 
 namespace trireme {
 

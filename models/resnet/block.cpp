@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "runtime/ops/elementwise.h"
+#include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {
 namespace {

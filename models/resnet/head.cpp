@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "runtime/ops/cross_entropy.h"
-#include "runtime/ops/pooling.h"
+#include "runtime/ops/convolution/pooling.h"
+#include "runtime/ops/loss/cross_entropy.h"
 
 namespace trireme {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/nn/model.h"
-#include "runtime/ops/augment.h"
+#include "runtime/ops/random/augment.h"
 
 namespace trireme {
 

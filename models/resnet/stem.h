@@ -6,7 +6,7 @@
 #include "models/layers/batch_norm.h"
 #include "models/layers/convolution.h"
 #include "models/resnet/resnet.h"
-#include "runtime/ops/pooling.h"
+#include "runtime/ops/convolution/pooling.h"
 
 namespace trireme {
 

@@ -2,8 +2,8 @@
 #include <array>
 #include <string>
 
+#include "runtime/comm/host/mpi_check.h"
 #include "runtime/comm/mpi.h"
-#include "runtime/comm/mpi_check.h"
 
 namespace trireme {
 

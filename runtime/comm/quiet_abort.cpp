@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "runtime/comm/end_of_job.h"
-#include "runtime/comm/mpi_check.h"
+#include "runtime/comm/host/mpi_check.h"
 
 namespace trireme::detail {
 namespace {

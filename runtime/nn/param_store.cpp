@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "runtime/base/philox.h"
-#include "runtime/ops/elementwise.h"
-#include "runtime/ops/init.h"
+#include "runtime/ops/elementwise/elementwise.h"
+#include "runtime/ops/random/init.h"
 
 namespace trireme {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "runtime/comm/comm_label.h"
 #include "runtime/comm/stall_clock.h"
-#include "runtime/ops/exact_sum.h"
+#include "runtime/ops/update/exact_sum.h"
 
 namespace trireme {
 namespace {

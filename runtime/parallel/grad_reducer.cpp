@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "runtime/comm/comm_label.h"
-#include "runtime/ops/elementwise.h"
+#include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/parallel/pipeline_runner.h"
 
-#include "runtime/comm/step_watch.h"
+#include "runtime/comm/watchdog/step_watch.h"
 
 namespace trireme {
 namespace {

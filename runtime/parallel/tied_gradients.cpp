@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "runtime/comm/comm_label.h"
-#include "runtime/ops/elementwise.h"
+#include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {
 

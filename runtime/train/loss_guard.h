@@ -3,7 +3,7 @@
 // the device from the losses that every rank has, so all ranks decide alike and no host waits.
 #pragma once
 
-#include "runtime/ops/loss_guard.h"
+#include "runtime/ops/update/loss_guard.h"
 #include "runtime/train/loss_totals.h"
 
 namespace trireme {

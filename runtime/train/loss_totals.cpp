@@ -2,7 +2,7 @@
 #include "runtime/train/loss_totals.h"
 
 #include "runtime/comm/comm_label.h"
-#include "runtime/ops/elementwise.h"
+#include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/comm/comm_label.h"
-#include "runtime/ops/digest.h"
+#include "runtime/ops/update/digest.h"
 
 namespace trireme {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/comm/mpi.h"
-#include "runtime/comm/watched.h"
+#include "runtime/comm/watchdog/watched.h"
 
 namespace trireme {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
-#include "runtime/comm/step_watch.h"
+#include "runtime/comm/watchdog/step_watch.h"
 
 namespace trireme {
 namespace {

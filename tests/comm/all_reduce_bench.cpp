@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "runtime/base/clock.h"
+#include "runtime/comm/host/mpi_check.h"
 #include "runtime/comm/mpi.h"
-#include "runtime/comm/mpi_check.h"
 #include "runtime/device/device.h"
 
 namespace trireme {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/comm/call_log.h"
+#include "runtime/comm/watchdog/call_log.h"
 
 #include <gtest/gtest.h>
 

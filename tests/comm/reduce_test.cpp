@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/comm/reduce.h"
+#include "runtime/comm/host/reduce.h"
 
 #include <gtest/gtest.h>
 

@@ -37,11 +37,11 @@
 #include <thread>
 
 #include "runtime/comm/comm_label.h"
+#include "runtime/comm/host/tcp/tcp_rendezvous.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/nccl.h"
-#include "runtime/comm/step_watch.h"
-#include "runtime/comm/tcp/tcp_rendezvous.h"
-#include "runtime/comm/watched.h"
+#include "runtime/comm/watchdog/step_watch.h"
+#include "runtime/comm/watchdog/watched.h"
 #include "tests/support/test_device.h"
 
 namespace trireme {

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <string>
 
-#include "runtime/comm/tcp/tcp_inbox.h"
-#include "runtime/comm/tcp/tcp_mesh.h"
-#include "runtime/comm/transfers.h"
+#include "runtime/comm/host/tcp/tcp_inbox.h"
+#include "runtime/comm/host/tcp/tcp_mesh.h"
+#include "runtime/comm/host/transfers.h"
 #include "tests/support/expect_error.h"
 
 namespace trireme {

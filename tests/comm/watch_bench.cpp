@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <limits>
 
-#include "runtime/comm/call_log.h"
 #include "runtime/comm/comm_label.h"
 #include "runtime/comm/mpi.h"
-#include "runtime/comm/watched.h"
+#include "runtime/comm/watchdog/call_log.h"
+#include "runtime/comm/watchdog/watched.h"
 
 namespace trireme {
 namespace {

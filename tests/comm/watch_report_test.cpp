@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What two ranks of a group tell each other about a stuck call, without MPI.
-#include "runtime/comm/watch_report.h"
+#include "runtime/comm/watchdog/watch_report.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/comm/step_watch.h"
+#include "runtime/comm/watchdog/step_watch.h"
 #include "tests/comm/call_records.h"
 
 namespace trireme {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Watched groups that are not stuck; for the others see stuck_rank.cpp. The identity when run with
 // one rank.
-#include "runtime/comm/watched.h"
+#include "runtime/comm/watchdog/watched.h"
 
 #include <filesystem>
 #include <thread>

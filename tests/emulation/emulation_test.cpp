@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "runtime/ops/cuda_reduce.h"
+#include "runtime/ops/common/reduce_cuda.h"
 
 namespace trireme {
 namespace {

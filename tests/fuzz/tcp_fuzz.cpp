@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/comm/tcp/tcp_handshake.h"
-#include "runtime/comm/tcp/tcp_inbox.h"
-#include "runtime/comm/transfers.h"
+#include "runtime/comm/host/tcp/tcp_handshake.h"
+#include "runtime/comm/host/tcp/tcp_inbox.h"
+#include "runtime/comm/host/transfers.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace trireme;

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "runtime/base/philox.h"
-#include "runtime/ops/init.h"
+#include "runtime/ops/random/init.h"
 
 namespace trireme::test {
 namespace {

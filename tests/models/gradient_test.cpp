@@ -5,7 +5,7 @@
 
 #include "models/gpt/gpt.h"
 #include "models/resnet/resnet.h"
-#include "runtime/ops/init.h"
+#include "runtime/ops/random/init.h"
 #include "tests/support/cpu_fixture.h"
 
 namespace trireme {

@@ -3,7 +3,7 @@
 #include <random>
 
 #include "models/resnet/resnet.h"
-#include "runtime/ops/init.h"
+#include "runtime/ops/random/init.h"
 #include "tests/support/cpu_fixture.h"
 
 namespace trireme {

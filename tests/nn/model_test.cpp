@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string>
 
-#include "runtime/ops/init.h"
+#include "runtime/ops/random/init.h"
 #include "tests/support/cpu_fixture.h"
 
 namespace trireme {

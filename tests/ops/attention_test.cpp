@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/attention.h"
+#include "runtime/ops/attention/attention.h"
 
-#include "runtime/ops/scratch.h"
+#include "runtime/ops/common/scratch.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {

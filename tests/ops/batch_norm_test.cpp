@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/batch_norm.h"
+#include "runtime/ops/norm/batch_norm.h"
 
 #include "tests/ops/guarded_tensor.h"
 

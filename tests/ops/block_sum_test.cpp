@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tree sums of blocks, and what is added to a product apart from it.
-#include "runtime/ops/block_sum.h"
+#include "runtime/ops/update/block_sum.h"
 
-#include "runtime/ops/bias.h"
-#include "runtime/ops/linear.h"
+#include "runtime/ops/elementwise/bias.h"
+#include "runtime/ops/gemm/linear.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {

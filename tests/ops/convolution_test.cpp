@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/convolution.h"
+#include "runtime/ops/convolution/convolution.h"
 
-#include "runtime/ops/convolution_direct.h"
-#include "runtime/ops/convolution_dnnl.h"
-#include "runtime/ops/cudnn_graphs.h"
+#include "runtime/ops/common/cudnn_graphs.h"
+#include "runtime/ops/convolution/convolution_direct_cpu.h"
+#include "runtime/ops/convolution/convolution_dnnl_cpu.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/cross_entropy.h"
+#include "runtime/ops/loss/cross_entropy.h"
 
 #include "tests/ops/guarded_tensor.h"
 

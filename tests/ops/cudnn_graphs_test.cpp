@@ -2,8 +2,8 @@
 // Asks cuDNN whether it would run the engine's graphs on a Hopper GPU that is only described, on a
 // machine without one. The description's format is cuDNN's own and undocumented: where this version
 // does not take it, the tests are skipped.
-#include "runtime/ops/cudnn_graphs.h"
-#include "runtime/ops/convolution_workspace.h"
+#include "runtime/ops/common/cudnn_graphs.h"
+#include "runtime/ops/convolution/convolution_workspace.h"
 
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>

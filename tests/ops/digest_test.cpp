@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/digest.h"
+#include "runtime/ops/update/digest.h"
 
 #include <bit>
 #include <cstring>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/elementwise.h"
+#include "runtime/ops/elementwise/elementwise.h"
 
 #include <limits>
 
-#include "runtime/ops/fixed_sum.h"
+#include "runtime/ops/common/fixed_sum.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/exact_sum.h"
+#include "runtime/ops/update/exact_sum.h"
 
 #include <algorithm>
 #include <limits>

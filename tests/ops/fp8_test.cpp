@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/fp8.h"
+#include "runtime/ops/gemm/fp8.h"
 
 #include <limits>
 

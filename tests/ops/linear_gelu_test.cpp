@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with the GELU or the bias gradient beside them, apart and fused.
-#include "runtime/ops/gelu.h"
-#include "runtime/ops/linear.h"
+#include "runtime/ops/elementwise/gelu.h"
+#include "runtime/ops/gemm/linear.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {

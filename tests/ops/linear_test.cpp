@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/linear.h"
+#include "runtime/ops/gemm/linear.h"
 
-#include "runtime/ops/matrix_product.h"
-#include "runtime/ops/scratch.h"
+#include "runtime/ops/common/scratch.h"
+#include "runtime/ops/gemm/matmul_cpu.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {

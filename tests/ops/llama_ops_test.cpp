@@ -2,9 +2,9 @@
 // RMS norm, rotary positions and SwiGLU: what a Llama-like transformer needs beside a GPT's ops.
 #include <numeric>
 
-#include "runtime/ops/rms_norm.h"
-#include "runtime/ops/rope.h"
-#include "runtime/ops/swiglu.h"
+#include "runtime/ops/elementwise/rope.h"
+#include "runtime/ops/elementwise/swiglu.h"
+#include "runtime/ops/norm/rms_norm.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {

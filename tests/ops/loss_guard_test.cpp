@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/loss_guard.h"
+#include "runtime/ops/update/loss_guard.h"
 
 #include <limits>
 
-#include "runtime/ops/optimizer.h"
+#include "runtime/ops/update/optimizer.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/optimizer.h"
+#include "runtime/ops/update/optimizer.h"
 
 #include <limits>
 
-#include "runtime/ops/fixed_sum.h"
+#include "runtime/ops/common/fixed_sum.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/pooling.h"
+#include "runtime/ops/convolution/pooling.h"
 
 #include <limits>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/product_tuning.h"
+#include "runtime/ops/gemm/gemm_tuning.h"
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "runtime/ops/linear.h"
+#include "runtime/ops/gemm/linear.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {

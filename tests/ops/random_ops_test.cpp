@@ -5,12 +5,12 @@
 #include <set>
 
 #include "runtime/base/philox.h"
-#include "runtime/ops/augment.h"
-#include "runtime/ops/augment_math.h"
-#include "runtime/ops/dropout.h"
-#include "runtime/ops/init.h"
-#include "runtime/ops/init_math.h"
-#include "runtime/ops/philox_block.h"
+#include "runtime/ops/random/augment.h"
+#include "runtime/ops/random/augment_math.h"
+#include "runtime/ops/random/dropout.h"
+#include "runtime/ops/random/init.h"
+#include "runtime/ops/random/init_math.h"
+#include "runtime/ops/random/philox_block.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedding, layer norm and GELU; the products, attention and the loss have files of their own.
-#include "runtime/ops/embedding.h"
-#include "runtime/ops/gelu.h"
-#include "runtime/ops/layer_norm.h"
+#include "runtime/ops/elementwise/gelu.h"
+#include "runtime/ops/loss/embedding.h"
+#include "runtime/ops/norm/layer_norm.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {

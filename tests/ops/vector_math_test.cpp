@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/vector_math.h"
+#include "runtime/ops/common/vector_math_cpu.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/ops/simd.h"
+#include "runtime/ops/common/simd_cpu.h"
 
 namespace trireme::ops {
 namespace {

@@ -3,9 +3,9 @@
 // it.
 #include <limits>
 
-#include "runtime/ops/block_sum.h"
-#include "runtime/ops/cross_entropy_block.h"
-#include "runtime/ops/embedding.h"
+#include "runtime/ops/loss/cross_entropy_block.h"
+#include "runtime/ops/loss/embedding.h"
+#include "runtime/ops/update/block_sum.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {

@@ -16,9 +16,9 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
-#include "runtime/comm/job_transfers.h"
+#include "runtime/comm/host/job_transfers.h"
+#include "runtime/comm/host/reduce.h"
 #include "runtime/comm/mpi.h"
-#include "runtime/comm/reduce.h"
 #include "tests/support/mpi_test.h"
 
 namespace trireme::test {

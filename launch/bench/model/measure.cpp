@@ -8,8 +8,8 @@
 #include "launch/bench/model/synthetic_batches.h"
 #include "launch/job/options.h"
 #include "runtime/base/clock.h"
-#include "runtime/ops/elementwise.h"
-#include "runtime/ops/linear.h"
+#include "runtime/ops/elementwise/elementwise.h"
+#include "runtime/ops/gemm/linear.h"
 #include "runtime/train/step_engine.h"
 
 namespace trireme::model_bench {

@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "runtime/base/log.h"
-#include "runtime/comm/backoff.h"
+#include "runtime/comm/host/backoff.h"
 #include "runtime/comm/nccl/nccl_monitor.h"
 
 namespace trireme {

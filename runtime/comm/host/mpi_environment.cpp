@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <thread>
+
+#include "runtime/base/host_name.h"
+#include "runtime/base/log.h"
+#include "runtime/comm/end_of_job.h"
+#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/host/host_communicator.h"
+#include "runtime/comm/host/job_transfers.h"
+#include "runtime/comm/host/mpi_transfers.h"
+#include "runtime/comm/host/tcp/tcp_rendezvous.h"
+#include "runtime/comm/host/tcp/tcp_transfers.h"
+#include "runtime/comm/mpi.h"
+#include "runtime/comm/quiet_abort.h"
+#include "runtime/comm/watchdog/start_watch.h"
+
+namespace trireme {
+namespace {
+
+constexpr unsigned abort_patience_s = 10;
+// How long the ranks of a job that ends with a code wait for each other.
+constexpr std::chrono::seconds patience_at_the_end{5};
+
+std::atomic<void (*)() noexcept> abort_hook = nullptr;
+// Set before MPI_Init, which may never return.
+std::atomic<bool> mpi_was_started = false;
+
+// What the launchers of MPI libraries set: mpirun of Open MPI and MPICH, srun with a PMI.
+bool has_launcher() {
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK",
+                                 "PMI_SIZE", "PMI_FD", "MPI_LOCALNRANKS"}) {
+    if (std::getenv(name) != nullptr) return true;
+  }
+  return false;
+}
+
+// How many processes the launcher says that it started; 0: it does not.
+int processes_started() {
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"}) {
+    if (const char* const text = std::getenv(name)) return std::atoi(text);
+  }
+  return 0;
+}
+
+// Each would believe to be the whole job and write to the same run directory.
+void refuse_ranks_that_are_alone() {
+  if (processes_started() <= 1) return;
+  fail(ExitCode::communication,
+       "{} processes were started without the MPI support of this program's library, so they "
+       "cannot find each other; use its own mpirun, or srun --mpi=pmix (see srun --mpi=list)",
+       processes_started());
+}
+
+int rank_by_launcher() {
+  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID", "PMI_RANK"}) {
+    if (const char* const text = std::getenv(name)) return std::atoi(text);
+  }
+  return -1;
+}
+
+// All other groups are copies, so that nobody else has messages in this one.
+std::unique_ptr<Transfers> notes_of_all_ranks() {
+  auto all = std::make_unique<MpiTransfers>(MPI_COMM_WORLD);
+  all->abandon();  // not ours to free
+  return all;
+}
+
+// The connections of a job without MPI; the groups of all ranks come from one.
+struct TcpJob {
+  explicit TcpJob(const TcpPlace& place) : mesh(place.rank, tcp_connect_all(place)), world(mesh) {}
+  TcpMesh mesh;
+  TcpTransfers world;
+};
+
+std::unique_ptr<TcpJob> tcp_job;  // one for the process, as MPI is
+
+// The same for processes of one host, and of no other.
+std::string host_identity() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  return boot + host_name();
+}
+
+}  // namespace
+
+MpiEnvironment::MpiEnvironment(int* argc, char*** argv) : watch_(std::make_unique<StartWatch>()) {
+  if (has_launcher()) {
+    launcher_ = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ? "mpirun" : "srun";
+    start_mpi(argc, argv);
+  } else if (tcp_place()) {
+    launcher_ = "RANK and WORLD_SIZE";
+    start_tcp();
+  }
+  if (size_ == 1) refuse_ranks_that_are_alone();
+}
+
+void MpiEnvironment::start_mpi(int* argc, char*** argv) {
+  int provided = MPI_THREAD_SINGLE;
+  mpi_was_started = true;
+  if (const int rank = rank_by_launcher(); rank >= 0 && processes_started() > rank)
+    set_process_label(rank, processes_started());  // for a start that does not end
+  {
+    const StartWait wait("MPI_Init", StartWait::Stage::mpi_init);
+    TRIREME_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
+  }
+  TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+  if (provided < MPI_THREAD_MULTIPLE) {
+    fail(ExitCode::communication,
+         "this MPI library gives thread level {} of MPI_THREAD_MULTIPLE ({}); use one built with "
+         "threads",
+         provided, static_cast<int>(MPI_THREAD_MULTIPLE));
+  }
+  TRIREME_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
+  TRIREME_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size_));
+  watch_->ask_over(notes_of_all_ranks());
+  const StartWait wait("finding the ranks of this host");
+  MPI_Comm host = MPI_COMM_NULL;
+  TRIREME_MPI(
+      MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host));
+  TRIREME_MPI(MPI_Comm_rank(host, &local_rank_));
+  TRIREME_MPI(MPI_Comm_size(host, &local_size_));
+  TRIREME_MPI(MPI_Comm_free(&host));
+}
+
+void MpiEnvironment::start_tcp() {
+  const TcpPlace place = *tcp_place();
+  rank_ = place.rank;
+  size_ = place.size;
+  set_process_label(rank_, size_);  // for what goes wrong before the others are found
+  log::initialize(rank_);
+  {
+    // The rendezvous has the deadline itself, and more to say.
+    constexpr double later = 20;
+    const StartWait wait("the rendezvous", StartWait::Stage::rendezvous,
+                         place.patience_seconds > 0 ? place.patience_seconds + later : 0);
+    tcp_job = std::make_unique<TcpJob>(place);
+  }
+  watch_->ask_over(tcp_job->world.duplicate());
+  const StartWait wait("finding the ranks of this host");
+  const auto hosts = gather_texts(*world(), host_identity());
+  const auto own = hosts.begin() + rank_;
+  local_rank_ = static_cast<int>(std::count(hosts.begin(), own, *own));
+  local_size_ = static_cast<int>(std::count(hosts.begin(), hosts.end(), *own));
+}
+
+MpiEnvironment::~MpiEnvironment() {
+  // A rank that unwinds must not wait in MPI_Finalize for peers that wait for it: abort_job comes
+  // next.
+  if (std::uncaught_exceptions() > 0) return;
+  watch_.reset();
+  tcp_job.reset();
+  if (!detail::mpi_is_up()) return;
+  if (MPI_Finalize() != MPI_SUCCESS) log::get("comm").warn("MPI_Finalize failed");
+}
+
+std::unique_ptr<Communicator> MpiEnvironment::world() const {
+  if (size_ == 1) return make_single_communicator();
+  const StartWait wait("making a group of all ranks");
+  return std::make_unique<HostCommunicator>(make_job_transfers(), "world");
+}
+
+std::unique_ptr<Transfers> make_job_transfers() {
+  if (tcp_job) return tcp_job->world.duplicate();
+  if (!detail::mpi_is_up()) return nullptr;
+  MPI_Comm copy = MPI_COMM_NULL;
+  TRIREME_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
+  return std::make_unique<MpiTransfers>(copy);
+}
+
+void print_error(const std::string& text) noexcept {
+  const std::string line = fmt::format("[{}] error: {}\n", process_label(), text);
+  log::keep(spdlog::level::err, "job", text);
+  static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+}
+
+void set_abort_hook(void (*hook)() noexcept) noexcept {
+  abort_hook = hook;
+}
+
+void abort_job(int code) noexcept {
+  static std::atomic_flag entered = ATOMIC_FLAG_INIT;
+  if (entered.test_and_set()) {
+    for (;;)
+      pause();  // another thread is already ending the job
+  }
+  std::fflush(stdout);
+  std::fflush(stderr);
+  // If the launcher is gone too, MPI_Abort may never return, nor may a driver that is asked to stop
+  // its kernels; the default action of SIGALRM ends us then.
+  std::signal(SIGALRM, SIG_DFL);
+  alarm(abort_patience_s);
+  if (detail::mpi_is_up()) std::this_thread::sleep_for(time_to_read_output);
+  if (auto* const hook = abort_hook.load()) hook();
+  if (detail::mpi_is_up()) detail::abort_mpi(code);
+  if (tcp_job) tcp_job->mesh.abort(code);
+  if (!mpi_was_started) detail::abort_before_mpi(code);
+  _exit(code);
+}
+
+int end_job_alike(int code) noexcept {
+  // srun prints no banner, and gives an aborted job a code of its own.
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr || !detail::mpi_is_up()) return code;
+  MPI_Request all = MPI_REQUEST_NULL;
+  int rank = 0, here = 0;
+  static_cast<void>(MPI_Comm_rank(MPI_COMM_WORLD, &rank));  // unchecked: the job ends either way
+  const auto until = std::chrono::steady_clock::now() + patience_at_the_end;
+  if (MPI_Ibarrier(MPI_COMM_WORLD, &all) == MPI_SUCCESS) {
+    while (MPI_Test(&all, &here, MPI_STATUS_IGNORE) == MPI_SUCCESS && here == 0 &&
+           std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  // One is enough, and ends the others.
+  if (rank != 0) std::this_thread::sleep_for(patience_at_the_end);
+  abort_job(code);
+}
+
+}  // namespace trireme

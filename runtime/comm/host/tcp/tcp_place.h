@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to this room: what a process that no MPI launcher started knows of its job, from the
+// variables RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as PyTorch's launchers and Kubernetes
+// operators set them, and the secret of the job (tcp_secret.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/comm/host/tcp/tcp_secret.h"
+
+namespace trireme {
+
+struct TcpPlace {
+  int rank = 0;
+  int size = 1;
+  std::string address;
+  int port = 29500;
+  TcpSecret secret;
+  // Of TRIREME_JOB_ID, TORCHELASTIC_RUN_ID or SLURM_JOB_ID, the first that is set: keeps jobs apart
+  // that meet at one port with one secret.
+  std::uint64_t job = 0;
+  double patience_seconds = 0;  // for all others to come; 0: for ever
+};
+
+// Of the environment; empty where WORLD_SIZE is not set or 1. Raises ExitCode::config for a
+// variable that is missing or no number, and for a bad secret.
+[[nodiscard]] std::optional<TcpPlace> tcp_place();
+
+}  // namespace trireme

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/attention/attention.h"
+
+#include "runtime/ops/common/cudnn_graphs.h"
+#include "runtime/ops/common/dispatch.h"
+#include "runtime/ops/common/operands.h"
+
+namespace trireme::ops {
+
+TRIREME_KERNEL(attention_forward);
+TRIREME_KERNEL(attention_backward);
+
+namespace {
+
+// Returns the shape of `out`.
+Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv, std::int64_t heads) {
+  check.compute_dtype("qkv", qkv);
+  check.rank("qkv", qkv, 3);
+  TRIREME_EXPECTS(heads >= 1 && qkv.shape[2] % (3 * heads) == 0,
+                  "{}: qkv of shape {} does not divide into 3 times {} heads", op,
+                  qkv.shape.to_string(), heads);
+  return Shape{qkv.shape[0], qkv.shape[1], qkv.shape[2] / 3};
+}
+
+}  // namespace
+
+void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
+                       std::int64_t heads) {
+  constexpr std::string_view op = "attention_forward";
+  const Operands check(op);
+  const Shape out_shape = check_qkv(check, op, qkv, heads);
+  check.is("out", out, qkv.dtype, out_shape);
+  check.is("lse", lse, DType::f32, Shape{out_shape[0], heads, out_shape[1]});
+  check.disjoint("out", out, "qkv", qkv);
+  check.disjoint("lse", lse, "qkv", qkv);
+  check.disjoint("lse", lse, "out", out);
+  TRIREME_DISPATCH(stream, attention_forward, out, lse, qkv, heads);
+}
+
+void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, const Tensor& out,
+                        const Tensor& lse, const Tensor& qkv, std::int64_t heads) {
+  constexpr std::string_view op = "attention_backward";
+  const Operands check(op);
+  const Shape out_shape = check_qkv(check, op, qkv, heads);
+  check.is("dqkv", dqkv, qkv.dtype, qkv.shape);
+  check.is("dout", dout, qkv.dtype, out_shape);
+  check.is("out", out, qkv.dtype, out_shape);
+  check.is("lse", lse, DType::f32, Shape{out_shape[0], heads, out_shape[1]});
+  check.disjoint("dqkv", dqkv, "qkv", qkv);
+  check.disjoint("dqkv", dqkv, "dout", dout);
+  check.disjoint("dqkv", dqkv, "out", out);
+  check.disjoint("dqkv", dqkv, "lse", lse);
+  TRIREME_DISPATCH(stream, attention_backward, dqkv, dout, out, lse, qkv, heads);
+}
+
+std::string attention_backend(DeviceType device) {
+  const std::string cudnn = device == DeviceType::cuda ? cuda::cudnn_version() : "";
+  return cudnn.empty() ? "own kernels" : "cuDNN " + cudnn;
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/attention/attention_kernels_cuda.h"
+#include "runtime/ops/attention/attention_tile_cuda.h"
+
+namespace trireme::ops::cuda {
+namespace {
+
+// Rows a thread has: as many as a block's shared memory takes on every GPU from Ampere on.
+template <int padded>
+inline constexpr int forward_rows = padded == 256 ? 2 : 4;
+
+// Queries, keys or values, and weights of a tile.
+template <int padded>
+inline constexpr std::size_t forward_shared = [] {
+  constexpr int rows = tile_side * forward_rows<padded>;
+  return sizeof(float) * rows * (2 * tile_stride<padded> + tile_stride<rows>);
+}();
+
+// A block for a tile of queries of a head; keys tile after tile with an online softmax.
+template <int padded, typename T>
+__global__ void __launch_bounds__(tile_threads)
+    attention_forward_kernel(T* out, float* lse, const T* qkv, AttentionSizes sizes) {
+  constexpr int R = forward_rows<padded>;
+  constexpr int rows = tile_side * R;
+  float* const queries = trireme::cuda::dynamic_shared<float>();
+  float* const other = queries + rows * tile_stride<padded>;  // keys, then values
+  float* const weights = other + rows * tile_stride<padded>;
+  const TileThread at;
+  const std::int64_t length = sizes.length;
+  const std::int64_t tiles = (length + rows - 1) / rows;
+  const std::int64_t index = blockIdx.x / tiles;
+  const std::int64_t query = (tiles - 1 - blockIdx.x % tiles) * rows;  // those with most keys first
+  const HeadRows<const T> keys = sizes.part(qkv, index, 1);
+  const HeadRows<const T> values = sizes.part(qkv, index, 2);
+  const float factor = sizes.scale * 1.4426950409F;  // scores are compared unscaled, base 2
+
+  load_tile<rows, padded>(queries, sizes.part(qkv, index, 0), query, length, sizes.size);
+  HeadSums<R, padded> sums = {};
+  float top[R], sum[R];
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+    top[i] = -INFINITY;
+    sum[i] = 0.0F;
+  }
+  for (std::int64_t key = 0; key <= query; key += rows) {
+    __syncthreads();
+    load_tile<rows, padded>(other, keys, key, length, sizes.size);
+    __syncthreads();
+    float s[R][R];
+    multiply_rows<R, R, padded>(s, queries, other, sizes.size);
+#pragma unroll
+    for (int i = 0; i < R; ++i) {
+      const std::int64_t position = query + at.y * R + i;
+      float largest = -INFINITY;
+#pragma unroll
+      for (int j = 0; j < R; ++j) {
+        if (key + at.x + tile_side * j > position) s[i][j] = -INFINITY;
+        largest = fmaxf(largest, s[i][j]);
+      }
+      const float new_top =
+          fmaxf(top[i], row_threads_reduce(largest, [](float a, float b) { return fmaxf(a, b); }));
+      const float correction = exp2f(factor * (top[i] - new_top));
+      top[i] = new_top;
+      float here = 0.0F;
+#pragma unroll
+      for (int j = 0; j < R; ++j) {
+        const float weight = exp2f(factor * (s[i][j] - new_top));
+        here += weight;
+        weights[(at.y * R + i) * tile_stride<rows> + at.x + tile_side * j] = weight;
+      }
+      sum[i] = sum[i] * correction + row_threads_reduce(here, Sum{});
+#pragma unroll
+      for (int c = 0; c < padded / 64; ++c) {
+#pragma unroll
+        for (int n = 0; n < 4; ++n)
+          sums[i][c][n] *= correction;
+      }
+    }
+    __syncthreads();
+    load_tile<rows, padded>(other, values, key, length, sizes.size);
+    __syncthreads();
+    add_weighted_rows<R, rows, padded>(sums, weights, other);
+  }
+
+  float inverse[R];
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+    const std::int64_t position = query + at.y * R + i;
+    inverse[i] = 1.0F / sum[i];
+    if (at.x == 0 && position < length)
+      lse[index * length + position] = top[i] * sizes.scale + logf(sum[i]);
+  }
+  store_head_rows<R, padded>(sizes.result(out, index), query, length, sizes.size, sums, inverse);
+}
+
+}  // namespace
+
+void simt_attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
+                            std::int64_t heads) {
+  if (qkv.count() == 0) return;
+  const AttentionSizes sizes = attention_sizes(qkv, heads);
+  visit_compute_dtype(qkv.dtype, [&](auto type) {
+    using T = decltype(type);
+    with_padded_size(sizes.size, [&](auto padded) {
+      constexpr int rows = tile_side * forward_rows<padded>;
+      const std::int64_t tiles = trireme::cuda::ceil_div(sizes.length, rows);
+      trireme::cuda::launch(stream,
+                            {.blocks = sizes.batch * heads * tiles,
+                             .threads = tile_threads,
+                             .shared_bytes = forward_shared<padded>},
+                            attention_forward_kernel<padded, T>, out.as<T>(), lse.as<float>(),
+                            qkv.as<T>(), sizes);
+    });
+  });
+}
+
+}  // namespace trireme::ops::cuda

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private: the graphs that cuDNN runs for attention and convolution. A plan is made at the first
+// use of its key and kept for the life of the process; running one allocates nothing. Where
+// cudnn-frontend is not in the build (cudnn_graphs_absent.cpp) there is no plan for anything.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "runtime/ops/convolution/convolution_geometry.h"
+
+namespace trireme::ops::cuda {
+
+// Causal attention over the packed projection (B, T, heads + 2 key_heads, size); f16 or bf16.
+// Operands, forward: q, k, v, out, lse; backward: q, k, v, out, lse, dout, dq, dk, dv.
+struct AttentionGraph {
+  enum class Pass : std::uint8_t { forward, backward } pass;
+  DType dtype;
+  std::int64_t batch, length, heads, key_heads, size;
+  bool deterministic;  // matters to backward only; its workspace then grows with length squared
+  friend auto operator<=>(const AttentionGraph&, const AttentionGraph&) = default;
+};
+
+// Operands, forward: x, w, y; backward_input: dy, w, dx; backward_weight: dy, x, dw. Always the
+// same bits for the same operands.
+struct ConvolutionGraph {
+  enum class Pass : std::uint8_t { forward, backward_input, backward_weight } pass;
+  DType dtype;
+  DType result;  // f32 is asked for dw; plans that give only `dtype` are second choice
+  ConvolutionGeometry geometry;
+  bool tf32;                    // f32 operands may be rounded to 10 bits of mantissa
+  std::size_t workspace_limit;  // plans that want more are passed over
+  friend auto operator<=>(const ConvolutionGraph&, const ConvolutionGraph&) = default;
+};
+
+using CudnnGraph = std::variant<AttentionGraph, ConvolutionGraph>;
+
+[[nodiscard]] std::string to_string(const CudnnGraph& graph);
+
+// What cuDNN offers for a graph.
+struct CudnnOffer {
+  std::int64_t candidates = 0;  // plans that may run it; the first is taken
+  std::string engine;           // the name of that plan
+  std::size_t workspace_bytes = 0;
+  std::string refusal;  // why there is none
+};
+
+class CudnnPlan {
+ public:
+  virtual ~CudnnPlan() = default;
+  CudnnPlan(const CudnnPlan&) = delete;
+  CudnnPlan& operator=(const CudnnPlan&) = delete;
+  [[nodiscard]] virtual std::size_t workspace_bytes() const = 0;
+  // Of the last operand.
+  [[nodiscard]] virtual DType result() const = 0;
+  // Enqueues the graph. `operands` in the order given above.
+  virtual void run(Stream& stream, std::span<void* const> operands, void* workspace) const = 0;
+
+ protected:
+  CudnnPlan() = default;
+};
+
+// "9.19.0", or empty where cuDNN is not in the build. Raises an error where the library that was
+// found at run time cannot serve a program compiled for this one.
+[[nodiscard]] std::string cudnn_version();
+
+// The plan for the current GPU, or null: not in the build, or cuDNN has none (logged once a graph).
+[[nodiscard]] const CudnnPlan* cudnn_plan(const CudnnGraph& graph);
+
+// Asks about a GPU that is only described (compute capability 90 is major 9, minor 0; cuDNN's own
+// JSON of device properties): for machines without one.
+[[nodiscard]] CudnnOffer cudnn_offer(const CudnnGraph& graph, int compute_capability,
+                                     const std::string& device_properties);
+
+}  // namespace trireme::ops::cuda

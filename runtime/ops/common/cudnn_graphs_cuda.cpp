@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only file that includes cudnn-frontend: its headers take half a minute to compile.
+#include "runtime/ops/common/cudnn_graphs.h"
+
+#include <cudnn_frontend.h>
+
+#include <array>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "runtime/base/log.h"
+#include "runtime/device/cuda/cuda_check.h"
+#include "runtime/device/cuda/cuda_stream.h"
+
+namespace trireme::ops::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using fe::graph::Graph;
+using fe::graph::Tensor_attributes;
+using TensorPointer = std::shared_ptr<Tensor_attributes>;
+using Extents = std::vector<std::int64_t>;
+
+void check(fe::error_t status, std::string_view call,
+           std::source_location where = std::source_location::current()) {
+  if (status.is_good()) return;
+  library_failed(call, status.get_message(), ExitCode::internal, where);
+}
+
+void check(cudnnStatus_t status, std::string_view call,
+           std::source_location where = std::source_location::current()) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  library_failed(call, cudnnGetErrorString(status), ExitCode::internal, where);
+}
+
+// What follows is the library's log of every engine that it tried.
+std::string first_line(fe::error_t status) {
+  const std::string text = status.get_message();
+  return text.substr(0, text.find('\n'));
+}
+
+fe::DataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return fe::DataType_t::FLOAT;
+    case DType::f16:
+      return fe::DataType_t::HALF;
+    case DType::bf16:
+      return fe::DataType_t::BFLOAT16;
+    default:
+      TRIREME_EXPECTS(false, "cuDNN graphs of {} are not made here", name_of(dtype));
+  }
+}
+
+// Makes the tensors of one graph; the uid of an operand is its place in the operand list.
+class Operands {
+ public:
+  explicit Operands(Graph& graph) : graph_(graph) {}
+
+  TensorPointer input(DType dtype, const Extents& extents, const Extents& strides) {
+    return graph_.tensor(
+        Tensor_attributes().set_uid(next_++).set_dim(extents).set_stride(strides).set_data_type(
+            type_of(dtype)));
+  }
+  void output(const TensorPointer& tensor, DType dtype, const Extents& extents,
+              const Extents& strides) {
+    tensor->set_output(true).set_uid(next_++).set_dim(extents).set_stride(strides).set_data_type(
+        type_of(dtype));
+  }
+
+ private:
+  Graph& graph_;
+  std::int64_t next_ = 0;
+};
+
+void define(Graph& graph, const AttentionGraph& a) {
+  const std::int64_t row = (a.heads + 2 * a.key_heads) * a.size;  // of the packed projection
+  const Extents query{a.batch, a.heads, a.length, a.size};
+  const Extents key{a.batch, a.key_heads, a.length, a.size};
+  const Extents packed{a.length * row, a.size, row, 1};
+  const Extents plain{a.length * a.heads * a.size, a.size, a.heads * a.size, 1};
+  const Extents row_sums{a.batch, a.heads, a.length, 1};
+  const Extents row_strides{a.heads * a.length, a.length, 1, 1};
+  const float scale = 1.0F / std::sqrt(static_cast<float>(a.size));
+  Operands operands(graph);
+  const TensorPointer q = operands.input(a.dtype, query, packed);
+  const TensorPointer k = operands.input(a.dtype, key, packed);
+  const TensorPointer v = operands.input(a.dtype, key, packed);
+  if (a.pass == AttentionGraph::Pass::forward) {
+    const auto [out, lse] =
+        graph.sdpa(q, k, v,
+                   fe::graph::SDPA_attributes()
+                       .set_name("attention_forward")
+                       .set_generate_stats(true)
+                       .set_attn_scale(scale)
+                       .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+                       .set_diagonal_band_right_bound(0));
+    operands.output(out, a.dtype, query, plain);
+    operands.output(lse, DType::f32, row_sums, row_strides);
+    return;
+  }
+  const TensorPointer out = operands.input(a.dtype, query, plain);
+  const TensorPointer lse = operands.input(DType::f32, row_sums, row_strides);
+  const TensorPointer dout = operands.input(a.dtype, query, plain);
+  const auto [dq, dk, dv] =
+      graph.sdpa_backward(q, k, v, out, dout, lse,
+                          fe::graph::SDPA_backward_attributes()
+                              .set_name("attention_backward")
+                              .set_attn_scale(scale)
+                              .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+                              .set_diagonal_band_right_bound(0)
+                              .set_deterministic_algorithm(a.deterministic));
+  operands.output(dq, a.dtype, query, packed);
+  operands.output(dk, a.dtype, key, packed);
+  operands.output(dv, a.dtype, key, packed);
+}
+
+void define(Graph& graph, const ConvolutionGraph& c) {
+  // cuDNN names extents N, C, H, W in every layout; the strides make them NHWC and (O, KH, KW, I).
+  const auto channels_last = [](const Extents& e) {
+    return Extents{e[1] * e[2] * e[3], 1, e[1] * e[3], e[1]};
+  };
+  const ConvolutionGeometry& g = c.geometry;
+  const Extents x{g.batch, g.in, g.height, g.width};
+  const Extents w{g.out, g.in, g.kernel_height, g.kernel_width};
+  const Extents y{g.batch, g.out, g.out_height, g.out_width};
+  const auto with_options = [&g](auto attributes) {
+    return attributes.set_padding({g.padding, g.padding})
+        .set_stride({g.stride, g.stride})
+        .set_dilation({1, 1});
+  };
+  Operands operands(graph);
+  switch (c.pass) {
+    case ConvolutionGraph::Pass::forward: {
+      const TensorPointer image = operands.input(c.dtype, x, channels_last(x));
+      const TensorPointer filter = operands.input(c.dtype, w, channels_last(w));
+      operands.output(
+          graph.conv_fprop(image, filter, with_options(fe::graph::Conv_fprop_attributes())),
+          c.result, y, channels_last(y));
+      return;
+    }
+    case ConvolutionGraph::Pass::backward_input: {
+      const TensorPointer loss = operands.input(c.dtype, y, channels_last(y));
+      const TensorPointer filter = operands.input(c.dtype, w, channels_last(w));
+      operands.output(
+          graph.conv_dgrad(loss, filter, with_options(fe::graph::Conv_dgrad_attributes())),
+          c.result, x, channels_last(x));
+      return;
+    }
+    case ConvolutionGraph::Pass::backward_weight: {
+      const TensorPointer loss = operands.input(c.dtype, y, channels_last(y));
+      const TensorPointer image = operands.input(c.dtype, x, channels_last(x));
+      operands.output(
+          graph.conv_wgrad(loss, image, with_options(fe::graph::Conv_wgrad_attributes())), c.result,
+          w, channels_last(w));
+      return;
+    }
+  }
+}
+
+void narrow(Graph& /*graph*/, const AttentionGraph& /*attention*/) {}
+
+// Of the plans that the heuristics propose, those that keep our promises.
+void narrow(Graph& graph, const ConvolutionGraph& c) {
+  std::vector<fe::NumericalNote_t> refused{fe::NumericalNote_t::NONDETERMINISTIC,
+                                           fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION,
+                                           fe::NumericalNote_t::FFT, fe::NumericalNote_t::WINOGRAD};
+  if (c.dtype == DType::f32 && !c.tf32) {
+    refused.push_back(fe::NumericalNote_t::TENSOR_CORE);
+    refused.push_back(fe::NumericalNote_t::DOWN_CONVERT_INPUTS);
+  }
+  graph.deselect_numeric_notes(refused);
+  graph.deselect_workspace_greater_than(static_cast<std::int64_t>(c.workspace_limit));
+}
+
+// A graph on its way to a plan. It is a Graph of cudnn-frontend that lets its proposed engine
+// configurations be counted before one of them is built.
+class Proposal : public Graph {
+ public:
+  // From definition to checked support; the error of the first step that fails.
+  fe::error_t make(const CudnnGraph& key, cudnnHandle_t handle) {
+    set_intermediate_data_type(fe::DataType_t::FLOAT).set_compute_data_type(fe::DataType_t::FLOAT);
+    std::visit([&](const auto& each) { define(*this, each); }, key);
+    if (fe::error_t status = validate(); status.is_bad()) return status;
+    if (fe::error_t status =
+            handle != nullptr ? build_operation_graph(handle) : build_operation_graph();
+        status.is_bad()) {
+      return status;
+    }
+    if (fe::error_t status = create_execution_plans({fe::HeurMode_t::A}); status.is_bad()) {
+      return status;
+    }
+    std::visit([&](const auto& each) { narrow(*this, each); }, key);
+    return check_support();
+  }
+
+  [[nodiscard]] CudnnOffer offer() {
+    CudnnOffer result;
+    for (std::int64_t i = 0; i < get_execution_plan_count(); ++i) {
+      if (plans.check_support_at_index(i).is_bad() || result.candidates++ > 0) continue;
+      check(plans.get_name_at_index(i, result.engine), "Execution_plan_list::get_name_at_index");
+      std::int64_t bytes = 0;
+      check(fe::detail::get_workspace_size(plans.get_barred_engine_configs().front(), bytes),
+            "get_workspace_size");
+      result.workspace_bytes = static_cast<std::size_t>(bytes + get_fe_workspace_size_subtree());
+    }
+    return result;
+  }
+};
+
+// What serves a graph, best first.
+std::vector<CudnnGraph> choices(const CudnnGraph& graph) {
+  std::vector<CudnnGraph> result{graph};
+  if (const auto* const c = std::get_if<ConvolutionGraph>(&graph); c && c->result != c->dtype) {
+    ConvolutionGraph rounded = *c;
+    rounded.result = c->dtype;
+    result.emplace_back(rounded);
+  }
+  return result;
+}
+
+// One per GPU. A cuDNN handle carries one stream at a time, hence the lock around each enqueueing.
+struct Library {
+  std::mutex mutex;
+  cudnnHandle_t handle = nullptr;
+  std::map<CudnnGraph, std::unique_ptr<CudnnPlan>> plans;
+};
+
+class Plan final : public CudnnPlan {
+ public:
+  Plan(Library& library, std::unique_ptr<Graph> graph, const CudnnGraph& key)
+      : library_(library), graph_(std::move(graph)) {
+    const auto* const convolution = std::get_if<ConvolutionGraph>(&key);
+    result_ = convolution ? convolution->result : std::get<AttentionGraph>(key).dtype;
+    std::int64_t bytes = 0;
+    check(graph_->get_workspace_size(bytes), "Graph::get_workspace_size");
+    workspace_bytes_ = static_cast<std::size_t>(bytes);
+  }
+
+  [[nodiscard]] std::size_t workspace_bytes() const override { return workspace_bytes_; }
+  [[nodiscard]] DType result() const override { return result_; }
+
+  void run(Stream& stream, std::span<void* const> operands, void* workspace) const override {
+    std::unordered_map<std::int64_t, void*> pointers;
+    for (void* const operand : operands)
+      pointers.emplace(static_cast<std::int64_t>(pointers.size()), operand);
+    const std::lock_guard lock(library_.mutex);
+    check(cudnnSetStream(library_.handle, CudaStream::of(stream).handle()), "cudnnSetStream");
+    check(graph_->execute(library_.handle, pointers, workspace), "Graph::execute");
+  }
+
+ private:
+  Library& library_;
+  std::unique_ptr<Graph> graph_;
+  std::size_t workspace_bytes_ = 0;
+  DType result_;
+};
+
+Library& library_of_current_gpu() {
+  // Never destroyed: at the end of the process the driver may be gone before static objects are.
+  static auto& libraries = *new std::map<int, Library>;
+  static std::mutex mutex;
+  int gpu = 0;
+  TRIREME_CUDA(cudaGetDevice(&gpu));
+  const std::lock_guard lock(mutex);
+  Library& library = libraries[gpu];
+  if (library.handle == nullptr) {
+    (void)cudnn_version();
+    check(cudnnCreate(&library.handle), "cudnnCreate");
+  }
+  return library;
+}
+
+std::string version_text(std::size_t version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+}  // namespace
+
+std::string to_string(const CudnnGraph& graph) {
+  if (const auto* const a = std::get_if<AttentionGraph>(&graph)) {
+    const bool forward = a->pass == AttentionGraph::Pass::forward;
+    return fmt::format("attention_{} {} ({}, {}, {} heads of {}, {} of keys){}",
+                       forward ? "forward" : "backward", name_of(a->dtype), a->batch, a->length,
+                       a->heads, a->size, a->key_heads,
+                       !forward && a->deterministic ? " deterministic" : "");
+  }
+  const auto& c = std::get<ConvolutionGraph>(graph);
+  const ConvolutionGeometry& g = c.geometry;
+  constexpr std::array<std::string_view, 3> passes{"forward", "backward_input", "backward_weight"};
+  return fmt::format(
+      "convolution_{} {}{} to {} x({}, {}, {}, {}) w({}, {}, {}, {}) stride {} padding {}",
+      passes[static_cast<std::size_t>(c.pass)], name_of(c.dtype), c.tf32 ? " as tf32" : "",
+      name_of(c.result), g.batch, g.height, g.width, g.in, g.out, g.kernel_height, g.kernel_width,
+      g.in, g.stride, g.padding);
+}
+
+std::string cudnn_version() {
+  const std::size_t found = cudnnGetVersion();
+  // Minor versions of one major version are compatible upwards only.
+  if (found / 10000 != CUDNN_MAJOR || found < CUDNN_VERSION) {
+    fail(ExitCode::config,
+         "cuDNN {} was found at run time, but this program was compiled with {}; use {} or a later "
+         "{}.x, or build again with the one that is installed",
+         version_text(found), version_text(CUDNN_VERSION), version_text(CUDNN_VERSION),
+         CUDNN_MAJOR);
+  }
+  return version_text(found);
+}
+
+const CudnnPlan* cudnn_plan(const CudnnGraph& graph) {
+  Library& library = library_of_current_gpu();
+  const std::lock_guard lock(library.mutex);
+  const auto [at, is_new] = library.plans.try_emplace(graph);
+  if (!is_new) return at->second.get();
+  fe::error_t status;
+  for (const CudnnGraph& choice : choices(graph)) {
+    auto built = std::make_unique<Proposal>();
+    status = built->make(choice, library.handle);
+    if (status.is_good()) status = built->build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE);
+    if (status.is_bad()) continue;
+    at->second = std::make_unique<Plan>(library, std::move(built), choice);
+    return at->second.get();
+  }
+  log::get("ops").info("cuDNN has no plan for {}, own kernels run it: {}", to_string(graph),
+                       first_line(status));
+  return nullptr;
+}
+
+CudnnOffer cudnn_offer(const CudnnGraph& graph, int compute_capability,
+                       const std::string& device_properties) {
+  Proposal proposed;
+  const auto device = std::make_shared<fe::DeviceProperties>();
+  check(device->deserialize({device_properties.begin(), device_properties.end()}),
+        "DeviceProperties::deserialize");
+  proposed.set_device_properties(device).set_sm_version(compute_capability);
+  if (fe::error_t status = proposed.make(graph, nullptr); status.is_bad()) {
+    CudnnOffer none;
+    none.refusal = status.get_message();
+    return none;
+  }
+  return proposed.offer();
+}
+
+}  // namespace trireme::ops::cuda

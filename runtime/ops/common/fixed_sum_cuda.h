@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to the CUDA kernels: fixed_sum (fixed_sum.h) on the GPU, to the same bits. 16 lanes of a
+// warp are the 16 partial sums of a chunk; one warp then adds the chunks in order.
+#pragma once
+
+#include "runtime/ops/common/fixed_sum.h"
+#include "runtime/ops/common/reduce_cuda.h"
+
+namespace trireme::ops::cuda {
+
+inline constexpr int fixed_sum_threads = 256;
+inline constexpr int chunks_per_block = fixed_sum_threads / static_cast<int>(sum_lanes);
+
+// sums(chunks)
+template <bool squares>
+__global__ void chunk_sums_kernel(double* sums, std::int64_t chunks, const float* x,
+                                  std::int64_t count) {
+  constexpr int lanes = static_cast<int>(sum_lanes);
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * chunks_per_block;
+  const int own = static_cast<int>(threadIdx.x) / lanes;
+  for (std::int64_t base = static_cast<std::int64_t>(blockIdx.x) * chunks_per_block; base < chunks;
+       base += stride) {
+    const std::int64_t chunk = base + own;
+    const std::int64_t begin = chunk * sum_chunk + lane;
+    const std::int64_t end = chunk < chunks ? std::min((chunk + 1) * sum_chunk, count) : 0;
+    double partial = 0.0;
+#pragma unroll 16
+    for (std::int64_t i = begin; i < end; i += lanes) {
+      const auto value = static_cast<double>(x[i]);
+      partial += squares ? value * value : value;
+    }
+    for (int half = lanes / 2; half > 0; half /= 2)
+      partial += __shfl_xor_sync(whole_warp, partial, half);
+    if (lane == 0 && chunk < chunks) sums[chunk] = partial;
+  }
+}
+
+// total(1) += sums, one after the other; one warp.
+inline __global__ void join_chunks_kernel(double* total, const double* sums, std::int64_t chunks) {
+  const int lane = static_cast<int>(threadIdx.x);
+  double sum = 0.0;
+  double next = lane < chunks ? sums[lane] : 0.0;
+  for (std::int64_t first = 0; first < chunks; first += warp_size) {
+    const double mine = next;
+    const std::int64_t ahead = first + warp_size + lane;
+    next = ahead < chunks ? sums[ahead] : 0.0;
+#pragma unroll
+    for (int i = 0; i < warp_size; ++i)
+      sum += __shfl_sync(whole_warp, mine, i);
+  }
+  if (lane == 0) *total += sum;
+}
+
+template <bool squares>
+void add_fixed_sum(Stream& stream, const Tensor& total, const Tensor& x) {
+  const std::int64_t chunks = trireme::cuda::ceil_div(x.count(), sum_chunk);
+  auto* const sums = reinterpret_cast<double*>(
+      CudaStream::of(stream).scratch(static_cast<std::size_t>(chunks) * sizeof(double)));
+  trireme::cuda::launch(
+      stream, trireme::cuda::grid_for(stream, chunks, chunks_per_block, fixed_sum_threads),
+      chunk_sums_kernel<squares>, sums, chunks, x.as<float>(), x.count());
+  trireme::cuda::launch(stream, {.blocks = 1, .threads = warp_size}, join_chunks_kernel,
+                        total.as<double>(), sums, chunks);
+}
+
+}  // namespace trireme::ops::cuda

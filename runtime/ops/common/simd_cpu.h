@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private: one vector register of floats, written with the compiler's vector extensions, so the
+// same source is AVX-512, AVX2 or plain SSE code. Only register-blocked kernels need it; other
+// loops are plain loops under `omp simd`.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/base/dtype.h"
+
+namespace trireme::ops::cpu {
+
+#if defined(__AVX512F__)
+inline constexpr int lanes = 16;
+#elif defined(__AVX__)
+inline constexpr int lanes = 8;
+#else
+inline constexpr int lanes = 4;
+#endif
+
+using Vector = float __attribute__((vector_size(lanes * sizeof(float))));
+// The same for any float address.
+using UnalignedVector =
+    float __attribute__((vector_size(lanes * sizeof(float)), aligned(sizeof(float)), may_alias));
+
+[[gnu::always_inline]] inline Vector load_vector(const float* from) {
+  return *reinterpret_cast<const UnalignedVector*>(from);
+}
+[[gnu::always_inline]] inline void store_vector(float* to, Vector value) {
+  *reinterpret_cast<UnalignedVector*>(to) = value;
+}
+
+// bf16 and f16 values widen to floats and round to nearest even, as their scalar types do.
+using Words = std::uint32_t __attribute__((vector_size(lanes * sizeof(std::uint32_t))));
+using HalfWords = std::uint16_t
+    __attribute__((vector_size(lanes * sizeof(std::uint16_t)), aligned(2), may_alias));
+
+[[gnu::always_inline]] inline Vector load_vector(const bf16* from) {
+  const HalfWords halves = *reinterpret_cast<const HalfWords*>(from);
+  return reinterpret_cast<Vector>(__builtin_convertvector(halves, Words) << 16);
+}
+[[gnu::always_inline]] inline void store_vector(bf16* to, Vector value) {
+  const Words words = reinterpret_cast<Words>(value);
+  const Words rounded = words + 0x7fffU + ((words >> 16) & 1U);
+  const Words kept = (words & 0x7fffffffU) > 0x7f800000U ? words | 0x400000U : rounded;
+  *reinterpret_cast<HalfWords*>(to) = __builtin_convertvector(kept >> 16, HalfWords);
+}
+[[gnu::always_inline]] inline Vector load_vector(const f16* from) {
+  const HalfWords halves = *reinterpret_cast<const HalfWords*>(from);
+  const Words bits = __builtin_convertvector(halves, Words);
+  const Words magnitude = bits & 0x7fffU;
+  const Vector normal = reinterpret_cast<Vector>((magnitude << 13) + 0x70000000U) * 0x1p-112F;
+  const Vector small = reinterpret_cast<Vector>(magnitude | 0x3f000000U) - 0.5F;
+  const Words value =
+      magnitude < 0x400U ? reinterpret_cast<Words>(small) : reinterpret_cast<Words>(normal);
+  return reinterpret_cast<Vector>(value | (bits & 0x8000U) << 16);
+}
+[[gnu::always_inline]] inline void store_vector(f16* to, Vector value) {
+  const Words word = reinterpret_cast<Words>(value);
+  const Words magnitude = word & 0x7fffffffU;
+  const Vector scaled = reinterpret_cast<Vector>(magnitude) * 0x1p+112F * 0x1p-110F;
+  const Words exponent = word & 0x7f800000U;
+  const Words bias = (exponent < 0x38800000U ? Words{} + 0x38800000U : exponent) + 0x07800000U;
+  const Words rounded = reinterpret_cast<Words>(reinterpret_cast<Vector>(bias) + scaled);
+  const Words half = ((rounded >> 13) & 0x7c00U) + (rounded & 0xfffU);
+  const Words kept = magnitude > 0x7f800000U ? Words{} + 0x7e00U : half;
+  *reinterpret_cast<HalfWords*>(to) =
+      __builtin_convertvector(kept | ((word >> 16) & 0x8000U), HalfWords);
+}
+
+[[gnu::always_inline]] inline Vector broadcast(float value) {
+  return value - Vector{};
+}
+// Second operand where they are unordered.
+[[gnu::always_inline]] inline Vector maximum(Vector a, Vector b) {
+  return a > b ? a : b;
+}
+[[gnu::always_inline]] inline Vector minimum(Vector a, Vector b) {
+  return a < b ? a : b;
+}
+
+// Over the lanes, pairwise: a fixed order.
+[[gnu::always_inline]] inline float sum_of(Vector v) {
+  float part[lanes];
+  store_vector(part, v);
+  for (int half = lanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i)
+      part[i] += part[i + half];
+  }
+  return part[0];
+}
+[[gnu::always_inline]] inline float maximum_of(Vector v) {
+  float part[lanes];
+  store_vector(part, v);
+  for (int half = lanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i)
+      part[i] = part[i] > part[i + half] ? part[i] : part[i + half];
+  }
+  return part[0];
+}
+
+// Turns `lanes` rows of `lanes` values into columns, in place. Each of the log2(lanes) rounds
+// interleaves row i with row i + lanes / 2.
+[[gnu::always_inline]] inline void transpose(Vector (&rows)[lanes]) {
+  using Integers = std::int32_t __attribute__((vector_size(lanes * sizeof(std::int32_t))));
+  Integers low{}, high{};
+#pragma GCC unroll 16
+  for (int i = 0; i < lanes; ++i) {
+    low[i] = i / 2 + (i % 2) * lanes;
+    high[i] = low[i] + lanes / 2;
+  }
+#pragma GCC unroll 4
+  for (int round = 1; round < lanes; round *= 2) {
+    Vector next[lanes];
+#pragma GCC unroll 8
+    for (int i = 0; i < lanes / 2; ++i) {
+      next[2 * i] = __builtin_shuffle(rows[i], rows[i + lanes / 2], low);
+      next[2 * i + 1] = __builtin_shuffle(rows[i], rows[i + lanes / 2], high);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < lanes; ++i)
+      rows[i] = next[i];
+  }
+}
+
+namespace detail {
+
+// e^r * 2^n for the n that `shifted` = n + 1.5 * 2^23 holds. See vector_math_cpu.h for the method.
+[[gnu::always_inline]] inline Vector exp_scaled(Vector r, Vector shifted) {
+  Vector q = broadcast(0x1.6a244cp-10F);
+  q = q * r + 0x1.1239d4p-7F;
+  q = q * r + 0x1.5558f2p-5F;
+  q = q * r + 0x1.555492p-3F;
+  q = q * r + 0x1.fffffcp-2F;
+  const Vector value = (q * r) * r + r + 1.0F;
+  const Words power = (reinterpret_cast<Words>(shifted) << 23) + 0x3f800000U;
+  return value * reinterpret_cast<Vector>(power);
+}
+
+}  // namespace detail
+
+// 2^x for x < 127.5 (not checked); below 2^-126.5 zero.
+[[gnu::always_inline]] inline Vector exp2_vector(Vector x) {
+  const Vector magic = broadcast(0x1.8p+23F);
+  const Vector limited = maximum(broadcast(-127.0F), x);
+  const Vector shifted = limited + magic;
+  return detail::exp_scaled((limited - (shifted - magic)) * 0x1.62e430p-1F, shifted);
+}
+
+// e^x with the limits of fast_exp.
+[[gnu::always_inline]] inline Vector exp_vector(Vector x) {
+  const Vector magic = broadcast(0x1.8p+23F);
+  const Vector limited = maximum(broadcast(-88.0F), minimum(broadcast(88.3762F), x));
+  const Vector shifted = limited * 0x1.715476p+0F + magic;
+  const Vector n = shifted - magic;
+  return detail::exp_scaled((limited - n * 0x1.62e400p-1F) - n * 0x1.7f7d1cp-20F, shifted);
+}
+
+}  // namespace trireme::ops::cpu

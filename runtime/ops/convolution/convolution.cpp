@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/convolution/convolution.h"
+
+#include "runtime/ops/common/cudnn_graphs.h"
+#include "runtime/ops/common/dispatch.h"
+#include "runtime/ops/common/operands.h"
+#include "runtime/ops/convolution/convolution_cpu.h"
+#include "runtime/ops/convolution/convolution_workspace.h"
+
+namespace trireme::ops {
+
+TRIREME_KERNEL(convolution_forward);
+TRIREME_KERNEL(convolution_backward_input);
+TRIREME_KERNEL(convolution_backward_weight);
+
+ConvolutionGeometry::ConvolutionGeometry(const Shape& x, const Shape& w,
+                                         const ConvolutionOptions& options)
+    : batch(x[0]),
+      height(x[1]),
+      width(x[2]),
+      in(x[3]),
+      out_height((x[1] + 2 * options.padding - w[1]) / options.stride + 1),
+      out_width((x[2] + 2 * options.padding - w[2]) / options.stride + 1),
+      out(w[0]),
+      kernel_height(w[1]),
+      kernel_width(w[2]),
+      stride(options.stride),
+      padding(options.padding) {}
+
+namespace {
+
+void check_workspace(const Operands& check, const Stream& stream, const Tensor& workspace,
+                     DType dtype, const Shape& x, const Shape& w,
+                     const ConvolutionOptions& options) {
+  const std::size_t needed =
+      convolution_workspace_bytes(stream.device().type(), dtype, x, w, options);
+  if (needed == 0) return;
+  check.present("workspace", workspace);
+  TRIREME_EXPECTS(workspace.bytes() >= needed,
+                  "convolution: a workspace of {} bytes for x {} and w {}, which need {}",
+                  workspace.bytes(), x.to_string(), w.to_string(), needed);
+  TRIREME_EXPECTS(reinterpret_cast<std::uintptr_t>(workspace.data) % 64 == 0,
+                  "convolution: the workspace is not aligned to 64 bytes");
+}
+
+}  // namespace
+
+Shape convolution_output_shape(const Shape& x, const Shape& w, const ConvolutionOptions& options) {
+  TRIREME_EXPECTS(x.rank() == 4 && w.rank() == 4 && x[3] == w[3],
+                  "convolution: x {} and w {}, expected (N, H, W, I) and (O, KH, KW, I)",
+                  x.to_string(), w.to_string());
+  TRIREME_EXPECTS(x.count() > 0 && w.count() > 0, "convolution: x {} or w {} is empty",
+                  x.to_string(), w.to_string());
+  TRIREME_EXPECTS(options.stride >= 1 && options.padding >= 0,
+                  "convolution: stride {} and padding {}, expected at least 1 and 0",
+                  options.stride, options.padding);
+  const auto extent = [&](std::int64_t size, std::int64_t kernel) {
+    const std::int64_t span = size + 2 * options.padding - kernel;
+    TRIREME_EXPECTS(span >= 0, "convolution: x {} with padding {} is smaller than w {}",
+                    x.to_string(), options.padding, w.to_string());
+    return span / options.stride + 1;
+  };
+  return Shape{x[0], extent(x[1], w[1]), extent(x[2], w[2]), w[0]};
+}
+
+std::size_t convolution_workspace_bytes(DeviceType device, DType dtype, const Shape& x,
+                                        const Shape& w, const ConvolutionOptions& options) {
+  if (device == DeviceType::cpu) return cpu::convolution_workspace_bytes(dtype, x, w, options);
+  // A build without the cuda backend plans for one that has it, with cuDNN.
+  const bool cudnn = cuda::convolution_forward == nullptr || !cuda::cudnn_version().empty();
+  return cuda::workspace_bytes(dtype, ConvolutionGeometry(x, w, options), cudnn);
+}
+
+void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
+                         const ConvolutionOptions& options, const Tensor& workspace) {
+  const Operands check("convolution_forward");
+  check.compute_dtype("x", x);
+  check.present("w", w);
+  check.dtype("w", w, x.dtype);
+  check.is("y", y, x.dtype, convolution_output_shape(x.shape, w.shape, options));
+  check.disjoint("y", y, "x", x);
+  check.disjoint("y", y, "w", w);
+  check.disjoint("workspace", workspace, "y", y);
+  check.disjoint("workspace", workspace, "x", x);
+  check_workspace(check, stream, workspace, x.dtype, x.shape, w.shape, options);
+  TRIREME_DISPATCH(stream, convolution_forward, y, x, w, options, workspace);
+}
+
+void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                                const ConvolutionOptions& options, const Tensor& workspace) {
+  const Operands check("convolution_backward_input");
+  check.compute_dtype("dx", dx);
+  check.present("w", w);
+  check.dtype("w", w, dx.dtype);
+  check.is("dy", dy, dx.dtype, convolution_output_shape(dx.shape, w.shape, options));
+  check.disjoint("dx", dx, "dy", dy);
+  check.disjoint("dx", dx, "w", w);
+  check.disjoint("workspace", workspace, "dx", dx);
+  check.disjoint("workspace", workspace, "dy", dy);
+  check_workspace(check, stream, workspace, dx.dtype, dx.shape, w.shape, options);
+  TRIREME_DISPATCH(stream, convolution_backward_input, dx, dy, w, options, workspace);
+}
+
+void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor& dy,
+                                 const Tensor& x, const ConvolutionOptions& options,
+                                 const Tensor& workspace) {
+  const Operands check("convolution_backward_weight");
+  check.compute_dtype("x", x);
+  check.present("dw", dw);
+  check.dtype("dw", dw, DType::f32);
+  check.is("dy", dy, x.dtype, convolution_output_shape(x.shape, dw.shape, options));
+  check.disjoint("dw", dw, "dy", dy);
+  check.disjoint("dw", dw, "x", x);
+  check.disjoint("workspace", workspace, "dw", dw);
+  check_workspace(check, stream, workspace, x.dtype, x.shape, dw.shape, options);
+  TRIREME_DISPATCH(stream, convolution_backward_weight, dw, dy, x, options, workspace);
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private: what direct convolution works out from the shapes alone, both when the workspace is laid
+// out and when it runs.
+#pragma once
+
+#include <cstddef>
+
+#include "runtime/ops/convolution/convolution_cpu.h"
+#include "runtime/ops/convolution/convolution_strips_cpu.h"
+
+namespace trireme::ops::cpu::direct {
+
+// A 1x1 convolution without stride or padding is a matrix product: its pixels are taken as fewer,
+// longer rows, which split better into tiles.
+[[nodiscard]] ConvolutionGeometry flattened(const ConvolutionGeometry& g);
+
+struct WorkspaceParts {
+  float *panels, *strip, *partial;
+};
+
+// Floats of the three parts of a workspace, each rounded up to 64 bytes.
+struct WorkspaceSizes {
+  std::int64_t panels, strip, partial;
+
+  [[nodiscard]] std::size_t bytes() const;
+  [[nodiscard]] WorkspaceParts carve(std::byte* workspace) const;
+};
+
+// `in_place`: f32 activations without padding are read where they are.
+struct ForwardPlan {
+  PaddedImages images;  // x
+  StripPlan strips;     // of output rows
+  WorkspaceSizes sizes;
+
+  ForwardPlan(const ConvolutionGeometry& g, DType dtype);
+};
+
+// Row q of dy, counted with the padding, is the last of those that dx rows q * stride - padding ..
+// + stride - 1 depend on.
+struct BackwardPlan {
+  PaddedImages images;               // dy
+  std::int64_t first_row, last_row;  // q in [first_row, last_row)
+  StripPlan strips;                  // of q
+  WorkspaceSizes sizes;
+
+  BackwardPlan(const ConvolutionGeometry& g, DType dtype);
+};
+
+struct WeightPlan {
+  PaddedImages images;  // x
+  StripPlan strips;     // of output rows
+  // Few input channels: output channels fill the vectors, and the sums are transposed at the end.
+  bool few_inputs;
+  // Many channels: dy is packed in tiles of columns and x is gathered block by block.
+  bool packed;
+  // Whether x and dy are copied into the strip: padding, bf16, or vectors that would read past the
+  // end.
+  bool copy_x, copy_dy;
+  WorkspaceSizes sizes;  // panels: transposed sums, or a tile and a block; strip: x; partial: dy
+
+  WeightPlan(const ConvolutionGeometry& g, DType dtype);
+};
+
+}  // namespace trireme::ops::cpu::direct

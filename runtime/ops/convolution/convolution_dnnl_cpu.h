@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private: convolution by oneDNN on NHWC activations. It chooses how weights lie in memory; ours
+// are reordered into `workspace` in each call. f32 or bf16, all operands of one dtype but dw, which
+// is f32.
+#pragma once
+
+#include <cstddef>
+
+#include "runtime/ops/convolution/convolution_cpu.h"
+
+namespace trireme::ops::cpu::by_dnnl {
+
+[[nodiscard]] std::size_t workspace_bytes(DType dtype, const ConvolutionGeometry& g);
+void forward(DType dtype, const ConvolutionGeometry& g, void* y, const void* x, const void* w,
+             void* workspace);
+void backward_input(DType dtype, const ConvolutionGeometry& g, void* dx, const void* dy,
+                    const void* w, void* workspace);
+void backward_weight(DType dtype, const ConvolutionGeometry& g, float* dw, const void* dy,
+                     const void* x, void* workspace);
+
+}  // namespace trireme::ops::cpu::by_dnnl

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private: weights rearranged so that a tile reads them in order. Blocks of output channels (of dx:
+// input channels) lie one after the other; inside a block, (tap, channel) rows of one block width,
+// the missing channels of the last block being zero.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/ops/convolution/convolution_cpu.h"
+
+namespace trireme::ops::cpu::direct {
+
+// One residue class of input coordinates along an axis: coordinates i with (i + padding) mod stride
+// equal to `residue` see the taps residue, residue + stride, ... Their gradient is a stride-1
+// convolution of dy with these taps in reverse.
+struct TapClass {
+  std::int64_t residue, taps;
+
+  TapClass(std::int64_t residue_, std::int64_t stride, std::int64_t kernel)
+      : residue(residue_),
+        taps(residue_ < kernel ? (kernel - residue_ + stride - 1) / stride : 0) {}
+};
+
+template <typename T>
+void pack_forward(const ConvolutionGeometry& g, float* panels, const T* w);
+// Returns the end of what it wrote.
+template <typename T>
+float* pack_backward(const ConvolutionGeometry& g, const TapClass& vertical,
+                     const TapClass& horizontal, float* panels, const T* w);
+
+}  // namespace trireme::ops::cpu::direct

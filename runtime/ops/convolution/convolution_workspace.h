@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private: the scratch memory of a convolution on a GPU, by its shape alone: a build without CUDA
+// plans the same bytes that a run on GPUs asks for.
+#pragma once
+
+#include <algorithm>
+
+#include "runtime/base/dtype.h"
+#include "runtime/ops/convolution/convolution_geometry.h"
+
+namespace trireme::ops::cuda {
+
+// What the engine gives a plan of cuDNN at most: a function of the shape, so that memory is known
+// before there is a plan. Tensor cores want channels in eights; of other images (the first layer's,
+// of 3) plans make a padded copy.
+[[nodiscard]] inline std::size_t plan_workspace_limit(DType dtype, const ConvolutionGeometry& g) {
+  const std::int64_t padded = g.in % 8 == 0 ? 0 : g.batch * g.height * g.width * (g.in / 8 + 1) * 8;
+  return (std::size_t{64} << 20) + static_cast<std::size_t>(padded) * size_of(dtype);
+}
+
+// How backward_weight of our own kernels divides the pixels: enough blocks for any GPU, whatever
+// the GPU, so that the sums and the workspace depend on the shape alone.
+struct WeightParts {
+  static constexpr std::int64_t tile = 64, depth = 32;  // of matmul_tile_cuda.h
+  std::int64_t run;                                     // pixels of one part, whole panels
+  std::int64_t count;
+  std::int64_t tiles;
+
+  explicit WeightParts(const ConvolutionGeometry& g) {
+    constexpr std::int64_t blocks = 1024, shortest_run = 512;
+    const auto ceil_div = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+    const std::int64_t pixels = g.batch * g.out_height * g.out_width;
+    const std::int64_t taps = g.kernel_height * g.kernel_width * g.in;
+    tiles = ceil_div(g.out, tile) * ceil_div(taps, tile);
+    const std::int64_t wanted =
+        std::clamp<std::int64_t>(blocks / tiles, 1, ceil_div(pixels, shortest_run));
+    run = ceil_div(ceil_div(pixels, wanted), depth) * depth;
+    count = ceil_div(pixels, run);
+  }
+};
+
+// Elements of the filters.
+[[nodiscard]] inline std::int64_t filter_elements(const ConvolutionGeometry& g) {
+  return g.out * g.kernel_height * g.kernel_width * g.in;
+}
+
+// What cuDNN writes of dw before it is added, in front of its own scratch.
+[[nodiscard]] inline std::size_t gradient_bytes(const ConvolutionGeometry& g) {
+  return (static_cast<std::size_t>(filter_elements(g)) * sizeof(float) + 255) / 256 * 256;
+}
+
+// The largest of the three passes. `cudnn`: whether it may run them; our own kernels may have to in
+// any case.
+[[nodiscard]] inline std::size_t workspace_bytes(DType dtype, const ConvolutionGeometry& g,
+                                                 bool cudnn) {
+  const auto own =
+      static_cast<std::size_t>(WeightParts(g).count * filter_elements(g)) * sizeof(float);
+  return cudnn ? std::max(own, gradient_bytes(g) + plan_workspace_limit(dtype, g)) : own;
+}
+
+}  // namespace trireme::ops::cuda

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/elementwise/elementwise.h"
+
+#include "runtime/ops/common/dispatch.h"
+#include "runtime/ops/common/operands.h"
+
+namespace trireme::ops {
+
+TRIREME_KERNEL(add_in_place);
+TRIREME_KERNEL(relu_forward);
+TRIREME_KERNEL(relu_backward);
+TRIREME_KERNEL(cast);
+TRIREME_KERNEL(accumulate_sum);
+
+void add_in_place(Stream& stream, const Tensor& y, const Tensor& x) {
+  const Operands check("add_in_place");
+  check.compute_dtype("y", y);
+  check.is("x", x, y.dtype, y.shape);
+  check.same_or_disjoint("y", y, "x", x);
+  TRIREME_DISPATCH(stream, add_in_place, y, x);
+}
+
+void relu_forward(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b) {
+  const Operands check("relu_forward");
+  check.compute_dtype("y", y);
+  check.is("a", a, y.dtype, y.shape);
+  check.same_or_disjoint("y", y, "a", a);
+  if (!b.empty()) {
+    check.is("b", b, y.dtype, y.shape);
+    check.same_or_disjoint("y", y, "b", b);
+  }
+  TRIREME_DISPATCH(stream, relu_forward, y, a, b);
+}
+
+void relu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y) {
+  const Operands check("relu_backward");
+  check.compute_dtype("dx", dx);
+  check.is("dy", dy, dx.dtype, dx.shape);
+  check.is("y", y, dx.dtype, dx.shape);
+  check.same_or_disjoint("dx", dx, "dy", dy);
+  check.disjoint("dx", dx, "y", y);
+  TRIREME_DISPATCH(stream, relu_backward, dx, dy, y);
+}
+
+void cast(Stream& stream, const Tensor& y, const Tensor& x) {
+  const Operands check("cast");
+  check.compute_dtype("y", y);
+  check.compute_dtype("x", x);
+  check.shape("x", x, y.shape);
+  check.disjoint("y", y, "x", x);
+  TRIREME_DISPATCH(stream, cast, y, x);
+}
+
+void accumulate_sum(Stream& stream, const Tensor& total, const Tensor& x) {
+  const Operands check("accumulate_sum");
+  check.is("total", total, DType::f64, Shape{1});
+  check.present("x", x);
+  check.dtype("x", x, DType::f32);
+  check.disjoint("total", total, "x", x);
+  TRIREME_DISPATCH(stream, accumulate_sum, total, x);
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/elementwise/gelu.h"
+
+#include <algorithm>
+
+#include "runtime/device/cpu/cpu_stream.h"
+#include "runtime/ops/common/float_types.h"
+#include "runtime/ops/common/simd_cpu.h"
+#include "runtime/ops/elementwise/gelu_math.h"
+
+namespace trireme::ops::cpu {
+namespace {
+
+// Whole vectors: as a loop over single values the compiler takes the limits of exp as branches and
+// drags them through all that follows, at half the speed for bf16.
+struct VectorMath {
+  using Value = Vector;
+  [[gnu::always_inline]] static Vector exp(Vector x) { return exp_vector(x); }
+  [[gnu::always_inline]] static Vector minimum(float a, Vector b) {
+    return cpu::minimum(broadcast(a), b);
+  }
+  [[gnu::always_inline]] static Vector maximum(float a, Vector b) {
+    return cpu::maximum(broadcast(a), b);
+  }
+};
+using VectorGelu = Gelu<VectorMath>;
+
+template <typename T>
+void forward(T* to, const T* from, std::int64_t count) {
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    store_vector(to + i, VectorGelu::value(load_vector(from + i)));
+  }
+  if (i == count) return;
+  T rest[lanes] = {};
+  std::copy(from + i, from + count, rest);
+  store_vector(rest, VectorGelu::value(load_vector(rest)));
+  std::copy_n(rest, count - i, to + i);
+}
+
+template <typename T>
+void backward(T* dx, const T* dy, const T* x, std::int64_t count) {
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    store_vector(dx + i, load_vector(dy + i) * VectorGelu::slope(load_vector(x + i)));
+  }
+  if (i == count) return;
+  T slope[lanes] = {};
+  T rest[lanes] = {};
+  std::copy(dy + i, dy + count, slope);
+  std::copy(x + i, x + count, rest);
+  store_vector(rest, load_vector(slope) * VectorGelu::slope(load_vector(rest)));
+  std::copy_n(rest, count - i, dx + i);
+}
+
+}  // namespace
+
+void gelu_forward(Stream& stream, const Tensor& y, const Tensor& x) {
+  visit_compute_dtype(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [to = y.as<T>(), from = x.as<T>(), n = y.count()] { forward(to, from, n); });
+  });
+}
+
+void gelu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x) {
+  visit_compute_dtype(dx.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [dx = dx.as<T>(), dy = dy.as<T>(), x = x.as<T>(), n = dx.count()] {
+      backward(dx, dy, x, n);
+    });
+  });
+}
+
+}  // namespace trireme::ops::cpu

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/common/transform_cuda.h"
+#include "runtime/ops/elementwise/gelu.h"
+#include "runtime/ops/elementwise/gelu_math.h"
+
+namespace trireme::ops::cuda {
+namespace {
+
+struct ScalarMath {
+  using Value = float;
+  // Finite, as on the CPU: products with what underflows meanwhile stay 0.
+  __device__ static float exp(float x) { return expf(x < 88.0F ? x : 88.0F); }
+  __device__ static float minimum(float a, float b) { return a < b ? a : b; }
+  __device__ static float maximum(float a, float b) { return a > b ? a : b; }
+};
+
+struct Value {
+  __device__ float operator()(float x) const { return Gelu<ScalarMath>::value(x); }
+};
+struct Backward {
+  __device__ float operator()(float dy, float x) const { return dy * Gelu<ScalarMath>::slope(x); }
+};
+
+}  // namespace
+
+void gelu_forward(Stream& stream, const Tensor& y, const Tensor& x) {
+  visit_compute_dtype(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    transform(stream, y.as<T>(), y.count(), Value{}, x.as<T>());
+  });
+}
+
+void gelu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x) {
+  visit_compute_dtype(dx.dtype, [&](auto type) {
+    using T = decltype(type);
+    transform(stream, dx.as<T>(), dx.count(), Backward{}, dy.as<T>(), x.as<T>());
+  });
+}
+
+}  // namespace trireme::ops::cuda

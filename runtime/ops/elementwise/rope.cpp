@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/elementwise/rope.h"
+
+#include "runtime/ops/common/dispatch.h"
+#include "runtime/ops/common/operands.h"
+
+namespace trireme::ops {
+
+TRIREME_KERNEL(rope_forward);
+TRIREME_KERNEL(rope_backward);
+
+namespace {
+
+void check_rope(std::string_view op, std::string_view name, const Tensor& qkv,
+                const RopeOptions& options) {
+  const Operands check(op);
+  check.compute_dtype(name, qkv);
+  check.rank(name, qkv, 3);
+  TRIREME_EXPECTS(
+      options.heads >= 1 && options.key_heads >= 1 && options.heads % options.key_heads == 0,
+      "{}: {} heads and {} key heads, expected a multiple", op, options.heads, options.key_heads);
+  const std::int64_t all = options.heads + 2 * options.key_heads;
+  TRIREME_EXPECTS(qkv.shape[2] % (2 * all) == 0,
+                  "{}: {} of shape {} does not divide into {} heads of an even size", op, name,
+                  qkv.shape.to_string(), all);
+  TRIREME_EXPECTS(options.base > 1.0, "{}: a base of {}, expected more than 1", op, options.base);
+}
+
+}  // namespace
+
+void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options) {
+  check_rope("rope_forward", "qkv", qkv, options);
+  TRIREME_DISPATCH(stream, rope_forward, qkv, options);
+}
+
+void rope_backward(Stream& stream, const Tensor& dqkv, const RopeOptions& options) {
+  check_rope("rope_backward", "dqkv", dqkv, options);
+  TRIREME_DISPATCH(stream, rope_backward, dqkv, options);
+}
+
+}  // namespace trireme::ops

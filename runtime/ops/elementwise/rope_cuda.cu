@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/common/rows_cuda.h"
+#include "runtime/ops/elementwise/rope.h"
+#include "runtime/ops/elementwise/rope_math.h"
+
+namespace trireme::ops::cuda {
+namespace {
+
+struct Sizes {
+  std::int64_t length;
+  std::int64_t width;    // of a position's row
+  std::int64_t rotated;  // heads: of queries and keys
+  std::int64_t pairs;    // half a head's size
+};
+
+// table(2, T, D / 2): cosines, then sines. One for all heads and samples, for the angles cost more
+// than the rotation.
+__global__ void angles_kernel(float* table, Sizes sizes, double log_base, float direction) {
+  const std::int64_t count = sizes.length * sizes.pairs;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
+    const Rotation r = rope_rotation(i / sizes.pairs, i % sizes.pairs, sizes.pairs, log_base);
+    table[i] = r.cosine;
+    table[count + i] = r.sine * direction;
+  }
+}
+
+// A "row" of the packs is one head of one position: (B * T * rotated, D / 2).
+template <bool aligned, typename T>
+__global__ void rotate_kernel(T* qkv, const float* table, Sizes sizes, RowPacks packs) {
+  constexpr int width = pack_width<T>;
+  packs.each([&](std::int64_t item, std::int64_t index) {
+    const std::int64_t column = index * width;
+    const std::int64_t head = static_cast<unsigned>(item) % static_cast<unsigned>(sizes.rotated);
+    const std::int64_t row = static_cast<unsigned>(item) / static_cast<unsigned>(sizes.rotated);
+    const std::int64_t t = static_cast<unsigned>(row) % static_cast<unsigned>(sizes.length);
+    T* const firsts = qkv + row * sizes.width + head * 2 * sizes.pairs;
+    T* const seconds = firsts + sizes.pairs;
+    const float* const cosines = table + t * sizes.pairs;
+    const float* const sines = cosines + sizes.length * sizes.pairs;
+    auto first = row_pack<aligned>(firsts, column, sizes.pairs);
+    auto second = row_pack<aligned>(seconds, column, sizes.pairs);
+    const auto cosine = row_floats<aligned, width>(cosines, column, sizes.pairs);
+    const auto sine = row_floats<aligned, width>(sines, column, sizes.pairs);
+#pragma unroll
+    for (int j = 0; j < width; ++j) {
+      const float a = load(first[j]), b = load(second[j]);
+      const Rotation r{cosine[j], sine[j]};
+      store(first[j], rotated_first(r, a, b));
+      store(second[j], rotated_second(r, a, b));
+    }
+    store_row_pack<aligned>(firsts, column, sizes.pairs, first);
+    store_row_pack<aligned>(seconds, column, sizes.pairs, second);
+  });
+}
+
+void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options, float direction) {
+  if (qkv.count() == 0) return;
+  const std::int64_t all = options.heads + 2 * options.key_heads;
+  const Sizes sizes{.length = qkv.shape[1],
+                    .width = qkv.shape[2],
+                    .rotated = options.heads + options.key_heads,
+                    .pairs = qkv.shape[2] / all / 2};
+  const std::int64_t angles = sizes.length * sizes.pairs;
+  auto* const table = reinterpret_cast<float*>(
+      CudaStream::of(stream).scratch(static_cast<std::size_t>(2 * angles) * sizeof(float)));
+  trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, angles, 256), angles_kernel, table,
+                        sizes, std::log(options.base), direction);
+  visit_compute_dtype(qkv.dtype, [&](auto type) {
+    using T = decltype(type);
+    const RowPacks packs(qkv.shape[0] * sizes.length * sizes.rotated, sizes.pairs, pack_width<T>);
+    with_flag(rows_align<T>(qkv.as<T>(), sizes.pairs), [&](auto aligned) {
+      trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, packs.count(), 256),
+                            rotate_kernel<aligned, T>, qkv.as<T>(), table, sizes, packs);
+    });
+  });
+}
+
+}  // namespace
+
+void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options) {
+  rotate(stream, qkv, options, 1.0F);
+}
+
+void rope_backward(Stream& stream, const Tensor& dqkv, const RopeOptions& options) {
+  rotate(stream, dqkv, options, -1.0F);
+}
+
+}  // namespace trireme::ops::cuda

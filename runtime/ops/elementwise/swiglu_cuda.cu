@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/common/rows_cuda.h"
+#include "runtime/ops/elementwise/swiglu.h"
+#include "runtime/ops/elementwise/swiglu_math.h"
+
+namespace trireme::ops::cuda {
+namespace {
+
+// Finite: products with what underflows meanwhile stay 0.
+__device__ float exp_minus(float gate) {
+  return expf(gate < -88.0F ? 88.0F : -gate);
+}
+
+template <bool aligned, typename T>
+__global__ void forward_kernel(T* y, const T* x, RowPacks packs, std::int64_t columns) {
+  packs.each([&](std::int64_t row, std::int64_t index) {
+    const std::int64_t column = index * pack_width<T>;
+    const T* const gates = x + 2 * row * columns;
+    auto gate = row_pack<aligned>(gates, column, columns);
+    const auto value = row_pack<aligned>(gates + columns, column, columns);
+#pragma unroll
+    for (int j = 0; j < pack_width<T>; ++j) {
+      const float g = load(gate[j]);
+      store(gate[j], swiglu_value(g, load(value[j]), exp_minus(g)));
+    }
+    store_row_pack<aligned>(y + row * columns, column, columns, gate);
+  });
+}
+
+template <bool aligned, typename T>
+__global__ void backward_kernel(T* dx, const T* dy, const T* x, RowPacks packs,
+                                std::int64_t columns) {
+  packs.each([&](std::int64_t row, std::int64_t index) {
+    const std::int64_t column = index * pack_width<T>;
+    const T* const gates = x + 2 * row * columns;
+    const auto slope = row_pack<aligned>(dy + row * columns, column, columns);
+    auto gate = row_pack<aligned>(gates, column, columns);
+    auto value = row_pack<aligned>(gates + columns, column, columns);
+#pragma unroll
+    for (int j = 0; j < pack_width<T>; ++j) {
+      const float g = load(gate[j]);
+      const auto gradient = swiglu_gradient(load(slope[j]), g, load(value[j]), exp_minus(g));
+      store(gate[j], gradient.gate);
+      store(value[j], gradient.value);
+    }
+    T* const out = dx + 2 * row * columns;
+    store_row_pack<aligned>(out, column, columns, gate);
+    store_row_pack<aligned>(out + columns, column, columns, value);
+  });
+}
+
+}  // namespace
+
+void swiglu_forward(Stream& stream, const Tensor& y, const Tensor& x) {
+  if (y.count() == 0) return;
+  visit_compute_dtype(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    const std::int64_t columns = y.shape.back();
+    const RowPacks packs(y.count() / columns, columns, pack_width<T>);
+    with_flag(
+        rows_align<T>(y.as<T>(), columns) && rows_align<T>(x.as<T>(), columns), [&](auto aligned) {
+          trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, packs.count(), 256),
+                                forward_kernel<aligned, T>, y.as<T>(), x.as<T>(), packs, columns);
+        });
+  });
+}
+
+void swiglu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x) {
+  if (dy.count() == 0) return;
+  visit_compute_dtype(dx.dtype, [&](auto type) {
+    using T = decltype(type);
+    const std::int64_t columns = dy.shape.back();
+    const RowPacks packs(dy.count() / columns, columns, pack_width<T>);
+    with_flag(rows_align<T>(dx.as<T>(), columns) && rows_align<T>(dy.as<T>(), columns) &&
+                  rows_align<T>(x.as<T>(), columns),
+              [&](auto aligned) {
+                trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, packs.count(), 256),
+                                      backward_kernel<aligned, T>, dx.as<T>(), dy.as<T>(),
+                                      x.as<T>(), packs, columns);
+              });
+  });
+}
+
+}  // namespace trireme::ops::cuda

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/gemm/cublaslt_cuda.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "runtime/base/log.h"
+#include "runtime/ops/common/float_types.h"
+#include "runtime/ops/elementwise/elementwise.h"
+#include "runtime/ops/gemm/cublaslt_plan_cuda.h"
+#include "runtime/ops/gemm/gemm_tuning.h"
+
+namespace trireme::ops::cuda {
+namespace {
+
+class Library {
+ public:
+  Library() { TRIREME_CUBLASLT(cublasLtCreate(&handle_)); }
+  // Kept to the end of the process: the driver may be gone before static objects are.
+  [[nodiscard]] static Library& get() {
+    static auto* const instance = new Library;
+    return *instance;
+  }
+
+  void run(CudaStream& stream, const Product& p) {
+    const std::lock_guard lock(mutex_);  // plans carry the pointers of one call
+    const ProductKey key = key_of(CudaDevice::of(stream.device()), p);
+    Entry& entry = entry_for(key, p);
+    if (!entry.algorithm) {
+      library_failed("cublasLtMatmulAlgoGetHeuristic",
+                     fmt::format("no algorithm for the product {}", ops::to_text(key)));
+    }
+    entry.plan.run(handle_, stream, p, *entry.algorithm);
+  }
+
+  [[nodiscard]] bool has(CudaStream& stream, const Product& p) {
+    const std::lock_guard lock(mutex_);
+    const ProductKey key = key_of(CudaDevice::of(stream.device()), p);
+    const std::size_t before = entries_.size();
+    const bool found = entry_for(key, p).algorithm.has_value();
+    if (!found && entries_.size() > before) {
+      log::get("ops").info("cuBLASLt has no epilogue for the product {}: separate kernels",
+                           ops::to_text(key));
+    }
+    return found;
+  }
+
+  void use(ProductChoices choices, std::string file) {
+    const std::lock_guard lock(mutex_);
+    choices_ = std::move(choices);
+    file_ = std::move(file);
+    entries_.clear();
+  }
+
+  [[nodiscard]] std::vector<ProductKey> unmeasured() {
+    const std::lock_guard lock(mutex_);
+    std::vector<ProductKey> keys;
+    for (const auto& [key, entry] : entries_) {
+      if (entry.algorithm && !choices_.algorithms.contains(key)) keys.push_back(key);
+    }
+    return keys;
+  }
+
+  [[nodiscard]] ProductChoice measure(CudaStream& stream, const ProductKey& key, const Product& p);
+
+ private:
+  struct Entry {
+    ProductPlan plan;
+    std::optional<cublasLtMatmulAlgo_t> algorithm;  // none: the library has not this product
+  };
+
+  Entry& entry_for(const ProductKey& key, const Product& p) {
+    if (const auto found = entries_.find(key); found != entries_.end()) return found->second;
+    Entry entry{.plan = ProductPlan(key, p), .algorithm = {}};
+    if (const auto chosen = choices_.algorithms.find(key); chosen != choices_.algorithms.end()) {
+      entry.algorithm = given(entry.plan, key, chosen->second);
+    } else if (const auto suggested = entry.plan.suggest(handle_, 1); !suggested.empty()) {
+      entry.algorithm = suggested.front();
+    }
+    return entries_.emplace(key, std::move(entry)).first->second;
+  }
+
+  [[nodiscard]] cublasLtMatmulAlgo_t given(const ProductPlan& plan, const ProductKey& key,
+                                           const ProductChoice& choice) const {
+    cublasLtMatmulAlgo_t algorithm{};
+    std::ranges::copy(choice.algorithm, algorithm.data);
+    const cublasStatus_t status = plan.check(handle_, algorithm);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+      fail(ExitCode::config,
+           "device.autotune: {}: cuBLASLt refuses the algorithm for the product {} ({}); remove "
+           "that line",
+           file_, ops::to_text(key), cublasLtGetStatusName(status));
+    }
+    return algorithm;
+  }
+
+  cublasLtHandle_t handle_ = nullptr;
+  std::mutex mutex_;
+  std::map<ProductKey, Entry> entries_;
+  ProductChoices choices_;
+  std::string file_;
+};
+
+// Operands of zeros for a product that is only measured, each aligned as its key says and no more.
+class Operands {
+ public:
+  Operands(Stream& stream, const ProductKey& key) : stream_(stream), key_(key) {
+    const std::int64_t results = key.m * key.n;
+    product = {.m = key.m,
+               .n = key.n,
+               .k = key.k,
+               .transpose_a = key.transpose_a,
+               .transpose_b = key.transpose_b,
+               .type_a = key.type_a,
+               .type_b = key.type_b,
+               .output = key.output,
+               .epilogue = key.epilogue,
+               .a = add(key.m * key.k, key.type_a),
+               .b = add(key.k * key.n, key.type_b),
+               .d = add(results, key.output)};
+    if (size_of(key.type_a) == 1) {
+      product.scale_a = reinterpret_cast<const float*>(add(1, DType::f32));
+      product.scale_b = reinterpret_cast<const float*>(add(1, DType::f32));
+    }
+    if (key.epilogue == Epilogue::bias || key.epilogue == Epilogue::gelu_bias)
+      product.bias = add(key.m, key.output);
+    if (key.epilogue == Epilogue::gelu_bias || key.epilogue == Epilogue::dgelu)
+      product.aux = add(results, key.output);
+    if (key.epilogue == Epilogue::bias_gradient)
+      product.bias_gradient = reinterpret_cast<float*>(add(key.n, DType::f32));
+  }
+
+  Product product;
+
+ private:
+  std::byte* add(std::int64_t elements, DType dtype) {
+    const std::size_t shift = key_.alignment;  // buffers are aligned to more
+    const std::size_t bytes = shift + static_cast<std::size_t>(elements) * size_of(dtype);
+    const Buffer& buffer = buffers_.emplace_back(stream_.device(), bytes, MemoryKind::device);
+    stream_.device().fill_zero(stream_, buffer.data(), bytes);
+    return buffer.data() + shift;
+  }
+
+  Stream& stream_;
+  const ProductKey& key_;
+  std::vector<Buffer> buffers_;
+};
+
+ProductChoice Library::measure(CudaStream& stream, const ProductKey& key, const Product& p) {
+  constexpr int candidates = 16, repetitions = 5;
+  const std::lock_guard lock(mutex_);
+  ProductPlan plan(key, p);
+  const auto start = stream.device().make_event(EventKind::timed);
+  const auto end = stream.device().make_event(EventKind::timed);
+  ProductChoice best{.algorithm = {}, .microseconds = std::numeric_limits<double>::infinity()};
+  for (const cublasLtMatmulAlgo_t& algorithm : plan.suggest(handle_, candidates)) {
+    plan.run(handle_, stream, p, algorithm);  // loads the kernel
+    stream.record(*start);
+    for (int i = 0; i < repetitions; ++i)
+      plan.run(handle_, stream, p, algorithm);
+    stream.record(*end);
+    end->synchronize();
+    const double microseconds = 1e3 * end->milliseconds_since(*start) / repetitions;
+    if (microseconds < best.microseconds) {
+      best.microseconds = microseconds;
+      std::ranges::copy(algorithm.data, best.algorithm.begin());
+    }
+  }
+  TRIREME_EXPECTS(std::isfinite(best.microseconds), "nothing multiplies {}", ops::to_text(key));
+  return best;
+}
+
+}  // namespace
+
+void multiply(Stream& stream, const Product& product) {
+  Library::get().run(CudaStream::of(stream), product);
+}
+
+bool fuses(Stream& stream, const Product& product) {
+  constexpr std::int64_t aux_columns = 8, aux_alignment = 16;
+  if (!stream.device().fused_epilogues()) return false;
+  if (product.aux != nullptr &&
+      (product.m % aux_columns != 0 || common_alignment(product) < aux_alignment))
+    return false;
+  return Library::get().has(CudaStream::of(stream), product);
+}
+
+bool multiplies_fp8(Stream& stream, const Product& p) {
+  constexpr int oldest_with_fp8 = 89;
+  constexpr std::int64_t alignment = 16;
+  return CudaDevice::of(stream.device()).capability() >= oldest_with_fp8 &&
+         (p.type_a == DType::f8e4m3 || p.type_b == DType::f8e4m3) && p.m % alignment == 0 &&
+         p.k % alignment == 0 && common_alignment(p) >= alignment;
+}
+
+const void* epilogue_bias(Stream& stream, const Tensor& bias, DType output) {
+  if (bias.empty()) return nullptr;
+  if (output == DType::f32) return bias.data;
+  const Tensor rounded{
+      CudaStream::of(stream).scratch(static_cast<std::size_t>(bias.count()) * size_of(output)),
+      output, bias.shape};
+  ops::cast(stream, rounded, bias);
+  return rounded.data;
+}
+
+std::string cublaslt_version() {
+  const std::size_t version = cublasLtGetVersion();
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+}  // namespace trireme::ops::cuda
+
+namespace trireme::ops {
+
+ProductChoices no_product_choices(Device& device) {
+  return {.gpu = CudaDevice::of(device).name(),
+          .library = fmt::format("cuBLASLt {}", cuda::cublaslt_version()),
+          .algorithms = {}};
+}
+
+void use_product_choices(ProductChoices choices, std::string file) {
+  cuda::Library::get().use(std::move(choices), std::move(file));
+}
+
+std::vector<ProductKey> unmeasured_products() {
+  return cuda::Library::get().unmeasured();
+}
+
+ProductChoice measure_product(Stream& stream, const ProductKey& key) {
+  const cuda::Operands operands(stream, key);
+  return cuda::Library::get().measure(CudaStream::of(stream), key, operands.product);
+}
+
+}  // namespace trireme::ops

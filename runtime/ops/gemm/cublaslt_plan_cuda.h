@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to cublaslt_cuda.cpp: one kind of product as the library describes it.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <vector>
+
+#include "runtime/ops/gemm/cublaslt_cuda.h"
+
+namespace trireme::ops::cuda {
+
+#define TRIREME_CUBLASLT(call) ::trireme::ops::cuda::check_cublaslt((call), #call)
+void check_cublaslt(cublasStatus_t status, const char* call,
+                    std::source_location where = std::source_location::current());
+
+template <typename Handle, cublasStatus_t (*destroy)(Handle)>
+struct Destroy {
+  void operator()(Handle handle) const noexcept { static_cast<void>(destroy(handle)); }
+};
+template <typename Handle, cublasStatus_t (*destroy)(Handle)>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<Handle, destroy>>;
+
+[[nodiscard]] ProductKey key_of(const CudaDevice& device, const Product& product);
+// The largest power of two that every address is a multiple of, up to the 16 bytes that loads take
+// at once: how much more there is depends on the layout of a run, and an algorithm must not.
+[[nodiscard]] std::uint32_t common_alignment(const Product& product);
+
+class ProductPlan {
+ public:
+  // Descriptions hold the pointers of one call; algorithms are suggested for complete ones.
+  ProductPlan(const ProductKey& key, const Product& product);
+
+  // The first `most` algorithms that the library would try, best first; none where it has not this
+  // product.
+  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> suggest(cublasLtHandle_t handle, int most) const;
+  // What the library says of an algorithm from elsewhere: its status, or a workspace too large.
+  [[nodiscard]] cublasStatus_t check(cublasLtHandle_t handle,
+                                     const cublasLtMatmulAlgo_t& algorithm) const;
+  void run(cublasLtHandle_t handle, CudaStream& stream, const Product& product,
+           const cublasLtMatmulAlgo_t& algorithm);
+
+ private:
+  using Description = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+  using Matrix = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+  [[nodiscard]] static Matrix matrix(DType dtype, std::int64_t rows, std::int64_t columns);
+  void set_pointers(const Product& product);
+
+  std::uint32_t alignment_;
+  Description description_;
+  Matrix a_, b_, d_;
+};
+
+}  // namespace trireme::ops::cuda

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/gemm/fp8.h"
+
+#include "runtime/ops/common/dispatch.h"
+#include "runtime/ops/common/float_types.h"
+#include "runtime/ops/common/operands.h"
+
+namespace trireme::ops {
+
+TRIREME_KERNEL(quantize_fp8);
+TRIREME_KERNEL(linear_fp8);
+
+namespace {
+
+bool is_float8(DType dtype) {
+  return dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
+}
+
+void check_matrix(const Operands& check, std::string_view name, const Fp8Matrix& matrix) {
+  check.present(name, matrix.codes);
+  TRIREME_EXPECTS(is_float8(matrix.codes.dtype), "{} holds {}, expected an 8-bit float", name,
+                  name_of(matrix.codes.dtype));
+  check.rank(name, matrix.codes, 2);
+  check.is("scale", matrix.scale, DType::f32, Shape{1});
+}
+
+}  // namespace
+
+void quantize_fp8(Stream& stream, const Fp8Matrix& q, const Tensor& x, bool transposed) {
+  const Operands check("quantize_fp8");
+  check.compute_dtype("x", x);
+  check_matrix(check, "codes", q);
+  const std::int64_t columns = x.shape.back();
+  check.shape("codes", q.codes,
+              transposed ? Shape{columns, x.shape.rows()} : Shape{x.shape.rows(), columns});
+  check.disjoint("codes", q.codes, "x", x);
+  check.disjoint("scale", q.scale, "x", x);
+  check.disjoint("scale", q.scale, "codes", q.codes);
+  TRIREME_DISPATCH(stream, quantize_fp8, q, x, transposed);
+}
+
+void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Matrix& b,
+                const Tensor& bias, const Tensor& residual) {
+  const Operands check("linear_fp8");
+  check_matrix(check, "a", a);
+  check_matrix(check, "b", b);
+  check.compute_dtype("y", y);
+  const std::int64_t rows = a.codes.shape[0], columns = b.codes.shape[0];
+  TRIREME_EXPECTS(a.codes.shape[1] == b.codes.shape[1],
+                  "linear_fp8: a {} and b {} differ in their last extent",
+                  a.codes.shape.to_string(), b.codes.shape.to_string());
+  TRIREME_EXPECTS(y.shape.rows() == rows && y.shape.back() == columns,
+                  "linear_fp8: y has shape {}, expected {} rows of {}", y.shape.to_string(), rows,
+                  columns);
+  check.disjoint("y", y, "a", a.codes);
+  check.disjoint("y", y, "b", b.codes);
+  if (!bias.empty()) check.is("bias", bias, DType::f32, Shape{columns});
+  if (!residual.empty()) {
+    check.dtype("residual", residual, y.dtype);
+    check.count("residual", residual, y.count());
+    check.same_or_disjoint("residual", residual, "y", y);
+  }
+  TRIREME_DISPATCH(stream, linear_fp8, y, a, b, bias, residual);
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Codes are widened, which is exact, and multiplied in f32. Chunk sizes are fixed numbers: the same
+// call gives the same bits.
+#include <algorithm>
+
+#include "runtime/device/cpu/cpu_stream.h"
+#include "runtime/ops/common/scratch.h"
+#include "runtime/ops/gemm/fp8.h"
+#include "runtime/ops/gemm/fp8_math.h"
+#include "runtime/ops/gemm/linear_rows_cpu.h"
+#include "runtime/ops/gemm/matmul_cpu.h"
+
+namespace trireme::ops::cpu {
+namespace {
+
+constexpr std::int64_t chunk_rows = 512;
+constexpr std::int64_t chunk_columns = 2048;
+
+template <typename T>
+std::uint32_t largest_magnitude(const T* x, std::int64_t count) {
+  std::uint32_t result = 0;
+#pragma omp simd reduction(max : result)
+  for (std::int64_t i = 0; i < count; ++i)
+    result = std::max(result, magnitude_of(load(x[i])));
+  return result;
+}
+
+template <typename Code, typename T>
+void quantize(Code* codes, float* scale, const T* x, std::int64_t rows, std::int64_t columns,
+              bool transposed) {
+  const Fp8Scale factor(largest_magnitude(x, rows * columns), Code::largest);
+  *scale = factor.scale;
+  // From one column of codes to the next, and from one row of x.
+  const std::int64_t step = transposed ? rows : 1, row_step = transposed ? 1 : columns;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* const from = x + row * columns;
+    Code* const to = codes + row * row_step;
+    for (std::int64_t i = 0; i < columns; ++i)
+      store(to[i * step], load(from[i]) * factor.inverse);
+  }
+}
+
+// Rows of codes, wherever they are.
+struct Codes {
+  const std::byte* data;
+  const float* scale;
+  std::int64_t rows;
+  DType dtype;
+
+  explicit Codes(const Fp8Matrix& matrix)
+      : data(matrix.codes.data),
+        scale(matrix.scale.as<float>()),
+        rows(matrix.codes.shape[0]),
+        dtype(matrix.codes.dtype) {}
+
+  void widen(float* to, std::int64_t stride, std::int64_t first, std::int64_t count,
+             std::int64_t depth) const {
+    visit_float8(dtype, [&](auto type) {
+      using Code = decltype(type);
+      copy_rows(to, stride, reinterpret_cast<const Code*>(data) + first * depth, depth, count,
+                depth);
+    });
+  }
+};
+
+template <typename T>
+struct Product {
+  T* y;
+  const float* bias;
+  const T* residual;
+  Codes a, b;
+  std::int64_t depth;
+
+  void operator()() const {
+    const float scale = *a.scale * *b.scale;
+    const std::int64_t stride = padded_stride(depth);
+    const std::int64_t a_rows = std::min(chunk_rows, a.rows);
+    const std::int64_t b_rows = std::min(chunk_columns, b.rows);
+    static thread_local ScratchBlock block;
+    float* const wide_a =
+        block.floats(static_cast<std::size_t>((a_rows + b_rows) * stride + a_rows * b_rows));
+    float* const wide_b = wide_a + a_rows * stride;
+    float* const product = wide_b + b_rows * stride;
+    for (std::int64_t column = 0; column < b.rows; column += chunk_columns) {
+      const std::int64_t columns = std::min(chunk_columns, b.rows - column);
+      b.widen(wide_b, stride, column, columns, depth);
+      for (std::int64_t row = 0; row < a.rows; row += chunk_rows) {
+        const std::int64_t rows = std::min(chunk_rows, a.rows - row);
+        a.widen(wide_a, stride, row, rows, depth);
+        matrix_product(rows, columns, depth, {wide_a, stride}, {wide_b, stride, Transpose::yes},
+                       0.0F, product, columns);
+#pragma omp simd
+        for (std::int64_t i = 0; i < rows * columns; ++i)
+          product[i] *= scale;
+        const std::int64_t at = row * b.rows + column;
+        finish_rows(y + at, b.rows, product, columns, bias == nullptr ? nullptr : bias + column,
+                    residual == nullptr ? nullptr : residual + at, b.rows, rows, columns);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void quantize_fp8(Stream& stream, const Fp8Matrix& q, const Tensor& x, bool transposed) {
+  visit_compute_dtype(x.dtype, [&](auto from) {
+    visit_float8(q.codes.dtype, [&](auto to) {
+      using T = decltype(from);
+      using Code = decltype(to);
+      enqueue(stream, [codes = q.codes.as<Code>(), scale = q.scale.as<float>(), x = x.as<T>(),
+                       rows = x.shape.rows(), columns = x.shape.back(),
+                       transposed] { quantize(codes, scale, x, rows, columns, transposed); });
+    });
+  });
+}
+
+void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Matrix& b,
+                const Tensor& bias, const Tensor& residual) {
+  if (y.count() == 0) return;
+  visit_compute_dtype(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, Product<T>{y.as<T>(), bias.empty() ? nullptr : bias.as<float>(),
+                               residual.empty() ? nullptr : residual.as<T>(), Codes(a), Codes(b),
+                               a.codes.shape[1]});
+  });
+}
+
+}  // namespace trireme::ops::cpu

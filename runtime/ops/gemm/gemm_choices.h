@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Algorithms of matrix products that were found fastest on a GPU, as a file keeps them. See Note
+// [Tuned products] in gemm_tuning.h.
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "runtime/ops/gemm/gemm_key.h"
+
+namespace trireme::ops {
+
+struct ProductChoice {
+  std::array<std::uint64_t, 8> algorithm{};  // the library's own words, valid in that version only
+  double microseconds = 0;                   // measured when it was chosen
+};
+
+struct ProductChoices {
+  std::string gpu;      // "NVIDIA H200"
+  std::string library;  // "cuBLASLt 13.1.0"
+  std::map<ProductKey, ProductChoice> algorithms;
+
+  // One line per product, each with its checksum.
+  [[nodiscard]] std::string to_text() const;
+  // Raises ExitCode::config naming `file`, the line and what is wrong with it: not of this format,
+  // changed, or made on another GPU or by another version than `gpu` and `library`.
+  [[nodiscard]] static ProductChoices parse(std::string_view text, std::string_view file,
+                                            const std::string& gpu, const std::string& library);
+};
+
+}  // namespace trireme::ops

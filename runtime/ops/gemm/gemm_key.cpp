@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/gemm/gemm_key.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <sstream>
+
+namespace trireme::ops {
+namespace {
+
+constexpr std::array<std::string_view, 5> epilogue_names = {"none", "bias", "gelu_bias", "dgelu",
+                                                            "bias_gradient"};
+constexpr std::array operand_types = {DType::f32, DType::bf16, DType::f16, DType::f8e4m3,
+                                      DType::f8e5m2};
+
+bool read_type(std::istream& in, DType& type) {
+  std::string name;
+  in >> name;
+  const auto found = std::ranges::find(operand_types, name, name_of);
+  if (found == operand_types.end()) return false;
+  type = *found;
+  return true;
+}
+
+bool read_transpositions(std::istream& in, ProductKey& key) {
+  std::string text;
+  in >> text;
+  key.transpose_a = text.starts_with('T');
+  key.transpose_b = text.ends_with('T');
+  return text.size() == 2 && text.find_first_not_of("NT") == std::string::npos;
+}
+
+bool read_epilogue(std::istream& in, Epilogue& epilogue) {
+  std::string name;
+  in >> name;
+  const auto found = std::ranges::find(epilogue_names, name);
+  epilogue = static_cast<Epilogue>(found - epilogue_names.begin());
+  return found != epilogue_names.end();
+}
+
+}  // namespace
+
+std::string to_text(const ProductKey& key) {
+  return fmt::format("{} {} {} {}{} {} {} {} {} {} {} {}", key.m, key.n, key.k,
+                     key.transpose_a ? 'T' : 'N', key.transpose_b ? 'T' : 'N', name_of(key.type_a),
+                     name_of(key.type_b), name_of(key.output),
+                     epilogue_names[static_cast<std::size_t>(key.epilogue)], key.alignment,
+                     key.processors, key.tf32 ? "tf32" : "fp32");
+}
+
+std::optional<ProductKey> parse_product_key(std::string_view text) {
+  std::istringstream in{std::string(text)};
+  ProductKey key;
+  in >> key.m >> key.n >> key.k;
+  if (!read_transpositions(in, key) || !read_type(in, key.type_a) || !read_type(in, key.type_b) ||
+      !read_type(in, key.output) || !read_epilogue(in, key.epilogue))
+    return std::nullopt;
+  std::string arithmetic;
+  in >> key.alignment >> key.processors >> arithmetic;
+  key.tf32 = arithmetic == "tf32";
+  // Exactly what to_text() writes: no second spelling, no sign, nothing behind.
+  if (!in || key.m < 1 || key.n < 1 || key.k < 1 || key.processors < 0 ||
+      !std::has_single_bit(key.alignment) || to_text(key) != text)
+    return std::nullopt;
+  return key;
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Row-major matrices are the transposes of what cuBLASLt sees, so y = x w^T is y^T = w x^T there.
+#include "runtime/ops/elementwise/bias.h"
+#include "runtime/ops/elementwise/elementwise.h"
+#include "runtime/ops/elementwise/gelu.h"
+#include "runtime/ops/gemm/cublaslt_cuda.h"
+#include "runtime/ops/gemm/linear.h"
+
+namespace trireme::ops::cuda {
+namespace {
+
+// y = x w^T.
+Product forward_product(const Tensor& y, const Tensor& x, const Tensor& w) {
+  return {.m = w.shape[0],
+          .n = x.shape.rows(),
+          .k = w.shape[1],
+          .transpose_a = true,
+          .type_a = w.dtype,
+          .type_b = w.dtype,
+          .output = y.dtype,
+          .a = w.data,
+          .b = x.data,
+          .d = y.data};
+}
+
+// dx = dy w.
+Product input_product(const Tensor& dx, const Tensor& dy, const Tensor& w) {
+  return {.m = w.shape[1],
+          .n = dy.shape.rows(),
+          .k = w.shape[0],
+          .type_a = w.dtype,
+          .type_b = w.dtype,
+          .output = dx.dtype,
+          .a = w.data,
+          .b = dy.data,
+          .d = dx.data};
+}
+
+}  // namespace
+
+void linear_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
+                    const Tensor& bias, const Tensor& residual) {
+  if (y.count() == 0) return;
+  Product product = forward_product(y, x, w);
+  product.bias = epilogue_bias(stream, bias, y.dtype);
+  if (product.bias != nullptr) product.epilogue = Epilogue::bias;
+  product.c = residual.data;
+  product.beta = residual.empty() ? 0.0F : 1.0F;
+  multiply(stream, product);
+}
+
+void linear_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                           bool accumulate) {
+  if (dx.count() == 0) return;
+  Product product = input_product(dx, dy, w);
+  product.c = dx.data;
+  product.beta = accumulate ? 1.0F : 0.0F;
+  multiply(stream, product);
+}
+
+void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, const Tensor& dy,
+                            const Tensor& x) {
+  Product product{.m = dw.shape[1],
+                  .n = dw.shape[0],
+                  .k = x.shape.rows(),
+                  .transpose_b = true,
+                  .type_a = x.dtype,
+                  .type_b = x.dtype,
+                  .output = DType::f32,
+                  .a = x.data,
+                  .b = dy.data,
+                  .c = dw.data,
+                  .d = dw.data,
+                  .beta = 1.0F};
+  const bool multiplies = dw.count() > 0 && x.count() > 0;
+  if (!db.empty()) {
+    std::byte* const sums =
+        CudaStream::of(stream).scratch(static_cast<std::size_t>(db.count()) * sizeof(float));
+    Product with_sums = product;
+    with_sums.epilogue = Epilogue::bias_gradient;
+    with_sums.bias_gradient = reinterpret_cast<float*>(sums);
+    if (multiplies && fuses(stream, with_sums)) {
+      multiply(stream, with_sums);
+      ops::add_in_place(stream, db, {sums, db.dtype, db.shape});
+      return;
+    }
+    ops::column_sums(stream, db, dy);
+  }
+  if (multiplies) multiply(stream, product);
+}
+
+void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, const Tensor& x,
+                         const Tensor& w, const Tensor& bias) {
+  if (y.count() == 0) return;
+  if (!bias.empty() && stream.device().fused_epilogues()) {
+    Product product = forward_product(y, x, w);
+    product.epilogue = Epilogue::gelu_bias;
+    product.bias = epilogue_bias(stream, bias, y.dtype);
+    product.aux = pre.data;
+    if (fuses(stream, product)) {
+      multiply(stream, product);
+      return;
+    }
+  }
+  ops::linear_forward(stream, pre, x, w, bias);
+  ops::gelu_forward(stream, y, pre);
+}
+
+void linear_gelu_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                                const Tensor& pre) {
+  if (dx.count() == 0) return;
+  Product product = input_product(dx, dy, w);
+  product.epilogue = Epilogue::dgelu;
+  product.aux = pre.data;
+  if (fuses(stream, product)) {
+    multiply(stream, product);
+    return;
+  }
+  ops::linear_backward_input(stream, dx, dy, w);
+  ops::gelu_backward(stream, dx, dx, pre);
+}
+
+}  // namespace trireme::ops::cuda

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/loss/cross_entropy.h"
+
+#include "runtime/ops/common/dispatch.h"
+#include "runtime/ops/common/operands.h"
+
+namespace trireme::ops {
+
+TRIREME_KERNEL(cross_entropy);
+
+void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, const Tensor& logits,
+                   const Tensor& targets, const CrossEntropyOptions& options) {
+  const Operands check("cross_entropy");
+  check.compute_dtype("logits", logits);
+  check.rank("logits", logits, 2);
+  const std::int64_t rows = logits.shape[0];
+  check.present("targets", targets);
+  check.dtype("targets", targets, DType::i32);
+  check.count("targets", targets, rows);
+  check.present("losses", losses);
+  check.dtype("losses", losses, DType::f32);
+  check.count("losses", losses, rows);
+  check.disjoint("losses", losses, "logits", logits);
+  if (!hits.empty()) {
+    check.dtype("hits", hits, DType::f32);
+    check.count("hits", hits, rows);
+    check.disjoint("hits", hits, "logits", logits);
+    check.disjoint("hits", hits, "losses", losses);
+  }
+  TRIREME_EXPECTS(options.classes >= 1 && options.classes <= logits.shape[1],
+                  "cross_entropy: {} classes for logits of shape {}", options.classes,
+                  logits.shape.to_string());
+  TRIREME_EXPECTS(options.label_smoothing >= 0.0F && options.label_smoothing < 1.0F,
+                  "cross_entropy: a label smoothing of {}, expected [0, 1)",
+                  options.label_smoothing);
+  TRIREME_DISPATCH(stream, cross_entropy, losses, hits, logits, targets, options);
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/loss/cross_entropy.h"
+
+#include <algorithm>
+
+#include "runtime/device/cpu/cpu_stream.h"
+#include "runtime/ops/common/scratch.h"
+#include "runtime/ops/loss/cross_entropy_row_cpu.h"
+
+namespace trireme::ops::cpu {
+namespace {
+
+template <typename T>
+struct CrossEntropy {
+  float* losses;
+  float* hits;  // may be null
+  T* logits;
+  const std::int32_t* targets;
+  std::int64_t rows;
+  std::int64_t stride;
+  CrossEntropyOptions options;
+
+  void run_row(std::int64_t index, float* exponentials) const {
+    T* const row = logits + index * stride;
+    const std::int64_t target = targets[index];
+    if (target < 0) {
+      losses[index] = 0.0F;
+      if (hits != nullptr) hits[index] = 0.0F;
+      if (options.write_gradient) std::fill_n(row, stride, T{});
+      return;
+    }
+    TRIREME_EXPECTS(target < options.classes, "cross_entropy: target {} in row {}, but {} classes",
+                    target, index, options.classes);
+    const float top = largest_of(row, options.classes);
+    const float own = load(row[target]);
+    if (hits != nullptr) {
+      // The arg-max is the first of equal maxima.
+      const bool first = own == top && std::none_of(row, row + target, [top](const T& value) {
+                           return load(value) == top;
+                         });
+      hits[index] = first ? 1.0F : 0.0F;
+    }
+    const RowSums sums = exponentiate(exponentials, row, top, options.classes);
+    losses[index] = row_loss(sums, static_cast<double>(own - top), options);
+    if (options.write_gradient) {
+      write_row_gradient(row, exponentials, options.classes, stride, target, sums.exponentials,
+                         options);
+    }
+  }
+
+  void operator()() const {
+    static thread_local ScratchBlock block;
+    float* const exponentials = block.floats(static_cast<std::size_t>(options.classes));
+    for (std::int64_t index = 0; index < rows; ++index)
+      run_row(index, exponentials);
+  }
+};
+
+}  // namespace
+
+void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, const Tensor& logits,
+                   const Tensor& targets, const CrossEntropyOptions& options) {
+  visit_compute_dtype(logits.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, CrossEntropy<T>{losses.as<float>(), hits.empty() ? nullptr : hits.as<float>(),
+                                    logits.as<T>(), targets.as<std::int32_t>(), logits.shape[0],
+                                    logits.shape[1], options});
+  });
+}
+
+}  // namespace trireme::ops::cpu

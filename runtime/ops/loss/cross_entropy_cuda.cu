@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/loss/cross_entropy.h"
+
+#include "runtime/ops/loss/cross_entropy_row_cuda.h"
+
+namespace trireme::ops::cuda {
+namespace {
+
+template <typename T>
+struct CrossEntropy {
+  float* losses;
+  float* hits;  // may be null
+  T* logits;
+  const std::int32_t* targets;
+  std::int64_t stride;
+  CrossEntropyOptions options;
+};
+
+// What a thread knows of its part of a row: sums relative to the largest value so far, which starts
+// at the least finite one: differences from minus infinity would be NaN.
+struct Online {
+  float top = -FLT_MAX;
+  float exponentials = 0.0F;
+  float distances = 0.0F;
+  float values = 0.0F;             // how many
+  std::int64_t first = INT64_MAX;  // column of the first value that equals `top`
+};
+
+template <typename T, int width>
+__device__ void add_pack(Online& online, const Pack<T, width>& pack, std::int64_t column,
+                         std::int64_t classes) {
+  float largest = -FLT_MAX;
+#pragma unroll
+  for (int j = 0; j < width; ++j) {
+    if (column + j < classes) largest = fmaxf(largest, load(pack[j]));
+  }
+  if (largest > online.top) {
+    const float change = online.top - largest;
+    online.exponentials *= row_exp<T>(change);
+    if (online.values > 0.0F) online.distances += online.values * change;
+    online.top = largest;
+    online.first = INT64_MAX;
+  }
+#pragma unroll
+  for (int j = 0; j < width; ++j) {
+    if (column + j >= classes) continue;
+    const float distance = load(pack[j]) - online.top;
+    online.exponentials += row_exp<T>(distance);
+    online.distances += distance;
+    online.values += 1.0F;
+    if (distance == 0.0F && online.first == INT64_MAX) online.first = column + j;
+  }
+}
+
+struct Least {
+  template <typename V>
+  __device__ V operator()(V a, V b) const {
+    return b < a ? b : a;
+  }
+};
+
+template <int threads, bool aligned, typename T>
+__global__ void __launch_bounds__(threads) cross_entropy_kernel(CrossEntropy<T> p) {
+  T* const row = p.logits + blockIdx.x * p.stride;
+  const std::int64_t classes = p.options.classes;
+  const std::int64_t target = p.targets[blockIdx.x];
+  if (target < 0) {
+    if (threadIdx.x == 0) {
+      p.losses[blockIdx.x] = 0.0F;
+      if (p.hits != nullptr) p.hits[blockIdx.x] = 0.0F;
+    }
+    if (p.options.write_gradient) {
+      write_row_gradient<threads, aligned>(row, 0, p.stride, -1, RowGradient(0.0F, 1.0, p.options));
+    }
+    return;
+  }
+  // Kept before the gradient replaces it.
+  const bool known = target < classes;
+  const float own = known ? load(row[target]) : nanf("");
+
+  Online online;
+  each_row_pack<threads, aligned>(row, classes, [&](std::int64_t column, const auto& pack) {
+    add_pack(online, pack, column, classes);
+  });
+  const float top = block_reduce<threads>(online.top, -FLT_MAX, Largest{});
+  const float behind = online.top - top;
+  const double exponentials = block_reduce<threads>(
+      static_cast<double>(online.exponentials) * static_cast<double>(row_exp<T>(behind)), 0.0,
+      Sum{});
+  double distances = 0.0;
+  if (p.options.label_smoothing != 0.0F) {
+    const double here = online.values == 0.0F
+                            ? 0.0
+                            : static_cast<double>(online.distances) +
+                                  static_cast<double>(online.values) * static_cast<double>(behind);
+    distances = block_reduce<threads>(here, 0.0, Sum{});
+  }
+  if (p.hits != nullptr) {
+    const std::int64_t first =
+        block_reduce<threads>(online.top == top ? online.first : INT64_MAX, INT64_MAX, Least{});
+    if (threadIdx.x == 0) p.hits[blockIdx.x] = first == target ? 1.0F : 0.0F;
+  }
+  if (threadIdx.x == 0) {
+    p.losses[blockIdx.x] = row_loss({exponentials, distances},
+                                    static_cast<double>(own) - static_cast<double>(top), p.options);
+  }
+  if (p.options.write_gradient) {
+    write_row_gradient<threads, aligned>(row, classes, p.stride, target,
+                                         RowGradient(top, exponentials, p.options));
+  }
+}
+
+}  // namespace
+
+void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, const Tensor& logits,
+                   const Tensor& targets, const CrossEntropyOptions& options) {
+  visit_compute_dtype(logits.dtype, [&](auto type) {
+    using T = decltype(type);
+    const std::int64_t stride = logits.shape[1];
+    with_row_kernel(logits.as<T>(), stride, [&](auto threads, auto aligned) {
+      trireme::cuda::launch(stream, {.blocks = logits.shape[0], .threads = threads},
+                            cross_entropy_kernel<threads, aligned, T>,
+                            {losses.as<float>(), hits.empty() ? nullptr : hits.as<float>(),
+                             logits.as<T>(), targets.as<std::int32_t>(), stride, options});
+    });
+  });
+}
+
+}  // namespace trireme::ops::cuda

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private: the arithmetic of one row's loss, shared by every back end.
+#pragma once
+
+#include <cmath>
+
+#include "runtime/base/host_device.h"
+#include "runtime/ops/loss/cross_entropy.h"
+
+namespace trireme::ops {
+
+// Over a whole row, relative to its largest value.
+struct RowSums {
+  double exponentials = 0.0;  // of x - largest
+  double distances = 0.0;     // x - largest, for the smoothed part of the target
+};
+
+// Nats. target_distance: x[target] - largest.
+TRIREME_HOST_DEVICE inline float row_loss(const RowSums& sums, double target_distance,
+                                          const CrossEntropyOptions& options) {
+  const auto smoothing = static_cast<double>(options.label_smoothing);
+  const double smoothed =
+      smoothing == 0.0 ? 0.0 : smoothing * sums.distances / static_cast<double>(options.classes);
+  return static_cast<float>(std::log(sums.exponentials) - (1.0 - smoothing) * target_distance -
+                            smoothed);
+}
+
+// Read when the row is computed: the loss scale changes between replays of a captured step.
+TRIREME_HOST_DEVICE inline float gradient_scale_of(const CrossEntropyOptions& options) {
+  const float* const scale = options.loss_scale;
+  return scale == nullptr ? options.gradient_scale : options.gradient_scale * *scale;
+}
+
+}  // namespace trireme::ops

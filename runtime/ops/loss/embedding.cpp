@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/loss/embedding.h"
+
+#include "runtime/ops/common/dispatch.h"
+#include "runtime/ops/common/operands.h"
+
+namespace trireme::ops {
+
+TRIREME_KERNEL(embedding_forward);
+TRIREME_KERNEL(embedding_backward);
+TRIREME_KERNEL(embedding_partial_forward);
+TRIREME_KERNEL(add_positions);
+TRIREME_KERNEL(embedding_partial_backward);
+
+namespace {
+
+void check_tokens(const Operands& check, const Tensor& tokens, const Tensor& values) {
+  check.present("tokens", tokens);
+  check.rank("tokens", tokens, 2);
+  check.dtype("tokens", tokens, DType::i32);
+  check.rank("y", values, 3);
+  check.shape("tokens", tokens, Shape{values.shape[0], values.shape[1]});
+}
+
+// (rows, C) with one row a position at least.
+void check_positions(const Operands& check, std::string_view name, const Tensor& table,
+                     const Tensor& values) {
+  check.rank(name, table, 2);
+  TRIREME_EXPECTS(table.shape[0] >= values.shape[1] && table.shape[1] == values.shape[2],
+                  "embedding: {} has shape {}, too small for values of shape {}", name,
+                  table.shape.to_string(), values.shape.to_string());
+}
+
+void check_token_table(const Operands& check, std::string_view name, const Tensor& table,
+                       const Tensor& y) {
+  check.present(name, table);
+  check.dtype(name, table, y.dtype);
+  check.rank(name, table, 2);
+  check.shape(name, table, Shape{table.shape[0], y.shape[2]});
+  check.disjoint("y", y, name, table);
+}
+
+void check_token_gradient(const Operands& check, std::string_view name, const Tensor& table,
+                          const Tensor& dy) {
+  check.present(name, table);
+  check.dtype(name, table, DType::f32);
+  check.rank(name, table, 2);
+  check.shape(name, table, Shape{table.shape[0], dy.shape[2]});
+  check.disjoint(name, table, "dy", dy);
+}
+
+void check_first_row(std::string_view op, std::int64_t first_row) {
+  TRIREME_EXPECTS(first_row >= 0, "{}: the first row is {}, expected 0 or more", op, first_row);
+}
+
+}  // namespace
+
+void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
+                       const Tensor& token_table, const Tensor& position_table) {
+  const Operands check("embedding_forward");
+  check.compute_dtype("y", y);
+  check_tokens(check, tokens, y);
+  check_token_table(check, "token_table", token_table, y);
+  if (!position_table.empty()) {
+    check.dtype("position_table", position_table, y.dtype);
+    check_positions(check, "position_table", position_table, y);
+    check.disjoint("y", y, "position_table", position_table);
+  }
+  TRIREME_DISPATCH(stream, embedding_forward, y, tokens, token_table, position_table);
+}
+
+void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tensor& d_position_table,
+                        const Tensor& dy, const Tensor& tokens) {
+  const Operands check("embedding_backward");
+  check.compute_dtype("dy", dy);
+  check_tokens(check, tokens, dy);
+  TRIREME_EXPECTS(!d_token_table.empty() || !d_position_table.empty(),
+                  "embedding_backward: neither gradient is wanted");
+  if (!d_token_table.empty()) check_token_gradient(check, "d_token_table", d_token_table, dy);
+  if (!d_position_table.empty()) {
+    check.dtype("d_position_table", d_position_table, DType::f32);
+    check_positions(check, "d_position_table", d_position_table, dy);
+    check.disjoint("d_position_table", d_position_table, "dy", dy);
+    check.disjoint("d_position_table", d_position_table, "d_token_table", d_token_table);
+  }
+  TRIREME_DISPATCH(stream, embedding_backward, d_token_table, d_position_table, dy, tokens);
+}
+
+void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
+                               const Tensor& table, std::int64_t first_row) {
+  const Operands check("embedding_partial_forward");
+  check.compute_dtype("y", y);
+  check_tokens(check, tokens, y);
+  check_token_table(check, "table", table, y);
+  check_first_row("embedding_partial_forward", first_row);
+  TRIREME_DISPATCH(stream, embedding_partial_forward, y, tokens, table, first_row);
+}
+
+void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table) {
+  const Operands check("add_positions");
+  check.compute_dtype("y", y);
+  check.rank("y", y, 3);
+  check.is("x", x, y.dtype, y.shape);
+  check.same_or_disjoint("y", y, "x", x);
+  check.present("position_table", position_table);
+  check.dtype("position_table", position_table, y.dtype);
+  check_positions(check, "position_table", position_table, y);
+  check.disjoint("y", y, "position_table", position_table);
+  TRIREME_DISPATCH(stream, add_positions, y, x, position_table);
+}
+
+void embedding_partial_backward(Stream& stream, const Tensor& d_table, const Tensor& dy,
+                                const Tensor& tokens, std::int64_t first_row) {
+  const Operands check("embedding_partial_backward");
+  check.compute_dtype("dy", dy);
+  check_tokens(check, tokens, dy);
+  check_token_gradient(check, "d_table", d_table, dy);
+  check_first_row("embedding_partial_backward", first_row);
+  TRIREME_DISPATCH(stream, embedding_partial_backward, d_table, dy, tokens, first_row);
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic of one channel, shared by every back end.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "runtime/base/host_device.h"
+#include "runtime/ops/norm/batch_norm.h"
+
+namespace trireme::ops {
+
+// Mean, and sum of squared differences from it.
+struct Moments {
+  double mean, squares;
+};
+
+// The moments of `added` values from their sums around a pivot.
+TRIREME_HOST_DEVICE inline Moments moments_around(double pivot, double sum, double sum_of_squares,
+                                                  double added, double inverse) {
+  const double offset = sum * inverse;
+  return {pivot + offset, std::max(sum_of_squares - offset * offset * added, 0.0)};
+}
+
+// Joins the moments of `before` values with those of `added` more (Chan, Golub & LeVeque, "Updating
+// formulae and a pairwise algorithm for computing sample variances", 1979).
+struct MomentsJoin {
+  double before, share;
+
+  TRIREME_HOST_DEVICE MomentsJoin(double before_, double added)
+      : before(before_), share(added / (before_ + added)) {}
+  TRIREME_HOST_DEVICE Moments operator()(const Moments& a, const Moments& b) const {
+    const double delta = b.mean - a.mean;
+    return {a.mean + delta * share, a.squares + (b.squares + delta * delta * (before * share))};
+  }
+};
+
+TRIREME_HOST_DEVICE inline float normalizing_scale(float gamma, float variance, float epsilon) {
+  return gamma / std::sqrt(variance + epsilon);
+}
+
+// With xhat = (x - mean) / s: dx = gamma / s * (dy - average(dy) - xhat * average(dy * xhat))
+//                                = scale * dy - offset - slope * (x - mean).
+struct ChannelGradient {
+  float scale, offset, slope, dgamma, dbeta;
+
+  // From the sums of dy and of dy * (x - mean) over a channel's values.
+  TRIREME_HOST_DEVICE ChannelGradient(double sum, double product_sum, double inverse_count,
+                                      float gamma, float variance, float epsilon) {
+    const double rstd =
+        1.0 / std::sqrt(static_cast<double>(variance) + static_cast<double>(epsilon));
+    const double factor = static_cast<double>(gamma) * rstd;
+    scale = static_cast<float>(factor);
+    offset = static_cast<float>(factor * sum * inverse_count);
+    slope = static_cast<float>(factor * rstd * rstd * product_sum * inverse_count);
+    dgamma = static_cast<float>(product_sum * rstd);
+    dbeta = static_cast<float>(sum);
+  }
+};
+
+// Turns a biased variance of n values into the unbiased one. One value has none; its biased one (0)
+// stands in.
+TRIREME_HOST_DEVICE inline float unbiased_factor(std::int64_t n) {
+  return n == 1 ? 1.0F : static_cast<float>(static_cast<double>(n) / static_cast<double>(n - 1));
+}
+
+}  // namespace trireme::ops

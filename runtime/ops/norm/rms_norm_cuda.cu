@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/norm/norm_cuda.h"
+#include "runtime/ops/norm/rms_norm.h"
+
+namespace trireme::ops::cuda {
+
+void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
+                      const Tensor& gamma, float epsilon, const Tensor& residual,
+                      const Tensor& sum) {
+  if (x.count() == 0) return;
+  visit_compute_dtype(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    norm_forward<false, T>(stream, {.y = y.as<T>(),
+                                    .sum = sum.empty() ? nullptr : sum.as<T>(),
+                                    .mean = nullptr,
+                                    .rstd = rstd.as<float>(),
+                                    .x = x.as<T>(),
+                                    .residual = residual.empty() ? nullptr : residual.as<T>(),
+                                    .gamma = gamma.as<float>(),
+                                    .beta = nullptr,
+                                    .rows = x.count() / x.shape.back(),
+                                    .columns = x.shape.back(),
+                                    .epsilon = epsilon});
+  });
+}
+
+void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, const Tensor& dy,
+                       const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate) {
+  if (x.count() == 0) return;
+  visit_compute_dtype(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    norm_backward<false, T>(stream,
+                            {.dx = dx.empty() ? nullptr : dx.as<T>(),
+                             .channels = {{dgamma.empty() ? nullptr : dgamma.as<float>(), nullptr}},
+                             .dy = dy.as<T>(),
+                             .x = x.as<T>(),
+                             .gamma = gamma.as<float>(),
+                             .mean = nullptr,
+                             .rstd = rstd.as<float>(),
+                             .rows = x.count() / x.shape.back(),
+                             .columns = x.shape.back(),
+                             .accumulate = accumulate});
+  });
+}
+
+}  // namespace trireme::ops::cuda

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each thread draws its image's choice once and makes several packs of output with it.
+#include "runtime/device/cuda/launch.h"
+#include "runtime/ops/common/pack_cuda.h"
+#include "runtime/ops/random/augment.h"
+#include "runtime/ops/random/augment_math.h"
+
+namespace trireme::ops::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr int packs_per_thread = 4;
+
+struct Batch {
+  const std::uint8_t* images;
+  const std::int64_t* sample_ids;
+  const std::int64_t* epochs;
+  std::int64_t height, width, channels;
+  std::int64_t blocks_per_image;
+  AugmentOptions options;
+};
+
+// Element `i` of an image.
+__device__ float pixel(const Batch& b, const std::uint8_t* image, const AugmentChoice& choice,
+                       std::int64_t i) {
+  const std::int64_t c = i % b.channels, at = i / b.channels;
+  const std::int64_t row = at / b.width + choice.top, shifted = at % b.width + choice.left;
+  if (row < 0 || row >= b.height || shifted < 0 || shifted >= b.width) return 0.0F;
+  const std::int64_t column = choice.flip ? b.width - 1 - shifted : shifted;
+  // No index into the options: they would be copied to memory of the thread.
+  float mean = b.options.mean[0], deviation = b.options.deviation[0];
+  for (int k = 1; k < 4; ++k) {
+    mean = c == k ? b.options.mean[k] : mean;
+    deviation = c == k ? b.options.deviation[k] : deviation;
+  }
+  return normalized_byte(image[(row * b.width + column) * b.channels + c], mean, deviation);
+}
+
+template <int width, typename T>
+__global__ void augment_kernel(T* y, Batch b) {
+  const std::int64_t n = blockIdx.x / b.blocks_per_image;
+  const std::int64_t elements = b.height * b.width * b.channels;
+  const std::uint8_t* const image = b.images + n * elements;
+  const AugmentChoice choice = choose_augmentation(b.options, b.sample_ids[n], b.epochs[n]);
+  const std::int64_t first = blockIdx.x % b.blocks_per_image * packs_per_thread;
+  for (int k = 0; k < packs_per_thread; ++k) {
+    const std::int64_t i = ((first + k) * threads + threadIdx.x) * width;
+    if (i >= elements) return;
+    Pack<T, width> out;
+    for (int j = 0; j < width; ++j)
+      store(out[j], pixel(b, image, choice, i + j));
+    store_pack(y + n * elements + i, out);
+  }
+}
+
+}  // namespace
+
+void augment(Stream& stream, const Tensor& y, const Tensor& images, const Tensor& sample_ids,
+             const Tensor& epochs, const AugmentOptions& options) {
+  visit_compute_dtype(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    const std::int64_t elements = y.shape[1] * y.shape[2] * y.shape[3];
+    with_width<T>(packs_fit(y.as<T>(), elements, pack_width<T>), [&](auto width) {
+      constexpr int w = decltype(width)::value;
+      const std::int64_t blocks =
+          trireme::cuda::ceil_div(elements, std::int64_t{threads} * packs_per_thread * w);
+      const Batch batch{images.as<std::uint8_t>(),
+                        sample_ids.as<std::int64_t>(),
+                        epochs.as<std::int64_t>(),
+                        y.shape[1],
+                        y.shape[2],
+                        y.shape[3],
+                        blocks,
+                        options};
+      trireme::cuda::launch(stream, {.blocks = y.shape[0] * blocks, .threads = threads},
+                            augment_kernel<w, T>, y.as<T>(), batch);
+    });
+  });
+}
+
+}  // namespace trireme::ops::cuda

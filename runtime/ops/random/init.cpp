@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/random/init.h"
+
+#include "runtime/ops/common/dispatch.h"
+#include "runtime/ops/common/operands.h"
+
+namespace trireme::ops {
+
+TRIREME_KERNEL(fill_normal);
+TRIREME_KERNEL(fill_uniform);
+TRIREME_KERNEL(fill_constant);
+TRIREME_KERNEL(fill_sinusoid);
+
+namespace {
+
+void check_target(const Operands& check, const Tensor& x, std::int64_t first) {
+  check.present("x", x);
+  check.dtype("x", x, DType::f32);
+  TRIREME_EXPECTS(first >= 0, "init: first element {} is negative", first);
+}
+
+}  // namespace
+
+void fill_normal(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
+                 std::int64_t first, float mean, float deviation) {
+  check_target(Operands("fill_normal"), x, first);
+  TRIREME_DISPATCH(stream, fill_normal, x, seed, parameter, first, mean, deviation);
+}
+
+void fill_uniform(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
+                  std::int64_t first, float low, float high) {
+  check_target(Operands("fill_uniform"), x, first);
+  TRIREME_DISPATCH(stream, fill_uniform, x, seed, parameter, first, low, high);
+}
+
+void fill_constant(Stream& stream, const Tensor& x, float value) {
+  check_target(Operands("fill_constant"), x, 0);
+  TRIREME_DISPATCH(stream, fill_constant, x, value);
+}
+
+void fill_sinusoid(Stream& stream, const Tensor& x, float amplitude) {
+  check_target(Operands("fill_sinusoid"), x, 0);
+  TRIREME_EXPECTS(x.shape.rank() == 2, "fill_sinusoid: x has shape {}, expected (positions, width)",
+                  x.shape.to_string());
+  TRIREME_DISPATCH(stream, fill_sinusoid, x, amplitude);
+}
+
+}  // namespace trireme::ops

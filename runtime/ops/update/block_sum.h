@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of blocks that lie one after the other (partial products, micro-batches), in the order of
+// the reproducible collectives.
+#pragma once
+
+#include "runtime/device/device.h"
+
+namespace trireme::ops {
+
+// y(...) = x(n, ...) summed over its leading axis as a balanced binary tree: the left half holds
+// the largest power of two below n blocks (see runtime/comm/host/reduce.h). Compute dtypes, which
+// may differ between x and y, are combined in f32 and rounded once; f64 goes with f64. y may be the
+// first block of x where the dtypes agree.
+void sum_blocks(Stream& stream, const Tensor& y, const Tensor& x);
+
+}  // namespace trireme::ops

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/update/digest.h"
+
+#include "runtime/ops/common/dispatch.h"
+#include "runtime/ops/common/operands.h"
+
+namespace trireme::ops {
+
+TRIREME_KERNEL(accumulate_digest);
+
+void accumulate_digest(Stream& stream, const Tensor& digest, const Tensor& x) {
+  const Operands check("accumulate_digest");
+  check.is("digest", digest, DType::u64, Shape{1});
+  check.present("x", x);
+  check.dtype("x", x, DType::f32);
+  check.disjoint("digest", digest, "x", x);
+  TRIREME_DISPATCH(stream, accumulate_digest, digest, x);
+}
+
+}  // namespace trireme::ops

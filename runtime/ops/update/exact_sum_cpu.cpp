@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/update/exact_sum.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "runtime/device/cpu/cpu_stream.h"
+#include "runtime/ops/update/exact_sum_math.h"
+
+namespace trireme::ops::cpu {
+namespace {
+
+constexpr std::int64_t block = ExactBins::block;
+
+double term(float x) {
+  const auto wide = static_cast<double>(x);
+  return wide * wide;
+}
+double term(double remainder) {
+  return remainder;
+}
+
+// Takes the two bins below 2^top out of the terms of `from`, which are smaller; the remainders
+// are `rest`, which may be `from`. Returns whether any is left.
+template <typename T>
+bool take_bins(ExactSum& sum, double* rest, const T* from, std::int64_t count, int top) {
+  const ExactBins bins(top);
+  double first_sum = 0.0;
+  double second_sum = 0.0;
+  std::uint64_t left = 0;
+#pragma omp simd reduction(+ : first_sum, second_sum) reduction(| : left)
+  for (std::int64_t i = 0; i < count; ++i) {
+    const ExactBins::Parts parts = bins.split(term(from[i]));
+    first_sum += parts.coarse;
+    second_sum += parts.fine;
+    left |= std::bit_cast<std::uint64_t>(parts.rest);
+    rest[i] = parts.rest;
+  }
+  bins.add(sum, first_sum, second_sum);
+  return left != 0;
+}
+
+std::uint32_t largest_magnitude(const float* x, std::int64_t count) {
+  std::uint32_t largest = 0;
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t i = 0; i < count; ++i)
+    largest = std::max(largest, magnitude_bits(x[i]));
+  return largest;
+}
+
+void add_block(ExactSum& sum, const float* x, std::int64_t count) {
+  float finite[block];
+  std::uint32_t largest = largest_magnitude(x, count);
+  if (largest >= infinity_bits) [[unlikely]] {
+    for (std::int64_t i = 0; i < count; ++i) {
+      finite[i] = std::isfinite(x[i]) ? x[i] : 0.0F;
+      sum.infinities += std::isinf(x[i]) ? 1 : 0;
+      sum.nans += std::isnan(x[i]) ? 1 : 0;
+    }
+    x = finite;
+    largest = largest_magnitude(x, count);
+  }
+  if (largest == 0) return;
+  double rest[block];
+  int top = ExactBins::top_of(largest);
+  bool left = take_bins(sum, rest, x, count, top);
+  while (left) {
+    top -= 2 * ExactBins::bits;
+    left = take_bins(sum, rest, rest, count, top);
+  }
+}
+
+}  // namespace
+
+void accumulate_squares_exact(Stream& stream, const Tensor& state, const Tensor& x) {
+  enqueue(stream, [state = state.as<std::uint64_t>(), x = x.as<float>(), n = x.count()] {
+    ExactSum sum;
+    sum.load(state);
+    constexpr std::int64_t stretch = ExactSum::adds_before_carry / (2 * ExactBins::passes) * block;
+    for (std::int64_t begin = 0; begin < n; begin += stretch) {
+      const std::int64_t end = std::min(begin + stretch, n);
+      for (std::int64_t first = begin; first < end; first += block)
+        add_block(sum, x + first, std::min(block, end - first));
+      sum.carry();
+    }
+    sum.store(state);
+  });
+}
+
+void exact_sum_value(Stream& stream, const Tensor& total, const Tensor& state) {
+  enqueue(stream, [total = total.as<double>(), state = state.as<std::uint64_t>()] {
+    ExactSum sum;
+    sum.load(state);
+    *total = sum.value();
+  });
+}
+
+}  // namespace trireme::ops::cpu

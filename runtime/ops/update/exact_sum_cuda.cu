@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// A warp takes a block of terms at a time, 16 to a lane, and adds what its bins hold to a number of
+// its own in shared memory; the warps' and then the blocks' numbers are added word by word.
+#include "runtime/ops/common/reduce_cuda.h"
+#include "runtime/ops/update/exact_sum_math.h"
+
+namespace trireme::ops::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr int warps = threads / warp_size;
+constexpr int terms = static_cast<int>(ExactBins::block) / warp_size;  // of a lane
+
+struct Largest {
+  __device__ std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const {
+    return std::max(a, b);
+  }
+};
+
+// Adds the lanes' `x`; all lanes call, the first one writes.
+__device__ void add_block(ExactSum& sum, float (&x)[terms]) {
+  const bool writes = threadIdx.x % warp_size == 0;
+  std::uint32_t largest = 0;
+  int infinities = 0, nans = 0;
+#pragma unroll
+  for (int i = 0; i < terms; ++i) {
+    const std::uint32_t magnitude = magnitude_bits(x[i]);
+    const bool finite = magnitude < infinity_bits;
+    infinities += magnitude == infinity_bits ? 1 : 0;
+    nans += magnitude > infinity_bits ? 1 : 0;
+    x[i] = finite ? x[i] : 0.0F;
+    largest = std::max(largest, finite ? magnitude : 0U);
+  }
+  if (__any_sync(whole_warp, infinities + nans) != 0) {
+    infinities = warp_reduce(infinities, Sum{});
+    nans = warp_reduce(nans, Sum{});
+    if (writes) sum.infinities += static_cast<std::uint64_t>(infinities);
+    if (writes) sum.nans += static_cast<std::uint64_t>(nans);
+  }
+  largest = warp_reduce(largest, Largest{});
+  if (largest == 0) return;
+  double rest[terms];
+#pragma unroll
+  for (int i = 0; i < terms; ++i)
+    rest[i] = static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  bool left = true;
+  for (int top = ExactBins::top_of(largest); left; top -= 2 * ExactBins::bits) {
+    const ExactBins bins(top);
+    double first_sum = 0.0, second_sum = 0.0;
+    left = false;
+#pragma unroll
+    for (int i = 0; i < terms; ++i) {
+      const ExactBins::Parts parts = bins.split(rest[i]);
+      first_sum += parts.coarse;
+      second_sum += parts.fine;
+      rest[i] = parts.rest;
+      left = left || parts.rest != 0.0;
+    }
+    first_sum = warp_reduce(first_sum, Sum{});
+    second_sum = warp_reduce(second_sum, Sum{});
+    if (writes) bins.add(sum, first_sum, second_sum);
+    left = __any_sync(whole_warp, left ? 1 : 0) != 0;
+  }
+}
+
+// sums(gridDim, exact_sum_words). A warp's number needs no carry on the way: adds_before_carry
+// blocks of terms are more than any memory holds.
+__global__ void block_sums_kernel(std::uint64_t* sums, const float* x, std::int64_t count) {
+  __shared__ ExactSum parts[warps];
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  auto* const words = reinterpret_cast<std::uint64_t*>(parts);
+  constexpr int part_words = static_cast<int>(exact_sum_words);
+  static_assert(sizeof(ExactSum) == part_words * sizeof(std::uint64_t));
+  for (int i = static_cast<int>(threadIdx.x); i < warps * part_words; i += threads)
+    words[i] = 0;
+  __syncthreads();
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * warps * ExactBins::block;
+  for (std::int64_t first =
+           (static_cast<std::int64_t>(blockIdx.x) * warps + warp) * ExactBins::block;
+       first < count; first += stride) {
+    float values[terms];
+#pragma unroll
+    for (int i = 0; i < terms; ++i) {
+      const std::int64_t at = first + i * warp_size + lane;
+      values[i] = at < count ? x[at] : 0.0F;
+    }
+    add_block(parts[warp], values);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < warps; ++i)
+      parts[i].carry();
+    for (int i = 1; i < warps; ++i)
+      parts[0] += words + i * part_words;
+    parts[0].carry();
+    parts[0].store(sums + blockIdx.x * exact_sum_words);
+  }
+  __syncthreads();
+}
+
+// state += sums(blocks, exact_sum_words)
+__global__ void join_sums_kernel(std::uint64_t* state, const std::uint64_t* sums,
+                                 std::int64_t blocks) {
+  __shared__ std::uint64_t words[exact_sum_words];
+  __shared__ ExactSum total;
+  if (threadIdx.x < exact_sum_words) {
+    std::uint64_t sum = 0;
+    for (std::int64_t i = 0; i < blocks; ++i)
+      sum += sums[i * exact_sum_words + threadIdx.x];
+    words[threadIdx.x] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  total.load(state);
+  total += words;
+  total.carry();
+  total.store(state);
+}
+
+__global__ void value_kernel(double* total, const std::uint64_t* state) {
+  __shared__ ExactSum sum;
+  sum.load(state);
+  *total = sum.value();
+}
+
+}  // namespace
+
+void accumulate_squares_exact(Stream& stream, const Tensor& state, const Tensor& x) {
+  const std::int64_t count = x.count();
+  const trireme::cuda::Grid grid =
+      trireme::cuda::grid_for(stream, count, warps * ExactBins::block, threads);
+  auto* const sums = reinterpret_cast<std::uint64_t*>(CudaStream::of(stream).scratch(
+      static_cast<std::size_t>(grid.blocks * exact_sum_words) * sizeof(std::uint64_t)));
+  trireme::cuda::launch(stream, grid, block_sums_kernel, sums, x.as<float>(), count);
+  trireme::cuda::launch(stream, {.blocks = 1, .threads = warp_size}, join_sums_kernel,
+                        state.as<std::uint64_t>(), sums, grid.blocks);
+}
+
+void exact_sum_value(Stream& stream, const Tensor& total, const Tensor& state) {
+  trireme::cuda::launch(stream, {.blocks = 1, .threads = 1}, value_kernel, total.as<double>(),
+                        state.as<std::uint64_t>());
+}
+
+}  // namespace trireme::ops::cuda

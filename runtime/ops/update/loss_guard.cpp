@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/update/loss_guard.h"
+
+#include "runtime/ops/common/dispatch.h"
+#include "runtime/ops/common/operands.h"
+#include "runtime/ops/update/optimizer.h"
+
+namespace trireme::ops {
+
+TRIREME_KERNEL(guard_loss);
+
+void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, const Tensor& sums,
+                const LossGuardOptions& options) {
+  const Operands check("guard_loss");
+  check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
+  check.is("state", state, DType::f64, Shape{LossGuardState::count});
+  check.is("sums", sums, DType::f64, Shape{sums.count() / 2, 2});
+  check.disjoint("state", state, "sums", sums);
+  TRIREME_EXPECTS(options.zscore >= 0 && options.window >= 1 && options.targets > 0,
+                  "guard_loss: z-score {}, window {}, {} targets", options.zscore, options.window,
+                  options.targets);
+  TRIREME_EXPECTS(options.interleave >= 1 && sums.count() / 2 % options.interleave == 0,
+                  "guard_loss: {} micro-batches of {} ranks", sums.count() / 2, options.interleave);
+  TRIREME_DISPATCH(stream, guard_loss, scalars, state, sums, options);
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda/launch.h"
+#include "runtime/ops/update/loss_guard_math.h"
+#include "runtime/ops/update/optimizer.h"
+
+namespace trireme::ops::cuda {
+namespace {
+
+__global__ void guard_loss_kernel(float* scalars, double* state, const double* sums,
+                                  std::int64_t micro_batches, LossGuardOptions options) {
+  const double loss = mean_loss(sums, micro_batches, options);
+  if (!advance_loss_guard(state, loss, options)) scalars[StepScalars::gradient_scale] = 0.0F;
+}
+
+}  // namespace
+
+void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, const Tensor& sums,
+                const LossGuardOptions& options) {
+  trireme::cuda::launch(stream, {.blocks = 1, .threads = 1}, guard_loss_kernel, scalars.as<float>(),
+                        state.as<double>(), sums.as<double>(), sums.count() / 2, options);
+}
+
+}  // namespace trireme::ops::cuda

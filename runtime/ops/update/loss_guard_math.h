@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Written so that no compiler has a product and a sum to fuse or not.
+#pragma once
+
+#include <cmath>
+
+#include "runtime/base/host_device.h"
+#include "runtime/ops/update/loss_guard.h"
+
+namespace trireme::ops {
+
+// sums: (micro-batches, 2).
+TRIREME_HOST_DEVICE inline double mean_loss(const double* sums, std::int64_t micro_batches,
+                                            const LossGuardOptions& options) {
+  const std::int64_t of_rank = micro_batches / options.interleave;
+  double sum = 0.0;
+  for (std::int64_t k = 0; k < micro_batches; ++k)
+    sum += sums[2 * (k % options.interleave * of_rank + k / options.interleave)];
+  return sum / options.targets;
+}
+
+// state: LossGuardState. Returns whether the step may change the weights.
+TRIREME_HOST_DEVICE inline bool advance_loss_guard(double* state, double loss,
+                                                   const LossGuardOptions& options) {
+  double& verdict = state[LossGuardState::verdict];
+  state[LossGuardState::deviations] = 0.0;
+  verdict = static_cast<double>(LossVerdict::non_finite);
+  if (!std::isfinite(loss)) return false;
+  double& mean = state[LossGuardState::mean];
+  double& variance = state[LossGuardState::variance];
+  double& seen = state[LossGuardState::seen];
+  double distance = seen > 0.0 ? loss - mean : 0.0;
+  if (seen == 0.0) mean = loss;
+  const double deviation = std::sqrt(variance);
+  if (deviation > 0.0) state[LossGuardState::deviations] = distance / deviation;
+  const double limit = options.zscore * deviation;
+  const bool spike = limit > 0.0 && seen >= options.window && distance > limit;
+  if (spike) distance = limit;
+  seen += 1.0;
+  const double weight = 1.0 / std::fmin(seen, options.window);
+  mean = std::fma(weight, distance, mean);
+  variance = (1.0 - weight) * std::fma(weight * distance, distance, variance);
+  if (spike) state[LossGuardState::spikes] += 1.0;
+  verdict = static_cast<double>(spike ? LossVerdict::spike : LossVerdict::accepted);
+  return !spike;
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/update/optimizer.h"
+
+#include "runtime/ops/common/dispatch.h"
+#include "runtime/ops/common/operands.h"
+
+namespace trireme::ops {
+
+TRIREME_KERNEL(adamw);
+TRIREME_KERNEL(sgd);
+TRIREME_KERNEL(exponential_average);
+TRIREME_KERNEL(accumulate_squares);
+TRIREME_KERNEL(clip_scale);
+TRIREME_KERNEL(update_loss_scale);
+
+namespace {
+
+void check_f32(const Operands& check, std::string_view name, const Tensor& tensor,
+               std::int64_t count) {
+  check.present(name, tensor);
+  check.dtype(name, tensor, DType::f32);
+  check.count(name, tensor, count);
+}
+
+// The operands that both optimizers share.
+void check_update(const Operands& check, const Tensor& parameter, const Tensor& compute,
+                  const Tensor& gradient, const Tensor& scalars) {
+  const std::int64_t n = parameter.count();
+  check_f32(check, "parameter", parameter, n);
+  check_f32(check, "gradient", gradient, n);
+  check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
+  check.disjoint("parameter", parameter, "gradient", gradient);
+  if (compute.empty()) return;
+  check.compute_dtype("compute", compute);
+  check.count("compute", compute, n);
+  check.disjoint("compute", compute, "parameter", parameter);
+  check.disjoint("compute", compute, "gradient", gradient);
+}
+
+}  // namespace
+
+void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
+           const Tensor& v, const Tensor& gradient, const Tensor& scalars,
+           const AdamWOptions& options) {
+  const Operands check("adamw");
+  check_update(check, parameter, compute, gradient, scalars);
+  check_f32(check, "m", m, parameter.count());
+  check_f32(check, "v", v, parameter.count());
+  check.disjoint("m", m, "v", v);
+  for (const Tensor& moment : {m, v}) {
+    check.disjoint("moment", moment, "parameter", parameter);
+    check.disjoint("moment", moment, "gradient", gradient);
+    check.disjoint("moment", moment, "compute", compute);
+  }
+  TRIREME_DISPATCH(stream, adamw, parameter, compute, m, v, gradient, scalars, options);
+}
+
+void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
+         const Tensor& gradient, const Tensor& scalars, const SgdOptions& options) {
+  const Operands check("sgd");
+  check_update(check, parameter, compute, gradient, scalars);
+  if (options.momentum != 0.0F || !buffer.empty()) {
+    check_f32(check, "buffer", buffer, parameter.count());
+    check.disjoint("buffer", buffer, "parameter", parameter);
+    check.disjoint("buffer", buffer, "gradient", gradient);
+    check.disjoint("buffer", buffer, "compute", compute);
+  }
+  TRIREME_DISPATCH(stream, sgd, parameter, compute, buffer, gradient, scalars, options);
+}
+
+void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
+                         float decay, const Tensor& scalars) {
+  const Operands check("exponential_average");
+  check_f32(check, "parameter", parameter, parameter.count());
+  check_f32(check, "average", average, parameter.count());
+  check.disjoint("average", average, "parameter", parameter);
+  TRIREME_EXPECTS(decay >= 0.0F && decay <= 1.0F, "exponential_average: decay {} is not in [0, 1]",
+                  decay);
+  if (!scalars.empty()) check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
+  TRIREME_DISPATCH(stream, exponential_average, average, parameter, decay, scalars);
+}
+
+void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
+  const Operands check("accumulate_squares");
+  check.is("total", total, DType::f64, Shape{1});
+  check.present("x", x);
+  check.dtype("x", x, DType::f32);
+  check.disjoint("total", total, "x", x);
+  TRIREME_DISPATCH(stream, accumulate_squares, total, x);
+}
+
+void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
+                float clip, const Tensor& loss_scale) {
+  const Operands check("clip_scale");
+  check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
+  check.is("norm", norm, DType::f32, Shape{1});
+  check.is("total", total, DType::f64, Shape{1});
+  check.disjoint("norm", norm, "scalars", scalars);
+  check.disjoint("norm", norm, "total", total);
+  if (!loss_scale.empty()) check.is("loss_scale", loss_scale, DType::f32, Shape{1});
+  TRIREME_DISPATCH(stream, clip_scale, scalars, norm, total, clip, loss_scale);
+}
+
+void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalars,
+                       const LossScaleOptions& options) {
+  const Operands check("update_loss_scale");
+  check.is("state", state, DType::f32, Shape{LossScaleState::count});
+  check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
+  check.disjoint("state", state, "scalars", scalars);
+  TRIREME_EXPECTS(
+      options.factor > 1.0F && options.minimum > 0.0F && options.growth_interval >= 1.0F,
+      "update_loss_scale: factor {}, minimum {}, growth interval {}", options.factor,
+      options.minimum, options.growth_interval);
+  TRIREME_DISPATCH(stream, update_loss_scale, state, scalars, options);
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/update/optimizer.h"
+
+#include <algorithm>
+
+#include "runtime/device/cpu/cpu_stream.h"
+#include "runtime/ops/common/fixed_sum.h"
+#include "runtime/ops/common/float_types.h"
+#include "runtime/ops/update/optimizer_math.h"
+
+namespace trireme::ops::cpu {
+
+namespace {
+
+bool skipped(const float* scalars) {
+  return scalars[StepScalars::gradient_scale] == 0.0F;
+}
+
+// Elements that stay in the first-level cache between the update and its rounding.
+constexpr std::int64_t block = 1024;
+
+template <typename T>
+void round_block(T* to, const float* from, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i)
+    store(to[i], from[i]);
+}
+
+void sgd_block(const SgdStep& step, float* p, float* b, const float* g, std::int64_t n) {
+  if (b == nullptr) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i)
+      p[i] = step(p[i], g[i]);
+    return;
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i)
+    p[i] = step(p[i], b[i], g[i]);
+}
+
+void adamw_block(const AdamWStep& step, float* p, float* m, float* v, const float* g,
+                 std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i)
+    p[i] = step(p[i], m[i], v[i], g[i]);
+}
+
+// Calls action with the compute copy: a pointer of its element type, null where it is absent.
+template <typename Action>
+void visit_copy(const Tensor& compute, Action&& action) {
+  visit_compute_dtype(compute.empty() ? DType::f32 : compute.dtype, [&](auto type) {
+    using T = decltype(type);
+    action(compute.empty() ? nullptr : compute.as<T>());
+  });
+}
+
+}  // namespace
+
+void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
+           const Tensor& v, const Tensor& gradient, const Tensor& scalars,
+           const AdamWOptions& options) {
+  visit_copy(compute, [&](auto* copy) {
+    enqueue(stream, [p = parameter.as<float>(), copy, m = m.as<float>(), v = v.as<float>(),
+                     g = gradient.as<float>(), scalars = scalars.as<float>(), options,
+                     n = parameter.count()] {
+      if (skipped(scalars)) return;
+      const AdamWStep step(options, scalars);
+      for (std::int64_t first = 0; first < n; first += block) {
+        const std::int64_t count = std::min(block, n - first);
+        adamw_block(step, p + first, m + first, v + first, g + first, count);
+        if (copy != nullptr) round_block(copy + first, p + first, count);
+      }
+    });
+  });
+}
+
+void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
+         const Tensor& gradient, const Tensor& scalars, const SgdOptions& options) {
+  float* const momentum = buffer.empty() ? nullptr : buffer.as<float>();
+  visit_copy(compute, [&](auto* copy) {
+    enqueue(stream, [p = parameter.as<float>(), copy, b = momentum, g = gradient.as<float>(),
+                     scalars = scalars.as<float>(), options, n = parameter.count()] {
+      if (skipped(scalars)) return;
+      const SgdStep step(options, scalars);
+      for (std::int64_t first = 0; first < n; first += block) {
+        const std::int64_t count = std::min(block, n - first);
+        sgd_block(step, p + first, b == nullptr ? nullptr : b + first, g + first, count);
+        if (copy != nullptr) round_block(copy + first, p + first, count);
+      }
+    });
+  });
+}
+
+void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
+                         float decay, const Tensor& scalars) {
+  const float* const guard = scalars.empty() ? nullptr : scalars.as<float>();
+  enqueue(stream,
+          [a = average.as<float>(), p = parameter.as<float>(), decay, guard, n = average.count()] {
+            if (guard != nullptr && skipped(guard)) return;
+            const float rest = 1.0F - decay;
+#pragma omp simd
+            for (std::int64_t i = 0; i < n; ++i)
+              a[i] = decay * a[i] + rest * p[i];
+          });
+}
+
+void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
+  enqueue(stream, [to = total.as<double>(), from = x.as<float>(), n = x.count()] {
+    *to += fixed_sum<true>(from, n);
+  });
+}
+
+void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
+                float clip, const Tensor& loss_scale) {
+  const float* const scale = loss_scale.empty() ? nullptr : loss_scale.as<float>();
+  enqueue(stream, [scalars = scalars.as<float>(), norm = norm.as<float>(),
+                   total = total.as<double>(), clip, scale] {
+    const Clip result(*total, clip, scale == nullptr ? 1.0F : *scale);
+    *norm = result.norm;
+    scalars[StepScalars::gradient_scale] = result.gradient_scale;
+  });
+}
+
+void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalars,
+                       const LossScaleOptions& options) {
+  enqueue(stream, [state = state.as<float>(), scalars = scalars.as<float>(), options] {
+    advance_loss_scale(state, skipped(scalars), options);
+  });
+}
+
+}  // namespace trireme::ops::cpu

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/common/fixed_sum_cuda.h"
+#include "runtime/ops/common/transform_cuda.h"
+#include "runtime/ops/update/optimizer_math.h"
+
+namespace trireme::ops::cuda {
+namespace {
+
+__device__ bool skipped(const float* scalars) {
+  return scalars[StepScalars::gradient_scale] == 0.0F;
+}
+
+// p[i] = step(p[i], state[i]..., g[i]) and its copy in the compute dtype, which may be absent.
+template <int width, typename Step, typename T, typename Options, typename... State>
+__global__ void update_kernel(float* p, T* low, const float* g, std::int64_t count,
+                              const float* scalars, Options options, State*... state) {
+  if (skipped(scalars)) return;
+  const Step step(options, scalars);
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x * width;
+  std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * width;
+  for (; i + width <= count; i += stride) {
+    auto parameter = load_pack<width>(p + i);
+    const auto gradient = load_pack<width>(g + i);
+    [&](auto... packs) {
+      for (int j = 0; j < width; ++j)
+        parameter[j] = step(parameter[j], packs[j]..., gradient[j]);
+      (store_pack(state + i, packs), ...);
+    }(load_pack<width>(state + i)...);
+    store_pack(p + i, parameter);
+    if (low != nullptr) {
+      Pack<T, width> rounded;
+      for (int j = 0; j < width; ++j)
+        store(rounded[j], parameter[j]);
+      store_pack(low + i, rounded);
+    }
+  }
+  // The last, partial pack.
+  for (; i < count; ++i) {
+    p[i] = step(p[i], state[i]..., g[i]);
+    if (low != nullptr) store(low[i], p[i]);
+  }
+}
+
+template <typename Step, typename Options, typename... State>
+void update(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& gradient,
+            const Tensor& scalars, const Options& options, State*... state) {
+  float* const p = parameter.as<float>();
+  const float* const g = gradient.as<float>();
+  const std::int64_t count = parameter.count();
+  visit_compute_dtype(compute.empty() ? DType::bf16 : compute.dtype, [&](auto type) {
+    using T = decltype(type);
+    T* const low = compute.empty() ? nullptr : compute.as<T>();
+    constexpr int widest = pack_width<float>;
+    const bool fits = packs_fit(p, 0, widest) && packs_fit(g, 0, widest) &&
+                      packs_fit(low, 0, widest) && (packs_fit(state, 0, widest) && ...);
+    with_width<float>(fits, [&](auto width) {
+      constexpr int w = decltype(width)::value;
+      constexpr int threads = 256;
+      trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, count, threads * w, threads),
+                            update_kernel<w, Step, T, Options, State...>, p, low, g, count,
+                            scalars.as<float>(), options, state...);
+    });
+  });
+}
+
+struct Average {
+  float decay, rest;
+  const float* guard;
+
+  __device__ float operator()(float average, float parameter) const {
+    if (guard != nullptr && skipped(guard)) return average;
+    return decay * average + rest * parameter;
+  }
+};
+
+__global__ void clip_scale_kernel(float* scalars, float* norm, const double* total, float clip,
+                                  const float* loss_scale) {
+  const Clip result(*total, clip, loss_scale == nullptr ? 1.0F : *loss_scale);
+  *norm = result.norm;
+  scalars[StepScalars::gradient_scale] = result.gradient_scale;
+}
+
+__global__ void update_loss_scale_kernel(float* state, const float* scalars,
+                                         LossScaleOptions options) {
+  advance_loss_scale(state, skipped(scalars), options);
+}
+
+constexpr trireme::cuda::Grid one_thread{.blocks = 1, .threads = 1};
+
+}  // namespace
+
+void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
+           const Tensor& v, const Tensor& gradient, const Tensor& scalars,
+           const AdamWOptions& options) {
+  update<AdamWStep>(stream, parameter, compute, gradient, scalars, options, m.as<float>(),
+                    v.as<float>());
+}
+
+void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
+         const Tensor& gradient, const Tensor& scalars, const SgdOptions& options) {
+  if (buffer.empty()) {
+    update<SgdStep>(stream, parameter, compute, gradient, scalars, options);
+  } else {
+    update<SgdStep>(stream, parameter, compute, gradient, scalars, options, buffer.as<float>());
+  }
+}
+
+void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
+                         float decay, const Tensor& scalars) {
+  const float* const guard = scalars.empty() ? nullptr : scalars.as<float>();
+  float* const a = average.as<float>();
+  const float* const p = parameter.as<float>();
+  transform(stream, a, average.count(), Average{decay, 1.0F - decay, guard}, a, p);
+}
+
+void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
+  add_fixed_sum<true>(stream, total, x);
+}
+
+void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
+                float clip, const Tensor& loss_scale) {
+  trireme::cuda::launch(stream, one_thread, clip_scale_kernel, scalars.as<float>(),
+                        norm.as<float>(), total.as<double>(), clip,
+                        loss_scale.empty() ? nullptr : loss_scale.as<float>());
+}
+
+void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalars,
+                       const LossScaleOptions& options) {
+  trireme::cuda::launch(stream, one_thread, update_loss_scale_kernel, state.as<float>(),
+                        scalars.as<float>(), options);
+}
+
+}  // namespace trireme::ops::cuda
