@@ -12,10 +12,10 @@
 #include "launch/bench/checkpoint/checkpoint_rates.h"
 #include "launch/bench/checkpoint/step_stall.h"
 #include "launch/bench/model/synthetic_batches.h"
-#include "launch/job/options.h"
-#include "launch/job/training_state.h"
 #include "runtime/base/file.h"
 #include "runtime/comm/gather_texts.h"
+#include "runtime/engine/options.h"
+#include "runtime/engine/training_state.h"
 
 namespace trireme {
 namespace {

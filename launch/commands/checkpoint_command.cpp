@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <memory>
 
+#include "launch/checkpoint/state_diff.h"
+#include "launch/checkpoint/state_text.h"
 #include "launch/commands/exchange_commands.h"
 #include "launch/commands/one_process.h"
-#include "launch/job/state_diff.h"
-#include "launch/job/state_text.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"

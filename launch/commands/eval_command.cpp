@@ -8,9 +8,10 @@
 #include <numbers>
 
 #include "launch/commands/number_check.h"
-#include "launch/job/data_record.h"
-#include "launch/job/session.h"
-#include "launch/job/weights_choice.h"
+#include "launch/commands/shared_options.h"
+#include "runtime/engine/session.h"
+#include "runtime/engine/state/data_record.h"
+#include "runtime/engine/state/loaded_weights.h"
 
 namespace trireme {
 namespace {
@@ -70,7 +71,7 @@ void add_eval_command(CLI::App& app) {
   const auto arguments = std::make_shared<EvalArguments>();
   command->add_option("run", arguments->run, "Run directory")->required();
   command->add_option("--data", arguments->data, "Data set (default: the run's validation set)");
-  arguments->weights.add_to(*command);
+  add_weights_options(*command, arguments->weights);
   command
       ->add_option("--batches", arguments->batches,
                    "Evaluate the first N x train.global_batch samples (default: all of the data)")

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "launch/checkpoint/weight_exchange.h"
 #include "launch/commands/one_process.h"
-#include "launch/job/weight_exchange.h"
 
 namespace trireme {
 namespace {

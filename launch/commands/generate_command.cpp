@@ -12,10 +12,11 @@
 #include <vector>
 
 #include "launch/commands/number_check.h"
-#include "launch/job/text_generator.h"
-#include "launch/job/weights_choice.h"
+#include "launch/commands/shared_options.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/config/config.h"
+#include "runtime/engine/state/loaded_weights.h"
+#include "runtime/engine/text_generator.h"
 
 namespace trireme {
 namespace {
@@ -121,7 +122,7 @@ void add_generate_command(CLI::App& app) {
       app.add_subcommand("generate", "Continue a text with the weights of a GPT run");
   const auto arguments = std::make_shared<GenerateArguments>();
   command->add_option("run", arguments->run, "Run directory")->required();
-  arguments->weights.add_to(*command);
+  add_weights_options(*command, arguments->weights);
   command->add_option("--prompt", arguments->prompt, "Text to continue (byte-level models)");
   command
       ->add_option("--prompt-ids", arguments->prompt_ids,

@@ -5,10 +5,10 @@
 
 #include <memory>
 
-#include "launch/job/memory_advice.h"
 #include "launch/job/requested_config.h"
 #include "launch/job/training.h"
 #include "launch/plan/choose_layout.h"
+#include "launch/plan/memory_advice.h"
 #include "launch/standard_streams.h"
 #include "runtime/train/signal_requests.h"
 

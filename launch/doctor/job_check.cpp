@@ -15,12 +15,12 @@
 
 #include "launch/doctor/host_check.h"
 #include "launch/doctor/judge.h"
-#include "launch/job/host_sharing.h"
-#include "launch/plan/memory_plan.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/clock.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"
+#include "runtime/engine/agreement/host_sharing.h"
+#include "runtime/engine/memory_plan.h"
 #include "runtime/telemetry/environment.h"
 
 namespace trireme::doctor {

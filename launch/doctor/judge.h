@@ -7,7 +7,7 @@
 #include <string>
 
 #include "launch/doctor/finding.h"
-#include "launch/job/core_sharing.h"
+#include "runtime/engine/agreement/core_sharing.h"
 #include "runtime/telemetry/host.h"
 
 namespace trireme::doctor {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "launch/job/session.h"
+#include "runtime/engine/session.h"
 
 namespace trireme {
 

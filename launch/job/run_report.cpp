@@ -3,9 +3,10 @@
 
 #include <algorithm>
 
-#include "launch/job/options.h"
 #include "launch/plan/step_plan.h"
 #include "runtime/base/log.h"
+#include "runtime/engine/memory_plan.h"
+#include "runtime/engine/options.h"
 #include "runtime/ops/attention/attention.h"
 
 namespace trireme {

@@ -2,14 +2,12 @@
 // What a training run says about itself: where it runs, what it holds, how its pipeline fared.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "launch/job/session.h"
-#include "runtime/comm/host_stream.h"
+#include "runtime/engine/session.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/telemetry/console.h"
 #include "runtime/telemetry/environment.h"
@@ -27,17 +25,6 @@ struct Reporter {
   MetricsLog metrics;
   Console console;
 };
-
-// Each value becomes the largest of any rank. Collective.
-template <std::size_t count>
-[[nodiscard]] std::array<std::int64_t, count> largest_of_any_rank(
-    Communicator& world, std::array<std::int64_t, count> values) {
-  const Tensor tensor{reinterpret_cast<std::byte*>(values.data()), DType::i64,
-                      Shape{static_cast<std::int64_t>(count)}};
-  const HostStream stream;
-  world.all_reduce(*stream, tensor, tensor, ReduceOp::max);
-  return values;
-}
 
 // Of the rank whose resident set was largest. Collective.
 [[nodiscard]] std::uint64_t peak_memory_of_any_rank(Session& session);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "launch/job/run_report.h"
-#include "launch/job/training_state.h"
+#include "runtime/engine/training_state.h"
 #include "runtime/train/step_reports.h"
 
 namespace trireme {

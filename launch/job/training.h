@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "launch/job/starting_point.h"
+#include "runtime/engine/state/starting_point.h"
 
 namespace trireme {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "launch/job/session.h"
+#include "runtime/engine/session.h"
 
 namespace trireme {
 

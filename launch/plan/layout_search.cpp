@@ -5,7 +5,7 @@
 #include <array>
 #include <tuple>
 
-#include "launch/job/options.h"
+#include "runtime/engine/options.h"
 
 namespace trireme {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/plan/step_plan.h"
 
-#include "launch/job/options.h"
-#include "launch/job/session.h"
+#include "runtime/engine/options.h"
+#include "runtime/engine/session.h"
 
 namespace trireme {
 namespace {

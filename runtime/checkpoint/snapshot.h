@@ -17,7 +17,7 @@ class Snapshot {
            std::span<const ManifestTensor> tensors);
 
   // Makes the pages of the memory be there before training waits for a copy into them. Not in the
-  // constructor, which also runs where memory is only counted (launch/plan/memory_plan.h).
+  // constructor, which also runs where memory is only counted (engine/memory_plan.h).
   void touch();
   // Enqueues the copies; what was enqueued before is in them, what comes after is not. The host
   // does not wait.

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "launch/job/session.h"
 #include "runtime/checkpoint/saver.h"
+#include "runtime/engine/session.h"
 #include "runtime/train/step_engine.h"
 
 namespace trireme {

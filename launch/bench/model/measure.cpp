@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "launch/bench/model/synthetic_batches.h"
-#include "launch/job/options.h"
 #include "runtime/base/clock.h"
+#include "runtime/engine/options.h"
 #include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/gemm/linear.h"
 #include "runtime/train/step_engine.h"

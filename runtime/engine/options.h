@@ -4,9 +4,9 @@
 #pragma once
 
 #include "data/sampler.h"
-#include "launch/job/core_sharing.h"
 #include "models/registry.h"
 #include "runtime/config/config.h"
+#include "runtime/engine/agreement/core_sharing.h"
 #include "runtime/telemetry/console.h"
 #include "runtime/train/trainer.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/text_generator.h"
+#include "runtime/engine/text_generator.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/core_sharing.h"
+#include "runtime/engine/agreement/core_sharing.h"
 
 #include <algorithm>
 #include <cmath>

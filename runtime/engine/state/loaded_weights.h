@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which weights `eval` and `generate` take, and how they get into a session's model.
+// The weights of a run or a file, read into a session's model.
 #pragma once
-
-#include <CLI/CLI.hpp>
 
 #include <string>
 
-#include "launch/job/session.h"
 #include "runtime/checkpoint/run_state.h"
+#include "runtime/engine/session.h"
 
 namespace trireme {
 
@@ -16,8 +14,6 @@ struct WeightsChoice {
   bool average = false;
 
   [[nodiscard]] ValueKind kind() const { return average ? ValueKind::average : ValueKind::model; }
-  // --weights (or --checkpoint) and --average.
-  void add_to(CLI::App& command);
 };
 
 struct LoadedWeights {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/plan/memory_plan.h"
+#include "runtime/engine/memory_plan.h"
 
 #include <algorithm>
 #include <numeric>
 #include <optional>
 
-#include "launch/job/checkpointing.h"
-#include "launch/job/options.h"
-#include "launch/job/run_report.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/snapshot.h"
+#include "runtime/engine/options.h"
+#include "runtime/engine/state/checkpointing.h"
 
 namespace trireme {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/host_sharing.h"
+#include "runtime/engine/agreement/host_sharing.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/training_state.h"
+#include "runtime/engine/training_state.h"
 
 #include "runtime/ops/update/optimizer.h"
 

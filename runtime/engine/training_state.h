@@ -5,8 +5,8 @@
 
 #include <optional>
 
-#include "launch/job/session.h"
 #include "runtime/checkpoint/slices.h"
+#include "runtime/engine/session.h"
 #include "runtime/train/replica_check.h"
 #include "runtime/train/step_engine.h"
 

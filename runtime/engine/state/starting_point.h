@@ -8,8 +8,8 @@
 #include <string>
 
 #include "data/dataset.h"
-#include "launch/job/session.h"
 #include "runtime/checkpoint/verify.h"
+#include "runtime/engine/session.h"
 
 namespace trireme {
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "launch/job/session.h"
 #include "runtime/comm/host_stream.h"
+#include "runtime/engine/session.h"
 
 namespace trireme {
 

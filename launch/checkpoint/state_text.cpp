@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/state_text.h"
+#include "launch/checkpoint/state_text.h"
 
 #include <fmt/format.h>
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/session.h"
+#include "runtime/engine/session.h"
 
 #include <cstdlib>
 
 #include "data/batch_plan.h"
-#include "launch/job/autotune.h"
-#include "launch/job/options.h"
-#include "launch/job/shared_inputs.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/dry.h"
 #include "runtime/comm/nccl.h"
 #include "runtime/comm/watchdog/watched.h"
 #include "runtime/device/cpu/cpu_features.h"
 #include "runtime/device/dry/dry_device.h"
+#include "runtime/engine/agreement/shared_inputs.h"
+#include "runtime/engine/autotune.h"
+#include "runtime/engine/options.h"
 #include "runtime/ops/update/block_sum.h"
 #include "runtime/train/step_engine.h"
 

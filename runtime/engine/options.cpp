@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/options.h"
+#include "runtime/engine/options.h"
 
 #include <algorithm>
 #include <cmath>

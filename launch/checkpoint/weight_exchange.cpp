@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/weight_exchange.h"
+#include "launch/checkpoint/weight_exchange.h"
 
 #include <fmt/format.h>
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/starting_point.h"
+#include "runtime/engine/state/starting_point.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "launch/job/data_record.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/comm/gather_texts.h"
+#include "runtime/engine/state/data_record.h"
 #include "runtime/telemetry/run_directory.h"
 
 namespace trireme {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/memory_advice.h"
+#include "launch/plan/memory_advice.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/shared_inputs.h"
+#include "runtime/engine/agreement/shared_inputs.h"
 
 #include <fmt/format.h>
 

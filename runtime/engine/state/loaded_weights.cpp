@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/weights_choice.h"
+#include "runtime/engine/state/loaded_weights.h"
 
 #include "runtime/checkpoint/restore.h"
 #include "runtime/comm/gather_texts.h"
 
 namespace trireme {
-
-void WeightsChoice::add_to(CLI::App& command) {
-  command.add_option("--weights,--checkpoint", path,
-                     "Weights instead of RUN's newest state (the weights that it ended with or its "
-                     "newest checkpoint that verifies, whichever has more steps): a checkpoint, a "
-                     "safetensors file, an index of several, a directory of either, or a run");
-  command.add_flag("--average", average, "The averaged weights (train.ema_decay)");
-}
 
 LoadedWeights load_weights(Session& session, const std::string& run, const WeightsChoice& choice) {
   LoadedWeights loaded{find_state(choice.path.empty() ? run : choice.path, *session.world),

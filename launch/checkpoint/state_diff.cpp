@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/state_diff.h"
+#include "launch/checkpoint/state_diff.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/autotune.h"
+#include "runtime/engine/autotune.h"
 
 #include <filesystem>
 #include <set>

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "data/dataset.h"
-#include "launch/job/starting_point.h"
-#include "launch/job/training_state.h"
 #include "runtime/checkpoint/saver.h"
+#include "runtime/engine/state/starting_point.h"
+#include "runtime/engine/training_state.h"
 #include "runtime/telemetry/metrics.h"
 #include "runtime/telemetry/run_owner.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/data_record.h"
+#include "runtime/engine/state/data_record.h"
 
 #include <fmt/format.h>
 

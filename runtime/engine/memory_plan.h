@@ -8,9 +8,21 @@
 #include <string>
 #include <vector>
 
-#include "launch/job/training_state.h"
+#include "runtime/comm/host_stream.h"
+#include "runtime/engine/training_state.h"
 
 namespace trireme {
+
+// Each value becomes the largest of any rank. Collective.
+template <std::size_t count>
+[[nodiscard]] std::array<std::int64_t, count> largest_of_any_rank(
+    Communicator& world, std::array<std::int64_t, count> values) {
+  const Tensor tensor{reinterpret_cast<std::byte*>(values.data()), DType::i64,
+                      Shape{static_cast<std::int64_t>(count)}};
+  const HostStream stream;
+  world.all_reduce(*stream, tensor, tensor, ReduceOp::max);
+  return values;
+}
 
 using BytesByRole = std::array<std::uint64_t, memory_roles>;
 

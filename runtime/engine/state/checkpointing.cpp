@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/checkpointing.h"
+#include "runtime/engine/state/checkpointing.h"
 
 #include <algorithm>
 #include <chrono>
