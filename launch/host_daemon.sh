@@ -8,6 +8,9 @@
 # A daemon that has lost mpirun while data was on its way there waits for the kernel to give the connection up: a quarter of
 # an hour, on a host that the next job may already be using. mpi_run.sh sources this file for its functions.
 
+# shellcheck source=launch/segments.sh
+source "$(dirname "${BASH_SOURCE[0]}")/segments.sh"
+
 # Of this host (or network namespace); needs root. "" and "-": leave it.
 set_tcp_retries() {
   [[ -n $1 && $1 != - ]] || return 0
@@ -25,20 +28,13 @@ descendants() {
   done
 }
 
-# What a killed mpirun or daemon leaves of a job, whose number is given: memory that its ranks shared on this host.
-clear_segments() {
-  [[ $1 =~ ^[0-9]+$ ]] || return 0
-  # Open MPI's ranks are a job of mpirun's own, the first of its family.
-  rm -f /dev/shm/vader_segment.*."$(id -u)"."$(printf '%x' $(($1 | 1)))".*
-}
-
-# The same of an mpirun, by its process, with the files that it keeps while it runs.
+# What a killed mpirun leaves on this host, by its process: its segments, and the files that it keeps while it runs.
 clear_job_of() {
   local place number
   for place in "${TMPDIR:-/tmp}"/ompi.*."$(id -u)/pid.$1"; do
     [[ -r $place/contact.txt ]] || continue
     read -r number <"$place/contact.txt"
-    clear_segments "${number%%.*}"
+    clear_segments_of "${number%%.*}"
     rm -rf "$place"
   done
 }
@@ -66,7 +62,7 @@ guard_daemon() {
   local code
   wait "$daemon"
   code=$?
-  clear_segments "$number"
+  clear_segments_of "$number"
   return "$code"
 }
 

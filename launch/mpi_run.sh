@@ -50,6 +50,7 @@ trap 'rm -f "$log"' EXIT
 # Ctrl-C reaches this script only. Where this script is killed, mpirun ends with it.
 dies_with_us=()
 if setpriv --pdeathsig TERM true 2>/dev/null; then dies_with_us=(setpriv --pdeathsig TERM); fi
+started=$(date +%s)
 setsid "${dies_with_us[@]}" mpirun "${pass_on[@]}" "$@" >"$log" 2>&1 </dev/null &
 job=$!
 tail -n +1 -f --pid="$job" "$log" &
@@ -69,19 +70,13 @@ stop() {
   ((${#ranks[@]} > 0)) || signal=TERM
   kill -s "$signal" "${ranks[@]:-$job}" 2>/dev/null
 }
-interrupted=false
-interrupt() {
-  if $interrupted; then
-    end_job "interrupted a second time"
-    result=130
-  else
-    interrupted=true
-    stop INT
-  fi
+checkpoint() { kill -s USR1 "$job" 2>/dev/null; }
+end_at_once() {
+  end_job "interrupted a second time"
+  result=130
 }
-trap 'kill -s USR1 "$job" 2>/dev/null' USR1
-trap 'stop TERM' TERM
-trap interrupt INT
+# shellcheck source=launch/interrupts.sh
+source "$here/interrupts.sh"
 
 # Not TERM: mpirun would first ask the hosts that do not answer.
 end_job() {
@@ -124,6 +119,7 @@ done
 code=$?
 wait "$viewer" 2>/dev/null
 clear_job_of "$job"
+((code == 0)) || clear_dead_segments "$started"
 ends=()
 if ((result == 0 && code != 0)); then
   find_end

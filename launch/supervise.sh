@@ -19,6 +19,8 @@
 # restarts are used up; 93 when the same failure would come again: the same step and message twice in a row, or no progress.
 set -u
 
+# shellcheck source=launch/segments.sh
+source "$(dirname "${BASH_SOURCE[0]}")/segments.sh"
 readonly given_up=93 requeue=75
 max_restarts=10 backoff=5 no_progress=3 run=""
 final_codes=" 2 3 6 "
@@ -78,6 +80,12 @@ find_run() {
 [[ $run != -* ]] || run=./$run
 readonly logs=$run/supervise
 mkdir -p "$logs" || exit 2
+# The run's directory may be a link; what is in it is not written to through one.
+link=$(find "$run" -maxdepth 1 -name supervise -type l; find "$logs/" -maxdepth 1 -type l)
+[[ -z $link ]] || {
+  echo "supervise.sh: ${link%%$'\n'*}: is a symbolic link; remove it, or make all of $run one" >&2
+  exit 2
+}
 
 note() {
   printf '%s supervise: %s\n' "$(date '+%F %T')" "$*" | tee -a "$logs/supervise.log" >&2
@@ -162,6 +170,7 @@ start_job() {
   code=$?
   job=0
   wait "$viewer" 2>/dev/null
+  ((code == 0)) || clear_dead_segments "$TRIREME_START_TIME"
 }
 
 end() {

@@ -25,6 +25,8 @@ fi
 source "$here/exit_codes.sh"
 # shellcheck source=launch/job_secret.sh
 source "$here/job_secret.sh"
+# shellcheck source=launch/segments.sh
+source "$here/segments.sh"
 readonly end_seconds=${TRIREME_END_SECONDS:-30} grace_seconds=${TRIREME_GRACE_SECONDS:-60}
 ranks=$1
 shift
@@ -53,7 +55,7 @@ export WORLD_SIZE=$((hosts * ranks)) MASTER_PORT=${MASTER_PORT:-$((20000 + RANDO
 dies_with_us=()
 if setpriv --pdeathsig TERM true 2>/dev/null; then dies_with_us=(setpriv --pdeathsig TERM); fi
 declare -A rank_of=()
-kill_at=0 stopping=false interrupted=false
+kill_at=0 stopping=false started=$(date +%s)
 to_ranks() { [[ ${#rank_of[@]} -eq 0 ]] || kill -s "$1" "${!rank_of[@]}" 2>/dev/null; }
 # What still lives after so many seconds is killed.
 end_within() { ((kill_at > 0)) || kill_at=$((SECONDS + $1)); }
@@ -62,17 +64,15 @@ stop() {
   to_ranks TERM
   end_within "$grace_seconds"
 }
-interrupt() {
-  if $interrupted; then
-    to_ranks KILL
-    exit 130
-  fi
-  interrupted=true
-  stop
+checkpoint() { to_ranks USR1; }
+end_at_once() {
+  echo "tcp_run.sh: interrupted a second time: killing the ranks" >&2
+  to_ranks KILL
+  clear_dead_segments "$started"
+  exit 130
 }
-trap stop TERM
-trap interrupt INT
-trap 'to_ranks USR1' USR1
+# shellcheck source=launch/interrupts.sh
+source "$here/interrupts.sh"
 for ((rank = index * ranks; rank < (index + 1) * ranks; ++rank)); do
   RANK=$rank "${dies_with_us[@]}" "$@" &
   rank_of[$!]=$rank
@@ -111,6 +111,7 @@ while ((${#rank_of[@]} > 0)); do
     break
   fi
 done
+((launcher_code == 0)) || clear_dead_segments "$started"
 result=$(job_code "$launcher_code" "${ends[@]}")
 # Who ends by a signal is the culprit where nobody had ended before.
 if [[ ${ends[0]:-} == signal && $result == "${communication_code:?}" ]] && ! $stopping; then echo "$named" >&2; fi

@@ -5,23 +5,37 @@
 #
 #   launch/slurm/srun_run.sh --ntasks=4 --mpi=pmix build/cpu/trireme train configs/gpt_tiny.yaml
 #
-# USR1 goes to the ranks: a checkpoint. TERM stops them with one. Exit code: see launch/exit_codes.sh; a rank that a signal
-# ended is named (srun itself gives 128 + the signal). Where srun could not start the ranks: 5.
+# USR1 goes to the ranks: a checkpoint. TERM and the first Ctrl-C stop them with one, a second Ctrl-C kills them at once (code
+# 130). Exit code: see launch/exit_codes.sh; a rank that a signal ended is named (srun itself gives 128 + the signal). Where srun
+# could not start the ranks: 5. What killed ranks leave in the memory of their nodes is removed there.
 # shellcheck disable=SC2317  # functions that traps call
 set -u
 
+launch=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=launch/exit_codes.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../exit_codes.sh"
+source "$launch/exit_codes.sh"
 log=$(mktemp "${TMPDIR:-/tmp}/trireme-srun.XXXXXX")
 trap 'rm -f "$log"' EXIT
 exec {messages}> >(tee "$log" >&2)
 copier=$!
-srun "$@" 2>&"$messages" &
+started=$(date +%s)
+# A session of its own: Ctrl-C reaches this script only.
+setsid srun "$@" 2>&"$messages" &
 step=$!
 exec {messages}>&-
 # To the ranks of every step, not to the batch script.
-trap 'scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
-trap 'scancel --signal=TERM "$SLURM_JOB_ID"' TERM INT
+to_ranks() { scancel --signal="$1" "$SLURM_JOB_ID"; }
+checkpoint() { to_ranks USR1; }
+stop() { to_ranks TERM; }
+ended_at_once=false
+end_at_once() {
+  echo "srun_run.sh: interrupted a second time: killing the ranks" >&2
+  ended_at_once=true
+  to_ranks KILL
+  kill -s KILL "$step" 2>/dev/null
+}
+# shellcheck source=launch/interrupts.sh
+source "$launch/interrupts.sh"
 # Signals interrupt a wait.
 while :; do
   wait "$step"
@@ -29,6 +43,12 @@ while :; do
   kill -0 "$step" 2>/dev/null || break
 done
 wait "$copier" 2>/dev/null
+if ((code != 0)); then
+  # The job may be over, and its nodes with it.
+  timeout 20 srun --overlap --immediate=10 --mpi=none --ntasks-per-node=1 --ntasks="${SLURM_JOB_NUM_NODES:-1}" "$launch/segments.sh" \
+    "$started" >/dev/null 2>&1
+fi
+if $ended_at_once; then exit 130; fi
 
 signals='Killed|Terminated|Segmentation fault|Aborted|Bus error|Illegal instruction|Floating point exception|Out Of Memory'
 # Signals behind the end of the step are its own: a step that Slurm ends has no culprit, and of several ranks the first is it.

@@ -120,6 +120,64 @@ gpus_beside 9999 9999
 expect "no core beside the GPU" "$(bound A=)" "$all $all"
 grep -q "may use none of the cores beside its GPU (9999)" "$place/said" || expect "the reason" "$(cat "$place/said")" "said"
 
+# --- Memory that killed ranks leave. `$1` of this user on this host is mapped by a process where that is alive.
+# shellcheck source=launch/segments.sh
+source "$launch/segments.sh"
+segment() { echo "/dev/shm/vader_segment.$1.$(id -u).$(printf '%x' $$)$2.0"; }
+here=$(hostname)
+dead=$(segment "$here" 1) early=$(segment "$here" 2) live=$(segment "$here" 3) elsewhere=$(segment "not-$here" 4)
+now=$(date +%s)
+: >"$dead" && : >"$elsewhere" && : >"$early" && touch -d @$((now - 100)) "$early"
+cp "$(command -v sleep)" "$live"
+"$live" 1000 2>/dev/null &
+mapped_by=$!
+until grep -qsF "$live" "/proc/$mapped_by/maps"; do
+  # Containers may forbid programs there.
+  kill -0 "$mapped_by" 2>/dev/null || { live=$place/none && : >"$live" && break; }
+  sleep 0.02
+done
+"$launch/segments.sh" "$now"
+expect "segments of the dead, of others and of the living" \
+  "$([[ -e $dead ]] && echo dead) $([[ -e $early ]] && echo early) $([[ -e $live ]] && echo live) $([[ -e $elsewhere ]] && echo elsewhere)" \
+  " early live elsewhere"
+kill "$mapped_by"
+wait "$mapped_by" 2>/dev/null
+"$launch/segments.sh" "$now"
+[[ ! -e $live || $live == "$place"/* ]] || expect "a segment whose process has ended" there gone
+rm -f "$early" "$elsewhere"
+
+# --- A step of Slurm's, with an srun and a scancel that write down what they are asked for.
+mkdir -p "$place/slurm"
+cat >"$place/slurm/srun" <<SRUN
+#!/bin/bash
+echo "srun \$*" >>"$place/asked"
+[[ "\$*" != *segments.sh* ]] || exit 0
+trap 'exit 75' TERM
+echo \$\$ >"$place/step"
+while :; do sleep 0.05; done
+SRUN
+printf '#!/bin/bash\necho "scancel $*" >>"%s/asked"\n' "$place" >"$place/slurm/scancel"
+chmod +x "$place/slurm/"*
+# interrupted_step MEANWHILE: its exit code.
+interrupted_step() {
+  rm -f "$place/step" "$place/asked"
+  set -m  # else it would begin deaf to Ctrl-C
+  PATH=$place/slurm:$PATH SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 "$launch/slurm/srun_run.sh" -n 2 ranks >"$place/said" 2>&1 &
+  local script=$!
+  set +m
+  until [[ -s $place/step ]]; do sleep 0.02; done
+  asked() { until grep -q "$1" "$place/asked"; do sleep 0.02; done; }
+  eval "$1"
+  wait "$script"
+}
+interrupted_step 'kill -INT $script; asked "scancel --signal=TERM 7"; kill -TERM "$(cat "$place/step")"'
+expect "a step that is interrupted" $? 75
+grep -q -- '--overlap .*--ntasks=2 .*/segments.sh [0-9]*$' "$place/asked" || expect "what it leaves on its nodes" "$(cat "$place/asked")" cleared
+interrupted_step 'kill -INT $script; asked "scancel --signal=TERM 7"; kill -INT $script'
+expect "a step that is interrupted twice" $? 130
+grep -q 'scancel --signal=KILL 7' "$place/asked" || expect "the ranks" "$(cat "$place/asked")" killed
+grep -q 'interrupted a second time' "$place/said" || expect "a second Ctrl-C" "$(cat "$place/said")" "interrupted a second time"
+
 # --- Ranks without MPI's launcher.
 # tcp_code RANK: the code of two ranks that do so; what they say is in $place/said.
 tcp_code() {
@@ -138,6 +196,17 @@ until [[ -e $place/up.0 && -e $place/up.1 ]]; do sleep 0.05; done
 kill -s TERM $!
 wait $!
 expect "ranks that are told to stop" $? 5
+
+set -m
+"$launch/tcp_run.sh" 2 bash -c 'trap ": >\"$0.$RANK\"" TERM; : >"$0.up$RANK"; while :; do sleep 0.05; done' "$place/int" >"$place/said" 2>&1 &
+set +m
+until [[ -e $place/int.up0 && -e $place/int.up1 ]]; do sleep 0.05; done
+kill -s INT $!
+until [[ -e $place/int.0 && -e $place/int.1 ]]; do sleep 0.05; done
+kill -s INT $!
+wait $!
+expect "a second Ctrl-C" $? 130
+expect_said "who was interrupted" 'interrupted a second time'
 
 expect "a secret" "$(tcp_code 'echo "$TRIREME_SECRET"')" 0
 one=$(sort -u "$place/said")
