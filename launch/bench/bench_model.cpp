@@ -77,7 +77,7 @@ void calibrate(plan::Hardware& hardware, Device& device, const Config& config,
   std::vector<model_bench::TimedModel> models{{config, measured.alone}};
   if (measured.larger) models.push_back(*measured.larger);
   const DType dtype = compute_dtype(config.precision);
-  model_bench::calibrate(hardware, models, model_bench::time_products(device, dtype),
+  model_bench::calibrate(hardware, models, model_bench::time_matmuls(device, dtype),
                          model_bench::time_launch(device));
   if (config.precision == "fp32") return;
   model_bench::TimedModel single = models.back();

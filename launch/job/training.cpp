@@ -193,7 +193,7 @@ void leave_results(Session& session, TrainingState& state, const Trainer& traine
   const std::uint64_t peak = peak_memory_of_any_rank(session);
   write_results(session, state, trainer.final_loss(), reporter);
   if (config.device.autotune != "off")
-    tune_products(*session.world, *session.streams.compute, config.device.autotune);
+    tune_gemms(*session.world, *session.streams.compute, config.device.autotune);
   log_bubble(session, state.engine.runner(), meter);
   session.world->barrier();  // the last wait that has a deadline
   if (reporter == nullptr) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "models/layers/linear_products.h"
+#include "models/layers/linear_matmuls.h"
 #include "models/layers/partial_sum.h"
 
 namespace trireme {

@@ -90,30 +90,4 @@ Call make_peer_call(const Communicator& comm, Verb verb, const Tensor& data, int
   return call;
 }
 
-void refuse_message_to_self(const Communicator& comm, const Call& call) {
-  TRIREME_EXPECTS(call.peer != comm.rank() || call.verb == Verb::broadcast,
-                  "{} to oneself in group {} outside group_begin/group_end never ends",
-                  name_of(call.verb), comm.name());
-}
-
-void issue(Communicator& to, Stream& stream, const Call& call, const Tensor& in,
-           const Tensor& out) {
-  switch (call.verb) {
-    case Verb::all_reduce:
-      return to.all_reduce(stream, in, out, call.op);
-    case Verb::reduce_scatter:
-      return to.reduce_scatter(stream, in, out, call.op);
-    case Verb::all_gather:
-      return to.all_gather(stream, in, out);
-    case Verb::all_to_all:
-      return to.all_to_all(stream, in, out);
-    case Verb::broadcast:
-      return to.broadcast(stream, in, call.peer);
-    case Verb::send:
-      return to.send(stream, in, call.peer);
-    case Verb::recv:
-      return to.recv(stream, out, call.peer);
-  }
-}
-
 }  // namespace trireme

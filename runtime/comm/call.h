@@ -40,10 +40,4 @@ struct Call {
 [[nodiscard]] Call make_peer_call(const Communicator& comm, Verb verb, const Tensor& data,
                                   int peer);
 
-// A send or recv that only a group_begin/group_end could pair up.
-void refuse_message_to_self(const Communicator& comm, const Call& call);
-
-// Makes the call on `to`; `in` and `out` are the tensors it was made from.
-void issue(Communicator& to, Stream& stream, const Call& call, const Tensor& in, const Tensor& out);
-
 }  // namespace trireme

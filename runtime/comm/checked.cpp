@@ -26,44 +26,6 @@ class CheckedCommunicator final : public Communicator {
         records_(inner_->host_sibling(name() + ".records")),
         host_records_(inner_->host_sibling(name() + ".host_records")) {}
 
-  void all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) override {
-    submit(stream, {make_reduce_call(*this, Verb::all_reduce, in, out, op), in, out});
-  }
-  void reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) override {
-    submit(stream, {make_reduce_call(*this, Verb::reduce_scatter, in, out, op), in, out});
-  }
-  void all_gather(Stream& stream, const Tensor& in, const Tensor& out) override {
-    submit(stream, {make_exchange_call(*this, Verb::all_gather, in, out), in, out});
-  }
-  void all_to_all(Stream& stream, const Tensor& in, const Tensor& out) override {
-    submit(stream, {make_exchange_call(*this, Verb::all_to_all, in, out), in, out});
-  }
-  void broadcast(Stream& stream, const Tensor& data, int root) override {
-    submit(stream, {make_peer_call(*this, Verb::broadcast, data, root), data, data});
-  }
-  void send(Stream& stream, const Tensor& data, int to) override {
-    submit(stream, {make_peer_call(*this, Verb::send, data, to), data, data});
-  }
-  void recv(Stream& stream, const Tensor& data, int from) override {
-    submit(stream, {make_peer_call(*this, Verb::recv, data, from), data, data});
-  }
-
-  void group_begin() override {
-    TRIREME_EXPECTS(!in_group_, "group {}: group_begin inside a group", name());
-    in_group_ = true;
-  }
-
-  void group_end(Stream& stream) override {
-    TRIREME_EXPECTS(in_group_, "group {}: group_end without group_begin", name());
-    in_group_ = false;
-    check(stream, pending_);
-    inner_->group_begin();
-    for (const Pending& pending : pending_)
-      forward(stream, pending);
-    inner_->group_end(stream);
-    pending_.clear();
-  }
-
   void barrier() override {
     check_host_call(CallRecord::barrier);
     inner_->barrier();
@@ -78,25 +40,31 @@ class CheckedCommunicator final : public Communicator {
     return make_checked(inner_->host_sibling(std::move(name)));
   }
 
- private:
-  struct Pending {
-    Call call;
-    Tensor in, out;
-    CommLabel label = current_comm_label();
-  };
-
-  void submit(Stream& stream, const Pending& pending) {
-    if (in_group_) {
+ protected:
+  void submit(Stream& stream, const Call& call) override {
+    const Pending pending{call};
+    if (in_group()) {
       pending_.push_back(pending);
       return;
     }
     check(stream, {&pending, 1});
-    forward(stream, pending);
+    inner_->issue(stream, call);
   }
 
-  void forward(Stream& stream, const Pending& pending) {
-    issue(*inner_, stream, pending.call, pending.in, pending.out);
+  void submit_group_end(Stream& stream) override {
+    check(stream, pending_);
+    inner_->group_begin();
+    for (const Pending& pending : pending_)
+      inner_->issue(stream, pending.call);
+    inner_->group_end(stream);
+    pending_.clear();
   }
+
+ private:
+  struct Pending {
+    Call call;
+    CommLabel label = current_comm_label();
+  };
 
   // Collectives are compared one by one, for ranks that disagree may also disagree on how many
   // there are.
@@ -156,7 +124,6 @@ class CheckedCommunicator final : public Communicator {
   HostStream host_stream_;
   std::unique_ptr<Communicator> records_, host_records_;
   std::vector<Pending> pending_;  // calls of the open group
-  bool in_group_ = false;
   std::uint64_t sequence_ = 0;
   std::uint64_t host_sequence_ = 0;
 };

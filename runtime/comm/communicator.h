@@ -19,6 +19,8 @@
 
 namespace trireme {
 
+struct Call;
+
 enum class ReduceOp : std::uint8_t { sum, max, min };
 
 class Communicator {
@@ -38,21 +40,24 @@ class Communicator {
   // out = reduction of `in` over all ranks; the same bits on every rank. Over MPI and TCP, and over
   // NCCL where asked for (nccl.h), sums follow one balanced binary tree over the ranks (reduce.h),
   // which reproducible layouts build on.
-  virtual void all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) = 0;
+  void all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op);
   // `in` has size() equal slices; out = reduction of slice rank().
-  virtual void reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) = 0;
+  void reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op);
   // out = the ranks' `in` one after another; out.count() == size() * in.count().
-  virtual void all_gather(Stream& stream, const Tensor& in, const Tensor& out) = 0;
+  void all_gather(Stream& stream, const Tensor& in, const Tensor& out);
   // Slice j of `in` goes to rank j; slice i of `out` comes from rank i. Not in place.
-  virtual void all_to_all(Stream& stream, const Tensor& in, const Tensor& out) = 0;
-  virtual void broadcast(Stream& stream, const Tensor& data, int root) = 0;
-  virtual void send(Stream& stream, const Tensor& data, int to) = 0;
-  virtual void recv(Stream& stream, const Tensor& data, int from) = 0;
+  void all_to_all(Stream& stream, const Tensor& in, const Tensor& out);
+  void broadcast(Stream& stream, const Tensor& data, int root);
+  void send(Stream& stream, const Tensor& data, int to);
+  void recv(Stream& stream, const Tensor& data, int from);
   // Calls between begin and end are issued together: none waits for another, so paired sends and
   // receives cannot deadlock and small collectives share one launch. The group is one unit of the
-  // stream.
-  virtual void group_begin() = 0;
-  virtual void group_end(Stream& stream) = 0;
+  // stream, which all of its calls and group_end name.
+  void group_begin();
+  void group_end(Stream& stream);
+  // What the verbs above end in, and how a decorator hands a call (call.h) on.
+  void issue(Stream& stream, const Call& call);
+
   // Blocks the host until every rank has arrived.
   virtual void barrier() = 0;
   // Ranks with equal `color` form a group, ordered by `key`. Collective; blocks the host.
@@ -69,6 +74,13 @@ class Communicator {
   // For decorators, which share the counters of what they wrap.
   Communicator(int rank, int size, std::string name, std::shared_ptr<CommCounters> counters)
       : rank_(rank), size_(size), name_(std::move(name)), counters_(std::move(counters)) {}
+  // One checked call, outside a group or within one.
+  virtual void submit(Stream& stream, const Call& call) = 0;
+  // The group has ended; it had at least one call, and all were on `stream`.
+  virtual void submit_group_end(Stream& stream) = 0;
+  [[nodiscard]] bool in_group() const { return in_group_; }
+  // Within submit(): whether the call is the first of its group.
+  [[nodiscard]] bool starts_group() const { return in_group_ && group_stream_ == nullptr; }
   [[nodiscard]] CommCounters& counters() const { return *counters_; }
   [[nodiscard]] static const std::shared_ptr<CommCounters>& counters_of(const Communicator& other) {
     return other.counters_;
@@ -79,6 +91,8 @@ class Communicator {
   int size_;
   std::string name_;
   std::shared_ptr<CommCounters> counters_;
+  bool in_group_ = false;
+  Stream* group_stream_ = nullptr;  // of the group's calls so far
 };
 
 // The identity: one rank, every collective a copy. send/recv to oneself pair up within a group.

@@ -13,23 +13,14 @@ class SingleCommunicator final : public Communicator {
  public:
   explicit SingleCommunicator(std::string name);
 
-  void all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) override;
-  void reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) override;
-  void all_gather(Stream& stream, const Tensor& in, const Tensor& out) override;
-  void all_to_all(Stream& stream, const Tensor& in, const Tensor& out) override;
-  void broadcast(Stream& stream, const Tensor& data, int root) override;
-  void send(Stream& stream, const Tensor& data, int to) override;
-  void recv(Stream& stream, const Tensor& data, int from) override;
-  void group_begin() override;
-  void group_end(Stream& stream) override;
   void barrier() override {}
   [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
 
- private:
-  void copy(Stream& stream, const Call& call);
-  void keep_for_group(std::vector<Call>& calls, const Call& call);
+ protected:
+  void submit(Stream& stream, const Call& call) override;
+  void submit_group_end(Stream& stream) override;
 
-  bool in_group_ = false;
+ private:
   std::vector<Call> sends_, recvs_;  // of the open group, in order
 };
 

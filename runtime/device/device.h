@@ -153,7 +153,7 @@ struct MemoryUse {
 };
 
 // How products of f32 operands are computed.
-enum class ProductPrecision : std::uint8_t {
+enum class MatmulPrecision : std::uint8_t {
   fp32,
   tf32  // operands rounded to 10 bits of mantissa for the tensor cores; CUDA only
 };
@@ -207,8 +207,8 @@ class Device {
   // rounded).
   [[nodiscard]] virtual bool has_native_bf16() const = 0;
   // Read when an operation is enqueued. CPU devices compute in fp32 always.
-  void set_products(ProductPrecision products) { products_ = products; }
-  [[nodiscard]] ProductPrecision products() const { return products_; }
+  void set_matmul_precision(MatmulPrecision precision) { matmul_precision_ = precision; }
+  [[nodiscard]] MatmulPrecision matmul_precision() const { return matmul_precision_; }
   // Whether the same operands must give the same bits in every run, also where that takes longer or
   // more memory. Read when an operation is enqueued.
   void set_reproducible(bool reproducible) { reproducible_ = reproducible; }
@@ -241,7 +241,7 @@ class Device {
   bool reproducible_ = true;
   bool fused_epilogues_ = false;
   int reserved_processors_ = 0;
-  ProductPrecision products_ = ProductPrecision::fp32;
+  MatmulPrecision matmul_precision_ = MatmulPrecision::fp32;
   mutable std::mutex use_mutex_;  // loader threads make buffers too
   MemoryUse use_[2];
 };

@@ -26,23 +26,22 @@ std::string read_if_there(const std::string& file) {
   return read_whole_file(file, limit, ExitCode::config);
 }
 
-ops::ProductChoices parse(const std::string& text, Device& device, const std::string& file) {
-  ops::ProductChoices choices = ops::no_product_choices(device);
-  return text.empty() ? choices
-                      : ops::ProductChoices::parse(text, file, choices.gpu, choices.library);
+ops::GemmChoices parse(const std::string& text, Device& device, const std::string& file) {
+  ops::GemmChoices choices = ops::no_gemm_choices(device);
+  return text.empty() ? choices : ops::GemmChoices::parse(text, file, choices.gpu, choices.library);
 }
 
 // What any rank computed by a suggestion, each once.
-std::set<ops::ProductKey> unmeasured_anywhere(Communicator& world) {
+std::set<ops::GemmKey> unmeasured_anywhere(Communicator& world) {
   std::string own;
-  for (const ops::ProductKey& key : ops::unmeasured_products())
+  for (const ops::GemmKey& key : ops::unmeasured_gemms())
     own += ops::to_text(key) + '\n';
-  std::set<ops::ProductKey> keys;
+  std::set<ops::GemmKey> keys;
   for (int rank = 0; rank < world.size(); ++rank) {
     const std::string text = broadcast_text(world, own, rank);
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t end = text.find('\n', begin);
-      const auto key = ops::parse_product_key(std::string_view(text).substr(begin, end - begin));
+      const auto key = ops::parse_gemm_key(std::string_view(text).substr(begin, end - begin));
       TRIREME_EXPECTS(key.has_value(), "rank {} names no product", rank);
       keys.insert(*key);
       begin = end + 1;
@@ -53,28 +52,28 @@ std::set<ops::ProductKey> unmeasured_anywhere(Communicator& world) {
 
 }  // namespace
 
-void use_tuned_products(Communicator& world, Device& device, const std::string& file) {
-  const ops::ProductChoices here = ops::no_product_choices(device);
+void use_tuned_gemms(Communicator& world, Device& device, const std::string& file) {
+  const ops::GemmChoices here = ops::no_gemm_choices(device);
   check_same_on_all_ranks(world, "the GPU and library that device.autotune is for",
                           fmt::format("{}\n{}\n", here.gpu, here.library));
   const std::string text =
       broadcast_text(world, world.rank() == 0 ? read_if_there(file) : std::string(), 0);
-  ops::ProductChoices choices = parse(text, device, file);
+  ops::GemmChoices choices = parse(text, device, file);
   if (world.rank() == 0) {
     log::get("ops").info("{}: {} tuned products (XXH3 {:016x})", file, choices.algorithms.size(),
                          checksum_of(text));
   }
-  ops::use_product_choices(std::move(choices), file);
+  ops::use_gemm_choices(std::move(choices), file);
 }
 
-void tune_products(Communicator& world, Stream& stream, const std::string& file) {
-  const std::set<ops::ProductKey> keys = unmeasured_anywhere(world);
+void tune_gemms(Communicator& world, Stream& stream, const std::string& file) {
+  const std::set<ops::GemmKey> keys = unmeasured_anywhere(world);
   if (world.rank() != 0 || keys.empty()) return;
-  ops::ProductChoices choices = parse(read_if_there(file), stream.device(), file);
+  ops::GemmChoices choices = parse(read_if_there(file), stream.device(), file);
   std::size_t measured = 0;
-  for (const ops::ProductKey& key : keys) {
+  for (const ops::GemmKey& key : keys) {
     try {
-      choices.algorithms.insert_or_assign(key, ops::measure_product(stream, key));
+      choices.algorithms.insert_or_assign(key, ops::measure_gemm(stream, key));
       ++measured;
     } catch (const Error& error) {
       // The run itself went well; operands for the largest may find no memory beside the model.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of `device.autotune`. See Note [Tuned products] in ops/product_tuning.h.
+// The file of `device.autotune`. See Note [Tuned GEMMs] in ops/gemm/gemm_tuning.h.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ namespace trireme {
 
 // From here on the products of all ranks use what rank 0 reads in `file`, which may not exist yet.
 // Raises ExitCode::config where it is broken, or made for another GPU or library. Collective.
-void use_tuned_products(Communicator& world, Device& device, const std::string& file);
+void use_tuned_gemms(Communicator& world, Device& device, const std::string& file);
 
 // Rank 0 measures the products that any rank computed and the file lacks, and writes the file anew.
 // Collective.
-void tune_products(Communicator& world, Stream& stream, const std::string& file);
+void tune_gemms(Communicator& world, Stream& stream, const std::string& file);
 
 }  // namespace trireme

@@ -15,7 +15,7 @@ namespace {
 
 // CudaStream::workspace_bytes, which no machine without CUDA can ask: 32 MiB for the products of
 // the one stream that multiplies.
-constexpr std::uint64_t product_workspace_bytes = std::uint64_t{32} << 20;
+constexpr std::uint64_t matmul_workspace_bytes = std::uint64_t{32} << 20;
 
 SampleLayout samples_of(const Session& session) {
   const ModelConfig& model = session.config.model;
@@ -103,7 +103,7 @@ std::uint64_t kept_without_recompute(const Session& session, std::span<const Chu
 HeldMemory held_memory_of(const Session& session) {
   HeldMemory held = held_memory(*session.device);
   if (session.device->type() == DeviceType::cuda)
-    held.device[static_cast<std::size_t>(MemoryRole::workspace)] += product_workspace_bytes;
+    held.device[static_cast<std::size_t>(MemoryRole::workspace)] += matmul_workspace_bytes;
   return held;
 }
 

@@ -132,7 +132,7 @@ RankResources open_resources(const RankProcess& process, const Config& config, b
   auto device = make_device(process, config, watch);
   auto world = make_world(process, *device, config, watch);
   auto watchdog = training ? keep_watchdog(watch) : nullptr;
-  if (config.device.autotune != "off") use_tuned_products(*world, *device, config.device.autotune);
+  if (config.device.autotune != "off") use_tuned_gemms(*world, *device, config.device.autotune);
   ProcessMesh mesh(*world, mesh_shape(config.parallel));
   return {std::move(device), std::move(world), std::move(watchdog), std::move(mesh)};
 }
@@ -158,7 +158,7 @@ Session::Session(RankResources resources, const Config& resolved, bool training)
       tensor_stream(tensor_stream_of(*device, mesh)),
       tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm),
       pipeline(pipeline_shape(config, training)) {
-  if (config.precision == "tf32") device->set_products(ProductPrecision::tf32);
+  if (config.precision == "tf32") device->set_matmul_precision(MatmulPrecision::tf32);
   device->set_reproducible(config.reproducibility != "fast");
   device->set_fused_epilogues(config.device.fused_epilogues == "on");
   device->reserve_processors(reserved_processors(config, *world));

@@ -55,7 +55,7 @@ class LayerModel {
     LayerSeconds s;
     double weights = 0;
     for (const Product& product : work_.products)
-      weights += product_seconds(product);
+      weights += matmul_seconds(product);
     const double convolution = op_seconds(work_.convolution_flops, work_.convolution_bytes,
                                           hardware_.efficiency.convolution, work_.filters);
     const double attention = op_seconds(work_.attention_flops, 0, hardware_.efficiency.attention,
@@ -115,7 +115,7 @@ class LayerModel {
   // Attention, or in its place a share of the products; and the activation function, which is half
   // of the element-wise work. A split backward needs attention's result in both halves.
   double selective_seconds(double products, double attention, double elementwise) const {
-    const double share = input_.engine.selective_products;
+    const double share = input_.engine.selective_matmuls;
     if (share > 0) return share * products + elementwise;
     return (input_.build.split_backward ? 2 : 1) * attention + elementwise / 2;
   }
@@ -140,7 +140,7 @@ class LayerModel {
            launches * hardware_.device.launch_seconds;
   }
 
-  double product_seconds(const Product& product) const {
+  double matmul_seconds(const Product& product) const {
     const double least = std::min({product.rows, product.in, product.out});
     const Efficiency& efficiency = hardware_.efficiency;
     const double reached = efficiency.matmul * least / (least + efficiency.half_dimension);
@@ -156,7 +156,7 @@ class LayerModel {
   bool repeats(Collective collective) const {
     if (!block_) return false;
     if (input_.build.recompute == Recompute::full) return true;
-    return input_.build.recompute == Recompute::selective && input_.engine.selective_products > 0 &&
+    return input_.build.recompute == Recompute::selective && input_.engine.selective_matmuls > 0 &&
            collective == Collective::all_gather;
   }
 
@@ -187,7 +187,7 @@ class LayerModel {
         continue;
       }
       const bool hides = input_.engine.hides_input_gradient_sums && !input_.build.split_backward;
-      send(sum, sum_bytes, s.tensor_backward, hides ? product_seconds(product) : 0);
+      send(sum, sum_bytes, s.tensor_backward, hides ? matmul_seconds(product) : 0);
       send_forward(Collective::all_gather, gather_bytes);
     }
     if (layer_.forward_flops == 0 && !layer_.params.empty() && layer_.output.rank() > 0) {

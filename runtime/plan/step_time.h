@@ -31,7 +31,7 @@ struct EngineTraits {
   // products once: 1 where kernels are fused, more where each op is one.
   double elementwise_traffic = 1;
   // Share of a block's products that selective recomputation repeats.
-  double selective_products = 0;
+  double selective_matmuls = 0;
 };
 
 struct StepInput {

@@ -24,15 +24,6 @@ class FakeWorld final : public Communicator {
  public:
   FakeWorld(int rank, int size) : Communicator(rank, size, "world") {}
 
-  void all_reduce(Stream&, const Tensor&, const Tensor&, ReduceOp) override { unexpected(); }
-  void reduce_scatter(Stream&, const Tensor&, const Tensor&, ReduceOp) override { unexpected(); }
-  void all_gather(Stream&, const Tensor&, const Tensor&) override { unexpected(); }
-  void all_to_all(Stream&, const Tensor&, const Tensor&) override { unexpected(); }
-  void broadcast(Stream&, const Tensor&, int) override { unexpected(); }
-  void send(Stream&, const Tensor&, int) override { unexpected(); }
-  void recv(Stream&, const Tensor&, int) override { unexpected(); }
-  void group_begin() override { unexpected(); }
-  void group_end(Stream&) override { unexpected(); }
   void barrier() override { unexpected(); }
   std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
     splits[name] = {color, key};
@@ -40,6 +31,10 @@ class FakeWorld final : public Communicator {
   }
 
   std::map<std::string, Split> splits;
+
+ protected:
+  void submit(Stream&, const Call&) override { unexpected(); }
+  void submit_group_end(Stream&) override { unexpected(); }
 
  private:
   static void unexpected() { ADD_FAILURE() << "a mesh only splits"; }

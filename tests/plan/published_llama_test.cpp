@@ -83,7 +83,7 @@ TEST(Published, InterruptionsOfLlamaThree) {
 // Every other product and attention are kept (parallelize_llama.py: "every second mm").
 EngineTraits torchtitan(double elementwise_traffic) {
   EngineTraits traits = with_traffic(elementwise_traffic);
-  traits.selective_products = 0.5;
+  traits.selective_matmuls = 0.5;
   return traits;
 }
 

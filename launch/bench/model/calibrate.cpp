@@ -101,7 +101,7 @@ std::optional<Config> larger_model(const Config& config) {
 }
 
 void calibrate(plan::Hardware& hardware, std::span<const TimedModel> models,
-               const ProductRates& products, double launch) {
+               const MatmulRates& products, double launch) {
   const Target small(models.front()), large(models.back());
   hardware.device.launch_seconds = launch;
   hardware.efficiency.half_dimension = products.half_dimension;

@@ -26,7 +26,7 @@ struct TimedModel {
 // and the dimension from which products reach half of it; where no such pair exists, since the
 // small model is the faster one beyond what small products cost, its error is as large for both.
 void calibrate(plan::Hardware& hardware, std::span<const TimedModel> models,
-               const ProductRates& products, double launch);
+               const MatmulRates& products, double launch);
 
 // Fills in peak_flops of the model's precision, with the efficiencies as they are.
 void calibrate_peak(plan::Hardware& hardware, const TimedModel& model);

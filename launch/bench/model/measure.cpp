@@ -43,7 +43,7 @@ double fastest(Stream& stream, int calls, Enqueue&& enqueue) {
   return best;
 }
 
-double product_flops(Device& device, DType dtype, std::int64_t n) {
+double matmul_flops(Device& device, DType dtype, std::int64_t n) {
   const auto stream = device.make_stream(StreamKind::compute);
   const std::size_t bytes = static_cast<std::size_t>(n * n) * size_of(dtype);
   Buffer memory(device, 3 * bytes, MemoryKind::device);
@@ -116,10 +116,10 @@ StepSeconds time_steps(Device& device, const Config& config, double seconds) {
 }
 
 // rate(n) = flops * n / (n + half): two sizes give both.
-ProductRates time_products(Device& device, DType dtype) {
+MatmulRates time_matmuls(Device& device, DType dtype) {
   constexpr std::int64_t small = 64, large = 1024;
-  const double at_small = product_flops(device, dtype, small);
-  const double at_large = product_flops(device, dtype, large);
+  const double at_small = matmul_flops(device, dtype, small);
+  const double at_large = matmul_flops(device, dtype, large);
   const double half = (at_large - at_small) / (at_small / small - at_large / large);
   if (at_large <= at_small || half < 0) return {.flops = at_large};
   return {.flops = at_large * (1 + half / large), .half_dimension = half};

@@ -23,11 +23,11 @@ struct StepSeconds {
 [[nodiscard]] StepSeconds time_steps(Device& device, const Config& config, double seconds);
 
 // Products of (n, n, n): how their rate grows with n.
-struct ProductRates {
+struct MatmulRates {
   double flops = 0;           // of very large ones
   double half_dimension = 0;  // n that reaches half of it
 };
-[[nodiscard]] ProductRates time_products(Device& device, DType dtype);
+[[nodiscard]] MatmulRates time_matmuls(Device& device, DType dtype);
 // Seconds of an op that has one element to work on.
 [[nodiscard]] double time_launch(Device& device);
 

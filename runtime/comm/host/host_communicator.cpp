@@ -54,9 +54,8 @@ HostCommunicator::~HostCommunicator() {
 }
 
 void HostCommunicator::submit(Stream& stream, const Call& call) {
-  if (!in_group_) refuse_message_to_self(*this, call);
   counters().add_call(call.verb, call.bytes());
-  if (!in_group_) {
+  if (!in_group()) {
     enqueue(stream, [shared = shared_, call] {
       shared->enter();
       shared->timed([&] {
@@ -67,59 +66,13 @@ void HostCommunicator::submit(Stream& stream, const Call& call) {
     });
     return;
   }
-  TRIREME_EXPECTS(group_stream_ == nullptr || group_stream_ == &stream,
-                  "the calls between group_begin and group_end of group {} use several streams",
-                  name());
-  const bool first = group_stream_ == nullptr;
-  group_stream_ = &stream;
-  enqueue(stream, [shared = shared_, call, first] {
+  enqueue(stream, [shared = shared_, call, first = starts_group()] {
     if (first) shared->enter();
     shared->timed([&] { shared->engine.start(call); });
   });
 }
 
-void HostCommunicator::all_reduce(Stream& stream, const Tensor& in, const Tensor& out,
-                                  ReduceOp op) {
-  submit(stream, make_reduce_call(*this, Verb::all_reduce, in, out, op));
-}
-
-void HostCommunicator::reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out,
-                                      ReduceOp op) {
-  submit(stream, make_reduce_call(*this, Verb::reduce_scatter, in, out, op));
-}
-
-void HostCommunicator::all_gather(Stream& stream, const Tensor& in, const Tensor& out) {
-  submit(stream, make_exchange_call(*this, Verb::all_gather, in, out));
-}
-
-void HostCommunicator::all_to_all(Stream& stream, const Tensor& in, const Tensor& out) {
-  submit(stream, make_exchange_call(*this, Verb::all_to_all, in, out));
-}
-
-void HostCommunicator::broadcast(Stream& stream, const Tensor& data, int root) {
-  submit(stream, make_peer_call(*this, Verb::broadcast, data, root));
-}
-
-void HostCommunicator::send(Stream& stream, const Tensor& data, int to) {
-  submit(stream, make_peer_call(*this, Verb::send, data, to));
-}
-
-void HostCommunicator::recv(Stream& stream, const Tensor& data, int from) {
-  submit(stream, make_peer_call(*this, Verb::recv, data, from));
-}
-
-void HostCommunicator::group_begin() {
-  TRIREME_EXPECTS(!in_group_, "group {}: group_begin inside a group", name());
-  in_group_ = true;
-  group_stream_ = nullptr;
-}
-
-void HostCommunicator::group_end(Stream& stream) {
-  TRIREME_EXPECTS(in_group_, "group {}: group_end without group_begin", name());
-  TRIREME_EXPECTS(group_stream_ == nullptr || group_stream_ == &stream,
-                  "group_end of group {} names another stream than its calls", name());
-  in_group_ = false;
-  if (group_stream_ == nullptr) return;
+void HostCommunicator::submit_group_end(Stream& stream) {
   enqueue(stream, [shared = shared_] {
     shared->timed([&] { shared->engine.finish(); });
     shared->leave();

@@ -16,68 +16,17 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host,
       options_(std::move(options)),
       calls_(*handle_, rank(), size(), options_->sum_blocks) {}
 
-void NcclCommunicator::submit(Stream& stream, const Call& call, const Tensor& in,
-                              const Tensor& out) {
-  if (!in_group_) {
-    if (is_host_stream(stream)) return issue(*host_, stream, call, in, out);
-    refuse_message_to_self(*this, call);
-  }
-  TRIREME_EXPECTS(!in_group_ || group_stream_ == nullptr || group_stream_ == &stream,
-                  "the calls between group_begin and group_end of group {} use several streams",
-                  name());
+void NcclCommunicator::submit(Stream& stream, const Call& call) {
   if (is_host_stream(stream)) {
-    if (group_stream_ == nullptr) host_->group_begin();
-    group_stream_ = &stream;
-    return issue(*host_, stream, call, in, out);
+    if (starts_group()) host_->group_begin();
+    return host_->issue(stream, call);
   }
   calls_.add(call);
   counters().add_call(call.verb, call.bytes());
-  group_stream_ = &stream;
-  if (!in_group_) calls_.run(stream);
+  if (!in_group()) calls_.run(stream);
 }
 
-void NcclCommunicator::all_reduce(Stream& stream, const Tensor& in, const Tensor& out,
-                                  ReduceOp op) {
-  submit(stream, make_reduce_call(*this, Verb::all_reduce, in, out, op), in, out);
-}
-
-void NcclCommunicator::reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out,
-                                      ReduceOp op) {
-  submit(stream, make_reduce_call(*this, Verb::reduce_scatter, in, out, op), in, out);
-}
-
-void NcclCommunicator::all_gather(Stream& stream, const Tensor& in, const Tensor& out) {
-  submit(stream, make_exchange_call(*this, Verb::all_gather, in, out), in, out);
-}
-
-void NcclCommunicator::all_to_all(Stream& stream, const Tensor& in, const Tensor& out) {
-  submit(stream, make_exchange_call(*this, Verb::all_to_all, in, out), in, out);
-}
-
-void NcclCommunicator::broadcast(Stream& stream, const Tensor& data, int root) {
-  submit(stream, make_peer_call(*this, Verb::broadcast, data, root), data, data);
-}
-
-void NcclCommunicator::send(Stream& stream, const Tensor& data, int to) {
-  submit(stream, make_peer_call(*this, Verb::send, data, to), data, data);
-}
-
-void NcclCommunicator::recv(Stream& stream, const Tensor& data, int from) {
-  submit(stream, make_peer_call(*this, Verb::recv, data, from), data, data);
-}
-
-void NcclCommunicator::group_begin() {
-  TRIREME_EXPECTS(!in_group_, "group {}: group_begin inside a group", name());
-  in_group_ = true;
-  group_stream_ = nullptr;
-}
-
-void NcclCommunicator::group_end(Stream& stream) {
-  TRIREME_EXPECTS(in_group_, "group {}: group_end without group_begin", name());
-  TRIREME_EXPECTS(group_stream_ == nullptr || group_stream_ == &stream,
-                  "group_end of group {} names another stream than its calls", name());
-  in_group_ = false;
-  if (group_stream_ == nullptr) return;
+void NcclCommunicator::submit_group_end(Stream& stream) {
   if (is_host_stream(stream)) return host_->group_end(stream);
   calls_.run(stream);
 }

@@ -70,10 +70,7 @@ class WatchedGroup {
  private:
   void make(const Call& call, CallLog::Id id) {
     const ScopedCommLabel label(log_->start(id));
-    // The back end writes to what was given to it as an output only.
-    const Tensor in{const_cast<std::byte*>(call.in), call.dtype, Shape{call.in_count}};
-    const Tensor out{call.out, call.dtype, Shape{call.out_count}};
-    issue(*inner_, *stream_, call, in, out);
+    inner_->issue(*stream_, call);
   }
 
   std::shared_ptr<CallLog> log_;
@@ -104,46 +101,6 @@ class WatchedCommunicator final : public Communicator {
     marks_->close();
   }
 
-  void all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) override {
-    submit(stream, make_reduce_call(*this, Verb::all_reduce, in, out, op), in, out);
-  }
-  void reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) override {
-    submit(stream, make_reduce_call(*this, Verb::reduce_scatter, in, out, op), in, out);
-  }
-  void all_gather(Stream& stream, const Tensor& in, const Tensor& out) override {
-    submit(stream, make_exchange_call(*this, Verb::all_gather, in, out), in, out);
-  }
-  void all_to_all(Stream& stream, const Tensor& in, const Tensor& out) override {
-    submit(stream, make_exchange_call(*this, Verb::all_to_all, in, out), in, out);
-  }
-  void broadcast(Stream& stream, const Tensor& data, int root) override {
-    submit(stream, make_peer_call(*this, Verb::broadcast, data, root), data, data);
-  }
-  void send(Stream& stream, const Tensor& data, int to) override {
-    submit(stream, make_peer_call(*this, Verb::send, data, to), data, data);
-  }
-  void recv(Stream& stream, const Tensor& data, int from) override {
-    submit(stream, make_peer_call(*this, Verb::recv, data, from), data, data);
-  }
-
-  void group_begin() override {
-    TRIREME_EXPECTS(!in_group_, "group {}: group_begin inside a group", name());
-    in_group_ = true;
-    group_stream_ = nullptr;
-  }
-  void group_end(Stream& stream) override {
-    TRIREME_EXPECTS(in_group_, "group {}: group_end without group_begin", name());
-    TRIREME_EXPECTS(group_stream_ == nullptr || group_stream_ == &stream,
-                    "group_end of group {} names another stream than its calls", name());
-    in_group_ = false;
-    if (group_stream_ == nullptr) return;
-    if (!is_host_stream(stream)) {
-      return on_device(stream, first_, last_, [&] { group_->inner().group_end(stream); });
-    }
-    enqueue(stream,
-            [group = group_, first = first_, last = last_] { group->end_group(first, last); });
-  }
-
   void barrier() override {
     const CallLog::Id id = begin_host_call(CallRecord::barrier);
     Outcome outcome(group_->log(), id, id);
@@ -152,34 +109,35 @@ class WatchedCommunicator final : public Communicator {
   }
   [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
 
- private:
-  void submit(Stream& stream, const Call& call, const Tensor& in, const Tensor& out) {
-    if (!in_group_) refuse_message_to_self(*this, call);
-    TRIREME_EXPECTS(!in_group_ || group_stream_ == nullptr || group_stream_ == &stream,
-                    "the calls between group_begin and group_end of group {} use several streams",
-                    name());
+ protected:
+  void submit(Stream& stream, const Call& call) override {
     const CallLog::Id id = group_->log().add(record_of(call, 0));
-    const bool first = in_group_ && group_stream_ == nullptr;
+    const bool first = starts_group();
     if (first) first_ = id;
     last_ = id;
-    if (in_group_) group_stream_ = &stream;
-    if (!is_host_stream(stream)) return submit_on_device(stream, call, in, out, first);
-    if (in_group_) {
+    if (!is_host_stream(stream)) return submit_on_device(stream, call);
+    if (in_group()) {
       enqueue(stream, [group = group_, call, id, first] { group->run_in_group(call, id, first); });
     } else {
       enqueue(stream, [group = group_, call, id] { group->run(call, id); });
     }
   }
 
-  // The calls between group_begin and group_end go to the device together, at the end.
-  void submit_on_device(Stream& stream, const Call& call, const Tensor& in, const Tensor& out,
-                        bool first) {
-    Communicator& inner = group_->inner();
-    if (!in_group_) {
-      return on_device(stream, last_, last_, [&] { issue(inner, stream, call, in, out); });
+  void submit_group_end(Stream& stream) override {
+    if (!is_host_stream(stream)) {
+      return on_device(stream, first_, last_, [&] { group_->inner().group_end(stream); });
     }
-    if (first) inner.group_begin();
-    issue(inner, stream, call, in, out);
+    enqueue(stream,
+            [group = group_, first = first_, last = last_] { group->end_group(first, last); });
+  }
+
+ private:
+  // The calls between group_begin and group_end go to the device together, at the end.
+  void submit_on_device(Stream& stream, const Call& call) {
+    Communicator& inner = group_->inner();
+    if (!in_group()) return on_device(stream, last_, last_, [&] { inner.issue(stream, call); });
+    if (starts_group()) inner.group_begin();
+    inner.issue(stream, call);
   }
 
   // enqueue() puts the calls first..last on the stream.
@@ -205,9 +163,7 @@ class WatchedCommunicator final : public Communicator {
   std::shared_ptr<Watchdog> watchdog_;
   std::shared_ptr<WatchMarks> marks_;
   std::shared_ptr<WatchedGroup> group_;
-  bool in_group_ = false;
-  // Of the calls since group_begin.
-  Stream* group_stream_ = nullptr;
+  // Of the open group, or the last call.
   CallLog::Id first_ = 0;
   CallLog::Id last_ = 0;
 };

@@ -42,9 +42,9 @@ void forward(const ConvolutionGeometry& given, T* y, const T* x, const T* w, std
   const WorkspaceParts parts = plan.sizes.carve(workspace);
   const PaddedImages& p = plan.images;
   pack_forward(g, parts.panels, w);
-  const Product<T> product{g.stride * g.in, p.pitch(), g.kernel_height, g.kernel_width * g.in,
-                           parts.panels,    y,         g.out,           g.out,
-                           g.out_width};
+  const Gemm<T> gemm{g.stride * g.in, p.pitch(), g.kernel_height, g.kernel_width * g.in,
+                     parts.panels,    y,         g.out,           g.out,
+                     g.out_width};
   Segments segments;
   for (std::int64_t n = 0; n < g.batch; n += plan.strips.images) {
     const std::int64_t images = std::min(plan.strips.images, g.batch - n);
@@ -60,7 +60,7 @@ void forward(const ConvolutionGeometry& given, T* y, const T* x, const T* w, std
                               ((n + i) * g.out_height + h + row) * g.out_width * g.out};
         }
       }
-      multiply(product, std::span(segments).first(used), parts.partial);
+      multiply(gemm, std::span(segments).first(used), parts.partial);
     }
   }
 }
@@ -101,10 +101,10 @@ std::size_t add_segments(const ConvolutionGeometry& g, const PaddedImages& p,
 
 // Pixels that no tap reaches.
 template <typename T>
-void clear_segments(const Product<T>& product, std::span<const Segment> segments) {
+void clear_segments(const Gemm<T>& gemm, std::span<const Segment> segments) {
   for (const Segment& segment : segments) {
-    for (std::int64_t i = 0; i < product.pixels; ++i) {
-      std::fill_n(product.out + segment.out + i * product.out_step, product.channels, T(0.0F));
+    for (std::int64_t i = 0; i < gemm.pixels; ++i) {
+      std::fill_n(gemm.out + segment.out + i * gemm.out_step, gemm.channels, T(0.0F));
     }
   }
 }
@@ -137,10 +137,10 @@ void backward_input(const ConvolutionGeometry& given, T* dx, const T* dy, const 
       const float* panels = parts.panels;
       for (std::int64_t c = 0; c < classes; ++c) {
         const InputClass part(g, c);
-        const Product<T> product{
+        const Gemm<T> gemm{
             g.out, p.pitch(),       part.vertical.taps, part.horizontal.taps * g.out, panels, dx,
             g.in,  g.stride * g.in, part.columns};
-        const std::int64_t depth = product.runs * product.length;
+        const std::int64_t depth = gemm.runs * gemm.length;
         panels += depth * padded_channels(g.in);
         std::size_t used = 0;
         for (std::int64_t i = 0; i < images; ++i) {
@@ -149,9 +149,9 @@ void backward_input(const ConvolutionGeometry& given, T* dx, const T* dy, const 
         }
         const auto strip = std::span<const Segment>(segments).first(used);
         if (depth == 0 || part.columns == 0) {
-          clear_segments(product, strip);
+          clear_segments(gemm, strip);
         } else {
-          multiply(product, strip, parts.partial);
+          multiply(gemm, strip, parts.partial);
         }
       }
     }

@@ -18,7 +18,7 @@ struct Segment {
 };
 
 template <typename T>
-struct Product {
+struct Gemm {
   std::int64_t pixel_step;              // floats between neighbouring pixels of the source
   std::int64_t run_step, runs, length;  // as in TileDepth
   const float* panels;
@@ -80,42 +80,41 @@ void store_pixel(const BlockPass<T>& pass, std::int64_t out, std::int64_t pixel)
 }
 
 template <typename T>
-void pass_rows(const Product<T>& product, std::span<const Segment> segments,
-               const BlockPass<T>& pass) {
+void pass_rows(const Gemm<T>& gemm, std::span<const Segment> segments, const BlockPass<T>& pass) {
   TilePixels at{};
-  at.step = product.pixel_step;
-  at.to_step = pass.in_place ? product.out_step : pass.width;
+  at.step = gemm.pixel_step;
+  at.to_step = pass.in_place ? gemm.out_step : pass.width;
   std::int64_t before = 0;  // pixels of earlier segments
   for (const Segment& segment : segments) {
-    for_each_height(product.pixels, [&](std::int64_t first, std::int64_t count) {
-      at.source[0] = segment.source + first * product.pixel_step + pass.offset;
-      at.to[0] = place_of(pass, segment.out + first * product.out_step, before + first);
+    for_each_height(gemm.pixels, [&](std::int64_t first, std::int64_t count) {
+      at.source[0] = segment.source + first * gemm.pixel_step + pass.offset;
+      at.to[0] = place_of(pass, segment.out + first * gemm.out_step, before + first);
       convolve_pixels<false>(at, pass.depth, count, pass.width == block_width);
     });
     if (!pass.in_place && pass.ends) {
-      for (std::int64_t p = 0; p < product.pixels; ++p) {
-        store_pixel(pass, segment.out + p * product.out_step, before + p);
+      for (std::int64_t p = 0; p < gemm.pixels; ++p) {
+        store_pixel(pass, segment.out + p * gemm.out_step, before + p);
       }
     }
-    before += product.pixels;
+    before += gemm.pixels;
   }
 }
 
 // The same with tiles that go on in the next row.
 template <typename T>
-void pass_short_rows(const Product<T>& product, std::span<const Segment> segments,
+void pass_short_rows(const Gemm<T>& gemm, std::span<const Segment> segments,
                      const BlockPass<T>& pass) {
   TilePixels at{};
   std::int64_t outs[tile_height];
   auto segment = segments.begin();
   std::int64_t column = 0;
   const auto rows = static_cast<std::int64_t>(segments.size());
-  for_each_height(rows * product.pixels, [&](std::int64_t first, std::int64_t count) {
+  for_each_height(rows * gemm.pixels, [&](std::int64_t first, std::int64_t count) {
     for (std::int64_t p = 0; p < count; ++p) {
-      outs[p] = segment->out + column * product.out_step;
-      at.source[p] = segment->source + column * product.pixel_step + pass.offset;
+      outs[p] = segment->out + column * gemm.out_step;
+      at.source[p] = segment->source + column * gemm.pixel_step + pass.offset;
       at.to[p] = place_of(pass, outs[p], first + p);
-      if (++column == product.pixels) {
+      if (++column == gemm.pixels) {
         column = 0;
         ++segment;
       }
@@ -130,35 +129,35 @@ void pass_short_rows(const Product<T>& product, std::span<const Segment> segment
 // One block of channels. `partial` holds a block of all the strip's pixels, for results that cannot
 // be summed up in place: bf16, or fewer channels than the block is wide.
 template <typename T>
-void multiply_block(const Product<T>& product, const float* panel, std::int64_t channel,
+void multiply_block(const Gemm<T>& gemm, const float* panel, std::int64_t channel,
                     std::int64_t width, std::span<const Segment> segments, float* partial) {
-  const std::int64_t valid = std::min(width, product.channels - channel);
-  for_each_chunk(product.runs, product.length, [&](const DepthChunk& chunk) {
+  const std::int64_t valid = std::min(width, gemm.channels - channel);
+  for_each_chunk(gemm.runs, gemm.length, [&](const DepthChunk& chunk) {
     const BlockPass<T> pass{
-        product.out + channel,
+        gemm.out + channel,
         width,
         valid,
-        chunk.first_run * product.run_step + chunk.first,
-        {product.run_step, chunk.runs, chunk.length,
-         panel + (chunk.first_run * product.length + chunk.first) * width, !chunk.begins},
+        chunk.first_run * gemm.run_step + chunk.first,
+        {gemm.run_step, chunk.runs, chunk.length,
+         panel + (chunk.first_run * gemm.length + chunk.first) * width, !chunk.begins},
         std::is_same_v<T, float> && valid == width,
         chunk.ends,
         partial};
-    if (rows_are_short(product.pixels)) {
-      pass_short_rows(product, segments, pass);
+    if (rows_are_short(gemm.pixels)) {
+      pass_short_rows(gemm, segments, pass);
     } else {
-      pass_rows(product, segments, pass);
+      pass_rows(gemm, segments, pass);
     }
   });
 }
 
 template <typename T>
-void multiply(const Product<T>& product, std::span<const Segment> segments, float* partial) {
-  const float* panel = product.panels;
-  for (std::int64_t channel = 0; channel < product.channels;) {
-    const std::int64_t width = width_of_block(channel, product.channels);
-    multiply_block(product, panel, channel, width, segments, partial);
-    panel += product.runs * product.length * width;
+void multiply(const Gemm<T>& gemm, std::span<const Segment> segments, float* partial) {
+  const float* panel = gemm.panels;
+  for (std::int64_t channel = 0; channel < gemm.channels;) {
+    const std::int64_t width = width_of_block(channel, gemm.channels);
+    multiply_block(gemm, panel, channel, width, segments, partial);
+    panel += gemm.runs * gemm.length * width;
     channel += width;
   }
 }

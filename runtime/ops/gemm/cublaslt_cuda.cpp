@@ -24,56 +24,56 @@ class Library {
     return *instance;
   }
 
-  void run(CudaStream& stream, const Product& p) {
+  void run(CudaStream& stream, const Gemm& p) {
     const std::lock_guard lock(mutex_);  // plans carry the pointers of one call
-    const ProductKey key = key_of(CudaDevice::of(stream.device()), p);
+    const GemmKey key = key_of(CudaDevice::of(stream.device()), p);
     Entry& entry = entry_for(key, p);
     if (!entry.algorithm) {
       library_failed("cublasLtMatmulAlgoGetHeuristic",
-                     fmt::format("no algorithm for the product {}", ops::to_text(key)));
+                     fmt::format("no algorithm for the matmul {}", ops::to_text(key)));
     }
     entry.plan.run(handle_, stream, p, *entry.algorithm);
   }
 
-  [[nodiscard]] bool has(CudaStream& stream, const Product& p) {
+  [[nodiscard]] bool has(CudaStream& stream, const Gemm& p) {
     const std::lock_guard lock(mutex_);
-    const ProductKey key = key_of(CudaDevice::of(stream.device()), p);
+    const GemmKey key = key_of(CudaDevice::of(stream.device()), p);
     const std::size_t before = entries_.size();
     const bool found = entry_for(key, p).algorithm.has_value();
     if (!found && entries_.size() > before) {
-      log::get("ops").info("cuBLASLt has no epilogue for the product {}: separate kernels",
+      log::get("ops").info("cuBLASLt has no epilogue for the matmul {}: separate kernels",
                            ops::to_text(key));
     }
     return found;
   }
 
-  void use(ProductChoices choices, std::string file) {
+  void use(GemmChoices choices, std::string file) {
     const std::lock_guard lock(mutex_);
     choices_ = std::move(choices);
     file_ = std::move(file);
     entries_.clear();
   }
 
-  [[nodiscard]] std::vector<ProductKey> unmeasured() {
+  [[nodiscard]] std::vector<GemmKey> unmeasured() {
     const std::lock_guard lock(mutex_);
-    std::vector<ProductKey> keys;
+    std::vector<GemmKey> keys;
     for (const auto& [key, entry] : entries_) {
       if (entry.algorithm && !choices_.algorithms.contains(key)) keys.push_back(key);
     }
     return keys;
   }
 
-  [[nodiscard]] ProductChoice measure(CudaStream& stream, const ProductKey& key, const Product& p);
+  [[nodiscard]] GemmChoice measure(CudaStream& stream, const GemmKey& key, const Gemm& p);
 
  private:
   struct Entry {
-    ProductPlan plan;
-    std::optional<cublasLtMatmulAlgo_t> algorithm;  // none: the library has not this product
+    GemmPlan plan;
+    std::optional<cublasLtMatmulAlgo_t> algorithm;  // none: the library has no such matmul
   };
 
-  Entry& entry_for(const ProductKey& key, const Product& p) {
+  Entry& entry_for(const GemmKey& key, const Gemm& p) {
     if (const auto found = entries_.find(key); found != entries_.end()) return found->second;
-    Entry entry{.plan = ProductPlan(key, p), .algorithm = {}};
+    Entry entry{.plan = GemmPlan(key, p), .algorithm = {}};
     if (const auto chosen = choices_.algorithms.find(key); chosen != choices_.algorithms.end()) {
       entry.algorithm = given(entry.plan, key, chosen->second);
     } else if (const auto suggested = entry.plan.suggest(handle_, 1); !suggested.empty()) {
@@ -82,14 +82,14 @@ class Library {
     return entries_.emplace(key, std::move(entry)).first->second;
   }
 
-  [[nodiscard]] cublasLtMatmulAlgo_t given(const ProductPlan& plan, const ProductKey& key,
-                                           const ProductChoice& choice) const {
+  [[nodiscard]] cublasLtMatmulAlgo_t given(const GemmPlan& plan, const GemmKey& key,
+                                           const GemmChoice& choice) const {
     cublasLtMatmulAlgo_t algorithm{};
     std::ranges::copy(choice.algorithm, algorithm.data);
     const cublasStatus_t status = plan.check(handle_, algorithm);
     if (status != CUBLAS_STATUS_SUCCESS) {
       fail(ExitCode::config,
-           "device.autotune: {}: cuBLASLt refuses the algorithm for the product {} ({}); remove "
+           "device.autotune: {}: cuBLASLt refuses the algorithm for the matmul {} ({}); remove "
            "that line",
            file_, ops::to_text(key), cublasLtGetStatusName(status));
     }
@@ -98,41 +98,41 @@ class Library {
 
   cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
-  std::map<ProductKey, Entry> entries_;
-  ProductChoices choices_;
+  std::map<GemmKey, Entry> entries_;
+  GemmChoices choices_;
   std::string file_;
 };
 
 // Operands of zeros for a product that is only measured, each aligned as its key says and no more.
 class Operands {
  public:
-  Operands(Stream& stream, const ProductKey& key) : stream_(stream), key_(key) {
+  Operands(Stream& stream, const GemmKey& key) : stream_(stream), key_(key) {
     const std::int64_t results = key.m * key.n;
-    product = {.m = key.m,
-               .n = key.n,
-               .k = key.k,
-               .transpose_a = key.transpose_a,
-               .transpose_b = key.transpose_b,
-               .type_a = key.type_a,
-               .type_b = key.type_b,
-               .output = key.output,
-               .epilogue = key.epilogue,
-               .a = add(key.m * key.k, key.type_a),
-               .b = add(key.k * key.n, key.type_b),
-               .d = add(results, key.output)};
+    gemm = {.m = key.m,
+            .n = key.n,
+            .k = key.k,
+            .transpose_a = key.transpose_a,
+            .transpose_b = key.transpose_b,
+            .type_a = key.type_a,
+            .type_b = key.type_b,
+            .output = key.output,
+            .epilogue = key.epilogue,
+            .a = add(key.m * key.k, key.type_a),
+            .b = add(key.k * key.n, key.type_b),
+            .d = add(results, key.output)};
     if (size_of(key.type_a) == 1) {
-      product.scale_a = reinterpret_cast<const float*>(add(1, DType::f32));
-      product.scale_b = reinterpret_cast<const float*>(add(1, DType::f32));
+      gemm.scale_a = reinterpret_cast<const float*>(add(1, DType::f32));
+      gemm.scale_b = reinterpret_cast<const float*>(add(1, DType::f32));
     }
     if (key.epilogue == Epilogue::bias || key.epilogue == Epilogue::gelu_bias)
-      product.bias = add(key.m, key.output);
+      gemm.bias = add(key.m, key.output);
     if (key.epilogue == Epilogue::gelu_bias || key.epilogue == Epilogue::dgelu)
-      product.aux = add(results, key.output);
+      gemm.aux = add(results, key.output);
     if (key.epilogue == Epilogue::bias_gradient)
-      product.bias_gradient = reinterpret_cast<float*>(add(key.n, DType::f32));
+      gemm.bias_gradient = reinterpret_cast<float*>(add(key.n, DType::f32));
   }
 
-  Product product;
+  Gemm gemm;
 
  private:
   std::byte* add(std::int64_t elements, DType dtype) {
@@ -144,17 +144,17 @@ class Operands {
   }
 
   Stream& stream_;
-  const ProductKey& key_;
+  const GemmKey& key_;
   std::vector<Buffer> buffers_;
 };
 
-ProductChoice Library::measure(CudaStream& stream, const ProductKey& key, const Product& p) {
+GemmChoice Library::measure(CudaStream& stream, const GemmKey& key, const Gemm& p) {
   constexpr int candidates = 16, repetitions = 5;
   const std::lock_guard lock(mutex_);
-  ProductPlan plan(key, p);
+  GemmPlan plan(key, p);
   const auto start = stream.device().make_event(EventKind::timed);
   const auto end = stream.device().make_event(EventKind::timed);
-  ProductChoice best{.algorithm = {}, .microseconds = std::numeric_limits<double>::infinity()};
+  GemmChoice best{.algorithm = {}, .microseconds = std::numeric_limits<double>::infinity()};
   for (const cublasLtMatmulAlgo_t& algorithm : plan.suggest(handle_, candidates)) {
     plan.run(handle_, stream, p, algorithm);  // loads the kernel
     stream.record(*start);
@@ -174,20 +174,19 @@ ProductChoice Library::measure(CudaStream& stream, const ProductKey& key, const 
 
 }  // namespace
 
-void multiply(Stream& stream, const Product& product) {
-  Library::get().run(CudaStream::of(stream), product);
+void multiply(Stream& stream, const Gemm& gemm) {
+  Library::get().run(CudaStream::of(stream), gemm);
 }
 
-bool fuses(Stream& stream, const Product& product) {
+bool fuses(Stream& stream, const Gemm& gemm) {
   constexpr std::int64_t aux_columns = 8, aux_alignment = 16;
   if (!stream.device().fused_epilogues()) return false;
-  if (product.aux != nullptr &&
-      (product.m % aux_columns != 0 || common_alignment(product) < aux_alignment))
+  if (gemm.aux != nullptr && (gemm.m % aux_columns != 0 || common_alignment(gemm) < aux_alignment))
     return false;
-  return Library::get().has(CudaStream::of(stream), product);
+  return Library::get().has(CudaStream::of(stream), gemm);
 }
 
-bool multiplies_fp8(Stream& stream, const Product& p) {
+bool multiplies_fp8(Stream& stream, const Gemm& p) {
   constexpr int oldest_with_fp8 = 89;
   constexpr std::int64_t alignment = 16;
   return CudaDevice::of(stream.device()).capability() >= oldest_with_fp8 &&
@@ -214,23 +213,23 @@ std::string cublaslt_version() {
 
 namespace trireme::ops {
 
-ProductChoices no_product_choices(Device& device) {
+GemmChoices no_gemm_choices(Device& device) {
   return {.gpu = CudaDevice::of(device).name(),
           .library = fmt::format("cuBLASLt {}", cuda::cublaslt_version()),
           .algorithms = {}};
 }
 
-void use_product_choices(ProductChoices choices, std::string file) {
+void use_gemm_choices(GemmChoices choices, std::string file) {
   cuda::Library::get().use(std::move(choices), std::move(file));
 }
 
-std::vector<ProductKey> unmeasured_products() {
+std::vector<GemmKey> unmeasured_gemms() {
   return cuda::Library::get().unmeasured();
 }
 
-ProductChoice measure_product(Stream& stream, const ProductKey& key) {
+GemmChoice measure_gemm(Stream& stream, const GemmKey& key) {
   const cuda::Operands operands(stream, key);
-  return cuda::Library::get().measure(CudaStream::of(stream), key, operands.product);
+  return cuda::Library::get().measure(CudaStream::of(stream), key, operands.gemm);
 }
 
 }  // namespace trireme::ops

@@ -14,7 +14,7 @@ namespace trireme::ops::cuda {
 // D(m, n) = A(m, k) B(k, n) + beta C(m, n), column-major as the library sees it: a row-major matrix
 // is its own transpose. A transposed operand lies in memory as (k, m) or (n, k). No padding between
 // columns. A and B share a dtype or are 8-bit floats with scales; C has D's.
-struct Product {
+struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   DType type_a = DType::f32, type_b = DType::f32, output = DType::f32;
@@ -34,15 +34,15 @@ struct Product {
 
 // Whether the library multiplies these 8-bit floats: neither both e5m2 nor at addresses or extents
 // that are no multiple of 16 bytes, on a GPU that has such products.
-[[nodiscard]] bool multiplies_fp8(Stream& stream, const Product& product);
+[[nodiscard]] bool multiplies_fp8(Stream& stream, const Gemm& gemm);
 
 // Whether the device is set to compute epilogues with products and the library has this one. Where
 // it has not, that is logged once per shape.
-[[nodiscard]] bool fuses(Stream& stream, const Product& product);
+[[nodiscard]] bool fuses(Stream& stream, const Gemm& gemm);
 
 // Enqueues the product. 8-bit products have A transposed and B not. Sums are in f32; f32 operands
 // are multiplied in full or, where the device was set so, as TF32.
-void multiply(Stream& stream, const Product& product);
+void multiply(Stream& stream, const Gemm& gemm);
 
 // `bias` (m) f32 as an epilogue reads it, in the output's dtype and in the stream's scratch memory
 // where that is another; nullptr for none.

@@ -58,7 +58,7 @@ void check_cublaslt(cublasStatus_t status, const char* call, std::source_locatio
   library_failed(call, cublasLtGetStatusName(status), ExitCode::internal, where);
 }
 
-std::uint32_t common_alignment(const Product& p) {
+std::uint32_t common_alignment(const Gemm& p) {
   std::uintptr_t bits = 16;
   for (const void* const address :
        {p.a, p.b, p.c, static_cast<const void*>(p.d), p.bias, static_cast<const void*>(p.aux),
@@ -67,7 +67,7 @@ std::uint32_t common_alignment(const Product& p) {
   return std::uint32_t{1} << std::countr_zero(bits);
 }
 
-ProductKey key_of(const CudaDevice& device, const Product& p) {
+GemmKey key_of(const CudaDevice& device, const Gemm& p) {
   return {.m = p.m,
           .n = p.n,
           .k = p.k,
@@ -78,12 +78,12 @@ ProductKey key_of(const CudaDevice& device, const Product& p) {
           .output = p.output,
           .epilogue = p.epilogue,
           .alignment = common_alignment(p),
-          .processors = device.product_processors(),
+          .processors = device.gemm_processors(),
           // Rounding to TF32 only happens to f32 operands, and only when asked for.
-          .tf32 = p.type_a == DType::f32 && device.products() == ProductPrecision::tf32};
+          .tf32 = p.type_a == DType::f32 && device.matmul_precision() == MatmulPrecision::tf32};
 }
 
-ProductPlan::Matrix ProductPlan::matrix(DType dtype, std::int64_t rows, std::int64_t columns) {
+GemmPlan::Matrix GemmPlan::matrix(DType dtype, std::int64_t rows, std::int64_t columns) {
   cublasLtMatrixLayout_t made = nullptr;
   TRIREME_CUBLASLT(cublasLtMatrixLayoutCreate(&made, data_type(dtype),
                                               static_cast<std::uint64_t>(rows),
@@ -91,7 +91,7 @@ ProductPlan::Matrix ProductPlan::matrix(DType dtype, std::int64_t rows, std::int
   return Matrix(made);
 }
 
-ProductPlan::ProductPlan(const ProductKey& key, const Product& p) : alignment_(key.alignment) {
+GemmPlan::GemmPlan(const GemmKey& key, const Gemm& p) : alignment_(key.alignment) {
   cublasLtMatmulDesc_t description = nullptr;
   TRIREME_CUBLASLT(cublasLtMatmulDescCreate(
       &description, key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
@@ -114,7 +114,7 @@ ProductPlan::ProductPlan(const ProductKey& key, const Product& p) : alignment_(k
   set_pointers(p);
 }
 
-void ProductPlan::set_pointers(const Product& p) {
+void GemmPlan::set_pointers(const Gemm& p) {
   cublasLtMatmulDesc_t description = description_.get();
   if (p.bias != nullptr) set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   if (p.bias_gradient != nullptr)
@@ -124,7 +124,7 @@ void ProductPlan::set_pointers(const Product& p) {
   if (p.scale_b != nullptr) set(description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.scale_b);
 }
 
-std::vector<cublasLtMatmulAlgo_t> ProductPlan::suggest(cublasLtHandle_t handle, int most) const {
+std::vector<cublasLtMatmulAlgo_t> GemmPlan::suggest(cublasLtHandle_t handle, int most) const {
   cublasLtMatmulPreference_t made = nullptr;
   TRIREME_CUBLASLT(cublasLtMatmulPreferenceCreate(&made));
   const Preference preference(made);
@@ -148,8 +148,8 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::suggest(cublasLtHandle_t handle, 
   return algorithms;
 }
 
-cublasStatus_t ProductPlan::check(cublasLtHandle_t handle,
-                                  const cublasLtMatmulAlgo_t& algorithm) const {
+cublasStatus_t GemmPlan::check(cublasLtHandle_t handle,
+                               const cublasLtMatmulAlgo_t& algorithm) const {
   cublasLtMatmulHeuristicResult_t result{};
   const cublasStatus_t status = cublasLtMatmulAlgoCheck(
       handle, description_.get(), a_.get(), b_.get(), d_.get(), d_.get(), &algorithm, &result);
@@ -157,8 +157,8 @@ cublasStatus_t ProductPlan::check(cublasLtHandle_t handle,
   return status == CUBLAS_STATUS_SUCCESS && !fits ? CUBLAS_STATUS_NOT_SUPPORTED : status;
 }
 
-void ProductPlan::run(cublasLtHandle_t handle, CudaStream& stream, const Product& p,
-                      const cublasLtMatmulAlgo_t& algorithm) {
+void GemmPlan::run(cublasLtHandle_t handle, CudaStream& stream, const Gemm& p,
+                   const cublasLtMatmulAlgo_t& algorithm) {
   set_pointers(p);
   const float alpha = 1.0F;
   const void* const c = p.beta == 0.0F ? p.d : p.c;

@@ -24,15 +24,15 @@ struct Destroy {
 template <typename Handle, cublasStatus_t (*destroy)(Handle)>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<Handle, destroy>>;
 
-[[nodiscard]] ProductKey key_of(const CudaDevice& device, const Product& product);
+[[nodiscard]] GemmKey key_of(const CudaDevice& device, const Gemm& gemm);
 // The largest power of two that every address is a multiple of, up to the 16 bytes that loads take
 // at once: how much more there is depends on the layout of a run, and an algorithm must not.
-[[nodiscard]] std::uint32_t common_alignment(const Product& product);
+[[nodiscard]] std::uint32_t common_alignment(const Gemm& gemm);
 
-class ProductPlan {
+class GemmPlan {
  public:
   // Descriptions hold the pointers of one call; algorithms are suggested for complete ones.
-  ProductPlan(const ProductKey& key, const Product& product);
+  GemmPlan(const GemmKey& key, const Gemm& gemm);
 
   // The first `most` algorithms that the library would try, best first; none where it has not this
   // product.
@@ -40,14 +40,14 @@ class ProductPlan {
   // What the library says of an algorithm from elsewhere: its status, or a workspace too large.
   [[nodiscard]] cublasStatus_t check(cublasLtHandle_t handle,
                                      const cublasLtMatmulAlgo_t& algorithm) const;
-  void run(cublasLtHandle_t handle, CudaStream& stream, const Product& product,
+  void run(cublasLtHandle_t handle, CudaStream& stream, const Gemm& gemm,
            const cublasLtMatmulAlgo_t& algorithm);
 
  private:
   using Description = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
   using Matrix = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
   [[nodiscard]] static Matrix matrix(DType dtype, std::int64_t rows, std::int64_t columns);
-  void set_pointers(const Product& product);
+  void set_pointers(const Gemm& gemm);
 
   std::uint32_t alignment_;
   Description description_;

@@ -64,7 +64,7 @@ struct Codes {
 };
 
 template <typename T>
-struct Product {
+struct Gemm {
   T* y;
   const float* bias;
   const T* residual;
@@ -87,8 +87,8 @@ struct Product {
       for (std::int64_t row = 0; row < a.rows; row += chunk_rows) {
         const std::int64_t rows = std::min(chunk_rows, a.rows - row);
         a.widen(wide_a, stride, row, rows, depth);
-        matrix_product(rows, columns, depth, {wide_a, stride}, {wide_b, stride, Transpose::yes},
-                       0.0F, product, columns);
+        matmul(rows, columns, depth, {wide_a, stride}, {wide_b, stride, Transpose::yes}, 0.0F,
+               product, columns);
 #pragma omp simd
         for (std::int64_t i = 0; i < rows * columns; ++i)
           product[i] *= scale;
@@ -119,9 +119,9 @@ void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Ma
   if (y.count() == 0) return;
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, Product<T>{y.as<T>(), bias.empty() ? nullptr : bias.as<float>(),
-                               residual.empty() ? nullptr : residual.as<T>(), Codes(a), Codes(b),
-                               a.codes.shape[1]});
+    enqueue(stream, Gemm<T>{y.as<T>(), bias.empty() ? nullptr : bias.as<float>(),
+                            residual.empty() ? nullptr : residual.as<T>(), Codes(a), Codes(b),
+                            a.codes.shape[1]});
   });
 }
 

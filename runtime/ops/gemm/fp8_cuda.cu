@@ -96,7 +96,7 @@ struct Operands {
 };
 
 template <typename T, typename A, typename B>
-__global__ void product_kernel(Operands<T, A, B> p) {
+__global__ void matmul_kernel(Operands<T, A, B> p) {
   __shared__ Panel rows;
   __shared__ Panel columns;
   const std::int64_t column_tiles = (p.n + tile - 1) / tile;
@@ -146,7 +146,7 @@ void multiply_by_kernel(Stream& stream, const Tensor& y, const Fp8Matrix& a, con
                                   .n = b.codes.shape[0],
                                   .k = a.codes.shape[1]};
         launch(stream, {.blocks = ceil_div(p.m, tile) * ceil_div(p.n, tile), .threads = threads},
-               product_kernel<T, A, B>, p);
+               matmul_kernel<T, A, B>, p);
       });
     });
   });
@@ -188,31 +188,31 @@ void quantize_fp8(Stream& stream, const Fp8Matrix& q, const Tensor& x, bool tran
 void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Matrix& b,
                 const Tensor& bias, const Tensor& residual) {
   if (y.count() == 0) return;
-  Product product{.m = b.codes.shape[0],
-                  .n = a.codes.shape[0],
-                  .k = a.codes.shape[1],
-                  .transpose_a = true,
-                  .type_a = b.codes.dtype,
-                  .type_b = a.codes.dtype,
-                  .output = y.dtype,
-                  .a = b.codes.data,
-                  .b = a.codes.data,
-                  .scale_a = b.scale.as<float>(),
-                  .scale_b = a.scale.as<float>(),
-                  .c = residual.data,
-                  .d = y.data,
-                  .beta = residual.empty() ? 0.0F : 1.0F};
-  if (!multiplies_fp8(stream, product)) {
+  Gemm gemm{.m = b.codes.shape[0],
+            .n = a.codes.shape[0],
+            .k = a.codes.shape[1],
+            .transpose_a = true,
+            .type_a = b.codes.dtype,
+            .type_b = a.codes.dtype,
+            .output = y.dtype,
+            .a = b.codes.data,
+            .b = a.codes.data,
+            .scale_a = b.scale.as<float>(),
+            .scale_b = a.scale.as<float>(),
+            .c = residual.data,
+            .d = y.data,
+            .beta = residual.empty() ? 0.0F : 1.0F};
+  if (!multiplies_fp8(stream, gemm)) {
     multiply_by_kernel(stream, y, a, b, bias, residual);
     return;
   }
   // To an f32 result of 8-bit operands the library adds bf16 only.
   const bool bias_follows = !bias.empty() && y.dtype == DType::f32;
   if (!bias.empty() && !bias_follows) {
-    product.epilogue = Epilogue::bias;
-    product.bias = epilogue_bias(stream, bias, y.dtype);
+    gemm.epilogue = Epilogue::bias;
+    gemm.bias = epilogue_bias(stream, bias, y.dtype);
   }
-  multiply(stream, product);
+  multiply(stream, gemm);
   if (bias_follows) ops::add_bias_residual(stream, y, y, bias);
 }
 

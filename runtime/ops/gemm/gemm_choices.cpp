@@ -14,7 +14,7 @@ constexpr std::string_view gpu_word = "gpu: ";
 constexpr std::string_view library_word = "library: ";
 constexpr std::string_view separator = " = ";
 
-std::string line_of(const ProductKey& key, const ProductChoice& choice) {
+std::string line_of(const GemmKey& key, const GemmChoice& choice) {
   std::string line = to_text(key);
   line += separator;
   for (const std::uint64_t word : choice.algorithm)
@@ -63,7 +63,7 @@ bool read_number(std::string_view text, T& value, Base... base) {
 }
 
 // "<128 hexadecimal digits> <microseconds>".
-bool read_choice(std::string_view text, ProductChoice& choice) {
+bool read_choice(std::string_view text, GemmChoice& choice) {
   constexpr std::size_t digits = 16;
   if (text.size() < choice.algorithm.size() * digits + 1) return false;
   for (std::uint64_t& word : choice.algorithm) {
@@ -73,15 +73,15 @@ bool read_choice(std::string_view text, ProductChoice& choice) {
   return text.starts_with(' ') && read_number(text.substr(1), choice.microseconds);
 }
 
-void read_line(Reader& reader, ProductChoices& choices) {
+void read_line(Reader& reader, GemmChoices& choices) {
   const std::string_view line = reader.next();
   const std::size_t last = line.rfind(' '), middle = line.find(separator);
   std::uint64_t checksum = 0;
   if (middle == std::string_view::npos || !read_number(line.substr(last + 1), checksum, 16))
     reader.refuse("no product and its algorithm");
   if (checksum != checksum_of(line.substr(0, last))) reader.refuse("its checksum is another");
-  const auto key = parse_product_key(line.substr(0, middle));
-  ProductChoice choice;
+  const auto key = parse_gemm_key(line.substr(0, middle));
+  GemmChoice choice;
   if (!key) reader.refuse(fmt::format("'{}' is no product", line.substr(0, middle)));
   const std::size_t begin = middle + separator.size();
   if (last < begin || !read_choice(line.substr(begin, last - begin), choice))
@@ -91,7 +91,7 @@ void read_line(Reader& reader, ProductChoices& choices) {
 
 }  // namespace
 
-std::string ProductChoices::to_text() const {
+std::string GemmChoices::to_text() const {
   std::string text =
       fmt::format("{}\n{}{}\n{}{}\n", first_line, gpu_word, gpu, library_word, library);
   for (const auto& [key, choice] : algorithms)
@@ -99,13 +99,13 @@ std::string ProductChoices::to_text() const {
   return text;
 }
 
-ProductChoices ProductChoices::parse(std::string_view text, std::string_view file,
-                                     const std::string& gpu, const std::string& library) {
+GemmChoices GemmChoices::parse(std::string_view text, std::string_view file, const std::string& gpu,
+                               const std::string& library) {
   Reader reader(text, file);
   if (reader.next() != first_line) reader.refuse(fmt::format("'{}' is expected", first_line));
   reader.expect(gpu_word, gpu);
   reader.expect(library_word, library);
-  ProductChoices choices{.gpu = gpu, .library = library, .algorithms = {}};
+  GemmChoices choices{.gpu = gpu, .library = library, .algorithms = {}};
   while (!reader.done())
     read_line(reader, choices);
   return choices;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Algorithms of matrix products that were found fastest on a GPU, as a file keeps them. See Note
-// [Tuned products] in gemm_tuning.h.
+// [Tuned GEMMs] in gemm_tuning.h.
 #pragma once
 
 #include <array>
@@ -12,22 +12,22 @@
 
 namespace trireme::ops {
 
-struct ProductChoice {
+struct GemmChoice {
   std::array<std::uint64_t, 8> algorithm{};  // the library's own words, valid in that version only
   double microseconds = 0;                   // measured when it was chosen
 };
 
-struct ProductChoices {
+struct GemmChoices {
   std::string gpu;      // "NVIDIA H200"
   std::string library;  // "cuBLASLt 13.1.0"
-  std::map<ProductKey, ProductChoice> algorithms;
+  std::map<GemmKey, GemmChoice> algorithms;
 
   // One line per product, each with its checksum.
   [[nodiscard]] std::string to_text() const;
   // Raises ExitCode::config naming `file`, the line and what is wrong with it: not of this format,
   // changed, or made on another GPU or by another version than `gpu` and `library`.
-  [[nodiscard]] static ProductChoices parse(std::string_view text, std::string_view file,
-                                            const std::string& gpu, const std::string& library);
+  [[nodiscard]] static GemmChoices parse(std::string_view text, std::string_view file,
+                                         const std::string& gpu, const std::string& library);
 };
 
 }  // namespace trireme::ops

@@ -25,7 +25,7 @@ bool read_type(std::istream& in, DType& type) {
   return true;
 }
 
-bool read_transpositions(std::istream& in, ProductKey& key) {
+bool read_transpositions(std::istream& in, GemmKey& key) {
   std::string text;
   in >> text;
   key.transpose_a = text.starts_with('T');
@@ -43,7 +43,7 @@ bool read_epilogue(std::istream& in, Epilogue& epilogue) {
 
 }  // namespace
 
-std::string to_text(const ProductKey& key) {
+std::string to_text(const GemmKey& key) {
   return fmt::format("{} {} {} {}{} {} {} {} {} {} {} {}", key.m, key.n, key.k,
                      key.transpose_a ? 'T' : 'N', key.transpose_b ? 'T' : 'N', name_of(key.type_a),
                      name_of(key.type_b), name_of(key.output),
@@ -51,9 +51,9 @@ std::string to_text(const ProductKey& key) {
                      key.processors, key.tf32 ? "tf32" : "fp32");
 }
 
-std::optional<ProductKey> parse_product_key(std::string_view text) {
+std::optional<GemmKey> parse_gemm_key(std::string_view text) {
   std::istringstream in{std::string(text)};
-  ProductKey key;
+  GemmKey key;
   in >> key.m >> key.n >> key.k;
   if (!read_transpositions(in, key) || !read_type(in, key.type_a) || !read_type(in, key.type_b) ||
       !read_type(in, key.output) || !read_epilogue(in, key.epilogue))

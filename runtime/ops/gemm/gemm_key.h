@@ -20,7 +20,7 @@ enum class Epilogue : std::uint8_t {
 };
 
 // D(m, n) = A(m, k) B(k, n), column-major.
-struct ProductKey {
+struct GemmKey {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   DType type_a = DType::f32, type_b = DType::f32, output = DType::f32;
@@ -29,11 +29,11 @@ struct ProductKey {
   int processors = 0;            // multiprocessors to plan for; 0: all
   bool tf32 = false;             // f32 operands rounded to TF32
 
-  friend auto operator<=>(const ProductKey&, const ProductKey&) = default;
+  friend auto operator<=>(const GemmKey&, const GemmKey&) = default;
 };
 
 // "768 8192 3072 TN bf16 bf16 bf16 bias 16 0 fp32", and back; nothing where the text is no key.
-[[nodiscard]] std::string to_text(const ProductKey& key);
-[[nodiscard]] std::optional<ProductKey> parse_product_key(std::string_view text);
+[[nodiscard]] std::string to_text(const GemmKey& key);
+[[nodiscard]] std::optional<GemmKey> parse_gemm_key(std::string_view text);
 
 }  // namespace trireme::ops

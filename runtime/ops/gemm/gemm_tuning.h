@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measured algorithms of matrix products on a GPU.
 //
-// Note [Tuned products]
+// Note [Tuned GEMMs]
 // Which algorithm multiplies decides the bits of the result, and a measurement is never the same
 // twice. So nothing is measured while a run trains: its algorithms are those that the file has when
 // it starts, the same on all ranks, and the library's first suggestion for products that the file
@@ -19,17 +19,17 @@
 namespace trireme::ops {
 
 // This GPU, this library, no products.
-[[nodiscard, gnu::weak]] ProductChoices no_product_choices(Device& device);
+[[nodiscard, gnu::weak]] GemmChoices no_gemm_choices(Device& device);
 
 // From here on products use these. An algorithm that the library then refuses raises
 // ExitCode::config naming `file` and the product.
-[[gnu::weak]] void use_product_choices(ProductChoices choices, std::string file);
+[[gnu::weak]] void use_gemm_choices(GemmChoices choices, std::string file);
 
 // Those computed so far in this process whose algorithm is the library's suggestion.
-[[nodiscard, gnu::weak]] std::vector<ProductKey> unmeasured_products();
+[[nodiscard, gnu::weak]] std::vector<GemmKey> unmeasured_gemms();
 
 // The fastest of up to 16 algorithms that the library suggests, on operands of zeros in memory that
 // is allocated for it. Blocks the host; not while a graph is captured.
-[[nodiscard, gnu::weak]] ProductChoice measure_product(Stream& stream, const ProductKey& key);
+[[nodiscard, gnu::weak]] GemmChoice measure_gemm(Stream& stream, const GemmKey& key);
 
 }  // namespace trireme::ops

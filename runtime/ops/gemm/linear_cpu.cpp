@@ -38,8 +38,8 @@ void forward(const Sizes& n, float* y, const float* x, const float* w, const flo
   for (std::int64_t first = 0; first < n.rows; first += chunk) {
     const std::int64_t rows = std::min(chunk, n.rows - first);
     float* const out = y + first * n.outputs;
-    matrix_product(rows, n.outputs, n.inputs, {x + first * n.inputs, n.inputs},
-                   {w, n.inputs, Transpose::yes}, 0.0F, out, n.outputs);
+    matmul(rows, n.outputs, n.inputs, {x + first * n.inputs, n.inputs},
+           {w, n.inputs, Transpose::yes}, 0.0F, out, n.outputs);
     if (plain) continue;
     finish_rows(out, n.outputs, out, n.outputs, bias,
                 residual == nullptr ? nullptr : residual + first * n.outputs, n.outputs, rows,
@@ -63,8 +63,8 @@ void forward(const Sizes& n, T* y, const T* x, const T* w, const float* bias, co
     for (std::int64_t first = 0; first < n.rows; first += chunk_rows) {
       const std::int64_t rows = std::min(chunk_rows, n.rows - first);
       copy_rows(wide_x, stride, x + first * n.inputs, n.inputs, rows, n.inputs);
-      matrix_product(rows, outputs, n.inputs, {wide_x, stride}, {wide_w, stride, Transpose::yes},
-                     0.0F, product, outputs);
+      matmul(rows, outputs, n.inputs, {wide_x, stride}, {wide_w, stride, Transpose::yes}, 0.0F,
+             product, outputs);
       const std::int64_t at = first * n.outputs + o;
       finish_rows(y + at, n.outputs, product, outputs, bias == nullptr ? nullptr : bias + o,
                   residual == nullptr ? nullptr : residual + at, n.outputs, rows, outputs);
@@ -82,8 +82,8 @@ void backward_input(const Sizes& n, float* dx, const float* dy, const float* w, 
     copy_rows(padded, stride, w, n.inputs, n.outputs, n.inputs);
     weights = {padded, stride};
   }
-  matrix_product(n.rows, n.inputs, n.outputs, {dy, n.outputs}, weights, accumulate ? 1.0F : 0.0F,
-                 dx, n.inputs);
+  matmul(n.rows, n.inputs, n.outputs, {dy, n.outputs}, weights, accumulate ? 1.0F : 0.0F, dx,
+         n.inputs);
 }
 
 template <typename T>
@@ -105,8 +105,8 @@ void backward_input(const Sizes& n, T* dx, const T* dy, const T* w, bool accumul
       const std::int64_t outputs = std::min(chunk_outputs, n.outputs - o);
       if (!one_chunk) copy_rows(wide_w, w_stride, w + o * n.inputs, n.inputs, outputs, n.inputs);
       copy_rows(wide_dy, dy_stride, dy + first * n.outputs + o, n.outputs, rows, outputs);
-      matrix_product(rows, n.inputs, outputs, {wide_dy, dy_stride}, {wide_w, w_stride},
-                     o == 0 ? 0.0F : 1.0F, product, n.inputs);
+      matmul(rows, n.inputs, outputs, {wide_dy, dy_stride}, {wide_w, w_stride},
+             o == 0 ? 0.0F : 1.0F, product, n.inputs);
     }
     T* const out = dx + first * n.inputs;
     finish_rows(out, n.inputs, product, n.inputs, nullptr, accumulate ? out : nullptr, n.inputs,
@@ -131,8 +131,8 @@ void backward_weight(const Sizes& n, float* dw, float* db, const T* dy, const T*
       const std::int64_t outputs = std::min(chunk_outputs, n.outputs - o);
       copy_rows(wide_dy, dy_stride, dy + first * n.outputs + o, n.outputs, rows, outputs);
       if (db != nullptr) add_chunk_sums(db + o, chunk_sum, wide_dy, dy_stride, rows, outputs);
-      matrix_product(outputs, n.inputs, rows, {wide_dy, dy_stride, Transpose::yes},
-                     {wide_x, x_stride}, 1.0F, dw + o * n.inputs, n.inputs);
+      matmul(outputs, n.inputs, rows, {wide_dy, dy_stride, Transpose::yes}, {wide_x, x_stride},
+             1.0F, dw + o * n.inputs, n.inputs);
     }
   }
 }

@@ -10,7 +10,7 @@ namespace trireme::ops::cuda {
 namespace {
 
 // y = x w^T.
-Product forward_product(const Tensor& y, const Tensor& x, const Tensor& w) {
+Gemm forward_gemm(const Tensor& y, const Tensor& x, const Tensor& w) {
   return {.m = w.shape[0],
           .n = x.shape.rows(),
           .k = w.shape[1],
@@ -24,7 +24,7 @@ Product forward_product(const Tensor& y, const Tensor& x, const Tensor& w) {
 }
 
 // dx = dy w.
-Product input_product(const Tensor& dx, const Tensor& dy, const Tensor& w) {
+Gemm input_gemm(const Tensor& dx, const Tensor& dy, const Tensor& w) {
   return {.m = w.shape[1],
           .n = dy.shape.rows(),
           .k = w.shape[0],
@@ -41,42 +41,42 @@ Product input_product(const Tensor& dx, const Tensor& dy, const Tensor& w) {
 void linear_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
                     const Tensor& bias, const Tensor& residual) {
   if (y.count() == 0) return;
-  Product product = forward_product(y, x, w);
-  product.bias = epilogue_bias(stream, bias, y.dtype);
-  if (product.bias != nullptr) product.epilogue = Epilogue::bias;
-  product.c = residual.data;
-  product.beta = residual.empty() ? 0.0F : 1.0F;
-  multiply(stream, product);
+  Gemm gemm = forward_gemm(y, x, w);
+  gemm.bias = epilogue_bias(stream, bias, y.dtype);
+  if (gemm.bias != nullptr) gemm.epilogue = Epilogue::bias;
+  gemm.c = residual.data;
+  gemm.beta = residual.empty() ? 0.0F : 1.0F;
+  multiply(stream, gemm);
 }
 
 void linear_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
                            bool accumulate) {
   if (dx.count() == 0) return;
-  Product product = input_product(dx, dy, w);
-  product.c = dx.data;
-  product.beta = accumulate ? 1.0F : 0.0F;
-  multiply(stream, product);
+  Gemm gemm = input_gemm(dx, dy, w);
+  gemm.c = dx.data;
+  gemm.beta = accumulate ? 1.0F : 0.0F;
+  multiply(stream, gemm);
 }
 
 void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, const Tensor& dy,
                             const Tensor& x) {
-  Product product{.m = dw.shape[1],
-                  .n = dw.shape[0],
-                  .k = x.shape.rows(),
-                  .transpose_b = true,
-                  .type_a = x.dtype,
-                  .type_b = x.dtype,
-                  .output = DType::f32,
-                  .a = x.data,
-                  .b = dy.data,
-                  .c = dw.data,
-                  .d = dw.data,
-                  .beta = 1.0F};
+  Gemm gemm{.m = dw.shape[1],
+            .n = dw.shape[0],
+            .k = x.shape.rows(),
+            .transpose_b = true,
+            .type_a = x.dtype,
+            .type_b = x.dtype,
+            .output = DType::f32,
+            .a = x.data,
+            .b = dy.data,
+            .c = dw.data,
+            .d = dw.data,
+            .beta = 1.0F};
   const bool multiplies = dw.count() > 0 && x.count() > 0;
   if (!db.empty()) {
     std::byte* const sums =
         CudaStream::of(stream).scratch(static_cast<std::size_t>(db.count()) * sizeof(float));
-    Product with_sums = product;
+    Gemm with_sums = gemm;
     with_sums.epilogue = Epilogue::bias_gradient;
     with_sums.bias_gradient = reinterpret_cast<float*>(sums);
     if (multiplies && fuses(stream, with_sums)) {
@@ -86,19 +86,19 @@ void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, 
     }
     ops::column_sums(stream, db, dy);
   }
-  if (multiplies) multiply(stream, product);
+  if (multiplies) multiply(stream, gemm);
 }
 
 void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, const Tensor& x,
                          const Tensor& w, const Tensor& bias) {
   if (y.count() == 0) return;
   if (!bias.empty() && stream.device().fused_epilogues()) {
-    Product product = forward_product(y, x, w);
-    product.epilogue = Epilogue::gelu_bias;
-    product.bias = epilogue_bias(stream, bias, y.dtype);
-    product.aux = pre.data;
-    if (fuses(stream, product)) {
-      multiply(stream, product);
+    Gemm gemm = forward_gemm(y, x, w);
+    gemm.epilogue = Epilogue::gelu_bias;
+    gemm.bias = epilogue_bias(stream, bias, y.dtype);
+    gemm.aux = pre.data;
+    if (fuses(stream, gemm)) {
+      multiply(stream, gemm);
       return;
     }
   }
@@ -109,11 +109,11 @@ void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, con
 void linear_gelu_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
                                 const Tensor& pre) {
   if (dx.count() == 0) return;
-  Product product = input_product(dx, dy, w);
-  product.epilogue = Epilogue::dgelu;
-  product.aux = pre.data;
-  if (fuses(stream, product)) {
-    multiply(stream, product);
+  Gemm gemm = input_gemm(dx, dy, w);
+  gemm.epilogue = Epilogue::dgelu;
+  gemm.aux = pre.data;
+  if (fuses(stream, gemm)) {
+    multiply(stream, gemm);
     return;
   }
   ops::linear_backward_input(stream, dx, dy, w);

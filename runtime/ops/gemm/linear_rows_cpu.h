@@ -16,13 +16,13 @@ inline constexpr std::int64_t chunk_reduction = 256;
 
 // y = product + bias + residual; bias and residual may be null. y may be the product or the
 // residual.
-template <typename T, typename Product>
-void finish_rows(T* y, std::int64_t y_stride, const Product* product, std::int64_t product_stride,
+template <typename T, typename Sum>
+void finish_rows(T* y, std::int64_t y_stride, const Sum* sums, std::int64_t sums_stride,
                  const float* bias, const T* residual, std::int64_t residual_stride,
                  std::int64_t rows, std::int64_t columns) {
   for (std::int64_t row = 0; row < rows; ++row) {
     T* const out = y + row * y_stride;
-    const Product* const in = product + row * product_stride;
+    const Sum* const in = sums + row * sums_stride;
     const T* const add = residual == nullptr ? nullptr : residual + row * residual_stride;
     if (bias != nullptr && add != nullptr) {
 #pragma omp simd

@@ -10,18 +10,18 @@ namespace {
 
 using dnnl::memory;
 
-enum class Product : std::int64_t { forward, backward_input, backward_weight };
+enum class Pass : std::int64_t { forward, backward_input, backward_weight };
 
-PrimitiveKey key_of(Product product, DType dtype, std::int64_t rows, std::int64_t outputs,
+PrimitiveKey key_of(Pass pass, DType dtype, std::int64_t rows, std::int64_t outputs,
                     std::int64_t inputs, bool bias = false, bool residual = false) {
   return {PrimitiveKey::Kind::matmul,
-          {static_cast<std::int64_t>(product), static_cast<std::int64_t>(dtype), rows, outputs,
-           inputs, bias, residual}};
+          {static_cast<std::int64_t>(pass), static_cast<std::int64_t>(dtype), rows, outputs, inputs,
+           bias, residual}};
 }
 
 // c = a b, or c += a b.
-std::unique_ptr<CachedPrimitive> make_product(const memory::desc& a, const memory::desc& b,
-                                              const memory::desc& c, bool accumulate) {
+std::unique_ptr<CachedPrimitive> make_matmul(const memory::desc& a, const memory::desc& b,
+                                             const memory::desc& c, bool accumulate) {
   dnnl::primitive_attr attributes = dnnl_attributes();
   if (accumulate) {
     dnnl::post_ops add;
@@ -35,8 +35,8 @@ std::unique_ptr<CachedPrimitive> make_product(const memory::desc& a, const memor
 
 }  // namespace
 
-void matrix_product(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixView& a,
-                    const MatrixView& b, float beta, float* c, std::int64_t c_stride) {
+void matmul(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixView& a,
+            const MatrixView& b, float beta, float* c, std::int64_t c_stride) {
   static_cast<void>(dnnl_stream());  // holds this thread to one core
   dnnl_check(dnnl_sgemm(a.transpose == Transpose::yes ? 'T' : 'N',
                         b.transpose == Transpose::yes ? 'T' : 'N', m, n, k, 1.0F, a.data, a.stride,
@@ -71,7 +71,7 @@ void native_forward(DType dtype, std::int64_t rows, std::int64_t outputs, std::i
         arguments);
   };
   CachedPrimitive& primitive = cached_primitive(
-      key_of(Product::forward, dtype, rows, outputs, inputs, with_bias, with_residual), make);
+      key_of(Pass::forward, dtype, rows, outputs, inputs, with_bias, with_residual), make);
   std::array<const void*, 5> pointers = {x, w, y};
   std::size_t count = 3;
   if (with_bias) pointers[count++] = bias;
@@ -84,11 +84,11 @@ void native_backward_input(DType dtype, std::int64_t rows, std::int64_t outputs,
                            bool accumulate) {
   const auto make = [&] {
     const auto type = dnnl_type(dtype);
-    return make_product(memory::desc({rows, outputs}, type, memory::dims{outputs, 1}),
-                        memory::desc({outputs, inputs}, type, memory::dims{inputs, 1}),
-                        memory::desc({rows, inputs}, type, memory::dims{inputs, 1}), accumulate);
+    return make_matmul(memory::desc({rows, outputs}, type, memory::dims{outputs, 1}),
+                       memory::desc({outputs, inputs}, type, memory::dims{inputs, 1}),
+                       memory::desc({rows, inputs}, type, memory::dims{inputs, 1}), accumulate);
   };
-  cached_primitive(key_of(Product::backward_input, dtype, rows, outputs, inputs, false, accumulate),
+  cached_primitive(key_of(Pass::backward_input, dtype, rows, outputs, inputs, false, accumulate),
                    make)
       .execute({dy, w, dx});
 }
@@ -97,12 +97,12 @@ void native_backward_weight(DType dtype, std::int64_t rows, std::int64_t outputs
                             std::int64_t inputs, float* dw, const void* dy, const void* x) {
   const auto make = [&] {
     const auto type = dnnl_type(dtype);
-    return make_product(
+    return make_matmul(
         memory::desc({outputs, rows}, type, memory::dims{1, outputs}),
         memory::desc({rows, inputs}, type, memory::dims{inputs, 1}),
         memory::desc({outputs, inputs}, memory::data_type::f32, memory::dims{inputs, 1}), true);
   };
-  cached_primitive(key_of(Product::backward_weight, dtype, rows, outputs, inputs), make)
+  cached_primitive(key_of(Pass::backward_weight, dtype, rows, outputs, inputs), make)
       .execute({dy, x, dw});
 }
 

@@ -21,8 +21,8 @@ struct MatrixView {
 
 // c(M, N) = a(M, K) b(K, N) + beta * c, in f32. a and b are given as stored; when transposed,
 // stored as (K, M) and (N, K). Inner blocking is oneDNN's own and depends on the sizes only.
-void matrix_product(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixView& a,
-                    const MatrixView& b, float beta, float* c, std::int64_t c_stride);
+void matmul(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixView& a,
+            const MatrixView& b, float beta, float* c, std::int64_t c_stride);
 
 // A row length for copies: off the powers of two, for rows at such a distance fall into few sets of
 // the first-level cache and evict each other (weight gradients ran at half speed).

@@ -35,8 +35,8 @@ struct LeftOperand {
 
 // One tile: c (+)= a * b over `count` values of k. b advances by vectors * lanes for each k.
 template <int vectors, bool accumulate, bool unit_step>
-[[gnu::always_inline]] inline void tile_product(std::int64_t count, const LeftOperand& left,
-                                                const float* b, float* c, std::int64_t c_row) {
+[[gnu::always_inline]] inline void tile_matmul(std::int64_t count, const LeftOperand& left,
+                                               const float* b, float* c, std::int64_t c_row) {
   Vector sum[tile_rows][vectors];
 #pragma GCC unroll 16
   for (int i = 0; i < tile_rows; ++i) {
@@ -97,14 +97,14 @@ template <bool unit_step>
   static_assert(tile_vectors == 2);
   if (width == tile_columns) {
     if (accumulate) {
-      tile_product<2, true, unit_step>(count, left, b, c, c_row);
+      tile_matmul<2, true, unit_step>(count, left, b, c, c_row);
     } else {
-      tile_product<2, false, unit_step>(count, left, b, c, c_row);
+      tile_matmul<2, false, unit_step>(count, left, b, c, c_row);
     }
   } else if (accumulate) {
-    tile_product<1, true, unit_step>(count, left, b, c, c_row);
+    tile_matmul<1, true, unit_step>(count, left, b, c, c_row);
   } else {
-    tile_product<1, false, unit_step>(count, left, b, c, c_row);
+    tile_matmul<1, false, unit_step>(count, left, b, c, c_row);
   }
 }
 

@@ -11,54 +11,54 @@ namespace trireme {
 namespace {
 
 using namespace testing;
-using ops::ProductChoices;
-using ops::ProductKey;
+using ops::GemmChoices;
+using ops::GemmKey;
 
-const ProductKey some_key{.m = 768,
-                          .n = 8192,
-                          .k = 3072,
-                          .transpose_a = true,
-                          .type_a = DType::bf16,
-                          .type_b = DType::bf16,
-                          .output = DType::f32,
-                          .epilogue = ops::Epilogue::gelu_bias,
-                          .alignment = 16,
-                          .processors = 120,
-                          .tf32 = false};
+const GemmKey some_key{.m = 768,
+                       .n = 8192,
+                       .k = 3072,
+                       .transpose_a = true,
+                       .type_a = DType::bf16,
+                       .type_b = DType::bf16,
+                       .output = DType::f32,
+                       .epilogue = ops::Epilogue::gelu_bias,
+                       .alignment = 16,
+                       .processors = 120,
+                       .tf32 = false};
 
-ProductChoices some_choices() {
-  ProductChoices choices{
+GemmChoices some_choices() {
+  GemmChoices choices{
       .gpu = "A GPU, 8 multiprocessors", .library = "cuBLASLt 1.2.3", .algorithms = {}};
   choices.algorithms[some_key] = {.algorithm = {1, 2, ~0ULL, 4, 5, 6, 7, 8}, .microseconds = 12.5};
-  ProductKey other = some_key;
+  GemmKey other = some_key;
   other.type_a = DType::f8e5m2;
   other.epilogue = ops::Epilogue::bias_gradient;
   choices.algorithms[other] = {.algorithm = {9}, .microseconds = 3.25};
   return choices;
 }
 
-ProductChoices parse(const std::string& text) {
-  const ProductChoices own = some_choices();
-  return ProductChoices::parse(text, "tuned.txt", own.gpu, own.library);
+GemmChoices parse(const std::string& text) {
+  const GemmChoices own = some_choices();
+  return GemmChoices::parse(text, "tuned.txt", own.gpu, own.library);
 }
 
 TEST(ProductKeys, AreTextAndBack) {
   EXPECT_EQ(ops::to_text(some_key), "768 8192 3072 TN bf16 bf16 f32 gelu_bias 16 120 fp32");
-  EXPECT_EQ(ops::parse_product_key(ops::to_text(some_key)), some_key);
+  EXPECT_EQ(ops::parse_gemm_key(ops::to_text(some_key)), some_key);
   for (const char* const text :
        {"", "768", "0 8192 3072 TN bf16 bf16 f32 bias 16 0 fp32",
         "1 1 1 TX bf16 bf16 f32 bias 16 0 fp32", "1 1 1 TN u8 bf16 f32 bias 16 0 fp32",
         "1 1 1 TN bf16 bf16 f32 relu 16 0 fp32", "1 1 1 TN bf16 bf16 f32 bias 12 0 fp32",
         "1 1 1 TN bf16 bf16 f32 bias 16 0 fp64", "1 1 1 TN bf16 bf16 f32 bias 16 0 fp32 1",
         "1 1 99999999999999999999 TN bf16 bf16 f32 bias 16 0 fp32"}) {
-    EXPECT_EQ(ops::parse_product_key(text), std::nullopt) << text;
+    EXPECT_EQ(ops::parse_gemm_key(text), std::nullopt) << text;
   }
 }
 
 TEST(ProductFiles, GiveBackWhatWasWritten) {
-  const ProductChoices given = some_choices();
+  const GemmChoices given = some_choices();
 
-  const ProductChoices read = parse(given.to_text());
+  const GemmChoices read = parse(given.to_text());
 
   ASSERT_EQ(read.algorithms.size(), 2U);
   EXPECT_EQ(read.algorithms.at(some_key).algorithm, given.algorithms.at(some_key).algorithm);
@@ -107,7 +107,7 @@ class Tuning : public ::testing::Test {
     if (stream().device().type() != DeviceType::cuda) GTEST_SKIP() << "cuBLASLt is on GPUs only";
   }
   void TearDown() override {
-    if (!IsSkipped()) ops::use_product_choices({}, "");
+    if (!IsSkipped()) ops::use_gemm_choices({}, "");
   }
 
   std::vector<unsigned char> product() const {
@@ -115,12 +115,12 @@ class Tuning : public ::testing::Test {
     ops::linear_forward(stream(), y, x_, w_);
     return y.raw();
   }
-  static ProductKey key() {
-    const auto keys = ops::unmeasured_products();
+  static GemmKey key() {
+    const auto keys = ops::unmeasured_gemms();
     const auto found = std::ranges::find_if(
-        keys, [](const ProductKey& k) { return k.n == rows && k.m == outputs && k.k == inputs; });
+        keys, [](const GemmKey& k) { return k.n == rows && k.m == outputs && k.k == inputs; });
     EXPECT_NE(found, keys.end());
-    return found == keys.end() ? ProductKey{} : *found;
+    return found == keys.end() ? GemmKey{} : *found;
   }
 
  private:
@@ -130,14 +130,14 @@ class Tuning : public ::testing::Test {
 
 TEST_F(Tuning, UsesWhatWasMeasuredAndHasItsBits) {
   const auto suggested = product();
-  ProductChoices choices = ops::no_product_choices(stream().device());
+  GemmChoices choices = ops::no_gemm_choices(stream().device());
 
-  choices.algorithms[key()] = ops::measure_product(stream(), key());
-  ops::use_product_choices(choices, "tuned.txt");
+  choices.algorithms[key()] = ops::measure_gemm(stream(), key());
+  ops::use_gemm_choices(choices, "tuned.txt");
   const auto tuned = product();
 
   EXPECT_GT(choices.algorithms.begin()->second.microseconds, 0);
-  EXPECT_TRUE(ops::unmeasured_products().empty());
+  EXPECT_TRUE(ops::unmeasured_gemms().empty());
   EXPECT_EQ(product(), tuned);
   const char* const algorithms = std::getenv("TRIREME_EMULATED_ALGORITHMS");
   if (algorithms == nullptr) return;
@@ -151,25 +151,25 @@ TEST_F(Tuning, MeasuresEveryKindOfProduct) {
   for (const ops::Epilogue epilogue :
        {ops::Epilogue::none, ops::Epilogue::bias, ops::Epilogue::gelu_bias, ops::Epilogue::dgelu,
         ops::Epilogue::bias_gradient}) {
-    const ProductKey kind{.m = 16, .n = 32, .k = 48, .transpose_a = true, .epilogue = epilogue};
-    EXPECT_GT(ops::measure_product(stream(), kind).microseconds, 0) << ops::to_text(kind);
+    const GemmKey kind{.m = 16, .n = 32, .k = 48, .transpose_a = true, .epilogue = epilogue};
+    EXPECT_GT(ops::measure_gemm(stream(), kind).microseconds, 0) << ops::to_text(kind);
   }
-  const ProductKey fp8{.m = 16,
-                       .n = 32,
-                       .k = 48,
-                       .transpose_a = true,
-                       .type_a = DType::f8e4m3,
-                       .type_b = DType::f8e4m3,
-                       .output = DType::bf16};
-  EXPECT_GT(ops::measure_product(stream(), fp8).microseconds, 0);
+  const GemmKey fp8{.m = 16,
+                    .n = 32,
+                    .k = 48,
+                    .transpose_a = true,
+                    .type_a = DType::f8e4m3,
+                    .type_b = DType::f8e4m3,
+                    .output = DType::bf16};
+  EXPECT_GT(ops::measure_gemm(stream(), fp8).microseconds, 0);
 }
 
 TEST_F(Tuning, RefusesAnAlgorithmThatTheLibraryRefuses) {
   product();
-  ProductChoices choices = ops::no_product_choices(stream().device());
+  GemmChoices choices = ops::no_gemm_choices(stream().device());
   choices.algorithms[key()].algorithm.fill(~0ULL);
 
-  ops::use_product_choices(choices, "tuned.txt");
+  ops::use_gemm_choices(choices, "tuned.txt");
 
   expect_error([&] { product(); }, {"device.autotune", "tuned.txt", "40 24 136", "remove"});
 }

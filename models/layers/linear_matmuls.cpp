@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/layers/linear_products.h"
+#include "models/layers/linear_matmuls.h"
 
 #include <algorithm>
 

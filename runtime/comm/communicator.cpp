@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/comm/communicator.h"
+
+#include "runtime/comm/call.h"
+
+namespace trireme {
+
+void Communicator::all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) {
+  issue(stream, make_reduce_call(*this, Verb::all_reduce, in, out, op));
+}
+
+void Communicator::reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out,
+                                  ReduceOp op) {
+  issue(stream, make_reduce_call(*this, Verb::reduce_scatter, in, out, op));
+}
+
+void Communicator::all_gather(Stream& stream, const Tensor& in, const Tensor& out) {
+  issue(stream, make_exchange_call(*this, Verb::all_gather, in, out));
+}
+
+void Communicator::all_to_all(Stream& stream, const Tensor& in, const Tensor& out) {
+  issue(stream, make_exchange_call(*this, Verb::all_to_all, in, out));
+}
+
+void Communicator::broadcast(Stream& stream, const Tensor& data, int root) {
+  issue(stream, make_peer_call(*this, Verb::broadcast, data, root));
+}
+
+void Communicator::send(Stream& stream, const Tensor& data, int to) {
+  issue(stream, make_peer_call(*this, Verb::send, data, to));
+}
+
+void Communicator::recv(Stream& stream, const Tensor& data, int from) {
+  issue(stream, make_peer_call(*this, Verb::recv, data, from));
+}
+
+void Communicator::group_begin() {
+  TRIREME_EXPECTS(!in_group_, "group {}: group_begin inside a group", name());
+  in_group_ = true;
+  group_stream_ = nullptr;
+}
+
+void Communicator::group_end(Stream& stream) {
+  TRIREME_EXPECTS(in_group_, "group {}: group_end without group_begin", name());
+  TRIREME_EXPECTS(group_stream_ == nullptr || group_stream_ == &stream,
+                  "group_end of group {} names another stream than its calls", name());
+  in_group_ = false;
+  if (group_stream_ != nullptr) submit_group_end(stream);
+}
+
+void Communicator::issue(Stream& stream, const Call& call) {
+  TRIREME_EXPECTS(in_group_ || call.peer != rank() || call.verb == Verb::broadcast,
+                  "{} to oneself in group {} outside group_begin/group_end never ends",
+                  name_of(call.verb), name());
+  TRIREME_EXPECTS(!in_group_ || group_stream_ == nullptr || group_stream_ == &stream,
+                  "the calls between group_begin and group_end of group {} use several streams",
+                  name());
+  submit(stream, call);
+  if (in_group_) group_stream_ = &stream;
+}
+
+}  // namespace trireme
