@@ -54,6 +54,24 @@ class Event {
   Event() = default;
 };
 
+// How matmuls of f32 operands are computed.
+enum class MatmulPrecision : std::uint8_t {
+  fp32,
+  tf32  // operands rounded to 10 bits of mantissa for the tensor cores; CUDA only
+};
+
+// How operations on a stream compute, where there is a choice; read when one is enqueued. All but
+// `reproducible` speak of CUDA only.
+struct ExecutionPolicy {
+  MatmulPrecision matmul = MatmulPrecision::fp32;
+  // The same operands give the same bits in every run, also where that takes longer or more memory.
+  bool reproducible = true;
+  // Matmuls also compute what follows them (GELU, bias gradients), before their result is rounded.
+  bool fused_epilogues = false;
+  // Multiprocessors that matmuls leave to collectives, which run beside them.
+  int reserved_processors = 0;
+};
+
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -68,9 +86,14 @@ class Stream {
   [[nodiscard]] virtual Device& device() const = 0;
   // Inside Device::capture: what is enqueued is recorded, and events mean nothing to the host.
   [[nodiscard]] virtual bool capturing() const { return false; }
+  void set_policy(const ExecutionPolicy& policy) { policy_ = policy; }
+  [[nodiscard]] const ExecutionPolicy& policy() const { return policy_; }
 
  protected:
   Stream() = default;
+
+ private:
+  ExecutionPolicy policy_;
 };
 
 // What memory is for, as messages name it. Buffers made during the life of a MemoryScope, on its
@@ -152,12 +175,6 @@ struct MemoryUse {
   std::array<std::size_t, memory_roles> by_role{};  // of current_bytes
 };
 
-// How products of f32 operands are computed.
-enum class MatmulPrecision : std::uint8_t {
-  fp32,
-  tf32  // operands rounded to 10 bits of mantissa for the tensor cores; CUDA only
-};
-
 // Where a process stands among those of its host.
 struct DevicePlace {
   int local_rank = 0;  // chooses the GPU
@@ -206,21 +223,6 @@ class Device {
   // True where this device computes in bf16 natively (else bf16 products are computed in fp32 and
   // rounded).
   [[nodiscard]] virtual bool has_native_bf16() const = 0;
-  // Read when an operation is enqueued. CPU devices compute in fp32 always.
-  void set_matmul_precision(MatmulPrecision precision) { matmul_precision_ = precision; }
-  [[nodiscard]] MatmulPrecision matmul_precision() const { return matmul_precision_; }
-  // Whether the same operands must give the same bits in every run, also where that takes longer or
-  // more memory. Read when an operation is enqueued.
-  void set_reproducible(bool reproducible) { reproducible_ = reproducible; }
-  [[nodiscard]] bool reproducible() const { return reproducible_; }
-  // Whether products also compute what follows them (GELU, bias gradients), before their result is
-  // rounded. Read when an operation is enqueued. CUDA only.
-  void set_fused_epilogues(bool fused) { fused_epilogues_ = fused; }
-  [[nodiscard]] bool fused_epilogues() const { return fused_epilogues_; }
-  // Multiprocessors that products leave to collectives, which run beside them. Read when an
-  // operation is enqueued. CUDA only.
-  void reserve_processors(int count) { reserved_processors_ = count; }
-  [[nodiscard]] int reserved_processors() const { return reserved_processors_; }
   // What live Buffers hold, in bytes as asked for. Thread-safe.
   [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const;
 
@@ -238,10 +240,6 @@ class Device {
   void note_allocated(std::size_t bytes, MemoryKind kind, MemoryRole role);
   void note_released(std::size_t bytes, MemoryKind kind, MemoryRole role) noexcept;
 
-  bool reproducible_ = true;
-  bool fused_epilogues_ = false;
-  int reserved_processors_ = 0;
-  MatmulPrecision matmul_precision_ = MatmulPrecision::fp32;
   mutable std::mutex use_mutex_;  // loader threads make buffers too
   MemoryUse use_[2];
 };

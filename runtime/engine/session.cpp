@@ -158,10 +158,11 @@ Session::Session(RankResources resources, const Config& resolved, bool training)
       tensor_stream(tensor_stream_of(*device, mesh)),
       tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm),
       pipeline(pipeline_shape(config, training)) {
-  if (config.precision == "tf32") device->set_matmul_precision(MatmulPrecision::tf32);
-  device->set_reproducible(config.reproducibility != "fast");
-  device->set_fused_epilogues(config.device.fused_epilogues == "on");
-  device->reserve_processors(reserved_processors(config, *world));
+  streams.compute->set_policy(
+      {.matmul = config.precision == "tf32" ? MatmulPrecision::tf32 : MatmulPrecision::fp32,
+       .reproducible = config.reproducibility != "fast",
+       .fused_epilogues = config.device.fused_epilogues == "on",
+       .reserved_processors = reserved_processors(config, *world)});
   const Chain chain = make_chain(config);
   layers = summarize(chain, device->type(), build_options(config, mesh.here().tensor, training));
   stages = plan_stages(layers, pipeline, config.parallel.stage_layers);

@@ -13,8 +13,8 @@ using Values = std::vector<double>;
 // Fuses as long as it lives. The CPU ignores it.
 class Fused {
  public:
-  Fused() { stream().device().set_fused_epilogues(true); }
-  ~Fused() { stream().device().set_fused_epilogues(false); }
+  Fused() { stream().set_policy({.fused_epilogues = true}); }
+  ~Fused() { stream().set_policy({}); }
   Fused(const Fused&) = delete;
   Fused& operator=(const Fused&) = delete;
 };
@@ -192,9 +192,9 @@ TEST(LinearGeluGradients, AgreeWithFiniteDifferences) {
 
   for (const bool fuse : {false, true}) {
     const GuardedTensor dx(DType::f32, {n, wide});
-    stream().device().set_fused_epilogues(fuse);
+    stream().set_policy({.fused_epilogues = fuse});
     ops::linear_gelu_backward_input(stream(), dx, dy, w, pre);
-    stream().device().set_fused_epilogues(false);
+    stream().set_policy({});
     expect_close(dx.get(), expected, 1e-5, 1e-5);
   }
 }

@@ -29,10 +29,6 @@ class CudaDevice final : public Device {
 
   [[nodiscard]] int index() const { return index_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-  // Multiprocessors that products plan for; 0 = all.
-  [[nodiscard]] int gemm_processors() const {
-    return reserved_processors() == 0 ? 0 : std::max(1, multiprocessors_ - reserved_processors());
-  }
   [[nodiscard]] std::string name() const;  // "NVIDIA H200, 132 multiprocessors"
   [[nodiscard]] int capability() const { return capability_; }  // 90 for 9.0
 

@@ -21,7 +21,7 @@ const CudnnPlan* plan_for(const Stream& stream, Pass pass, const Tensor& qkv, st
                      .heads = heads,
                      .key_heads = heads,
                      .size = qkv.shape[2] / (3 * heads),
-                     .deterministic = pass == Pass::backward && stream.device().reproducible()});
+                     .deterministic = pass == Pass::backward && stream.policy().reproducible});
 }
 
 // Queries, keys and values of a packed projection (B, T, 3*H*D).

@@ -26,7 +26,7 @@ class Library {
 
   void run(CudaStream& stream, const Gemm& p) {
     const std::lock_guard lock(mutex_);  // plans carry the pointers of one call
-    const GemmKey key = key_of(CudaDevice::of(stream.device()), p);
+    const GemmKey key = key_of(stream, p);
     Entry& entry = entry_for(key, p);
     if (!entry.algorithm) {
       library_failed("cublasLtMatmulAlgoGetHeuristic",
@@ -37,7 +37,7 @@ class Library {
 
   [[nodiscard]] bool has(CudaStream& stream, const Gemm& p) {
     const std::lock_guard lock(mutex_);
-    const GemmKey key = key_of(CudaDevice::of(stream.device()), p);
+    const GemmKey key = key_of(stream, p);
     const std::size_t before = entries_.size();
     const bool found = entry_for(key, p).algorithm.has_value();
     if (!found && entries_.size() > before) {
@@ -180,7 +180,7 @@ void multiply(Stream& stream, const Gemm& gemm) {
 
 bool fuses(Stream& stream, const Gemm& gemm) {
   constexpr std::int64_t aux_columns = 8, aux_alignment = 16;
-  if (!stream.device().fused_epilogues()) return false;
+  if (!stream.policy().fused_epilogues) return false;
   if (gemm.aux != nullptr && (gemm.m % aux_columns != 0 || common_alignment(gemm) < aux_alignment))
     return false;
   return Library::get().has(CudaStream::of(stream), gemm);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/gemm/cublaslt_plan_cuda.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace trireme::ops::cuda {
@@ -51,6 +52,13 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
       cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)));
 }
 
+// Multiprocessors that a matmul plans for; 0 = all.
+int processors_of(const Stream& stream) {
+  const int reserved = stream.policy().reserved_processors;
+  return reserved == 0 ? 0
+                       : std::max(1, CudaDevice::of(stream.device()).multiprocessors() - reserved);
+}
+
 }  // namespace
 
 void check_cublaslt(cublasStatus_t status, const char* call, std::source_location where) {
@@ -67,7 +75,7 @@ std::uint32_t common_alignment(const Gemm& p) {
   return std::uint32_t{1} << std::countr_zero(bits);
 }
 
-GemmKey key_of(const CudaDevice& device, const Gemm& p) {
+GemmKey key_of(const Stream& stream, const Gemm& p) {
   return {.m = p.m,
           .n = p.n,
           .k = p.k,
@@ -78,9 +86,9 @@ GemmKey key_of(const CudaDevice& device, const Gemm& p) {
           .output = p.output,
           .epilogue = p.epilogue,
           .alignment = common_alignment(p),
-          .processors = device.gemm_processors(),
+          .processors = processors_of(stream),
           // Rounding to TF32 only happens to f32 operands, and only when asked for.
-          .tf32 = p.type_a == DType::f32 && device.matmul_precision() == MatmulPrecision::tf32};
+          .tf32 = p.type_a == DType::f32 && stream.policy().matmul == MatmulPrecision::tf32};
 }
 
 GemmPlan::Matrix GemmPlan::matrix(DType dtype, std::int64_t rows, std::int64_t columns) {

@@ -24,7 +24,7 @@ struct Destroy {
 template <typename Handle, cublasStatus_t (*destroy)(Handle)>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<Handle, destroy>>;
 
-[[nodiscard]] GemmKey key_of(const CudaDevice& device, const Gemm& gemm);
+[[nodiscard]] GemmKey key_of(const Stream& stream, const Gemm& gemm);
 // The largest power of two that every address is a multiple of, up to the 16 bytes that loads take
 // at once: how much more there is depends on the layout of a run, and an algorithm must not.
 [[nodiscard]] std::uint32_t common_alignment(const Gemm& gemm);

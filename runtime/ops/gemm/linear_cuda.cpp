@@ -92,7 +92,7 @@ void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, 
 void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, const Tensor& x,
                          const Tensor& w, const Tensor& bias) {
   if (y.count() == 0) return;
-  if (!bias.empty() && stream.device().fused_epilogues()) {
+  if (!bias.empty() && stream.policy().fused_epilogues) {
     Gemm gemm = forward_gemm(y, x, w);
     gemm.epilogue = Epilogue::gelu_bias;
     gemm.bias = epilogue_bias(stream, bias, y.dtype);
