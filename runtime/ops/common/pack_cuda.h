@@ -4,6 +4,8 @@
 // the same.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
 
 #include "runtime/base/host_device.h"
