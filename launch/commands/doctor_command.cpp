@@ -109,7 +109,7 @@ int examine(const DoctorArguments& arguments) {
   }
   doctor::check_sameness(findings, *world, config ? to_yaml(*config) : "");
   doctor::check_shared(findings, *world, settings.run.directory);
-  const CudaFacts gpus = cuda_facts != nullptr ? cuda_facts() : CudaFacts{};
+  const CudaFacts gpus = cuda_facts();
   const auto types = gather_texts(*world, doctor::gpu_of_rank(gpus, mpi.local_rank()));
   if (mpi.rank() == 0) doctor::compare_gpus(findings, types, hosts);
   doctor::check_clocks(findings, *world, hosts);

@@ -121,7 +121,7 @@ void check_host(Findings& findings, const MpiEnvironment& mpi, const Config& con
 }
 
 void check_gpus(Findings& findings, const MpiEnvironment& mpi, bool needed) {
-  if (cuda_facts == nullptr) {
+  if (!Device::in_build(DeviceType::cuda)) {
     const std::string text = "this program was built without the CUDA back end";
     if (needed) {
       findings.problem("gpu", text, "build it with cmake --preset cuda, or use device.type: cpu");

@@ -11,7 +11,7 @@ namespace trireme {
 std::map<std::string, std::string> library_versions() {
   std::map<std::string, std::string> versions = {
       {"MPI", mpi_library_version()}, {"HDF5", hdf5_version()}, {"oneDNN", ops::onednn_version()}};
-  if (nccl_library_version != nullptr) versions["NCCL"] = nccl_library_version();
+  if (const std::string nccl = nccl_library_version(); !nccl.empty()) versions["NCCL"] = nccl;
   if (const std::string cudnn = ops::cudnn_version(); !cudnn.empty()) versions["cuDNN"] = cudnn;
   return versions;
 }

@@ -31,12 +31,12 @@ struct NcclOptions {
 // `host` is the world group over MPI or TCP; the result owns it and gives it the calls on CPU
 // streams, barrier() and the messages that set NCCL up. `device` is this rank's GPU and must
 // outlive the group. Where ranks share a GPU, the environment that NCCL needs for it is set.
-// Collective. One rank: gives back `host` itself. Null in a program without the CUDA back end,
-// which has no such device either.
-[[nodiscard, gnu::weak]] std::unique_ptr<Communicator> make_nccl_world(
-    std::unique_ptr<Communicator> host, Device& device, NcclOptions options);
+// Collective. One rank: gives back `host` itself. Raises ExitCode::config in a program without
+// the CUDA back end, which has no such device either.
+[[nodiscard]] std::unique_ptr<Communicator> make_nccl_world(std::unique_ptr<Communicator> host,
+                                                            Device& device, NcclOptions options);
 
-// "2.28.9"; null as above.
-[[nodiscard, gnu::weak]] std::string nccl_library_version();
+// "2.28.9"; empty in a program without the CUDA back end.
+[[nodiscard]] std::string nccl_library_version();
 
 }  // namespace trireme

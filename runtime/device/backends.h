@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: one maker per back end. The CUDA back end is a library of its own, which a
-// program may be linked without: its maker is weak.
+// Private to this room: one maker per back end, and what else the CUDA back end does. That is a
+// library of its own, which a program may be linked without: cuda_slot.h.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,12 @@
 namespace trireme {
 
 [[nodiscard]] std::unique_ptr<Device> make_cpu_device();
-[[nodiscard, gnu::weak]] int count_cuda_devices() noexcept;
-[[nodiscard, gnu::weak]] std::unique_ptr<Device> make_cuda_device(const DevicePlace& place);
-[[gnu::weak]] void begin_cuda_range(const char* name) noexcept;
-[[gnu::weak]] void end_cuda_range() noexcept;
+// 0 without the back end.
+[[nodiscard]] int count_cuda_devices() noexcept;
+// Raises ExitCode::config without the back end.
+[[nodiscard]] std::unique_ptr<Device> make_cuda_device(const DevicePlace& place);
+// Do nothing without the back end.
+void begin_cuda_range(const char* name) noexcept;
+void end_cuda_range() noexcept;
 
 }  // namespace trireme

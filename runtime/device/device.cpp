@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/device/backends.h"
+#include "runtime/device/cuda_slot.h"
 
 namespace trireme {
 namespace {
@@ -42,21 +43,16 @@ MemoryScope::~MemoryScope() {
 
 std::unique_ptr<Device> Device::create(DeviceType type, const DevicePlace& place) {
   if (type == DeviceType::cpu) return make_cpu_device();
-  if (!in_build(type)) {
-    fail(ExitCode::config,
-         "device.type: cuda: the device is part of the cuda backend, which this build lacks; "
-         "use cpu or auto, or build with CUDA");
-  }
   return make_cuda_device(place);
 }
 
 bool Device::in_build(DeviceType type) {
-  return type == DeviceType::cpu || make_cuda_device != nullptr;
+  return type == DeviceType::cpu || cuda_slot<&make_cuda_device> != nullptr;
 }
 
 int Device::count(DeviceType type) noexcept {
   if (type == DeviceType::cpu) return 1;
-  return in_build(type) ? count_cuda_devices() : 0;
+  return count_cuda_devices();
 }
 
 MemoryUse Device::memory_use(MemoryKind kind) const {

@@ -24,7 +24,7 @@ struct CudaFacts {
   std::vector<GpuFacts> gpus;
 };
 
-// Null in a program without the CUDA back end.
-[[nodiscard, gnu::weak]] CudaFacts cuda_facts();
+// Nothing in a program without the CUDA back end (Device::in_build).
+[[nodiscard]] CudaFacts cuda_facts();
 
 }  // namespace trireme

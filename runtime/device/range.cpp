@@ -6,11 +6,11 @@
 namespace trireme {
 
 Range::Range(const char* name) noexcept {
-  if (begin_cuda_range != nullptr) begin_cuda_range(name);
+  begin_cuda_range(name);
 }
 
 Range::~Range() {
-  if (end_cuda_range != nullptr) end_cuda_range();
+  end_cuda_range();
 }
 
 }  // namespace trireme

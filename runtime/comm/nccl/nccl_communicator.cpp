@@ -4,6 +4,7 @@
 #include "runtime/comm/host_stream.h"
 #include "runtime/comm/nccl/nccl_environment.h"
 #include "runtime/comm/same_on_all_ranks.h"
+#include "runtime/device/cuda_slot.h"
 
 namespace trireme {
 
@@ -59,6 +60,8 @@ void check_library() {
 
 }  // namespace
 
+namespace cuda {
+
 std::unique_ptr<Communicator> make_nccl_world(std::unique_ptr<Communicator> host, Device& device,
                                               NcclOptions options) {
   TRIREME_EXPECTS(device.type() == DeviceType::cuda, "NCCL on a {} device", name_of(device.type()));
@@ -85,5 +88,10 @@ std::string nccl_library_version() {
   TRIREME_NCCL(ncclGetVersion(&version));
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
+
+TRIREME_CUDA_PROVIDES(trireme, make_nccl_world);
+TRIREME_CUDA_PROVIDES(trireme, nccl_library_version);
+
+}  // namespace cuda
 
 }  // namespace trireme

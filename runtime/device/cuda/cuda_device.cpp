@@ -6,6 +6,7 @@
 
 #include "runtime/device/backends.h"
 #include "runtime/device/cuda/cuda_graph.h"
+#include "runtime/device/cuda_slot.h"
 
 namespace trireme {
 namespace {
@@ -62,6 +63,8 @@ int cuda_device_count() {
   return count;
 }
 
+namespace cuda {
+
 int count_cuda_devices() noexcept {
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
@@ -72,6 +75,11 @@ int count_cuda_devices() noexcept {
 std::unique_ptr<Device> make_cuda_device(const DevicePlace& place) {
   return std::make_unique<CudaDevice>(place);
 }
+
+TRIREME_CUDA_PROVIDES(trireme, count_cuda_devices);
+TRIREME_CUDA_PROVIDES(trireme, make_cuda_device);
+
+}  // namespace cuda
 
 CudaDevice::CudaDevice(const DevicePlace& place) : index_(choose_index(place)) {
   int major = 0, minor = 0;

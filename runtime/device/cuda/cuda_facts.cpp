@@ -2,6 +2,7 @@
 #include <array>
 
 #include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/cuda_slot.h"
 #include "runtime/device/gpu_facts.h"
 
 namespace trireme {
@@ -34,6 +35,8 @@ GpuFacts facts_of(int index, int count) {
 
 }  // namespace
 
+namespace cuda {
+
 CudaFacts cuda_facts() {
   CudaFacts facts;
   int runtime = 0, driver = 0;
@@ -50,5 +53,9 @@ CudaFacts cuda_facts() {
   }
   return facts;
 }
+
+TRIREME_CUDA_PROVIDES(trireme, cuda_facts);
+
+}  // namespace cuda
 
 }  // namespace trireme

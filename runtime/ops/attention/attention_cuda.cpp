@@ -3,6 +3,8 @@
 #include <array>
 
 #include "runtime/device/cuda/cuda_stream.h"
+#include "runtime/device/cuda_slot.h"
+#include "runtime/ops/attention/attention.h"
 #include "runtime/ops/attention/attention_kernels_cuda.h"
 #include "runtime/ops/common/cudnn_graphs.h"
 
@@ -59,5 +61,8 @@ void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, 
   plan->run(stream, std::array<void*, 9>{q, k, v, out.data, lse.data, dout.data, dq, dk, dv},
             scratch(stream, *plan));
 }
+
+TRIREME_CUDA_PROVIDES(ops, attention_forward);
+TRIREME_CUDA_PROVIDES(ops, attention_backward);
 
 }  // namespace trireme::ops::cuda

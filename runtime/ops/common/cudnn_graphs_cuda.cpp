@@ -13,6 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/device/cuda/cuda_check.h"
 #include "runtime/device/cuda/cuda_stream.h"
+#include "runtime/device/cuda_slot.h"
 
 namespace trireme::ops::cuda {
 namespace {
@@ -297,6 +298,8 @@ std::string to_string(const CudnnGraph& graph) {
       g.in, g.stride, g.padding);
 }
 
+namespace linked {
+
 std::string cudnn_version() {
   const std::size_t found = cudnnGetVersion();
   // Minor versions of one major version are compatible upwards only.
@@ -328,6 +331,11 @@ const CudnnPlan* cudnn_plan(const CudnnGraph& graph) {
                        first_line(status));
   return nullptr;
 }
+
+TRIREME_CUDA_PROVIDES(ops::cuda, cudnn_version);
+TRIREME_CUDA_PROVIDES(ops::cuda, cudnn_plan);
+
+}  // namespace linked
 
 CudnnOffer cudnn_offer(const CudnnGraph& graph, int compute_capability,
                        const std::string& device_properties) {

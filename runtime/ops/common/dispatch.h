@@ -3,28 +3,27 @@
 //   TRIREME_KERNEL(layer_norm_forward);
 // checks its operands, then
 //   TRIREME_DISPATCH(stream, layer_norm_forward, y, mean, ...)
-// calls cpu:: or cuda::layer_norm_forward(stream, y, mean, ...), both of the public function's own
-// type. The CUDA ones are weak: a program that is linked without that back end refuses by name.
+// calls cpu::layer_norm_forward(stream, y, mean, ...), or the one that the CUDA back end provides
+// (cuda_slot.h), both of the public function's own type. A program that is linked without that back
+// end refuses by name.
 #pragma once
 
 #include "runtime/base/error.h"
+#include "runtime/device/cuda_slot.h"
 #include "runtime/device/device.h"
 
-#define TRIREME_KERNEL(function)                  \
-  namespace cpu {                                 \
-  decltype(ops::function) function;               \
-  }                                               \
-  namespace cuda {                                \
-  [[gnu::weak]] decltype(ops::function) function; \
-  }                                               \
+#define TRIREME_KERNEL(function)    \
+  namespace cpu {                   \
+  decltype(ops::function) function; \
+  }                                 \
   static_assert(true, "a kernel is declared by a statement")
 
 #define TRIREME_DISPATCH(stream, function, ...)                                                 \
   do {                                                                                          \
     if ((stream).device().type() == DeviceType::cpu) {                                          \
       cpu::function((stream), __VA_ARGS__);                                                     \
-    } else if (cuda::function != nullptr) {                                                     \
-      cuda::function((stream), __VA_ARGS__);                                                    \
+    } else if (cuda_slot<&ops::function> != nullptr) {                                          \
+      cuda_slot<&ops::function>((stream), __VA_ARGS__);                                         \
     } else {                                                                                    \
       fail(ExitCode::config, #function " is part of the cuda backend, which this build lacks"); \
     }                                                                                           \

@@ -67,7 +67,7 @@ std::size_t convolution_workspace_bytes(DeviceType device, DType dtype, const Sh
                                         const Shape& w, const ConvolutionOptions& options) {
   if (device == DeviceType::cpu) return cpu::convolution_workspace_bytes(dtype, x, w, options);
   // A build without the cuda backend plans for one that has it, with cuDNN.
-  const bool cudnn = cuda::convolution_forward == nullptr || !cuda::cudnn_version().empty();
+  const bool cudnn = cuda_slot<&convolution_forward> == nullptr || !cuda::cudnn_version().empty();
   return cuda::workspace_bytes(dtype, ConvolutionGeometry(x, w, options), cudnn);
 }
 

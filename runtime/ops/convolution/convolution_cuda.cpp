@@ -2,7 +2,9 @@
 // Convolution on a GPU: by cuDNN where it has a plan for the shape, else by our own kernels.
 #include <array>
 
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/cudnn_graphs.h"
+#include "runtime/ops/convolution/convolution.h"
 #include "runtime/ops/convolution/convolution_kernels_cuda.h"
 #include "runtime/ops/convolution/convolution_workspace.h"
 
@@ -59,5 +61,9 @@ void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor&
   plan->run(stream, operands, workspace.data + gradient_bytes(g));
   add_weight_gradients(stream, dw, workspace.data, plan->result(), 1);
 }
+
+TRIREME_CUDA_PROVIDES(ops, convolution_forward);
+TRIREME_CUDA_PROVIDES(ops, convolution_backward_input);
+TRIREME_CUDA_PROVIDES(ops, convolution_backward_weight);
 
 }  // namespace trireme::ops::cuda

@@ -2,7 +2,9 @@
 // One thread per pack of channels of an output pixel (forward) or of an input pixel (backward,
 // which gathers). Sums have the CPU's order, so the bits are the CPU's.
 #include "runtime/device/cuda/launch.h"
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/pack_cuda.h"
+#include "runtime/ops/convolution/pooling.h"
 #include "runtime/ops/convolution/pooling_math.h"
 
 namespace trireme::ops::cuda {
@@ -200,5 +202,10 @@ void global_average_pool_backward(Stream& stream, const Tensor& dx, const Tensor
     });
   });
 }
+
+TRIREME_CUDA_PROVIDES(ops, max_pool_forward);
+TRIREME_CUDA_PROVIDES(ops, max_pool_backward);
+TRIREME_CUDA_PROVIDES(ops, global_average_pool_forward);
+TRIREME_CUDA_PROVIDES(ops, global_average_pool_backward);
 
 }  // namespace trireme::ops::cuda

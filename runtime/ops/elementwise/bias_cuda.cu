@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/elementwise/bias.h"
 
 #include "runtime/ops/common/columns_cuda.h"
@@ -90,5 +91,8 @@ void column_sums(Stream& stream, const Tensor& db, const Tensor& dy) {
     });
   });
 }
+
+TRIREME_CUDA_PROVIDES(ops, add_bias_residual);
+TRIREME_CUDA_PROVIDES(ops, column_sums);
 
 }  // namespace trireme::ops::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/fixed_sum_cuda.h"
 #include "runtime/ops/common/transform_cuda.h"
 #include "runtime/ops/elementwise/elementwise.h"
@@ -66,5 +67,11 @@ void cast(Stream& stream, const Tensor& y, const Tensor& x) {
 void accumulate_sum(Stream& stream, const Tensor& total, const Tensor& x) {
   add_fixed_sum<false>(stream, total, x);
 }
+
+TRIREME_CUDA_PROVIDES(ops, add_in_place);
+TRIREME_CUDA_PROVIDES(ops, relu_forward);
+TRIREME_CUDA_PROVIDES(ops, relu_backward);
+TRIREME_CUDA_PROVIDES(ops, cast);
+TRIREME_CUDA_PROVIDES(ops, accumulate_sum);
 
 }  // namespace trireme::ops::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/transform_cuda.h"
 #include "runtime/ops/elementwise/gelu.h"
 #include "runtime/ops/elementwise/gelu_math.h"
@@ -36,5 +37,8 @@ void gelu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Ten
     transform(stream, dx.as<T>(), dx.count(), Backward{}, dy.as<T>(), x.as<T>());
   });
 }
+
+TRIREME_CUDA_PROVIDES(ops, gelu_forward);
+TRIREME_CUDA_PROVIDES(ops, gelu_backward);
 
 }  // namespace trireme::ops::cuda

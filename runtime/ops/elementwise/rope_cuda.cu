@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/rows_cuda.h"
 #include "runtime/ops/elementwise/rope.h"
 #include "runtime/ops/elementwise/rope_math.h"
@@ -85,5 +86,8 @@ void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options)
 void rope_backward(Stream& stream, const Tensor& dqkv, const RopeOptions& options) {
   rotate(stream, dqkv, options, -1.0F);
 }
+
+TRIREME_CUDA_PROVIDES(ops, rope_forward);
+TRIREME_CUDA_PROVIDES(ops, rope_backward);
 
 }  // namespace trireme::ops::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/rows_cuda.h"
 #include "runtime/ops/elementwise/swiglu.h"
 #include "runtime/ops/elementwise/swiglu_math.h"
@@ -80,5 +81,8 @@ void swiglu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const T
               });
   });
 }
+
+TRIREME_CUDA_PROVIDES(ops, swiglu_forward);
+TRIREME_CUDA_PROVIDES(ops, swiglu_backward);
 
 }  // namespace trireme::ops::cuda

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "runtime/base/log.h"
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/float_types.h"
 #include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/gemm/cublaslt_plan_cuda.h"
@@ -209,27 +210,28 @@ std::string cublaslt_version() {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-}  // namespace trireme::ops::cuda
-
-namespace trireme::ops {
-
 GemmChoices no_gemm_choices(Device& device) {
   return {.gpu = CudaDevice::of(device).name(),
-          .library = fmt::format("cuBLASLt {}", cuda::cublaslt_version()),
+          .library = fmt::format("cuBLASLt {}", cublaslt_version()),
           .algorithms = {}};
 }
 
 void use_gemm_choices(GemmChoices choices, std::string file) {
-  cuda::Library::get().use(std::move(choices), std::move(file));
+  Library::get().use(std::move(choices), std::move(file));
 }
 
 std::vector<GemmKey> unmeasured_gemms() {
-  return cuda::Library::get().unmeasured();
+  return Library::get().unmeasured();
 }
 
 GemmChoice measure_gemm(Stream& stream, const GemmKey& key) {
-  const cuda::Operands operands(stream, key);
-  return cuda::Library::get().measure(CudaStream::of(stream), key, operands.gemm);
+  const Operands operands(stream, key);
+  return Library::get().measure(CudaStream::of(stream), key, operands.gemm);
 }
 
-}  // namespace trireme::ops
+TRIREME_CUDA_PROVIDES(ops, no_gemm_choices);
+TRIREME_CUDA_PROVIDES(ops, use_gemm_choices);
+TRIREME_CUDA_PROVIDES(ops, unmeasured_gemms);
+TRIREME_CUDA_PROVIDES(ops, measure_gemm);
+
+}  // namespace trireme::ops::cuda

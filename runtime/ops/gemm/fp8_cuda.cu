@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products go to cuBLASLt where it takes them, the others to a kernel of our own.
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/pack_cuda.h"
 #include "runtime/ops/common/reduce_cuda.h"
 #include "runtime/ops/elementwise/bias.h"
@@ -215,5 +216,8 @@ void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Ma
   multiply(stream, gemm);
   if (bias_follows) ops::add_bias_residual(stream, y, y, bias);
 }
+
+TRIREME_CUDA_PROVIDES(ops, quantize_fp8);
+TRIREME_CUDA_PROVIDES(ops, linear_fp8);
 
 }  // namespace trireme::ops::cuda

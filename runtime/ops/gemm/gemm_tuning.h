@@ -8,7 +8,7 @@
 // lacks. After the last step one rank measures what any rank lacked and adds it to the file. Equal
 // files therefore give equal bits, and replicas agree.
 //
-// All are null in a program without the CUDA back end.
+// All raise ExitCode::config in a program without the CUDA back end.
 #pragma once
 
 #include <vector>
@@ -19,17 +19,17 @@
 namespace trireme::ops {
 
 // This GPU, this library, no products.
-[[nodiscard, gnu::weak]] GemmChoices no_gemm_choices(Device& device);
+[[nodiscard]] GemmChoices no_gemm_choices(Device& device);
 
 // From here on products use these. An algorithm that the library then refuses raises
 // ExitCode::config naming `file` and the product.
-[[gnu::weak]] void use_gemm_choices(GemmChoices choices, std::string file);
+void use_gemm_choices(GemmChoices choices, std::string file);
 
 // Those computed so far in this process whose algorithm is the library's suggestion.
-[[nodiscard, gnu::weak]] std::vector<GemmKey> unmeasured_gemms();
+[[nodiscard]] std::vector<GemmKey> unmeasured_gemms();
 
 // The fastest of up to 16 algorithms that the library suggests, on operands of zeros in memory that
 // is allocated for it. Blocks the host; not while a graph is captured.
-[[nodiscard, gnu::weak]] GemmChoice measure_gemm(Stream& stream, const GemmKey& key);
+[[nodiscard]] GemmChoice measure_gemm(Stream& stream, const GemmKey& key);
 
 }  // namespace trireme::ops

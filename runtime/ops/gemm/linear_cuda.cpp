@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row-major matrices are the transposes of what cuBLASLt sees, so y = x w^T is y^T = w x^T there.
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/elementwise/bias.h"
 #include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/elementwise/gelu.h"
@@ -119,5 +120,11 @@ void linear_gelu_backward_input(Stream& stream, const Tensor& dx, const Tensor& 
   ops::linear_backward_input(stream, dx, dy, w);
   ops::gelu_backward(stream, dx, dx, pre);
 }
+
+TRIREME_CUDA_PROVIDES(ops, linear_forward);
+TRIREME_CUDA_PROVIDES(ops, linear_backward_input);
+TRIREME_CUDA_PROVIDES(ops, linear_backward_weight);
+TRIREME_CUDA_PROVIDES(ops, linear_gelu_forward);
+TRIREME_CUDA_PROVIDES(ops, linear_gelu_backward_input);
 
 }  // namespace trireme::ops::cuda

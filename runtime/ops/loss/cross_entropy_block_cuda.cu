@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/loss/cross_entropy_block.h"
 
 #include "runtime/ops/loss/cross_entropy_row_cuda.h"
@@ -153,5 +154,9 @@ void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tens
     });
   });
 }
+
+TRIREME_CUDA_PROVIDES(ops, cross_entropy_block_max);
+TRIREME_CUDA_PROVIDES(ops, cross_entropy_block_sums);
+TRIREME_CUDA_PROVIDES(ops, cross_entropy_block_finish);
 
 }  // namespace trireme::ops::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/loss/cross_entropy.h"
 
 #include "runtime/ops/loss/cross_entropy_row_cuda.h"
@@ -125,5 +126,7 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, con
     });
   });
 }
+
+TRIREME_CUDA_PROVIDES(ops, cross_entropy);
 
 }  // namespace trireme::ops::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/loss/embedding.h"
 
 #include "runtime/ops/common/reduce_cuda.h"
@@ -242,5 +243,11 @@ void embedding_partial_backward(Stream& stream, const Tensor& d_table, const Ten
     add_table_gradient<decltype(type)>(stream, d_table, dy, tokens, first_row);
   });
 }
+
+TRIREME_CUDA_PROVIDES(ops, embedding_forward);
+TRIREME_CUDA_PROVIDES(ops, embedding_backward);
+TRIREME_CUDA_PROVIDES(ops, embedding_partial_forward);
+TRIREME_CUDA_PROVIDES(ops, add_positions);
+TRIREME_CUDA_PROVIDES(ops, embedding_partial_backward);
 
 }  // namespace trireme::ops::cuda

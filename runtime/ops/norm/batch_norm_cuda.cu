@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums in f32 over runs of rows, joined in double. Statistics are summed around a pivot, the mean
 // of the rows so far, so that squares do not cancel.
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/channels_cuda.h"
+#include "runtime/ops/norm/batch_norm.h"
 #include "runtime/ops/norm/batch_norm_math.h"
 
 namespace trireme::ops::cuda {
@@ -297,5 +299,10 @@ void batch_norm_collect(Stream& stream, const Tensor& mean_sum, const Tensor& va
          collect_kernel, mean_sum.as<float>(), variance_sum.as<float>(), mean.as<float>(),
          variance.as<float>(), channels, unbiased_factor(n), weight);
 }
+
+TRIREME_CUDA_PROVIDES(ops, batch_norm_forward);
+TRIREME_CUDA_PROVIDES(ops, batch_norm_inference);
+TRIREME_CUDA_PROVIDES(ops, batch_norm_backward);
+TRIREME_CUDA_PROVIDES(ops, batch_norm_collect);
 
 }  // namespace trireme::ops::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/norm/layer_norm.h"
 
 #include "runtime/ops/norm/norm_cuda.h"
@@ -44,5 +45,8 @@ void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                                     .accumulate = accumulate});
   });
 }
+
+TRIREME_CUDA_PROVIDES(ops, layer_norm_forward);
+TRIREME_CUDA_PROVIDES(ops, layer_norm_backward);
 
 }  // namespace trireme::ops::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/norm/norm_cuda.h"
 #include "runtime/ops/norm/rms_norm.h"
 
@@ -42,5 +43,8 @@ void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, c
                              .accumulate = accumulate});
   });
 }
+
+TRIREME_CUDA_PROVIDES(ops, rms_norm_forward);
+TRIREME_CUDA_PROVIDES(ops, rms_norm_backward);
 
 }  // namespace trireme::ops::cuda

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each thread draws its image's choice once and makes several packs of output with it.
 #include "runtime/device/cuda/launch.h"
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/pack_cuda.h"
 #include "runtime/ops/random/augment.h"
 #include "runtime/ops/random/augment_math.h"
@@ -77,5 +78,7 @@ void augment(Stream& stream, const Tensor& y, const Tensor& images, const Tensor
     });
   });
 }
+
+TRIREME_CUDA_PROVIDES(ops, augment);
 
 }  // namespace trireme::ops::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/random/dropout.h"
 
 #include "runtime/ops/common/rows_cuda.h"
@@ -115,5 +116,8 @@ void dropout_rows(Stream& stream, const Tensor& y, const Tensor& x, const Tensor
   drop_range(stream, y, x, sample_ids, rng, layer, probability, first_row * columns,
              rows_per_sample * columns);
 }
+
+TRIREME_CUDA_PROVIDES(ops, dropout);
+TRIREME_CUDA_PROVIDES(ops, dropout_rows);
 
 }  // namespace trireme::ops::cuda

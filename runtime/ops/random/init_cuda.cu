@@ -2,6 +2,7 @@
 // One thread per Philox counter: counter j of a block of 64 makes its elements j, 64 + j, ..., so
 // that a warp writes neighbouring elements. The arithmetic leaves nothing to contract: the bits are
 // the CPU's.
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/transform_cuda.h"
 #include "runtime/ops/random/init.h"
 #include "runtime/ops/random/init_math.h"
@@ -103,5 +104,10 @@ void fill_sinusoid(Stream& stream, const Tensor& x, float amplitude) {
   trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, x.count(), threads, threads),
                         sinusoid_kernel, x.as<float>(), x.count(), x.shape[1], amplitude);
 }
+
+TRIREME_CUDA_PROVIDES(ops, fill_normal);
+TRIREME_CUDA_PROVIDES(ops, fill_uniform);
+TRIREME_CUDA_PROVIDES(ops, fill_constant);
+TRIREME_CUDA_PROVIDES(ops, fill_sinusoid);
 
 }  // namespace trireme::ops::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/update/block_sum.h"
 
 #include "runtime/ops/common/rows_cuda.h"
@@ -101,5 +102,7 @@ void sum_blocks(Stream& stream, const Tensor& y, const Tensor& x) {
                         [&](auto from) { sum<decltype(to), decltype(from), float>(stream, y, x); });
   });
 }
+
+TRIREME_CUDA_PROVIDES(ops, sum_blocks);
 
 }  // namespace trireme::ops::cuda

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
 
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/reduce_cuda.h"
 #include "runtime/ops/update/digest.h"
 #include "runtime/ops/update/digest_math.h"
@@ -36,5 +37,7 @@ void accumulate_digest(Stream& stream, const Tensor& digest, const Tensor& x) {
                         trireme::cuda::grid_for(stream, x.count(), threads * terms, threads),
                         digest_kernel, digest.as<std::uint64_t>(), x.as<float>(), x.count());
 }
+
+TRIREME_CUDA_PROVIDES(ops, accumulate_digest);
 
 }  // namespace trireme::ops::cuda

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A warp takes a block of terms at a time, 16 to a lane, and adds what its bins hold to a number of
 // its own in shared memory; the warps' and then the blocks' numbers are added word by word.
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/reduce_cuda.h"
+#include "runtime/ops/update/exact_sum.h"
 #include "runtime/ops/update/exact_sum_math.h"
 
 namespace trireme::ops::cuda {
@@ -141,5 +143,8 @@ void exact_sum_value(Stream& stream, const Tensor& total, const Tensor& state) {
   trireme::cuda::launch(stream, {.blocks = 1, .threads = 1}, value_kernel, total.as<double>(),
                         state.as<std::uint64_t>());
 }
+
+TRIREME_CUDA_PROVIDES(ops, accumulate_squares_exact);
+TRIREME_CUDA_PROVIDES(ops, exact_sum_value);
 
 }  // namespace trireme::ops::cuda

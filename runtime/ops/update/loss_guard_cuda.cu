@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cuda/launch.h"
+#include "runtime/device/cuda_slot.h"
+#include "runtime/ops/update/loss_guard.h"
 #include "runtime/ops/update/loss_guard_math.h"
 #include "runtime/ops/update/optimizer.h"
 
@@ -19,5 +21,7 @@ void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, cons
   trireme::cuda::launch(stream, {.blocks = 1, .threads = 1}, guard_loss_kernel, scalars.as<float>(),
                         state.as<double>(), sums.as<double>(), sums.count() / 2, options);
 }
+
+TRIREME_CUDA_PROVIDES(ops, guard_loss);
 
 }  // namespace trireme::ops::cuda

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/fixed_sum_cuda.h"
 #include "runtime/ops/common/transform_cuda.h"
+#include "runtime/ops/update/optimizer.h"
 #include "runtime/ops/update/optimizer_math.h"
 
 namespace trireme::ops::cuda {
@@ -129,5 +131,12 @@ void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalar
   trireme::cuda::launch(stream, one_thread, update_loss_scale_kernel, state.as<float>(),
                         scalars.as<float>(), options);
 }
+
+TRIREME_CUDA_PROVIDES(ops, adamw);
+TRIREME_CUDA_PROVIDES(ops, sgd);
+TRIREME_CUDA_PROVIDES(ops, exponential_average);
+TRIREME_CUDA_PROVIDES(ops, accumulate_squares);
+TRIREME_CUDA_PROVIDES(ops, clip_scale);
+TRIREME_CUDA_PROVIDES(ops, update_loss_scale);
 
 }  // namespace trireme::ops::cuda
