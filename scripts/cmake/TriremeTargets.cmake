@@ -1,6 +1,4 @@
-# trireme_room(name SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...])
-#   One static library per room, with an alias trireme::name. DEPENDS are rooms or libraries that the room's headers
-#   need; PRIVATE_DEPENDS are the libraries that only its sources see.
+# How our code is compiled: trireme_flags, which every target of ours links.
 add_library(trireme_flags INTERFACE)
 target_include_directories(trireme_flags INTERFACE ${PROJECT_SOURCE_DIR})
 set(TRIREME_CXX_FLAGS
@@ -21,11 +19,3 @@ endif()
 if(TRIREME_FUZZ)
   target_compile_options(trireme_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
-
-function(trireme_room name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
-  add_library(trireme_${name} STATIC ${ARG_SOURCES})
-  add_library(trireme::${name} ALIAS trireme_${name})
-  target_link_libraries(trireme_${name} PUBLIC ${ARG_DEPENDS} PRIVATE trireme_flags ${ARG_PRIVATE_DEPENDS})
-  target_include_directories(trireme_${name} PUBLIC ${PROJECT_SOURCE_DIR})
-endfunction()

@@ -1,0 +1,60 @@
+# trireme_room(name SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...] [PUBLIC_HEADERS ... | INTERNAL])
+#   One static library per room, with an alias trireme::name. DEPENDS are rooms or libraries that the room's headers
+#   need; PRIVATE_DEPENDS are the libraries that only its sources see. This is the one place that says what a room depends
+#   on: the build fails where a file includes a header of a room that is neither among these nor below them.
+#   PUBLIC_HEADERS are those that are installed and that other rooms may include (* within a folder); default: all of the
+#   folder. INTERNAL: nothing of it is installed.
+#
+# trireme_check_rooms(), after all rooms: the target trireme_rooms, which runs CheckRooms.cmake before any room is compiled.
+function(trireme_room name)
+  cmake_parse_arguments(ARG "INTERNAL" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;PUBLIC_HEADERS" ${ARGN})
+  add_library(trireme_${name} STATIC ${ARG_SOURCES})
+  add_library(trireme::${name} ALIAS trireme_${name})
+  target_link_libraries(trireme_${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:trireme_flags> ${ARG_PRIVATE_DEPENDS})
+  target_include_directories(trireme_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_compile_features(trireme_${name} PUBLIC cxx_std_20)
+  set_target_properties(trireme_${name} PROPERTIES EXPORT_NAME ${name})
+
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  set_property(GLOBAL APPEND PROPERTY TRIREME_ROOMS ${name})
+  if(ARG_PUBLIC_HEADERS)
+    set_property(GLOBAL PROPERTY TRIREME_FOLDER_${folder}_lists_headers ON)
+  endif()
+  foreach(field folder ARG_SOURCES ARG_DEPENDS ARG_PRIVATE_DEPENDS ARG_PUBLIC_HEADERS ARG_INTERNAL)
+    set_property(GLOBAL PROPERTY TRIREME_ROOM_${name}_${field} "${${field}}")
+  endforeach()
+endfunction()
+
+# After all rooms.
+function(trireme_check_rooms)
+  get_property(rooms GLOBAL PROPERTY TRIREME_ROOMS)
+  set(fields folder ARG_DEPENDS ARG_PRIVATE_DEPENDS ARG_SOURCES ARG_PUBLIC_HEADERS)
+  set(table)
+  foreach(room ${rooms})
+    set(row ${room})
+    foreach(field ${fields})
+      get_property(value GLOBAL PROPERTY TRIREME_ROOM_${room}_${field})
+      list(JOIN value "," value)
+      string(APPEND row "|${value}")
+    endforeach()
+    string(APPEND table "${row}\n")
+    get_property(folder GLOBAL PROPERTY TRIREME_ROOM_${room}_folder)
+    list(APPEND patterns ${PROJECT_SOURCE_DIR}/${folder}/*.h ${PROJECT_SOURCE_DIR}/${folder}/*.cuh
+      ${PROJECT_SOURCE_DIR}/${folder}/*.cpp ${PROJECT_SOURCE_DIR}/${folder}/*.cu)
+  endforeach()
+  set(rooms_file ${CMAKE_BINARY_DIR}/rooms.txt)
+  file(CONFIGURE OUTPUT ${rooms_file} CONTENT "${table}" @ONLY)
+
+  list(REMOVE_DUPLICATES patterns)
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS ${patterns})
+  set(script ${PROJECT_SOURCE_DIR}/scripts/cmake/CheckRooms.cmake)
+  add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/rooms.checked
+    COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DROOMS=${rooms_file} -P ${script}
+    COMMAND ${CMAKE_COMMAND} -E touch ${CMAKE_BINARY_DIR}/rooms.checked
+    DEPENDS ${files} ${rooms_file} ${script}
+    COMMENT "Checking what rooms include" VERBATIM)
+  add_custom_target(trireme_rooms DEPENDS ${CMAKE_BINARY_DIR}/rooms.checked)
+  foreach(room ${rooms})
+    add_dependencies(trireme_${room} trireme_rooms)
+  endforeach()
+endfunction()
