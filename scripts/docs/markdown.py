@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of Markdown files: fenced blocks with their language, inline code, links."""
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+
+
+@dataclass
+class Block:
+    file: str
+    line: int  # of the first line inside
+    info: list  # words behind the fence: ["sh", "cluster"]
+    text: str
+
+    @property
+    def place(self):
+        return f"{self.file}:{self.line}"
+
+
+def markdown_files(repository):
+    """Every README and what .github/ has."""
+    names = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], cwd=repository,
+                           capture_output=True, text=True, check=True).stdout.split()
+    return sorted(name for name in names if os.path.exists(os.path.join(repository, name)) and
+                  (os.path.basename(name) == "README.md" or name.startswith(".github/")))
+
+
+def read_blocks(repository, file):
+    blocks, inside, info, start = [], None, [], 0
+    with open(os.path.join(repository, file), encoding="utf-8") as stream:
+        for number, line in enumerate(stream, 1):
+            fence = re.match(r"\s*```(.*)", line)
+            if not fence:
+                if inside is not None:
+                    inside.append(line)
+            elif inside is None:
+                inside, info, start = [], fence[1].split(), number + 1
+            else:
+                blocks.append(Block(file, start, info, "".join(inside)))
+                inside = None
+    return blocks
+
+
+def outside_of_blocks(repository, file):
+    """Lines with their numbers, without those of fenced blocks."""
+    inside = False
+    with open(os.path.join(repository, file), encoding="utf-8") as stream:
+        for number, line in enumerate(stream, 1):
+            if re.match(r"\s*```", line):
+                inside = not inside
+            elif not inside:
+                yield number, line
+
+
+def inline_code(repository, file):
+    for number, line in outside_of_blocks(repository, file):
+        for code in re.findall(r"`([^`]+)`", line):
+            yield number, code
+
+
+def links(repository, file):
+    for number, line in outside_of_blocks(repository, file):
+        for target in re.findall(r"\]\(([^)\s]+)\)", line):
+            yield number, target

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the README of a room says what the tree and the links of the build say."""
+import os
+import re
+
+from .markdown import inline_code, links
+
+# Written by runs, programs or the build, or somebody else's: not in the tree.
+NOT_OURS = re.compile(
+    r"^(config(\.user)?|here|a|site|published|hostfile)\.(yaml|sh)$|^(CMakeCache|requirements)\.txt$|^(site|env)\.sh$"
+    r"|^(nlohmann/json|yaml-cpp/yaml|hdf5|mpi|nccl|dnnl|cuda_runtime|cuda_fp8|cudnn_frontend|cub/.*|immintrin|opencl)\.(h|hpp)$")
+
+
+def read_rooms(path):
+    """Of rooms.txt, by folder: the folders whose headers the room may include, as CheckRooms.cmake has it."""
+    with open(path, encoding="utf-8") as stream:
+        rows = [line.rstrip("\n").split("|") for line in stream if line.strip()]
+    folder = {name: place for name, place, *_ in rows}
+    depends = {row[0]: re.findall(r"trireme::(\w+)", row[2]) for row in rows}
+    private = {row[0]: re.findall(r"trireme::(\w+)", row[3]) for row in rows}
+    visible = {}
+    for name in folder:
+        seen, todo = set(), depends[name] + private[name]
+        while todo:
+            here = todo.pop()
+            if here in folder and here not in seen:
+                seen.add(here)
+                todo += depends[here]
+        visible.setdefault(folder[name], set()).update(folder[other] for other in seen)
+    return {room: others - {room} for room, others in visible.items()}
+
+
+def room_faults(repository, rooms):
+    """The sentence 'Must not depend on ...' against the links: rooms that it names, or 'anything but' those that it names."""
+    for room, below in sorted(rooms.items()):
+        with open(os.path.join(repository, room, "README.md"), encoding="utf-8") as stream:
+            text = stream.read()
+        said = re.search(r"[Mm]ust not depend on\**:?\s+(.*?)(?=[.;](\s|$))", text, re.DOTALL)
+        if not said:
+            if not any(room in others for others in rooms.values()):
+                continue  # on top of all
+            yield f"{room}/README.md: does not say what this room must not depend on"
+            continue
+        words = set(re.findall(r"[a-z0-9_]+", said[1].lower()))
+        named = {other for other in rooms if os.path.basename(other) in words and other != room}
+        breach = below - named if "anything but" in said[1] else below & named
+        if re.match(r"any other room", said[1]):
+            breach = below
+        for other in sorted(breach):
+            yield f"{room}/README.md: says that the room must not depend on {other}, and its CMakeLists.txt links it"
+
+
+def file_faults(repository, file, tree):
+    """Files that a document names and the tree lacks; tree: all paths. A name may be short of leading folders."""
+    folder = os.path.dirname(file)
+    suffixes = tree_suffixes(tree)
+    for number, code in inline_code(repository, file):
+        for word in re.findall(r"[\w./-]+\.(?:h|cuh|cpp|cu|sh|py|sbatch|cmake|yaml)\b", code):
+            name = word.lstrip("./")
+            if NOT_OURS.match(name) or name.startswith(("X_", "RUN/")) or "NAME" in name or re.search(r"[*<>{]|step_", code) or word.startswith(("~", "/")):
+                continue
+            if name not in suffixes and os.path.normpath(os.path.join(folder, word)) not in tree:
+                yield f"{file}:{number}: there is no file {word}"
+    for number, target in links(repository, file):
+        path = target.split("#")[0]
+        if path and "://" not in path and not path.startswith("mailto:"):
+            if not os.path.exists(os.path.join(repository, folder, path)):
+                yield f"{file}:{number}: the link {target} leads nowhere"
+
+
+def tree_suffixes(tree):
+    names = set()
+    for path in tree:
+        parts = path.split("/")
+        names.update("/".join(parts[index:]) for index in range(len(parts)))
+    return names
