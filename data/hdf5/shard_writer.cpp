@@ -7,11 +7,13 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <vector>
 
 #include "data/file.h"
 #include "data/hdf5/shard_parts.h"
 #include "runtime/base/checksum.h"
+#include "runtime/base/output_directory.h"
 #include "runtime/hdf5/handle.h"
 
 namespace trireme {
@@ -106,9 +108,8 @@ ShardWriter::ShardWriter(std::string path, ShardHeader header) : state_(std::mak
 
   // The first blocks are reserved before the library writes: its handling of a full disk is not
   // ours to trust.
-  it.descriptor =
-      FileDescriptor(::open(it.temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (it.descriptor.get() < 0) write_failed("open", it.temporary);
+  it.descriptor = OutputDirectory(parent_directory(it.path), ExitCode::internal)
+                      .create(std::filesystem::path(it.temporary).filename(), O_RDWR);
   try {
     reserve(it.descriptor, bytes + metadata_reserve, it.path);
     const hdf5::Session session;

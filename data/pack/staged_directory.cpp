@@ -66,6 +66,7 @@ bool is_dead(const std::string& suffix) {
   const auto [end, status] = std::from_chars(suffix.data(), suffix.data() + suffix.size(), pid);
   if (status != std::errc{} || pid <= 0 || end != suffix.data() + suffix.find('-')) return false;
   if (suffix.substr(suffix.find('-') + 1) != host_name()) return false;
+  if (pid == ::getpid()) return true;  // in another container, or long ago
   return ::kill(pid, 0) != 0 && errno == ESRCH;
 }
 
@@ -105,7 +106,8 @@ StagedDirectory::StagedDirectory(std::string target, bool replace)
     fs::create_directories(parent_directory(target_));
     clear_leftovers(target_);
     const std::string stage = stage_of(target_);
-    fs::create_directory(stage);
+    if (!fs::create_directory(stage))
+      fail(ExitCode::config, "{}: is in the way; remove it, or choose another --out", stage);
     stage_ = stage;
   } catch (const fs::filesystem_error& error) {
     fail(ExitCode::config, "{}: cannot make the output directory: {}; choose another --out",

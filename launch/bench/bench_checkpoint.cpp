@@ -12,8 +12,10 @@
 #include "launch/bench/checkpoint/checkpoint_rates.h"
 #include "launch/bench/checkpoint/step_stall.h"
 #include "launch/bench/model/synthetic_batches.h"
-#include "runtime/base/file.h"
+#include "launch/commands/number_check.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/comm/gather_texts.h"
+#include "runtime/comm/watchdog/watched.h"
 #include "runtime/engine/options.h"
 #include "runtime/engine/training_state.h"
 
@@ -155,7 +157,8 @@ Measured measure_size(const RankProcess& process, const Arguments& arguments) {
   constexpr std::int64_t tensors = 16, width = 1024, bytes_per_weight = 12;
   const auto device = Device::create(DeviceType::cpu);
   const auto stream = device->make_stream(StreamKind::compute);
-  const auto world = process.mpi.world();
+  const auto world = make_watched(
+      process.mpi.world(), {.deadline_seconds = ParallelConfig{}.watch_seconds, .directory = {}});
   const Scratch scratch(*world, arguments.directory);
   const ProcessMesh mesh(*world, {.data = world->size()});
   ParamStore params;
@@ -236,10 +239,10 @@ void add_bench_checkpoint(CLI::App& bench_app) {
   command->add_option("--directory", arguments->directory, "On the disk to measure")->required();
   command->add_option("--megabytes", arguments->megabytes, "Without a config: size of the state")
       ->capture_default_str()
-      ->check(CLI::Range(1, 10'000'000));
+      ->check(integer_between(1, 10'000'000));
   command->add_option("--rounds", arguments->rounds, "Rounds, whose medians are printed")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
+      ->check(integer_between(1, 1000));
   command->add_option("--json", arguments->json, "Also write every round's figures to this file");
   command->footer(
       "Example: mpirun -np 2 trireme bench checkpoint configs/gpt_tiny.yaml --directory /scratch");

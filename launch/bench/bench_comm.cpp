@@ -10,8 +10,9 @@
 #include <optional>
 
 #include "launch/bench/comm/links.h"
+#include "launch/commands/number_check.h"
 #include "launch/job/job_groups.h"
-#include "runtime/base/file.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/host_name.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/watchdog/watched.h"
@@ -185,16 +186,16 @@ void add_bench_comm(CLI::App& bench_command) {
       ->allow_extra_args(false);
   command->add_option("--min-bytes", arguments->least_bytes, "Smallest message")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 32));
+      ->check(integer_between(std::int64_t{4}, std::int64_t{1} << 32));
   command->add_option("--max-bytes", arguments->most_bytes, "Largest message")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 32));
+      ->check(integer_between(std::int64_t{4}, std::int64_t{1} << 32));
   command->add_option("--factor", arguments->factor, "From one size to the next")
       ->capture_default_str()
-      ->check(CLI::Range(2, 1 << 20));
+      ->check(integer_between(2, 1 << 20));
   command->add_option("--repeats", arguments->repeats, "Measurements per size; the median counts")
       ->capture_default_str()
-      ->check(CLI::Range(1, 10000));
+      ->check(integer_between(1, 10000));
   command->add_option("--json", arguments->json_file, "Write the measurements to this file, too");
   command->add_option("--hardware", arguments->hardware_file,
                       "Write the links' alpha and beta into this hardware file of the planner");

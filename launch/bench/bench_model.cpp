@@ -12,7 +12,7 @@
 #include "launch/bench/model/calibrate.h"
 #include "launch/commands/number_check.h"
 #include "launch/job/job_groups.h"
-#include "runtime/base/file.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/comm/host_stream.h"
 #include "runtime/comm/watchdog/watched.h"
 #include "runtime/plan/comm_cost.h"

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/gpt/hugging_face.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/weight_files.h"
 #include "runtime/checkpoint/weights.h"

@@ -21,18 +21,27 @@ namespace trireme {
   return {check, fmt::format("NUMBER in [{:g} - {:g}]", low, high)};
 }
 
-// Whole numbers from `low` to what T holds, in digits: CLI11 makes the largest T of those beyond it
-// and wraps negative ones.
+// Whole numbers from `low` to `high`, in decimal digits: CLI11 makes the largest T of those beyond
+// it, wraps negative ones, and reads 010 as eight.
 template <typename T>
-[[nodiscard]] CLI::Validator integer_from(T low) {
-  constexpr T high = std::numeric_limits<T>::max();
+[[nodiscard]] CLI::Validator integer_between(T low, T high) {
   const auto check = [low, high](const std::string& text) -> std::string {
     T value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc() && end == text.data() + text.size() && value >= low) return {};
+    const bool whole = error == std::errc() && end == text.data() + text.size();
+    if (whole && value >= low && value <= high) {
+      if (text == fmt::format("{}", value)) return {};
+      return fmt::format("{} is not written as other numbers are; write {}", text, value);
+    }
     return fmt::format("{} is not a whole number from {} to {}", text, low, high);
   };
   return {check, fmt::format("INTEGER in [{} - {}]", low, high)};
+}
+
+// To what T holds.
+template <typename T>
+[[nodiscard]] CLI::Validator integer_from(T low) {
+  return integer_between(low, std::numeric_limits<T>::max());
 }
 
 }  // namespace trireme

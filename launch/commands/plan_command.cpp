@@ -8,7 +8,7 @@
 #include "launch/commands/number_check.h"
 #include "launch/commands/plan_arguments.h"
 #include "launch/plan/report.h"
-#include "runtime/base/file.h"
+#include "runtime/base/atomic_file.h"
 
 namespace trireme {
 namespace {
@@ -120,14 +120,14 @@ void add_plan_command(CLI::App& app) {
       ->take_all()
       ->allow_extra_args(false);
   command->add_option("--ranks", arguments->ranks, "Ranks that the config will run on")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(integer_between(1, 1 << 20));
   auto* const hardware = command->add_option(
       "--hardware", arguments->hardware,
       "Description of the machine, see configs/hardware (default: parallel.hardware; without "
       "either memory alone is planned)");
   auto* const nodes =
       command->add_option("--nodes", arguments->nodes, "Nodes that share the ranks evenly")
-          ->check(CLI::Range(1, 1 << 20));
+          ->check(integer_between(1, 1 << 20));
   auto* const search = command->add_flag("--search", arguments->search,
                                          "Try every layout and print the ten fastest that fit");
   auto* const budget =
@@ -143,19 +143,20 @@ void add_plan_command(CLI::App& app) {
   for (CLI::Option* const other : {hardware, nodes, search, budget, json})
     schedule->excludes(other);
   command->add_option("--stages", arguments->stages, "Pipeline stages")
-      ->check(CLI::Range(1, 65536))
+      ->check(integer_between(1, 65536))
       ->needs(schedule);
   command->add_option("--micro-batches", arguments->micro_batches, "Micro-batches per step")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(integer_between(1, 1 << 20))
       ->needs(schedule);
   command->add_option("--chunks", arguments->chunks, "Model chunks per stage")
-      ->check(CLI::Range(1, 1024))
+      ->check(integer_between(1, 1024))
       ->needs(schedule);
   command->add_option("--schedule", arguments->schedule, "gpipe, 1f1b, interleaved or zero-bubble")
       ->needs(schedule);
   command
       ->add_option("--width", arguments->width,
                    "Columns of the table; 0 = no limit (default: the terminal's)")
+      ->check(integer_between(0, 1 << 20))
       ->needs(schedule);
   command->footer(
       "Examples: trireme plan configs/gpt2_1558m.yaml --ranks 8 --hardware "

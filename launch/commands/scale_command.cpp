@@ -7,9 +7,10 @@
 #include <cstdlib>
 #include <memory>
 
+#include "launch/commands/number_check.h"
 #include "launch/scale/report.h"
 #include "launch/scale/runner.h"
-#include "runtime/base/file.h"
+#include "runtime/base/atomic_file.h"
 
 namespace trireme {
 namespace {
@@ -95,16 +96,16 @@ void add_scale_command(CLI::App& app) {
                       "--gpus-per-node=8\"");
   command->add_option("--jobs", runner.jobs, "Jobs of sbatch that may be queued or run at once")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
+      ->check(integer_between(1, 1000));
   command->add_option("--repeats", study.repeats, "Runs per point; the median counts")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
+      ->check(integer_between(1, 1000));
   command->add_option("--steps", study.steps, "Steps per run")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 40));
+      ->check(integer_between(std::int64_t{2}, std::int64_t{1} << 40));
   command->add_option("--warmup", study.warmup, "Steps at the start of a run that do not count")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+      ->check(integer_between(std::int64_t{1}, std::int64_t{1} << 40));
   runner.directory = "scaling";
   command->add_option("--out", runner.directory, "Directory of the runs and reports")
       ->capture_default_str();

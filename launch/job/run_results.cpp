@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "launch/job/libraries.h"
-#include "runtime/base/file.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/names.h"
 #include "runtime/checkpoint/weights.h"

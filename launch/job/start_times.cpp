@@ -6,10 +6,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/train/step_requests.h"
@@ -45,9 +45,10 @@ bool plausible(double seconds) {
 }  // namespace
 
 std::optional<StartTimes> last_start_times(const std::string& run_directory) {
-  std::ifstream file(path_in(run_directory));
-  if (!file) return std::nullopt;
-  const json values = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  constexpr std::uint64_t limit = 1 << 16;
+  const auto text = read_file_if_there(path_in(run_directory), limit, ExitCode::config);
+  if (!text) return std::nullopt;
+  const json values = json::parse(*text, nullptr, /*allow_exceptions=*/false);
   StartTimes times;
   for (const auto& [key, seconds] :
        {std::pair{"to_first_step_seconds", &times.to_first_step},

@@ -7,9 +7,10 @@
 
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
-#include "runtime/base/error.h"
+#include "runtime/base/output_directory.h"
 
 extern "C" char** environ;
 
@@ -28,11 +29,11 @@ pid_t spawn(const std::vector<std::string>& command, const std::string& log) {
       &files, ::posix_spawn_file_actions_destroy);
   check_spawn(::posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0),
               "posix_spawn_file_actions_addopen", "/dev/null");
-  check_spawn(::posix_spawn_file_actions_addopen(&files, 1, log.c_str(),
-                                                 O_WRONLY | O_CREAT | O_TRUNC, 0666),
-              "posix_spawn_file_actions_addopen", log);
-  check_spawn(::posix_spawn_file_actions_adddup2(&files, 1, 2), "posix_spawn_file_actions_adddup2",
-              log);
+  const FileDescriptor output = OutputDirectory(parent_directory(log), ExitCode::config)
+                                    .create(std::filesystem::path(log).filename(), O_WRONLY);
+  for (const int stream : {1, 2})
+    check_spawn(::posix_spawn_file_actions_adddup2(&files, output.get(), stream),
+                "posix_spawn_file_actions_adddup2", log);
   posix_spawnattr_t attributes;
   check_spawn(::posix_spawnattr_init(&attributes), "posix_spawnattr_init", log);
   const std::unique_ptr<posix_spawnattr_t, int (*)(posix_spawnattr_t*)> attributes_end(

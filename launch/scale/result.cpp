@@ -11,7 +11,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "runtime/base/file.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/host_name.h"
 #include "runtime/config/config.h"
 #include "runtime/device/device.h"
@@ -57,7 +57,7 @@ std::string text_of(const std::string& path) {
 }  // namespace
 
 RunResult read_time_split(const std::string& path, std::int64_t warmup, std::int64_t steps) {
-  std::ifstream file(path);
+  std::istringstream file(text_of(path));
   RunResult result;
   StepParts& sum = result.parts;
   std::map<int, int> slowest;
@@ -115,7 +115,7 @@ RunPlace read_place(const std::string& directory, int cores) {
 }
 
 std::string last_words(const std::string& log) {
-  std::ifstream file(log);
+  std::istringstream file(text_of(log));
   std::string last, error;
   for (std::string line; std::getline(file, line);) {
     if (line.find_first_not_of(" \t-") == std::string::npos) continue;

@@ -17,8 +17,8 @@
 #include <utility>
 
 #include "launch/scale/job.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/checksum.h"
-#include "runtime/base/file.h"
 #include "runtime/telemetry/environment.h"
 #include "runtime/telemetry/host.h"
 

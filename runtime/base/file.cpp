@@ -39,22 +39,18 @@ FileDescriptor open_regular_file(const std::string& path, ExitCode code) {
   return file;
 }
 
-FileDescriptor open_for_writing(const std::string& path, ExitCode code) {
-  constexpr mode_t mode = 0666;  // cut by the user's umask
-  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
-  if (!file.is_open()) write_failed("open", path, code);
-  return file;
-}
-
 std::uint64_t regular_file_size(const FileDescriptor& file, const std::string& path,
                                 ExitCode code) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) system_failed("fstat", path, code);
   if (S_ISDIR(status.st_mode)) fail(code, "{}: is not a regular file but a directory", path);
-  if (!S_ISREG(status.st_mode))
-    fail(code, "{}: is not a regular file but a pipe or a device; copy what it gives into a file",
-         path);
+  if (!S_ISREG(status.st_mode)) refuse_irregular_file(path, code);
   return static_cast<std::uint64_t>(status.st_size);
+}
+
+void refuse_irregular_file(const std::string& path, ExitCode code) {
+  fail(code, "{}: is not a regular file but a pipe or a device; copy what it gives into a file",
+       path);
 }
 
 std::string read_whole_file(const std::string& path, std::uint64_t limit, ExitCode code) {
@@ -64,6 +60,13 @@ std::string read_whole_file(const std::string& path, std::uint64_t limit, ExitCo
   std::string text(size, '\0');
   read_exactly(file, path, 0, std::as_writable_bytes(std::span(text)), code);
   return text;
+}
+
+std::optional<std::string> read_file_if_there(const std::string& path, std::uint64_t limit,
+                                              ExitCode code) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return {};
+  return read_whole_file(path, limit, code);
 }
 
 void read_exactly(const FileDescriptor& file, const std::string& path, std::uint64_t offset,
@@ -126,52 +129,6 @@ void write_failed(const std::string& call, const std::string& path, ExitCode cod
     fail(code, "{}: {}; free space or choose another output directory", path, reason);
   }
   system_failed(call, path, code);
-}
-
-namespace {
-
-// In the place of what a kill left there, and never through a link that somebody has put there.
-FileDescriptor make_new(const std::string& path, ExitCode code) {
-  constexpr mode_t mode = 0666;  // cut by the user's umask
-  ::unlink(path.c_str());        // what cannot be removed is in the way of open()
-  FileDescriptor file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
-  if (!file.is_open()) write_failed("open", path, code);
-  return file;
-}
-
-}  // namespace
-
-AtomicFile::AtomicFile(std::string path, ExitCode code)
-    : path_(std::move(path)),
-      temporary_(path_ + ".tmp"),
-      code_(code),
-      file_(make_new(temporary_, code)) {}
-
-AtomicFile::~AtomicFile() {
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
-}
-
-void AtomicFile::write(std::span<const std::byte> data) {
-  write_fully(file_, temporary_, data, code_);
-}
-
-void AtomicFile::write(std::string_view text) {
-  write(std::as_bytes(std::span(text.data(), text.size())));
-}
-
-void AtomicFile::commit() {
-  if (::fsync(file_.get()) != 0) system_failed("fsync", temporary_, code_);
-  file_.close(temporary_, code_);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) system_failed("rename", path_, code_);
-  temporary_.clear();
-  sync_path(parent_directory(path_), code_);
-}
-
-void write_file(const std::string& path, std::string_view text, ExitCode code) {
-  AtomicFile file(path, code);
-  file.write(text);
-  file.commit();
 }
 
 }  // namespace trireme

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files through POSIX: an owning descriptor, whole reads and writes, and files that appear complete
-// or not at all. Every error names the path.
+// Files through POSIX: an owning descriptor, whole reads and writes. Every error names the path.
+// Files are made by output_directory.h and atomic_file.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,16 +46,20 @@ class FileDescriptor {
 // once.
 [[nodiscard]] FileDescriptor open_regular_file(const std::string& path, ExitCode code);
 
-// Made new, or emptied.
-[[nodiscard]] FileDescriptor open_for_writing(const std::string& path, ExitCode code);
-
 // Size in bytes of a regular file; anything else (directory, device) is an error.
 [[nodiscard]] std::uint64_t regular_file_size(const FileDescriptor& file, const std::string& path,
                                               ExitCode code);
 
+// What regular_file_size() raises of a pipe or device that cannot even be opened.
+[[noreturn]] void refuse_irregular_file(const std::string& path, ExitCode code);
+
 // The whole of a regular file of at most `limit` bytes.
 [[nodiscard]] std::string read_whole_file(const std::string& path, std::uint64_t limit,
                                           ExitCode code);
+
+// The same; nothing where there is no such file.
+[[nodiscard]] std::optional<std::string> read_file_if_there(const std::string& path,
+                                                            std::uint64_t limit, ExitCode code);
 
 // Fills `to` from `offset`; a file that ends early is an error. Safe from several threads.
 void read_exactly(const FileDescriptor& file, const std::string& path, std::uint64_t offset,
@@ -76,29 +81,5 @@ void sync_path(const std::string& path, ExitCode code = ExitCode::internal);
 // error as it is. Reads errno.
 [[noreturn]] void write_failed(const std::string& call, const std::string& path,
                                ExitCode code = ExitCode::internal);
-
-// Writes to "<path>.tmp"; commit() makes it durable and gives it its name in one step. Without
-// commit() (an error, a kill) `path` is as it was before, and the destructor removes the temporary.
-class AtomicFile {
- public:
-  AtomicFile(std::string path, ExitCode code);
-  ~AtomicFile();
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
-
-  void write(std::span<const std::byte> data);
-  void write(std::string_view text);
-  // fsync, close, rename, fsync of the parent directory.
-  void commit();
-
- private:
-  std::string path_;
-  std::string temporary_;
-  ExitCode code_;
-  FileDescriptor file_;
-};
-
-// The whole of `text` as the file `path`, atomically.
-void write_file(const std::string& path, std::string_view text, ExitCode code);
 
 }  // namespace trireme

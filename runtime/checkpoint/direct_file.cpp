@@ -24,9 +24,11 @@ bool is_aligned(std::uint64_t value) {
 
 }  // namespace
 
-DirectFile::DirectFile(std::string path, ExitCode code)
-    : path_(std::move(path)), code_(code), cached_(open_for_writing(path_, code)) {
-  direct_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
+DirectFile::DirectFile(const OutputDirectory& directory, const std::string& name, ExitCode code)
+    : path_(directory.path_of(name)),
+      code_(code),
+      cached_(directory.create(name, O_WRONLY)),
+      direct_(directory.try_open(name, O_WRONLY | O_DIRECT)) {
   if (!direct_.is_open() && !is_unsupported(errno)) write_failed("open", path_, code_);
 }
 

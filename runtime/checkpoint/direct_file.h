@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "runtime/base/file.h"
+#include "runtime/base/output_directory.h"
 
 namespace trireme {
 
@@ -18,8 +18,8 @@ class DirectFile {
   // Of offsets and memory, for writing past the page cache: the largest logical block in use.
   static constexpr std::size_t alignment = 4096;
 
-  // Made new, or emptied.
-  DirectFile(std::string path, ExitCode code);
+  // Made new.
+  DirectFile(const OutputDirectory& directory, const std::string& name, ExitCode code);
   // Parts must not share a block of `alignment` bytes unless the second is written after the first.
   void write(std::uint64_t offset, std::span<const std::byte> data);
   // Sets the size, makes everything durable and closes.

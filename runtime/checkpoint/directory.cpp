@@ -80,10 +80,16 @@ std::vector<StepDirectory> list_checkpoints(const std::string& directory) {
   return found;
 }
 
+OutputDirectory checkpoint_directory(const std::string& directory) {
+  return OutputDirectory(parent_directory(directory), ExitCode::checkpoint)
+      .subdirectory(fs::path(directory).filename().string());
+}
+
 void prepare_checkpoint_directory(const std::string& directory) {
   std::error_code error;
-  fs::create_directories(directory, error);
+  fs::create_directories(parent_directory(directory), error);
   check("mkdir", directory, error);
+  static_cast<void>(checkpoint_directory(directory));
   std::vector<std::string> leftovers;
   for (fs::directory_iterator entry(directory, error); entry != fs::directory_iterator();
        entry.increment(error)) {

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/output_directory.h"
+
 namespace trireme {
 
 struct StepDirectory {
@@ -18,6 +20,10 @@ struct StepDirectory {
 
 // Oldest first; none where the directory does not exist.
 [[nodiscard]] std::vector<StepDirectory> list_checkpoints(const std::string& directory);
+
+// For writing checkpoints to, made where it is missing. Raises ExitCode::checkpoint where a link
+// stands in its place: what leads to the directory that it lies in may be one.
+[[nodiscard]] OutputDirectory checkpoint_directory(const std::string& directory);
 
 // Makes the directory and removes what a killed process left: partial and half-removed checkpoints.
 void prepare_checkpoint_directory(const std::string& directory);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <utility>
 
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/safetensors_header.h"
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/checkpoint/save_job.h"
 
-#include <sys/stat.h>
+#include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <future>
+#include <optional>
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/file.h"
 #include "runtime/base/log.h"
+#include "runtime/base/output_directory.h"
 #include "runtime/checkpoint/direct_file.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/names.h"
@@ -42,10 +42,6 @@ std::string problem_of(Action&& action) {
   }
 }
 
-void make_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) write_failed("mkdir", path, code);
-}
-
 std::uint64_t xxh3_of(std::span<const std::byte> bytes) {
   Checksum sum;
   sum.update(bytes);
@@ -65,14 +61,13 @@ void hash_values(const Snapshot& snapshot, const Manifest& manifest, ValueKind k
   }
 }
 
-ManifestFile write_rank_file(const std::string& directory, int rank, const Snapshot& snapshot,
+ManifestFile write_rank_file(const OutputDirectory& directory, int rank, const Snapshot& snapshot,
                              const Manifest& manifest) {
   ManifestFile entry{.name = rank_file_name(rank)};
-  const std::string path = directory + "/" + entry.name;
   std::array<std::uint64_t, value_kinds.size()> elements{};
   for (const ValueKind kind : manifest.kinds)
     elements[static_cast<std::size_t>(kind)] = snapshot.values(kind).size() / sizeof(float);
-  const RankFilePlan plan = plan_rank_file(elements, path);
+  const RankFilePlan plan = plan_rank_file(elements, directory.path_of(entry.name));
   entry.bytes = plan.bytes;
   entry.offsets = plan.offsets;
   entry.header_bytes = plan.header.size();
@@ -84,7 +79,7 @@ ManifestFile write_rank_file(const std::string& directory, int rank, const Snaps
     for (const ValueKind kind : manifest.kinds)
       hash_values(snapshot, manifest, kind, entry);
   });
-  DirectFile file(path, code);
+  DirectFile file(directory, entry.name, code);
   file.write(0, plan.header);
   for (const ValueKind kind : manifest.kinds)
     file.write(plan.offsets[static_cast<std::size_t>(kind)], snapshot.values(kind));
@@ -94,16 +89,18 @@ ManifestFile write_rank_file(const std::string& directory, int rank, const Snaps
   return entry;
 }
 
-void write_whole(const std::string& path, std::span<const std::byte> bytes) {
-  FileDescriptor file = open_for_writing(path, code);
+void write_whole(const OutputDirectory& directory, std::string_view name,
+                 std::span<const std::byte> bytes) {
+  const std::string path = directory.path_of(std::string(name));
+  FileDescriptor file = directory.create(std::string(name), O_WRONLY);
   write_fully_at(file, path, 0, bytes, code);
   if (::fsync(file.get()) != 0) write_failed("fsync", path, code);
   file.close(path, code);
 }
 
 // Files of ranks on another host are not here when the directory is not shared.
-void check_visible(const std::string& directory, const ManifestFile& file) {
-  const std::string path = directory + "/" + file.name;
+void check_visible(const OutputDirectory& directory, const ManifestFile& file) {
+  const std::string path = directory.path_of(file.name);
   const FileDescriptor opened = open_regular_file(path, code);
   const std::uint64_t size = regular_file_size(opened, path, code);
   if (size != file.bytes)
@@ -114,26 +111,26 @@ void check_visible(const std::string& directory, const ManifestFile& file) {
 }
 
 // On rank 0, with every rank's entry.
-void commit(Manifest manifest, const std::vector<std::string>& entries, const std::string& partial,
-            const std::string& path, const SaverOptions& options) {
+void commit(Manifest manifest, const std::vector<std::string>& entries,
+            const OutputDirectory& partial, const std::string& path, const SaverOptions& options) {
   manifest.view_bytes = 1;  // not known yet; the parser wants a file
-  const std::string where = partial + "/" + std::string(manifest_name);
+  const std::string where = partial.path_of(std::string(manifest_name));
   manifest.files = parse_manifest(manifest_text(manifest, entries), where).files;
   for (const ManifestFile& file : manifest.files)
     check_visible(partial, file);
-  const std::string view_path = partial + "/" + std::string(view_name);
-  const std::vector<std::byte> view = view_file(manifest, view_path);
-  write_whole(view_path, view);
+  const std::vector<std::byte> view = view_file(manifest, partial.path_of(std::string(view_name)));
+  write_whole(partial, view_name, view);
   manifest.view_bytes = view.size();
   manifest.view_checksum = xxh3_of(view);
   const std::string text = manifest_text(manifest, entries);
-  write_whole(where, std::as_bytes(std::span(text)));
+  write_whole(partial, manifest_name, std::as_bytes(std::span(text)));
   if (options.may_commit) options.may_commit();
-  commit_directory(partial, path);
+  commit_directory(partial.path(), path);
 }
 
+// `partial`: as far as it could be opened.
 std::string commit_or_clear(const Manifest& manifest, const std::vector<std::string>& entries,
-                            const std::string& partial, const std::string& path,
+                            const std::optional<OutputDirectory>& partial, const std::string& path,
                             const SaverOptions& options) {
   std::string problem;
   for (std::size_t rank = 0; rank < entries.size() && problem.empty(); ++rank) {
@@ -141,12 +138,12 @@ std::string commit_or_clear(const Manifest& manifest, const std::vector<std::str
       problem = fmt::format("rank {}: {}", rank, entries[rank].substr(1));
   }
   if (problem.empty()) {
-    problem = problem_of([&] { commit(manifest, entries, partial, path, options); });
+    problem = problem_of([&] { commit(manifest, entries, *partial, path, options); });
     if (!problem.empty()) problem = "rank 0: " + problem;
   }
   if (!problem.empty()) {
     std::error_code ignored;  // the next start clears what stays
-    std::filesystem::remove_all(partial, ignored);
+    if (partial) std::filesystem::remove_all(partial->path(), ignored);
     log::get("checkpoint").error("step {}: no checkpoint was written: {}", manifest.step, problem);
   }
   return problem;
@@ -160,16 +157,16 @@ void run_save(const SaveContext& context, std::int64_t step, const std::string& 
   Communicator& group = context.group;
   report.step = step;
   report.path = context.options.directory + "/" + step_directory_name(step);
-  const std::string partial =
-      context.options.directory + "/" + partial_name(step, context.options.epoch);
   auto start = Clock::now();
   std::string entry;
+  std::optional<OutputDirectory> partial;
   const std::string problem = problem_of([&] {
     report.copy_ms = context.snapshot.wait();
     start = Clock::now();
-    make_directory(partial);
+    partial = checkpoint_directory(context.options.directory)
+                  .subdirectory(partial_name(step, context.options.epoch));
     const ManifestFile file =
-        write_rank_file(partial, group.rank(), context.snapshot, context.manifest);
+        write_rank_file(*partial, group.rank(), context.snapshot, context.manifest);
     report.bytes = file.bytes;
     entry = file_entry_text(file, context.manifest.kinds, context.manifest.tensors);
   });

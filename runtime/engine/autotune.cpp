@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"

@@ -11,9 +11,11 @@
 #include <cmath>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/output_directory.h"
 #include "runtime/base/text_builder.h"
 
 namespace trireme {
@@ -161,9 +163,9 @@ MetricsLog::MetricsLog(std::string path, ItemKind kind, std::optional<std::int64
     : path_(std::move(path)), kind_(kind) {
   // O_EXCL: a second run that chose the same directory a moment later must not mix its lines in.
   const int exclusive = done ? 0 : O_EXCL;
-  file_ = FileDescriptor(
-      ::open(path_.c_str(), O_WRONLY | O_CREAT | exclusive | O_APPEND | O_CLOEXEC, 0666));
-  if (!file_.is_open()) system_failed("open", path_);
+  file_ =
+      OutputDirectory(parent_directory(path_), ExitCode::internal)
+          .open(std::filesystem::path(path_).filename(), O_WRONLY | O_CREAT | O_APPEND | exclusive);
   if (done && ::ftruncate(file_.get(), bytes_up_to(path_, *done)) != 0)
     system_failed("ftruncate", path_);
 }

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "runtime/base/file.h"
+#include "runtime/base/atomic_file.h"
 
 namespace trireme {
 namespace {
@@ -126,6 +126,8 @@ void RunDirectory::set_weights_aside(const std::string& path, std::int64_t step)
 }
 
 void RunDirectory::refuse_a_file(const std::string& path) {
+  for (const char* const name : {"owner.lock", "metrics.jsonl", "console.log", "checkpoints"})
+    refuse_link(path + "/" + name, ExitCode::config);
   for (fs::path place = without_trailing_slash(path); !place.empty(); place = place.parent_path()) {
     std::error_code error;
     const fs::file_status status = fs::status(place, error);
@@ -145,6 +147,7 @@ RunDirectory::Contents RunDirectory::contents(const std::string& path) {
 }
 
 void RunDirectory::create(const std::string& path) {
+  refuse_a_file(path);
   create_with_parents(path);
 }
 

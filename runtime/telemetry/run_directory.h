@@ -21,7 +21,7 @@ class RunDirectory {
   // The directory and its parents alone, where they are not there yet.
   static void create(const std::string& path);
   // ExitCode::config where `path`, or a directory that it would lie in, is something else than a
-  // directory. Touches nothing.
+  // directory, or where what a run keeps from start to start is a link. Touches nothing.
   static void refuse_a_file(const std::string& path);
   // What an earlier run left there.
   struct Contents {

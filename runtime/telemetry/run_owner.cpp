@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/host_name.h"
 #include "runtime/telemetry/lock_support.h"
@@ -30,6 +31,8 @@ constexpr double same_job_patience_seconds = 120;
 constexpr auto pause = std::chrono::milliseconds(50);
 
 std::string text_in(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return "";  // nobody writes to a pipe
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -101,6 +104,7 @@ void RunOwner::take() {
                       {"start_time", utc_now()}};
   notes_ = notes.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
   write_file(notes_path(), notes_, ExitCode::config);
+  OutputDirectory(directory_, ExitCode::config).remove_dead_temporaries("");
 }
 
 void RunOwner::require() const {
@@ -132,6 +136,7 @@ void RunOwner::lock(int flags) {
 
 bool RunOwner::try_lock(int flags) {
   const std::string path = lock_path();
+  refuse_link(path, ExitCode::config);
   FileDescriptor file(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
   if (!file.is_open())
     fail(ExitCode::config, "run.directory: {}: cannot be opened: {}", path, std::strerror(errno));

@@ -11,6 +11,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "runtime/base/atomic_file.h"
+
 namespace trireme {
 namespace {
 
@@ -98,7 +100,7 @@ TEST_F(FileTest, RelativeNameWithoutADirectoryIsWrittenHere) {
 
 TEST_F(FileTest, MissingDirectoryIsNamed) {
   EXPECT_THAT(data_error([&] { write_file(path("no/such/a"), "x", ExitCode::data); }),
-              HasSubstr("no/such/a.tmp) failed: ENOENT"));
+              HasSubstr("no/such) failed: ENOENT"));
 }
 
 TEST_F(FileTest, FailedRenameRemovesTheTemporary) {

@@ -131,7 +131,8 @@ TEST_F(FaultTest, AFailingCallOfALargeAlignedWriteIsNamedAndAShortOneIsMadeGood)
   alignas(block) std::array<std::byte, size> data;
   for (std::size_t i = 0; i < size; ++i)
     data[i] = static_cast<std::byte>(i * 7 + i / block);
-  const std::string path = fmt::format("{}/large_{}", directory_, rank());
+  const std::string name = fmt::format("large_{}", rank()), path = directory_ + "/" + name;
+  const OutputDirectory directory(directory_, ExitCode::checkpoint);
   int failures = 0;
   for (const Fault fault : {Fault::no_space, Fault::io_error, Fault::short_write}) {
     for (int nth = 0;; ++nth) {
@@ -139,7 +140,7 @@ TEST_F(FaultTest, AFailingCallOfALargeAlignedWriteIsNamedAndAShortOneIsMadeGood)
       test::arm_fault(directory_, fault, nth);
       std::string problem;
       try {
-        DirectFile file(path, ExitCode::checkpoint);
+        DirectFile file(directory, name, ExitCode::checkpoint);
         file.write(0, std::span(data).first(header));
         file.write(block, data);
         file.finish(block + size);

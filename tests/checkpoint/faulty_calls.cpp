@@ -36,6 +36,12 @@ Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
+// For calls that name a path beside a directory's descriptor.
+bool is_armed() {
+  const std::lock_guard lock(armed().mutex);
+  return !armed().directory.empty();
+}
+
 bool concerns(const char* path) {
   const std::lock_guard lock(armed().mutex);
   return !armed().directory.empty() && path != nullptr &&
@@ -94,6 +100,18 @@ int open(const char* path, int flags, ...) {
                   concerned);
 }
 
+int openat(int directory, const char* path, int flags, ...) {
+  static auto* const real = next<int(int, const char*, int, ...)>("openat");
+  va_list list;
+  va_start(list, flags);
+  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(list, mode_t) : 0;
+  va_end(list);
+  const bool concerned = is_armed() && (flags & O_ACCMODE) != O_RDONLY;
+  return remember(
+      faulty("openat", concerned, false, [&] { return real(directory, path, flags, mode); }),
+      concerned);
+}
+
 ssize_t pwrite(int file, const void* data, size_t bytes, off_t offset) {
   static auto* const real = next<ssize_t(int, const void*, size_t, off_t)>("pwrite");
   const bool concerned = concerns(file);
@@ -129,6 +147,11 @@ int mkdir(const char* path, mode_t mode) {
   return faulty("mkdir", concerns(path), false, [&] { return real(path, mode); });
 }
 
+int mkdirat(int directory, const char* path, mode_t mode) {
+  static auto* const real = next<int(int, const char*, mode_t)>("mkdirat");
+  return faulty("mkdirat", is_armed(), false, [&] { return real(directory, path, mode); });
+}
+
 int rename(const char* from, const char* to) {
   static auto* const real = next<int(const char*, const char*)>("rename");
   return faulty("rename", concerns(from), false, [&] { return real(from, to); });
@@ -141,12 +164,7 @@ int unlink(const char* path) {
 
 int unlinkat(int directory, const char* path, int flags) {
   static auto* const real = next<int(int, const char*, int)>("unlinkat");
-  bool any = false;
-  {
-    const std::lock_guard lock(armed().mutex);
-    any = !armed().directory.empty();
-  }
-  return faulty("unlinkat", any, false, [&] { return real(directory, path, flags); });
+  return faulty("unlinkat", is_armed(), false, [&] { return real(directory, path, flags); });
 }
 
 int remove(const char* path) {

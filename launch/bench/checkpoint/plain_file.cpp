@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "runtime/base/file.h"
+#include "runtime/base/output_directory.h"
 
 namespace trireme {
 namespace {
@@ -50,7 +50,8 @@ void for_each_file(const std::string& directory, const Visit& visit) {
 
 void write_plainly(const std::string& path, std::uint64_t bytes) {
   const std::vector<std::byte> piece(piece_bytes, std::byte{7});
-  FileDescriptor file = open_for_writing(path, code);
+  FileDescriptor file = OutputDirectory(parent_directory(path), code)
+                            .create(std::filesystem::path(path).filename(), O_WRONLY);
   for (std::uint64_t left = bytes; left > 0;) {
     const auto part = std::min<std::uint64_t>(left, piece_bytes);
     write_fully(file, path, std::span(piece).first(part), code);

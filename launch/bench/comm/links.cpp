@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "runtime/base/file.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/comm/host_stream.h"
 #include "runtime/telemetry/environment.h"
 

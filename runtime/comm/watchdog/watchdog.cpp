@@ -10,8 +10,8 @@
 #include <exception>
 #include <filesystem>
 
-#include "runtime/base/file.h"
 #include "runtime/base/log.h"
+#include "runtime/base/output_directory.h"
 #include "runtime/comm/end_of_job.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/watchdog/step_watch.h"
@@ -35,11 +35,10 @@ constexpr auto pause_in_report = 10ms;
 // job).
 constexpr auto stopped_gap = 2s;
 
-void write_file_now(const std::string& directory, const std::string& path,
-                    const std::string& text) {
-  std::filesystem::create_directories(directory);
-  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!file.is_open()) system_failed("open", path);
+void write_file_now(const std::filesystem::path& path, const std::string& text) {
+  std::filesystem::create_directories(path.parent_path());
+  const FileDescriptor file =
+      OutputDirectory(path.parent_path(), ExitCode::internal).create(path.filename(), O_WRONLY);
   write_fully(file, path, std::as_bytes(std::span(text)), ExitCode::internal);
 }
 
@@ -235,7 +234,7 @@ void Watchdog::dump(const std::string& why) {
   if (std::exchange(dumped_, true) || options_.directory.empty()) return;
   dumped_in_a_hurry_ = false;
   try {
-    write_file_now(options_.directory, dump_path(), dump_text(logs(), why));
+    write_file_now(dump_path(), dump_text(logs(), why));
   } catch (const std::exception& error) {
     print_error(error.what());
   }

@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "data/id_names.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
 
 namespace trireme {
@@ -45,10 +45,11 @@ void keep_data_record(const std::string& run_directory, const Dataset& training)
 
 void require_ids_of_run(const std::string& run_directory, const Dataset& data) {
   const std::string path = path_in(run_directory);
-  std::ifstream file(path);
-  if (!file) return;
+  constexpr std::uint64_t limit = std::uint64_t{1} << 26;
+  const auto text = read_file_if_there(path, limit, ExitCode::data);
+  if (!text) return;
   try {
-    const json record = json::parse(file);
+    const json record = json::parse(*text);
     const std::string trained =
         fmt::format("the run's training data {} ({})", record.at("path").get<std::string>(), path);
     require_same_ids(names_in(record, trained),
