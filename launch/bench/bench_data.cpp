@@ -326,16 +326,16 @@ void add_bench_data(CLI::App& bench_command) {
                       "Data set (default: random tokens in the temporary directory)");
   command->add_option("--context", arguments->context, "Tokens per sample")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(integer_between(1, 1 << 20));
   command->add_option("--threads", arguments->threads, "Threads of the second group of rows")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1024));
+      ->check(integer_between(1, 1024));
   command->add_option("--megabytes", arguments->megabytes, "Bytes read at most")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(integer_between(1, 1 << 20));
   command->add_option("--rounds", arguments->rounds, "Rounds per method; the best counts")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
+      ->check(integer_between(1, 1000));
   command->add_option("--seconds", arguments->seconds, "Seconds per round")
       ->capture_default_str()
       ->check(number_between(0.001, 60));

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
+#include <sstream>
 
 #include "data/dataset.h"
 #include "data/id_names.h"
@@ -17,7 +17,9 @@
 #include "data/pack/progress.h"
 #include "data/shard_set.h"
 #include "data/verify.h"
+#include "launch/commands/number_check.h"
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
 
 namespace trireme {
 namespace {
@@ -68,7 +70,7 @@ void add_pack_text(CLI::App& data) {
                       "\\0, \\xNN are understood");
   command->add_option("--shard-tokens", options.shard_tokens, "Tokens per shard")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(integer_from<std::uint64_t>(1));
   command->add_option("--dtype", arguments->dtype, "Stored type")
       ->capture_default_str()
       ->check(CLI::IsMember({"uint16", "uint32"}));
@@ -90,8 +92,8 @@ struct ImageArguments {
 };
 
 std::vector<std::string> read_class_file(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) system_failed("open", path, ExitCode::data);
+  constexpr std::uint64_t limit = std::uint64_t{1} << 26;
+  std::istringstream file(read_whole_file(path, limit, ExitCode::data));
   std::vector<std::string> names;
   for (std::string line; std::getline(file, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
@@ -147,7 +149,7 @@ void add_pack_images(CLI::App& data) {
       ->excludes("--validation");
   command
       ->add_option("--resize", options.resize, "Scale the short side to this and crop the centre")
-      ->check(CLI::Range(1, 65536));
+      ->check(integer_between(1, 65536));
   command
       ->add_option("--channels", options.channels,
                    "1 (grey) or 3 (RGB); default: as the input, folders 3")
@@ -161,7 +163,7 @@ void add_pack_images(CLI::App& data) {
           ->excludes(names);
   auto* const count =
       command->add_option("--classes", arguments->class_count, "Number of classes, named 0, 1, ...")
-          ->check(CLI::Range(1, 1 << 20))
+          ->check(integer_between(1, 1 << 20))
           ->excludes(names)
           ->excludes(file);
   command
@@ -171,19 +173,21 @@ void add_pack_images(CLI::App& data) {
       ->excludes(file)
       ->excludes(count);
   command->add_flag("--no-shuffle", arguments->keep_order, "Keep the order of the input");
-  command->add_option("--seed", options.seed, "Of the shuffle")->capture_default_str();
+  command->add_option("--seed", options.seed, "Of the shuffle")
+      ->capture_default_str()
+      ->check(integer_from<std::uint64_t>(0));
   command->add_flag("--skip-bad", options.skip_bad,
                     "Leave out images that cannot be decoded, and name them");
   command
       ->add_option("--max-pixels", options.max_pixels, "Refuse larger images before decoding them")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(integer_from<std::uint64_t>(1));
   command
       ->add_option("--shard-images", options.shard_images,
                    "Images per shard (default: about 1 GiB)")
-      ->check(CLI::PositiveNumber);
+      ->check(integer_from<std::uint64_t>(1));
   command->add_option("--threads", options.threads, "Threads that decode (default: one per core)")
-      ->check(CLI::PositiveNumber);
+      ->check(integer_between(1, 1024));
   command->add_flag("--force", options.force, "Replace an existing data set in one step");
   command->add_flag("--quiet", arguments->quiet, "Show no progress");
   command->footer(
@@ -207,7 +211,7 @@ void add_inspect(CLI::App& data) {
   command->add_option("path", arguments->path, "Directory of shards, of splits, or one shard")
       ->required();
   command->add_option("--preview", arguments->preview, "Show this many tokens or images")
-      ->check(CLI::PositiveNumber);
+      ->check(integer_from<std::uint64_t>(1));
   command->footer("Example: trireme data inspect data/kjv --preview 200");
   command->callback([arguments] {
     for (const std::string& path : find_datasets(arguments->path)) {

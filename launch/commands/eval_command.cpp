@@ -9,6 +9,7 @@
 
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
+#include "launch/job/requested_config.h"
 #include "runtime/engine/session.h"
 #include "runtime/engine/state/data_record.h"
 #include "runtime/engine/state/loaded_weights.h"
@@ -32,7 +33,7 @@ Config config_of(const EvalArguments& arguments, const RankProcess& process) {
   std::vector<std::string> overrides{"parallel.data=auto"};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   Provenance where;
-  Config config = load_config(arguments.run + "/config.yaml", overrides, &where);
+  Config config = load_config(config_file_of_run(arguments.run), overrides, &where);
   if (!arguments.data.empty()) config.data.validation_path = arguments.data;
   if (arguments.batches > 0 || !where.overridden.contains("train.eval_batches"))
     config.train.eval_batches = arguments.batches;

@@ -13,6 +13,7 @@
 
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
+#include "launch/job/requested_config.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/config/config.h"
 #include "runtime/engine/state/loaded_weights.h"
@@ -56,7 +57,7 @@ Config config_of(const GenerateArguments& arguments, const RankProcess& process)
   std::vector<std::string> overrides{"parallel.data=auto"};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   Provenance where;
-  Config config = load_config(arguments.run + "/config.yaml", overrides, &where);
+  Config config = load_config(config_file_of_run(arguments.run), overrides, &where);
   config.train.micro_batch = 1;
   config = resolve_config(std::move(config), process.environment(), &where, Purpose::generate);
   if (config.model.family != "gpt2") {
@@ -128,10 +129,10 @@ void add_generate_command(CLI::App& app) {
       ->add_option("--prompt-ids", arguments->prompt_ids,
                    "Token ids to continue, separated by commas")
       ->delimiter(',')
-      ->check(CLI::NonNegativeNumber);
+      ->check(integer_from<std::int64_t>(0));
   command->add_option("--tokens", arguments->tokens, "How many tokens to add")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}));
+      ->check(integer_between(std::int64_t{1}, std::int64_t{1'000'000}));
   command
       ->add_option("--temperature", arguments->sampling.temperature,
                    "0 takes the likeliest token every time")

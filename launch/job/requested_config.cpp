@@ -30,6 +30,19 @@ bool is_for(const ParallelConfig& parallel, int ranks) {
 
 }  // namespace
 
+std::string config_file_of_run(const std::string& path) {
+  std::error_code ignored;
+  const std::string file = RunDirectory::config_in(path);
+  const char* const problem = !exists(path)                      ? "there is no such directory"
+                              : !fs::is_directory(path, ignored) ? "it is a file"
+                              : !exists(file)                    ? "it holds no config.yaml"
+                                                                 : nullptr;
+  if (problem != nullptr)
+    fail(ExitCode::config, "{}: is no run directory: {}; give what run.directory was in training",
+         path, problem);
+  return file;
+}
+
 RequestedConfig load_requested(const std::string& path, std::vector<std::string> overrides,
                                int ranks) {
   std::error_code error;

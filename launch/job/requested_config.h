@@ -22,4 +22,8 @@ struct RequestedConfig {
 [[nodiscard]] RequestedConfig load_requested(const std::string& path,
                                              std::vector<std::string> overrides, int ranks);
 
+// config.yaml of a run, for what reads a run that is there. Raises ExitCode::config where `path` is
+// no run's directory.
+[[nodiscard]] std::string config_file_of_run(const std::string& path);
+
 }  // namespace trireme

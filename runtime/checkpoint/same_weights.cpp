@@ -20,7 +20,7 @@ constexpr std::uint64_t blocks_of_all = 1024;
 
 // All of a file of up to `most` blocks; of a larger one so many, the first and the last among them.
 void add_blocks(Checksum& sum, const std::string& path, std::uint64_t most) {
-  const FileDescriptor file = open_for_reading(path, code);
+  const FileDescriptor file = open_regular_file(path, code);
   const std::uint64_t size = regular_file_size(file, path, code);
   sum.update(std::as_bytes(std::span(&size, 1)));
   const std::uint64_t blocks = std::min(most, (size + block_bytes - 1) / block_bytes);

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,8 +33,8 @@ struct Outcome {
   std::string text;  // stdout and stderr
 };
 
-Outcome run(const std::string& arguments) {
-  std::FILE* const pipe = ::popen((tool + " " + arguments + " 2>&1").c_str(), "r");
+Outcome run_command(const std::string& command) {
+  std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
   Outcome outcome;
   char block[4096];
   while (const std::size_t got = std::fread(block, 1, sizeof(block), pipe))
@@ -41,6 +42,10 @@ Outcome run(const std::string& arguments) {
   const int status = ::pclose(pipe);
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return outcome;
+}
+
+Outcome run(const std::string& arguments) {
+  return run_command(tool + " " + arguments);
 }
 
 void expect_outcome(const Outcome& outcome, ExitCode code, const std::vector<std::string>& parts) {
@@ -207,6 +212,46 @@ TEST_F(DataCommand, WhatAKilledPackLeftIsRemovedByTheNext) {
                  {dead + ": removed", elsewhere + ": left by a pack that was interrupted"});
   EXPECT_FALSE(fs::exists(dead));
   EXPECT_TRUE(fs::exists(elsewhere));
+}
+
+TEST_F(DataCommand, WritesIntoADirectoryOfItsOwnOrNot) {
+  write_text(directory_.file("text"), "some text");
+  fs::create_directories(directory_.file("precious"));
+  const auto pack_beside = [&](const std::string& plant) {
+    write_text(directory_.file("script"),
+               fmt::format("stage={}.partial-$$-{}\n{}\nexec {} data pack-text {} --out {}\n", out_,
+                           host_name(), plant, tool, directory_.file("text"), out_));
+    return run_command("bash " + directory_.file("script"));
+  };
+
+  expect_outcome(pack_beside("ln -s " + directory_.file("precious") + " $stage"), ExitCode::config,
+                 {out_ + ".partial-", "is in the way; remove it"});
+  EXPECT_TRUE(fs::is_empty(directory_.file("precious")));
+  // A process of the same number, in another container or long ago.
+  expect_outcome(pack_beside("mkdir $stage; echo half >$stage/shard_00007.h5"), ExitCode::ok,
+                 {"removed; a pack that was killed had left it"});
+  EXPECT_FALSE(fs::exists(out_ + "/train/shard_00007.h5") || fs::exists(out_ + "/shard_00007.h5"));
+}
+
+TEST_F(DataCommand, RefusesNumbersThatAreNoneOrTooLarge) {
+  for (const std::string option :
+       {"--seed -1", "--seed 18446744073709551616", "--seed 1e3", "--seed nan", "--seed 010",
+        "--shard-images 0", "--shard-images -5", "--shard-images 99999999999999999999",
+        "--max-pixels inf", "--max-pixels 0x10", "--threads 0", "--threads 1025", "--threads 1.5",
+        "--resize 65537", "--channels 2", "--classes -1", "--validation nan", "--validation 1"}) {
+    SCOPED_TRACE(option);
+    expect_outcome(run("data pack-images " + directory_.path() + " --out " + out_ + " " + option),
+                   ExitCode::config, {option.substr(0, option.find(' '))});
+    EXPECT_FALSE(fs::exists(out_));
+  }
+}
+
+TEST_F(DataCommand, APipeInThePlaceOfAClassFileIsNotWaitedFor) {
+  ASSERT_EQ(::mkfifo(directory_.file("classes").c_str(), 0600), 0);
+
+  expect_outcome(run("data pack-images " + directory_.path() + " --out " + out_ + " --class-file " +
+                     directory_.file("classes")),
+                 ExitCode::data, {"classes: is not a regular file but a pipe"});
 }
 
 TEST_F(DataCommand, WritesOneLayoutForEveryFraction) {
