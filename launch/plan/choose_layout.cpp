@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/plan/choose_layout.h"
 
+#include <algorithm>
+
 #include "launch/plan/layout_search.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/gather_texts.h"
+#include "runtime/comm/watchdog/watched.h"
 
 namespace trireme {
 namespace {
+
+const double usual_watch_seconds = ParallelConfig{}.watch_seconds;
 
 void check_device(const Config& given, const Environment& here, const plan::Hardware& hardware,
                   const Provenance& where) {
@@ -50,7 +55,11 @@ Config search(const RankProcess& process, const Config& given, const Provenance&
 }  // namespace
 
 Config choose_layout(const RankProcess& process, const Config& given, const Provenance& where) {
-  const auto world = process.mpi.world();
+  // Rank 0 may search for longer than a call of a step may take.
+  const double limit = given.parallel.watch_seconds;
+  const auto world = make_watched(
+      process.mpi.world(),
+      {.deadline_seconds = limit > 0 ? std::max(limit, usual_watch_seconds) : 0, .directory = {}});
   const std::string text =
       world->rank() == 0 ? to_yaml(search(process, given, where)) : std::string();
   return parse_config(broadcast_text(*world, text, 0), "the layout that was searched", {});

@@ -5,11 +5,16 @@
 #include <sys/resource.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
+#include <vector>
 
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
 #include "runtime/telemetry/host.h"
 #include "runtime/telemetry/secrets.h"
 #include "trireme_version.h"
@@ -55,8 +60,25 @@ std::string version_text() {
 
 std::string build_text() {
   const std::string_view sanitizers = build::sanitizers;
-  return fmt::format("{}, {}{}{}", version_text(), build::architecture,
-                     sanitizers.empty() ? "" : ", ", sanitizers);
+  const std::string changes = changes_of(build::revision, "/proc/self/exe");
+  return fmt::format("{}, {}{}{}{}{}", version_text(), build::architecture,
+                     sanitizers.empty() ? "" : ", ", sanitizers, changes.empty() ? "" : ", ",
+                     changes);
+}
+
+std::string changes_of(std::string_view revision, const std::string& program) {
+  if (!revision.ends_with("-dirty") && revision != build::no_revision) return "";
+  constexpr ExitCode code = ExitCode::config;
+  const FileDescriptor file = open_regular_file(program, code);
+  std::vector<std::byte> block(std::size_t{1} << 20);
+  Checksum sum;
+  const std::uint64_t size = regular_file_size(file, program, code);
+  for (std::uint64_t at = 0; at < size; at += block.size()) {
+    const auto part = std::span(block).first(std::min<std::uint64_t>(block.size(), size - at));
+    read_exactly(file, program, at, part, code);
+    sum.update(part);
+  }
+  return fmt::format("XXH3 of the program {:016x}", sum.value());
 }
 
 std::string environment_json(const RunEnvironment& environment) {

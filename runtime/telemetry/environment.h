@@ -22,6 +22,9 @@ struct RunEnvironment {
 [[nodiscard]] std::string version_text();
 // That and what else of a build changes its arithmetic: "..., x86-64-v3"
 [[nodiscard]] std::string build_text();
+// What a revision does not say of a program: "" where it is a commit, else (with changes that no
+// commit has, or without git) the XXH3 of the file `program`.
+[[nodiscard]] std::string changes_of(std::string_view revision, const std::string& program);
 
 // The pretty-printed JSON object that environment.json holds: version, build, hosts, CPU, memory,
 // libraries, command line, start time (UTC, ISO 8601), and the environment variables that steer a

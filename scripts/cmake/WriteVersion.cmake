@@ -13,6 +13,7 @@ file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT [[// Written by scripts/cmake/Writ
 namespace trireme::build {
 inline constexpr const char* version = "@VERSION@";
 inline constexpr const char* revision = "@revision@";
+inline constexpr const char* no_revision = "no git revision";
 inline constexpr const char* compiler = "@COMPILER@";
 inline constexpr const char* type = "@TYPE@";
 inline constexpr const char* architecture = "@ARCH@";

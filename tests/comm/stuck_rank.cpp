@@ -8,6 +8,7 @@
 //   silent     sleeps forever
 //   inline     the same; the others' main threads are blocked in a call on a compute stream
 //   stopped    stops as if by SIGSTOP
+//   finalize   the call goes well; stops as if by SIGSTOP before MPI_Finalize
 //   killed     dies of SIGKILL
 //   throw      raises an error
 //   left       leaves main early, with success
@@ -163,6 +164,7 @@ int main(int argc, char** argv) {
     const trireme::MpiEnvironment mpi(&argc, &argv);
     trireme::set_process_label(mpi.rank(), mpi.size());
     trireme::run(mpi, argv[1], {std::atof(argv[2]), argv[3]});
+    if (argv[1] == std::string("finalize") && mpi.rank() == 1) std::raise(SIGSTOP);
     std::puts("the job ended well");
     return 0;
   } catch (const trireme::Error& error) {

@@ -137,6 +137,21 @@ TEST(Environment, NoSecretOfTheSurroundingsIsWrittenDown) {
   EXPECT_EQ(words.back(), "train.steps=5");
 }
 
+TEST(Environment, ProgramsOfOneRevisionWithOtherChangesDiffer) {
+  const TemporaryDirectory place;
+  std::string program(3 << 20, 'x');
+  write_text(place.file("a"), program);
+  program.back() = 'y';
+  write_text(place.file("b"), program);
+
+  for (const char* const revision : {"v1.0-3-g0123456789ab-dirty", "no git revision"}) {
+    const std::string a = changes_of(revision, place.file("a"));
+    EXPECT_NE(a, changes_of(revision, place.file("b"))) << revision;
+    EXPECT_EQ(a, changes_of(revision, place.file("a"))) << revision;
+  }
+  EXPECT_EQ(changes_of("v1.0-3-g0123456789ab", place.file("a")), "");
+}
+
 TEST(Environment, WhatIsNoSecretStaysReadable) {
   for (const char* const word :
        {"configs/gpt_tiny.yaml", "run.directory=/data/tokens/a b", "user@host", "a:b",

@@ -159,10 +159,11 @@ MpiEnvironment::~MpiEnvironment() {
   // A rank that unwinds must not wait in MPI_Finalize for peers that wait for it: abort_job comes
   // next.
   if (std::uncaught_exceptions() > 0) return;
-  watch_.reset();
+  watch_->ask_over(nullptr);  // what follows takes the messages with it
+  const StartWait wait("MPI_Finalize");
   tcp_job.reset();
-  if (!detail::mpi_is_up()) return;
-  if (MPI_Finalize() != MPI_SUCCESS) log::get("comm").warn("MPI_Finalize failed");
+  if (detail::mpi_is_up() && MPI_Finalize() != MPI_SUCCESS)
+    log::get("comm").warn("MPI_Finalize failed");
 }
 
 std::unique_ptr<Communicator> MpiEnvironment::world() const {

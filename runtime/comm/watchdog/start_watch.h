@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private to this room: a deadline on what the watchdog cannot see yet: the waits for other ranks
-// from the beginning of main until a job's watched groups are there. A rank that does not come ends
-// the job with ExitCode::communication and a message that names it where that can be known.
+// from the beginning of main until a job's watched groups are there, and in MPI_Finalize, when they
+// are gone. A rank that does not come ends the job with ExitCode::communication and a message that
+// names it where that can be known.
 //
 // Note [The end of a job that does not start]
 // A thread counts the seconds that the process waits while it runs (a suspended job is not late).
@@ -33,7 +34,7 @@ class StartWatch {
   StartWatch(const StartWatch&) = delete;
   StartWatch& operator=(const StartWatch&) = delete;
 
-  // `job` is a group of all ranks in which nobody else sends notes.
+  // `job` is a group of all ranks in which nobody else sends notes; null: ranks ask no more.
   void ask_over(std::unique_ptr<Transfers> job);
 
  private:
