@@ -44,6 +44,16 @@ mkdir -p -- "$directory/data" "$directory/runs" || die "--dir $directory: cannot
 directory=$(cd -- "$directory" && pwd)
 cd "$repository"
 
+what="the King James Bible and Fashion-MNIST" models="a GPT and a residual CNN"
+if [[ ${#texts[@]} -gt 0 ]]; then what=${texts[*]} models="a GPT"; fi
+say "what comes, and how long it takes on two cores the first time; what is there already is kept"
+if $install; then echo "   install packages that are missing: a minute or two"; fi
+cat <<PLAN
+   build the program in $repository/build/cpu: 4 minutes
+   pack $what into $directory/data: seconds
+   train $models on $ranks rank(s) in $directory/runs: 3 minutes
+PLAN
+
 say "installing what is missing"
 if $install; then
   if [[ ${#texts[@]} -gt 0 ]]; then scripts/install_deps.sh; else scripts/install_deps.sh --data; fi
