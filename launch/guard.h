@@ -3,9 +3,9 @@
 // whole job.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <functional>
+
+#include "launch/cli_fwd.h"
 
 namespace trireme {
 

@@ -2,6 +2,7 @@
 #include "launch/usage.h"
 
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 

@@ -2,10 +2,10 @@
 // What to say about a command line that does not parse.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <string>
 #include <vector>
+
+#include "launch/cli_fwd.h"
 
 namespace trireme {
 

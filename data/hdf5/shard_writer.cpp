@@ -25,7 +25,7 @@ using hdf5::Handle;
 constexpr std::uint64_t metadata_reserve = std::uint64_t{1} << 16;
 
 template <typename Result>
-Result checked(Result result, std::string_view call, std::string_view subject,
+Result written(Result result, std::string_view call, std::string_view subject,
                std::source_location where = std::source_location::current()) {
   return hdf5::checked(result, call, subject, ExitCode::internal, where);
 }
@@ -33,29 +33,29 @@ Result checked(Result result, std::string_view call, std::string_view subject,
 Handle create_file(const std::string& path) {
   const Handle access = hdf5::access_properties(path);
   // See Note [Superblock] in shard_open.cpp.
-  checked(H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18), "H5Pset_libver_bounds",
+  written(H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18), "H5Pset_libver_bounds",
           path);
   constexpr hsize_t page = 4096;
-  checked(H5Pset_alignment(access, page, page), "H5Pset_alignment", path);
-  const Handle plan(checked(H5Pcreate(H5P_FILE_CREATE), "H5Pcreate", path), H5Pclose);
-  checked(H5Pset_obj_track_times(plan, false), "H5Pset_obj_track_times", path);
+  written(H5Pset_alignment(access, page, page), "H5Pset_alignment", path);
+  const Handle plan(written(H5Pcreate(H5P_FILE_CREATE), "H5Pcreate", path), H5Pclose);
+  written(H5Pset_obj_track_times(plan, false), "H5Pset_obj_track_times", path);
   const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, plan, access);
-  return {checked(id, "H5Fcreate", path), H5Fclose};
+  return {written(id, "H5Fcreate", path), H5Fclose};
 }
 
 // Contiguous, allocated now, never filled, without time stamps: equal input gives equal files.
 Handle create_dataset(hid_t file, const char* name, hid_t type, const std::vector<hsize_t>& extents,
                       const std::string& path) {
   const Handle space(
-      checked(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr),
+      written(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr),
               "H5Screate_simple", path),
       H5Sclose);
-  const Handle plan(checked(H5Pcreate(H5P_DATASET_CREATE), "H5Pcreate", path), H5Pclose);
-  checked(H5Pset_layout(plan, H5D_CONTIGUOUS), "H5Pset_layout", path);
-  checked(H5Pset_alloc_time(plan, H5D_ALLOC_TIME_EARLY), "H5Pset_alloc_time", path);
-  checked(H5Pset_fill_time(plan, H5D_FILL_TIME_NEVER), "H5Pset_fill_time", path);
-  checked(H5Pset_obj_track_times(plan, false), "H5Pset_obj_track_times", path);
-  return {checked(H5Dcreate2(file, name, type, space, H5P_DEFAULT, plan, H5P_DEFAULT), "H5Dcreate2",
+  const Handle plan(written(H5Pcreate(H5P_DATASET_CREATE), "H5Pcreate", path), H5Pclose);
+  written(H5Pset_layout(plan, H5D_CONTIGUOUS), "H5Pset_layout", path);
+  written(H5Pset_alloc_time(plan, H5D_ALLOC_TIME_EARLY), "H5Pset_alloc_time", path);
+  written(H5Pset_fill_time(plan, H5D_FILL_TIME_NEVER), "H5Pset_fill_time", path);
+  written(H5Pset_obj_track_times(plan, false), "H5Pset_obj_track_times", path);
+  return {written(H5Dcreate2(file, name, type, space, H5P_DEFAULT, plan, H5P_DEFAULT), "H5Dcreate2",
                   path),
           H5Dclose};
 }
@@ -146,14 +146,14 @@ void ShardWriter::write(const void* elements, std::uint64_t count) {
   std::vector<hsize_t> start(it.extents.size(), 0), block = it.extents;
   start[0] = it.written;
   block[0] = count;
-  const Handle target(checked(H5Dget_space(it.payload), "H5Dget_space", it.path), H5Sclose);
-  checked(H5Sselect_hyperslab(target, H5S_SELECT_SET, start.data(), nullptr, block.data(), nullptr),
+  const Handle target(written(H5Dget_space(it.payload), "H5Dget_space", it.path), H5Sclose);
+  written(H5Sselect_hyperslab(target, H5S_SELECT_SET, start.data(), nullptr, block.data(), nullptr),
           "H5Sselect_hyperslab", it.path);
   const Handle source(
-      checked(H5Screate_simple(static_cast<int>(block.size()), block.data(), nullptr),
+      written(H5Screate_simple(static_cast<int>(block.size()), block.data(), nullptr),
               "H5Screate_simple", it.path),
       H5Sclose);
-  checked(H5Dwrite(it.payload, it.type, source, target, H5P_DEFAULT, elements), "H5Dwrite",
+  written(H5Dwrite(it.payload, it.type, source, target, H5P_DEFAULT, elements), "H5Dwrite",
           it.path);
   it.checksum.update({static_cast<const std::byte*>(elements), count * it.element_bytes()});
   it.written += count;
@@ -184,19 +184,19 @@ void ShardWriter::commit(const char* name, std::int64_t type, std::span<const st
   {
     const hdf5::Session session;
     hsize_t used = 0;
-    checked(H5Fget_filesize(it.file, &used), "H5Fget_filesize", it.path);
+    written(H5Fget_filesize(it.file, &used), "H5Fget_filesize", it.path);
     reserve(it.descriptor,
             used + index.size() + metadata_reserve + 2 * join_classes(it.header.classes).size(),
             it.path);
     Handle dataset = create_dataset(it.file, name, type, {elements}, it.path);
-    checked(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, index.data()), "H5Dwrite",
+    written(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, index.data()), "H5Dwrite",
             it.path);
     it.checksum.update(index);
     it.header.payload_checksum = it.checksum.value();
     hdf5::write_header(it.path, it.file, it.header);
-    checked(dataset.close(), "H5Dclose", it.path);
-    checked(it.payload.close(), "H5Dclose", it.path);
-    checked(it.file.close(), "H5Fclose", it.path);
+    written(dataset.close(), "H5Dclose", it.path);
+    written(it.payload.close(), "H5Dclose", it.path);
+    written(it.file.close(), "H5Fclose", it.path);
   }
   // Gives back what was reserved beyond the end.
   const off_t end = ::lseek(it.descriptor.get(), 0, SEEK_END);

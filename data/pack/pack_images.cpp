@@ -20,7 +20,7 @@ namespace trireme {
 namespace {
 
 constexpr std::uint64_t shard_bytes = std::uint64_t{1} << 30;
-constexpr std::uint64_t block_bytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t images_in_memory = std::uint64_t{16} << 20;
 
 void check_options(const PackImagesOptions& options, bool folder) {
   if (options.channels != 0 && options.channels != 1 && options.channels != 3) {
@@ -135,7 +135,7 @@ class ImagePacker {
     header.classes = source_.classes();
     ShardWriter writer(directory + "/" + shard_file_name(index), std::move(header));
     const std::size_t per_block =
-        std::clamp<std::size_t>(block_bytes / image_bytes(), threads_, 1024);
+        std::clamp<std::size_t>(images_in_memory / image_bytes(), threads_, 1024);
     std::vector<std::uint8_t> block(per_block * image_bytes());
     for (std::size_t done = 0; done < order.size(); done += per_block) {
       const auto part = order.subspan(done, std::min(per_block, order.size() - done));

@@ -19,12 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t block_bytes = std::size_t{1} << 20;
+constexpr std::size_t text_block_bytes = std::size_t{1} << 20;
 constexpr int stop_check_milliseconds = 100;
 
 TextPart spooled(const std::string& name, int descriptor, const std::string& directory) {
   TextPart part{name, 0, std::make_shared<SpoolFile>(directory)};
-  std::vector<std::byte> block(block_bytes);
+  std::vector<std::byte> block(text_block_bytes);
   while (true) {
     stop_if_asked();
     // A signal just before a read would not end it.
@@ -84,7 +84,7 @@ std::vector<TextPart> list_text(const std::vector<std::string>& inputs,
 }
 
 void read_part(const TextPart& part, const std::function<void(std::span<const std::byte>)>& take) {
-  std::vector<std::byte> block(std::min<std::uint64_t>(block_bytes, part.bytes));
+  std::vector<std::byte> block(std::min<std::uint64_t>(text_block_bytes, part.bytes));
   std::unique_ptr<InputFile> file;
   if (!part.spool) {
     file = std::make_unique<InputFile>(part.name);

@@ -2,6 +2,7 @@
 #include "launch/bench/bench_checkpoint.h"
 
 #include <fmt/core.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -24,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct CheckpointBenchArguments {
   std::string config;
   std::vector<std::string> overrides;
   std::string directory;
@@ -62,7 +63,7 @@ class Scratch {
   std::string path_;
 };
 
-struct Measured {
+struct CheckpointFigures {
   int ranks = 1;
   CheckpointRates rates;
   std::optional<StepStall> stall{};
@@ -94,7 +95,7 @@ std::vector<Line> lines_of(const CheckpointRates& r) {
           {"restore_warm", "restore, warm", r.restore_warm, &r.plain_read_warm}};
 }
 
-void print(const Measured& measured, int rounds) {
+void print(const CheckpointFigures& measured, int rounds) {
   const CheckpointRates& rates = measured.rates;
   const auto megabytes = 1e-6 * static_cast<double>(rates.bytes);
   fmt::print("{} ranks, {:.0f} MB in all; medians of {} rounds\n", measured.ranks, megabytes,
@@ -131,7 +132,7 @@ void print(const Measured& measured, int rounds) {
              100 * (longer - copy) / step);
 }
 
-void write_json(const std::string& path, const Measured& measured) {
+void write_json(const std::string& path, const CheckpointFigures& measured) {
   nlohmann::ordered_json json{{"ranks", measured.ranks}, {"bytes", measured.rates.bytes}};
   for (const Line& line : lines_of(measured.rates))
     json["seconds"][line.key] = line.seconds;
@@ -153,7 +154,8 @@ SaverOptions saver_options(const Scratch& scratch) {
 }
 
 // Weights and both moments of AdamW, shared out as ZeRO does.
-Measured measure_size(const RankProcess& process, const Arguments& arguments) {
+CheckpointFigures measure_size(const RankProcess& process,
+                               const CheckpointBenchArguments& arguments) {
   constexpr std::int64_t tensors = 16, width = 1024, bytes_per_weight = 12;
   const auto device = Device::create(DeviceType::cpu);
   const auto stream = device->make_stream(StreamKind::compute);
@@ -192,7 +194,8 @@ Measured measure_size(const RankProcess& process, const Arguments& arguments) {
 }
 
 // The model, optimizer and layout of a config; training steps too.
-Measured measure_config(const RankProcess& process, const Arguments& arguments) {
+CheckpointFigures measure_config(const RankProcess& process,
+                                 const CheckpointBenchArguments& arguments) {
   Provenance where;
   const Config config = resolve_config(load_config(arguments.config, arguments.overrides, &where),
                                        process.environment(), &where);
@@ -205,18 +208,19 @@ Measured measure_config(const RankProcess& process, const Arguments& arguments) 
                          session.placed_params(), training.checkpoint_values()};
   CheckpointSaver saver(state.device, state.mesh, state.placed, state.values,
                         saver_options(scratch));
-  Measured measured{.ranks = session.world->size(),
-                    .rates = measure_checkpoints(state, saver, scratch.path(), arguments.rounds)};
+  CheckpointFigures measured{
+      .ranks = session.world->size(),
+      .rates = measure_checkpoints(state, saver, scratch.path(), arguments.rounds)};
   measured.stall = measure_stall(session, training.engine, batches, saver,
                                  median(measured.rates.save), arguments.rounds);
   training.engine.settle();
   return measured;
 }
 
-void bench(const Arguments& arguments) {
+void bench_checkpoint(const CheckpointBenchArguments& arguments) {
   const RankProcess process;
-  const Measured measured = arguments.config.empty() ? measure_size(process, arguments)
-                                                     : measure_config(process, arguments);
+  const CheckpointFigures measured = arguments.config.empty() ? measure_size(process, arguments)
+                                                              : measure_config(process, arguments);
   if (process.mpi.rank() != 0) return;
   print(measured, arguments.rounds);
   if (!arguments.json.empty()) write_json(arguments.json, measured);
@@ -228,7 +232,7 @@ void add_bench_checkpoint(CLI::App& bench_app) {
   auto* const command = bench_app.add_subcommand(
       "checkpoint",
       "Saving, verifying and restoring beside plain writes and reads of the same disk");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<CheckpointBenchArguments>();
   command->add_option("config", arguments->config,
                       "Measure the state of this config's model, and what saves cost its steps");
   command
@@ -246,7 +250,7 @@ void add_bench_checkpoint(CLI::App& bench_app) {
   command->add_option("--json", arguments->json, "Also write every round's figures to this file");
   command->footer(
       "Example: mpirun -np 2 trireme bench checkpoint configs/gpt_tiny.yaml --directory /scratch");
-  command->callback([arguments] { bench(*arguments); });
+  command->callback([arguments] { bench_checkpoint(*arguments); });
 }
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 #include "launch/bench/bench_comm.h"
 
 #include <fmt/core.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -21,11 +22,9 @@
 namespace trireme {
 namespace {
 
-using json = nlohmann::json;
+constexpr double slowest_call_seconds = 600;  // for the slowest call
 
-constexpr double patience_seconds = 600;  // for the slowest call
-
-struct BenchArguments {
+struct CommBenchArguments {
   std::string config;
   std::vector<std::string> overrides;
   std::int64_t least_bytes = 4, most_bytes = std::int64_t{64} << 20;
@@ -34,13 +33,13 @@ struct BenchArguments {
   std::string json_file, hardware_file;
 };
 
-struct Row {
+struct SizeRow {
   std::int64_t bytes = 0;
   comm_bench::CommTime time;
   double algorithm_bandwidth = 0, bus_bandwidth = 0;  // bytes per second
 };
 
-std::vector<std::int64_t> sizes(const BenchArguments& arguments, Verb verb, int ranks) {
+std::vector<std::int64_t> sizes(const CommBenchArguments& arguments, Verb verb, int ranks) {
   std::vector<std::int64_t> all;
   for (std::int64_t bytes = arguments.least_bytes;; bytes *= arguments.factor) {
     const std::int64_t size =
@@ -56,7 +55,7 @@ void print_head(const Communicator& group) {
              "best (us)", "alg (MB/s)", "bus (MB/s)", "wrong");
 }
 
-void print_row(Verb verb, const Row& row) {
+void print_row(Verb verb, const SizeRow& row) {
   fmt::print("  {:<14} {:>12} {:>12} {:>12.1f} {:>12.1f} {:>10.1f} {:>10.1f} {:>6}\n",
              comm_bench::title_of(verb), row.bytes,
              row.bytes / static_cast<std::int64_t>(sizeof(float)), 1e6 * row.time.median,
@@ -65,9 +64,10 @@ void print_row(Verb verb, const Row& row) {
   std::fflush(stdout);
 }
 
-json describe(Verb verb, const std::vector<Row>& rows, const comm_bench::LinkFit& fit) {
-  json lines = json::array();
-  for (const Row& row : rows) {
+nlohmann::json describe(Verb verb, const std::vector<SizeRow>& rows,
+                        const comm_bench::LinkFit& fit) {
+  nlohmann::json lines = nlohmann::json::array();
+  for (const SizeRow& row : rows) {
     lines.push_back({{"bytes", row.bytes},
                      {"median_seconds", row.time.median},
                      {"fastest_seconds", row.time.fastest},
@@ -82,18 +82,18 @@ json describe(Verb verb, const std::vector<Row>& rows, const comm_bench::LinkFit
 }
 
 // Rank 0 prints; the result is the same on all ranks but for that.
-json bench_group(const JobGroups& job, Communicator& group, const BenchArguments& arguments,
-                 std::int64_t& wrong) {
+nlohmann::json bench_group(const JobGroups& job, Communicator& group,
+                           const CommBenchArguments& arguments, std::int64_t& wrong) {
   const bool speaks = job.world->rank() == 0;
   if (speaks) print_head(group);
-  json collectives = json::array();
+  nlohmann::json collectives = nlohmann::json::array();
   for (const Verb verb : comm_bench::collectives) {
-    std::vector<Row> rows;
+    std::vector<SizeRow> rows;
     std::vector<comm_bench::TimedBytes> times;
     for (const std::int64_t bytes : sizes(arguments, verb, group.size())) {
-      Row row{.bytes = bytes,
-              .time = comm_bench::measure(group, *job.world, *job.device, verb, bytes,
-                                          {.repeats = arguments.repeats})};
+      SizeRow row{.bytes = bytes,
+                  .time = comm_bench::measure(group, *job.world, *job.device, verb, bytes,
+                                              {.repeats = arguments.repeats})};
       row.algorithm_bandwidth = static_cast<double>(bytes) / row.time.median;
       row.bus_bandwidth = row.algorithm_bandwidth * comm_bench::bus_factor(verb, group.size());
       if (speaks) print_row(verb, row);
@@ -120,7 +120,7 @@ void print_link(std::string_view place, const std::optional<plan::Link>& link) {
   }
 }
 
-void update_hardware(const JobGroups& job, const BenchArguments& arguments) {
+void update_hardware(const JobGroups& job, const CommBenchArguments& arguments) {
   const auto links = comm_bench::measure_links(
       *job.world, *job.device, gather_texts(*job.world, host_name()),
       sizes(arguments, Verb::all_reduce, job.world->size()), {.repeats = arguments.repeats});
@@ -133,7 +133,7 @@ void update_hardware(const JobGroups& job, const BenchArguments& arguments) {
   print_link("between hosts", links.between);
 }
 
-void bench(const BenchArguments& arguments) {
+void bench_comm(const CommBenchArguments& arguments) {
   if (arguments.least_bytes >= arguments.most_bytes) {
     fail(ExitCode::config, "bench comm: --min-bytes {} is not below --max-bytes {}",
          arguments.least_bytes, arguments.most_bytes);
@@ -146,8 +146,8 @@ void bench(const BenchArguments& arguments) {
     config = resolve_config(given, process.environment(), &where);
   }
   const Config* const resolved = config ? &*config : nullptr;
-  const auto host_world =
-      make_watched(process.mpi.world(), {.deadline_seconds = patience_seconds, .directory = {}});
+  const auto host_world = make_watched(process.mpi.world(),
+                                       {.deadline_seconds = slowest_call_seconds, .directory = {}});
   const JobGroups job(*host_world, make_job_device(process.mpi, resolved), resolved);
   const bool speaks = job.world->rank() == 0;
   if (job.world->size() == 1)
@@ -155,15 +155,15 @@ void bench(const BenchArguments& arguments) {
          "bench comm: one rank has nobody to talk to; start it with mpirun -np N");
   if (!arguments.hardware_file.empty())
     (void)plan::load_hardware(arguments.hardware_file);  // before minutes of measuring
-  json groups = json::array();
+  nlohmann::json groups = nlohmann::json::array();
   std::int64_t wrong = 0;
   for (Communicator* const group : job.all())
     groups.push_back(bench_group(job, *group, arguments, wrong));
   if (speaks && !arguments.json_file.empty()) {
-    const json report{{"version", version_text()},
-                      {"ranks", job.world->size()},
-                      {"device", name_of(job.device->type())},
-                      {"groups", groups}};
+    const nlohmann::json report{{"version", version_text()},
+                                {"ranks", job.world->size()},
+                                {"device", name_of(job.device->type())},
+                                {"groups", groups}};
     write_file(arguments.json_file, report.dump(2) + "\n", ExitCode::internal);
   }
   if (!arguments.hardware_file.empty()) update_hardware(job, arguments);
@@ -177,7 +177,7 @@ void bench(const BenchArguments& arguments) {
 void add_bench_comm(CLI::App& bench_command) {
   auto* const command = bench_command.add_subcommand(
       "comm", "Latency and bandwidth of every collective on each process group");
-  const auto arguments = std::make_shared<BenchArguments>();
+  const auto arguments = std::make_shared<CommBenchArguments>();
   command->add_option("config", arguments->config,
                       "Config whose device and process groups to use (default: the world on the "
                       "CPU)");
@@ -202,7 +202,7 @@ void add_bench_comm(CLI::App& bench_command) {
   command->footer(
       "Example: mpirun -np 4 trireme bench comm configs/gpt_tiny.yaml "
       "--set parallel.tensor=2 --max-bytes 4194304");
-  command->callback([arguments] { bench(*arguments); });
+  command->callback([arguments] { bench_comm(*arguments); });
 }
 
 }  // namespace trireme

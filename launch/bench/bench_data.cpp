@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -32,7 +33,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct BenchArguments {
+struct DataBenchArguments {
   std::string path;
   std::int64_t context = 1024;
   std::int64_t threads = 2;
@@ -71,7 +72,7 @@ struct Workload {
 };
 
 // Samples that lie in one shard, at most `limit` bytes of them, in reading order.
-Workload make_workload(const BenchArguments& arguments) {
+Workload make_workload(const DataBenchArguments& arguments) {
   Workload work;
   work.dataset = Dataset::open(arguments.path, {.context = arguments.context, .split = "train"});
   const std::vector<Shard>& shards = work.dataset->shards();
@@ -207,7 +208,7 @@ std::string quoted(const std::string& text) {
 }
 
 // Runs the Python script on the same shards; 0 and a reason when it cannot.
-double h5py_rate(const BenchArguments& arguments, const Workload& work, std::string& reason) {
+double h5py_rate(const DataBenchArguments& arguments, const Workload& work, std::string& reason) {
   if (!std::filesystem::exists(arguments.script)) {
     reason = fmt::format("{} not found; give --h5py-script", arguments.script);
     return 0;
@@ -238,7 +239,7 @@ void print_row(const std::string& name, std::int64_t threads, double rate, doubl
 }
 
 void run_methods(std::vector<Method>& methods, const Workload& work,
-                 const BenchArguments& arguments) {
+                 const DataBenchArguments& arguments) {
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
     for (Method& method : methods) {
       method.samples_per_second =
@@ -256,7 +257,7 @@ void print_methods(const std::vector<Method>& methods, std::uint64_t bytes) {
   }
 }
 
-void bench(const BenchArguments& arguments) {
+void bench_packed(const DataBenchArguments& arguments) {
   const Workload work = make_workload(arguments);
   const bool tokens = work.dataset->kind() == DataKind::tokens;
   fmt::print("{}: {} samples of {} bytes ({:.1f} MB), {} order, page cache warm\n", arguments.path,
@@ -293,7 +294,7 @@ void bench(const BenchArguments& arguments) {
 }
 
 // Random bytes in a nameless place when no data set is given.
-void bench_synthetic(BenchArguments arguments) {
+void bench_synthetic(DataBenchArguments arguments) {
   const StagedDirectory scratch(
       (std::filesystem::temp_directory_path() / fmt::format("trireme-bench-{}", ::getpid()))
           .string(),
@@ -313,7 +314,7 @@ void bench_synthetic(BenchArguments arguments) {
   }
   stream.finish();
   arguments.path = scratch.path();
-  bench(arguments);
+  bench_packed(arguments);
 }
 
 }  // namespace
@@ -321,7 +322,7 @@ void bench_synthetic(BenchArguments arguments) {
 void add_bench_data(CLI::App& bench_command) {
   auto* const command = bench_command.add_subcommand(
       "data", "Reading speed: plain pread, Trireme, HDF5 library, h5py");
-  const auto arguments = std::make_shared<BenchArguments>();
+  const auto arguments = std::make_shared<DataBenchArguments>();
   command->add_option("path", arguments->path,
                       "Data set (default: random tokens in the temporary directory)");
   command->add_option("--context", arguments->context, "Tokens per sample")
@@ -345,8 +346,9 @@ void add_bench_data(CLI::App& bench_command) {
   command->add_option("--h5py-script", arguments->script, "The h5py side of the comparison")
       ->capture_default_str();
   command->footer("Example: trireme bench data data/kjv --context 1024 --threads 4");
-  command->callback(
-      [arguments] { arguments->path.empty() ? bench_synthetic(*arguments) : bench(*arguments); });
+  command->callback([arguments] {
+    arguments->path.empty() ? bench_synthetic(*arguments) : bench_packed(*arguments);
+  });
 }
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 #include "launch/bench/bench_model.h"
 
 #include <fmt/core.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -21,18 +22,18 @@
 namespace trireme {
 namespace {
 
-constexpr double patience_seconds = 600;
+constexpr double slowest_work_seconds = 600;
 // Ranks that a host is taken to hold: so many for each core, since they can share one.
-constexpr int ranks_per_core = 32;
+constexpr int most_ranks_per_core = 32;
 
-struct BenchArguments {
+struct ModelBenchArguments {
   std::string config;
   std::vector<std::string> overrides;
   std::string out;
   double seconds = 3;
 };
 
-struct Measured {
+struct ModelTimes {
   model_bench::StepSeconds alone;                   // of rank 0, while the others wait
   model_bench::StepSeconds together;                // of the slowest rank, while all compute
   std::optional<model_bench::TimedModel> larger{};  // of rank 0, while the others wait
@@ -45,8 +46,8 @@ double largest_of_all(Communicator& world, double value) {
   return value;
 }
 
-Measured time_model(Communicator& world, Device& device, const Config& config, double seconds) {
-  Measured measured;
+ModelTimes time_model(Communicator& world, Device& device, const Config& config, double seconds) {
+  ModelTimes measured;
   if (world.rank() == 0) {
     measured.alone = model_bench::time_steps(device, config, seconds);
     if (const auto larger = model_bench::larger_model(config))
@@ -65,7 +66,7 @@ Measured time_model(Communicator& world, Device& device, const Config& config, d
 }
 
 // Ranks of this host beyond its cores would take turns, which the planner adds itself.
-double crowded_slowdown(const Measured& measured, int ranks, int cores) {
+double crowded_slowdown(const ModelTimes& measured, int ranks, int cores) {
   const double turns = std::max(1.0, static_cast<double>(ranks) / cores);
   const double alone = measured.alone.forward + measured.alone.backward;
   return std::max(1.0, (measured.together.forward + measured.together.backward) / turns / alone);
@@ -73,7 +74,7 @@ double crowded_slowdown(const Measured& measured, int ranks, int cores) {
 
 // On rank 0. Plans in fp32 want its rate too; the larger model tells it best.
 void calibrate(plan::Hardware& hardware, Device& device, const Config& config,
-               const Measured& measured, double seconds) {
+               const ModelTimes& measured, double seconds) {
   std::vector<model_bench::TimedModel> models{{config, measured.alone}};
   if (measured.larger) models.push_back(*measured.larger);
   const DType dtype = compute_dtype(config.precision);
@@ -116,7 +117,7 @@ plan::Hardware describe_node(const Device& device, const MpiEnvironment& mpi) {
   hardware.name =
       cuda ? fmt::format("GPU of {}", cpu.model) : fmt::format("{} x {}", cores, cpu.model);
   hardware.node = {
-      .ranks = cuda ? mpi.local_size() : std::max(mpi.local_size(), ranks_per_core * cores),
+      .ranks = cuda ? mpi.local_size() : std::max(mpi.local_size(), most_ranks_per_core * cores),
       .cores = cuda ? 0 : cores};
   hardware.links.domain = hardware.node.ranks;
   hardware.links.rails = cuda ? mpi.local_size() : 1;
@@ -129,7 +130,7 @@ plan::Hardware describe_node(const Device& device, const MpiEnvironment& mpi) {
   return hardware;
 }
 
-void print_summary(const Measured& measured, const plan::Hardware& hardware, int ranks) {
+void print_summary(const ModelTimes& measured, const plan::Hardware& hardware, int ranks) {
   fmt::print(
       "{} steps on one rank: forward {:.2f} ms, backward {:.2f} ms, optimizer {:.2f} ms\n"
       "{} ranks at once: forward {:.2f} ms, backward {:.2f} ms; slowdown {:.3f}\n"
@@ -154,20 +155,20 @@ void print_summary(const Measured& measured, const plan::Hardware& hardware, int
   }
 }
 
-void bench(const BenchArguments& arguments) {
+void bench_model(const ModelBenchArguments& arguments) {
   const RankProcess process;
   Provenance where;
   const Config given = load_config(arguments.config, arguments.overrides, &where);
   const Config config = model_bench::on_one_rank(given, process.environment(), where);
-  const auto host_world =
-      make_watched(process.mpi.world(), {.deadline_seconds = patience_seconds, .directory = {}});
+  const auto host_world = make_watched(process.mpi.world(),
+                                       {.deadline_seconds = slowest_work_seconds, .directory = {}});
   const JobGroups job(*host_world, make_job_device(process.mpi, &config), nullptr);
   Communicator& world = *job.world;
   Device& device = *job.device;
   const int ranks = world.size();
 
   plan::Hardware hardware = describe_node(device, process.mpi);
-  const Measured measured = time_model(world, device, config, arguments.seconds);
+  const ModelTimes measured = time_model(world, device, config, arguments.seconds);
   hardware.straggler_deviation = measured.alone.deviation;
   if (world.rank() == 0) {
     calibrate(hardware, device, config, measured, arguments.seconds);
@@ -195,7 +196,7 @@ void bench(const BenchArguments& arguments) {
 void add_bench_model(CLI::App& bench_command) {
   auto* const command = bench_command.add_subcommand(
       "model", "Time a config's model on this machine and describe the machine to the planner");
-  const auto arguments = std::make_shared<BenchArguments>();
+  const auto arguments = std::make_shared<ModelBenchArguments>();
   command->add_option("config", arguments->config, "YAML file, see configs/")->required();
   command
       ->add_option("--set", arguments->overrides,
@@ -209,7 +210,7 @@ void add_bench_model(CLI::App& bench_command) {
   command->footer(
       "Example: mpirun -np 2 trireme bench model configs/gpt_tiny.yaml --out this_machine.yaml\n"
       "Start as many ranks as the machine has cores or GPUs.");
-  command->callback([arguments] { bench(*arguments); });
+  command->callback([arguments] { bench_model(*arguments); });
 }
 
 }  // namespace trireme

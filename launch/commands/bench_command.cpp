@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/commands/bench_command.h"
 
+#include <CLI/CLI.hpp>
+
 #include "launch/bench/bench_checkpoint.h"
 #include "launch/bench/bench_comm.h"
 #include "launch/bench/bench_data.h"

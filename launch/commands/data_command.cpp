@@ -2,6 +2,7 @@
 #include "launch/commands/data_command.h"
 
 #include <fmt/core.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -201,7 +202,7 @@ void add_pack_images(CLI::App& data) {
   command->callback([arguments] { run_pack_images(*arguments); });
 }
 
-void add_inspect(CLI::App& data) {
+void add_data_inspect(CLI::App& data) {
   struct Arguments {
     std::string path;
     std::uint64_t preview = 0;
@@ -251,7 +252,7 @@ void run_verify(const std::string& path, bool quiet) {
        count == 1 ? "is" : "are", broken->problem);
 }
 
-void add_verify(CLI::App& data) {
+void add_data_verify(CLI::App& data) {
   struct Arguments {
     std::string path;
     bool quiet = false;
@@ -274,8 +275,8 @@ void add_data_commands(CLI::App& app) {
   data->footer("Example: trireme data pack-text book.txt --out data/book --validation 0.05");
   add_pack_text(*data);
   add_pack_images(*data);
-  add_inspect(*data);
-  add_verify(*data);
+  add_data_inspect(*data);
+  add_data_verify(*data);
 }
 
 }  // namespace trireme

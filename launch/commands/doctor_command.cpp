@@ -2,6 +2,7 @@
 #include "launch/commands/doctor_command.h"
 
 #include <fmt/core.h>
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include <memory>
@@ -19,7 +20,7 @@
 namespace trireme {
 namespace {
 
-constexpr double patience_seconds = 60;  // for the slowest probe
+constexpr double slowest_probe_seconds = 60;  // for the slowest probe
 
 struct DoctorArguments {
   std::string config;
@@ -88,7 +89,7 @@ int examine(const DoctorArguments& arguments) {
   if (!arguments.hardware.empty()) hardware = plan::load_hardware(arguments.hardware);
   const MpiEnvironment& mpi = process.mpi;
   const auto world =
-      make_watched(mpi.world(), {.deadline_seconds = patience_seconds, .directory = {}});
+      make_watched(mpi.world(), {.deadline_seconds = slowest_probe_seconds, .directory = {}});
   const auto hosts = gather_texts(*world, host_name());
   const auto host_count = static_cast<int>(std::set(hosts.begin(), hosts.end()).size());
   doctor::Findings findings;

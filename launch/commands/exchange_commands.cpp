@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/commands/exchange_commands.h"
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/commands/one_process.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <optional>
 #include <utility>

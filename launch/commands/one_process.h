@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <functional>
+
+#include "launch/cli_fwd.h"
 
 namespace trireme {
 

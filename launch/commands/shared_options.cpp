@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/commands/shared_options.h"
 
+#include <CLI/CLI.hpp>
+
 namespace trireme {
 
 void add_weights_options(CLI::App& command, WeightsChoice& choice) {

@@ -2,8 +2,7 @@
 // Options that several commands have, declared once.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
+#include "launch/cli_fwd.h"
 #include "runtime/engine/state/loaded_weights.h"
 
 namespace trireme {

@@ -2,6 +2,7 @@
 #include "launch/commands/train_command.h"
 
 #include <fmt/core.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

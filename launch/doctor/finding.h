@@ -52,4 +52,8 @@ class Findings {
 // Of all ranks.
 [[nodiscard]] int problems(std::span<const Findings> by_rank);
 
+[[nodiscard]] constexpr double in_gib(std::uint64_t bytes) {
+  return static_cast<double>(bytes) / (1ULL << 30U);
+}
+
 }  // namespace trireme::doctor

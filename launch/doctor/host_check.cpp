@@ -17,12 +17,6 @@
 namespace trireme::doctor {
 namespace {
 
-constexpr double gib = 1024.0 * 1024.0 * 1024.0;
-
-double in_gib(std::uint64_t bytes) {
-  return static_cast<double>(bytes) / gib;
-}
-
 bool has(const HostCpu& cpu, std::string_view extension) {
   return std::ranges::find(cpu.extensions, extension) != cpu.extensions.end();
 }

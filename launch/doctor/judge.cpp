@@ -10,10 +10,6 @@
 namespace trireme::doctor {
 namespace {
 
-double in_gib(std::uint64_t bytes) {
-  return static_cast<double>(bytes) / (1ULL << 30U);
-}
-
 // The lower median of all but one, of two or more.
 double usual_of_others(std::span<const double> values, std::size_t left_out) {
   std::vector<double> others;

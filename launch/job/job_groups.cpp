@@ -6,12 +6,12 @@
 namespace trireme {
 namespace {
 
-constexpr double patience_seconds = 60;  // of NCCL's set-up
+constexpr double setup_seconds = 60;  // of NCCL's set-up
 
 std::unique_ptr<Communicator> world_on(Communicator& host_world, Device& device) {
   auto world = host_world.split(0, host_world.rank(), "world");
   if (device.type() == DeviceType::cuda)
-    world = make_nccl_world(std::move(world), device, {.deadline_seconds = patience_seconds});
+    world = make_nccl_world(std::move(world), device, {.deadline_seconds = setup_seconds});
   return world;
 }
 

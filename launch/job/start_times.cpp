@@ -24,7 +24,7 @@ constexpr double least_share_of_steps = 0.1;
 // Of a limit that is recommended.
 constexpr double good_share_of_steps = 0.5;
 
-std::string path_in(const std::string& run_directory) {
+std::string times_path(const std::string& run_directory) {
   return run_directory + "/start_times.json";
 }
 
@@ -46,7 +46,7 @@ bool plausible(double seconds) {
 
 std::optional<StartTimes> last_start_times(const std::string& run_directory) {
   constexpr std::uint64_t limit = 1 << 16;
-  const auto text = read_file_if_there(path_in(run_directory), limit, ExitCode::config);
+  const auto text = read_file_if_there(times_path(run_directory), limit, ExitCode::config);
   if (!text) return std::nullopt;
   const json values = json::parse(*text, nullptr, /*allow_exceptions=*/false);
   StartTimes times;
@@ -64,7 +64,7 @@ void keep_start_times(const std::string& run_directory, const StartTimes& times)
   const json values = {{"to_first_step_seconds", times.to_first_step},
                        {"save_seconds", times.save},
                        {"step_seconds", times.step}};
-  write_file(path_in(run_directory), values.dump() + "\n", ExitCode::internal);
+  write_file(times_path(run_directory), values.dump() + "\n", ExitCode::internal);
 }
 
 double seconds_since_launch() {
@@ -90,7 +90,7 @@ void require_enough_time(const StartTimes& times, double limit, const std::strin
        "its first step, and its end takes {:.1f} s (a checkpoint {:.1f} s, a step {:.2f} s; see "
        "{}), which leaves {:.0f} s for steps; give the job {:.0f} minutes or more (sbatch "
        "--time={:.0f})",
-       limit, times.to_first_step, ending, times.save, times.step, path_in(run_directory),
+       limit, times.to_first_step, ending, times.save, times.step, times_path(run_directory),
        std::max(0.0, left), minutes, minutes);
 }
 

@@ -7,10 +7,10 @@
 namespace trireme {
 namespace {
 
-using Advice = std::vector<std::string>;
+using Remedies = std::vector<std::string>;
 
 // Activations and batches grow with the micro-batch.
-void add_micro_batch(Advice& advice, const Config& config, const OutOfMemory& lack) {
+void add_micro_batch(Remedies& advice, const Config& config, const OutOfMemory& lack) {
   const std::int64_t now = config.train.micro_batch;
   const std::int64_t of_rank =
       config.train.global_batch / std::max<std::int64_t>(1, config.parallel.data);
@@ -24,7 +24,7 @@ void add_micro_batch(Advice& advice, const Config& config, const OutOfMemory& la
 }
 
 // The stage of ZeRO from which data ranks share out what has this role.
-void add_zero(Advice& advice, const Config& config, const OutOfMemory& lack, std::int64_t stage) {
+void add_zero(Remedies& advice, const Config& config, const OutOfMemory& lack, std::int64_t stage) {
   if (config.parallel.zero >= stage) return;
   const auto ranks = static_cast<std::size_t>(std::max<std::int64_t>(1, config.parallel.data));
   const bool fits = lack.bytes / ranks < lack.room;
@@ -38,7 +38,7 @@ void add_zero(Advice& advice, const Config& config, const OutOfMemory& lack, std
 }  // namespace
 
 std::string memory_advice(const Config& config, const OutOfMemory& lack) {
-  Advice advice;
+  Remedies advice;
   switch (lack.role) {
     case MemoryRole::parameters:
       add_zero(advice, config, lack, 3);

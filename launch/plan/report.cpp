@@ -11,17 +11,17 @@ namespace trireme {
 namespace {
 
 // Stages whose ranks hold the same are one row.
-struct Row {
+struct StageRow {
   std::vector<int> stages;
   int ranks = 0;
   std::vector<MemoryLine> lines;
 };
 
-std::vector<Row> rows_of(const LayoutPlan& plan, const plan::Hardware& hardware) {
-  std::vector<Row> rows;
+std::vector<StageRow> rows_of(const LayoutPlan& plan, const plan::Hardware& hardware) {
+  std::vector<StageRow> rows;
   for (const StageMemory& stage : plan.stages) {
     const auto lines = memory_lines(stage, device_type(plan.config), hardware);
-    const auto same = [&](const Row& row) {
+    const auto same = [&](const StageRow& row) {
       return std::ranges::equal(row.lines, lines, {}, &MemoryLine::bytes, &MemoryLine::bytes);
     };
     auto row = std::ranges::find_if(rows, same);
@@ -32,19 +32,19 @@ std::vector<Row> rows_of(const LayoutPlan& plan, const plan::Hardware& hardware)
   return rows;
 }
 
-std::string label_of(Row row) {
+std::string label_of(StageRow row) {
   std::ranges::sort(row.stages);
   return fmt::format("stage {} ({} rank{})", fmt::join(row.stages, ","), row.ranks,
                      row.ranks == 1 ? "" : "s");
 }
 
 // Lines that are zero everywhere are left out.
-std::string memory_table(const std::vector<Row>& rows) {
+std::string memory_table(const std::vector<StageRow>& rows) {
   std::size_t width = 0;
-  for (const Row& row : rows)
+  for (const StageRow& row : rows)
     width = std::max(width, label_of(row).size());
   const auto shown = [&](std::size_t i) {
-    return std::ranges::any_of(rows, [i](const Row& row) { return row.lines[i].bytes > 0; });
+    return std::ranges::any_of(rows, [i](const StageRow& row) { return row.lines[i].bytes > 0; });
   };
   std::string text = fmt::format("{:<{}}", "memory per rank", width);
   const auto& names = rows.front().lines;
@@ -54,7 +54,7 @@ std::string memory_table(const std::vector<Row>& rows) {
           fmt::format("{:>{}}", names[i].name, std::max<std::size_t>(13, names[i].name.size() + 2));
   }
   text += fmt::format("{:>13}\n", "total");
-  for (const Row& row : rows) {
+  for (const StageRow& row : rows) {
     text += fmt::format("{:<{}}", label_of(row), width);
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (shown(i)) {

@@ -12,13 +12,13 @@
 namespace trireme::scale {
 namespace {
 
-using json = nlohmann::ordered_json;
+using ordered_json = nlohmann::ordered_json;
 
-json describe(const Spread& spread) {
+ordered_json describe(const Spread& spread) {
   return {{"median", spread.median}, {"least", spread.least}, {"most", spread.most}};
 }
 
-json describe(const std::optional<RunResult>& run, const Point& point) {
+ordered_json describe(const std::optional<RunResult>& run, const Point& point) {
   if (!run) return {{"state", "not run"}};
   if (run->code != 0) return {{"state", "failed"}, {"code", run->code}, {"error", run->error}};
   const StepParts& parts = run->parts;
@@ -34,20 +34,20 @@ json describe(const std::optional<RunResult>& run, const Point& point) {
           {"started", run->place.started}};
 }
 
-json describe(const Row& row, const ModelTraits& traits) {
-  json runs = json::array();
+ordered_json describe(const Row& row, const ModelTraits& traits) {
+  ordered_json runs = ordered_json::array();
   for (const auto& run : row.runs)
     runs.push_back(describe(run, row.point));
   const RunPlace& place = row.place;
-  json text{{"mode", name_of(row.point.mode)},
-            {"ranks", row.point.ranks()},
-            {"layout", row.point.layout()},
-            {"data", row.point.mesh.data},
-            {"tensor", row.point.mesh.tensor},
-            {"pipeline", row.point.mesh.pipeline},
-            {"global_batch", row.point.global_batch},
-            {"settings", row.point.settings},
-            {"runs", runs}};
+  ordered_json text{{"mode", name_of(row.point.mode)},
+                    {"ranks", row.point.ranks()},
+                    {"layout", row.point.layout()},
+                    {"data", row.point.mesh.data},
+                    {"tensor", row.point.mesh.tensor},
+                    {"pipeline", row.point.mesh.pipeline},
+                    {"global_batch", row.point.global_batch},
+                    {"settings", row.point.settings},
+                    {"runs", runs}};
   if (!place.hosts.empty()) {
     text["hosts"] = place.hosts;
     text["ranks_per_host"] = place.ranks_per_host;
@@ -64,7 +64,7 @@ json describe(const Row& row, const ModelTraits& traits) {
   text["efficiency"] = describe(row.loss->efficiency);
   text["ideal_seconds"] = row.loss->ideal;
   text["gap_seconds"] = row.loss->gap;
-  json& loss = text["loss_seconds"];
+  ordered_json& loss = text["loss_seconds"];
   for (std::size_t i = 0; i < loss_count; ++i)
     loss[std::string(loss_names[i])] = row.loss->parts[i];
   return text;
@@ -144,26 +144,26 @@ std::string csv_report(const Study& study, std::span<const Row> rows) {
 }
 
 std::string json_report(const Study& study, std::span<const Row> rows) {
-  json settings = json::object();
+  ordered_json settings = ordered_json::object();
   for (const auto& [key, value] : study.identity)
     settings[key] = value;
-  json points = json::array();
+  ordered_json points = ordered_json::array();
   for (const Row& row : rows)
     points.push_back(describe(row, study.traits));
   const StudyPlace place = place_of(rows);
-  const json text{{"version", version_text()},
-                  {"config", study.options.config},
-                  {"items", study.traits.item_name},
-                  {"hosts", place.hosts},
-                  {"cpus", place.cpus},
-                  {"cores_per_host", place.cores},
-                  {"device", place.device},
-                  {"launcher", study.launcher},
-                  {"first_run_started", place.first},
-                  {"last_run_started", place.last},
-                  {"settings", settings},
-                  {"points", points}};
-  return text.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  const ordered_json text{{"version", version_text()},
+                          {"config", study.options.config},
+                          {"items", study.traits.item_name},
+                          {"hosts", place.hosts},
+                          {"cpus", place.cpus},
+                          {"cores_per_host", place.cores},
+                          {"device", place.device},
+                          {"launcher", study.launcher},
+                          {"first_run_started", place.first},
+                          {"last_run_started", place.last},
+                          {"settings", settings},
+                          {"points", points}};
+  return text.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 std::string text_report(const Study& study, std::span<const Row> rows) {

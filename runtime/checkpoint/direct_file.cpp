@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 // One call's worth: enough for network file systems to send in parallel.
-constexpr std::size_t piece_bytes = std::size_t{8} << 20;
+constexpr std::size_t write_bytes = std::size_t{8} << 20;
 
 // The file system, or the kind of memory, cannot do it; the page cache can.
 bool is_unsupported(int error) {
@@ -44,7 +44,7 @@ std::span<const std::byte> DirectFile::write_past_cache(std::uint64_t offset,
            data.size() >= alignment;
   };
   while (direct_.is_open() && fits()) {
-    const std::size_t bytes = std::min(data.size() / alignment * alignment, piece_bytes);
+    const std::size_t bytes = std::min(data.size() / alignment * alignment, write_bytes);
     const ssize_t put = ::pwrite(direct_.get(), data.data(), bytes, static_cast<off_t>(offset));
     if (put < 0) {
       if (errno == EINTR) continue;

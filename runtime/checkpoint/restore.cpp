@@ -11,7 +11,6 @@
 namespace trireme {
 namespace {
 
-constexpr ExitCode code = ExitCode::checkpoint;
 constexpr std::int64_t piece_elements = std::int64_t{1} << 22;
 
 class Restorer {
@@ -180,7 +179,7 @@ RestoreReport restore_checkpoint(const FoundCheckpoint& from, Device& device, St
   const Stopwatch watch;
   const std::string problem = differences(from.manifest, placed, values);
   if (!problem.empty())
-    fail(code,
+    fail(ExitCode::checkpoint,
          "{}: is of another model or optimizer than the config:{}\n  use the config it was saved "
          "under, or another run.directory",
          from.path, problem);
@@ -206,7 +205,7 @@ RestoreReport restore_weights(const StoredValues& stored, const std::string& fro
     there.emplace(name, tensor.shape);
   const std::string problem = tensor_differences(there, placed);
   if (!problem.empty())
-    fail(code,
+    fail(ExitCode::checkpoint,
          "{}: holds the weights of another model than the config:{}\n  set model.* as it was for "
          "them; weights in Hugging Face's names first go through `trireme checkpoint import`",
          from, problem);

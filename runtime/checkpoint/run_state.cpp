@@ -17,7 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using json = nlohmann::json;
-constexpr ExitCode code = ExitCode::checkpoint;
 
 enum class PlaceKind : std::uint8_t { checkpoint, checkpoints, run, weights };
 
@@ -65,7 +64,7 @@ void look_at_run(const std::string& path, AtEqualSteps prefer, Place& place) {
 void look_at(const std::string& path, AtEqualSteps prefer, Place& place) {
   const auto has = [&](std::string_view name) { return exists(in(path, name)); };
   if (!exists(path))
-    fail(code,
+    fail(ExitCode::checkpoint,
          "{}: no such file or directory; give a run, a checkpoint, a safetensors file, an index of "
          "several, or a directory of either",
          path);
@@ -78,7 +77,7 @@ void look_at(const std::string& path, AtEqualSteps prefer, Place& place) {
   } else if (!has(model_name) && !has(model_index_name)) {
     place.kind = PlaceKind::checkpoints;
     if (list_checkpoints(path).empty())
-      fail(code,
+      fail(ExitCode::checkpoint,
            "{}: holds no checkpoint step_<8 digits>, no {} and no {}; the run has not saved "
            "anything yet, or this is not its directory",
            path, weights_name, model_name);
@@ -98,7 +97,7 @@ Place shared_place(const std::string& path, AtEqualSteps prefer, Communicator& w
   const json told = json::parse(share_text(world, HostStream(), text));
   Place shared{told[0].get<PlaceKind>(), told[1], told[2], {}, told[4], told[5]};
   if (told[3] >= 0) shared.step = told[3].get<std::int64_t>();
-  if (!shared.problem.empty()) fail(code, "{}", shared.problem);
+  if (!shared.problem.empty()) fail(ExitCode::checkpoint, "{}", shared.problem);
   return shared;
 }
 
@@ -118,7 +117,8 @@ std::optional<std::int64_t> step_of_weights(const std::string& path) {
   std::int64_t step = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
   const bool whole = error == std::errc() && end == text.data() + text.size() && step >= 0;
-  if (!whole) fail(code, "{}: its metadata's step is '{}', not a number", path, text);
+  if (!whole)
+    fail(ExitCode::checkpoint, "{}: its metadata's step is '{}', not a number", path, text);
   return step;
 }
 
@@ -159,7 +159,7 @@ RunState find_state(const std::string& path, Communicator& world, AtEqualSteps p
   auto newest = find_newest_valid(run ? in(path, checkpoints_name) : path, world, place.least);
   if (newest) return of_checkpoint(std::move(*newest));
   if (!place.weights)
-    fail(code,
+    fail(ExitCode::checkpoint,
          "{}: holds no weights, and no checkpoint that verifies; see trireme checkpoint verify {}",
          path, path);
   require_same_weights(world, in(path, weights_name));

@@ -14,14 +14,13 @@
 namespace trireme {
 namespace {
 
-constexpr ExitCode code = ExitCode::checkpoint;
 constexpr std::uint64_t block_bytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t blocks_of_all = 1024;
 
 // All of a file of up to `most` blocks; of a larger one so many, the first and the last among them.
 void add_blocks(Checksum& sum, const std::string& path, std::uint64_t most) {
-  const FileDescriptor file = open_regular_file(path, code);
-  const std::uint64_t size = regular_file_size(file, path, code);
+  const FileDescriptor file = open_regular_file(path, ExitCode::checkpoint);
+  const std::uint64_t size = regular_file_size(file, path, ExitCode::checkpoint);
   sum.update(std::as_bytes(std::span(&size, 1)));
   const std::uint64_t blocks = std::min(most, (size + block_bytes - 1) / block_bytes);
   const bool whole = size <= most * block_bytes;
@@ -29,7 +28,7 @@ void add_blocks(Checksum& sum, const std::string& path, std::uint64_t most) {
   for (std::uint64_t i = 0; i < blocks; ++i) {
     const std::uint64_t first = whole ? i * block_bytes : i * (size - block_bytes) / (blocks - 1);
     const auto part = std::span(bytes).first(std::min(block_bytes, size - first));
-    read_exactly(file, path, first, part, code);
+    read_exactly(file, path, first, part, ExitCode::checkpoint);
     sum.update(part);
   }
 }
@@ -51,7 +50,7 @@ void require_same(Communicator& world, const std::string& path, std::string valu
       world, {.name = path,
               .value = std::move(value),
               .place = std::filesystem::absolute(path, ignored).string(),
-              .code = code,
+              .code = ExitCode::checkpoint,
               .advice = "all ranks must begin with the same weights: copy them to every host anew, "
                         "or use a place that all of them share, by an absolute path"});
 }
@@ -74,7 +73,7 @@ void require_same_weights(Communicator& world, const std::string& path) {
     problem = error.what();
   }
   problem = first_problem(world, HostStream(), problem);
-  if (!problem.empty()) fail(code, "{}", problem);
+  if (!problem.empty()) fail(ExitCode::checkpoint, "{}", problem);
   require_same(world, path, std::move(value));
 }
 

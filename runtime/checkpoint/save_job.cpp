@@ -23,7 +23,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr ExitCode code = ExitCode::checkpoint;
 // Before the problem of a rank, where its manifest entry would stand.
 constexpr char problem_mark = '!';
 
@@ -79,7 +78,7 @@ ManifestFile write_rank_file(const OutputDirectory& directory, int rank, const S
     for (const ValueKind kind : manifest.kinds)
       hash_values(snapshot, manifest, kind, entry);
   });
-  DirectFile file(directory, entry.name, code);
+  DirectFile file(directory, entry.name, ExitCode::checkpoint);
   file.write(0, plan.header);
   for (const ValueKind kind : manifest.kinds)
     file.write(plan.offsets[static_cast<std::size_t>(kind)], snapshot.values(kind));
@@ -93,18 +92,18 @@ void write_whole(const OutputDirectory& directory, std::string_view name,
                  std::span<const std::byte> bytes) {
   const std::string path = directory.path_of(std::string(name));
   FileDescriptor file = directory.create(std::string(name), O_WRONLY);
-  write_fully_at(file, path, 0, bytes, code);
-  if (::fsync(file.get()) != 0) write_failed("fsync", path, code);
-  file.close(path, code);
+  write_fully_at(file, path, 0, bytes, ExitCode::checkpoint);
+  if (::fsync(file.get()) != 0) write_failed("fsync", path, ExitCode::checkpoint);
+  file.close(path, ExitCode::checkpoint);
 }
 
 // Files of ranks on another host are not here when the directory is not shared.
 void check_visible(const OutputDirectory& directory, const ManifestFile& file) {
   const std::string path = directory.path_of(file.name);
-  const FileDescriptor opened = open_regular_file(path, code);
-  const std::uint64_t size = regular_file_size(opened, path, code);
+  const FileDescriptor opened = open_regular_file(path, ExitCode::checkpoint);
+  const std::uint64_t size = regular_file_size(opened, path, ExitCode::checkpoint);
   if (size != file.bytes)
-    fail(code,
+    fail(ExitCode::checkpoint,
          "{}: has {} bytes, its rank wrote {}; run.directory must be on a file system that all "
          "hosts share",
          path, size, file.bytes);

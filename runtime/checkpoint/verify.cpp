@@ -18,8 +18,7 @@
 namespace trireme {
 namespace {
 
-constexpr ExitCode code = ExitCode::checkpoint;
-constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+constexpr std::size_t read_bytes = std::size_t{1} << 20;
 
 // A run of bytes with one checksum.
 struct Unit {
@@ -53,7 +52,7 @@ std::vector<Unit> units_of(const Manifest& manifest) {
 class Verifier {
  public:
   Verifier(const std::string& directory, const Manifest& manifest)
-      : directory_(directory), manifest_(manifest), piece_(piece_bytes) {}
+      : directory_(directory), manifest_(manifest), piece_(read_bytes) {}
 
   void look_at(const Unit& unit) {
     if (unit.file != name_) open(unit.file);
@@ -73,8 +72,8 @@ class Verifier {
     file_ = FileDescriptor();
     const std::string path = directory_ + "/" + name;
     try {
-      FileDescriptor opened = open_regular_file(path, code);
-      const std::uint64_t size = regular_file_size(opened, path, code);
+      FileDescriptor opened = open_regular_file(path, ExitCode::checkpoint);
+      const std::uint64_t size = regular_file_size(opened, path, ExitCode::checkpoint);
       if (size != expected_bytes(name))
         damages_.push_back(
             {name, "", fmt::format("has {} bytes instead of {}", size, expected_bytes(name))});
@@ -93,8 +92,9 @@ class Verifier {
     Checksum sum;
     for (std::uint64_t done = 0; done < unit.bytes;) {
       const auto part = std::span(piece_).first(
-          static_cast<std::size_t>(std::min<std::uint64_t>(piece_bytes, unit.bytes - done)));
-      read_exactly(file_, directory_ + "/" + unit.file, unit.offset + done, part, code);
+          static_cast<std::size_t>(std::min<std::uint64_t>(read_bytes, unit.bytes - done)));
+      read_exactly(file_, directory_ + "/" + unit.file, unit.offset + done, part,
+                   ExitCode::checkpoint);
       sum.update(part);
       done += part.size();
     }
@@ -174,7 +174,8 @@ FoundCheckpoint open_checkpoint(const std::string& path) {
   // "a/", "a/." and "." mean the directory that they stand for.
   const auto step = step_of(std::filesystem::weakly_canonical(path).filename().string());
   if (step && *step != found.step)
-    fail(code, "{}: its manifest is of step {}; the directory was renamed", path, found.step);
+    fail(ExitCode::checkpoint, "{}: its manifest is of step {}; the directory was renamed", path,
+         found.step);
   return found;
 }
 
@@ -202,7 +203,7 @@ std::optional<FoundCheckpoint> find_newest_valid(const std::string& directory, C
     problem = error.what();
   }
   problem = first_problem(world, stream, problem);
-  if (!problem.empty()) fail(code, "{}", problem);
+  if (!problem.empty()) fail(ExitCode::checkpoint, "{}", problem);
   const std::string paths = share_text(world, stream, mine);
   for (std::size_t at = 0; at < paths.size();) {
     const std::string path = paths.substr(at, paths.find('\n', at) - at);
@@ -224,7 +225,7 @@ FoundCheckpoint open_valid(const std::string& path, Communicator& world) {
   FoundCheckpoint found;
   std::string problem = problem_of(path, world, found);
   if (world.size() > 1) problem = first_problem(world, HostStream(), problem);
-  if (!problem.empty()) fail(code, "{}: {}", path, problem);
+  if (!problem.empty()) fail(ExitCode::checkpoint, "{}: {}", path, problem);
   require_same_checkpoint(world, found);
   return found;
 }

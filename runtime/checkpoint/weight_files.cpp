@@ -10,7 +10,6 @@
 namespace trireme {
 namespace {
 
-constexpr ExitCode code = ExitCode::checkpoint;
 constexpr std::uint64_t index_limit = std::uint64_t{1} << 28;
 constexpr int index_depth = 8;
 
@@ -47,14 +46,14 @@ void WeightFiles::add(const std::string& path) {
   files_.push_back(std::make_unique<SafetensorsFile>(path));
   for (const std::string& name : files_.back()->names()) {
     if (!of_.emplace(name, files_.back().get()).second)
-      fail(code, "{}: tensor '{}' is in another file of the index too", path, name);
+      fail(ExitCode::checkpoint, "{}: tensor '{}' is in another file of the index too", path, name);
     names_.push_back(name);
   }
 }
 
 void WeightFiles::add_index(const std::string& path) {
-  const json_fields::json index =
-      json_fields::parse(read_whole_file(path, index_limit, code), path, index_depth);
+  const json_fields::json index = json_fields::parse(
+      read_whole_file(path, index_limit, ExitCode::checkpoint), path, index_depth);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     json_fields::refuse(path, "weight_map", "is missing");
   std::vector<std::string> files;
@@ -79,7 +78,7 @@ void WeightFiles::add_index(const std::string& path) {
 
 const SafetensorsFile& WeightFiles::file_of(std::string_view name) const {
   const auto found = of_.find(name);
-  if (found == of_.end()) fail(code, "{}: has no tensor '{}'", path_, name);
+  if (found == of_.end()) fail(ExitCode::checkpoint, "{}: has no tensor '{}'", path_, name);
   return *found->second;
 }
 
@@ -95,8 +94,8 @@ std::vector<float> WeightFiles::read(std::string_view name) const {
     case DType::f16:
       return as_floats<f16>(file, name);
     default:
-      fail(code, "{}: tensor '{}' is {}; weights are F32, BF16, F16 or F64", file.path(), name,
-           name_of(file.dtype(name)));
+      fail(ExitCode::checkpoint, "{}: tensor '{}' is {}; weights are F32, BF16, F16 or F64",
+           file.path(), name, name_of(file.dtype(name)));
   }
 }
 

@@ -37,7 +37,7 @@ std::vector<Digest> gather_digests(Communicator& world, Stream& stream,
   return all;
 }
 
-std::string text_of(Communicator& world, Stream& stream, int rank, const Digest& digest,
+std::string text_on(Communicator& world, Stream& stream, int rank, const Digest& digest,
                     std::string_view own) {
   std::string text(own);
   text.resize(digest.bytes);
@@ -85,8 +85,8 @@ void check(Communicator& world, std::string_view what, std::span<const std::byte
          what, hosts[0], digests[0].bytes, digests[0].hash, rank, host, other->bytes, other->hash);
   }
   const std::string_view own(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const std::string text_0 = text_of(world, *stream, 0, digests[0], own);
-  const std::string text_r = text_of(world, *stream, rank, *other, own);
+  const std::string text_0 = text_on(world, *stream, 0, digests[0], own);
+  const std::string text_r = text_on(world, *stream, rank, *other, own);
   const LineDifference difference = first_difference(text_0, text_r);
   fail(ExitCode::config,
        "ranks disagree on {}: line {} is {} on rank 0 on {} ({} bytes in all) and {} on rank {} on "

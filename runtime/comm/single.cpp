@@ -4,13 +4,13 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t usual_group = 64;
+constexpr std::size_t usual_sends = 64;
 
 }  // namespace
 
 SingleCommunicator::SingleCommunicator(std::string name) : Communicator(0, 1, std::move(name)) {
-  sends_.reserve(usual_group);
-  recvs_.reserve(usual_group);
+  sends_.reserve(usual_sends);
+  recvs_.reserve(usual_sends);
 }
 
 void SingleCommunicator::submit(Stream& stream, const Call& call) {

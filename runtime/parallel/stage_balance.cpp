@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double impossible = std::numeric_limits<double>::infinity();
 constexpr double tolerance = 1e-9;
 
 // Dynamic programming from the last layer back: best[p][i] is the least value of layers i... in p
@@ -30,7 +30,7 @@ class Cutter {
 
   template <typename Join>
   [[nodiscard]] std::vector<std::vector<double>> best(std::size_t parts, const Join& join) const {
-    std::vector best(parts + 1, std::vector(layers_ + 1, never));
+    std::vector best(parts + 1, std::vector(layers_ + 1, impossible));
     best[0][layers_] = 0;
     for (std::size_t p = 1; p <= parts; ++p) {
       for (std::size_t first = 0; first < layers_; ++first) {
@@ -59,7 +59,7 @@ std::vector<int> balance(std::span<const double> cost_per_layer, int parts) {
   const double limit = dearest * (1 + tolerance);
   const double slack = dearest * dearest * tolerance;
   const auto squares = [limit](double run, double rest) {
-    return run <= limit ? run * run + rest : never;
+    return run <= limit ? run * run + rest : impossible;
   };
   const auto best = cutter.best(runs, squares);
 

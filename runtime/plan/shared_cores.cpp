@@ -10,7 +10,7 @@
 namespace trireme::plan {
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double not_known = std::numeric_limits<double>::infinity();
 
 class Replay {
  public:
@@ -19,7 +19,7 @@ class Replay {
     const auto results = static_cast<std::size_t>(virtual_stages(shape)) *
                          static_cast<std::size_t>(shape.micro_batches);
     for (std::vector<double>& kind : done_at_)
-      kind.assign(results, never);
+      kind.assign(results, not_known);
     for (int stage = 0; stage < shape.stages; ++stage) {
       Stage state;
       for (const Action& action : stage_actions(shape, stage)) {
@@ -48,7 +48,7 @@ class Replay {
     std::vector<Span> spans;   // those begun
     bool computing = false;    // the last of them
     double left = 0;           // seconds of a whole core that it still needs
-    double ready = never;      // when the next can begin, if it waits for a known time
+    double ready = not_known;  // when the next can begin, if it waits for a known time
   };
 
   // Of a computation.
@@ -69,7 +69,7 @@ class Replay {
                    [static_cast<std::size_t>(virtual_stage * shape_.micro_batches + micro_batch)];
   }
 
-  // When `action` has what it needs from another stage; never where that is not computed yet.
+  // When `action` has what it needs from another stage; not_known where that is not computed yet.
   double arrival(int stage, const Action& action) {
     const int here = virtual_stage(shape_, stage, action.chunk);
     const bool forward = action.kind == ActionKind::forward;
@@ -85,19 +85,19 @@ class Replay {
     bool unfinished = false;
     for (int s = 0; s < shape_.stages; ++s) {
       Stage& stage = stages_[static_cast<std::size_t>(s)];
-      stage.ready = never;
+      stage.ready = not_known;
       if (!stage.computing && stage.spans.size() < stage.list.size()) {
         const Action& next = stage.list[stage.spans.size()];
         const double ready = arrival(s, next);
         if (ready <= now_) {
           stage.computing = true;
           stage.left = seconds_of(shape_, costs_, s, next);
-          stage.spans.push_back({next, now_, never});
+          stage.spans.push_back({next, now_, not_known});
         } else {
           stage.ready = ready;
         }
       }
-      unfinished = unfinished || stage.computing || stage.ready < never;
+      unfinished = unfinished || stage.computing || stage.ready < not_known;
     }
     return unfinished;
   }
@@ -106,7 +106,7 @@ class Replay {
   void advance() {
     const auto active = static_cast<double>(std::ranges::count(stages_, true, &Stage::computing));
     const double rate = active > 0 ? std::min(1.0, machine_.cores / active) : 1;
-    double until = never;
+    double until = not_known;
     for (const Stage& stage : stages_)
       until = std::min(until, stage.computing ? now_ + stage.left / rate : stage.ready);
     for (int s = 0; s < shape_.stages; ++s) {

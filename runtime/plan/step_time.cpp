@@ -32,7 +32,7 @@ struct Contention {
 };
 
 Contention contention_of(const Hardware& hardware, int ranks) {
-  const Node& node = hardware.node;
+  const plan::Node& node = hardware.node;
   if (node.cores == 0) return {};
   const int here = std::min(ranks, node.ranks);
   const int busy = std::min(here, node.cores);

@@ -15,10 +15,6 @@ double mean(double sum, std::int64_t count) {
   return count > 0 ? sum / static_cast<double>(count) : 0.0;
 }
 
-double percent(double part, double whole) {
-  return whole > 0 ? 100 * part / whole : 0.0;
-}
-
 double items_per_second(const StepTotals& totals) {
   return totals.step_ms > 0 ? static_cast<double>(totals.items) * 1000 / totals.step_ms : 0.0;
 }

@@ -68,10 +68,6 @@ double other_seconds(const RunSummary& summary) {
   return std::max(between, 0.0) + 1e-3 * totals.other_ms;
 }
 
-double percent(double part, double whole) {
-  return whole > 0 ? 100 * part / whole : 0.0;
-}
-
 }  // namespace
 
 void StepTotals::add(const StepMetrics& metrics) {

@@ -54,6 +54,11 @@ struct RunSummary {
   std::vector<std::string> hosts{};  // by rank; may be empty
 };
 
+// 0 of nothing.
+[[nodiscard]] constexpr double percent(double part, double whole) {
+  return whole > 0 ? 100 * part / whole : 0.0;
+}
+
 // One way to spend a run's time.
 struct TimeShare {
   std::string_view name;

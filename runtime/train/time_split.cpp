@@ -16,7 +16,7 @@ double own_work(const RankStep& rank) {
   return rank.step - rank.comm_wait - rank.bubble;
 }
 
-struct StageWork {
+struct WorkOfStage {
   const RankStep* longest = nullptr;
   double sum = 0;
 };
@@ -58,11 +58,11 @@ StepSplit split_step(std::int64_t step, const MeshShape& shape, std::span<const 
     ranks = {&alone, 1};
   }
   const int per_stage = shape.data * shape.tensor;
-  std::vector<StageWork> stages(static_cast<std::size_t>(shape.pipeline));
+  std::vector<WorkOfStage> stages(static_cast<std::size_t>(shape.pipeline));
   std::vector<double> last_pass(static_cast<std::size_t>(per_stage));  // of each pipeline
   for (int r = 0; r < shape.size(); ++r) {
     const RankStep& rank = ranks[static_cast<std::size_t>(r)];
-    StageWork& stage = stages[static_cast<std::size_t>(r / per_stage)];
+    WorkOfStage& stage = stages[static_cast<std::size_t>(r / per_stage)];
     if (stage.longest == nullptr || own_work(rank) > own_work(*stage.longest))
       stage.longest = &rank;
     stage.sum += own_work(rank);
@@ -74,7 +74,7 @@ StepSplit split_step(std::int64_t step, const MeshShape& shape, std::span<const 
   double excess = -1;
   for (int r = 0; r < shape.size(); ++r) {
     const RankStep& rank = ranks[static_cast<std::size_t>(r)];
-    const StageWork& stage = stages[static_cast<std::size_t>(r / per_stage)];
+    const WorkOfStage& stage = stages[static_cast<std::size_t>(r / per_stage)];
     const double tail = std::min(
         rank.comm_wait, last_pass[static_cast<std::size_t>(r % per_stage)] - rank.before_reduce);
     const Behind waits = behind(rank, *stage.longest, rank.comm_wait - tail);

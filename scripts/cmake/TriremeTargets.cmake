@@ -7,6 +7,8 @@ set(TRIREME_CXX_FLAGS
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
   # GCC 12 warns of the deliberately undefined operands of its own AVX-512 intrinsics (GCC bug 105593).
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-uninitialized;-Wno-maybe-uninitialized>
+  # Every source of a unity build looks like a header to GCC, in which a class may not hold a source's own types.
+  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${TRIREME_UNITY}>>:-Wno-subobject-linkage>
   $<$<BOOL:${TRIREME_WERROR}>:-Werror>
   -march=${TRIREME_CPU_ARCH} -fno-math-errno -fno-trapping-math -fopenmp-simd
   $<$<CONFIG:Release,RelWithDebInfo>:-O3>)
@@ -19,3 +21,16 @@ endif()
 if(TRIREME_FUZZ)
   target_compile_options(trireme_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
+
+# trireme_unity(target [ARITHMETIC pattern]): with TRIREME_UNITY its sources are compiled several at once, so that they
+#   share the headers. Not those whose path matches the pattern: what is inlined where decides which multiplications and
+#   additions the compiler fuses, and so the bits of a step.
+function(trireme_unity target)
+  cmake_parse_arguments(ARG "" "ARITHMETIC" "" ${ARGN})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TRIREME_UNITY} UNITY_BUILD_BATCH_SIZE 10)
+  if(ARG_ARITHMETIC)
+    get_target_property(sources ${target} SOURCES)
+    list(FILTER sources INCLUDE REGEX ${ARG_ARITHMETIC})
+    set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+endfunction()

@@ -29,7 +29,7 @@ namespace {
 constexpr std::size_t granule = 256;  // cudaMalloc's alignment
 constexpr std::size_t red_zone = 256;
 // What is protected is whole huge pages: changing many small ones takes most of a run's time.
-constexpr std::size_t page = std::size_t{2} << 20;
+constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 const char* setting(const char* name, const char* otherwise) {
   const char* const value = std::getenv(name);
@@ -64,11 +64,11 @@ Machine read_machine() {
 class DeviceMemory {
  public:
   DeviceMemory() : bytes_(Machine::get().memory_bytes) {
-    void* const base =
-        mmap(nullptr, bytes_ + page, access(), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const base = mmap(nullptr, bytes_ + huge_page, access(),
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) die("reserving device memory", std::strerror(errno));
     const auto address = reinterpret_cast<std::uintptr_t>(base);
-    base_ = static_cast<char*>(base) + (page - address % page) % page;
+    base_ = static_cast<char*>(base) + (huge_page - address % huge_page) % huge_page;
     // A hint: without it, protecting takes longer.
     static_cast<void>(madvise(base_, bytes_, MADV_HUGEPAGE));
     ASAN_POISON_MEMORY_REGION(base_, bytes_);
@@ -139,7 +139,7 @@ class DeviceMemory {
   }
   static int access() { return Machine::get().protect ? PROT_NONE : PROT_READ | PROT_WRITE; }
   void protect(int how) {
-    const std::size_t pages = std::min((top_ + page - 1) / page * page, bytes_);
+    const std::size_t pages = std::min((top_ + huge_page - 1) / huge_page * huge_page, bytes_);
     if (pages > 0 && mprotect(base_, pages, how) != 0) die("mprotect", std::strerror(errno));
   }
 

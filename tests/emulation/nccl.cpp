@@ -39,12 +39,12 @@ constexpr int old_version = 22703;
 constexpr int polls_of_first_call = 4;  // it connects to its peers
 constexpr int polls_of_call = 2;
 
-std::mutex last_error_mutex;
-std::array<char, 256> last_error{};
+std::mutex last_problem_mutex;
+std::array<char, 256> last_problem{};
 
 ncclResult_t report(ncclResult_t result, const std::string& text) {
-  const std::lock_guard lock(last_error_mutex);
-  last_error[text.copy(last_error.data(), last_error.size() - 1)] = '\0';
+  const std::lock_guard lock(last_problem_mutex);
+  last_problem[text.copy(last_problem.data(), last_problem.size() - 1)] = '\0';
   return result;
 }
 
@@ -186,7 +186,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
 }
 
 const char* ncclGetLastError(ncclComm_t /*comm*/) {
-  return last_error.data();
+  return last_problem.data();
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {

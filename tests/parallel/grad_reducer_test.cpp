@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-struct Case {
+struct ReduceCase {
   int stage = 0;
   int micro_batches = 1;  // of each rank
   GradientSum sum = GradientSum::running;
@@ -42,7 +42,7 @@ float tree_sum(const ParamSpec& spec, std::int64_t element, int first, int count
 // engine makes them.
 class Step {
  public:
-  Step(Device& device, Communicator& group, Stream& compute, Stream& comm, const Case& what)
+  Step(Device& device, Communicator& group, Stream& compute, Stream& comm, const ReduceCase& what)
       : group_(group), case_(what) {
     test::declare_sample(params_, 0, units, what.chunks == 2 ? std::vector{0, 3} : std::vector{0});
     for (int chunk = 0; chunk < what.chunks; ++chunk)
@@ -135,7 +135,7 @@ class Step {
   }
 
   Communicator& group_;
-  Case case_;
+  ReduceCase case_;
   ParamStore params_;
   ReducerOptions options_;
   std::unique_ptr<GradReducer> reducer_;
@@ -143,7 +143,7 @@ class Step {
 
 class GradReducerTest : public test::MpiTest {
  protected:
-  [[nodiscard]] Step make_step(const Case& what) const {
+  [[nodiscard]] Step make_step(const ReduceCase& what) const {
     return {device(), world(), compute(), comm_stream(), what};
   }
   template <typename Action>
@@ -153,7 +153,7 @@ class GradReducerTest : public test::MpiTest {
         for (const int chunks : {1, 2}) {
           for (const auto sum : {GradientSum::running, GradientSum::tree}) {
             for (const auto mode : {ReducerMode::overlapped, ReducerMode::inline_after_backward}) {
-              const Case what{stage, m, sum, mode, chunks};
+              const ReduceCase what{stage, m, sum, mode, chunks};
               SCOPED_TRACE(what.to_string());
               action(what);
             }
@@ -165,7 +165,7 @@ class GradReducerTest : public test::MpiTest {
 };
 
 TEST_F(GradReducerTest, SumsOverMicroBatchesAndRanks) {
-  for_each_case({1, 2, 3, 5}, [&](const Case& what) {
+  for_each_case({1, 2, 3, 5}, [&](const ReduceCase& what) {
     Step step = make_step(what);
 
     for (int repetition = 0; repetition < 2; ++repetition) {
@@ -188,7 +188,7 @@ TEST_F(GradReducerTest, SumsOverMicroBatchesAndRanks) {
 // of two, or the rank the only one; with neighbours on neighbouring ranks the ranks must be.
 TEST_F(GradReducerTest, GivesTheBitsOfOneTreeOverAllMicroBatchesOfAllRanks) {
   int compared = 0;
-  for_each_case({1, 2, 3, 4, 5, 8}, [&](const Case& what) {
+  for_each_case({1, 2, 3, 4, 5, 8}, [&](const ReduceCase& what) {
     const int inner = what.stage >= 2 ? size() : what.micro_batches;
     const bool aligned =
         std::has_single_bit(static_cast<unsigned>(inner)) || (what.stage < 2 && size() == 1);
@@ -206,9 +206,9 @@ TEST_F(GradReducerTest, GivesTheBitsOfOneTreeOverAllMicroBatchesOfAllRanks) {
 }
 
 TEST_F(GradReducerTest, GivesTheSameBitsOverlappedAndInline) {
-  for_each_case({1, 3}, [&](const Case& what) {
+  for_each_case({1, 3}, [&](const ReduceCase& what) {
     if (what.mode == ReducerMode::overlapped) return;
-    Case other = what;
+    ReduceCase other = what;
     other.mode = ReducerMode::overlapped;
     Step after = make_step(what), meanwhile = make_step(other);
 
@@ -221,10 +221,10 @@ TEST_F(GradReducerTest, GivesTheSameBitsOverlappedAndInline) {
 
 TEST_F(GradReducerTest, WaitsForASlowNetworkBeforeItReusesMemory) {
   test::SlowCommunicator slow(world());
-  for_each_case({4}, [&](const Case& what) {
+  for_each_case({4}, [&](const ReduceCase& what) {
     Step fast = make_step(what);
     for (const bool forwards_first : {false, true}) {
-      Case slowly = what;
+      ReduceCase slowly = what;
       slowly.forwards_first = forwards_first;
       Step delayed(device(), slow, compute(), comm_stream(), slowly);
       for (int repetition = 0; repetition < 2; ++repetition) {
@@ -243,7 +243,7 @@ TEST_F(GradReducerTest, WaitsForASlowNetworkBeforeItReusesMemory) {
 //   stages 2, 3  reduce_scatter M W,  all_reduce S (tree: M S, for the tree joins ranks first)
 TEST_F(GradReducerTest, MovesWhatItsStageNeedsAndNoMore) {
   if (size() == 1) GTEST_SKIP() << "one rank has nobody to send to";
-  for_each_case({1, 3}, [&](const Case& what) {
+  for_each_case({1, 3}, [&](const ReduceCase& what) {
     Step step = make_step(what);
     const auto moved = [&](const CommStats& before, Verb verb) {
       return (world().stats()[verb].bytes - before[verb].bytes) / sizeof(float);

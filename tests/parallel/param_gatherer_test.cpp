@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-constexpr int units = 6;
+constexpr int gathered_units = 6;
 
 // The sample parameters sliced over the world, and the updates of an optimizer.
 class SlicedParams {
@@ -65,11 +65,11 @@ class SlicedParams {
     expect_whole(unit);
   }
   void use_forward() {
-    for (int unit = 0; unit < units; ++unit)
-      use(unit, unit + 1 < units ? unit + 1 : -1);
+    for (int unit = 0; unit < gathered_units; ++unit)
+      use(unit, unit + 1 < gathered_units ? unit + 1 : -1);
   }
   void use_backward() {
-    for (int unit = units; unit-- > 0;)
+    for (int unit = gathered_units; unit-- > 0;)
       use(unit, unit - 1);
   }
   [[nodiscard]] ParamStore& store() { return store_; }
@@ -87,20 +87,20 @@ class SlicedParams {
   std::uint64_t version_ = 0;
 };
 
-struct Case {
+struct GatherCase {
   int stage = 0;
   DType dtype = DType::f32;
 };
 
-class ParamGathererTest : public test::MpiTest, public testing::WithParamInterface<Case> {
+class ParamGathererTest : public test::MpiTest, public testing::WithParamInterface<GatherCase> {
  protected:
-  [[nodiscard]] std::unique_ptr<SlicedParams> make(const Case& what = GetParam()) const {
+  [[nodiscard]] std::unique_ptr<SlicedParams> make(const GatherCase& what = GetParam()) const {
     return std::make_unique<SlicedParams>(device(), world(), compute(), comm_stream(), what.stage,
                                           what.dtype);
   }
 };
 
-std::string name_of_case(const testing::TestParamInfo<Case>& info) {
+std::string name_of_case(const testing::TestParamInfo<GatherCase>& info) {
   return fmt::format("Stage{}{}", info.param.stage, name_of(info.param.dtype));
 }
 
@@ -118,7 +118,7 @@ TEST_P(ParamGathererTest, ServesLayersInAnyOrder) {
   const auto params = make();
   std::mt19937 engine(5);  // the same on every rank
   const auto draw = [&](int from) {
-    return from + static_cast<int>(engine() % static_cast<unsigned>(units - from));
+    return from + static_cast<int>(engine() % static_cast<unsigned>(gathered_units - from));
   };
 
   for (const std::uint64_t version : {1U, 2U}) {
@@ -131,9 +131,9 @@ TEST_P(ParamGathererTest, ServesLayersInAnyOrder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, ParamGathererTest,
-                         testing::Values(Case{1, DType::f32}, Case{1, DType::bf16},
-                                         Case{2, DType::f32}, Case{2, DType::bf16},
-                                         Case{3, DType::f32}, Case{3, DType::bf16}),
+                         testing::Values(GatherCase{1, DType::f32}, GatherCase{1, DType::bf16},
+                                         GatherCase{2, DType::f32}, GatherCase{2, DType::bf16},
+                                         GatherCase{3, DType::f32}, GatherCase{3, DType::bf16}),
                          name_of_case);
 
 TEST_F(ParamGathererTest, FinishMakesEverythingWholeBelowStageThree) {
@@ -143,7 +143,7 @@ TEST_F(ParamGathererTest, FinishMakesEverythingWholeBelowStageThree) {
 
     params->gatherer().finish();
 
-    for (int unit = 0; unit < units; ++unit)
+    for (int unit = 0; unit < gathered_units; ++unit)
       params->expect_whole(unit);
   }
 }
@@ -190,8 +190,8 @@ TEST_F(GatheredVolume, IsEveryLayerForwardAndAllButTheLastThreeBackwardInStageTh
   const auto params = make({3, DType::f32});
   const ParamLayout& layout = params->store().layout();
   std::uint64_t expected = 0;
-  for (int unit = 0; unit < units; ++unit) {
-    const int times = unit < units - ParamStore::param_buffers ? 2 : 1;
+  for (int unit = 0; unit < gathered_units; ++unit) {
+    const int times = unit < gathered_units - ParamStore::param_buffers ? 2 : 1;
     expected += static_cast<std::uint64_t>(times * layout.unit_weights(unit).count);
   }
 

@@ -8,9 +8,9 @@
 namespace trireme {
 namespace {
 
-constexpr int units = 6;  // the original is in the first, the copy in the last
+constexpr int tied_units = 6;  // the original is in the first, the copy in the last
 
-float gradient_of(const ParamSpec& spec, std::int64_t i) {
+float tied_gradient(const ParamSpec& spec, std::int64_t i) {
   return test::sample_value(spec.name, i, 3);
 }
 
@@ -20,7 +20,7 @@ class TiedGradientsTest : public test::MpiTest {
     test::declare_sample(store, first, last);
     store.allocate(device(), {.training = true, .zero = zero, .bucket_elements = 150});
     for (const Bucket& bucket : store.layout().buckets())
-      test::fill_owned(store.layout(), bucket, store.owned_gradient(bucket, 0), gradient_of);
+      test::fill_owned(store.layout(), bucket, store.owned_gradient(bucket, 0), tied_gradient);
   }
   // Both copies hold original + copy, all else what it held.
   static void expect_sums(const ParamStore& store, int tied_parameters) {
@@ -30,7 +30,7 @@ class TiedGradientsTest : public test::MpiTest {
       test::for_each_owned(
           store.layout(), bucket, [&](std::int64_t place, const ParamSpec& spec, std::int64_t i) {
             const float sum = test::sample_value("table", i, 3) + test::sample_value("head", i, 3);
-            ASSERT_EQ(own[place], spec.tie.empty() ? gradient_of(spec, i) : sum)
+            ASSERT_EQ(own[place], spec.tie.empty() ? tied_gradient(spec, i) : sum)
                 << spec.name << " " << i;
             tied += spec.tie.empty() ? 0 : 1;
           });
@@ -46,7 +46,7 @@ TEST_F(TiedGradientsTest, AddsUpBothCopiesOfOneStore) {
   const auto alone = make_single_communicator();
   for (const int stage : {0, 1, 2, 3}) {
     ParamStore store({}, /*separate_ties=*/true);
-    allocate(store, 0, units, {.stage = stage, .ranks = size(), .rank = rank()});
+    allocate(store, 0, tied_units, {.stage = stage, .ranks = size(), .rank = rank()});
 
     TiedGradients(device(), *alone, store).add(compute());
 
@@ -57,7 +57,7 @@ TEST_F(TiedGradientsTest, AddsUpBothCopiesOfOneStore) {
 TEST_F(TiedGradientsTest, LeavesOneParameterThatIsReadTwiceAsItIs) {
   const auto alone = make_single_communicator();
   ParamStore store({}, /*separate_ties=*/false);
-  allocate(store, 0, units, {});
+  allocate(store, 0, tied_units, {});
 
   TiedGradients(device(), *alone, store).add(compute());
 
@@ -75,7 +75,7 @@ TEST_F(TiedGradientsTest, AddsUpTheCopiesOfTheFirstAndTheLastStage) {
     for (const int zero : {0, 1, 2, 3}) {
       const int here = mesh.here().pipeline;
       ParamStore store({}, /*separate_ties=*/true);
-      allocate(store, here * units / stages, (here + 1) * units / stages,
+      allocate(store, here * tied_units / stages, (here + 1) * tied_units / stages,
                {.stage = zero, .ranks = mesh.shape().data, .rank = mesh.here().data});
       TiedGradients ties(device(), mesh.pipeline(), store);
       const CommStats before = mesh.pipeline().stats();

@@ -9,7 +9,7 @@
 namespace trireme::detail {
 namespace {
 
-std::string text_of(int code) {
+std::string error_text(int code) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) {
@@ -26,8 +26,8 @@ void check_mpi(int code, const char* call, std::source_location where) {
   int error_class = code;
   if (MPI_Error_class(code, &error_class) != MPI_SUCCESS) error_class = code;
   // The class's text starts with its name: "MPI_ERR_COMM: invalid communicator".
-  std::string reason = text_of(error_class);
-  if (code != error_class) reason += fmt::format(" ({})", text_of(code));
+  std::string reason = error_text(error_class);
+  if (code != error_class) reason += fmt::format(" ({})", error_text(code));
   library_failed(call, reason, ExitCode::communication, where);
 }
 

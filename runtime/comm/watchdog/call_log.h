@@ -68,6 +68,7 @@ class CallLog {
   // Nothing is open, or a call failed and what came after it was skipped.
   [[nodiscard]] bool over() const;
   // Oldest first: the last `last` calls and all open ones.
+  static constexpr std::size_t all_entries = std::size_t{1} << 20;  // more than it ever keeps
   [[nodiscard]] std::vector<Entry> entries(std::size_t last) const;
 
  private:

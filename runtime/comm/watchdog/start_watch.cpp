@@ -32,13 +32,13 @@ constexpr double usual_seconds = 120;
 constexpr auto short_pause = 50ms, long_pause = 250ms;
 // A process that did not run for longer was stopped.
 constexpr std::chrono::duration<double> longest_turn = 1s;
-constexpr auto answer_patience = 2s;
+constexpr auto start_answer_patience = 2s;
 // From then on a rank that was asked no longer believes that the one that asked will end the job.
-constexpr auto end_patience = 5s;
+constexpr auto start_end_patience = 5s;
 // Once SIGTERM has come, in seconds of the whole wait.
 constexpr double longest_mpi_init_in_a_hurry = 5;
-constexpr double longest_in_a_hurry = 15;
-constexpr std::size_t lines_in_message = 16;
+constexpr double longest_hurried_start = 15;
+constexpr std::size_t waits_in_message = 16;
 
 // The waits of all threads, oldest first.
 struct Waits {
@@ -150,7 +150,7 @@ class StartWatch::Thread {
     if (WatchSignal::told_to_stop()) {
       if (entry.stage == StartWait::Stage::rendezvous) return true;
       const double most = entry.stage == StartWait::Stage::mpi_init ? longest_mpi_init_in_a_hurry
-                                                                    : longest_in_a_hurry;
+                                                                    : longest_hurried_start;
       if (entry.waited > most) return true;
     }
     return entry.limit > 0 && entry.waited > entry.limit;
@@ -188,7 +188,7 @@ class StartWatch::Thread {
     asked_ = true;
     answers_.assign(static_cast<std::size_t>(job_->size()), std::nullopt);
     answers_left_ = job_->size() - 1;
-    if (led_by_ < 0) give_up_ = Clock::now() + answer_patience;
+    if (led_by_ < 0) give_up_ = Clock::now() + start_answer_patience;
     guarded([&] {
       for (int rank = 0; rank < job_->size(); ++rank) {
         if (rank != job_->rank()) send(rank, {.kind = Note::Kind::ask, .from = job_->rank()});
@@ -210,7 +210,7 @@ class StartWatch::Thread {
         send(note.from, answer);
         if (note.from >= (led_by_ >= 0 ? led_by_ : job_->rank())) continue;
         led_by_ = note.from;
-        give_up_ = Clock::now() + end_patience;
+        give_up_ = Clock::now() + start_end_patience;
       }
     });
   }
@@ -237,10 +237,10 @@ class StartWatch::Thread {
         line = answers_[rank]->empty() ? "is alive and has not come here yet"
                                        : "waits elsewhere: " + *answers_[rank];
       }
-      if (!line.empty() && ++lines <= lines_in_message)
+      if (!line.empty() && ++lines <= waits_in_message)
         text += fmt::format("\n  rank {} {}", rank, line);
     }
-    if (lines > lines_in_message) text += fmt::format("\n  and {} more", lines - lines_in_message);
+    if (lines > waits_in_message) text += fmt::format("\n  and {} more", lines - waits_in_message);
     if (lines == 0) text += "\n  every rank waits here: the network does not carry their messages";
     return text;
   }

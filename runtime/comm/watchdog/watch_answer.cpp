@@ -12,7 +12,6 @@ namespace {
 using Clock = CallLog::Clock;
 using Verdict = WatchNote::Verdict;
 
-constexpr std::size_t all_entries = 1U << 20;
 constexpr std::size_t dumped_entries = 64;
 
 // Whether `own` is this rank's part of the `asked` call, made by rank `asker` of the group.
@@ -51,7 +50,7 @@ std::string whereabouts(const CallLogs& logs) {
 }
 
 std::string last_call_of(const CallLog& log) {
-  const auto entries = log.entries(all_entries);
+  const auto entries = log.entries(CallLog::all_entries);
   const auto last = std::find_if(entries.rbegin(), entries.rend(),
                                  [](const CallLog::Entry& entry) { return !entry.open(); });
   if (last == entries.rend()) return "it has finished no call of this group";
@@ -65,7 +64,7 @@ std::string describe(WatchNote& note, const CallLogs& logs) {
   });
   note.verdict = Verdict::late;
   if (log == logs.end()) return "it has no such group, not yet or no more; " + whereabouts(logs);
-  for (const CallLog::Entry& entry : (*log)->entries(all_entries)) {
+  for (const CallLog::Entry& entry : (*log)->entries(CallLog::all_entries)) {
     if (!corresponds(entry.call, note.call, note.asker)) continue;
     if (differs(entry.call, note.call)) {
       note.verdict = Verdict::differs;

@@ -11,8 +11,7 @@ namespace {
 using Clock = CallLog::Clock;
 using Verdict = WatchNote::Verdict;
 
-constexpr std::size_t all_entries = 1U << 20;
-constexpr int lines_in_message = 16;
+constexpr int calls_in_message = 16;
 
 bool is_stuck(const CallLog::Entry& entry, Clock::time_point before) {
   return (entry.state == CallState::started && entry.started < before) ||
@@ -34,7 +33,7 @@ std::optional<WatchReport> WatchReport::of_stuck_call(const CallLogs& logs,
   CallLog::Entry stuck;
   for (const auto& log : logs) {
     if (!log->stuck_since(before)) continue;
-    for (const CallLog::Entry& entry : log->entries(all_entries)) {
+    for (const CallLog::Entry& entry : log->entries(CallLog::all_entries)) {
       if (!is_stuck(entry, before)) continue;
       if (stuck_log == nullptr || entry.started < stuck.started) {
         stuck_log = log;
@@ -146,10 +145,10 @@ std::string WatchReport::message(double deadline_seconds) const {
     if (question.note.has_call == 0) continue;
     const std::string line_text = line(question);
     if (line_text.empty()) continue;
-    if (++lines <= lines_in_message) text += "\n  " + line_text;
+    if (++lines <= calls_in_message) text += "\n  " + line_text;
   }
-  if (lines > lines_in_message) {
-    text += fmt::format("\n  and {} more", lines - lines_in_message);
+  if (lines > calls_in_message) {
+    text += fmt::format("\n  and {} more", lines - calls_in_message);
   }
   if (lines == 0 && log_ != nullptr && stuck_.state != CallState::failed) {
     text += "\n  every rank it waits for is in the same call: the network does not carry it";

@@ -19,9 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double patience_seconds = 3;  // for NFS, which remembers that a name was not there
+constexpr double file_patience_seconds = 3;  // for NFS, which remembers that a name was not there
 
-bool exists(const std::string& path) {
+bool exists_now(const std::string& path) {
   std::error_code ignored;
   // Reading the directory makes NFS ask the server.
   const fs::directory_iterator refreshed(fs::absolute(path, ignored).parent_path(), ignored);
@@ -33,10 +33,11 @@ bool exists(const std::string& path) {
 std::vector<std::string> hosts_without(Communicator& world, const std::string& path) {
   const auto start = std::chrono::steady_clock::now();
   for (;;) {
-    const auto lacking = gather_texts(world, exists(path) ? std::string() : host_name());
+    const auto lacking = gather_texts(world, exists_now(path) ? std::string() : host_name());
     const auto there = std::ranges::count(lacking, std::string());
     if (there == std::ssize(lacking) || there == 0) return {};
-    const auto late = gather_texts(world, seconds_since(start) > patience_seconds ? "late" : "");
+    const auto late =
+        gather_texts(world, seconds_since(start) > file_patience_seconds ? "late" : "");
     if (late[0] == "late") {
       std::set<std::string> hosts(lacking.begin(), lacking.end());
       hosts.erase("");

@@ -14,22 +14,22 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-std::string path_in(const std::string& run_directory) {
+std::string record_path(const std::string& run_directory) {
   return run_directory + "/data.json";
 }
 
 // Folder names need not be UTF-8; what is compared later went the same way.
-std::string text_of(const json& values) {
+std::string record_text(const json& values) {
   return values.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 std::string record_of(const Dataset& data) {
   const IdNames names = id_names_of(data.shards().front());
-  return text_of({{"path", names.source},
-                  {"samples", data.size()},
-                  {"fingerprint", fmt::format("{:016x}", data.fingerprint())},
-                  {"tokenizer", names.tokenizer},
-                  {"classes", names.classes}});
+  return record_text({{"path", names.source},
+                      {"samples", data.size()},
+                      {"fingerprint", fmt::format("{:016x}", data.fingerprint())},
+                      {"tokenizer", names.tokenizer},
+                      {"classes", names.classes}});
 }
 
 IdNames names_in(const json& record, const std::string& source) {
@@ -40,11 +40,11 @@ IdNames names_in(const json& record, const std::string& source) {
 }  // namespace
 
 void keep_data_record(const std::string& run_directory, const Dataset& training) {
-  write_file(path_in(run_directory), record_of(training), ExitCode::internal);
+  write_file(record_path(run_directory), record_of(training), ExitCode::internal);
 }
 
 void require_ids_of_run(const std::string& run_directory, const Dataset& data) {
-  const std::string path = path_in(run_directory);
+  const std::string path = record_path(run_directory);
   constexpr std::uint64_t limit = std::uint64_t{1} << 26;
   const auto text = read_file_if_there(path, limit, ExitCode::data);
   if (!text) return;

@@ -21,7 +21,7 @@ using json = nlohmann::ordered_json;
 constexpr const char* instead =
     "choose another run.directory, or begin anew in this one with --overwrite";
 
-std::string text_of(std::uint64_t fingerprint) {
+std::string digits_of(std::uint64_t fingerprint) {
   return fmt::format("{:016x}", fingerprint);
 }
 
@@ -76,11 +76,11 @@ void compare_configs(const FoundCheckpoint& found, const json& before, const Con
 
 void check_data(const FoundCheckpoint& found, const json& before, const Dataset& dataset) {
   const std::string was = before.at("fingerprint").get<std::string>();
-  if (was == text_of(dataset.fingerprint())) return;
+  if (was == digits_of(dataset.fingerprint())) return;
   fail(ExitCode::config,
        "data.path: its fingerprint is {} ({} samples), {} was written with data of {} ({} "
        "samples): the order of samples would not go on; use the same data, {}",
-       text_of(dataset.fingerprint()), dataset.size(), found.path, was,
+       digits_of(dataset.fingerprint()), dataset.size(), found.path, was,
        before.at("samples").get<std::int64_t>(), instead);
 }
 
@@ -146,18 +146,19 @@ bool is_restart() {
 }
 
 // What rank 0 finds.
-struct Held {
+struct HeldState {
   bool run = false, checkpoints = false, weights = false;
   bool overwrite = false;
   std::int64_t step = -1;   // of the weights
   std::string differences;  // where only weights are left
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Held, run, checkpoints, weights, overwrite, step, differences)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeldState, run, checkpoints, weights, overwrite, step,
+                                   differences)
 
-Held look(const Config& config, const StartRequest& request) {
+HeldState look(const Config& config, const StartRequest& request) {
   const std::string& directory = config.run.directory;
   const RunDirectory::Contents contents = RunDirectory::contents(directory);
-  Held held;
+  HeldState held;
   held.run = contents.run;
   held.weights = contents.weights;
   held.checkpoints = !list_checkpoints(RunDirectory::checkpoints_in(directory)).empty();
@@ -170,16 +171,16 @@ Held look(const Config& config, const StartRequest& request) {
   return held;
 }
 
-Held shared_look(Session& session, const StartRequest& request) {
-  Held held;
+HeldState shared_look(Session& session, const StartRequest& request) {
+  HeldState held;
   if (session.world->rank() == 0) held = look(session.config, request);
   const nlohmann::json found = held;
   const std::string text = found.dump(-1, ' ', false, json::error_handler_t::replace);
-  return nlohmann::json::parse(broadcast_text(*session.world, text, 0)).get<Held>();
+  return nlohmann::json::parse(broadcast_text(*session.world, text, 0)).get<HeldState>();
 }
 
 // Weights alone are an end: there is nothing to go on from.
-void require_finished(const Held& held, const Config& config) {
+void require_finished(const HeldState& held, const Config& config) {
   const std::string& directory = config.run.directory;
   if (held.step >= config.train.steps && held.differences.empty()) return;
   if (held.step < 0 || !held.differences.empty()) {
@@ -200,7 +201,7 @@ void require_finished(const Held& held, const Config& config) {
 StartingPoint find_start(Session& session, const Dataset& dataset, const StartRequest& request) {
   const Config& config = session.config;
   RunDirectory::refuse_a_file(config.run.directory);
-  const Held held = shared_look(session, request);
+  const HeldState held = shared_look(session, request);
   const bool state = held.checkpoints || held.weights;
   if (request.fresh && (held.run || state)) {
     fail(ExitCode::config,
@@ -241,7 +242,7 @@ std::string state_text(const Config& config, const Dataset& dataset, std::int64_
   const json state = {
       {"version", version_text()},
       {"epoch", epoch},
-      {"data", {{"samples", dataset.size()}, {"fingerprint", text_of(dataset.fingerprint())}}},
+      {"data", {{"samples", dataset.size()}, {"fingerprint", digits_of(dataset.fingerprint())}}},
       {"config", std::move(values)}};
   return state.dump(-1, ' ', false, json::error_handler_t::replace);
 }

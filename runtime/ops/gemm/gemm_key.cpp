@@ -19,7 +19,7 @@ constexpr std::array operand_types = {DType::f32, DType::bf16, DType::f16, DType
 bool read_type(std::istream& in, DType& type) {
   std::string name;
   in >> name;
-  const auto found = std::ranges::find(operand_types, name, name_of);
+  const auto found = std::ranges::find(operand_types, name, [](DType it) { return name_of(it); });
   if (found == operand_types.end()) return false;
   type = *found;
   return true;

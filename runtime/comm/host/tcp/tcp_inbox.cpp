@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t least_room = std::size_t{64} << 10;
 // No machine has it: not a length but garbage.
-constexpr std::uint64_t most_bytes = std::uint64_t{1} << 48;
+constexpr std::uint64_t longest_message = std::uint64_t{1} << 48;
 
 bool is_message_tag(std::int32_t tag) {
   return tag == static_cast<int>(MessageTag::user) ||
@@ -70,7 +70,8 @@ TcpInbox::Event TcpInbox::arrived(int from, std::size_t bytes) {
 
 void TcpInbox::check(const TcpHeader& header) const {
   const bool own = header.tag == tcp_farewell_tag || header.tag == tcp_abort_tag;
-  if (own ? header.bytes == 0 : is_message_tag(header.tag) && header.bytes <= most_bytes) return;
+  if (own ? header.bytes == 0 : is_message_tag(header.tag) && header.bytes <= longest_message)
+    return;
   fail(ExitCode::communication, "tag {}, {} bytes", header.tag, header.bytes);
 }
 

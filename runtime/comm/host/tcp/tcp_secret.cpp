@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t most_bytes = 4096;
+constexpr std::size_t longest_secret = 4096;
 constexpr const char* how_to_make =
     "a long random one, the same for all ranks (for example: openssl rand -hex 32)";
 
@@ -33,9 +33,9 @@ std::string read_secret(const std::string& path) {
          "TRIREME_SECRET_FILE={}: every user of this host may read or write it; chmod 600 it",
          path);
   }
-  if (bytes > most_bytes)
+  if (bytes > longest_secret)
     fail(ExitCode::config, "TRIREME_SECRET_FILE={}: {} bytes are more than a secret's {}", path,
-         bytes, most_bytes);
+         bytes, longest_secret);
   std::string text(bytes, '\0');
   read_exactly(file, path, 0, std::as_writable_bytes(std::span(text)), ExitCode::config);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r'))

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/program.h"
+
+#include <CLI/CLI.hpp>
+
+#include "launch/commands/bench_command.h"
+#include "launch/commands/checkpoint_command.h"
+#include "launch/commands/data_command.h"
+#include "launch/commands/doctor_command.h"
+#include "launch/commands/eval_command.h"
+#include "launch/commands/generate_command.h"
+#include "launch/commands/plan_command.h"
+#include "launch/commands/scale_command.h"
+#include "launch/commands/train_command.h"
+#include "launch/guard.h"
+#include "runtime/telemetry/environment.h"
+
+namespace trireme {
+
+int run_program(int argc, char** argv) {
+  return guarded_main([&] {
+    CLI::App app{
+        "Trireme: distributed training of transformers and CNNs from one config file.\n"
+        "Example: mpirun -np 4 trireme train configs/gpt_tiny.yaml --set train.steps=50"};
+    app.name("trireme");
+    app.set_version_flag("--version", version_text());
+    app.require_subcommand(1);
+    add_train_command(app, {argv, argv + argc});
+    add_plan_command(app);
+    add_scale_command(app);
+    add_doctor_command(app);
+    add_eval_command(app);
+    add_generate_command(app);
+    add_data_commands(app);
+    add_checkpoint_commands(app);
+    add_bench_command(app);
+    return parse_and_run(app, argc, argv);
+  });
+}
+
+}  // namespace trireme
