@@ -14,7 +14,7 @@ using testing::MatchesRegex;
 using testing::StartsWith;
 
 template <typename Action>
-Error error_of(Action&& action) {
+Error raised_by(Action&& action) {
   try {
     action();
   } catch (const Error& error) {
@@ -25,14 +25,14 @@ Error error_of(Action&& action) {
 
 TEST(Error, FailCarriesTheCodeAndTheFormattedMessageAlone) {
   const Error error =
-      error_of([] { fail(ExitCode::data, "{}: {} labels, expected {}", "a.h5", 3, 4); });
+      raised_by([] { fail(ExitCode::data, "{}: {} labels, expected {}", "a.h5", 3, 4); });
 
   EXPECT_EQ(error.code(), ExitCode::data);
   EXPECT_STREQ(error.what(), "a.h5: 3 labels, expected 4");
 }
 
 TEST(Error, LibraryFailureNamesThePlaceTheCallAndTheReason) {
-  const Error error = error_of([] {
+  const Error error = raised_by([] {
     library_failed("MPI_Allreduce(...)", "MPI_ERR_COMM (invalid)", ExitCode::communication);
   });
 
@@ -44,7 +44,7 @@ TEST(Error, LibraryFailureNamesThePlaceTheCallAndTheReason) {
 }
 
 TEST(Error, SystemFailureNamesTheSubjectAndErrno) {
-  const Error error = error_of([] {
+  const Error error = raised_by([] {
     errno = ENOSPC;
     system_failed("write", "/runs/metrics.jsonl");
   });
@@ -56,7 +56,7 @@ TEST(Error, SystemFailureNamesTheSubjectAndErrno) {
 }
 
 TEST(Error, SystemFailureToleratesAnUnknownErrno) {
-  const Error error = error_of([] {
+  const Error error = raised_by([] {
     errno = 123456;
     system_failed("read", "a");
   });
@@ -67,7 +67,7 @@ TEST(Error, SystemFailureToleratesAnUnknownErrno) {
 TEST(Error, BrokenExpectationNamesTheConditionAndTheValues) {
   const int rows = 3;
 
-  const Error error = error_of([&] { TRIREME_EXPECTS(rows == 4, "{} rows arrived", rows); });
+  const Error error = raised_by([&] { TRIREME_EXPECTS(rows == 4, "{} rows arrived", rows); });
 
   EXPECT_EQ(error.code(), ExitCode::internal);
   EXPECT_THAT(error.what(), StartsWith("tests/base/error_test.cpp:"));
@@ -85,7 +85,7 @@ TEST(Error, MetExpectationEvaluatesItsConditionOnceAndNoMessage) {
 }
 
 TEST(Error, ContextIsPutInFrontAndTheCodeKept) {
-  const Error error = error_of([] {
+  const Error error = raised_by([] {
     with_context("data/train",
                  [] { with_context("shard_3.h5", [] { fail(ExitCode::data, "truncated"); }); });
   });
