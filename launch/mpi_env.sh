@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The settings of Open MPI and NCCL for a job, all of them, on one host or several. Source it, then start the job as usual, or
+# The settings of Open MPI and NCCL for a job, all of them, on one host or several, and PATH. Source it, then start the job as usual, or
 # let it start a command with them:
 #
 #   source launch/mpi_env.sh 4 && mpirun -np 4 build/cpu/trireme train configs/gpt_tiny.yaml
@@ -95,6 +95,11 @@ export CUDA_DEVICE_ORDER=${CUDA_DEVICE_ORDER:-PCI_BUS_ID}
 
 # --- NCCL. Its warnings name the cause of a failed call; the error code alone does not.
 export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
+
+# --- The program that belongs to this file, so that a command may say `trireme` alone.
+# shellcheck source=launch/program.sh
+source "$(dirname "${BASH_SOURCE[0]}")/program.sh"
+put_program_on_path
 
 unset trireme_ranks
 

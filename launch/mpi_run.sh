@@ -40,6 +40,7 @@ export OMPI_MCA_orte_launch_agent="$here/host_daemon.sh $end_seconds ${TRIREME_T
 
 # mpirun passes on Open MPI's variables by itself.
 pass_on=()
+[[ -z $trireme_changed_path ]] || pass_on=(-x PATH)
 for variable in OMP_NUM_THREADS LD_LIBRARY_PATH CUDA_DEVICE_ORDER SLURM_JOB_START_TIME SLURM_JOB_END_TIME "${!NCCL_@}" "${!UCX_@}" "${!TRIREME_@}"; do
   [[ -z ${!variable:-} ]] || pass_on+=(-x "$variable")
 done

@@ -27,6 +27,9 @@ source "$here/exit_codes.sh"
 source "$here/job_secret.sh"
 # shellcheck source=launch/segments.sh
 source "$here/segments.sh"
+# shellcheck source=launch/program.sh
+source "$here/program.sh"
+put_program_on_path
 readonly end_seconds=${TRIREME_END_SECONDS:-30} grace_seconds=${TRIREME_GRACE_SECONDS:-60}
 ranks=$1
 shift

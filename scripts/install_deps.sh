@@ -7,6 +7,7 @@
 #   scripts/install_deps.sh --data     also the texts and images that scripts/quickstart.sh trains on
 #   scripts/install_deps.sh --slurm    also Slurm, for the tests that start one; leaves no daemon running
 #   scripts/install_deps.sh --check    installs nothing; lists what is missing and exits 1 if something is
+#   scripts/install_deps.sh --list     prints the libraries of a build, one a line, alternatives with |; the packages of cpack use it
 #   scripts/install_deps.sh --cuda     also, from pip, what is missing of CUDA 13, cuDNN, NCCL and cudnn-frontend; no root
 #
 # To a machine without network or root, where everything lands in a prefix (default: $TRIREME_PREFIX or ~/.local/trireme):
@@ -44,6 +45,10 @@ while [[ $# -gt 0 ]]; do
     --data) with_data=true ;;
     --slurm) with_slurm=true ;;
     --check) check_only=true ;;
+    --list)
+      printf '%s\n' "${needs[@]// / | }"
+      exit 0
+      ;;
     --cuda) with_cuda=true ;;
     --toolchain) with_toolchain=true ;;
     --bundle | --from | --prefix)
@@ -56,7 +61,7 @@ while [[ $# -gt 0 ]]; do
       shift
       ;;
     -h | --help)
-      sed -n '3,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '3,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     *) die "unknown option $1; see scripts/install_deps.sh --help" ;;

@@ -10,7 +10,7 @@ set -euo pipefail
 
 variant=$1 source=$2 target=/opt/trireme
 cd "$source"
-preset=cpu
+preset=package
 if [[ $variant == cuda ]]; then
   apt-get install -y --no-install-recommends python3-venv
   # The program finds CUDA's libraries by its rpath.
@@ -20,13 +20,9 @@ if [[ $variant == cuda ]]; then
 else
   scripts/install_deps.sh
 fi
-cmake --preset "$preset" -B /tmp/build -DTRIREME_BUILD_TESTS=OFF -DTRIREME_CPU_ARCH=x86-64-v3
+cmake --preset "$preset" -B /tmp/build -DTRIREME_BUILD_TESTS=OFF -DTRIREME_INSTALL_DATADIR=.
 cmake --build /tmp/build -j "$(nproc)" --target trireme
-
-mkdir -p "$target/bin"
-cp /tmp/build/trireme "$target/bin/"
-cp -r launch configs "$target/"
-find "$target/launch" -type f ! -name '*.sh' ! -name '*.sbatch' -delete
+cmake --install /tmp/build --prefix "$target" --component runtime
 
 # What only compiling needs.
 rm -rf "$target"/prefix/cuda/{bin,include,nvvm}

@@ -51,8 +51,10 @@ std::string launch_script(const std::string& name) {
        place = place.parent_path())
     places.push_back(place);
   for (const fs::path& place : places) {
-    const fs::path script = place / "launch" / name;
-    if (::access(script.c_str(), X_OK) == 0) return script.string();
+    for (const fs::path& below : {place, place / "share" / "trireme"}) {
+      const fs::path script = below / "launch" / name;
+      if (::access(script.c_str(), X_OK) == 0) return script.string();
+    }
   }
   return {};
 }

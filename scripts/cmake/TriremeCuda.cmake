@@ -20,7 +20,8 @@ function(trireme_add_cuda_backend)
   add_library(trireme_cuda OBJECT ${sources} ${library_sources})
   target_link_libraries(trireme_cuda
     PUBLIC CUDA::cudart CUDA::cublasLt trireme_nccl $<$<BOOL:${TRIREME_CUDNN}>:${CUDNN_LIBRARY}>
-    PRIVATE trireme_flags trireme::ops trireme::comm)
+    PRIVATE $<BUILD_INTERFACE:trireme_flags> trireme::ops trireme::comm)
+  set_target_properties(trireme_cuda PROPERTIES EXPORT_NAME cuda)
   if(TRIREME_CUDNN)
     target_include_directories(trireme_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE} ${CUDNN_FRONTEND_INCLUDE})
   endif()
@@ -60,6 +61,7 @@ if(NCCL_VERSION LESS 22800)
   message(FATAL_ERROR "NCCL ${NCCL_VERSION} in ${NCCL_INCLUDE_DIR}: 2.28 or newer is needed; set NCCL_INCLUDE_DIR and NCCL_LIBRARY")
 endif()
 add_library(trireme_nccl INTERFACE)
+set_target_properties(trireme_nccl PROPERTIES EXPORT_NAME nccl)
 target_include_directories(trireme_nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
 target_link_libraries(trireme_nccl INTERFACE ${NCCL_LIBRARY})
 # What ptxas says of registers and spills is kept beside each object, for a test.
