@@ -29,34 +29,34 @@ struct Channel {
 
 struct StageState {
   std::size_t next = 0;  // in its list
-  double clock = 0;
+  // When its computation ends or what it waits for arrives; never where nobody knows yet.
+  double wakes_at = 0;
   std::array<Channel, 4> channels;                              // by action kind
   std::vector<double> input_at, gradient_at, gradient_sent_at;  // by (chunk, micro-batch)
 };
 
-// Times follow from what they wait for alone, so it does not matter in which order the stages are
-// visited.
+// From event to event: a computation ends, or what one waits for arrives. The last span of a stage
+// that computes has the end that it comes to at the present rate.
 class Replay {
  public:
-  Replay(const Schedule& schedule, const Costs& costs)
-      : schedule_(schedule), shape_(schedule.shape), costs_(costs) {
+  Replay(const Schedule& schedule, const Costs& costs, const PipelineResources& resources)
+      : schedule_(schedule), shape_(schedule.shape), costs_(costs), resources_(resources) {
     const auto pairs = static_cast<std::size_t>(shape_.chunks * shape_.micro_batches);
     states_.resize(static_cast<std::size_t>(shape_.stages));
     for (StageState& state : states_)
       state.input_at = state.gradient_at = state.gradient_sent_at = std::vector(pairs, never);
     timeline_.stages.resize(states_.size());
+    if (resources.scheduling_delay > 0)
+      delay_ = std::min(resources.scheduling_delay, mean_seconds());
   }
 
   Timeline run() {
-    for (bool moved = true; moved;) {
-      moved = false;
+    while (now_ < never) {
       for (int stage = 0; stage < shape_.stages; ++stage) {
-        while (advance(stage))
-          moved = true;
-        while (transfer(stage, ActionKind::send_forward) ||
-               transfer(stage, ActionKind::send_backward))
-          moved = true;
+        if (state(stage).wakes_at <= now_) follow_list(stage);
       }
+      share_cores();
+      now_ = std::ranges::min_element(states_, {}, &StageState::wakes_at)->wakes_at;
     }
     summarise();
     return std::move(timeline_);
@@ -64,41 +64,92 @@ class Replay {
 
  private:
   StageState& state(int stage) { return states_[static_cast<std::size_t>(stage)]; }
+  std::vector<Span>& spans(int stage) { return timeline_.stages[static_cast<std::size_t>(stage)]; }
+  const std::vector<Action>& list(int stage) const {
+    return schedule_.actions[static_cast<std::size_t>(stage)];
+  }
   static Channel& channel(StageState& of, ActionKind kind) {
     return of.channels[static_cast<std::size_t>(kind) -
                        static_cast<std::size_t>(ActionKind::send_forward)];
   }
-  [[nodiscard]] std::size_t pair(int chunk, int micro_batch) const {
-    return static_cast<std::size_t>(chunk * shape_.micro_batches + micro_batch);
+  [[nodiscard]] std::size_t pair(const Action& action) const {
+    return static_cast<std::size_t>(action.chunk * shape_.micro_batches + action.micro_batch);
   }
+
+  // Of a computation.
+  double mean_seconds() const {
+    double sum = 0, count = 0;
+    for (int stage = 0; stage < shape_.stages; ++stage) {
+      for (const Action& action : list(stage)) {
+        if (!is_compute(action.kind)) continue;
+        sum += seconds_of(shape_, costs_, stage, action);
+        ++count;
+      }
+    }
+    return sum / count;
+  }
+
+  // When its last computation is over.
+  double computes_until(int stage) { return spans(stage).empty() ? 0 : spans(stage).back().end; }
 
   // When what `action` reads has arrived.
   double arrival(int stage, const Action& action) {
     const int here = virtual_stage(shape_, stage, action.chunk);
-    const std::size_t at = pair(action.chunk, action.micro_batch);
-    if (action.kind == ActionKind::forward && here > 0) return state(stage).input_at[at];
+    if (action.kind == ActionKind::forward && here > 0) return state(stage).input_at[pair(action)];
     if (action.kind == ActionKind::backward && here < virtual_stages(shape_) - 1)
-      return state(stage).gradient_at[at];
+      return state(stage).gradient_at[pair(action)];
     return 0;
   }
 
-  // The next action of the list; false if it has to wait or there is none.
-  bool advance(int stage) {
-    const auto& list = schedule_.actions[static_cast<std::size_t>(stage)];
+  // To the next computation of the list, which begins or has to wait.
+  void follow_list(int stage) {
     StageState& here = state(stage);
-    if (here.next == list.size()) return false;
-    const Action& action = list[here.next];
-    if (is_compute(action.kind)) {
-      const double arrived = arrival(stage, action);
-      if (arrived == never) return false;
-      const double start = std::max(here.clock, arrived);
-      here.clock = start + seconds_of(shape_, costs_, stage, action);
-      timeline_.stages[static_cast<std::size_t>(stage)].push_back({action, start, here.clock});
-    } else {
-      channel(here, action.kind).transfers.push_back({action, here.clock});
+    const std::vector<Action>& actions = list(stage);
+    while (here.next < actions.size() && !is_compute(actions[here.next].kind))
+      post(stage, actions[here.next++]);
+    here.wakes_at = here.next < actions.size() ? arrival(stage, actions[here.next]) : never;
+    if (here.wakes_at > now_) return;
+    const Action& action = actions[here.next++];
+    here.wakes_at = now_ + seconds_of(shape_, costs_, stage, action) / rate_;
+    spans(stage).push_back({action, now_, here.wakes_at});
+  }
+
+  // Equal shares of the cores for all that compute (processor sharing), none more than one core.
+  void share_cores() {
+    if (resources_.cores >= shape_.stages) return;
+    double active = 0;
+    for (int stage = 0; stage < shape_.stages; ++stage)
+      active += computes_until(stage) > now_ ? 1 : 0;
+    const double rate = std::min(1.0, resources_.cores / std::max(active, 1.0));
+    for (int stage = 0; stage < shape_.stages && rate != rate_; ++stage) {
+      if (computes_until(stage) <= now_) continue;
+      double& end = spans(stage).back().end;
+      end = now_ + (end - now_) * rate_ / rate;
+      state(stage).wakes_at = end;
     }
-    ++here.next;
-    return true;
+    rate_ = rate;
+  }
+
+  void post(int stage, const Action& transfer) {
+    const bool sends =
+        transfer.kind == ActionKind::send_forward || transfer.kind == ActionKind::send_backward;
+    if (resources_.links == LinkModel::unlimited) {
+      if (sends) deliver(stage, transfer, now_ + costs_.transfer);
+      return;
+    }
+    channel(state(stage), transfer.kind).transfers.push_back({transfer, now_});
+    const Peer peer = sends ? Peer{stage, transfer} : peer_of(shape_, stage, transfer);
+    while (move(peer.stage, peer.action.kind)) {
+    }
+  }
+
+  void deliver(int stage, const Action& send, double at) {
+    const Peer peer = peer_of(shape_, stage, send);
+    StageState& there = state(peer.stage);
+    const bool forward = send.kind == ActionKind::send_forward;
+    (forward ? there.input_at : there.gradient_at)[pair(peer.action)] = at + delay_;
+    if (there.wakes_at == never && there.next < list(peer.stage).size())
+      there.wakes_at = arrival(peer.stage, list(peer.stage)[there.next]);
   }
 
   // When the slot of an input is free: its last user's gradient has left it. That its last use is
@@ -107,17 +158,17 @@ class Replay {
     const auto& of_chunk = schedule_.slots[static_cast<std::size_t>(stage)];
     const int before = receive.micro_batch - of_chunk[static_cast<std::size_t>(receive.chunk)];
     if (receive.kind != ActionKind::recv_forward || before < 0) return 0;
-    return state(stage).gradient_sent_at[pair(receive.chunk, before)];
+    return state(stage).gradient_sent_at[pair({receive.kind, receive.chunk, before})];
   }
 
-  // The next send of a channel if the other end has posted its receive.
-  bool transfer(int stage, ActionKind kind) {
+  // The next send of a channel if the other end has posted its receive. Its times follow from what
+  // it waits for alone, so they may lie ahead.
+  bool move(int stage, ActionKind kind) {
     Channel& sends = channel(state(stage), kind);
     if (!sends.waits()) return false;
     const Transfer& send = sends.transfers[sends.next];
     const Peer peer = peer_of(shape_, stage, send.action);
-    StageState& there = state(peer.stage);
-    Channel& receives = channel(there, peer.action.kind);
+    Channel& receives = channel(state(peer.stage), peer.action.kind);
     if (!receives.waits()) return false;
     const Transfer& receive = receives.transfers[receives.next];
     if (receive.action != peer.action) return false;
@@ -129,21 +180,20 @@ class Replay {
     sends.free_at = receives.free_at = end;
     ++sends.next;
     ++receives.next;
-    const std::size_t there_at = pair(peer.action.chunk, peer.action.micro_batch);
-    if (kind == ActionKind::send_forward) {
-      there.input_at[there_at] = end;
-    } else {
-      there.gradient_at[there_at] = end;
-      state(stage).gradient_sent_at[pair(send.action.chunk, send.action.micro_batch)] = end;
+    deliver(stage, send.action, end);
+    if (kind == ActionKind::send_backward) {
+      state(stage).gradient_sent_at[pair(send.action)] = end;
+      // An input may wait for the slot.
+      while (move((stage + shape_.stages - 1) % shape_.stages, ActionKind::send_forward)) {
+      }
     }
     return true;
   }
 
   void describe_deadlock(int stage) {
-    const auto& list = schedule_.actions[static_cast<std::size_t>(stage)];
     StageState& here = state(stage);
     std::string waits;
-    if (here.next < list.size()) waits = text_of(list[here.next], shape_.chunks);
+    if (here.next < list(stage).size()) waits = text_of(list(stage)[here.next], shape_.chunks);
     for (const Channel& channel : here.channels) {
       if (!channel.waits()) continue;
       if (!waits.empty()) waits += ", ";
@@ -158,14 +208,14 @@ class Replay {
     for (int stage = 0; stage < shape_.stages; ++stage) {
       double busy = 0;
       int in_flight = 0, peak = 0;
-      for (const Span& span : timeline_.stages[static_cast<std::size_t>(stage)]) {
+      for (const Span& span : spans(stage)) {
         busy += span.end - span.start;
         if (span.action.kind == ActionKind::forward) peak = std::max(peak, ++in_flight);
         if (span.action.kind == last_use(shape_.kind)) --in_flight;
       }
       timeline_.busy.push_back(busy);
       timeline_.peak_in_flight.push_back(peak);
-      timeline_.makespan = std::max(timeline_.makespan, state(stage).clock);
+      timeline_.makespan = std::max(timeline_.makespan, computes_until(stage));
       describe_deadlock(stage);
     }
     const double total = std::accumulate(timeline_.busy.begin(), timeline_.busy.end(), 0.0);
@@ -175,7 +225,9 @@ class Replay {
   const Schedule& schedule_;
   const ScheduleShape& shape_;
   const Costs& costs_;
+  const PipelineResources& resources_;
   std::vector<StageState> states_;
+  double now_ = 0, rate_ = 1, delay_ = 0;
   Timeline timeline_;
 };
 
@@ -203,17 +255,19 @@ double seconds_of(const ScheduleShape& shape, const Costs& costs, int stage, con
   }
 }
 
-Timeline simulate(const Schedule& schedule, const Costs& costs) {
+Timeline simulate(const Schedule& schedule, const Costs& costs,
+                  const PipelineResources& resources) {
   const auto virtuals = static_cast<std::size_t>(virtual_stages(schedule.shape));
   TRIREME_EXPECTS(costs.forward.size() == virtuals && costs.backward.size() == virtuals &&
                       costs.backward_weight.size() == virtuals,
                   "costs of {}, {} and {} virtual stages for {}", costs.forward.size(),
                   costs.backward.size(), costs.backward_weight.size(), virtuals);
-  return Replay(schedule, costs).run();
+  return Replay(schedule, costs, resources).run();
 }
 
-Timeline simulate(const ScheduleShape& shape, const Costs& costs) {
-  return simulate(make_schedule(shape), costs);
+Timeline simulate(const ScheduleShape& shape, const Costs& costs,
+                  const PipelineResources& resources) {
+  return simulate(make_schedule(shape), costs, resources);
 }
 
 }  // namespace trireme

@@ -10,7 +10,6 @@
 #include "runtime/plan/data_traffic.h"
 #include "runtime/plan/layer_cost.h"
 #include "runtime/plan/normal.h"
-#include "runtime/plan/shared_cores.h"
 
 namespace trireme::plan {
 namespace {
@@ -121,11 +120,12 @@ class Estimator {
       estimate_.volumes.tensor =
           std::max(estimate_.volumes.tensor, tensor_bytes * shape.chunks * shape.micro_batches);
     }
-    const bool shares_cores = contention_.time_slices > 1 && shape.stages > 1;
-    timeline_ = shares_cores ? simulate_on({.cores = shape.stages / contention_.time_slices,
-                                            .scheduling_delay = hardware_.node.scheduling_delay},
-                                           shape, costs)
-                             : simulate(shape, costs);
+    PipelineResources resources;
+    if (contention_.time_slices > 1 && shape.stages > 1)
+      resources = {.cores = shape.stages / contention_.time_slices,
+                   .scheduling_delay = hardware_.node.scheduling_delay,
+                   .links = LinkModel::unlimited};
+    timeline_ = simulate(shape, costs, resources);
     TRIREME_EXPECTS(timeline_.deadlock.empty(), "{}", timeline_.deadlock);
     estimate_.forward = mean_over_stages(forward) * contention_.time_slices;
     estimate_.backward = mean_over_stages(backward) * contention_.time_slices;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/plan/shared_cores.h"
-
 #include <gtest/gtest.h>
 
-namespace trireme::plan {
+#include "runtime/parallel/schedule_timeline.h"
+
+namespace trireme {
 namespace {
 
 constexpr double transfer = 0.1;
 
-Timeline timeline(const ScheduleShape& shape, const SharedCores& machine) {
-  return simulate_on(machine, shape, uniform_costs(shape, 1, 1, 1, transfer));
+Timeline timeline(const ScheduleShape& shape, PipelineResources resources) {
+  resources.links = LinkModel::unlimited;
+  return simulate(shape, uniform_costs(shape, 1, 1, 1, transfer), resources);
 }
 
 const std::vector<ScheduleShape> shapes = {
@@ -43,7 +44,7 @@ TEST(SharedCores, OneCoreTakesAllWorkAtLeastOnce) {
 TEST(SharedCores, AStageThatNobodyHoldsUpGetsAnEqualShare) {
   // Stage 0 runs alone, then both at half speed each, then stage 1 alone.
   const ScheduleShape shape{.kind = ScheduleKind::gpipe, .stages = 2, .micro_batches = 2};
-  const Timeline both = simulate_on({.cores = 1}, shape, uniform_costs(shape, 1, 1, 1));
+  const Timeline both = simulate(shape, uniform_costs(shape, 1, 1, 1), {.cores = 1});
 
   EXPECT_NEAR(both.stages[0][0].end, 1, 1e-9);
   EXPECT_NEAR(both.stages[0][1].end, 3, 1e-9);
@@ -59,4 +60,4 @@ TEST(SharedCores, WaitingForACoreDelaysWhatOthersNeed) {
 }
 
 }  // namespace
-}  // namespace trireme::plan
+}  // namespace trireme
