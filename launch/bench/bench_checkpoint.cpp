@@ -17,8 +17,7 @@
 #include "runtime/base/atomic_file.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/watchdog/watched.h"
-#include "runtime/engine/options.h"
-#include "runtime/engine/training_state.h"
+#include "runtime/engine/engine.h"
 
 namespace trireme {
 namespace {
@@ -196,14 +195,12 @@ CheckpointFigures measure_size(const RankProcess& process,
 // The model, optimizer and layout of a config; training steps too.
 CheckpointFigures measure_config(const RankProcess& process,
                                  const CheckpointBenchArguments& arguments) {
-  Provenance where;
-  const Config config = resolve_config(load_config(arguments.config, arguments.overrides, &where),
-                                       process.environment(), &where);
-  Session session(process, config, /*training=*/true);
+  const Config config = read_config(process, arguments.config, arguments.overrides);
+  Engine engine(process, config, Purpose::train, {.batches = model_bench::synthetic_batches});
+  Session& session = engine.session();
   const Scratch scratch(*session.world, arguments.directory);
-  session.model->params().initialize(*session.streams.compute, config.run.seed);
-  TrainingState training(session, step_options(config, session.pipeline, session.traits));
-  model_bench::SyntheticBatches batches(*session.device, config);
+  engine.begin();
+  TrainingState& training = *engine.training().state;
   const SavedState state{*session.device, *session.streams.compute, session.mesh,
                          session.placed_params(), training.checkpoint_values()};
   CheckpointSaver saver(state.device, state.mesh, state.placed, state.values,
@@ -211,7 +208,7 @@ CheckpointFigures measure_config(const RankProcess& process,
   CheckpointFigures measured{
       .ranks = session.world->size(),
       .rates = measure_checkpoints(state, saver, scratch.path(), arguments.rounds)};
-  measured.stall = measure_stall(session, training.engine, batches, saver,
+  measured.stall = measure_stall(session, training.engine, *engine.training().batches, saver,
                                  median(measured.rates.save), arguments.rounds);
   training.engine.settle();
   return measured;

@@ -11,9 +11,8 @@
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/job/requested_config.h"
-#include "runtime/engine/session.h"
+#include "runtime/engine/engine.h"
 #include "runtime/engine/state/data_record.h"
-#include "runtime/engine/state/loaded_weights.h"
 
 namespace trireme {
 namespace {
@@ -44,21 +43,19 @@ Config config_of(const EvalArguments& arguments, const RankProcess& process) {
 void evaluate_run(const EvalArguments& arguments) {
   const RankProcess process;
   const Config config = config_of(arguments, process);
-  Session session(process, config, /*training=*/false);
-  const LoadedWeights weights = load_weights(session, arguments.run, arguments.weights);
-  PipelineRunner runner(*session.device, *session.model, session.mesh.pipeline(),
-                        *session.streams.compute, session.pipeline);
-  ValidationPass pass(session, runner, config.data.validation_path);
+  Engine engine(process, config, Purpose::evaluate);
+  const LoadedWeights weights = engine.load_weights(arguments.run, arguments.weights);
+  ValidationPass& pass = engine.validation();
   require_ids_of_run(arguments.run, pass.dataset());
-  const EvaluationResult result = pass.run();
-  static_cast<void>(pass.watch().finish());
+  const EvaluationResult result = engine.evaluate();
+  engine.verify_data();
   if (!std::isfinite(result.loss))
-    refuse_non_finite(session, weights, fmt::format("the loss is {}", result.loss));
+    refuse_non_finite(engine.session(), weights, fmt::format("the loss is {}", result.loss));
   if (process.mpi.rank() != 0) return;
   fmt::print("weights   {}\ndata      {}\nsamples   {} of {}\nloss      {:.6f} nats\n",
              weights.describe(), config.data.validation_path, pass.samples(), pass.dataset().size(),
              result.loss);
-  if (session.traits.input == InputKind::tokens) {
+  if (engine.session().traits().input == InputKind::tokens) {
     fmt::print("perplexity {:.4f}\nbits per token {:.6f}\n", std::exp(result.loss),
                result.loss / std::numbers::ln2);
   }

@@ -17,8 +17,7 @@
 #include "launch/job/requested_config.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/config/config.h"
-#include "runtime/engine/state/loaded_weights.h"
-#include "runtime/engine/text_generator.h"
+#include "runtime/engine/engine.h"
 
 namespace trireme {
 namespace {
@@ -81,9 +80,10 @@ void say_what_is_used(const Session& session, const LoadedWeights& weights) {
 }
 
 // Writes the text from rank 0; false where the model's answer was not finite.
-bool write_text(Session& session, const GenerateArguments& arguments,
+bool write_text(Engine& engine, const GenerateArguments& arguments,
                 const std::vector<std::int32_t>& prompt) {
-  TextGenerator generator(session, arguments.sampling);
+  const Session& session = engine.session();
+  TextGenerator generator = engine.generator(arguments.sampling);
   generator.feed(prompt);
   const bool writes = session.world->rank() == 0;
   const bool bytes = session.config.model.vocabulary == byte_vocabulary;
@@ -107,11 +107,12 @@ void generate(const GenerateArguments& arguments) {
   const RankProcess process;
   const Config config = config_of(arguments, process);
   const std::vector<std::int32_t> prompt = prompt_tokens(arguments, config);
-  Session session(process, config, /*training=*/false);
-  const LoadedWeights weights = load_weights(session, arguments.run, arguments.weights);
+  Engine engine(process, config, Purpose::generate);
+  Session& session = engine.session();
+  const LoadedWeights weights = engine.load_weights(arguments.run, arguments.weights);
   if (process.mpi.rank() == 0) say_what_is_used(session, weights);
   // The first copy of the model writes; others would write the same.
-  const bool finite = session.mesh.here().data > 0 || write_text(session, arguments, prompt);
+  const bool finite = session.mesh.here().data > 0 || write_text(engine, arguments, prompt);
   const auto all = gather_texts(*session.world, finite ? "" : "x");
   if (std::ranges::find(all, "x") != all.end())
     refuse_non_finite(session, weights, "the model's answer is not finite");

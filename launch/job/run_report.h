@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "runtime/engine/session.h"
-#include "runtime/optim/optimizer.h"
 #include "runtime/telemetry/console.h"
 #include "runtime/telemetry/environment.h"
 #include "runtime/telemetry/run_directory.h"
@@ -29,9 +28,6 @@ struct Reporter {
 // Of the rank whose resident set was largest. Collective.
 [[nodiscard]] std::uint64_t peak_memory_of_any_rank(Session& session);
 
-void log_start(const Session& session, const Dataset& dataset);
-// What training holds on the device, each part on the rank where it is largest. Collective.
-void log_memory(Session& session, const Optimizer& optimizer);
 // The pipeline's bubble as measured and as the schedule predicts it from the stages' own times.
 // Collective over the pipeline.
 void log_bubble(Session& session, const PipelineRunner& runner, const BubbleMeter& meter);

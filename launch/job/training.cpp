@@ -6,8 +6,6 @@
 #include <cstdlib>
 #include <optional>
 
-#include "data/batch_plan.h"
-#include "data/id_names.h"
 #include "launch/job/libraries.h"
 #include "launch/job/run_report.h"
 #include "launch/job/run_results.h"
@@ -15,15 +13,10 @@
 #include "launch/plan/layout_plan.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
-#include "runtime/checkpoint/restore.h"
-#include "runtime/checkpoint/run_state.h"
 #include "runtime/comm/gather_texts.h"
-#include "runtime/engine/agreement/host_sharing.h"
-#include "runtime/engine/agreement/shared_inputs.h"
 #include "runtime/engine/autotune.h"
+#include "runtime/engine/engine.h"
 #include "runtime/engine/options.h"
-#include "runtime/engine/state/checkpointing.h"
-#include "runtime/engine/state/data_record.h"
 #include "runtime/train/step_requests.h"
 #include "runtime/train/trainer.h"
 
@@ -88,81 +81,22 @@ bool nothing_is_left(const Session& session, const StartingPoint& start) {
   return true;
 }
 
-// Agrees with the validation set in what ids and labels stand for. Collective.
-std::unique_ptr<Dataset> open_training_data(const Session& session) {
-  const Config& config = session.config;
-  const std::string& validation = config.data.validation_path;
-  require_data_on_all_hosts(*session.world, "data.path", config.data.path);
-  require_data_on_all_hosts(*session.world, "data.validation_path", validation);
-  auto dataset = open_dataset(config, session.traits, config.data.path, "train");
-  require_same_data(*session.world, "data.path", config.data.path, *dataset);
-  if (!validation.empty())
-    require_same_ids(id_names_of(dataset->shards().front()), id_names_at(validation, "validation"));
-  return dataset;
-}
-
-// What the first step begins with, but for a run that goes on, which restores its own later.
-void set_initial_weights(Session& session, const StartingPoint& start) {
-  const Config& config = session.config;
-  ParamStore& params = session.model->params();
-  Stream& stream = *session.streams.compute;
-  params.initialize(stream, config.run.seed);
-  const std::string& path = config.train.initial_weights;
-  if (path.empty()) return;
-  const int rank = session.world->rank();
-  if (start.checkpoint) {
-    if (rank == 0)
-      log::get("train").info("train.initial_weights: {} is not read: the run goes on from {}", path,
-                             start.checkpoint->path);
-    return;
-  }
-  try {
-    const RunState state = find_state(path, *session.world);
-    const RestoreReport report =
-        restore_weights(state.values(ValueKind::model), state.path, *session.device, stream,
-                        session.placed_params(), params);
-    if (rank == 0)
-      log::get("train").info("weights of {}, {:.0f} MB read in {:.0f} ms", state.describe(),
-                             1e-6 * static_cast<double>(report.bytes), report.milliseconds);
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::checkpoint) throw;
-    throw Error(error.code(), fmt::format("train.initial_weights: {}", error.what()));
-  }
-}
-
-// Another job that owns the run directory ends this one before it looks at anything there.
-RunOwner owner_of(const Session& session) {
-  RunOwner owner(session.config.run.directory);
-  if (session.world->rank() == 0) owner.take_if_there();
-  return owner;
-}
-
 // Empty but on rank 0. From here on the run directory is written to; nobody goes on before it is
 // known to be good.
-std::optional<Reporter> open_reports(Session& session, const Dataset& dataset,
-                                     const StartingPoint& start, const RunFacts& facts,
-                                     const std::vector<std::string>& hosts,
-                                     const TrainingRequest& request, RunOwner& owner) {
-  const Config& config = session.config;
+std::optional<Reporter> open_reports(Engine& engine, const StartingPoint& start,
+                                     const RunFacts& facts, const std::vector<std::string>& hosts,
+                                     const TrainingRequest& request) {
+  const Session& session = engine.session();
   std::optional<Reporter> reporter;
-  if (session.world->rank() == 0) {
-    RunDirectory::create(config.run.directory);
-    owner.take();
-    clear_the_way(config, start);
+  engine.open_run([&] {
     std::optional<std::int64_t> done;
     if (start.again && !start.overwrite) done = start.step();
     reporter.emplace(
-        config, request.requested,
+        session.config, request.requested,
         RunEnvironment{session.world->size(), hosts, library_versions(), request.command_line},
-        session.traits, facts, done);
-    keep_data_record(config.run.directory, dataset);
-  }
-  session.world->barrier();
-  if (!reporter) log::keep_in(RunDirectory::log_in(config.run.directory));
-  if (writes_checkpoints(config.checkpoint)) {
-    require_shared_run_directory(*session.world, config.run.directory,
-                                 config.run.directory + "/config.yaml");
-  }
+        session.traits(), facts, done);
+    return &reporter->metrics;
+  });
   return reporter;
 }
 
@@ -176,19 +110,12 @@ void log_step_time(double planned_seconds, double mean_seconds) {
                          1e3 * planned_seconds, 1e3 * mean_seconds);
 }
 
-// What was read while the run lasted, and its last look at the files.
-void require_sound_data(PayloadWatch& watch, std::optional<ValidationPass>& validation) {
-  if (const std::size_t verified = watch.finish(); verified < watch.shards()) {
-    log::get("data").info("{} of this rank's {} shards were verified while the run lasted",
-                          verified, watch.shards());
-  }
-  if (validation) static_cast<void>(validation->watch().finish());
-}
-
 // Collective.
-void leave_results(Session& session, TrainingState& state, const Trainer& trainer,
-                   const BubbleMeter& meter, const SlowRanks& slow,
-                   const std::vector<std::string>& hosts, Reporter* reporter) {
+void leave_results(Engine& engine, const Trainer& trainer, const BubbleMeter& meter,
+                   const SlowRanks& slow, const std::vector<std::string>& hosts,
+                   Reporter* reporter) {
+  Session& session = engine.session();
+  TrainingState& state = *engine.training().state;
   const Config& config = session.config;
   const std::uint64_t peak = peak_memory_of_any_rank(session);
   write_results(session, state, trainer.final_loss(), reporter);
@@ -205,6 +132,16 @@ void leave_results(Session& session, TrainingState& state, const Trainer& traine
                             .hosts = hosts});
 }
 
+Trainer::Services services_of(Engine& engine, StepRequests& requests) {
+  TrainingParts& parts = engine.training();
+  Trainer::Services services{.save = [&](std::int64_t done) { parts.checkpoints->save(done); },
+                             .requests = &requests};
+  if (parts.validation) services.evaluate = [&] { return parts.validation->run(); };
+  services.samples = [&](std::int64_t step) { return samples_of(*parts.sampler, step); };
+  if (parts.state->replicas) services.replicas = &*parts.state->replicas;
+  return services;
+}
+
 }  // namespace
 
 bool run_training(const RankProcess& process, const Config& config,
@@ -212,63 +149,36 @@ bool run_training(const RankProcess& process, const Config& config,
   // Before anything that takes time: a broken description of the machine ends the run here.
   const auto planned_seconds =
       process.mpi.rank() == 0 ? planned_step_seconds(config) : std::nullopt;
-  Session session(process, config, /*training=*/true);
-  const auto dataset = open_training_data(session);
-  RunOwner owner = owner_of(session);
-  const StartingPoint start = find_start(session, *dataset, request.start);
+  Engine engine(process, config);
+  Session& session = engine.session();
+  const StartingPoint start = engine.find_start(request.start);
   if (nothing_is_left(session, start)) return true;
-  const Communicator& group = session.mesh.data();
-  const Sampler sampler(sampler_options(config, dataset->size()));
-  StepOptions options = step_options(config, session.pipeline, session.traits);
   if (process.mpi.rank() == 0) check_time_limit(config);
   const double seconds_before = seconds_since_launch();
   StepRequests requests(request_options(config, process.mpi.rank() == 0));
-  options.flags = [&] { return requests.flags(); };
-  const BatchPlan plan =
-      BatchPlan::training(sampler, config.train.micro_batch, group.rank(), group.size(),
-                          start.step(), options.assignment == Assignment::strided);
-
-  set_initial_weights(session, start);
-  if (session.world->rank() == 0) log_start(session, *dataset);
-  TrainingState state(session, options);
-  StepEngine& engine = state.engine;
-  log_memory(session, engine.optimizer());
-  Checkpointing checkpoints(session, state, *dataset, start, owner);
-  std::optional<ValidationPass> validation;
-  if (!config.data.validation_path.empty()) {
-    validation.emplace(session, engine.runner(), config.data.validation_path);
-  }
-  Loader loader(*session.device, *dataset, plan, training_loader_options(session));
+  engine.begin([&] { return requests.flags(); });
+  TrainingParts& parts = engine.training();
+  Checkpointing& checkpoints = *parts.checkpoints;
   const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
   const RunFacts facts = run_facts(config, most_crowded(*session.world));
-  std::optional<Reporter> reporter =
-      open_reports(session, *dataset, start, facts, hosts, request, owner);
-  checkpoints.open(reporter ? &reporter->metrics : nullptr);
-  PayloadWatch watch(*dataset, watch_of_rank(session));
-  Trainer::Services services{.save = [&](std::int64_t done) { checkpoints.save(done); },
-                             .after_step =
-                                 [&] {
-                                   watch.check();
-                                   checkpoints.report();
-                                   if (reporter)
-                                     keep_times(config, seconds_before, checkpoints, requests);
-                                 },
-                             .requests = &requests};
-  if (validation) services.evaluate = [&] { return validation->run(); };
-  services.samples = [&](std::int64_t step) { return samples_of(sampler, step); };
-  if (state.replicas) services.replicas = &*state.replicas;
-  BubbleMeter meter(engine.runner());
+  std::optional<Reporter> reporter = open_reports(engine, start, facts, hosts, request);
+  Trainer::Services services = services_of(engine, requests);
+  services.after_step = [&] {
+    engine.check();
+    if (reporter) keep_times(config, seconds_before, checkpoints, requests);
+  };
+  BubbleMeter meter(parts.state->engine.runner());
   Console* const console = reporter ? &reporter->console : nullptr;
   MetricsLog* const metrics = reporter ? &reporter->metrics : nullptr;
   StepReports reports(session.mesh, console, metrics, request.split_times);
-  Trainer trainer(engine, loader,
-                  trainer_options(config, session.traits, sampler, start.step(), facts),
+  Trainer trainer(parts.state->engine, *parts.batches,
+                  trainer_options(config, session.traits(), *parts.sampler, start.step(), facts),
                   {&reports, console, metrics, &meter}, services);
   trainer.run();
-  engine.settle();
+  parts.state->engine.settle();
   if (request.split_times && reporter) write_time_split(reports, *reporter);
   const bool stopped = trainer.stopped() != StopReason::none;
-  if (!stopped) require_sound_data(watch, validation);
+  if (!stopped) engine.verify_data();
   // The last state too, so that more steps can follow.
   if (!stopped && writes_checkpoints(config.checkpoint)) checkpoints.save(config.train.steps);
   checkpoints.finish();
@@ -280,9 +190,8 @@ bool run_training(const RankProcess& process, const Config& config,
     if (reporter) say_why_it_stopped(trainer, config);
   } else {
     if (planned_seconds) log_step_time(*planned_seconds, mean_step_seconds(trainer, config, start));
-    if (reporter) owner.require();
-    leave_results(session, state, trainer, meter, reports.slow(), hosts,
-                  reporter ? &*reporter : nullptr);
+    engine.require_run();
+    leave_results(engine, trainer, meter, reports.slow(), hosts, reporter ? &*reporter : nullptr);
     checkpoints.require_saved();
   }
   return !stopped;

@@ -56,13 +56,4 @@ plan::StepInput StepPlanner::input(const Config& config) {
   return input;
 }
 
-std::int64_t parameter_count(const std::vector<LayerSummary>& layers) {
-  std::int64_t count = 0;
-  for (const LayerSummary& layer : layers) {
-    for (const ParamSpec& spec : layer.params)
-      count += spec.kind == ParamKind::weight && !spec.is_copy() ? spec.shape.count() : 0;
-  }
-  return count;
-}
-
 }  // namespace trireme

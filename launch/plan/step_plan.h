@@ -25,7 +25,4 @@ class StepPlanner {
   std::map<Key, std::vector<LayerSummary>> known_;
 };
 
-// Without embedded padding: elements of all weights of the chain, tied copies counted once.
-[[nodiscard]] std::int64_t parameter_count(const std::vector<LayerSummary>& layers);
-
 }  // namespace trireme

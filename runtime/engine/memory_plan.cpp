@@ -6,9 +6,8 @@
 #include <optional>
 
 #include "runtime/base/log.h"
-#include "runtime/checkpoint/snapshot.h"
+#include "runtime/engine/engine.h"
 #include "runtime/engine/options.h"
-#include "runtime/engine/state/checkpointing.h"
 
 namespace trireme {
 namespace {
@@ -16,48 +15,6 @@ namespace {
 // CudaStream::workspace_bytes, which no machine without CUDA can ask: 32 MiB for the products of
 // the one stream that multiplies.
 constexpr std::uint64_t matmul_workspace_bytes = std::uint64_t{32} << 20;
-
-SampleLayout samples_of(const Session& session) {
-  const ModelConfig& model = session.config.model;
-  return session.traits.input == InputKind::tokens
-             ? token_samples(model.context)
-             : image_samples(model.image_size, model.image_size, model.channels);
-}
-
-// Everything that training makes, in a run's order, but for what only data and files have.
-class DryRun {
- public:
-  DryRun(const Config& config, int rank)
-      : session_(dry_resources(config, rank), config, /*training=*/true),
-        state_(session_, step_options(config, session_.pipeline, session_.traits)) {
-    Device& device = *session_.device;
-    if (writes_checkpoints(config.checkpoint)) {
-      const auto placed = session_.placed_params();
-      const auto values = state_.checkpoint_values();
-      snapshot_.emplace(device, session_.mesh, values,
-                        manifest_tensors(placed, values.params.layout().split()));
-    }
-    const SampleLayout samples = samples_of(session_);
-    const std::int64_t rows = config.train.micro_batch;
-    if (!config.data.validation_path.empty())
-      loaders_.emplace_back(device, samples, rows, loader_options(config.data));
-    loaders_.emplace_back(device, samples, rows, training_loader_options(session_));
-    if (graph_mode(config) != GraphMode::step || session_.pipeline.stages > 1) return;
-    // Where steps are recorded, batches stand still (train/static_batches.h).
-    const MemoryScope scope(MemoryRole::staging);
-    for (int i = 0; i < session_.pipeline.micro_batches; ++i)
-      static_batches_.emplace_back(device, samples, rows, MemoryKind::device);
-  }
-
-  [[nodiscard]] const Session& session() const { return session_; }
-
- private:
-  Session session_;
-  TrainingState state_;
-  std::optional<Snapshot> snapshot_;
-  std::vector<LoaderMemory> loaders_;
-  std::vector<BatchMemory> static_batches_;
-};
 
 // See "Scratch memory" in runtime/comm/README.md: the parts of all peers, of a bucket of gradients
 // or of a tensor-parallel sum, in rounds of 32 MiB at most.
@@ -88,7 +45,7 @@ std::uint64_t kept_without_recompute(const Session& session, std::span<const Chu
   BuildOptions options =
       build_options(session.config, session.mesh.here().tensor, /*training=*/true);
   options.recompute = Recompute::none;
-  const auto layers = summarize(make_chain(session.config), session.device->type(), options);
+  const auto layers = summarize(session.what.chain, session.device->type(), options);
   std::uint64_t kept = 0;
   for (const ChunkSpan& chunk : chunks) {
     for (int i = chunk.first; i < chunk.last; ++i) {
@@ -150,7 +107,9 @@ HeldMemory held_memory(const Device& device) {
 }
 
 HeldMemory plan_memory(const Config& config, int rank) {
-  return held_memory_of(DryRun(config, rank).session());
+  Engine engine(dry_resources(config, rank), config);
+  engine.begin();
+  return held_memory_of(engine.session());
 }
 
 void log_memory_plan(Session& session) {
@@ -184,12 +143,14 @@ std::vector<StageMemory> plan_stages_memory(const Config& config) {
   const MeshShape shape = mesh_shape(config.parallel);
   std::vector<StageMemory> stages;
   for (int stage = 0; stage < shape.pipeline; ++stage) {
-    const DryRun run(config, rank_of(shape, {.pipeline = stage}));
+    Engine engine(dry_resources(config, rank_of(shape, {.pipeline = stage})), config);
+    engine.begin();
+    const Session& session = engine.session();
     StageMemory memory{.stage = stage,
                        .ranks = shape.data * shape.tensor,
-                       .held = held_memory_of(run.session()),
-                       .communication = communication_scratch(run.session())};
-    describe_activations(run.session(), memory);
+                       .held = held_memory_of(session),
+                       .communication = communication_scratch(session)};
+    describe_activations(session, memory);
     stages.push_back(std::move(memory));
   }
   return stages;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run will hold in memory, from its config alone: the session and the state of training are
-// built as the run builds them, on a dry device that counts and touches nothing.
+// What a run will hold in memory, from its config alone: the engine is built as the run builds it,
+// on a dry device that counts and touches nothing.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/comm/host_stream.h"
-#include "runtime/engine/training_state.h"
+#include "runtime/engine/session.h"
 
 namespace trireme {
 

@@ -67,6 +67,18 @@ std::unique_ptr<Stream> tensor_stream_of(Device& device, const ProcessMesh& mesh
   return mesh.shape().tensor > 1 ? device.make_stream(StreamKind::comm) : nullptr;
 }
 
+OwnModel model_of(const Config& config, const OwnModel* own) {
+  if (own != nullptr) return *own;
+  return {make_chain(config), traits_of(config.model)};
+}
+
+std::shared_ptr<const Dataset> validation_data(const Session& session,
+                                               std::shared_ptr<const Dataset> own) {
+  if (own) return own;
+  const Config& config = session.config;
+  return open_dataset(config, session.traits(), config.data.validation_path, "validation");
+}
+
 // The same samples on every layout.
 std::int64_t samples_evaluated(const TrainConfig& train, std::int64_t available) {
   const bool all = train.eval_batches == 0 || train.eval_batches > available / train.global_batch;
@@ -137,19 +149,25 @@ RankResources open_resources(const RankProcess& process, const Config& config, b
   return {std::move(device), std::move(world), std::move(watchdog), std::move(mesh)};
 }
 
+RankResources single_resources(std::shared_ptr<Device> device) {
+  auto world = make_single_communicator();
+  ProcessMesh mesh(*world, MeshShape{});
+  return {std::move(device), std::move(world), nullptr, std::move(mesh)};
+}
+
 RankResources dry_resources(const Config& config, int rank) {
   const MeshShape shape = mesh_shape(config.parallel);
   auto world = make_dry_communicator(rank, shape.size(), "world");
   ProcessMesh mesh = ProcessMesh::dry(*world, shape);
-  return {make_dry_device(device_type(config)), std::move(world), nullptr, std::move(mesh)};
+  return {make_dry_device(device_type(config)), std::move(world), nullptr, std::move(mesh),
+          /*dry=*/true};
 }
 
-Session::Session(const RankProcess& process, const Config& resolved, bool training)
-    : Session(open_resources(process, resolved, training), resolved, training) {}
-
-Session::Session(RankResources resources, const Config& resolved, bool training)
+Session::Session(RankResources resources, const Config& resolved, bool training,
+                 const OwnModel* own)
     : config(resolved),
-      traits(traits_of(config.model)),
+      what(model_of(config, own)),
+      dry(resources.dry),
       device(std::move(resources.device)),
       world(std::move(resources.world)),
       watchdog(std::move(resources.watchdog)),
@@ -163,13 +181,13 @@ Session::Session(RankResources resources, const Config& resolved, bool training)
        .reproducible = config.reproducibility != "fast",
        .fused_epilogues = config.device.fused_epilogues == "on",
        .reserved_processors = reserved_processors(config, *world)});
-  const Chain chain = make_chain(config);
-  layers = summarize(chain, device->type(), build_options(config, mesh.here().tensor, training));
+  layers =
+      summarize(what.chain, device->type(), build_options(config, mesh.here().tensor, training));
   stages = plan_stages(layers, pipeline, config.parallel.stage_layers);
-  model = make_part(chain, training);
+  model = make_part(training);
 }
 
-std::unique_ptr<Model> Session::make_part(const Chain& chain, bool training) const {
+std::unique_ptr<Model> Session::make_part(bool training) const {
   const int stage = mesh.here().pipeline;
   const ParallelConfig& parallel = config.parallel;
   StoreOptions store{.bucket_elements = bucket_elements(config)};
@@ -178,10 +196,10 @@ std::unique_ptr<Model> Session::make_part(const Chain& chain, bool training) con
                   .ranks = mesh.shape().data,
                   .rank = mesh.here().data};
     store.gradient_levels =
-        StepEngine::gradient_levels(step_options(config, pipeline, traits), store.zero.stage);
+        StepEngine::gradient_levels(step_options(config, pipeline, traits()), store.zero.stage);
   }
   return std::make_unique<Model>(
-      *device, chain, build_options(config, mesh.here().tensor, training),
+      *device, what.chain, build_options(config, mesh.here().tensor, training),
       stages.chunks(pipeline, stage, training), stages.inputs(pipeline, stage, layers), store,
       training ? keeps_ties_apart(config) : config.parallel.pipeline > 1);
 }
@@ -195,6 +213,15 @@ std::vector<PlacedParam> Session::placed_params() const {
     }
   }
   return placed;
+}
+
+std::int64_t parameter_count(const std::vector<LayerSummary>& layers) {
+  std::int64_t count = 0;
+  for (const LayerSummary& layer : layers) {
+    for (const ParamSpec& spec : layer.params)
+      count += spec.kind == ParamKind::weight && !spec.is_copy() ? spec.shape.count() : 0;
+  }
+  return count;
 }
 
 PayloadWatchOptions watch_of_rank(const Session& session) {
@@ -211,18 +238,20 @@ LoaderOptions training_loader_options(const Session& session) {
                         StepEngine::batches_held(session.pipeline, session.mesh.here().pipeline));
 }
 
-ValidationPass::ValidationPass(Session& session, PipelineRunner& runner, const std::string& path)
+ValidationPass::ValidationPass(Session& session, PipelineRunner& runner,
+                               std::shared_ptr<const Dataset> own)
     : session_(session),
       runner_(runner),
-      dataset_(open_dataset(session.config, session.traits, path, "validation")),
+      dataset_(validation_data(session, std::move(own))),
       watch_(*dataset_, watch_of_rank(session)) {
-  require_same_data(*session.world, "validation data", path, *dataset_);
   const Config& config = session.config;
+  require_same_data(*session.world, "validation data", config.data.validation_path, *dataset_);
   const Communicator& group = session.mesh.data();
   samples_ = samples_evaluated(config.train, dataset_->size());
   const BatchPlan plan =
       BatchPlan::evaluation(samples_, config.train.micro_batch, group.rank(), group.size());
-  plan_ = {.local_batches = plan.count(), .targets = samples_ * session.traits.targets_per_sample};
+  plan_ = {.local_batches = plan.count(),
+           .targets = samples_ * session.traits().targets_per_sample};
   loader_ = std::make_unique<Loader>(*session.device, *dataset_, plan, loader_options(config.data));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What train and eval share: the process of a rank, its device, its groups, its data and its part
-// of the model.
+// What every use of a model has: the process of a rank, its device, its groups, its data and its
+// part of the model.
 #pragma once
 
 #include <memory>
@@ -35,29 +35,40 @@ struct RankProcess {
                                                     const std::string& path,
                                                     const std::string& split);
 
+// What is computed, where it is not the model of the config's `model` section.
+struct OwnModel {
+  Chain chain;
+  ModelTraits traits;  // what its batches hold
+};
+
 // What a rank computes and communicates with.
 struct RankResources {
-  std::unique_ptr<Device> device;
+  std::shared_ptr<Device> device;  // shared where a program uses it for more than one engine
   std::unique_ptr<Communicator> world;
   std::shared_ptr<void> watchdog;  // where one rank trains alone
   ProcessMesh mesh;
+  bool dry = false;  // nothing runs, memory is only counted
 };
 
 // Those of this process. Collective.
 [[nodiscard]] RankResources open_resources(const RankProcess& process, const Config& config,
                                            bool training);
+// Those of one rank alone, whatever the job. Local.
+[[nodiscard]] RankResources single_resources(std::shared_ptr<Device> device);
 // Those of rank `rank` of a job that is only planned: nothing runs on them and no memory is
 // touched, but all of it is counted (device/dry/dry_device.h).
 [[nodiscard]] RankResources dry_resources(const Config& config, int rank);
 
 // Members are made in order and torn down in reverse.
 struct Session {
-  Session(const RankProcess& process, const Config& resolved, bool training);
-  Session(RankResources resources, const Config& resolved, bool training);
+  // `own`: instead of the config's model; copied.
+  Session(RankResources resources, const Config& resolved, bool training,
+          const OwnModel* own = nullptr);
 
   Config config;
-  ModelTraits traits;
-  std::unique_ptr<Device> device;
+  OwnModel what;
+  bool dry;  // as in RankResources
+  std::shared_ptr<Device> device;
   std::unique_ptr<Communicator> world;
   std::shared_ptr<void> watchdog;  // where one rank trains alone
   ProcessMesh mesh;
@@ -69,12 +80,16 @@ struct Session {
   StagePlan stages;
   std::unique_ptr<Model> model;
 
+  [[nodiscard]] const ModelTraits& traits() const { return what.traits; }
   // Every parameter of the chain and the stage that holds it.
   [[nodiscard]] std::vector<PlacedParam> placed_params() const;
 
  private:
-  [[nodiscard]] std::unique_ptr<Model> make_part(const Chain& chain, bool training) const;
+  [[nodiscard]] std::unique_ptr<Model> make_part(bool training) const;
 };
+
+// Without embedded padding: elements of all weights of the chain, tied copies counted once.
+[[nodiscard]] std::int64_t parameter_count(const std::vector<LayerSummary>& layers);
 
 // This rank's part of watching a data set.
 [[nodiscard]] PayloadWatchOptions watch_of_rank(const Session& session);
@@ -85,8 +100,10 @@ struct Session {
 // Collective.
 class ValidationPass {
  public:
-  // The session and the runner must outlive the pass.
-  ValidationPass(Session& session, PipelineRunner& runner, const std::string& path);
+  // Opens config.data.validation_path, unless there is a data set already. The session and the
+  // runner must outlive the pass.
+  ValidationPass(Session& session, PipelineRunner& runner,
+                 std::shared_ptr<const Dataset> own = nullptr);
   [[nodiscard]] EvaluationResult run();
   [[nodiscard]] const Dataset& dataset() const { return *dataset_; }
   [[nodiscard]] PayloadWatch& watch() { return watch_; }
@@ -96,7 +113,7 @@ class ValidationPass {
  private:
   Session& session_;
   PipelineRunner& runner_;
-  std::unique_ptr<Dataset> dataset_;
+  std::shared_ptr<const Dataset> dataset_;
   PayloadWatch watch_;
   std::int64_t samples_ = 0;
   EvaluationPlan plan_;

@@ -7,9 +7,7 @@
 
 #include "models/gpt/gpt.h"
 #include "models/resnet/resnet.h"
-#include "runtime/parallel/stage_plan.h"
-#include "runtime/train/evaluation.h"
-#include "runtime/train/step_engine.h"
+#include "runtime/engine/engine.h"
 #include "tests/support/cpu_fixture.h"
 #include "tests/support/mpi_test.h"
 
@@ -63,76 +61,70 @@ struct Layout {
   bool layout_independent = false;
   DType dtype = DType::f32;
 
-  [[nodiscard]] bool keeps_ties_apart() const {
-    return mesh.pipeline > 1 || zero >= 2 || layout_independent;
-  }
   [[nodiscard]] std::string to_string() const {
     return fmt::format("pipeline {} x data {}, ZeRO {}, {}, {}, {}", mesh.pipeline, mesh.data, zero,
                        name_of(schedule), layout_independent ? "layout" : "fast", name_of(dtype));
   }
 };
 
-// All that a rank needs to train one chain.
+Config config_of(const Layout& layout, std::int64_t rows, int micro_batches) {
+  Config config;
+  config.run.seed = 1;
+  config.precision = layout.dtype == DType::bf16 ? "bf16" : "fp32";
+  config.reproducibility = layout.layout_independent ? "layout" : "fast";
+  config.parallel.data = layout.mesh.data;
+  config.parallel.pipeline = layout.mesh.pipeline;
+  config.parallel.zero = layout.zero;
+  config.parallel.schedule = name_of(layout.schedule);
+  config.parallel.chunks = layout.chunks;
+  config.parallel.bucket_megabytes = 4.0 / 1024;  // 1,024 gradients
+  config.train.micro_batch = rows;
+  config.train.global_batch = rows * micro_batches;
+  config.train.divergence_check_every = 0;
+  config.optimizer.learning_rate = 1e-2;
+  config.optimizer.betas = {0.9, 0.999};
+  config.optimizer.weight_decay = 0;
+  config.lr_schedule.name = "constant";
+  return config;
+}
+
+RankResources resources_of(Device& device, Communicator& world, const MeshShape& shape) {
+  auto own = world.split(0, world.rank(), "world");
+  ProcessMesh mesh(*own, shape);
+  return {{&device, [](Device*) {}}, std::move(own), nullptr, std::move(mesh)};
+}
+
+// An engine that trains one chain on one batch.
 class Training {
  public:
-  Training(Device& device, Communicator& world, Streams& streams, const Chain& chain,
-           std::int64_t micro_batch, std::int64_t targets, const Layout& layout,
-           int micro_batches = global_micro_batches)
-      : device_(device),
-        streams_(streams),
-        mesh_(world, layout.mesh),
-        tensor_(device, mesh_.tensor(), *streams.comm) {
-    const BuildOptions build{.compute = layout.dtype,
-                             .micro_batch = micro_batch,
-                             .training = true,
-                             .split_backward = layout.schedule == ScheduleKind::zero_bubble};
-    StepOptions options{.pipeline = {.kind = layout.schedule,
-                                     .stages = layout.mesh.pipeline,
-                                     .micro_batches = micro_batches / layout.mesh.data,
-                                     .chunks = layout.chunks},
-                        .global_micro_batches = micro_batches,
-                        .targets_per_micro_batch = targets,
-                        .assignment = layout.layout_independent && layout.zero >= 2
-                                          ? Assignment::strided
-                                          : Assignment::contiguous,
-                        .clip_norm = 1,
-                        .layout_independent = layout.layout_independent,
-                        .optimizer = ops::AdamWOptions{},
-                        .schedule = {.peak = 1e-2}};
-    const auto layers = summarize(chain, device.type(), build);
-    const StagePlan stages = plan_stages(layers, options.pipeline);
-    const int here = mesh_.here().pipeline;
-    model_ = std::make_unique<Model>(
-        device, chain, build, stages.chunks(options.pipeline, here, true),
-        stages.inputs(options.pipeline, here, layers),
-        StoreOptions{.gradient_levels = StepEngine::gradient_levels(options, layout.zero),
-                     .zero = {layout.zero, layout.mesh.data, mesh_.here().data},
-                     .bucket_elements = 1024},
-        layout.keeps_ties_apart());
-    model_->params().initialize(*streams.compute, 1);
-    engine_ = std::make_unique<StepEngine>(device, *model_, mesh_, streams, &tensor_, options);
-    engine_->gatherer().after_update();
+  Training(Device& device, Communicator& world, const OwnModel& model, const Batch& batch,
+           std::int64_t rows, const Layout& layout, int micro_batches = global_micro_batches)
+      : batch_(batch),
+        engine_(resources_of(device, world, layout.mesh), config_of(layout, rows, micro_batches),
+                Purpose::train, {.model = model, .batches = [&](Device&, const Config&) {
+                                   return std::make_unique<FixedSource>(batch_);
+                                 }}) {
+    engine_.begin();
   }
 
   // Losses and norms of `steps` steps; afterwards, what the last of them allocated.
-  std::vector<StepReport> run(const Batch& batch, int steps) {
-    FixedSource source(batch);
+  std::vector<StepReport> run(int steps) {
+    const Device& device = *engine_.session().device;
+    StepEngine& stepper = engine_.training().state->engine;
     std::vector<StepReport> reports(static_cast<std::size_t>(steps));
-    for (int step = 0; step < steps; ++step) {
+    for (StepReport& report : reports) {
       const std::int64_t news_before = news;
-      const auto buffers_before = device_.memory_use(MemoryKind::device).allocations;
-      engine_->run(step, source);
-      StepReport& report = reports[static_cast<std::size_t>(step)];
-      report = engine_->read(step);
+      const auto buffers_before = device.memory_use(MemoryKind::device).allocations;
+      report = engine_.step();
       // The other stages' transfers may still be under way.
-      streams_.comm->synchronize();
-      engine_->runner().synchronize();
-      buffers_in_last_step_ = device_.memory_use(MemoryKind::device).allocations - buffers_before;
+      engine_.session().streams.comm->synchronize();
+      stepper.runner().synchronize();
+      buffers_in_last_step_ = device.memory_use(MemoryKind::device).allocations - buffers_before;
       news_in_last_step_ = news - news_before;
       EXPECT_GT(report.step_ms, 0);
       EXPECT_GE(report.step_ms, report.forward_ms);
     }
-    engine_->settle();
+    stepper.settle();
     return reports;
   }
   void expect_no_allocations_in_last_step() const {
@@ -140,27 +132,23 @@ class Training {
     EXPECT_EQ(buffers_in_last_step_, 0U);
     EXPECT_EQ(news_in_last_step_, 0);
   }
-  [[nodiscard]] EvaluationResult evaluate_on(const Batch& batch, std::int64_t targets) {
-    FixedSource source(batch);
-    return evaluate({device_, *model_, mesh_, engine_->runner(), streams_, &tensor_}, source,
-                    {.local_batches = 1, .targets = targets * mesh_.shape().data});
+  [[nodiscard]] EvaluationResult evaluate_on_batch(std::int64_t targets) {
+    Session& session = engine_.session();
+    FixedSource source(batch_);
+    return evaluate({*session.device, *session.model, session.mesh,
+                     engine_.training().state->engine.runner(), session.streams, &session.tensor},
+                    source, {.local_batches = 1, .targets = targets * session.mesh.shape().data});
   }
 
  private:
-  Device& device_;
-  Streams& streams_;
-  ProcessMesh mesh_;
-  TensorGroup tensor_;
-  std::unique_ptr<Model> model_;
-  std::unique_ptr<StepEngine> engine_;
+  Batch batch_;
+  Engine engine_;
   std::uint64_t buffers_in_last_step_ = 0;
   std::int64_t news_in_last_step_ = 0;
 };
 
 class StepTest : public test::MpiTest {
  protected:
-  StepTest() : streams_(device()) {}
-
   // Every kind of work that a step may consist of, on this number of ranks.
   [[nodiscard]] std::vector<Layout> layouts() const {
     std::vector<Layout> all;
@@ -186,8 +174,6 @@ class StepTest : public test::MpiTest {
     }
     return all;
   }
-
-  Streams streams_;
 };
 
 class GptStepTest : public StepTest {
@@ -200,7 +186,8 @@ class GptStepTest : public StepTest {
                               int micro_batches = global_micro_batches) {
     GptOptions gpt = options;
     gpt.dropout = dropout;
-    return {device(), world, streams_, gpt_chain(gpt), rows, targets, layout, micro_batches};
+    const OwnModel model{gpt_chain(gpt), {InputKind::tokens, gpt.context, "tokens"}};
+    return {device(), world, model, batch_, rows, layout, micro_batches};
   }
 
   const test::Owned<std::int32_t> inputs_{
@@ -216,7 +203,7 @@ TEST_F(GptStepTest, AllocatesNothingOnceItIsWarmAndLearnsOnEveryLayout) {
     SCOPED_TRACE(layout.to_string());
     Training training = make(layout, world(), /*dropout=*/0.1F);
 
-    const auto reports = training.run(batch_, 5);
+    const auto reports = training.run(5);
 
     training.expect_no_allocations_in_last_step();
     EXPECT_LT(reports.back().loss, 0.9 * reports.front().loss);
@@ -227,12 +214,12 @@ TEST_F(GptStepTest, TrainsAlikeOnEveryLayout) {
   const auto single = make_single_communicator();
   std::map<DType, std::vector<StepReport>> expected;
   for (const DType dtype : {DType::f32, DType::bf16})
-    expected[dtype] = make({.dtype = dtype}, *single).run(batch_, 4);
+    expected[dtype] = make({.dtype = dtype}, *single).run(4);
 
   for (const Layout& layout : layouts()) {
     SCOPED_TRACE(layout.to_string());
 
-    const auto reports = make(layout, world()).run(batch_, 4);
+    const auto reports = make(layout, world()).run(4);
 
     const double tolerance = layout.dtype == DType::f32 ? 1e-4 : 2e-2;
     for (std::size_t i = 0; i < reports.size(); ++i) {
@@ -245,13 +232,13 @@ TEST_F(GptStepTest, TrainsAlikeOnEveryLayout) {
 
 TEST_F(GptStepTest, HasTheSameBitsOnEveryLayoutWhenAskedTo) {
   const auto single = make_single_communicator();
-  const auto expected = make({.layout_independent = true}, *single).run(batch_, 4);
+  const auto expected = make({.layout_independent = true}, *single).run(4);
 
   for (const Layout& layout : layouts()) {
     if (!layout.layout_independent || layout.dtype != DType::f32) continue;
     SCOPED_TRACE(layout.to_string());
 
-    const auto reports = make(layout, world()).run(batch_, 4);
+    const auto reports = make(layout, world()).run(4);
 
     for (std::size_t i = 0; i < reports.size(); ++i) {
       EXPECT_EQ(reports[i].loss, expected[i].loss) << "step " << i;
@@ -265,7 +252,7 @@ TEST_F(GptStepTest, MicroBatchesAddUpToTheWholeBatch) {
   std::vector<StepReport> reports;
   for (const int micro_batches : {1, 2, 5}) {
     reports.push_back(
-        make({.mesh = {.data = size()}}, world(), 0, micro_batches * size()).run(batch_, 1)[0]);
+        make({.mesh = {.data = size()}}, world(), 0, micro_batches * size()).run(1)[0]);
   }
 
   for (const StepReport& report : reports) {
@@ -290,16 +277,16 @@ TEST_F(StepTest, AResNetAllocatesNothingOnceItIsWarmAndItsStatisticsFollowTheDat
   const Batch batch{images.tensor(), labels.tensor(), ids.tensor(), epochs.tensor()};
   for (const int zero : {0, 1, 3}) {
     SCOPED_TRACE(zero);
-    Training training(device(), world(), streams_, chain, 4, 4,
+    Training training(device(), world(), {chain, {InputKind::images, 1, "images"}}, batch, 4,
                       {.mesh = {.data = size()}, .zero = zero}, 2 * size());
 
-    const auto reports = training.run(batch, 60);
+    const auto reports = training.run(60);
 
     training.expect_no_allocations_in_last_step();
     EXPECT_LT(reports.back().loss, reports.front().loss);
     // After 60 steps the running statistics are near those of the batch: evaluation agrees with
     // training.
-    EXPECT_NEAR(training.evaluate_on(batch, 4).loss, reports.back().loss, 0.5);
+    EXPECT_NEAR(training.evaluate_on_batch(4).loss, reports.back().loss, 0.5);
   }
 }
 

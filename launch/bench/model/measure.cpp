@@ -7,10 +7,9 @@
 
 #include "launch/bench/model/synthetic_batches.h"
 #include "runtime/base/clock.h"
-#include "runtime/engine/options.h"
+#include "runtime/engine/engine.h"
 #include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/gemm/linear.h"
-#include "runtime/train/step_engine.h"
 
 namespace trireme::model_bench {
 namespace {
@@ -72,19 +71,11 @@ Config on_one_rank(Config config, const Environment& environment, const Provenan
 }
 
 StepSeconds time_steps(Device& device, const Config& config, double seconds) {
-  const ModelTraits traits = traits_of(config.model);
-  const auto alone = make_single_communicator();
-  const ProcessMesh mesh(*alone, MeshShape{});
-  Streams streams(device);
-  const ScheduleShape schedule = pipeline_shape(config, /*training=*/true);
-  const StepOptions options = step_options(config, schedule, traits);
-  const StoreOptions store{.gradient_levels = StepEngine::gradient_levels(options, 0),
-                           .bucket_elements = bucket_elements(config)};
-  Model model(device, make_chain(config), build_options(config, 0, /*training=*/true), {}, {},
-              store, keeps_ties_apart(config));
-  model.params().initialize(*streams.compute, config.run.seed);
-  StepEngine engine(device, model, mesh, streams, nullptr, options);
-  SyntheticBatches batches(device, config);
+  const std::shared_ptr<Device> borrowed(&device, [](Device*) {});
+  Engine all(single_resources(borrowed), config, Purpose::train, {.batches = synthetic_batches});
+  all.begin();
+  StepEngine& engine = all.training().state->engine;
+  BatchSource& batches = *all.training().batches;
 
   std::vector<double> forward, backward, optimizer, whole;
   constexpr std::int64_t warm_up = 2;

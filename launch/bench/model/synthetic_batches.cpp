@@ -74,6 +74,10 @@ SyntheticBatches::SyntheticBatches(Device& device, const Config& config) : devic
             .epochs = tensor(epochs, DType::i64, {samples})};
 }
 
+std::unique_ptr<BatchSource> synthetic_batches(Device& device, const Config& config) {
+  return std::make_unique<SyntheticBatches>(device, config);
+}
+
 const Batch& SyntheticBatches::next(Stream& /*copy*/, Stream& compute) {
   if (!filled_) device_.copy(compute, memory_.data(), host_.data(), memory_.bytes());
   filled_ = true;

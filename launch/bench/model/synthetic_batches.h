@@ -23,4 +23,7 @@ class SyntheticBatches final : public BatchSource {
   bool filled_ = false;
 };
 
+// For EngineParts::batches.
+[[nodiscard]] std::unique_ptr<BatchSource> synthetic_batches(Device& device, const Config& config);
+
 }  // namespace trireme::model_bench

@@ -40,6 +40,7 @@ IdNames names_in(const json& record, const std::string& source) {
 }  // namespace
 
 void keep_data_record(const std::string& run_directory, const Dataset& training) {
+  if (training.shards().empty()) return;
   write_file(record_path(run_directory), record_of(training), ExitCode::internal);
 }
 
@@ -47,7 +48,7 @@ void require_ids_of_run(const std::string& run_directory, const Dataset& data) {
   const std::string path = record_path(run_directory);
   constexpr std::uint64_t limit = std::uint64_t{1} << 26;
   const auto text = read_file_if_there(path, limit, ExitCode::data);
-  if (!text) return;
+  if (!text || data.shards().empty()) return;
   try {
     const json record = json::parse(*text);
     const std::string trained =

@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-// Called by one rank. Atomic.
+// Called by one rank. Atomic. Writes nothing for a data set without files.
 void keep_data_record(const std::string& run_directory, const Dataset& training);
 
 // Raises ExitCode::data, naming both, when ids or labels of `data` stand for something else than

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/engine/engine.h"
+
+#include "data/id_names.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint/restore.h"
+#include "runtime/checkpoint/run_state.h"
+#include "runtime/checkpoint/weights.h"
+#include "runtime/engine/agreement/host_sharing.h"
+#include "runtime/engine/agreement/shared_inputs.h"
+#include "runtime/engine/options.h"
+#include "runtime/engine/start_report.h"
+#include "runtime/engine/state/data_record.h"
+#include "runtime/engine/state/whole_weights.h"
+#include "runtime/telemetry/run_directory.h"
+
+namespace trireme {
+namespace {
+
+BatchPlan batch_plan(const Session& session, const Sampler& sampler, const StepOptions& options,
+                     std::int64_t first_step) {
+  const Communicator& group = session.mesh.data();
+  return BatchPlan::training(sampler, session.config.train.micro_batch, group.rank(), group.size(),
+                             first_step, options.assignment == Assignment::strided);
+}
+
+bool has_files(const Dataset& dataset) {
+  return !dataset.shards().empty();
+}
+
+MetricsLog* write_config_alone(const Config& config, bool again) {
+  const RunDirectory directory(config.run.directory, again);
+  directory.write_config(to_yaml(with_absolute_paths(config)));
+  return nullptr;
+}
+
+}  // namespace
+
+Config read_config(const RankProcess& process, const std::string& file,
+                   const std::vector<std::string>& overrides, Purpose purpose) {
+  Provenance where;
+  Config given = load_config(file, overrides, &where);
+  return resolve_config(std::move(given), process.environment(), &where, purpose);
+}
+
+Engine::Engine(const RankProcess& process, const Config& resolved, Purpose purpose,
+               EngineParts parts)
+    : Engine(open_resources(process, resolved, purpose == Purpose::train), resolved, purpose,
+             std::move(parts)) {}
+
+Engine::Engine(RankResources resources, const Config& resolved, Purpose purpose, EngineParts parts)
+    : parts_(std::move(parts)),
+      session_(std::move(resources), resolved, purpose == Purpose::train,
+               parts_.model ? &*parts_.model : nullptr) {
+  if (purpose == Purpose::train && reads_data()) open_training_data();
+}
+
+Engine::~Engine() = default;
+
+// Agrees with the validation set in what ids and labels stand for.
+void Engine::open_training_data() {
+  const Config& config = session_.config;
+  Communicator& world = *session_.world;
+  const std::string& validation = config.data.validation_path;
+  if (!parts_.training) require_data_on_all_hosts(world, "data.path", config.data.path);
+  if (!parts_.validation) require_data_on_all_hosts(world, "data.validation_path", validation);
+  if (!parts_.training)
+    parts_.training = open_dataset(config, session_.traits(), config.data.path, "train");
+  const Dataset& dataset = *parts_.training;
+  require_same_data(world, "data.path", config.data.path, dataset);
+  if (has_files(dataset) && !parts_.validation && !validation.empty())
+    require_same_ids(id_names_of(dataset.shards().front()), id_names_at(validation, "validation"));
+}
+
+const StartingPoint& Engine::find_start(const StartRequest& request) {
+  TRIREME_EXPECTS(parts_.training != nullptr, "an engine that trains on a data set");
+  // Another job that owns the run directory ends this one before it looks at anything there.
+  owner_.emplace(session_.config.run.directory);
+  if (session_.world->rank() == 0) owner_->take_if_there();
+  start_ = ::trireme::find_start(session_, *parts_.training, request);
+  return *start_;
+}
+
+// But for a run that goes on, which restores its own later.
+void Engine::set_initial_weights() {
+  const Config& config = session_.config;
+  ParamStore& params = session_.model->params();
+  Stream& stream = *session_.streams.compute;
+  params.initialize(stream, config.run.seed);
+  const std::string& path = config.train.initial_weights;
+  if (path.empty()) return;
+  const int rank = session_.world->rank();
+  if (start_ && start_->checkpoint) {
+    if (rank == 0)
+      log::get("train").info("train.initial_weights: {} is not read: the run goes on from {}", path,
+                             start_->checkpoint->path);
+    return;
+  }
+  try {
+    const RunState state = find_state(path, *session_.world);
+    const RestoreReport report =
+        restore_weights(state.values(ValueKind::model), state.path, *session_.device, stream,
+                        session_.placed_params(), params);
+    if (rank == 0)
+      log::get("train").info("weights of {}, {:.0f} MB read in {:.0f} ms", state.describe(),
+                             1e-6 * static_cast<double>(report.bytes), report.milliseconds);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::checkpoint) throw;
+    throw Error(error.code(), fmt::format("train.initial_weights: {}", error.what()));
+  }
+}
+
+void Engine::begin(std::function<StepFlags()> flags) {
+  const Config& config = session_.config;
+  StepOptions options = step_options(config, session_.pipeline, session_.traits());
+  options.flags = std::move(flags);
+  if (session_.dry) return begin_dry(options);
+  if (parts_.batches) {
+    session_.model->params().initialize(*session_.streams.compute, config.run.seed);
+    training_.state.emplace(session_, options);
+    training_.batches = parts_.batches(*session_.device, config);
+    return;
+  }
+  if (!start_) find_start();
+  const Dataset& dataset = *parts_.training;
+  done_ = start_->step();
+  training_.sampler.emplace(sampler_options(config, dataset.size()));
+  const BatchPlan plan = batch_plan(session_, *training_.sampler, options, done_);
+  set_initial_weights();
+  if (session_.world->rank() == 0) log_start(session_, dataset);
+  training_.state.emplace(session_, options);
+  log_memory(session_, training_.state->engine.optimizer());
+  training_.checkpoints.emplace(session_, *training_.state, dataset, *start_, *owner_);
+  if (parts_.validation || !config.data.validation_path.empty())
+    training_.validation.emplace(session_, training_.state->engine.runner(), parts_.validation);
+  training_.batches =
+      std::make_unique<Loader>(*session_.device, dataset, plan, training_loader_options(session_));
+  if (has_files(dataset)) watch_.emplace(dataset, watch_of_rank(session_));
+}
+
+void Engine::open_run(const std::function<MetricsLog*()>& write) {
+  const Config& config = session_.config;
+  const std::string& directory = config.run.directory;
+  const bool first = session_.world->rank() == 0;
+  MetricsLog* metrics = nullptr;
+  if (first) {
+    RunDirectory::create(directory);
+    owner_->take();
+    clear_the_way(config, *start_);
+    const bool again = start_->again && !start_->overwrite;
+    metrics = write ? write() : write_config_alone(config, again);
+    keep_data_record(directory, *parts_.training);
+  }
+  session_.world->barrier();
+  if (!first) log::keep_in(RunDirectory::log_in(directory));
+  if (writes_checkpoints(config.checkpoint))
+    require_shared_run_directory(*session_.world, directory, RunDirectory::config_in(directory));
+  training_.checkpoints->open(metrics);
+  open_ = true;
+}
+
+void Engine::require_run() const {
+  if (open_ && session_.world->rank() == 0) owner_->require();
+}
+
+StepReport Engine::step() {
+  StepEngine& engine = training_.state->engine;
+  engine.run(done_, *training_.batches);
+  const StepReport report = engine.read(done_);
+  ++done_;
+  check();
+  return report;
+}
+
+void Engine::check() {
+  if (watch_) watch_->check();
+  if (training_.checkpoints) training_.checkpoints->report();
+}
+
+void Engine::save() {
+  TRIREME_EXPECTS(training_.checkpoints.has_value(), "training that begin() has made");
+  if (!open_) open_run();
+  training_.checkpoints->save(done_);
+}
+
+void Engine::verify_data() {
+  if (watch_) {
+    if (const std::size_t verified = watch_->finish(); verified < watch_->shards()) {
+      log::get("data").info("{} of this rank's {} shards were verified while the run lasted",
+                            verified, watch_->shards());
+    }
+  }
+  if (training_.validation) static_cast<void>(training_.validation->watch().finish());
+}
+
+void Engine::finish() {
+  training_.state->engine.settle();
+  verify_data();
+  if (!training_.checkpoints) return;
+  if (writes_checkpoints(session_.config.checkpoint)) save();
+  training_.checkpoints->finish();
+  training_.checkpoints->require_saved();
+}
+
+LoadedWeights Engine::load_weights(const std::string& run, const WeightsChoice& choice) {
+  return ::trireme::load_weights(session_, run, choice);
+}
+
+void Engine::write_weights(const std::string& path) {
+  const auto weights = gather_weights(session_);
+  if (session_.world->rank() != 0) return;
+  save_weights(path, weights,
+               weights_metadata(training_.state ? std::optional(done_) : std::nullopt));
+}
+
+ValidationPass& Engine::validation() {
+  if (!training_.validation) {
+    if (!training_.state)
+      runner_.emplace(*session_.device, *session_.model, session_.mesh.pipeline(),
+                      *session_.streams.compute, session_.pipeline);
+    PipelineRunner& runner = runner_ ? *runner_ : training_.state->engine.runner();
+    training_.validation.emplace(session_, runner, parts_.validation);
+  }
+  return *training_.validation;
+}
+
+EvaluationResult Engine::evaluate() {
+  return validation().run();
+}
+
+TextGenerator Engine::generator(const SamplingOptions& sampling) {
+  return TextGenerator(session_, sampling);
+}
+
+}  // namespace trireme

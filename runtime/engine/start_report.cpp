@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/engine/start_report.h"
+
+#include <algorithm>
+
+#include "runtime/base/log.h"
+#include "runtime/engine/memory_plan.h"
+#include "runtime/ops/attention/attention.h"
+
+namespace trireme {
+
+void log_start(const Session& session, const Dataset& dataset) {
+  const Config& config = session.config;
+  const ParallelConfig& parallel = config.parallel;
+  log::get("train").info("{}: {} parameters, {} on {} rank(s), data {} x tensor {} x pipeline {}",
+                         config.model.family, parameter_count(session.layers), config.precision,
+                         session.world->size(), parallel.data, parallel.tensor, parallel.pipeline);
+  if (parallel.pipeline > 1 || parallel.zero > 0 || config.reproducibility == "layout") {
+    log::get("train").info(
+        "schedule {}, ZeRO {}, recompute {}, tensor blocks {}, reproducibility {}",
+        parallel.schedule, parallel.zero, config.train.recompute,
+        std::max<std::int64_t>(parallel.virtual_tensor, 1), config.reproducibility);
+  }
+  if (session.device->type() == DeviceType::cuda) {
+    log::get("train").info("attention and convolution: {}",
+                           ops::attention_backend(session.device->type()));
+  }
+  if (config.device.graphs == "step" && parallel.pipeline > 1) {
+    log::get("train").info(
+        "device.graphs: step: steps run without graphs, for the transfers of a pipeline's stages "
+        "reach from one step into the next; layer records their layers");
+  }
+  log::get("train").info("{} samples in {}; {} steps of {} samples", dataset.size(),
+                         config.data.path, config.train.steps, config.train.global_batch);
+}
+
+void log_memory(Session& session, const Optimizer& optimizer) {
+  const ParamStore& params = session.model->params();
+  const auto bytes = largest_of_any_rank<4>(
+      *session.world, {static_cast<std::int64_t>(params.parameter_bytes()),
+                       static_cast<std::int64_t>(params.gradient_bytes()),
+                       static_cast<std::int64_t>(optimizer.state_bytes()),
+                       static_cast<std::int64_t>(session.model->activation_bytes())});
+  if (session.world->rank() != 0) return;
+  const auto mib = [](std::int64_t value) { return static_cast<double>(value) / (1 << 20); };
+  log::get("train").info(
+      "memory per rank at most: parameters {:.2f} MiB, gradients {:.2f} MiB, optimizer {:.2f} MiB, "
+      "activations {:.2f} MiB",
+      mib(bytes[0]), mib(bytes[1]), mib(bytes[2]), mib(bytes[3]));
+}
+
+}  // namespace trireme

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/engine/state/whole_weights.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "runtime/telemetry/environment.h"
+
+namespace trireme {
+namespace {
+
+// Parameters or values that go with them, whole, on rank 0. Collective.
+std::vector<WholeTensor> gather(Session& session, const OwnedValues& owned, bool with_statistics) {
+  return gather_whole(*session.device, session.mesh, *session.streams.comm, session.model->params(),
+                      session.placed_params(), owned, with_statistics);
+}
+
+}  // namespace
+
+std::vector<WholeTensor> gather_weights(Session& session) {
+  const ParamStore& params = session.model->params();
+  return gather(
+      session, [&](const Bucket& bucket) { return params.owned_master(bucket); }, true);
+}
+
+// The part of an arena that this rank owns. Averages exist only where the arenas are whole.
+std::vector<WholeTensor> gather_average(Session& session, const AverageWeights& average) {
+  const ParamLayout& layout = session.model->params().layout();
+  const auto owned = [&](const Bucket& bucket) {
+    return average.values().range(layout.slice_first(bucket), layout.slice_count(bucket));
+  };
+  return gather(session, owned, true);
+}
+
+std::string optimizer_digest(Session& session, const Optimizer& optimizer) {
+  const ParamLayout& layout = session.model->params().layout();
+  std::vector<WholeTensor> all;
+  for (const Tensor& moments : {optimizer.first_moments(), optimizer.second_moments()}) {
+    if (moments.empty()) continue;
+    auto part = gather(
+        session,
+        [&](const Bucket& bucket) {
+          return moments.range(bucket.owned, layout.slice_count(bucket));
+        },
+        false);
+    std::ranges::move(part, std::back_inserter(all));
+  }
+  return digest_of(all);
+}
+
+std::map<std::string, std::string> weights_metadata(std::optional<std::int64_t> step) {
+  std::map<std::string, std::string> metadata{{"format", "trireme"}, {"version", version_text()}};
+  if (step) metadata.emplace("step", fmt::format("{}", *step));
+  return metadata;
+}
+
+}  // namespace trireme
