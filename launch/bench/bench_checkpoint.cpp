@@ -14,6 +14,7 @@
 #include "launch/bench/checkpoint/step_stall.h"
 #include "launch/bench/model/synthetic_batches.h"
 #include "launch/commands/number_check.h"
+#include "launch/commands/shared_options.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/watchdog/watched.h"
@@ -230,13 +231,8 @@ void add_bench_checkpoint(CLI::App& bench_app) {
       "checkpoint",
       "Saving, verifying and restoring beside plain writes and reads of the same disk");
   const auto arguments = std::make_shared<CheckpointBenchArguments>();
-  command->add_option("config", arguments->config,
-                      "Measure the state of this config's model, and what saves cost its steps");
-  command
-      ->add_option("--set", arguments->overrides,
-                   "Override one key of the config (may be repeated)")
-      ->take_all()
-      ->allow_extra_args(false);
+  add_config_options(*command, arguments->config, arguments->overrides,
+                     "Measure the state of this config's model, and what saves cost its steps");
   command->add_option("--directory", arguments->directory, "On the disk to measure")->required();
   command->add_option("--megabytes", arguments->megabytes, "Without a config: size of the state")
       ->capture_default_str()

@@ -12,6 +12,7 @@
 
 #include "launch/bench/comm/links.h"
 #include "launch/commands/number_check.h"
+#include "launch/commands/shared_options.h"
 #include "launch/job/job_groups.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/host_name.h"
@@ -178,12 +179,9 @@ void add_bench_comm(CLI::App& bench_command) {
   auto* const command = bench_command.add_subcommand(
       "comm", "Latency and bandwidth of every collective on each process group");
   const auto arguments = std::make_shared<CommBenchArguments>();
-  command->add_option("config", arguments->config,
-                      "Config whose device and process groups to use (default: the world on the "
-                      "CPU)");
-  command->add_option("--set", arguments->overrides, "Override one key of the config")
-      ->take_all()
-      ->allow_extra_args(false);
+  add_config_options(*command, arguments->config, arguments->overrides,
+                     "Config whose device and process groups to use (default: the world on the "
+                     "CPU)");
   command->add_option("--min-bytes", arguments->least_bytes, "Smallest message")
       ->capture_default_str()
       ->check(integer_between(std::int64_t{4}, std::int64_t{1} << 32));

@@ -12,6 +12,7 @@
 #include "launch/bench/comm/links.h"
 #include "launch/bench/model/calibrate.h"
 #include "launch/commands/number_check.h"
+#include "launch/commands/shared_options.h"
 #include "launch/job/job_groups.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/comm/host_stream.h"
@@ -197,12 +198,7 @@ void add_bench_model(CLI::App& bench_command) {
   auto* const command = bench_command.add_subcommand(
       "model", "Time a config's model on this machine and describe the machine to the planner");
   const auto arguments = std::make_shared<ModelBenchArguments>();
-  command->add_option("config", arguments->config, "YAML file, see configs/")->required();
-  command
-      ->add_option("--set", arguments->overrides,
-                   "Override one key of the config (may be repeated)")
-      ->take_all()
-      ->allow_extra_args(false);
+  add_config_options(*command, arguments->config, arguments->overrides)->required();
   command->add_option("--out", arguments->out, "Hardware file to write (default: printed)");
   command->add_option("--seconds", arguments->seconds, "How long to train for each measurement")
       ->check(number_between(0, 3600))

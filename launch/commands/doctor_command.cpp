@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "launch/commands/shared_options.h"
 #include "launch/doctor/host_check.h"
 #include "launch/doctor/job_check.h"
 #include "launch/job/job_groups.h"
@@ -144,11 +145,8 @@ void add_doctor_command(CLI::App& app) {
   auto* const command = app.add_subcommand(
       "doctor", "What this machine or allocation offers, and what is wrong with it");
   const auto arguments = std::make_shared<DoctorArguments>();
-  command->add_option("config", arguments->config,
-                      "Config file that is to run here; checked with its data and directories");
-  command->add_option("--set", arguments->overrides, "Override one key of the config")
-      ->take_all()
-      ->allow_extra_args(false);
+  add_config_options(*command, arguments->config, arguments->overrides,
+                     "Config file that is to run here; checked with its data and directories");
   command->add_option("--hardware", arguments->hardware,
                       "Hardware file, whose links the collectives should reach; see "
                       "configs/hardware and trireme bench comm --hardware");

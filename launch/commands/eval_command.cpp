@@ -75,9 +75,7 @@ void add_eval_command(CLI::App& app) {
       ->add_option("--batches", arguments->batches,
                    "Evaluate the first N x train.global_batch samples (default: all of the data)")
       ->check(integer_from<std::int64_t>(1));
-  command->add_option("--set", arguments->overrides, "Override one key of the run's config")
-      ->take_all()
-      ->allow_extra_args(false);
+  add_set_option(*command, arguments->overrides);
   command->footer(
       "Example: mpirun -np 2 trireme eval runs/gpt_tiny --data data/packed/kjv/validation");
   command->callback([arguments] { evaluate_run(*arguments); });

@@ -148,13 +148,9 @@ void add_generate_command(CLI::App& app) {
   command->add_option("--seed", arguments->sampling.seed, "Seed of the draws")
       ->capture_default_str()
       ->check(integer_from<std::uint64_t>(0));
-  command
-      ->add_option(
-          "--set", arguments->overrides,
-          "Override one key of the run's config: device.type, precision, or parallel.tensor "
-          "and parallel.pipeline, over which ranks share one copy of the model")
-      ->take_all()
-      ->allow_extra_args(false);
+  add_set_option(*command, arguments->overrides,
+                 ": device.type, precision, or parallel.tensor and parallel.pipeline, over which "
+                 "ranks share one copy of the model");
   command->footer(
       "Example: trireme generate runs/gpt_tiny --prompt \"In the beginning\" --tokens 300");
   command->callback([arguments] { generate(*arguments); });

@@ -8,6 +8,7 @@
 
 #include "launch/commands/number_check.h"
 #include "launch/commands/plan_arguments.h"
+#include "launch/commands/shared_options.h"
 #include "launch/plan/report.h"
 #include "runtime/base/atomic_file.h"
 
@@ -116,10 +117,7 @@ void add_plan_command(CLI::App& app) {
   auto* const command =
       app.add_subcommand("plan", "What a run will do, from its config alone, before it is queued");
   const auto arguments = std::make_shared<PlanArguments>();
-  command->add_option("config", arguments->config, "Config file");
-  command->add_option("--set", arguments->overrides, "Override one key of the config")
-      ->take_all()
-      ->allow_extra_args(false);
+  add_config_options(*command, arguments->config, arguments->overrides);
   command->add_option("--ranks", arguments->ranks, "Ranks that the config will run on")
       ->check(integer_between(1, 1 << 20));
   auto* const hardware = command->add_option(

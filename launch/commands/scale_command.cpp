@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "launch/commands/number_check.h"
+#include "launch/commands/shared_options.h"
 #include "launch/scale/report.h"
 #include "launch/scale/runner.h"
 #include "runtime/base/atomic_file.h"
@@ -69,7 +70,7 @@ void add_scale_command(CLI::App& app) {
   const auto arguments = std::make_shared<ScaleArguments>();
   scale::StudyOptions& study = arguments->study;
   scale::RunnerOptions& runner = arguments->runner;
-  command->add_option("config", study.config, "YAML file, see configs/")->required();
+  add_config_options(*command, study.config, study.overrides)->required();
   command->add_option("--ranks", arguments->ranks, "Numbers of ranks, between commas")
       ->capture_default_str();
   command
@@ -111,9 +112,6 @@ void add_scale_command(CLI::App& app) {
   command->add_option("--out", runner.directory, "Directory of the runs and reports")
       ->capture_default_str();
   command->add_flag("--resume", runner.resume, "Continue the study in --out");
-  command->add_option("--set", study.overrides, "Override one key of the config")
-      ->take_all()
-      ->allow_extra_args(false);
   command->footer(
       "Ends with code 1 where a run failed, with 75 where it was interrupted (--resume "
       "continues).\n"

@@ -5,6 +5,23 @@
 
 namespace trireme {
 
+void add_set_option(CLI::App& command, std::vector<std::string>& overrides,
+                    const std::string& what) {
+  command
+      .add_option(
+          "--set", overrides,
+          "Override one key of the config, as in --set train.steps=50; may be repeated" + what)
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+CLI::Option* add_config_options(CLI::App& command, std::string& config,
+                                std::vector<std::string>& overrides, const std::string& what) {
+  CLI::Option* const option = command.add_option("config", config, what);
+  add_set_option(command, overrides);
+  return option;
+}
+
 void add_weights_options(CLI::App& command, WeightsChoice& choice) {
   command.add_option("--weights,--checkpoint", choice.path,
                      "Weights instead of RUN's newest state (the weights that it ended with or its "

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "launch/commands/shared_options.h"
 #include "launch/job/requested_config.h"
 #include "launch/job/training.h"
 #include "launch/plan/choose_layout.h"
@@ -64,13 +65,8 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
 void add_train_command(CLI::App& app, std::vector<std::string> command_line) {
   auto* const command = app.add_subcommand("train", "Train the model of a config file");
   const auto arguments = std::make_shared<TrainArguments>();
-  command->add_option("config", arguments->config,
-                      "YAML file, see configs/, or a run's directory: what it was asked for");
-  command
-      ->add_option("--set", arguments->overrides,
-                   "Override one key: --set train.steps=50 (may be repeated)")
-      ->take_all()
-      ->allow_extra_args(false);
+  add_config_options(*command, arguments->config, arguments->overrides,
+                     "YAML file, see configs/, or a run's directory: what it was asked for");
   command->add_flag("--print-config", arguments->print_config,
                     "Print the resolved config and stop");
   auto* const fresh =
