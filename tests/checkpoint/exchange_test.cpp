@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trireme checkpoint`: what its subcommands print, and weights to Hugging Face's form and back.
+#include <CLI/CLI.hpp>
+
 #include <cstring>
 #include <filesystem>
 #include <map>

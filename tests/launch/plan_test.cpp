@@ -2,6 +2,8 @@
 // `trireme plan` inside the test's own process.
 #include <gmock/gmock.h>
 
+#include <CLI/CLI.hpp>
+
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
