@@ -64,7 +64,7 @@ SampleLayout image_samples(std::int64_t height, std::int64_t width, std::int64_t
 }
 
 std::unique_ptr<Dataset> Dataset::open(const std::string& path, const DatasetOptions& options) {
-  ShardSet shards(list_shards(path, options.split));
+  ShardSet shards(list_shards(path, options.split), options.check_blocks);
   const Shard& first = shards.shards().front();
   if (first.header.kind == DataKind::tokens) {
     check_token_options(first, options);

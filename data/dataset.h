@@ -22,6 +22,7 @@ struct DatasetOptions {
   std::int64_t classes = 0;     // of the model; at least the data set's
   std::int64_t image_size = 0;  // height and width
   std::int64_t channels = 0;
+  bool check_blocks = true;  // false: to measure what the block checksums cost
 };
 
 // One sample as it lies in a batch.
@@ -62,7 +63,7 @@ class Dataset {
 
   // Reads sample `index` in [0, size()). The spans have the layout's sizes. Any number of threads
   // may call this at once. Raises ExitCode::data naming the file for an I/O error, a file that was
-  // cut meanwhile, or a token id outside the vocabulary.
+  // cut meanwhile, a block that does not match its checksum, or a token id outside the vocabulary.
   virtual void read(std::int64_t index, std::span<std::byte> inputs,
                     std::span<std::int32_t> targets) const = 0;
 

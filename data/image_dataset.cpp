@@ -26,7 +26,7 @@ ImageDataset::ImageDataset(ShardSet shards) : shards_(std::move(shards)) {
   for (std::size_t i = 0; i < shards_.shards().size(); ++i) {
     const Shard& shard = shards_.shards()[i];
     const auto part = std::span(labels_).subspan(shards_.start_of(i), shard.header.count);
-    shards_.file(i).read(shard.index_offset, std::as_writable_bytes(part));
+    shards_.read_index(i, std::as_writable_bytes(part));
     check_labels(shard, 0, part);
   }
 }
@@ -39,7 +39,7 @@ void ImageDataset::read(std::int64_t index, std::span<std::byte> inputs,
   const auto position = static_cast<std::uint64_t>(index);
   const std::size_t which = shards_.shard_of(position);
   const std::uint64_t at = position - shards_.start_of(which);
-  shards_.file(which).read(shards_.shards()[which].data_offset + at * inputs.size(), inputs);
+  shards_.read(which, at * inputs.size(), inputs, index);
   targets[0] = labels_[position];
 }
 

@@ -81,7 +81,7 @@ void read_ids(const ShardSet& set, std::span<std::uint32_t> to) {
     const Shard& shard = set.shards()[which];
     const auto part = std::span(ids).subspan(
         done, std::min<std::uint64_t>(ids.size() - done, shard.header.count));
-    set.file(which).read(shard.data_offset, std::as_writable_bytes(part));
+    set.read(which, 0, std::as_writable_bytes(part), {});
     if (largest<Token>(part) >= shard.header.vocabulary) refuse_ids<Token>(shard, 0, part);
     done += part.size();
   }

@@ -77,7 +77,7 @@ void PayloadWatch::verify_all() {
   struct Enough {};
   try {
     for (const Shard& shard : shards_) {
-      verify_payload(shard, [&](std::uint64_t bytes) {
+      verify_rest(shard, [&](std::uint64_t bytes) {
         left_ -= bytes;
         if (pace() == Order::finish && left_ > options_.last_bytes) throw Enough{};
       });

@@ -29,11 +29,12 @@ struct PayloadWatchOptions {
 };
 
 // A thread of the lowest priority reads every shard of its own once, as `trireme data verify` does,
-// and then looks at the files' sizes, inodes and times of change. A file that changes is verified
-// again: the same content under a new time is accepted.
+// of shards with block checksums only what the data set's readers have not verified, and then looks
+// at the files' sizes, inodes and times of change. A file that changes is verified again: the same
+// content under a new time is accepted.
 class PayloadWatch {
  public:
-  // The shards' paths are read again; nothing of `data` is kept.
+  // The shards' paths are read again; `data` need not be kept.
   PayloadWatch(const Dataset& data, const PayloadWatchOptions& options);
   ~PayloadWatch();  // stops within a block of some MB
   PayloadWatch(const PayloadWatch&) = delete;

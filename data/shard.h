@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,16 @@ enum class DataKind : std::uint8_t { tokens, images };
 [[nodiscard]] std::string_view name_of(DataKind kind);
 
 inline constexpr std::uint64_t shard_version = 1;
+
+// Bytes of the data that share a checksum: what packers write for tokens; for images it is one
+// image. The data set's README says why.
+inline constexpr std::uint64_t token_block_bytes = 4096;
+// Of document offsets and labels.
+inline constexpr std::uint64_t index_block_bytes = 4096;
+// What a reader takes for tokens, in powers of two.
+inline constexpr std::uint64_t shortest_cut_block = 512, longest_cut_block = 65536;
+
+class BlockChecks;
 
 struct ShardHeader {
   DataKind kind = DataKind::tokens;
@@ -47,10 +58,21 @@ struct Shard {
   std::uint64_t file_bytes = 0;
   std::uint64_t data_offset = 0;   // byte of the first token or image
   std::uint64_t index_offset = 0;  // byte of the first document offset (u64) or label (i32)
+  std::uint64_t block_bytes = 0;   // of the data for each block checksum; 0: there are none
+  std::uint64_t table_offset = 0;  // byte of the first block checksum (u32)
+  std::uint64_t table_checksum = 0;
+  // Of a data set's shard that has a table; copies of the shard share what has been verified.
+  std::shared_ptr<BlockChecks> blocks = nullptr;
 
   [[nodiscard]] std::uint64_t element_bytes() const;  // bytes of one token or one image
   [[nodiscard]] std::uint64_t data_bytes() const { return header.count * element_bytes(); }
   [[nodiscard]] std::uint64_t index_bytes() const;
+  [[nodiscard]] std::uint64_t data_blocks() const {
+    return block_bytes == 0 ? 0 : (data_bytes() + block_bytes - 1) / block_bytes;
+  }
+  [[nodiscard]] std::uint64_t index_blocks() const {
+    return (index_bytes() + index_block_bytes - 1) / index_block_bytes;
+  }
 };
 
 // The attributes as stored, in order, without header_xxh3.
@@ -70,9 +92,8 @@ using Attributes = std::vector<std::pair<std::string, AttributeValue>>;
 // "shard_00007.h5"
 [[nodiscard]] std::string shard_file_name(std::uint64_t index);
 
-// Opens `path` with the HDF5 library, validates all of it but the payload's bytes, closes it again.
-// Raises ExitCode::data naming the file, what is wrong and the fix. One thread at a time does this;
-// others wait.
+// Opens `path`, without the HDF5 library (hdf5/metadata.h), validates all of it but the payload's
+// bytes, closes it again. Raises ExitCode::data naming the file, what is wrong and the fix.
 [[nodiscard]] Shard open_shard(const std::string& path);
 
 }  // namespace trireme

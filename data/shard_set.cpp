@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "data/block_checks.h"
 #include "data/dataset.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
@@ -120,7 +121,7 @@ std::vector<std::string> find_datasets(const std::string& path) {
   return found;
 }
 
-ShardSet::ShardSet(const ShardList& list) {
+ShardSet::ShardSet(const ShardList& list, bool check_blocks) {
   const std::vector<std::string>& paths = list.paths;
   TRIREME_EXPECTS(!paths.empty(), "a data set without shards");
   raise_descriptor_limit(paths.size());
@@ -134,6 +135,8 @@ ShardSet::ShardSet(const ShardList& list) {
     check_agrees(shards_.empty() ? shard : shards_.front(), shard,
                  list.complete ? shards_.size() : shard.header.shard_index);
     files_.emplace_back(path);
+    if (check_blocks && shard.block_bytes > 0)
+      shard.blocks = std::make_shared<BlockChecks>(shard, files_.back());
     starts_.push_back(starts_.back() + shard.header.count);
     fingerprint.update(std::as_bytes(std::span(&shard.header_checksum, 1)));
     shards_.push_back(std::move(shard));
@@ -146,6 +149,19 @@ ShardSet::ShardSet(const ShardList& list) {
          shard_file_name(list.paths.size()));
   }
   fingerprint_ = fingerprint.value();
+}
+
+void ShardSet::read(std::size_t shard, std::uint64_t first, std::span<std::byte> to,
+                    std::optional<std::int64_t> sample) const {
+  const Shard& from = shards_[shard];
+  from.blocks ? from.blocks->read(files_[shard], first, to, sample)
+              : files_[shard].read(from.data_offset + first, to);
+}
+
+void ShardSet::read_index(std::size_t shard, std::span<std::byte> to) const {
+  const Shard& from = shards_[shard];
+  files_[shard].read(from.index_offset, to);
+  if (from.blocks) from.blocks->check_index(to);
 }
 
 std::size_t ShardSet::shard_of(std::uint64_t position) const {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,7 +27,8 @@ class ShardSet {
  public:
   // Raises ExitCode::data when a shard is invalid or the shards disagree in kind, dtype, tokenizer,
   // vocabulary, image size, classes, or in how many they are.
-  explicit ShardSet(const ShardList& list);
+  // `check_blocks` = false leaves the block checksums alone: to measure what they cost.
+  explicit ShardSet(const ShardList& list, bool check_blocks = true);
 
   [[nodiscard]] const std::vector<Shard>& shards() const { return shards_; }
   [[nodiscard]] const InputFile& file(std::size_t shard) const { return files_[shard]; }
@@ -33,6 +36,12 @@ class ShardSet {
   [[nodiscard]] std::uint64_t elements() const {
     return starts_.back();
   }  // tokens or images of all shards
+  // Fills `to` with the data (tokens, images) of `shard` from byte `first` of it on, checked
+  // against its block checksums where it has them. `sample` is named where they do not match.
+  void read(std::size_t shard, std::uint64_t first, std::span<std::byte> to,
+            std::optional<std::int64_t> sample) const;
+  // The document offsets or labels of `shard`, checked likewise.
+  void read_index(std::size_t shard, std::span<std::byte> to) const;
   // The shard that holds element `position` of the concatenation.
   [[nodiscard]] std::size_t shard_of(std::uint64_t position) const;
   // The position of the first element of `shard`.

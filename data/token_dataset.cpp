@@ -49,13 +49,13 @@ TokenDataset::TokenDataset(ShardSet shards, std::int64_t context)
 }
 
 template <typename Token>
-void TokenDataset::load(std::uint64_t first, std::span<Token> to) const {
+void TokenDataset::load(std::int64_t sample, std::uint64_t first, std::span<Token> to) const {
   std::size_t which = shards_.shard_of(first);
   while (!to.empty()) {
     const Shard& shard = shards_.shards()[which];
     const std::uint64_t at = first - shards_.start_of(which);
     const auto part = to.first(std::min<std::uint64_t>(to.size(), shard.header.count - at));
-    shards_.file(which).read(shard.data_offset + at * sizeof(Token), std::as_writable_bytes(part));
+    shards_.read(which, at * sizeof(Token), std::as_writable_bytes(part), sample);
     if (largest<Token>(part) >= vocabulary_) refuse_ids<Token>(shard, at, part);
     to = to.subspan(part.size());
     first += part.size();
@@ -64,7 +64,7 @@ void TokenDataset::load(std::uint64_t first, std::span<Token> to) const {
 }
 
 template <typename Token>
-void TokenDataset::read_as(std::uint64_t first, std::span<std::int32_t> inputs,
+void TokenDataset::read_as(std::int64_t sample, std::uint64_t first, std::span<std::int32_t> inputs,
                            std::span<std::int32_t> targets) const {
   // Stays in the first-level cache between the read and the two conversions.
   constexpr std::size_t block = 16384 / sizeof(Token);
@@ -72,7 +72,7 @@ void TokenDataset::read_as(std::uint64_t first, std::span<std::int32_t> inputs,
   const std::size_t context = inputs.size();
   for (std::size_t done = 0; done < context; done += block - 1) {
     const std::size_t count = std::min(block - 1, context - done);
-    load(first + done, std::span(ids).first(count + 1));
+    load(sample, first + done, std::span(ids).first(count + 1));
     for (std::size_t i = 0; i < count; ++i)
       inputs[done + i] = static_cast<std::int32_t>(ids[i]);
     for (std::size_t i = 0; i < count; ++i)
@@ -90,9 +90,9 @@ void TokenDataset::read(std::int64_t index, std::span<std::byte> inputs,
   const std::span tokens(reinterpret_cast<std::int32_t*>(inputs.data()), context);
   const std::uint64_t first = static_cast<std::uint64_t>(index) * context;
   if (shards_.shards().front().header.dtype == DType::u16) {
-    read_as<std::uint16_t>(first, tokens, targets);
+    read_as<std::uint16_t>(index, first, tokens, targets);
   } else {
-    read_as<std::uint32_t>(first, tokens, targets);
+    read_as<std::uint32_t>(index, first, tokens, targets);
   }
 }
 
@@ -103,9 +103,9 @@ void TokenDataset::read_stored(std::int64_t index, std::span<std::byte> window) 
                   "window {} of {} into {} bytes", index, size_, window.size());
   const std::uint64_t first = static_cast<std::uint64_t>(index) * context;
   if (dtype == DType::u16) {
-    load(first, std::span(reinterpret_cast<std::uint16_t*>(window.data()), context + 1));
+    load(index, first, std::span(reinterpret_cast<std::uint16_t*>(window.data()), context + 1));
   } else {
-    load(first, std::span(reinterpret_cast<std::uint32_t*>(window.data()), context + 1));
+    load(index, first, std::span(reinterpret_cast<std::uint32_t*>(window.data()), context + 1));
   }
 }
 

@@ -27,10 +27,10 @@ class TokenDataset final : public Dataset {
 
  private:
   template <typename Token>
-  void read_as(std::uint64_t first, std::span<std::int32_t> inputs,
+  void read_as(std::int64_t sample, std::uint64_t first, std::span<std::int32_t> inputs,
                std::span<std::int32_t> targets) const;
   template <typename Token>
-  void load(std::uint64_t first, std::span<Token> to) const;
+  void load(std::int64_t sample, std::uint64_t first, std::span<Token> to) const;
 
   ShardSet shards_;
   SampleLayout layout_;

@@ -2,7 +2,9 @@
 #include "data/verify.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "data/block_checks.h"
 #include "data/image_dataset.h"
 #include "data/shard_set.h"
 #include "data/token_dataset.h"
@@ -12,48 +14,114 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t block_bytes = std::size_t{4} << 20;
+constexpr std::uint64_t bytes_of_a_read = std::uint64_t{4} << 20;
 
-// Streams [offset, offset + bytes) through the checksum and `check(first element, elements)`.
-template <typename Element, typename Check>
-void scan(const InputFile& file, std::uint64_t offset, std::uint64_t bytes, Checksum& checksum,
-          const ByteProgress& progress, Check&& check) {
-  std::vector<Element> block(block_bytes / sizeof(Element));
-  for (std::uint64_t done = 0; done < bytes;) {
-    const std::uint64_t size = std::min<std::uint64_t>(block_bytes, bytes - done);
-    const auto part = std::span(block).first(size / sizeof(Element));
-    file.read(offset + done, std::as_writable_bytes(part));
-    checksum.update(std::as_bytes(part));
-    check(done / sizeof(Element), std::span<const Element>(part));
-    done += size;
-    if (progress) progress(size);
+// Streams the two data sets of a shard through its checksums, and each part that they find right
+// through a check of what it means.
+class PayloadScan {
+ public:
+  PayloadScan(const Shard& shard, const ByteProgress& progress)
+      : shard_(shard), file_(shard.path), progress_(progress) {
+    if (shard.block_bytes > 0) blocks_.emplace(shard, file_);
   }
-}
+
+  template <typename Element, typename Check>
+  void data(Check&& check) {
+    scan<Element>(shard_.data_offset, shard_.data_bytes(), shard_.block_bytes, 0, check);
+  }
+  template <typename Element, typename Check>
+  void index(Check&& check) {
+    scan<Element>(shard_.index_offset, shard_.index_bytes(), index_block_bytes,
+                  shard_.data_blocks(), check);
+  }
+
+  // After both: raises where a checksum does not match.
+  void finish() const {
+    if (!damaged_.empty()) refuse_damaged();
+    if (checksum_.value() == shard_.header.payload_checksum) return;
+    fail(ExitCode::data,
+         "{}: the payload does not match its checksum payload_xxh3 ({:016x}, computed {:016x}): "
+         "the file was damaged; restore it or re-pack the data set",
+         shard_.path, shard_.header.payload_checksum, checksum_.value());
+  }
+
+ private:
+  template <typename Element, typename Check>
+  void scan(std::uint64_t offset, std::uint64_t bytes, std::uint64_t block_bytes,
+            std::uint64_t first_block, Check&& check) {
+    // Whole blocks.
+    const std::uint64_t most =
+        block_bytes == 0 ? bytes_of_a_read
+                         : std::max(bytes_of_a_read / block_bytes, std::uint64_t{1}) * block_bytes;
+    std::vector<Element> buffer(std::min(most, bytes) / sizeof(Element));
+    for (std::uint64_t done = 0; done < bytes;) {
+      const std::uint64_t size = std::min(most, bytes - done);
+      const auto part = std::span(buffer).first(size / sizeof(Element));
+      file_.read(offset + done, std::as_writable_bytes(part));
+      checksum_.update(std::as_bytes(part));
+      if (blocks_are_right(std::as_bytes(part), block_bytes,
+                           first_block + (block_bytes == 0 ? 0 : done / block_bytes)))
+        check(done / sizeof(Element), std::span<const Element>(part));
+      done += size;
+      if (progress_) progress_(size);
+    }
+  }
+
+  bool blocks_are_right(std::span<const std::byte> bytes, std::uint64_t block_bytes,
+                        std::uint64_t block) {
+    if (!blocks_) return true;
+    const std::size_t before = damaged_.size();
+    for (; !bytes.empty(); ++block) {
+      const auto part = bytes.first(std::min<std::uint64_t>(block_bytes, bytes.size()));
+      bytes = bytes.subspan(part.size());
+      if (blocks_->matches(block, part)) continue;
+      if (damaged_.empty()) first_damaged_.assign(part.begin(), part.end());
+      damaged_.push_back(block);
+    }
+    return damaged_.size() == before;
+  }
+
+  [[noreturn]] void refuse_damaged() const {
+    constexpr std::size_t most = 16;
+    std::string others;
+    if (damaged_.size() > 1) {
+      const auto rest = std::span(damaged_).subspan(1, std::min(most, damaged_.size() - 1));
+      others = fmt::format(", nor do{} {} more: {}{}", damaged_.size() == 2 ? "es" : "",
+                           damaged_.size() - 1, fmt::join(rest, ", "),
+                           damaged_.size() - 1 > most ? ", ..." : "");
+    }
+    blocks_->refuse(damaged_.front(), first_damaged_, {}, others);
+  }
+
+  const Shard& shard_;
+  InputFile file_;
+  const ByteProgress& progress_;
+  std::optional<BlockChecks> blocks_;
+  Checksum checksum_;
+  std::vector<std::uint64_t> damaged_;
+  std::vector<std::byte> first_damaged_;
+};
 
 template <typename Token>
-void scan_tokens(const Shard& shard, const InputFile& file, Checksum& checksum,
-                 const ByteProgress& progress) {
-  scan<Token>(file, shard.data_offset, shard.data_bytes(), checksum, progress,
-              [&](std::uint64_t first, std::span<const Token> ids) {
-                if (largest(ids) >= shard.header.vocabulary) refuse_ids(shard, first, ids);
-              });
+void scan_tokens(const Shard& shard, PayloadScan& payload) {
+  payload.data<Token>([&](std::uint64_t first, std::span<const Token> ids) {
+    if (largest(ids) >= shard.header.vocabulary) refuse_ids(shard, first, ids);
+  });
 }
 
-void scan_offsets(const Shard& shard, const InputFile& file, Checksum& checksum,
-                  const ByteProgress& progress) {
+void scan_offsets(const Shard& shard, PayloadScan& payload) {
   std::uint64_t last = 0;
-  scan<std::uint64_t>(file, shard.index_offset, shard.index_bytes(), checksum, progress,
-                      [&](std::uint64_t first, std::span<const std::uint64_t> offsets) {
-                        for (std::size_t i = 0; i < offsets.size(); ++i) {
-                          const bool good = first + i == 0 ? offsets[i] == 0 : offsets[i] > last;
-                          if (!good) {
-                            fail(ExitCode::data,
-                                 "{}: document offset {} is {}, after {}; re-pack the data set",
-                                 shard.path, first + i, offsets[i], last);
-                          }
-                          last = offsets[i];
-                        }
-                      });
+  payload.index<std::uint64_t>([&](std::uint64_t first, std::span<const std::uint64_t> offsets) {
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      const bool good = first + i == 0 ? offsets[i] == 0 : offsets[i] > last;
+      if (!good) {
+        fail(ExitCode::data, "{}: document offset {} is {}, after {}; re-pack the data set",
+             shard.path, first + i, offsets[i], last);
+      }
+      last = offsets[i];
+    }
+  });
+  payload.finish();
   if (last != shard.header.count) {
     fail(ExitCode::data, "{}: the last document ends at {}, the tokens at {}; re-pack the data set",
          shard.path, last, shard.header.count);
@@ -63,28 +131,37 @@ void scan_offsets(const Shard& shard, const InputFile& file, Checksum& checksum,
 }  // namespace
 
 void verify_payload(const Shard& shard, const ByteProgress& progress) {
-  const InputFile file(shard.path);
-  Checksum checksum;
-  // A damaged byte shows as a wrong checksum, or, named more exactly, as an id or label out of
-  // range.
+  PayloadScan payload(shard, progress);
+  // Without block checksums a damaged byte shows as a wrong checksum of all, or, named more
+  // exactly, as an id or label out of range.
   if (shard.header.kind == DataKind::tokens) {
-    shard.header.dtype == DType::u16 ? scan_tokens<std::uint16_t>(shard, file, checksum, progress)
-                                     : scan_tokens<std::uint32_t>(shard, file, checksum, progress);
-    scan_offsets(shard, file, checksum, progress);
+    shard.header.dtype == DType::u16 ? scan_tokens<std::uint16_t>(shard, payload)
+                                     : scan_tokens<std::uint32_t>(shard, payload);
+    scan_offsets(shard, payload);
   } else {
-    scan<std::byte>(file, shard.data_offset, shard.data_bytes(), checksum, progress,
-                    [](auto, auto) {});
-    scan<std::int32_t>(
-        file, shard.index_offset, shard.index_bytes(), checksum, progress,
+    payload.data<std::byte>([](auto, auto) {});
+    payload.index<std::int32_t>(
         [&](std::uint64_t first, auto labels) { check_labels(shard, first, labels); });
+    payload.finish();
   }
-  if (checksum.value() != shard.header.payload_checksum) {
-    fail(ExitCode::data,
-         "{}: the payload does not match its checksum payload_xxh3 ({:016x}, computed {:016x}): "
-         "the file "
-         "was damaged; restore it or re-pack the data set",
-         shard.path, shard.header.payload_checksum, checksum.value());
+}
+
+void verify_rest(const Shard& shard, const ByteProgress& progress) {
+  if (!shard.blocks) return verify_payload(shard, progress);
+  BlockChecks& blocks = *shard.blocks;
+  const InputFile file(shard.path);
+  const std::uint64_t in_a_read =
+      std::max(bytes_of_a_read / shard.block_bytes, std::uint64_t{1}) * shard.block_bytes;
+  std::vector<std::byte> buffer(std::min(in_a_read, shard.data_bytes()));
+  for (std::uint64_t first = 0; first < shard.data_bytes(); first += in_a_read) {
+    const auto part = std::span(buffer).first(std::min(in_a_read, shard.data_bytes() - first));
+    if (!blocks.are_verified(first, part.size())) blocks.read(file, first, part, {});
+    progress(part.size());
   }
+  std::vector<std::byte> index(shard.index_bytes());
+  file.read(shard.index_offset, index);
+  blocks.check_index(index);
+  progress(index.size());
 }
 
 std::vector<ShardReport> verify_dataset(const std::string& path, const ByteProgress& progress) {

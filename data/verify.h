@@ -13,10 +13,14 @@ namespace trireme {
 // Called with the bytes read since the last call.
 using ByteProgress = std::function<void(std::uint64_t)>;
 
-// Reads the whole payload: checksum, ids inside the vocabulary, document offsets that begin at 0,
-// rise and end at the token count, labels inside the classes. Raises ExitCode::data naming the file
-// and what is wrong.
+// Reads the whole payload: block checksums, checksum of all, ids inside the vocabulary, document
+// offsets that begin at 0, rise and end at the token count, labels inside the classes. Raises
+// ExitCode::data naming the file and what is wrong, and every damaged block.
 void verify_payload(const Shard& shard, const ByteProgress& progress = {});
+
+// Of a shard of an open data set: where it has block checksums, only what no reader of the data set
+// has verified yet, block by block; else all of it, as verify_payload().
+void verify_rest(const Shard& shard, const ByteProgress& progress);
 
 struct ShardReport {
   std::string path;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "data/hdf5/shard_parts.h"
@@ -155,6 +156,40 @@ ShardHeader read_header(const std::string& path, const RootGroup& root, std::uin
             checksum, computed));
   }
   return header;
+}
+
+bool read_block_attributes(const RootGroup& root, Shard& shard) {
+  const bool has[] = {root.links.contains("block_checksums"),
+                      root.attributes.contains("block_bytes"),
+                      root.attributes.contains("block_checksums_xxh3")};
+  if (!has[0] && !has[1] && !has[2]) return false;
+  if (!has[0] || !has[1] || !has[2]) {
+    refuse(shard.path,
+           "has not all of /block_checksums and the attributes block_bytes and "
+           "block_checksums_xxh3: the file was changed or damaged");
+  }
+  const AttributeReader read(shard.path, root);
+  shard.block_bytes = read.integer("block_bytes");
+  shard.table_checksum = read.integer("block_checksums_xxh3");
+  const bool tokens = shard.header.kind == DataKind::tokens;
+  const bool good = tokens ? std::has_single_bit(shard.block_bytes) &&
+                                 shard.block_bytes >= shortest_cut_block &&
+                                 shard.block_bytes <= longest_cut_block
+                           : shard.block_bytes == shard.element_bytes();
+  if (!good) {
+    refuse(shard.path,
+           fmt::format("block_bytes {} is not {}", shard.block_bytes,
+                       tokens ? fmt::format("a power of two from {} to {}", shortest_cut_block,
+                                            longest_cut_block)
+                              : fmt::format("{}, the bytes of one image", shard.element_bytes())));
+  }
+  return true;
+}
+
+void write_block_attributes(const std::string& path, hid_t file, std::uint64_t block_bytes,
+                            std::uint64_t table_checksum) {
+  write_integer(file, "block_bytes", block_bytes, path);
+  write_integer(file, "block_checksums_xxh3", table_checksum, path);
 }
 
 void write_header(const std::string& path, hid_t file, const ShardHeader& header) {

@@ -122,6 +122,16 @@ void locate_images(Shard& shard, const InputFile& file, const RootGroup& root) {
   shard.index_offset = labels.offset_of(checked_bytes(shard.path, {header.count, 4}));
 }
 
+void locate_blocks(Shard& shard, const InputFile& file, const RootGroup& root) {
+  if (!hdf5::read_block_attributes(root, shard)) return;
+  const std::uint64_t blocks = shard.data_blocks() + shard.index_blocks();
+  const DatasetCheck table(file, root, "block_checksums");
+  table.storage_is_plain();
+  table.type_is(4, false, "uint32");
+  table.shape_is({blocks});
+  shard.table_offset = table.offset_of(checked_bytes(shard.path, {blocks, 4}));
+}
+
 }  // namespace
 
 Shard open_shard(const std::string& path) {
@@ -133,6 +143,7 @@ Shard open_shard(const std::string& path) {
   shard.header = hdf5::read_header(path, root, shard.header_checksum);
   shard.header.kind == DataKind::tokens ? locate_tokens(shard, file, root)
                                         : locate_images(shard, file, root);
+  locate_blocks(shard, file, root);
   return shard;
 }
 

@@ -18,7 +18,11 @@ namespace trireme::hdf5 {
 // computed one.
 [[nodiscard]] ShardHeader read_header(const std::string& path, const RootGroup& root,
                                       std::uint64_t& checksum);
+// The attributes of the table of block checksums. False where the shard has none of it.
+[[nodiscard]] bool read_block_attributes(const RootGroup& root, Shard& shard);
 // Writes all attributes and header_xxh3.
 void write_header(const std::string& path, hid_t file, const ShardHeader& header);
+void write_block_attributes(const std::string& path, hid_t file, std::uint64_t block_bytes,
+                            std::uint64_t table_checksum);
 
 }  // namespace trireme::hdf5

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "data/block_checks.h"
 #include "data/file.h"
 #include "data/hdf5/shard_parts.h"
 #include "runtime/base/checksum.h"
@@ -60,6 +61,14 @@ Handle create_dataset(hid_t file, const char* name, hid_t type, const std::vecto
           H5Dclose};
 }
 
+// One-dimensional, written whole.
+void write_dataset(hid_t file, const char* name, hid_t type, std::span<const std::byte> bytes,
+                   std::uint64_t elements, const std::string& path) {
+  Handle dataset = create_dataset(file, name, type, {elements}, path);
+  written(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), "H5Dwrite", path);
+  written(dataset.close(), "H5Dclose", path);
+}
+
 // Disk blocks for the first `bytes` of the file, so that the library's own writes cannot run out of
 // space.
 void reserve(const FileDescriptor& file, std::uint64_t bytes, const std::string& path) {
@@ -88,9 +97,13 @@ struct ShardWriter::State {
   Handle payload;
   std::uint64_t written = 0;
   Checksum checksum;
+  BlockSums blocks;
 
   [[nodiscard]] std::uint64_t element_bytes() const {
     return Shard{.path = {}, .header = header}.element_bytes();
+  }
+  [[nodiscard]] std::uint64_t block_bytes() const {
+    return header.kind == DataKind::tokens ? token_block_bytes : element_bytes();
   }
 };
 
@@ -155,7 +168,9 @@ void ShardWriter::write(const void* elements, std::uint64_t count) {
       H5Sclose);
   written(H5Dwrite(it.payload, it.type, source, target, H5P_DEFAULT, elements), "H5Dwrite",
           it.path);
-  it.checksum.update({static_cast<const std::byte*>(elements), count * it.element_bytes()});
+  const std::span bytes(static_cast<const std::byte*>(elements), count * it.element_bytes());
+  it.checksum.update(bytes);
+  it.blocks.add(bytes, it.block_bytes());
   it.written += count;
 }
 
@@ -180,21 +195,27 @@ void ShardWriter::commit(const char* name, std::int64_t type, std::span<const st
   State& it = *state_;
   TRIREME_EXPECTS(it.written == it.header.count, "{} of {} elements written", it.written,
                   it.header.count);
+  it.blocks.end_block();
+  it.blocks.add(index, index_block_bytes);
+  it.blocks.end_block();
   std::uint64_t size = 0;
   {
     const hdf5::Session session;
     hsize_t used = 0;
     written(H5Fget_filesize(it.file, &used), "H5Fget_filesize", it.path);
     reserve(it.descriptor,
-            used + index.size() + metadata_reserve + 2 * join_classes(it.header.classes).size(),
+            used + index.size() + it.blocks.table().size() * sizeof(std::uint32_t) +
+                metadata_reserve + 2 * join_classes(it.header.classes).size(),
             it.path);
-    Handle dataset = create_dataset(it.file, name, type, {elements}, it.path);
-    written(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, index.data()), "H5Dwrite",
-            it.path);
+    write_dataset(it.file, name, type, index, elements, it.path);
+    write_dataset(it.file, "block_checksums", H5T_NATIVE_UINT32,
+                  std::as_bytes(std::span(it.blocks.table())), it.blocks.table().size(), it.path);
     it.checksum.update(index);
     it.header.payload_checksum = it.checksum.value();
     hdf5::write_header(it.path, it.file, it.header);
-    written(dataset.close(), "H5Dclose", it.path);
+    hdf5::write_block_attributes(
+        it.path, it.file, it.block_bytes(),
+        table_checksum(it.block_bytes(), it.header.payload_checksum, it.blocks.table()));
     written(it.payload.close(), "H5Dclose", it.path);
     written(it.file.close(), "H5Fclose", it.path);
   }

@@ -6,10 +6,10 @@
 #include <numeric>
 #include <thread>
 
-#include "data/pack/image_source.h"
+#include "data/pack/images/image_source.h"
+#include "data/pack/images/pixels.h"
 #include "data/pack/output.h"
 #include "data/pack/parallel.h"
-#include "data/pack/pixels.h"
 #include "data/pack/progress.h"
 #include "data/pack/staged_directory.h"
 #include "data/permutation.h"

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading speed of a data set, side by side: plain pread of the same bytes, our reader, the HDF5
-// library, h5py. All methods read the same samples in the same order; their rounds alternate and
-// the best round counts, so that other load on the machine hits none of them alone.
+// library, h5py. The last two are the peers, the only ones here that open a shard with the HDF5
+// library, after our own parser has accepted it. All methods read the same samples in the same
+// order; their rounds alternate and the best round counts, so that other load on the machine hits
+// none of them alone.
 #include "launch/bench/bench_data.h"
 
 #include <fmt/core.h>
@@ -19,11 +21,11 @@
 #include <vector>
 
 #include "data/hdf5/library_reader.h"
-#include "data/loader.h"
 #include "data/pack/staged_directory.h"
 #include "data/pack/token_stream.h"
 #include "data/permutation.h"
 #include "data/token_dataset.h"
+#include "launch/bench/data/loader_rates.h"
 #include "launch/commands/number_check.h"
 #include "runtime/base/error.h"
 #include "runtime/base/philox.h"
@@ -180,26 +182,6 @@ double run_round(const Method& method, const Workload& work, double seconds) {
   return static_cast<double>(samples) / std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The whole way to a device batch: worker threads, ring, copy stream.
-double loader_rate(const Workload& work, std::int64_t threads, double seconds) {
-  const std::unique_ptr<Device> device = Device::create(DeviceType::cpu);
-  const auto copy = device->make_stream(StreamKind::copy),
-             compute = device->make_stream(StreamKind::compute);
-  const std::int64_t rows = std::min<std::int64_t>(16, work.dataset->size());
-  const Sampler sampler({.samples = work.dataset->size(), .global_batch = rows, .seed = 1});
-  Loader loader(*device, *work.dataset, BatchPlan::training(sampler, rows, 0, 1, 0),
-                {.workers = threads, .prefetch = 8});
-  const auto start = Clock::now();
-  std::int64_t batches = 0;
-  double elapsed = 0;
-  for (; elapsed < seconds; ++batches) {
-    static_cast<void>(loader.next(*copy, *compute));
-    elapsed = std::chrono::duration<double>(Clock::now() - start).count();
-  }
-  copy->synchronize();
-  return static_cast<double>(batches * rows) / elapsed;
-}
-
 std::string quoted(const std::string& text) {
   std::string out = "'";
   for (const char letter : text)
@@ -257,6 +239,27 @@ void print_methods(const std::vector<Method>& methods, std::uint64_t bytes) {
   }
 }
 
+void print_loader(const DataBenchArguments& arguments, const Workload& work, double plain) {
+  const LoaderRates rates = measure_loader({.path = arguments.path,
+                                            .context = arguments.context,
+                                            .threads = arguments.threads,
+                                            .samples = work.places.size(),
+                                            .rounds = arguments.rounds,
+                                            .seconds = arguments.seconds});
+  const auto print = [&](const char* name, double rate) {
+    print_row(name, arguments.threads, rate, plain, work.sample_bytes);
+  };
+  print("Trireme loader, device batches", rates.later);
+  if (work.dataset->shards().front().block_bytes == 0) return;
+  print("  block checksums left alone", rates.later_unchecked);
+  print("  first pass over the data", rates.first);
+  print("  first pass, left alone", rates.first_unchecked);
+  fmt::print(
+      "  Block checksums take {:.1f} % of the loader's time in the first pass and {:.1f} % "
+      "after it\n",
+      100 * rates.first_cost, 100 * rates.later_cost);
+}
+
 void bench_packed(const DataBenchArguments& arguments) {
   const Workload work = make_workload(arguments);
   const bool tokens = work.dataset->kind() == DataKind::tokens;
@@ -280,11 +283,8 @@ void bench_packed(const DataBenchArguments& arguments) {
   run_methods(methods, work, arguments);
   print_methods(methods, work.sample_bytes);
 
-  double loaded = 0;
-  for (std::int64_t i = 0; i < arguments.rounds; ++i)
-    loaded = std::max(loaded, loader_rate(work, arguments.threads, arguments.seconds));
   const double plain = methods.front().samples_per_second;
-  print_row("Trireme loader, device batches", arguments.threads, loaded, plain, work.sample_bytes);
+  print_loader(arguments, work, plain);
   std::string reason;
   if (const double rate = h5py_rate(arguments, work, reason); rate > 0) {
     print_row("h5py", 1, rate, plain, work.sample_bytes);

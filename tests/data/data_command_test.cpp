@@ -99,7 +99,7 @@ TEST_F(DataCommand, NamesTheBrokenShardWithExitCodeThree) {
 
   expect_outcome(run("data verify " + out_), ExitCode::data,
                  {"shard_00000.h5: good", "shard_00001.h5: BROKEN", "1 of 3 shards is broken",
-                  "payload_xxh3"});
+                  "block 0 ("});
 }
 
 TEST_F(DataCommand, ExplainsEverySubcommandWithAnExample) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kinds of images by hand, each with the pixels that Pillow gives; scripts/check_images.py
 // compares many more with Pillow itself.
-#include "data/pack/decode.h"
+#include "data/pack/images/decode.h"
 
 #include <gtest/gtest.h>
 
-#include "data/pack/pixels.h"
+#include "data/pack/images/pixels.h"
 #include "tests/data/make_images.h"
 #include "tests/support/expect_error.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trees of splits and classes, and the files below them.
-#include "data/pack/image_tree.h"
+#include "data/pack/images/image_tree.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

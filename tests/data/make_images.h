@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "data/pack/image_source.h"
+#include "data/pack/images/image_source.h"
 
 namespace trireme::test {
 

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "tests/data/edit_shard.h"
 #include "tests/data/make_data.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
@@ -53,9 +54,18 @@ TEST_F(PayloadWatches, FindAFlippedBitThatEveryReaderAccepts) {
   const auto data = open();
   PayloadWatch watch(*data, {});
   expect_error(
-      ExitCode::data, [&] { static_cast<void>(watch.finish()); }, shard(2), "payload_xxh3");
+      ExitCode::data, [&] { static_cast<void>(watch.finish()); }, shard(2), "block 0 (");
   expect_error(
       ExitCode::data, [&] { watch.check(); }, shard(2));
+}
+
+TEST_F(PayloadWatches, FindItInShardsWithoutBlockChecksums) {
+  test::remove_block_checksums(shard(2));
+  flip(2);
+  const auto data = open();
+  PayloadWatch watch(*data, {});
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(watch.finish()); }, shard(2), "payload_xxh3");
 }
 
 TEST_F(PayloadWatches, NoticeAShardThatChangesWhileItIsRead) {

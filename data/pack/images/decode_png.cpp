@@ -6,8 +6,8 @@
 #include <csetjmp>
 #include <cstring>
 
-#include "data/pack/decode.h"
-#include "data/pack/pixels.h"
+#include "data/pack/images/decode.h"
+#include "data/pack/images/pixels.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "data/pack/decode.h"
-#include "data/pack/pixels.h"
+#include "data/pack/images/decode.h"
+#include "data/pack/images/pixels.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

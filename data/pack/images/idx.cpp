@@ -7,8 +7,8 @@
 #include <array>
 
 #include "data/file.h"
-#include "data/pack/image_source.h"
-#include "data/pack/pixels.h"
+#include "data/pack/images/image_source.h"
+#include "data/pack/images/pixels.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

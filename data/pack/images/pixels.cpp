@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/pack/pixels.h"
+#include "data/pack/images/pixels.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/pack/decode.h"
+#include "data/pack/images/decode.h"
 
 #include <algorithm>
 #include <array>

@@ -2,9 +2,9 @@
 #include <filesystem>
 
 #include "data/file.h"
-#include "data/pack/decode.h"
-#include "data/pack/image_source.h"
-#include "data/pack/image_tree.h"
+#include "data/pack/images/decode.h"
+#include "data/pack/images/image_source.h"
+#include "data/pack/images/image_tree.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

@@ -2,7 +2,7 @@
 // Size and colour of decoded images.
 #pragma once
 
-#include "data/pack/image_source.h"
+#include "data/pack/images/image_source.h"
 
 namespace trireme {
 

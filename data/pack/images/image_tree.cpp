@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/pack/image_tree.h"
+#include "data/pack/images/image_tree.h"
 
 #include <fmt/ranges.h>
 

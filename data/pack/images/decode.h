@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "data/pack/image_source.h"
+#include "data/pack/images/image_source.h"
 
 namespace trireme {
 

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/block_checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "runtime/base/checksum.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+
+std::uint32_t block_checksum(std::span<const std::byte> block) {
+  return static_cast<std::uint32_t>(
+      checksum_of({reinterpret_cast<const char*>(block.data()), block.size()}));
+}
+
+std::uint64_t table_checksum(std::uint64_t block_bytes, std::uint64_t payload_checksum,
+                             std::span<const std::uint32_t> table) {
+  const std::string text =
+      fmt::format("block_bytes={}\npayload_xxh3={}\n", block_bytes, payload_checksum);
+  Checksum checksum;
+  checksum.update(std::as_bytes(std::span(text)));
+  checksum.update(std::as_bytes(table));
+  return checksum.value();
+}
+
+void BlockSums::add(std::span<const std::byte> bytes, std::uint64_t block_bytes) {
+  while (!bytes.empty()) {
+    const auto part =
+        bytes.first(std::min<std::uint64_t>(block_bytes - begun_.size(), bytes.size()));
+    bytes = bytes.subspan(part.size());
+    if (part.size() == block_bytes) {
+      table_.push_back(block_checksum(part));
+      continue;
+    }
+    begun_.insert(begun_.end(), part.begin(), part.end());
+    if (begun_.size() == block_bytes) end_block();
+  }
+}
+
+void BlockSums::end_block() {
+  if (begun_.empty()) return;
+  table_.push_back(block_checksum(begun_));
+  begun_.clear();
+}
+
+BlockChecks::BlockChecks(const Shard& shard, const InputFile& file)
+    : shard_(shard),
+      block_bytes_(shard.block_bytes),
+      data_bytes_(shard.data_bytes()),
+      data_blocks_(shard.data_blocks()),
+      cut_(shard.header.kind == DataKind::tokens),
+      shift_(std::countr_zero(shard.block_bytes)),
+      table_(shard.data_blocks() + shard.index_blocks()),
+      verified_(shard.data_blocks() / 64 + 1) {
+  shard_.header.classes.clear();  // of no use here, and long
+  TRIREME_EXPECTS(block_bytes_ > 0, "{} has no block checksums", shard.path);
+  file.read(shard.table_offset, std::as_writable_bytes(std::span(table_)));
+  const std::uint64_t computed =
+      table_checksum(block_bytes_, shard.header.payload_checksum, table_);
+  if (computed == shard.table_checksum) return;
+  fail(
+      ExitCode::data,
+      "{}: its table of block checksums does not match its own checksum block_checksums_xxh3 "
+      "({:016x}, computed {:016x}): the file was damaged; restore it, copy it again or re-pack the "
+      "data set",
+      shard.path, shard.table_checksum, computed);
+}
+
+void BlockChecks::read(const InputFile& file, std::uint64_t first, std::span<std::byte> to,
+                       std::optional<std::int64_t> sample) {
+  if (to.empty()) return;
+  const bool verified = are_verified(first, to.size());
+  if (!verified && cut_) return read_cut(file, first, to, sample);
+  file.read(shard_.data_offset + first, to);
+  if (verified) return;
+  TRIREME_EXPECTS(first % block_bytes_ == 0 && to.size() % block_bytes_ == 0,
+                  "{} bytes from byte {} are no whole images", to.size(), first);
+  for (std::uint64_t at = 0; at < to.size(); at += block_bytes_)
+    check(block_of(first + at), to.subspan(at, block_bytes_), sample);
+}
+
+bool BlockChecks::are_verified(std::uint64_t first, std::uint64_t bytes) const {
+  const std::uint64_t last = block_of(first + bytes - 1);
+  std::uint64_t block = block_of(first);
+  while (block <= last && is_verified(block))
+    ++block;
+  return block > last;
+}
+
+// Whole blocks, of which `to` gets its part: one read of the file does for both.
+void BlockChecks::read_cut(const InputFile& file, std::uint64_t first, std::span<std::byte> to,
+                           std::optional<std::int64_t> sample) {
+  std::array<std::byte, longest_cut_block> blocks;  // NOLINT: filled by read
+  while (!to.empty()) {
+    const std::uint64_t begin = first >> shift_ << shift_;
+    const std::uint64_t whole = block_of(first + to.size() + block_bytes_ - 1) << shift_;
+    const std::uint64_t end = std::min({whole, begin + blocks.size(), data_bytes_});
+    const auto bytes = std::span(blocks).first(end - begin);
+    file.read(shard_.data_offset + begin, bytes);
+    for (std::uint64_t at = begin; at < end; at += block_bytes_) {
+      check(block_of(at),
+            bytes.subspan(at - begin, std::min<std::uint64_t>(block_bytes_, end - at)), sample);
+    }
+    const auto part = bytes.subspan(first - begin, std::min<std::uint64_t>(to.size(), end - first));
+    std::memcpy(to.data(), part.data(), part.size());
+    to = to.subspan(part.size());
+    first += part.size();
+  }
+}
+
+void BlockChecks::check(std::uint64_t block, std::span<const std::byte> bytes,
+                        std::optional<std::int64_t> sample) {
+  if (is_verified(block)) return;
+  if (!matches(block, bytes)) refuse(block, bytes, sample, std::nullopt);
+  verified_[block / 64].fetch_or(std::uint64_t{1} << (block % 64), std::memory_order_relaxed);
+}
+
+void BlockChecks::check_index(std::span<const std::byte> index) const {
+  for (std::uint64_t block = data_blocks_; !index.empty(); ++block) {
+    const auto bytes = index.first(std::min<std::uint64_t>(index_block_bytes, index.size()));
+    if (!matches(block, bytes)) refuse(block, bytes, std::nullopt, std::nullopt);
+    index = index.subspan(bytes.size());
+  }
+}
+
+void BlockChecks::refuse(std::uint64_t block, std::span<const std::byte> bytes,
+                         std::optional<std::int64_t> sample,
+                         const std::optional<std::string>& others) const {
+  const bool tokens = shard_.header.kind == DataKind::tokens, data = block < data_blocks_;
+  const std::uint64_t element_bytes = data     ? shard_.element_bytes()
+                                      : tokens ? sizeof(std::uint64_t)
+                                               : sizeof(std::int32_t);
+  const std::uint64_t start =
+      data ? block * block_bytes_ : (block - data_blocks_) * index_block_bytes;
+  const std::uint64_t first = start / element_bytes,
+                      last = (start + bytes.size()) / element_bytes - 1;
+  const char* const name =
+      data ? (tokens ? "token" : "image") : (tokens ? "document offset" : "label");
+  const std::string what = first == last ? fmt::format("{} {}", name, first)
+                                         : fmt::format("{}s {} to {}", name, first, last);
+  fail(ExitCode::data,
+       "{}: block {} ({} of this shard{}) does not match its checksum ({:08x}, computed {:08x}){}: "
+       "the file was damaged; restore it, copy it again or re-pack the data set{}",
+       shard_.path, block, what, sample ? fmt::format(", read for sample {}", *sample) : "",
+       table_[block], block_checksum(bytes), others.value_or(""),
+       others ? ""
+              : fmt::format("; `trireme data verify {}` lists all damaged blocks", shard_.path));
+}
+
+}  // namespace trireme
