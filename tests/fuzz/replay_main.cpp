@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fuzz target without libFuzzer: replays its seeds, then seeded mutations of them.
+// A fuzz target without libFuzzer: replays its seeds, then seeded mutations of them, by the
+// target's own mutator where it has one.
 //
 //   X_replay [--mutations N] [--dictionary FILE] [--keep FILE] SEED_DIRECTORY...
 //
@@ -20,6 +21,10 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz_target.h"
+
+// Absent where the target defines none.
+extern "C" __attribute__((weak)) std::size_t LLVMFuzzerCustomMutator(std::uint8_t*, std::size_t,
+                                                                     std::size_t, unsigned);
 
 namespace {
 
@@ -86,14 +91,18 @@ class Mutator {
 
   std::string next() {
     std::string input = seeds_[below(seeds_.size())];
+    if (LLVMFuzzerCustomMutator != nullptr) {
+      const std::size_t size = input.size();
+      input.resize(longest);
+      input.resize(LLVMFuzzerCustomMutator(reinterpret_cast<std::uint8_t*>(input.data()), size,
+                                           longest, static_cast<unsigned>(random_())));
+      return input;
+    }
     for (std::size_t edits = 1 + below(4); edits > 0; --edits)
       edit(input);
     input.resize(std::min(input.size(), longest));
     return input;
   }
-
- private:
-  std::size_t below(std::size_t limit) { return random_() % std::max<std::size_t>(limit, 1); }
 
   void edit(std::string& input) {
     const std::size_t at = below(input.size() + 1);
@@ -122,10 +131,15 @@ class Mutator {
     }
   }
 
+ private:
+  std::size_t below(std::size_t limit) { return random_() % std::max<std::size_t>(limit, 1); }
+
   const std::vector<std::string>& seeds_;
   const std::vector<std::string>& words_;
   std::mt19937_64 random_{20261121};
 };
+
+Mutator* of_bytes = nullptr;  // LLVMFuzzerMutate has no other way to it
 
 struct Arguments {
   std::size_t mutations = 2000;
@@ -159,6 +173,15 @@ Arguments parse(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size,
+                                        std::size_t most_bytes) {
+  std::string bytes(trireme::fuzz::text_of(data, size));
+  of_bytes->edit(bytes);
+  bytes.resize(std::min(bytes.size(), most_bytes));
+  std::memcpy(data, bytes.data(), bytes.size());
+  return bytes.size();
+}
+
 int main(int count, char** texts) {
   const Arguments arguments = parse({texts + 1, texts + count});
   KeptInput kept(arguments.kept);
@@ -173,6 +196,7 @@ int main(int count, char** texts) {
   for (const std::string& seed : arguments.seeds)
     run(seed);
   Mutator mutator(arguments.seeds, arguments.words);
+  of_bytes = &mutator;
   for (std::size_t i = 0; i < arguments.mutations; ++i)
     run(mutator.next());
   // What scripts/chaos.sh counts: a case that broke would have ended this process.
