@@ -6,12 +6,6 @@
 
 namespace trireme {
 
-LastBatch last_batch_from(std::string_view name) {
-  if (name == "drop") return LastBatch::drop;
-  if (name == "pad") return LastBatch::pad;
-  fail(ExitCode::config, "data.last_batch: '{}' is not allowed; use drop or pad", name);
-}
-
 Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   const std::int64_t samples = options.samples, batch = options.global_batch;
   TRIREME_EXPECTS(samples > 0 && batch > 0, "{} samples in global batches of {}", samples, batch);

@@ -4,18 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+
+#include "runtime/config/choices.h"
 
 namespace trireme {
-
-// What happens to the samples of an epoch that do not fill a global batch.
-enum class LastBatch : std::uint8_t {
-  drop,  // they are left out of this epoch
-  pad    // the batch is filled up with the first samples of the same epoch
-};
-
-// "drop" or "pad"; ExitCode::config otherwise.
-[[nodiscard]] LastBatch last_batch_from(std::string_view name);
 
 struct SamplerOptions {
   std::int64_t samples = 0;       // N

@@ -2,64 +2,73 @@
 #include "models/registry.h"
 
 #include <algorithm>
+#include <array>
 
 #include "models/gpt/gpt.h"
-#include "models/resnet/resnet.h"
+#include "models/gpt/gpt_config.h"
+#include "models/resnet/resnet_config.h"
 
 namespace trireme {
 namespace {
 
-GptOptions gpt_options(const ModelConfig& model) {
-  return {.layers = model.layers,
-          .hidden = model.hidden,
-          .heads = model.heads,
-          .context = model.context,
-          .vocabulary = model.vocabulary,
-          .init_deviation = static_cast<float>(model.init_deviation),
-          .sinusoidal_positions = model.position_init == "sinusoidal",
-          .dropout = static_cast<float>(model.dropout)};
+ModelTraits gpt_traits(const ModelConfig& model) {
+  const auto& gpt = model.as<GptOptions>();
+  return {.input = InputKind::tokens,
+          .targets_per_sample = gpt.context,
+          .item_name = "tokens",
+          .context = gpt.context,
+          .vocabulary = gpt.vocabulary};
 }
 
-ResNetOptions resnet_options(const Config& config) {
-  const ModelConfig& model = config.model;
-  ops::AugmentOptions augment{
-      .crop_padding = config.data.crop_padding, .flip = config.data.flip, .seed = config.run.seed};
-  const auto to_float = [](double value) { return static_cast<float>(value); };
-  std::transform(config.data.mean.begin(), config.data.mean.end(), augment.mean.begin(), to_float);
-  std::transform(config.data.deviation.begin(), config.data.deviation.end(),
-                 augment.deviation.begin(), to_float);
-  return {.bottleneck = model.block == "bottleneck",
-          .small_stem = model.stem == "small",
-          .stages = model.stages,
-          .width = model.width,
-          .image_size = model.image_size,
-          .channels = model.channels,
-          .classes = model.classes,
-          .augment = augment};
+ModelTraits resnet_traits(const ModelConfig& model) {
+  const auto& resnet = model.as<ResNetOptions>();
+  return {.input = InputKind::images,
+          .targets_per_sample = 1,
+          .item_name = "images",
+          .image_size = resnet.image_size,
+          .channels = resnet.channels,
+          .classes = resnet.classes};
+}
+
+Chain gpt_chain_of(const Config& config) {
+  return gpt_chain(config.model.as<GptOptions>());
+}
+
+const Family& family_of(const ModelConfig& model) {
+  const auto known = families();
+  if (model.family.empty()) return known.front();
+  const auto found =
+      std::ranges::find(known, model.family, [](const Family& family) { return family.keys.name; });
+  TRIREME_EXPECTS(found != known.end(), "model.family {} is unknown", model.family);
+  return *found;
 }
 
 }  // namespace
 
-ModelTraits traits_of(const ModelConfig& model) {
-  if (model.family == "gpt2") return {InputKind::tokens, model.context, "tokens"};
-  return {InputKind::images, 1, "images"};
+std::span<const Family> families() {
+  static const std::array all = {Family{gpt2_family(), gpt_traits, gpt_chain_of},
+                                 Family{resnet_family(), resnet_traits, resnet_chain}};
+  return all;
 }
 
-DType compute_dtype(const std::string& precision) {
-  if (precision == "fp16") return DType::f16;
-  return precision == "bf16" || precision == "fp8" ? DType::bf16 : DType::f32;
+ModelTraits traits_of(const ModelConfig& model) {
+  return family_of(model).traits(model);
+}
+
+DType compute_dtype(Precision precision) {
+  if (precision == Precision::fp16) return DType::f16;
+  return precision == Precision::bf16 || precision == Precision::fp8 ? DType::bf16 : DType::f32;
 }
 
 Chain make_chain(const Config& config) {
-  return config.model.family == "gpt2" ? gpt_chain(gpt_options(config.model))
-                                       : resnet_chain(resnet_options(config));
+  return family_of(config.model).chain(config);
 }
 
 std::unique_ptr<Model> make_model(Device& device, const Config& config, std::int64_t micro_batch,
                                   bool training) {
   return std::make_unique<Model>(device, make_chain(config),
                                  BuildOptions{.compute = compute_dtype(config.precision),
-                                              .fp8 = config.precision == "fp8",
+                                              .fp8 = config.precision == Precision::fp8,
                                               .micro_batch = micro_batch,
                                               .training = training});
 }

@@ -3,20 +3,40 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "runtime/config/config.h"
+#include "runtime/config/key_table.h"
 #include "runtime/nn/model.h"
 
 namespace trireme {
 
-enum class InputKind : std::uint8_t { tokens, images };
+using InputKind = config::Input;
 
+// What a model eats, for data sets and reports.
 struct ModelTraits {
   InputKind input = InputKind::tokens;
   std::int64_t targets_per_sample = 1;  // tokens of a sequence, or one label
   std::string item_name;                // what throughput counts: "tokens" or "images"
+  // Of tokens.
+  std::int64_t context = 0;
+  std::int64_t vocabulary = 0;
+  // Of images: (image_size, image_size, channels) u8.
+  std::int64_t image_size = 0;
+  std::int64_t channels = 0;
+  std::int64_t classes = 0;
 };
+
+struct Family {
+  config::ModelFamily keys;
+  ModelTraits (*traits)(const ModelConfig& model);
+  // `config` is resolved.
+  Chain (*chain)(const Config& config);
+};
+
+// The first is the default of model.family.
+[[nodiscard]] std::span<const Family> families();
 
 [[nodiscard]] ModelTraits traits_of(const ModelConfig& model);
 
@@ -27,7 +47,7 @@ struct ModelTraits {
 [[nodiscard]] std::unique_ptr<Model> make_model(Device& device, const Config& config,
                                                 std::int64_t micro_batch, bool training);
 
-// The dtype that kernels compute in for a resolved `precision`; with fp8 all but its products.
-[[nodiscard]] DType compute_dtype(const std::string& precision);
+// The dtype that kernels compute in for a resolved `precision`; with fp8 all but its matmuls.
+[[nodiscard]] DType compute_dtype(Precision precision);
 
 }  // namespace trireme

@@ -89,7 +89,7 @@ class ResNet:
     mean, deviation = 0.4, 0.3
     model = (f"{{family: resnet, block: basic, stem: small, stages: [1, 2], width: 8, image_size: {side}, channels: 1, "
              f"classes: {classes}}}")
-    extra = f", mean: [{mean}], deviation: [{deviation}]"
+    extra = f", mean: [{mean}], std: [{deviation}]"
 
     def pack(self, place, tool):
         self.pixels = random.Random(2).randbytes(self.batch * self.side * self.side)

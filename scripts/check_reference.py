@@ -130,7 +130,7 @@ def resnet_loss(weights, config, limit):
     files = [h5py.File(shard) for shard in shards(config["data"]["validation_path"])]
     images = torch.from_numpy(numpy.concatenate([file["images"][...] for file in files])[:limit])
     labels = torch.from_numpy(numpy.concatenate([file["labels"][...] for file in files])[:limit]).long()
-    mean, deviation = (torch.tensor(config["data"][key], dtype=torch.float32) for key in ("mean", "deviation"))
+    mean, deviation = (torch.tensor(config["data"][key], dtype=torch.float32) for key in ("mean", "std"))
     x = ((images.float() / 255 - mean) / deviation).permute(0, 3, 1, 2)
     total = 0.0
     for part, target in zip(x.split(64), labels.split(64)):

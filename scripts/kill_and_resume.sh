@@ -61,7 +61,7 @@ data: {path: $work/data/train, validation_path: $work/data/validation, workers: 
 train: {steps: $steps, global_batch: 8, micro_batch: 1, log_every: 1000, eval_every: 20}
 optimizer: {name: adamw, learning_rate: 3e-3}
 lr_schedule: {name: cosine, warmup_steps: 5}
-parallel: {virtual_tensor: 2, watch_seconds: 60}
+parallel: {tensor_blocks: 2, timeout_seconds: 60}
 checkpoint: {every_steps: 3, keep: 2}
 YAML
 

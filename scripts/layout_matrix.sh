@@ -120,7 +120,7 @@ precision: $precision
 reproducibility: layout
 model: {family: gpt2, layers: 6, hidden: 64, heads: 4, context: 32, vocabulary: 256, dropout: 0.1}
 data: {path: $data/train, validation_path: $data/validation, workers: 1, prefetch: 2}
-parallel: {virtual_tensor: 4, bucket_megabytes: 0.125, watch_seconds: 60}
+parallel: {tensor_blocks: 4, bucket_megabytes: 0.125, timeout_seconds: 60}
 train: {steps: 20, global_batch: 16, micro_batch: 2, eval_batches: 2, log_every: 20}
 optimizer: {name: adamw, learning_rate: 3e-3}
 EOF_CONFIG

@@ -14,7 +14,7 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # the published sizes, at batches that both sides hold in 80 GB.
 WORKLOADS = {
     "gpt": ("gpt_tiny", {
-        "model.layers": 6, "model.hidden": 384, "model.heads": 6, "model.context": 256, "model.init_deviation": 0.02,
+        "model.layers": 6, "model.hidden": 384, "model.heads": 6, "model.context": 256, "model.init_std": 0.02,
         "model.position_init": "normal", "train.micro_batch": 16, "optimizer.learning_rate": 1e-3,
         "optimizer.betas": [0.9, 0.95], "parallel.zero": 0}),
     "resnet": ("resnet_fashion", {"train.micro_batch": 64, "data.flip": False}),

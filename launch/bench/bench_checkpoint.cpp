@@ -15,6 +15,7 @@
 #include "launch/bench/model/synthetic_batches.h"
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
+#include "models/config.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/watchdog/watched.h"
@@ -160,7 +161,7 @@ CheckpointFigures measure_size(const RankProcess& process,
   const auto device = Device::create(DeviceType::cpu);
   const auto stream = device->make_stream(StreamKind::compute);
   const auto world = make_watched(
-      process.mpi.world(), {.deadline_seconds = ParallelConfig{}.watch_seconds, .directory = {}});
+      process.mpi.world(), {.deadline_seconds = ParallelConfig{}.timeout_seconds, .directory = {}});
   const Scratch scratch(*world, arguments.directory);
   const ProcessMesh mesh(*world, {.data = world->size()});
   ParamStore params;

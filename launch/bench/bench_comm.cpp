@@ -14,6 +14,7 @@
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/job/job_groups.h"
+#include "models/config.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/host_name.h"
 #include "runtime/comm/gather_texts.h"

@@ -14,6 +14,9 @@
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/job/job_groups.h"
+#include "models/config.h"
+#include "models/gpt/gpt.h"
+#include "models/gpt/gpt_config.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/comm/host_stream.h"
 #include "runtime/comm/watchdog/watched.h"
@@ -81,9 +84,9 @@ void calibrate(plan::Hardware& hardware, Device& device, const Config& config,
   const DType dtype = compute_dtype(config.precision);
   model_bench::calibrate(hardware, models, model_bench::time_matmuls(device, dtype),
                          model_bench::time_launch(device));
-  if (config.precision == "fp32") return;
+  if (config.precision == Precision::fp32) return;
   model_bench::TimedModel single = models.back();
-  single.config.precision = "fp32";
+  single.config.precision = Precision::fp32;
   single.seconds = model_bench::time_steps(device, single.config, seconds);
   model_bench::calibrate_peak(hardware, single);
 }
@@ -147,8 +150,8 @@ void print_summary(const ModelTimes& measured, const plan::Hardware& hardware, i
     fmt::print(
         "a layer of {} on one rank: forward {:.2f} ms, backward {:.2f} ms; products of {:.0f} "
         "reach half\n",
-        measured.larger->config.model.hidden, 1e3 * larger.forward, 1e3 * larger.backward,
-        hardware.efficiency.half_dimension);
+        measured.larger->config.model.as<GptOptions>().hidden, 1e3 * larger.forward,
+        1e3 * larger.backward, hardware.efficiency.half_dimension);
   }
   if (ranks > 1) {
     fmt::print("all-reduce: alpha {:.1f} us, beta {:.1f} MB/s\n",

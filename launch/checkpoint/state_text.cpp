@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "runtime/config/config.h"
+#include "models/config.h"
 
 namespace trireme {
 namespace {
@@ -30,17 +30,21 @@ std::string members(const json& object) {
 
 std::string config_lines(const json& config, bool whole) {
   std::map<std::string, std::string> defaults;
-  for (const auto& [key, value] : values_by_key(Config{}))
+  for (const auto& [key, value] : values_by_key(default_config()))
     defaults[key] = value;
+  KeyValues stored;
+  for (const auto& [key, value] : config.items())
+    stored.emplace_back(key, plain(value));
+  stored = under_current_keys(stored);
   std::string lines;
   std::size_t shown = 0;
-  for (const auto& [key, value] : config.items()) {
+  for (const auto& [key, value] : stored) {
     const auto usual = defaults.find(key);
     if (!whole && usual != defaults.end() && value == usual->second) continue;
     ++shown;
-    lines += fmt::format("  {:<30} {}\n", key, plain(value));
+    lines += fmt::format("  {:<30} {}\n", key, value);
   }
-  return fmt::format("config    {} of {} keys{}:\n{}", shown, config.size(),
+  return fmt::format("config    {} of {} keys{}:\n{}", shown, stored.size(),
                      whole ? "" : ", those that differ from the defaults (--config: all)", lines);
 }
 

@@ -9,6 +9,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "models/config.h"
+#include "models/gpt/gpt_config.h"
 #include "models/gpt/hugging_face.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
@@ -23,8 +25,8 @@ using hugging_face::NamePair;
 
 constexpr std::uint64_t their_config_limit = std::uint64_t{1} << 24;
 
-void check_family(const ModelConfig& model) {
-  if (model.family == "gpt2") return;
+const GptOptions& gpt2_of(const ModelConfig& model) {
+  if (model.family == gpt2_name) return model.as<GptOptions>();
   fail(ExitCode::config,
        "model.family: {} has no exchange with Hugging Face (filters are (out, height, width, in) "
        "here and (out, in, height, width) there, and the stems differ); only gpt2 has",
@@ -86,7 +88,7 @@ nlohmann::json read_their_config(const std::string& path) {
 }
 
 // It must be this model.
-void check_their_config(const std::string& path, const ModelConfig& model) {
+void check_their_config(const std::string& path, const GptOptions& model) {
   const nlohmann::json json = read_their_config(path);
   if (json.is_null()) return;
   const auto expect = [&](const char* key, const nlohmann::json& value, std::string_view ours) {
@@ -122,7 +124,7 @@ void check_tied_head(const WeightFiles& files, const std::vector<float>& tokens)
 
 void export_weights(const RunState& from, const Config& config, const Destination& destination,
                     bool average) {
-  check_family(config.model);
+  const GptOptions& model = gpt2_of(config.model);
   const std::string weights = destination.to + "/model.safetensors";
   const std::string description = destination.to + "/" + their_config;
   refuse_to_replace(weights, destination);
@@ -131,7 +133,7 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
   const StoredValues stored = from.values(kind);
   StoredReader reader(stored);
   std::vector<WholeTensor> tensors;
-  for (const NamePair& pair : hugging_face::gpt2_names(config.model)) {
+  for (const NamePair& pair : hugging_face::gpt2_names(model)) {
     const auto found = stored.tensors.find(pair.ours);
     if (found == stored.tensors.end() || found->second.shape != our_shape(pair))
       fail(ExitCode::checkpoint, "{}: has no tensor {} {}; --config is of another model", from.path,
@@ -143,7 +145,7 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
   if (error)
     library_failed(fmt::format("mkdir({})", destination.to), error.message(), ExitCode::config);
   save_weights(weights, tensors, {{"format", "pt"}});
-  write_file(description, hugging_face::gpt2_config_json(config.model), ExitCode::internal);
+  write_file(description, hugging_face::gpt2_config_json(model), ExitCode::internal);
   fmt::print("from  {}\n{}: {} tensors, and {}\n", from.describe(kind), weights, tensors.size(),
              their_config);
 }
@@ -173,15 +175,16 @@ ModelConfig model_of_hugging_face(const std::string& weights) {
   return parse_config(text + "}\n", path, {}).model;
 }
 
-std::string model_section(const ModelConfig& model) {
+std::string model_section(const ModelConfig& any) {
+  const GptOptions& model = gpt2_of(any);
   return fmt::format(
       "model: {{family: {}, layers: {}, hidden: {}, heads: {}, context: {}, vocabulary: {}}}\n",
-      model.family, model.layers, model.hidden, model.heads, model.context, model.vocabulary);
+      any.family, model.layers, model.hidden, model.heads, model.context, model.vocabulary);
 }
 
-void import_weights(const std::string& from, const ModelConfig& model,
+void import_weights(const std::string& from, const ModelConfig& any,
                     const Destination& destination) {
-  check_family(model);
+  const GptOptions& model = gpt2_of(any);
   refuse_to_replace(destination.to, destination);
   check_their_config(directory_of(from) + "/" + their_config, model);
   const WeightFiles files(from);

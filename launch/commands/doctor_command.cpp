@@ -13,6 +13,7 @@
 #include "launch/doctor/host_check.h"
 #include "launch/doctor/job_check.h"
 #include "launch/job/job_groups.h"
+#include "models/config.h"
 #include "runtime/base/host_name.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/watchdog/watched.h"
@@ -37,10 +38,10 @@ std::optional<Config> read_config(doctor::Findings& findings, const RankProcess&
     Provenance where;
     const Config given = load_config(arguments.config, arguments.overrides, &where);
     Config config = resolve_config(given, process.environment(), &where);
-    findings.fine("config",
-                  fmt::format("{}: data {} x tensor {} x pipeline {}, {}, {}", arguments.config,
-                              config.parallel.data, config.parallel.tensor,
-                              config.parallel.pipeline, config.device.type, config.precision));
+    findings.fine("config", fmt::format("{}: data {} x tensor {} x pipeline {}, {}, {}",
+                                        arguments.config, config.parallel.data,
+                                        config.parallel.tensor, config.parallel.pipeline,
+                                        name_of(config.device.type), name_of(config.precision)));
     return config;
   } catch (const Error& error) {
     findings.problem("config", error.what(), "");
@@ -51,7 +52,7 @@ std::optional<Config> read_config(doctor::Findings& findings, const RankProcess&
 void check_dataset(doctor::Findings& findings, const Config& config, const std::string& path,
                    const std::string& split) {
   try {
-    const auto dataset = open_dataset(config, traits_of(config.model), path, split);
+    const auto dataset = open_dataset(traits_of(config.model), path, split);
     findings.fine("data", fmt::format("{}: {} samples", path, dataset->size()));
   } catch (const Error& error) {
     findings.problem("data", error.what(), "");
@@ -70,7 +71,8 @@ void check_collectives(doctor::Findings& findings, const RankProcess& process,
     device = make_job_device(process.mpi, resolved);
   } catch (const Error& error) {
     problem = error.what();
-    findings.problem(config && config->device.type == "cuda" ? "gpu" : "device", problem, "");
+    findings.problem(config && config->device.type == DeviceChoice::cuda ? "gpu" : "device",
+                     problem, "");
   }
   // Everybody or nobody.
   const auto problems = gather_texts(world, problem);
@@ -81,7 +83,8 @@ void check_collectives(doctor::Findings& findings, const RankProcess& process,
 
 // Where the ranks of a job would compute.
 bool on_cpu(const Config& config, const CudaFacts& gpus) {
-  return config.device.type == "cpu" || (config.device.type == "auto" && gpus.gpus.empty());
+  return config.device.type == DeviceChoice::cpu ||
+         (config.device.type == DeviceChoice::automatic && gpus.gpus.empty());
 }
 
 int examine(const DoctorArguments& arguments) {
@@ -96,10 +99,10 @@ int examine(const DoctorArguments& arguments) {
   doctor::Findings findings;
   findings.fine("host", hosts[static_cast<std::size_t>(mpi.rank())]);
   const std::optional<Config> config = read_config(findings, process, arguments);
-  const Config settings = config.value_or(Config{});
+  const Config settings = config.value_or(default_config());
   doctor::check_libraries(findings, mpi);
   doctor::check_host(findings, mpi, settings);
-  doctor::check_gpus(findings, mpi, settings.device.type == "cuda");
+  doctor::check_gpus(findings, mpi, settings.device.type == DeviceChoice::cuda);
   doctor::check_network(findings, host_count);
   if (mpi.local_rank() == 0) {
     doctor::check_storage(findings, "run directory", settings.run.directory);

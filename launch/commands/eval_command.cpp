@@ -11,6 +11,7 @@
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/job/requested_config.h"
+#include "models/config.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/state/data_record.h"
 

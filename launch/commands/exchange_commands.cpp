@@ -7,6 +7,7 @@
 
 #include "launch/checkpoint/weight_exchange.h"
 #include "launch/commands/one_process.h"
+#include "models/config.h"
 
 namespace trireme {
 namespace {

@@ -15,6 +15,7 @@
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/job/requested_config.h"
+#include "models/config.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/config/config.h"
 #include "runtime/engine/engine.h"
@@ -40,11 +41,12 @@ std::vector<std::int32_t> prompt_tokens(const GenerateArguments& arguments, cons
     fail(ExitCode::config,
          "--prompt: is empty, and a text begins with something; give a character or more, or leave "
          "it out to begin with a new line");
-  if (config.model.vocabulary != byte_vocabulary) {
+  const std::int64_t vocabulary = traits_of(config.model).vocabulary;
+  if (vocabulary != byte_vocabulary) {
     fail(ExitCode::config,
          "--prompt: the model has a vocabulary of {} tokens, not bytes; give token ids with "
          "--prompt-ids 15,42,...",
-         config.model.vocabulary);
+         vocabulary);
   }
   std::vector<std::int32_t> tokens;
   for (const char letter : arguments.prompt)
@@ -60,7 +62,7 @@ Config config_of(const GenerateArguments& arguments, const RankProcess& process)
   Config config = load_config(config_file_of_run(arguments.run), overrides, &where);
   config.train.micro_batch = 1;
   config = resolve_config(std::move(config), process.environment(), &where, Purpose::generate);
-  if (config.model.family != "gpt2") {
+  if (traits_of(config.model).input != InputKind::tokens) {
     fail(ExitCode::config,
          "{}/config.yaml: model.family: {} does not generate text; use a gpt2 run", arguments.run,
          config.model.family);
@@ -86,7 +88,7 @@ bool write_text(Engine& engine, const GenerateArguments& arguments,
   TextGenerator generator = engine.generator(arguments.sampling);
   generator.feed(prompt);
   const bool writes = session.world->rank() == 0;
-  const bool bytes = session.config.model.vocabulary == byte_vocabulary;
+  const bool bytes = traits_of(session.config.model).vocabulary == byte_vocabulary;
   if (writes && bytes && arguments.prompt_ids.empty()) fmt::print("{}", arguments.prompt);
   for (std::int64_t i = 0; i < arguments.tokens; ++i) {
     const std::optional<std::int32_t> token = generator.next();

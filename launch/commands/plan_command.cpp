@@ -10,6 +10,7 @@
 #include "launch/commands/plan_arguments.h"
 #include "launch/commands/shared_options.h"
 #include "launch/plan/report.h"
+#include "models/config.h"
 #include "runtime/base/atomic_file.h"
 
 namespace trireme {

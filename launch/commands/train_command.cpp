@@ -12,6 +12,7 @@
 #include "launch/plan/choose_layout.h"
 #include "launch/plan/memory_advice.h"
 #include "launch/standard_streams.h"
+#include "models/config.h"
 #include "runtime/train/signal_requests.h"
 
 namespace trireme {

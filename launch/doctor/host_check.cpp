@@ -24,7 +24,7 @@ bool has(const HostCpu& cpu, std::string_view extension) {
 void check_cpu(Findings& findings, const HostCpu& cpu, const Config& config) {
   findings.fine("cpu", fmt::format("{} ({})", cpu.model, fmt::join(cpu.extensions, " ")));
   const bool native = has(cpu, "avx512_bf16") || has(cpu, "amx_bf16") || has(cpu, "bf16");
-  if (config.precision == "bf16" && config.device.type == "cpu" && !native) {
+  if (config.precision == Precision::bf16 && config.device.type == DeviceChoice::cpu && !native) {
     findings.note("precision", "bf16 on a CPU without bf16 instructions is computed in fp32",
                   "use precision: fp32, which is faster here");
   }

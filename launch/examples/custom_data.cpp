@@ -52,9 +52,9 @@ class Counting final : public trireme::Dataset {
 void train(const std::string& file, const std::vector<std::string>& overrides) {
   const trireme::RankProcess process;
   const trireme::Config config = trireme::read_config(process, file, overrides);
-  const auto counting =
-      std::make_shared<Counting>(4096, config.model.context, config.model.vocabulary);
-  const auto unseen = std::make_shared<Counting>(64, config.model.context, config.model.vocabulary);
+  const trireme::ModelTraits model = trireme::traits_of(config.model);
+  const auto counting = std::make_shared<Counting>(4096, model.context, model.vocabulary);
+  const auto unseen = std::make_shared<Counting>(64, model.context, model.vocabulary);
   trireme::Engine engine(process, config, trireme::Purpose::train,
                          {.training = counting, .validation = unseen});
   engine.begin();

@@ -18,7 +18,7 @@ std::unique_ptr<Communicator> world_on(Communicator& host_world, Device& device)
 }  // namespace
 
 std::unique_ptr<Device> make_job_device(const MpiEnvironment& mpi, const Config* config) {
-  const bool cuda = config != nullptr && config->device.type == "cuda";
+  const bool cuda = config != nullptr && config->device.type == DeviceChoice::cuda;
   return Device::create(cuda ? DeviceType::cuda : DeviceType::cpu,
                         {.local_rank = mpi.local_rank(),
                          .local_size = mpi.local_size(),

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "models/config.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/telemetry/run_directory.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/job/run_report.h"
 
+#include "models/config.h"
 #include "runtime/base/log.h"
 #include "runtime/engine/memory_plan.h"
 #include "runtime/engine/options.h"

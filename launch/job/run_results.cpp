@@ -15,7 +15,7 @@ void write_results(Session& session, const TrainingState& trained, double final_
   const auto weights = gather_weights(session);
   const auto averages =
       average.enabled() ? gather_average(session, average) : std::vector<WholeTensor>{};
-  const bool layout = session.config.reproducibility == "layout";
+  const bool layout = session.config.reproducibility == Reproducibility::layout;
   const std::string state = layout ? optimizer_digest(session, trained.engine.optimizer()) : "";
   if (reporter == nullptr) return;
   save_weights(reporter->directory.weights_path(), weights, metadata);

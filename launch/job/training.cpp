@@ -64,13 +64,13 @@ void keep_times(const Config& config, double seconds_before, const Checkpointing
   }
 }
 
-void say_why_it_stopped(const Trainer& trainer, const Config& config) {
+void log_stop_reason(const Trainer& trainer, const Config& config) {
   log::get("train").warn(
       "stopped before step {}: {}; the same command goes on from the checkpoint in {}",
       config.train.steps, describe(trainer.stopped()), config.run.directory);
 }
 
-bool nothing_is_left(const Session& session, const StartingPoint& start) {
+bool is_finished(const Session& session, const StartingPoint& start) {
   const Config& config = session.config;
   if (!start.done(config.train.steps)) return false;
   if (session.world->rank() == 0) {
@@ -152,7 +152,7 @@ bool run_training(const RankProcess& process, const Config& config,
   Engine engine(process, config);
   Session& session = engine.session();
   const StartingPoint start = engine.find_start(request.start);
-  if (nothing_is_left(session, start)) return true;
+  if (is_finished(session, start)) return true;
   if (process.mpi.rank() == 0) check_time_limit(config);
   const double seconds_before = seconds_since_launch();
   StepRequests requests(request_options(config, process.mpi.rank() == 0));
@@ -187,7 +187,7 @@ bool run_training(const RankProcess& process, const Config& config,
   if (stopped) {
     checkpoints.require_saved();
     session.world->barrier();
-    if (reporter) say_why_it_stopped(trainer, config);
+    if (reporter) log_stop_reason(trainer, config);
   } else {
     if (planned_seconds) log_step_time(*planned_seconds, mean_step_seconds(trainer, config, start));
     engine.require_run();

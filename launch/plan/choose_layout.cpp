@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "launch/plan/layout_search.h"
+#include "models/config.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/watchdog/watched.h"
@@ -11,12 +12,13 @@
 namespace trireme {
 namespace {
 
-const double usual_watch_seconds = ParallelConfig{}.watch_seconds;
+const double default_timeout_seconds = ParallelConfig{}.timeout_seconds;
 
 void check_device(const Config& given, const Environment& here, const plan::Hardware& hardware,
                   const Provenance& where) {
-  const std::string type =
-      given.device.type == "auto" ? here.gpus > 0 ? "cuda" : "cpu" : given.device.type;
+  const DeviceChoice found = here.gpus > 0 ? DeviceChoice::cuda : DeviceChoice::cpu;
+  const std::string_view type =
+      name_of(given.device.type == DeviceChoice::automatic ? found : given.device.type);
   const std::string_view described = name_of(described_device(hardware));
   if (type == described) return;
   fail(ExitCode::config,
@@ -56,10 +58,11 @@ Config search(const RankProcess& process, const Config& given, const Provenance&
 
 Config choose_layout(const RankProcess& process, const Config& given, const Provenance& where) {
   // Rank 0 may search for longer than a call of a step may take.
-  const double limit = given.parallel.watch_seconds;
-  const auto world = make_watched(
-      process.mpi.world(),
-      {.deadline_seconds = limit > 0 ? std::max(limit, usual_watch_seconds) : 0, .directory = {}});
+  const double limit = given.parallel.timeout_seconds;
+  const auto world =
+      make_watched(process.mpi.world(),
+                   {.deadline_seconds = limit > 0 ? std::max(limit, default_timeout_seconds) : 0,
+                    .directory = {}});
   const std::string text =
       world->rank() == 0 ? to_yaml(search(process, given, where)) : std::string();
   return parse_config(broadcast_text(*world, text, 0), "the layout that was searched", {});

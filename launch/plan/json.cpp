@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/plan/goodput.h"
+#include "models/config.h"
 
 namespace trireme {
 namespace {
@@ -113,8 +114,8 @@ json as_json(const LayoutPlan& plan, const PlanContext& context) {
   StepPlanner planner;
   const plan::StepInput input = planner.input(plan.config);
   json text{{"hardware", context.machine ? json(context.hardware.name) : json(nullptr)},
-            {"device", plan.config.device.type},
-            {"precision", plan.config.precision},
+            {"device", name_of(plan.config.device.type)},
+            {"precision", name_of(plan.config.precision)},
             {"ranks", mesh_shape(plan.config.parallel).size()},
             {"flags", as_flags(context.given, choice_of(plan.config))},
             {"layout", layout},

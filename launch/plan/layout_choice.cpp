@@ -2,6 +2,7 @@
 #include <map>
 
 #include "launch/plan/layout_search.h"
+#include "models/config.h"
 
 namespace trireme {
 namespace {

@@ -98,11 +98,11 @@ Environment planned_environment(int ranks, const plan::Hardware& hardware) {
   return {.ranks = ranks,
           .cuda_in_build = true,
           .gpus = described_device(hardware) == DeviceType::cuda ? 1 : 0,
-          .native_bf16 = hardware.flops(plan::Precision::bf16) > 0};
+          .native_bf16 = hardware.flops(Precision::bf16) > 0};
 }
 
 Environment planned_environment(int ranks, const Config& given) {
-  const bool cuda = given.device.type == "cuda" || Device::count(DeviceType::cuda) > 0;
+  const bool cuda = given.device.type == DeviceChoice::cuda || Device::count(DeviceType::cuda) > 0;
   return {
       .ranks = ranks, .cuda_in_build = true, .gpus = cuda ? 1 : 0, .native_bf16 = cpu_has_bf16()};
 }
@@ -114,12 +114,13 @@ DeviceType described_device(const plan::Hardware& hardware) {
 void check_device_type(const Config& given, const plan::Hardware& hardware,
                        const Provenance& where) {
   const std::string_view described = name_of(described_device(hardware));
-  if (given.device.type == "auto" || given.device.type == described) return;
+  if (given.device.type == DeviceChoice::automatic || name_of(given.device.type) == described)
+    return;
   fail(ExitCode::config,
        "{}: {}, but {} is a machine of device.type: {}, where memory, precision and times are "
        "others; use auto or {}, or name a machine of device.type: {}",
-       where.describe("device.type"), given.device.type, hardware.name, described, described,
-       given.device.type);
+       where.describe("device.type"), name_of(given.device.type), hardware.name, described,
+       described, name_of(given.device.type));
 }
 
 }  // namespace trireme

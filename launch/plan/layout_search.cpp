@@ -5,13 +5,13 @@
 #include <array>
 #include <tuple>
 
+#include "models/config.h"
 #include "runtime/engine/options.h"
 
 namespace trireme {
 namespace {
 
 constexpr std::array<std::int64_t, 8> chunk_counts = {2, 3, 4, 6, 8, 12, 16, 24};
-constexpr std::array<const char*, 3> recomputations = {"none", "selective", "full"};
 
 std::vector<std::int64_t> divisors(std::int64_t value) {
   std::vector<std::int64_t> found;
@@ -24,7 +24,7 @@ std::vector<std::int64_t> divisors(std::int64_t value) {
 // Batch normalization takes its statistics from the micro-batch, and in layout mode the tree of
 // sums has micro-batches as leaves.
 bool micro_batch_decides_results(const Config& config) {
-  if (config.reproducibility == "layout") return true;
+  if (config.reproducibility == Reproducibility::layout) return true;
   const Config whole = with_layout(config, {.micro_batch = config.train.micro_batch});
   const auto layers = summarize(make_chain(whole), device_type(whole),
                                 build_options(whole, /*tensor_rank=*/0, /*training=*/true));
@@ -38,11 +38,11 @@ bool micro_batch_decides_results(const Config& config) {
 std::vector<LayoutChoice> with_schedules(LayoutChoice choice, std::int64_t layers) {
   std::vector<LayoutChoice> all{choice};
   if (choice.pipeline == 1) return all;
-  for (const char* const schedule : {"gpipe", "zero-bubble"}) {
+  for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::zero_bubble}) {
     choice.schedule = schedule;
     all.push_back(choice);
   }
-  choice.schedule = "interleaved";
+  choice.schedule = ScheduleKind::interleaved;
   for (const std::int64_t chunks : chunk_counts) {
     if (chunks * choice.pipeline > layers) break;
     choice.chunks = chunks;
@@ -67,7 +67,8 @@ std::vector<LayoutChoice> all_layouts(const Config& given, int ranks) {
         if (zero > 0 && data == 1) break;
         for (const bool sequence : {false, true}) {
           if (sequence && tensor == 1) break;
-          for (const char* const recompute : recomputations) {
+          for (const Recompute recompute :
+               {Recompute::none, Recompute::selective, Recompute::full}) {
             for (const std::int64_t batch : batches) {
               const LayoutChoice choice{.data = data,
                                         .tensor = tensor,
@@ -95,7 +96,8 @@ std::uint64_t least_bytes(const Config& config, const plan::StepInput& input,
   const double rounded = input.build.compute == DType::f32 || input.zero >= 3
                              ? 0
                              : static_cast<double>(size_of(input.build.compute));
-  const double states = config.optimizer.name == "adamw" ? 2 : config.optimizer.momentum > 0;
+  const double states =
+      config.optimizer.name == OptimizerKind::adamw ? 2 : config.optimizer.momentum > 0;
   const double per_element = sizeof(float) * (1 / shared(3) + 1 / shared(2) + states / shared(1));
   double most = 0;
   for (int stage = 0; stage < input.schedule.stages; ++stage) {

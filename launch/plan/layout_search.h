@@ -18,8 +18,8 @@ namespace trireme {
 struct LayoutChoice {
   std::int64_t data = 1, tensor = 1, pipeline = 1, chunks = 1, zero = 0, micro_batch = 1;
   bool sequence = false;
-  std::string schedule = "1f1b";
-  std::string recompute = "none";
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  Recompute recompute = Recompute::none;
   friend bool operator==(const LayoutChoice&, const LayoutChoice&) = default;
 };
 

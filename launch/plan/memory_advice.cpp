@@ -51,9 +51,9 @@ std::string memory_advice(const Config& config, const OutOfMemory& lack) {
       break;
     case MemoryRole::activations:
       add_micro_batch(advice, config, lack);
-      if (config.train.recompute != "full")
+      if (config.train.recompute != Recompute::full)
         advice.push_back(fmt::format("train.recompute: full (now {}) keeps only the blocks' inputs",
-                                     config.train.recompute));
+                                     name_of(config.train.recompute)));
       break;
     case MemoryRole::staging:
     case MemoryRole::workspace:

@@ -125,8 +125,10 @@ std::string step_text(const LayoutPlan& plan) {
 std::string decisions(const LayoutPlan& plan, const PlanContext& context) {
   const Config& config = plan.config;
   std::vector<std::string> parts;
-  if (context.given.precision == "auto") parts.push_back("precision: " + config.precision);
-  if (context.given.device.type == "auto") parts.push_back("device.type: " + config.device.type);
+  if (context.given.precision == Precision::automatic)
+    parts.push_back(fmt::format("precision: {}", name_of(config.precision)));
+  if (context.given.device.type == DeviceChoice::automatic)
+    parts.push_back(fmt::format("device.type: {}", name_of(config.device.type)));
   if (parts.empty()) return {};
   const std::string place =
       context.machine ? fmt::format("as on {}", context.hardware.name)
@@ -143,10 +145,11 @@ std::string heading(const LayoutPlan& plan, const PlanContext& context) {
   std::string text = fmt::format(
       "{} of {} parameters in {} on {} rank(s): data {} x tensor {} x pipeline {}, ZeRO {}, "
       "recompute {}",
-      config.model.family, parameter_count(input.layers), config.precision, input.mesh.size(),
-      parallel.data, parallel.tensor, parallel.pipeline, parallel.zero, config.train.recompute);
+      config.model.family, parameter_count(input.layers), name_of(config.precision),
+      input.mesh.size(), parallel.data, parallel.tensor, parallel.pipeline, parallel.zero,
+      name_of(config.train.recompute));
   if (parallel.pipeline > 1) {
-    text += fmt::format(", schedule {}", parallel.schedule);
+    text += fmt::format(", schedule {}", name_of(parallel.schedule));
     if (parallel.chunks > 1) text += fmt::format(" of {} chunks", parallel.chunks);
   }
   if (parallel.sequence) text += ", sequence parallel";

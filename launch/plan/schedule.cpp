@@ -9,8 +9,8 @@
 
 #include "launch/commands/plan_arguments.h"
 #include "launch/plan/schedule_view.h"
+#include "models/config.h"
 #include "runtime/base/error.h"
-#include "runtime/config/config.h"
 #include "runtime/telemetry/terminal.h"
 
 namespace trireme {
@@ -27,7 +27,7 @@ struct Request {
 };
 
 ScheduleKind kind_of(const std::string& text, const std::string& place) {
-  const auto kind = schedule_kind_from(text);
+  const auto kind = value_named<ScheduleKind>(text);
   if (!kind) {
     fail(ExitCode::config, "{}: {} is no schedule; use gpipe, 1f1b, interleaved or zero-bubble",
          place, text);
@@ -39,13 +39,12 @@ ScheduleKind kind_of(const std::string& text, const std::string& place) {
 std::int64_t data_ranks(const Config& config, const Provenance& where,
                         const PlanArguments& arguments, std::string& remark) {
   const ParallelConfig& parallel = config.parallel;
-  const std::int64_t others =
-      parallel.tensor * parallel.pipeline * parallel.context * parallel.expert;
+  const std::int64_t others = parallel.tensor * parallel.pipeline;
   if (arguments.ranks) {
     const std::int64_t ranks = *arguments.ranks;
     if (ranks % others != 0) {
       fail(ExitCode::config,
-           "--ranks: {} cannot be split: tensor * pipeline * context * expert = {} does not divide "
+           "--ranks: {} cannot be split: tensor * pipeline = {} does not divide "
            "it; use a multiple of {}",
            ranks, others, others);
     }
@@ -84,7 +83,7 @@ Request from_config(const PlanArguments& arguments) {
   request.place = where.describe("parallel.schedule");
   shape.stages = static_cast<int>(config.parallel.pipeline);
   shape.chunks = static_cast<int>(config.parallel.chunks);
-  if (!arguments.schedule) shape.kind = kind_of(config.parallel.schedule, request.place);
+  if (!arguments.schedule) shape.kind = config.parallel.schedule;
   if (!arguments.micro_batches) {
     const std::int64_t ranks = data_ranks(config, where, arguments, request.remark);
     shape.micro_batches = micro_batches_per_step(config, where, ranks);

@@ -11,16 +11,16 @@ namespace {
 // gradient and state, and writes weight and state.
 double optimizer_bytes(const OptimizerConfig& config) {
   constexpr int weight_and_gradient = 3;
-  const int states = config.name == "adamw" ? 2 : config.momentum > 0 ? 1 : 0;
+  const int states = config.name == OptimizerKind::adamw ? 2 : config.momentum > 0 ? 1 : 0;
   return static_cast<double>(weight_and_gradient + 2 * states) * sizeof(float);
 }
 
 // As it lies in a shard.
-double stored_sample_bytes(const ModelConfig& model, const ModelTraits& traits) {
+double stored_sample_bytes(const ModelTraits& traits) {
   if (traits.input == InputKind::images)
-    return static_cast<double>(model.image_size * model.image_size * model.channels);
+    return static_cast<double>(traits.image_size * traits.image_size * traits.channels);
   constexpr std::int64_t ids_in_two_bytes = 65536;
-  return static_cast<double>(model.context * (model.vocabulary <= ids_in_two_bytes ? 2 : 4));
+  return static_cast<double>(traits.context * (traits.vocabulary <= ids_in_two_bytes ? 2 : 4));
 }
 
 }  // namespace
@@ -36,22 +36,21 @@ const std::vector<LayerSummary>& StepPlanner::layers(const Config& config) {
 
 plan::StepInput StepPlanner::input(const Config& config) {
   const ModelTraits traits = traits_of(config.model);
-  const auto precision = plan::precision_from(config.precision);
-  TRIREME_EXPECTS(precision.has_value(), "precision {} is not resolved", config.precision);
+  TRIREME_EXPECTS(config.precision != Precision::automatic, "precision is not resolved");
   plan::StepInput input{.layers = layers(config),
                         .build = build_options(config, /*tensor_rank=*/0, /*training=*/true),
                         .mesh = mesh_shape(config.parallel),
                         .schedule = pipeline_shape(config, /*training=*/true),
                         .stages = {},
-                        .precision = *precision,
+                        .precision = config.precision,
                         .zero = static_cast<int>(config.parallel.zero),
                         .bucket_elements = bucket_elements(config),
-                        .separate_ties = keeps_ties_apart(config),
-                        .overlapped_reducer = config.parallel.reducer == "overlapped",
+                        .separate_ties = separates_ties(config),
+                        .overlapped_reducer = config.parallel.reducer == ReducerMode::overlapped,
                         .optimizer_bytes = optimizer_bytes(config.optimizer),
                         .items_per_sample = traits.targets_per_sample,
                         .rows_per_sample = traits.targets_per_sample,
-                        .sample_bytes = stored_sample_bytes(config.model, traits)};
+                        .sample_bytes = stored_sample_bytes(traits)};
   input.stages = plan_stages(input.layers, input.schedule, config.parallel.stage_layers);
   return input;
 }

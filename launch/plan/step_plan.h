@@ -19,7 +19,7 @@ class StepPlanner {
  private:
   // What declarations depend on, in one search: tensor ranks, sequence, recompute, micro-batch,
   // split backward.
-  using Key = std::tuple<std::int64_t, bool, std::string, std::int64_t, bool>;
+  using Key = std::tuple<std::int64_t, bool, Recompute, std::int64_t, bool>;
   const std::vector<LayerSummary>& layers(const Config& config);
 
   std::map<Key, std::vector<LayerSummary>> known_;

@@ -11,9 +11,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "models/config.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/host_name.h"
-#include "runtime/config/config.h"
 #include "runtime/device/device.h"
 
 namespace trireme::scale {
@@ -104,8 +104,10 @@ RunPlace read_place(const std::string& directory, int cores) {
     place.cpu = cpu.at("model");
     place.cores = cpu.at("cores_online");
     place.started = text.at("start_time");
-    place.device = load_config(directory + "/config.yaml", {}).device.type;
-    if (place.device == "auto") place.device = Device::count(DeviceType::cuda) > 0 ? "cuda" : "cpu";
+    const DeviceChoice device = load_config(directory + "/config.yaml", {}).device.type;
+    const bool gpus = Device::count(DeviceType::cuda) > 0;
+    const DeviceChoice found = gpus ? DeviceChoice::cuda : DeviceChoice::cpu;
+    place.device = name_of(device == DeviceChoice::automatic ? found : device);
   } catch (const json::exception&) {  // of another version
   } catch (const Error&) {
   }

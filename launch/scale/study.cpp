@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "launch/plan/layout_search.h"
+#include "models/config.h"
 #include "runtime/base/error.h"
 #include "runtime/device/device.h"
 

@@ -11,8 +11,12 @@
 namespace trireme {
 namespace {
 
+Init matrix_init(const GptOptions& options) {
+  return Init::normal(static_cast<float>(options.init_std));
+}
+
 Init residual_init(const GptOptions& options) {
-  return Init::normal(options.init_deviation /
+  return Init::normal(static_cast<float>(options.init_std) /
                       std::sqrt(2.0F * static_cast<float>(options.layers)));
 }
 
@@ -39,15 +43,14 @@ GptBlock::GptBlock(Blueprint& blueprint, const GptOptions& options, std::int64_t
       recomputes_(blueprint.options().recompute == Recompute::selective),
       sum_(blueprint, rows_),
       norm1_(blueprint, "norm1", rows_),
-      qkv_(blueprint, "attention.qkv", 3 * options.hidden, 3, Init::normal(options.init_deviation),
-           sum_),
+      qkv_(blueprint, "attention.qkv", 3 * options.hidden, 3, matrix_init(options), sum_),
       output_(blueprint, "attention.output", options.hidden, residual_init(options), sum_),
       norm2_(blueprint, "norm2", rows_),
-      expand_(blueprint, "mlp.expand", 4 * options.hidden, 1, Init::normal(options.init_deviation),
-              sum_),
+      expand_(blueprint, "mlp.expand", 4 * options.hidden, 1, matrix_init(options), sum_),
       contract_(blueprint, "mlp.contract", 4 * options.hidden, residual_init(options), sum_),
-      attention_dropout_(blueprint, "attention.dropout", options.dropout, rows_),
-      mlp_dropout_(blueprint, "mlp.dropout", options.dropout, rows_) {
+      attention_dropout_(blueprint, "attention.dropout", static_cast<float>(options.dropout),
+                         rows_),
+      mlp_dropout_(blueprint, "mlp.dropout", static_cast<float>(options.dropout), rows_) {
   TRIREME_EXPECTS(options.heads % blueprint.tensor().blocks == 0, "{} heads in {} tensor blocks",
                   options.heads, blueprint.tensor().blocks);
   reserve(blueprint);
@@ -169,6 +172,16 @@ void GptBlock::backward_weight(const Context& context, const Tensor& x) {
   output_.backward_weight(context, attention_dropout_.gradient(context), context(attended_));
   qkv_.backward_weight(context, context(dqkv_), context(normed1_));
   norm1_.backward_weight(context, context(dnormed1_), x);
+}
+
+void GptBlock::add_limits(ModelLimits& limits) const {
+  const std::int64_t hidden = rows_.whole().back();
+  limits.tensor.push_back({block_heads_ * blocks_, "model.heads"});
+  limits.tensor.push_back({hidden, "model.hidden"});
+  limits.rows = {rows_.whole()[1], "model.context"};
+  limits.gelu = {4 * hidden, "4 x model.hidden"};
+  limits.fp8 = true;
+  limits.selective_recompute = true;
 }
 
 double GptBlock::forward_flops() const {

@@ -19,6 +19,7 @@ class GptBlock final : public Layer {
   [[nodiscard]] double forward_flops() const override;
   [[nodiscard]] bool backward_in_place() const override { return true; }
   [[nodiscard]] bool splits_backward() const override { return true; }
+  void add_limits(ModelLimits& limits) const override;
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                 const Tensor& dx) override;

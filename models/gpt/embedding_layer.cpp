@@ -15,8 +15,8 @@ namespace {
 constexpr float sinusoid_amplitude = 0.1F;
 
 Init position_init(const GptOptions& options) {
-  return options.sinusoidal_positions ? Init::sinusoid(sinusoid_amplitude)
-                                      : Init::normal(options.init_deviation / 2);
+  if (options.position_init == PositionInit::sinusoidal) return Init::sinusoid(sinusoid_amplitude);
+  return Init::normal(static_cast<float>(options.init_std) / 2);
 }
 
 }  // namespace
@@ -24,7 +24,7 @@ Init position_init(const GptOptions& options) {
 ParamSpec token_table_spec(const GptOptions& options, std::string name) {
   return {.name = std::move(name),
           .shape = {padded_vocabulary(options.vocabulary), options.hidden},
-          .init = Init::normal(options.init_deviation),
+          .init = Init::normal(static_cast<float>(options.init_std)),
           .decay = true,
           .matrix = true,
           .shard_axis = 0,
@@ -37,7 +37,7 @@ GptEmbedding::GptEmbedding(Blueprint& blueprint, const GptOptions& options)
       tensor_(blueprint.tensor()),
       split_backward_(blueprint.options().split_backward),
       table_block_{padded_vocabulary(options.vocabulary) / tensor_.blocks, options.hidden},
-      dropout_(blueprint, "embedding.dropout", options.dropout, rows_) {
+      dropout_(blueprint, "embedding.dropout", static_cast<float>(options.dropout), rows_) {
   tokens_ = blueprint.shared_parameter(token_table_spec(options));
   positions_ = blueprint.shared_parameter({.name = "embedding.position.weight",
                                            .shape = {options.context, options.hidden},
@@ -46,6 +46,12 @@ GptEmbedding::GptEmbedding(Blueprint& blueprint, const GptOptions& options)
   const Shape& whole = rows_.whole();
   if (tensor_.blocked())
     found_ = blueprint.scratch({tensor_.local(), whole[0], whole[1], whole[2]});
+}
+
+void GptEmbedding::add_limits(ModelLimits& limits) const {
+  limits.tensor.push_back(
+      {table_block_[0] * tensor_.blocks,
+       fmt::format("model.vocabulary padded to a multiple of {}", vocabulary_multiple)});
 }
 
 void GptEmbedding::forward(const Context& context, const Tensor& x, const Tensor& y) {

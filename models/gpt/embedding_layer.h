@@ -6,8 +6,9 @@
 
 namespace trireme {
 
+inline constexpr std::int64_t vocabulary_multiple = 64;
 [[nodiscard]] constexpr std::int64_t padded_vocabulary(std::int64_t vocabulary) {
-  return (vocabulary + 63) / 64 * 64;
+  return (vocabulary + vocabulary_multiple - 1) / vocabulary_multiple * vocabulary_multiple;
 }
 
 // The token table, under the name by which the embedding or the tied head declares it.
@@ -22,6 +23,7 @@ class GptEmbedding final : public Layer {
 
   [[nodiscard]] double forward_flops() const override { return 0; }  // a gather
   [[nodiscard]] bool splits_backward() const override { return true; }
+  void add_limits(ModelLimits& limits) const override;
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                 const Tensor& dx) override;

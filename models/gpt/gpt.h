@@ -1,23 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2 (Radford et al., 2019): learned positions, pre-layer-norm blocks, tanh GELU, output head
 // tied to the token table, vocabulary padded to a multiple of 64. Initialisation as published:
-// deviation 0.02, residual projections scaled by 1/sqrt(2 layers), positions 0.01.
+// standard deviation 0.02, residual projections scaled by 1/sqrt(2 layers), positions 0.01.
 #pragma once
 
+#include "runtime/config/choices.h"
 #include "runtime/nn/model.h"
 
 namespace trireme {
 
+// How the learned positions start: the published normal, or sine waves.
+enum class PositionInit : std::uint8_t { normal, sinusoidal };
+[[nodiscard]] constexpr auto names_of(PositionInit /*key*/) {
+  return std::to_array<Named<PositionInit>>(
+      {{PositionInit::normal, "normal"}, {PositionInit::sinusoidal, "sinusoidal"}});
+}
+
+// The keys of the model section for family gpt2; gpt_config.cpp documents them.
 struct GptOptions {
-  std::int64_t layers = 12;
-  std::int64_t hidden = 768;
-  std::int64_t heads = 12;
-  std::int64_t context = 1024;
-  std::int64_t vocabulary = 50257;
-  float init_deviation = 0.02F;
-  bool sinusoidal_positions =
-      false;             // how the learned positions start: sine waves, or the published normal
-  float dropout = 0.0F;  // on the embedding and on both residual branches
+  std::int64_t layers = 4;
+  std::int64_t hidden = 256;
+  std::int64_t heads = 4;
+  std::int64_t context = 256;
+  std::int64_t vocabulary = 256;
+  double dropout = 0;  // on the embedding and on both residual branches
+  double init_std = 0.02;
+  PositionInit position_init = PositionInit::normal;
+  friend bool operator==(const GptOptions&, const GptOptions&) = default;
 };
 
 // Inputs (micro_batch, context) i32 tokens; targets the same shape.

@@ -38,7 +38,7 @@ constexpr std::array rows = {
 };
 
 // In the form of Hugging Face: (in, out).
-Shape shape_of(std::string_view theirs, const ModelConfig& model) {
+Shape shape_of(std::string_view theirs, const GptOptions& model) {
   const std::int64_t c = model.hidden;
   if (theirs == "wte.weight") return {model.vocabulary, c};
   if (theirs == "wpe.weight") return {model.context, c};
@@ -53,7 +53,7 @@ Shape shape_of(std::string_view theirs, const ModelConfig& model) {
 
 }  // namespace
 
-std::vector<NamePair> gpt2_names(const ModelConfig& model) {
+std::vector<NamePair> gpt2_names(const GptOptions& model) {
   std::vector<NamePair> pairs;
   const auto add = [&](Scope scope, std::int64_t block) {
     for (const Row& row : rows) {
@@ -72,7 +72,7 @@ std::vector<NamePair> gpt2_names(const ModelConfig& model) {
   return pairs;
 }
 
-std::string gpt2_config_json(const ModelConfig& model) {
+std::string gpt2_config_json(const GptOptions& model) {
   return fmt::format(
       R"({{
   "model_type": "gpt2",

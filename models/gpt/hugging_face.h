@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "models/gpt/gpt.h"
 #include "runtime/base/shape.h"
-#include "runtime/config/config.h"
 
 namespace trireme::hugging_face {
 
@@ -24,10 +24,10 @@ struct NamePair {
 };
 
 // Every tensor of a GPT of this config, in chain order.
-[[nodiscard]] std::vector<NamePair> gpt2_names(const ModelConfig& model);
+[[nodiscard]] std::vector<NamePair> gpt2_names(const GptOptions& model);
 
 // config.json of the same model: what transformers needs to know beside the weights.
-[[nodiscard]] std::string gpt2_config_json(const ModelConfig& model);
+[[nodiscard]] std::string gpt2_config_json(const GptOptions& model);
 
 // A name of theirs without what some files put before all names ("transformer."); nothing for
 // tensors that are not parameters of ours: masks, and the head, which is tied to the tokens.

@@ -44,7 +44,7 @@ class ColumnLinear {
   std::int64_t blocks_;  // local
   Shape block_;
   Shape weight_block_;  // (outputs / blocks, C)
-  LinearProducts products_;
+  LinearMatmuls matmul_;
   ParamId weight_, bias_;
 };
 

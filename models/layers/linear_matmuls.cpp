@@ -9,8 +9,7 @@
 
 namespace trireme {
 
-LinearProducts::LinearProducts(Blueprint& blueprint, std::int64_t rows, const Shape& weight,
-                               bool fp8)
+LinearMatmuls::LinearMatmuls(Blueprint& blueprint, std::int64_t rows, const Shape& weight, bool fp8)
     : fp8_(fp8) {
   if (!fp8_) return;
   constexpr std::int64_t alignment = 256;  // what tensor cores read fastest
@@ -23,8 +22,8 @@ LinearProducts::LinearProducts(Blueprint& blueprint, std::int64_t rows, const Sh
   workspace_ = blueprint.workspace(scales_ + 2 * sizeof(float));
 }
 
-void LinearProducts::forward(const Context& context, const Tensor& y, const Tensor& x,
-                             const Tensor& w, const Tensor& bias, const Tensor& residual) const {
+void LinearMatmuls::forward(const Context& context, const Tensor& y, const Tensor& x,
+                            const Tensor& w, const Tensor& bias, const Tensor& residual) const {
   if (!fp8_) {
     ops::linear_forward(context.stream, y, x, w, bias, residual);
     return;
@@ -33,8 +32,8 @@ void LinearProducts::forward(const Context& context, const Tensor& y, const Tens
                   quantize(context, 1, DType::f8e4m3, w), bias, residual);
 }
 
-void LinearProducts::forward_gelu(const Context& context, const Tensor& y, const Tensor& pre,
-                                  const Tensor& x, const Tensor& w, const Tensor& bias) const {
+void LinearMatmuls::forward_gelu(const Context& context, const Tensor& y, const Tensor& pre,
+                                 const Tensor& x, const Tensor& w, const Tensor& bias) const {
   if (!fp8_) {
     ops::linear_gelu_forward(context.stream, y, pre, x, w, bias);
     return;
@@ -43,8 +42,8 @@ void LinearProducts::forward_gelu(const Context& context, const Tensor& y, const
   ops::gelu_forward(context.stream, y, pre);
 }
 
-void LinearProducts::backward_input(const Context& context, const Tensor& dx, const Tensor& dy,
-                                    const Tensor& w, const Tensor& pre) const {
+void LinearMatmuls::backward_input(const Context& context, const Tensor& dx, const Tensor& dy,
+                                   const Tensor& w, const Tensor& pre) const {
   if (!fp8_ && pre.empty()) {
     ops::linear_backward_input(context.stream, dx, dy, w);
     return;
@@ -58,8 +57,8 @@ void LinearProducts::backward_input(const Context& context, const Tensor& dx, co
   if (!pre.empty()) ops::gelu_backward(context.stream, dx, dx, pre);
 }
 
-void LinearProducts::backward_weight(const Context& context, const Tensor& dw, const Tensor& db,
-                                     const Tensor& dy, const Tensor& x) const {
+void LinearMatmuls::backward_weight(const Context& context, const Tensor& dw, const Tensor& db,
+                                    const Tensor& dy, const Tensor& x) const {
   if (!fp8_) {
     ops::linear_backward_weight(context.stream, dw, db, dy, x);
     return;
@@ -69,8 +68,8 @@ void LinearProducts::backward_weight(const Context& context, const Tensor& dw, c
   if (!db.empty()) ops::column_sums(context.stream, db, dy);
 }
 
-ops::Fp8Matrix LinearProducts::quantize(const Context& context, int operand, DType format,
-                                        const Tensor& values, bool transposed) const {
+ops::Fp8Matrix LinearMatmuls::quantize(const Context& context, int operand, DType format,
+                                       const Tensor& values, bool transposed) const {
   std::byte* const memory = context(workspace_).data;
   const std::int64_t rows = values.shape.rows(), columns = values.shape.back();
   const auto index = static_cast<std::size_t>(operand);

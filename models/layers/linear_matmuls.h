@@ -10,9 +10,9 @@ namespace trireme {
 // `fp8` of 8-bit floats. Those are made anew for each product, in workspace, and have
 // one scale per operand of a product. Tensor blocks are operands of their own, so the bits do not
 // depend on which rank holds which block, and no rank asks another for a maximum.
-class LinearProducts {
+class LinearMatmuls {
  public:
-  LinearProducts(Blueprint& blueprint, std::int64_t rows, const Shape& weight, bool fp8);
+  LinearMatmuls(Blueprint& blueprint, std::int64_t rows, const Shape& weight, bool fp8);
 
   // As the ops of ops/linear.h.
   void forward(const Context& context, const Tensor& y, const Tensor& x, const Tensor& w,

@@ -14,7 +14,7 @@ RowLinear::RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t i
       blocks_(blueprint.tensor().local()),
       block_{sum.rows().whole()[0], sum.rows().whole()[1], inputs / blueprint.tensor().blocks},
       weight_block_{sum.rows().whole()[2], block_[2]},
-      products_(blueprint, block_.rows(), weight_block_, blueprint.options().fp8) {
+      matmul_(blueprint, block_.rows(), weight_block_, blueprint.options().fp8) {
   const std::int64_t outputs = weight_block_[0];
   const auto scope = blueprint.scope(name);
   weight_ = blueprint.parameter({.name = "weight",
@@ -30,12 +30,12 @@ void RowLinear::forward(const Context& context, const Tensor& y, const Tensor& x
                         const Tensor& residual) const {
   const Tensor weight = context.params.compute(weight_), bias = context.params.compute(bias_);
   if (!blocked_) {
-    products_.forward(context, y, x, weight, bias, residual);
+    matmul_.forward(context, y, x, weight, bias, residual);
     return;
   }
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    products_.forward(context, sum_.block(context, b), block_of(x, b, block_),
-                      block_of(weight, b, weight_block_));
+    matmul_.forward(context, sum_.block(context, b), block_of(x, b, block_),
+                    block_of(weight, b, weight_block_));
   }
   sum_.start(context);
   ops::add_bias_residual(context.stream, y, sum_.finish(context), bias, residual);
@@ -46,17 +46,16 @@ void RowLinear::backward(const Context& context, const Tensor& dx, const Tensor&
   if (!split_backward_) backward_weight(context, dy, x);
   const Tensor weight = context.params.compute(weight_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    products_.backward_input(context, block_of(dx, b, block_), dy,
-                             block_of(weight, b, weight_block_),
-                             pre.empty() ? pre : block_of(pre, b, block_));
+    matmul_.backward_input(context, block_of(dx, b, block_), dy, block_of(weight, b, weight_block_),
+                           pre.empty() ? pre : block_of(pre, b, block_));
   }
 }
 
 void RowLinear::backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const {
   const Tensor dw = context.params.gradient(weight_), db = context.params.gradient(bias_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    products_.backward_weight(context, block_of(dw, b, weight_block_), blocked_ ? Tensor{} : db, dy,
-                              block_of(x, b, block_));
+    matmul_.backward_weight(context, block_of(dw, b, weight_block_), blocked_ ? Tensor{} : db, dy,
+                            block_of(x, b, block_));
   }
   if (blocked_) ops::column_sums(context.stream, db, dy);
   context.ready(bias_);

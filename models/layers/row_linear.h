@@ -33,7 +33,7 @@ class RowLinear {
   std::int64_t blocks_;  // local
   Shape block_;
   Shape weight_block_;  // (C, inputs / blocks)
-  LinearProducts products_;
+  LinearMatmuls matmul_;
   ParamId weight_, bias_;
 };
 

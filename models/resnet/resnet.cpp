@@ -19,16 +19,16 @@ ChainLayer in_scope(const std::string& scope_name, const Args&... args) {
 
 }  // namespace
 
-Chain resnet_chain(const ResNetOptions& options) {
-  Chain chain{in_scope<ResNetStem>("stem", options)};
+Chain resnet_chain(const ResNetOptions& options, const ops::AugmentOptions& augment) {
+  Chain chain{in_scope<ResNetStem>("stem", options, augment)};
   for (std::size_t stage = 0; stage < options.stages.size(); ++stage) {
     for (std::int64_t i = 0; i < options.stages[stage]; ++i) {
       const std::string name = fmt::format("stages.{}.{}", stage, i);
-      chain.push_back(
-          in_scope<ResNetBlock>(name, name,
-                                ResNetBlockOptions{.bottleneck = options.bottleneck,
-                                                   .width = options.width << stage,
-                                                   .stride = stage > 0 && i == 0 ? 2 : 1}));
+      chain.push_back(in_scope<ResNetBlock>(
+          name, name,
+          ResNetBlockOptions{.bottleneck = options.block == ResNetBlockKind::bottleneck,
+                             .width = options.width << stage,
+                             .stride = stage > 0 && i == 0 ? 2 : 1}));
       chain.back().block = true;
     }
   }

@@ -12,19 +12,32 @@
 
 namespace trireme {
 
+enum class ResNetBlockKind : std::uint8_t { basic, bottleneck };
+[[nodiscard]] constexpr auto names_of(ResNetBlockKind /*key*/) {
+  return std::to_array<Named<ResNetBlockKind>>(
+      {{ResNetBlockKind::basic, "basic"}, {ResNetBlockKind::bottleneck, "bottleneck"}});
+}
+enum class ResNetStemKind : std::uint8_t { imagenet, small };
+[[nodiscard]] constexpr auto names_of(ResNetStemKind /*key*/) {
+  return std::to_array<Named<ResNetStemKind>>(
+      {{ResNetStemKind::imagenet, "imagenet"}, {ResNetStemKind::small, "small"}});
+}
+
+// The keys of the model section for family resnet; resnet_config.cpp documents them.
 struct ResNetOptions {
-  bool bottleneck = false;
-  bool small_stem = false;
-  std::vector<std::int64_t> stages = {2, 2, 2,
-                                      2};  // blocks per stage; width doubles from stage to stage
+  ResNetBlockKind block = ResNetBlockKind::basic;
+  std::vector<std::int64_t> stages = {2, 2, 2, 2};  // blocks; width doubles from stage to stage
   std::int64_t width = 64;  // channels of the first stage (before bottleneck expansion)
+  ResNetStemKind stem = ResNetStemKind::imagenet;
   std::int64_t image_size = 224;
   std::int64_t channels = 3;
   std::int64_t classes = 1000;
-  ops::AugmentOptions augment;  // applied to the uint8 input; random only in training
+  friend bool operator==(const ResNetOptions&, const ResNetOptions&) = default;
 };
 
-// Inputs (micro_batch, image_size, image_size, channels) u8; targets (micro_batch) i32.
-[[nodiscard]] Chain resnet_chain(const ResNetOptions& options);
+// Inputs (micro_batch, image_size, image_size, channels) u8; targets (micro_batch) i32. `augment`
+// is applied to the inputs; random only in training.
+[[nodiscard]] Chain resnet_chain(const ResNetOptions& options,
+                                 const ops::AugmentOptions& augment = {});
 
 }  // namespace trireme

@@ -6,37 +6,48 @@ namespace {
 
 constexpr ops::PoolingOptions stem_pool{.window = 3, .stride = 2, .padding = 1};
 
+bool is_small(const ResNetOptions& options) {
+  return options.stem == ResNetStemKind::small;
+}
+std::int64_t window_of(const ResNetOptions& options) {
+  return is_small(options) ? 3 : 7;
+}
+std::int64_t stride_of(const ResNetOptions& options) {
+  return is_small(options) ? 1 : 2;
+}
+
 Shape image_shape(const Blueprint& blueprint, const ResNetOptions& options) {
   return {blueprint.micro_batch(), options.image_size, options.image_size, options.channels};
 }
 
 // Also the shape of what the stem hands on: follows from the options alone.
 Shape stem_output(const Blueprint& blueprint, const ResNetOptions& options) {
-  const std::int64_t window = options.small_stem ? 3 : 7;
+  const std::int64_t window = window_of(options);
   const Shape convolved = ops::convolution_output_shape(
       image_shape(blueprint, options), Shape{options.width, window, window, options.channels},
-      {.stride = options.small_stem ? 1 : 2, .padding = window / 2});
-  return options.small_stem ? convolved : ops::max_pool_output_shape(convolved, stem_pool);
+      {.stride = stride_of(options), .padding = window / 2});
+  return is_small(options) ? convolved : ops::max_pool_output_shape(convolved, stem_pool);
 }
 
 }  // namespace
 
-ResNetStem::ResNetStem(Blueprint& blueprint, const ResNetOptions& options)
+ResNetStem::ResNetStem(Blueprint& blueprint, const ResNetOptions& options,
+                       const ops::AugmentOptions& augment)
     : Layer("stem", stem_output(blueprint, options)),
-      options_(options),
+      augment_(augment),
       image_(blueprint.keep(image_shape(blueprint, options))),
-      convolution_(blueprint, "convolution", image_.shape, options.width,
-                   options.small_stem ? 3 : 7, options.small_stem ? 1 : 2),
+      convolution_(blueprint, "convolution", image_.shape, options.width, window_of(options),
+                   stride_of(options)),
       norm_(blueprint, "norm", convolution_.output_shape(), /*relu=*/true),
       convolved_(blueprint.keep(convolution_.output_shape())),
       dnormed_(blueprint.scratch(convolution_.output_shape())) {
-  if (options.small_stem) return;
+  if (is_small(options)) return;
   normed_ = blueprint.keep(convolution_.output_shape());
   pool_index_ = blueprint.keep(output_shape(), DType::u8);
 }
 
 void ResNetStem::forward(const Context& context, const Tensor& x, const Tensor& y) {
-  ops::AugmentOptions augment = options_.augment;
+  ops::AugmentOptions augment = augment_;
   augment.random = context.training;
   const Tensor image = context(image_), convolved = context(convolved_);
   ops::augment(context.stream, image, x, context.batch.sample_ids, context.batch.epochs, augment);

@@ -13,7 +13,8 @@ namespace trireme {
 // uint8 images -> augmented, normalised -> convolution, batch norm, ReLU (, max-pool).
 class ResNetStem final : public Layer {
  public:
-  ResNetStem(Blueprint& blueprint, const ResNetOptions& options);
+  ResNetStem(Blueprint& blueprint, const ResNetOptions& options,
+             const ops::AugmentOptions& augment);
 
   [[nodiscard]] double forward_flops() const override { return convolution_.forward_flops(); }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
@@ -21,7 +22,7 @@ class ResNetStem final : public Layer {
                 const Tensor& dx) override;
 
  private:
-  ResNetOptions options_;
+  ops::AugmentOptions augment_;
   Activation image_;
   Convolution convolution_;
   BatchNorm norm_;

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole configuration as typed structs, read once at the edge. Every key, its default, its
-// limits and its description stand once in the table of fields.cpp; a test compares that table with
-// these structs, with the README's table and with configs/*.yaml. Code below the edge takes the
-// struct of its own room, never this file's reader.
+// limits and its description stand once in a table: in fields.cpp, and in the room of the models
+// for the model section. A test compares the table with these structs, with the README's table and
+// with configs/*.yaml. Code below the edge takes the struct of its own room, never this file's
+// reader.
+//
+// The functions here take the table of keys; models/config.h has them for the families of this
+// program.
 #pragma once
 
 #include <array>
@@ -12,6 +16,9 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "runtime/config/choices.h"
+#include "runtime/config/model_config.h"
 
 namespace trireme {
 
@@ -23,34 +30,12 @@ struct RunConfig {
 };
 
 struct DeviceConfig {
-  std::string type = "auto";  // cpu | cuda | auto
+  DeviceChoice type = DeviceChoice::automatic;
   bool share = false;
-  std::string graphs = "off";           // off | layer | step
-  std::string fused_epilogues = "off";  // off | on
-  std::string autotune = "off";         // off | a file
+  GraphMode graphs = GraphMode::off;
+  bool fused_epilogues = false;
+  std::string autotune = "off";  // off | a file
   friend bool operator==(const DeviceConfig&, const DeviceConfig&) = default;
-};
-
-struct ModelConfig {
-  std::string family = "gpt2";  // gpt2 | resnet
-  // gpt2
-  std::int64_t layers = 4;
-  std::int64_t hidden = 256;
-  std::int64_t heads = 4;
-  std::int64_t context = 256;
-  std::int64_t vocabulary = 256;
-  double dropout = 0.0;
-  double init_deviation = 0.02;
-  std::string position_init = "normal";  // normal | sinusoidal
-  // resnet
-  std::string block = "basic";  // basic | bottleneck
-  std::vector<std::int64_t> stages = {2, 2, 2, 2};
-  std::int64_t width = 64;
-  std::string stem = "imagenet";  // imagenet | small
-  std::int64_t image_size = 224;
-  std::int64_t channels = 3;
-  std::int64_t classes = 1000;
-  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
 struct DataConfig {
@@ -59,12 +44,12 @@ struct DataConfig {
   std::int64_t workers = 2;
   std::int64_t prefetch = 4;
   bool shuffle = true;
-  std::string last_batch = "drop";  // drop | pad
+  LastBatch last_batch = LastBatch::drop;
   // images
   std::int64_t crop_padding = 0;
   bool flip = false;
   std::vector<double> mean;
-  std::vector<double> deviation;
+  std::vector<double> std;
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
 };
 
@@ -74,18 +59,16 @@ struct ParallelConfig {
   std::int64_t data = 0;  // 0 = auto: what remains of the rank count
   std::int64_t tensor = 1;
   std::int64_t pipeline = 1;
-  std::int64_t context = 1;
-  std::int64_t expert = 1;
   std::int64_t zero = 0;
   bool sequence = false;
-  std::string schedule = "1f1b";
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
   std::int64_t chunks = 1;
   std::vector<std::int64_t> stage_layers;  // empty = balanced by declared FLOPs
-  std::int64_t virtual_tensor = 0;         // 0 = auto: parallel.tensor
-  std::string reducer = "overlapped";      // overlapped | inline
+  std::int64_t tensor_blocks = 0;          // 0 = auto: parallel.tensor
+  ReducerMode reducer = ReducerMode::overlapped;
   double bucket_megabytes = 4;
   bool check_collectives = false;
-  double watch_seconds = 600;  // 0 = no deadline
+  double timeout_seconds = 600;  // 0 = no deadline
   friend bool operator==(const ParallelConfig&, const ParallelConfig&) = default;
 };
 
@@ -94,7 +77,7 @@ struct TrainConfig {
   std::int64_t global_batch = 32;
   std::int64_t micro_batch = 4;
   std::string initial_weights;  // path; empty = random
-  std::string recompute = "none";
+  Recompute recompute = Recompute::none;
   double clip_norm = 1.0;  // 0 = no clipping
   double label_smoothing = 0.0;
   double ema_decay = 0.0;         // 0 = no average
@@ -110,7 +93,7 @@ struct TrainConfig {
 };
 
 struct OptimizerConfig {
-  std::string name = "adamw";  // adamw | sgd
+  OptimizerKind name = OptimizerKind::adamw;
   double learning_rate = 1e-3;
   std::array<double, 2> betas = {0.9, 0.95};
   double epsilon = 1e-8;
@@ -121,7 +104,7 @@ struct OptimizerConfig {
 };
 
 struct LrScheduleConfig {
-  std::string name = "cosine";  // constant | linear | cosine | wsd
+  LrDecay name = LrDecay::cosine;
   std::int64_t warmup_steps = 0;
   double minimum_ratio = 0.1;
   double decay_fraction = 0.2;  // wsd: last part of the run that decays
@@ -154,18 +137,11 @@ struct CommConfig {
   friend bool operator==(const CommConfig&, const CommConfig&) = default;
 };
 
-struct TelemetryConfig {
-  std::string trace;
-  bool tensorboard = false;
-  bool prometheus = false;
-  friend bool operator==(const TelemetryConfig&, const TelemetryConfig&) = default;
-};
-
 struct Config {
   RunConfig run;
   DeviceConfig device;
-  std::string precision = "fp32";       // auto | fp32 | tf32 | bf16 | fp16 | fp8
-  std::string reproducibility = "run";  // fast | run | layout
+  Precision precision = Precision::fp32;
+  Reproducibility reproducibility = Reproducibility::run;
   ModelConfig model;
   DataConfig data;
   ParallelConfig parallel;
@@ -175,7 +151,6 @@ struct Config {
   LrScheduleConfig lr_schedule;
   LossScaleConfig loss_scale;
   CheckpointConfig checkpoint;
-  TelemetryConfig telemetry;
   friend bool operator==(const Config&, const Config&) = default;
 };
 
@@ -201,43 +176,54 @@ struct Provenance {
   [[nodiscard]] std::string describe(std::string_view key) const;
 };
 
+namespace config {
+class KeyTable;
+}
+
 // Reads `path`, then applies `overrides` ("train.steps=50"), in order. A relative path of what a
 // run reads (data, hardware, initial weights) that does not exist in the current directory but does
 // beside the config file is taken from there.
 // Raises ExitCode::config with "file:line: key: value ...; allowed ...; fix ..." for anything wrong
 // with a single key. `where`, when given, receives the place of every key that was set. Keys of the
-// file that an override has left without a meaning are ignored, each with a line in the log.
-[[nodiscard]] Config load_config(const std::string& path, const std::vector<std::string>& overrides,
-                                 Provenance* where = nullptr);
+// file that an override has left without a meaning are ignored, each with a line in the log; keys
+// of earlier versions are read, with a line too.
+[[nodiscard]] Config load_config(const config::KeyTable& keys, const std::string& path,
+                                 const std::vector<std::string>& overrides, Provenance* where);
 // The same from text; `name` stands for the file in messages. Paths stay as written, and notices
 // stay in `where`.
-[[nodiscard]] Config parse_config(const std::string& text, const std::string& name,
-                                  const std::vector<std::string>& overrides,
-                                  Provenance* where = nullptr);
+[[nodiscard]] Config parse_config(const config::KeyTable& keys, const std::string& text,
+                                  const std::string& name,
+                                  const std::vector<std::string>& overrides, Provenance* where);
 
 // What the config is about to be used for: commands that do not train are not held to the training
 // rules.
 enum class Purpose : std::uint8_t { train, evaluate, generate };
 
-// Rules that span keys (divisibility, combinations, what this build supports), before anything is
-// allocated. Returns the config with every `auto` resolved (parallel.data, precision, device.type).
-// Raises ExitCode::config naming the keys (with file:line when `where` knows them), the values and
-// values that would work.
-[[nodiscard]] Config resolve_config(Config config, const Environment& environment,
-                                    const Provenance* where = nullptr,
-                                    Purpose purpose = Purpose::train);
+// Rules that span keys (divisibility, combinations, what the model allows), before anything is
+// allocated: the model is declared without memory and asked. Returns the config with every `auto`
+// resolved (parallel.data, precision, device.type). Raises ExitCode::config naming the keys (with
+// file:line when `where` knows them), the values and values that would work.
+[[nodiscard]] Config resolve_config(const config::KeyTable& keys, Config config,
+                                    const Environment& environment, const Provenance* where,
+                                    Purpose purpose);
 
 // The same with every path absolute, for what is read again from elsewhere.
 [[nodiscard]] Config with_absolute_paths(Config config);
 
 // The resolved config as YAML that parse_config reads back to an equal Config.
-[[nodiscard]] std::string to_yaml(const Config& config);
+[[nodiscard]] std::string to_yaml(const config::KeyTable& keys, const Config& config);
 // What was asked for, not what resolve_config makes of it: the keys that file and command line have
 // set, with run.directory, as YAML that load_config reads back to an equal Config from any
 // directory.
-[[nodiscard]] std::string requested_yaml(const Config& config, const Provenance& where);
+[[nodiscard]] std::string requested_yaml(const config::KeyTable& keys, const Config& config,
+                                         const Provenance& where);
+
+using KeyValues = std::vector<std::pair<std::string, std::string>>;
 // Every key with its value as the file would have it, in the table's order.
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> values_by_key(const Config& config);
+[[nodiscard]] KeyValues values_by_key(const config::KeyTable& keys, const Config& config);
+// Values that values_by_key wrote, perhaps of an earlier version, under the keys of today; without
+// the keys that are gone.
+[[nodiscard]] KeyValues under_current_keys(const config::KeyTable& keys, const KeyValues& values);
 
 // One row per key, for --help, the README and tests.
 struct FieldDoc {
@@ -247,8 +233,8 @@ struct FieldDoc {
   std::string allowed;        // "cpu | cuda | auto", ">= 1", "" when free
   std::string description;
 };
-[[nodiscard]] std::vector<FieldDoc> field_docs();
+[[nodiscard]] std::vector<FieldDoc> field_docs(const config::KeyTable& keys);
 // The same as the Markdown table that stands in README.md.
-[[nodiscard]] std::string field_table_markdown();
+[[nodiscard]] std::string field_table_markdown(const config::KeyTable& keys);
 
 }  // namespace trireme

@@ -3,7 +3,7 @@
 // a key is declared in one row and nowhere else.
 #pragma once
 
-#include <span>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -12,23 +12,54 @@
 
 namespace trireme::config {
 
+// A member whose type is an enum of choices.h, seen as its names.
+class ChoiceSlot {
+ public:
+  template <Choice E>
+  ChoiceSlot(E* member)  // NOLINT(google-explicit-constructor): a Slot is made of any member
+      : member_(member),
+        get_([](const void* from) { return name_of(*static_cast<const E*>(from)); }),
+        set_([](void* to, std::string_view name) {
+          if (const auto value = value_named<E>(name)) *static_cast<E*>(to) = *value;
+        }) {}
+
+  [[nodiscard]] std::string_view operator*() const { return get_(member_); }
+  // `name` is one of the table.
+  void set(std::string_view name) const { set_(member_, name); }
+  [[nodiscard]] const void* member() const { return member_; }
+
+ private:
+  void* member_;
+  std::string_view (*get_)(const void*);
+  void (*set_)(void*, std::string_view);
+};
+
 // The member of a Config that a key stands for.
 using Slot = std::variant<bool*, std::int64_t*, std::uint64_t*, double*, std::string*,
-                          std::vector<std::int64_t>*, std::vector<double>*, std::array<double, 2>*>;
+                          std::vector<std::int64_t>*, std::vector<double>*, std::array<double, 2>*,
+                          ChoiceSlot>;
 
 // Lengths allowed for a list; ignored for a single value.
 struct Items {
-  std::size_t least = 0;
-  std::size_t most = 0;
+  std::size_t min = 0;
+  std::size_t max = 0;
 };
 
 struct Free {};  // booleans, seeds: whatever the type can hold
 struct Text {
   bool may_be_empty = true;
 };
+// Of a choice, or of a boolean that is written as one of two words.
 struct Choices {
   std::vector<std::string_view> words;
 };
+template <Choice E>
+[[nodiscard]] Choices one_of() {
+  Choices choices;
+  for (const Named<E>& named : names_of(E{}))
+    choices.words.push_back(named.name);
+  return choices;
+}
 struct IntegerRange {
   std::int64_t low = 0;
   std::int64_t high = 0;
@@ -44,47 +75,73 @@ struct NumberRange {
 };
 using Limits = std::variant<Free, Text, Choices, IntegerRange, NumberRange>;
 
-// A key that only means something while another key has one value ("model.layers" with
+// A key that only means something while another key has one of these values ("model.layers" with
 // "model.family: gpt2"). Setting it otherwise is refused instead of ignored.
 struct Condition {
   std::string_view key{};
-  std::string_view value{};
+  std::vector<std::string_view> values{};
+
+  [[nodiscard]] bool allows(std::string_view value) const;
+  [[nodiscard]] std::string any() const;  // "gpt2 or llama"
 };
 
-// A key whose machinery is not built yet: any value but `only` is refused. Delete it from the row
-// when it is built.
-struct Unbuilt {
-  std::string_view only{};  // as YAML; empty = built
-  std::string_view reason = "not supported by this version";
-  bool always = false;  // refused for every purpose, not only for training
-};
+// What a model eats.
+enum class Input : std::uint8_t { tokens, images };
+// Rows of this room that only some model families give a meaning.
+enum class Needs : std::uint8_t { any_model, images, tensor_split };
 
 struct Field {
-  std::string_view key;  // "train.steps"
+  std::string key;  // "train.steps"
   Slot (*slot)(Config&);
   Limits limits;
   std::string_view description;
   Condition only_with{};
-  Unbuilt unbuilt{};
+  Needs needs = Needs::any_model;
+  // Other model families that have the same key, each with a member of its own.
+  struct Shared {
+    std::string_view family;
+    Slot (*slot)(Config&);
+  };
+  std::vector<Shared> shared{};
+  std::string_view formerly{};  // its whole name in earlier versions, which is still read
 
   [[nodiscard]] std::string_view section() const;  // "train"; "" for a top-level key
   [[nodiscard]] std::string_view name() const;     // "steps"
+  // The member that counts for the model of `config`.
+  [[nodiscard]] Slot member(Config& config) const;
 };
 
-// All rows, in the order of the structs; the rows of a section are adjacent.
-[[nodiscard]] std::span<const Field> all_fields();
-// The row of `key`, or null.
-[[nodiscard]] const Field* find_field(std::string_view key);
-[[nodiscard]] bool is_section(std::string_view name);
-// Names that may stand inside `section` ("" = top level, which includes the sections).
-[[nodiscard]] std::vector<std::string_view> names_in(std::string_view section);
+// `row` under its name of today; `old` is still read, with a notice.
+[[nodiscard]] inline Field renamed(Field row, std::string_view old) {
+  row.formerly = old;
+  return row;
+}
 
-// Calls `visitor` with the value of `field` in `config`, as a const reference to the member.
+// The rows of this room.
+[[nodiscard]] std::vector<Field> common_fields();
+
+// A row of a model family: the key is spelled by the member of its options, so the two cannot
+// differ.
+#define TRIREME_MODEL_FIELD(Options, name, ...)                    \
+  ::trireme::config::Field {                                       \
+    "model." #name,                                                \
+        [](::trireme::Config& config) -> ::trireme::config::Slot { \
+          return &config.model.as<Options>().name;                 \
+        },                                                         \
+        __VA_ARGS__                                                \
+  }
+
+// Calls `visitor` with the value of `field` in `config`: a const reference to the member, or the
+// name of a choice.
 template <typename Visitor>
 decltype(auto) visit_value(const Field& field, const Config& config, Visitor&& visitor) {
   // The slot is only read here; the table needs one accessor per row instead of two.
-  return std::visit([&](const auto* value) -> decltype(auto) { return visitor(*value); },
-                    field.slot(const_cast<Config&>(config)));
+  return std::visit(
+      [&](const auto& slot) -> decltype(auto) {
+        const auto& value = *slot;
+        return visitor(value);
+      },
+      field.member(const_cast<Config&>(config)));
 }
 
 }  // namespace trireme::config

@@ -10,6 +10,6 @@ namespace trireme::config {
 // optimizer.name=sgd, a warm-up longer than --set train.steps) goes back to its default or is
 // shortened, with a notice in `where`. What contradicts itself within the file, or within the
 // command line, stays for the rules to refuse.
-void settle_overridden(Config& config, Provenance& where);
+void settle_overridden(const KeyTable& keys, Config& config, Provenance& where);
 
 }  // namespace trireme::config

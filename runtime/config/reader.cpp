@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // YAML tree and --set overrides -> Config.
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <set>
 
@@ -8,7 +9,8 @@
 #include "runtime/base/log.h"
 #include "runtime/config/config.h"
 #include "runtime/config/document.h"
-#include "runtime/config/fields.h"
+#include "runtime/config/key_table.h"
+#include "runtime/config/old_keys.h"
 #include "runtime/config/overridden.h"
 #include "runtime/config/paths.h"
 #include "runtime/config/scalar.h"
@@ -24,58 +26,6 @@ std::string place_in_file(std::string_view name, int line, std::string_view key)
   return fmt::format("{}:{}: {}", name, line, printable(key));
 }
 
-void read_key(const std::string& key, const Node& node, int line, std::string_view name,
-              Config& config, Provenance& where) {
-  const std::string place = place_in_file(name, line, key);
-  const Field* const field = find_field(key);
-  if (field == nullptr)
-    fail(ExitCode::config, "{}: unknown key; {}", place, advice_for_unknown_key(key));
-  assign(*field, node, config, place);
-  where.places[key] = place;
-}
-
-void read_section(const std::string& section, const Node& node, int line, std::string_view name,
-                  Config& config, Provenance& where) {
-  if (node.kind == Node::Kind::null) return;  // every key commented out
-  if (node.kind != Node::Kind::map) {
-    const std::string_view first = names_in(section).front();
-    fail(ExitCode::config, "{}: expected a section of keys such as {}, found {}",
-         place_in_file(name, line, section), first, describe(node));
-  }
-  for (std::size_t i = 0; i < node.items.size(); ++i) {
-    read_key(fmt::format("{}.{}", section, node.keys[i]), node.items[i], node.key_lines[i], name,
-             config, where);
-  }
-}
-
-void refuse_dotted_key(const std::string& key, int line, std::string_view name) {
-  const Field* const field = find_field(key);
-  if (field == nullptr || field->section().empty()) return;
-  fail(ExitCode::config, "{}: keys stand inside their section; write {}: {{{}: ...}}",
-       place_in_file(name, line, key), field->section(), field->name());
-}
-
-void read_root(const Node& root, std::string_view name, Config& config, Provenance& where) {
-  if (root.kind == Node::Kind::null) {
-    fail(ExitCode::config,
-         "{}: the config is empty; it needs at least data.path, see configs/ for examples", name);
-  }
-  if (root.kind != Node::Kind::map) {
-    fail(ExitCode::config,
-         "{}:{}: expected sections and keys such as \"train: {{steps: 1000}}\", found {}", name,
-         root.line, describe(root));
-  }
-  for (std::size_t i = 0; i < root.items.size(); ++i) {
-    const std::string& key = root.keys[i];
-    if (is_section(key)) {
-      read_section(key, root.items[i], root.key_lines[i], name, config, where);
-    } else {
-      refuse_dotted_key(key, root.key_lines[i], name);
-      read_key(key, root.items[i], root.key_lines[i], name, config, where);
-    }
-  }
-}
-
 // The shell has already undone its quoting, so a value is taken as typed; only lists and quoted
 // text are YAML.
 Node override_value(std::string_view text, bool is_text, const std::string& place) {
@@ -87,40 +37,161 @@ Node override_value(std::string_view text, bool is_text, const std::string& plac
   return Node{.kind = Node::Kind::scalar, .text = std::string(text)};
 }
 
-void apply_override(const std::string& text, Config& config, Provenance& where) {
+class ConfigReader {
+ public:
+  ConfigReader(const KeyTable& keys, const std::string& name)
+      : keys_(keys), name_(name), config_(keys.defaults()) {
+    where_.file = name;
+  }
+
+  void read_root(const Node& root);
+  void apply_override(const std::string& text);
+  // The config, with the places of its keys in `where`.
+  Config finish(Provenance& where);
+
+ private:
+  // A key as it was typed, and where.
+  struct Given {
+    std::string key;
+    std::string place;  // "a.yaml:3: train.steps" | "--set train.steps=5"
+  };
+
+  void read_section(const std::string& section, const Node& node, int line);
+  void read_key(const std::string& key, const Node& node, int line);
+  void refuse_dotted_key(const std::string& key, int line) const;
+  // The row of a key, also by its name of earlier versions; null for none.
+  const Field* find(const Given& given);
+  void refuse_twice(const Field& field, const Given& given);
+  // True for a key that is gone: with the value that it had, it has no effect.
+  bool is_removed(const Given& given, const Node& value);
+
+  const KeyTable& keys_;
+  const std::string& name_;
+  Config config_;
+  Provenance where_;
+  std::map<std::string, Given> given_;  // by the key of today, of the file or of the command line
+  std::string removed_;                 // "parallel.context, telemetry.trace"
+};
+
+const Field* ConfigReader::find(const Given& given) {
+  if (const Field* const field = keys_.find(given.key)) return field;
+  const Field* const field = keys_.find_former(given.key);
+  if (field != nullptr) {
+    where_.notices.push_back(fmt::format(
+        "{}: this key is called {} now; the old name is still read", given.place, field->key));
+  }
+  return field;
+}
+
+void ConfigReader::refuse_twice(const Field& field, const Given& given) {
+  const auto [before, fresh] = given_.try_emplace(field.key, given);
+  if (fresh || before->second.key == given.key) return;
+  fail(ExitCode::config, "{}: the same key as {}, under its {} name; keep {}", given.place,
+       before->second.place, given.key == field.key ? "old" : "new", field.key);
+}
+
+bool ConfigReader::is_removed(const Given& given, const Node& value) {
+  const RemovedKey* const gone = find_removed(given.key);
+  if (gone == nullptr) return false;
+  if (value.kind != Node::Kind::scalar || value.text != gone->only) {
+    fail(ExitCode::config, "{}: {} cannot be honoured: {}; use {}", given.place,
+         value.kind == Node::Kind::scalar ? printable(value.text) : describe(value), gone->reason,
+         quote_if_needed(std::string(gone->only)));
+  }
+  removed_ += fmt::format("{}{}", removed_.empty() ? "" : ", ", given.key);
+  return true;
+}
+
+void ConfigReader::read_key(const std::string& key, const Node& node, int line) {
+  const Given given{key, place_in_file(name_, line, key)};
+  if (is_removed(given, node)) return;
+  const Field* const field = find(given);
+  if (field == nullptr)
+    fail(ExitCode::config, "{}: unknown key; {}", given.place, advice_for_unknown_key(keys_, key));
+  refuse_twice(*field, given);
+  assign(*field, node, config_, given.place);
+  where_.places[field->key] = given.place;
+}
+
+void ConfigReader::read_section(const std::string& section, const Node& node, int line) {
+  if (node.kind == Node::Kind::null) return;  // every key commented out
+  if (node.kind != Node::Kind::map) {
+    const auto names = keys_.names_in(section);
+    fail(ExitCode::config, "{}: expected a section of keys{}, found {}",
+         place_in_file(name_, line, section),
+         names.empty() ? "" : fmt::format(" such as {}", names.front()), describe(node));
+  }
+  for (std::size_t i = 0; i < node.items.size(); ++i)
+    read_key(fmt::format("{}.{}", section, node.keys[i]), node.items[i], node.key_lines[i]);
+}
+
+void ConfigReader::refuse_dotted_key(const std::string& key, int line) const {
+  const Field* const field = keys_.find(key);
+  if (field == nullptr || field->section().empty()) return;
+  fail(ExitCode::config, "{}: keys stand inside their section; write {}: {{{}: ...}}",
+       place_in_file(name_, line, key), field->section(), field->name());
+}
+
+void ConfigReader::read_root(const Node& root) {
+  if (root.kind == Node::Kind::null) {
+    fail(ExitCode::config,
+         "{}: the config is empty; it needs at least data.path, see configs/ for examples", name_);
+  }
+  if (root.kind != Node::Kind::map) {
+    fail(ExitCode::config,
+         "{}:{}: expected sections and keys such as \"train: {{steps: 1000}}\", found {}", name_,
+         root.line, describe(root));
+  }
+  for (std::size_t i = 0; i < root.items.size(); ++i) {
+    const std::string& key = root.keys[i];
+    if (keys_.is_section(key) || is_removed_section(key)) {
+      read_section(key, root.items[i], root.key_lines[i]);
+    } else {
+      refuse_dotted_key(key, root.key_lines[i]);
+      read_key(key, root.items[i], root.key_lines[i]);
+    }
+  }
+  given_.clear();  // the command line may say it again
+}
+
+void ConfigReader::apply_override(const std::string& text) {
   const std::string place = fmt::format("--set {}", printable(text));
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
     fail(ExitCode::config, "{}: expected key.path=value, for example --set train.steps=50", place);
   }
-  const std::string key = text.substr(0, equals);
-  if (is_section(key)) {
+  const Given given{text.substr(0, equals), place};
+  const std::string_view value = std::string_view(text).substr(equals + 1);
+  if (keys_.is_section(given.key)) {
     fail(ExitCode::config, "{}: {} is a section; set one of its keys, for example --set {}.{}=...",
-         place, key, key, names_in(key).front());
+         place, given.key, given.key, keys_.names_in(given.key).front());
   }
-  const Field* const field = find_field(key);
+  if (find_removed(given.key) != nullptr) {
+    static_cast<void>(is_removed(given, override_value(value, /*is_text=*/true, place)));
+    return;
+  }
+  const Field* const field = find(given);
   if (field == nullptr) {
-    fail(ExitCode::config, "{}: unknown key {}; {}", place, printable(key),
-         advice_for_unknown_key(key));
+    fail(ExitCode::config, "{}: unknown key {}; {}", place, printable(given.key),
+         advice_for_unknown_key(keys_, given.key));
   }
-  const bool is_text = visit_value(*field, config, [](const auto& value) {
-    return std::is_same_v<std::decay_t<decltype(value)>, std::string>;
+  refuse_twice(*field, given);
+  const bool is_text = visit_value(*field, config_, [](const auto& member) {
+    return std::is_convertible_v<decltype(member), std::string_view>;
   });
-  assign(*field, override_value(std::string_view(text).substr(equals + 1), is_text, place), config,
-         place);
-  where.places[key] = place;
-  where.overridden.insert(key);
+  assign(*field, override_value(value, is_text, place), config_, place);
+  where_.places[field->key] = place;
+  where_.overridden.insert(field->key);
 }
 
-Config read_all(const std::string& text, const std::string& name,
-                const std::vector<std::string>& overrides, Provenance& where) {
-  Config config;
-  where = Provenance{.file = name, .places = {}, .overridden = {}, .notices = {}};
-  read_root(parse_document(text, name), name, config, where);
-  for (const std::string& item : overrides)
-    apply_override(item, config, where);
-  settle_overridden(config, where);
-  return config;
+Config ConfigReader::finish(Provenance& where) {
+  if (!removed_.empty()) {
+    where_.notices.push_back(fmt::format(
+        "{}: {}: ignored; these keys are gone, since each allowed but one value", name_, removed_));
+  }
+  settle_overridden(keys_, config_, where_);
+  where = std::move(where_);
+  return std::move(config_);
 }
 
 // Commands that read one file for many purposes say it once.
@@ -141,18 +212,22 @@ std::string Provenance::describe(std::string_view key) const {
   return file.empty() ? std::string(key) : fmt::format("{}: {}", file, key);
 }
 
-Config parse_config(const std::string& text, const std::string& name,
+Config parse_config(const config::KeyTable& keys, const std::string& text, const std::string& name,
                     const std::vector<std::string>& overrides, Provenance* where) {
+  config::ConfigReader reader(keys, name);
+  reader.read_root(config::parse_document(text, name));
+  for (const std::string& item : overrides)
+    reader.apply_override(item);
   Provenance places;
-  Config result = config::read_all(text, name, overrides, places);
+  Config result = reader.finish(places);
   if (where != nullptr) *where = std::move(places);
   return result;
 }
 
-Config load_config(const std::string& path, const std::vector<std::string>& overrides,
-                   Provenance* where) {
+Config load_config(const config::KeyTable& keys, const std::string& path,
+                   const std::vector<std::string>& overrides, Provenance* where) {
   Provenance places;
-  Config result = parse_config(config::read_text_file(path), path, overrides, &places);
+  Config result = parse_config(keys, config::read_text_file(path), path, overrides, &places);
   config::log_once(places.notices);
   if (where != nullptr) *where = std::move(places);
   const auto beside = std::filesystem::path(path).parent_path();

@@ -6,10 +6,11 @@ namespace trireme {
 namespace {
 
 void resolve_device(Config& config, const Environment& environment) {
-  if (config.device.type == "auto") config.device.type = environment.gpus > 0 ? "cuda" : "cpu";
-  if (config.precision == "auto") {
-    config.precision = config.device.type == "cuda" || environment.native_bf16 ? "bf16" : "fp32";
-  }
+  if (config.device.type == DeviceChoice::automatic)
+    config.device.type = environment.gpus > 0 ? DeviceChoice::cuda : DeviceChoice::cpu;
+  if (config.precision != Precision::automatic) return;
+  const bool native = config.device.type == DeviceChoice::cuda || environment.native_bf16;
+  config.precision = native ? Precision::bf16 : Precision::fp32;
 }
 
 // What is left of parallel.* where nothing is trained: one copy of the model on every rank, unless
@@ -23,31 +24,33 @@ ParallelConfig without_training(const config::Subject& subject) {
                    subject.environment.ranks % (was.tensor * was.pipeline) == 0;
   ParallelConfig kept;
   kept.check_collectives = was.check_collectives;
-  kept.watch_seconds = was.watch_seconds;
+  kept.timeout_seconds = was.timeout_seconds;
   if (asked("parallel.data")) kept.data = was.data;
   if (own || asked("parallel.tensor")) kept.tensor = was.tensor;
   if (own || asked("parallel.pipeline")) kept.pipeline = was.pipeline;
-  const bool blocks = was.virtual_tensor > 0 && was.virtual_tensor % kept.tensor == 0;
-  const bool same_bits = kept.tensor > 1 && subject.config.reproducibility == "layout" && blocks;
-  kept.virtual_tensor =
-      same_bits || asked("parallel.virtual_tensor") ? was.virtual_tensor : kept.tensor;
+  const bool blocks = was.tensor_blocks > 0 && was.tensor_blocks % kept.tensor == 0;
+  const bool same_bits =
+      kept.tensor > 1 && subject.config.reproducibility == Reproducibility::layout && blocks;
+  kept.tensor_blocks =
+      same_bits || asked("parallel.tensor_blocks") ? was.tensor_blocks : kept.tensor;
   return kept;
 }
 
 }  // namespace
 
-Config resolve_config(Config config, const Environment& environment, const Provenance* where,
-                      Purpose purpose) {
+Config resolve_config(const config::KeyTable& keys, Config config, const Environment& environment,
+                      const Provenance* where, Purpose purpose) {
   TRIREME_EXPECTS(environment.ranks >= 1, "a job has at least one rank, not {}", environment.ranks);
   const Provenance nowhere;
-  const config::Subject subject{config, environment, where == nullptr ? nowhere : *where, purpose};
+  config::Subject subject{keys, config, environment, where == nullptr ? nowhere : *where, purpose};
 
   resolve_device(config, environment);
   config::check_device(subject);
-  config::check_support(subject);
   config::check_applicable(subject);
-  config::check_model(subject);
+  subject.family().check(subject);
   config::check_data(subject);
+  subject.limits = subject.family().limits(config);
+  config::check_matmuls(subject);
   if (purpose != Purpose::train) {
     config.parallel = without_training(subject);
     config::check_layout(subject);
@@ -58,7 +61,7 @@ Config resolve_config(Config config, const Environment& environment, const Prove
   config::check_layout(subject);
   if (config.parallel.data == 0)
     config.parallel.data = environment.ranks / config::other_ranks(config.parallel);
-  if (config.parallel.virtual_tensor == 0) config.parallel.virtual_tensor = config.parallel.tensor;
+  if (config.parallel.tensor_blocks == 0) config.parallel.tensor_blocks = config.parallel.tensor;
   config::check_batch(subject);
   config::check_parallel(subject);
   config::check_schedule(subject);

@@ -9,14 +9,19 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/config.h"
+#include "runtime/config/key_table.h"
 
 namespace trireme::config {
 
 struct Subject {
+  const KeyTable& keys;
   const Config& config;
   const Environment& environment;
   const Provenance& where;
   Purpose purpose;
+  ModelLimits limits{};  // of the model, once its own keys are known to be good
+
+  [[nodiscard]] const ModelFamily& family() const { return keys.family_of(config); }
 };
 
 // "configs/a.yaml:14: train.steps: <message>".
@@ -27,14 +32,13 @@ template <typename... Args>
                                             fmt::format(format, std::forward<Args>(args)...)));
 }
 
-void check_device(const Subject& subject);      // device, precision, reproducibility
+void check_device(const Subject& subject);      // device, precision, comm
 void check_applicable(const Subject& subject);  // keys of another model, optimizer or schedule
-void check_support(const Subject& subject);     // what this version does not do yet
+void check_matmuls(const Subject& subject);     // precision and epilogues against the model
 void check_layout(const Subject& subject);      // parallel.* against the rank count
 void check_batch(const Subject& subject);  // global_batch, micro_batch; parallel.data is resolved
 void check_parallel(const Subject& subject);  // parallel.* against model and batch
 void check_split(const Subject& subject);     // of that, tensor and pipeline against the model
-void check_model(const Subject& subject);
 void check_data(const Subject& subject);
 void check_schedule(const Subject& subject);  // steps, warm-up, optimizer
 
@@ -43,9 +47,9 @@ void check_schedule(const Subject& subject);  // steps, warm-up, optimizer
 
 // "1, 2 or 4".
 [[nodiscard]] std::string any_of(std::span<const std::int64_t> values);
-// Up to `count` divisors of `value` nearest to `wanted` and not below `least`, ascending.
+// Up to `count` divisors of `value` nearest to `wanted` and not below `minimum`, ascending.
 [[nodiscard]] std::vector<std::int64_t> near_divisors(std::int64_t value, std::int64_t wanted,
-                                                      std::int64_t least = 1,
+                                                      std::int64_t minimum = 1,
                                                       std::size_t count = 4);
 
 }  // namespace trireme::config

@@ -15,13 +15,13 @@ std::string any_of(std::span<const std::int64_t> values) {
   return fmt::format("{} or {}", fmt::join(values.first(values.size() - 1), ", "), values.back());
 }
 
-std::vector<std::int64_t> near_divisors(std::int64_t value, std::int64_t wanted, std::int64_t least,
-                                        std::size_t count) {
+std::vector<std::int64_t> near_divisors(std::int64_t value, std::int64_t wanted,
+                                        std::int64_t minimum, std::size_t count) {
   std::vector<std::int64_t> divisors;
   for (std::int64_t low = 1; low * low <= value; ++low) {
     if (value % low != 0) continue;
     for (const std::int64_t divisor : {low, value / low}) {
-      if (divisor >= least && std::ranges::find(divisors, divisor) == divisors.end())
+      if (divisor >= minimum && std::ranges::find(divisors, divisor) == divisors.end())
         divisors.push_back(divisor);
     }
   }
@@ -33,7 +33,7 @@ std::vector<std::int64_t> near_divisors(std::int64_t value, std::int64_t wanted,
 }
 
 std::int64_t other_ranks(const ParallelConfig& parallel) {
-  return parallel.tensor * parallel.pipeline * parallel.context * parallel.expert;
+  return parallel.tensor * parallel.pipeline;
 }
 
 void check_layout(const Subject& subject) {
@@ -42,7 +42,7 @@ void check_layout(const Subject& subject) {
   const std::int64_t others = other_ranks(parallel);
   if (ranks % others != 0) {
     refuse(subject, "parallel.data",
-           "{} ranks cannot be split: tensor * pipeline * context * expert = {} does not divide "
+           "{} ranks cannot be split: tensor * pipeline = {} does not divide "
            "them; start a multiple of {} ranks",
            ranks, others, others);
   }
@@ -52,9 +52,9 @@ void check_layout(const Subject& subject) {
            parallel.data, others == 1 ? "" : fmt::format(" times {} along the other axes", others),
            ranks, ranks / others, parallel.data * others);
   }
-  if (subject.config.reproducibility == "layout" && parallel.tensor > 1 &&
-      parallel.virtual_tensor == 0 && subject.config.model.family == "gpt2") {
-    refuse(subject, "parallel.virtual_tensor",
+  if (subject.config.reproducibility == Reproducibility::layout && parallel.tensor > 1 &&
+      parallel.tensor_blocks == 0 && subject.family().splits_tensor) {
+    refuse(subject, "parallel.tensor_blocks",
            "auto with reproducibility: layout and parallel.tensor = {}, which would make the bits "
            "depend on tensor; use {} or a multiple of it, the same in every run to compare",
            parallel.tensor, parallel.tensor);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the model, the batch and the parallel modes allow each other. parallel.data and
-// parallel.virtual_tensor are resolved.
+// parallel.tensor_blocks are resolved.
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <numeric>
+#include <vector>
 
 #include <fmt/ranges.h>
 
@@ -12,8 +12,6 @@
 
 namespace trireme::config {
 namespace {
-
-constexpr std::int64_t vocabulary_padding = 64;  // models/gpt pads its table to a multiple of this
 
 bool power_of_two(std::int64_t value) {
   return value > 0 && std::has_single_bit(static_cast<std::uint64_t>(value));
@@ -24,28 +22,24 @@ std::int64_t micro_batches(const Config& config) {
 }
 
 // What a number of tensor ranks or blocks must divide.
-struct Divided {
-  std::int64_t value = 0;
-  std::string_view name;
-};
-
-std::array<Divided, 4> divided_by_blocks(const Config& config) {
-  const std::int64_t units =
-      (config.model.vocabulary + vocabulary_padding - 1) / vocabulary_padding;
-  return {{{config.model.heads, "model.heads"},
-           {config.model.hidden, "model.hidden"},
-           {units * vocabulary_padding, "model.vocabulary padded to a multiple of 64"},
-           {config.train.micro_batch * config.model.context, "train.micro_batch * model.context"}}};
+std::vector<Extent> divided_by_blocks(const Subject& subject) {
+  std::vector<Extent> divided = subject.limits.tensor;
+  const Extent& rows = subject.limits.rows;
+  if (rows.value > 0) {
+    divided.push_back({subject.config.train.micro_batch * rows.value,
+                       fmt::format("train.micro_batch * {}", rows.name)});
+  }
+  return divided;
 }
 
 // `parts`, the value of `key`, must divide the model; the values offered are multiples of `unit`.
 void check_divides(const Subject& subject, std::string_view key, std::int64_t parts,
                    std::int64_t unit) {
-  const auto divided = divided_by_blocks(subject.config);
+  const std::vector<Extent> divided = divided_by_blocks(subject);
   std::int64_t all = 0;
-  for (const Divided& each : divided)
+  for (const Extent& each : divided)
     all = std::gcd(all, each.value);
-  for (const Divided& each : divided) {
+  for (const Extent& each : divided) {
     if (each.value % parts == 0) continue;
     auto fitting = near_divisors(all / unit, parts / unit);
     for (std::int64_t& value : fitting)
@@ -58,49 +52,46 @@ void check_divides(const Subject& subject, std::string_view key, std::int64_t pa
 void check_tensor(const Subject& subject) {
   const Config& config = subject.config;
   const ParallelConfig& parallel = config.parallel;
-  if (config.model.family != "gpt2") {
+  if (!subject.family().splits_tensor) {
     if (parallel.tensor > 1) {
       refuse(subject, "parallel.tensor",
              "{} with model.family: {}, whose layers are split over data and pipeline ranks only; "
              "use 1",
              parallel.tensor, config.model.family);
     }
-    if (parallel.virtual_tensor > 1) {
-      refuse(subject, "parallel.virtual_tensor",
-             "{} has no effect with model.family: {}, only with gpt2; use auto or 1",
-             parallel.virtual_tensor, config.model.family);
+    if (parallel.tensor_blocks > 1) {
+      refuse(subject, "parallel.tensor_blocks",
+             "{} has no effect with model.family: {}, only with {}; use auto or 1",
+             parallel.tensor_blocks, config.model.family,
+             subject.keys.families_with(Needs::tensor_split));
     }
     return;
   }
   check_divides(subject, "parallel.tensor", parallel.tensor, 1);
-  const std::int64_t blocks = parallel.virtual_tensor;
+  const std::int64_t blocks = parallel.tensor_blocks;
   if (blocks % parallel.tensor != 0) {
     refuse(
-        subject, "parallel.virtual_tensor",
+        subject, "parallel.tensor_blocks",
         "{} blocks cannot be shared by parallel.tensor = {} ranks; use auto or a multiple of {}, "
         "or tensor {}",
         blocks, parallel.tensor, parallel.tensor, any_of(near_divisors(blocks, parallel.tensor)));
   }
-  check_divides(subject, "parallel.virtual_tensor", blocks, parallel.tensor);
+  check_divides(subject, "parallel.tensor_blocks", blocks, parallel.tensor);
   constexpr std::int64_t pack = 8;
-  const std::int64_t wide = 4 * config.model.hidden / blocks;
-  if (config.device.fused_epilogues == "on" && wide % pack != 0) {
-    refuse(subject, "device.fused_epilogues",
-           "on needs blocks of a multiple of {} wide activations, and 4 x model.hidden = {} in {} "
-           "blocks makes {}; use off, or fewer blocks",
-           pack, 4 * config.model.hidden, blocks, wide);
+  const Extent& gelu = subject.limits.gelu;
+  const std::int64_t wide = gelu.value / blocks;
+  if (config.device.fused_epilogues && wide % pack != 0) {
+    refuse(
+        subject, "device.fused_epilogues",
+        "on needs blocks of a multiple of {} wide activations, and {} = {} in {} blocks makes {}; "
+        "use off, or fewer blocks",
+        pack, gelu.name, gelu.value, blocks, wide);
   }
-}
-
-// Layers of the chain that a pipeline cuts: blocks, and one at each end.
-std::int64_t chain_length(const ModelConfig& model) {
-  if (model.family == "gpt2") return model.layers + 2;
-  return std::accumulate(model.stages.begin(), model.stages.end(), std::int64_t{2});
 }
 
 void check_stages(const Subject& subject) {
   const ParallelConfig& parallel = subject.config.parallel;
-  const std::int64_t length = chain_length(subject.config.model);
+  const std::int64_t length = subject.limits.layers;
   const std::int64_t stages = parallel.pipeline * parallel.chunks;
   if (parallel.pipeline > length) {
     refuse(subject, "parallel.pipeline",
@@ -126,11 +117,11 @@ void check_stages(const Subject& subject) {
 
 void check_chunks(const Subject& subject) {
   const ParallelConfig& parallel = subject.config.parallel;
-  const bool interleaved = parallel.schedule == "interleaved";
+  const bool interleaved = parallel.schedule == ScheduleKind::interleaved;
   if (!interleaved && parallel.chunks > 1) {
     refuse(subject, "parallel.chunks",
            "{} with parallel.schedule: {}; use 1, or schedule interleaved", parallel.chunks,
-           parallel.schedule);
+           name_of(parallel.schedule));
   }
   if (parallel.chunks > 1 && parallel.pipeline == 1) {
     refuse(subject, "parallel.chunks", "{} with parallel.pipeline: 1; use 1, or pipeline 2 or more",
@@ -145,11 +136,11 @@ void check_chunks(const Subject& subject) {
 void check_pipeline(const Subject& subject) {
   const Config& config = subject.config;
   const ParallelConfig& parallel = config.parallel;
-  const std::string& schedule = parallel.schedule;
+  const ScheduleKind schedule = parallel.schedule;
   check_chunks(subject);
   check_stages(subject);
   const std::int64_t local = micro_batches(config) / parallel.data;
-  if (schedule == "interleaved" && local % parallel.pipeline != 0) {
+  if (schedule == ScheduleKind::interleaved && local % parallel.pipeline != 0) {
     refuse(subject, "parallel.schedule",
            "interleaved needs micro-batches per data-parallel rank in multiples of the {} stages, "
            "not {}; use train.global_batch {} or schedule 1f1b",
@@ -157,20 +148,20 @@ void check_pipeline(const Subject& subject) {
            (local / parallel.pipeline + 1) * parallel.pipeline * parallel.data *
                config.train.micro_batch);
   }
-  if (schedule != "zero-bubble") return;
-  if (config.model.family != "gpt2") {
+  if (schedule != ScheduleKind::zero_bubble) return;
+  if (!subject.limits.splits_backward) {
     refuse(
         subject, "parallel.schedule",
         "zero-bubble with model.family: {}, whose layers do not split their backward; use gpipe, "
         "1f1b or interleaved",
         config.model.family);
   }
-  if (config.train.recompute != "none") {
+  if (config.train.recompute != Recompute::none) {
     refuse(
         subject, "train.recompute",
         "{} with parallel.schedule: zero-bubble, whose weight gradients still need what would be "
         "recomputed; use none, or schedule 1f1b",
-        config.train.recompute);
+        name_of(config.train.recompute));
   }
   if (parallel.zero >= 2) {
     refuse(subject, "parallel.zero",
@@ -190,12 +181,12 @@ bool aligned(std::int64_t batches, std::int64_t data, std::int64_t zero) {
 
 void check_reproducible(const Subject& subject) {
   const Config& config = subject.config;
-  if (config.reproducibility != "layout") return;
-  const std::int64_t tensor = config.parallel.tensor, blocks = config.parallel.virtual_tensor;
+  if (config.reproducibility != Reproducibility::layout) return;
+  const std::int64_t tensor = config.parallel.tensor, blocks = config.parallel.tensor_blocks;
   if (tensor > 1 && !power_of_two(blocks / tensor)) {
     refuse(subject, "reproducibility",
            "layout: {} tensor blocks over {} ranks do not fit one tree; use "
-           "parallel.virtual_tensor in a power of two times the ranks, or tensor 1",
+           "parallel.tensor_blocks in a power of two times the ranks, or tensor 1",
            blocks, tensor);
   }
   const std::int64_t batches = micro_batches(config), data = config.parallel.data;
@@ -234,7 +225,7 @@ void check_parallel(const Subject& subject) {
            "{} with parallel.zero: 3, where no rank has whole parameters; use 0, or zero 0, 1 or 2",
            config.train.ema_decay);
   }
-  if (config.train.recompute == "selective" && config.model.family != "gpt2") {
+  if (config.train.recompute == Recompute::selective && !subject.limits.selective_recompute) {
     refuse(subject, "train.recompute",
            "selective with model.family: {}, which has no attention or GELU to recompute; use none "
            "or full",

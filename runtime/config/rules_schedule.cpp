@@ -7,7 +7,7 @@ namespace {
 
 void check_counters(const Subject& subject) {
   const Config& config = subject.config;
-  const std::int64_t per_sample = config.model.family == "gpt2" ? config.model.context : 1;
+  const std::int64_t per_sample = subject.family().targets_per_sample(config.model);
   std::int64_t total = 0;
   if (__builtin_mul_overflow(config.train.steps, config.train.global_batch, &total) ||
       __builtin_mul_overflow(total, per_sample, &total)) {
@@ -31,7 +31,7 @@ void check_schedule(const Subject& subject) {
     refuse(subject, "loss_scale.minimum", "{} is more than loss_scale.initial = {}; use {} or less",
            scale.minimum, scale.initial, scale.initial);
   }
-  if (config.optimizer.name == "sgd" && config.optimizer.nesterov &&
+  if (config.optimizer.name == OptimizerKind::sgd && config.optimizer.nesterov &&
       config.optimizer.momentum == 0) {
     refuse(subject, "optimizer.nesterov",
            "true needs optimizer.momentum above 0; use momentum: 0.9 or nesterov: false");

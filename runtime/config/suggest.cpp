@@ -7,7 +7,7 @@
 #include <cctype>
 #include <vector>
 
-#include "runtime/config/fields.h"
+#include "runtime/config/key_table.h"
 
 namespace trireme::config {
 namespace {
@@ -59,25 +59,25 @@ std::string_view closest(std::string_view text, std::span<const std::string_view
   return best;
 }
 
-std::string advice_for_unknown_key(std::string_view key) {
+std::string advice_for_unknown_key(const KeyTable& table, std::string_view key) {
   const auto dot = key.find('.');
-  const bool sectioned = dot != std::string_view::npos && is_section(key.substr(0, dot));
+  const bool sectioned = dot != std::string_view::npos && table.is_section(key.substr(0, dot));
   const std::string_view section = sectioned ? key.substr(0, dot) : std::string_view{};
   const std::string_view name = sectioned ? key.substr(dot + 1) : key;
-  const auto names = names_in(section);
+  const auto names = table.names_in(section);
   if (const auto near = closest(name, names); !near.empty())
     return fmt::format("did you mean {}?", join_key(section, near));
 
   const std::string_view last =
       key.substr(key.rfind('.') == std::string_view::npos ? 0 : key.rfind('.') + 1);
   std::vector<std::string_view> elsewhere;
-  for (const Field& field : all_fields()) {
+  for (const Field& field : table.fields()) {
     if (field.name() == last) elsewhere.push_back(field.key);
   }
   if (!elsewhere.empty()) return fmt::format("did you mean {}?", fmt::join(elsewhere, " or "));
 
   std::vector<std::string_view> keys;
-  for (const Field& field : all_fields())
+  for (const Field& field : table.fields())
     keys.push_back(field.key);
   if (const auto near = closest(key, keys); !near.empty())
     return fmt::format("did you mean {}?", near);

@@ -9,6 +9,8 @@
 
 namespace trireme::config {
 
+class KeyTable;
+
 // Edits (insert, delete, replace, swap neighbours) from `from` to `to`: optimal string alignment
 // distance.
 [[nodiscard]] std::size_t edit_distance(std::string_view from, std::string_view to);
@@ -19,6 +21,6 @@ namespace trireme::config {
 
 // What to say about a key that does not exist: "did you mean model.heads?" or the names of its
 // section.
-[[nodiscard]] std::string advice_for_unknown_key(std::string_view key);
+[[nodiscard]] std::string advice_for_unknown_key(const KeyTable& keys, std::string_view key);
 
 }  // namespace trireme::config

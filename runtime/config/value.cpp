@@ -34,6 +34,8 @@ struct Reader {
   }
 
   void read(const Node& node, bool& out) const {
+    if (const auto* choices = std::get_if<Choices>(&field.limits))
+      return read_switch(node, *choices, out);
     expect_scalar(node, "true or false");
     const auto value = parse_boolean(node.text);
     if (!value) wrong_type(node, "true or false");
@@ -77,8 +79,10 @@ struct Reader {
   }
 
   void read(const Node& node, std::string& out) const {
-    if (const auto* choices = std::get_if<Choices>(&field.limits))
-      return read_choice(node, *choices, out);
+    if (const auto* choices = std::get_if<Choices>(&field.limits)) {
+      out = word_of(node, *choices);
+      return;
+    }
     if (node.kind == Node::Kind::null) wrong_type(node, "text", "; write \"\" for none");
     if (node.kind != Node::Kind::scalar) wrong_type(node, "text");
     if (!is_printable(node.text)) {
@@ -92,24 +96,33 @@ struct Reader {
     out = node.text;
   }
 
-  void read_choice(const Node& node, const Choices& choices, std::string& out) const {
+  void read(const Node& node, const ChoiceSlot& out) const {
+    out.set(word_of(node, std::get<Choices>(field.limits)));
+  }
+
+  // YAML says true and false in several words; these two are how this key is written.
+  void read_switch(const Node& node, const Choices& choices, bool& out) const {
+    const auto boolean = node.quoted ? std::nullopt : parse_boolean(node.text);
+    out = boolean ? *boolean : word_of(node, choices) == choices.words[1];
+  }
+
+  [[nodiscard]] std::string word_of(const Node& node, const Choices& choices) const {
     const std::string expected = fmt::format("one of {}", fmt::join(choices.words, ", "));
     if (node.kind != Node::Kind::scalar) wrong_type(node, expected);
     if (std::ranges::find(choices.words, node.text) == choices.words.end()) {
       const auto near = closest(node.text, choices.words);
       wrong_type(node, expected, near.empty() ? "" : fmt::format("; did you mean {}?", near));
     }
-    out = node.text;
+    return node.text;
   }
 
   template <typename List>
   void expect_list(const Node& node, const Items& items, const List&) const {
     const std::string expected =
-        items.least == items.most
-            ? fmt::format("a list of {} values", items.least)
-            : fmt::format("a list of {} to {} values", items.least, items.most);
+        items.min == items.max ? fmt::format("a list of {} values", items.min)
+                               : fmt::format("a list of {} to {} values", items.min, items.max);
     if (node.kind != Node::Kind::list) wrong_type(node, expected);
-    if (node.items.size() < items.least || node.items.size() > items.most) {
+    if (node.items.size() < items.min || node.items.size() > items.max) {
       fail(ExitCode::config, "{}: expected {}, found {} values", place, expected,
            node.items.size());
     }
@@ -136,7 +149,11 @@ struct Reader {
 struct Formatter {
   const Field& field;
 
-  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(bool value) const {
+    if (const auto* choices = std::get_if<Choices>(&field.limits))
+      return std::string(choices->words[value ? 1 : 0]);
+    return value ? "true" : "false";
+  }
   std::string operator()(std::uint64_t value) const { return fmt::format("{}", value); }
   std::string operator()(double value) const { return fmt::format("{}", value); }
   std::string operator()(std::int64_t value) const {
@@ -145,6 +162,7 @@ struct Formatter {
     return fmt::format("{}", value);
   }
   std::string operator()(const std::string& value) const { return quote_if_needed(value); }
+  std::string operator()(std::string_view name) const { return std::string(name); }
   template <typename List>
   std::string operator()(const List& values) const {
     return fmt::format("[{}]", fmt::join(values, ", "));
@@ -159,15 +177,25 @@ std::string describe_range(const NumberRange& range) {
 }
 
 std::string with_items(const Items& items, const std::string& range) {
-  if (items.most == 0) return range;
-  if (items.least == items.most) return fmt::format("{} values, each {}", items.least, range);
-  return fmt::format("{} to {} values, each {}", items.least, items.most, range);
+  if (items.max == 0) return range;
+  if (items.min == items.max) return fmt::format("{} values, each {}", items.min, range);
+  return fmt::format("{} to {} values, each {}", items.min, items.max, range);
 }
 
 }  // namespace
 
 void assign(const Field& field, const Node& node, Config& config, const std::string& place) {
-  std::visit([&](auto* member) { Reader{field, place}.read(node, *member); }, field.slot(config));
+  const Reader reader{field, place};
+  const auto store = [&]<typename Member>(Member member) {
+    if constexpr (std::is_same_v<Member, ChoiceSlot>) {
+      reader.read(node, member);
+    } else {
+      reader.read(node, *member);
+    }
+  };
+  std::visit(store, field.slot(config));
+  for (const Field::Shared& other : field.shared)
+    std::visit(store, other.slot(config));
 }
 
 std::string format_value(const Field& field, const Config& config) {
@@ -181,6 +209,7 @@ std::string type_of(const Field& field) {
     std::string operator()(std::uint64_t) const { return "integer"; }
     std::string operator()(double) const { return "number"; }
     std::string operator()(const std::string&) const { return "text"; }
+    std::string operator()(std::string_view) const { return "text"; }
     std::string operator()(const std::vector<std::int64_t>&) const { return "list of integers"; }
     std::string operator()(const std::vector<double>&) const { return "list of numbers"; }
     std::string operator()(const std::array<double, 2>&) const { return "list of numbers"; }

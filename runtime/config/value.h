@@ -9,7 +9,8 @@
 
 namespace trireme::config {
 
-// Checks `node` against the type and limits of `field` and stores it in `config`. Raises
+// Checks `node` against the type and limits of `field` and stores it in `config`, for every family
+// that shares the key. Raises
 // ExitCode::config with `place`
 // ("a.yaml:3: train.steps") in front.
 void assign(const Field& field, const Node& node, Config& config, const std::string& place);

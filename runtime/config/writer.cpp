@@ -2,7 +2,8 @@
 // Config -> YAML, and the documentation of the keys.
 #include "runtime/base/error.h"
 #include "runtime/config/config.h"
-#include "runtime/config/fields.h"
+#include "runtime/config/key_table.h"
+#include "runtime/config/old_keys.h"
 #include "runtime/config/value.h"
 
 namespace trireme {
@@ -20,10 +21,10 @@ std::string cell(std::string_view text) {
 
 // The fields for which `wanted` holds.
 template <typename Wanted>
-std::string yaml_of(const Config& config, Wanted&& wanted) {
+std::string yaml_of(const config::KeyTable& keys, const Config& config, Wanted&& wanted) {
   std::string text;
   std::string_view section;
-  for (const config::Field& field : config::all_fields()) {
+  for (const config::Field& field : keys.fields()) {
     if (!wanted(field)) continue;
     if (field.section() != section) {
       section = field.section();
@@ -37,34 +38,42 @@ std::string yaml_of(const Config& config, Wanted&& wanted) {
 
 }  // namespace
 
-std::string to_yaml(const Config& config) {
-  return yaml_of(config, [](const config::Field&) { return true; });
+std::string to_yaml(const config::KeyTable& keys, const Config& config) {
+  return yaml_of(keys, config, [](const config::Field&) { return true; });
 }
 
-std::string requested_yaml(const Config& config, const Provenance& where) {
-  return yaml_of(with_absolute_paths(config), [&](const config::Field& field) {
+std::string requested_yaml(const config::KeyTable& keys, const Config& config,
+                           const Provenance& where) {
+  return yaml_of(keys, with_absolute_paths(config), [&](const config::Field& field) {
     return field.key == "run.directory" || where.places.contains(field.key);
   });
 }
 
-std::vector<std::pair<std::string, std::string>> values_by_key(const Config& config) {
-  std::vector<std::pair<std::string, std::string>> values;
-  for (const config::Field& field : config::all_fields())
+KeyValues values_by_key(const config::KeyTable& keys, const Config& config) {
+  KeyValues values;
+  for (const config::Field& field : keys.fields())
     values.emplace_back(field.key, format_value(field, config));
   return values;
 }
 
-std::vector<FieldDoc> field_docs() {
-  const Config defaults;
+KeyValues under_current_keys(const config::KeyTable& keys, const KeyValues& values) {
+  KeyValues current;
+  for (const auto& [key, value] : values) {
+    if (config::find_removed(key) != nullptr) continue;
+    const config::Field* const field = keys.find_former(key);
+    current.emplace_back(field == nullptr ? key : field->key, value);
+  }
+  return current;
+}
+
+std::vector<FieldDoc> field_docs(const config::KeyTable& keys) {
+  const Config defaults = keys.defaults();
   std::vector<FieldDoc> docs;
-  for (const config::Field& field : config::all_fields()) {
+  for (const config::Field& field : keys.fields()) {
     std::string description(field.description);
     if (!field.only_with.key.empty())
-      description += fmt::format(" ({} only)", field.only_with.value);
-    if (!field.unbuilt.only.empty()) {
-      description += fmt::format(" (this version: {} only)", field.unbuilt.only);
-    }
-    docs.push_back({.key = std::string(field.key),
+      description += fmt::format(" ({} only)", field.only_with.any());
+    docs.push_back({.key = field.key,
                     .type = type_of(field),
                     .default_value = format_value(field, defaults),
                     .allowed = allowed_by(field),
@@ -73,9 +82,9 @@ std::vector<FieldDoc> field_docs() {
   return docs;
 }
 
-std::string field_table_markdown() {
+std::string field_table_markdown(const config::KeyTable& keys) {
   std::string table = "| Key | Type | Default | Allowed | Meaning |\n|---|---|---|---|---|\n";
-  for (const FieldDoc& doc : field_docs()) {
+  for (const FieldDoc& doc : field_docs(keys)) {
     table += fmt::format("| `{}` | {} | `{}` | {} | {} |\n", doc.key, doc.type, doc.default_value,
                          cell(doc.allowed), cell(doc.description));
   }

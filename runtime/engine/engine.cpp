@@ -2,6 +2,7 @@
 #include "runtime/engine/engine.h"
 
 #include "data/id_names.h"
+#include "models/config.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/restore.h"
 #include "runtime/checkpoint/run_state.h"
@@ -65,7 +66,7 @@ void Engine::open_training_data() {
   if (!parts_.training) require_data_on_all_hosts(world, "data.path", config.data.path);
   if (!parts_.validation) require_data_on_all_hosts(world, "data.validation_path", validation);
   if (!parts_.training)
-    parts_.training = open_dataset(config, session_.traits(), config.data.path, "train");
+    parts_.training = open_dataset(traits_of(config.model), config.data.path, "train");
   const Dataset& dataset = *parts_.training;
   require_same_data(world, "data.path", config.data.path, dataset);
   if (has_files(dataset) && !parts_.validation && !validation.empty())

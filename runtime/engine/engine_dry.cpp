@@ -9,8 +9,8 @@ namespace trireme {
 namespace {
 
 SampleLayout samples_of(const Session& session) {
-  const ModelConfig& model = session.config.model;
-  return session.traits().input == InputKind::tokens
+  const ModelTraits model = traits_of(session.config.model);
+  return model.input == InputKind::tokens
              ? token_samples(model.context)
              : image_samples(model.image_size, model.image_size, model.channels);
 }
@@ -31,7 +31,7 @@ struct DryMemory {
     if (!config.data.validation_path.empty())
       loaders.emplace_back(device, samples, rows, loader_options(config.data));
     loaders.emplace_back(device, samples, rows, training_loader_options(session));
-    if (graph_mode(config) != GraphMode::step || session.pipeline.stages > 1) return;
+    if (config.device.graphs != GraphMode::step || session.pipeline.stages > 1) return;
     // Where steps are recorded, batches stand still (train/static_batches.h).
     const MemoryScope scope(MemoryRole::staging);
     for (int i = 0; i < session.pipeline.micro_batches; ++i)

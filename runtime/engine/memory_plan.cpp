@@ -20,8 +20,8 @@ constexpr std::uint64_t matmul_workspace_bytes = std::uint64_t{32} << 20;
 // or of a tensor-parallel sum, in rounds of 32 MiB at most.
 std::uint64_t communication_scratch(const Session& session) {
   constexpr std::int64_t round_bytes = std::int64_t{32} << 20;
-  const bool by_tree =
-      session.device->type() == DeviceType::cpu || session.config.reproducibility == "layout";
+  const bool by_tree = session.device->type() == DeviceType::cpu ||
+                       session.config.reproducibility == Reproducibility::layout;
   if (!by_tree) return 0;
   const auto parts = [&](std::int64_t elements, std::int64_t ranks) {
     const std::int64_t bytes = elements * static_cast<std::int64_t>(sizeof(float));
@@ -82,7 +82,7 @@ void describe_activations(const Session& session, StageMemory& memory) {
   const ActivationArenas all = session.model->activation_arenas();
   memory.kept_between = all.kept - std::min<std::uint64_t>(all.kept, of_layers);
   memory.scratch = all.scratch + all.workspace;
-  if (session.config.train.recompute != "none")
+  if (session.config.train.recompute != Recompute::none)
     memory.recompute_saves = kept_without_recompute(session, chunks) - of_layers;
 }
 

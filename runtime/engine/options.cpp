@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 OptimizerOptions optimizer_options(const OptimizerConfig& config) {
-  if (config.name == "sgd") {
+  if (config.name == OptimizerKind::sgd) {
     return ops::SgdOptions{.momentum = static_cast<float>(config.momentum),
                            .nesterov = config.nesterov,
                            .weight_decay = static_cast<float>(config.weight_decay)};
@@ -20,15 +20,8 @@ OptimizerOptions optimizer_options(const OptimizerConfig& config) {
                            .weight_decay = static_cast<float>(config.weight_decay)};
 }
 
-LrSchedule::Kind schedule_kind(const std::string& name) {
-  if (name == "constant") return LrSchedule::Kind::constant;
-  if (name == "linear") return LrSchedule::Kind::linear;
-  if (name == "wsd") return LrSchedule::Kind::wsd;
-  return LrSchedule::Kind::cosine;
-}
-
 std::optional<ops::LossScaleOptions> loss_scale_options(const Config& config) {
-  if (config.precision != "fp16") return std::nullopt;
+  if (config.precision != Precision::fp16) return std::nullopt;
   const LossScaleConfig& scale = config.loss_scale;
   return ops::LossScaleOptions{.initial = static_cast<float>(scale.initial),
                                .growth_interval = static_cast<float>(scale.growth_interval),
@@ -47,13 +40,13 @@ SamplerOptions sampler_options(const Config& config, std::int64_t samples) {
           .global_batch = config.train.global_batch,
           .seed = config.run.seed,
           .shuffle = config.data.shuffle,
-          .last_batch = last_batch_from(config.data.last_batch)};
+          .last_batch = config.data.last_batch};
 }
 
 ScheduleShape pipeline_shape(const Config& config, bool training) {
   const ParallelConfig& parallel = config.parallel;
   if (!training) return {.stages = static_cast<int>(parallel.pipeline)};
-  ScheduleShape shape{.kind = *schedule_kind_from(parallel.schedule),
+  ScheduleShape shape{.kind = parallel.schedule,
                       .stages = static_cast<int>(parallel.pipeline),
                       .micro_batches = static_cast<int>(config.train.global_batch /
                                                         config.train.micro_batch / parallel.data),
@@ -62,37 +55,27 @@ ScheduleShape pipeline_shape(const Config& config, bool training) {
   if (shape.stages == 1 && shape.kind != ScheduleKind::zero_bubble)
     shape.kind = ScheduleKind::one_f_one_b;
   if (const auto reason = unsupported(shape))
-    fail(ExitCode::config, "parallel.schedule: {}: {}", parallel.schedule, *reason);
+    fail(ExitCode::config, "parallel.schedule: {}: {}", name_of(parallel.schedule), *reason);
   return shape;
 }
 
 BuildOptions build_options(const Config& config, int tensor_rank, bool training) {
   const ParallelConfig& parallel = config.parallel;
-  const std::string& recompute = config.train.recompute;
-  return {
-      .compute = compute_dtype(config.precision),
-      .fp8 = config.precision == "fp8",
-      .micro_batch = config.train.micro_batch,
-      .training = training,
-      .tensor = {.ranks = static_cast<int>(parallel.tensor),
-                 .rank = tensor_rank,
-                 .blocks = static_cast<int>(std::max<std::int64_t>(parallel.virtual_tensor, 1))},
-      .sequence = parallel.sequence,
-      .recompute = recompute == "full"        ? Recompute::full
-                   : recompute == "selective" ? Recompute::selective
-                                              : Recompute::none,
-      .split_backward = training && parallel.schedule == "zero-bubble"};
+  return {.compute = compute_dtype(config.precision),
+          .fp8 = config.precision == Precision::fp8,
+          .micro_batch = config.train.micro_batch,
+          .training = training,
+          .tensor = {.ranks = static_cast<int>(parallel.tensor),
+                     .rank = tensor_rank,
+                     .blocks = static_cast<int>(std::max<std::int64_t>(parallel.tensor_blocks, 1))},
+          .sequence = parallel.sequence,
+          .recompute = config.train.recompute,
+          .split_backward = training && parallel.schedule == ScheduleKind::zero_bubble};
 }
 
-GraphMode graph_mode(const Config& config) {
-  const std::string& graphs = config.device.graphs;
-  if (graphs == "off") return GraphMode::off;
-  return graphs == "layer" ? GraphMode::layer : GraphMode::step;
-}
-
-bool keeps_ties_apart(const Config& config) {
+bool separates_ties(const Config& config) {
   return config.parallel.pipeline > 1 || config.parallel.zero >= 2 ||
-         config.reproducibility == "layout";
+         config.reproducibility == Reproducibility::layout;
 }
 
 std::int64_t bucket_elements(const Config& config) {
@@ -112,15 +95,14 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
           .assignment = strided ? Assignment::strided : Assignment::contiguous,
           .clip_norm = static_cast<float>(config.train.clip_norm),
           .label_smoothing = static_cast<float>(config.train.label_smoothing),
-          .reducer = config.parallel.reducer == "inline" ? ReducerMode::inline_after_backward
-                                                         : ReducerMode::overlapped,
-          .layout_independent = config.reproducibility == "layout",
-          .graphs = graph_mode(config),
+          .reducer = config.parallel.reducer,
+          .layout_independent = config.reproducibility == Reproducibility::layout,
+          .graphs = config.device.graphs,
           .optimizer = optimizer_options(config.optimizer),
           .loss_scale = loss_scale_options(config),
           .loss_guard = {.spike_zscore = config.train.spike_zscore,
                          .spike_window = config.train.spike_window},
-          .schedule = {.kind = schedule_kind(schedule.name),
+          .schedule = {.kind = schedule.name,
                        .peak = config.optimizer.learning_rate,
                        .steps = config.train.steps,
                        .warmup_steps = schedule.warmup_steps,
@@ -156,8 +138,8 @@ RunFacts run_facts(const Config& config, const CoreCrowd& crowd) {
           .tensor = static_cast<int>(parallel.tensor),
           .pipeline = static_cast<int>(parallel.pipeline),
           .zero = static_cast<int>(parallel.zero),
-          .zero_bubble = parallel.schedule == "zero-bubble",
-          .on_cpu = config.device.type == "cpu",
+          .zero_bubble = parallel.schedule == ScheduleKind::zero_bubble,
+          .on_cpu = config.device.type == DeviceChoice::cpu,
           .host_ranks = static_cast<int>(crowd.ranks.size()),
           .host_cores = crowd.cores,
           .data_workers = config.data.workers,

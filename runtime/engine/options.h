@@ -17,10 +17,9 @@ namespace trireme {
 // One micro-batch where nothing is trained.
 [[nodiscard]] ScheduleShape pipeline_shape(const Config& config, bool training);
 [[nodiscard]] BuildOptions build_options(const Config& config, int tensor_rank, bool training);
-[[nodiscard]] GraphMode graph_mode(const Config& config);
 // Whether a tied parameter's copies have memory of their own: where a pipeline may part them, and
 // where sums must not depend on whether it does.
-[[nodiscard]] bool keeps_ties_apart(const Config& config);
+[[nodiscard]] bool separates_ties(const Config& config);
 [[nodiscard]] std::int64_t bucket_elements(const Config& config);
 [[nodiscard]] StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                                        const ModelTraits& traits);

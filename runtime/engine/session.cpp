@@ -24,7 +24,7 @@ constexpr double nccl_grace_seconds = 10;
 
 // What does not train leaves nothing in the run's directory.
 WatchOptions watch_options(const Config& config, bool training) {
-  return {.deadline_seconds = config.parallel.watch_seconds,
+  return {.deadline_seconds = config.parallel.timeout_seconds,
           .directory = training ? config.run.directory : std::string()};
 }
 
@@ -48,7 +48,7 @@ std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& dev
     NcclOptions options{.deadline_seconds = deadline > 0 ? deadline + nccl_grace_seconds : 0,
                         .min_ctas = static_cast<int>(config.comm.min_ctas),
                         .max_ctas = static_cast<int>(config.comm.max_ctas)};
-    if (config.reproducibility == "layout") options.sum_blocks = ops::sum_blocks;
+    if (config.reproducibility == Reproducibility::layout) options.sum_blocks = ops::sum_blocks;
     world = make_nccl_world(std::move(world), device, std::move(options));
   }
   if (config.parallel.check_collectives) world = make_checked(std::move(world));
@@ -58,8 +58,10 @@ std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& dev
 // What NCCL's calls take beside products. An algorithm depends on it: bits that no layout changes
 // need the same on any number of ranks.
 int reserved_processors(const Config& config, const Communicator& world) {
-  const bool beside = world.size() > 1 && config.parallel.reducer == "overlapped";
-  return beside || config.reproducibility == "layout" ? static_cast<int>(config.comm.max_ctas) : 0;
+  const bool beside = world.size() > 1 && config.parallel.reducer == ReducerMode::overlapped;
+  return beside || config.reproducibility == Reproducibility::layout
+             ? static_cast<int>(config.comm.max_ctas)
+             : 0;
 }
 
 // A stream of its own where tensor-parallel collectives run beside the other groups'.
@@ -76,7 +78,7 @@ std::shared_ptr<const Dataset> validation_data(const Session& session,
                                                std::shared_ptr<const Dataset> own) {
   if (own) return own;
   const Config& config = session.config;
-  return open_dataset(config, session.traits(), config.data.validation_path, "validation");
+  return open_dataset(traits_of(config.model), config.data.validation_path, "validation");
 }
 
 // The same samples on every layout.
@@ -102,7 +104,7 @@ void check_launcher(int ranks) {
 }  // namespace
 
 DeviceType device_type(const Config& config) {
-  return config.device.type == "cuda" ? DeviceType::cuda : DeviceType::cpu;
+  return config.device.type == DeviceChoice::cuda ? DeviceType::cuda : DeviceType::cpu;
 }
 
 MeshShape mesh_shape(const ParallelConfig& parallel) {
@@ -111,19 +113,14 @@ MeshShape mesh_shape(const ParallelConfig& parallel) {
           .tensor = static_cast<int>(parallel.tensor)};
 }
 
-std::unique_ptr<Dataset> open_dataset(const Config& config, const ModelTraits& traits,
-                                      const std::string& path, const std::string& split) {
-  const ModelConfig& model = config.model;
-  DatasetOptions options{.split = split};
-  if (traits.input == InputKind::tokens) {
-    options.context = model.context;
-    options.vocabulary = model.vocabulary;
-  } else {
-    options.classes = model.classes;
-    options.image_size = model.image_size;
-    options.channels = model.channels;
-  }
-  return Dataset::open(path, options);
+std::unique_ptr<Dataset> open_dataset(const ModelTraits& traits, const std::string& path,
+                                      const std::string& split) {
+  return Dataset::open(path, {.context = traits.context,
+                              .split = split,
+                              .vocabulary = traits.vocabulary,
+                              .classes = traits.classes,
+                              .image_size = traits.image_size,
+                              .channels = traits.channels});
 }
 
 RankProcess::RankProcess() : mpi(nullptr, nullptr) {
@@ -176,11 +173,12 @@ Session::Session(RankResources resources, const Config& resolved, bool training,
       tensor_stream(tensor_stream_of(*device, mesh)),
       tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm),
       pipeline(pipeline_shape(config, training)) {
-  streams.compute->set_policy(
-      {.matmul = config.precision == "tf32" ? MatmulPrecision::tf32 : MatmulPrecision::fp32,
-       .reproducible = config.reproducibility != "fast",
-       .fused_epilogues = config.device.fused_epilogues == "on",
-       .reserved_processors = reserved_processors(config, *world)});
+  streams.compute->set_policy({.matmul = config.precision == Precision::tf32
+                                             ? MatmulPrecision::tf32
+                                             : MatmulPrecision::fp32,
+                               .reproducible = config.reproducibility != Reproducibility::fast,
+                               .fused_epilogues = config.device.fused_epilogues,
+                               .reserved_processors = reserved_processors(config, *world)});
   layers =
       summarize(what.chain, device->type(), build_options(config, mesh.here().tensor, training));
   stages = plan_stages(layers, pipeline, config.parallel.stage_layers);
@@ -201,7 +199,7 @@ std::unique_ptr<Model> Session::make_part(bool training) const {
   return std::make_unique<Model>(
       *device, what.chain, build_options(config, mesh.here().tensor, training),
       stages.chunks(pipeline, stage, training), stages.inputs(pipeline, stage, layers), store,
-      training ? keeps_ties_apart(config) : config.parallel.pipeline > 1);
+      training ? separates_ties(config) : config.parallel.pipeline > 1);
 }
 
 std::vector<PlacedParam> Session::placed_params() const {

@@ -30,8 +30,8 @@ struct RankProcess {
 
 [[nodiscard]] DeviceType device_type(const Config& config);
 [[nodiscard]] MeshShape mesh_shape(const ParallelConfig& parallel);
-// `split` is "train" or "validation".
-[[nodiscard]] std::unique_ptr<Dataset> open_dataset(const Config& config, const ModelTraits& traits,
+// For a model of `traits`. `split` is "train" or "validation".
+[[nodiscard]] std::unique_ptr<Dataset> open_dataset(const ModelTraits& traits,
                                                     const std::string& path,
                                                     const std::string& split);
 

@@ -13,19 +13,21 @@ void log_start(const Session& session, const Dataset& dataset) {
   const Config& config = session.config;
   const ParallelConfig& parallel = config.parallel;
   log::get("train").info("{}: {} parameters, {} on {} rank(s), data {} x tensor {} x pipeline {}",
-                         config.model.family, parameter_count(session.layers), config.precision,
-                         session.world->size(), parallel.data, parallel.tensor, parallel.pipeline);
-  if (parallel.pipeline > 1 || parallel.zero > 0 || config.reproducibility == "layout") {
+                         config.model.family, parameter_count(session.layers),
+                         name_of(config.precision), session.world->size(), parallel.data,
+                         parallel.tensor, parallel.pipeline);
+  if (parallel.pipeline > 1 || parallel.zero > 0 ||
+      config.reproducibility == Reproducibility::layout) {
     log::get("train").info(
         "schedule {}, ZeRO {}, recompute {}, tensor blocks {}, reproducibility {}",
-        parallel.schedule, parallel.zero, config.train.recompute,
-        std::max<std::int64_t>(parallel.virtual_tensor, 1), config.reproducibility);
+        name_of(parallel.schedule), parallel.zero, name_of(config.train.recompute),
+        std::max<std::int64_t>(parallel.tensor_blocks, 1), name_of(config.reproducibility));
   }
   if (session.device->type() == DeviceType::cuda) {
     log::get("train").info("attention and convolution: {}",
                            ops::attention_backend(session.device->type()));
   }
-  if (config.device.graphs == "step" && parallel.pipeline > 1) {
+  if (config.device.graphs == GraphMode::step && parallel.pipeline > 1) {
     log::get("train").info(
         "device.graphs: step: steps run without graphs, for the transfers of a pipeline's stages "
         "reach from one step into the next; layer records their layers");

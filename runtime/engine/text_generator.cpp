@@ -38,8 +38,8 @@ class Forward final : public StageWork {
 TextGenerator::TextGenerator(Session& session, const SamplingOptions& sampling)
     : session_(session),
       sampling_(sampling),
-      context_(session.config.model.context),
-      vocabulary_(session.config.model.vocabulary),
+      context_(traits_of(session.config.model).context),
+      vocabulary_(traits_of(session.config.model).vocabulary),
       device_(*session.device),
       stream_(*session.streams.compute),
       runner_(device_, *session.model, session.mesh.pipeline(), stream_, session.pipeline) {

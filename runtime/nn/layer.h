@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/config/choices.h"
+#include "runtime/config/model_limits.h"
 #include "runtime/device/arena.h"
 #include "runtime/nn/batch.h"
 #include "runtime/nn/param_store.h"
@@ -27,13 +29,6 @@ struct Activation {
   std::size_t offset = 0;
   DType dtype = DType::f32;
   Shape shape;
-};
-
-// Which activations backward computes anew instead of keeping them.
-enum class Recompute : std::uint8_t {
-  none,
-  selective,  // attention and activation functions (Korthikanti et al., 2022)
-  full        // everything inside a block: only its input is kept (Chen et al., 2016)
 };
 
 // What a model is built for; layers read it through their Blueprint.
@@ -182,6 +177,8 @@ class Layer {
   [[nodiscard]] virtual bool backward_in_place() const { return false; }
   // True when the layer honours BuildOptions::split_backward.
   [[nodiscard]] virtual bool splits_backward() const { return false; }
+  // Adds what this layer allows, of one that is declared on one tensor rank.
+  virtual void add_limits(ModelLimits& /*limits*/) const {}
   // Set by a loss head, the last layer of a whole chain.
   [[nodiscard]] virtual const HeadInfo* head() const { return nullptr; }
 

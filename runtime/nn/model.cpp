@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "runtime/comm/comm_label.h"
 #include "runtime/device/range.h"
@@ -43,6 +44,28 @@ std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
                          .kept_bytes = blueprint.kept_layout().peak_bytes()});
   }
   return summaries;
+}
+
+ModelLimits limits_of(const Chain& chain) {
+  ModelLimits limits;
+  limits.layers = static_cast<std::int64_t>(chain.size());
+  std::vector<Extent> of_ends;
+  Shape shape;
+  for (const ChainLayer& layer : chain) {
+    ParamStore params({}, /*separate_ties=*/true);
+    Blueprint blueprint(params, DeviceType::cpu, {});
+    const auto made = make_layer(blueprint, layer, shape);
+    shape = made->output_shape();
+    std::vector<Extent> known = std::exchange(limits.tensor, {});
+    made->add_limits(limits);
+    for (Extent& extent : std::exchange(limits.tensor, std::move(known))) {
+      auto& all = layer.block ? limits.tensor : of_ends;
+      if (std::ranges::find(all, extent) == all.end()) all.push_back(std::move(extent));
+    }
+    limits.splits_backward = limits.splits_backward && made->splits_backward();
+  }
+  std::ranges::move(of_ends, std::back_inserter(limits.tensor));
+  return limits;
 }
 
 Model::Model(Device& device, const Chain& chain, const BuildOptions& options,

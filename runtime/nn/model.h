@@ -32,6 +32,10 @@ struct LayerSummary {
 [[nodiscard]] std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
                                                   const BuildOptions& options);
 
+// What the layers of a chain allow a run, whatever its layout: asked of them as declared for one
+// sample on one rank. Blocks come first.
+[[nodiscard]] ModelLimits limits_of(const Chain& chain);
+
 // Bytes of the layers of a rank, for all micro-batches in flight.
 struct ActivationArenas {
   std::size_t kept = 0;       // from forward to backward

@@ -6,7 +6,10 @@
 namespace trireme {
 
 TensorGroup::TensorGroup(Device& device, Communicator& group, Stream& comm)
-    : group_(group), comm_(comm), there_(device.make_event()), done_(device.make_event()) {}
+    : group_(group),
+      comm_(comm),
+      ready_event_(device.make_event()),
+      done_event_(device.make_event()) {}
 
 void TensorGroup::all_reduce(Stream& compute, const Tensor& data, ReduceOp op) const {
   if (size() == 1) return;
@@ -39,13 +42,13 @@ void TensorGroup::start_reduce_scatter(Stream& compute, const Tensor& whole,
 }
 
 void TensorGroup::begin(Stream& compute) const {
-  compute.record(*there_);
-  comm_.wait(*there_);
+  compute.record(*ready_event_);
+  comm_.wait(*ready_event_);
 }
 
 void TensorGroup::finish(Stream& compute) const {
-  comm_.record(*done_);
-  wait_for_comm(compute, *done_);
+  comm_.record(*done_event_);
+  wait_for_comm(compute, *done_event_);
 }
 
 }  // namespace trireme

@@ -37,7 +37,7 @@ class TensorGroup {
 
   Communicator& group_;
   Stream& comm_;
-  std::unique_ptr<Event> there_, done_;
+  std::unique_ptr<Event> ready_event_, done_event_;
 };
 
 }  // namespace trireme

@@ -4,12 +4,12 @@
 
 #include <cstdint>
 
+#include "runtime/config/choices.h"
+
 namespace trireme {
 
 struct LrSchedule {
-  // wsd: warm-up, stable, then a linear decay over the last part (Hu et al., MiniCPM, 2024).
-  enum class Kind : std::uint8_t { constant, linear, cosine, wsd };
-  Kind kind = Kind::constant;
+  LrDecay kind = LrDecay::constant;
   double peak = 1e-3;
   std::int64_t steps = 1000;
   std::int64_t warmup_steps = 0;

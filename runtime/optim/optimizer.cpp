@@ -28,8 +28,8 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
       options_(options),
       clip_norm_(clip_norm),
       norm_options_(std::move(norm)),
-      there_(device.make_event()),
-      done_(device.make_event()) {
+      ready_event_(device.make_event()),
+      done_event_(device.make_event()) {
   const MemoryScope scope(MemoryRole::optimizer);
   if (loss_scale) scaler_.emplace(device, *loss_scale);
   const auto stream = device.make_stream(StreamKind::compute);
@@ -115,11 +115,11 @@ void Optimizer::sum_over_groups(Stream& stream, const Tensor& values) {
   const ScopedCommLabel label("gradient norm");
   for (Communicator* const group : norm_options_.groups) {
     if (group->size() == 1) continue;
-    stream.record(*there_);
-    norm_options_.comm->wait(*there_);
+    stream.record(*ready_event_);
+    norm_options_.comm->wait(*ready_event_);
     group->all_reduce(*norm_options_.comm, values, values, ReduceOp::sum);
-    norm_options_.comm->record(*done_);
-    wait_for_comm(stream, *done_);
+    norm_options_.comm->record(*done_event_);
+    wait_for_comm(stream, *done_event_);
   }
 }
 

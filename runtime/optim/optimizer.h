@@ -74,7 +74,7 @@ class Optimizer {
   Buffer first_, second_;                       // AdamW: m, v; SGD: momentum buffer
   Buffer scalars_, scalars_host_, norm_, sum_;  // StepScalars, its staging copy, (1) f32, (1) f64
   Buffer exact_;                                // ops::exact_sum_words u64
-  std::unique_ptr<Event> there_, done_;
+  std::unique_ptr<Event> ready_event_, done_event_;
 };
 
 }  // namespace trireme

@@ -14,7 +14,7 @@ namespace trireme {
 // smallest first.
 int PartialSums::leaf(int m) const {
   if (sum == GradientSum::tree) return std::popcount(static_cast<unsigned>(m));
-  return apart ? std::min(m, 1) : 0;
+  return sharded ? std::min(m, 1) : 0;
 }
 
 int PartialSums::merges(int m) const {
@@ -47,8 +47,8 @@ GradReducer::GradReducer(Device& device, Communicator& group, ParamStore& params
       clock_(device),
       missing_(params.layout().buckets().size()),
       buffer_of_unit_(static_cast<std::size_t>(std::max(params.layout().unit_count(), 1)), -1),
-      there_(device.make_event()),
-      reduced_(device.make_event()) {
+      ready_event_(device.make_event()),
+      reduced_event_(device.make_event()) {
   TRIREME_EXPECTS(params.options().gradient_levels >= weights_.levels(),
                   "{} levels of partial sums, need {}", params.options().gradient_levels,
                   weights_.levels());
@@ -66,8 +66,9 @@ GradReducer::GradReducer(Device& device, Communicator& group, ParamStore& params
       if (!units.contains(bucket.units.first)) continue;
       chunk.buckets.push_back(static_cast<int>(b));
       Span& span = bucket.kind == ParamKind::weight ? chunk.weights : chunk.statistics;
-      const std::int64_t first = apart() ? bucket.owned : bucket.first;
-      const std::int64_t count = apart() ? params.layout().slice_count(bucket) : bucket.count;
+      const std::int64_t first = sharded_gradients() ? bucket.owned : bucket.first;
+      const std::int64_t count =
+          sharded_gradients() ? params.layout().slice_count(bucket) : bucket.count;
       if (span.count == 0) span.first = first;
       TRIREME_EXPECTS(first == span.first + span.count, "bucket {} of a chunk lies apart", b);
       span.count += count;
@@ -100,7 +101,7 @@ void GradReducer::begin_step(std::int64_t step) {
   for (Chunk& chunk : chunks_) {
     chunk.micro_batch = -1;
     if (options_.sum == GradientSum::tree) continue;
-    if (!apart()) zero(compute_, chunk.weights, 0);
+    if (!sharded_gradients()) zero(compute_, chunk.weights, 0);
     zero(compute_, chunk.statistics, 0);
   }
 }
@@ -133,7 +134,7 @@ void GradReducer::before_backward(int chunk, int micro_batch) {
   const auto buckets = params_.layout().buckets();
   for (const int b : here.buckets)
     missing_[static_cast<std::size_t>(b)] = buckets[static_cast<std::size_t>(b)].params;
-  if (apart()) return;
+  if (sharded_gradients()) return;
   const int leaf = weights_.leaf(micro_batch);
   params_.select_level(here.units, ParamKind::weight, leaf);
   if (options_.sum == GradientSum::tree) zero(compute_, here.weights, leaf);
@@ -142,7 +143,7 @@ void GradReducer::before_backward(int chunk, int micro_batch) {
 // Stages 2 and 3: memory for the gradients of one more layer, once the comm stream is done with
 // what was there.
 void GradReducer::open_unit(int unit) {
-  if (!apart() || params_.layout().unit_weights(unit).count == 0) return;
+  if (!sharded_gradients() || params_.layout().unit_weights(unit).count == 0) return;
   const int buffer = next_buffer_;
   next_buffer_ = (next_buffer_ + 1) % ParamStore::gradient_buffers;
   if (buffer_used_[static_cast<std::size_t>(buffer)])
@@ -168,14 +169,14 @@ void GradReducer::ready(ParamId id) {
   TRIREME_EXPECTS(missing > 0, "parameter {} reported twice in one backward", layout.spec(id).name);
   if (--missing > 0) return;
   const ScopedCommLabel label(labels_[static_cast<std::size_t>(index)]);
-  if (apart() && bucket.kind == ParamKind::weight) return scatter(bucket, micro_batch);
+  if (sharded_gradients() && bucket.kind == ParamKind::weight) return scatter(bucket, micro_batch);
   if (last(micro_batch) && options_.mode == ReducerMode::overlapped) launch(bucket, micro_batch);
 }
 
 // All collectives of a group go to one stream: two would not keep the same order on every rank.
 void GradReducer::hand_over() {
-  compute_.record(*there_);
-  comm_.wait(*there_);
+  compute_.record(*ready_event_);
+  comm_.wait(*ready_event_);
 }
 
 void GradReducer::launch(const Bucket& bucket, int micro_batch) {
@@ -213,7 +214,7 @@ void GradReducer::scatter(const Bucket& bucket, int micro_batch) {
 void GradReducer::after_backward(int chunk, int micro_batch) {
   const Chunk& here = chunks_[static_cast<std::size_t>(chunk)];
   const int leaf = weights_.leaf(micro_batch), merges = weights_.merges(micro_batch);
-  if (apart()) {
+  if (sharded_gradients()) {
     merge(comm_, here.weights, leaf, merges);
   } else if (!last(micro_batch)) {
     merge(compute_, here.weights, leaf, merges);
@@ -226,15 +227,15 @@ void GradReducer::finish() {
     TRIREME_EXPECTS(missing_[i] == 0, "{} of {} gradients of bucket {} were never reported",
                     missing_[i], buckets[i].params, i);
     const bool waiting = options_.mode == ReducerMode::inline_after_backward &&
-                         !(apart() && buckets[i].kind == ParamKind::weight);
+                         !(sharded_gradients() && buckets[i].kind == ParamKind::weight);
     const ScopedCommLabel label(labels_[i]);
     if (waiting) launch(buckets[i], options_.micro_batches - 1);
   }
 }
 
 void GradReducer::join() {
-  comm_.record(*reduced_);
-  compute_.wait(*reduced_);
+  comm_.record(*reduced_event_);
+  compute_.wait(*reduced_event_);
 }
 
 }  // namespace trireme

@@ -14,11 +14,10 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/stream_clock.h"
+#include "runtime/config/choices.h"
 #include "runtime/nn/layer.h"
 
 namespace trireme {
-
-enum class ReducerMode : std::uint8_t { overlapped, inline_after_backward };
 
 // How the gradients of a rank's micro-batches add up.
 enum class GradientSum : std::uint8_t {
@@ -39,7 +38,7 @@ struct ReducerOptions {
 // tree. A pure function.
 struct PartialSums {
   GradientSum sum = GradientSum::running;
-  bool apart = false;  // each micro-batch arrives complete in memory of its own (stages 2 and 3)
+  bool sharded = false;  // each micro-batch arrives complete in memory of its own (stages 2 and 3)
   int micro_batches = 1;
   [[nodiscard]] int levels() const;
   [[nodiscard]] int leaf(int m) const;    // level that micro-batch m accumulates into
@@ -82,10 +81,12 @@ class GradReducer final : public GradientSink {
     Span weights, statistics;  // in the arenas of partial sums
     int micro_batch = -1;      // in backward now
   };
-  [[nodiscard]] bool apart() const { return params_.options().zero.stage >= 2; }
+  [[nodiscard]] bool sharded_gradients() const { return params_.options().zero.stage >= 2; }
   // With stages 2 and 3 neighbouring micro-batches are on different ranks, so the tree joins ranks
   // below the micro-batches of one rank; statistics must follow.
-  [[nodiscard]] bool ranks_first() const { return apart() && options_.sum == GradientSum::tree; }
+  [[nodiscard]] bool ranks_first() const {
+    return sharded_gradients() && options_.sum == GradientSum::tree;
+  }
   [[nodiscard]] bool last(int micro_batch) const {
     return micro_batch + 1 == options_.micro_batches;
   }
@@ -110,7 +111,7 @@ class GradReducer final : public GradientSink {
   std::vector<int> missing_;         // by bucket: parameters that have not reported
   int next_buffer_ = 0;
   std::vector<int> buffer_of_unit_;
-  std::unique_ptr<Event> there_, reduced_;
+  std::unique_ptr<Event> ready_event_, reduced_event_;
   std::vector<std::unique_ptr<Event>> buffer_free_;
   std::vector<bool> buffer_used_;  // in this step, so that its event means something
 };

@@ -8,7 +8,6 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, 4> kind_names{"gpipe", "1f1b", "interleaved", "zero-bubble"};
 constexpr std::array<std::string_view, 7> action_names{"F", "B", "W", "SF", "RF", "SB", "RB"};
 
 std::string multiples_near(int value, int unit) {
@@ -17,17 +16,6 @@ std::string multiples_near(int value, int unit) {
 }
 
 }  // namespace
-
-std::optional<ScheduleKind> schedule_kind_from(std::string_view text) {
-  for (std::size_t i = 0; i < kind_names.size(); ++i) {
-    if (text == kind_names[i]) return static_cast<ScheduleKind>(i);
-  }
-  return {};
-}
-
-std::string_view name_of(ScheduleKind kind) {
-  return kind_names.at(static_cast<std::size_t>(kind));
-}
 
 std::optional<std::string> unsupported(const ScheduleShape& shape) {
   if (shape.stages < 1 || shape.micro_batches < 1 || shape.chunks < 1) {

@@ -19,13 +19,9 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/choices.h"
+
 namespace trireme {
-
-enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved, zero_bubble };
-
-// "gpipe", "1f1b", "interleaved", "zero-bubble": the values of parallel.schedule.
-[[nodiscard]] std::optional<ScheduleKind> schedule_kind_from(std::string_view text);
-[[nodiscard]] std::string_view name_of(ScheduleKind kind);
 
 // Under zero_bubble `backward` is the gradient of the input alone and `backward_weight` follows;
 // otherwise `backward` is all of it.

@@ -18,20 +18,20 @@ void expect_supported(const ScheduleShape& shape, int stage) {
 // hold it yet.
 std::vector<int> count_slots(const ScheduleShape& shape, int stage,
                              const std::vector<Action>& order) {
-  std::vector<int> most(static_cast<std::size_t>(shape.chunks), 0);
-  std::vector<int> alive = most;
+  std::vector<int> peak(static_cast<std::size_t>(shape.chunks), 0);
+  std::vector<int> alive = peak;
   int freed_last = -1;  // the chunk of which the previous computation freed a slot
   for (const Action& action : order) {
     const auto chunk = static_cast<std::size_t>(action.chunk);
     if (action.kind == ActionKind::forward) {
       const bool receives = virtual_stage(shape, stage, action.chunk) > 0;
       const int held_ahead = receives && freed_last == action.chunk ? 1 : 0;
-      most[chunk] = std::max(most[chunk], ++alive[chunk] + held_ahead);
+      peak[chunk] = std::max(peak[chunk], ++alive[chunk] + held_ahead);
     }
     freed_last = action.kind == last_use(shape.kind) ? action.chunk : -1;
     if (freed_last >= 0) --alive[chunk];
   }
-  return most;
+  return peak;
 }
 
 // Lists the computations of a stage with its transfers around them.

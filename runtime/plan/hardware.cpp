@@ -137,12 +137,6 @@ bool is_absent(const HardwareField& field, const HardwareSlot& slot) {
 
 }  // namespace
 
-std::optional<Precision> precision_from(std::string_view text) {
-  const auto found = std::ranges::find(precision_names, text);
-  if (found == precision_names.end()) return std::nullopt;
-  return static_cast<Precision>(found - precision_names.begin());
-}
-
 Hardware parse_hardware(std::string_view text, const std::string& name) {
   return Reader(name).read(config::parse_document(text, name));
 }

@@ -5,24 +5,19 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
-namespace trireme::plan {
+#include "runtime/config/choices.h"
 
-// The values of a config's `precision`: what matrix products compute in.
-enum class Precision : std::uint8_t { fp32, tf32, bf16, fp16, fp8 };
-inline constexpr std::array<std::string_view, 5> precision_names = {"fp32", "tf32", "bf16", "fp16",
-                                                                    "fp8"};
-[[nodiscard]] std::optional<Precision> precision_from(std::string_view text);
+namespace trireme::plan {
 
 struct DeviceFacts {
   double memory_bytes = 0;     // of one rank's device
   double framework_bytes = 0;  // taken by contexts and libraries before the first tensor
   double memory_bandwidth = 0;
   double launch_seconds = 0;           // a kernel or op call that has nothing to do
-  std::array<double, 5> peak_flops{};  // by Precision; 0 = the device cannot
+  std::array<double, 5> peak_flops{};  // by resolved Precision; 0 = the device cannot
 };
 
 // Shares of the peaks that kernels reach.

@@ -128,7 +128,7 @@ class LayerModel {
         hardware_.flops(precision == Precision::fp8 && !eight_bits ? Precision::bf16 : precision);
     if (flops > 0) return flops;
     fail(ExitCode::config, "{}: peak_flops has no rate for precision {}", hardware_.name,
-         precision_names[static_cast<std::size_t>(precision)]);
+         name_of(precision));
   }
 
   double bytes_seconds(double bytes) const {

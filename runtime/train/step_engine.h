@@ -27,13 +27,6 @@
 
 namespace trireme {
 
-// What is recorded as CUDA graphs once it has run, and replayed from then on.
-enum class GraphMode : std::uint8_t {
-  off,
-  layer,  // each pass of a layer
-  step    // a whole step, from the first forward to the last update; off in pipelines
-};
-
 struct StepOptions {
   std::uint64_t seed = 0;
   ScheduleShape pipeline{};  // micro_batches: of this rank's pipeline

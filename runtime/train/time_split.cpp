@@ -106,7 +106,7 @@ StepSplit split_step(std::int64_t step, const MeshShape& shape, std::span<const 
 SlowRanks slow_ranks(const MeshShape& shape, std::span<const RankStep> sums) {
   TRIREME_EXPECTS(static_cast<int>(sums.size()) == shape.size(), "{} ranks for a mesh of {}",
                   sums.size(), shape.size());
-  constexpr double least = 0.02;  // of the run's steps; less is noise
+  constexpr double min_share = 0.02;  // of the run's steps; less is noise
   const int per_stage = shape.data * shape.tensor;
   // The rank that exceeds the others most, where the excess is `part` of its value or more.
   const auto odd_one = [&](auto&& value, double part) {
@@ -120,7 +120,7 @@ SlowRanks slow_ranks(const MeshShape& shape, std::span<const RankStep> sums) {
       const RankStep& rank = sums[static_cast<std::size_t>(r)];
       const double own = value(rank);
       const double excess = own - usual_of_others(std::move(others));
-      if (excess < part * own || excess < least * rank.step || 1e-3 * excess <= odd.seconds)
+      if (excess < part * own || excess < min_share * rank.step || 1e-3 * excess <= odd.seconds)
         continue;
       odd = {.rank = r, .seconds = 1e-3 * excess, .own_seconds = 1e-3 * own};
     }

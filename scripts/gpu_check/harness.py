@@ -22,16 +22,16 @@ data: {path: DATA/text/train, workers: 1, prefetch: 2}
 train: {steps: 10, global_batch: 16, micro_batch: 2, log_every: 5, clip_norm: 1.0}
 optimizer: {name: adamw, learning_rate: 1e-3, weight_decay: 0.1}
 lr_schedule: {name: cosine, warmup_steps: 2}
-parallel: {bucket_megabytes: 0.25, watch_seconds: 60}
+parallel: {bucket_megabytes: 0.25, timeout_seconds: 60}
 """,
     "resnet": """
 run: {directory: runs/check, seed: 7}
 reproducibility: run
 model: {family: resnet, block: bottleneck, stem: small, stages: [1, 1], width: 16, image_size: 16, channels: 3, classes: 10}
-data: {path: DATA/images/train, workers: 1, prefetch: 2, crop_padding: 2, flip: true, mean: [0.5, 0.5, 0.5], deviation: [0.25, 0.25, 0.25]}
+data: {path: DATA/images/train, workers: 1, prefetch: 2, crop_padding: 2, flip: true, mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25]}
 train: {steps: 10, global_batch: 32, micro_batch: 8, log_every: 5, clip_norm: 0, label_smoothing: 0.1}
 optimizer: {name: sgd, learning_rate: 0.05, momentum: 0.9, nesterov: true, weight_decay: 5e-4}
-parallel: {bucket_megabytes: 0.25, watch_seconds: 60}
+parallel: {bucket_megabytes: 0.25, timeout_seconds: 60}
 """,
 }
 

@@ -64,7 +64,7 @@ def abort(check):
     watch = 5
     for signal_name, limit in (("SIGKILL", 20), ("SIGSTOP", watch + 20)):
         command, directory = check.train_command(
-            "gpt", {"train.steps": 1000000, "train.log_every": 100000, "parallel.watch_seconds": watch}, ranks=2)
+            "gpt", {"train.steps": 1000000, "train.log_every": 100000, "parallel.timeout_seconds": watch}, ranks=2)
         struck = threading.Event()
 
         def strike(directory=directory, signal_name=signal_name, struck=struck):

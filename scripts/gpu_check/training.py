@@ -52,7 +52,7 @@ def ranks(check):
     if not check.mpirun:
         check.add("all layouts", SKIPPED, "no mpirun on PATH; scripts/install_deps.sh --from unpacks one without root")
         return
-    base = {"precision": "fp32", "parallel.virtual_tensor": 2}
+    base = {"precision": "fp32", "parallel.tensor_blocks": 2}
     alone = {mode: check.train("gpt", {**base, "reproducibility": mode}) for mode in ("run", "layout")}
     if not all(check.ended_well(f"one rank, {mode} mode", run) for mode, run in alone.items()):
         return

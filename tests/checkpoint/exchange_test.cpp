@@ -9,6 +9,7 @@
 
 #include "launch/commands/checkpoint_command.h"
 #include "launch/guard.h"
+#include "models/config.h"
 #include "models/gpt/hugging_face.h"
 #include "models/registry.h"
 #include "runtime/checkpoint/names.h"

@@ -76,7 +76,7 @@ TEST_F(WatchReportTest, NamesARankThatHasNotCome) {
     do_call(*log, record(Verb::all_reduce));
   start(*asker, record(Verb::all_gather));
 
-  expect_message({"group data: all_gather(f32, count 12) number 2 has waited", "watch_seconds: 2",
+  expect_message({"group data: all_gather(f32, count 12) number 2 has waited", "timeout_seconds: 2",
                   "rank 5 (rank 1 of the group) is late for all_gather(f32, count 12) number 2",
                   "it waits in no call", "its last in this group was all_reduce"});
 }

@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "models/config.h"
 #include "tests/config/support.h"
 
 namespace trireme {

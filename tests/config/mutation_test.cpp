@@ -76,11 +76,11 @@ class Mutator {
 };
 
 TEST(ConfigMutations, AlwaysGiveAConfigOrAConfigError) {
-  const std::string valid = to_yaml(Config{}) +
+  const std::string valid = to_yaml(default_config()) +
                             "# flow style as people write it\n"
                             "unknown: {a: [1, 2], b: \"text\", c: 'x'}\n";
   const std::string flow =
-      "run: {directory: runs/a, seed: 7}\ndata: {path: x, mean: [0.5], deviation: [0.25]}\n"
+      "run: {directory: runs/a, seed: 7}\ndata: {path: x, mean: [0.5], std: [0.25]}\n"
       "optimizer: {name: adamw, betas: [0.9, 0.95]}\ntrain: {steps: 10, global_batch: 8}\n";
   int read = 0;
 

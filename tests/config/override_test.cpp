@@ -2,6 +2,8 @@
 // --set, data paths and the places that messages name.
 #include <gmock/gmock.h>
 
+#include "models/gpt/gpt.h"
+#include "models/resnet/resnet.h"
 #include "tests/config/support.h"
 
 namespace trireme {
@@ -18,7 +20,7 @@ const std::string base = "train: {steps: 5}";
 TEST(ConfigOverride, ReplacesTheValueOfTheFileInOrder) {
   EXPECT_EQ(parsed(base, {"train.steps=7"}).train.steps, 7);
   EXPECT_EQ(parsed(base, {"train.steps=7", "train.steps=9"}).train.steps, 9);
-  EXPECT_EQ(parsed(base, {"precision=bf16"}).precision, "bf16");
+  EXPECT_EQ(parsed(base, {"precision=bf16"}).precision, Precision::bf16);
 }
 
 TEST(ConfigOverride, ReadsEveryType) {
@@ -31,7 +33,7 @@ TEST(ConfigOverride, ReadsEveryType) {
   EXPECT_EQ(config.run.seed, 7U);
   EXPECT_THAT(config.optimizer.betas, ElementsAre(0.8, 0.9));
   EXPECT_EQ(config.parallel.data, 0);
-  EXPECT_THAT(config.model.stages, ElementsAre(1, 2));
+  EXPECT_THAT(config.model.as<ResNetOptions>().stages, ElementsAre(1, 2));
 }
 
 TEST(ConfigOverride, TextIsTakenAsTypedAfterTheShell) {
@@ -111,7 +113,7 @@ TEST_F(SettledOverride, KeysOfAnotherOptimizerAreIgnoredWithANoticeEach) {
 
   EXPECT_EQ(config.optimizer, [] {
     OptimizerConfig plain;
-    plain.name = "sgd";
+    plain.name = OptimizerKind::sgd;
     return plain;
   }());
   EXPECT_THAT(notices(),
@@ -128,7 +130,7 @@ TEST_F(SettledOverride, SoAreKeysOfAnotherModelScheduleOrPrecision) {
   const Config config = settled(file, {"model.family=resnet", "precision=fp32",
                                        "lr_schedule.name=cosine", "data.validation_path="});
 
-  EXPECT_EQ(config.model.layers, ModelConfig{}.layers);
+  EXPECT_EQ(config.model.as<GptOptions>().layers, GptOptions{}.layers);
   EXPECT_EQ(config.loss_scale, LossScaleConfig{});
   EXPECT_EQ(config.train.eval_every, 0);
   EXPECT_EQ(notices().size(), 4U);

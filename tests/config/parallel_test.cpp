@@ -4,6 +4,7 @@
 // of 4.
 #include <gmock/gmock.h>
 
+#include "models/gpt/gpt.h"
 #include "tests/config/resolve_support.h"
 
 namespace trireme {
@@ -17,7 +18,7 @@ TEST(ParallelRules, AcceptEveryModeThatIsBuilt) {
   for (const char* const setting :
        {"parallel.tensor=2", "parallel.pipeline=2", "parallel.zero=1", "parallel.zero=2",
         "parallel.zero=3", "parallel.sequence=true", "parallel.schedule=gpipe",
-        "parallel.schedule=zero-bubble", "parallel.virtual_tensor=4", "parallel.watch_seconds=0.5",
+        "parallel.schedule=zero-bubble", "parallel.tensor_blocks=4", "parallel.timeout_seconds=0.5",
         "train.recompute=full", "train.recompute=selective", "reproducibility=layout"}) {
     EXPECT_NO_THROW((void)resolved(gpt, {setting}, ranks(4))) << setting;
   }
@@ -29,18 +30,18 @@ TEST(ParallelRules, AcceptEveryModeThatIsBuilt) {
 }
 
 TEST(ParallelRules, BlocksAreTheTensorRanksUnlessSet) {
-  EXPECT_EQ(resolved(gpt).parallel.virtual_tensor, 1);
-  EXPECT_EQ(resolved(gpt, {"parallel.tensor=2"}, ranks(2)).parallel.virtual_tensor, 2);
-  EXPECT_EQ(resolved(gpt, {"parallel.tensor=2", "parallel.virtual_tensor=4"}, ranks(2))
-                .parallel.virtual_tensor,
+  EXPECT_EQ(resolved(gpt).parallel.tensor_blocks, 1);
+  EXPECT_EQ(resolved(gpt, {"parallel.tensor=2"}, ranks(2)).parallel.tensor_blocks, 2);
+  EXPECT_EQ(resolved(gpt, {"parallel.tensor=2", "parallel.tensor_blocks=4"}, ranks(2))
+                .parallel.tensor_blocks,
             4);
 }
 
 TEST(ParallelRules, TensorRanksDivideTheHeads) {
   EXPECT_EQ(refusal("data: {path: x}\nparallel:\n  tensor: 8\n", {}, ranks(8)),
             "a.yaml:3: parallel.tensor: 8 does not divide model.heads = 4; use 1, 2 or 4");
-  EXPECT_EQ(refusal(gpt, {"parallel.virtual_tensor=8"}),
-            "--set parallel.virtual_tensor=8: 8 does not divide model.heads = 4; use 1, 2 or 4");
+  EXPECT_EQ(refusal(gpt, {"parallel.tensor_blocks=8"}),
+            "--set parallel.tensor_blocks=8: 8 does not divide model.heads = 4; use 1, 2 or 4");
 }
 
 TEST(ParallelRules, TensorRanksDivideWidthVocabularyAndRows) {
@@ -64,11 +65,11 @@ TEST(ParallelRules, TensorRanksDivideWidthVocabularyAndRows) {
 }
 
 TEST(ParallelRules, BlocksAreSharedEvenlyByTheTensorRanks) {
-  EXPECT_EQ(refusal(gpt, {"parallel.tensor=4", "parallel.virtual_tensor=2"}, ranks(4)),
-            "--set parallel.virtual_tensor=2: 2 blocks cannot be shared by parallel.tensor = 4 "
+  EXPECT_EQ(refusal(gpt, {"parallel.tensor=4", "parallel.tensor_blocks=2"}, ranks(4)),
+            "--set parallel.tensor_blocks=2: 2 blocks cannot be shared by parallel.tensor = 4 "
             "ranks; use auto or a multiple of 4, or tensor 1 or 2");
-  EXPECT_EQ(refusal(gpt, {"parallel.tensor=2", "parallel.virtual_tensor=8"}, ranks(2)),
-            "--set parallel.virtual_tensor=8: 8 does not divide model.heads = 4; use 2 or 4");
+  EXPECT_EQ(refusal(gpt, {"parallel.tensor=2", "parallel.tensor_blocks=8"}, ranks(2)),
+            "--set parallel.tensor_blocks=8: 8 does not divide model.heads = 4; use 2 or 4");
 }
 
 TEST(ParallelRules, ResNetHasNoTensorRanks) {
@@ -76,7 +77,7 @@ TEST(ParallelRules, ResNetHasNoTensorRanks) {
       refusal(resnet, {"parallel.tensor=2"}, ranks(2)),
       "--set parallel.tensor=2: 2 with model.family: resnet, whose layers are split over data "
       "and pipeline ranks only; use 1");
-  EXPECT_THAT(refusal(resnet, {"parallel.virtual_tensor=2"}), HasSubstr("only with gpt2"));
+  EXPECT_THAT(refusal(resnet, {"parallel.tensor_blocks=2"}), HasSubstr("only with gpt2"));
   EXPECT_THAT(refusal(resnet, {"parallel.sequence=true"}), HasSubstr("only with gpt2"));
 }
 
@@ -186,13 +187,12 @@ TEST(ParallelRules, LayoutModeListsTheDataRanksWhoseMicroBatchesAreSubtrees) {
 TEST(ParallelRules, LayoutModeOverTensorRanksNeedsAFixedNumberOfBlocks) {
   const std::vector<std::string> settings{"reproducibility=layout", "parallel.tensor=2"};
 
-  EXPECT_EQ(
-      refusal(gpt, settings, ranks(2)),
-      "a.yaml: parallel.virtual_tensor: auto with reproducibility: layout and parallel.tensor "
-      "= 2, which would make the bits depend on tensor; use 2 or a multiple of it, the same "
-      "in every run to compare");
+  EXPECT_EQ(refusal(gpt, settings, ranks(2)),
+            "a.yaml: parallel.tensor_blocks: auto with reproducibility: layout and parallel.tensor "
+            "= 2, which would make the bits depend on tensor; use 2 or a multiple of it, the same "
+            "in every run to compare");
   EXPECT_NO_THROW(
-      (void)resolved(gpt, {settings[0], settings[1], "parallel.virtual_tensor=4"}, ranks(2)));
+      (void)resolved(gpt, {settings[0], settings[1], "parallel.tensor_blocks=4"}, ranks(2)));
 }
 
 TEST(ParallelRules, AveragesNeedWholeParameters) {
@@ -211,7 +211,7 @@ TEST(ParallelRules, SelectiveRecomputationNeedsAttention) {
 
 TEST(ParallelRules, HoldOnlyForTraining) {
   const std::string of_a_big_run =
-      "parallel: {tensor: 4, pipeline: 3, zero: 2, virtual_tensor: 4, watch_seconds: 9}\n"
+      "parallel: {tensor: 4, pipeline: 3, zero: 2, tensor_blocks: 4, timeout_seconds: 9}\n"
       "reproducibility: layout\n";
 
   const Config config = resolved(of_a_big_run, {}, ranks(2), Purpose::generate);
@@ -219,7 +219,7 @@ TEST(ParallelRules, HoldOnlyForTraining) {
   EXPECT_EQ(config.parallel.data, 2);
   EXPECT_EQ(config.parallel.tensor * config.parallel.pipeline, 1);
   EXPECT_EQ(config.parallel.zero, 0);
-  EXPECT_EQ(config.parallel.watch_seconds, 9);
+  EXPECT_EQ(config.parallel.timeout_seconds, 9);
 }
 
 TEST(ParallelRules, SplitACopyToGenerateOrEvaluateWhereTheJobSaysSo) {
@@ -254,8 +254,9 @@ TEST(ParallelRules, AcceptConsistentLayoutsOnly) {
             const ParallelConfig& parallel = config.parallel;
             EXPECT_EQ(parallel.data * parallel.tensor * parallel.pipeline, job);
             EXPECT_EQ(config.train.global_batch % (config.train.micro_batch * parallel.data), 0);
-            EXPECT_EQ(config.model.heads % parallel.virtual_tensor, 0);
-            EXPECT_LE(parallel.pipeline * parallel.chunks, config.model.layers + 2);
+            EXPECT_EQ(config.model.as<GptOptions>().heads % parallel.tensor_blocks, 0);
+            EXPECT_LE(parallel.pipeline * parallel.chunks,
+                      config.model.as<GptOptions>().layers + 2);
           } catch (const Error& error) {
             ++refused;
             EXPECT_EQ(error.code(), ExitCode::config);

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "models/config.h"
 #include "runtime/base/error.h"
-#include "runtime/config/config.h"
 
 namespace trireme {
 

@@ -2,6 +2,7 @@
 // Types and limits of single values.
 #include <gmock/gmock.h>
 
+#include "models/resnet/resnet.h"
 #include "tests/config/support.h"
 
 namespace trireme {
@@ -109,8 +110,22 @@ TEST(ConfigValue, ChoiceListsTheWordsAndSuggestsTheNearest) {
             "text \"double\"");
 }
 
+TEST(ConfigValue, ASwitchReadsTheWordsOfABooleanAndIsWrittenOffOrOn) {
+  for (const char* const word : {"on", "true"})
+    EXPECT_TRUE(
+        parsed(std::string("device: {fused_epilogues: ") + word + "}").device.fused_epilogues);
+  for (const char* const word : {"off", "false"})
+    EXPECT_FALSE(
+        parsed("run: {}", {std::string("device.fused_epilogues=") + word}).device.fused_epilogues);
+  EXPECT_THAT(to_yaml(parsed("device: {fused_epilogues: true}")),
+              HasSubstr("fused_epilogues: on\n"));
+  EXPECT_EQ(parse_error("device: {fused_epilogues: onn}"),
+            "a.yaml:1: device.fused_epilogues: expected one of off, on, found the text \"onn\"; "
+            "did you mean on?");
+}
+
 TEST(ConfigValue, WordsThatYamlCouldReadAsBooleansStayWords) {
-  EXPECT_EQ(parsed("device: {graphs: off}").device.graphs, "off");
+  EXPECT_EQ(parsed("device: {graphs: off}").device.graphs, GraphMode::off);
 }
 
 TEST(ConfigValue, TextIsTakenAsWritten) {
@@ -142,7 +157,8 @@ TEST(ConfigValue, AutoStandsForDataParallelRanks) {
 TEST(ConfigValue, ListsHaveTypedElementsAndALength) {
   EXPECT_THAT(parsed("optimizer: {betas: [0.9, 0.99]}").optimizer.betas, ElementsAre(0.9, 0.99));
   EXPECT_THAT(parsed("data:\n  mean:\n    - 0.5\n    - 1").data.mean, ElementsAre(0.5, 1.0));
-  EXPECT_THAT(parsed("model: {stages: [3, 4, 6, 3]}").model.stages, ElementsAre(3, 4, 6, 3));
+  EXPECT_THAT(parsed("model: {stages: [3, 4, 6, 3]}").model.as<ResNetOptions>().stages,
+              ElementsAre(3, 4, 6, 3));
   EXPECT_THAT(parsed("data: {mean: []}").data.mean, ElementsAre());
 }
 
@@ -158,7 +174,7 @@ TEST(ConfigValue, ListRefusesWrongLengthTypeAndRange) {
   EXPECT_THAT(parse_error("model: {stages: [1,1,1,1,1,1,1,1,1]}"), HasSubstr("found 9 values"));
   EXPECT_THAT(parse_error("model: {stages: [2, x]}"),
               HasSubstr("expected an integer, found the text \"x\""));
-  EXPECT_THAT(parse_error("data: {deviation: [0]}"), HasSubstr("0 is out of range"));
+  EXPECT_THAT(parse_error("data: {std: [0]}"), HasSubstr("0 is out of range"));
   EXPECT_THAT(parse_error("data: {mean: [[1]]}"), HasSubstr("expected a number, found a list"));
 }
 

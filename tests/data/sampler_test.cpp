@@ -158,14 +158,6 @@ TEST(Sampler, RefusesADataSetSmallerThanABatchWithNumbersAndFix) {
       "31 samples", "train.global_batch = 32", "data.last_batch: pad");
 }
 
-TEST(Sampler, RefusesAnUnknownLastBatchRule) {
-  EXPECT_EQ(last_batch_from("drop"), LastBatch::drop);
-  EXPECT_EQ(last_batch_from("pad"), LastBatch::pad);
-  expect_error(
-      ExitCode::config, [] { static_cast<void>(last_batch_from("keep")); }, "data.last_batch",
-      "'keep'", "drop or pad");
-}
-
 TEST(BatchPlan, GivesTheSameStepToAnyNumberOfRanks) {
   const Sampler sampler = make_sampler(1000, 48, LastBatch::drop);
   for (const std::int64_t ranks : {1, 2, 3, 4, 6, 12}) {

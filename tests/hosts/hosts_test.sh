@@ -26,7 +26,7 @@ export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_plm_rsh_agent=$place/rsh TRIREME_
 export TRIREME_END_SECONDS=3
 # A host that is lost is noticed this long after the last step.
 watch_seconds=4
-long=(--set train.steps=1000000 --set train.log_every=1000 --set "parallel.watch_seconds=$watch_seconds")
+long=(--set train.steps=1000000 --set train.log_every=1000 --set "parallel.timeout_seconds=$timeout_seconds")
 flags=("${long[@]}")
 
 # mpi_run HOST HOSTS RANKS ARGUMENTS...: mpirun on a host ("": on none of them), in the background: sets job, log.
@@ -89,11 +89,11 @@ check_equal() {
   done
   begin "four ranks over three hosts, tensor and pipeline across them"
   mpi_run "" n2:2,n3:1,n4:1 4 train config.yaml --set run.directory=runs/split --set parallel.tensor=2 \
-    --set parallel.virtual_tensor=2 --set parallel.pipeline=2
+    --set parallel.tensor_blocks=2 --set parallel.pipeline=2
   finish_job 60
   expect_code 0
   log=$place/blocks.log
-  "$trireme" train config.yaml --set run.directory=runs/blocks --set parallel.virtual_tensor=2 >"$log" 2>&1
+  "$trireme" train config.yaml --set run.directory=runs/blocks --set parallel.tensor_blocks=2 >"$log" 2>&1
   one=$(bits_of "$log")
   log=$place/job$number.log
   expect_equal "$(bits_of "$log")" "$one" "the bits of one host"
@@ -176,7 +176,7 @@ lose() {
   expect_nothing_left 30
   echo "    nothing left after $((SECONDS - started)) s"
 }
-waited="error: group .* has waited .* s for other ranks \(deadline parallel.watch_seconds: $watch_seconds\)"
+waited="error: group .* has waited .* s for other ranks \(deadline parallel.timeout_seconds: $watch_seconds\)"
 cut_host() { ip link set "$(network_interface 2)" down; }
 mend_host() {
   ip link set "$(network_interface 2)" up
@@ -211,7 +211,7 @@ go_on() {
   expect_equal "$(bits_of "$log")" "$(bits_of "$place/whole.log")" "the bits of an undisturbed run"
 }
 check_lost_link() {
-  flags=(--set train.steps=8000 --set train.log_every=1000 --set "parallel.watch_seconds=$watch_seconds"
+  flags=(--set train.steps=8000 --set train.log_every=1000 --set "parallel.timeout_seconds=$timeout_seconds"
     --set checkpoint.every_steps=100)
   lose "the link to a host is cut" 5 "$waited" 1 cut_host
   mend_host
@@ -235,7 +235,7 @@ disturb() {
   "$trireme" train config.yaml --set "run.directory=runs/undisturbed$number" "${steps[@]}" >"$log" 2>&1
   expected=$(bits_of "$log")
   mpi_run "" n1:1,n2:1 2 train config.yaml --set "run.directory=runs/disturbed$number" "${steps[@]}" \
-    --set "parallel.watch_seconds=$watch"
+    --set "parallel.timeout_seconds=$watch"
   wait_until 40 training "runs/disturbed$((number - 1))" || complain "training to begin"
   "$@" || complain "$* to work"
   finish_job 90
@@ -253,7 +253,7 @@ blip() {
   sleep 3
   mend_host
 }
-check_reset() { disturb "the connections between ranks are reset" "$watch_seconds" reset_sockets; }
+check_reset() { disturb "the connections between ranks are reset" "$timeout_seconds" reset_sockets; }
 check_blip() {
   disturb "a link is down for 3 s" 60 blip
   expect_code 0

@@ -6,6 +6,8 @@
 
 #include "launch/bench/model/calibrate.h"
 #include "launch/plan/step_plan.h"
+#include "models/config.h"
+#include "models/gpt/gpt.h"
 #include "runtime/plan/hardware.h"
 #include "tests/support/command.h"
 
@@ -74,7 +76,7 @@ TEST(BenchModel, CalibratesToTwoSizesAtOnce) {
   EXPECT_NEAR(found.efficiency.half_dimension, 90, 1);
   // A size between them.
   Config between = small;
-  between.model.hidden = 256;
+  between.model.as<GptOptions>().hidden = 256;
   EXPECT_NEAR(passes(between, found) / passes(between, truth), 1, 0.02);
 }
 
@@ -93,21 +95,21 @@ TEST(BenchModel, SharesTheErrorWhereSmallProductsAreFasterThanLargeOnes) {
 TEST(BenchModel, GivesTheRateOfAnotherPrecision) {
   Config config = one_rank_config();
   plan::Hardware hardware = calibrated({{config, {.forward = 0.01, .backward = 0.02}}});
-  config.precision = "bf16";
+  config.precision = Precision::bf16;
 
   model_bench::calibrate_peak(hardware, {config, {.forward = 0.004, .backward = 0.008}});
 
   EXPECT_NEAR(passes(config, hardware), 0.012, 1e-5);
-  EXPECT_GT(hardware.flops(plan::Precision::bf16), hardware.flops(plan::Precision::fp32));
+  EXPECT_GT(hardware.flops(Precision::bf16), hardware.flops(Precision::fp32));
 }
 
 TEST(BenchModel, HasALargerSizeForNarrowTransformersOnly) {
   Config config = one_rank_config();
   EXPECT_TRUE(model_bench::larger_model(config));
-  config.model.hidden = 1024;
+  config.model.as<GptOptions>().hidden = 1024;
   EXPECT_FALSE(model_bench::larger_model(config));
   config.model.family = "resnet";
-  config.model.hidden = 64;
+  config.model.as<GptOptions>().hidden = 64;
   EXPECT_FALSE(model_bench::larger_model(config));
 }
 
@@ -118,7 +120,7 @@ TEST(BenchModel, TakesTheModelOfAParallelConfigToOneRank) {
   EXPECT_EQ(config.parallel.data, 1);
   EXPECT_EQ(config.parallel.zero, 0);
   EXPECT_EQ(config.train.global_batch, 4);
-  EXPECT_EQ(config.model.hidden, 64);
+  EXPECT_EQ(config.model.as<GptOptions>().hidden, 64);
 }
 
 TEST(BenchModel, WritesAHardwareFileThatThePlannerReads) {
@@ -133,7 +135,7 @@ TEST(BenchModel, WritesAHardwareFileThatThePlannerReads) {
     ASSERT_EQ(result.exit_code, 0) << result.output;
 
     const plan::Hardware hardware = plan::load_hardware(out);
-    EXPECT_GT(hardware.flops(plan::Precision::fp32), 0);
+    EXPECT_GT(hardware.flops(Precision::fp32), 0);
     EXPECT_GT(hardware.device.memory_bandwidth, 0);
     EXPECT_GE(hardware.node.cores, 1);
     EXPECT_GE(hardware.node.crowded_slowdown, 1);

@@ -65,7 +65,7 @@ TEST_F(EmulatedModes, ScaledLossesOfFp16AgreeWithTheCpuEngine) {
 }
 
 TEST_F(EmulatedModes, LayoutModeChangesNoBit) {
-  expect_same_bits(gpt({"parallel.virtual_tensor=4"}),
+  expect_same_bits(gpt({"parallel.tensor_blocks=4"}),
                    {{2, "data=2 zero=1 device.graphs=step"}, {4, "tensor=2 pipeline=2"}});
 }
 

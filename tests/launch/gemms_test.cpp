@@ -46,7 +46,7 @@ TEST_F(ProductsTest, ARunCompletesTheFileThatTheNextOnesUse) {
 
 // The two ranks of a tensor-parallel layer compute different blocks; what either lacks is measured.
 TEST_F(ProductsTest, AFileServesEveryLayoutThatHasItsBlocks) {
-  Settings one{"device.autotune=" + file(), "reproducibility=layout", "parallel.virtual_tensor=2"};
+  Settings one{"device.autotune=" + file(), "reproducibility=layout", "parallel.tensor_blocks=2"};
   Settings split = one;
   split.emplace_back("parallel.tensor=2");
 

@@ -40,7 +40,7 @@ TEST_F(FastLayout, PipelinesAgreeWithOneRank) {
 // Weights are written whole, so that commands on any number of ranks read them.
 TEST_F(FastLayout, EvalAndGenerateReadTheRunsOfEveryLayout) {
   const Run fixed{.family = Family::gpt,
-                  .set = {"model.heads=4", "reproducibility=layout", "parallel.virtual_tensor=4"},
+                  .set = {"model.heads=4", "reproducibility=layout", "parallel.tensor_blocks=4"},
                   .steps = 6};
   const Layout split{8, "data=2 tensor=2 pipeline=2 zero=3 sequence=true"};
   train_layout(fixed, {});

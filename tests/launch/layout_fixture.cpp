@@ -39,7 +39,7 @@ std::string LayoutTest::name_of(const Layout& layout) {
 CommandResult LayoutTest::train_layout(const Run& run, const Layout& layout) {
   Settings set = run.set;
   std::ranges::copy(settings_of(layout.text), std::back_inserter(set));
-  set.push_back("parallel.watch_seconds=50");
+  set.push_back("parallel.timeout_seconds=50");
   const auto train = run.family == Family::gpt ? &LayoutTest::train_gpt : &LayoutTest::train_resnet;
   CommandResult result = (this->*train)(name_of(layout), layout.ranks, set);
   EXPECT_EQ(result.exit_code, 0) << name_of(layout) << "\n" << result.output;

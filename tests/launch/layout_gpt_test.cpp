@@ -14,8 +14,8 @@ class GptLayout : public LayoutTest {
  protected:
   // 8 micro-batches, a chain of 4 layers, blocks that 1, 2 or 4 tensor ranks share.
   static Run run(Settings more = {}) {
-    Settings set{"model.heads=4", "model.dropout=0.1",         "train.global_batch=16",
-                 "train.steps=3", "parallel.virtual_tensor=4", "parallel.bucket_megabytes=0.02"};
+    Settings set{"model.heads=4", "model.dropout=0.1",        "train.global_batch=16",
+                 "train.steps=3", "parallel.tensor_blocks=4", "parallel.bucket_megabytes=0.02"};
     set.insert(set.end(), more.begin(), more.end());
     return {.family = Family::gpt, .set = set, .steps = 3};
   }
@@ -110,7 +110,7 @@ TEST_F(GptLayout, TranscriptsTellRunsApart) {
   const Run fixed = run({"reproducibility=layout"});
 
   const std::string one = transcript(fixed, {});
-  const std::string blocks = transcript(fixed, {1, "virtual_tensor=2"});
+  const std::string blocks = transcript(fixed, {1, "tensor_blocks=2"});
   const std::string seed = transcript(run({"reproducibility=layout", "run.seed=8"}), {1, "data=1"});
 
   EXPECT_THAT(one, HasSubstr("grad_norm"));

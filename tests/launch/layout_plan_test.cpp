@@ -126,7 +126,7 @@ TEST_F(LayoutPlan, PipelinesHoldWhatIsPredicted) {
 }
 
 TEST_F(LayoutPlan, CombinationsHoldWhatIsPredicted) {
-  expect_exact(gpt({"reproducibility=layout", "parallel.virtual_tensor=4"}),
+  expect_exact(gpt({"reproducibility=layout", "parallel.tensor_blocks=4"}),
                {{8, "data=2 tensor=2 pipeline=2 zero=2 sequence=true"},
                 {8,
                  "data=2 tensor=2 pipeline=2 zero=3 schedule=interleaved chunks=2 "

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "models/config.h"
 #include "tests/launch/hardware_text.h"
 #include "tests/support/expect_error.h"
 
@@ -63,7 +64,7 @@ TEST(LayoutSearch, OneRankVariesMicroBatchAndRecomputationOnly) {
   EXPECT_EQ(search.tried(), 3U * 5U);  // micro-batches of 1, 2, 4, 8, 16
   EXPECT_EQ(search.refused(), 0U);
   EXPECT_EQ(plans.size(), 15U);
-  EXPECT_EQ(plans.front().config.train.recompute, "none");
+  EXPECT_EQ(plans.front().config.train.recompute, Recompute::none);
 }
 
 TEST(LayoutSearch, RanksByTimeAndFindsTheSameEveryTime) {
@@ -77,8 +78,8 @@ TEST(LayoutSearch, RanksByTimeAndFindsTheSameEveryTime) {
   for (const LayoutPlan& plan : plans)
     EXPECT_EQ(mesh_shape(plan.config.parallel).size(), 8);
   const auto found = choices(plans);
-  for (const char* const schedule : {"1f1b", "gpipe", "interleaved", "zero-bubble"})
-    EXPECT_TRUE(any_with(found, &LayoutChoice::schedule, schedule)) << schedule;
+  for (const auto& [schedule, name] : names_of(ScheduleKind{}))
+    EXPECT_TRUE(any_with(found, &LayoutChoice::schedule, schedule)) << name;
   for (const std::int64_t zero : {0, 1, 2, 3})
     EXPECT_TRUE(any_with(found, &LayoutChoice::zero, zero)) << zero;
   EXPECT_TRUE(any_with(found, &LayoutChoice::sequence, true));
@@ -90,8 +91,8 @@ TEST(LayoutSearch, OfEqualTimesTheSmallerComesFirst) {
   int pairs = 0;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     LayoutChoice other = choice_of(plans[i].config);
-    if (other.schedule != "gpipe") continue;
-    other.schedule = "1f1b";
+    if (other.schedule != ScheduleKind::gpipe) continue;
+    other.schedule = ScheduleKind::one_f_one_b;
     const auto twin = std::ranges::find(
         plans, other, [](const LayoutPlan& plan) { return choice_of(plan.config); });
     ASSERT_NE(twin, plans.end());
@@ -103,10 +104,10 @@ TEST(LayoutSearch, OfEqualTimesTheSmallerComesFirst) {
 }
 
 TEST(LayoutSearch, KeepsWhatDecidesResults) {
-  const Config layout = config(gpt_text, {"reproducibility=layout", "parallel.virtual_tensor=4"});
+  const Config layout = config(gpt_text, {"reproducibility=layout", "parallel.tensor_blocks=4"});
   for (const LayoutPlan& plan : LayoutSearch(layout, 4, machine()).fastest(all)) {
     EXPECT_EQ(plan.config.train.micro_batch, 2);
-    EXPECT_EQ(plan.config.parallel.virtual_tensor, 4);
+    EXPECT_EQ(plan.config.parallel.tensor_blocks, 4);
     EXPECT_EQ(plan.config.train.global_batch, 16);
   }
   // Batch normalization sees one micro-batch at a time.

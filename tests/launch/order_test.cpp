@@ -35,7 +35,7 @@ class OrderTest : public RunTest {
                                 std::size_t last_step, std::vector<std::string> set = {}) {
     for (const char* const common :
          {"reproducibility=layout", "optimizer.learning_rate=0", "optimizer.weight_decay=0",
-          "lr_schedule.name=constant", "parallel.virtual_tensor=2", "train.micro_batch=1",
+          "lr_schedule.name=constant", "parallel.tensor_blocks=2", "train.micro_batch=1",
           "checkpoint.every_steps=1"})
       set.emplace_back(common);
     set.push_back(

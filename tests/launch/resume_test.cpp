@@ -25,7 +25,7 @@ class ResumeTest : public RunTest {
   // The bits that do not depend on the layout.
   static Settings layout(const Settings& more) {
     Settings all{"reproducibility=layout", "checkpoint.every_steps=4", "train.steps=10",
-                 "train.eval_every=5", "parallel.virtual_tensor=2"};
+                 "train.eval_every=5", "parallel.tensor_blocks=2"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -104,7 +104,7 @@ TEST_F(ResumeTest, AKilledRunGoesOnFromItsNewestCheckpoint) {
   const CommandResult killed = run_command(fmt::format(
       "{} -np 2 {} train {}/gpt.yaml --set run.directory={} --set reproducibility=layout "
       "--set checkpoint.every_steps=4 --set train.steps=40 --set train.eval_every=5 "
-      "--set parallel.virtual_tensor=2 & job=$!; "
+      "--set parallel.tensor_blocks=2 & job=$!; "
       "until ls {}/checkpoints/step_* >/dev/null 2>&1 || ! kill -0 $job; do sleep 0.01; done; "
       "pkill -KILL -P $job; kill -KILL $job; wait $job",
       TRIREME_MPIEXEC, TRIREME_BINARY, data_directory(), run, run));
@@ -181,8 +181,8 @@ TEST_F(ResumeTest, ACheckpointIsDescribedInLinesForPeople) {
   EXPECT_THAT(described.output, AllOf(HasSubstr("\nstep      6\n"),
                                       ContainsRegex("\ndata +fingerprint [0-9a-f]+, samples 225\n"),
                                       ContainsRegex("\n  model.hidden +32\n"), Not(HasSubstr("{")),
-                                      Not(HasSubstr("parallel.watch_seconds"))));
-  EXPECT_THAT(whole.output, ContainsRegex("\n  parallel.watch_seconds +600\n"));
+                                      Not(HasSubstr("parallel.timeout_seconds"))));
+  EXPECT_THAT(whole.output, ContainsRegex("\n  parallel.timeout_seconds +600\n"));
   std::istringstream lines(whole.output);
   for (std::string line; std::getline(lines, line);)
     EXPECT_LT(line.size(), 240U) << line;

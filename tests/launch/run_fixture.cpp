@@ -26,7 +26,7 @@ constexpr const char* resnet_config = R"(
 run: {directory: runs/test, seed: 7}
 precision: fp32
 model: {family: resnet, block: basic, stem: small, stages: [1, 1], width: 8, image_size: 12, channels: 1, classes: 3}
-data: {path: images/train, validation_path: images/validation, workers: 1, prefetch: 2, crop_padding: 1, flip: true, mean: [0.5], deviation: [0.25]}
+data: {path: images/train, validation_path: images/validation, workers: 1, prefetch: 2, crop_padding: 1, flip: true, mean: [0.5], std: [0.25]}
 train: {steps: 5, global_batch: 16, micro_batch: 4, log_every: 1, clip_norm: 0, label_smoothing: 0.1}
 optimizer: {name: sgd, learning_rate: 0.05, momentum: 0.9, nesterov: true, weight_decay: 5e-4}
 )";

@@ -9,6 +9,7 @@
 
 #include "launch/plan/layout_search.h"
 #include "launch/scale/report.h"
+#include "models/config.h"
 #include "tests/launch/run_fixture.h"
 #include "tests/support/expect_error.h"
 

@@ -35,7 +35,7 @@ class SignalsTest : public RunTest {
                    "export TRIREME_TEST_FSYNC_MS={1} TRIREME_GRACE_SECONDS=3\n"
                    "{2} env LD_PRELOAD={3} ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0 {4} "
                    "train {5}/gpt.yaml --set run.directory=$run "
-                   "--set reproducibility=layout --set parallel.virtual_tensor=2 {6} & job=$!\n"
+                   "--set reproducibility=layout --set parallel.tensor_blocks=2 {6} & job=$!\n"
                    "{7}\n"
                    "wait $job; code=$?\n"
                    "pgrep -f \"run.directory=$run \" && echo left behind\n"
@@ -56,7 +56,7 @@ class SignalsTest : public RunTest {
   void expect_same_as_whole(const std::string& settings) {
     const CommandResult whole = trireme(fmt::format(
         "train {}/gpt.yaml --set run.directory={}/whole --set reproducibility=layout --set "
-        "parallel.virtual_tensor=2 {}",
+        "parallel.tensor_blocks=2 {}",
         data_directory(), directory(), settings));
     ASSERT_EQ(whole.exit_code, 0) << whole.output;
     const auto expected = steps_of("whole"), got = steps_of("run");

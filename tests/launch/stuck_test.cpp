@@ -31,7 +31,7 @@ class StuckTest : public RunTest {
   // the end of all ranks, which is timed, and of the launcher.
   CommandResult strike(int ranks, int rank, int signal, std::vector<std::string> set) {
     for (const char* const endless : {"train.steps=1000000", "train.log_every=100000",
-                                      "parallel.watch_seconds=3", "model.heads=4"})
+                                      "parallel.timeout_seconds=3", "model.heads=4"})
       set.emplace_back(endless);
     auto job = std::async(std::launch::async, [&] { return train_gpt("run", ranks, set); });
     const bool runs = wait_until(30, [&] { return logged_bytes() > 2000; });
@@ -115,7 +115,7 @@ TEST_F(StuckTest, AStoppedPipelineStageIsNamedWithGroupAndCall) {
   expect_report(
       result, AllOf(HasSubstr("rank 1"), HasSubstr("does not answer"), HasSubstr("group pipeline"),
                     AnyOf(HasSubstr("send"), HasSubstr("recv")), ContainsRegex(" number [0-9]+"),
-                    HasSubstr("parallel.watch_seconds: 3")));
+                    HasSubstr("parallel.timeout_seconds: 3")));
   expect_dump(0, "started[^\n]*(send|recv)[^\n]* number [0-9]+");
 }
 
@@ -126,7 +126,7 @@ TEST_F(StuckTest, AStoppedZeroRankIsNamedWithGroupAndCall) {
       result,
       AllOf(HasSubstr("rank 1"), HasSubstr("does not answer"), HasSubstr("group data"),
             AnyOf(HasSubstr("all_gather"), HasSubstr("reduce_scatter"), HasSubstr("all_reduce")),
-            HasSubstr("parallel.watch_seconds: 3")));
+            HasSubstr("parallel.timeout_seconds: 3")));
 }
 
 TEST_F(StuckTest, AStoppedFirstRankIsNamedByTheOthers) {

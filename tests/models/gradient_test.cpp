@@ -114,18 +114,18 @@ class ResNetGradientTest : public ModelGradientTest, public testing::WithParamIn
 TEST_P(ResNetGradientTest, MatchesFiniteDifferences) {
   const bool bottleneck = GetParam();
   const std::int64_t size = bottleneck ? 33 : 9;
-  Model model(*device_,
-              resnet_chain({.bottleneck = bottleneck,
-                            .small_stem = !bottleneck,
-                            .stages = {1, 1},
-                            .width = 8,
-                            .image_size = size,
-                            .channels = bottleneck ? 3 : 1,
-                            .classes = 5,
-                            .augment = {.random = false,
-                                        .mean = {0.5F, 0.5F, 0.5F, 0},
-                                        .deviation = {0.3F, 0.3F, 0.3F, 1}}}),
-              {.micro_batch = 3, .training = true});
+  Model model(
+      *device_,
+      resnet_chain(
+          {.block = bottleneck ? ResNetBlockKind::bottleneck : ResNetBlockKind::basic,
+           .stages = {1, 1},
+           .width = 8,
+           .stem = bottleneck ? ResNetStemKind::imagenet : ResNetStemKind::small,
+           .image_size = size,
+           .channels = bottleneck ? 3 : 1,
+           .classes = 5},
+          {.random = false, .mean = {0.5F, 0.5F, 0.5F, 0}, .deviation = {0.3F, 0.3F, 0.3F, 1}}),
+      {.micro_batch = 3, .training = true});
   model.params().initialize(*compute_, 3);
   // The branches start at zero; give them something to do.
   for (int i = 0; i < static_cast<int>(model.params().specs().size()); ++i) {

@@ -17,13 +17,12 @@ struct Outcome {
 class ResNetVariants : public test::CpuFixture {
  protected:
   [[nodiscard]] Outcome run(Recompute recompute) {
-    const ResNetOptions options{.small_stem = true,
-                                .stages = {2, 2},
+    const ResNetOptions options{.stages = {2, 2},
                                 .width = 8,
+                                .stem = ResNetStemKind::small,
                                 .image_size = 8,
                                 .channels = 1,
-                                .classes = 5,
-                                .augment = {}};
+                                .classes = 5};
     Model model(*device_, resnet_chain(options),
                 {.micro_batch = 3, .training = true, .recompute = recompute});
     model.params().initialize(*compute_, 3);

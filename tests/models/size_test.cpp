@@ -30,14 +30,13 @@ TEST(GptSizes, AreThoseOfTheGpt2Family) {
   EXPECT_EQ(gpt_weights(48, 1600, 25), 1'557'611'200);
 }
 
-std::int64_t resnet_weights(bool bottleneck, std::vector<std::int64_t> stages) {
-  return weights_of(
-      resnet_chain({.bottleneck = bottleneck, .stages = std::move(stages), .augment = {}}));
+std::int64_t resnet_weights(ResNetBlockKind block, std::vector<std::int64_t> stages) {
+  return weights_of(resnet_chain({.block = block, .stages = std::move(stages)}));
 }
 
 TEST(ResNetSizes, AreThoseOfThePublishedModels) {
-  EXPECT_EQ(resnet_weights(false, {2, 2, 2, 2}), 11'689'512);
-  EXPECT_EQ(resnet_weights(true, {3, 4, 6, 3}), 25'557'032);
+  EXPECT_EQ(resnet_weights(ResNetBlockKind::basic, {2, 2, 2, 2}), 11'689'512);
+  EXPECT_EQ(resnet_weights(ResNetBlockKind::bottleneck, {3, 4, 6, 3}), 25'557'032);
 }
 
 TEST(GptDeclaration, DecaysMatricesOnlyAndTiesTheHead) {

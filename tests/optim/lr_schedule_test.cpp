@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-LrSchedule schedule(LrSchedule::Kind kind) {
+LrSchedule schedule(LrDecay kind) {
   return {.kind = kind,
           .peak = 2.0,
           .steps = 101,
@@ -16,8 +16,7 @@ LrSchedule schedule(LrSchedule::Kind kind) {
 }
 
 TEST(LrSchedule, WarmsUpLinearlyFromTheFirstStepWithoutAZeroStep) {
-  for (const auto kind :
-       {LrSchedule::Kind::constant, LrSchedule::Kind::linear, LrSchedule::Kind::cosine}) {
+  for (const auto kind : {LrDecay::constant, LrDecay::linear, LrDecay::cosine}) {
     EXPECT_DOUBLE_EQ(schedule(kind).at(0), 0.2);
     EXPECT_DOUBLE_EQ(schedule(kind).at(4), 1.0);
     EXPECT_DOUBLE_EQ(schedule(kind).at(9), 2.0);
@@ -25,18 +24,18 @@ TEST(LrSchedule, WarmsUpLinearlyFromTheFirstStepWithoutAZeroStep) {
 }
 
 TEST(LrSchedule, EndsAtTheMinimumOnTheLastStep) {
-  EXPECT_DOUBLE_EQ(schedule(LrSchedule::Kind::cosine).at(100), 0.2);
-  EXPECT_DOUBLE_EQ(schedule(LrSchedule::Kind::linear).at(100), 0.2);
-  EXPECT_DOUBLE_EQ(schedule(LrSchedule::Kind::wsd).at(100), 0.2);
-  EXPECT_DOUBLE_EQ(schedule(LrSchedule::Kind::constant).at(100), 2.0);
+  EXPECT_DOUBLE_EQ(schedule(LrDecay::cosine).at(100), 0.2);
+  EXPECT_DOUBLE_EQ(schedule(LrDecay::linear).at(100), 0.2);
+  EXPECT_DOUBLE_EQ(schedule(LrDecay::wsd).at(100), 0.2);
+  EXPECT_DOUBLE_EQ(schedule(LrDecay::constant).at(100), 2.0);
 }
 
 TEST(LrSchedule, CosineIsHalfWayDownInTheMiddle) {
-  EXPECT_NEAR(schedule(LrSchedule::Kind::cosine).at(55), 2.0 * (0.1 + 0.9 * 0.5), 1e-12);
+  EXPECT_NEAR(schedule(LrDecay::cosine).at(55), 2.0 * (0.1 + 0.9 * 0.5), 1e-12);
 }
 
 TEST(LrSchedule, WsdStaysAtThePeakUntilItsLastPart) {
-  const LrSchedule wsd = schedule(LrSchedule::Kind::wsd);
+  const LrSchedule wsd = schedule(LrDecay::wsd);
 
   EXPECT_DOUBLE_EQ(wsd.at(50), 2.0);
   EXPECT_DOUBLE_EQ(wsd.at(81), 2.0);
@@ -46,8 +45,7 @@ TEST(LrSchedule, WsdStaysAtThePeakUntilItsLastPart) {
 TEST(LrSchedule, NeverLeavesItsRangeForDegenerateLengths) {
   for (const std::int64_t steps : {1, 2, 3}) {
     for (const std::int64_t warmup : {0, 1}) {
-      for (const auto kind : {LrSchedule::Kind::constant, LrSchedule::Kind::linear,
-                              LrSchedule::Kind::cosine, LrSchedule::Kind::wsd}) {
+      for (const auto kind : {LrDecay::constant, LrDecay::linear, LrDecay::cosine, LrDecay::wsd}) {
         const LrSchedule degenerate{
             .kind = kind, .peak = 1.0, .steps = steps, .warmup_steps = warmup};
         for (std::int64_t step = 0; step < steps; ++step) {

@@ -20,7 +20,7 @@ std::string sum_of(const PartialSums& sums) {
   for (int m = 0; m < sums.micro_batches; ++m) {
     const int leaf = sums.leaf(m);
     std::string& here = levels.at(static_cast<std::size_t>(leaf));
-    if (sums.apart || sums.sum == GradientSum::tree)
+    if (sums.sharded || sums.sum == GradientSum::tree)
       here.clear();  // what was there is written over
     add(here, std::to_string(m));
     for (int level = leaf; level > leaf - sums.merges(m); --level)
@@ -40,8 +40,8 @@ std::string balanced_tree(unsigned first, unsigned count) {
 TEST(PartialSums, MakeTheBalancedTreeForEveryNumberOfMicroBatches) {
   ASSERT_EQ(balanced_tree(0, 6), "(((0+1)+(2+3))+(4+5))");
   for (int count = 1; count <= most; ++count) {
-    for (const bool apart : {false, true}) {
-      EXPECT_EQ(sum_of({.sum = GradientSum::tree, .apart = apart, .micro_batches = count}),
+    for (const bool sharded : {false, true}) {
+      EXPECT_EQ(sum_of({.sum = GradientSum::tree, .sharded = sharded, .micro_batches = count}),
                 balanced_tree(0, static_cast<unsigned>(count)))
           << count << " micro-batches";
     }
@@ -60,13 +60,13 @@ TEST(PartialSums, OfATreeAreNoMoreThanTheTreeIsDeep) {
 }
 
 TEST(PartialSums, AddOneMicroBatchAfterAnotherInFastMode) {
-  for (const bool apart : {false, true}) {
-    const PartialSums sums{.apart = apart, .micro_batches = 4};
+  for (const bool sharded : {false, true}) {
+    const PartialSums sums{.sharded = sharded, .micro_batches = 4};
 
     EXPECT_EQ(sum_of(sums), "(((0+1)+2)+3)");
-    EXPECT_EQ(sums.levels(), apart ? 2 : 1);
+    EXPECT_EQ(sums.levels(), sharded ? 2 : 1);
   }
-  EXPECT_EQ((PartialSums{.apart = true, .micro_batches = 1}.levels()), 1);
+  EXPECT_EQ((PartialSums{.sharded = true, .micro_batches = 1}.levels()), 1);
 }
 
 }  // namespace

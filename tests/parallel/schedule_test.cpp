@@ -179,9 +179,9 @@ TEST(Schedule, RefusesThePeerOfAComputationAndOfTheEndsOfThePipeline) {
 
 TEST(Schedule, NamesOfKindsReadBack) {
   for (const ScheduleKind kind : test::all_schedules)
-    EXPECT_EQ(schedule_kind_from(name_of(kind)), kind);
+    EXPECT_EQ(value_named<ScheduleKind>(name_of(kind)), kind);
   for (const char* const unknown : {"", "1F1B", "zero_bubble", "gpipe "})
-    EXPECT_FALSE(schedule_kind_from(unknown)) << unknown;
+    EXPECT_FALSE(value_named<ScheduleKind>(unknown)) << unknown;
 }
 
 TEST(Schedule, SaysWhyAShapeIsUnsupportedAndWhatWorks) {

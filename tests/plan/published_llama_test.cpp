@@ -103,9 +103,8 @@ Row titan_row(std::string label, const Transformer& model, int gpus, int tensor,
 std::vector<Row> titan_fsdp_rows(Precision precision, double on_8, double on_128) {
   std::vector<Row> rows;
   for (const auto& [gpus, tokens] : {std::pair{8, on_8}, {128, on_128}}) {
-    rows.push_back(titan_row(
-        fmt::format("Llama 3.1 8B {}", precision_names[static_cast<std::size_t>(precision)]),
-        llama_8b, gpus, 1, 2, Recompute::selective, tokens));
+    rows.push_back(titan_row(fmt::format("Llama 3.1 8B {}", name_of(precision)), llama_8b, gpus, 1,
+                             2, Recompute::selective, tokens));
     rows.back().precision = precision;
     rows.back().use = Use::seen;
   }
@@ -135,7 +134,7 @@ TEST(Published, TorchtitanWithTensorParallelismOnH100) {
     for (Row& row : rows) {
       row.use = Use::seen;  // they showed a fault of the model
       row.precision = precision;
-      row.label += fmt::format(" {}", precision_names[static_cast<std::size_t>(precision)]);
+      row.label += fmt::format(" {}", name_of(precision));
     }
     return rows;
   };

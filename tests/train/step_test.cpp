@@ -70,12 +70,13 @@ struct Layout {
 Config config_of(const Layout& layout, std::int64_t rows, int micro_batches) {
   Config config;
   config.run.seed = 1;
-  config.precision = layout.dtype == DType::bf16 ? "bf16" : "fp32";
-  config.reproducibility = layout.layout_independent ? "layout" : "fast";
+  config.precision = layout.dtype == DType::bf16 ? Precision::bf16 : Precision::fp32;
+  config.reproducibility =
+      layout.layout_independent ? Reproducibility::layout : Reproducibility::fast;
   config.parallel.data = layout.mesh.data;
   config.parallel.pipeline = layout.mesh.pipeline;
   config.parallel.zero = layout.zero;
-  config.parallel.schedule = name_of(layout.schedule);
+  config.parallel.schedule = layout.schedule;
   config.parallel.chunks = layout.chunks;
   config.parallel.bucket_megabytes = 4.0 / 1024;  // 1,024 gradients
   config.train.micro_batch = rows;
@@ -84,7 +85,7 @@ Config config_of(const Layout& layout, std::int64_t rows, int micro_batches) {
   config.optimizer.learning_rate = 1e-2;
   config.optimizer.betas = {0.9, 0.999};
   config.optimizer.weight_decay = 0;
-  config.lr_schedule.name = "constant";
+  config.lr_schedule.name = LrDecay::constant;
   return config;
 }
 
@@ -262,13 +263,13 @@ TEST_F(GptStepTest, MicroBatchesAddUpToTheWholeBatch) {
 }
 
 TEST_F(StepTest, AResNetAllocatesNothingOnceItIsWarmAndItsStatisticsFollowTheData) {
-  const Chain chain = resnet_chain({.small_stem = true,
-                                    .stages = {1, 1},
+  const Chain chain = resnet_chain({.stages = {1, 1},
                                     .width = 8,
+                                    .stem = ResNetStemKind::small,
                                     .image_size = 10,
                                     .channels = 1,
-                                    .classes = 3,
-                                    .augment = {.mean = {0.5F}, .deviation = {0.3F}}});
+                                    .classes = 3},
+                                   {.mean = {0.5F}, .deviation = {0.3F}});
   const test::Owned<std::uint8_t> images(device(), {4, 10, 10, 1},
                                          random_values<std::uint8_t>(400, 256, 3));
   const test::Owned<std::int32_t> labels(device(), {4}, {0, 1, 2, 0});

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "launch/plan/step_plan.h"
+#include "models/gpt/gpt.h"
+#include "models/gpt/gpt_config.h"
 
 namespace trireme::model_bench {
 namespace {
@@ -89,12 +91,13 @@ void fit_two_sizes(plan::Hardware& hardware, const Target& small, const Target& 
 
 std::optional<Config> larger_model(const Config& config) {
   constexpr std::int64_t width = 768, head_width = 64, context = 512;
-  if (config.model.family != "gpt2" || config.model.hidden >= width) return {};
+  if (config.model.family != gpt2_name || config.model.as<GptOptions>().hidden >= width) return {};
   Config larger = config;
-  larger.model.layers = 1;
-  larger.model.hidden = width;
-  larger.model.heads = width / head_width;
-  larger.model.context = context;
+  auto& model = larger.model.as<GptOptions>();
+  model.layers = 1;
+  model.hidden = width;
+  model.heads = width / head_width;
+  model.context = context;
   larger.train.global_batch /= config.train.micro_batch;
   larger.train.micro_batch = 1;
   return larger;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "launch/bench/model/synthetic_batches.h"
+#include "models/config.h"
 #include "runtime/base/clock.h"
 #include "runtime/engine/engine.h"
 #include "runtime/ops/elementwise/elementwise.h"

@@ -37,8 +37,8 @@ void draw(std::byte* to, std::int64_t count, std::int64_t limit, const Philox& r
 }  // namespace
 
 SyntheticBatches::SyntheticBatches(Device& device, const Config& config) : device_(device) {
-  const bool tokens = traits_of(config.model).input == InputKind::tokens;
-  const ModelConfig& model = config.model;
+  const ModelTraits model = traits_of(config.model);
+  const bool tokens = model.input == InputKind::tokens;
   const std::int64_t samples = config.train.micro_batch;
   const Shape input = tokens ? Shape{samples, model.context}
                              : Shape{samples, model.image_size, model.image_size, model.channels};

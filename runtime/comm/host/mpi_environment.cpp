@@ -53,7 +53,7 @@ int processes_started() {
 }
 
 // Each would believe to be the whole job and write to the same run directory.
-void refuse_ranks_that_are_alone() {
+void require_connected_ranks() {
   if (processes_started() <= 1) return;
   fail(ExitCode::communication,
        "{} processes were started without the MPI support of this program's library, so they "
@@ -102,7 +102,7 @@ MpiEnvironment::MpiEnvironment(int* argc, char*** argv) : watch_(std::make_uniqu
     launcher_ = "RANK and WORLD_SIZE";
     start_tcp();
   }
-  if (size_ == 1) refuse_ranks_that_are_alone();
+  if (size_ == 1) require_connected_ranks();
 }
 
 void MpiEnvironment::start_mpi(int* argc, char*** argv) {

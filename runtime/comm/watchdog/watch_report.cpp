@@ -139,7 +139,7 @@ std::string WatchReport::line(const Question& question) const {
 
 std::string WatchReport::message(double deadline_seconds) const {
   std::string text =
-      fmt::format("{} (deadline parallel.watch_seconds: {})", headline(), deadline_seconds);
+      fmt::format("{} (deadline parallel.timeout_seconds: {})", headline(), deadline_seconds);
   int lines = 0;
   for (const Question& question : questions_) {
     if (question.note.has_call == 0) continue;

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "models/config.h"
 #include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/device/device.h"
 #include "runtime/telemetry/environment.h"

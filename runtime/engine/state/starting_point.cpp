@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "models/config.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/run_state.h"
@@ -29,8 +31,7 @@ std::string digits_of(std::uint64_t fingerprint) {
 constexpr std::array fixed_keys = {"run.seed", "train.global_batch", "data.shuffle",
                                    "data.last_batch"};
 // These are free to change: where and how the same computation is done and reported.
-constexpr std::array free_sections = {"run.",        "parallel.", "device.",
-                                      "checkpoint.", "comm.",     "telemetry."};
+constexpr std::array free_sections = {"run.", "parallel.", "device.", "checkpoint.", "comm."};
 constexpr std::array free_keys = {"data.path",
                                   "data.validation_path",
                                   "data.workers",
@@ -53,10 +54,17 @@ bool is_free(const std::string& key) {
 }
 
 void compare_configs(const FoundCheckpoint& found, const json& before, const Config& config) {
+  KeyValues stored;
+  for (const auto& [key, value] : before.items())
+    stored.emplace_back(key, value.get<std::string>());
+  stored = under_current_keys(stored);
+  const std::map<std::string, std::string> earlier(stored.begin(), stored.end());
   std::string differences, free_differences;
   for (const auto& [key, value] : values_by_key(with_absolute_paths(config))) {
-    if (!before.contains(key) || before[key] == value || key == "run.directory") continue;
-    const std::string was = before[key].get<std::string>();
+    const auto found_before = earlier.find(key);
+    if (found_before == earlier.end() || found_before->second == value || key == "run.directory")
+      continue;
+    const std::string& was = found_before->second;
     if (is_fixed(key)) {
       fail(ExitCode::config, "{}: is {} and was {} when {} was written; set it back, {}", key,
            value, was, found.path, instead);

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/config.h"
+
+#include "models/registry.h"
+#include "runtime/config/key_table.h"
+
+namespace trireme {
+
+const config::KeyTable& key_table() {
+  static const config::KeyTable table = [] {
+    std::vector<config::ModelFamily> known;
+    for (const Family& family : families())
+      known.push_back(family.keys);
+    return config::KeyTable(std::move(known));
+  }();
+  return table;
+}
+
+Config default_config() {
+  return key_table().defaults();
+}
+
+Config load_config(const std::string& path, const std::vector<std::string>& overrides,
+                   Provenance* where) {
+  return load_config(key_table(), path, overrides, where);
+}
+
+Config parse_config(const std::string& text, const std::string& name,
+                    const std::vector<std::string>& overrides, Provenance* where) {
+  return parse_config(key_table(), text, name, overrides, where);
+}
+
+Config resolve_config(Config config, const Environment& environment, const Provenance* where,
+                      Purpose purpose) {
+  return resolve_config(key_table(), std::move(config), environment, where, purpose);
+}
+
+std::string to_yaml(const Config& config) {
+  return to_yaml(key_table(), config);
+}
+
+std::string requested_yaml(const Config& config, const Provenance& where) {
+  return requested_yaml(key_table(), config, where);
+}
+
+KeyValues values_by_key(const Config& config) {
+  return values_by_key(key_table(), config);
+}
+
+KeyValues under_current_keys(const KeyValues& values) {
+  return under_current_keys(key_table(), values);
+}
+
+std::vector<FieldDoc> field_docs() {
+  return field_docs(key_table());
+}
+
+std::string field_table_markdown() {
+  return field_table_markdown(key_table());
+}
+
+}  // namespace trireme

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of runtime/config/config.h for the model families of this program.
+#pragma once
+
+#include "runtime/config/config.h"
+
+namespace trireme {
+
+// Of all keys, those of the families included.
+[[nodiscard]] const config::KeyTable& key_table();
+
+[[nodiscard]] Config default_config();
+[[nodiscard]] Config load_config(const std::string& path, const std::vector<std::string>& overrides,
+                                 Provenance* where = nullptr);
+[[nodiscard]] Config parse_config(const std::string& text, const std::string& name,
+                                  const std::vector<std::string>& overrides,
+                                  Provenance* where = nullptr);
+[[nodiscard]] Config resolve_config(Config config, const Environment& environment,
+                                    const Provenance* where = nullptr,
+                                    Purpose purpose = Purpose::train);
+[[nodiscard]] std::string to_yaml(const Config& config);
+[[nodiscard]] std::string requested_yaml(const Config& config, const Provenance& where);
+[[nodiscard]] KeyValues values_by_key(const Config& config);
+[[nodiscard]] KeyValues under_current_keys(const KeyValues& values);
+[[nodiscard]] std::vector<FieldDoc> field_docs();
+[[nodiscard]] std::string field_table_markdown();
+
+}  // namespace trireme

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gpt/gpt_config.h"
+
+#include "models/gpt/gpt.h"
+#include "runtime/config/rules.h"
+#include "runtime/nn/model.h"
+
+namespace trireme {
+namespace {
+
+using config::IntegerRange;
+using config::NumberRange;
+
+constexpr std::int64_t max_head_size =
+    256;  // the attention kernels keep one head's row in registers
+
+#define GPT_FIELD(name, ...) TRIREME_MODEL_FIELD(GptOptions, name, __VA_ARGS__)
+
+std::vector<config::Field> gpt_fields() {
+  return {
+      GPT_FIELD(layers, IntegerRange{1, 1024}, "transformer blocks"),
+      GPT_FIELD(hidden, IntegerRange{1, 65536}, "width of the residual stream"),
+      GPT_FIELD(heads, IntegerRange{1, 1024}, "attention heads; divides model.hidden"),
+      GPT_FIELD(context, IntegerRange{1, 1 << 20}, "tokens per sequence"),
+      GPT_FIELD(vocabulary, IntegerRange{2, 2147483647}, "token ids; 256 = bytes"),
+      GPT_FIELD(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}),
+                "share of activations dropped"),
+      config::renamed(
+          GPT_FIELD(init_std, (NumberRange{.low = 0, .high = 10, .low_is_open = true}),
+                    "standard deviation of the normal that matrices are drawn from; 0.02 as "
+                    "published, about 1/sqrt(hidden) for small models"),
+          "model.init_deviation"),
+      GPT_FIELD(position_init, config::one_of<PositionInit>(),
+                "how learned positions start: as published, or as sine waves (small models learn "
+                "much faster)"),
+  };
+}
+
+void check_gpt(const config::Subject& subject) {
+  const auto& model = subject.config.model.as<GptOptions>();
+  const std::int64_t fewest = (model.hidden + max_head_size - 1) / max_head_size;
+  const std::string fitting =
+      config::any_of(config::near_divisors(model.hidden, model.heads, fewest));
+  if (model.hidden % model.heads != 0) {
+    refuse(subject, "model.heads", "{} does not divide model.hidden = {}; use {}", model.heads,
+           model.hidden, fitting);
+  }
+  if (model.hidden / model.heads > max_head_size) {
+    refuse(subject, "model.heads",
+           "{} heads over model.hidden = {} are {} wide, more than {}; use {}", model.heads,
+           model.hidden, model.hidden / model.heads, max_head_size, fitting);
+  }
+}
+
+}  // namespace
+
+config::ModelFamily gpt2_family() {
+  return {
+      .name = gpt2_name,
+      .input = config::Input::tokens,
+      .splits_tensor = true,
+      .fields = gpt_fields,
+      .check = check_gpt,
+      .limits =
+          [](const Config& config) { return limits_of(gpt_chain(config.model.as<GptOptions>())); },
+      .targets_per_sample =
+          [](const ModelConfig& model) { return model.as<GptOptions>().context; }};
+}
+
+}  // namespace trireme

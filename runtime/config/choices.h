@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys that have one of several named values: each an enum with the one table of its names, which
+// parsing, printing, messages and the table of keys read. The rooms that do the work use the same
+// types.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+namespace trireme {
+
+template <typename Enum>
+struct Named {
+  Enum value;
+  std::string_view name;
+};
+
+// An enum E with a table: a function names_of(E) beside it, of every value in the order in which
+// messages list them.
+template <typename E>
+concept Choice = std::is_enum_v<E> && requires(E value) {
+  names_of(value).front().name;
+};
+
+template <Choice E>
+[[nodiscard]] constexpr std::string_view name_of(E value) {
+  for (const Named<E>& named : names_of(value)) {
+    if (named.value == value) return named.name;
+  }
+  return "?";
+}
+
+template <Choice E>
+[[nodiscard]] constexpr std::optional<E> value_named(std::string_view name) {
+  for (const Named<E>& named : names_of(E{})) {
+    if (named.name == name) return named.value;
+  }
+  return std::nullopt;
+}
+
+// device.type. automatic: cuda when the build has it and a GPU is there.
+enum class DeviceChoice : std::uint8_t { cpu, cuda, automatic };
+[[nodiscard]] constexpr auto names_of(DeviceChoice /*key*/) {
+  return std::to_array<Named<DeviceChoice>>({{DeviceChoice::cpu, "cpu"},
+                                             {DeviceChoice::cuda, "cuda"},
+                                             {DeviceChoice::automatic, "auto"}});
+}
+
+// device.graphs: what is recorded as CUDA graphs once it has run, and replayed from then on.
+enum class GraphMode : std::uint8_t {
+  off,
+  layer,  // each pass of a layer
+  step    // a whole step, from the first forward to the last update; off in pipelines
+};
+[[nodiscard]] constexpr auto names_of(GraphMode /*key*/) {
+  return std::to_array<Named<GraphMode>>(
+      {{GraphMode::off, "off"}, {GraphMode::layer, "layer"}, {GraphMode::step, "step"}});
+}
+
+// precision: what matmuls compute in.
+enum class Precision : std::uint8_t { fp32, tf32, bf16, fp16, fp8, automatic };
+[[nodiscard]] constexpr auto names_of(Precision /*key*/) {
+  return std::to_array<Named<Precision>>({{Precision::automatic, "auto"},
+                                          {Precision::fp32, "fp32"},
+                                          {Precision::tf32, "tf32"},
+                                          {Precision::bf16, "bf16"},
+                                          {Precision::fp16, "fp16"},
+                                          {Precision::fp8, "fp8"}});
+}
+
+// reproducibility
+enum class Reproducibility : std::uint8_t {
+  fast,
+  run,    // the same config and layout give the same bits
+  layout  // the same bits on every layout
+};
+[[nodiscard]] constexpr auto names_of(Reproducibility /*key*/) {
+  return std::to_array<Named<Reproducibility>>({{Reproducibility::fast, "fast"},
+                                                {Reproducibility::run, "run"},
+                                                {Reproducibility::layout, "layout"}});
+}
+
+// data.last_batch: what happens to the samples of an epoch that do not fill a global batch.
+enum class LastBatch : std::uint8_t {
+  drop,  // they are left out of this epoch
+  pad    // the batch is filled up with the first samples of the same epoch
+};
+[[nodiscard]] constexpr auto names_of(LastBatch /*key*/) {
+  return std::to_array<Named<LastBatch>>({{LastBatch::drop, "drop"}, {LastBatch::pad, "pad"}});
+}
+
+// parallel.schedule
+enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved, zero_bubble };
+[[nodiscard]] constexpr auto names_of(ScheduleKind /*key*/) {
+  return std::to_array<Named<ScheduleKind>>({{ScheduleKind::gpipe, "gpipe"},
+                                             {ScheduleKind::one_f_one_b, "1f1b"},
+                                             {ScheduleKind::interleaved, "interleaved"},
+                                             {ScheduleKind::zero_bubble, "zero-bubble"}});
+}
+
+// parallel.reducer: gradients are reduced during backward or after it.
+enum class ReducerMode : std::uint8_t { overlapped, inline_after_backward };
+[[nodiscard]] constexpr auto names_of(ReducerMode /*key*/) {
+  return std::to_array<Named<ReducerMode>>(
+      {{ReducerMode::overlapped, "overlapped"}, {ReducerMode::inline_after_backward, "inline"}});
+}
+
+// train.recompute: which activations backward computes anew instead of keeping them.
+enum class Recompute : std::uint8_t {
+  none,
+  selective,  // attention and activation functions (Korthikanti et al., 2022)
+  full        // everything inside a block: only its input is kept (Chen et al., 2016)
+};
+[[nodiscard]] constexpr auto names_of(Recompute /*key*/) {
+  return std::to_array<Named<Recompute>>(
+      {{Recompute::none, "none"}, {Recompute::selective, "selective"}, {Recompute::full, "full"}});
+}
+
+// optimizer.name
+enum class OptimizerKind : std::uint8_t { adamw, sgd };
+[[nodiscard]] constexpr auto names_of(OptimizerKind /*key*/) {
+  return std::to_array<Named<OptimizerKind>>(
+      {{OptimizerKind::adamw, "adamw"}, {OptimizerKind::sgd, "sgd"}});
+}
+
+// lr_schedule.name. wsd: warm-up, stable, then a linear decay over the last part (Hu et al.,
+// MiniCPM, 2024).
+enum class LrDecay : std::uint8_t { constant, linear, cosine, wsd };
+[[nodiscard]] constexpr auto names_of(LrDecay /*key*/) {
+  return std::to_array<Named<LrDecay>>({{LrDecay::constant, "constant"},
+                                        {LrDecay::linear, "linear"},
+                                        {LrDecay::cosine, "cosine"},
+                                        {LrDecay::wsd, "wsd"}});
+}
+
+}  // namespace trireme

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/config/key_table.h"
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+
+namespace trireme::config {
+namespace {
+
+constexpr std::string_view family_key = "model.family";
+
+bool has(const ModelFamily& family, Needs needs) {
+  switch (needs) {
+    case Needs::images:
+      return family.input == Input::images;
+    case Needs::tensor_split:
+      return family.splits_tensor;
+    case Needs::any_model:
+      break;
+  }
+  return true;
+}
+
+Condition families_of(std::span<const ModelFamily> families, Needs needs) {
+  Condition condition{family_key, {}};
+  for (const ModelFamily& family : families) {
+    if (has(family, needs)) condition.values.push_back(family.name);
+  }
+  return condition;
+}
+
+}  // namespace
+
+KeyTable::KeyTable(std::vector<ModelFamily> families)
+    : families_(std::move(families)), fields_(common_fields()) {
+  TRIREME_EXPECTS(!families_.empty(), "a table of keys without a model family");
+  for (Field& field : fields_) {
+    if (field.needs != Needs::any_model) field.only_with = families_of(families_, field.needs);
+    if (field.key == family_key)
+      std::get<Choices>(field.limits).words = families_of(families_, Needs::any_model).values;
+  }
+  for (const ModelFamily& family : families_)
+    add_family(family);
+}
+
+void KeyTable::add_family(const ModelFamily& family) {
+  for (Field& row : family.fields()) {
+    const auto twin = std::ranges::find(fields_, row.key, &Field::key);
+    if (twin == fields_.end()) {
+      row.only_with = {family_key, {family.name}};
+      const auto after = std::ranges::find(fields_.rbegin(), fields_.rend(), row.section(),
+                                           [](const Field& field) { return field.section(); });
+      fields_.insert(after.base(), std::move(row));
+      continue;
+    }
+    twin->only_with.values.push_back(family.name);
+    twin->shared.push_back({family.name, row.slot});
+  }
+}
+
+const Field* KeyTable::find(std::string_view key) const {
+  const auto found = std::ranges::find(fields_, key, &Field::key);
+  return found == fields_.end() ? nullptr : &*found;
+}
+
+const Field* KeyTable::find_former(std::string_view key) const {
+  const auto found = std::ranges::find(fields_, key, &Field::formerly);
+  return key.empty() || found == fields_.end() ? nullptr : &*found;
+}
+
+bool KeyTable::is_section(std::string_view name) const {
+  return !name.empty() && std::ranges::find(fields_, name, &Field::section) != fields_.end();
+}
+
+std::vector<std::string_view> KeyTable::names_in(std::string_view section) const {
+  std::vector<std::string_view> names;
+  for (const Field& field : fields_) {
+    if (field.section() == section) {
+      names.push_back(field.name());
+    } else if (section.empty() && (names.empty() || names.back() != field.section())) {
+      names.push_back(field.section());
+    }
+  }
+  return names;
+}
+
+const ModelFamily& KeyTable::family_of(const Config& config) const {
+  if (config.model.family.empty()) return families_.front();
+  const auto found = std::ranges::find(families_, config.model.family, &ModelFamily::name);
+  TRIREME_EXPECTS(found != families_.end(), "model.family {} is not in the table",
+                  config.model.family);
+  return *found;
+}
+
+std::string KeyTable::families_with(Needs needs) const {
+  return families_of(families_, needs).any();
+}
+
+Config KeyTable::defaults() const {
+  Config config;
+  config.model.family = families_.front().name;
+  return config;
+}
+
+}  // namespace trireme::config

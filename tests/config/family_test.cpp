@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model families as runtime/config sees them: by what they tell, here of two that nobody else
+// knows.
+#include <gmock/gmock.h>
+
+#include "models/registry.h"
+#include "runtime/config/key_table.h"
+#include "runtime/config/rules.h"
+#include "runtime/config/value.h"
+#include "tests/config/resolve_support.h"
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct First {
+  std::int64_t layers = 3;
+  bool odd = false;
+  friend bool operator==(const First&, const First&) = default;
+};
+struct Second {
+  std::int64_t layers = 3;
+  friend bool operator==(const Second&, const Second&) = default;
+};
+
+std::int64_t one(const ModelConfig& /*model*/) {
+  return 1;
+}
+
+config::ModelFamily first() {
+  return {.name = "first",
+          .splits_tensor = true,
+          .fields =
+              [] {
+                return std::vector{
+                    TRIREME_MODEL_FIELD(First, layers, (config::IntegerRange{1, 9}), "layers"),
+                    TRIREME_MODEL_FIELD(First, odd, config::Free{}, "refuses an even number")};
+              },
+          .check =
+              [](const config::Subject& subject) {
+                const auto& model = subject.config.model.as<First>();
+                if (model.odd && model.layers % 2 == 0)
+                  config::refuse(subject, "model.layers", "{} is even; use another", model.layers);
+              },
+          .limits =
+              [](const Config& config) {
+                ModelLimits limits;
+                limits.layers = config.model.as<First>().layers;
+                limits.tensor = {{6, "model.size"}};
+                return limits;
+              },
+          .targets_per_sample = one};
+}
+
+config::ModelFamily second() {
+  return {.name = "second",
+          .input = config::Input::images,
+          .fields =
+              [] {
+                return std::vector{
+                    TRIREME_MODEL_FIELD(Second, layers, (config::IntegerRange{1, 9}), "layers")};
+              },
+          .check = [](const config::Subject&) {},
+          .limits =
+              [](const Config& config) {
+                ModelLimits limits;
+                limits.layers = config.model.as<Second>().layers;
+                return limits;
+              },
+          .targets_per_sample = one};
+}
+
+class ModelFamilies : public testing::Test {
+ protected:
+  [[nodiscard]] Config read(const std::string& text,
+                            const std::vector<std::string>& overrides = {}) {
+    return parse_config(keys_, text, "a.yaml", overrides, &where_);
+  }
+  [[nodiscard]] std::string refused(const std::vector<std::string>& overrides, int ranks = 1) {
+    return config_error([&] {
+      return resolve_config(keys_, read("data: {path: x}\n", overrides), {.ranks = ranks}, &where_,
+                            Purpose::train);
+    });
+  }
+
+  config::KeyTable keys_{{first(), second()}};
+  Provenance where_;
+};
+
+TEST_F(ModelFamilies, FillTheModelSectionAndTheFirstIsTheDefault) {
+  EXPECT_EQ(read("run: {}").model.family, "first");
+  EXPECT_THAT(keys_.names_in("model"), ElementsAre("family", "layers", "odd"));
+  EXPECT_EQ(config_error([&] { return read("model: {family: third}"); }),
+            "a.yaml:1: model.family: expected one of first, second, found the text \"third\"");
+  EXPECT_THAT(
+      field_table_markdown(keys_),
+      HasSubstr("| `model.layers` | integer | `3` | 1 to 9 | layers (first or second only) |"));
+}
+
+TEST_F(ModelFamilies, ShareAKeyAndEachHasItInItsOwnOptions) {
+  const Config config = read("model: {layers: 5, family: second}");
+
+  EXPECT_EQ(config.model.as<Second>().layers, 5);
+  EXPECT_THAT(to_yaml(keys_, config), HasSubstr("  layers: 5\n"));
+  EXPECT_EQ(read(to_yaml(keys_, config)), config);
+  EXPECT_FALSE(read("model: {layers: 4, family: second}") == config);
+}
+
+TEST_F(ModelFamilies, CheckTheirKeysAndTheirLimitsReachTheRules) {
+  EXPECT_EQ(refused({"model.odd=true", "model.layers=2"}),
+            "--set model.layers=2: 2 is even; use another");
+  EXPECT_EQ(refused({"model.family=second", "model.odd=true"}),
+            "--set model.odd=true: true has no effect with model.family: second, only with first; "
+            "remove it or use false");
+  EXPECT_EQ(refused({"parallel.tensor=4"}, 4),
+            "--set parallel.tensor=4: 4 does not divide model.size = 6; use 1, 2, 3 or 6");
+  EXPECT_THAT(refused({"parallel.pipeline=4"}, 4), HasSubstr("4 stages for a model of 3 layers"));
+  EXPECT_THAT(refused({"model.family=second", "parallel.sequence=true"}),
+              HasSubstr("only with first"));
+  EXPECT_THAT(refused({"data.flip=true"}), HasSubstr("only with second"));
+  EXPECT_THAT(refused({"precision=fp8"}), HasSubstr("model.family: first has none"));
+}
+
+TEST(BuiltFamilies, SayOfThemselvesWhatTheirLayersSay) {
+  for (const Family& family : families()) {
+    Config config = default_config();
+    config.model.family = family.keys.name;
+    const ModelLimits limits = family.keys.limits(config);
+
+    EXPECT_EQ(limits.layers, static_cast<std::int64_t>(make_chain(config).size()));
+    EXPECT_EQ(!limits.tensor.empty(), family.keys.splits_tensor) << family.keys.name;
+    EXPECT_EQ(family.keys.input, traits_of(config.model).input) << family.keys.name;
+    EXPECT_EQ(family.keys.targets_per_sample(config.model),
+              traits_of(config.model).targets_per_sample);
+  }
+}
+
+TEST(BuiltFamilies, ShareKeysWithEqualDefaults) {
+  for (const config::Field& field : key_table().fields()) {
+    for (const config::Field::Shared& other : field.shared) {
+      Config mine = default_config(), theirs = default_config();
+      theirs.model.family = other.family;
+      EXPECT_EQ(config::format_value(field, mine), config::format_value(field, theirs))
+          << field.key;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys of earlier versions: in files of today, in config.yaml of old runs, on command lines and in
+// the state of checkpoints.
+#include <gmock/gmock.h>
+
+#include "runtime/config/key_table.h"
+#include "runtime/config/old_keys.h"
+#include "runtime/config/value.h"
+#include "tests/config/resolve_support.h"
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+
+std::vector<const config::Field*> renamed_fields() {
+  std::vector<const config::Field*> renamed;
+  for (const config::Field& field : key_table().fields()) {
+    if (!field.formerly.empty()) renamed.push_back(&field);
+  }
+  return renamed;
+}
+
+// "parallel.x" as the lines of a file.
+std::string in_section(std::string_view key, const std::string& value) {
+  const auto dot = key.find('.');
+  return fmt::format("{}:\n  {}: {}\n", key.substr(0, dot), key.substr(dot + 1), value);
+}
+
+TEST(RenamedKeys, AreFourAndTheNewNamesAreTheOnesShown) {
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const config::Field* field : renamed_fields())
+    names.emplace_back(field->formerly, field->key);
+
+  EXPECT_THAT(names, ElementsAre(Pair("model.init_deviation", "model.init_std"),
+                                 Pair("data.deviation", "data.std"),
+                                 Pair("parallel.virtual_tensor", "parallel.tensor_blocks"),
+                                 Pair("parallel.watch_seconds", "parallel.timeout_seconds")));
+  const std::string table = field_table_markdown(), yaml = to_yaml(default_config());
+  for (const auto& [old, now] : names) {
+    EXPECT_THAT(table, testing::Not(HasSubstr(old)));
+    EXPECT_THAT(table, HasSubstr(now));
+    EXPECT_THAT(yaml, testing::Not(HasSubstr(old.substr(old.find('.') + 1) + ":")));
+  }
+}
+
+TEST(RenamedKeys, AreReadInAFileWithALineThatNamesTheNewOne) {
+  for (const config::Field* field : renamed_fields()) {
+    const std::string value = field->key == "data.std" ? "[0.5]" : "4";
+    Provenance where;
+    const Config config = parse_config(in_section(field->formerly, value), "a.yaml", {}, &where);
+
+    EXPECT_EQ(format_value(*field, config), value) << field->key;
+    EXPECT_THAT(where.notices,
+                ElementsAre(fmt::format("a.yaml:2: {}: this key is called {} now; the old name is "
+                                        "still read",
+                                        field->formerly, field->key)));
+    EXPECT_EQ(where.describe(field->key), fmt::format("a.yaml:2: {}", field->formerly));
+    EXPECT_THAT(requested_yaml(config, where), HasSubstr(std::string(field->name()) + ": "));
+  }
+}
+
+TEST(RenamedKeys, AreReadOnTheCommandLineAndReplaceWhatTheFileSays) {
+  Provenance where;
+  const Config config = parse_config("parallel: {timeout_seconds: 7}\n", "a.yaml",
+                                     {"parallel.watch_seconds=9"}, &where);
+
+  EXPECT_EQ(config.parallel.timeout_seconds, 9);
+  EXPECT_THAT(where.notices, ElementsAre(HasSubstr("--set parallel.watch_seconds=9: this key is "
+                                                   "called parallel.timeout_seconds now")));
+  EXPECT_EQ(parsed("parallel: {watch_seconds: 7}\n", {"parallel.timeout_seconds=9"})
+                .parallel.timeout_seconds,
+            9);
+}
+
+TEST(RenamedKeys, UnderBothNamesInOneHandAreRefusedWithBothPlaces) {
+  EXPECT_EQ(parse_error("parallel:\n  watch_seconds: 7\n  timeout_seconds: 7\n"),
+            "a.yaml:3: parallel.timeout_seconds: the same key as a.yaml:2: parallel.watch_seconds, "
+            "under its old name; keep parallel.timeout_seconds");
+  EXPECT_EQ(parse_error("parallel:\n  timeout_seconds: 7\n  watch_seconds: 7\n"),
+            "a.yaml:3: parallel.watch_seconds: the same key as a.yaml:2: parallel.timeout_seconds, "
+            "under its new name; keep parallel.timeout_seconds");
+  EXPECT_EQ(
+      parse_error("run: {}", {"data.std=[1]", "data.deviation=[2]"}),
+      "--set data.deviation=[2]: the same key as --set data.std=[1], under its new name; keep "
+      "data.std");
+}
+
+TEST(RenamedKeys, AreNamedAsTheyWereTypedWhereARuleRefusesThem) {
+  EXPECT_EQ(refusal(gpt, {"parallel.virtual_tensor=8"}),
+            "--set parallel.virtual_tensor=8: 8 does not divide model.heads = 4; use 1, 2 or 4");
+  EXPECT_EQ(parse_error("parallel: {watch_seconds: -1}"),
+            "a.yaml:1: parallel.watch_seconds: -1 is out of range; allowed: 0 to 1000000");
+}
+
+TEST(RemovedKeys, WithTheValueThatTheyHadAreIgnoredWithOneLine) {
+  Provenance where;
+  const Config config = parse_config(
+      "parallel: {context: 1, expert: 1}\n"
+      "telemetry: {trace: \"\", tensorboard: false, prometheus: false}\n",
+      "a.yaml", {}, &where);
+
+  EXPECT_EQ(config, parsed("run: {}"));
+  EXPECT_THAT(where.places, IsEmpty());
+  EXPECT_THAT(where.notices,
+              ElementsAre("a.yaml: parallel.context, parallel.expert, telemetry.trace, "
+                          "telemetry.tensorboard, telemetry.prometheus: ignored; these keys are "
+                          "gone, since each allowed but one value"));
+  EXPECT_EQ(parsed("telemetry:\n"), parsed("run: {}"));
+}
+
+TEST(RemovedKeys, WithAnotherValueAreRefusedAsEver) {
+  EXPECT_EQ(parse_error("parallel:\n  context: 2\n"),
+            "a.yaml:2: parallel.context: 2 cannot be honoured: this version splits over data, "
+            "tensor and pipeline only; use 1");
+  EXPECT_EQ(parse_error("run: {}", {"telemetry.trace=10-20"}),
+            "--set telemetry.trace=10-20: 10-20 cannot be honoured: not supported by this version; "
+            "use \"\"");
+  EXPECT_THAT(parse_error("telemetry: {tensorboard: true}"), HasSubstr("; use false"));
+  EXPECT_THAT(parse_error("telemetry: 5"), HasSubstr("expected a section of keys, found"));
+}
+
+TEST(OldState, OfACheckpointIsComparedUnderTheKeysOfToday) {
+  EXPECT_THAT(
+      under_current_keys({{"data.deviation", "[0.5]"}, {"parallel.context", "1"}, {"x.y", "3"}}),
+      ElementsAre(Pair("data.std", "[0.5]"), Pair("x.y", "3")));
+}
+
+}  // namespace
+}  // namespace trireme
