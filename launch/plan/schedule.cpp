@@ -11,7 +11,7 @@
 #include "launch/plan/schedule_view.h"
 #include "models/config.h"
 #include "runtime/base/error.h"
-#include "runtime/telemetry/terminal.h"
+#include "runtime/base/terminal.h"
 
 namespace trireme {
 namespace {

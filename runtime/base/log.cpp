@@ -2,6 +2,7 @@
 #include "runtime/base/log.h"
 
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "runtime/base/log_file.h"
+#include "runtime/base/terminal.h"
 
 namespace trireme::log {
 namespace {
@@ -27,7 +29,19 @@ spdlog::level::level_enum level_for(int rank) {
 
 void configure(spdlog::logger& logger, int rank) {
   logger.set_level(level_for(rank));
-  logger.set_pattern(fmt::format("[%Y-%m-%d %H:%M:%S.%e] [%l] [{}] [%n] %^%v%$", rank));
+  const std::string pattern = fmt::format("[%Y-%m-%d %H:%M:%S.%e] [%l] [{}] [%n] %^%v%$", rank);
+  logger.set_pattern(pattern);
+  logger.sinks()[0]->set_pattern(std::string(line_start(STDERR_FILENO)) + pattern);
+}
+
+// https://no-color.org
+spdlog::color_mode color_mode() {
+  const auto value_of = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string_view(value == nullptr ? "" : value);
+  };
+  const bool plain = !value_of("NO_COLOR").empty() || value_of("TERM") == "dumb";
+  return plain ? spdlog::color_mode::never : spdlog::color_mode::automatic;
 }
 
 }  // namespace
@@ -44,7 +58,7 @@ spdlog::logger& get(std::string_view subsystem) {
   const std::string name(subsystem);
   auto logger = spdlog::get(name);
   if (!logger) {
-    logger = spdlog::stderr_color_mt(name);
+    logger = spdlog::stderr_color_mt(name, color_mode());
     logger->sinks().push_back(LogFile::of_process());
     configure(*logger, rank_of_process);
   }

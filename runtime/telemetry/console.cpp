@@ -1,72 +1,178 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/telemetry/console.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cmath>
+#include <utility>
+#include <vector>
 
 #include "runtime/base/log.h"
-#include "runtime/base/text_builder.h"
-#include "runtime/telemetry/terminal.h"
+#include "runtime/base/terminal.h"
 
 namespace trireme {
 namespace {
 
-constexpr std::string_view erase_line = "\r\x1b[K";
+using Clock = std::chrono::steady_clock;
+
 // Often enough to look alive, seldom enough to cost nothing.
 constexpr std::chrono::milliseconds redraw_interval{100};
 
+double mean(double sum, std::int64_t count) {
+  return count > 0 ? sum / static_cast<double>(count) : 0.0;
+}
+
+std::string throughput(const StepTotals& window, ItemKind items) {
+  const double seconds = 1e-3 * window.step_ms;
+  const double rate = seconds > 0 ? static_cast<double>(window.items) / seconds : 0.0;
+  return fmt::format("{} {}/s", format_quantity(rate), name_of(items));
+}
+
+std::string time_left(const StepMetrics& last, const StepTotals& window,
+                      const ConsoleOptions& options) {
+  const auto steps = std::max<std::int64_t>(options.steps - last.step, 0);
+  return format_duration(1e-3 * static_cast<double>(steps) * mean(window.step_ms, window.steps));
+}
+
+std::string position(std::int64_t step, const ConsoleOptions& options) {
+  const std::string steps = std::to_string(options.steps);
+  return fmt::format("step {:>{}}/{}", step, steps.size(), steps);
+}
+
 }  // namespace
 
+std::string format_quantity(double value) {
+  constexpr std::array units = {"", "k", "M", "G", "T"};
+  std::size_t unit = 0;
+  // 999.5 would print as 1000 with three digits.
+  for (; value >= 999.5 && unit + 1 < units.size(); ++unit)
+    value /= 1000;
+  return fmt::format("{:.{}f}{}", value, value >= 99.95 ? 0 : (value >= 9.995 ? 1 : 2),
+                     units[unit]);
+}
+
+std::string format_duration(double seconds) {
+  if (!(seconds < 1e9)) return "-";
+  const auto total = std::llround(std::max(seconds, 0.0));
+  const auto rest = fmt::format("{:02}", total % 60);
+  return total >= 3600 ? fmt::format("{}:{:02}:{}", total / 3600, total / 60 % 60, rest)
+                       : fmt::format("{}:{}", total / 60, rest);
+}
+
+std::string format_step_line(const StepMetrics& last, const StepTotals& window,
+                             const ConsoleOptions& options) {
+  std::string text = fmt::format("{}  loss {:.4f}", position(last.step, options), last.loss);
+  if (window.steps > 1) {
+    text +=
+        fmt::format(" (mean of {} steps {:.4f})", window.steps, mean(window.loss, window.steps));
+  }
+  text += fmt::format("  lr {:.2e}  norm {:.3f}", last.learning_rate, last.grad_norm);
+  if (last.loss_scale)
+    text += fmt::format("  scale {:g}  skipped {}", *last.loss_scale, last.skipped_steps);
+  text += fmt::format("  {}  {:.1f} ms", throughput(window, options.items),
+                      mean(window.step_ms, window.steps));
+  const std::tuple<const char*, double, bool> shares[] = {
+      {"data", window.data_wait_ms, true},
+      {"comm", window.exposed_comm_ms, true},
+      {"slower ranks", window.straggler_ms, false},
+      {"bubble", window.bubble_ms, false}};
+  for (const auto& [name, milliseconds, always] : shares) {
+    if (always || milliseconds > 0)
+      text += fmt::format("  {} {:.1f} %", name, percent(milliseconds, window.step_ms));
+  }
+  return text + fmt::format("  eta {}\n", time_left(last, window, options));
+}
+
+std::string format_evaluation_line(const EvaluationMetrics& metrics,
+                                   const ConsoleOptions& options) {
+  const std::string accuracy =
+      metrics.accuracy ? fmt::format("  accuracy {:.2f} %", 100 * *metrics.accuracy) : "";
+  return fmt::format("{}  validation loss {:.4f}{}  ({:.1f} s)\n", position(metrics.step, options),
+                     metrics.validation_loss, accuracy, 1e-3 * metrics.evaluation_ms);
+}
+
+std::string format_progress(const StepMetrics& last, const StepTotals& window,
+                            const ConsoleOptions& options, std::size_t width) {
+  std::vector<std::string> parts = {fmt::format("loss {:.4f}", last.loss),
+                                    throughput(window, options.items),
+                                    "eta " + time_left(last, window, options)};
+  const double whole = 1e-3 * window.step_ms;
+  for (const TimeShare& share : shares_of({.totals = window, .wall_seconds = whole})) {
+    const double part = percent(share.seconds, whole);
+    if (part >= 0.5) parts.push_back(fmt::format("{} {:.0f} %", share.short_name, part));
+  }
+  std::string text = position(last.step, options).substr(0, width);
+  for (const std::string& part : parts) {
+    if (text.size() + 2 + part.size() > width) break;
+    text += "  " + part;
+  }
+  return text;
+}
+
+std::string format_summary(const RunSummary& summary, const ConsoleOptions& options) {
+  const StepTotals& totals = summary.totals;
+  std::string text =
+      fmt::format("done: {} steps in {}, {}, peak memory {:.0f} MiB per rank\ntime: ", totals.steps,
+                  format_duration(summary.wall_seconds), throughput(totals, options.items),
+                  static_cast<double>(summary.peak_memory_bytes) / 0x1p20);
+  std::string_view separator;
+  for (const TimeShare& share : shares_of(summary)) {
+    if (!share.always_shown && share.seconds == 0) continue;
+    text += fmt::format("{}{} {:.1f} s ({:.1f} %)", std::exchange(separator, ", "), share.name,
+                        share.seconds, percent(share.seconds, summary.wall_seconds));
+  }
+  if (totals.reduce_ms > 0) {
+    const double exposed = std::min(percent(totals.reduce_wait_ms, totals.reduce_ms), 100.0);
+    text += fmt::format("\ngradient reduction: {:.1f} s, {:.1f} % hidden, {:.1f} % exposed",
+                        1e-3 * totals.reduce_ms, 100 - exposed, exposed);
+  }
+  return text + fmt::format("\n{}\n", verdict(summary, options.facts));
+}
+
 Console::Console(const ConsoleOptions& options, int descriptor)
-    : options_(options), descriptor_(descriptor), bar_width_(terminal_width(descriptor)) {}
+    : options_(options), descriptor_(descriptor), terminal_(terminal_width(descriptor) > 0) {}
 
 void Console::step(const StepMetrics& metrics) {
-  totals_.add(metrics);
-  window_.add(metrics);
+  for (StepTotals* const sum : {&totals_, &window_, &recent_})
+    sum->add(metrics);
   const bool last = metrics.step == options_.steps;
-  if (options_.log_every > 0 && (metrics.step % options_.log_every == 0 || last)) {
-    print_line(format_step_line(metrics, window_, options_, text_));
-    window_ = {};
-  } else if (bar_width_ > 0) {
-    draw_bar(metrics);
-  }
+  if (terminal_) last ? put(line_start(descriptor_)) : draw(metrics);
+  if (options_.log_every == 0 || (metrics.step % options_.log_every != 0 && !last)) return;
+  const std::string line = format_step_line(metrics, window_, options_);
+  if (!terminal_) put(line);
+  log::keep(spdlog::level::info, "console", line);
+  recent_ = std::exchange(window_, {});
 }
 
 void Console::evaluation(const EvaluationMetrics& metrics) {
-  print_line(format_evaluation_line(metrics, options_, text_));
+  print(format_evaluation_line(metrics, options_));
 }
 
 void Console::finish(RunSummary summary) {
   summary.totals = totals_;
-  print_line(format_summary(summary, options_, text_));
+  print(format_summary(summary, options_));
 }
 
-void Console::clear_bar() {
-  if (!std::exchange(bar_shown_, false)) return;
-  put(erase_line);
-}
-
-void Console::print_line(std::string_view line) {
-  clear_bar();
-  put(line);
+void Console::print(std::string_view line) const {
+  put(fmt::format("{}{}", line_start(descriptor_), line));
   log::keep(spdlog::level::info, "console", line);
 }
 
-void Console::draw_bar(const StepMetrics& metrics) {
-  const auto now = std::chrono::steady_clock::now();
-  if (bar_shown_ && now - bar_time_ < redraw_interval) return;
-  bar_time_ = now;
-  bar_shown_ = true;
-  std::array<char, console_text_bytes + erase_line.size()> text;
-  TextBuilder whole(text);
+void Console::draw(const StepMetrics& metrics) {
+  const auto now = Clock::now();
+  if (now - drawn_ < redraw_interval) return;
+  drawn_ = now;
   // The last column stays free: many terminals wrap as soon as it is written.
-  whole.add("{}{}", erase_line,
-            format_progress_bar(metrics, window_, options_, bar_width_ - 1, text_));
-  put(whole.view());
+  const std::size_t width = std::max<std::size_t>(terminal_width(descriptor_), 1) - 1;
+  put(fmt::format("\r{}\x1b[K\r", format_progress(metrics, recent_, options_, width)));
 }
 
 void Console::put(std::string_view text) const {
+  const std::lock_guard lock(terminal_mutex());
   while (!text.empty()) {
     const ssize_t done = ::write(descriptor_, text.data(), text.size());
     if (done < 0 && errno == EINTR) continue;

@@ -4,10 +4,8 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,17 +73,11 @@ struct EvaluationMetrics {
   std::chrono::system_clock::time_point time{};
 };
 
-// Longest line that either formatter below writes.
-inline constexpr std::size_t metrics_line_bytes = 1024;
-
-// One JSON object and a newline, written into `to`; returns the part used. No allocation. Numbers
-// print with the fewest digits that read back to the same value; NaN and infinity print as null and
+// One JSON object and a newline. Losses, norms, scales and learning rates print with digits that
+// read back to the same value, times and rates in thousandths; NaN and infinity print as null and
 // add "non_finite":true. "timestamp" is UTC, as "2026-11-22T12:01:02.345Z".
-[[nodiscard]] std::string_view format_json(const StepMetrics& metrics, ItemKind kind,
-                                           std::span<char, metrics_line_bytes> to);
-[[nodiscard]] std::string_view format_json(const EvaluationMetrics& metrics,
-                                           std::span<char, metrics_line_bytes> to);
-// Of any length.
+[[nodiscard]] std::string format_json(const StepMetrics& metrics, ItemKind kind);
+[[nodiscard]] std::string format_json(const EvaluationMetrics& metrics);
 [[nodiscard]] std::string format_json(const SkippedBatch& skipped);
 [[nodiscard]] std::string format_json(const FailedSave& failed);
 

@@ -92,14 +92,15 @@ std::vector<TimeShare> shares_of(const RunSummary& summary) {
                          totals.straggler_ms - totals.bubble_ms - totals.other_ms -
                          totals.core_wait_ms;
   return {
-      {"compute", 1e-3 * std::max(compute, 0.0)},
-      {"exposed communication", 1e-3 * totals.exposed_comm_ms},
-      {"slower ranks", 1e-3 * (totals.straggler_ms - totals.core_straggler_ms), false},
-      {"waits for cores", 1e-3 * (totals.core_wait_ms + totals.core_straggler_ms), false},
-      {"pipeline bubble", 1e-3 * totals.bubble_ms, false},
-      {"data wait", 1e-3 * totals.data_wait_ms},
-      {"evaluation", summary.evaluation_seconds},
-      {"other", other_seconds(summary)},
+      {"compute", "compute", 1e-3 * std::max(compute, 0.0)},
+      {"exposed communication", "comm", 1e-3 * totals.exposed_comm_ms},
+      {"slower ranks", "slower ranks", 1e-3 * (totals.straggler_ms - totals.core_straggler_ms),
+       false},
+      {"waits for cores", "cores", 1e-3 * (totals.core_wait_ms + totals.core_straggler_ms), false},
+      {"pipeline bubble", "bubble", 1e-3 * totals.bubble_ms, false},
+      {"data wait", "data", 1e-3 * totals.data_wait_ms},
+      {"evaluation", "evaluation", summary.evaluation_seconds},
+      {"other", "other", other_seconds(summary)},
   };
 }
 

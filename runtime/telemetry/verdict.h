@@ -62,6 +62,7 @@ struct RunSummary {
 // One way to spend a run's time.
 struct TimeShare {
   std::string_view name;
+  std::string_view short_name;
   double seconds = 0;
   bool always_shown = true;  // else only where it is not 0
 };

@@ -148,7 +148,6 @@ void Trainer::guard(const StepReport& report) {
          advice_for(Trouble::non_finite, options_.facts));
   }
   if (reporting_.console == nullptr) return;
-  reporting_.console->clear_bar();
   log::get("train").warn(
       "step {}: the loss is {} and the gradient norm {}; the step was skipped, {} of {} in a row "
       "that end the run (train.non_finite_limit)",
@@ -161,7 +160,6 @@ SkippedBatch Trainer::spike(const StepReport& report) {
       .deviations = report.judgement.deviations,
       .samples = services_.samples ? services_.samples(report.step) : std::vector<std::int64_t>{},
       .time = std::chrono::system_clock::now()};
-  reporting_.console->clear_bar();
   log::get("train").warn(
       "step {}: the loss {} lies {:.1f} deviations above its running mean; the batch was skipped "
       "(train.spike_zscore = {}), samples {}",

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 
 #include "tests/launch/run_fixture.h"
 
@@ -71,6 +72,27 @@ TEST_F(ConsoleTest, EveryLossShownIsTheOneOfItsStep) {
                                                    steps.back().loss)));
   EXPECT_EQ(std::strtod(between(result.output, "exact bits ", ")").c_str(), nullptr),
             steps.back().loss);
+}
+
+TEST_F(ConsoleTest, OnATerminalProgressIsOneLineWithinItsWidthThatYieldsToTheLog) {
+  const CommandResult result =
+      run_command("TERM=xterm NO_COLOR=1 script -qec \"stty cols 50; " + training() +
+                  " --set train.log_every=1 --set train.eval_every=3\" /dev/null </dev/null");
+
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("\rstep 1/6  loss "));
+  EXPECT_THAT(result.output, Not(HasSubstr("  lr ")));
+  EXPECT_THAT(result.output, Not(HasSubstr("\x1b[3")));  // a colour
+  std::istringstream lines(result.output);
+  for (std::string line; std::getline(lines, line);) {
+    const auto removed = line.rfind("\r\x1b[K");
+    const bool again = removed == std::string::npos;  // of a text of several lines
+    EXPECT_LE(between(line, "\rstep ", "\x1b[K").size(), 44U) << line;
+    EXPECT_THAT(again ? line : line.substr(removed + 4),
+                MatchesRegex(again ? "(time|gradient reduction|verdict): .*"
+                                   : "(\\[|step [36]/6  validation|done: ).*"));
+  }
+  EXPECT_THAT(read_file(file("console.log")), HasSubstr("[console] step 5/6  loss "));
 }
 
 TEST_F(ConsoleTest, TheRunDirectoryKeepsTheLogOfAllStartsAndTheErrorThatEndedOne) {

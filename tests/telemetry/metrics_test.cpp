@@ -4,14 +4,12 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <limits>
 
-#include "tests/support/allocation_count.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
 
@@ -51,25 +49,24 @@ StepMetrics sample_step() {
 }
 
 std::string json_of(const StepMetrics& metrics, ItemKind kind = ItemKind::tokens) {
-  std::array<char, metrics_line_bytes> text;
-  return std::string(format_json(metrics, kind, text));
+  return format_json(metrics, kind);
 }
 
 TEST(Metrics, AStepIsOneJsonLine) {
   EXPECT_EQ(json_of(sample_step()),
             R"({"step":7,"loss":1.532099962234497,"lr":0.001,"grad_norm":0.5,)"
-            R"("epoch":0.583333,"tokens_seen":28672,)"
-            R"("tokens_per_s":32768.000,"step_ms":125.000,"forward_ms":40.123,)"
-            R"("backward_ms":80.000,"optimizer_ms":2.000,"data_wait_ms":0.250,)"
-            R"("exposed_comm_ms":1.500,"straggler_ms":2.500,"bubble_ms":3.250,"other_ms":0.500,)"
-            R"("core_wait_ms":1.750,"reduce_ms":4.750,)"
+            R"("epoch":0.5833333333333334,"tokens_seen":28672,)"
+            R"("tokens_per_s":32768.0,"step_ms":125.0,"forward_ms":40.123,)"
+            R"("backward_ms":80.0,"optimizer_ms":2.0,"data_wait_ms":0.25,)"
+            R"("exposed_comm_ms":1.5,"straggler_ms":2.5,"bubble_ms":3.25,"other_ms":0.5,)"
+            R"("core_wait_ms":1.75,"reduce_ms":4.75,)"
             R"("timestamp":"2026-11-22T12:01:02.345Z"})"
             "\n");
 }
 
 TEST(Metrics, ImagesHaveKeysOfTheirOwn) {
   EXPECT_NE(json_of(sample_step(), ItemKind::images)
-                .find("\"images_seen\":28672,\"images_per_s\":32768.000"),
+                .find("\"images_seen\":28672,\"images_per_s\":32768.0"),
             std::string::npos);
 }
 
@@ -78,7 +75,7 @@ TEST(Metrics, ALossScaleFollowsTheNormWhereThereIsOne) {
   metrics.loss_scale = 65536;
   metrics.skipped_steps = 3;
 
-  EXPECT_NE(json_of(metrics).find(R"("grad_norm":0.5,"loss_scale":65536,"skipped_steps":3,)"),
+  EXPECT_NE(json_of(metrics).find(R"("grad_norm":0.5,"loss_scale":65536.0,"skipped_steps":3,)"),
             std::string::npos)
       << json_of(metrics);
 }
@@ -96,7 +93,7 @@ TEST(Metrics, StepsThatWereSkippedAreCounted) {
 TEST(Metrics, ASkippedBatchNamesItsSamples) {
   EXPECT_EQ(format_json(
                 SkippedBatch{.step = 12, .deviations = 7.25, .samples = {5, 0, 81}, .time = noon}),
-            R"({"step":12,"skipped":"spike","deviations":7.250,"samples":[5,0,81],)"
+            R"({"step":12,"skipped":"spike","deviations":7.25,"samples":[5,0,81],)"
             R"("timestamp":"2026-11-22T12:01:02.345Z"})"
             "\n");
 }
@@ -133,31 +130,14 @@ TEST(Metrics, ANonFiniteValueIsNullAndFlagged) {
   EXPECT_TRUE(line.ends_with(",\"non_finite\":true}\n"));
 }
 
-TEST(Metrics, TheLongestValuesFitTheLine) {
-  constexpr double longest = -1.2345678901234567e-308;
-  constexpr auto big = std::numeric_limits<std::int64_t>::min();
-  StepMetrics metrics{big,  longest, longest, longest, big,  1e15, 1e15,
-                      1e15, 1e15,    1e15,    1e15,    1e15, 1e15};
-  metrics.loss_scale = metrics.epoch = longest;
-  metrics.skipped_steps = metrics.non_finite_steps = metrics.items_seen = big;
-  metrics.spikes = big;
-  metrics.time = std::chrono::system_clock::time_point::max();
-
-  EXPECT_TRUE(json_of(metrics).ends_with("}\n"));
-}
-
 TEST(Metrics, AnEvaluationHasAccuracyOnlyWhenMeasured) {
-  std::array<char, metrics_line_bytes> text;
-
-  EXPECT_EQ(
-      format_json({.step = 3, .validation_loss = 1.25, .evaluation_ms = 10, .time = noon}, text),
-      "{\"step\":3,\"validation_loss\":1.25,\"evaluation_ms\":10.000,"
-      "\"timestamp\":\"2026-11-22T12:01:02.345Z\"}\n");
+  EXPECT_EQ(format_json({.step = 3, .validation_loss = 1.25, .evaluation_ms = 10, .time = noon}),
+            "{\"step\":3,\"validation_loss\":1.25,\"evaluation_ms\":10.0,"
+            "\"timestamp\":\"2026-11-22T12:01:02.345Z\"}\n");
   EXPECT_EQ(
       format_json(
-          {.step = 3, .validation_loss = 1.25, .accuracy = 0.5, .evaluation_ms = 10, .time = noon},
-          text),
-      "{\"step\":3,\"validation_loss\":1.25,\"accuracy\":0.5,\"evaluation_ms\":10.000,"
+          {.step = 3, .validation_loss = 1.25, .accuracy = 0.5, .evaluation_ms = 10, .time = noon}),
+      "{\"step\":3,\"validation_loss\":1.25,\"accuracy\":0.5,\"evaluation_ms\":10.0,"
       "\"timestamp\":\"2026-11-22T12:01:02.345Z\"}\n");
 }
 
@@ -169,7 +149,7 @@ TEST(MetricsLog, KeepsOneLinePerCallInOrder) {
   log.evaluation({.step = 7, .validation_loss = 2, .time = noon});
 
   EXPECT_EQ(read_text(log.path()), json_of(sample_step()) +
-                                       "{\"step\":7,\"validation_loss\":2,\"evaluation_ms\":0.000,"
+                                       "{\"step\":7,\"validation_loss\":2.0,\"evaluation_ms\":0.0,"
                                        "\"timestamp\":\"2026-11-22T12:01:02.345Z\"}\n");
 }
 
@@ -180,18 +160,6 @@ TEST(MetricsLog, RefusesAFileThatExists) {
 
   expect_error(
       ExitCode::internal, [&] { MetricsLog log(path, ItemKind::tokens); }, path, "EEXIST");
-}
-
-TEST(MetricsLog, AStepAllocatesNothing) {
-  const TemporaryDirectory directory;
-  MetricsLog log(directory.file("metrics.jsonl"), ItemKind::tokens);
-  log.step(sample_step());
-  const auto before = test::allocations.load();
-
-  for (int i = 0; i < 100; ++i)
-    log.step(sample_step());
-
-  EXPECT_EQ(test::allocations.load(), before);
 }
 
 TEST(MetricsLog, AFullDiskIsReportedOnceAndLeavesWholeLines) {

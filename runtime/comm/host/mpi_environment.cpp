@@ -13,6 +13,7 @@
 
 #include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
+#include "runtime/base/terminal.h"
 #include "runtime/comm/end_of_job.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host/host_communicator.h"
@@ -181,7 +182,8 @@ std::unique_ptr<Transfers> make_job_transfers() {
 }
 
 void print_error(const std::string& text) noexcept {
-  const std::string line = fmt::format("[{}] error: {}\n", process_label(), text);
+  const std::string line =
+      fmt::format("{}[{}] error: {}\n", line_start(STDERR_FILENO), process_label(), text);
   log::keep(spdlog::level::err, "job", text);
   static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/telemetry/terminal.h"
+#include "runtime/base/terminal.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <spdlog/details/console_globals.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -26,9 +27,18 @@ std::size_t terminal_width(int descriptor) {
   const char* const kind = std::getenv("TERM");
   if (kind == nullptr || std::string_view(kind) == "dumb") return 0;
   if (std::getenv("OMPI_COMM_WORLD_RANK") == nullptr) return columns(descriptor);
-  const FileDescriptor launcher(::open(fmt::format("/proc/{}/fd/1", ::getppid()).c_str(),
-                                       O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
+  const FileDescriptor launcher(
+      ::open(fmt::format("/proc/{}/fd/{}", ::getppid(), descriptor).c_str(),
+             O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
   return launcher.is_open() ? columns(launcher.get()) : 0;
+}
+
+std::mutex& terminal_mutex() {
+  return spdlog::details::console_mutex::mutex();
+}
+
+std::string_view line_start(int descriptor) {
+  return terminal_width(descriptor) > 0 ? "\r\x1b[K" : "";
 }
 
 }  // namespace trireme

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finding out whether a person watches, and sharing the terminal with the line that shows progress.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <string_view>
+
+namespace trireme {
+
+// Columns of the terminal behind `descriptor`, 1 or 2 under mpirun; 0 where it is none, or one that
+// cannot redraw (TERM=dumb). Under mpirun a rank writes to a pipe, or to a pseudo-terminal of
+// mpirun's that has no size; there the answer is that of mpirun's own output.
+[[nodiscard]] std::size_t terminal_width(int descriptor);
+
+// What a line to `descriptor` begins with: on a terminal, the removal of a progress line that some
+// process of the job may show there. Loggers write it too. The cursor rests at the start of that
+// line, so that whatever is written by others covers it.
+[[nodiscard]] std::string_view line_start(int descriptor);
+
+// Held while a logger (log.h) writes a line; for what else writes to the terminal.
+[[nodiscard]] std::mutex& terminal_mutex();
+
+}  // namespace trireme
