@@ -58,7 +58,7 @@ export WORLD_SIZE=$((hosts * ranks)) MASTER_PORT=${MASTER_PORT:-$((20000 + RANDO
 dies_with_us=()
 if setpriv --pdeathsig TERM true 2>/dev/null; then dies_with_us=(setpriv --pdeathsig TERM); fi
 declare -A rank_of=()
-kill_at=0 stopping=false started=$(date +%s)
+kill_at=0 stopping=false ended_at_once=false started=$(date +%s)
 to_ranks() { [[ ${#rank_of[@]} -eq 0 ]] || kill -s "$1" "${!rank_of[@]}" 2>/dev/null; }
 # What still lives after so many seconds is killed.
 end_within() { ((kill_at > 0)) || kill_at=$((SECONDS + $1)); }
@@ -71,8 +71,7 @@ checkpoint() { to_ranks USR1; }
 end_at_once() {
   echo "tcp_run.sh: interrupted a second time: killing the ranks" >&2
   to_ranks KILL
-  clear_dead_segments "$started"
-  exit 130
+  ended_at_once=true
 }
 # shellcheck source=launch/interrupts.sh
 source "$here/interrupts.sh"
@@ -99,6 +98,11 @@ took_end_of() {
 exec {idle}<> <(:)
 while ((${#rank_of[@]} > 0)); do
   read -rt 0.1 -u "$idle"
+  # Not in the trap: a $() there, within a read, becomes a second copy of this loop (bash 5.2).
+  if $ended_at_once; then
+    clear_dead_segments "$started"
+    exit 130
+  fi
   for process in "${!rank_of[@]}"; do
     if kill -0 "$process" 2>/dev/null; then continue; fi
     wait "$process" 2>/dev/null

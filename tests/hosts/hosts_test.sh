@@ -25,7 +25,7 @@ export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_plm_rsh_agent=$place/rsh TRIREME_
 # The launch scripts' patience, which the tests wait for.
 export TRIREME_END_SECONDS=3
 # A host that is lost is noticed this long after the last step.
-watch_seconds=4
+timeout_seconds=4
 long=(--set train.steps=1000000 --set train.log_every=1000 --set "parallel.timeout_seconds=$timeout_seconds")
 flags=("${long[@]}")
 
@@ -176,7 +176,7 @@ lose() {
   expect_nothing_left 30
   echo "    nothing left after $((SECONDS - started)) s"
 }
-waited="error: group .* has waited .* s for other ranks \(deadline parallel.timeout_seconds: $watch_seconds\)"
+waited="error: group .* has waited .* s for other ranks \(deadline parallel.timeout_seconds: $timeout_seconds\)"
 cut_host() { ip link set "$(network_interface 2)" down; }
 mend_host() {
   ip link set "$(network_interface 2)" up
