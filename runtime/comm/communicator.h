@@ -7,8 +7,8 @@
 // The stream chooses who carries a call: on a CPU stream, memory of the host goes over MPI or TCP;
 // on a cuda stream, memory of that GPU goes over NCCL. A group of a cuda job takes both;
 // host_stream.h has the stream for what the host itself has to tell (a config, a report). Back
-// ends: Single (the identity), MpiCommunicator (host memory), NcclCommunicator (GPU memory, and the
-// host's through the group that it was made from). Decorators: Checked, Watched (watched.h).
+// ends: Single (the identity), HostCommunicator (host memory), NcclCommunicator (GPU memory, and
+// the host's through the group that it was made from). Decorators: Checked, Watched (watched.h).
 #pragma once
 
 #include <memory>

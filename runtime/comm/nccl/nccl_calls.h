@@ -2,7 +2,8 @@
 // Private to this folder: the calls of one group of the communicator as NCCL calls on a stream.
 // What NCCL has no call for is made of several here:
 //   a sum in the order of reduce.h   the parts of a slice from all ranks, one after the other; the
-//                                    sum of these blocks; the sums to all ranks: as in mpi_engine.h
+//                                    sum of these blocks; the sums to all ranks: as in
+//                                    host_engine.h
 //   in-place forms at the start of a tensor, which NCCL lacks: a copy before or after
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private: the graphs that cuDNN runs for attention and convolution. A plan is made at the first
 // use of its key and kept for the life of the process; running one allocates nothing. Where
-// cudnn-frontend is not in the build (cudnn_graphs_absent.cpp) there is no plan for anything.
+// cudnn-frontend is not in the build (cudnn_graphs.cpp) there is no plan for anything.
 #pragma once
 
 #include <compare>
