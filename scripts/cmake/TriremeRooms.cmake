@@ -15,6 +15,7 @@ function(trireme_room name)
   target_compile_features(trireme_${name} PUBLIC cxx_std_20)
   set_target_properties(trireme_${name} PROPERTIES EXPORT_NAME ${name})
   trireme_unity(trireme_${name} ARITHMETIC _cpu\\.cpp$)
+  trireme_harden(trireme_${name} ${name})
 
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   set_property(GLOBAL APPEND PROPERTY TRIREME_ROOMS ${name})
