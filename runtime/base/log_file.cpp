@@ -41,11 +41,12 @@ const std::shared_ptr<LogFile>& LogFile::of_process() {
 }
 
 void LogFile::open(const std::string& path, bool create) {
-  // No link of somebody else's is followed, and no FIFO is waited for.
+  // No link of somebody else's is followed, symbolic or hard, and no FIFO is waited for.
   const int flags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   const int opened = ::open(path.c_str(), create ? flags | O_CREAT : flags, 0666);
   struct stat status {};
-  if (opened >= 0 && (::fstat(opened, &status) != 0 || !S_ISREG(status.st_mode))) {
+  if (opened >= 0 &&
+      (::fstat(opened, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink > 1)) {
     ::close(opened);
     return;
   }

@@ -48,6 +48,15 @@ bool is_temporary_of(std::string_view file, std::string_view name) {
        path);
 }
 
+// Whoever keeps the other name would find there what is written here.
+void refuse_second_name(const struct stat& status, const std::string& path, ExitCode code) {
+  if (!S_ISREG(status.st_mode) || status.st_nlink <= 1) return;
+  fail(code,
+       "{0}: is a hard link, that is, the file has a second name, under which it would change too; "
+       "remove it, or put a copy in its place (cp {0} {0}.copy && mv {0}.copy {0})",
+       path);
+}
+
 }  // namespace
 
 OutputDirectory::OutputDirectory(std::string path, ExitCode code)
@@ -91,6 +100,7 @@ FileDescriptor OutputDirectory::open(const std::string& name, int flags) const {
   if (!file.is_open() && errno == ENXIO) refuse_irregular_file(path, code_);
   if (!file.is_open()) write_failed("open", path, code_);
   static_cast<void>(regular_file_size(file, path, code_));
+  refuse_second_name(file, path, code_);
   return file;
 }
 
@@ -147,7 +157,15 @@ void OutputDirectory::sync() const {
 
 void refuse_link(const std::string& path, ExitCode code) {
   struct stat status {};
-  if (::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) refuse_as_link(path, code);
+  if (::lstat(path.c_str(), &status) != 0) return;
+  if (S_ISLNK(status.st_mode)) refuse_as_link(path, code);
+  refuse_second_name(status, path, code);
+}
+
+void refuse_second_name(const FileDescriptor& file, const std::string& path, ExitCode code) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) system_failed("fstat", path, code);
+  refuse_second_name(status, path, code);
 }
 
 }  // namespace trireme

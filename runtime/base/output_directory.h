@@ -23,7 +23,7 @@ class OutputDirectory {
   // accessed.
   [[nodiscard]] FileDescriptor create(const std::string& name, int flags) const;
   // The regular file of that name as it is, made where it is missing if `flags` have O_CREAT. A
-  // link, a pipe or a device in its place is refused.
+  // link, symbolic or hard, a pipe or a device in its place is refused.
   [[nodiscard]] FileDescriptor open(const std::string& name, int flags) const;
   // The same without a look at what it is: not open, and errno, where that fails.
   [[nodiscard]] FileDescriptor try_open(const std::string& name, int flags) const;
@@ -54,8 +54,10 @@ class OutputDirectory {
   FileDescriptor directory_;
 };
 
-// ExitCode `code` where a link stands at `path`: for what would be written through it, with what to
-// do about it.
+// ExitCode `code` where a link, symbolic or hard, stands at `path`: for what would be written
+// through it, with what to do about it.
 void refuse_link(const std::string& path, ExitCode code);
+// The same of an open file that has more than one name.
+void refuse_second_name(const FileDescriptor& file, const std::string& path, ExitCode code);
 
 }  // namespace trireme

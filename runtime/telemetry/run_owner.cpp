@@ -140,6 +140,7 @@ bool RunOwner::try_lock(int flags) {
   FileDescriptor file(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
   if (!file.is_open())
     fail(ExitCode::config, "run.directory: {}: cannot be opened: {}", path, std::strerror(errno));
+  refuse_second_name(file, path, ExitCode::config);
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;

@@ -63,12 +63,13 @@ class OutputDirectoryTest : public testing::Test {
 
 TEST_F(OutputDirectoryTest, ANewFileTakesThePlaceOfALinkOrAFileAndSparesWhatItLedTo) {
   plant_link("link");
+  fs::create_hard_link(precious(), at("hard"));
   write_text(at("old"), "a longer text");
 
-  put(directory().create("link", O_WRONLY), "new");
-  put(directory().create("old", O_WRONLY), "new");
+  for (const char* const name : {"link", "hard", "old"})
+    put(directory().create(name, O_WRONLY), "new");
 
-  for (const char* const name : {"link", "old"}) {
+  for (const char* const name : {"link", "hard", "old"}) {
     EXPECT_FALSE(fs::is_symlink(at(name))) << name;
     EXPECT_EQ(read_text(at(name)), "new") << name;
   }
@@ -88,6 +89,12 @@ TEST_F(OutputDirectoryTest, AFileThatStaysIsOpenedButNoLinkPipeOrDirectoryInItsP
         "is a symbolic link", "remove it, or make the whole directory the link");
   }
   EXPECT_FALSE(fs::exists(at("nothing")));
+  fs::create_hard_link(precious(), at("hard"));
+  for (const int how : {flags, O_WRONLY | O_APPEND}) {
+    expect_error(
+        code, [&] { static_cast<void>(directory().open("hard", how)); }, at("hard"),
+        "is a hard link", "put a copy in its place");
+  }
   ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);
   expect_error(
       code, [&] { static_cast<void>(directory().open("pipe", flags)); }, at("pipe"),
