@@ -92,19 +92,24 @@ bool BlockChecks::are_verified(std::uint64_t first, std::uint64_t bytes) const {
   return block > last;
 }
 
-// Whole blocks, of which `to` gets its part: one read of the file does for both.
+// Blocks that are to be checked are read whole, and `to` gets its part: one read of the file does
+// for both. Of those at the ends that have been checked nothing more is read than it gets.
 void BlockChecks::read_cut(const InputFile& file, std::uint64_t first, std::span<std::byte> to,
                            std::optional<std::int64_t> sample) {
   std::array<std::byte, longest_cut_block> blocks;  // NOLINT: filled by read
+  const std::uint64_t past = first + to.size();
+  const std::uint64_t until = is_verified(block_of(past - 1)) ? past : end_of(block_of(past - 1));
   while (!to.empty()) {
-    const std::uint64_t begin = first >> shift_ << shift_;
-    const std::uint64_t whole = block_of(first + to.size() + block_bytes_ - 1) << shift_;
-    const std::uint64_t end = std::min({whole, begin + blocks.size(), data_bytes_});
+    const std::uint64_t begin_block = block_of(first);
+    const std::uint64_t begin = is_verified(begin_block) ? first : begin_block << shift_;
+    const std::uint64_t end = std::min((begin_block << shift_) + blocks.size(), until);
     const auto bytes = std::span(blocks).first(end - begin);
     file.read(shard_.data_offset + begin, bytes);
-    for (std::uint64_t at = begin; at < end; at += block_bytes_) {
-      check(block_of(at),
-            bytes.subspan(at - begin, std::min<std::uint64_t>(block_bytes_, end - at)), sample);
+    // What is read in part has been checked, and so is skipped.
+    for (std::uint64_t block = begin_block; block << shift_ < end; ++block) {
+      if (is_verified(block)) continue;
+      const std::uint64_t at = (block << shift_) - begin;
+      check(block, bytes.subspan(at, end_of(block) - (block << shift_)), sample);
     }
     const auto part = bytes.subspan(first - begin, std::min<std::uint64_t>(to.size(), end - first));
     std::memcpy(to.data(), part.data(), part.size());

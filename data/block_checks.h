@@ -3,6 +3,7 @@
 // used. The format is in data/README.md.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -71,6 +72,9 @@ class BlockChecks {
   }
   [[nodiscard]] std::uint64_t block_of(std::uint64_t byte) const {
     return cut_ ? byte >> shift_ : byte / block_bytes_;
+  }
+  [[nodiscard]] std::uint64_t end_of(std::uint64_t block) const {
+    return std::min((block + 1) << shift_, data_bytes_);
   }
   void check(std::uint64_t block, std::span<const std::byte> bytes,
              std::optional<std::int64_t> sample);
