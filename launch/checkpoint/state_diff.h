@@ -2,7 +2,7 @@
 // `trireme checkpoint diff`: two states of runs, tensor by tensor.
 #pragma once
 
-#include "runtime/checkpoint/run_state.h"
+#include "runtime/checkpoint/restore/run_state.h"
 
 namespace trireme {
 

@@ -14,8 +14,8 @@
 #include "models/gpt/hugging_face.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
-#include "runtime/checkpoint/weight_files.h"
-#include "runtime/checkpoint/weights.h"
+#include "runtime/checkpoint/files/weight_files.h"
+#include "runtime/checkpoint/save/weights.h"
 
 namespace trireme {
 namespace {

@@ -15,9 +15,9 @@
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
-#include "runtime/checkpoint/names.h"
-#include "runtime/checkpoint/verify.h"
-#include "runtime/checkpoint/weight_files.h"
+#include "runtime/checkpoint/files/names.h"
+#include "runtime/checkpoint/files/weight_files.h"
+#include "runtime/checkpoint/restore/verify.h"
 
 namespace trireme {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/log.h"
-#include "runtime/checkpoint/names.h"
+#include "runtime/checkpoint/files/names.h"
 #include "runtime/engine/state/whole_weights.h"
 
 namespace trireme {

@@ -11,8 +11,8 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
-#include "runtime/checkpoint/names.h"
-#include "runtime/checkpoint/verify.h"
+#include "runtime/checkpoint/files/names.h"
+#include "runtime/checkpoint/restore/verify.h"
 
 namespace trireme {
 namespace {

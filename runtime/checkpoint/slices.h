@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "runtime/checkpoint/files/manifest.h"
 #include "runtime/checkpoint/gather.h"
-#include "runtime/checkpoint/manifest.h"
 
 namespace trireme {
 

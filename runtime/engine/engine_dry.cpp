@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a rank that is only planned holds beside its state of training: the memory of data and
 // checkpoints.
-#include "runtime/checkpoint/snapshot.h"
+#include "runtime/checkpoint/save/snapshot.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/options.h"
 

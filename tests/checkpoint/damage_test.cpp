@@ -7,7 +7,7 @@
 #include <random>
 
 #include "runtime/base/checksum.h"
-#include "runtime/checkpoint/names.h"
+#include "runtime/checkpoint/files/names.h"
 #include "tests/checkpoint/parts.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"

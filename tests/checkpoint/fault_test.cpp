@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "runtime/checkpoint/agree.h"
-#include "runtime/checkpoint/direct_file.h"
 #include "runtime/checkpoint/directory.h"
-#include "runtime/checkpoint/names.h"
+#include "runtime/checkpoint/files/names.h"
+#include "runtime/checkpoint/save/direct_file.h"
 #include "tests/checkpoint/faulty_calls.h"
 #include "tests/checkpoint/parts.h"
 #include "tests/support/temporary_directory.h"

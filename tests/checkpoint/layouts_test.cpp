@@ -6,8 +6,8 @@
 
 #include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/directory.h"
-#include "runtime/checkpoint/names.h"
-#include "runtime/checkpoint/run_state.h"
+#include "runtime/checkpoint/files/names.h"
+#include "runtime/checkpoint/restore/run_state.h"
 #include "tests/checkpoint/parts.h"
 #include "tests/support/temporary_directory.h"
 

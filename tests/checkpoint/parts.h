@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "runtime/checkpoint/restore.h"
-#include "runtime/checkpoint/saver.h"
+#include "runtime/checkpoint/restore/restore.h"
+#include "runtime/checkpoint/save/saver.h"
 #include "tests/support/mpi_test.h"
 #include "tests/support/sample_params.h"
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "runtime/base/log.h"
-#include "runtime/checkpoint/weights.h"
+#include "runtime/checkpoint/save/weights.h"
 #include "tests/checkpoint/parts.h"
 
 namespace trireme {

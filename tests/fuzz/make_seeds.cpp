@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/files/safetensors.h"
 #include "tests/data/make_data.h"
 
 using namespace trireme;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // manifest.json past its checksum: refused, or every element of every tensor is in one slice and
 // the manifest writes itself again.
-#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/files/manifest.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace trireme;

@@ -3,7 +3,7 @@
 // its element type is one of ours.
 #include <vector>
 
-#include "runtime/checkpoint/weight_files.h"
+#include "runtime/checkpoint/files/weight_files.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace trireme;

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/checkpoint/weight_files.h"
+#include "runtime/checkpoint/files/weight_files.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace trireme;

@@ -7,7 +7,7 @@
 #include "launch/bench/checkpoint/plain_file.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
-#include "runtime/checkpoint/restore.h"
+#include "runtime/checkpoint/restore/restore.h"
 #include "runtime/comm/gather_texts.h"
 
 namespace trireme {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/saver.h"
+#include "runtime/checkpoint/save/saver.h"
 
 namespace trireme {
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "runtime/checkpoint/saver.h"
+#include "runtime/checkpoint/save/saver.h"
 #include "runtime/engine/session.h"
 #include "runtime/train/step_engine.h"
 

@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "runtime/base/log.h"
-#include "runtime/checkpoint/restore.h"
+#include "runtime/checkpoint/restore/restore.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/telemetry/run_directory.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "data/dataset.h"
-#include "runtime/checkpoint/saver.h"
+#include "runtime/checkpoint/save/saver.h"
 #include "runtime/engine/state/starting_point.h"
 #include "runtime/engine/training_state.h"
 #include "runtime/telemetry/metrics.h"

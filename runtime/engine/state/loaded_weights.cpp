@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/engine/state/loaded_weights.h"
 
-#include "runtime/checkpoint/restore.h"
+#include "runtime/checkpoint/restore/restore.h"
 #include "runtime/comm/gather_texts.h"
 
 namespace trireme {

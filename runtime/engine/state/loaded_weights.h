@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "runtime/checkpoint/run_state.h"
+#include "runtime/checkpoint/restore/run_state.h"
 #include "runtime/engine/session.h"
 
 namespace trireme {

@@ -10,7 +10,7 @@
 #include "models/config.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
-#include "runtime/checkpoint/run_state.h"
+#include "runtime/checkpoint/restore/run_state.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/engine/state/data_record.h"
 #include "runtime/telemetry/run_directory.h"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "data/dataset.h"
-#include "runtime/checkpoint/verify.h"
+#include "runtime/checkpoint/restore/verify.h"
 #include "runtime/engine/session.h"
 
 namespace trireme {

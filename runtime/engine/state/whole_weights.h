@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/weights.h"
+#include "runtime/checkpoint/save/weights.h"
 #include "runtime/engine/training_state.h"
 
 namespace trireme {

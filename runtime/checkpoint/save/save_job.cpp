@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/save_job.h"
+#include "runtime/checkpoint/save/save_job.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,10 +13,10 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/output_directory.h"
-#include "runtime/checkpoint/direct_file.h"
 #include "runtime/checkpoint/directory.h"
-#include "runtime/checkpoint/names.h"
-#include "runtime/checkpoint/rank_file.h"
+#include "runtime/checkpoint/files/names.h"
+#include "runtime/checkpoint/save/direct_file.h"
+#include "runtime/checkpoint/save/rank_file.h"
 
 namespace trireme {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/restore.h"
+#include "runtime/checkpoint/restore/restore.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
 
-#include "runtime/checkpoint/parallel_reader.h"
+#include "runtime/checkpoint/restore/parallel_reader.h"
 
 namespace trireme {
 namespace {

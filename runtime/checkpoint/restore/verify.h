@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/files/manifest.h"
 #include "runtime/comm/communicator.h"
 
 namespace trireme {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/hdf5_image.h"
-#include "runtime/checkpoint/names.h"
-#include "runtime/checkpoint/rank_file.h"
+#include "runtime/checkpoint/files/names.h"
+#include "runtime/checkpoint/save/hdf5_image.h"
+#include "runtime/checkpoint/save/rank_file.h"
 
 namespace trireme {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/files/manifest.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "runtime/base/checksum.h"
-#include "runtime/checkpoint/json_fields.h"
+#include "runtime/checkpoint/files/json_fields.h"
 
 namespace trireme {
 

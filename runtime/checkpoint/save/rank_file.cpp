@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/rank_file.h"
+#include "runtime/checkpoint/save/rank_file.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/checkpoint/hdf5_image.h"
+#include "runtime/checkpoint/save/hdf5_image.h"
 
 namespace trireme {
 

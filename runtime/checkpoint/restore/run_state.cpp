@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/run_state.h"
+#include "runtime/checkpoint/restore/run_state.h"
 
 #include <charconv>
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 #include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/directory.h"
-#include "runtime/checkpoint/names.h"
-#include "runtime/checkpoint/same_weights.h"
-#include "runtime/checkpoint/weight_files.h"
+#include "runtime/checkpoint/files/names.h"
+#include "runtime/checkpoint/files/weight_files.h"
+#include "runtime/checkpoint/restore/same_weights.h"
 
 namespace trireme {
 namespace {

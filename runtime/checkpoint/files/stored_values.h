@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/base/file.h"
-#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/files/manifest.h"
 
 namespace trireme {
 

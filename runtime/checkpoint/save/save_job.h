@@ -8,8 +8,8 @@
 #include <string>
 
 #include "runtime/checkpoint/agree.h"
-#include "runtime/checkpoint/saver.h"
-#include "runtime/checkpoint/snapshot.h"
+#include "runtime/checkpoint/save/saver.h"
+#include "runtime/checkpoint/save/snapshot.h"
 
 namespace trireme {
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "runtime/checkpoint/verify.h"
+#include "runtime/checkpoint/restore/verify.h"
 
 namespace trireme {
 

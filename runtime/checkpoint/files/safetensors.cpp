@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/files/safetensors.h"
 
 #include <fmt/ranges.h>
 
@@ -11,7 +11,7 @@
 
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
-#include "runtime/checkpoint/safetensors_header.h"
+#include "runtime/checkpoint/files/safetensors_header.h"
 
 namespace trireme {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "runtime/checkpoint/stored_values.h"
+#include "runtime/checkpoint/files/stored_values.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/hdf5_image.h"
+#include "runtime/checkpoint/save/hdf5_image.h"
 
 #include <cstdlib>
 #include <new>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/stored_values.h"
+#include "runtime/checkpoint/files/stored_values.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/parallel_reader.h"
+#include "runtime/checkpoint/restore/parallel_reader.h"
 
 #include <algorithm>
 #include <future>

@@ -5,9 +5,9 @@
 #include <span>
 #include <string>
 
+#include "runtime/checkpoint/files/stored_values.h"
+#include "runtime/checkpoint/restore/verify.h"
 #include "runtime/checkpoint/slices.h"
-#include "runtime/checkpoint/stored_values.h"
-#include "runtime/checkpoint/verify.h"
 
 namespace trireme {
 

@@ -5,9 +5,9 @@
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
-#include "runtime/checkpoint/json_fields.h"
-#include "runtime/checkpoint/manifest.h"
-#include "runtime/checkpoint/names.h"
+#include "runtime/checkpoint/files/json_fields.h"
+#include "runtime/checkpoint/files/manifest.h"
+#include "runtime/checkpoint/files/names.h"
 
 namespace trireme {
 namespace {

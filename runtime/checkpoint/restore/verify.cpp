@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/verify.h"
+#include "runtime/checkpoint/restore/verify.h"
 
 #include <algorithm>
 #include <array>
@@ -11,9 +11,9 @@
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/directory.h"
-#include "runtime/checkpoint/names.h"
-#include "runtime/checkpoint/parallel_reader.h"
-#include "runtime/checkpoint/same_weights.h"
+#include "runtime/checkpoint/files/names.h"
+#include "runtime/checkpoint/restore/parallel_reader.h"
+#include "runtime/checkpoint/restore/same_weights.h"
 
 namespace trireme {
 namespace {

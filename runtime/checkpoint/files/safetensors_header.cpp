@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/safetensors_header.h"
+#include "runtime/checkpoint/files/safetensors_header.h"
 
 #include <fmt/ranges.h>
 

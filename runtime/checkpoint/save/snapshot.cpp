@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/snapshot.h"
+#include "runtime/checkpoint/save/snapshot.h"
 
 #include <algorithm>
 #include <memory>
 
-#include "runtime/checkpoint/direct_file.h"
+#include "runtime/checkpoint/save/direct_file.h"
 
 namespace trireme {
 

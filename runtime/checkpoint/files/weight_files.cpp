@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/weight_files.h"
+#include "runtime/checkpoint/files/weight_files.h"
 
 #include <algorithm>
 #include <filesystem>
 
 #include "runtime/base/file.h"
-#include "runtime/checkpoint/json_fields.h"
+#include "runtime/checkpoint/files/json_fields.h"
 
 namespace trireme {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/json_fields.h"
+#include "runtime/checkpoint/files/json_fields.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/direct_file.h"
+#include "runtime/checkpoint/save/direct_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/files/manifest.h"
 
 namespace trireme {
 

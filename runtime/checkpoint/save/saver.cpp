@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/saver.h"
+#include "runtime/checkpoint/save/saver.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -10,8 +10,8 @@
 
 #include "runtime/base/error.h"
 #include "runtime/checkpoint/directory.h"
-#include "runtime/checkpoint/names.h"
-#include "runtime/checkpoint/save_job.h"
+#include "runtime/checkpoint/files/names.h"
+#include "runtime/checkpoint/save/save_job.h"
 
 namespace trireme {
 namespace {

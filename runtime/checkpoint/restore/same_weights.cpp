@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/same_weights.h"
+#include "runtime/checkpoint/restore/same_weights.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +8,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/agree.h"
-#include "runtime/checkpoint/weight_files.h"
+#include "runtime/checkpoint/files/weight_files.h"
 #include "runtime/comm/same_on_all_ranks.h"
 
 namespace trireme {

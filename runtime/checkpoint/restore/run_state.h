@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "runtime/checkpoint/stored_values.h"
-#include "runtime/checkpoint/verify.h"
+#include "runtime/checkpoint/files/stored_values.h"
+#include "runtime/checkpoint/restore/verify.h"
 
 namespace trireme {
 

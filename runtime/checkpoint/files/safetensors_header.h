@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/files/safetensors.h"
 
 namespace trireme::safetensors {
 

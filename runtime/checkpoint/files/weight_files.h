@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/safetensors.h"
-#include "runtime/checkpoint/stored_values.h"
+#include "runtime/checkpoint/files/safetensors.h"
+#include "runtime/checkpoint/files/stored_values.h"
 
 namespace trireme {
 
