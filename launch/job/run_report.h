@@ -11,7 +11,7 @@
 #include "runtime/telemetry/console.h"
 #include "runtime/telemetry/environment.h"
 #include "runtime/telemetry/run_directory.h"
-#include "runtime/train/bubble_meter.h"
+#include "runtime/train/meters/bubble_meter.h"
 
 namespace trireme {
 

@@ -4,7 +4,7 @@
 
 #include "launch/job/run_report.h"
 #include "runtime/engine/training_state.h"
-#include "runtime/train/step_reports.h"
+#include "runtime/train/meters/step_reports.h"
 
 namespace trireme {
 

@@ -32,7 +32,7 @@ struct DryMemory {
       loaders.emplace_back(device, samples, rows, loader_options(config.data));
     loaders.emplace_back(device, samples, rows, training_loader_options(session));
     if (config.device.graphs != GraphMode::step || session.pipeline.stages > 1) return;
-    // Where steps are recorded, batches stand still (train/static_batches.h).
+    // Where steps are recorded, batches stand still (train/step/static_batches.h).
     const MemoryScope scope(MemoryRole::staging);
     for (int i = 0; i < session.pipeline.micro_batches; ++i)
       static_batches.emplace_back(device, samples, rows, MemoryKind::device);

@@ -14,7 +14,7 @@
 #include "runtime/engine/autotune.h"
 #include "runtime/engine/options.h"
 #include "runtime/ops/update/block_sum.h"
-#include "runtime/train/step_engine.h"
+#include "runtime/train/step/step_engine.h"
 
 namespace trireme {
 namespace {

@@ -17,7 +17,7 @@
 #include "runtime/config/config.h"
 #include "runtime/parallel/stage_plan.h"
 #include "runtime/train/evaluation.h"
-#include "runtime/train/streams.h"
+#include "runtime/train/step/streams.h"
 
 namespace trireme {
 

@@ -8,7 +8,7 @@
 #include "runtime/checkpoint/slices.h"
 #include "runtime/engine/session.h"
 #include "runtime/train/replica_check.h"
-#include "runtime/train/step_engine.h"
+#include "runtime/train/step/step_engine.h"
 
 namespace trireme {
 

@@ -3,8 +3,8 @@
 
 #include "runtime/nn/batch_source.h"
 #include "runtime/parallel/pipeline_runner.h"
-#include "runtime/train/loss_totals.h"
-#include "runtime/train/streams.h"
+#include "runtime/train/step/loss_totals.h"
+#include "runtime/train/step/streams.h"
 
 namespace trireme {
 

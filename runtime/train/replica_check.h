@@ -12,7 +12,7 @@
 
 #include "runtime/comm/process_mesh.h"
 #include "runtime/nn/param_store.h"
-#include "runtime/train/streams.h"
+#include "runtime/train/step/streams.h"
 
 namespace trireme {
 

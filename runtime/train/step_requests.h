@@ -9,7 +9,7 @@
 #include <optional>
 #include <string_view>
 
-#include "runtime/train/step_flags.h"
+#include "runtime/train/step/step_flags.h"
 
 namespace trireme {
 

@@ -7,11 +7,11 @@
 
 #include "runtime/telemetry/console.h"
 #include "runtime/telemetry/metrics.h"
-#include "runtime/train/bubble_meter.h"
 #include "runtime/train/evaluation.h"
+#include "runtime/train/meters/bubble_meter.h"
+#include "runtime/train/meters/step_reports.h"
 #include "runtime/train/replica_check.h"
-#include "runtime/train/step_engine.h"
-#include "runtime/train/step_reports.h"
+#include "runtime/train/step/step_engine.h"
 #include "runtime/train/step_requests.h"
 
 namespace trireme {

@@ -6,7 +6,7 @@
 
 #include "runtime/checkpoint/save/saver.h"
 #include "runtime/engine/session.h"
-#include "runtime/train/step_engine.h"
+#include "runtime/train/step/step_engine.h"
 
 namespace trireme {
 

@@ -19,11 +19,11 @@
 #include "runtime/parallel/param_gatherer.h"
 #include "runtime/parallel/pipeline_runner.h"
 #include "runtime/parallel/tied_gradients.h"
-#include "runtime/train/core_waits.h"
-#include "runtime/train/loss_guard.h"
-#include "runtime/train/static_batches.h"
-#include "runtime/train/step_exchange.h"
-#include "runtime/train/streams.h"
+#include "runtime/train/meters/core_waits.h"
+#include "runtime/train/step/loss_guard.h"
+#include "runtime/train/step/static_batches.h"
+#include "runtime/train/step/step_exchange.h"
+#include "runtime/train/step/streams.h"
 
 namespace trireme {
 

@@ -10,7 +10,7 @@
 
 #include "runtime/telemetry/console.h"
 #include "runtime/telemetry/metrics.h"
-#include "runtime/train/time_split.h"
+#include "runtime/train/meters/time_split.h"
 
 namespace trireme {
 

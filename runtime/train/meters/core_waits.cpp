@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/train/core_waits.h"
+#include "runtime/train/meters/core_waits.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "runtime/comm/process_mesh.h"
-#include "runtime/train/step_flags.h"
-#include "runtime/train/time_split.h"
+#include "runtime/train/meters/time_split.h"
+#include "runtime/train/step/step_flags.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/train/static_batches.h"
+#include "runtime/train/step/static_batches.h"
 
 #include <array>
 

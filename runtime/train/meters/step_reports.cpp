@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/train/step_reports.h"
+#include "runtime/train/meters/step_reports.h"
 
 #include <algorithm>
 #include <utility>

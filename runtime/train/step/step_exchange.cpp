@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/train/step_exchange.h"
+#include "runtime/train/step/step_exchange.h"
 
 #include <algorithm>
 #include <cstring>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "runtime/ops/update/loss_guard.h"
-#include "runtime/train/loss_totals.h"
+#include "runtime/train/step/loss_totals.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/train/time_split.h"
+#include "runtime/train/meters/time_split.h"
 
 #include <fmt/format.h>
 

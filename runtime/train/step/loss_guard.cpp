@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/train/loss_guard.h"
+#include "runtime/train/step/loss_guard.h"
 
 namespace trireme {
 

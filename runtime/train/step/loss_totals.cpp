@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/train/loss_totals.h"
+#include "runtime/train/step/loss_totals.h"
 
 #include "runtime/comm/comm_label.h"
 #include "runtime/ops/elementwise/elementwise.h"

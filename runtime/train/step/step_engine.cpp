@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/train/step_engine.h"
+#include "runtime/train/step/step_engine.h"
 
 #include <algorithm>
 #include <cmath>

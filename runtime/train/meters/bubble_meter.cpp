@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/train/bubble_meter.h"
+#include "runtime/train/meters/bubble_meter.h"
 
 #include <algorithm>
 
