@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <vector>
 
-#include "data/image_dataset.h"
-#include "data/shard_set.h"
-#include "data/token_dataset.h"
+#include "data/sets/image_dataset.h"
+#include "data/sets/token_dataset.h"
+#include "data/shard/shard_set.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

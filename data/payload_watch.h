@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/sets/dataset.h"
 
 namespace trireme {
 

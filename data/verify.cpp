@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "data/block_checks.h"
-#include "data/image_dataset.h"
-#include "data/shard_set.h"
-#include "data/token_dataset.h"
+#include "data/sets/image_dataset.h"
+#include "data/sets/token_dataset.h"
+#include "data/shard/block_checks.h"
+#include "data/shard/shard_set.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <span>
 
-#include "data/shard.h"
+#include "data/shard/shard.h"
 
 namespace trireme {
 

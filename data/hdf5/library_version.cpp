@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <hdf5.h>
 
-#include "data/library_version.h"
+#include "data/shard/library_version.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "data/file.h"
+#include "data/shard/file.h"
 
 namespace trireme::hdf5 {
 

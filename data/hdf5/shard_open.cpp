@@ -2,10 +2,10 @@
 // Validation of a shard, without the HDF5 library: what it parses may be crafted (metadata.h).
 #include <algorithm>
 
-#include "data/file.h"
 #include "data/hdf5/metadata.h"
 #include "data/hdf5/shard_parts.h"
-#include "data/shard.h"
+#include "data/shard/file.h"
+#include "data/shard/shard.h"
 
 namespace trireme {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "data/hdf5/metadata.h"
-#include "data/shard.h"
+#include "data/shard/shard.h"
 #include "runtime/hdf5/handle.h"
 
 namespace trireme::hdf5 {

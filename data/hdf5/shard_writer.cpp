@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/shard_writer.h"
+#include "data/shard/shard_writer.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -10,9 +10,9 @@
 #include <filesystem>
 #include <vector>
 
-#include "data/block_checks.h"
-#include "data/file.h"
 #include "data/hdf5/shard_parts.h"
+#include "data/shard/block_checks.h"
+#include "data/shard/file.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/output_directory.h"
 #include "runtime/hdf5/handle.h"

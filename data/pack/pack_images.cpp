@@ -6,14 +6,14 @@
 #include <numeric>
 #include <thread>
 
+#include "data/loader/permutation.h"
 #include "data/pack/images/image_source.h"
 #include "data/pack/images/pixels.h"
 #include "data/pack/output.h"
 #include "data/pack/parallel.h"
 #include "data/pack/progress.h"
 #include "data/pack/staged_directory.h"
-#include "data/permutation.h"
-#include "data/shard_writer.h"
+#include "data/shard/shard_writer.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "data/file.h"
+#include "data/shard/file.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/log.h"

@@ -21,10 +21,10 @@
 #include <vector>
 
 #include "data/hdf5/library_reader.h"
+#include "data/loader/permutation.h"
 #include "data/pack/staged_directory.h"
 #include "data/pack/token_stream.h"
-#include "data/permutation.h"
-#include "data/token_dataset.h"
+#include "data/sets/token_dataset.h"
 #include "launch/bench/data/loader_rates.h"
 #include "launch/commands/number_check.h"
 #include "runtime/base/error.h"

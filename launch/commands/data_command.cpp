@@ -9,14 +9,14 @@
 #include <memory>
 #include <sstream>
 
-#include "data/dataset.h"
-#include "data/id_names.h"
 #include "data/inspect.h"
 #include "data/pack/interruption.h"
 #include "data/pack/pack_images.h"
 #include "data/pack/pack_text.h"
 #include "data/pack/progress.h"
-#include "data/shard_set.h"
+#include "data/sets/dataset.h"
+#include "data/sets/id_names.h"
+#include "data/shard/shard_set.h"
 #include "data/verify.h"
 #include "launch/commands/number_check.h"
 #include "runtime/base/error.h"

@@ -6,7 +6,7 @@
 //   mpirun -np 2 custom_data gpt.yaml
 #include <fmt/format.h>
 
-#include "data/dataset.h"
+#include "data/sets/dataset.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/engine/engine.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/job/libraries.h"
 
-#include "data/library_version.h"
+#include "data/shard/library_version.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/nccl.h"
 #include "runtime/ops/common/library_version.h"

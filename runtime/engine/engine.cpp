@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/engine/engine.h"
 
-#include "data/id_names.h"
+#include "data/sets/id_names.h"
 #include "models/config.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/restore/restore.h"

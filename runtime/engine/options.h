@@ -3,7 +3,7 @@
 // translates.
 #pragma once
 
-#include "data/sampler.h"
+#include "data/loader/sampler.h"
 #include "models/registry.h"
 #include "runtime/config/config.h"
 #include "runtime/engine/agreement/core_sharing.h"

@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "data/batch_plan.h"
+#include "data/loader/batch_plan.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/dry.h"
 #include "runtime/comm/nccl.h"

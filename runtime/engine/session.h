@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "data/payload_watch.h"
+#include "data/sets/dataset.h"
 #include "models/registry.h"
 #include "runtime/checkpoint/gather.h"
 #include "runtime/comm/mpi.h"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/block_checks.h"
+#include "data/shard/block_checks.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "data/payload_watch.h"
-#include "data/shard_set.h"
+#include "data/shard/shard_set.h"
 #include "data/verify.h"
 #include "runtime/base/philox.h"
 #include "tests/data/edit_shard.h"

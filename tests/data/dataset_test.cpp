@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/dataset.h"
+#include "data/sets/dataset.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "data/token_dataset.h"
+#include "data/sets/token_dataset.h"
 #include "tests/data/make_data.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/id_names.h"
+#include "data/sets/id_names.h"
 
 #include <gtest/gtest.h>
 

@@ -7,10 +7,10 @@
 
 #include <filesystem>
 
-#include "data/dataset.h"
 #include "data/pack/interruption.h"
 #include "data/pack/pack_images.h"
 #include "data/pack/parallel.h"
+#include "data/sets/dataset.h"
 #include "tests/data/make_images.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"

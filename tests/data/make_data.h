@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/shard_writer.h"
+#include "data/shard/shard_writer.h"
 
 namespace trireme::test {
 

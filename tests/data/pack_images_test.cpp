@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "data/dataset.h"
+#include "data/sets/dataset.h"
 #include "data/verify.h"
 #include "tests/data/make_images.h"
 #include "tests/support/expect_error.h"

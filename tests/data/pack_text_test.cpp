@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "data/file.h"
 #include "data/pack/staged_directory.h"
-#include "data/shard_set.h"
+#include "data/shard/file.h"
+#include "data/shard/shard_set.h"
 #include "data/verify.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sampler.h"
+#include "data/loader/sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <set>
 #include <vector>
 
-#include "data/batch_plan.h"
-#include "data/permutation.h"
+#include "data/loader/batch_plan.h"
+#include "data/loader/permutation.h"
 #include "tests/support/expect_error.h"
 
 namespace trireme {

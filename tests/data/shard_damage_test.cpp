@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "data/hdf5/metadata.h"
-#include "data/shard.h"
+#include "data/shard/shard.h"
 #include "data/verify.h"
 #include "runtime/base/philox.h"
 #include "tests/data/make_data.h"

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "data/shard.h"
+#include "data/shard/shard.h"
 #include "runtime/base/checksum.h"
 #include "tests/data/make_data.h"
 #include "tests/support/expect_error.h"

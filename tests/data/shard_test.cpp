@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/shard.h"
+#include "data/shard/shard.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A shard: refused when it is opened or verified, or its samples can be read.
-#include "data/dataset.h"
+#include "data/sets/dataset.h"
 #include "data/verify.h"
 #include "tests/fuzz/fuzz_target.h"
 

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <random>
 
-#include "data/block_checks.h"
 #include "data/hdf5/metadata.h"
-#include "data/shard.h"
+#include "data/shard/block_checks.h"
+#include "data/shard/shard.h"
 #include "runtime/base/checksum.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/metadata_blocks.h"

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 
-#include "data/file.h"
 #include "data/pack/images/image_source.h"
 #include "data/pack/images/pixels.h"
+#include "data/shard/file.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

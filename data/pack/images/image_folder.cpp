@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 
-#include "data/file.h"
 #include "data/pack/images/decode.h"
 #include "data/pack/images/image_source.h"
 #include "data/pack/images/image_tree.h"
+#include "data/shard/file.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "runtime/base/clock.h"
 
 namespace trireme {

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/dataset.h"
+#include "data/sets/dataset.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/config/config.h"
 

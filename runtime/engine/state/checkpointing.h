@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "data/dataset.h"
+#include "data/sets/dataset.h"
 #include "runtime/checkpoint/save/saver.h"
 #include "runtime/engine/state/starting_point.h"
 #include "runtime/engine/training_state.h"

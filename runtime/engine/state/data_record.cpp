@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "data/id_names.h"
+#include "data/sets/id_names.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "data/dataset.h"
+#include "data/sets/dataset.h"
 
 namespace trireme {
 
@@ -12,7 +12,8 @@ namespace trireme {
 void keep_data_record(const std::string& run_directory, const Dataset& training);
 
 // Raises ExitCode::data, naming both, when ids or labels of `data` stand for something else than
-// those the run was trained on (data/id_names.h). Runs from before there was a record are accepted.
+// those the run was trained on (data/sets/id_names.h). Runs from before there was a record are
+// accepted.
 void require_ids_of_run(const std::string& run_directory, const Dataset& data);
 
 }  // namespace trireme

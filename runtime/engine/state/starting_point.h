@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "data/dataset.h"
+#include "data/sets/dataset.h"
 #include "runtime/checkpoint/restore/verify.h"
 #include "runtime/engine/session.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sampler.h"
+#include "data/loader/sampler.h"
 
-#include "data/permutation.h"
+#include "data/loader/permutation.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

@@ -2,8 +2,8 @@
 // Token shards as windows of T + 1 tokens.
 #pragma once
 
-#include "data/dataset.h"
-#include "data/shard_set.h"
+#include "data/sets/dataset.h"
+#include "data/shard/shard_set.h"
 
 namespace trireme {
 

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "data/dataset.h"
-#include "data/shard_set.h"
+#include "data/sets/dataset.h"
+#include "data/shard/shard_set.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/token_dataset.h"
+#include "data/sets/token_dataset.h"
 
 #include <algorithm>
 #include <array>

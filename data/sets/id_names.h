@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/shard.h"
+#include "data/shard/shard.h"
 
 namespace trireme {
 

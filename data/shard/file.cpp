@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/file.h"
+#include "data/shard/file.h"
 
 #include <fcntl.h>
 #include <unistd.h>

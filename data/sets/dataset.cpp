@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/dataset.h"
+#include "data/sets/dataset.h"
 
-#include "data/image_dataset.h"
-#include "data/shard_set.h"
-#include "data/token_dataset.h"
+#include "data/sets/image_dataset.h"
+#include "data/sets/token_dataset.h"
+#include "data/shard/shard_set.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

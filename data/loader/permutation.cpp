@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/permutation.h"
+#include "data/loader/permutation.h"
 
 #include <algorithm>
 #include <bit>

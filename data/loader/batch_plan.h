@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "data/sampler.h"
+#include "data/loader/sampler.h"
 
 namespace trireme {
 

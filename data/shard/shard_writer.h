@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "data/shard.h"
+#include "data/shard/shard.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/batch_plan.h"
+#include "data/loader/batch_plan.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/image_dataset.h"
+#include "data/sets/image_dataset.h"
 
 #include "runtime/base/error.h"
 

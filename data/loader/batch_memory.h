@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/sets/dataset.h"
 #include "runtime/device/device.h"
 #include "runtime/nn/batch.h"
 

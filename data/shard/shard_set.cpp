@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/shard_set.h"
+#include "data/shard/shard_set.h"
 
 #include <sys/resource.h>
 
@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "data/block_checks.h"
-#include "data/dataset.h"
+#include "data/sets/dataset.h"
+#include "data/shard/block_checks.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 

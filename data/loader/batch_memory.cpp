@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/batch_memory.h"
+#include "data/loader/batch_memory.h"
 
 #include "runtime/device/arena.h"
 

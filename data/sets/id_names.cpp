@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/id_names.h"
+#include "data/sets/id_names.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "data/dataset.h"
-#include "data/shard_set.h"
+#include "data/sets/dataset.h"
+#include "data/shard/shard_set.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

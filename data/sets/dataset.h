@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/shard.h"
+#include "data/shard/shard.h"
 #include "runtime/base/shape.h"
 
 namespace trireme {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/loader.h"
+#include "data/loader/loader.h"
 
 #include <algorithm>
 #include <chrono>

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "data/batch_memory.h"
-#include "data/batch_plan.h"
+#include "data/loader/batch_memory.h"
+#include "data/loader/batch_plan.h"
 #include "runtime/nn/batch_source.h"
 
 namespace trireme {

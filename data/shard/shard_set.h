@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "data/file.h"
-#include "data/shard.h"
+#include "data/shard/file.h"
+#include "data/shard/shard.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/block_checks.h"
+#include "data/shard/block_checks.h"
 
 #include <fmt/format.h>
 
