@@ -2,7 +2,7 @@
 #include "models/gpt/gpt_config.h"
 
 #include "models/gpt/gpt.h"
-#include "runtime/config/rules.h"
+#include "runtime/config/rules/rules.h"
 #include "runtime/nn/model.h"
 
 namespace trireme {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "runtime/config/rules.h"
+#include "runtime/config/rules/rules.h"
 
 namespace trireme {
 namespace {

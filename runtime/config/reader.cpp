@@ -8,15 +8,15 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/config/config.h"
-#include "runtime/config/document.h"
 #include "runtime/config/key_table.h"
 #include "runtime/config/old_keys.h"
 #include "runtime/config/overridden.h"
 #include "runtime/config/paths.h"
-#include "runtime/config/scalar.h"
 #include "runtime/config/suggest.h"
-#include "runtime/config/text_check.h"
 #include "runtime/config/value.h"
+#include "runtime/config/yaml/document.h"
+#include "runtime/config/yaml/scalar.h"
+#include "runtime/config/yaml/text_check.h"
 
 namespace trireme {
 namespace config {

@@ -8,9 +8,9 @@
 #include <type_traits>
 
 #include "runtime/base/error.h"
-#include "runtime/config/scalar.h"
 #include "runtime/config/suggest.h"
-#include "runtime/config/text_check.h"
+#include "runtime/config/yaml/scalar.h"
+#include "runtime/config/yaml/text_check.h"
 
 namespace trireme::config {
 namespace {

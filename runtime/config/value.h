@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "runtime/config/document.h"
 #include "runtime/config/fields.h"
+#include "runtime/config/yaml/document.h"
 
 namespace trireme::config {
 

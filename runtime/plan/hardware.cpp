@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/config/document.h"
-#include "runtime/config/scalar.h"
 #include "runtime/config/suggest.h"
-#include "runtime/config/text_check.h"
+#include "runtime/config/yaml/document.h"
+#include "runtime/config/yaml/scalar.h"
+#include "runtime/config/yaml/text_check.h"
 #include "runtime/plan/hardware_fields.h"
 
 namespace trireme::plan {

@@ -5,7 +5,7 @@
 
 #include "models/registry.h"
 #include "runtime/config/key_table.h"
-#include "runtime/config/rules.h"
+#include "runtime/config/rules/rules.h"
 #include "runtime/config/value.h"
 #include "tests/config/resolve_support.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/config/config.h"
-#include "runtime/config/rules.h"
+#include "runtime/config/rules/rules.h"
 
 namespace trireme {
 namespace {

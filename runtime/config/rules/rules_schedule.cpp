@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps, learning-rate schedule and optimizer.
-#include "runtime/config/rules.h"
+#include "runtime/config/rules/rules.h"
 
 namespace trireme::config {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the models are fed.
-#include "runtime/config/rules.h"
+#include "runtime/config/rules/rules.h"
 
 namespace trireme::config {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What cannot be honoured: by this build, or by the chosen model and optimizer.
-#include "runtime/config/rules.h"
+#include "runtime/config/rules/rules.h"
 #include "runtime/config/value.h"
 
 namespace trireme::config {

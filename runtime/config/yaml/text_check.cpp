@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/config/text_check.h"
+#include "runtime/config/yaml/text_check.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "runtime/base/error.h"
-#include "runtime/config/document.h"
+#include "runtime/config/yaml/document.h"
 
 namespace trireme::config {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/config/scalar.h"
+#include "runtime/config/yaml/scalar.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "runtime/config/text_check.h"
+#include "runtime/config/yaml/text_check.h"
 
 namespace trireme::config {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <fmt/ranges.h>
 
-#include "runtime/config/rules.h"
+#include "runtime/config/rules/rules.h"
 
 namespace trireme::config {
 

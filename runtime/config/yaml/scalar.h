@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/config/document.h"
+#include "runtime/config/yaml/document.h"
 
 namespace trireme::config {
 

@@ -8,7 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/config/document.h"
+#include "runtime/config/yaml/document.h"
 
 namespace trireme::config {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/config/document.h"
+#include "runtime/config/yaml/document.h"
 
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "runtime/base/error.h"
-#include "runtime/config/text_check.h"
+#include "runtime/config/yaml/text_check.h"
 
 namespace trireme::config {
 namespace {
