@@ -14,7 +14,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/comm/comm_stats.h"
+#include "runtime/comm/timing/comm_stats.h"
 #include "runtime/device/device.h"
 
 namespace trireme {

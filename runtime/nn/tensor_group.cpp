@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/nn/tensor_group.h"
 
-#include "runtime/comm/stall_clock.h"
+#include "runtime/comm/timing/stall_clock.h"
 
 namespace trireme {
 

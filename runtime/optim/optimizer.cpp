@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "runtime/comm/comm_label.h"
-#include "runtime/comm/stall_clock.h"
+#include "runtime/comm/timing/stall_clock.h"
 #include "runtime/ops/update/exact_sum.h"
 
 namespace trireme {

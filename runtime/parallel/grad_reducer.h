@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/stream_clock.h"
+#include "runtime/comm/timing/stream_clock.h"
 #include "runtime/config/choices.h"
 #include "runtime/nn/layer.h"
 

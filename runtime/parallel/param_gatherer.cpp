@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "runtime/comm/comm_label.h"
-#include "runtime/comm/stall_clock.h"
+#include "runtime/comm/timing/stall_clock.h"
 
 namespace trireme {
 

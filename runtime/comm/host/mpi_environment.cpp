@@ -14,15 +14,15 @@
 #include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 #include "runtime/base/terminal.h"
-#include "runtime/comm/end_of_job.h"
 #include "runtime/comm/gather_texts.h"
+#include "runtime/comm/host/end_of_job.h"
 #include "runtime/comm/host/host_communicator.h"
 #include "runtime/comm/host/job_transfers.h"
 #include "runtime/comm/host/mpi_transfers.h"
+#include "runtime/comm/host/quiet_abort.h"
 #include "runtime/comm/host/tcp/tcp_rendezvous.h"
 #include "runtime/comm/host/tcp/tcp_transfers.h"
 #include "runtime/comm/mpi.h"
-#include "runtime/comm/quiet_abort.h"
 #include "runtime/comm/watchdog/start_watch.h"
 
 namespace trireme {

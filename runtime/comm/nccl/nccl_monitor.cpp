@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/comm/end_of_job.h"
+#include "runtime/comm/host/end_of_job.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/nccl/nccl_handle.h"
 

@@ -12,7 +12,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/output_directory.h"
-#include "runtime/comm/end_of_job.h"
+#include "runtime/comm/host/end_of_job.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/watchdog/step_watch.h"
 #include "runtime/comm/watchdog/watch_signal.h"

@@ -8,7 +8,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/comm/comm_label.h"
-#include "runtime/comm/stall_clock.h"
+#include "runtime/comm/timing/stall_clock.h"
 #include "runtime/comm/watchdog/step_watch.h"
 #include "runtime/device/range.h"
 

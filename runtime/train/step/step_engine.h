@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/comm/stream_clock.h"
+#include "runtime/comm/timing/stream_clock.h"
 #include "runtime/nn/batch_source.h"
 #include "runtime/nn/model.h"
 #include "runtime/optim/lr_schedule.h"

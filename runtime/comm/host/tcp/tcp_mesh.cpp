@@ -12,7 +12,7 @@
 #include <cstring>
 #include <exception>
 
-#include "runtime/comm/end_of_job.h"
+#include "runtime/comm/host/end_of_job.h"
 #include "runtime/comm/mpi.h"
 
 namespace trireme {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/comm/quiet_abort.h"
+#include "runtime/comm/host/quiet_abort.h"
 
 #include <dlfcn.h>
 
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "runtime/comm/end_of_job.h"
+#include "runtime/comm/host/end_of_job.h"
 #include "runtime/comm/host/mpi_check.h"
 
 namespace trireme::detail {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/comm/stall_clock.h"
+#include "runtime/comm/timing/stall_clock.h"
 
 #include <utility>
 

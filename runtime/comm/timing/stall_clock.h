@@ -3,7 +3,7 @@
 // through wait_for_comm(); while a ScopedStallClock lives on the thread, its clock times them.
 #pragma once
 
-#include "runtime/comm/stream_clock.h"
+#include "runtime/comm/timing/stream_clock.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/comm/stream_clock.h"
+#include "runtime/comm/timing/stream_clock.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/comm/comm_stats.h"
+#include "runtime/comm/timing/comm_stats.h"
 
 namespace trireme {
 
