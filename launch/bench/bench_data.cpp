@@ -255,9 +255,10 @@ void print_loader(const DataBenchArguments& arguments, const Workload& work, dou
   print("  first pass over the data", rates.first);
   print("  first pass, left alone", rates.first_unchecked);
   fmt::print(
-      "  Block checksums take {:.1f} % of the loader's time in the first pass and {:.1f} % "
-      "after it\n",
-      100 * rates.first_cost, 100 * rates.later_cost);
+      "  Block checksums take {:.1f} % of the loader's processor time in the first pass, {:.0f} ns "
+      "a "
+      "sample, and {:.1f} % after it\n",
+      100 * rates.first_cost.share, rates.first_cost.nanoseconds, 100 * rates.later_cost.share);
 }
 
 void bench_packed(const DataBenchArguments& arguments) {

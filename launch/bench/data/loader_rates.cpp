@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -20,10 +21,14 @@ std::unique_ptr<Dataset> open_for_bench(const LoaderBench& bench, bool check_blo
                        {.context = bench.context, .split = "train", .check_blocks = check_blocks});
 }
 
+struct Pass {
+  double rate = 0;         // samples per second
+  double nanoseconds = 0;  // of all threads' processor time, per sample
+};
+
 // The whole way to a device batch: worker threads, ring, copy stream. Ends with the first of the
 // two limits.
-double loader_rate(const Dataset& data, std::int64_t threads, double seconds,
-                   std::uint64_t samples) {
+Pass loader_pass(const Dataset& data, std::int64_t threads, double seconds, std::uint64_t samples) {
   const std::unique_ptr<Device> device = Device::create(DeviceType::cpu);
   const auto copy = device->make_stream(StreamKind::copy),
              compute = device->make_stream(StreamKind::compute);
@@ -32,6 +37,7 @@ double loader_rate(const Dataset& data, std::int64_t threads, double seconds,
   Loader loader(*device, data, BatchPlan::training(sampler, rows, 0, 1, 0),
                 {.workers = threads, .prefetch = 8});
   const auto start = std::chrono::steady_clock::now();
+  const std::clock_t used = std::clock();  // by the process
   std::uint64_t done = 0;
   double elapsed = 0;
   while (elapsed < seconds && done < samples) {
@@ -40,7 +46,8 @@ double loader_rate(const Dataset& data, std::int64_t threads, double seconds,
     elapsed = seconds_since(start);
   }
   copy->synchronize();
-  return static_cast<double>(done) / elapsed;
+  return {static_cast<double>(done) / elapsed, 1e9 * static_cast<double>(std::clock() - used) /
+                                                   CLOCKS_PER_SEC / static_cast<double>(done)};
 }
 
 double median_of(std::vector<double> values) {
@@ -48,6 +55,18 @@ double median_of(std::vector<double> values) {
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
+
+class BlockCosts {
+ public:
+  void add(const Pass& looking, const Pass& plain) {
+    shares_.push_back(1 - plain.nanoseconds / looking.nanoseconds);
+    differences_.push_back(looking.nanoseconds - plain.nanoseconds);
+  }
+  [[nodiscard]] BlockCost median() const { return {median_of(shares_), median_of(differences_)}; }
+
+ private:
+  std::vector<double> shares_, differences_;
+};
 
 }  // namespace
 
@@ -57,28 +76,28 @@ LoaderRates measure_loader(const LoaderBench& bench) {
   const auto plain = open_for_bench(bench, /*check_blocks=*/false),
              verified = open_for_bench(bench, true);
   const std::uint64_t epoch = std::min(bench.samples, static_cast<std::uint64_t>(verified->size()));
-  static_cast<void>(loader_rate(*verified, bench.threads, long_enough,
+  static_cast<void>(loader_pass(*verified, bench.threads, long_enough,
                                 static_cast<std::uint64_t>(verified->size())));
   LoaderRates best;
-  std::vector<double> later_costs, first_costs;
-  const auto keep = [](double& rate_so_far, double now) {
-    rate_so_far = std::max(rate_so_far, now);
+  BlockCosts later_costs, first_costs;
+  const auto keep = [](double& rate_so_far, const Pass& now) {
+    rate_so_far = std::max(rate_so_far, now.rate);
   };
   for (std::int64_t round = 0; round < bench.rounds; ++round) {
-    const double later = loader_rate(*verified, bench.threads, bench.seconds, no_limit),
-                 later_unchecked = loader_rate(*plain, bench.threads, bench.seconds, no_limit);
+    const Pass later = loader_pass(*verified, bench.threads, bench.seconds, no_limit),
+               later_unchecked = loader_pass(*plain, bench.threads, bench.seconds, no_limit);
     const auto fresh = open_for_bench(bench, true);
-    const double first = loader_rate(*fresh, bench.threads, long_enough, epoch),
-                 first_unchecked = loader_rate(*plain, bench.threads, long_enough, epoch);
+    const Pass first = loader_pass(*fresh, bench.threads, long_enough, epoch),
+               first_unchecked = loader_pass(*plain, bench.threads, long_enough, epoch);
     keep(best.later, later);
     keep(best.later_unchecked, later_unchecked);
     keep(best.first, first);
     keep(best.first_unchecked, first_unchecked);
-    later_costs.push_back(1 - later / later_unchecked);
-    first_costs.push_back(1 - first / first_unchecked);
+    later_costs.add(later, later_unchecked);
+    first_costs.add(first, first_unchecked);
   }
-  best.later_cost = median_of(later_costs);
-  best.first_cost = median_of(first_costs);
+  best.later_cost = later_costs.median();
+  best.first_cost = first_costs.median();
   return best;
 }
 

@@ -16,14 +16,21 @@ struct LoaderBench {
   double seconds = 0;         // of a round that is no first pass
 };
 
+// What looking at block checksums takes of the processor time of all of the loader's threads.
+struct BlockCost {
+  double share = 0;
+  double nanoseconds = 0;  // of a sample
+};
+
 // Samples per second.
 struct LoaderRates {
   // Of a data set whose blocks have all been verified, and of one that does not look at them.
   double later = 0, later_unchecked = 0;
   // Of one just opened, whose blocks are verified as they are read, and of one that does not.
   double first = 0, first_unchecked = 0;
-  // What looking takes of the time: the median of the rounds, each of two that follow one another.
-  double later_cost = 0, first_cost = 0;
+  // Medians of the rounds, each of two passes that follow one another. Of processor time, since
+  // how long threads wait for each other is mostly the machine's doing.
+  BlockCost later_cost, first_cost;
 };
 
 // Rounds of the four alternate, so that other load on the machine hits none of them alone.
