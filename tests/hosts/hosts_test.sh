@@ -26,11 +26,12 @@ export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_plm_rsh_agent=$place/rsh TRIREME_
 export TRIREME_END_SECONDS=3
 # A host that is lost is noticed this long after the last step.
 timeout_seconds=4
-long=(--set train.steps=1000000 --set train.log_every=1000 --set "parallel.timeout_seconds=$timeout_seconds")
+long=(--set train.steps=1000000 --set train.log_every=1000 --set lr_schedule.name=constant
+  --set "parallel.timeout_seconds=$timeout_seconds")
 flags=("${long[@]}")
 
-# mpi_run HOST HOSTS RANKS ARGUMENTS...: mpirun on a host ("": on none of them), in the background: sets job, log.
-number=0 program=$trireme
+# mpi_run HOST HOSTS RANKS ARGUMENTS...: mpirun on a host ("": on none of them), in the background: sets job, log and number.
+number=0 program=$trireme jobs=()
 mpi_run() {
   local on=() hosts=$2 ranks=$3
   [[ -z $1 ]] || on=(network_exec "$1")
@@ -39,9 +40,11 @@ mpi_run() {
   : >"$log"
   "${on[@]}" "$repository/launch/mpi_run.sh" --host "$hosts" -np "$ranks" "$program" "$@" >"$log" 2>&1 &
   job=$!
+  jobs[number]=$job
 }
-# Waits for the end of the job, at most so many seconds.
+# finish_job SECONDS [NUMBER]: waits for the end of the newest job, or of an earlier one.
 finish_job() {
+  job=${jobs[${2:-$number}]} log=$place/job${2:-$number}.log
   wait_until "$1" ended || {
     complain "the end within $1 s"
     local host
@@ -116,8 +119,8 @@ check_equal() {
 check_slow_link() {
   local namespace
   namespace=$(network_namespace 2)
-  begin "a link of 20 Mbit/s"
-  ip netns exec "$namespace" tc qdisc add dev eth0 root tbf rate 20mbit burst 64kb latency 400ms
+  begin "a link of 100 Mbit/s"
+  ip netns exec "$namespace" tc qdisc add dev eth0 root tbf rate 100mbit burst 64kb latency 400ms
   mpi_run 1 n1:1,n2:1,n3:1 3 doctor
   finish_job 60
   ip netns exec "$namespace" tc qdisc del dev eth0 root
@@ -135,26 +138,28 @@ check_sharing() {
 exec "$trireme" "\$@"
 RANK
   chmod +x "$place/rank"
-  program=$place/rank
+  # All at once: each waits for files to show on the other hosts.
+  local before=$number
   local data=(--set data.path=/dev/shm/data)
-  begin "data on one host only"
+  program=$place/rank
   mpi_run 1 n1:1,n2:1,n3:1 3 doctor config.yaml --set train.global_batch=6 "${data[@]}"
-  finish_job 60
+  mpi_run 1 n1:1,n2:1 2 train config.yaml --set run.directory=runs/half "${data[@]}"
+  program=$trireme
+  mpi_run 1 n1:1,n2:1 2 doctor config.yaml --set run.directory=/dev/shm/run
+  mpi_run 1 n1:1,n2:1 2 train config.yaml --set run.directory=/dev/shm/run --set checkpoint.every_steps=5
+
+  begin "data on one host only"
+  finish_job 60 $((before + 1))
   expect_code 2
   expect_text 'PROBLEM +data +data.path: /dev/shm/data is not on n2, n3'
-  mpi_run 1 n1:1,n2:1 2 train config.yaml --set run.directory=runs/half "${data[@]}"
-  finish_job 60
+  finish_job 60 $((before + 2))
   expect_code 3
   expect_text 'error: data.path: /dev/shm/data is not on n2, though it is on other hosts'
-  program=$trireme
-
   begin "a run directory that the hosts do not share"
-  mpi_run 1 n1:1,n2:1 2 doctor config.yaml --set run.directory=/dev/shm/run
-  finish_job 60
+  finish_job 60 $((before + 3))
   expect_code 2
   expect_text 'PROBLEM +run directory .* does not show on n2'
-  mpi_run 1 n1:1,n2:1 2 train config.yaml --set run.directory=/dev/shm/run --set checkpoint.every_steps=5
-  finish_job 60
+  finish_job 60 $((before + 4))
   expect_code 2
   expect_text 'error: run.directory: /dev/shm/run of rank 0 does not show on n2'
 }
@@ -203,16 +208,18 @@ stop_rank() { kill -s STOP "$(rank_on 2)"; }
 # Started again, the run goes on from its newest checkpoint.
 go_on() {
   begin "the same job again"
-  "$trireme" train config.yaml --set run.directory=runs/whole "${flags[@]}" >"$place/whole.log" 2>&1
+  go_on_briefly "$place/rank" "$trireme"
+  program=$place/rank
   mpi_run 1 n1:1,n2:1 2 train config.yaml --set "run.directory=runs/lost$((number - 1))" "${flags[@]}"
-  finish_job 120
+  program=$trireme
+  finish_job 60
   expect_code 0
-  expect_text "checkpoints/step_"
+  expect_text "going on after step .*checkpoints/step_"
+  "$trireme" train config.yaml --set run.directory=runs/whole "${flags[@]}" --set "train.steps=$(last_step_of "$log")" >"$place/whole.log" 2>&1
   expect_equal "$(bits_of "$log")" "$(bits_of "$place/whole.log")" "the bits of an undisturbed run"
 }
 check_lost_link() {
-  flags=(--set train.steps=8000 --set train.log_every=1000 --set "parallel.timeout_seconds=$timeout_seconds"
-    --set checkpoint.every_steps=100)
+  flags=("${long[@]}" --set checkpoint.every_steps=20)
   lose "the link to a host is cut" 5 "$waited" 1 cut_host
   mend_host
   go_on
@@ -228,7 +235,7 @@ check_stopped_rank() { lose "a rank on another host is stopped" 5 "rank 1 does n
 
 # A disturbance that Open MPI may get over: the run then ends with the bits of an undisturbed one, or else with code 5.
 disturb() {
-  local name=$1 watch=$2 steps=(--set train.steps=8000 --set train.log_every=1000) expected
+  local name=$1 watch=$2 steps=(--set train.steps=500 --set train.global_batch=64 --set train.log_every=1000) expected
   shift 2
   begin "$name"
   log=$place/undisturbed.log
@@ -250,6 +257,7 @@ disturb() {
 }
 blip() {
   cut_host
+  ! ended || complain "a run that has not ended when the link is cut"
   sleep 3
   mend_host
 }

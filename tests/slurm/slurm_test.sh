@@ -56,18 +56,24 @@ submit() {
   log=$place/slurm-$job.out
 }
 four_ranks=(--nodes=2 --ntasks-per-node=2)
-long=(--set train.steps=1000000 --set train.log_every=1000)
-# A run that is interrupted, and the bits of one that is not.
-finite=(--set train.steps=4000 --set train.log_every=1000)
-uninterrupted() {
-  [[ -f uninterrupted.log ]] || "$trireme" train config.yaml --set run.directory=runs/uninterrupted "${finite[@]}" >uninterrupted.log 2>&1
-  bits_of uninterrupted.log
-}
+# Endless. A schedule that does not depend on the number of steps, which the start that goes on changes (see go_on_briefly).
+long=(--set train.steps=1000000 --set train.log_every=1000 --set lr_schedule.name=constant)
 expect_same_bits() {
-  finish_job "$job" 120
+  finish_job "$job" 60
   expect_code 0
-  expect_equal "$(bits_of "$log")" "$(uninterrupted)" "the bits of an uninterrupted run"
+  expect_text "going on after step"
+  local whole=$place/whole-$job.log
+  "$trireme" train config.yaml --set "run.directory=runs/whole-$job" "${long[@]}" --set "train.steps=$(last_step_of "$log")" >"$whole" 2>&1
+  expect_equal "$(bits_of "$log")" "$(bits_of "$whole")" "the bits of an uninterrupted run"
 }
+# The ranks of a run. Clusters of other tests number their jobs alike.
+ranks_of() {
+  local process
+  for process in $(pgrep -f "^$trireme train config.yaml --set run.directory=$1 "); do
+    [[ ! /proc/$process/cwd -ef $place ]] || echo "$process"
+  done
+}
+kill_a_rank() { kill -s KILL "$(ranks_of "$1" | tail -n 1)"; }
 
 check_launchers() {
   local one launcher
@@ -229,24 +235,24 @@ check_kill() {
     TRIREME_LAUNCHER=$launcher submit "${four_ranks[@]}" -- config.yaml "${long[@]}"
     wait_until 40 training "runs/$job" || complain "training to begin"
     started=$SECONDS
-    # The ranks' arguments are unique to this job.
-    pkill -KILL -n -f "^$trireme train config.yaml --set run.directory=runs/$job "
+    kill_a_rank "runs/$job"
     finish_job "$job" 30
     ((SECONDS - started <= 20)) || complain "the end within 20 s, took $((SECONDS - started))"
     [[ $(field "$job" JobState) == FAILED ]] || complain "FAILED, got $(field "$job" JobState)"
     expect_code 5
     expect_text "\[rank [0-3] n[12]\] error: ended by (a )?signal"
     [[ $(field "$job" Restarts) == 0 ]] || complain "no requeue"
-    ! pgrep -f "^$trireme train config.yaml --set run.directory=runs/$job " || complain "no rank that is left"
+    [[ -z $(ranks_of "runs/$job") ]] || complain "no rank that is left"
   done
 }
 
 has_checkpoint() { compgen -G "$1/checkpoints/step_*[0-9]" >/dev/null; }
 check_restart() {
   begin "a rank is killed, and the run goes on in the allocation"
-  TRIREME_RESTARTS=1 submit "${four_ranks[@]}" -- config.yaml "${finite[@]}" --set checkpoint.every_steps=100
+  go_on_briefly "$place/rank" "$trireme"
+  TRIREME_BINARY=$place/rank TRIREME_RESTARTS=1 submit "${four_ranks[@]}" -- config.yaml "${long[@]}" --set checkpoint.every_steps=20
   wait_until 40 has_checkpoint "runs/$job" || complain "a checkpoint"
-  pkill -KILL -n -f "^$trireme train config.yaml --set run.directory=runs/$job "
+  kill_a_rank "runs/$job"
   expect_same_bits
   expect_text "restart 1 of 1"
 }
@@ -271,9 +277,10 @@ check_sweep() {
 # The signal that Slurm sends before the time limit, without the wait for it.
 check_requeue() {
   local launcher
+  go_on_briefly "$place/rank" "$trireme"
   for launcher in srun mpirun; do
     begin "the time limit is near, under $launcher"
-    TRIREME_LAUNCHER=$launcher submit "${four_ranks[@]}" -- config.yaml "${finite[@]}"
+    TRIREME_BINARY=$place/rank TRIREME_LAUNCHER=$launcher submit "${four_ranks[@]}" -- config.yaml "${long[@]}"
     wait_until 40 training "runs/$job" || complain "training to begin"
     scancel -b -s USR1 "$job"
     wait_until 20 grep -q "requeueing" "$log" || complain "a requeue"
@@ -311,7 +318,8 @@ check_cancel() {
 
 check_preemption() {
   begin "a preempted job is requeued"
-  submit --partition=low "${four_ranks[@]}" -- config.yaml "${finite[@]}"
+  go_on_briefly "$place/rank" "$trireme"
+  TRIREME_BINARY=$place/rank submit --partition=low "${four_ranks[@]}" -- config.yaml "${long[@]}"
   local preempted=$job
   wait_until 40 training "runs/$job" || complain "training to begin"
   submit "${four_ranks[@]}" -- config.yaml
@@ -361,7 +369,7 @@ check_study() {
   grep -q "4 ranks, 2,2 on n\[1-2\]" study/runs/weak-4-data=4-1/slurm.txt || complain "four ranks on two nodes"
 
   begin "a study is cut off and continued"
-  study+=(--ranks 1 --repeats 1 --steps 4000 --out cut)
+  study+=(--ranks 1 --repeats 1 --steps 300 --set train.global_batch=64 --out cut)
   "${study[@]}" >"$log" 2>&1 &
   local process=$!
   wait_until 60 training cut/runs/weak-1-data=1-1/run || complain "training to begin"
@@ -397,7 +405,7 @@ check_allocation_study() {
   grep -q '"OMPI_MCA_oob_tcp_keepalive_time"' "allocation/runs/weak-4-data=4-1/run/environment.json" || complain "the settings of mpi_env.sh"
 
   begin "a study in an allocation is cut off and continued in another"
-  study+=(--ranks "1,2" --repeats 1 --steps 1500 --out cut_allocation)
+  study+=(--ranks "1,2" --repeats 1 --steps 300 --set train.global_batch=64 --out cut_allocation)
   salloc -Q --ntasks=2 "${study[@]}" >"$log" 2>&1 &
   local process=$!
   wait_until 60 training "cut_allocation/runs/weak-2-data=2-1/run" || complain "training of two ranks to begin"
