@@ -8,7 +8,7 @@
 #   scripts/test.sh --debug              without optimisation
 #   scripts/test.sh --no-cluster         without the tests of Slurm and of several hosts, which take root and network namespaces
 #   scripts/test.sh --filter REGEX       only tests whose name matches; may be given with a preset
-#   scripts/test.sh --jobs N             build steps and tests at once (default: the number of cores)
+#   scripts/test.sh --jobs N             build steps at once, and cores for the tests (default: the number of cores)
 #   scripts/test.sh --no-install         leave the system's packages alone
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -60,5 +60,5 @@ cmake --build --preset "$preset" -j "$jobs"
 
 say "testing"
 if ! $cluster; then filter+=(-LE '^(hosts|slurm)$'); fi
-# Tests under mpirun say how many cores they take, so that CTest does not crowd the machine.
-exec ctest --preset "$preset" -j "$jobs" --no-tests=error "${filter[@]+"${filter[@]}"}" </dev/null
+# Many tests mostly wait, for deadlines and daemons: a test's PROCESSORS counts halves of a core (scripts/cmake/TriremeTests.cmake).
+exec ctest --preset "$preset" -j $((2 * jobs)) --no-tests=error "${filter[@]+"${filter[@]}"}" </dev/null
