@@ -54,7 +54,7 @@ if setpriv --pdeathsig TERM true 2>/dev/null; then dies_with_us=(setpriv --pdeat
 started=$(date +%s)
 setsid "${dies_with_us[@]}" mpirun "${pass_on[@]}" "$@" >"$log" 2>&1 </dev/null &
 job=$!
-tail -n +1 -f --pid="$job" "$log" &
+tail -n +1 -s 0.1 -f --pid="$job" "$log" &
 viewer=$!
 
 ranks_here() {
@@ -107,8 +107,11 @@ find_end() {
 
 result=0 end_at=0
 while kill -0 "$job" 2>/dev/null; do
+  # A second, or until mpirun ends.
   sleep 1 &
-  wait $!
+  timer=$!
+  wait -n "$job" "$timer" 2>/dev/null
+  kill "$timer" 2>/dev/null
   if ((end_at == 0)) && said_last_words; then end_at=$((SECONDS + end_seconds)); fi
   if ((end_at > 0 && SECONDS > end_at)); then
     end_job "it still runs $end_seconds s after a rank's error"

@@ -164,7 +164,7 @@ start_job() {
   job=$!
   set +m
   $stopping && kill -s TERM "$job"
-  tail -n +1 -f --pid="$job" "$log" {lock}>&- &
+  tail -n +1 -s 0.1 -f --pid="$job" "$log" {lock}>&- &
   local viewer=$!
   wait_for_job
   code=$?

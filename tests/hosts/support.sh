@@ -5,6 +5,8 @@
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/hosts/network.sh
 source "$repository/tests/hosts/network.sh"
+# shellcheck source=tests/support/interrupted_run.sh
+source "$repository/tests/support/interrupted_run.sh"
 readonly skipped=77
 failed=0
 
@@ -60,20 +62,5 @@ train: {steps: 20, global_batch: 8, micro_batch: 1}
 CONFIG
 }
 
-# Writes a file to run in place of the program: a run that goes on from a checkpoint makes 20 more steps, whatever it was told.
-# So one that is interrupted can be endless, and its second start short.
-go_on_briefly() {
-  cat >"$1" <<RANK
-#!/usr/bin/env bash
-for argument; do [[ \$argument != run.directory=* ]] || run=\${argument#*=}; done
-newest=\$(find "\$run/checkpoints" -maxdepth 1 -name 'step_*[0-9]' -printf '%f\n' 2>/dev/null | sort | tail -n 1)
-[[ -z \$newest ]] || set -- "\$@" --set "train.steps=\$((10#\${newest#step_} + 20))"
-exec "$2" "\$@"
-RANK
-  chmod +x "$1"
-}
-
 # "loss weights" as a run reports them at its end.
 bits_of() { sed -nE 's/.*final loss .*exact bits (0x[^)]*)\), weights xxh3 ([0-9a-f]*).*/\1 \2/p' "$1" | tail -n 1; }
-# And the step of that.
-last_step_of() { sed -nE 's/.*final loss .*\(of step ([0-9]+);.*/\1/p' "$1" | tail -n 1; }

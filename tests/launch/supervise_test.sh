@@ -3,7 +3,10 @@
 # supervise_test.sh TRIREME: launch/supervise.sh with jobs that fail in every way, and with a real run.
 set -u
 trireme=$1
-supervise=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/launch/supervise.sh
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck source=tests/support/interrupted_run.sh
+source "$repository/tests/support/interrupted_run.sh"
+supervise=$repository/launch/supervise.sh
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 failed=0
@@ -213,8 +216,9 @@ figures() {
   sed -n 's/^{"step":\([0-9]*\),"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/p' "$1/metrics.jsonl"
   sha256sum <"$1/weights.safetensors"
 }
-job=("$(dirname "$supervise")/mpi_run.sh" -np 2 "$trireme" train "$place/config.yaml" --set train.log_every=1000
-  --set checkpoint.every_steps=50 --set train.steps=2000)
+go_on_briefly "$place/rank" "$trireme"
+job=("$repository/launch/mpi_run.sh" -np 2 "$place/rank" train "$place/config.yaml" --set train.log_every=1000
+  --set checkpoint.every_steps=20 --set train.steps=1000000 --set lr_schedule.name=constant)
 kill_a_rank() {
   local process deadline=$((SECONDS + 60))
   until compgen -G "$run/checkpoints/step_*0" >/dev/null || ((SECONDS > deadline)); do sleep 0.05; done
@@ -231,7 +235,6 @@ killed() {
   wait
 }
 case=killed_rank
-"${job[@]}" --set "run.directory=$place/whole" >"$place/whole.log" 2>&1
 killed killed
 expect_code 0
 expect_starts 2
@@ -239,11 +242,12 @@ expect_text "restart 1 of 10"
 expect_text "ended with exit code 5 at step"
 [[ $(cat "$run/supervise/incarnation_000.log") =~ \[rank\ 1\ .*ended\ by\ signal\ 9 ]] || complain "the killed rank in the first log"
 grep -q "going on after step" "$run/supervise/incarnation_001.log" || complain "the second start to go on from a checkpoint"
+"${job[@]}" --set "run.directory=$place/whole" --set "train.steps=$(last_step_of "$run/supervise/incarnation_001.log")" >"$place/whole.log" 2>&1
 cmp -s <(figures "$place/whole") <(figures "$run") || complain "the losses, norms and weights of the run that nobody killed"
 
 case=killed_mpirun
 run=$place/killed_mpirun
-"${job[@]}" --set "run.directory=$run" --set train.steps=1000000 >"$place/killed_mpirun.log" 2>&1 &
+"${job[@]}" --set "run.directory=$run" >"$place/killed_mpirun.log" 2>&1 &
 started=$!
 soon compgen -G "$run/checkpoints/step_*0" >/dev/null
 mpirun=$(pgrep -P "$started" -x mpirun)
