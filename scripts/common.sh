@@ -53,7 +53,7 @@ minimum_gcc=12
 tools_directory=$repository/build/tools
 
 # Where install_deps.sh puts what comes from no package manager: CUDA from pip, or all of a bundle.
-trireme_prefix=${TRIREME_PREFIX:-$HOME/.local/trireme}
+trireme_prefix=${TRIREME_PREFIX:-${HOME:-}/.local/trireme}
 if [[ -f $trireme_prefix/env.sh ]]; then
   # shellcheck source=/dev/null
   source "$trireme_prefix/env.sh"

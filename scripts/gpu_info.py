@@ -36,7 +36,8 @@ def query(*fields):
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except subprocess.TimeoutExpired:
         return None
-    return [value.strip() for value in done.stdout.splitlines()[0].split(",")] if done.returncode == 0 and done.stdout else None
+    values = [value.strip() for value in (done.stdout.splitlines() or [""])[0].split(",")]
+    return values if done.returncode == 0 and len(values) == len(fields) else None
 
 
 class MemoryWatch:

@@ -121,20 +121,26 @@ class Workload:
         return total + inputs * self["model.classes"]
 
 
-def write_random_tokens(directory, vocabulary, count):
-    """A shard of uniform ids over the whole vocabulary. Raises ImportError where h5py, numpy or xxhash is missing."""
+def write_tokens(directory, tokens, vocabulary):
+    """A shard of these ids. Raises ImportError where h5py, numpy or xxhash is missing."""
     import numpy
 
     import shard_writer
 
     os.makedirs(directory)
-    tokens = numpy.random.default_rng(1).integers(0, vocabulary, count).astype(
-        "uint16" if vocabulary <= 1 << 16 else "uint32")
     fields = {"format": "trireme-shard", "version": 1, "kind": "tokens", "dtype": tokens.dtype.name, "shard_index": 0,
-              "shard_count": 1, "count": count, "documents": 1, "continues": 0, "tokenizer": "random",
+              "shard_count": 1, "count": len(tokens), "documents": 1, "continues": 0, "tokenizer": "random",
               "vocabulary": vocabulary}
     shard_writer.write_shard(os.path.join(directory, "shard_00000.h5"), tokens,
-                             numpy.asarray([0, count], numpy.uint64), fields)
+                             numpy.asarray([0, len(tokens)], numpy.uint64), fields)
+
+
+def write_random_tokens(directory, vocabulary, count):
+    """A shard of uniform ids over the whole vocabulary. Raises ImportError where h5py, numpy or xxhash is missing."""
+    import numpy
+
+    write_tokens(directory, numpy.random.default_rng(1).integers(0, vocabulary, count).astype(
+        "uint16" if vocabulary <= 1 << 16 else "uint32"), vocabulary)
 
 
 def pack_random(workload, trireme, place):

@@ -13,6 +13,8 @@ std::map<std::string, std::string> library_versions() {
       {"MPI", mpi_library_version()}, {"HDF5", hdf5_version()}, {"oneDNN", ops::onednn_version()}};
   if (const std::string nccl = nccl_library_version(); !nccl.empty()) versions["NCCL"] = nccl;
   if (const std::string cudnn = ops::cudnn_version(); !cudnn.empty()) versions["cuDNN"] = cudnn;
+  if (const std::string cublaslt = ops::cublaslt_version(); !cublaslt.empty())
+    versions["cuBLASLt"] = cublaslt;
   return versions;
 }
 

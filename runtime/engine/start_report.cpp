@@ -6,6 +6,7 @@
 #include "runtime/base/log.h"
 #include "runtime/engine/memory_plan.h"
 #include "runtime/ops/attention/attention.h"
+#include "runtime/ops/common/library_version.h"
 
 namespace trireme {
 
@@ -24,8 +25,11 @@ void log_start(const Session& session, const Dataset& dataset) {
         std::max<std::int64_t>(parallel.tensor_blocks, 1), name_of(config.reproducibility));
   }
   if (session.device->type() == DeviceType::cuda) {
-    log::get("train").info("attention and convolution: {}",
-                           ops::attention_backend(session.device->type()));
+    const std::string cudnn = ops::cudnn_version();
+    log::get("train").info(
+        "attention: {}; convolution: {}",
+        ops::attention_backend(DeviceType::cuda, compute_dtype(config.precision)),
+        cudnn.empty() ? "own kernels" : "cuDNN " + cudnn);
   }
   if (config.device.graphs == GraphMode::step && parallel.pipeline > 1) {
     log::get("train").info(

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/nn/layer_graphs.h"
 
+#include <utility>
+
 #include "runtime/base/log.h"
 
 namespace trireme {
@@ -49,6 +51,8 @@ bool LayerGraphs::record(Recording& recording, const Context& context,
   recorded.gradients = &list;
   try {
     recording.graph = device_.capture(context.stream, [&] { work(recorded); });
+    if (!std::exchange(recorded_, true))
+      log::get("train").info("layers are replayed as CUDA graphs from here on");
   } catch (const Error& error) {
     if (error.code() != ExitCode::config) throw;
     impossible_ = true;

@@ -41,6 +41,7 @@ class LayerGraphs {
   Device& device_;
   std::map<Key, Recording> recordings_;
   bool impossible_ = false;
+  bool recorded_ = false;  // a pass was, and the log says so
 };
 
 }  // namespace trireme

@@ -1,98 +1,181 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the sections of gpu_check one after another, each within its own time, and writes the report. Called by
-scripts/gpu_check.sh, which finds the build and the device."""
+"""Runs calls of gpu_check, row by row, and writes results.jsonl, evidence.tar.gz and report.md after each row. Called by
+scripts/gpu_check.sh, which finds the build."""
 import argparse
+import glob
 import os
+import re
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
-import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import benchmark  # noqa: E402
-import processes  # noqa: E402
+import evidence  # noqa: E402
 import report  # noqa: E402
-import training  # noqa: E402
-from harness import FAILED, SKIPPED, Check, OutOfTime  # noqa: E402
+import results  # noqa: E402
+from calls import CALLS, RESERVE  # noqa: E402
+from harness import FAILED, NOT_PROVED, Check, not_proved, run_row  # noqa: E402
 from workloads import REPOSITORY  # noqa: E402
 
-# Section, seconds that it may take at most; what is left of the whole goes to the last.
-SECTIONS = {
-    "engine": (training.engine, 30),
-    "tests": (processes.tests, 110),
-    "parity": (training.parity, 45),
-    "ranks": (training.ranks, 100),
-    "abort": (processes.abort, 40),
-    "graphs": (training.graphs, 35),
-    "repeat": (training.repeat, 35),
-    "sanitizer": (processes.sanitizer, 40),
-    "benchmark": (benchmark.benchmark, 10000),
-}
-NEED_ENGINE = {"parity", "ranks", "abort", "graphs", "repeat", "benchmark"}
+ALL_WELL, FAULTS, NO_GPU = 0, 1, 2
 
 
 def parse():
-    names = ",".join(SECTIONS)
     parser = argparse.ArgumentParser(prog="scripts/gpu_check.sh", description=__doc__)
-    parser.add_argument("--build", required=True)
+    parser.add_argument("calls", nargs="+")
+    parser.add_argument("--build")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
-    parser.add_argument("--sections", default=names)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--seconds", type=float, default=530)
-    parser.add_argument("--report", default=os.path.join(REPOSITORY, "gpu_report.md"))
+    parser.add_argument("--out", default=os.path.join(REPOSITORY, "gpu_check"))
+    parser.add_argument("--strict", action="store_true")
+    parser.add_argument("--only", default="", metavar="REGEX")
+    parser.add_argument("--launcher", choices=["mpi", "tcp"], help="of ranks (default: mpirun where there is one)")
     parser.add_argument("--torch-python", default=sys.executable)
     parser.add_argument("--models", type=lambda text: text.split(","), default=[])
     parser.add_argument("--set", action="append", default=[])
     arguments = parser.parse_args()
-    arguments.build, arguments.report = os.path.abspath(arguments.build), os.path.abspath(arguments.report)
-    arguments.sections = arguments.sections.split(",")
-    for given, known in ((arguments.sections, list(SECTIONS)), (arguments.models, benchmark.known_models())):
+    arguments.out = os.path.abspath(arguments.out)
+    if arguments.calls[0] in ("list", "report"):
+        return arguments
+    if arguments.calls == ["all"]:
+        arguments.calls = list(CALLS)
+    for given, known in ((arguments.calls, [*CALLS, "all", "list", "report"]), (arguments.models, benchmark.known_models())):
         unknown = [name for name in given if name not in known]
         if unknown:
             parser.error(f"{', '.join(unknown)}: unknown; use {', '.join(known)}")
+    if not arguments.build:
+        parser.error("--build is missing")
+    arguments.build = os.path.abspath(arguments.build)
     return arguments
 
 
-def run_section(check, name, limit):
-    function, seconds = SECTIONS[name]
-    check.section, check.deadline = name, min(limit, time.monotonic() + seconds)
-    print(f"== {name}", flush=True)
+def why_no_gpu():
+    """Nothing where there is one."""
+    if not shutil.which("nvidia-smi") and not os.path.exists("/dev/nvidiactl"):
+        return "no driver: there is neither nvidia-smi nor /dev/nvidiactl"
     try:
-        return function(check)
-    except OutOfTime:
-        check.add("the rest", SKIPPED, "no time left for this section")
-    except Exception as error:  # a mistake in one section must not lose the others
-        traceback.print_exc()
-        check.add("the section itself", FAILED, f"{type(error).__name__}: {error}")
-    return False
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=False).stdout
+    except FileNotFoundError:
+        return ""  # a container with the driver's libraries alone
+    except subprocess.TimeoutExpired:
+        return "no driver that answers: nvidia-smi hangs"
+    return "" if listed.startswith("GPU") else f"no GPU: nvidia-smi -L says '{listed.strip() or 'nothing'}'"
+
+
+def why_not(check, row):
+    """Why a row cannot run here, or nothing."""
+    if check.on_gpu and check.no_gpu and not row.cpu:
+        return check.no_gpu
+    if check.no_engine and not row.free:
+        return check.no_engine
+    return ""
+
+
+class CallRun:
+    """One call: its plan, its rows, what is written after each."""
+
+    def __init__(self, arguments, name, no_gpu):
+        self.arguments, self.name, self.no_gpu, self.found = arguments, name, no_gpu, []
+        self.box = evidence.Box(os.path.join(arguments.out, f"evidence_{name}.tar.gz"))
+        self.results_path = os.path.join(arguments.out, f"results_{name}.jsonl")
+
+    def run(self):
+        started = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="trireme-gpu-check-", ignore_cleanup_errors=True) as place:
+            check = Check(self.arguments, place, self.box)
+            check.no_gpu = self.no_gpu
+            check.deadline = started + RESERVE
+            plan = [(section, section.rows(check)) for section in CALLS[self.name].sections]
+            self.writer = results.Writer(self.results_path)
+            self.writer.begin(self.name, check.device, report.machine(check), [(s.name, row) for s, rows in plan for row in rows])
+            for section, rows in plan:
+                self.run_section(check, section, rows)
+            self.writer.end(self.name, time.monotonic() - started, report.machine(check))
+        self.write_report()
+        return self.found
+
+    def run_section(self, check, section, rows):
+        print(f"== {self.name}: {section.name}", flush=True)
+        deadline = time.monotonic() + section.cap - RESERVE
+        for row in rows:
+            seconds, commands, asked = 0.0, [], self.chosen(section, row)
+            why = why_not(check, row) if asked else "left out by --only"
+            if not why and time.monotonic() > deadline - 3:
+                why = f"no time left of the section's {section.cap:.0f} s"
+            if why:
+                verdict = not_proved(why)
+            else:
+                verdict, seconds, commands = run_row(check, row, deadline)
+            command = results.shown(commands, check.place, REPOSITORY)
+            self.keep(results.Result(self.name, section.name, row.name, row.claim, verdict.status, verdict.detail, command, seconds,
+                                     verdict.data, asked))
+
+    def chosen(self, section, row):
+        return re.search(self.arguments.only, f"{section.name}: {row.name}") is not None
+
+    def keep(self, result):
+        self.found.append(result)
+        self.writer.result(result)
+        if result.status == FAILED and (messages := evidence.kernel_messages()):
+            self.box.add_text("kernel_messages.txt", messages)
+        self.write_report()
+        if result.asked:
+            print(f"   {result.status:11}{result.row}{': ' + result.detail if result.detail else ''} ({result.seconds:.1f} s)", flush=True)
+
+    def write_report(self):
+        calls = [call for path in sorted(glob.glob(os.path.join(self.arguments.out, "results_*.jsonl"))) for call in results.read(path)]
+        order = list(CALLS)
+        calls.sort(key=lambda call: order.index(call.name))
+        missing = [name for name in order if name not in {call.name for call in calls}]
+        report.write(os.path.join(self.arguments.out, "report.md"), calls, missing)
+
+
+def exit_code(found, strict, no_gpu):
+    if any(one.status == FAILED for one in found) or (strict and any(one.status == NOT_PROVED and one.asked for one in found)):
+        return FAULTS
+    return NO_GPU if no_gpu else ALL_WELL
+
+
+def list_calls():
+    print("calls, in the order in which to run them; a call ends within its cap, whatever hangs:")
+    for name, call in CALLS.items():
+        print(f"  {name:10} {call.cap:4.0f} s  {call.what}")
+        print(f"             {', '.join(f'{section.name} {section.cap:.0f}' for section in call.sections)}")
+
+
+def merge(arguments):
+    """Results of several calls, from wherever their machines left them."""
+    paths = [path for given in arguments.calls[1:] or [arguments.out]
+             for path in (sorted(glob.glob(os.path.join(given, "results_*.jsonl"))) if os.path.isdir(given) else [given])]
+    calls = {call.name: call for path in paths for call in results.read(path)}
+    if not calls:
+        sys.exit("no results_*.jsonl in " + ", ".join(arguments.calls[1:] or [arguments.out]))
+    os.makedirs(arguments.out, exist_ok=True)
+    ordered = [calls[name] for name in CALLS if name in calls]
+    report.write(os.path.join(arguments.out, "report.md"), ordered, [name for name in CALLS if name not in calls])
+    print(os.path.join(arguments.out, "report.md"))
+    no_gpu = all(call.device == "cuda" and "GPU" not in call.machine for call in ordered)
+    return exit_code([one for call in ordered for one in call.results], arguments.strict, no_gpu)
 
 
 def main():
     arguments = parse()
-    started = time.monotonic()
-    limit = started + arguments.seconds
-    with tempfile.TemporaryDirectory(prefix="trireme-gpu-check-") as place:
-        check = Check(arguments, place)
-        check.deadline = limit
-        check.pack_data()
-        usable = True
-        try:
-            for name in SECTIONS:
-                if name not in arguments.sections and name != "engine":
-                    continue
-                if name in NEED_ENGINE and not usable:
-                    check.section = name
-                    check.add("all of it", SKIPPED, "the program cannot train on this device, see section engine")
-                    continue
-                good = run_section(check, name, limit)
-                usable = usable and (name != "engine" or good)
-        finally:
-            report.write(check, arguments.report, time.monotonic() - started)
-    failed = [one for one in check.outcomes if one.status == FAILED]
-    print(f"== {len(failed)} failed of {len(check.outcomes)} checks after {time.monotonic() - started:.0f} s; "
-          f"{arguments.report}")
-    return 1 if failed else 0
+    if arguments.calls[0] == "list":
+        list_calls()
+        return ALL_WELL
+    if arguments.calls[0] == "report":
+        return merge(arguments)
+    os.makedirs(arguments.out, exist_ok=True)
+    no_gpu = why_no_gpu() if arguments.device == "cuda" else ""
+    found = [one for name in arguments.calls for one in CallRun(arguments, name, no_gpu).run()]
+    counts = {status: sum(one.status == status for one in found) for status in ("proved", FAILED, NOT_PROVED)}
+    print("== " + ", ".join(f"{count} {status}" for status, count in counts.items()) + f"; {arguments.out}/report.md")
+    if no_gpu:
+        print(f"== nothing was proved about a GPU: {no_gpu}")
+    return exit_code(found, arguments.strict, no_gpu)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed beside PyTorch: one call of compare_pytorch.py per model, each with a share of the time that is left."""
+"""Speed, first of Trireme alone, then beside PyTorch: one call of compare_pytorch.py per row."""
 import json
 import os
-import subprocess
 import sys
 
-from harness import FAILED, OK, SKIPPED
+from gpt2 import why_no_torch
+from harness import NotProvable, Row, RunFailed, proved
 from workloads import CPU_MODELS, REPOSITORY, WORKLOADS
 
 # The smallest and the largest first: where time runs out, the report still spans the range.
@@ -18,48 +18,43 @@ GOAL_RATE = {"resnet50": 3400}
 GOAL_EXPOSED = 0.02
 
 
-def has_torch(python, device):
-    """Why PyTorch cannot be measured, or nothing."""
-    probe = "import torch" + ("; assert torch.cuda.is_available(), 'PyTorch sees no GPU'" if device == "cuda" else "")
-    try:
-        done = subprocess.run([python, "-c", probe], capture_output=True, text=True, timeout=120, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["cannot import torch"])[-1]
-
-
-def benchmark(check):
-    arguments = check.arguments
-    missing = has_torch(arguments.torch_python, check.device)
-    if missing:
-        check.add("PyTorch", SKIPPED, f"{arguments.torch_python}: {missing}; Trireme is measured alone")
-    models = arguments.models or (CUDA_ORDER if check.device == "cuda" else CPU_MODELS)
-    if check.quick:
-        models = models[:2]
-    for index, model in enumerate(models):
-        out = os.path.join(check.place, f"benchmark_{model}.json")
-        steps, warmup = (3, 1) if check.device == "cpu" else (15, 5) if check.quick else (25, 5)
+def measured(model, beside):
+    def run(check):
+        arguments, missing = check.arguments, ""
+        if beside:
+            missing = check.once("no torch", lambda: (why_no_torch(arguments.torch_python, check.device),))[0]
+        if missing:
+            raise NotProvable(f"no PyTorch in {arguments.torch_python}: {missing}")
+        out = os.path.join(check.place, f"benchmark_{model}_{beside}.json")
+        steps, warmup = (25, 5) if check.on_gpu else (3, 1)
         command = [sys.executable, os.path.join(REPOSITORY, "scripts", "compare_pytorch.py"), "--device", check.device,
                    "--model", model, "--ranks", "1", "--rounds", "1", "--steps", str(steps), "--warmup", str(warmup),
-                   "--precision", "bf16" if check.device == "cuda" else "fp32", "--json", out, "--trireme", check.trireme,
-                   "--torch-python", arguments.torch_python]
-        command += ["--without-torch"] if missing else []
-        command += ["--batch", "2"] if check.device == "cpu" else []
+                   "--precision", "bf16" if check.on_gpu else "fp32", "--json", out, "--trireme", check.trireme,
+                   *(["--torch-python", arguments.torch_python] if beside else ["--without-torch"]),
+                   *([] if check.on_gpu else ["--batch", "2"])]
         for setting in arguments.set:
             command += ["--set", setting]
-        # A model may take twice its share: those before it seldom need theirs.
-        share = 2 * check.left() / (len(models) - index)
-        done = check.run(command, share)
-        if done.code == 124:
-            check.add(model, SKIPPED, f"not done within {done.seconds:.0f} s", done.seconds)
-            continue
-        if done.code != 0:
-            check.add(model, FAILED, f"ended with {done.code}: {done.last_lines()}", done.seconds)
-            continue
+        finished = check.run(command)
+        if finished.code != 0:
+            raise RunFailed("", finished)
         with open(out, encoding="utf-8") as file:
             row = json.load(file)[0]
-        check.rows.append(row)
-        check.add(model, OK, summary(row), done.seconds)
+        return proved(summary(row), row)
+    return run
+
+
+def models_of(check):
+    return check.arguments.models or (CUDA_ORDER if check.on_gpu else CPU_MODELS)
+
+
+def alone(check):
+    return [Row(model, f"{model}: speed, share of the peak, memory and phases of a step", 45, measured(model, False))
+            for model in models_of(check)]
+
+
+def beside_pytorch(check):
+    return [Row(f"{model} beside PyTorch", f"{model}: speed and memory beside PyTorch", 150, measured(model, True))
+            for model in models_of(check)]
 
 
 def ours(row):

@@ -1,66 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sections of gpu_check share: runs with deadlines, training runs and their results, the list of outcomes."""
+"""What the rows of gpu_check share: one row is one claim; the program under test, its launcher, runs with limits."""
 import dataclasses
 import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import time
+import typing
 
+import evidence
+import inputs
+import processes
 from workloads import REPOSITORY, read_steps, set_options
 
-OK, FAILED, SKIPPED = "ok", "FAILED", "skipped"
-
-CONFIGS = {
-    "gpt": """
-run: {directory: runs/check, seed: 7}
-reproducibility: run
-model: {family: gpt2, layers: 4, hidden: 128, heads: 4, context: 64, vocabulary: 256}
-data: {path: DATA/text/train, workers: 1, prefetch: 2}
-train: {steps: 10, global_batch: 16, micro_batch: 2, log_every: 5, clip_norm: 1.0}
-optimizer: {name: adamw, learning_rate: 1e-3, weight_decay: 0.1}
-lr_schedule: {name: cosine, warmup_steps: 2}
-parallel: {bucket_megabytes: 0.25, timeout_seconds: 60}
-""",
-    "resnet": """
-run: {directory: runs/check, seed: 7}
-reproducibility: run
-model: {family: resnet, block: bottleneck, stem: small, stages: [1, 1], width: 16, image_size: 16, channels: 3, classes: 10}
-data: {path: DATA/images/train, workers: 1, prefetch: 2, crop_padding: 2, flip: true, mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25]}
-train: {steps: 10, global_batch: 32, micro_batch: 8, log_every: 5, clip_norm: 0, label_smoothing: 0.1}
-optimizer: {name: sgd, learning_rate: 0.05, momentum: 0.9, nesterov: true, weight_decay: 5e-4}
-parallel: {bucket_megabytes: 0.25, timeout_seconds: 60}
-""",
-}
+PROVED, FAILED, NOT_PROVED = "proved", "failed", "not proved"
 
 
-@dataclasses.dataclass
-class Outcome:
-    section: str
-    name: str
+@dataclasses.dataclass(frozen=True)
+class Verdict:
     status: str
-    detail: str = ""
-    seconds: float = 0.0
+    detail: str
+    data: typing.Any = None  # what a table of the report is made of
 
 
-@dataclasses.dataclass
-class Finished:
-    code: int  # 124: stopped at its time limit
-    output: str
-    seconds: float
-
-    def last_lines(self, count=6):
-        """The first error and what follows it, else the end; the lines that say what went wrong."""
-        lines = [line for line in self.output.splitlines() if line.strip()]
-        start = next((i for i, line in enumerate(lines) if "error" in line.lower()), max(0, len(lines) - count))
-        return " | ".join(lines[start:start + count])
+def proved(detail, data=None):
+    return Verdict(PROVED, detail, data)
 
 
-@dataclasses.dataclass
-class TrainingRun(Finished):
-    directory: str
+def failed(detail):
+    return Verdict(FAILED, detail)
+
+
+def not_proved(why):
+    return Verdict(NOT_PROVED, why)
+
+
+def judged(good, detail):
+    return proved(detail) if good else failed(detail)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    name: str
+    claim: str
+    limit: float  # seconds
+    run: typing.Callable  # Check -> Verdict
+    cpu: bool = False  # runs on the CPU: needs no GPU
+    free: bool = False  # runs although the device could not train two steps
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    name: str
+    cap: float  # seconds of all its rows together
+    rows: typing.Callable  # Check -> [Row]
+
+
+class RunFailed(Exception):
+    """A run that a row rests on ended with something else than 0, or at its limit."""
+
+    def __init__(self, what, finished):
+        super().__init__(what)
+        self.what, self.finished = what, finished
+
+
+class NotProvable(Exception):
+    """What a row needs is not here; the message says what."""
+
+
+class TrainingRun:
+    """What a training run printed and left in its directory."""
+
+    def __init__(self, finished, directory):
+        self.finished, self.directory, self.output = finished, directory, finished.output
+
+    @property
+    def code(self):
+        return self.finished.code
 
     @property
     def steps(self):
@@ -70,119 +85,138 @@ class TrainingRun(Finished):
     def losses(self):
         return [step["loss"] for step in self.steps]
 
+    @property
+    def norms(self):
+        return [step["grad_norm"] for step in self.steps]
+
+    def weights(self):
+        found = re.findall(r"weights xxh3 ([0-9a-f]+)", self.output)
+        return found[-1] if found else None
+
     def bits(self):
         """Everything that must not change from run to run."""
-        weights = re.search(r"weights xxh3 ([0-9a-f]+)", self.output)
-        return [(step["loss"], step["grad_norm"]) for step in self.steps], weights.group(1) if weights else None
+        return self.losses, self.norms, self.weights()
 
-
-class OutOfTime(Exception):
-    pass
+    def lines(self, pattern):
+        return [line for line in self.output.splitlines() if re.search(pattern, line)]
 
 
 class Check:
-    """The program under test, where it runs, how long it may, and what was found."""
+    """The program under test, where it runs, how long it may, and what is kept of it."""
 
-    def __init__(self, arguments, place):
-        self.build, self.device, self.quick = arguments.build, arguments.device, arguments.quick
-        self.arguments, self.place = arguments, place
+    def __init__(self, arguments, place, evidence_box):
+        self.arguments, self.place, self.box = arguments, place, evidence_box
+        self.build, self.device = arguments.build, arguments.device
         self.trireme = os.path.join(self.build, "trireme")
-        self.mpirun = shutil.which("mpirun")
-        self.outcomes, self.rows, self.deadline, self.count = [], [], time.monotonic(), 0
-        self.section, self.environment = "", {}
+        # A bundle has an MPI library of its own, which another MPI's mpirun does not start.
+        bundled = os.path.exists(os.path.join(self.build, "ctest.json"))
+        self.launcher = arguments.launcher or ("mpi" if shutil.which("mpirun") and not bundled else "tcp")
+        self.deadline, self.count, self.commands, self.runs = time.monotonic(), 0, [], []
+        self.no_gpu, self.no_engine, self.libraries, self.kept = "", "", {}, {}
 
-    # ---- Results. ----
-
-    def add(self, name, status, detail="", seconds=0.0):
-        self.outcomes.append(Outcome(self.section, name, status, detail, seconds))
-        print(f"   {status:8}{name}{': ' + detail if detail else ''} ({seconds:.1f} s)", flush=True)
-
-    def judge(self, name, good, detail, seconds=0.0):
-        self.add(name, OK if good else FAILED, detail, seconds)
-
-    def ended_well(self, name, run):
-        """Whether a run ended with 0; one that did not is a failure of `name`, or out of time."""
-        if run.code == 0:
-            return True
-        self.judge(name, False, f"ended with {run.code}: {run.last_lines()}", run.seconds)
-        return False
-
-    # ---- Runs. ----
+    @property
+    def on_gpu(self):
+        return self.device == "cuda"
 
     def left(self):
         return self.deadline - time.monotonic()
 
-    def run(self, command, limit=None, environment=None):
-        """Runs a command in a process group of its own, which ends with it or at its limit."""
-        limit = min(limit or 1e9, self.left())
-        if limit <= 1:
-            raise OutOfTime
-        started = time.monotonic()
-        log = os.path.join(self.place, "command.log")
-        with open(log, "w+", encoding="utf-8", errors="replace") as output:
-            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                     cwd=REPOSITORY, env={**os.environ, **(environment or {})}, start_new_session=True)
+    def once(self, name, make):
+        """What several rows compare with, made by the first of them; a failure is kept too."""
+        if name not in self.kept:
             try:
-                code = child.wait(limit)
-            except subprocess.TimeoutExpired:
-                code = 124
-            finally:
-                try:  # ranks that a dead launcher left behind, too
-                    os.killpg(child.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-                child.wait()
-            output.seek(0)
-            text = output.read()
-        return Finished(code, text, time.monotonic() - started)
+                self.kept[name] = make()
+            except (RunFailed, NotProvable) as error:
+                self.kept[name] = error
+        if isinstance(self.kept[name], Exception):
+            raise self.kept[name]
+        return self.kept[name]
 
-    def train_command(self, model, settings, ranks=1):
-        """Command and run directory of a training run of `ranks` ranks that share one device."""
+    # ---- Runs. ----
+
+    def run(self, command, limit=None, environment=None, directory=None):
+        """Runs a command within the row's time. At its limit its evidence is gathered before it is killed."""
+        limit = max(1.0, min(limit or 1e9, self.left()))
+        self.commands.append(command)
+        finished = processes.run(command, limit, {"NCCL_DEBUG": "WARN", **(environment or {})}, REPOSITORY,
+                                 lambda session, output: self.box.of_hang(session, output, directory))
+        self.runs.append((finished, directory))
+        return finished
+
+    def launch(self, ranks, command):
+        """`command` on so many ranks of this machine: by mpirun, or where there is none by launch/tcp_run.sh."""
+        if ranks == 1:
+            return command
+        if self.launcher == "tcp":
+            return ["bash", os.path.join(REPOSITORY, "launch", "tcp_run.sh"), str(ranks), *command]
+        script = f'source launch/mpi_env.sh {ranks} && exec mpirun -np {ranks} "$@"'
+        return ["bash", "-c", script, "--", *command]
+
+    def pack(self):
+        """What the tiny configs read, once per call."""
+        self.once("inputs", lambda: inputs.pack(self))
+
+    def train_command(self, config, settings, ranks=1):
+        """Command and run directory of a training run; several ranks may share a device."""
+        if "/" not in config:
+            self.pack()
         self.count += 1
-        directory = os.path.join(self.place, f"run_{self.count}")
+        directory = settings.get("run.directory") or os.path.join(self.place, f"run_{self.count}")
         settings = {"run.directory": directory, "device.type": self.device, **settings}
-        if ranks > 1 and self.device == "cuda":
+        if ranks > 1 and settings["device.type"] == "cuda":
             settings["device.share"] = True
-        command = [self.trireme, "train", os.path.join(self.place, model + ".yaml"), *set_options(settings)]
-        if ranks > 1:
-            script = f'source launch/mpi_env.sh {ranks} && exec mpirun -np {ranks} "$@"'
-            command = ["bash", "-c", script, "--", *command]
-        return command, directory
+        path = config if "/" in config else os.path.join(self.place, config + ".yaml")
+        return self.launch(ranks, [self.trireme, "train", path, *set_options(settings)]), directory
 
-    def train(self, model, settings, ranks=1, limit=60):
-        command, directory = self.train_command(model, settings, ranks)
-        done = self.run(command, limit)
-        return TrainingRun(done.code, done.output, done.seconds, directory)
+    def try_train(self, config, settings, ranks=1, limit=None, environment=None):
+        command, directory = self.train_command(config, settings, ranks)
+        variables = {"TRIREME_END_SECONDS": "5", "TRIREME_START_SECONDS": "30", **(environment or {})}
+        return TrainingRun(self.run(command, limit, variables, directory), directory)
 
-    def pack_data(self):
-        """Text and images with something to learn, and the configs that read them."""
-        words = ["oar ", "rower ", "keel ", "bench ", "trireme ", "sea ", "pull ", "the "]
-        state, text, pixels, labels = 1, [], bytearray(), bytearray()
-        while len(text) < 12000:
-            state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
-            text.append(words[state >> 61])
-        for index in range(640):
-            labels.append(index % 10)
-            for _ in range(16 * 16):
-                state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
-                pixels.append((state >> 56) % 100 + 15 * (index % 10))
-        header = b"\0\0\x08\x03" + b"".join(size.to_bytes(4, "big") for size in (640, 16, 16))
-        for name, data in {"text.txt": "".join(text).encode(), "images.idx": header + pixels,
-                           "labels.idx": b"\0\0\x08\x01" + (640).to_bytes(4, "big") + labels}.items():
-            with open(os.path.join(self.place, name), "wb") as file:
-                file.write(data)
-        pack = [self.trireme, "data"]
-        for command in (["pack-text", "text.txt", "--out", "text"],
-                        ["pack-images", "images.idx", "--labels", "labels.idx", "--classes", "10", "--channels", "3", "--out",
-                         "images"]):
-            paths = [os.path.join(self.place, word) if word in ("text.txt", "text", "images.idx", "labels.idx", "images")
-                     else word for word in command]
-            done = self.run([*pack, *paths, "--split", "train", "--quiet"], 60)
-            if done.code != 0:
-                sys.exit(f"{' '.join(pack + paths)} ended with {done.code}: {done.last_lines()}")
-        for name, text in CONFIGS.items():
-            with open(os.path.join(self.place, name + ".yaml"), "w", encoding="utf-8") as file:
-                file.write(text.replace("DATA", self.place))
+    def train(self, config, settings, ranks=1, limit=None, environment=None):
+        """A training run that must end well; else the row ends with what it said."""
+        run = self.try_train(config, settings, ranks, limit, environment)
+        if run.code != 0:
+            raise RunFailed("", run.finished)
+        return run
+
+    def tool(self, *arguments, limit=None):
+        finished = self.run([self.trireme, *arguments], limit)
+        if finished.code != 0:
+            raise RunFailed(" ".join(arguments[:2]), finished)
+        return finished.output
+
+
+def run_row(check, row, deadline):
+    """(verdict, seconds, commands) of one row; nothing escapes."""
+    started = time.monotonic()
+    check.deadline, check.commands, check.runs = min(deadline, started + row.limit), [], []
+    check.box.row = row.name
+    cut = deadline < started + row.limit
+    try:
+        verdict = row.run(check)
+    except NotProvable as error:
+        verdict = not_proved(str(error))
+    except RunFailed as error:
+        verdict = verdict_of(error, cut)
+    except Exception as error:  # a mistake in one row must not lose the others
+        verdict = failed(f"the check itself: {type(error).__name__}: {error}")
+        check.box.add_text("traceback.txt", evidence.traceback_text())
+    if verdict.status == FAILED:
+        for finished, directory in check.runs:
+            if finished.code != 0:
+                check.box.of_failure(finished, directory)
+    return verdict, time.monotonic() - started, check.commands
+
+
+def verdict_of(error, cut):
+    what = error.what + " " if error.what else ""
+    if error.finished.code == processes.TIMED_OUT and cut:
+        return not_proved(f"{what}not done when the section's time was up, after {error.finished.seconds:.0f} s")
+    if error.finished.code == processes.TIMED_OUT:
+        return failed(f"{what}did not end within {error.finished.seconds:.0f} s, the rest of the row's limit; see the evidence: "
+                      f"{error.finished.last_lines(2)}")
+    return failed(f"{what}ended with {error.finished.code}: {error.finished.last_lines()}")
 
 
 def worst_relative(found, expected):
@@ -191,3 +225,8 @@ def worst_relative(found, expected):
         return float("inf")
     return max(abs(a - b) / max(abs(b), 1e-30) if a is not None and b is not None else float("inf")
                for a, b in zip(found, expected))
+
+
+def falls(losses):
+    """Whether a loss learns: the mean of the last three is below that of the first three."""
+    return sum(losses[-3:]) < sum(losses[:3])

@@ -1,123 +1,89 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sections that train one tiny config several ways and compare: devices, layouts, graphs, repetition."""
-import json
-import os
+"""Tiny configs trained several ways on one rank and compared: CPU and GPU, twice, with and without graphs."""
+import re
 
-from harness import OK, SKIPPED, worst_relative
+from basics import VERBOSE, require_cudnn_attention, require_cudnn_convolution
+from harness import Row, failed, falls, judged, not_proved, proved, worst_relative
 
+MODELS = ("gpt", "resnet")
 # Largest relative difference of a loss over ten steps. bf16 rounds to 8 bits, and every product may be summed in another
 # order; the losses themselves are sums over a thousand tokens, over which roundings average out.
-PARITY_BOUNDS = {"fp32": 1e-5, "bf16": 2e-2}
+BOUNDS = {"fp32": 1e-5, "bf16": 2e-2}
 
 
-def parity(check):
-    """The same config on the CPU and on the GPU."""
-    for model in ("gpt", "resnet"):
-        for precision, bound in PARITY_BOUNDS.items():
-            name = f"{model} {precision}"
-            reference = check.train(model, {"precision": precision, "device.type": "cpu"})
-            run = check.train(model, {"precision": precision})
-            if not (check.ended_well(name + " on the CPU", reference) and check.ended_well(name, run)):
-                continue
-            worst = worst_relative(run.losses, reference.losses)
-            norms = worst_relative(*([step["grad_norm"] for step in one.steps] for one in (run, reference)))
-            learned = run.losses[-1] < run.losses[0]
-            check.judge(name, worst <= bound and learned, f"losses of {len(run.losses)} steps differ by {worst:.1e} (bound "
-                        f"{bound:g}), gradient norms by {norms:.1e}, loss {run.losses[0]:.4f} to {run.losses[-1]:.4f}",
-                        reference.seconds + run.seconds)
+def against_cpu(model, precision, extra=None):
+    def run(check):
+        settings = {"precision": precision, **(extra or {})}
+        reference = check.train(model, {**settings, "device.type": "cpu"})
+        device = check.train(model, settings, environment=VERBOSE)
+        worst, norms = (worst_relative(*pair) for pair in ((device.losses, reference.losses), (device.norms, reference.norms)))
+        seen = (f"losses of {len(device.losses)} steps differ by {worst:.1e} (bound {BOUNDS[precision]:g}), gradient norms by "
+                f"{norms:.1e}, loss {device.losses[0]:.4f} to {device.losses[-1]:.4f}")
+        if worst > BOUNDS[precision] or not falls(device.losses):
+            return failed(seen)
+        if check.on_gpu and (model == "resnet" or precision == "bf16"):
+            engine, fault = (require_cudnn_convolution if model == "resnet" else require_cudnn_attention)(device)
+            if fault:
+                return failed(f"{seen}; {fault}")
+            seen += "; " + engine
+        return proved(seen)
+    return run
 
 
-# ranks, what it is, settings; compared with one rank in fp32. Rows with layout mode must have its very bits.
-LAYOUTS = [
-    (2, "data 2", {}),
-    (2, "data 2, inline reduction", {"parallel.reducer": "inline"}),
-    (2, "tensor 2", {"parallel.tensor": 2}),
-    (2, "pipeline 2, 1f1b", {"parallel.pipeline": 2}),
-    (2, "ZeRO 1", {"parallel.zero": 1}),
-    (2, "ZeRO 3", {"parallel.zero": 3}),
-    (2, "data 2, layout mode", {"reproducibility": "layout"}),
-    (2, "tensor 2, layout mode", {"parallel.tensor": 2, "reproducibility": "layout"}),
-    (4, "data 2 x tensor 2, ZeRO 1", {"parallel.tensor": 2, "parallel.zero": 1}),
-    (4, "data 2 x pipeline 2, ZeRO 2", {"parallel.pipeline": 2, "parallel.zero": 2}),
-    (4, "tensor 2 x pipeline 2, zero-bubble", {"parallel.tensor": 2, "parallel.pipeline": 2,
-                                               "parallel.schedule": "zero-bubble"}),
-    (4, "data 4, ZeRO 3, layout mode", {"parallel.zero": 3, "reproducibility": "layout"}),
-]
-QUICK_LAYOUTS = ["data 2", "tensor 2, layout mode"]
-LAYOUT_BOUND = 1e-5
+def evaluates(check):
+    """One run's weights on both devices."""
+    trained = check.train("gpt", {"precision": "fp32", "device.type": "cpu", "train.steps": 3})
+    losses = []
+    for device in ("cpu", check.device):
+        text = check.tool("eval", trained.directory, "--data", f"{check.place}/text/train", "--batches", "4", "--set",
+                          f"device.type={device}")
+        losses.append(float(re.search(r"^loss +([0-9.]+)", text, re.MULTILINE).group(1)))
+    return judged(abs(losses[0] - losses[1]) <= 1e-5 * losses[0], f"loss {losses[1]:.6f}, on the CPU {losses[0]:.6f}")
 
 
-def ranks(check):
-    """Several ranks on one device against one rank."""
-    if not check.mpirun:
-        check.add("all layouts", SKIPPED, "no mpirun on PATH; scripts/install_deps.sh --from unpacks one without root")
-        return
-    base = {"precision": "fp32", "parallel.tensor_blocks": 2}
-    alone = {mode: check.train("gpt", {**base, "reproducibility": mode}) for mode in ("run", "layout")}
-    if not all(check.ended_well(f"one rank, {mode} mode", run) for mode, run in alone.items()):
-        return
-    bits = {}
-    for count, name, settings in LAYOUTS:
-        if check.quick and name not in QUICK_LAYOUTS:
-            continue
-        run = check.train("gpt", {**base, **settings}, ranks=count)
-        if not check.ended_well(name, run):
-            continue
-        mode = settings.get("reproducibility", "run")
-        bits[name] = run.bits()
-        worst = worst_relative(run.losses, alone[mode].losses)
-        if mode == "layout":
-            equal = bits[name] == alone[mode].bits()
-            check.judge(name, equal, "the bits of one rank" if equal else f"other bits than one rank: losses differ by {worst:.1e}",
-                        run.seconds)
-        else:
-            check.judge(name, worst <= LAYOUT_BOUND, f"losses differ by {worst:.1e} from one rank (bound {LAYOUT_BOUND:g})",
-                        run.seconds)
-    if "data 2" in bits and "data 2, inline reduction" in bits:
-        check.judge("overlapped equals inline reduction", bits["data 2"] == bits["data 2, inline reduction"],
-                    "losses, norms and weights bit for bit")
+def parity(_check):
+    rows = [Row(f"{model} {precision}", f"{model} in {precision} trains as on the CPU", 30, against_cpu(model, precision))
+            for precision in BOUNDS for model in MODELS]
+    return rows + [
+        Row("gpt dropout", "dropout draws the CPU's masks", 30, against_cpu("gpt", "fp32", {"model.dropout": 0.1})),
+        Row("gpt recompute", "recomputed activations are those of the CPU", 30,
+            against_cpu("gpt", "fp32", {"train.recompute": "full"})),
+        Row("evaluation", "trireme eval computes the CPU's loss", 30, evaluates)]
 
 
-def graphs(check):
-    """A replayed CUDA graph against the eager step, bit for bit."""
-    if check.device != "cuda":
-        check.add("graphs", SKIPPED, "only the cuda device has graphs")
-        return
-    for model in ("gpt",) if check.quick else ("gpt", "resnet"):
-        eager = check.train(model, {"precision": "bf16", "device.graphs": "off"})
-        if not check.ended_well(f"{model}, off", eager):
-            continue
-        for mode in ("layer", "step"):
-            run = check.train(model, {"precision": "bf16", "device.graphs": mode})
-            name = f"{model}, {mode}"
-            if not check.ended_well(name, run):
-                continue
-            # The program says in one line where it could not capture; equal bits then prove nothing.
-            reason = next((line.strip() for line in run.output.splitlines() if "device.graphs" in line), "")
-            equal = run.bits() == eager.bits()
-            check.judge(name, equal, ("equals the eager step" if equal else "differs from the eager step")
-                        + (f"; {reason}" if reason else ""), run.seconds)
+def twice(model, precision):
+    def run(check):
+        one, two = (check.train(model, {"precision": precision}) for _ in range(2))
+        return judged(one.weights() is not None and one.bits() == two.bits(),
+                      f"{len(one.losses)} steps, weights {one.weights()} and {two.weights()}")
+    return run
 
 
-def repeat(check):
-    """The same config twice: reproducibility `run` promises the same bits."""
-    for model in ("gpt", "resnet"):
-        for precision in ("bf16",) if check.quick else ("fp32", "bf16"):
-            name = f"{model} {precision}"
-            one, two = (check.train(model, {"precision": precision}) for _ in range(2))
-            if check.ended_well(name, one) and check.ended_well(name, two):
-                losses, weights = one.bits()
-                check.judge(name, weights is not None and one.bits() == two.bits(),
-                            f"{len(losses)} steps, weights {weights} and {two.bits()[1]}", one.seconds + two.seconds)
+def repeat(_check):
+    return [Row(f"{model} {precision} twice", f"{model} in {precision} has the same bits twice", 20, twice(model, precision))
+            for precision in BOUNDS for model in MODELS]
 
 
-def engine(check):
-    """Fails early, and once, where the program cannot train on the device at all."""
-    run = check.train("gpt", {"train.steps": 2})
-    if run.code == 0:
-        with open(os.path.join(run.directory, "environment.json"), encoding="utf-8") as file:
-            check.environment = json.load(file)
-        check.add("train two steps", OK, f"loss {run.losses[-1]:.4f}", run.seconds)
-    else:
-        check.ended_well("train two steps", run)
-    return run.code == 0
+def graph_verdict(check, mode, run, eager):
+    """Equal bits prove something only where a graph was recorded, which the program says in one line."""
+    refused = run.lines(r"run without graphs|device\.graphs")
+    if refused:
+        return not_proved(f"recording was refused: {refused[0].strip()}")
+    if not run.lines({"layer": r"layers are replayed as CUDA graphs", "step": r"steps are replayed as CUDA graphs"}[mode]):
+        return failed("the log does not say that anything was recorded")
+    return judged(run.bits() == eager.bits(), f"weights {run.weights()}, without graphs {eager.weights()}")
+
+
+def replayed(config, mode, settings, ranks=1):
+    def run(check):
+        if not check.on_gpu:
+            return not_proved("the CPU has no graphs")
+        eager = check.once(f"eager {config} {settings} {ranks}", lambda: check.train(config, settings, ranks))
+        graphs = check.train(config, {**settings, "device.graphs": mode}, ranks)
+        return graph_verdict(check, mode, graphs, eager)
+    return run
+
+
+def graphs(_check):
+    return [Row(f"{model} graphs {mode}", f"{model}: device.graphs: {mode} records, replays and has the bits of no graphs", 25,
+                replayed(model, mode, {"precision": "bf16"})) for mode in ("layer", "step") for model in MODELS]

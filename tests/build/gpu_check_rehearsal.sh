@@ -20,15 +20,19 @@ expect() {
     exit 1
   fi
 }
-expect_text() { grep -qF -- "$2" "$1" || { cat "$1"; echo "$1: lacks '$2'" >&2; exit 1; }; }
+# expect_result FILE NAME STATUS: what the output says of a row.
+expect_result() { grep -qE "^ +$3 +$2: " "$1" || { cat "$1"; echo "$1: '$2' is not $3" >&2; exit 1; }; }
 
-report=$place/report.md
-sections=(--device cpu --quick --sections 'parity,ranks,repeat,abort' --report "$report")
-expect 0 "$check" --build "$build" "${sections[@]}"
-expect_text "$report" 'A rehearsal on the CPU'
-expect_text "$report" '| repeat | gpt bf16 | ok |'
-expect_text "$report" 'rank 1 of 2 gets SIGKILL | ok |'
-expect_text "$report" 'tensor 2, layout mode | ok | the bits of one rank'
+out=$place/out report=$place/out/report.md
+expect 0 "$check" basics ranks --build "$build" --device cpu --out "$out" \
+  --only '^control: (start|two)|^engine: train|^unit tests|^parity: gpt fp32|^repeat: gpt bf16|^layouts: (data 2|tensor 2, layout mode)$|^lost ranks: .*SIGKILL|^pipelines: pipeline 2, 1f1b'
+for row in start 'two ranks on the CPU' 'train two steps' base_test 'gpt fp32' 'gpt bf16 twice' 'data 2' 'tensor 2, layout mode' \
+  'rank 1 gets SIGKILL' 'pipeline 2, 1f1b'; do
+  expect_result "$place/output" "$row" proved
+done
+grep -q 'A rehearsal on the CPU' "$report"
+expect 0 "$check" report "$out" --out "$place/merged"
+cmp "$report" "$place/merged/report.md"
 
 # The same program with another seed each time that it trains.
 mkdir "$place/build"
@@ -38,11 +42,12 @@ if [[ \$1 == train ]]; then exec "$build/trireme" "\$@" --set run.seed=\$RANDOM;
 exec "$build/trireme" "\$@"
 EOF_PROGRAM
 chmod +x "$place/build/trireme"
-expect 1 "$check" --build "$place/build" --device cpu --quick --sections parity,repeat --report "$report"
-expect_text "$report" '| parity | gpt fp32 | FAILED |'
-expect_text "$report" '| repeat | resnet bf16 | FAILED |'
+expect 1 "$check" basics --build "$place/build" --device cpu --out "$out" --only '^parity: gpt fp32|^repeat: resnet bf16'
+expect_result "$place/output" 'gpt fp32' failed
+expect_result "$place/output" 'resnet bf16 twice' failed
 
-if ! command -v nvidia-smi >/dev/null; then
-  expect 2 "$check"
-  expect_text "$place/output" 'no nvidia-smi'
+if ! command -v nvidia-smi >/dev/null && [[ ! -e /dev/nvidiactl ]]; then
+  expect 2 "$check" basics --build "$build" --out "$out" --only '^engine'
+  expect_result "$place/output" 'train two steps' 'not proved'
+  grep -q 'no driver' "$report"
 fi

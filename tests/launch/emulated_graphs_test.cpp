@@ -90,6 +90,17 @@ TEST_F(EmulatedGraphs, ProfilersSeePhasesAndLayersByName) {
     EXPECT_NE(result.output.find(name), std::string::npos) << name << "\n" << result.output;
 }
 
+// Equal bits alone would not tell recorded steps from steps that were never recorded.
+TEST_F(EmulatedGraphs, TheLogSaysOnceThatGraphsAreReplayed) {
+  for (const std::string mode : {"layer", "step"}) {
+    const CommandResult result = train_layout(gpt(), {1, "device.graphs=" + mode});
+    const std::string said = mode + "s are replayed as CUDA graphs";
+    const auto at = result.output.find(said);
+    ASSERT_NE(at, std::string::npos) << result.output;
+    EXPECT_EQ(result.output.find(said, at + 1), std::string::npos) << result.output;
+  }
+}
+
 TEST_F(EmulatedGraphs, APipelineStepsWithoutThemAndSaysWhyOnce) {
   const Layout eager{2, "pipeline=2"}, graphs{2, "pipeline=2 device.graphs=step"};
   const CommandResult result = train_layout(gpt(), {2, graphs.text, "said"});
@@ -114,6 +125,7 @@ TEST_F(EmulatedGraphs, WhatCannotBeRecordedRunsAllTheSame) {
   const auto at = result.output.find(reason);
   ASSERT_NE(at, std::string::npos) << result.output;
   EXPECT_EQ(result.output.find(reason, at + 1), std::string::npos) << result.output;
+  EXPECT_EQ(result.output.find("are replayed as CUDA graphs"), std::string::npos) << result.output;
 }
 
 }  // namespace

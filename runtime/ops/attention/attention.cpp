@@ -53,8 +53,9 @@ void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, 
   TRIREME_DISPATCH(stream, attention_backward, dqkv, dout, out, lse, qkv, heads);
 }
 
-std::string attention_backend(DeviceType device) {
-  const std::string cudnn = device == DeviceType::cuda ? cuda::cudnn_version() : "";
+std::string attention_backend(DeviceType device, DType compute) {
+  const bool asked = device == DeviceType::cuda && compute != DType::f32;
+  const std::string cudnn = asked ? cuda::cudnn_version() : "";
   return cudnn.empty() ? "own kernels" : "cuDNN " + cudnn;
 }
 

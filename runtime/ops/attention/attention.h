@@ -19,7 +19,8 @@ void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, con
 void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, const Tensor& out,
                         const Tensor& lse, const Tensor& qkv, std::int64_t heads);
 
-// What runs them on `device`: "cuDNN 9.19.0" or "own kernels".
-[[nodiscard]] std::string attention_backend(DeviceType device);
+// What runs them on `device`: "cuDNN 9.19.0" where it has a plan for the shape (the log says for
+// which), or "own kernels".
+[[nodiscard]] std::string attention_backend(DeviceType device, DType compute);
 
 }  // namespace trireme::ops

@@ -278,6 +278,14 @@ std::string version_text(std::size_t version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
+// Which kernels attention ran on is worth a line of every run; of convolutions there are dozens.
+void log_plan(const CudnnGraph& graph, const CudnnPlan& plan) {
+  const bool attention = std::holds_alternative<AttentionGraph>(graph);
+  log::get("ops").log(attention ? spdlog::level::info : spdlog::level::debug,
+                      "cuDNN {} runs {} with {} bytes of scratch", version_text(cudnnGetVersion()),
+                      to_string(graph), plan.workspace_bytes());
+}
+
 }  // namespace
 
 std::string to_string(const CudnnGraph& graph) {
@@ -325,6 +333,7 @@ const CudnnPlan* cudnn_plan(const CudnnGraph& graph) {
     if (status.is_good()) status = built->build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE);
     if (status.is_bad()) continue;
     at->second = std::make_unique<Plan>(library, std::move(built), choice);
+    log_plan(choice, *at->second);
     return at->second.get();
   }
   log::get("ops").info("cuDNN has no plan for {}, own kernels run it: {}", to_string(graph),

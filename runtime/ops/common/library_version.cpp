@@ -4,6 +4,7 @@
 #include <dnnl.h>
 #include <fmt/format.h>
 
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/cudnn_graphs.h"
 
 namespace trireme::ops {
@@ -15,6 +16,11 @@ std::string onednn_version() {
 
 std::string cudnn_version() {
   return cuda::cudnn_version();
+}
+
+std::string cublaslt_version() {
+  const auto version = cuda_slot<&cublaslt_version>;
+  return version != nullptr ? version() : std::string();
 }
 
 }  // namespace trireme::ops

@@ -10,5 +10,7 @@ namespace trireme::ops {
 // Likewise, empty where it is not in the build. Raises ExitCode::config where the one that was
 // found is too old for it.
 [[nodiscard]] std::string cudnn_version();
+// Likewise; any is taken.
+[[nodiscard]] std::string cublaslt_version();
 
 }  // namespace trireme::ops

@@ -9,6 +9,7 @@
 #include "runtime/base/log.h"
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/float_types.h"
+#include "runtime/ops/common/library_version.h"
 #include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/gemm/cublaslt_plan_cuda.h"
 #include "runtime/ops/gemm/gemm_tuning.h"
@@ -80,6 +81,9 @@ class Library {
     } else if (const auto suggested = entry.plan.suggest(handle_, 1); !suggested.empty()) {
       entry.algorithm = suggested.front();
     }
+    if (entry.algorithm)
+      log::get("ops").debug("cuBLASLt {} runs the matmul {}", cublaslt_version(),
+                            ops::to_text(key));
     return entries_.emplace(key, std::move(entry)).first->second;
   }
 
@@ -229,6 +233,7 @@ GemmChoice measure_gemm(Stream& stream, const GemmKey& key) {
   return Library::get().measure(CudaStream::of(stream), key, operands.gemm);
 }
 
+TRIREME_CUDA_PROVIDES(ops, cublaslt_version);
 TRIREME_CUDA_PROVIDES(ops, no_gemm_choices);
 TRIREME_CUDA_PROVIDES(ops, use_gemm_choices);
 TRIREME_CUDA_PROVIDES(ops, unmeasured_gemms);

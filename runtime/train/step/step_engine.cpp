@@ -207,6 +207,8 @@ void StepEngine::replay(std::int64_t step, Slot& slot) {
   if (slot.graph == nullptr) {
     try {
       slot.graph = device_.capture(*streams_.compute, whole);
+      if (!std::exchange(recorded_, true))
+        log::get("train").info("steps are replayed as CUDA graphs from step {} on", step + 1);
     } catch (const Error& error) {
       if (error.code() != ExitCode::config) throw;
       log::get("train").warn("steps run without graphs from here on: {}", error.what());

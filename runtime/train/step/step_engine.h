@@ -165,6 +165,7 @@ class StepEngine final : private StageWork, private LayerHook {
   std::optional<StaticBatches> static_;  // instead, where steps are recorded
   bool began_ = false;                   // a step has run
   bool unrecordable_ = false;            // a step could not be
+  bool recorded_ = false;                // a step was, and the log says so
   std::int64_t read_ = -1;               // the last step that was
   RankStep read_times_{};                // of it
 };

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""First of all: the program starts here, trains on the CPU and on the device, and has its libraries."""
+import json
+import os
+import re
+
+from harness import Row, failed, judged, not_proved, proved
+
+# What a build for a GPU must have found. Without cuDNN it would take its own attention, and everything else would pass.
+LIBRARIES = ("cuBLASLt", "cuDNN", "NCCL")
+
+
+def starts(check):
+    version = check.tool("--version")
+    check.pack()
+    return proved(version.strip())
+
+
+def trains_on_cpu(check):
+    run = check.train("gpt", {"train.steps": 3, "device.type": "cpu"})
+    return judged(len(run.losses) == 3, f"loss {run.losses[-1]:.4f}")
+
+
+def two_ranks_on_cpu(check):
+    settings = {"train.steps": 3, "device.type": "cpu", "reproducibility": "layout"}
+    one, two = check.train("gpt", settings), check.train("gpt", settings, ranks=2)
+    return judged(one.bits() == two.bits(), f"{one.weights()} and {two.weights()}, started by {check.launcher}")
+
+
+def trains_on_device(check):
+    """Everything after it is not worth its time where this fails."""
+    run = check.try_train("gpt", {"train.steps": 2})
+    if run.code != 0:
+        check.no_engine = f"the program cannot train on this device: {run.finished.last_lines(2)}"
+        return failed(f"ended with {run.code} after {run.finished.seconds:.0f} s: {run.finished.last_lines()}")
+    with open(os.path.join(run.directory, "environment.json"), encoding="utf-8") as file:
+        check.libraries = json.load(file).get("libraries", {})
+    return proved(f"loss {run.losses[-1]:.4f}")
+
+
+def libraries(check):
+    found = ", ".join(f"{name} {version}" for name, version in check.libraries.items())
+    missing = [name for name in LIBRARIES if name not in check.libraries]
+    if not check.on_gpu:
+        return not_proved("a rehearsal on the CPU")
+    return failed(f"lacks {', '.join(missing)}; has {found}") if missing else proved(found)
+
+
+def control(_check):
+    return [Row("start", "the program starts on this machine and packs data", 20, starts, cpu=True, free=True),
+            Row("train on the CPU", "it trains on this machine's CPU", 20, trains_on_cpu, cpu=True, free=True),
+            Row("two ranks on the CPU", "two ranks find each other and have the bits of one", 30, two_ranks_on_cpu, cpu=True,
+                free=True)]
+
+
+def engine(_check):
+    return [Row("train two steps", "the program trains on the device", 30, trains_on_device, free=True),
+            Row("libraries", "cuBLASLt, cuDNN and NCCL are in the program and load here", 5, libraries)]
+
+
+# ---- What a run says of the libraries that it used; all of it needs TRIREME_LOG=debug. ----
+
+VERBOSE = {"TRIREME_LOG": "debug"}
+
+
+def require_cudnn_attention(run):
+    """What the log says, or a fault: cuDNN must have had a plan for both passes of attention."""
+    refused = run.lines(r"cuDNN has no plan for attention_")
+    plans = {name: run.lines(rf"cuDNN \S+ runs attention_{name} ") for name in ("forward", "backward")}
+    if refused:
+        return "", refused[0].strip()
+    if not all(plans.values()):
+        return "", "the log names no plan of cuDNN for " + " and ".join(name for name, seen in plans.items() if not seen)
+    version = re.search(r"cuDNN (\S+) runs", plans["forward"][0]).group(1)
+    return f"attention by cuDNN {version}", ""
+
+
+def require_cudnn_convolution(run):
+    refused, plans = run.lines(r"cuDNN has no plan for convolution_"), run.lines(r"cuDNN \S+ runs convolution_")
+    if refused or not plans:
+        return "", f"{len(refused)} convolutions without a plan of cuDNN, {len(plans)} with one"
+    return f"{len(plans)} convolutions by cuDNN", ""
+
+
+def products(run, pattern="."):
+    """Matrix products that cuBLASLt had an algorithm for, by their description."""
+    return [line for line in run.lines(r"cuBLASLt \S+ runs the matmul") if re.search(pattern, line.partition("matmul")[2])]

@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Packs what gpu_check needs for a machine that has an NVIDIA driver, bash, coreutils, tar and gzip, and nothing else: no packages,
+# no network, no compiler, no MPI. For x86-64-v3 (AVX2) processors and a C library as new as this machine's.
+#
+#   scripts/gpu_check.sh bundle DIR [--build BUILD] [--python FILE] [--piece MIB]
+#
+#   --build BUILD   takes this build (default: makes build/bundle, preset release for compute capability 9.0)
+#   --python FILE   a Python with h5py, numpy and xxhash, which packs token ids for GPT-2 (default: python3)
+#   --piece MIB     pieces are at most so large (default: 60)
+#
+# There, with all pieces and unpack.sh in one directory: bash unpack.sh PLACE && PLACE/scripts/gpu_check.sh basics --out results
+# The pieces of core are always needed; those of cuda_* only where no CUDA 13, cuDNN 9 and NCCL 2 are found (PyTorch brings them),
+# python only where there is no python3. unpack.sh says what it took from where, and what is missing.
+set -euo pipefail
+called_from=$PWD
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+# shellcheck source=scripts/common.sh
+source scripts/common.sh
+
+out='' build='' python=python3 piece=60
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --build | --python | --piece)
+      [[ $# -ge 2 ]] || die "$1 needs a value"
+      case $1 in
+        --build) build=$(cd "$called_from" && realpath -m -- "$2") ;;
+        --python) if [[ $2 == */* ]]; then python=$(cd "$called_from" && realpath -s -- "$2"); else python=$2; fi ;;
+        --piece) piece=$2 ;;
+      esac
+      shift
+      ;;
+    -h | --help)
+      sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' scripts/gpu_check/bundle.sh
+      exit 0
+      ;;
+    -*) die "unknown option $1; see scripts/gpu_check.sh bundle --help" ;;
+    *) out=$(cd "$called_from" && realpath -m -- "$1") ;;
+  esac
+  shift
+done
+[[ -n $out ]] || die "which directory? scripts/gpu_check.sh bundle DIR"
+[[ ! -e $out || -z $(ls -A -- "$out") ]] || die "$out: is not empty"
+[[ $piece =~ ^[1-9][0-9]*$ ]] || die "--piece $piece: is not a number of MiB"
+# The one that CUDA's libraries are taken from: the first directory that has them.
+cuda_library() {
+  local directory
+  for directory in "$trireme_prefix/cuda/lib" /usr/local/cuda/lib64 /usr/local/cuda/lib; do
+    if compgen -G "$directory/$1" >/dev/null; then
+      printf '%s\n' "$directory"
+      return
+    fi
+  done
+  return 1
+}
+
+# Programs that gpu_check runs, by the names of their tests: one that is not built has no more than a name.
+test_programs() {
+  python3 - "$1" <<'END'
+import json, sys
+with open(sys.argv[1], encoding="utf-8") as file:
+    names = {test["name"] for test in json.load(file)["tests"]}
+print("\n".join(sorted({name.partition(".")[0] for name in names if name.endswith(".cuda")} | {"base_test"})))
+END
+}
+
+if [[ -z $build ]]; then
+  build=$repository/build/bundle
+  use_tools
+  say "building for x86-64-v3 and compute capability 9.0 in $build"
+  run_quietly "cmake --preset release" cmake --preset release -B "$build" -DCMAKE_CUDA_ARCHITECTURES=90
+fi
+stage=$(mktemp -d "${TMPDIR:-/tmp}/trireme-bundle.XXXXXX")
+trap 'rm -rf -- "$stage"' EXIT
+ctest --test-dir "$build" --show-only=json-v1 >"$stage/ctest.json"
+mapfile -t tests < <(test_programs "$stage/ctest.json")
+[[ ${#tests[@]} -gt 5 ]] || die "$build has no tests for a GPU; is it a build with TRIREME_CUDA?"
+run_quietly "cmake --build" cmake --build "$build" -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" --target trireme "${tests[@]}"
+ctest --test-dir "$build" --show-only=json-v1 >"$stage/ctest.json"
+
+# Each part is a tree of its own, all of them unpacked over each other.
+core=$stage/core/trireme
+mkdir -p "$core/build/cuda"/{lib,cuda,programs,tests}
+
+# add_program FILE PLACE: stripped, behind a script that finds our libraries; other programs of the machine do not.
+add_program() {
+  local name=${1##*/}
+  strip -o "$core/build/cuda/programs/$name" "$1"
+  # shellcheck disable=SC2016  # variables of the script that this writes
+  printf '#!/usr/bin/env bash\nhere=$(cd "$(dirname "${BASH_SOURCE[0]}")/%s" && pwd)\nLD_LIBRARY_PATH=$here/lib:$here/cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} exec "$here/programs/%s" "$@"\n' \
+    "$([[ $2 == . ]] && echo . || echo ..)" "$name" >"$core/build/cuda/$2/$name"
+  chmod +x "$core/build/cuda/$2/$name"
+}
+
+# Libraries that a program needs beside the C library, the driver's and CUDA's own.
+libraries_of() {
+  ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+    grep -vE '/(ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libutil|libcuda|libcudart|libcublasLt|libnccl|libcudnn)[^/]*\.so' || true
+}
+
+say "packing the program"
+add_program "$build/trireme" .
+for name in "${tests[@]}"; do add_program "$build/tests/$name" tests; done
+mapfile -t files < <(libraries_of "$build/trireme" "${tests[@]/#/$build/tests/}")
+for file in "${files[@]}"; do cp -L "$file" "$core/build/cuda/lib/"; done
+# What ctest would run, with places that follow the tree.
+sed -e "s#$build#{build}#g" -e "s#$repository#{source}#g" "$stage/ctest.json" >"$core/build/cuda/ctest.json"
+git ls-files -z -- scripts launch configs LICENSE README.md | tar -cf - --null -T - | tar -C "$core" -xf -
+git describe --always --dirty --abbrev=12 >"$core/revision.txt"
+glibc=$(ldd --version | awk 'NR == 1 { print $NF }')
+"$python" scripts/gpu_check/tokens.py "$core/build/cuda/gpt2_tokens" 327681 || {
+  rm -rf -- "$core/build/cuda/gpt2_tokens"
+  say "no h5py, numpy and xxhash in $python: the rows of GPT-2 124M need them there"
+}
+
+# A Python that needs nothing: it finds its library beside itself.
+system_python=$(realpath /usr/bin/python3)
+version=$("$system_python" -c 'import sys; print(f"python{sys.version_info[0]}.{sys.version_info[1]}")')
+snake=$stage/python/trireme/python
+mkdir -p "$snake/bin" "$snake/lib/libraries"
+cp -L "$system_python" "$snake/bin/$version"
+tar -C "$(dirname "$("$system_python" -c 'import os; print(os.__file__)')")/.." --exclude=__pycache__ --exclude='config-*' --exclude=idlelib \
+  --exclude=ensurepip --exclude=lib2to3 --exclude=test --exclude=tkinter -chf - "$version" | tar -C "$snake/lib" -xf -
+mapfile -t files < <(libraries_of "$snake/bin/$version" "$snake/lib/$version"/lib-dynload/*.so)
+for file in "${files[@]}"; do cp -L "$file" "$snake/lib/libraries/"; done
+# shellcheck disable=SC2016  # variables of the script that this writes
+printf '#!/usr/bin/env bash\nhere=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)\nLD_LIBRARY_PATH=$here/lib/libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} exec "$here/bin/%s" "$@"\n' \
+  "$version" >"$snake/bin/python3"
+chmod +x "$snake/bin/python3"
+
+# CUDA's libraries, each in a part of its own: a machine that has some of them is spared those. cuDNN loads its parts when it
+# needs them, and with them nvrtc.
+parts=(core python)
+for name in cudart cublasLt nccl nvrtc nvrtc-builtins cudnn cudnn_graph cudnn_ops cudnn_cnn cudnn_adv cudnn_heuristic cudnn_engines_runtime_compiled cudnn_engines_precompiled; do
+  part=cuda_${name%-builtins}
+  directory=$(cuda_library "lib$name.so.*") || die "lib$name.so is in none of the places where CUDA is looked for"
+  mkdir -p "$stage/$part/trireme/build/cuda/cuda"
+  file=$(realpath "$(compgen -G "$directory/lib$name.so.*" | head -n 1)")
+  # By the name that programs ask for.
+  cp "$file" "$stage/$part/trireme/build/cuda/cuda/$(readelf -d "$file" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')"
+  [[ " ${parts[*]} " == *" $part "* ]] || parts+=("$part")
+done
+
+mkdir -p "$out"
+for part in "${parts[@]}"; do
+  # The programs hold the same kernels again and again: only a dictionary larger than a program sees that.
+  how=(gz gzip -6)
+  if [[ $part == core ]]; then how=(xz xz -T1 "--lzma2=preset=1,dict=96MiB"); fi
+  # shellcheck disable=SC2016  # expanded inside
+  run_quietly "packing $part" bash -c 'set -o pipefail; tar -C "$1" --owner=0 --group=0 -cf - trireme | "${@:4}" | split -d -a 2 -b "$2"M - "$3"' \
+    - "$stage/$part" "$piece" "$out/$part.tar.${how[0]}." "${how[@]:1}"
+done
+sed "s/@glibc@/$glibc/" scripts/gpu_check/unpack.sh >"$out/unpack.sh"
+(cd "$out" && sha256sum -- *.tar.?z.* >SHA256SUMS)
+say "$(find "$out" -name '*.tar.?z.*' | wc -l) pieces of at most $piece MiB, $(du -shc "$out"/core.tar.* | tail -n 1 | cut -f 1) for program and tests, $(du -sh "$out" | cut -f 1) in all, in $out"

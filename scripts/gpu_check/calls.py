@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The calls: what each holds, in which order, for how long at most. What may hang comes last, in a call and among the calls."""
+import dataclasses
+
+import basics
+import benchmark
+import faults
+import gpt2
+import layouts
+import sanitizer
+import test_programs
+import training
+from harness import Section
+
+# Of a section's cap, kept for the evidence of a row that hangs at its end. Without it a call would overrun.
+RESERVE = 20
+LIMIT = 570  # seconds that the caps of a call may come to: a machine that is rented for ten minutes a call
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    what: str
+    sections: tuple
+
+    @property
+    def cap(self):
+        return sum(section.cap for section in self.sections)
+
+
+ENGINE = Section("engine", 55, basics.engine)
+CALLS = {
+    "basics": Call("the program trains here; unit tests; GPT and ResNet as on the CPU, twice, with CUDA graphs", (
+        Section("control", 60, basics.control), ENGINE, Section("unit tests", 180, test_programs.units),
+        Section("parity", 135, training.parity), Section("repeat", 60, training.repeat), Section("graphs", 80, training.graphs))),
+    "gpt2": Call("GPT-2 124M beside PyTorch from the same weights; every precision and switch; checkpoints", (
+        ENGINE, Section("PyTorch", 215, gpt2.parity), Section("switches", 300, gpt2.switches))),
+    "benchmark": Call("GPT-2 124M to 1.5B and ResNet-50: speed alone, then beside PyTorch", (
+        ENGINE, Section("alone", 175, benchmark.alone), Section("beside PyTorch", 340, benchmark.beside_pytorch))),
+    "sanitizer": Call("compute-sanitizer over the ops' tests: memcheck, racecheck, synccheck", (
+        Section("sanitizer", 560, sanitizer.sanitizer),)),
+    "ranks": Call("2 and 4 ranks on one GPU or several: NCCL, layouts, graphs, lost ranks, pipelines", (
+        ENGINE, Section("groups", 110, test_programs.groups), Section("layouts", 130, layouts.safe),
+        Section("graphs of 2 ranks", 55, layouts.graphs), Section("lost ranks", 70, faults.faults),
+        Section("pipelines", 150, layouts.pipelines))),
+}

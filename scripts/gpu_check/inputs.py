@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tiny training runs read: text and images with something to learn, and the configs over them."""
+import os
+
+CONFIGS = {
+    "gpt": """
+run: {directory: runs/check, seed: 7}
+reproducibility: run
+model: {family: gpt2, layers: 4, hidden: 128, heads: 4, context: 64, vocabulary: 256}
+data: {path: DATA/text/train, workers: 1, prefetch: 2}
+train: {steps: 10, global_batch: 16, micro_batch: 2, log_every: 5, clip_norm: 1.0}
+optimizer: {name: adamw, learning_rate: 1e-3, weight_decay: 0.1}
+lr_schedule: {name: cosine, warmup_steps: 2}
+parallel: {bucket_megabytes: 0.25, timeout_seconds: 15}
+""",
+    "resnet": """
+run: {directory: runs/check, seed: 7}
+reproducibility: run
+model: {family: resnet, block: bottleneck, stem: small, stages: [1, 1], width: 16, image_size: 16, channels: 3, classes: 10}
+data: {path: DATA/images/train, workers: 1, prefetch: 2, crop_padding: 2, flip: true, mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25]}
+train: {steps: 10, global_batch: 32, micro_batch: 8, log_every: 5, clip_norm: 0, label_smoothing: 0.1}
+optimizer: {name: sgd, learning_rate: 0.05, momentum: 0.9, nesterov: true, weight_decay: 5e-4}
+parallel: {bucket_megabytes: 0.25, timeout_seconds: 15}
+""",
+}
+WORDS = ["oar ", "rower ", "keel ", "bench ", "trireme ", "sea ", "pull ", "the "]
+
+
+def _bits():
+    state = 1
+    while True:
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+        yield state
+
+
+def pack(check):
+    """Makes them below check.place, once per call."""
+    bits, pixels, labels = _bits(), bytearray(), bytearray()
+    text = "".join(WORDS[next(bits) >> 61] for _ in range(12000))
+    for index in range(640):
+        labels.append(index % 10)
+        pixels += bytes((next(bits) >> 56) % 100 + 15 * (index % 10) for _ in range(16 * 16))
+    header = b"\0\0\x08\x03" + b"".join(size.to_bytes(4, "big") for size in (640, 16, 16))
+    at = {name: os.path.join(check.place, name) for name in ("text.txt", "images.idx", "labels.idx", "text", "images")}
+    for name, data in {"text.txt": text.encode(), "images.idx": header + pixels,
+                       "labels.idx": b"\0\0\x08\x01" + (640).to_bytes(4, "big") + labels}.items():
+        with open(at[name], "wb") as file:
+            file.write(data)
+    check.tool("data", "pack-text", at["text.txt"], "--out", at["text"], "--split", "train", "--quiet")
+    check.tool("data", "pack-images", at["images.idx"], "--labels", at["labels.idx"], "--classes", "10", "--channels", "3",
+               "--out", at["images"], "--split", "train", "--quiet")
+    for name, config in CONFIGS.items():
+        with open(os.path.join(check.place, name + ".yaml"), "w", encoding="utf-8") as file:
+            file.write(config.replace("DATA", check.place))
