@@ -173,15 +173,15 @@ TEST_F(ScaleTest, AFailedRunIsRecordedAndTheSweepGoesOn) {
 }
 
 TEST_F(ScaleTest, AnInterruptedStudyResumes) {
-  const std::string study = "--ranks 1,2 --repeats 1 --warmup 1 ";
+  const std::string study = "--ranks 1,2 --repeats 1 --warmup 1 --set train.global_batch=64 ";
   const std::string first = out() + "/runs/weak-1-data=1-1/result.json";
   const std::string second = out() + "/runs/weak-2-data=2-1/run/metrics.jsonl";
   // Long enough to be caught at the second run, not so long that it does not end.
-  const std::string command = scale(study + "--steps 2500");
+  const std::string command = scale(study + "--steps 250");
 
   const CommandResult cut = run_command(
       fmt::format("{} & study=$!; for i in $(seq 600); do [ -e {} ] && [ -s {} ] && break; sleep "
-                  "0.1; done; kill -INT $study; wait $study; echo code $?; pgrep -af [t]rain.*{}",
+                  "0.1; done; kill -INT $study; wait $study; echo code $?; pgrep -af \"[t]rain .*{}\"",
                   command, first, second, out()),
       200);
 
@@ -196,10 +196,10 @@ TEST_F(ScaleTest, AnInterruptedStudyResumes) {
   EXPECT_THAT(result.output, AllOf(HasSubstr("2 runs, 1 of them are there already"),
                                    HasSubstr("[1/1] weak scaling, 2 ranks as data=2, run 1: ")));
 
-  const CommandResult other = run_command(scale(study + "--steps 2499 --resume"));
+  const CommandResult other = run_command(scale(study + "--steps 249 --resume"));
 
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.output, HasSubstr("holds another study: --steps: '2500' there, '2499' now"));
+  EXPECT_THAT(other.output, HasSubstr("holds another study: --steps: '250' there, '249' now"));
   EXPECT_THAT(run_command(command).output, HasSubstr("holds a study already; continue it with"));
 }
 

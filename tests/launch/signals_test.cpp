@@ -68,7 +68,8 @@ class SignalsTest : public RunTest {
 };
 
 TEST_F(SignalsTest, UserSignalsDuringASaveLeadToAnotherCheckpointAndTheSameBits) {
-  const std::string settings = "--set train.steps=3000 --set train.log_every=1000";
+  const std::string settings =
+      "--set train.steps=250 --set train.global_batch=64 --set train.log_every=1000";
   const CommandResult result =
       run_with(settings, 100,
                "await $run/metrics.jsonl; kill -USR1 $job; await \"$run/checkpoints/step_*.tmp\"\n"
@@ -86,7 +87,7 @@ TEST_F(SignalsTest, UserSignalsDuringASaveLeadToAnotherCheckpointAndTheSameBits)
 
 TEST_F(SignalsTest, ASaveThatTerminationBeganAndAKillCutShortIsNotACheckpoint) {
   const std::string settings = "--set lr_schedule.name=constant --set train.log_every=1000";
-  const std::string some = settings + " --set train.steps=300";
+  const std::string some = settings + " --set train.steps=100";
   const CommandResult first = run_with(some + " --set run.deadline_minutes=0.00001", 0, "");
   ASSERT_EQ(first.exit_code, 75) << first.output;
   const auto before = checkpoints();
@@ -103,7 +104,7 @@ TEST_F(SignalsTest, ASaveThatTerminationBeganAndAKillCutShortIsNotACheckpoint) {
   ASSERT_EQ(checkpoints().size(), before.size() + 1) << "the save had not begun";
   EXPECT_THAT(checkpoints(), testing::Contains(HasSubstr(".tmp")));
 
-  const CommandResult last = run_with(some + " --set checkpoint.every_steps=100", 0, "");
+  const CommandResult last = run_with(some + " --set checkpoint.every_steps=40", 0, "");
   EXPECT_EQ(last.exit_code, 0) << last.output;
   EXPECT_THAT(checkpoints(), testing::Each(Not(HasSubstr(".tmp"))));
   expect_same_as_whole(some);
