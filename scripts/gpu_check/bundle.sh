@@ -95,7 +95,7 @@ add_program() {
 # Libraries that a program needs beside the C library, the driver's and CUDA's own.
 libraries_of() {
   ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
-    grep -vE '/(ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libutil|libcuda|libcudart|libcublasLt|libnccl|libcudnn)[^/]*\.so' || true
+    grep -vE '/(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libutil|libcuda|libcudart|libcublasLt|libnccl|libcudnn)\.so' || true
 }
 
 say "packing the program"

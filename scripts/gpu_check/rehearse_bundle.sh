@@ -25,7 +25,8 @@ add() {
 }
 mkdir -p "$root"/{proc,dev/shm,tmp,bin,usr/bin,lib64,place}
 mapfile -t programs < <(dpkg -L bash coreutils tar gzip | grep -E '^(/usr)?/bin/' | while read -r file; do if [[ -f $file ]]; then echo "$file"; fi; done)
-add "${programs[@]}" "$(command -v getconf)" /lib64/ld-linux-x86-64.so.2
+mapfile -t c_library < <(dpkg -L libc6 | grep -E '/lib[a-z_]+\.so\.[0-9]+$')
+add "${programs[@]}" "$(command -v getconf)" "${c_library[@]}" /lib64/ld-linux-x86-64.so.2
 ln -sfn bash "$root/bin/sh"
 ln -s /proc/self/fd "$root/dev/fd"
 for device in null zero urandom; do cp -a "/dev/$device" "$root/dev/"; done
