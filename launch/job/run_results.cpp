@@ -4,9 +4,26 @@
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/files/names.h"
+#include "runtime/checkpoint/files/stored_values.h"
+#include "runtime/checkpoint/save/weights.h"
 #include "runtime/engine/state/whole_weights.h"
 
 namespace trireme {
+namespace {
+
+std::string averages_in(const std::string& run) {
+  return run + "/" + std::string(averages_name);
+}
+
+void write_stored(const StoredValues& stored, const std::string& path, std::int64_t step) {
+  StoredReader reader(stored);
+  std::vector<WholeTensor> tensors;
+  for (const auto& [name, tensor] : stored.tensors)
+    tensors.push_back({name, tensor.shape, reader.whole(tensor)});
+  save_weights(path, tensors, weights_metadata(step));
+}
+
+}  // namespace
 
 void write_results(Session& session, const TrainingState& trained, double final_loss,
                    const Reporter* reporter) {
@@ -18,13 +35,27 @@ void write_results(Session& session, const TrainingState& trained, double final_
   const bool layout = session.config.reproducibility == Reproducibility::layout;
   const std::string state = layout ? optimizer_digest(session, trained.engine.optimizer()) : "";
   if (reporter == nullptr) return;
+  // The weights last: where they are, nothing is missing.
+  if (average.enabled()) save_weights(averages_in(reporter->directory.path()), averages, metadata);
   save_weights(reporter->directory.weights_path(), weights, metadata);
-  if (average.enabled())
-    save_weights(reporter->directory.path() + "/" + std::string(averages_name), averages, metadata);
   log::get("train").info("weights written to {}", reporter->directory.weights_path());
   log::get("train").info("final loss {:.4f} (of step {}; exact bits {:a}), weights xxh3 {}{}{}",
                          final_loss, session.config.train.steps, final_loss, digest_of(weights),
                          layout ? ", optimizer state xxh3 " : "", state);
+}
+
+void write_results(Session& session, const FoundCheckpoint& end) {
+  if (session.world->rank() == 0) {
+    const std::string& run = session.config.run.directory;
+    const std::string weights = RunDirectory::weights_in(run);
+    const auto values = [&](ValueKind kind) { return stored_values(end.path, end.manifest, kind); };
+    if (end.manifest.has(ValueKind::average))
+      write_stored(values(ValueKind::average), averages_in(run), end.step);
+    write_stored(values(ValueKind::model), weights, end.step);
+    log::get("train").info("weights of {} written to {}: an earlier start ended before it had",
+                           end.path, weights);
+  }
+  session.world->barrier();
 }
 
 void write_time_split(const StepReports& steps, const Reporter& reporter) {

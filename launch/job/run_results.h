@@ -3,6 +3,7 @@
 #pragma once
 
 #include "launch/job/run_report.h"
+#include "runtime/checkpoint/restore/verify.h"
 #include "runtime/engine/training_state.h"
 #include "runtime/train/meters/step_reports.h"
 
@@ -12,6 +13,9 @@ namespace trireme {
 // Collective.
 void write_results(Session& session, const TrainingState& trained, double final_loss,
                    const Reporter* reporter);
+// The same files from the checkpoint of the run's end, where it was killed before they were
+// written. Collective.
+void write_results(Session& session, const FoundCheckpoint& end);
 // Writes time_split.jsonl: the steps of this start.
 void write_time_split(const StepReports& steps, const Reporter& reporter);
 

@@ -70,9 +70,11 @@ void log_stop_reason(const Trainer& trainer, const Config& config) {
       config.train.steps, describe(trainer.stopped()), config.run.directory);
 }
 
-bool is_finished(const Session& session, const StartingPoint& start) {
+// Collective.
+bool is_finished(Session& session, const StartingPoint& start) {
   const Config& config = session.config;
   if (!start.done(config.train.steps)) return false;
+  if (start.lacks_weights) write_results(session, *start.checkpoint);
   if (session.world->rank() == 0) {
     log::get("train").info("{} has done {} of train.steps = {}: nothing is left to do",
                            config.run.directory, std::max(start.step(), start.finished),

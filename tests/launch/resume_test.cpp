@@ -208,6 +208,38 @@ TEST_F(ResumeTest, AFinishedRunHasNothingLeftToDoUntilItGetsMoreSteps) {
   expect_same_run("whole", "run");
 }
 
+TEST_F(ResumeTest,
+       ARunThatWasKilledBetweenItsLastCheckpointAndItsWeightsWritesThemWhenItIsStarted) {
+  const Settings settings{"checkpoint.every_steps=2", "train.ema_decay=0.9"};
+  Settings shorter = settings;
+  shorter.emplace_back("train.steps=4");
+  const std::string weights = directory() + "/run/weights.safetensors";
+  const std::string average = directory() + "/run/weights_average.safetensors";
+  expect_done(train_resnet("run", 2, shorter));
+  const std::string older = read_file(weights), older_average = read_file(average);
+  expect_done(train_resnet("run", 2, settings));
+  const std::string whole = read_file(weights), whole_average = read_file(average);
+
+  const auto expect_written = [&] {
+    const CommandResult again = train_resnet("run", 2, settings);
+    expect_done(again);
+    EXPECT_THAT(again.output, AllOf(HasSubstr("nothing is left to do"),
+                                    HasSubstr("an earlier start ended before it had")));
+    EXPECT_TRUE(read_file(weights) == whole);
+    EXPECT_TRUE(read_file(average) == whole_average);
+  };
+  std::filesystem::remove(weights);
+  std::filesystem::remove(average);
+  expect_written();
+  // Of the steps that the run had before it got more.
+  write_file(weights, older);
+  write_file(average, older_average);
+  expect_written();
+  const CommandResult third = train_resnet("run", 2, settings);
+  expect_done(third);
+  EXPECT_THAT(third.output, Not(HasSubstr("an earlier start ended")));
+}
+
 // The environment of a job with a limit, as launch/slurm/train.sbatch sets it.
 class TimeLimitTest : public RunTest {
  protected:

@@ -222,6 +222,10 @@ StartingPoint find_start(Session& session, const Dataset& dataset, const StartRe
   if (held.checkpoints) start.checkpoint = checkpoint_that_fits(session, dataset);
   if (held.weights && !held.checkpoints) require_finished(held, config);
   if (held.weights && held.step > start.step()) start.finished = held.step;
+  // Weights of older versions do not say their step, and stay.
+  const bool older = held.weights && held.step >= 0 && held.step < start.step();
+  start.lacks_weights =
+      start.checkpoint && start.done(config.train.steps) && (!held.weights || older);
   if (start.checkpoint && start.finished > 0 && !start.done(config.train.steps) &&
       session.world->rank() == 0) {
     log::get("train").warn(

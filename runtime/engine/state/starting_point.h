@@ -26,6 +26,8 @@ struct StartingPoint {
   std::int64_t finished = 0;
   bool again = false;      // files of an earlier start are there, and no state, or they go on
   bool overwrite = false;  // the earlier run is removed first
+  // The checkpoint is of the run's end, whose weights are not there: it was killed in between.
+  bool lacks_weights = false;
 
   [[nodiscard]] std::int64_t step() const { return checkpoint ? checkpoint->step : 0; }
   // Whether nothing is left to do.
