@@ -37,15 +37,15 @@ std::string describe_header(const ShardSet& set) {
         fmt::format("  tokens       {}\n  documents    {}\n  tokenizer    {}\n  vocabulary   {}\n",
                     set.elements(), documents, first.tokenizer, first.vocabulary);
   } else {
-    constexpr std::size_t most = 20;
+    constexpr std::size_t limit = 20;
     const std::vector<std::string>& all = first.classes;
     const std::vector<std::string> shown(
-        all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(most, all.size())));
+        all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(limit, all.size())));
     text += fmt::format(
         "  images       {}\n  shape        {} x {} x {} (height x width x channels)\n  classes     "
         " {}: {}{}\n",
         set.elements(), first.height, first.width, first.channels, all.size(),
-        fmt::join(shown, ", "), all.size() > most ? ", ..." : "");
+        fmt::join(shown, ", "), all.size() > limit ? ", ..." : "");
   }
   return text + fmt::format("  fingerprint  {:016x}\n", set.fingerprint());
 }

@@ -12,9 +12,9 @@ namespace {
 
 // What the library uses for links and attributes, and far more than a shard needs.
 constexpr std::uint64_t largest_heap_block = 64 << 10;
-constexpr std::uint64_t most_rows = 64;
-constexpr std::uint64_t most_objects = 256;
-constexpr std::uint64_t most_bytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t max_rows = 64;
+constexpr std::uint64_t max_objects = 256;
+constexpr std::uint64_t max_bytes = std::uint64_t{64} << 20;
 
 std::size_t bytes_for(std::uint64_t limit) {
   return limit == 0 ? 1 : (static_cast<std::size_t>(std::bit_width(limit)) - 1) / 8 + 1;
@@ -31,7 +31,7 @@ std::vector<Bytes> read_records(const InputFile& file, std::uint64_t address) {
   cursor.skip(2);
   const std::uint64_t root = cursor.number(8), count = cursor.number(2);
   if (count == 0) return {};
-  if (depth != 0 || count > most_objects)
+  if (depth != 0 || count > max_objects)
     damaged(file.path(), "more links or attributes than a shard has");
   const Bytes leaf = read_block(file, root, leaf_overhead + count * record_bytes);
   Cursor records(file.path(), leaf);
@@ -68,7 +68,7 @@ class Heap {
     root_ = cursor.number(8);
     rows_ = cursor.number(2);
     length_bytes_ = std::min(bytes_for(largest_block_), bytes_for(largest_managed));
-    if (id_bytes_ < 2 || id_bytes_ > 64 || width_ == 0 || width_ > most_rows || rows_ > most_rows ||
+    if (id_bytes_ < 2 || id_bytes_ > 64 || width_ == 0 || width_ > max_rows || rows_ > max_rows ||
         offset_bytes_ == 0 || offset_bytes_ > 8 || !std::has_single_bit(first_block_) ||
         !std::has_single_bit(largest_block_) || first_block_ > largest_block_ ||
         largest_block_ > largest_heap_block)
@@ -172,7 +172,7 @@ std::vector<Bytes> read_dense(const InputFile& file, std::uint64_t heap, std::ui
     cursor.skip(id_at);
     objects.push_back(from.object(cursor.take(from.id_bytes())));
     total += objects.back().size();
-    if (total > most_bytes) damaged(file.path(), "links or attributes are too large");
+    if (total > max_bytes) damaged(file.path(), "links or attributes are too large");
   }
   return objects;
 }

@@ -13,8 +13,8 @@ namespace {
 // No block of a shard is larger: long class lists are the largest.
 constexpr std::uint64_t largest_block = std::uint64_t{32} << 20;
 constexpr std::uint64_t largest_header = std::uint64_t{1} << 20;
-constexpr std::size_t most_messages = 4096;
-constexpr std::size_t most_chunks = 64;
+constexpr std::size_t max_messages = 4096;
+constexpr std::size_t max_chunks = 64;
 
 void mix(std::uint32_t& a, std::uint32_t& b, std::uint32_t& c) {
   a = (a - c) ^ std::rotl(c, 4), c += b;
@@ -41,7 +41,7 @@ class HeaderChunks {
   HeaderChunks(const InputFile& file, std::uint64_t address) : file_(file) {
     first(address);
     for (std::size_t i = 0; i < more_.size(); ++i) {
-      if (i >= most_chunks) damaged(file.path(), "an object header has too many blocks");
+      if (i >= max_chunks) damaged(file.path(), "an object header has too many blocks");
       next(more_[i].first, more_[i].second);
     }
   }
@@ -90,7 +90,7 @@ class HeaderChunks {
         more_.emplace_back(address, where.number(8));
       } else {
         messages_.push_back({type, {data.begin(), data.end()}});
-        if (messages_.size() > most_messages) damaged(file_.path(), "too many messages");
+        if (messages_.size() > max_messages) damaged(file_.path(), "too many messages");
       }
     }
   }

@@ -69,10 +69,10 @@ DataType parse_type(const std::string& path, std::span<const std::byte> bytes) {
 }
 
 DataSpace parse_space(const std::string& path, std::span<const std::byte> bytes) {
-  constexpr std::uint8_t most_extents = 32, scalar = 0;
+  constexpr std::uint8_t max_extents = 32, scalar = 0;
   Cursor cursor(path, bytes);
   const std::uint8_t version = cursor.byte(), rank = cursor.byte();
-  if ((version != 1 && version != 2) || rank > most_extents) damaged(path, "an unknown data space");
+  if ((version != 1 && version != 2) || rank > max_extents) damaged(path, "an unknown data space");
   cursor.skip(1);
   const std::uint8_t kind = cursor.byte();
   if (version == 1) cursor.skip(4);

@@ -26,10 +26,10 @@ bool numbered(const std::vector<std::string>& classes) {
 }
 
 std::string listed(const std::vector<std::string>& classes) {
-  constexpr std::size_t most = 8;
-  const auto shown = std::span(classes).first(std::min(most, classes.size()));
+  constexpr std::size_t limit = 8;
+  const auto shown = std::span(classes).first(std::min(limit, classes.size()));
   return fmt::format("{}: {}{}", classes.size(), fmt::join(shown, ", "),
-                     classes.size() > most ? ", ..." : "");
+                     classes.size() > limit ? ", ..." : "");
 }
 
 void require_same_classes(const IdNames& wanted, const IdNames& given) {

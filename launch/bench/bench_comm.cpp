@@ -29,7 +29,7 @@ constexpr double slowest_call_seconds = 600;  // for the slowest call
 struct CommBenchArguments {
   std::string config;
   std::vector<std::string> overrides;
-  std::int64_t least_bytes = 4, most_bytes = std::int64_t{64} << 20;
+  std::int64_t min_bytes = 4, max_bytes = std::int64_t{64} << 20;
   std::int64_t factor = 4;
   int repeats = 9;
   std::string json_file, hardware_file;
@@ -43,11 +43,11 @@ struct SizeRow {
 
 std::vector<std::int64_t> sizes(const CommBenchArguments& arguments, Verb verb, int ranks) {
   std::vector<std::int64_t> all;
-  for (std::int64_t bytes = arguments.least_bytes;; bytes *= arguments.factor) {
+  for (std::int64_t bytes = arguments.min_bytes;; bytes *= arguments.factor) {
     const std::int64_t size =
-        comm_bench::size_of(verb, ranks, std::min(bytes, arguments.most_bytes));
+        comm_bench::size_of(verb, ranks, std::min(bytes, arguments.max_bytes));
     if (all.empty() || size != all.back()) all.push_back(size);
-    if (bytes >= arguments.most_bytes) return all;
+    if (bytes >= arguments.max_bytes) return all;
   }
 }
 
@@ -136,9 +136,9 @@ void update_hardware(const JobGroups& job, const CommBenchArguments& arguments) 
 }
 
 void bench_comm(const CommBenchArguments& arguments) {
-  if (arguments.least_bytes >= arguments.most_bytes) {
+  if (arguments.min_bytes >= arguments.max_bytes) {
     fail(ExitCode::config, "bench comm: --min-bytes {} is not below --max-bytes {}",
-         arguments.least_bytes, arguments.most_bytes);
+         arguments.min_bytes, arguments.max_bytes);
   }
   const RankProcess process;
   std::optional<Config> config;
@@ -183,10 +183,10 @@ void add_bench_comm(CLI::App& bench_command) {
   add_config_options(*command, arguments->config, arguments->overrides,
                      "Config whose device and process groups to use (default: the world on the "
                      "CPU)");
-  command->add_option("--min-bytes", arguments->least_bytes, "Smallest message")
+  command->add_option("--min-bytes", arguments->min_bytes, "Smallest message")
       ->capture_default_str()
       ->check(integer_between(std::int64_t{4}, std::int64_t{1} << 32));
-  command->add_option("--max-bytes", arguments->most_bytes, "Largest message")
+  command->add_option("--max-bytes", arguments->max_bytes, "Largest message")
       ->capture_default_str()
       ->check(integer_between(std::int64_t{4}, std::int64_t{1} << 32));
   command->add_option("--factor", arguments->factor, "From one size to the next")

@@ -82,13 +82,13 @@ Workload make_workload(const DataBenchArguments& arguments) {
   const auto stride = tokens ? static_cast<std::uint64_t>(arguments.context) : 1;
   work.elements = tokens ? stride + 1 : 1;
   work.sample_bytes = work.elements * shards.front().element_bytes();
-  const std::uint64_t most = std::max<std::uint64_t>(
+  const std::uint64_t max_samples = std::max<std::uint64_t>(
       1, static_cast<std::uint64_t>(arguments.megabytes) * 1'000'000 / work.sample_bytes);
   std::vector<Place> in_order;
   std::uint64_t start = 0;
   for (std::size_t s = 0, i = 0; s < shards.size(); ++s) {
     const std::uint64_t end = start + shards[s].header.count;
-    for (; i * stride + work.elements <= end && in_order.size() < most; ++i) {
+    for (; i * stride + work.elements <= end && in_order.size() < max_samples; ++i) {
       if (i * stride < start) continue;  // begins in the shard before
       const std::uint64_t element = i * stride - start;
       in_order.push_back({static_cast<std::int64_t>(i), s, element,

@@ -28,7 +28,7 @@ namespace {
 
 constexpr double slowest_work_seconds = 600;
 // Ranks that a host is taken to hold: so many for each core, since they can share one.
-constexpr int most_ranks_per_core = 32;
+constexpr int max_ranks_per_core = 32;
 
 struct ModelBenchArguments {
   std::string config;
@@ -121,7 +121,7 @@ plan::Hardware describe_node(const Device& device, const MpiEnvironment& mpi) {
   hardware.name =
       cuda ? fmt::format("GPU of {}", cpu.model) : fmt::format("{} x {}", cores, cpu.model);
   hardware.node = {
-      .ranks = cuda ? mpi.local_size() : std::max(mpi.local_size(), most_ranks_per_core * cores),
+      .ranks = cuda ? mpi.local_size() : std::max(mpi.local_size(), max_ranks_per_core * cores),
       .cores = cuda ? 0 : cores};
   hardware.links.domain = hardware.node.ranks;
   hardware.links.rails = cuda ? mpi.local_size() : 1;
@@ -173,7 +173,7 @@ void bench_model(const ModelBenchArguments& arguments) {
 
   plan::Hardware hardware = describe_node(device, process.mpi);
   const ModelTimes measured = time_model(world, device, config, arguments.seconds);
-  hardware.straggler_deviation = measured.alone.deviation;
+  hardware.straggler_deviation = measured.alone.stddev;
   if (world.rank() == 0) {
     calibrate(hardware, device, config, measured, arguments.seconds);
     if (hardware.node.cores > 0)

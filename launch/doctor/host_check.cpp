@@ -54,9 +54,9 @@ void check_memory(Findings& findings, const MpiEnvironment& mpi) {
                             memory.limit_bytes > 0
                                 ? fmt::format(", limited to {:.1f} GiB", in_gib(memory.limit_bytes))
                                 : ""));
-  constexpr double least_free = 0.05;
+  constexpr double min_free = 0.05;
   if (static_cast<double>(memory.available_bytes) <
-      least_free * static_cast<double>(memory.total_bytes)) {
+      min_free * static_cast<double>(memory.total_bytes)) {
     findings.note("memory", fmt::format("{:.1f} GiB are free", in_gib(memory.available_bytes)),
                   "stop other programs on this host");
   }
@@ -95,9 +95,9 @@ void check_numa(Findings& findings, const HostCpu& cpu) {
 }
 
 void check_limits(Findings& findings) {
-  constexpr rlim_t least_files = 1024;
+  constexpr rlim_t min_files = 1024;
   rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < least_files) {
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < min_files) {
     findings.note("open files", fmt::format("limit {}", files.rlim_cur),
                   "ulimit -n 4096: each data shard and each connection takes one");
   }

@@ -79,7 +79,7 @@ double interface_speed() {
 
 void check_links(Findings& findings, Communicator& world, const std::vector<std::string>& hosts) {
   // Hosts by their first ranks; beyond this many, pairs would take long.
-  constexpr std::size_t most_hosts = 16;
+  constexpr std::size_t max_hosts = 16;
   std::vector<int> leaders;
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     if (std::find(hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(rank), hosts[rank]) ==
@@ -88,7 +88,7 @@ void check_links(Findings& findings, Communicator& world, const std::vector<std:
     }
   }
   if (leaders.size() < 2) return;
-  leaders.resize(std::min(leaders.size(), most_hosts));
+  leaders.resize(std::min(leaders.size(), max_hosts));
   const auto links = measure_links(world, hosts, leaders);
   if (world.rank() != 0) return;
   constexpr double share_of_interface = 0.1, share_of_best = 0.33, late = 2e-3;

@@ -110,10 +110,10 @@ void check_storage(Findings& findings, const std::string& subject, const std::st
     const std::string text =
         fmt::format("{} on {}, {:.0f} GB free, {:.0f} MB/s written to disk, {:.0f} MB/s read back",
                     place.string(), name_of_file_system(system), free, written, read);
-    constexpr double least_free = 1;
+    constexpr double min_free = 1;
     if (system == tmpfs) {
       findings.note(subject, text, "what is written there is gone after a reboot; use a disk");
-    } else if (free < least_free) {
+    } else if (free < min_free) {
       findings.note(subject, text, "free some space: checkpoints take 12 bytes per parameter");
     } else {
       findings.fine(subject, text);

@@ -7,7 +7,7 @@
 //   mpirun -np 2 add_layer gpt.yaml data.path=data/book/train parallel.pipeline=2
 #include <fmt/format.h>
 
-#include "models/layers/linear.h"
+#include "models/layers/linear_layer.h"
 #include "models/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi.h"

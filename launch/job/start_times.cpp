@@ -20,7 +20,7 @@ namespace {
 using json = nlohmann::ordered_json;
 
 // Of the limit: below, a start is hardly worth its while.
-constexpr double least_share_of_steps = 0.1;
+constexpr double min_share_of_steps = 0.1;
 // Of a limit that is recommended.
 constexpr double good_share_of_steps = 0.5;
 
@@ -83,7 +83,7 @@ std::optional<double> allocation_seconds() {
 void require_enough_time(const StartTimes& times, double limit, const std::string& run_directory) {
   const double ending = stop_margin_seconds(times.save, times.step);
   const double left = limit - times.to_first_step - ending;
-  if (left >= least_share_of_steps * limit) return;
+  if (left >= min_share_of_steps * limit) return;
   const double minutes = std::ceil((times.to_first_step + ending) / (1 - good_share_of_steps) / 60);
   fail(ExitCode::config,
        "the job's time limit of {:.0f} s is too short: the last start of this run took {:.1f} s to "

@@ -11,9 +11,9 @@ namespace {
 
 constexpr double minute = 60, hour = 3600;
 constexpr int simulated_runs = 51;
-constexpr double least_goodput = 1e-6;  // below, no run ends
+constexpr double min_goodput = 1e-6;  // below, no run ends
 // Pieces of work between checkpoints in all simulated runs; more take too long.
-constexpr double most_pieces = 2e6;
+constexpr double max_pieces = 2e6;
 
 CheckpointPolicy policy_of(double interval, double save, const GoodputPlan& all, double step) {
   CheckpointPolicy policy{.interval = std::min(interval, all.work)};
@@ -51,7 +51,7 @@ std::optional<GoodputPlan::Simulated> simulate(const GoodputPlan& all,
                                                const CheckpointPolicy& policy,
                                                plan::Hardware hardware, int ranks) {
   const double pieces = std::max(1.0, std::ceil(all.work / policy.interval - 1e-9));
-  if (!(pieces * simulated_runs < most_pieces)) return std::nullopt;
+  if (!(pieces * simulated_runs < max_pieces)) return std::nullopt;
   hardware.straggler_deviation = 0;
   const plan::StepEstimate piece{.total = all.work / pieces};
   GoodputPlan::Simulated found{.runs = simulated_runs};
@@ -82,7 +82,7 @@ std::string time_text(double seconds) {
 }
 
 std::string policy_text(const CheckpointPolicy& policy) {
-  if (policy.goodput < least_goodput) return "failures undo the work, it does not end";
+  if (policy.goodput < min_goodput) return "failures undo the work, it does not end";
   if (policy.every_steps == 0)
     return fmt::format("no checkpoint: goodput {:.2f} %", 100 * policy.goodput);
   return fmt::format("{}, every {} steps: goodput {:.2f} %", time_text(policy.interval),
@@ -132,7 +132,7 @@ std::string describe_goodput(const LayoutPlan& plan, const PlanContext& context)
   std::string text =
       fmt::format("failures: one in {} ({} rank(s), {:g} hours each)", time_text(found->mtbf),
                   mesh_shape(plan.config.parallel).size(), context.hardware.reliability.mtbf_hours);
-  if (counted.goodput >= least_goodput)
+  if (counted.goodput >= min_goodput)
     text += fmt::format(", {:.2g} expected in this run", counted.failures);
   text += "\n";
   if (found->best) {

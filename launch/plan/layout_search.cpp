@@ -89,8 +89,8 @@ std::vector<LayoutChoice> all_layouts(const Config& given, int ranks) {
 
 // What the fullest rank cannot do without: weights, gradients, optimizer state and what the layers
 // keep.
-std::uint64_t least_bytes(const Config& config, const plan::StepInput& input,
-                          const plan::StepEstimate& step) {
+std::uint64_t min_bytes(const Config& config, const plan::StepInput& input,
+                        const plan::StepEstimate& step) {
   const double ranks = static_cast<double>(config.parallel.data);
   const auto shared = [&](int from_stage) { return input.zero >= from_stage ? ranks : 1.0; };
   const double rounded = input.build.compute == DType::f32 || input.zero >= 3
@@ -99,7 +99,7 @@ std::uint64_t least_bytes(const Config& config, const plan::StepInput& input,
   const double states =
       config.optimizer.name == OptimizerKind::adamw ? 2 : config.optimizer.momentum > 0;
   const double per_element = sizeof(float) * (1 / shared(3) + 1 / shared(2) + states / shared(1));
-  double most = 0;
+  double max_bytes = 0;
   for (int stage = 0; stage < input.schedule.stages; ++stage) {
     double bytes =
         step.stages[static_cast<std::size_t>(stage)].parameters * (per_element + rounded);
@@ -109,9 +109,9 @@ std::uint64_t least_bytes(const Config& config, const plan::StepInput& input,
             static_cast<double>(input.layers[static_cast<std::size_t>(i)].kept_bytes) * chunk.slots;
       }
     }
-    most = std::max(most, bytes);
+    max_bytes = std::max(max_bytes, bytes);
   }
-  return static_cast<std::uint64_t>(most);
+  return static_cast<std::uint64_t>(max_bytes);
 }
 
 }  // namespace
@@ -142,13 +142,13 @@ void LayoutSearch::consider(const LayoutChoice& choice, std::string& refusal) {
     return;
   }
   Candidate candidate{.choice = choice, .step = plan::estimate_step(input, hardware_)};
-  candidate.least_bytes = least_bytes(config, input, candidate.step) +
-                          static_cast<std::uint64_t>(hardware_.device.framework_bytes);
+  candidate.min_bytes = min_bytes(config, input, candidate.step) +
+                        static_cast<std::uint64_t>(hardware_.device.framework_bytes);
   candidates_.push_back(std::move(candidate));
 }
 
 std::optional<LayoutPlan> LayoutSearch::fitting(const Candidate& candidate) {
-  if (static_cast<double>(candidate.least_bytes) <= hardware_.device.memory_bytes) {
+  if (static_cast<double>(candidate.min_bytes) <= hardware_.device.memory_bytes) {
     LayoutPlan plan{.config = resolve_config(with_layout(given_, candidate.choice), environment_),
                     .step = candidate.step};
     plan.stages = plan_memory_of_stages(plan.config, hardware_);
@@ -160,7 +160,7 @@ std::optional<LayoutPlan> LayoutSearch::fitting(const Candidate& candidate) {
 
 std::vector<LayoutPlan> LayoutSearch::fastest(std::size_t count) {
   std::ranges::stable_sort(candidates_, {}, [](const Candidate& candidate) {
-    return std::pair(candidate.step.total, candidate.least_bytes);
+    return std::pair(candidate.step.total, candidate.min_bytes);
   });
   std::vector<LayoutPlan> best;
   for (const Candidate& candidate : candidates_) {

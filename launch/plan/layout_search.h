@@ -54,7 +54,7 @@ class LayoutSearch {
   struct Candidate {
     LayoutChoice choice;
     plan::StepEstimate step;
-    std::uint64_t least_bytes = 0;  // that any rank of it needs
+    std::uint64_t min_bytes = 0;  // that any rank of it needs
   };
   // Leaves the rules' message in `refusal` for the first that is refused.
   void consider(const LayoutChoice& choice, std::string& refusal);

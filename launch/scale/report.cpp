@@ -15,7 +15,7 @@ namespace {
 using ordered_json = nlohmann::ordered_json;
 
 ordered_json describe(const Spread& spread) {
-  return {{"median", spread.median}, {"least", spread.least}, {"most", spread.most}};
+  return {{"median", spread.median}, {"least", spread.min}, {"most", spread.max}};
 }
 
 ordered_json describe(const std::optional<RunResult>& run, const Point& point) {
@@ -120,7 +120,7 @@ std::string csv_report(const Study& study, std::span<const Row> rows) {
                         point.global_batch, row.good, row.runs.size());
     if (row.good > 0) {
       const Spread& rate = row.samples_per_second;
-      text += fmt::format(",{},{},{},{},{}", rate.median, rate.least, rate.most,
+      text += fmt::format(",{},{},{},{},{}", rate.median, rate.min, rate.max,
                           rate.median * static_cast<double>(study.traits.targets_per_sample),
                           row.parts.period);
     } else {
@@ -128,9 +128,8 @@ std::string csv_report(const Study& study, std::span<const Row> rows) {
     }
     if (row.loss) {
       const Spread& efficiency = row.loss->efficiency;
-      text +=
-          fmt::format(",{},{},{},{},{},{}", efficiency.median, efficiency.least, efficiency.most,
-                      row.loss->ideal, row.loss->gap, fmt::join(row.loss->parts, ","));
+      text += fmt::format(",{},{},{},{},{},{}", efficiency.median, efficiency.min, efficiency.max,
+                          row.loss->ideal, row.loss->gap, fmt::join(row.loss->parts, ","));
     } else {
       text += std::string(5 + loss_count, ',');
     }
@@ -187,7 +186,7 @@ std::string text_report(const Study& study, std::span<const Row> rows) {
     const Row::Loss& loss = *row.loss;
     text += fmt::format(
         "{:>9.1f} %  {:<15}", 100 * loss.efficiency.median,
-        fmt::format("({:.1f}..{:.1f})", 100 * loss.efficiency.least, 100 * loss.efficiency.most));
+        fmt::format("({:.1f}..{:.1f})", 100 * loss.efficiency.min, 100 * loss.efficiency.max));
     constexpr std::array<int, loss_count> widths = {8, 8, 8, 10, 9};
     for (std::size_t i = 0; i < loss_count; ++i)
       text += fmt::format("{:>{}.1f}", 100 * loss.parts[i] / row.parts.period, widths[i]);

@@ -66,8 +66,8 @@ ChartPoint rate_of(const Study& study, const Row& row) {
   const Spread& rate = row.samples_per_second;
   return {.x = static_cast<double>(row.point.ranks()),
           .y = items * rate.median,
-          .least = items * rate.least,
-          .most = items * rate.most,
+          .min = items * rate.min,
+          .max = items * rate.max,
           .label = fmt::format("{}: {:.0f} {}/s", row.point.layout(), items * rate.median,
                                study.traits.item_name)};
 }
@@ -76,8 +76,8 @@ ChartPoint efficiency_of(const Study&, const Row& row) {
   const Spread& efficiency = row.loss->efficiency;
   return {.x = static_cast<double>(row.point.ranks()),
           .y = 100 * efficiency.median,
-          .least = 100 * efficiency.least,
-          .most = 100 * efficiency.most,
+          .min = 100 * efficiency.min,
+          .max = 100 * efficiency.max,
           .label = fmt::format("{}: {:.1f} %", row.point.layout(), 100 * efficiency.median)};
 }
 
@@ -132,7 +132,7 @@ std::string charts(const Study& study, std::span<const Row> rows) {
          figure(line_chart({.title = "Efficiency by ranks",
                             .x_title = "ranks",
                             .y_title = "efficiency, %",
-                            .y_most = 100},
+                            .y_max = 100},
                            efficiencies),
                 "Throughput per rank against the first point's.") +
          figure(bar_chart({.title = "Lost efficiency by cause",
@@ -166,8 +166,8 @@ std::string table(const Study& study, std::span<const Row> rows) {
     if (row.loss) {
       const Row::Loss& loss = *row.loss;
       text += fmt::format("<td>{:.1f}</td><td>{:.1f}..{:.1f}</td><td>{:.2f}</td><td>{:.2f}</td>",
-                          100 * loss.efficiency.median, 100 * loss.efficiency.least,
-                          100 * loss.efficiency.most, 1e3 * loss.ideal, 1e3 * loss.gap);
+                          100 * loss.efficiency.median, 100 * loss.efficiency.min,
+                          100 * loss.efficiency.max, 1e3 * loss.ideal, 1e3 * loss.gap);
       for (const double part : loss.parts)
         text += fmt::format("<td>{:.2f}</td>", 1e3 * part);
     }

@@ -35,8 +35,8 @@ Row summarise(const PointResult& result) {
   row.place = upper.place;
   const auto batch = static_cast<double>(row.point.global_batch);
   row.samples_per_second = {.median = batch / row.parts.period,
-                            .least = batch / good.back()->parts.period,
-                            .most = batch / good.front()->parts.period};
+                            .min = batch / good.back()->parts.period,
+                            .max = batch / good.front()->parts.period};
   return row;
 }
 
@@ -52,8 +52,8 @@ Row::Loss loss_of(const Row& row, const Row& base) {
     loss.parts[i] = own[i] - k * of_base[i];
   const double ideal_rate = static_cast<double>(row.point.global_batch) / loss.ideal;
   loss.efficiency = {.median = row.samples_per_second.median / ideal_rate,
-                     .least = row.samples_per_second.least / ideal_rate,
-                     .most = row.samples_per_second.most / ideal_rate};
+                     .min = row.samples_per_second.min / ideal_rate,
+                     .max = row.samples_per_second.max / ideal_rate};
   return loss;
 }
 

@@ -24,7 +24,7 @@ inline constexpr std::array<std::string_view, loss_count> loss_titles = {
     "exposed communication", "pipeline bubble", "data wait", "straggler", "compute slowdown"};
 
 struct Spread {
-  double median = 0, least = 0, most = 0;
+  double median = 0, min = 0, max = 0;
 };
 
 struct Row {

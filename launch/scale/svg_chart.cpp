@@ -26,8 +26,8 @@ struct Axis {
 };
 
 // Steps of 1, 2 or 5 times a power of ten.
-double step_of(double range, int most) {
-  const double raw = range / most, power = std::pow(10, std::floor(std::log10(raw)));
+double step_of(double range, int max_ticks) {
+  const double raw = range / max_ticks, power = std::pow(10, std::floor(std::log10(raw)));
   for (const double times : {1.0, 2.0, 5.0}) {
     if (times * power >= raw) return times * power;
   }
@@ -35,7 +35,7 @@ double step_of(double range, int most) {
 }
 
 std::vector<double> ticks(const Axis& axis) {
-  constexpr int most = 6;
+  constexpr int max_ticks = 6;
   std::vector<double> all;
   if (axis.logarithmic) {
     for (double power = std::pow(10, std::floor(std::log10(axis.low))); power <= axis.high;
@@ -46,7 +46,7 @@ std::vector<double> ticks(const Axis& axis) {
     }
     return all;
   }
-  const double step = step_of(axis.high - axis.low, most);
+  const double step = step_of(axis.high - axis.low, max_ticks);
   for (double value = std::ceil(axis.low / step) * step; value <= axis.high + step / 1000;
        value += step)
     all.push_back(std::abs(value) < step / 1000 ? 0 : value);
@@ -103,9 +103,9 @@ std::string draw(const Series& series, std::size_t index, const Axis& x, const A
   for (const ChartPoint& point : series.points) {
     path += fmt::format("{}{:.1f},{:.1f}", path.empty() ? "" : " ", x(point.x), y(point.y));
     if (series.ideal) continue;
-    if (point.most > point.least) {
-      marks += line("whisker " + style, x(point.x), y(point.least), x(point.x), y(point.most));
-      for (const double end : {point.least, point.most})
+    if (point.max > point.min) {
+      marks += line("whisker " + style, x(point.x), y(point.min), x(point.x), y(point.max));
+      for (const double end : {point.min, point.max})
         marks += line("whisker " + style, x(point.x) - 4, y(end), x(point.x) + 4, y(end));
     }
     marks += fmt::format(
@@ -143,7 +143,7 @@ std::string escaped(std::string_view text) {
 std::string line_chart(const ChartOptions& options, std::span<const Series> series) {
   Axis x{.low = HUGE_VAL, .high = 0, .from = left, .to = width - right, .logarithmic = true};
   Axis y{.low = HUGE_VAL,
-         .high = options.y_most,
+         .high = options.y_max,
          .from = top + plot_height,
          .to = top,
          .logarithmic = options.logarithmic};
@@ -151,8 +151,8 @@ std::string line_chart(const ChartOptions& options, std::span<const Series> seri
   for (const Series& one : series) {
     for (const ChartPoint& point : one.points) {
       places.push_back(point.x);
-      y.low = std::min({y.low, point.y, point.most > 0 ? point.least : point.y});
-      y.high = std::max({y.high, point.y, point.most});
+      y.low = std::min({y.low, point.y, point.max > 0 ? point.min : point.y});
+      y.high = std::max({y.high, point.y, point.max});
     }
   }
   if (places.empty()) return {};
@@ -179,7 +179,7 @@ std::string line_chart(const ChartOptions& options, std::span<const Series> seri
 std::string bar_chart(const ChartOptions& options, std::span<const std::string> parts,
                       std::span<const Bar> bars) {
   if (bars.empty()) return {};
-  Axis y{.low = 0, .high = options.y_most, .from = top + plot_height, .to = top};
+  Axis y{.low = 0, .high = options.y_max, .from = top + plot_height, .to = top};
   for (const Bar& bar : bars) {
     double above = 0, below = 0;
     for (const double part : bar.parts)

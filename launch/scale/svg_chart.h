@@ -11,8 +11,8 @@ namespace trireme::scale {
 
 struct ChartPoint {
   double x = 0, y = 0;
-  double least = 0, most = 0;  // whiskers, where they differ
-  std::string label{};         // shown when pointed at
+  double min = 0, max = 0;  // whiskers, where they differ
+  std::string label{};      // shown when pointed at
 };
 
 struct Series {
@@ -24,7 +24,7 @@ struct Series {
 struct ChartOptions {
   std::string title, x_title, y_title;
   bool logarithmic = false;  // both axes; otherwise x alone, and y begins at 0
-  double y_most = 0;         // at least so far
+  double y_max = 0;          // at least so far
 };
 
 // x is spaced by powers of two.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gpt/gpt.h"
 
-#include "models/gpt/block.h"
 #include "models/gpt/embedding_layer.h"
-#include "models/gpt/head.h"
+#include "models/gpt/gpt_block.h"
+#include "models/gpt/gpt_head.h"
 
 namespace trireme {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/resnet/resnet.h"
 
-#include "models/resnet/block.h"
-#include "models/resnet/head.h"
+#include "models/resnet/resnet_block.h"
+#include "models/resnet/resnet_head.h"
 #include "models/resnet/stem.h"
 
 namespace trireme {

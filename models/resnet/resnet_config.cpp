@@ -88,7 +88,7 @@ Chain resnet_chain(const Config& config) {
       .crop_padding = config.data.crop_padding, .flip = config.data.flip, .seed = config.run.seed};
   const auto to_float = [](double value) { return static_cast<float>(value); };
   std::ranges::transform(config.data.mean, augment.mean.begin(), to_float);
-  std::ranges::transform(config.data.std, augment.deviation.begin(), to_float);
+  std::ranges::transform(config.data.std, augment.stddev.begin(), to_float);
   return resnet_chain(config.model.as<ResNetOptions>(), augment);
 }
 

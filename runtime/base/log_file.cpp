@@ -14,7 +14,7 @@
 namespace trireme::log {
 namespace {
 
-constexpr std::size_t most_remembered = 64 << 10;
+constexpr std::size_t max_remembered = 64 << 10;
 
 // "[2026-11-22 12:01:02.345] [info] [3] [data] " as spdlog's pattern in log.cpp writes it.
 std::string_view head_of_line(spdlog::level::level_enum level, int rank, std::string_view subsystem,
@@ -75,7 +75,7 @@ void LogFile::sink_it_(const spdlog::details::log_msg& message) {
   formatter_->format(message, text);
   if (descriptor_ >= 0) {
     static_cast<void>(!::write(descriptor_, text.data(), text.size()));
-  } else if (remembered_.size() + text.size() <= most_remembered) {
+  } else if (remembered_.size() + text.size() <= max_remembered) {
     remembered_.append(text.data(), text.size());
   }
 }

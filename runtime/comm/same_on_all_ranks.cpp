@@ -119,10 +119,10 @@ std::vector<Party> parties_of(Communicator& world, const SharedFact& fact) {
 
 // "a, b, c and 5 more"
 std::string listed(std::span<const std::string> names) {
-  constexpr std::size_t most = 8;
-  const auto shown = names.first(std::min(names.size(), most));
+  constexpr std::size_t limit = 8;
+  const auto shown = names.first(std::min(names.size(), limit));
   const std::string rest =
-      names.size() > most ? fmt::format(" and {} more", names.size() - most) : "";
+      names.size() > limit ? fmt::format(" and {} more", names.size() - limit) : "";
   return fmt::format("{}{}", fmt::join(shown, ", "), rest);
 }
 

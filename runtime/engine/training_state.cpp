@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/engine/training_state.h"
 
-#include "runtime/ops/update/optimizer.h"
+#include "runtime/ops/update/optimizer_update.h"
 
 namespace trireme {
 namespace {

@@ -16,10 +16,10 @@ struct Init {
   enum class Kind : std::uint8_t { constant, normal, uniform, sinusoid };
   Kind kind = Kind::constant;
   float a = 0;  // the constant, the mean, the lower bound or the amplitude
-  float b = 0;  // the deviation or the upper bound
+  float b = 0;  // the stddev or the upper bound
 
   static Init constant(float value) { return {Kind::constant, value, 0}; }
-  static Init normal(float deviation) { return {Kind::normal, 0, deviation}; }
+  static Init normal(float stddev) { return {Kind::normal, 0, stddev}; }
   static Init uniform(float bound) { return {Kind::uniform, -bound, bound}; }
   static Init sinusoid(float amplitude) { return {Kind::sinusoid, amplitude, 0}; }
 };

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "runtime/device/device.h"
-#include "runtime/ops/update/optimizer.h"
+#include "runtime/ops/update/optimizer_update.h"
 
 namespace trireme {
 

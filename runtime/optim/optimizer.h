@@ -11,7 +11,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/nn/param_store.h"
-#include "runtime/ops/update/optimizer.h"
+#include "runtime/ops/update/optimizer_update.h"
 #include "runtime/optim/loss_scaler.h"
 
 namespace trireme {

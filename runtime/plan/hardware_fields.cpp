@@ -4,11 +4,11 @@
 namespace trireme::plan {
 namespace {
 
-constexpr double least_rate = 1, most_rate = 1e18;  // FLOP/s and bytes per second
-constexpr double most_bytes = 1e15;
-constexpr double most_seconds = 1e6;
-constexpr double most_ranks = 1 << 20;
-constexpr double least_share = 1e-4;
+constexpr double min_rate = 1, max_rate = 1e18;  // FLOP/s and bytes per second
+constexpr double max_bytes = 1e15;
+constexpr double max_seconds = 1e6;
+constexpr double max_ranks = 1 << 20;
+constexpr double min_share = 1e-4;
 
 template <Precision precision>
 HardwareSlot peak(Hardware& hardware) {
@@ -23,56 +23,56 @@ std::span<const HardwareField> hardware_fields() {
   static const HardwareField fields[] = {
       {"", "name", [](H& h) -> Slot { return &h.name; }, 0, 0, true},
       {"", "straggler_deviation", [](H& h) -> Slot { return &h.straggler_deviation; }, 0, 10},
-      {"", "storage_bandwidth", [](H& h) -> Slot { return &h.storage_bandwidth; }, 0, most_rate},
+      {"", "storage_bandwidth", [](H& h) -> Slot { return &h.storage_bandwidth; }, 0, max_rate},
       {"", "price_per_hour", [](H& h) -> Slot { return &h.price_per_hour; }, 0, 1e6},
 
-      {"device", "memory_bytes", [](H& h) -> Slot { return &h.device.memory_bytes; }, least_rate,
-       most_bytes, true},
+      {"device", "memory_bytes", [](H& h) -> Slot { return &h.device.memory_bytes; }, min_rate,
+       max_bytes, true},
       {"device", "framework_bytes", [](H& h) -> Slot { return &h.device.framework_bytes; }, 0,
-       most_bytes},
+       max_bytes},
       {"device", "memory_bandwidth", [](H& h) -> Slot { return &h.device.memory_bandwidth; },
-       least_rate, most_rate, true},
+       min_rate, max_rate, true},
       {"device", "launch_seconds", [](H& h) -> Slot { return &h.device.launch_seconds; }, 0, 1},
 
-      {"peak_flops", "fp32", peak<Precision::fp32>, least_rate, most_rate, true},
-      {"peak_flops", "tf32", peak<Precision::tf32>, least_rate, most_rate},
-      {"peak_flops", "bf16", peak<Precision::bf16>, least_rate, most_rate},
-      {"peak_flops", "fp16", peak<Precision::fp16>, least_rate, most_rate},
-      {"peak_flops", "fp8", peak<Precision::fp8>, least_rate, most_rate},
+      {"peak_flops", "fp32", peak<Precision::fp32>, min_rate, max_rate, true},
+      {"peak_flops", "tf32", peak<Precision::tf32>, min_rate, max_rate},
+      {"peak_flops", "bf16", peak<Precision::bf16>, min_rate, max_rate},
+      {"peak_flops", "fp16", peak<Precision::fp16>, min_rate, max_rate},
+      {"peak_flops", "fp8", peak<Precision::fp8>, min_rate, max_rate},
 
-      {"efficiency", "matmul", [](H& h) -> Slot { return &h.efficiency.matmul; }, least_share, 1,
+      {"efficiency", "matmul", [](H& h) -> Slot { return &h.efficiency.matmul; }, min_share, 1,
        true},
-      {"efficiency", "attention", [](H& h) -> Slot { return &h.efficiency.attention; }, least_share,
+      {"efficiency", "attention", [](H& h) -> Slot { return &h.efficiency.attention; }, min_share,
        1, true},
       {"efficiency", "convolution", [](H& h) -> Slot { return &h.efficiency.convolution; },
-       least_share, 1, true},
-      {"efficiency", "memory", [](H& h) -> Slot { return &h.efficiency.memory; }, least_share, 1,
+       min_share, 1, true},
+      {"efficiency", "memory", [](H& h) -> Slot { return &h.efficiency.memory; }, min_share, 1,
        true},
       {"efficiency", "half_dimension", [](H& h) -> Slot { return &h.efficiency.half_dimension; }, 0,
        65536},
 
-      {"node", "ranks", [](H& h) -> Slot { return &h.node.ranks; }, 1, most_ranks, true},
-      {"node", "cores", [](H& h) -> Slot { return &h.node.cores; }, 0, most_ranks},
+      {"node", "ranks", [](H& h) -> Slot { return &h.node.ranks; }, 1, max_ranks, true},
+      {"node", "cores", [](H& h) -> Slot { return &h.node.cores; }, 0, max_ranks},
       {"node", "crowded_slowdown", [](H& h) -> Slot { return &h.node.crowded_slowdown; }, 1, 100},
       {"node", "scheduling_delay", [](H& h) -> Slot { return &h.node.scheduling_delay; }, 0, 10},
 
-      {"links", "domain", [](H& h) -> Slot { return &h.links.domain; }, 1, most_ranks, true},
-      {"links", "rails", [](H& h) -> Slot { return &h.links.rails; }, 1, most_ranks, true},
+      {"links", "domain", [](H& h) -> Slot { return &h.links.domain; }, 1, max_ranks, true},
+      {"links", "rails", [](H& h) -> Slot { return &h.links.rails; }, 1, max_ranks, true},
       {"links", "overlap", [](H& h) -> Slot { return &h.links.overlap; }, 0, 1},
       {"links", "inside_latency", [](H& h) -> Slot { return &h.links.inside.latency; }, 0,
-       most_seconds, true},
+       max_seconds, true},
       {"links", "inside_bandwidth", [](H& h) -> Slot { return &h.links.inside.bandwidth; },
-       least_rate, most_rate, true},
+       min_rate, max_rate, true},
       {"links", "between_latency", [](H& h) -> Slot { return &h.links.between.latency; }, 0,
-       most_seconds, true},
+       max_seconds, true},
       {"links", "between_bandwidth", [](H& h) -> Slot { return &h.links.between.bandwidth; },
-       least_rate, most_rate, true},
+       min_rate, max_rate, true},
 
       {"reliability", "mtbf_hours", [](H& h) -> Slot { return &h.reliability.mtbf_hours; }, 0, 1e9},
       {"reliability", "restart_seconds",
-       [](H& h) -> Slot { return &h.reliability.restart_seconds; }, 0, most_seconds},
+       [](H& h) -> Slot { return &h.reliability.restart_seconds; }, 0, max_seconds},
       {"reliability", "checkpoint_bandwidth",
-       [](H& h) -> Slot { return &h.reliability.checkpoint_bandwidth; }, 0, most_rate},
+       [](H& h) -> Slot { return &h.reliability.checkpoint_bandwidth; }, 0, max_rate},
   };
   return fields;
 }

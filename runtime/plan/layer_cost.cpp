@@ -141,9 +141,10 @@ class LayerModel {
   }
 
   double matmul_seconds(const Product& product) const {
-    const double least = std::min({product.rows, product.in, product.out});
+    const double min_dimension = std::min({product.rows, product.in, product.out});
     const Efficiency& efficiency = hardware_.efficiency;
-    const double reached = efficiency.matmul * least / (least + efficiency.half_dimension);
+    const double reached =
+        efficiency.matmul * min_dimension / (min_dimension + efficiency.half_dimension);
     const double operands = product.rows * (product.in + product.out) + product.in * product.out;
     const double bytes = operands * (fp8_ ? fp8_bytes : element_);
     const double quantising = fp8_ ? bytes_seconds(operands * (element_ + fp8_bytes)) : 0;

@@ -106,7 +106,7 @@ std::string format_json(const EvaluationMetrics& metrics) {
 std::string format_json(const SkippedBatch& skipped) {
   return line_of({{"step", skipped.step},
                   {"skipped", "spike"},
-                  {"deviations", thousandths(skipped.deviations)},
+                  {"deviations", thousandths(skipped.zscore)},
                   {"samples", skipped.samples}},
                  skipped.time);
 }

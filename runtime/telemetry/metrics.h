@@ -52,7 +52,7 @@ struct StepMetrics {
 // A step whose loss leapt, and whose update was left out.
 struct SkippedBatch {
   std::int64_t step = 0;
-  double deviations = 0;              // of its loss above the running mean
+  double zscore = 0;                  // of its loss above the running mean
   std::vector<std::int64_t> samples;  // of the global batch
   std::chrono::system_clock::time_point time{};
 };

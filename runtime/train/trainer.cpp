@@ -157,13 +157,13 @@ void Trainer::guard(const StepReport& report) {
 SkippedBatch Trainer::spike(const StepReport& report) {
   SkippedBatch skipped{
       .step = report.step + 1,
-      .deviations = report.judgement.deviations,
+      .zscore = report.judgement.zscore,
       .samples = services_.samples ? services_.samples(report.step) : std::vector<std::int64_t>{},
       .time = std::chrono::system_clock::now()};
   log::get("train").warn(
       "step {}: the loss {} lies {:.1f} deviations above its running mean; the batch was skipped "
       "(train.spike_zscore = {}), samples {}",
-      skipped.step, report.loss, skipped.deviations, engine_.loss_guard().options().spike_zscore,
+      skipped.step, report.loss, skipped.zscore, engine_.loss_guard().options().spike_zscore,
       fmt::join(skipped.samples, " "));
   return skipped;
 }

@@ -14,12 +14,12 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 // A target that knows its inputs' structure may change them itself, as libFuzzer has it: `data` has
-// room for `most_bytes`, the new size is returned. The driver's own mutation, of bytes, is there
+// room for `max_bytes`, the new size is returned. The driver's own mutation, of bytes, is there
 // for it to use.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t most_bytes, unsigned seed);
+                                               std::size_t max_bytes, unsigned seed);
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size,
-                                        std::size_t most_bytes);
+                                        std::size_t max_bytes);
 
 namespace trireme::fuzz {
 

@@ -12,7 +12,7 @@
 namespace trireme::fuzz {
 namespace {
 
-constexpr std::size_t most_blocks = 256;
+constexpr std::size_t max_blocks = 256;
 
 class Finder {
  public:
@@ -47,7 +47,7 @@ class Finder {
 
   bool add(std::uint64_t first, std::uint64_t bytes) {
     if (bytes < 8 || first > file_.size() || bytes > file_.size() - first) return false;
-    if (blocks_.size() >= most_blocks || !starts_.insert(first).second) return false;
+    if (blocks_.size() >= max_blocks || !starts_.insert(first).second) return false;
     blocks_.push_back({first, bytes, first + bytes - 4});
     return true;
   }

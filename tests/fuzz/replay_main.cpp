@@ -174,10 +174,10 @@ Arguments parse(const std::vector<std::string>& arguments) {
 }  // namespace
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size,
-                                        std::size_t most_bytes) {
+                                        std::size_t max_bytes) {
   std::string bytes(trireme::fuzz::text_of(data, size));
   of_bytes->edit(bytes);
-  bytes.resize(std::min(bytes.size(), most_bytes));
+  bytes.resize(std::min(bytes.size(), max_bytes));
   std::memcpy(data, bytes.data(), bytes.size());
   return bytes.size();
 }

@@ -29,8 +29,8 @@ std::size_t value_of_attribute(const std::string& file, const std::string& name)
 
 class ShardMutation {
  public:
-  ShardMutation(std::string file, std::size_t most_bytes, unsigned seed)
-      : file_(std::move(file)), most_bytes_(most_bytes), random_(seed) {}
+  ShardMutation(std::string file, std::size_t max_bytes, unsigned seed)
+      : file_(std::move(file)), max_bytes_(max_bytes), random_(seed) {}
 
   std::string run() {
     for (std::size_t edits = 1 + below(3); edits > 0; --edits)
@@ -49,8 +49,8 @@ class ShardMutation {
     blocks_ = metadata_blocks(file_);
     const std::size_t kind = below(16);
     if (kind == 0 || blocks_.empty()) {  // anything, lengths too
-      file_.resize(std::max(file_.size(), most_bytes_));
-      file_.resize(mutate(0, file_size_before(), most_bytes_));
+      file_.resize(std::max(file_.size(), max_bytes_));
+      file_.resize(mutate(0, file_size_before(), max_bytes_));
     } else if (kind == 1) {  // anywhere, in place
       edit_range(below(file_.size()), 1 + below(64));
     } else {
@@ -198,7 +198,7 @@ class ShardMutation {
 
   static const MemoryFile memory_;
   std::string file_;
-  std::size_t most_bytes_;
+  std::size_t max_bytes_;
   std::size_t size_ = file_.size();
   std::mt19937 random_;
   std::vector<MetadataBlock> blocks_;
@@ -210,10 +210,10 @@ const MemoryFile ShardMutation::memory_;
 }  // namespace trireme::fuzz
 
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t most_bytes, unsigned seed) {
+                                               std::size_t max_bytes, unsigned seed) {
   using namespace trireme::fuzz;
-  std::string file = ShardMutation(std::string(text_of(data, size)), most_bytes, seed).run();
-  file.resize(std::min(file.size(), most_bytes));
+  std::string file = ShardMutation(std::string(text_of(data, size)), max_bytes, seed).run();
+  file.resize(std::min(file.size(), max_bytes));
   std::memcpy(data, file.data(), file.size());
   return file.size();
 }

@@ -124,7 +124,7 @@ TEST_P(ResNetGradientTest, MatchesFiniteDifferences) {
            .image_size = size,
            .channels = bottleneck ? 3 : 1,
            .classes = 5},
-          {.random = false, .mean = {0.5F, 0.5F, 0.5F, 0}, .deviation = {0.3F, 0.3F, 0.3F, 1}}),
+          {.random = false, .mean = {0.5F, 0.5F, 0.5F, 0}, .stddev = {0.3F, 0.3F, 0.3F, 1}}),
       {.micro_batch = 3, .training = true});
   model.params().initialize(*compute_, 3);
   // The branches start at zero; give them something to do.

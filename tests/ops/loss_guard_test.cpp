@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "runtime/ops/update/optimizer.h"
+#include "runtime/ops/update/optimizer_update.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {
@@ -49,7 +49,7 @@ TEST_F(LossGuardTest, SkipsALeapAndNothingElse) {
   EXPECT_EQ(step(3.5), 0.0);
   EXPECT_EQ(verdict(), LossVerdict::spike);
   EXPECT_EQ(state(LossGuardState::spikes), 1);
-  EXPECT_GT(state(LossGuardState::deviations), 30);
+  EXPECT_GT(state(LossGuardState::zscore), 30);
   EXPECT_EQ(step(3.02), 0.5);
   EXPECT_EQ(verdict(), LossVerdict::accepted);
   EXPECT_EQ(step(2.0), 0.5) << "a loss that falls is welcome";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/update/optimizer.h"
+#include "runtime/ops/update/optimizer_update.h"
 
 #include <limits>
 

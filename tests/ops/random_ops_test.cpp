@@ -266,14 +266,14 @@ TEST(DropoutErrors, RefuseRowsOutsideTheBatch) {
 ops::AugmentOptions color_options() {
   ops::AugmentOptions options;
   options.mean = {0.1F, 0.2F, 0.3F, 0.4F};
-  options.deviation = {0.5F, 0.6F, 0.7F, 0.8F};
+  options.stddev = {0.5F, 0.6F, 0.7F, 0.8F};
   options.seed = 77;
   return options;
 }
 
 double normalized(const ops::AugmentOptions& options, double byte, std::size_t c) {
   return (byte / 255.0 - static_cast<double>(options.mean[c])) /
-         static_cast<double>(options.deviation[c]);
+         static_cast<double>(options.stddev[c]);
 }
 
 TEST_P(RandomOps, AugmentOnlyNormalisesInEvaluation) {
@@ -317,7 +317,7 @@ TEST_P(RandomOps, AugmentHasTheSameBitsOnEveryDevice) {
           static_cast<std::size_t>(((n * shape[1] + row) * shape[2] + column) * shape[3] + c);
       const auto channel = static_cast<std::size_t>(c);
       reference[static_cast<std::size_t>(i)] = static_cast<double>(ops::normalized_byte(
-          static_cast<int>(pixels[at]), options.mean[channel], options.deviation[channel]));
+          static_cast<int>(pixels[at]), options.mean[channel], options.stddev[channel]));
     }
     const GuardedTensor expected(GetParam(), shape, reference);
 

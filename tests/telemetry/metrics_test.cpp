@@ -91,11 +91,11 @@ TEST(Metrics, StepsThatWereSkippedAreCounted) {
 }
 
 TEST(Metrics, ASkippedBatchNamesItsSamples) {
-  EXPECT_EQ(format_json(
-                SkippedBatch{.step = 12, .deviations = 7.25, .samples = {5, 0, 81}, .time = noon}),
-            R"({"step":12,"skipped":"spike","deviations":7.25,"samples":[5,0,81],)"
-            R"("timestamp":"2026-11-22T12:01:02.345Z"})"
-            "\n");
+  EXPECT_EQ(
+      format_json(SkippedBatch{.step = 12, .zscore = 7.25, .samples = {5, 0, 81}, .time = noon}),
+      R"({"step":12,"skipped":"spike","deviations":7.25,"samples":[5,0,81],)"
+      R"("timestamp":"2026-11-22T12:01:02.345Z"})"
+      "\n");
 }
 
 TEST(Metrics, AFailedSaveSaysWhyInJsonWhateverThePathsBytes) {

@@ -166,7 +166,7 @@ TEST_F(GuardTest, ABatchThatSpoilsTheLossLeavesTheWeightsAsTheyWere) {
       EXPECT_EQ(reports[step].loss, expected[step].loss) << step;
     }
     EXPECT_EQ(reports[odd].judgement.verdict, ops::LossVerdict::spike);
-    EXPECT_GT(reports[odd].judgement.deviations, 1);
+    EXPECT_GT(reports[odd].judgement.zscore, 1);
     EXPECT_GT(reports[odd].grad_norm, 0);
     // The forward pass of the next step sees the weights from before the spoilt one.
     EXPECT_EQ(reports[odd + 1].loss, expected[odd].loss);

@@ -269,7 +269,7 @@ TEST_F(StepTest, AResNetAllocatesNothingOnceItIsWarmAndItsStatisticsFollowTheDat
                                     .image_size = 10,
                                     .channels = 1,
                                     .classes = 3},
-                                   {.mean = {0.5F}, .deviation = {0.3F}});
+                                   {.mean = {0.5F}, .stddev = {0.3F}});
   const test::Owned<std::uint8_t> images(device(), {4, 10, 10, 1},
                                          random_values<std::uint8_t>(400, 256, 3));
   const test::Owned<std::int32_t> labels(device(), {4}, {0, 1, 2, 0});

@@ -49,18 +49,18 @@ class GzipReader {
   gzFile file_ = nullptr;
 };
 
-std::vector<std::uint64_t> read_extents(GzipReader& reader, const std::string& path, unsigned least,
-                                        unsigned most) {
+std::vector<std::uint64_t> read_extents(GzipReader& reader, const std::string& path, unsigned min,
+                                        unsigned max) {
   std::array<std::byte, 4> head{};
   const bool whole = reader.read(head) == head.size();
   const auto dimensions = static_cast<unsigned>(head[3]);
   constexpr std::byte unsigned_bytes{0x08};
   if (!whole || head[0] != std::byte{0} || head[1] != std::byte{0} || head[2] != unsigned_bytes ||
-      dimensions < least || dimensions > most) {
+      dimensions < min || dimensions > max) {
     fail(ExitCode::data,
          "{}: is not an IDX file of unsigned bytes with {} dimensions (starts with {:02x} {:02x} "
          "{:02x} {:02x})",
-         path, least == most ? fmt::format("{}", least) : fmt::format("{} or {}", least, most),
+         path, min == max ? fmt::format("{}", min) : fmt::format("{} or {}", min, max),
          static_cast<unsigned>(head[0]), static_cast<unsigned>(head[1]),
          static_cast<unsigned>(head[2]), dimensions);
   }

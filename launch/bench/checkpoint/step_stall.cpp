@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 constexpr int warm_up_steps = 3;
-constexpr int most_steps = 100;
+constexpr int max_steps = 100;
 // The saver does not write the step again that it wrote last.
 constexpr std::int64_t saved_before = 1'000'000;
 
@@ -47,11 +47,11 @@ class Steps {
 // The same on all ranks, whose clocks differ.
 int steps_beside(Communicator& world, double save_seconds, double step_ms) {
   const int own =
-      std::clamp(static_cast<int>(std::ceil(1e3 * save_seconds / step_ms)) + 1, 2, most_steps);
-  int most = 0;
+      std::clamp(static_cast<int>(std::ceil(1e3 * save_seconds / step_ms)) + 1, 2, max_steps);
+  int max = 0;
   for (const std::string& text : gather_texts(world, std::to_string(own)))
-    most = std::max(most, std::stoi(text));
-  return most;
+    max = std::max(max, std::stoi(text));
+  return max;
 }
 
 }  // namespace

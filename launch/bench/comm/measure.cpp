@@ -13,7 +13,7 @@
 namespace trireme::comm_bench {
 namespace {
 
-constexpr int most_calls = 256;  // of a batch
+constexpr int max_calls = 256;  // of a batch
 
 bool cuts_tensor(Verb verb) {
   return verb == Verb::reduce_scatter || verb == Verb::all_gather || verb == Verb::all_to_all;
@@ -177,7 +177,7 @@ int calls_of_a_batch(Communicator& world, double seconds_of_a_call, double batch
   std::vector<double> slowest{seconds_of_a_call};
   reduce(world, slowest, ReduceOp::max);
   return static_cast<int>(
-      std::clamp(batch_seconds / std::max(slowest[0], 1e-9), 1.0, static_cast<double>(most_calls)));
+      std::clamp(batch_seconds / std::max(slowest[0], 1e-9), 1.0, static_cast<double>(max_calls)));
 }
 
 }  // namespace

@@ -77,8 +77,8 @@ void fit_two_sizes(plan::Hardware& hardware, const Target& small, const Target& 
   };
   fit_large(0);
   if (small.ratio(hardware) < 1) {
-    constexpr double least = 1e-3, most = 1e4;
-    fit_large(solve(least, most, [&](double half) {
+    constexpr double min = 1e-3, max = 1e4;
+    fit_large(solve(min, max, [&](double half) {
       fit_large(half);
       return small.ratio(hardware) < 1;
     }));

@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t micro_batches = 2;
-constexpr int least_steps = 5;
+constexpr int min_steps = 5;
 
 // Of 0 to 1, of a copy.
 double quantile(std::vector<double> values, double share) {
@@ -92,7 +92,7 @@ StepSeconds time_steps(Device& device, const Config& config, double seconds) {
     backward.push_back(1e-3 * report.backward_ms);
     optimizer.push_back(1e-3 * report.optimizer_ms);
     whole.push_back(1e-3 * report.step_ms);
-    if (whole.size() >= least_steps && seconds_since(start) > seconds) break;
+    if (whole.size() >= min_steps && seconds_since(start) > seconds) break;
   }
   engine.settle();
   // A normal distribution's lower quartile lies 0.674 deviations below its middle. Whatever else
@@ -103,7 +103,7 @@ StepSeconds time_steps(Device& device, const Config& config, double seconds) {
   return {.forward = quantile(forward, lower),
           .backward = quantile(backward, lower),
           .optimizer = quantile(optimizer, lower),
-          .deviation = (middle - quantile(whole, lower)) / 0.674 / middle,
+          .stddev = (middle - quantile(whole, lower)) / 0.674 / middle,
           .steps = static_cast<int>(whole.size())};
 }
 

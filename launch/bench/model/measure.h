@@ -16,7 +16,7 @@ namespace trireme::model_bench {
 // Seconds per step: the lower quartile over the steps.
 struct StepSeconds {
   double forward = 0, backward = 0, optimizer = 0;
-  double deviation = 0;  // of whole steps, relative, judged by those below the median
+  double stddev = 0;  // of whole steps, relative, judged by those below the median
   int steps = 0;
 };
 // Trains `config` (of on_one_rank) on made-up batches for at least `seconds` and five steps.

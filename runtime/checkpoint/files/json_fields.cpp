@@ -57,8 +57,8 @@ const json& Object::at(std::string_view key) const {
   return *value_.find(key);
 }
 
-std::int64_t Object::number(std::string_view key, std::int64_t least, std::int64_t most) const {
-  return number_of(at(key), least, most, path_, fmt::format("{}.{}", where_, key));
+std::int64_t Object::number(std::string_view key, std::int64_t min, std::int64_t max) const {
+  return number_of(at(key), min, max, path_, fmt::format("{}.{}", where_, key));
 }
 
 std::string Object::text(std::string_view key) const {
@@ -75,13 +75,13 @@ std::uint64_t Object::hash(std::string_view key) const {
   return hash_of(at(key), path_, fmt::format("{}.{}", where_, key));
 }
 
-std::int64_t number_of(const json& value, std::int64_t least, std::int64_t most,
+std::int64_t number_of(const json& value, std::int64_t min, std::int64_t max,
                        const std::string& path, const std::string& where) {
   // What is beyond 63 bits is unsigned and cannot be compared as signed.
   const bool fits =
-      value.is_number_unsigned() && value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most);
-  if (!fits || value.get<std::int64_t>() < least)
-    refuse(path, where, fmt::format("is not a whole number from {} to {}", least, most));
+      value.is_number_unsigned() && value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max);
+  if (!fits || value.get<std::int64_t>() < min)
+    refuse(path, where, fmt::format("is not a whole number from {} to {}", min, max));
   return value.get<std::int64_t>();
 }
 

@@ -23,8 +23,7 @@ class Object {
          std::initializer_list<std::string_view> keys);
 
   [[nodiscard]] const json& at(std::string_view key) const;
-  [[nodiscard]] std::int64_t number(std::string_view key, std::int64_t least,
-                                    std::int64_t most) const;
+  [[nodiscard]] std::int64_t number(std::string_view key, std::int64_t min, std::int64_t max) const;
   [[nodiscard]] std::string text(std::string_view key) const;
   [[nodiscard]] const json& array(std::string_view key) const;
   [[nodiscard]] std::uint64_t hash(std::string_view key) const;  // 16 hexadecimal digits
@@ -36,7 +35,7 @@ class Object {
   std::string where_;
 };
 
-[[nodiscard]] std::int64_t number_of(const json& value, std::int64_t least, std::int64_t most,
+[[nodiscard]] std::int64_t number_of(const json& value, std::int64_t min, std::int64_t max,
                                      const std::string& path, const std::string& where);
 [[nodiscard]] std::uint64_t hash_of(const json& value, const std::string& path,
                                     const std::string& where);

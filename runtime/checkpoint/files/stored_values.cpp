@@ -13,15 +13,15 @@ constexpr std::size_t files_open = 64;  // of possibly thousands of ranks' files
 
 // The smallest and the largest element of the whole tensor in a range.
 std::pair<std::int64_t, std::int64_t> bounds_of(const StoredRange& range) {
-  std::int64_t least = std::numeric_limits<std::int64_t>::max(), most = -1;
+  std::int64_t min = std::numeric_limits<std::int64_t>::max(), max = -1;
   for (std::int64_t at = range.first, end = range.first + range.count; at < end;) {
     const std::int64_t local = at / range.block_count, start = at % range.block_count;
     const std::int64_t stop = std::min(end - local * range.block_count, range.block_count);
-    least = std::min(least, range.blocking.logical(range.first_block + local, start));
-    most = std::max(most, range.blocking.logical(range.first_block + local, stop - 1));
+    min = std::min(min, range.blocking.logical(range.first_block + local, start));
+    max = std::max(max, range.blocking.logical(range.first_block + local, stop - 1));
     at += stop - start;
   }
-  return {least, most};
+  return {min, max};
 }
 
 // The first of [from, to) for which `holds` is true, as it is for all after it; `to` if none.
@@ -111,15 +111,15 @@ void StoredReader::read_aligned(const StoredSlice& slice, const StoredRange& ran
 
 void StoredReader::read_scattered(const StoredTensor& tensor, const StoredSlice& slice,
                                   const StoredRange& range, float* to) {
-  const auto [least, most] = bounds_of(range);
+  const auto [min, max] = bounds_of(range);
   const Blocking& blocking = tensor.blocking;
   const auto logical = [&](std::int64_t i) { return blocking.logical(slice.block, i); };
   // Elements of a block come in the order of the whole tensor.
   const std::int64_t end = slice.first + slice.count;
   const std::int64_t first =
-      first_where(slice.first, end, [&](std::int64_t i) { return logical(i) >= least; });
+      first_where(slice.first, end, [&](std::int64_t i) { return logical(i) >= min; });
   const std::int64_t last =
-      first_where(first, end, [&](std::int64_t i) { return logical(i) > most; });
+      first_where(first, end, [&](std::int64_t i) { return logical(i) > max; });
   for (std::int64_t at = first, count = 0; at < last; at += count) {
     count = std::min(last - at, piece_elements);
     piece_.resize(static_cast<std::size_t>(count));

@@ -8,7 +8,7 @@ namespace trireme {
 namespace {
 
 // Less is not worth a thread.
-constexpr std::int64_t least_elements = std::int64_t{1} << 20;
+constexpr std::int64_t min_elements = std::int64_t{1} << 20;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ void run_in_parallel(int count, const std::function<void(int)>& work) {
 
 void ParallelReader::read(const StoredTensor& tensor, const StoredRange& range, float* to) {
   const std::int64_t parts =
-      std::clamp<std::int64_t>(range.count / least_elements, 1, reading_threads);
+      std::clamp<std::int64_t>(range.count / min_elements, 1, reading_threads);
   run_in_parallel(static_cast<int>(parts), [&](int part) {
     const std::int64_t begin = range.count * part / parts, end = range.count * (part + 1) / parts;
     StoredRange own = range;

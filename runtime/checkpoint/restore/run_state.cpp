@@ -25,7 +25,7 @@ struct Place {
   PlaceKind kind = PlaceKind::weights;
   bool weights = false, averages = false;  // of a run
   std::optional<std::int64_t> step;        // of the weights
-  std::int64_t least = 0;                  // checkpoints of fewer steps are not looked at
+  std::int64_t min_step = 0;               // checkpoints of fewer steps are not looked at
   std::string problem;
 };
 
@@ -39,7 +39,7 @@ bool exists(const fs::path& path) {
 }
 
 // Weights of older versions do not say their step: the time of writing decides.
-std::int64_t least_beside_undated(const std::string& run) {
+std::int64_t first_step_beside_undated(const std::string& run) {
   constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
   const auto all = list_checkpoints(in(run, checkpoints_name));
   if (all.empty()) return none;
@@ -55,9 +55,9 @@ void look_at_run(const std::string& path, AtEqualSteps prefer, Place& place) {
   if (!place.weights) return;
   place.step = step_of_weights(in(path, weights_name));
   if (!place.step) {
-    place.least = least_beside_undated(path);
+    place.min_step = first_step_beside_undated(path);
   } else {
-    place.least = prefer == AtEqualSteps::weights ? *place.step + 1 : *place.step;
+    place.min_step = prefer == AtEqualSteps::weights ? *place.step + 1 : *place.step;
   }
 }
 
@@ -91,8 +91,8 @@ Place shared_place(const std::string& path, AtEqualSteps prefer, Communicator& w
   } catch (const Error& error) {
     place.problem = error.what();
   }
-  const json mine{place.kind,  place.weights, place.averages, place.step.value_or(-1),
-                  place.least, place.problem};
+  const json mine{place.kind,     place.weights, place.averages, place.step.value_or(-1),
+                  place.min_step, place.problem};
   const std::string text = mine.dump(-1, ' ', false, json::error_handler_t::replace);
   const json told = json::parse(share_text(world, HostStream(), text));
   Place shared{told[0].get<PlaceKind>(), told[1], told[2], {}, told[4], told[5]};
@@ -156,7 +156,7 @@ RunState find_state(const std::string& path, Communicator& world, AtEqualSteps p
     return {path, place.step, {}, {}};
   }
   const bool run = place.kind == PlaceKind::run;
-  auto newest = find_newest_valid(run ? in(path, checkpoints_name) : path, world, place.least);
+  auto newest = find_newest_valid(run ? in(path, checkpoints_name) : path, world, place.min_step);
   if (newest) return of_checkpoint(std::move(*newest));
   if (!place.weights)
     fail(ExitCode::checkpoint,

@@ -18,12 +18,12 @@ constexpr std::uint64_t block_bytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t blocks_of_all = 1024;
 
 // All of a file of up to `most` blocks; of a larger one so many, the first and the last among them.
-void add_blocks(Checksum& sum, const std::string& path, std::uint64_t most) {
+void add_blocks(Checksum& sum, const std::string& path, std::uint64_t max_blocks) {
   const FileDescriptor file = open_regular_file(path, ExitCode::checkpoint);
   const std::uint64_t size = regular_file_size(file, path, ExitCode::checkpoint);
   sum.update(std::as_bytes(std::span(&size, 1)));
-  const std::uint64_t blocks = std::min(most, (size + block_bytes - 1) / block_bytes);
-  const bool whole = size <= most * block_bytes;
+  const std::uint64_t blocks = std::min(max_blocks, (size + block_bytes - 1) / block_bytes);
+  const bool whole = size <= max_blocks * block_bytes;
   std::vector<std::byte> bytes(block_bytes);
   for (std::uint64_t i = 0; i < blocks; ++i) {
     const std::uint64_t first = whole ? i * block_bytes : i * (size - block_bytes) / (blocks - 1);

@@ -114,10 +114,10 @@ class Verifier {
 };
 
 // What rank 0 finds in the directory, newest first, one path per line.
-std::string list_text(const std::string& directory, std::int64_t least) {
+std::string list_text(const std::string& directory, std::int64_t min_step) {
   std::string text;
   for (const StepDirectory& found : list_checkpoints(directory))
-    if (found.step >= least) text.insert(0, found.path + "\n");
+    if (found.step >= min_step) text.insert(0, found.path + "\n");
   return text;
 }
 
@@ -194,11 +194,11 @@ bool looks_complete(const std::string& path) noexcept {
 }
 
 std::optional<FoundCheckpoint> find_newest_valid(const std::string& directory, Communicator& world,
-                                                 std::int64_t least) {
+                                                 std::int64_t min_step) {
   const HostStream stream;
   std::string mine, problem;
   try {
-    if (world.rank() == 0) mine = list_text(directory, least);
+    if (world.rank() == 0) mine = list_text(directory, min_step);
   } catch (const Error& error) {
     problem = error.what();
   }

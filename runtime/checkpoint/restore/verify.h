@@ -46,7 +46,7 @@ struct FoundCheckpoint {
 // path.
 [[nodiscard]] std::optional<FoundCheckpoint> find_newest_valid(const std::string& directory,
                                                                Communicator& world,
-                                                               std::int64_t least = 0);
+                                                               std::int64_t min_step = 0);
 
 // The checkpoint that `path` is, verified likewise. Raises ExitCode::checkpoint, alike on all
 // ranks, where it is damaged or not the same for all.

@@ -67,10 +67,10 @@ double start_seconds() {
   double value = 0;
   const char* const end = text + std::strlen(text);
   const auto [rest, error] = std::from_chars(text, end, value);
-  constexpr double most = 1e6;
-  if (error != std::errc() || rest != end || !(value >= 0 && value <= most)) {
+  constexpr double max_seconds = 1e6;
+  if (error != std::errc() || rest != end || !(value >= 0 && value <= max_seconds)) {
     fail(ExitCode::config, "{}={}: is no number of seconds from 0 (no deadline) to {}",
-         start_seconds_variable, text, most);
+         start_seconds_variable, text, max_seconds);
   }
   return value;
 }
@@ -149,9 +149,10 @@ class StartWatch::Thread {
   static bool is_over(const StartWait::Entry& entry) {
     if (WatchSignal::told_to_stop()) {
       if (entry.stage == StartWait::Stage::rendezvous) return true;
-      const double most = entry.stage == StartWait::Stage::mpi_init ? longest_mpi_init_in_a_hurry
-                                                                    : longest_hurried_start;
-      if (entry.waited > most) return true;
+      const double max_seconds = entry.stage == StartWait::Stage::mpi_init
+                                     ? longest_mpi_init_in_a_hurry
+                                     : longest_hurried_start;
+      if (entry.waited > max_seconds) return true;
     }
     return entry.limit > 0 && entry.waited > entry.limit;
   }

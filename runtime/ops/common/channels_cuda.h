@@ -31,10 +31,10 @@ struct ChannelTiles {
     packs = static_cast<int>(std::min(
         widest, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(all)))));
     tiles = trireme::cuda::ceil_div(all, packs);
-    const std::int64_t most =
+    const std::int64_t max_blocks =
         trireme::cuda::ceil_div(rows, fewest_rows * (channel_threads / packs));
     const std::int64_t wanted =
-        std::clamp<std::int64_t>(trireme::cuda::ceil_div(blocks, tiles), 1, most);
+        std::clamp<std::int64_t>(trireme::cuda::ceil_div(blocks, tiles), 1, max_blocks);
     rows_per_slice = trireme::cuda::ceil_div(rows, wanted);
     slices = trireme::cuda::ceil_div(rows, rows_per_slice);
   }

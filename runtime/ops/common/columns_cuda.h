@@ -107,12 +107,12 @@ template <int outputs, int width, typename Terms>
 void add_column_sums(Stream& stream, const ColumnTargets<outputs>& targets, const Terms& terms,
                      std::int64_t rows, std::int64_t columns) {
   if (rows == 0 || columns == 0) return;
-  constexpr std::int64_t least_rows = 32;      // of a block: four a warp
+  constexpr std::int64_t min_rows = 32;        // of a block: four a warp
   constexpr std::int64_t wanted_blocks = 528;  // four a multiprocessor of a Hopper GPU
   const std::int64_t tiles = trireme::cuda::ceil_div(columns, 32 * width);
-  const std::int64_t most = std::max<std::int64_t>(1, wanted_blocks / tiles);
+  const std::int64_t max_blocks = std::max<std::int64_t>(1, wanted_blocks / tiles);
   const std::int64_t chunk_rows =
-      std::max(least_rows, trireme::cuda::ceil_div(trireme::cuda::ceil_div(rows, most), 8) * 8);
+      std::max(min_rows, trireme::cuda::ceil_div(trireme::cuda::ceil_div(rows, max_blocks), 8) * 8);
   const std::int64_t chunks = trireme::cuda::ceil_div(rows, chunk_rows);
   auto* const partial = reinterpret_cast<float*>(CudaStream::of(stream).scratch(
       static_cast<std::size_t>(chunks * outputs * columns) * sizeof(float)));

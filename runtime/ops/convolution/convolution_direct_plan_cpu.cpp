@@ -53,7 +53,7 @@ std::int64_t weight_strip_floats(const ConvolutionGeometry& g, const PaddedImage
     const std::int64_t count = (weight_strip_pixels + g.out_width - 1) / g.out_width;
     floats = ((count - 1) * g.stride + g.kernel_height) * images.pitch();
   }
-  return std::max(floats, least_weight_strip_floats);
+  return std::max(floats, min_weight_strip_floats);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace trireme::ops::cpu::direct {
 // second-level cache of 512 KiB.
 inline constexpr std::int64_t strip_floats = 96 * 1024;
 // A strip for weight gradients holds at least so many floats and output pixels.
-inline constexpr std::int64_t least_weight_strip_floats = 16 * 1024;
+inline constexpr std::int64_t min_weight_strip_floats = 16 * 1024;
 inline constexpr std::int64_t weight_strip_pixels = 196;
 // Output pixels of one strip, unless a single row has more: bounds its partial results.
 inline constexpr std::int64_t strip_pixels = 1024;

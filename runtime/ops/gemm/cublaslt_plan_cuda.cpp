@@ -132,7 +132,7 @@ void GemmPlan::set_pointers(const Gemm& p) {
   if (p.scale_b != nullptr) set(description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.scale_b);
 }
 
-std::vector<cublasLtMatmulAlgo_t> GemmPlan::suggest(cublasLtHandle_t handle, int most) const {
+std::vector<cublasLtMatmulAlgo_t> GemmPlan::suggest(cublasLtHandle_t handle, int max_count) const {
   cublasLtMatmulPreference_t made = nullptr;
   TRIREME_CUBLASLT(cublasLtMatmulPreferenceCreate(&made));
   const Preference preference(made);
@@ -141,11 +141,11 @@ std::vector<cublasLtMatmulAlgo_t> GemmPlan::suggest(cublasLtHandle_t handle, int
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(made, attribute, alignment_);
-  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(max_count));
   int found = 0;
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle, description_.get(), a_.get(), b_.get(), d_.get(),
-                                     d_.get(), made, most, results.data(), &found);
+                                     d_.get(), made, max_count, results.data(), &found);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
   check_cublaslt(status, "cublasLtMatmulAlgoGetHeuristic");
   std::vector<cublasLtMatmulAlgo_t> algorithms;

@@ -36,7 +36,8 @@ class GemmPlan {
 
   // The first `most` algorithms that the library would try, best first; none where it has not this
   // product.
-  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> suggest(cublasLtHandle_t handle, int most) const;
+  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> suggest(cublasLtHandle_t handle,
+                                                          int max_count) const;
   // What the library says of an algorithm from elsewhere: its status, or a workspace too large.
   [[nodiscard]] cublasStatus_t check(cublasLtHandle_t handle,
                                      const cublasLtMatmulAlgo_t& algorithm) const;

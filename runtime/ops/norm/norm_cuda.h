@@ -357,8 +357,9 @@ void norm_backward(Stream& stream, const NormBackward<T>& p) {
       constexpr int block = norm_block<threads>;
       // What a Hopper GPU holds at a time: four blocks a multiprocessor, three of 256 threads for a
       // row, one of 512.
-      constexpr std::int64_t most = threads <= 128 ? 528 : threads == 256 ? 396 : 132;
-      const std::int64_t blocks = std::min(trireme::cuda::ceil_div(p.rows, block / threads), most);
+      constexpr std::int64_t max_blocks = threads <= 128 ? 528 : threads == 256 ? 396 : 132;
+      const std::int64_t blocks =
+          std::min(trireme::cuda::ceil_div(p.rows, block / threads), max_blocks);
       float* const partial =
           channels ? reinterpret_cast<float*>(CudaStream::of(stream).scratch(
                          static_cast<std::size_t>(blocks * outputs * p.columns) * sizeof(float)))

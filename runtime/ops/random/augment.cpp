@@ -23,8 +23,8 @@ void augment(Stream& stream, const Tensor& y, const Tensor& images, const Tensor
   TRIREME_EXPECTS(options.crop_padding >= 0, "augment: crop padding {} is negative",
                   options.crop_padding);
   for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c) {
-    TRIREME_EXPECTS(options.deviation[c] > 0.0F,
-                    "augment: deviation {} of channel {} is not positive", options.deviation[c], c);
+    TRIREME_EXPECTS(options.stddev[c] > 0.0F, "augment: std {} of channel {} is not positive",
+                    options.stddev[c], c);
   }
   TRIREME_DISPATCH(stream, augment, y, images, sample_ids, epochs, options);
 }

@@ -15,7 +15,7 @@ struct AugmentOptions {
   bool flip = false;            // horizontal, with probability one half
   bool random = true;           // false: evaluation, neither crop nor flip
   std::array<float, 4> mean{};  // per channel, in units of [0, 1]
-  std::array<float, 4> deviation{1, 1, 1, 1};
+  std::array<float, 4> stddev{1, 1, 1, 1};
   std::uint64_t seed = 0;
 };
 

@@ -23,7 +23,7 @@ struct NormalizeTable {
   NormalizeTable(const AugmentOptions& options, std::int64_t channels) {
     for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c) {
       for (int byte = 0; byte < 256; ++byte)
-        store(values[c][byte], normalized_byte(byte, options.mean[c], options.deviation[c]));
+        store(values[c][byte], normalized_byte(byte, options.mean[c], options.stddev[c]));
     }
   }
 };

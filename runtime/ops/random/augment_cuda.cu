@@ -29,12 +29,12 @@ __device__ float pixel(const Batch& b, const std::uint8_t* image, const AugmentC
   if (row < 0 || row >= b.height || shifted < 0 || shifted >= b.width) return 0.0F;
   const std::int64_t column = choice.flip ? b.width - 1 - shifted : shifted;
   // No index into the options: they would be copied to memory of the thread.
-  float mean = b.options.mean[0], deviation = b.options.deviation[0];
+  float mean = b.options.mean[0], stddev = b.options.stddev[0];
   for (int k = 1; k < 4; ++k) {
     mean = c == k ? b.options.mean[k] : mean;
-    deviation = c == k ? b.options.deviation[k] : deviation;
+    stddev = c == k ? b.options.stddev[k] : stddev;
   }
-  return normalized_byte(image[(row * b.width + column) * b.channels + c], mean, deviation);
+  return normalized_byte(image[(row * b.width + column) * b.channels + c], mean, stddev);
 }
 
 template <int width, typename T>

@@ -27,8 +27,8 @@ TRIREME_HOST_DEVICE inline AugmentChoice choose_augmentation(const AugmentOption
           options.flip && (words[2] >> 31) != 0};
 }
 
-TRIREME_HOST_DEVICE inline float normalized_byte(int byte, float mean, float deviation) {
-  return (static_cast<float>(byte) / 255.0F - mean) / deviation;
+TRIREME_HOST_DEVICE inline float normalized_byte(int byte, float mean, float stddev) {
+  return (static_cast<float>(byte) / 255.0F - mean) / stddev;
 }
 
 }  // namespace trireme::ops

@@ -22,9 +22,9 @@ void check_target(const Operands& check, const Tensor& x, std::int64_t first) {
 }  // namespace
 
 void fill_normal(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
-                 std::int64_t first, float mean, float deviation) {
+                 std::int64_t first, float mean, float stddev) {
   check_target(Operands("fill_normal"), x, first);
-  TRIREME_DISPATCH(stream, fill_normal, x, seed, parameter, first, mean, deviation);
+  TRIREME_DISPATCH(stream, fill_normal, x, seed, parameter, first, mean, stddev);
 }
 
 void fill_uniform(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,

@@ -7,10 +7,10 @@
 
 namespace trireme::ops {
 
-// x[i] (f32) = mean + deviation * normal(seed, parameter, first + i): Box-Muller on Philox words,
+// x[i] (f32) = mean + stddev * normal(seed, parameter, first + i): Box-Muller on Philox words,
 // computed in double.
 void fill_normal(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
-                 std::int64_t first, float mean, float deviation);
+                 std::int64_t first, float mean, float stddev);
 // x[i] = low + (high - low) * uniform.
 void fill_uniform(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
                   std::int64_t first, float low, float high);

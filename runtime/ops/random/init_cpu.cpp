@@ -17,7 +17,7 @@ constexpr std::int64_t normal_block = 2 * philox_counters;
 constexpr std::int64_t uniform_block = 4 * philox_counters;
 
 void normals_of_block(float* out, const Philox& key, std::uint64_t parameter, std::uint64_t block,
-                      double mean, double deviation) {
+                      double mean, double stddev) {
   PhiloxBlock random;
   philox_block(random, key, parameter, block);
   const std::uint32_t* const words = random.words;
@@ -26,8 +26,8 @@ void normals_of_block(float* out, const Philox& key, std::uint64_t parameter, st
     const NormalPair pair =
         box_muller(words[j], words[philox_counters + j], words[2 * philox_counters + j],
                    words[3 * philox_counters + j]);
-    out[j] = static_cast<float>(std::fma(deviation, pair.first, mean));
-    out[philox_counters + j] = static_cast<float>(std::fma(deviation, pair.second, mean));
+    out[j] = static_cast<float>(std::fma(stddev, pair.first, mean));
+    out[philox_counters + j] = static_cast<float>(std::fma(stddev, pair.second, mean));
   }
 }
 
@@ -59,11 +59,11 @@ void fill_range(float* x, std::int64_t first, std::int64_t n, const Make& make) 
 }  // namespace
 
 void fill_normal(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
-                 std::int64_t first, float mean, float deviation) {
-  enqueue(stream, [x = x.as<float>(), n = x.count(), seed, parameter, first, mean, deviation] {
+                 std::int64_t first, float mean, float stddev) {
+  enqueue(stream, [x = x.as<float>(), n = x.count(), seed, parameter, first, mean, stddev] {
     const Philox key = Philox::keyed(seed, RandomPurpose::init);
     fill_range<normal_block>(x, first, n, [&](float* values, std::uint64_t block) {
-      normals_of_block(values, key, parameter, block, mean, deviation);
+      normals_of_block(values, key, parameter, block, mean, stddev);
     });
   });
 }

@@ -15,12 +15,12 @@ using Words = std::array<std::uint32_t, 4>;
 
 struct Normal {
   static constexpr int elements = 2;  // of a counter
-  double mean, deviation;
+  double mean, stddev;
 
   __device__ void operator()(float (&out)[elements], const Words& words) const {
     const NormalPair pair = box_muller(words[0], words[1], words[2], words[3]);
-    out[0] = static_cast<float>(std::fma(deviation, pair.first, mean));
-    out[1] = static_cast<float>(std::fma(deviation, pair.second, mean));
+    out[0] = static_cast<float>(std::fma(stddev, pair.first, mean));
+    out[1] = static_cast<float>(std::fma(stddev, pair.second, mean));
   }
 };
 
@@ -85,8 +85,8 @@ __global__ void sinusoid_kernel(float* x, std::int64_t count, std::int64_t width
 }  // namespace
 
 void fill_normal(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
-                 std::int64_t first, float mean, float deviation) {
-  fill(stream, x, seed, parameter, first, Normal{mean, deviation});
+                 std::int64_t first, float mean, float stddev) {
+  fill(stream, x, seed, parameter, first, Normal{mean, stddev});
 }
 
 void fill_uniform(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,

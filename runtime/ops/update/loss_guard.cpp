@@ -3,7 +3,7 @@
 
 #include "runtime/ops/common/dispatch.h"
 #include "runtime/ops/common/operands.h"
-#include "runtime/ops/update/optimizer.h"
+#include "runtime/ops/update/optimizer_update.h"
 
 namespace trireme::ops {
 

@@ -12,10 +12,10 @@ struct LossGuardState {
   enum Index : int {
     mean,  // of the losses of the last `window` steps, newer ones weighing more
     variance,
-    seen,        // finite losses of the whole run
-    spikes,      // steps of the whole run that were left out for their loss
-    deviations,  // of the last loss from the mean before it; 0 where there was none
-    verdict,     // LossVerdict of the last step
+    seen,     // finite losses of the whole run
+    spikes,   // steps of the whole run that were left out for their loss
+    zscore,   // of the last loss from the mean before it; 0 where there was none
+    verdict,  // LossVerdict of the last step
     count
   };
 };
@@ -23,7 +23,7 @@ struct LossGuardState {
 enum class LossVerdict : int { accepted, non_finite, spike };
 
 struct LossGuardOptions {
-  double zscore = 0;   // more deviations above the mean are a spike; 0 = nothing is
+  double zscore = 0;   // more standard deviations above the mean are a spike; 0 = nothing is
   double window = 1;   // steps that mean and variance cover, and before which nothing is a spike
   double targets = 1;  // the loss is the sum divided by these
   // `sums` holds the micro-batches of this many ranks one rank after another, and a rank's k-th is

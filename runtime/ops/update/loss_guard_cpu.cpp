@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/update/loss_guard_math.h"
-#include "runtime/ops/update/optimizer.h"
+#include "runtime/ops/update/optimizer_update.h"
 
 namespace trireme::ops::cpu {
 

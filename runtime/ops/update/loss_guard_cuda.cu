@@ -3,7 +3,7 @@
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/update/loss_guard.h"
 #include "runtime/ops/update/loss_guard_math.h"
-#include "runtime/ops/update/optimizer.h"
+#include "runtime/ops/update/optimizer_update.h"
 
 namespace trireme::ops::cuda {
 namespace {

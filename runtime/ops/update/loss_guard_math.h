@@ -23,7 +23,7 @@ TRIREME_HOST_DEVICE inline double mean_loss(const double* sums, std::int64_t mic
 TRIREME_HOST_DEVICE inline bool advance_loss_guard(double* state, double loss,
                                                    const LossGuardOptions& options) {
   double& verdict = state[LossGuardState::verdict];
-  state[LossGuardState::deviations] = 0.0;
+  state[LossGuardState::zscore] = 0.0;
   verdict = static_cast<double>(LossVerdict::non_finite);
   if (!std::isfinite(loss)) return false;
   double& mean = state[LossGuardState::mean];
@@ -31,9 +31,9 @@ TRIREME_HOST_DEVICE inline bool advance_loss_guard(double* state, double loss,
   double& seen = state[LossGuardState::seen];
   double distance = seen > 0.0 ? loss - mean : 0.0;
   if (seen == 0.0) mean = loss;
-  const double deviation = std::sqrt(variance);
-  if (deviation > 0.0) state[LossGuardState::deviations] = distance / deviation;
-  const double limit = options.zscore * deviation;
+  const double stddev = std::sqrt(variance);
+  if (stddev > 0.0) state[LossGuardState::zscore] = distance / stddev;
+  const double limit = options.zscore * stddev;
   const bool spike = limit > 0.0 && seen >= options.window && distance > limit;
   if (spike) distance = limit;
   seen += 1.0;

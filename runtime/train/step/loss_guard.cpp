@@ -29,7 +29,7 @@ LossJudgement judgement_of(const Buffer& host_state) {
   const auto* const values = reinterpret_cast<const double*>(host_state.data());
   using State = ops::LossGuardState;
   return {.verdict = static_cast<ops::LossVerdict>(static_cast<int>(values[State::verdict])),
-          .deviations = values[State::deviations],
+          .zscore = values[State::zscore],
           .spikes = static_cast<std::int64_t>(values[State::spikes])};
 }
 

@@ -34,7 +34,7 @@ class LossGuard {
 // What a copy of the state on the host says about its step.
 struct LossJudgement {
   ops::LossVerdict verdict = ops::LossVerdict::accepted;
-  double deviations = 0;    // of the loss from the running mean
+  double zscore = 0;        // of the loss from the running mean
   std::int64_t spikes = 0;  // up to and with this step
 };
 [[nodiscard]] LossJudgement judgement_of(const Buffer& host_state);

@@ -17,13 +17,13 @@ using namespace std::chrono_literals;
 // Of each stranger, to prove the secret.
 constexpr auto patience = 5s;
 // At the same time, beside as many as the job has ranks; the oldest has to go.
-constexpr int most_strangers = 128;
+constexpr int max_strangers = 128;
 constexpr auto pause_between_logs = 1s;
 
 }  // namespace
 
 TcpDoor::TcpDoor(House house, const sockaddr_in& where)
-    : house_(std::move(house)), listener_(listen_at(where, house_.size + most_strangers)) {}
+    : house_(std::move(house)), listener_(listen_at(where, house_.size + max_strangers)) {}
 
 std::optional<TcpGuest> TcpDoor::serve(std::chrono::milliseconds pause, const Judge& judge) {
   const auto until = TcpClock::now() + pause;
@@ -87,7 +87,7 @@ void TcpDoor::accept_all() {
       continue;
     }
     strangers_.push_back(std::move(stranger));
-    if (strangers_.size() > static_cast<std::size_t>(house_.size + most_strangers)) {
+    if (strangers_.size() > static_cast<std::size_t>(house_.size + max_strangers)) {
       refuse(strangers_.front(), "too many are connected");
       strangers_.pop_front();
     }

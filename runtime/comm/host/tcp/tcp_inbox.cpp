@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t least_room = std::size_t{64} << 10;
+constexpr std::size_t min_room = std::size_t{64} << 10;
 // No machine has it: not a length but garbage.
 constexpr std::uint64_t longest_message = std::uint64_t{1} << 48;
 
@@ -30,7 +30,7 @@ void TcpRequest::finish(std::size_t arrived) {
 }
 
 TcpInbox::TcpInbox(int size, TcpInboxLimits limits)
-    : limits_(limits), incoming_(static_cast<std::size_t>(size)), nowhere_(least_room) {}
+    : limits_(limits), incoming_(static_cast<std::size_t>(size)), nowhere_(min_room) {}
 
 std::span<std::byte> TcpInbox::space(int from) {
   const std::lock_guard lock(mutex_);
@@ -45,7 +45,7 @@ std::span<std::byte> TcpInbox::space(int from) {
   if (!peer.early) return std::span(nowhere_).first(std::min(left, nowhere_.size()));
   // Memory follows what has come, not what was announced.
   std::vector<std::byte>& bytes = peer.early->bytes;
-  if (bytes.size() == done) bytes.resize(done + std::min(left, std::max(done, least_room)));
+  if (bytes.size() == done) bytes.resize(done + std::min(left, std::max(done, min_room)));
   return std::span(bytes).subspan(done);
 }
 
@@ -208,9 +208,9 @@ bool TcpInbox::has_left(int from) {
 
 int TcpInbox::abort_code(int from) const {
   // Only the lowest byte reaches whoever started the process.
-  constexpr int most = 255;
+  constexpr int max = 255;
   const int code = incoming_[static_cast<std::size_t>(from)].header.code;
-  return code >= 1 && code <= most ? code : static_cast<int>(ExitCode::communication);
+  return code >= 1 && code <= max ? code : static_cast<int>(ExitCode::communication);
 }
 
 std::size_t TcpInbox::early_bytes(int from) {

@@ -12,12 +12,12 @@
 namespace trireme {
 namespace {
 
-int number(const char* name, const char* text, int least) {
+int number(const char* name, const char* text, int min) {
   int value = 0;
   const char* const end = text + std::strlen(text);
   const auto [rest, error] = std::from_chars(text, end, value);
-  if (error != std::errc() || rest != end || value < least)
-    fail(ExitCode::config, "{}={}: is no number of at least {}", name, text, least);
+  if (error != std::errc() || rest != end || value < min)
+    fail(ExitCode::config, "{}={}: is no number of at least {}", name, text, min);
   return value;
 }
 

@@ -53,7 +53,7 @@ TcpSecret TcpSecret::of_environment() {
     fail(ExitCode::config, "TRIREME_SECRET and TRIREME_SECRET_FILE={} are set; unset one", path);
   if (value.empty()) value = read_secret(path);
   // The value itself stays out of messages.
-  if (value.size() < least_bytes) {
+  if (value.size() < min_bytes) {
     fail(ExitCode::config, "{}: a secret of {} bytes can be guessed; use {}",
          path.empty() ? "TRIREME_SECRET" : fmt::format("TRIREME_SECRET_FILE={}", path),
          value.size(), how_to_make);

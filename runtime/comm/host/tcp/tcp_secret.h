@@ -15,7 +15,7 @@ using TcpProof = std::array<std::byte, 32>;
 
 class TcpSecret {
  public:
-  static constexpr std::size_t least_bytes = 16;
+  static constexpr std::size_t min_bytes = 16;
 
   // None: anybody can prove it. For processes of one host only.
   TcpSecret() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gpt/head.h"
+#include "models/gpt/gpt_head.h"
 
 #include "models/gpt/embedding_layer.h"
 #include "models/layers/blocks.h"

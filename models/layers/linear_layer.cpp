@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/layers/linear.h"
+#include "models/layers/linear_layer.h"
 
 #include "runtime/ops/gemm/linear.h"
 

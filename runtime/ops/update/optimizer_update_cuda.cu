@@ -2,8 +2,8 @@
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/fixed_sum_cuda.h"
 #include "runtime/ops/common/transform_cuda.h"
-#include "runtime/ops/update/optimizer.h"
-#include "runtime/ops/update/optimizer_math.h"
+#include "runtime/ops/update/optimizer_update.h"
+#include "runtime/ops/update/optimizer_update_math.h"
 
 namespace trireme::ops::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/resnet/block.h"
+#include "models/resnet/resnet_block.h"
 
 #include <numeric>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/resnet/head.h"
+#include "models/resnet/resnet_head.h"
 
 #include <cmath>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "models/layers/linear.h"
+#include "models/layers/linear_layer.h"
 #include "models/resnet/resnet.h"
 
 namespace trireme {

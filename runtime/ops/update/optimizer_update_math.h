@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "runtime/base/philox.h"
-#include "runtime/ops/update/optimizer.h"
+#include "runtime/ops/update/optimizer_update.h"
 
 namespace trireme::ops {
 

@@ -17,7 +17,7 @@ namespace trireme {
 namespace {
 
 // Cells of a table that a person can still make use of.
-constexpr std::int64_t most_cells = 1 << 20;
+constexpr std::int64_t max_cells = 1 << 20;
 
 // What stands in front of a refusal, since a value may come from the config or from an option.
 struct Request {
@@ -123,11 +123,11 @@ void print_schedule(const PlanArguments& arguments) {
     fail(ExitCode::config, "{}: {}", request.place, *reason);
   const std::int64_t cells =
       std::int64_t{shape.stages} * shape.chunks * std::int64_t{shape.micro_batches};
-  if (cells > most_cells) {
+  if (cells > max_cells) {
     fail(ExitCode::config,
          "{}: {} stages * {} chunks * {} micro-batches = {} is too large to draw; up to {} is "
          "drawn, and fewer --micro-batches show the same pattern",
-         request.place, shape.stages, shape.chunks, shape.micro_batches, cells, most_cells);
+         request.place, shape.stages, shape.chunks, shape.micro_batches, cells, max_cells);
   }
   const std::size_t terminal = terminal_width(STDOUT_FILENO);
   const bool colour = terminal > 0 && std::getenv("NO_COLOR") == nullptr;

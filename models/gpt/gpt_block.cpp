@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gpt/block.h"
+#include "models/gpt/gpt_block.h"
 
 #include <cmath>
 

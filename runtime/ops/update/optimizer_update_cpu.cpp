@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/update/optimizer.h"
+#include "runtime/ops/update/optimizer_update.h"
 
 #include <algorithm>
 
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/common/fixed_sum.h"
 #include "runtime/ops/common/float_types.h"
-#include "runtime/ops/update/optimizer_math.h"
+#include "runtime/ops/update/optimizer_update_math.h"
 
 namespace trireme::ops::cpu {
 
