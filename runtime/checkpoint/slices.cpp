@@ -90,8 +90,8 @@ Held held_of(const CheckpointValues& values, ValueKind kind, const Bucket& bucke
   const ParamLayout& layout = values.params.layout();
   const std::int64_t first = layout.slice_first(bucket), count = layout.slice_count(bucket);
   if (kind == ValueKind::model) {
-    if (layout.zero().stage >= 3) return {first, count, values.params.owned_master(bucket)};
-    return {bucket.first, bucket.count, values.params.bucket_master(bucket)};
+    if (layout.zero().stage >= 3) return {first, count, values.params.masters().owned(bucket)};
+    return {bucket.first, bucket.count, values.params.masters().bucket(bucket)};
   }
   if (kind == ValueKind::average)
     return {bucket.first, bucket.count, values.average.range(bucket.first, bucket.count)};

@@ -44,7 +44,7 @@ void log_memory(Session& session, const Optimizer& optimizer) {
   const ParamStore& params = session.model->params();
   const auto bytes = largest_of_any_rank<4>(
       *session.world, {static_cast<std::int64_t>(params.parameter_bytes()),
-                       static_cast<std::int64_t>(params.gradient_bytes()),
+                       static_cast<std::int64_t>(params.gradients().bytes()),
                        static_cast<std::int64_t>(optimizer.state_bytes()),
                        static_cast<std::int64_t>(session.model->activation_bytes())});
   if (session.world->rank() != 0) return;

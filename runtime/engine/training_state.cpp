@@ -16,15 +16,15 @@ StepOptions with_average(StepOptions options, AverageWeights& average) {
 AverageWeights::AverageWeights(Session& session, double decay)
     : session_(session), decay_(static_cast<float>(decay)) {
   if (decay == 0) return;
-  const Tensor masters = session.model->params().masters();  // whole below ZeRO stage 3
+  const Tensor masters = session.model->params().masters().whole();  // whole below ZeRO stage 3
   buffer_ = Buffer(*session.device, masters.bytes(), MemoryKind::device);
   session.device->copy(*session.streams.compute, buffer_.data(), masters.data, masters.bytes());
 }
 
 void AverageWeights::update() {
   if (!enabled()) return;
-  ops::exponential_average(*session_.streams.compute, values(), session_.model->params().masters(),
-                           decay_);
+  ops::exponential_average(*session_.streams.compute, values(),
+                           session_.model->params().masters().whole(), decay_);
 }
 
 TrainingState::TrainingState(Session& session, StepOptions options)

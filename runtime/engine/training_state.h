@@ -19,7 +19,7 @@ class AverageWeights {
   void update();
   [[nodiscard]] bool enabled() const { return buffer_.data() != nullptr; }
   [[nodiscard]] Tensor values() const {
-    return buffer_.view(DType::f32, Shape{session_.model->params().element_count()});
+    return buffer_.view(DType::f32, Shape{session_.model->params().layout().elements()});
   }
 
  private:

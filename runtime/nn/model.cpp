@@ -39,7 +39,7 @@ std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
     summaries.push_back({.name = made->name(),
                          .forward_flops = made->forward_flops() * options.tensor.ranks,
                          .output = shape,
-                         .params = {params.specs().begin(), params.specs().end()},
+                         .params = {params.layout().specs().begin(), params.layout().specs().end()},
                          .splits_backward = made->splits_backward(),
                          .kept_bytes = blueprint.kept_layout().peak_bytes()});
   }

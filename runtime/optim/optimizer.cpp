@@ -99,7 +99,8 @@ void Optimizer::sum_squares(Stream& stream) {
   const auto buckets = params_.layout().buckets();
   for (const OwnedRun& run : params_.layout().owned_runs()) {
     if (run.kind != ParamKind::weight || !run.counted) continue;
-    const Tensor gradient = params_.owned_gradient(buckets[static_cast<std::size_t>(run.bucket)], 0)
+    const Tensor gradient = params_.gradients()
+                                .owned(buckets[static_cast<std::size_t>(run.bucket)])
                                 .range(run.first, run.count);
     if (norm_options_.exact) {
       ops::accumulate_squares_exact(stream, exact, gradient);
@@ -134,13 +135,13 @@ void Optimizer::update(Stream& stream, const OwnedRun& run) {
   const auto part = [&](const Tensor& slice) {
     return slice.empty() ? slice : slice.range(run.first, run.count);
   };
-  const Tensor parameter = part(params_.owned_master(bucket));
-  const Tensor gradient = part(params_.owned_gradient(bucket, 0));
+  const Tensor parameter = part(params_.masters().owned(bucket));
+  const Tensor gradient = part(params_.gradients().owned(bucket));
   if (run.kind == ParamKind::statistic) {
     ops::exponential_average(stream, parameter, gradient, run.statistic_decay, scalars());
     return;
   }
-  const Tensor compute = part(params_.owned_compute(bucket));
+  const Tensor compute = part(params_.compute_copies().owned(bucket));
   const auto state = [&](const Buffer& buffer) {
     const Tensor all = moments(buffer);
     return all.empty() ? all : all.range(bucket.owned + run.first, run.count);

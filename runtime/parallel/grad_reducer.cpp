@@ -78,7 +78,7 @@ GradReducer::GradReducer(Device& device, Communicator& group, ParamStore& params
 }
 
 Tensor GradReducer::partial(const Span& span, int level) const {
-  return params_.partial_sums(level).range(span.first, span.count);
+  return params_.gradients().held(level).range(span.first, span.count);
 }
 
 void GradReducer::zero(Stream& stream, const Span& span, int level) {
@@ -187,10 +187,10 @@ void GradReducer::launch(const Bucket& bucket, int micro_batch) {
   }
   hand_over();
   if (group_.size() == 1 || (!weights && ranks_first())) return;
-  const Tensor whole = params_.bucket_gradient(bucket, 0);
+  const Tensor whole = params_.gradients().bucket(bucket);
   clock_.start(comm_);
   if (weights && params_.options().zero.stage >= 1) {
-    group_.reduce_scatter(comm_, whole, params_.owned_gradient(bucket, 0), ReduceOp::sum);
+    group_.reduce_scatter(comm_, whole, params_.gradients().owned(bucket), ReduceOp::sum);
   } else {
     group_.all_reduce(comm_, whole, whole, ReduceOp::sum);
   }
@@ -201,8 +201,8 @@ void GradReducer::scatter(const Bucket& bucket, int micro_batch) {
   hand_over();
   const int leaf = weights_.leaf(micro_batch);
   clock_.start(comm_);
-  group_.reduce_scatter(comm_, params_.bucket_gradient(bucket, 0),
-                        params_.owned_gradient(bucket, leaf), ReduceOp::sum);
+  group_.reduce_scatter(comm_, params_.gradients().bucket(bucket),
+                        params_.gradients().owned(bucket, leaf), ReduceOp::sum);
   clock_.stop(comm_);
   const auto unit = static_cast<std::size_t>(bucket.units.first);
   const auto buffer = static_cast<std::size_t>(buffer_of_unit_[unit]);

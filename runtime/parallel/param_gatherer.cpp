@@ -35,7 +35,7 @@ ParamGatherer::ParamGatherer(Device& device, Communicator& group, ParamStore& pa
 void ParamGatherer::gather(std::size_t index) {
   const Bucket& bucket = params_.layout().buckets()[index];
   const ScopedCommLabel label(labels_[index]);
-  group_.all_gather(comm_, params_.owned_master(bucket), params_.bucket_master(bucket));
+  group_.all_gather(comm_, params_.masters().owned(bucket), params_.masters().bucket(bucket));
 }
 
 void ParamGatherer::after_update() {

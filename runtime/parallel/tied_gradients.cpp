@@ -38,7 +38,7 @@ TiedGradients::TiedGradients(Device& device, Communicator& pipeline, const Param
 void TiedGradients::add(Stream& comm) {
   const auto buckets = params_.layout().buckets();
   const auto own = [&](int bucket) {
-    return params_.owned_gradient(buckets[static_cast<std::size_t>(bucket)], 0);
+    return params_.gradients().owned(buckets[static_cast<std::size_t>(bucket)]);
   };
   for (const Tie& tie : ties_) {
     const Tensor gradient = own(tie.bucket);

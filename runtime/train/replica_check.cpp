@@ -81,7 +81,7 @@ void ReplicaCheck::add_own_slices() {
         std::min(layout.offset(id) + stored_shape(spec, layout.split()).count(),
                  slice + layout.slice_count(bucket));
     Tensor values;
-    if (first < last) values = params_.owned_master(bucket).range(first - slice, last - first);
+    if (first < last) values = params_.masters().owned(bucket).range(first - slice, last - first);
     regions_.push_back(
         {spec.name, values, spec.kind == ParamKind::statistic, !is_split(spec, layout.split())});
   }

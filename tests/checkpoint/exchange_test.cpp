@@ -135,7 +135,7 @@ class ExchangeTest : public CommandTest {
   // Of the model itself, so that a parameter that the table lacks is seen.
   std::vector<ParamSpec> specs() {
     const auto model = make_model(device(), load_config(config_, {}), 1, false);
-    return {model->params().specs().begin(), model->params().specs().end()};
+    return {model->params().layout().specs().begin(), model->params().layout().specs().end()};
   }
 
   static std::map<std::string, std::vector<float>> read_all(const std::string& path) {

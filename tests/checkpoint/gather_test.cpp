@@ -35,7 +35,7 @@ class GatherTest : public test::MpiTest {
                                                {.zero = {.stage = zero}});
     const ParamLayout& layout = store.layout();
     const auto owned = [&](const Bucket& bucket) {
-      const Tensor slice = store.owned_master(bucket);
+      const Tensor slice = store.masters().owned(bucket);
       test::fill_owned(layout, bucket, slice, [](const ParamSpec& spec, std::int64_t i) {
         return test::sample_value(spec.name, i);
       });
@@ -105,7 +105,7 @@ TEST_F(GatherTest, NamesAParameterThatItsStageDoesNotHave) {
       [&] {
         static_cast<void>(gather_whole(
             device(), alone, comm_stream(), store, wrong,
-            [&](const Bucket& bucket) { return store.owned_master(bucket); }, true));
+            [&](const Bucket& bucket) { return store.masters().owned(bucket); }, true));
       },
       "stage 0 has no parameter e.weight");
 }

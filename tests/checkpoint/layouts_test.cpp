@@ -143,7 +143,7 @@ TEST_F(LayoutsTest, DividesWhatReplicasHoldAlikeEvenly) {
   for (const OwnSlice& own : own_slices(part.params.layout(), part.mesh, tensors))
     elements += own.slice.count;
   // Cuts fall on multiples of 16 elements in each of a few small buckets.
-  EXPECT_LT(elements * size(), 2 * part.params.parameter_count());
+  EXPECT_LT(elements * size(), 2 * part.params.layout().parameter_count());
 }
 
 TEST_F(LayoutsTest, RefusesAnotherModelAndNamesTheDifferences) {

@@ -46,7 +46,7 @@ class Part {
         stream(device.make_stream(StreamKind::compute)),
         memory_{arena(device, params.layout().owned_elements()),
                 arena(device, params.layout().owned_elements()),
-                arena(device, layout.zero >= 3 ? 0 : params.element_count()),
+                arena(device, layout.zero >= 3 ? 0 : params.layout().elements()),
                 Buffer(device, sizeof(float) * 3, MemoryKind::device)},
         values{.params = params,
                .first = view(memory_[0]),

@@ -27,7 +27,7 @@ void write_sample(const MpiEnvironment& mpi, const std::string& directory) {
   const auto comm = device->make_stream(StreamKind::comm);
   const auto tensors = gather_whole(
       *device, part.mesh, *comm, part.params, part.placed,
-      [&](const Bucket& bucket) { return part.params.owned_master(bucket); }, true);
+      [&](const Bucket& bucket) { return part.params.masters().owned(bucket); }, true);
   if (mpi.rank() == 0) save_weights(directory + "/expected.safetensors", tensors, {});
 }
 

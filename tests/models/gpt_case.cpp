@@ -66,7 +66,7 @@ GptCase::GptCase(Device& device, Stream& compute, const GptOptions& options,
 void GptCase::fill_parameters() {
   ParamStore& params = model_.params();
   params.initialize(compute_, 11);
-  for (int i = 0; i < static_cast<int>(params.specs().size()); ++i) {
+  for (int i = 0; i < static_cast<int>(params.layout().specs().size()); ++i) {
     const ParamSpec& spec = params.layout().spec({i});
     if (spec.init.kind != Init::Kind::constant) continue;
     for_each_run(spec, params.layout().split(), [&](auto stored, auto logical, auto count) {
@@ -89,7 +89,7 @@ Context GptCase::context(std::uint64_t step) {
 GptResult GptCase::run(int passes) {
   GptResult result;
   CountingSink sink(model_.params());
-  ops::fill_constant(compute_, model_.params().gradients(), 0);
+  ops::fill_constant(compute_, model_.params().gradients().whole(), 0);
   for (int pass = 0; pass < passes; ++pass) {
     Context now = context(static_cast<std::uint64_t>(pass));
     now.gradients = &sink;
@@ -99,7 +99,7 @@ GptResult GptCase::run(int passes) {
     model_.backward(now);
     if (build_.split_backward) model_.backward_weight(now);
   }
-  for (int i = 0; i < static_cast<int>(model_.params().specs().size()); ++i)
+  for (int i = 0; i < static_cast<int>(model_.params().layout().specs().size()); ++i)
     result.gradients[model_.params().layout().spec({i}).name] =
         bits_of(model_.params().gradient({i}));
   result.reports = sink.counts();

@@ -73,7 +73,7 @@ TEST_P(GptVariants, BackwardComputesNoParameterGradientWhereItIsSplit) {
   BuildOptions split = build();
   split.split_backward = true;
   GptCase gpt(*device_, *compute_, small_gpt, split);
-  const Tensor gradients = gpt.model().params().gradients();
+  const Tensor gradients = gpt.model().params().gradients().whole();
   device_->fill_zero(*compute_, gradients.data, gradients.bytes());
   test::CountingSink sink(gpt.model().params());
   Context context = gpt.context(0);
@@ -185,7 +185,7 @@ TEST_P(GptBlocks, ComputeWhatTheWholeLayersCompute) {
 
   EXPECT_NEAR(got.loss, expected.loss, 1e-5 * expected.loss);
   EXPECT_EQ(got.hits, expected.hits);
-  for (const ParamSpec& spec : blocked.model().params().specs()) {
+  for (const ParamSpec& spec : blocked.model().params().layout().specs()) {
     const Bits &stored = got.gradients.at(spec.name), &logical = expected.gradients.at(spec.name);
     double distance = 0, length = 0;
     for_each_run(

@@ -34,11 +34,11 @@ class ModelGradientTest : public test::CpuFixture {
   // d>.
   void expect_gradients_match(Model& model, Context context, double step, double tolerance) {
     context.gradient_scale = 1.0F / static_cast<float>(context.losses.count());
-    ops::fill_constant(*compute_, model.params().gradients(), 0);
+    ops::fill_constant(*compute_, model.params().gradients().whole(), 0);
     model.forward(context);
     model.backward(context);
-    for (int i = 0; i < static_cast<int>(model.params().specs().size()); ++i) {
-      const ParamSpec& spec = model.params().specs()[static_cast<std::size_t>(i)];
+    for (int i = 0; i < static_cast<int>(model.params().layout().specs().size()); ++i) {
+      const ParamSpec& spec = model.params().layout().specs()[static_cast<std::size_t>(i)];
       if (spec.kind == ParamKind::statistic) continue;
       const Tensor values = model.params().master({i});
       float* const p = values.as<float>();
@@ -128,8 +128,8 @@ TEST_P(ResNetGradientTest, MatchesFiniteDifferences) {
       {.micro_batch = 3, .training = true});
   model.params().initialize(*compute_, 3);
   // The branches start at zero; give them something to do.
-  for (int i = 0; i < static_cast<int>(model.params().specs().size()); ++i) {
-    const ParamSpec& spec = model.params().specs()[static_cast<std::size_t>(i)];
+  for (int i = 0; i < static_cast<int>(model.params().layout().specs().size()); ++i) {
+    const ParamSpec& spec = model.params().layout().specs()[static_cast<std::size_t>(i)];
     if (spec.kind == ParamKind::weight && spec.init.kind == Init::Kind::constant) {
       ops::fill_normal(*compute_, model.params().master({i}), 9, static_cast<std::uint64_t>(i), 0,
                        0.5F, 0.3F);

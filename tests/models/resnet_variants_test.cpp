@@ -27,7 +27,7 @@ class ResNetVariants : public test::CpuFixture {
                 {.micro_batch = 3, .training = true, .recompute = recompute});
     model.params().initialize(*compute_, 3);
     // The last norms start at zero and would hide their branches.
-    for (int i = 0; i < static_cast<int>(model.params().specs().size()); ++i) {
+    for (int i = 0; i < static_cast<int>(model.params().layout().specs().size()); ++i) {
       const ParamSpec& spec = model.params().layout().spec({i});
       if (spec.kind == ParamKind::weight && spec.init.kind == Init::Kind::constant) {
         ops::fill_normal(*compute_, model.params().master({i}), 9, static_cast<std::uint64_t>(i), 0,
@@ -43,13 +43,13 @@ class ResNetVariants : public test::CpuFixture {
     const test::Owned<std::int64_t> ids(*device_, {3}, {0, 1, 2}), epochs(*device_, {3}, {0, 0, 0});
     const Batch batch{images.tensor(), labels.tensor(), ids.tensor(), epochs.tensor()};
     const Context context = model.context(*compute_, batch, true);
-    ops::fill_constant(*compute_, model.params().gradients(), 0);
+    ops::fill_constant(*compute_, model.params().gradients().whole(), 0);
 
     model.forward(context);
     model.backward(context);
 
     return {.losses = test::values_of<float>(context.losses),
-            .gradients = test::values_of<float>(model.params().gradients()),
+            .gradients = test::values_of<float>(model.params().gradients().whole()),
             .activation_bytes = model.activation_bytes()};
   }
 };

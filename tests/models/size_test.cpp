@@ -47,7 +47,7 @@ TEST(GptDeclaration, DecaysMatricesOnlyAndTiesTheHead) {
     static_cast<void>(layer.make(blueprint));
 
   int tables = 0;
-  for (const ParamSpec& spec : params.specs()) {
+  for (const ParamSpec& spec : params.layout().specs()) {
     const bool vector = spec.shape.rank() == 1,
                positions = spec.name == "embedding.position.weight";
     EXPECT_EQ(spec.decay, !vector && !positions) << spec.name;

@@ -54,7 +54,7 @@ TEST_P(TensorParallelBits, AreThoseOfOneRankWithTheSameBlocks) {
   EXPECT_EQ(got.losses, expected.losses);
   EXPECT_EQ(got.hits, expected.hits);
   EXPECT_EQ(got.gradients.size(), expected.gradients.size());
-  for (const ParamSpec& spec : split.model().params().specs()) {
+  for (const ParamSpec& spec : split.model().params().layout().specs()) {
     EXPECT_EQ(got.gradients.at(spec.name),
               test::part_of(expected.gradients.at(spec.name), spec, build(GetParam()).tensor))
         << spec.name;
@@ -86,7 +86,7 @@ TEST_F(TensorParallel, KeepsLessOfEverythingThatIsSplit) {
   const TensorGroup group(device(), world(), comm_stream());
   const auto use = [&](const BuildOptions& options) {
     GptCase gpt(device(), compute(), small_gpt, options, &group);
-    return std::pair(gpt.model().activation_bytes(), gpt.model().params().element_count());
+    return std::pair(gpt.model().activation_bytes(), gpt.model().params().layout().elements());
   };
   BuildOptions alone = build({});
   alone.tensor = {.ranks = 1, .rank = 0, .blocks = blocks};

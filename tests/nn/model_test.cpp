@@ -112,7 +112,7 @@ class ModelTest : public test::CpuFixture, public testing::WithParamInterface<bo
 
   void start(Model& model) {
     model.params().initialize(*compute_, 1);
-    ops::fill_constant(*compute_, model.params().gradients(), 0);
+    ops::fill_constant(*compute_, model.params().gradients().whole(), 0);
   }
   static float gradient(const Model& model, int parameter) {
     return model.params().gradient({parameter}).as<float>()[0];
@@ -133,7 +133,7 @@ class ModelTest : public test::CpuFixture, public testing::WithParamInterface<bo
 TEST_F(ModelTest, GivesLayersTheirScopeNames) {
   Model model(*device_, chain_of(false), training);
 
-  EXPECT_EQ(model.params().specs()[1].name, "layer1.factor");
+  EXPECT_EQ(model.params().layout().specs()[1].name, "layer1.factor");
   EXPECT_EQ(model.forward_flops(), 12);
 }
 

@@ -25,10 +25,10 @@ class ParamStoreTest : public test::CpuFixture {
       store.allocate(*device_, {.zero = {.stage = stage, .ranks = data, .rank = rank / tensor},
                                 .bucket_elements = 100});
       store.initialize(*compute_, 7);
-      for (const ParamSpec& spec : store.specs())
+      for (const ParamSpec& spec : store.layout().specs())
         whole[spec.name].resize(static_cast<std::size_t>(spec.shape.count()));
       for (const Bucket& bucket : store.layout().buckets()) {
-        const float* const own = store.owned_master(bucket).as<float>();
+        const float* const own = store.masters().owned(bucket).as<float>();
         test::for_each_owned(store.layout(), bucket,
                              [&](std::int64_t place, const ParamSpec& spec, std::int64_t i) {
                                whole[spec.name][static_cast<std::size_t>(i)] = own[place];
@@ -83,7 +83,7 @@ TEST_F(ParamStoreTest, CountsParametersDeclaredOutsideOfLayersAsOneLayer) {
 
   store.initialize(*compute_, 1);
 
-  const Tensor own = store.owned_master(store.layout().buckets()[0]);
+  const Tensor own = store.masters().owned(store.layout().buckets()[0]);
   EXPECT_EQ(values_of<float>(own.range(0, 4)), std::vector<float>(4, 3.0F));
 }
 
@@ -94,12 +94,12 @@ TEST_F(ParamStoreTest, KeepsPaddingZero) {
 
   store.initialize(*compute_, 1);
 
-  std::vector<bool> covered(static_cast<std::size_t>(store.element_count()));
-  for (const ParamId id : store.order()) {
+  std::vector<bool> covered(static_cast<std::size_t>(store.layout().elements()));
+  for (const ParamId id : store.layout().order()) {
     for (std::int64_t i = 0; i < store.master(id).count(); ++i)
-      covered[static_cast<std::size_t>(store.offset(id) + i)] = true;
+      covered[static_cast<std::size_t>(store.layout().offset(id) + i)] = true;
   }
-  const auto all = values_of<float>(store.masters());
+  const auto all = values_of<float>(store.masters().whole());
   for (std::size_t i = 0; i < all.size(); ++i)
     EXPECT_EQ(covered[i], all[i] != 0.0F) << "element " << i;
 }
@@ -173,15 +173,15 @@ TEST_F(ParamStoreTest, AccumulatesIntoTheSelectedLevelOfThoseLayersAndThatKindOn
   store.allocate(*device_, {.training = true, .gradient_levels = 2});
   const auto offset_in = [&](const char* name, int level) {
     return store.gradient(store.layout().find(name)).as<float>() -
-           store.gradients(level).as<float>();
+           store.gradients().whole(level).as<float>();
   };
 
   store.select_level({0, 2}, ParamKind::weight, 1);
 
-  EXPECT_EQ(offset_in("a.weight", 1), store.offset(store.layout().find("a.weight")));
-  EXPECT_EQ(offset_in("b.qkv.bias", 1), store.offset(store.layout().find("b.qkv.bias")));
-  EXPECT_EQ(offset_in("c.weight", 0), store.offset(store.layout().find("c.weight")));
-  EXPECT_EQ(offset_in("a.running", 0), store.offset(store.layout().find("a.running")));
+  EXPECT_EQ(offset_in("a.weight", 1), store.layout().offset(store.layout().find("a.weight")));
+  EXPECT_EQ(offset_in("b.qkv.bias", 1), store.layout().offset(store.layout().find("b.qkv.bias")));
+  EXPECT_EQ(offset_in("c.weight", 0), store.layout().offset(store.layout().find("c.weight")));
+  EXPECT_EQ(offset_in("a.running", 0), store.layout().offset(store.layout().find("a.running")));
 }
 
 TEST_F(ParamStoreTest, RefusesToReadWhatIsSlicedAndNotPlacedNamingTheLayer) {
@@ -194,8 +194,8 @@ TEST_F(ParamStoreTest, RefusesToReadWhatIsSlicedAndNotPlacedNamingTheLayer) {
       ExitCode::internal, [&] { static_cast<void>(store.master(id)); }, "parameters of unit 2");
   test::expect_error(
       ExitCode::internal, [&] { static_cast<void>(store.gradient(id)); }, "gradients of unit 2");
-  EXPECT_THROW(static_cast<void>(store.masters()), Error);
-  EXPECT_THROW(static_cast<void>(store.gradients()), Error);
+  EXPECT_THROW(static_cast<void>(store.masters().whole()), Error);
+  EXPECT_THROW(static_cast<void>(store.gradients().whole()), Error);
 
   store.place_params(2, 0);
   EXPECT_EQ(store.master(id).count(), 31);

@@ -24,8 +24,8 @@ class OptimizerTest : public test::CpuFixture {
     set_gradients(0);
   }
   void set_gradients(float value) {
-    float* const gradients = params_.gradients().as<float>();
-    std::fill_n(gradients, params_.element_count(), 0.0F);
+    float* const gradients = params_.gradients().whole().as<float>();
+    std::fill_n(gradients, params_.layout().elements(), 0.0F);
     for (const ParamId id : {decayed_, plain_, statistic_}) {
       std::fill_n(params_.gradient(id).as<float>(), params_.gradient(id).count(), value);
     }
@@ -101,18 +101,18 @@ TEST_F(OptimizerTest, LeavesEverythingUntouchedWhenAGradientIsNotFinite) {
   set_gradients(1);
   params_.gradient(plain_).as<float>()[2] = std::numeric_limits<float>::quiet_NaN();
   params_.gradient(statistic_).as<float>()[0] = std::numeric_limits<float>::infinity();
-  const auto before = values_of<float>(params_.masters());
+  const auto before = values_of<float>(params_.masters().whole());
   Optimizer optimizer(*device_, params_, ops::AdamWOptions{}, 1.0F);
 
   optimizer.prepare(0, 0.01);
   optimizer.step(*compute_, 0);
-  EXPECT_EQ(values_of<float>(params_.masters()), before);
+  EXPECT_EQ(values_of<float>(params_.masters().whole()), before);
   EXPECT_FALSE(std::isfinite(optimizer.gradient_norm().as<float>()[0]));
 
   set_gradients(1);
   optimizer.prepare(1, 0.01);
   optimizer.step(*compute_, 1);
-  for (const float value : values_of<float>(params_.masters()))
+  for (const float value : values_of<float>(params_.masters().whole()))
     EXPECT_TRUE(std::isfinite(value));
 }
 

@@ -35,7 +35,7 @@ class Part {
   // Gradients as the reducer leaves them; copies of a tied parameter have its sums.
   void set_gradients(std::uint64_t salt) {
     for (const Bucket& bucket : store_.layout().buckets()) {
-      test::fill_owned(store_.layout(), bucket, store_.owned_gradient(bucket, 0),
+      test::fill_owned(store_.layout(), bucket, store_.gradients().owned(bucket),
                        [&](const ParamSpec& spec, std::int64_t i) {
                          return test::sample_value(spec.identity(), i, salt);
                        });
@@ -64,7 +64,7 @@ class Part {
       return moments.empty() ? 0.0F : moments.as<float>()[i];
     };
     for (const Bucket& bucket : store_.layout().buckets()) {
-      const float* const master = store_.owned_master(bucket).as<float>();
+      const float* const master = store_.masters().owned(bucket).as<float>();
       test::for_each_owned(store_.layout(), bucket,
                            [&](std::int64_t place, const ParamSpec& spec, std::int64_t i) {
                              visit(spec, i,
@@ -76,7 +76,8 @@ class Part {
   // The bf16 copies of what this rank owns follow its fp32 values.
   void expect_rounded_copies() const {
     for (const Bucket& bucket : store_.layout().buckets()) {
-      const Tensor master = store_.owned_master(bucket), copy = store_.owned_compute(bucket);
+      const Tensor master = store_.masters().owned(bucket),
+                   copy = store_.compute_copies().owned(bucket);
       if (bucket.kind == ParamKind::statistic || copy.empty()) continue;
       for (std::int64_t i = 0; i < copy.count(); ++i)
         ASSERT_EQ(copy.as<bf16>()[i].bits, bf16(master.as<float>()[i]).bits);
@@ -172,7 +173,7 @@ TEST_F(ShardedOptimizerTest, ChangesNothingAnywhereWhenOneRankHasANonFiniteGradi
       if (has_it) {
         const int bucket = store.layout().bucket_of(store.layout().find("table"));
         const Bucket& table = store.layout().buckets()[static_cast<std::size_t>(bucket)];
-        store.owned_gradient(table, 0).as<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+        store.gradients().owned(table).as<float>()[3] = std::numeric_limits<float>::quiet_NaN();
       }
 
       part.optimizer().prepare(0, 0.01);

@@ -79,7 +79,7 @@ class Step {
   template <typename Visit>
   void for_each_sum(Visit&& visit) const {
     for (const Bucket& bucket : params_.layout().buckets()) {
-      const float* const sums = params_.owned_gradient(bucket, 0).as<float>();
+      const float* const sums = params_.gradients().owned(bucket).as<float>();
       test::for_each_owned(params_.layout(), bucket,
                            [&](std::int64_t place, const ParamSpec& spec, std::int64_t i) {
                              visit(sums[place], spec, i);
@@ -108,7 +108,7 @@ class Step {
   void forward(int m) {
     for (int chunk = 0; chunk < case_.chunks; ++chunk) {
       reducer_->before_forward(chunk, m);
-      for (const ParamId id : params_.order()) {
+      for (const ParamId id : params_.layout().order()) {
         if (units_of(chunk).contains(params_.layout().unit_of(id)) &&
             params_.layout().spec(id).kind == ParamKind::statistic)
           add_gradient(id, m);
@@ -121,7 +121,7 @@ class Step {
       reducer_->before_backward(chunk, m);
       for (int unit = units_of(chunk).last; unit-- > units_of(chunk).first;) {
         reducer_->open_unit(unit);
-        for (const ParamId id : params_.order()) {
+        for (const ParamId id : params_.layout().order()) {
           if (params_.layout().unit_of(id) != unit) continue;
           if (params_.layout().spec(id).kind == ParamKind::weight) add_gradient(id, m);
           reducer_->ready(id);
@@ -252,8 +252,8 @@ TEST_F(GradReducerTest, MovesWhatItsStageNeedsAndNoMore) {
 
     step.run();
 
-    const auto w = static_cast<std::uint64_t>(step.params().weight_elements());
-    const auto s = static_cast<std::uint64_t>(step.params().element_count()) - w;
+    const auto w = static_cast<std::uint64_t>(step.params().layout().weight_elements());
+    const auto s = static_cast<std::uint64_t>(step.params().layout().elements()) - w;
     const auto m = static_cast<std::uint64_t>(what.micro_batches);
     const std::uint64_t of_statistics =
         what.stage >= 2 && what.sum == GradientSum::tree ? m * s : s;
@@ -289,7 +289,7 @@ TEST_F(GradReducerTest, RefusesToFinishWhileAGradientIsMissing) {
   Step step = make_step({});
   step.reducer().begin_step();
   step.reducer().before_backward(0, 0);
-  for (const ParamId id : step.params().order().subspan(1))
+  for (const ParamId id : step.params().layout().order().subspan(1))
     step.reducer().ready(id);
 
   test::expect_error(

@@ -34,18 +34,18 @@ class SlicedParams {
     const ParamLayout& layout = store_.layout();
     const int stage = store_.options().zero.stage;
     if (stage < 3)
-      std::fill_n(store_.masters().as<float>(), layout.weight_elements(),
+      std::fill_n(store_.masters().whole().as<float>(), layout.weight_elements(),
                   std::numeric_limits<float>::quiet_NaN());
     for (const Bucket& bucket : layout.buckets()) {
       if (bucket.kind != ParamKind::weight) continue;
-      test::fill_owned(layout, bucket, store_.owned_master(bucket),
+      test::fill_owned(layout, bucket, store_.masters().owned(bucket),
                        [&](const ParamSpec& spec, std::int64_t i) { return value(spec, i); });
     }
     gatherer_->after_update();
   }
   // Every parameter of the unit is whole, also as kernels read it.
   void expect_whole(int unit) const {
-    for (const ParamId id : store_.order()) {
+    for (const ParamId id : store_.layout().order()) {
       const ParamSpec& spec = store_.layout().spec(id);
       if (store_.layout().unit_of(id) != unit || spec.kind != ParamKind::weight) continue;
       const Tensor master = store_.master(id), compute = store_.compute(id);
@@ -179,7 +179,7 @@ TEST_F(GatheredVolume, IsNothingWithoutSlices) {
 TEST_F(GatheredVolume, IsAllWeightsOnceBelowStageThree) {
   for (const int stage : {1, 2}) {
     const auto params = make({stage, DType::f32});
-    const auto weights = static_cast<std::uint64_t>(params->store().weight_elements());
+    const auto weights = static_cast<std::uint64_t>(params->store().layout().weight_elements());
 
     EXPECT_EQ(gathered(*params), weights) << "stage " << stage;
   }

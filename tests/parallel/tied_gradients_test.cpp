@@ -20,13 +20,13 @@ class TiedGradientsTest : public test::MpiTest {
     test::declare_sample(store, first, last);
     store.allocate(device(), {.training = true, .zero = zero, .bucket_elements = 150});
     for (const Bucket& bucket : store.layout().buckets())
-      test::fill_owned(store.layout(), bucket, store.owned_gradient(bucket, 0), tied_gradient);
+      test::fill_owned(store.layout(), bucket, store.gradients().owned(bucket), tied_gradient);
   }
   // Both copies hold original + copy, all else what it held.
   static void expect_sums(const ParamStore& store, int tied_parameters) {
     std::int64_t tied = 0;
     for (const Bucket& bucket : store.layout().buckets()) {
-      const float* const own = store.owned_gradient(bucket, 0).as<float>();
+      const float* const own = store.gradients().owned(bucket).as<float>();
       test::for_each_owned(
           store.layout(), bucket, [&](std::int64_t place, const ParamSpec& spec, std::int64_t i) {
             const float sum = test::sample_value("table", i, 3) + test::sample_value("head", i, 3);

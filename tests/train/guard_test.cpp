@@ -237,10 +237,10 @@ TEST_F(GuardTest, AStepThatIsNotFiniteIsSkippedAndTooManyEndTheRun) {
   for (const std::int64_t limit : {1, 3}) {
     Training training(device(), world(), streams_, {.mesh = {.data = size()}});
     // One weight is beyond repair: every loss from here on is NaN.
-    for (const ParamId id : training.model->params().order()) {
+    for (const ParamId id : training.model->params().layout().order()) {
       training.model->params().master(id).as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
     }
-    const Tensor masters = training.model->params().masters();
+    const Tensor masters = training.model->params().masters().whole();
     const std::vector<std::byte> before(masters.data, masters.data + masters.bytes());
     Trainer trainer(*training.engine, *training.source, {.steps = 10, .non_finite_limit = limit},
                     {}, {});
@@ -263,7 +263,7 @@ TEST_F(GuardTest, ReplicasThatDriftApartEndTheRun) {
   ReplicaCheck replicas(device(), training.model->params(), training.mesh, streams_);
   const auto flip = [&] {
     if (rank() != size() - 1) return EvaluationResult{};
-    *reinterpret_cast<std::uint32_t*>(training.model->params().masters().data) ^= 1U << 22U;
+    *reinterpret_cast<std::uint32_t*>(training.model->params().masters().whole().data) ^= 1U << 22U;
     return EvaluationResult{};
   };
   Trainer trainer(*training.engine, *training.source,
@@ -287,7 +287,7 @@ TEST_F(GuardTest, ReplicasThatStartApartEndTheRunInItsFirstStep) {
   Training training(device(), world(), streams_, {.mesh = {.data = size()}});
   ReplicaCheck replicas(device(), training.model->params(), training.mesh, streams_);
   if (rank() == 1)
-    *reinterpret_cast<std::uint32_t*>(training.model->params().masters().data) ^= 1U << 22U;
+    *reinterpret_cast<std::uint32_t*>(training.model->params().masters().whole().data) ^= 1U << 22U;
   Trainer trainer(*training.engine, *training.source, {.steps = 20, .divergence_check_every = 1000},
                   {}, {.replicas = &replicas});
 
@@ -304,7 +304,8 @@ TEST_F(GuardTest, ReplicasAreComparedAtTheEndOfAShortRun) {
   int steps = 0;
   const auto flip = [&] {
     if (++steps == 3 && rank() == 1)
-      *reinterpret_cast<std::uint32_t*>(training.model->params().masters().data) ^= 1U << 22U;
+      *reinterpret_cast<std::uint32_t*>(training.model->params().masters().whole().data) ^= 1U
+                                                                                            << 22U;
   };
   Trainer trainer(*training.engine, *training.source, {.steps = 5, .divergence_check_every = 1000},
                   {}, {.after_step = flip, .replicas = &replicas});

@@ -54,7 +54,7 @@ class ReplicaCheckTest : public test::MpiTest {
       const ParamLayout& layout = params.layout();
       const ParamId id = layout.find(name);
       const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))];
-      const Tensor slice = params.owned_master(bucket);
+      const Tensor slice = params.masters().owned(bucket);
       auto* const word = reinterpret_cast<std::uint32_t*>(slice.data) + layout.offset(id) -
                          layout.slice_first(bucket) + i;
       *word ^= 1U << 3U;

@@ -20,7 +20,7 @@ std::vector<WholeTensor> gather(Session& session, const OwnedValues& owned, bool
 std::vector<WholeTensor> gather_weights(Session& session) {
   const ParamStore& params = session.model->params();
   return gather(
-      session, [&](const Bucket& bucket) { return params.owned_master(bucket); }, true);
+      session, [&](const Bucket& bucket) { return params.masters().owned(bucket); }, true);
 }
 
 // The part of an arena that this rank owns. Averages exist only where the arenas are whole.

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/nn/param_arena.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace trireme {
+namespace {
+
+Tensor view_of(const Buffer& memory, DType dtype, std::int64_t first, std::int64_t count) {
+  return {memory.data() + static_cast<std::size_t>(first) * size_of(dtype), dtype, Shape{count}};
+}
+
+}  // namespace
+
+ParamArena::ParamArena(Device& device, const ParamLayout& layout, const Options& options)
+    : layout_(&layout), options_(options) {
+  const auto make = [&](std::int64_t elements) {
+    return Buffer(device, static_cast<std::size_t>(elements) * size_of(options.dtype),
+                  MemoryKind::device);
+  };
+  if (options.form != Form::buffers_only) {
+    for (int level = 0; level < options.levels; ++level) {
+      memory_.push_back(
+          make(options.form == Form::whole ? layout.elements() : layout.owned_elements()));
+    }
+  }
+  const int units = std::max(layout.unit_count(), 1);
+  buffer_of_.assign(static_cast<std::size_t>(units), -1);
+  std::int64_t widest = 0;
+  for (int unit = 0; unit < units; ++unit)
+    widest = std::max(widest, layout.unit_weights(unit).count);
+  for (int i = 0; i < options.buffers; ++i)
+    buffers_.push_back(make(widest));
+}
+
+std::size_t ParamArena::bytes() const {
+  const auto add = [](std::size_t sum, const Buffer& memory) { return sum + memory.bytes(); };
+  return std::accumulate(memory_.begin(), memory_.end(),
+                         std::accumulate(buffers_.begin(), buffers_.end(), std::size_t{0}, add),
+                         add);
+}
+
+Tensor ParamArena::range(int level, std::int64_t first, std::int64_t count) const {
+  TRIREME_EXPECTS(level < static_cast<int>(memory_.size()), "this rank has {} levels of {}, not {}",
+                  memory_.size(), options_.what, level + 1);
+  return view_of(memory_[static_cast<std::size_t>(level)], options_.dtype, first, count);
+}
+
+Tensor ParamArena::elements(const Bucket& bucket, int unit, int level, std::int64_t first,
+                            std::int64_t count) const {
+  if (options_.form == Form::whole) return range(level, first, count);
+  if (bucket.kind != ParamKind::weight)
+    return range(level, bucket.owned + first - bucket.first, count);
+  const int buffer = buffer_of_[static_cast<std::size_t>(unit)];
+  TRIREME_EXPECTS(buffer >= 0, "the {} of unit {} are not there", options_.what, unit);
+  return view_of(buffers_[static_cast<std::size_t>(buffer)], options_.dtype,
+                 first - layout_->unit_weights(unit).first, count);
+}
+
+Tensor ParamArena::whole(int level) const {
+  TRIREME_EXPECTS(options_.form == Form::whole, "the {} are sliced over the data-parallel ranks",
+                  options_.what);
+  return held(level);
+}
+
+Tensor ParamArena::held(int level) const {
+  return range(level, 0,
+               options_.form == Form::whole ? layout_->elements() : layout_->owned_elements());
+}
+
+Tensor ParamArena::param(ParamId id, int level) const {
+  const Shape shape = stored_shape(layout_->spec(id), layout_->split());
+  const Bucket& bucket = layout_->buckets()[static_cast<std::size_t>(layout_->bucket_of(id))];
+  return elements(bucket, layout_->unit_of(id), level, layout_->offset(id), shape.count())
+      .reshaped(shape);
+}
+
+Tensor ParamArena::bucket(const Bucket& bucket, int level) const {
+  return elements(bucket, bucket.units.first, level, bucket.first, bucket.count);
+}
+
+Tensor ParamArena::owned(const Bucket& bucket, int level) const {
+  if (options_.form == Form::buffers_only) return {};
+  return range(level, options_.form == Form::slices ? bucket.owned : layout_->slice_first(bucket),
+               layout_->slice_count(bucket));
+}
+
+Tensor ParamArena::place(int unit, int buffer) {
+  std::ranges::replace(buffer_of_, buffer, -1);
+  buffer_of_[static_cast<std::size_t>(unit)] = buffer;
+  return view_of(buffers_[static_cast<std::size_t>(buffer)], options_.dtype, 0,
+                 layout_->unit_weights(unit).count);
+}
+
+}  // namespace trireme

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory behind a ParamLayout: a value for each of its elements, whole or, with ZeRO
+// (Rajbhandari et al., 2020), for the own slices only. Of slices the weights of a few units at a
+// time are whole, in buffers that units take turns in.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "runtime/device/device.h"
+#include "runtime/nn/param_layout.h"
+
+namespace trireme {
+
+class ParamArena {
+ public:
+  enum class Form {
+    whole,
+    slices,       // and buffers
+    buffers_only  // or not even those
+  };
+  struct Options {
+    std::string_view what;  // the values are called in messages
+    DType dtype = DType::f32;
+    Form form = Form::whole;
+    int levels = 1;   // arenas of that form; the buffers are of all of them
+    int buffers = 0;  // each holds the weights of any unit
+  };
+  ParamArena() = default;
+  // `layout` is laid out and outlives the arena.
+  ParamArena(Device& device, const ParamLayout& layout, const Options& options);
+
+  [[nodiscard]] std::size_t bytes() const;
+  // All elements of the layout, weights first; padding stays zero. Of the form `whole` only.
+  [[nodiscard]] Tensor whole(int level = 0) const;
+  // Those, or the own slices, which Bucket::owned indexes.
+  [[nodiscard]] Tensor held(int level = 0) const;
+  // In the shape of stored_shape(). Sliced weights must be placed; those of a bucket too.
+  [[nodiscard]] Tensor param(ParamId id, int level = 0) const;
+  [[nodiscard]] Tensor bucket(const Bucket& bucket, int level = 0) const;
+  // The part of a bucket that this rank owns; empty where there are buffers only.
+  [[nodiscard]] Tensor owned(const Bucket& bucket, int level = 0) const;
+  // The whole weights of `unit` live in `buffer` from now on, in place of another unit's; returns
+  // them.
+  Tensor place(int unit, int buffer);
+
+ private:
+  [[nodiscard]] Tensor range(int level, std::int64_t first, std::int64_t count) const;
+  // Elements of one bucket, counted from the beginning of the layout.
+  [[nodiscard]] Tensor elements(const Bucket& bucket, int unit, int level, std::int64_t first,
+                                std::int64_t count) const;
+
+  const ParamLayout* layout_ = nullptr;
+  Options options_{};
+  std::vector<Buffer> memory_;   // by level
+  std::vector<Buffer> buffers_;  // of whole units
+  std::vector<int> buffer_of_;   // by unit; -1: nowhere
+};
+
+}  // namespace trireme
