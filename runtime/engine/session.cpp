@@ -171,7 +171,8 @@ Session::Session(RankResources resources, const Config& resolved, bool training,
       mesh(std::move(resources.mesh)),
       streams(*device),
       tensor_stream(tensor_stream_of(*device, mesh)),
-      tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm),
+      tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm,
+             &streams.stalls),
       pipeline(pipeline_shape(config, training)) {
   streams.compute->set_policy({.matmul = config.precision == Precision::tf32
                                              ? MatmulPrecision::tf32

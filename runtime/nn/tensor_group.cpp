@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/nn/tensor_group.h"
 
-#include "runtime/comm/timing/stall_clock.h"
-
 namespace trireme {
 
-TensorGroup::TensorGroup(Device& device, Communicator& group, Stream& comm)
+TensorGroup::TensorGroup(Device& device, Communicator& group, Stream& comm, StallClock* stalls)
     : group_(group),
       comm_(comm),
+      stalls_(stalls),
       ready_event_(device.make_event()),
       done_event_(device.make_event()) {}
 
@@ -48,7 +47,7 @@ void TensorGroup::begin(Stream& compute) const {
 
 void TensorGroup::finish(Stream& compute) const {
   comm_.record(*done_event_);
-  wait_for_comm(compute, *done_event_);
+  wait_for_comm(compute, *done_event_, stalls_);
 }
 
 }  // namespace trireme

@@ -8,14 +8,16 @@
 #include <memory>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/timing/stall_clock.h"
 #include "runtime/nn/tensor_split.h"
 
 namespace trireme {
 
 class TensorGroup {
  public:
-  // `group` and `comm` must outlive this; `comm` carries collectives that overlap computation.
-  TensorGroup(Device& device, Communicator& group, Stream& comm);
+  // `group`, `comm` and `stalls` must outlive this. `comm` carries collectives that overlap
+  // computation; `stalls` times waits for them, null: nothing does.
+  TensorGroup(Device& device, Communicator& group, Stream& comm, StallClock* stalls = nullptr);
 
   [[nodiscard]] int rank() const { return group_.rank(); }
   [[nodiscard]] int size() const { return group_.size(); }
@@ -37,6 +39,7 @@ class TensorGroup {
 
   Communicator& group_;
   Stream& comm_;
+  StallClock* stalls_;
   std::unique_ptr<Event> ready_event_, done_event_;
 };
 

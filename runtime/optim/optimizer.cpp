@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "runtime/comm/comm_label.h"
-#include "runtime/comm/timing/stall_clock.h"
 #include "runtime/ops/update/exact_sum.h"
 
 namespace trireme {
@@ -120,7 +119,7 @@ void Optimizer::sum_over_groups(Stream& stream, const Tensor& values) {
     norm_options_.comm->wait(*ready_event_);
     group->all_reduce(*norm_options_.comm, values, values, ReduceOp::sum);
     norm_options_.comm->record(*done_event_);
-    wait_for_comm(stream, *done_event_);
+    wait_for_comm(stream, *done_event_, norm_options_.stalls);
   }
 }
 

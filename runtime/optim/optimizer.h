@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/timing/stall_clock.h"
 #include "runtime/nn/param_store.h"
 #include "runtime/ops/update/optimizer_update.h"
 #include "runtime/optim/loss_scaler.h"
@@ -26,6 +27,7 @@ struct NormOptions {
   // Groups that hold different parts of the weights; summed over one after another on `comm`.
   std::vector<Communicator*> groups{};
   Stream* comm = nullptr;
+  StallClock* stalls = nullptr;  // times waits for these sums
 };
 
 // Updates what this rank owns of the parameters: everything, or with ZeRO its slices.

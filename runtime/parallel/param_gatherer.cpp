@@ -4,16 +4,16 @@
 #include <algorithm>
 
 #include "runtime/comm/comm_label.h"
-#include "runtime/comm/timing/stall_clock.h"
 
 namespace trireme {
 
 ParamGatherer::ParamGatherer(Device& device, Communicator& group, ParamStore& params,
-                             Stream& compute, Stream& comm)
+                             Stream& compute, Stream& comm, StallClock* stalls)
     : group_(group),
       params_(params),
       compute_(compute),
       comm_(comm),
+      stalls_(stalls),
       updated_(device.make_event()) {
   const int stage = params.options().zero.stage;
   const std::size_t events = stage >= 3   ? static_cast<std::size_t>(ParamStore::param_buffers)
@@ -59,7 +59,7 @@ void ParamGatherer::after_update() {
 void ParamGatherer::complete(std::size_t bucket) {
   if (!pending_[bucket]) return;
   pending_[bucket] = false;
-  wait_for_comm(compute_, *gathered_[bucket]);
+  wait_for_comm(compute_, *gathered_[bucket], stalls_);
   params_.refresh_compute(compute_, params_.layout().buckets()[bucket]);
 }
 
@@ -76,7 +76,7 @@ void ParamGatherer::before_use(int unit, int next) {
   fetch(unit);
   if (const std::size_t at = buffer_of(unit); at < pending_.size() && pending_[at]) {
     pending_[at] = false;
-    wait_for_comm(compute_, *gathered_[at]);
+    wait_for_comm(compute_, *gathered_[at], stalls_);
     for (const Bucket& bucket : buckets) {
       if (bucket.units.contains(unit)) params_.refresh_compute(compute_, bucket);
     }

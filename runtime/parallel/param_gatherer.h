@@ -10,15 +10,17 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/timing/stall_clock.h"
 #include "runtime/nn/param_store.h"
 
 namespace trireme {
 
 class ParamGatherer {
  public:
-  // `group` and `params` must outlive this. `comm` is the stream of the group's collectives.
+  // All must outlive this. `comm` is the stream of the group's collectives; `stalls` times waits
+  // for them, null: nothing does.
   ParamGatherer(Device& device, Communicator& group, ParamStore& params, Stream& compute,
-                Stream& comm);
+                Stream& comm, StallClock* stalls = nullptr);
 
   // The optimizer has updated the own slices.
   void after_update();
@@ -39,6 +41,7 @@ class ParamGatherer {
   ParamStore& params_;
   Stream& compute_;
   Stream& comm_;
+  StallClock* stalls_;
   std::vector<std::string> labels_;  // by bucket
   std::unique_ptr<Event> updated_;
   std::vector<std::unique_ptr<Event>> gathered_;  // by bucket, or in stage 3 by buffer

@@ -1,26 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a compute stream stands still for communication. Every wait of one for a collective goes
-// through wait_for_comm(); while a ScopedStallClock lives on the thread, its clock times them.
+// How long a compute stream stands still for communication, by phase of a step. Every wait of one
+// for a collective goes through wait_for_comm().
 #pragma once
+
+#include <cstdint>
 
 #include "runtime/comm/timing/stream_clock.h"
 
 namespace trireme {
 
-// Null times nothing. Scopes nest; `clock` must outlive the object.
-class ScopedStallClock {
+class StallClock {
  public:
-  explicit ScopedStallClock(StreamClock* clock) noexcept;
-  ~ScopedStallClock();
-  ScopedStallClock(const ScopedStallClock&) = delete;
-  ScopedStallClock& operator=(const ScopedStallClock&) = delete;
+  explicit StallClock(Device& device) : forward_(device), backward_(device), update_(device) {}
+  StallClock(const StallClock&) = delete;
+  StallClock& operator=(const StallClock&) = delete;
+
+  void begin_step(std::int64_t step);
+  // Of a step whose work is done.
+  struct Milliseconds {
+    double forward = 0, backward = 0, update = 0;
+  };
+  [[nodiscard]] Milliseconds milliseconds(std::int64_t step) const;
 
  private:
+  friend class StallPhase;
+  friend void wait_for_comm(Stream& compute, Event& done, StallClock* clock);
+
+  StreamClock forward_, backward_, update_;
+  StreamClock* now_ = nullptr;  // outside of phases waits are not timed
+};
+
+// What is enqueued during the object's life belongs to this phase; phases nest.
+class StallPhase {
+ public:
+  enum Phase { forward, backward, update };
+  StallPhase(StallClock& clock, Phase phase) noexcept;
+  ~StallPhase() { clock_.now_ = outer_; }
+  StallPhase(const StallPhase&) = delete;
+  StallPhase& operator=(const StallPhase&) = delete;
+
+ private:
+  StallClock& clock_;
   StreamClock* outer_;
 };
 
 // Work enqueued on `compute` from here on starts after `done`. Recorded work is not timed: its
-// events mean nothing to the host.
-void wait_for_comm(Stream& compute, Event& done);
+// events mean nothing to the host. A null clock times nothing.
+void wait_for_comm(Stream& compute, Event& done, StallClock* clock);
 
 }  // namespace trireme

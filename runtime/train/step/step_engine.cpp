@@ -8,7 +8,6 @@
 
 #include "runtime/base/log.h"
 #include "runtime/comm/comm_label.h"
-#include "runtime/comm/timing/stall_clock.h"
 #include "runtime/comm/watchdog/step_watch.h"
 #include "runtime/device/range.h"
 
@@ -29,8 +28,10 @@ ReducerOptions reducer_options(const Model* model, const StepOptions& options) {
   return reducer;
 }
 
-NormOptions norm_options(const Model& model, const ProcessMesh& mesh, Stream& comm, bool exact) {
-  NormOptions norm{.exact = exact, .groups = {}, .comm = &comm};
+NormOptions norm_options(const Model& model, const ProcessMesh& mesh, Streams& streams,
+                         bool exact) {
+  NormOptions norm{
+      .exact = exact, .groups = {}, .comm = streams.comm.get(), .stalls = &streams.stalls};
   if (model.params().options().zero.stage >= 1) norm.groups.push_back(&mesh.data());
   norm.groups.push_back(&mesh.model());
   return norm;
@@ -72,11 +73,6 @@ RankStep own_times(const StepReport& report, bool on_cpu) {
 
 }  // namespace
 
-void StallClocks::begin_step(std::int64_t step) {
-  for (StreamClock* const clock : {&forward, &backward, &update})
-    clock->begin_step(step);
-}
-
 StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options)
     : totals(device, mesh, options.pipeline.micro_batches, options.assignment),
       exchange(device, mesh),
@@ -100,14 +96,14 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       reducer_(device, mesh.data(), model.params(), *streams.compute, *streams.comm,
                reducer_options(&model, options)),
       ties_(device, mesh.pipeline(), model.params()),
-      gatherer_(device, mesh.data(), model.params(), *streams.compute, *streams.comm),
+      gatherer_(device, mesh.data(), model.params(), *streams.compute, *streams.comm,
+                &streams.stalls),
       optimizer_(device, model.params(), options.optimizer, options.clip_norm,
-                 norm_options(model, mesh, *streams.comm, options.layout_independent),
+                 norm_options(model, mesh, streams, options.layout_independent),
                  options.loss_scale),
       guard_(device, options.loss_guard, targets_per_step()),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
-      stalls_(device),
-      batches_(static_cast<std::size_t>(batches_held(options.pipeline, mesh.here().pipeline))) {
+      batches_(streams, batches_held(options.pipeline, mesh.here().pipeline)) {
   for (auto& slot : slots_)
     slot = std::make_unique<Slot>(device, mesh, options);
   for (auto& end : ends_)
@@ -115,7 +111,7 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
   model_.set_hook(this);
   if (options.graphs == GraphMode::layer) model_.use_layer_graphs();
   if (options.graphs == GraphMode::step && options.pipeline.stages == 1)
-    static_.emplace(device, options.pipeline.micro_batches);
+    batches_.fix(device, options.pipeline.micro_batches);
 }
 
 StepEngine::~StepEngine() {
@@ -150,22 +146,19 @@ std::int64_t StepEngine::targets_per_step() const {
 void StepEngine::run(std::int64_t step, BatchSource& source) {
   Slot& slot = slot_of(step);
   slot_ = &slot;
-  source_ = &source;
-  fetched_ = 0;
   set_comm_step(step + 1);  // as reports count
   Stream& compute = *streams_.compute;
   auto* const rng = reinterpret_cast<std::uint64_t*>(slot.rng_host.data());
   rng[0] = options_.seed;
   rng[1] = static_cast<std::uint64_t>(step);
   optimizer_.prepare(step, options_.schedule.at(step));
-  if (options_.flags) slot.exchange.stage(options_.flags(), read_, read_times_);
+  if (options_.flags) slot.exchange.stage(options_.flags(), last_read_.step, last_read_.times);
   const double waited = source.wait_seconds(), computed = process_cpu_seconds();
   slot.follows = std::exchange(began_, true);
   slot.comm_core_wait_ms = 0;
   compute.record(*slot.start);
-  if (static_) {
-    set_activity("waiting for data");
-    static_->fill(source, *streams_.copy, compute);
+  batches_.begin_step(source);
+  if (batches_.fixed()) {
     replay(step, slot);
   } else {
     enqueue(step, slot);
@@ -180,7 +173,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
 // memory.
 void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   Stream& compute = *streams_.compute;
-  stalls_.begin_step(step);
+  streams_.stalls.begin_step(step);
   device_.copy(compute, slot.rng.data(), slot.rng_host.data(), rng_bytes);
   slot.totals.reset(compute);
   if (const LossScaler* const scaler = optimizer_.loss_scaler())
@@ -190,7 +183,7 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   reduce(slot);
   update(step, slot);
   if (options_.after_update) {
-    const ScopedStallClock timing(&stalls_.update);
+    const StallPhase phase(streams_.stalls, StallPhase::update);
     gatherer_.finish();
     options_.after_update(compute);
   }
@@ -224,7 +217,7 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
   Stream& compute = *streams_.compute;
   set_activity("update");
   const Range range("optimizer");
-  const ScopedStallClock timing(&stalls_.update);
+  const StallPhase phase(streams_.stalls, StallPhase::update);
   optimizer_.measure(compute, step);
   guard_.judge(compute, slot.totals, optimizer_.scalars());
   optimizer_.update(compute);
@@ -251,17 +244,12 @@ void StepEngine::reduce(Slot& slot) {
 }
 
 void StepEngine::prepare(const Action& action) {
-  if (static_) return;
-  for (; fetched_ <= action.micro_batch; ++fetched_) {
-    batches_[static_cast<std::size_t>(fetched_) % batches_.size()] =
-        source_->next(*streams_.copy, *streams_.compute);
-  }
+  batches_.fetch(action.micro_batch);
 }
 
 Context StepEngine::context(int chunk, int micro_batch) {
-  const Batch& batch = static_ ? static_->at(micro_batch)
-                               : batches_[static_cast<std::size_t>(micro_batch) % batches_.size()];
-  Context context = model_.context(*streams_.compute, batch, /*training=*/true, chunk, micro_batch);
+  Context context = model_.context(*streams_.compute, batches_.at(micro_batch), /*training=*/true,
+                                   chunk, micro_batch);
   context.tensor = tensor_;
   context.rng = slot_->rng.view(DType::u64, Shape{2});
   context.gradient_scale = 1.0F / static_cast<float>(targets_per_step());
@@ -278,7 +266,7 @@ void StepEngine::compute(const Action& action) {
   const Context here = context(chunk, m);
   const bool forward = action.kind == ActionKind::forward;
   const Range range(forward ? "forward" : "backward");
-  const ScopedStallClock timing(forward ? &stalls_.forward : &stalls_.backward);
+  const StallPhase phase(streams_.stalls, forward ? StallPhase::forward : StallPhase::backward);
   if (forward) {
     reducer_.before_forward(chunk, m);
     model_.forward(here);
@@ -322,8 +310,7 @@ StepReport StepEngine::read(std::int64_t step) {
   read_loss_scale(slot, report);
   report.judgement = judgement_of(slot.guard_host);
   read_times(step, slot, report);
-  read_ = step;
-  read_times_ = report.own;
+  last_read_ = {step, report.own};
   if (options_.flags) {
     slot.exchange.read();
     report.flags = slot.exchange.flags();
@@ -342,9 +329,10 @@ void StepEngine::read_times(std::int64_t step, Slot& slot, StepReport& report) c
   report.bubble_ms = options_.pipeline.stages > 1 ? times.bubble : 0;
   report.exposed_comm_ms = slot.reduce_end->milliseconds_since(*slot.reduce_begin);
   report.reduce_ms = reducer_.milliseconds(step);
-  report.forward_stall_ms = stalls_.forward.milliseconds(step);
-  report.backward_stall_ms = stalls_.backward.milliseconds(step);
-  report.update_stall_ms = stalls_.update.milliseconds(step);
+  const StallClock::Milliseconds stalls = streams_.stalls.milliseconds(step);
+  report.forward_stall_ms = stalls.forward;
+  report.backward_stall_ms = stalls.backward;
+  report.update_stall_ms = stalls.update;
   report.optimizer_ms = slot.updated->milliseconds_since(*slot.reduce_end);
   report.data_wait_ms = slot.data_wait_ms;
   report.cpu_ms = slot.cpu_ms;

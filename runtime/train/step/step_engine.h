@@ -10,8 +10,6 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/comm/timing/stream_clock.h"
-#include "runtime/nn/batch_source.h"
 #include "runtime/nn/model.h"
 #include "runtime/optim/lr_schedule.h"
 #include "runtime/optim/optimizer.h"
@@ -21,7 +19,7 @@
 #include "runtime/parallel/tied_gradients.h"
 #include "runtime/train/meters/core_waits.h"
 #include "runtime/train/step/loss_guard.h"
-#include "runtime/train/step/static_batches.h"
+#include "runtime/train/step/step_batches.h"
 #include "runtime/train/step/step_exchange.h"
 #include "runtime/train/step/streams.h"
 
@@ -77,13 +75,6 @@ struct StepReport {
   // The times of step `timed` (below 0: of none) on all ranks; until a later step is read.
   std::int64_t timed = -1;
   std::span<const RankStep> by_rank{};
-};
-
-// The phases of a step in which a compute stream waits for collectives.
-struct StallClocks {
-  explicit StallClocks(Device& device) : forward(device), backward(device), update(device) {}
-  void begin_step(std::int64_t step);
-  StreamClock forward, backward, update;
 };
 
 class StepEngine final : private StageWork, private LayerHook {
@@ -154,20 +145,18 @@ class StepEngine final : private StageWork, private LayerHook {
   Optimizer optimizer_;
   LossGuard guard_;
   PipelineRunner runner_;
-  StallClocks stalls_;
   CoreWaits core_waits_;
   std::array<std::unique_ptr<Slot>, 2> slots_;
   std::array<std::unique_ptr<Event>, 3> ends_;  // step s at s % 3: there until s + 2 is read
   Slot* slot_ = nullptr;                        // of the step that is being enqueued
-  BatchSource* source_ = nullptr;               // likewise
-  std::vector<Batch> batches_;                  // micro-batch m stands at m % size
-  int fetched_ = 0;
-  std::optional<StaticBatches> static_;  // instead, where steps are recorded
-  bool began_ = false;                   // a step has run
-  bool unrecordable_ = false;            // a step could not be
-  bool recorded_ = false;                // a step was, and the log says so
-  std::int64_t read_ = -1;               // the last step that was
-  RankStep read_times_{};                // of it
+  StepBatches batches_;                         // likewise
+  bool began_ = false;                          // a step has run
+  bool unrecordable_ = false;                   // a step could not be
+  bool recorded_ = false;                       // a step was, and the log says so
+  struct {
+    std::int64_t step = -1;
+    RankStep times{};
+  } last_read_;
 };
 
 }  // namespace trireme

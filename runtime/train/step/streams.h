@@ -3,18 +3,20 @@
 
 #include <memory>
 
-#include "runtime/device/device.h"
+#include "runtime/comm/timing/stall_clock.h"
 
 namespace trireme {
 
-// The three streams of a rank.
+// The three streams of a rank, and what it measures of the first one's waits for the second.
 struct Streams {
   explicit Streams(Device& device)
       : compute(device.make_stream(StreamKind::compute)),
         comm(device.make_stream(StreamKind::comm)),
-        copy(device.make_stream(StreamKind::copy)) {}
+        copy(device.make_stream(StreamKind::copy)),
+        stalls(device) {}
 
   std::unique_ptr<Stream> compute, comm, copy;
+  StallClock stalls;
 };
 
 }  // namespace trireme

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/step/step_batches.h"
+
+#include "runtime/comm/watchdog/step_watch.h"
+
+namespace trireme {
+
+void StepBatches::begin_step(BatchSource& source) {
+  source_ = &source;
+  fetched_ = 0;
+  if (!static_) return;
+  set_activity("waiting for data");
+  static_->fill(source, *streams_.copy, *streams_.compute);
+}
+
+void StepBatches::fetch(int micro_batch) {
+  if (static_) return;
+  for (; fetched_ <= micro_batch; ++fetched_) {
+    batches_[static_cast<std::size_t>(fetched_) % batches_.size()] =
+        source_->next(*streams_.copy, *streams_.compute);
+  }
+}
+
+const Batch& StepBatches::at(int micro_batch) const {
+  return static_ ? static_->at(micro_batch)
+                 : batches_[static_cast<std::size_t>(micro_batch) % batches_.size()];
+}
+
+}  // namespace trireme
