@@ -99,6 +99,20 @@ report 'the result of a library call is dropped: use the check of this folder, o
       if [[ $above =~ (^|[;{}])[[:space:]]*$ || $above =~ ^[[:space:]]*// ]]; then printf '%s\n' "$hit"; fi
     done)
 
+# All rooms share a namespace (runtime/README.md). The linker sees functions of one name, types may differ unseen.
+# shellcheck disable=SC2016  # awk's variables
+report 'a type of this name is declared in another file of this namespace' < <(select_files "$code" | xargs -0 -r awk '
+  FNR == 1 { depth = 0; hidden = 0 }
+  /^namespace \{/ { hidden = ++depth }
+  /^(inline )?namespace [a-z]/ { name[++depth] = $(NF - 1) }
+  /^\}  \/\/ namespace/ { if (hidden == depth) hidden = 0; --depth }
+  /^(struct|class|enum|enum class) [A-Za-z0-9_]+( final)?( : [^;]*)? ?\{/ && !hidden {
+    type = $1 == "enum" && $2 == "class" ? $3 : $2
+    for (i = depth; i > 0; --i) type = name[i] "::" type
+    if (type in first && first[type] != FILENAME) print FILENAME ":" FNR ": " type ", also in " first[type]
+    first[type] = FILENAME
+  }')
+
 # Size: a reader holds a file and a function in the head.
 report 'over 500 lines: split by concept' \
   < <(select_files '\.(h|hpp|cpp|cu|cuh|py|sh|cmake)$' | xargs -0 -r awk 'FNR == 501 { print FILENAME ":501:" }')

@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 using Values = std::vector<double>;
 
 struct Sizes {

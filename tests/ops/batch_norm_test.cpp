@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 struct Reference {
   std::vector<double> mean, variance, y;

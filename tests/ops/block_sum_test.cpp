@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 using Values = std::vector<double>;
 
 class BlockSum : public ::testing::TestWithParam<DType> {};

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 struct Case {
   std::int64_t batch, height, width, in, out, kernel_height, kernel_width, stride, padding;

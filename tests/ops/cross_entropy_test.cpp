@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 using Values = std::vector<double>;
 
 class CrossEntropy : public ::testing::TestWithParam<DType> {};

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 // Sums of several digests as the device makes them.
 class DigestTest : public ::testing::Test {

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 class Elementwise : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, Elementwise, ::testing::Values(DType::f32, DType::bf16, DType::f16),

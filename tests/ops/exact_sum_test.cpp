@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 using Floats = std::vector<float>;
 using State = std::vector<std::uint64_t>;
 

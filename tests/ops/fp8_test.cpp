@@ -6,7 +6,7 @@
 #include "runtime/base/float8.h"
 #include "tests/ops/guarded_tensor.h"
 
-namespace trireme::testing {
+namespace trireme::test {
 namespace {
 
 using Values = std::vector<double>;
@@ -216,4 +216,4 @@ TEST(LinearFp8Errors, NameTheOperand) {
 }
 
 }  // namespace
-}  // namespace trireme::testing
+}  // namespace trireme::test

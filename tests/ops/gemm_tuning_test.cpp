@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 using ops::GemmChoices;
 using ops::GemmKey;
 

@@ -14,7 +14,7 @@
 #include "runtime/base/float8.h"
 #include "tests/support/test_device.h"
 
-namespace trireme::testing {
+namespace trireme::test {
 
 inline Stream& stream() {
   return *test::SharedDevice::get().stream;
@@ -252,4 +252,4 @@ inline std::string dtype_label(const ::testing::TestParamInfo<DType>& info) {
   return std::string(name_of(info.param));
 }
 
-}  // namespace trireme::testing
+}  // namespace trireme::test

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 using Values = std::vector<double>;
 
 class Linear : public ::testing::TestWithParam<DType> {

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 using Values = std::vector<double>;
 
 class RmsNorm : public TypedOp {};

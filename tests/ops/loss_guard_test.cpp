@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 using ops::LossGuardState;
 using ops::LossVerdict;
 

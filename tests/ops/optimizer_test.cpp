@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 using ops::StepScalars;
 
 GuardedTensor scalars_of(double learning_rate, double c1, double c2, double scale) {

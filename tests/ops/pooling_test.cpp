@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 struct Case {
   Shape x;

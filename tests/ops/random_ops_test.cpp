@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 TEST(PhiloxBlock, GivesTheWordsOfSingleDraws) {
   const Philox key = Philox::keyed(99, RandomPurpose::test);

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-using namespace testing;
+using namespace test;
 using Values = std::vector<double>;
 
 class VocabularyBlocks : public ::testing::TestWithParam<DType> {};
