@@ -138,7 +138,7 @@ void print_summary(const ModelTimes& measured, const plan::Hardware& hardware, i
   fmt::print(
       "{} steps on one rank: forward {:.2f} ms, backward {:.2f} ms, optimizer {:.2f} ms\n"
       "{} ranks at once: forward {:.2f} ms, backward {:.2f} ms; slowdown {:.3f}\n"
-      "memory {:.2f} GB/s, launch {:.2f} us, products reach {:.1f} % of {:.1f} GFLOP/s\n",
+      "memory {:.2f} GB/s, launch {:.2f} us, matmuls reach {:.1f} % of {:.1f} GFLOP/s\n",
       measured.alone.steps, 1e3 * measured.alone.forward, 1e3 * measured.alone.backward,
       1e3 * measured.alone.optimizer, ranks, 1e3 * measured.together.forward,
       1e3 * measured.together.backward, hardware.node.crowded_slowdown,
@@ -148,7 +148,7 @@ void print_summary(const ModelTimes& measured, const plan::Hardware& hardware, i
   if (measured.larger) {
     const model_bench::StepSeconds& larger = measured.larger->seconds;
     fmt::print(
-        "a layer of {} on one rank: forward {:.2f} ms, backward {:.2f} ms; products of {:.0f} "
+        "a layer of {} on one rank: forward {:.2f} ms, backward {:.2f} ms; matmuls of {:.0f} "
         "reach half\n",
         measured.larger->config.model.as<GptOptions>().hidden, 1e3 * larger.forward,
         1e3 * larger.backward, hardware.efficiency.half_dimension);

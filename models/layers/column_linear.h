@@ -8,7 +8,7 @@ namespace trireme {
 
 // y = x W^T + b whose outputs are split over the tensor ranks (column parallel in Megatron-LM's
 // terms): x (B, T, C) on every rank, y (local blocks, B, T, outputs / blocks). Each block is a
-// product of its own, so that it has the same bits on any number of ranks. One block is a plain
+// matmul of its own, so that it has the same bits on any number of ranks. One block is a plain
 // linear layer.
 class ColumnLinear {
  public:

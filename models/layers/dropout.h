@@ -6,7 +6,7 @@
 namespace trireme {
 
 // Dropout on the local rows of the residual stream, at the end of a branch. Its backward also is
-// where the rows of a gradient come together for the products of that branch.
+// where the rows of a gradient come together for the matmuls of that branch.
 class Dropout {
  public:
   // `site` is relative to the current scope; it keys the mask.

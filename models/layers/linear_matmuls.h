@@ -6,9 +6,9 @@
 
 namespace trireme {
 
-// The three products of a linear layer of weights (O, I) on N rows: of the compute dtype, or with
+// The three matmuls of a linear layer of weights (O, I) on N rows: of the compute dtype, or with
 // `fp8` of 8-bit floats. Those are made anew for each product, in workspace, and have
-// one scale per operand of a product. Tensor blocks are operands of their own, so the bits do not
+// one scale per operand of a matmul. Tensor blocks are operands of their own, so the bits do not
 // depend on which rank holds which block, and no rank asks another for a maximum.
 class LinearMatmuls {
  public:

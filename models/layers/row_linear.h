@@ -8,7 +8,7 @@ namespace trireme {
 
 // y = x W^T + b + residual whose inputs are split over the tensor ranks (row parallel in
 // Megatron-LM's terms): x (local blocks, B, T, inputs / blocks), y the local rows of (B, T, C). The
-// products of the blocks are summed, then bias and residual are added once. One block is a plain
+// matmuls of the blocks are summed, then bias and residual are added once. One block is a plain
 // linear layer.
 class RowLinear {
  public:

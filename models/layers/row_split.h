@@ -7,7 +7,7 @@ namespace trireme {
 
 // Which rows of the residual stream (B, T, C) a rank holds. With sequence parallelism (Korthikanti
 // et al., 2022) tensor rank r holds rows [r R, (r + 1) R) of the flattened (B * T, C) wherever no
-// product is split over the ranks; else every rank holds all of them.
+// matmul is split over the ranks; else every rank holds all of them.
 class RowSplit {
  public:
   RowSplit(const Blueprint& blueprint, std::int64_t context, std::int64_t hidden);

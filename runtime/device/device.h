@@ -220,7 +220,7 @@ class Device {
   // run then.
   [[nodiscard]] virtual std::unique_ptr<Graph> capture(Stream& stream,
                                                        const std::function<void()>& work) = 0;
-  // True where this device computes in bf16 natively (else bf16 products are computed in fp32 and
+  // True where this device computes in bf16 natively (else bf16 matmuls are computed in fp32 and
   // rounded).
   [[nodiscard]] virtual bool has_native_bf16() const = 0;
   // What live Buffers hold, in bytes as asked for. Thread-safe.

@@ -43,7 +43,7 @@ std::set<ops::GemmKey> unmeasured_anywhere(Communicator& world) {
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t end = text.find('\n', begin);
       const auto key = ops::parse_gemm_key(std::string_view(text).substr(begin, end - begin));
-      TRIREME_EXPECTS(key.has_value(), "rank {} names no product", rank);
+      TRIREME_EXPECTS(key.has_value(), "rank {} names no matmul", rank);
       keys.insert(*key);
       begin = end + 1;
     }
@@ -61,7 +61,7 @@ void use_tuned_gemms(Communicator& world, Device& device, const std::string& fil
       broadcast_text(world, world.rank() == 0 ? read_if_there(file) : std::string(), 0);
   ops::GemmChoices choices = parse(text, device, file);
   if (world.rank() == 0) {
-    log::get("ops").info("{}: {} tuned products (XXH3 {:016x})", file, choices.algorithms.size(),
+    log::get("ops").info("{}: {} tuned matmuls (XXH3 {:016x})", file, choices.algorithms.size(),
                          checksum_of(text));
   }
   ops::use_gemm_choices(std::move(choices), file);
@@ -78,12 +78,12 @@ void tune_gemms(Communicator& world, Stream& stream, const std::string& file) {
       ++measured;
     } catch (const Error& error) {
       // The run itself went well; operands for the largest may find no memory beside the model.
-      log::get("ops").warn("{}: the product {} was not measured: {}", file, ops::to_text(key),
+      log::get("ops").warn("{}: the matmul {} was not measured: {}", file, ops::to_text(key),
                            error.what());
     }
   }
   write_file(file, choices.to_text(), ExitCode::config);
-  log::get("ops").info("{}: {} products measured, for the next run", file, measured);
+  log::get("ops").info("{}: {} matmuls measured, for the next run", file, measured);
 }
 
 }  // namespace trireme

@@ -9,11 +9,11 @@
 
 namespace trireme {
 
-// From here on the products of all ranks use what rank 0 reads in `file`, which may not exist yet.
+// From here on the matmuls of all ranks use what rank 0 reads in `file`, which may not exist yet.
 // Raises ExitCode::config where it is broken, or made for another GPU or library. Collective.
 void use_tuned_gemms(Communicator& world, Device& device, const std::string& file);
 
-// Rank 0 measures the products that any rank computed and the file lacks, and writes the file anew.
+// Rank 0 measures the matmuls that any rank computed and the file lacks, and writes the file anew.
 // Collective.
 void tune_gemms(Communicator& world, Stream& stream, const std::string& file);
 

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-// CudaStream::workspace_bytes, which no machine without CUDA can ask: 32 MiB for the products of
+// CudaStream::workspace_bytes, which no machine without CUDA can ask: 32 MiB for the matmuls of
 // the one stream that multiplies.
 constexpr std::uint64_t matmul_workspace_bytes = std::uint64_t{32} << 20;
 

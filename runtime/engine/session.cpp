@@ -55,7 +55,7 @@ std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& dev
   return make_watched(std::move(world), watch);
 }
 
-// What NCCL's calls take beside products. An algorithm depends on it: bits that no layout changes
+// What NCCL's calls take beside matmuls. An algorithm depends on it: bits that no layout changes
 // need the same on any number of ranks.
 int reserved_processors(const Config& config, const Communicator& world) {
   const bool beside = world.size() > 1 && config.parallel.reducer == ReducerMode::overlapped;

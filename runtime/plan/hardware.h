@@ -22,11 +22,11 @@ struct DeviceFacts {
 
 // Shares of the peaks that kernels reach.
 struct Efficiency {
-  double matmul = 1;       // of large products
+  double matmul = 1;       // of large matmuls
   double attention = 1;    // of the flops that attention does outside its projections
   double convolution = 1;  // of large convolutions
   double memory = 1;       // of the bandwidth, by element-wise kernels and the optimizer
-  // A product whose smallest dimension is d reaches matmul * d / (d + half_dimension).
+  // A matmul whose smallest dimension is d reaches matmul * d / (d + half_dimension).
   double half_dimension = 0;
 };
 

@@ -10,7 +10,7 @@
 namespace trireme::plan {
 namespace {
 
-// Flops of attention's backward: scores are computed anew, then four products for two (Dao et al.,
+// Flops of attention's backward: scores are computed anew, then four matmuls for two (Dao et al.,
 // FlashAttention, 2022).
 constexpr double attention_backward = 2.5;
 // Element-wise work of backward against forward's: each op reads the gradient beside its input.
@@ -22,14 +22,14 @@ constexpr double embedding_traffic = 3;
 // Quantising an operand for fp8 reads it and writes a byte.
 constexpr double fp8_bytes = 1;
 
-struct Product {
+struct Matmul {
   double rows, in, out;  // as this rank computes it
   double sum_width = 0;  // columns of what tensor-parallel ranks add up; 0 = nothing
   bool sums_forward = false;
 };
 
 struct Work {
-  std::vector<Product> products;
+  std::vector<Matmul> matmuls;
   double attention_flops = 0, convolution_flops = 0;
   double elementwise_bytes = 0, convolution_bytes = 0;
   int filters = 0;
@@ -54,14 +54,14 @@ class LayerModel {
   LayerSeconds seconds() const {
     LayerSeconds s;
     double weights = 0;
-    for (const Product& product : work_.products)
-      weights += matmul_seconds(product);
+    for (const Matmul& matmul : work_.matmuls)
+      weights += matmul_seconds(matmul);
     const double convolution = op_seconds(work_.convolution_flops, work_.convolution_bytes,
                                           hardware_.efficiency.convolution, work_.filters);
     const double attention = op_seconds(work_.attention_flops, 0, hardware_.efficiency.attention,
                                         work_.attention_flops > 0 ? 1 : 0);
     const double elementwise =
-        op_seconds(0, work_.elementwise_bytes, 1, static_cast<int>(work_.products.size()) + 1);
+        op_seconds(0, work_.elementwise_bytes, 1, static_cast<int>(work_.matmuls.size()) + 1);
     s.forward = weights + convolution + attention + elementwise;
     const bool first = layer_.forward_flops == 0;
     // Nobody asks for the gradient of images.
@@ -90,18 +90,18 @@ class LayerModel {
       if (!spec.matrix || spec.shape.rank() != 2 || layer_.forward_flops == 0) continue;
       const bool rows_split = spec.shard_axis == 1, columns_split = spec.shard_axis == 0;
       const auto out = static_cast<double>(spec.shape[0]), in = static_cast<double>(spec.shape[1]);
-      Product product{.rows = rows_,
-                      .in = rows_split ? in / tensor_ : in,
-                      .out = columns_split ? out / tensor_ : out,
-                      .sum_width = rows_split      ? out
-                                   : columns_split ? in
-                                                   : 0,
-                      .sums_forward = rows_split};
-      flops -= 2 * product.rows * product.in * product.out;
+      Matmul matmul{.rows = rows_,
+                    .in = rows_split ? in / tensor_ : in,
+                    .out = columns_split ? out / tensor_ : out,
+                    .sum_width = rows_split      ? out
+                                 : columns_split ? in
+                                                 : 0,
+                    .sums_forward = rows_split};
+      flops -= 2 * matmul.rows * matmul.in * matmul.out;
       work_.elementwise_bytes += input_.engine.elementwise_traffic * element_ *
-                                 ((rows_split ? rows_ : rows_whole) * product.in +
-                                  (columns_split ? rows_ : rows_whole) * product.out);
-      work_.products.push_back(product);
+                                 ((rows_split ? rows_ : rows_whole) * matmul.in +
+                                  (columns_split ? rows_ : rows_whole) * matmul.out);
+      work_.matmuls.push_back(matmul);
     }
     const auto outputs = static_cast<double>(layer_.output.rank() == 0 ? 0 : layer_.output.count());
     if (layer_.forward_flops == 0) work_.elementwise_bytes = embedding_traffic * element_ * outputs;
@@ -112,18 +112,18 @@ class LayerModel {
     }
   }
 
-  // Attention, or in its place a share of the products; and the activation function, which is half
+  // Attention, or in its place a share of the matmuls; and the activation function, which is half
   // of the element-wise work. A split backward needs attention's result in both halves.
-  double selective_seconds(double products, double attention, double elementwise) const {
+  double selective_seconds(double matmuls, double attention, double elementwise) const {
     const double share = input_.engine.selective_matmuls;
-    if (share > 0) return share * products + elementwise;
+    if (share > 0) return share * matmuls + elementwise;
     return (input_.build.split_backward ? 2 : 1) * attention + elementwise / 2;
   }
 
-  double rate(bool product) const {
+  double rate(bool matmul) const {
     const Precision precision = input_.precision;
-    // Outside the products of blocks, fp8 computes in bf16.
-    const bool eight_bits = precision == Precision::fp8 && product && fp8_;
+    // Outside the matmuls of blocks, fp8 computes in bf16.
+    const bool eight_bits = precision == Precision::fp8 && matmul && fp8_;
     const double flops =
         hardware_.flops(precision == Precision::fp8 && !eight_bits ? Precision::bf16 : precision);
     if (flops > 0) return flops;
@@ -140,20 +140,20 @@ class LayerModel {
            launches * hardware_.device.launch_seconds;
   }
 
-  double matmul_seconds(const Product& product) const {
-    const double min_dimension = std::min({product.rows, product.in, product.out});
+  double matmul_seconds(const Matmul& matmul) const {
+    const double min_dimension = std::min({matmul.rows, matmul.in, matmul.out});
     const Efficiency& efficiency = hardware_.efficiency;
     const double reached =
         efficiency.matmul * min_dimension / (min_dimension + efficiency.half_dimension);
-    const double operands = product.rows * (product.in + product.out) + product.in * product.out;
+    const double operands = matmul.rows * (matmul.in + matmul.out) + matmul.in * matmul.out;
     const double bytes = operands * (fp8_ ? fp8_bytes : element_);
     const double quantising = fp8_ ? bytes_seconds(operands * (element_ + fp8_bytes)) : 0;
-    return std::max(2 * product.rows * product.in * product.out / (rate(true) * reached),
+    return std::max(2 * matmul.rows * matmul.in * matmul.out / (rate(true) * reached),
                     bytes_seconds(bytes)) +
            quantising + hardware_.device.launch_seconds;
   }
 
-  // Recomputing a block sends what its forward sends; engines that repeat products keep their sums.
+  // Recomputing a block sends what its forward sends; engines that repeat matmuls keep their sums.
   bool repeats(Collective collective) const {
     if (!block_) return false;
     if (input_.build.recompute == Recompute::full) return true;
@@ -161,8 +161,8 @@ class LayerModel {
            collective == Collective::all_gather;
   }
 
-  // A row-split product adds up its results in forward, a column-split one its input gradients in
-  // backward. With sequence parallelism sums are scattered, and inputs gathered before products.
+  // A row-split matmul adds up its results in forward, a column-split one its input gradients in
+  // backward. With sequence parallelism sums are scattered, and inputs gathered before matmuls.
   void add_messages(LayerSeconds& s) const {
     if (tensor_ == 1) return;
     const Links& links = hardware_.links;
@@ -177,18 +177,18 @@ class LayerModel {
       send(collective, bytes, s.tensor_forward, 0);
       if (repeats(collective)) send(collective, bytes, s.tensor_backward, 0);
     };
-    for (const Product& product : work_.products) {
-      if (product.sum_width == 0) continue;
-      const double elements = rows_ * product.sum_width;
+    for (const Matmul& matmul : work_.matmuls) {
+      if (matmul.sum_width == 0) continue;
+      const double elements = rows_ * matmul.sum_width;
       const double sum_bytes = elements * input_.engine.partial_sum_bytes;
       const double gather_bytes = input_.build.sequence ? elements * element_ : 0;
-      if (product.sums_forward) {
+      if (matmul.sums_forward) {
         send_forward(sum, sum_bytes);
         send(Collective::all_gather, gather_bytes, s.tensor_backward, 0);
         continue;
       }
       const bool hides = input_.engine.hides_input_gradient_sums && !input_.build.split_backward;
-      send(sum, sum_bytes, s.tensor_backward, hides ? matmul_seconds(product) : 0);
+      send(sum, sum_bytes, s.tensor_backward, hides ? matmul_seconds(matmul) : 0);
       send_forward(Collective::all_gather, gather_bytes);
     }
     if (layer_.forward_flops == 0 && !layer_.params.empty() && layer_.output.rank() > 0) {

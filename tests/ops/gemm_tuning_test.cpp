@@ -79,7 +79,7 @@ TEST(ProductFiles, RefuseWhatIsBrokenOrForeignByLine) {
   expect_error([&] { parse(changed("1.2.3", "1.2.4")); }, {"tuned.txt:3:", "1.2.4", "1.2.3"});
   expect_error([&] { parse(changed("768 8192", "769 8192")); }, {"checksum"});
   expect_error([&] { parse(changed("12.500", "11.500")); }, {"checksum"});
-  expect_error([&] { parse(good + "nonsense\n"); }, {"tuned.txt:6:", "no product"});
+  expect_error([&] { parse(good + "nonsense\n"); }, {"tuned.txt:6:", "no matmul"});
   expect_error([&] { parse(good.substr(0, good.size() - 1)); }, {"tuned.txt:5:", "ends inside"});
   const std::string last = good.substr(good.rfind('\n', good.size() - 2) + 1);
   expect_error([&] { parse(good + last); }, {"tuned.txt:6:", "twice"});
@@ -98,7 +98,7 @@ TEST(ProductFiles, NoChangedByteGoesUnseen) {
   }
 }
 
-// One product of its own shape, so that no other test has planned it.
+// One matmul of its own shape, so that no other test has planned it.
 class Tuning : public ::testing::Test {
  protected:
   static constexpr std::int64_t rows = 24, outputs = 40, inputs = 136;
@@ -110,7 +110,7 @@ class Tuning : public ::testing::Test {
     if (!IsSkipped()) ops::use_gemm_choices({}, "");
   }
 
-  std::vector<unsigned char> product() const {
+  std::vector<unsigned char> matmul() const {
     const GuardedTensor y(DType::f32, {rows, outputs});
     ops::linear_forward(stream(), y, x_, w_);
     return y.raw();
@@ -129,16 +129,16 @@ class Tuning : public ::testing::Test {
 };
 
 TEST_F(Tuning, UsesWhatWasMeasuredAndHasItsBits) {
-  const auto suggested = product();
+  const auto suggested = matmul();
   GemmChoices choices = ops::no_gemm_choices(stream().device());
 
   choices.algorithms[key()] = ops::measure_gemm(stream(), key());
   ops::use_gemm_choices(choices, "tuned.txt");
-  const auto tuned = product();
+  const auto tuned = matmul();
 
   EXPECT_GT(choices.algorithms.begin()->second.microseconds, 0);
   EXPECT_TRUE(ops::unmeasured_gemms().empty());
-  EXPECT_EQ(product(), tuned);
+  EXPECT_EQ(matmul(), tuned);
   const char* const algorithms = std::getenv("TRIREME_EMULATED_ALGORITHMS");
   if (algorithms == nullptr) return;
   // The emulated algorithms sum in different orders, and the last but one is the fastest.
@@ -165,13 +165,13 @@ TEST_F(Tuning, MeasuresEveryKindOfProduct) {
 }
 
 TEST_F(Tuning, RefusesAnAlgorithmThatTheLibraryRefuses) {
-  product();
+  matmul();
   GemmChoices choices = ops::no_gemm_choices(stream().device());
   choices.algorithms[key()].algorithm.fill(~0ULL);
 
   ops::use_gemm_choices(choices, "tuned.txt");
 
-  expect_error([&] { product(); }, {"device.autotune", "tuned.txt", "40 24 136", "remove"});
+  expect_error([&] { matmul(); }, {"device.autotune", "tuned.txt", "40 24 136", "remove"});
 }
 
 }  // namespace

@@ -104,19 +104,19 @@ std::optional<Config> larger_model(const Config& config) {
 }
 
 void calibrate(plan::Hardware& hardware, std::span<const TimedModel> models,
-               const MatmulRates& products, double launch) {
+               const MatmulRates& matmuls, double launch) {
   const Target small(models.front()), large(models.back());
   hardware.device.launch_seconds = launch;
-  hardware.efficiency.half_dimension = products.half_dimension;
+  hardware.efficiency.half_dimension = matmuls.half_dimension;
   double& peak = peak_of(hardware, large);
-  peak = products.flops;
+  peak = matmuls.flops;
   fit_bandwidth(hardware, large);
   if (models.size() > 1) {
     fit_two_sizes(hardware, small, large);
   } else {
     fit_share(hardware, [&] { return small.ratio(hardware) > 1; });
   }
-  // No share above 1: then the model's products are faster than the square ones were.
+  // No share above 1: then the model's matmuls are faster than the square ones were.
   const double share = hardware.efficiency.matmul;
   peak *= std::max(1.0, share);
   set_share(hardware, std::min(1.0, share));

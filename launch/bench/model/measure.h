@@ -22,7 +22,7 @@ struct StepSeconds {
 // Trains `config` (of on_one_rank) on made-up batches for at least `seconds` and five steps.
 [[nodiscard]] StepSeconds time_steps(Device& device, const Config& config, double seconds);
 
-// Products of (n, n, n): how their rate grows with n.
+// Matmuls of (n, n, n): how their rate grows with n.
 struct MatmulRates {
   double flops = 0;           // of very large ones
   double half_dimension = 0;  // n that reaches half of it

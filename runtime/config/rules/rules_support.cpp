@@ -23,7 +23,7 @@ void check_fused_epilogues(const Subject& subject) {
            config.model.family);
   }
   if (config.precision == Precision::fp8)
-    refuse(subject, key, "on has no 8-bit products; use off, or precision: bf16");
+    refuse(subject, key, "on has no 8-bit matmuls; use off, or precision: bf16");
   if (config.train.recompute == Recompute::selective) {
     refuse(subject, key,
            "on computes GELU from sums that are not rounded yet, which train.recompute: selective "

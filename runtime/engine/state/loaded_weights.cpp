@@ -22,7 +22,7 @@ void refuse_non_finite(Session& session, const LoadedWeights& weights, const std
     fail(ExitCode::non_finite, "{}: {} holds NaN or infinity in {}", result, weights.describe(),
          found);
   fail(ExitCode::non_finite,
-       "{}: the weights of {} are finite, but products of them overflow in precision: {}; try "
+       "{}: the weights of {} are finite, but matmuls of them overflow in precision: {}; try "
        "--set precision=fp32",
        result, weights.describe(), name_of(session.config.precision));
 }

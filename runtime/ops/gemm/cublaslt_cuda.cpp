@@ -108,7 +108,7 @@ class Library {
   std::string file_;
 };
 
-// Operands of zeros for a product that is only measured, each aligned as its key says and no more.
+// Operands of zeros for a matmul that is only measured, each aligned as its key says and no more.
 class Operands {
  public:
   Operands(Stream& stream, const GemmKey& key) : stream_(stream), key_(key) {

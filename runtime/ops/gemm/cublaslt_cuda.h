@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA back end: matrix products by cuBLASLt. The algorithm of a shape is chosen
+// Private to the CUDA back end: matmuls by cuBLASLt. The algorithm of a shape is chosen
 // once (the library's first suggestion, or what gemm_tuning.h was given) and kept, so that equal
 // calls give equal bits.
 #pragma once
@@ -33,14 +33,14 @@ struct Gemm {
 };
 
 // Whether the library multiplies these 8-bit floats: neither both e5m2 nor at addresses or extents
-// that are no multiple of 16 bytes, on a GPU that has such products.
+// that are no multiple of 16 bytes, on a GPU that has such matmuls.
 [[nodiscard]] bool multiplies_fp8(Stream& stream, const Gemm& gemm);
 
-// Whether the device is set to compute epilogues with products and the library has this one. Where
+// Whether the device is set to compute epilogues with matmuls and the library has this one. Where
 // it has not, that is logged once per shape.
 [[nodiscard]] bool fuses(Stream& stream, const Gemm& gemm);
 
-// Enqueues the product. 8-bit products have A transposed and B not. Sums are in f32; f32 operands
+// Enqueues the matmul. 8-bit matmuls have A transposed and B not. Sums are in f32; f32 operands
 // are multiplied in full or, where the device was set so, as TF32.
 void multiply(Stream& stream, const Gemm& gemm);
 

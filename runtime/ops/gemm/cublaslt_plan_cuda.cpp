@@ -20,7 +20,7 @@ cudaDataType_t data_type(DType dtype) {
     case DType::f8e5m2:
       return CUDA_R_8F_E5M2;
     default:
-      TRIREME_EXPECTS(false, "{} is no dtype of matrix products", name_of(dtype));
+      TRIREME_EXPECTS(false, "{} is no dtype of matmuls", name_of(dtype));
   }
 }
 
@@ -113,7 +113,7 @@ GemmPlan::GemmPlan(const GemmKey& key, const Gemm& p) : alignment_(key.alignment
     set(description, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
         static_cast<std::int32_t>(key.processors));
   }
-  // Sums that tensor cores keep with fewer bits, for forward products only: gradients are e5m2.
+  // Sums that tensor cores keep with fewer bits, for forward matmuls only: gradients are e5m2.
   if (key.type_a == DType::f8e4m3 && key.type_b == DType::f8e4m3)
     set(description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
   a_ = key.transpose_a ? matrix(key.type_a, key.k, key.m) : matrix(key.type_a, key.m, key.k);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to cublaslt_cuda.cpp: one kind of product as the library describes it.
+// Private to cublaslt_cuda.cpp: one kind of matmul as the library describes it.
 #pragma once
 
 #include <cublasLt.h>
@@ -35,7 +35,7 @@ class GemmPlan {
   GemmPlan(const GemmKey& key, const Gemm& gemm);
 
   // The first `most` algorithms that the library would try, best first; none where it has not this
-  // product.
+  // matmul.
   [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> suggest(cublasLtHandle_t handle,
                                                           int max_count) const;
   // What the library says of an algorithm from elsewhere: its status, or a workspace too large.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of 8-bit floats with one scale per tensor, taken from the values at hand (current
+// Matmuls of 8-bit floats with one scale per tensor, taken from the values at hand (current
 // scaling). Tensor cores want both operands with the summed axis contiguous, so what a linear layer
-// of weights w (O, I) computes are products a b^T:
+// of weights w (O, I) computes are matmuls a b^T:
 //   y (N, O) = x w^T          from x, w                     e4m3, e4m3
 //   dx (N, I) = dy (w^T)^T    from dy, w transposed         e5m2, e4m3
 //   dw (O, I) = dy^T (x^T)^T  from dy and x, transposed     e5m2, e4m3

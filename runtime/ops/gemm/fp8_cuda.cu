@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products go to cuBLASLt where it takes them, the others to a kernel of our own.
+// Matmuls go to cuBLASLt where it takes them, the others to a kernel of our own.
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/pack_cuda.h"
 #include "runtime/ops/common/reduce_cuda.h"

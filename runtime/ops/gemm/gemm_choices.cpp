@@ -78,15 +78,15 @@ void read_line(Reader& reader, GemmChoices& choices) {
   const std::size_t last = line.rfind(' '), middle = line.find(separator);
   std::uint64_t checksum = 0;
   if (middle == std::string_view::npos || !read_number(line.substr(last + 1), checksum, 16))
-    reader.refuse("no product and its algorithm");
+    reader.refuse("no matmul and its algorithm");
   if (checksum != checksum_of(line.substr(0, last))) reader.refuse("its checksum is another");
   const auto key = parse_gemm_key(line.substr(0, middle));
   GemmChoice choice;
-  if (!key) reader.refuse(fmt::format("'{}' is no product", line.substr(0, middle)));
+  if (!key) reader.refuse(fmt::format("'{}' is no matmul", line.substr(0, middle)));
   const std::size_t begin = middle + separator.size();
   if (last < begin || !read_choice(line.substr(begin, last - begin), choice))
     reader.refuse("no algorithm and its time");
-  if (!choices.algorithms.emplace(*key, choice).second) reader.refuse("this product stands twice");
+  if (!choices.algorithms.emplace(*key, choice).second) reader.refuse("this matmul stands twice");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Algorithms of matrix products that were found fastest on a GPU, as a file keeps them. See Note
+// Algorithms of matmuls that were found fastest on a GPU, as a file keeps them. See Note
 // [Tuned GEMMs] in gemm_tuning.h.
 #pragma once
 

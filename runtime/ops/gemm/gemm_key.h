@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA back end: what an algorithm of a matrix product is chosen for.
+// Private to the CUDA back end: what an algorithm of a matmul is chosen for.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layer products. Weights are (out, in), row-major, as in PyTorch's Linear.
-// x, w, y, dy, dx share one compute dtype (f32, bf16 or f16); bias, dw and db are f32. Products
+// Linear layer matmuls. Weights are (out, in), row-major, as in PyTorch's Linear.
+// x, w, y, dy, dx share one compute dtype (f32, bf16 or f16); bias, dw and db are f32. Matmuls
 // accumulate in fp32.
 #pragma once
 
@@ -22,7 +22,7 @@ void linear_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, c
 void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, const Tensor& dy,
                             const Tensor& x);
 
-// The two products beside a GELU, with it. Where the device fuses epilogues (Device::
+// The two matmuls beside a GELU, with it. Where the device fuses epilogues (Device::
 // fused_epilogues), the wide activations are passed over once less and GELU sees sums before they
 // are rounded; elsewhere the bits are those of the ops one after the other.
 // pre(N, O) = x(N, I) w(O, I)^T + bias(O); y(N, O) = gelu(pre). bias may be absent.

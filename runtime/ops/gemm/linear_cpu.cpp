@@ -22,7 +22,7 @@ struct Sizes {
   [[nodiscard]] bool empty() const { return rows == 0 || outputs == 0 || inputs == 0; }
 };
 
-// What a row chunk of a product and its operands still find in the outer caches.
+// What a row chunk of a matmul and its operands still find in the outer caches.
 constexpr std::int64_t chunk_rows = 512;
 // Outputs taken at a time where whole rows would need scratch without bound (vocabularies).
 constexpr std::int64_t chunk_outputs = 2048;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: what a linear layer does to the rows of its product and to those of its gradient, shared
-// by the products themselves and by the ops of bias.h: the same code, the same bits.
+// Private: what a linear layer does to the rows of its matmul and to those of its gradient, shared
+// by the matmuls themselves and by the ops of bias.h: the same code, the same bits.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: matrix products of oneDNN, and the copies that prepare their operands.
+// Private: matmuls of oneDNN, and the copies that prepare their operands.
 #pragma once
 
 #include <algorithm>

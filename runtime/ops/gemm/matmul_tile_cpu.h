@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: small matrix products on packed operands that stay in the first-level cache, the inner
+// Private: small matmuls on packed operands that stay in the first-level cache, the inner
 // loop of attention. A tile of `tile_rows` x `tile_columns` of the result lives in registers while
 // the common axis runs (Goto & van de Geijn, "Anatomy of high-performance matrix multiplication",
 // 2008).

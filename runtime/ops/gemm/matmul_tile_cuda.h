@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA kernels: matrix products in f32 by SIMT, for what the libraries do not
+// Private to the CUDA kernels: matmuls in f32 by SIMT, for what the libraries do not
 // multiply. A block makes 64 x 64 results, gathering both factors into shared memory 32 terms at a
 // time; every result is one sum in a fixed order.
 #pragma once
