@@ -71,7 +71,7 @@ Config config_of(const GenerateArguments& arguments, const RankProcess& process)
 }
 
 // On standard error, which is not part of the text.
-void say_what_is_used(const Session& session, const LoadedWeights& weights) {
+void print_origin(const Session& session, const LoadedWeights& weights) {
   const MeshShape& mesh = session.mesh.shape();
   fmt::print(stderr, "weights   {}\n", weights.describe());
   if (mesh.data > 1)
@@ -112,7 +112,7 @@ void generate(const GenerateArguments& arguments) {
   Engine engine(process, config, Purpose::generate);
   Session& session = engine.session();
   const LoadedWeights weights = engine.load_weights(arguments.run, arguments.weights);
-  if (process.mpi.rank() == 0) say_what_is_used(session, weights);
+  if (process.mpi.rank() == 0) print_origin(session, weights);
   // The first copy of the model writes; others would write the same.
   const bool finite = session.mesh.here().data > 0 || write_text(engine, arguments, prompt);
   const auto all = gather_texts(*session.world, finite ? "" : "x");

@@ -26,7 +26,7 @@ int speed_of(const std::string& interface) {
 }
 
 // Bridges and tunnels of container engines, which other hosts do not reach.
-bool local_to_the_host(const std::string& name) {
+bool is_host_local(const std::string& name) {
   constexpr std::array prefixes = {"docker", "virbr", "br-", "cni", "flannel", "podman", "lxc"};
   return std::ranges::any_of(prefixes,
                              [&](const char* prefix) { return name.starts_with(prefix); });
@@ -53,7 +53,7 @@ void check_network(Findings& findings, int hosts) {
     described.push_back(interface.megabits == 0
                             ? interface.name
                             : fmt::format("{} ({} Mbit/s)", interface.name, interface.megabits));
-    if (local_to_the_host(interface.name)) local.push_back(interface.name);
+    if (is_host_local(interface.name)) local.push_back(interface.name);
   }
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", ignored))

@@ -46,7 +46,7 @@ bool plausible(double seconds) {
 
 std::optional<StartTimes> last_start_times(const std::string& run_directory) {
   constexpr std::uint64_t limit = 1 << 16;
-  const auto text = read_file_if_there(times_path(run_directory), limit, ExitCode::config);
+  const auto text = read_file_if_exists(times_path(run_directory), limit, ExitCode::config);
   if (!text) return std::nullopt;
   const json values = json::parse(*text, nullptr, /*allow_exceptions=*/false);
   StartTimes times;

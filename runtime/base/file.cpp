@@ -62,8 +62,8 @@ std::string read_whole_file(const std::string& path, std::uint64_t limit, ExitCo
   return text;
 }
 
-std::optional<std::string> read_file_if_there(const std::string& path, std::uint64_t limit,
-                                              ExitCode code) {
+std::optional<std::string> read_file_if_exists(const std::string& path, std::uint64_t limit,
+                                               ExitCode code) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return {};
   return read_whole_file(path, limit, code);

@@ -58,8 +58,8 @@ class FileDescriptor {
                                           ExitCode code);
 
 // The same; nothing where there is no such file.
-[[nodiscard]] std::optional<std::string> read_file_if_there(const std::string& path,
-                                                            std::uint64_t limit, ExitCode code);
+[[nodiscard]] std::optional<std::string> read_file_if_exists(const std::string& path,
+                                                             std::uint64_t limit, ExitCode code);
 
 // Fills `to` from `offset`; a file that ends early is an error. Safe from several threads.
 void read_exactly(const FileDescriptor& file, const std::string& path, std::uint64_t offset,

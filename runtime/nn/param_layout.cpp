@@ -60,8 +60,8 @@ std::int64_t ParamLayout::parameter_count() const {
 bool ParamLayout::starts_bucket(ParamId id, ParamId before, std::int64_t target) const {
   const Entry &here = entries_[at(id)], &there = entries_[at(before)];
   const ParamSpec &own = specs_[at(id)], &other = specs_[at(before)];
-  const auto apart = [&](const ParamSpec& spec) { return separate_ties_ && !spec.tie.empty(); };
-  return own.kind != other.kind || here.chunk != there.chunk || apart(own) || apart(other) ||
+  const auto alone = [&](const ParamSpec& spec) { return separate_ties_ && !spec.tie.empty(); };
+  return own.kind != other.kind || here.chunk != there.chunk || alone(own) || alone(other) ||
          (zero_.stage >= 2 && here.unit != there.unit) ||
          elements_ - buckets_.back().first >= target;
 }

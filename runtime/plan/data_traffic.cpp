@@ -129,20 +129,20 @@ class Stage {
   // ZeRO 1 and 2: every bucket once after the update, in the order in which the forward reads them.
   void gather_once(DataTraffic& traffic) const {
     const auto buckets = layout_.buckets();
-    std::vector<double> there_at(static_cast<std::size_t>(layout_.unit_count()));
+    std::vector<double> ready_at(static_cast<std::size_t>(layout_.unit_count()));
     double clock = 0;
     for (std::size_t i = buckets.size(); i-- > 0;) {
       if (buckets[i].kind != ParamKind::weight) continue;
       clock += gather_seconds(buckets[i]);
       traffic.bytes += bytes_sent(Collective::all_gather, gathered_bytes(buckets[i]), group_.size);
       for (int unit = buckets[i].units.first; unit < buckets[i].units.last; ++unit)
-        there_at[static_cast<std::size_t>(unit)] = clock;
+        ready_at[static_cast<std::size_t>(unit)] = clock;
     }
     const double start = spans_.front().start;
     double now = start, computed = 0;
-    for (std::size_t unit = 0; unit < there_at.size() && chunk_of_unit_[unit] == 0; ++unit) {
+    for (std::size_t unit = 0; unit < ready_at.size() && chunk_of_unit_[unit] == 0; ++unit) {
       const LayerSeconds& s = layer(static_cast<int>(unit));
-      now = std::max(now, there_at[unit]) + s.forward + s.tensor_forward;
+      now = std::max(now, ready_at[unit]) + s.forward + s.tensor_forward;
       computed += s.forward + s.tensor_forward;
     }
     const double late = now - start - computed;

@@ -70,7 +70,7 @@ std::string without_trailing_slash(std::string path) {
 }
 
 // Of a run's own, whatever stands in them.
-bool is_of_a_run(const std::string& name) {
+bool is_run_file(const std::string& name) {
   static constexpr std::array names = {
       "config.yaml", "config.user.yaml", "environment.json", "data.json",        "metrics.jsonl",
       "console.log", "metrics.prom",     "start_times.json", "time_split.jsonl", "report.html"};
@@ -105,7 +105,7 @@ void RunDirectory::remove_run(const std::string& path) {
     if (entry.filename().string().starts_with("step_")) take_away(entry);
   }
   for (const fs::path& entry : entries_of(path)) {
-    if (is_of_a_run(entry.filename().string())) take_away(entry);
+    if (is_run_file(entry.filename().string())) take_away(entry);
   }
 }
 

@@ -47,7 +47,7 @@ void keep_data_record(const std::string& run_directory, const Dataset& training)
 void require_ids_of_run(const std::string& run_directory, const Dataset& data) {
   const std::string path = record_path(run_directory);
   constexpr std::uint64_t limit = std::uint64_t{1} << 26;
-  const auto text = read_file_if_there(path, limit, ExitCode::data);
+  const auto text = read_file_if_exists(path, limit, ExitCode::data);
   if (!text || data.shards().empty()) return;
   try {
     const json record = json::parse(*text);

@@ -164,7 +164,7 @@ void host_all(const TcpPlace& place, const sockaddr_in& address, Sockets& socket
     if (socket.is_open() && has_left(socket)) socket = FileDescriptor();
     return socket.is_open() ? TcpVerdict::rank_taken : TcpVerdict::welcome;
   };
-  const auto drop_those_that_left = [&] {
+  const auto drop_disconnected = [&] {
     for (std::size_t rank = 1; rank < sockets.size(); ++rank) {
       if (!sockets[rank].is_open() || !has_left(sockets[rank])) continue;
       log::get("comm").warn("rank {} left before the job began", rank);
@@ -178,7 +178,7 @@ void host_all(const TcpPlace& place, const sockaddr_in& address, Sockets& socket
       sockets[rank] = std::move(guest->socket);
       if (!all_here(sockets, 1)) continue;
     }
-    drop_those_that_left();
+    drop_disconnected();
     if (TcpClock::now() >= limit) give_up(place, sockets, 1, door);
   }
   for (std::size_t rank = 1; rank < sockets.size(); ++rank) {
