@@ -50,12 +50,12 @@ class PayloadScan {
   void scan(std::uint64_t offset, std::uint64_t bytes, std::uint64_t block_bytes,
             std::uint64_t first_block, Check&& check) {
     // Whole blocks.
-    const std::uint64_t most =
+    const std::uint64_t max_bytes =
         block_bytes == 0 ? bytes_of_a_read
                          : std::max(bytes_of_a_read / block_bytes, std::uint64_t{1}) * block_bytes;
-    std::vector<Element> buffer(std::min(most, bytes) / sizeof(Element));
+    std::vector<Element> buffer(std::min(max_bytes, bytes) / sizeof(Element));
     for (std::uint64_t done = 0; done < bytes;) {
-      const std::uint64_t size = std::min(most, bytes - done);
+      const std::uint64_t size = std::min(max_bytes, bytes - done);
       const auto part = std::span(buffer).first(size / sizeof(Element));
       file_.read(offset + done, std::as_writable_bytes(part));
       checksum_.update(std::as_bytes(part));
@@ -82,13 +82,13 @@ class PayloadScan {
   }
 
   [[noreturn]] void refuse_damaged() const {
-    constexpr std::size_t most = 16;
+    constexpr std::size_t limit = 16;
     std::string others;
     if (damaged_.size() > 1) {
-      const auto rest = std::span(damaged_).subspan(1, std::min(most, damaged_.size() - 1));
+      const auto rest = std::span(damaged_).subspan(1, std::min(limit, damaged_.size() - 1));
       others = fmt::format(", nor do{} {} more: {}{}", damaged_.size() == 2 ? "es" : "",
                            damaged_.size() - 1, fmt::join(rest, ", "),
-                           damaged_.size() - 1 > most ? ", ..." : "");
+                           damaged_.size() - 1 > limit ? ", ..." : "");
     }
     blocks_->refuse(damaged_.front(), first_damaged_, {}, others);
   }
