@@ -46,10 +46,14 @@ fi
 place=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/trireme-package.XXXXXX")}
 mkdir -p "$place"
 place=$(cd "$place" && pwd)
-# Mounts are made in a namespace that ends before this; nothing is removed below one that is left all the same.
+# Mounts are made in a namespace that ends before this, but for debootstrap's own, which stay where it is killed. Nothing is
+# removed below a mount.
+mounts_below() { findmnt --list --noheadings --output TARGET | grep "^$place/" | sort -r; }
 clean_up() {
   if [[ -n $keep ]]; then return; fi
-  if findmnt --list --output TARGET | grep -q "^$place/"; then
+  local mount
+  while read -r mount; do umount "$mount" || true; done < <(mounts_below)
+  if mounts_below >/dev/null; then
     say "left, for something is mounted below it: $place"
   else
     rm -rf --one-file-system -- "$place"
