@@ -239,8 +239,8 @@ TEST(ScaleSplit, TakesTheMedianRunAndTheSpreadOfAll) {
 
   EXPECT_DOUBLE_EQ(rows[1].parts.period, 2);
   EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.median, 0.5);
-  EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.least, 0.25);
-  EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.most, 0.8);
+  EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.min, 0.25);
+  EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.max, 0.8);
   EXPECT_EQ(rows[1].loss->parts, (std::array<double, 5>{1, 0, 0, 0, 0}));
 }
 
