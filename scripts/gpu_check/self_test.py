@@ -253,7 +253,7 @@ class Calls(FakeTest):
         tools = self.program("nvidia-smi", "#!/bin/sh\necho 'GPU 0: a fake'\n", "gpu")
         out = os.path.join(self.place, "killed")
         child = subprocess.Popen([sys.executable, HERE, "basics", "--only", "engine|graphs", "--build", self.build, "--out", out],
-                                 env=os.environ | {"FAKE": "", "PATH": f"{tools}:{os.environ['PATH']}"},
+                                 env=os.environ | {"FAKE": "", "PATH": f"{tools}:{os.environ['PATH']}", "TMPDIR": self.place},
                                  stdout=subprocess.PIPE, text=True)
         for line in child.stdout:
             if "train two steps" in line:
