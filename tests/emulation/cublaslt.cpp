@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cublasLt.h>
+#include "tests/emulation/cublaslt_support.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,29 +7,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "runtime/base/float8.h"
 
-struct EmulatedMatmul {
-  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
-  cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
-  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* bias = nullptr;
-  void* aux = nullptr;
-  std::int64_t aux_leading = 0;
-  std::int32_t processors = 0;
-  const float* scale_a = nullptr;
-  const float* scale_b = nullptr;
-  std::int8_t fast_sums = 0;
-
-  [[nodiscard]] void* bias_gradient() const { return const_cast<void*>(bias); }
-};
-struct EmulatedMatrix {
-  cudaDataType_t type = CUDA_R_32F;
-  std::int64_t rows = 0, columns = 0, leading = 0;
-};
 struct EmulatedPreference {
   std::uint64_t workspace = 0;
   std::uint32_t alignment = 256;
@@ -40,13 +23,6 @@ namespace {
 using trireme::bf16;
 using trireme::f8e4m3;
 using trireme::f8e5m2;
-
-bool is_float8(cudaDataType_t type) {
-  return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
-}
-std::int64_t size_of(cudaDataType_t type) {
-  return is_float8(type) ? 1 : type == CUDA_R_32F ? 4 : 2;
-}
 
 float read(const void* data, cudaDataType_t type, std::int64_t index) {
   if (type == CUDA_R_16BF) return static_cast<float>(static_cast<const bf16*>(data)[index]);
@@ -176,42 +152,6 @@ struct Call {
   }
 };
 
-// Bytes from one column to the next come in packs of 16.
-bool packed(const EmulatedMatrix& matrix) {
-  return matrix.leading * size_of(matrix.type) % 16 == 0;
-}
-
-// 8-bit operands: A transposed and B not, one of them e4m3, everything in packs of 16 bytes. An f32
-// result takes a bias of bf16 only, which nothing here has.
-bool float8_supported(const EmulatedMatmul& how, const EmulatedMatrix& a, const EmulatedMatrix& b,
-                      const EmulatedMatrix& d) {
-  if (!is_float8(a.type) || !is_float8(b.type) || is_float8(d.type)) return false;
-  if (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2) return false;
-  if (d.type == CUDA_R_32F && how.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return false;
-  return how.transpose_a == CUBLAS_OP_T && how.transpose_b == CUBLAS_OP_N && packed(a) &&
-         packed(b) && packed(d) && how.compute == CUBLAS_COMPUTE_32F;
-}
-
-// What the library's table of types allows, as far as the engine goes: 8-bit operands, or operands
-// alike and an output of their type or of f32.
-bool types_supported(const EmulatedMatmul& how, const EmulatedMatrix& a, const EmulatedMatrix& b,
-                     const EmulatedMatrix& c, const EmulatedMatrix& d) {
-  if (c.type != d.type) return false;
-  if (is_float8(a.type) || is_float8(b.type)) return float8_supported(how, a, b, d);
-  if (a.type != b.type || how.scale_a != nullptr || how.scale_b != nullptr || how.fast_sums != 0)
-    return false;
-  if (how.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F) return false;
-  return d.type == a.type || d.type == CUDA_R_32F;
-}
-
-bool shapes_agree(const EmulatedMatmul& how, const EmulatedMatrix& a, const EmulatedMatrix& b,
-                  const EmulatedMatrix& d) {
-  const bool ta = how.transpose_a == CUBLAS_OP_T, tb = how.transpose_b == CUBLAS_OP_T;
-  return (ta ? a.columns : a.rows) == d.rows && (tb ? b.rows : b.columns) == d.columns &&
-         (ta ? a.rows : a.columns) == (tb ? b.columns : b.rows) && a.leading >= a.rows &&
-         b.leading >= b.rows && d.leading >= d.rows;
-}
-
 bool aligned(const void* address, std::uint64_t alignment) {
   return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
 }
@@ -321,33 +261,31 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/,
                                               int* returned) {
   *returned = 0;
   if (requested < 1) return CUBLAS_STATUS_INVALID_VALUE;
-  if (!types_supported(*description, *a, *b, *c, *d) || !shapes_agree(*description, *a, *b, *d))
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  const bool uses_aux = description->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
-                        description->epilogue == CUBLASLT_EPILOGUE_DGELU;
-  if (uses_aux && (description->aux == nullptr || description->aux_leading % 8 != 0))
-    return CUBLAS_STATUS_NOT_SUPPORTED;
+  const cublasStatus_t supported = trireme::emulated::support(*description, *a, *b, *c, *d);
+  if (supported != CUBLAS_STATUS_SUCCESS) return supported;
   const std::uint64_t count = algorithm_count();
   *returned = static_cast<int>(std::min(count, static_cast<std::uint64_t>(requested)));
   for (int i = 0; i < *returned; ++i) {
     results[i] = {};
-    results[i].algo = {{preference->alignment, static_cast<std::uint64_t>(i), count}};
+    results[i].algo = {{preference->alignment, static_cast<std::uint64_t>(i), count,
+                        trireme::emulated::epilogue_alignment(*description)}};
     results[i].workspaceSize = preference->workspace;
   }
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t /*handle*/,
-                                       cublasLtMatmulDesc_t /*description*/,
-                                       cublasLtMatrixLayout_t /*a*/, cublasLtMatrixLayout_t /*b*/,
-                                       cublasLtMatrixLayout_t /*c*/, cublasLtMatrixLayout_t /*d*/,
+                                       cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                       cublasLtMatrixLayout_t d,
                                        const cublasLtMatmulAlgo_t* algorithm,
                                        cublasLtMatmulHeuristicResult_t* result) {
   *result = {};
-  const auto [alignment, number, count, rest0, rest1, rest2, rest3, rest4] = algorithm->data;
+  const auto [alignment, number, count, epilogue, rest0, rest1, rest2, rest3] = algorithm->data;
   const bool known = std::has_single_bit(alignment) && number < count && count <= 64 &&
-                     (rest0 | rest1 | rest2 | rest3 | rest4) == 0;
-  return known ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+                     epilogue <= 16 && (rest0 | rest1 | rest2 | rest3) == 0;
+  return known ? trireme::emulated::support(*description, *a, *b, *c, *d)
+               : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t description,
@@ -360,19 +298,28 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
   for (const void* const address : {a, b, c, static_cast<const void*>(d)}) {
     if (!aligned(address, algorithm->data[0])) return CUBLAS_STATUS_INVALID_VALUE;
   }
+  using namespace trireme::emulated;
+  const cublasStatus_t supported =
+      support(*description, *a_layout, *b_layout, *c_layout, *d_layout);
+  if (supported != CUBLAS_STATUS_SUCCESS) return supported;
   if (is_float8(a_layout->type)) {
     for (const void* const address : {a, b, c, static_cast<const void*>(d)}) {
       if (!aligned(address, 16)) return CUBLAS_STATUS_INVALID_VALUE;
     }
   }
-  const bool needs_bias = description->epilogue == CUBLASLT_EPILOGUE_BIAS ||
-                          description->epilogue == CUBLASLT_EPILOGUE_BGRADB ||
-                          description->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-  if (needs_bias && description->bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  // The heuristic took the pointers of its time for as aligned as those to come.
+  if (epilogue_alignment(*description) < algorithm->data[3]) return CUBLAS_STATUS_INVALID_VALUE;
   if (workspace_bytes > 0 && !aligned(workspace, 256)) return CUBLAS_STATUS_INVALID_VALUE;
-  trireme::emulated::enqueue(
-      stream, Call{*description, *a_layout, *b_layout, *c_layout, *d_layout,
-                   *static_cast<const float*>(alpha), *static_cast<const float*>(beta), a, b, c, d,
-                   Algorithm(*algorithm)});
+  const std::size_t kernel =
+      std::hash<std::string_view>{}({reinterpret_cast<const char*>(algorithm), sizeof *algorithm});
+  const auto shape = static_cast<std::size_t>(d_layout->rows * 1000003 + d_layout->columns);
+  const auto how =
+      static_cast<std::size_t>(description->epilogue * 64 + a_layout->type +
+                               description->transpose_a * 2 + description->transpose_b);
+  if (before_launch(stream, kernel ^ (shape * 31 + how)) != cudaSuccess)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  enqueue(stream, Call{*description, *a_layout, *b_layout, *c_layout, *d_layout,
+                       *static_cast<const float*>(alpha), *static_cast<const float*>(beta), a, b, c,
+                       d, Algorithm(*algorithm)});
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/emulation/include/nccl.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -12,8 +14,10 @@
 #include <thread>
 #include <utility>
 
+#include "tests/emulation/contracts.h"
 #include "tests/emulation/machine.h"
-#include "tests/emulation/nccl_transport.h"
+#include "tests/emulation/nccl_rendezvous.h"
+#include "tests/emulation/waits.h"
 
 namespace trireme::emulated {
 
@@ -21,7 +25,10 @@ namespace trireme::emulated {
 struct NcclState {
   std::string name;
   NcclTransport transport;
+  int device = 0;
   std::mutex mutex;  // of all below
+  NcclConnections connections;
+  bool connecting = false;  // to a peer that the pending calls need
   ncclResult_t result = ncclInProgress;
   std::vector<NcclOp> pending;  // issued, not on a stream yet
   int polls_left = 0;
@@ -38,6 +45,7 @@ namespace {
 constexpr int old_version = 22703;
 constexpr int polls_of_first_call = 4;  // it connects to its peers
 constexpr int polls_of_call = 2;
+constexpr int streams_of_communicator = 2;  // sharedRes->hostStream and deviceStream
 
 std::mutex last_problem_mutex;
 std::array<char, 256> last_problem{};
@@ -62,11 +70,11 @@ void adopt(NcclTransport& transport, MPI_Comm comm) {
 
 // As the library's: host and GPU of a rank.
 struct PeerInfo {
-  std::array<char, 120> host{};
-  int device = 0;
+  std::array<char, 112> host{};
+  std::array<char, 16> bus{};
 };
 
-ncclResult_t check_peers(const NcclTransport& transport) {
+ncclResult_t check_peers(const NcclTransport& transport, int device) {
   PeerInfo own;
   const char* const id = std::getenv("NCCL_HOSTID");
   if (id != nullptr) {
@@ -74,15 +82,15 @@ ncclResult_t check_peers(const NcclTransport& transport) {
   } else {
     gethostname(own.host.data(), own.host.size() - 1);
   }
-  cudaGetDevice(&own.device);
+  cudaDeviceGetPCIBusId(own.bus.data(), static_cast<int>(own.bus.size()), device);
   std::vector<PeerInfo> all(static_cast<std::size_t>(transport.size));
   MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, transport.comm);
   for (int peer = 0; peer < transport.size; ++peer) {
     const PeerInfo& other = all[static_cast<std::size_t>(peer)];
-    if (peer == transport.rank || other.host != own.host || other.device != own.device) continue;
+    if (peer == transport.rank || other.host != own.host || other.bus != own.bus) continue;
     return report(ncclInvalidUsage,
                   "Duplicate GPU detected : rank " + std::to_string(transport.rank) + " and rank " +
-                      std::to_string(peer) + " both on CUDA device " + std::to_string(own.device));
+                      std::to_string(peer) + " both on CUDA device " + own.bus.data());
   }
   return ncclSuccess;
 }
@@ -108,9 +116,31 @@ class Held {
   std::shared_ptr<NcclState> state_;
 };
 
+// The library allocates what it connects with, on a thread of its own.
+void connect_in_background(const std::shared_ptr<NcclState>& state, std::vector<NcclSetup> setups) {
+  state->connecting = true;
+  std::thread([state, setups = std::move(setups)] {
+    pthread_setname_np(pthread_self(), "NCCL");
+    cudaSetDevice(state->device);
+    wait_for_device("NCCL, which allocates memory to connect to a peer,");
+    const ncclResult_t result = connect(state->transport, state->name, setups);
+    if (result == ncclInProgress) return;
+    const std::lock_guard lock(state->mutex);
+    state->connecting = false;
+    if (result == ncclSuccess) return;
+    state->pending.clear();
+    state->result = report(result, "Message truncated: a peer connects for something else");
+  }).detach();
+}
+
 // The work of the library's own thread, done by whoever polls.
 void launch(const std::shared_ptr<NcclState>& state) {
   const cudaStream_t stream = state->pending.front().stream;
+  if (captures(stream) && Machine::get().fault == "no_nccl_capture") {
+    state->pending.clear();
+    state->transport.error = report(ncclUnhandledCudaError, "cudaMallocAsync: not supported");
+    return;
+  }
   const bool failing = fails_on_purpose(*state);
   enqueue(stream,
           [state, held = std::make_shared<Held>(state), ops = std::move(state->pending), failing] {
@@ -119,7 +149,7 @@ void launch(const std::shared_ptr<NcclState>& state) {
               state->transport.error = ncclRemoteError;
               wait_for_abort(state->transport);
             } else {
-              run_nccl_kernel(state->transport, ops);
+              run_nccl_kernel(state->transport, state->name, ops);
             }
           });
   state->pending.clear();
@@ -190,14 +220,17 @@ const char* ncclGetLastError(ncclComm_t /*comm*/) {
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  nccl_called("ncclGetUniqueId");
   *id = {};
-  const std::string text = std::to_string(getpid());
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  const std::string text = std::to_string(getpid()) + "_" + std::to_string(now);
   text.copy(id->internal, sizeof id->internal - 1);
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
+  nccl_called("ncclCommInitRankConfig");
   int world_ranks = 0, world_rank = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &world_ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
@@ -206,17 +239,23 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   *comm = new NcclComm;
   const auto state = (*comm)->state;
   state->name = config->commName;
+  make_library_streams(streams_of_communicator);
+  cudaGetDevice(&state->device);
+  join_job(id.internal, rank, ranks);
   std::thread([state] {
     MPI_Comm copy = MPI_COMM_NULL;
     MPI_Comm_dup(MPI_COMM_WORLD, &copy);
     adopt(state->transport, copy);
-    conclude(*state, check_peers(state->transport));
+    const ncclResult_t result = check_peers(state->transport, state->device);
+    release_job_name();
+    conclude(*state, result);
   }).detach();
   return ncclInProgress;
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part,
                            ncclConfig_t* config) {
+  nccl_called("ncclCommSplit");
   const auto parent = comm->state;
   {
     const std::lock_guard lock(parent->mutex);
@@ -225,7 +264,11 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part
   }
   *part = color == NCCL_SPLIT_NOCOLOR ? nullptr : new NcclComm;
   const auto child = *part == nullptr ? nullptr : (*part)->state;
-  if (child != nullptr) child->name = config == nullptr ? parent->name : config->commName;
+  if (child != nullptr) {
+    child->name = config == nullptr ? parent->name : config->commName;
+    child->device = parent->device;
+    make_library_streams(streams_of_communicator);
+  }
   std::thread([parent, child, color, key] {
     MPI_Comm made = MPI_COMM_NULL;
     MPI_Comm_split(parent->transport.comm, child == nullptr ? MPI_UNDEFINED : color, key, &made);
@@ -243,9 +286,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
   const std::lock_guard lock(state->mutex);
   if (const int error = state->transport.error; error != ncclSuccess)
     state->result = static_cast<ncclResult_t>(error);
-  if (!state->pending.empty() && --state->polls_left <= 0) {
+  if (!state->pending.empty() && !state->connecting && --state->polls_left <= 0) {
     launch(state);
-    state->result = ncclSuccess;
+    const int error = state->transport.error;
+    state->result = static_cast<ncclResult_t>(error);
   }
   if (state->finalizing && state->transport.work == 0) state->result = ncclSuccess;
   *result = state->result;
@@ -292,6 +336,10 @@ ncclResult_t ncclGroupEnd() {
     state.polls_left = state.calls++ == 0 ? polls_of_first_call : polls_of_call;
     state.pending = std::move(ops);
     state.result = ncclInProgress;
+    progress();
+    if (!holds(Contract::rendezvous)) continue;
+    auto setups = state.connections.add(state.transport, state.pending);
+    if (!setups.empty()) connect_in_background(comm->state, std::move(setups));
   }
   return calls.empty() ? ncclSuccess : ncclInProgress;
 }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/emulation/nccl_transport.h"
 
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <thread>
 
 #include "runtime/base/dtype.h"
+#include "tests/emulation/waits.h"
 
 namespace trireme::emulated {
 namespace {
@@ -58,6 +61,21 @@ void combine(ncclDataType_t type, ncclRedOp_t op, std::byte* into, const std::by
   }
 }
 
+std::string text_of(const NcclTransport& transport, const std::string& group,
+                    const std::vector<NcclOp>& ops) {
+  constexpr std::array names{"all_reduce", "reduce_scatter", "all_gather",  "all_to_all",
+                             "broadcast",  "send to",        "receive from"};
+  std::string text =
+      "kernel of NCCL group " + group + ", rank " + std::to_string(transport.rank) + ":";
+  for (const NcclOp& op : ops) {
+    text += std::string(" ") + names[static_cast<std::size_t>(op.kind)];
+    if (op.kind == NcclOp::Kind::send || op.kind == NcclOp::Kind::recv)
+      text += " rank " + std::to_string(op.peer);
+    text += " of " + std::to_string(op.count * nccl_size_of(op.type)) + " bytes;";
+  }
+  return text;
+}
+
 class Kernel {
  public:
   explicit Kernel(NcclTransport& transport) : transport_(transport) {}
@@ -99,8 +117,9 @@ class Kernel {
   }
 
   // False: aborted, or failed and then aborted.
-  bool wait() {
+  bool wait(const std::string& group, const std::vector<NcclOp>& ops) {
     std::vector<MPI_Status> statuses(requests_.size());
+    std::optional<ScopedWait> waiting;
     for (int done = 0; done == 0;) {
       const int code =
           MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses.data());
@@ -109,7 +128,9 @@ class Kernel {
         wait_for_abort(transport_);
       }
       if (transport_.aborted) return false;
-      if (done == 0) std::this_thread::sleep_for(pause_between_polls);
+      if (done != 0) break;
+      if (!waiting) waiting.emplace(text_of(transport_, group, ops));
+      std::this_thread::sleep_for(pause_between_polls);
     }
     return true;
   }
@@ -193,15 +214,17 @@ std::size_t nccl_size_of(ncclDataType_t type) {
 }
 
 void wait_for_abort(const NcclTransport& transport) {
+  const ScopedWait waiting("an NCCL kernel that has failed");
   while (!transport.aborted)
     std::this_thread::sleep_for(pause_between_polls);
 }
 
-void run_nccl_kernel(NcclTransport& transport, const std::vector<NcclOp>& ops) {
+void run_nccl_kernel(NcclTransport& transport, const std::string& group,
+                     const std::vector<NcclOp>& ops) {
   auto kernel = std::make_unique<Kernel>(transport);
   for (const NcclOp& op : ops)
     kernel->start(op);
-  if (kernel->wait()) {
+  if (kernel->wait(group, ops)) {
     kernel->finish();
   } else {
     // A late message may still come: its memory stays.

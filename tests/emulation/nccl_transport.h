@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/emulation/include/nccl.h"
@@ -39,7 +40,8 @@ struct NcclTransport {
 [[nodiscard]] std::size_t nccl_size_of(ncclDataType_t type);
 // Runs a group. Returns when it is over or the communicator is aborted; after a failure, as a
 // kernel whose peers are gone, not before.
-void run_nccl_kernel(NcclTransport& transport, const std::vector<NcclOp>& ops);
+void run_nccl_kernel(NcclTransport& transport, const std::string& group,
+                     const std::vector<NcclOp>& ops);
 void wait_for_abort(const NcclTransport& transport);
 
 }  // namespace trireme::emulated

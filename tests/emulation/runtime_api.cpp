@@ -2,13 +2,16 @@
 // The device, its memory and copies of the emulated runtime.
 #include "tests/emulation/runtime_api.h"
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
+#include <sstream>
+#include <vector>
 
+#include "tests/emulation/contracts.h"
 #include "tests/emulation/include/nvtx3/nvToolsExt.h"
 #include "tests/emulation/machine.h"
 
@@ -21,12 +24,43 @@ constexpr int old_driver_version = 12020;
 std::mutex pinned_mutex;
 std::map<const char*, std::size_t> pinned_blocks;
 
+std::mutex loaded_mutex;
+std::set<std::size_t> loaded_kernels;
+
+// The thread's; before it chooses one, CUDA takes GPU 0 and opens a context there.
+constexpr int none_chosen = -1;
+thread_local int chosen_device = none_chosen;
+
 bool holds_pinned(const void* data, std::size_t bytes) {
   const std::lock_guard lock(pinned_mutex);
   auto found = pinned_blocks.upper_bound(static_cast<const char*>(data));
   if (found == pinned_blocks.begin()) return false;
   --found;
   return static_cast<const char*>(data) + bytes <= found->first + found->second;
+}
+
+// The GPUs of the machine that this process sees, as numbers in CUDA_VISIBLE_DEVICES.
+const std::vector<int>& visible_gpus() {
+  static const std::vector<int> gpus = [] {
+    std::vector<int> found;
+    const char* const text = std::getenv("CUDA_VISIBLE_DEVICES");
+    if (text == nullptr) {
+      for (int gpu = 0; gpu < Machine::get().gpus; ++gpu)
+        found.push_back(gpu);
+      return found;
+    }
+    std::istringstream list(text);
+    for (std::string number; std::getline(list, number, ',');) {
+      const int gpu = std::atoi(number.c_str());
+      if (gpu < 0 || gpu >= Machine::get().gpus) break;
+      found.push_back(gpu);
+    }
+    return found;
+  }();
+  return gpus;
+}
+int gpu_count() {
+  return static_cast<int>(visible_gpus().size());
 }
 
 // A copy from or to pageable memory would not be asynchronous; one outside of any memory is a bug.
@@ -43,6 +77,39 @@ void require_known(const char* call, const void* data, std::size_t bytes) {
 
 bool pinned(const void* address) {
   return holds_pinned(address, 1);
+}
+
+int current_device() {
+  return chosen_device == none_chosen ? 0 : chosen_device;
+}
+
+void called(const char* call) {
+  driver_called(call);
+  if (chosen_device != none_chosen || gpu_count() < 2 || !holds(Contract::devices)) return;
+  breach(call, "this thread has chosen no GPU (cudaSetDevice), so CUDA opens a context on GPU 0");
+}
+
+// Capturing does not run the kernel, and its module may be loaded then.
+cudaError_t before_launch(const Stream* stream, std::size_t kernel) {
+  called("cudaLaunchKernelEx");
+  if (const cudaError_t refused = accepts_launch(stream); refused != cudaSuccess) return refused;
+  if (!holds(Contract::implicit_waits) || loads_eagerly() || captures(stream)) return cudaSuccess;
+  {
+    const std::lock_guard lock(loaded_mutex);
+    if (!loaded_kernels.insert(kernel).second) return cudaSuccess;
+  }
+  wait_for_device("the first launch of a kernel, which loads it,");
+  return cudaSuccess;
+}
+
+// Before what is unsafe in a capture and synchronizes the device.
+static cudaError_t before_memory_call(const char* call) {
+  called(call);
+  if (holds(Contract::captures)) {
+    if (const cudaError_t refused = refuse_in_capture(); refused != cudaSuccess) return refused;
+  }
+  wait_for_device(call);
+  return cudaSuccess;
 }
 
 }  // namespace trireme::emulated
@@ -99,28 +166,29 @@ cudaError_t cudaDriverGetVersion(int* version) {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = Machine::get().gpus;
+  driver_called("cudaGetDeviceCount");
+  *count = gpu_count();
   if (Machine::get().fault == "no_driver" || Machine::get().fault == "old_driver")
     return cudaErrorInsufficientDriver;
   return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
 }
 
-// Of the process: the engine uses one.
-static std::atomic<int> current_device = 0;
-
 cudaError_t cudaSetDevice(int device) {
-  if (device >= Machine::get().gpus) return cudaErrorInvalidValue;
-  current_device = device;
+  driver_called("cudaSetDevice");
+  if (device >= gpu_count()) return cudaErrorInvalidValue;
+  chosen_device = device;
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char* text, int capacity, int device) {
-  std::snprintf(text, static_cast<std::size_t>(capacity), "0000:%02x:00.0", device + 1);
+  std::snprintf(text, static_cast<std::size_t>(capacity), "0000:%02x:00.0",
+                visible_gpus()[static_cast<std::size_t>(device)] + 1);
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = current_device;
+  driver_called("cudaGetDevice");
+  *device = current_device();
   return cudaSuccess;
 }
 
@@ -153,6 +221,9 @@ cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr /*attribute*
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   std::snprintf(properties->name, sizeof(properties->name), "Emulated GPU");
+  properties->uuid = {};
+  properties->uuid.bytes[0] =
+      static_cast<char>(visible_gpus()[static_cast<std::size_t>(device)] + 1);
   properties->totalGlobalMem = Machine::get().memory_bytes;
   const cudaError_t major =
       cudaDeviceGetAttribute(&properties->major, cudaDevAttrComputeCapabilityMajor, device);
@@ -162,22 +233,29 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  called("cudaMemGetInfo");
   *total = Machine::get().memory_bytes;
   *free = *total - device_bytes_used();
   return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  if (const cudaError_t refused = before_memory_call("cudaMalloc"); refused != cudaSuccess)
+    return refused;
   count(Asked::allocation);
   *data = allocate_device(bytes);
   return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 
 cudaError_t cudaFree(void* data) {
+  if (const cudaError_t refused = before_memory_call("cudaFree"); refused != cudaSuccess)
+    return refused;
   return data == nullptr || release_device(data) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned /*flags*/) {
+  if (const cudaError_t refused = before_memory_call("cudaHostAlloc"); refused != cudaSuccess)
+    return refused;
   *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (*data == nullptr) return cudaErrorMemoryAllocation;
   const std::lock_guard lock(pinned_mutex);
@@ -186,6 +264,8 @@ cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned /*flags*/) {
 }
 
 cudaError_t cudaFreeHost(void* data) {
+  if (const cudaError_t refused = before_memory_call("cudaFreeHost"); refused != cudaSuccess)
+    return refused;
   const std::lock_guard lock(pinned_mutex);
   if (pinned_blocks.erase(static_cast<const char*>(data)) == 0) return cudaErrorInvalidValue;
   std::free(data);
@@ -194,6 +274,7 @@ cudaError_t cudaFreeHost(void* data) {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
                             cudaStream_t stream) {
+  called("cudaMemcpyAsync");
   require_known("cudaMemcpyAsync to", to, bytes);
   require_known("cudaMemcpyAsync from", from, bytes);
   return enqueue(
@@ -201,6 +282,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  called("cudaMemsetAsync");
   require_known("cudaMemsetAsync", to, bytes);
   return enqueue(
       stream, [=] { std::memset(to, value, bytes); }, Asked::copy);
@@ -208,6 +290,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
 
 cudaError_t cudaFuncSetAttribute(const void* /*function*/, cudaFuncAttribute /*attribute*/,
                                  int value) {
+  called("cudaFuncSetAttribute");
   constexpr int most_shared = 227 * 1024;  // sm_90
   return value <= most_shared ? cudaSuccess : cudaErrorInvalidValue;
 }

@@ -6,7 +6,8 @@
 //   threads  on a thread per stream
 // by the environment variable TRIREME_EMULATED_STREAMS. In the first two, device memory cannot be
 // touched by host code outside of work: it faults. TRIREME_EMULATED_GPUS, _MEMORY (MiB) and _FAULT
-// (no_driver, old_driver, old_gpu) describe the machine.
+// (no_driver, old_driver, old_gpu) describe the machine, TRIREME_EMULATED_CONTRACTS (contracts.h)
+// what else it holds the program to.
 #pragma once
 
 #include <cstddef>
@@ -41,6 +42,19 @@ enum class Asked : std::uint8_t;
 cudaError_t enqueue(Stream* stream, std::function<void()> work, Asked kind);
 cudaError_t enqueue(Stream* stream, std::function<void()> work);  // counts as a kernel
 [[nodiscard]] bool pinned(const void* address);
+// At the beginning of every call that uses the current device.
+void called(const char* call);
+[[nodiscard]] int current_device();
+// What a call must do that CUDA says synchronizes the device.
+void wait_for_device(const char* call);
+// Of a kernel, or whatever else stands for one in a library: its first use loads it.
+[[nodiscard]] cudaError_t before_launch(const Stream* stream, std::size_t kernel);
+[[nodiscard]] cudaError_t accepts_launch(const Stream* stream);
+// Of a call that a thread may not make while it captures a stream.
+[[nodiscard]] cudaError_t refuse_in_capture();
+[[nodiscard]] bool captures(const Stream* stream);
+// A library makes streams of its own, which take places in hardware queues.
+void make_library_streams(int count);
 }  // namespace trireme::emulated
 
 using cudaStream_t = trireme::emulated::Stream*;
@@ -76,8 +90,12 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 enum cudaDeviceP2PAttr { cudaDevP2PAttrNativeAtomicSupported = 3 };
 cudaError_t cudaDeviceCanAccessPeer(int* reachable, int from, int to);
 cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr attribute, int from, int to);
+struct cudaUUID_t {
+  char bytes[16];
+};
 struct cudaDeviceProp {
   char name[256];
+  cudaUUID_t uuid;
   std::size_t totalGlobalMem;
   int major, minor;
 };
@@ -126,6 +144,9 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
+  const cudaError_t refused =
+      trireme::emulated::before_launch(config->stream, reinterpret_cast<std::size_t>(kernel));
+  if (refused != cudaSuccess) return refused;
   std::tuple<std::decay_t<Parameters>...> values(arguments...);
   return trireme::emulated::enqueue(
       config->stream, [grid = config->gridDim, block = config->blockDim,

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events and graphs of the emulated runtime.
+#include <pthread.h>
+
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -7,13 +10,17 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "tests/emulation/contracts.h"
 #include "tests/emulation/machine.h"
 #include "tests/emulation/runtime_api.h"
+#include "tests/emulation/waits.h"
 
 namespace trireme::emulated {
 
@@ -33,8 +40,15 @@ struct Graph {
   std::thread::id owner;  // captures in thread-local mode restrict this thread only
 };
 
+struct Item {
+  Work work;
+  bool waits = false;  // for another stream's work
+};
+
 struct Stream {
-  std::deque<Work> queue;
+  unsigned number = 0;  // in the order of their making
+  int device = 0;
+  std::deque<Item> queue;
   std::uint64_t pushed = 0, done = 0;
   bool busy = false;  // some thread runs its work
   bool stopping = false;
@@ -57,49 +71,98 @@ namespace {
 std::mutex mutex;
 std::condition_variable changed;
 std::set<Stream*> streams;
+unsigned streams_made = 0;
 thread_local cudaError_t last_error = cudaSuccess;
+
+// The hardware queues: streams with work that has not begun, in the order of its enqueueing. Work
+// begins when it is at the head of its queue and the one before it of its stream is done, and what
+// is behind it in the queue, of whatever stream, not before.
+std::array<std::deque<Stream*>, 32> hardware;
+
+bool uses_queues() {
+  return holds(Contract::queues) && Machine::get().streams == StreamMode::threads;
+}
+std::deque<Stream*>& queue_of(const Stream& stream) {
+  return hardware[stream.number % hardware_queues()];
+}
+std::string name_of(const Stream& stream) {
+  std::string name = "stream " + std::to_string(stream.number);
+  if (uses_queues())
+    name += " in hardware queue " + std::to_string(stream.number % hardware_queues());
+  return name;
+}
 
 cudaError_t report(cudaError_t error) {
   if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
   return error;
 }
 
+void await_turn(const Stream& stream, std::unique_lock<std::mutex>& lock) {
+  if (!uses_queues()) return;
+  std::optional<ScopedWait> waiting;
+  while (queue_of(stream).front() != &stream) {
+    if (!waiting)
+      waiting.emplace("the next work of " + name_of(stream) + " is behind that of stream " +
+                      std::to_string(queue_of(stream).front()->number));
+    changed.wait(lock);
+  }
+}
+
 void run_one(Stream& stream, std::unique_lock<std::mutex>& lock) {
-  Work work = std::move(stream.queue.front());
+  const Item item = std::move(stream.queue.front());
   stream.queue.pop_front();
   stream.busy = true;
+  const auto begun = [&] {
+    if (!uses_queues()) return;
+    queue_of(stream).pop_front();
+    changed.notify_all();
+  };
+  if (!item.waits) begun();
   lock.unlock();
-  work();
+  {
+    const Computing computing;
+    item.work();
+  }
   lock.lock();
+  if (item.waits) begun();
   stream.busy = false;
   ++stream.done;
   changed.notify_all();
 }
 
 // Returns once the stream has done `point` pieces of work; runs them unless a worker does.
-void reach(Stream& stream, std::uint64_t point, std::unique_lock<std::mutex>& lock) {
+void reach(Stream& stream, std::uint64_t point, std::unique_lock<std::mutex>& lock,
+           const char* call) {
   const bool own = Machine::get().streams != StreamMode::threads;
+  std::optional<ScopedWait> waiting;
   while (stream.done < point) {
     if (own && !stream.busy && !stream.queue.empty()) {
       run_one(stream, lock);
-    } else {
-      changed.wait(lock);
+      continue;
     }
+    if (!waiting)
+      waiting.emplace(std::string(call) + " waits for " + name_of(stream) + ", which has done " +
+                      std::to_string(stream.done) + " of " + std::to_string(point));
+    changed.wait(lock);
   }
 }
 
-void push(Stream& stream, Work work, std::unique_lock<std::mutex>& lock) {
-  stream.queue.push_back(std::move(work));
+void push(Stream& stream, Item item, std::unique_lock<std::mutex>& lock) {
+  stream.queue.push_back(std::move(item));
   ++stream.pushed;
+  if (uses_queues()) queue_of(stream).push_back(&stream);
+  progress();
   changed.notify_all();
-  if (Machine::get().streams == StreamMode::eager) reach(stream, stream.pushed, lock);
+  if (Machine::get().streams == StreamMode::eager) reach(stream, stream.pushed, lock, "enqueueing");
 }
 
 void serve(Stream& stream) {
+  pthread_setname_np(pthread_self(), ("stream " + std::to_string(stream.number)).c_str());
   std::unique_lock lock(mutex);
   while (true) {
     changed.wait(lock, [&] { return stream.stopping || !stream.queue.empty(); });
     if (stream.queue.empty()) return;
+    await_turn(stream, lock);
     run_one(stream, lock);
   }
 }
@@ -108,7 +171,8 @@ void break_capture(Graph& graph, cudaError_t why) {
   if (graph.broken == cudaSuccess) graph.broken = why;
 }
 
-// A call that may not be made by a thread that captures a stream.
+}  // namespace
+
 cudaError_t refuse_in_capture() {
   const std::lock_guard lock(mutex);
   for (Stream* const stream : streams) {
@@ -120,7 +184,31 @@ cudaError_t refuse_in_capture() {
   return cudaSuccess;
 }
 
-}  // namespace
+void wait_for_device(const char* call) {
+  if (!holds(Contract::implicit_waits)) return;
+  std::unique_lock lock(mutex);
+  std::vector<std::pair<Stream*, std::uint64_t>> points;
+  for (Stream* const stream : streams) {
+    if (stream->device == current_device()) points.emplace_back(stream, stream->pushed);
+  }
+  for (const auto& [stream, point] : points)
+    reach(*stream, point, lock, call);
+}
+
+void make_library_streams(int count) {
+  const std::lock_guard lock(mutex);
+  streams_made += static_cast<unsigned>(count);
+}
+
+cudaError_t accepts_launch(const Stream* stream) {
+  const bool other = holds(Contract::devices) && stream->device != current_device();
+  return other ? report(cudaErrorInvalidResourceHandle) : cudaSuccess;
+}
+
+bool captures(const Stream* stream) {
+  const std::lock_guard lock(mutex);
+  return stream->capture != nullptr;
+}
 
 cudaError_t enqueue(Stream* stream, std::function<void()> work, Asked kind) {
   std::unique_lock lock(mutex);
@@ -135,7 +223,7 @@ cudaError_t enqueue(Stream* stream, std::function<void()> work, Asked kind) {
     return cudaSuccess;
   }
   count(kind);
-  push(*stream, std::move(on_device), lock);
+  push(*stream, {std::move(on_device)}, lock);
   return cudaSuccess;
 }
 
@@ -158,9 +246,12 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int /*priority*/) {
+  called("cudaStreamCreateWithPriority");
   if (flags != cudaStreamNonBlocking) return report(cudaErrorInvalidValue);
   auto* const made = new Stream;
+  made->device = current_device();
   const std::lock_guard lock(mutex);
+  made->number = streams_made++;
   streams.insert(made);
   if (Machine::get().streams == StreamMode::threads)
     made->worker = std::thread([made] { serve(*made); });
@@ -169,9 +260,10 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  called("cudaStreamDestroy");
   {
     std::unique_lock lock(mutex);
-    reach(*stream, stream->pushed, lock);
+    reach(*stream, stream->pushed, lock, "cudaStreamDestroy");
     stream->stopping = true;
     streams.erase(stream);
     changed.notify_all();
@@ -182,25 +274,29 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  called("cudaStreamSynchronize");
   if (const cudaError_t refused = refuse_in_capture(); refused != cudaSuccess) return refused;
   count(Asked::wait);
   std::unique_lock lock(mutex);
-  reach(*stream, stream->pushed, lock);
+  reach(*stream, stream->pushed, lock, "cudaStreamSynchronize");
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  called("cudaEventCreateWithFlags");
   *event = new Event{.timed = flags == cudaEventDefault, .stream = nullptr, .time = {}};
   return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  called("cudaEventDestroy");
   // Work in flight may still set its time; like streams, events stay.
   static_cast<void>(event);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  called("cudaEventRecordWithFlags");
   std::unique_lock lock(mutex);
   const auto take_time = [event] { event->time = Clock::now(); };
   if (Graph* const graph = stream->capture; graph != nullptr) {
@@ -219,7 +315,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   event->captured = false;
   event->stream = stream;
   event->point = stream->pushed + 1;
-  push(*stream, take_time, lock);
+  push(*stream, {take_time}, lock);
   return cudaSuccess;
 }
 
@@ -241,20 +337,20 @@ static cudaError_t wait_in_capture(Stream& stream, Event& event) {
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+  called("cudaStreamWaitEvent");
   std::unique_lock lock(mutex);
   if (event->captured || stream->capture != nullptr) return wait_in_capture(*stream, *event);
   if (event->stream == nullptr || event->stream == stream) return cudaSuccess;
-  push(
-      *stream,
-      [source = event->stream, point = event->point] {
-        std::unique_lock inner(mutex);
-        reach(*source, point, inner);
-      },
-      lock);
+  const auto wait = [source = event->stream, point = event->point, name = name_of(*stream)] {
+    std::unique_lock inner(mutex);
+    reach(*source, point, inner, name.c_str());
+  };
+  push(*stream, {wait, /*waits=*/true}, lock);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  called("cudaEventQuery");
   if (const cudaError_t refused = refuse_in_capture(); refused != cudaSuccess) return refused;
   std::unique_lock lock(mutex);
   if (event->captured) return report(cudaErrorCapturedEvent);
@@ -267,15 +363,17 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  called("cudaEventSynchronize");
   if (const cudaError_t refused = refuse_in_capture(); refused != cudaSuccess) return refused;
   count(Asked::wait);
   std::unique_lock lock(mutex);
   if (event->captured) return report(cudaErrorCapturedEvent);
-  if (event->stream != nullptr) reach(*event->stream, event->point, lock);
+  if (event->stream != nullptr) reach(*event->stream, event->point, lock, "cudaEventSynchronize");
   return cudaSuccess;
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  called("cudaEventElapsedTime");
   const std::lock_guard lock(mutex);
   for (const Event* const event : {start, end}) {
     if (!event->timed || event->stream == nullptr) return report(cudaErrorInvalidResourceHandle);
@@ -331,6 +429,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  called("cudaGraphLaunch");
   std::unique_lock lock(mutex);
   if (stream->capture != nullptr) return report(cudaErrorStreamCaptureUnsupported);
   count(Asked::graph);
@@ -339,13 +438,11 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     event->stream = stream;
     event->point = stream->pushed + 1;
   }
-  push(
-      *stream,
-      [executable] {
-        for (const Work& work : executable->work)
-          work();
-      },
-      lock);
+  const auto replay = [executable] {
+    for (const Work& work : executable->work)
+      work();
+  };
+  push(*stream, {replay}, lock);
   return cudaSuccess;
 }
 
