@@ -16,6 +16,7 @@
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/device/cpu/cpu_features.h"
+#include "runtime/device/gpu_environment.h"
 
 namespace trireme {
 namespace {
@@ -38,6 +39,7 @@ int launcher_rank() {
 }
 
 int guarded_main(const std::function<int()>& body) {
+  prepare_gpu_environment();
   open_standard_descriptors();
   // A file size limit (ulimit -f) then fails the write, which names the file, and does not kill the
   // process.

@@ -18,11 +18,11 @@ std::unique_ptr<Communicator> world_on(Communicator& host_world, Device& device)
 }  // namespace
 
 std::unique_ptr<Device> make_job_device(const MpiEnvironment& mpi, const Config* config) {
-  const bool cuda = config != nullptr && config->device.type == DeviceChoice::cuda;
-  return Device::create(cuda ? DeviceType::cuda : DeviceType::cpu,
-                        {.local_rank = mpi.local_rank(),
-                         .local_size = mpi.local_size(),
-                         .share = config != nullptr && config->device.share});
+  if (config == nullptr || device_type(*config) == DeviceType::cpu)
+    return Device::create(DeviceType::cpu);
+  const auto world = mpi.world();
+  return Device::create(DeviceType::cuda,
+                        device_place(*world, DeviceType::cuda, config->device.share));
 }
 
 JobGroups::JobGroups(Communicator& host_world, std::unique_ptr<Device> of_rank,

@@ -23,6 +23,8 @@ struct NcclOptions {
   int max_ctas = 0;
   // "Socket", "IB" or a plug-in's name; empty: NCCL's choice.
   std::string net = {};
+  // Whether several ranks may run on one GPU; else that raises ExitCode::config.
+  bool share_gpus = true;
   // Set: sums of floating-point tensors follow the tree over ranks of reduce.h, as over MPI, and
   // are made with this. Empty: NCCL's own order, which depends on its choice of algorithm.
   SumBlocks sum_blocks = {};

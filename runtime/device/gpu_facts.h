@@ -15,6 +15,7 @@ struct GpuFacts {
   std::uint64_t memory_bytes = 0;
   // How it reaches each GPU of the host, itself included: "self", "NVLink", "PCIe" or "host".
   std::vector<std::string> links;
+  std::string id{};  // address and UUID; parts of one GPU (MIG) differ in the latter
 };
 
 struct CudaFacts {

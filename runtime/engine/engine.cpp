@@ -7,6 +7,7 @@
 #include "runtime/checkpoint/restore/restore.h"
 #include "runtime/checkpoint/restore/run_state.h"
 #include "runtime/checkpoint/save/weights.h"
+#include "runtime/comm/recording.h"
 #include "runtime/engine/agreement/host_sharing.h"
 #include "runtime/engine/agreement/shared_inputs.h"
 #include "runtime/engine/options.h"
@@ -27,6 +28,19 @@ BatchPlan batch_plan(const Session& session, const Sampler& sampler, const StepO
 
 bool has_files(const Dataset& dataset) {
   return !dataset.shards().empty();
+}
+
+// What is recorded holds the calls of its groups.
+GraphMode recordable(GraphMode wanted, Session& session) {
+  if (wanted == GraphMode::off || session.device->type() == DeviceType::cpu ||
+      session.world->size() == 1 || can_record_collectives(*session.world, *session.device))
+    return wanted;
+  if (session.world->rank() == 0) {
+    log::get("train").warn(
+        "device.graphs: {}: steps run without graphs, for collectives cannot be recorded here",
+        wanted == GraphMode::step ? "step" : "layer");
+  }
+  return GraphMode::off;
 }
 
 MetricsLog* write_config_alone(const Config& config, bool again) {
@@ -116,6 +130,7 @@ void Engine::begin(std::function<StepFlags()> flags) {
   StepOptions options = step_options(config, session_.pipeline, session_.traits());
   options.flags = std::move(flags);
   if (session_.dry) return begin_dry(options);
+  options.graphs = recordable(options.graphs, session_);
   if (parts_.batches) {
     session_.model->params().initialize(*session_.streams.compute, config.run.seed);
     training_.state.emplace(session_, options);

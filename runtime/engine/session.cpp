@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/engine/session.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "data/loader/batch_plan.h"
+#include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/dry.h"
+#include "runtime/comm/gather_texts.h"
 #include "runtime/comm/nccl.h"
 #include "runtime/comm/watchdog/watched.h"
 #include "runtime/device/cpu/cpu_features.h"
 #include "runtime/device/dry/dry_device.h"
+#include "runtime/device/gpu_environment.h"
+#include "runtime/device/gpu_facts.h"
 #include "runtime/engine/agreement/shared_inputs.h"
 #include "runtime/engine/autotune.h"
 #include "runtime/engine/options.h"
@@ -34,10 +39,8 @@ std::unique_ptr<Device> make_device(const RankProcess& process, const Config& co
   const auto world = make_watched(process.mpi.world(), watch);
   require_same_program(*world);
   require_same_config(*world, config);
-  const MpiEnvironment& mpi = process.mpi;
-  return Device::create(device_type(config), {.local_rank = mpi.local_rank(),
-                                              .local_size = mpi.local_size(),
-                                              .share = config.device.share});
+  return Device::create(device_type(config),
+                        device_place(*world, device_type(config), config.device.share));
 }
 
 std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& device,
@@ -47,7 +50,8 @@ std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& dev
     const double deadline = watch.deadline_seconds;
     NcclOptions options{.deadline_seconds = deadline > 0 ? deadline + nccl_grace_seconds : 0,
                         .min_ctas = static_cast<int>(config.comm.min_ctas),
-                        .max_ctas = static_cast<int>(config.comm.max_ctas)};
+                        .max_ctas = static_cast<int>(config.comm.max_ctas),
+                        .share_gpus = config.device.share};
     if (config.reproducibility == Reproducibility::layout) options.sum_blocks = ops::sum_blocks;
     world = make_nccl_world(std::move(world), device, std::move(options));
   }
@@ -107,6 +111,18 @@ DeviceType device_type(const Config& config) {
   return config.device.type == DeviceChoice::cuda ? DeviceType::cuda : DeviceType::cpu;
 }
 
+DevicePlace device_place(Communicator& world, DeviceType type, bool share) {
+  std::string own = host_name();
+  if (type == DeviceType::cuda) {
+    for (const GpuFacts& gpu : cuda_facts().gpus)
+      own += " " + gpu.id;
+  }
+  const std::vector<std::string> all = gather_texts(world, own);
+  return {.local_rank = static_cast<int>(std::count(all.begin(), all.begin() + world.rank(), own)),
+          .local_size = static_cast<int>(std::ranges::count(all, own)),
+          .share = share};
+}
+
 MeshShape mesh_shape(const ParallelConfig& parallel) {
   return {.pipeline = static_cast<int>(parallel.pipeline),
           .data = static_cast<int>(parallel.data),
@@ -123,7 +139,7 @@ std::unique_ptr<Dataset> open_dataset(const ModelTraits& traits, const std::stri
                               .channels = traits.channels});
 }
 
-RankProcess::RankProcess() : mpi(nullptr, nullptr) {
+RankProcess::RankProcess() : mpi((prepare_gpu_environment(), nullptr), nullptr) {
   log::initialize(mpi.rank());
   set_process_label(mpi.rank(), mpi.size());
   check_launcher(mpi.size());

@@ -21,7 +21,8 @@
 
 namespace trireme {
 
-// MPI, logging and the label of error messages; one per process, first to be made.
+// MPI, logging and the label of error messages; one per process, first to be made: also before any
+// other call of CUDA or NCCL in the process, whose settings it makes (device/gpu_environment.h).
 struct RankProcess {
   RankProcess();
   [[nodiscard]] Environment environment() const;
@@ -29,6 +30,9 @@ struct RankProcess {
 };
 
 [[nodiscard]] DeviceType device_type(const Config& config);
+// Where this rank stands among those of its host that see the same GPUs, for a launcher may show
+// each of them one of its own. Collective; blocks the host.
+[[nodiscard]] DevicePlace device_place(Communicator& world, DeviceType type, bool share);
 [[nodiscard]] MeshShape mesh_shape(const ParallelConfig& parallel);
 // For a model of `traits`. `split` is "train" or "validation".
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const ModelTraits& traits,

@@ -32,6 +32,17 @@ PipelineLinks::PipelineLinks(Device& device, Communicator& pipeline, const Sched
   TRIREME_EXPECTS(pipeline.size() == shape.stages, "{} stages on {} ranks", shape.stages,
                   pipeline.size());
   if (shape.stages == 1) return;
+  const bool ring = shape.chunks > 1;
+  const bool has_next = ring || stage_ + 1 < shape.stages, has_previous = ring || stage_ > 0;
+  // One after another, before NCCL makes streams of its own: streams that are made near each other
+  // are in different hardware queues of the GPU.
+  for (const ActionKind transfer : {ActionKind::send_forward, ActionKind::recv_backward,
+                                    ActionKind::recv_forward, ActionKind::send_backward}) {
+    const bool onward =
+        transfer == ActionKind::send_forward || transfer == ActionKind::recv_backward;
+    if (onward ? has_next : has_previous)
+      channels_[index_of(transfer)].stream = device.make_stream(StreamKind::comm);
+  }
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     groups_[i] = pipeline.split(
         0, pipeline.rank(),
@@ -41,17 +52,43 @@ PipelineLinks::PipelineLinks(Device& device, Communicator& pipeline, const Sched
   const std::size_t onward = colour_of_link(stage_, shape.stages);
   const std::size_t inward = colour_of_link(before, shape.stages);
   const auto open = [&](ActionKind transfer, std::size_t group) {
-    channels_[index_of(transfer)] = {device.make_stream(StreamKind::comm), groups_[group].get()};
+    channels_[index_of(transfer)].group = groups_[group].get();
   };
-  const bool ring = shape.chunks > 1;
-  if (ring || stage_ + 1 < shape.stages) {
+  if (has_next) {
     open(ActionKind::send_forward, onward);
     open(ActionKind::recv_backward, 3 + onward);
   }
-  if (ring || stage_ > 0) {
+  if (has_previous) {
     open(ActionKind::recv_forward, inward);
     open(ActionKind::send_backward, 3 + inward);
   }
+  if (device.type() == DeviceType::cuda) connect(device);
+}
+
+// NCCL connects two ranks at the first message between them, and lets neither of their hosts go on
+// before both have posted it. A schedule posts receives long before the other stage comes to send.
+// A stage has one link of a colour at most, so stages that take the colours in turn always meet.
+void PipelineLinks::connect(Device& device) const {
+  const Buffer memory(device, channels_.size(), MemoryKind::device);
+  const ScopedCommLabel label("connection of the stages");
+  const int next = (stage_ + 1) % shape_.stages;
+  const int previous = (stage_ + shape_.stages - 1) % shape_.stages;
+  for (const auto& group : groups_) {
+    for (std::size_t i = 0; i < channels_.size(); ++i) {
+      const Channel& at = channels_[i];
+      if (at.group != group.get()) continue;
+      const auto transfer =
+          static_cast<ActionKind>(i + static_cast<std::size_t>(ActionKind::send_forward));
+      const Tensor byte{memory.data() + i, DType::u8, Shape{1}};
+      if (transfer == ActionKind::send_forward || transfer == ActionKind::send_backward) {
+        device.fill_zero(*at.stream, byte.data, 1);
+        at.group->send(*at.stream, byte, transfer == ActionKind::send_forward ? next : previous);
+      } else {
+        at.group->recv(*at.stream, byte, transfer == ActionKind::recv_forward ? previous : next);
+      }
+    }
+  }
+  synchronize();
 }
 
 const PipelineLinks::Channel& PipelineLinks::channel(ActionKind transfer) const {

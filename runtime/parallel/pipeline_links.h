@@ -13,7 +13,8 @@ namespace trireme {
 
 class PipelineLinks {
  public:
-  // Collective over `pipeline`, whose rank is the stage. On one stage there are no channels.
+  // Collective over `pipeline`, whose rank is the stage. On one stage there are no channels. On
+  // GPUs a byte goes over each channel, so that nothing connects in the middle of a step.
   PipelineLinks(Device& device, Communicator& pipeline, const ScheduleShape& shape);
 
   // The stream of a send or receive action.
@@ -29,6 +30,7 @@ class PipelineLinks {
     Communicator* group = nullptr;
   };
   [[nodiscard]] const Channel& channel(ActionKind transfer) const;
+  void connect(Device& device) const;
 
   ScheduleShape shape_;
   int stage_;

@@ -105,7 +105,8 @@ function(add_mpi_test name)
     if(TARGET ${name}_emulated)
       _trireme_add_test(${name}.np${ranks}.emulated COMMAND ${launcher} $<TARGET_FILE:${name}_emulated>
         TIMEOUT 300 PROCESSORS ${processors} LABELS mpi emulated ${ARG_LABELS}
-        ENVIRONMENT TRIREME_TEST_DEVICE=cuda TRIREME_EMULATED_STREAMS=threads)
+        ENVIRONMENT TRIREME_TEST_DEVICE=cuda TRIREME_EMULATED_STREAMS=threads TRIREME_EMULATED_CONTRACTS=all
+          TRIREME_EMULATED_GPUS=${ranks})
     endif()
   endforeach()
 endfunction()

@@ -19,6 +19,17 @@ class EmulatedFailure : public EmulatedTest {
     set.insert(set.end(), more.begin(), more.end());
     return train_gpt("run", ranks, set);
   }
+  // Two ranks, each of which sees these GPUs.
+  CommandResult train_with_gpus(const std::string& of_first, const std::string& of_second) {
+    std::string train = fmt::format("{} train {}/gpt.yaml --set run.directory={}/run",
+                                    TRIREME_BINARY, data_directory(), directory());
+    for (const std::string& set : gpt({"parallel.data=2"}).set)
+      train += " --set " + set;
+    const auto rank = [&](const std::string& gpus) {
+      return fmt::format("-np 1 env CUDA_VISIBLE_DEVICES={} {}", gpus, train);
+    };
+    return run_command(fmt::format("{} {} : {}", TRIREME_MPIEXEC, rank(of_first), rank(of_second)));
+  }
   static void expect_failure(const CommandResult& result, int code,
                              const testing::Matcher<std::string>& message) {
     EXPECT_EQ(result.exit_code, code) << result.output;
@@ -46,6 +57,18 @@ TEST_F(EmulatedFailure, AnOldGpuIsToldWithItsCapability) {
 TEST_F(EmulatedFailure, MoreRanksThanGpusAreRefusedUnlessTheyShare) {
   const ScopedVariable one("TRIREME_EMULATED_GPUS", "1");
   expect_failure(train(2), 2, AllOf(HasSubstr("2 ranks"), HasSubstr("device.share: true")));
+}
+
+TEST_F(EmulatedFailure, RanksThatAreGivenTheSameGpuAreRefusedUnlessTheyShare) {
+  const CommandResult result = train_with_gpus("0", "0,1");
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("given the same GPU"), HasSubstr("0000:01:00.0"),
+                                   HasSubstr("device.share: true")));
+}
+
+TEST_F(EmulatedFailure, ALauncherMayShowEachRankAGpuOfItsOwn) {
+  const CommandResult result = train_with_gpus("3", "1");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
 TEST_F(EmulatedFailure, AHostWithoutGpusIsNamed) {

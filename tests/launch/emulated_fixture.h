@@ -40,7 +40,9 @@ class EmulatedTest : public LayoutTest {
     return {.family = family, .set = set, .steps = 4};
   }
 
-  // A GPU for each rank, and for each stream a thread, as NCCL needs.
+  // A GPU for each rank, and for each stream a thread, as NCCL needs. The engine is held to all that
+  // CUDA and NCCL promise and demand.
+  ScopedVariable contracts_{"TRIREME_EMULATED_CONTRACTS", "all"};
   ScopedVariable gpus_{"TRIREME_EMULATED_GPUS", "4"};
   ScopedVariable streams_{"TRIREME_EMULATED_STREAMS", "threads"};
 };

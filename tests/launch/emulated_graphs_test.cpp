@@ -112,6 +112,19 @@ TEST_F(EmulatedGraphs, APipelineStepsWithoutThemAndSaysWhyOnce) {
   EXPECT_EQ(transcript(gpt(), graphs), transcript(gpt(), eager));
 }
 
+// NCCL could not go on with a group after that.
+TEST_F(EmulatedGraphs, NoGroupOfTheRunMeetsARecordingThatNcclRefuses) {
+  for (const std::string layout : {"data=2 device.graphs=step", "tensor=2 device.graphs=layer"}) {
+    const std::string eager = transcript(gpt(), {2, layout.substr(0, layout.find(' '))});
+    const ScopedVariable fault("TRIREME_EMULATED_FAULT", "no_nccl_capture");
+    const CommandResult result = train_layout(gpt(), {2, layout, "said"});
+    EXPECT_NE(result.output.find("steps run without graphs, for collectives cannot be recorded"),
+              std::string::npos)
+        << result.output;
+    EXPECT_EQ(transcript(gpt(), {2, layout}), eager) << layout;
+  }
+}
+
 TEST_F(EmulatedGraphs, WhatCannotBeRecordedRunsAllTheSame) {
   const std::string layout = "data=2 zero=3";
   const std::string eager = transcript(gpt(), {2, layout});

@@ -19,6 +19,7 @@
 #include "runtime/comm/host/job_transfers.h"
 #include "runtime/comm/host/reduce.h"
 #include "runtime/comm/mpi.h"
+#include "runtime/device/gpu_environment.h"
 #include "tests/support/mpi_test.h"
 
 namespace trireme::test {
@@ -121,6 +122,7 @@ void sum_blocks_on_host(Stream& stream, const Tensor& out, const Tensor& blocks)
 }  // namespace trireme::test
 
 int main(int argc, char** argv) {
+  trireme::prepare_gpu_environment();
   try {
     const trireme::MpiEnvironment environment(&argc, &argv);
     trireme::set_process_label(environment.rank(), environment.size());

@@ -3,9 +3,11 @@
 
 #include <cstdio>
 
+#include "runtime/device/gpu_environment.h"
 #include "tests/support/test_device.h"
 
 int main(int argc, char** argv) {
+  trireme::prepare_gpu_environment();
   testing::InitGoogleTest(&argc, argv);
   if (trireme::test::device_under_test() == trireme::DeviceType::cuda) {
     try {

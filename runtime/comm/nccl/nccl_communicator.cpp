@@ -70,7 +70,7 @@ std::unique_ptr<Communicator> make_nccl_world(std::unique_ptr<Communicator> host
   // Over a group that goes away again: the calls of `host` itself are the caller's to count.
   const auto setup = host->host_sibling(host->name() + ".setup");
   check_same_on_all_ranks(*setup, "the NCCL library", nccl_library_version());
-  prepare_for_shared_gpus(*setup, device);
+  prepare_for_shared_gpus(*setup, device, options.share_gpus);
   ncclUniqueId id{};
   if (host->rank() == 0) TRIREME_NCCL(ncclGetUniqueId(&id));
   const HostStream stream;

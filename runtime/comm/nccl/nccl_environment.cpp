@@ -45,11 +45,20 @@ std::vector<std::pair<std::string, std::string>> settings(int rank, bool one_hos
 
 }  // namespace
 
-void prepare_for_shared_gpus(Communicator& group, Device& device) {
+void prepare_for_shared_gpus(Communicator& group, Device& device, bool may_share) {
   const std::vector<std::string> hosts = gather_texts(group, host_name());
   std::vector<std::string> gpus = gather_texts(group, host_name() + " " + gpu_address(device));
   std::ranges::sort(gpus);
-  if (std::ranges::adjacent_find(gpus) == gpus.end()) return;
+  const auto twice = std::ranges::adjacent_find(gpus);
+  if (twice == gpus.end()) return;
+  if (!may_share) {
+    fail(
+        ExitCode::config,
+        "device.type: cuda: several ranks were given the same GPU (host and address: {}); let each "
+        "see one of its own (CUDA_VISIBLE_DEVICES), or set device.share: true to let ranks take "
+        "turns on a GPU",
+        *twice);
+  }
   const bool one_host =
       std::ranges::all_of(hosts, [&](const std::string& host) { return host == hosts[0]; });
   std::string set;

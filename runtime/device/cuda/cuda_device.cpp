@@ -12,9 +12,6 @@ namespace trireme {
 namespace {
 
 int choose_index(const DevicePlace& place) {
-  // Where ranks take turns on a GPU, a module that loads while a kernel waits for another rank
-  // would wait for that kernel. CUDA reads it once, when it starts; the user's own setting stands.
-  if (place.share && place.local_size > 1) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   const int count = cuda_device_count();
   if (place.local_size > count && !place.share) {
     fail(
@@ -92,7 +89,7 @@ CudaDevice::CudaDevice(const DevicePlace& place) : index_(choose_index(place)) {
          "device.type: cuda: GPU {} has compute capability {}.{}; {}.{} or newer is needed", index_,
          major, minor, oldest_capability / 10, oldest_capability % 10);
   }
-  TRIREME_CUDA(cudaSetDevice(index_));
+  choose_device(index_);
 }
 
 std::string CudaDevice::name() const {
@@ -133,7 +130,7 @@ std::unique_ptr<Graph> CudaDevice::capture(Stream& stream, const std::function<v
 }
 
 std::byte* CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
-  TRIREME_CUDA(cudaSetDevice(index_));  // loader threads allocate too
+  choose_device(index_);  // loader threads allocate too
   void* data = nullptr;
   const cudaError_t code = kind == MemoryKind::device
                                ? cudaMalloc(&data, bytes)
@@ -152,6 +149,7 @@ void CudaDevice::release(std::byte* data, std::size_t /*bytes*/, MemoryKind kind
   // With an error on its way up, kernels may wait for a peer that waits for this rank, and freeing
   // waits for them. The end of the process frees it.
   if (std::uncaught_exceptions() > 0) return;
+  detail::report_cuda(cudaSetDevice(index_), "cudaSetDevice");
   if (kind == MemoryKind::device) {
     detail::report_cuda(cudaFree(data), "cudaFree");
   } else {

@@ -28,6 +28,9 @@ GpuFacts facts_of(int index, int count) {
   std::array<char, 32> bus{};
   TRIREME_CUDA(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), index));
   facts.bus = bus.data();
+  facts.id = facts.bus + "-";
+  for (const char byte : properties.uuid.bytes)
+    facts.id += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   for (int other = 0; other < count; ++other)
     facts.links.push_back(link_between(index, other));
   return facts;

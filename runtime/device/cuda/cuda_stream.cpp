@@ -7,6 +7,13 @@ namespace trireme {
 
 using detail::report_cuda;
 
+void choose_device(int device) {
+  thread_local int current = -1;
+  if (current == device) return;
+  TRIREME_CUDA(cudaSetDevice(device));
+  current = device;
+}
+
 CudaEvent::CudaEvent(EventKind kind, int device)
     : device_(device), timed_(kind == EventKind::timed) {
   const unsigned flags = timed_ ? cudaEventDefault : cudaEventDisableTiming;
@@ -14,6 +21,7 @@ CudaEvent::CudaEvent(EventKind kind, int device)
 }
 
 CudaEvent::~CudaEvent() {
+  report_cuda(cudaSetDevice(device_), "cudaSetDevice");
   report_cuda(cudaEventDestroy(handle_), "cudaEventDestroy");
 }
 
@@ -24,9 +32,7 @@ CudaEvent& CudaEvent::of(Event& event) {
 }
 
 bool CudaEvent::reached() const {
-  // A watchdog's thread asks, too: on another than the event's device, CUDA would open that one.
-  thread_local int current = -1;
-  if (current != device_) TRIREME_CUDA(cudaSetDevice(current = device_));
+  choose_device(device_);  // a watchdog's thread asks, too
   const cudaError_t state = cudaEventQuery(handle_);
   if (state == cudaErrorNotReady) return false;
   TRIREME_CUDA(state);
@@ -34,6 +40,7 @@ bool CudaEvent::reached() const {
 }
 
 void CudaEvent::synchronize() {
+  choose_device(device_);  // loader threads wait, too
   TRIREME_CUDA(cudaEventSynchronize(handle_));
 }
 
@@ -88,20 +95,19 @@ bool CudaStream::capturing() const {
   return status != cudaStreamCaptureStatusNone;
 }
 
-std::byte* CudaStream::grow(Buffer& buffer, std::size_t bytes) {
-  if (bytes > buffer.bytes()) {
+std::byte* CudaStream::grow(std::vector<Buffer>& buffers, std::size_t bytes) {
+  const std::size_t held = buffers.empty() ? 0 : buffers.back().bytes();
+  if (bytes > held) {
     if (capturing()) {
       fail(ExitCode::config,
            "an operation asks for {} bytes of scratch memory while a graph is recorded and its "
            "stream holds {}; it must have run once before",
-           bytes, buffer.bytes());
+           bytes, held);
     }
-    synchronize();
-    buffer = Buffer();
     const MemoryScope scope(MemoryRole::workspace);
-    buffer = Buffer(device_, bytes, MemoryKind::device);
+    buffers.emplace_back(device_, bytes, MemoryKind::device);
   }
-  return buffer.data();
+  return buffers.empty() ? nullptr : buffers.back().data();
 }
 
 }  // namespace trireme

@@ -2,10 +2,16 @@
 // CUDA streams and events. Back-end code reaches the handle through CudaStream::of(stream).
 #pragma once
 
+#include <vector>
+
 #include "runtime/device/cuda/cuda_check.h"
 #include "runtime/device/device.h"
 
 namespace trireme {
+
+// Makes `device` the current one of this thread. On another, CUDA would open a context there, of
+// half a gigabyte; every thread begins on GPU 0.
+void choose_device(int device);
 
 class CudaEvent final : public Event {
  public:
@@ -43,20 +49,23 @@ class CudaStream final : public Stream {
   [[nodiscard]] bool capturing() const override;
 
   // Device memory for the kernels of one op on this stream, aligned to 256 bytes; the next op's
-  // call gives out the same bytes. Grows to the largest request (which waits for the stream) and
-  // stays, so that a steady step allocates nothing; growing while a graph is recorded is refused.
+  // call gives out the same bytes. Grows to the largest request and stays, so that a steady step
+  // allocates nothing; growing while a graph is recorded is refused. What it has outgrown stays,
+  // too: freeing memory waits for the whole device, which may wait for a peer that waits for this
+  // rank.
   [[nodiscard]] std::byte* scratch(std::size_t bytes) { return grow(scratch_, bytes); }
   // For the libraries' products on this stream: what Hopper's fastest algorithms ask for.
   static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
   [[nodiscard]] std::byte* workspace() { return grow(workspace_, workspace_bytes); }
 
  private:
-  [[nodiscard]] std::byte* grow(Buffer& buffer, std::size_t bytes);
+  // The newest of the buffers.
+  [[nodiscard]] std::byte* grow(std::vector<Buffer>& buffers, std::size_t bytes);
 
   Device& device_;
   StreamKind kind_;
   cudaStream_t handle_ = nullptr;
-  Buffer scratch_, workspace_;
+  std::vector<Buffer> scratch_, workspace_;
 };
 
 }  // namespace trireme

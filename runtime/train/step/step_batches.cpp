@@ -21,6 +21,11 @@ void StepBatches::fetch(int micro_batch) {
   }
 }
 
+void StepBatches::use_first_for_all() {
+  fetch(0);
+  batches_.assign(batches_.size(), Batch(batches_.front()));
+}
+
 const Batch& StepBatches::at(int micro_batch) const {
   return static_ ? static_->at(micro_batch)
                  : batches_[static_cast<std::size_t>(micro_batch) % batches_.size()];

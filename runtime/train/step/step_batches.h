@@ -24,6 +24,8 @@ class StepBatches {
   void begin_step(BatchSource& source);
   // Micro-batches up to this one may be used.
   void fetch(int micro_batch);
+  // Fetches the first, which stands for the others until they are fetched.
+  void use_first_for_all();
   [[nodiscard]] const Batch& at(int micro_batch) const;
 
  private:

@@ -154,10 +154,16 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   optimizer_.prepare(step, options_.schedule.at(step));
   if (options_.flags) slot.exchange.stage(options_.flags(), last_read_.step, last_read_.times);
   const double waited = source.wait_seconds(), computed = process_cpu_seconds();
+  const bool rehearses =
+      !began_ && options_.pipeline.stages > 1 && device_.type() == DeviceType::cuda;
+  if (rehearses) {
+    batches_.begin_step(source);
+    rehearse(step, slot);
+  }
   slot.follows = std::exchange(began_, true);
   slot.comm_core_wait_ms = 0;
   compute.record(*slot.start);
-  batches_.begin_step(source);
+  if (!rehearses) batches_.begin_step(source);
   if (batches_.fixed()) {
     replay(step, slot);
   } else {
@@ -167,6 +173,41 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   compute.record(end_of(step));
   slot.data_wait_ms = 1e3 * (source.wait_seconds() - waited);
   slot.cpu_ms = 1e3 * (process_cpu_seconds() - computed);
+}
+
+// Stages of a pipeline wait for each other's messages, so in a step the host must not wait for the
+// device: not where an operation asks for memory, plans a product or loads a kernel, nor where NCCL
+// connects a group. All of that happens at the first time, which is here, without a message under
+// way: every chunk goes forward and backward once, on the step's first batch, and its gradients are
+// reduced. Whatever this writes, the step writes anew before it reads it.
+void StepEngine::rehearse(std::int64_t step, Slot& slot) {
+  Stream& compute = *streams_.compute;
+  const int last = options_.pipeline.micro_batches - 1;  // after which gradients are reduced
+  batches_.use_first_for_all();
+  streams_.stalls.begin_step(step);
+  device_.copy(compute, slot.rng.data(), slot.rng_host.data(), rng_bytes);
+  slot.totals.reset(compute);
+  reducer_.begin_step(step);
+  const auto rehearse_chunk = [&](ActionKind kind, int chunk) {
+    const Context here = context(chunk, last);
+    const Tensor received =
+        kind == ActionKind::forward ? model_.input(here) : model_.output_gradient(here);
+    if (kind != ActionKind::backward_weight && received.data != nullptr)
+      device_.fill_zero(compute, received.data, received.bytes());
+    this->compute({kind, chunk, last});
+  };
+  const int chunks = options_.pipeline.chunks;
+  for (int chunk = 0; chunk < chunks; ++chunk)
+    rehearse_chunk(ActionKind::forward, chunk);
+  for (int chunk = chunks; chunk-- > 0;) {
+    rehearse_chunk(ActionKind::backward, chunk);
+    if (last_use(options_.pipeline.kind) == ActionKind::backward_weight)
+      rehearse_chunk(ActionKind::backward_weight, chunk);
+  }
+  reduce(slot);
+  compute.synchronize();
+  streams_.comm->synchronize();
+  gatherer_.forget();
 }
 
 // Nothing here may depend on `step` beyond the slot: what changes from step to step is read from

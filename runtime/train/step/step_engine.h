@@ -121,6 +121,7 @@ class StepEngine final : private StageWork, private LayerHook {
   void compute(const Action& action) override;
   void before_forward(int unit, int next) override;
   void before_backward(int unit, int next) override;
+  void rehearse(std::int64_t step, Slot& slot);
   void enqueue(std::int64_t step, Slot& slot);
   void replay(std::int64_t step, Slot& slot);
   void reduce(Slot& slot);
