@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/base/float8.h"
+#include "tests/emulation/order/accesses.h"
 
 struct EmulatedPreference {
   std::uint64_t workspace = 0;
@@ -24,7 +25,14 @@ using trireme::bf16;
 using trireme::f8e4m3;
 using trireme::f8e5m2;
 
+// The products' only ways to memory.
+void seen(const void* data, cudaDataType_t type, std::int64_t index, bool writes) {
+  const std::int64_t bytes = trireme::emulated::is_float8(type) ? 1 : type == CUDA_R_32F ? 4 : 2;
+  trireme::emulated::order::touch(static_cast<const char*>(data) + index * bytes,
+                                  static_cast<std::size_t>(bytes), writes);
+}
 float read(const void* data, cudaDataType_t type, std::int64_t index) {
+  seen(data, type, index, false);
   if (type == CUDA_R_16BF) return static_cast<float>(static_cast<const bf16*>(data)[index]);
   if (type == CUDA_R_16F) return static_cast<float>(static_cast<const _Float16*>(data)[index]);
   if (type == CUDA_R_8F_E4M3) return static_cast<float>(static_cast<const f8e4m3*>(data)[index]);
@@ -32,6 +40,7 @@ float read(const void* data, cudaDataType_t type, std::int64_t index) {
   return static_cast<const float*>(data)[index];
 }
 void write(void* data, cudaDataType_t type, std::int64_t index, float value) {
+  seen(data, type, index, true);
   if (type == CUDA_R_16BF) {
     static_cast<bf16*>(data)[index] = bf16(value);
   } else if (type == CUDA_R_16F) {
@@ -85,6 +94,7 @@ struct Call {
   float alpha, beta;
   const void *a, *b, *c;
   void* d;
+  void* workspace;  // stands for all of it: its first bytes
   Algorithm algorithm;
 
   [[nodiscard]] float operand(float value) const {
@@ -93,6 +103,10 @@ struct Call {
 
   void operator()() const {
     algorithm.take_time();
+    if (workspace != nullptr) write(workspace, CUDA_R_32F, 0, 0.0F);
+    for (const float* const scale : {how.scale_a, how.scale_b}) {
+      if (scale != nullptr) static_cast<void>(read(scale, CUDA_R_32F, 0));
+    }
     const std::int64_t m = ld.rows, n = ld.columns;
     const std::int64_t k = how.transpose_a == CUBLAS_OP_T ? la.rows : la.columns;
     std::vector<float> left(static_cast<std::size_t>(m * k));  // (k, m)
@@ -320,6 +334,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
     return CUBLAS_STATUS_INVALID_VALUE;
   enqueue(stream, Call{*description, *a_layout, *b_layout, *c_layout, *d_layout,
                        *static_cast<const float*>(alpha), *static_cast<const float*>(beta), a, b, c,
-                       d, Algorithm(*algorithm)});
+                       d, workspace_bytes > 0 ? workspace : nullptr, Algorithm(*algorithm)});
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -16,6 +16,9 @@
 #include <mutex>
 #include <set>
 
+#include "tests/emulation/order/accesses.h"
+#include "tests/emulation/order/clocks.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #else
@@ -72,6 +75,7 @@ class DeviceMemory {
     // A hint: without it, protecting takes longer.
     static_cast<void>(madvise(base_, bytes_, MADV_HUGEPAGE));
     ASAN_POISON_MEMORY_REGION(base_, bytes_);
+    if (order::on()) order::cover_device(base_, bytes_);
   }
 
   void* allocate(std::size_t bytes) {
@@ -90,6 +94,7 @@ class DeviceMemory {
     open(at + size);
     std::memset(data, 0xFF, bytes);  // all floats NaN
     leave();
+    if (order::on()) order::allocated(data, bytes);
     return data;
   }
 
@@ -97,6 +102,7 @@ class DeviceMemory {
     const std::lock_guard lock(mutex_);
     const auto found = taken_.find(static_cast<std::size_t>(static_cast<char*>(data) - base_));
     if (found == taken_.end()) return false;
+    if (order::on()) order::released(data);
     ASAN_POISON_MEMORY_REGION(data, found->second.room);
     used_ -= found->second.room;
     taken_.erase(found);

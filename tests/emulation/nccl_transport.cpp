@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/emulation/nccl_transport.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -9,6 +10,8 @@
 #include <thread>
 
 #include "runtime/base/dtype.h"
+#include "tests/emulation/order/accesses.h"
+#include "tests/emulation/order/messages.h"
 #include "tests/emulation/waits.h"
 
 namespace trireme::emulated {
@@ -78,12 +81,16 @@ std::string text_of(const NcclTransport& transport, const std::string& group,
 
 class Kernel {
  public:
-  explicit Kernel(NcclTransport& transport) : transport_(transport) {}
+  Kernel(NcclTransport& transport, const std::vector<NcclOp>& ops)
+      : transport_(transport), clocks_(std::ranges::all_of(ops, [](const NcclOp& op) {
+          return op.kind == NcclOp::Kind::send;
+        })) {}
 
   void start(const NcclOp& op) {
     const std::size_t bytes = op.count * nccl_size_of(op.type);
     const auto at = [&](int rank) { return bytes * static_cast<std::size_t>(rank); };
     using Kind = NcclOp::Kind;
+    note(op, bytes);
     switch (op.kind) {
       case Kind::send:
         return send(op.in, bytes, op.peer, message_tag);
@@ -132,6 +139,7 @@ class Kernel {
       if (!waiting) waiting.emplace(text_of(transport_, group, ops));
       std::this_thread::sleep_for(pause_between_polls);
     }
+    clocks_.merge();
     return true;
   }
 
@@ -174,11 +182,23 @@ class Kernel {
     reductions_.push_back({op, parts.data()});
   }
 
+  // What a call reads and writes.
+  void note(const NcclOp& op, std::size_t bytes) const {
+    using Kind = NcclOp::Kind;
+    const std::size_t whole = bytes * static_cast<std::size_t>(size());
+    const bool reads_all = op.kind == Kind::reduce_scatter || op.kind == Kind::all_to_all;
+    const bool writes_all = op.kind == Kind::all_gather || op.kind == Kind::all_to_all;
+    const bool reads = op.kind != Kind::broadcast || op.peer == rank();
+    if (op.in != nullptr && reads) order::read(op.in, reads_all ? whole : bytes);
+    if (op.out != nullptr) order::wrote(op.out, writes_all ? whole : bytes);
+  }
   void send(const std::byte* data, std::size_t bytes, int to, int tag) {
+    clocks_.send(transport_.comm, to, tag, requests_);
     MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag, transport_.comm,
               &requests_.emplace_back());
   }
   void receive(std::byte* data, std::size_t bytes, int from, int tag) {
+    clocks_.receive(transport_.comm, from, tag, requests_);
     MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, from, tag, transport_.comm,
               &requests_.emplace_back());
   }
@@ -186,6 +206,7 @@ class Kernel {
   NcclTransport& transport_;
   std::vector<MPI_Request> requests_;
   std::deque<std::vector<std::byte>> memory_;
+  order::Messages clocks_;
   std::vector<Reduction> reductions_;
 };
 
@@ -221,7 +242,7 @@ void wait_for_abort(const NcclTransport& transport) {
 
 void run_nccl_kernel(NcclTransport& transport, const std::string& group,
                      const std::vector<NcclOp>& ops) {
-  auto kernel = std::make_unique<Kernel>(transport);
+  auto kernel = std::make_unique<Kernel>(transport, ops);
   for (const NcclOp& op : ops)
     kernel->start(op);
   if (kernel->wait(group, ops)) {

@@ -14,6 +14,8 @@
 #include "tests/emulation/contracts.h"
 #include "tests/emulation/include/nvtx3/nvToolsExt.h"
 #include "tests/emulation/machine.h"
+#include "tests/emulation/order/accesses.h"
+#include "tests/emulation/order/operations.h"
 
 namespace trireme::emulated {
 namespace {
@@ -256,7 +258,8 @@ cudaError_t cudaFree(void* data) {
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned /*flags*/) {
   if (const cudaError_t refused = before_memory_call("cudaHostAlloc"); refused != cudaSuccess)
     return refused;
-  *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  *data = order::on() ? order::allocate_pinned(bytes)
+                      : std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (*data == nullptr) return cudaErrorMemoryAllocation;
   const std::lock_guard lock(pinned_mutex);
   pinned_blocks[static_cast<const char*>(*data)] = bytes;
@@ -268,7 +271,11 @@ cudaError_t cudaFreeHost(void* data) {
     return refused;
   const std::lock_guard lock(pinned_mutex);
   if (pinned_blocks.erase(static_cast<const char*>(data)) == 0) return cudaErrorInvalidValue;
-  std::free(data);
+  if (order::on()) {
+    order::release_pinned(data);
+  } else {
+    std::free(data);
+  }
   return cudaSuccess;
 }
 
@@ -277,15 +284,31 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   called("cudaMemcpyAsync");
   require_known("cudaMemcpyAsync to", to, bytes);
   require_known("cudaMemcpyAsync from", from, bytes);
+  if (order::on()) {
+    order::uses_pinned(to, bytes, true);
+    order::uses_pinned(from, bytes, false);
+  }
   return enqueue(
-      stream, [=] { std::memcpy(to, from, bytes); }, Asked::copy);
+      stream,
+      [=] {
+        order::read(from, bytes);
+        order::wrote(to, bytes);
+        std::memcpy(order::device_view(to), order::device_view(from), bytes);
+      },
+      Asked::copy);
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   called("cudaMemsetAsync");
   require_known("cudaMemsetAsync", to, bytes);
+  if (order::on()) order::uses_pinned(to, bytes, true);
   return enqueue(
-      stream, [=] { std::memset(to, value, bytes); }, Asked::copy);
+      stream,
+      [=] {
+        order::wrote(to, bytes);
+        std::memset(order::device_view(to), value, bytes);
+      },
+      Asked::copy);
 }
 
 cudaError_t cudaFuncSetAttribute(const void* /*function*/, cudaFuncAttribute /*attribute*/,
@@ -303,6 +326,7 @@ int nvtxRangePushA(const char* name) {
     std::abort();
   }
   count_range(name);
+  if (order::on()) order::push_range(name);
   return open_ranges++;
 }
 
@@ -311,5 +335,6 @@ int nvtxRangePop() {
     std::fprintf(stderr, "CUDA emulator: nvtxRangePop without a range\n");
     std::abort();
   }
+  if (order::on()) order::pop_range();
   return --open_ranges;
 }

@@ -39,8 +39,10 @@ struct Event;
 struct Graph;
 enum class Asked : std::uint8_t;
 // Puts host work on a stream, also for libraries emulated beside the runtime (cuBLASLt, NCCL).
-cudaError_t enqueue(Stream* stream, std::function<void()> work, Asked kind);
-cudaError_t enqueue(Stream* stream, std::function<void()> work);  // counts as a kernel
+cudaError_t enqueue(Stream* stream, std::function<void()> work, Asked kind,
+                    const void* kernel = nullptr);
+// Counts as a kernel, whether it is one (for reports) or a library's.
+cudaError_t enqueue(Stream* stream, std::function<void()> work, const void* kernel = nullptr);
 [[nodiscard]] bool pinned(const void* address);
 // At the beginning of every call that uses the current device.
 void called(const char* call);
@@ -149,8 +151,10 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   if (refused != cudaSuccess) return refused;
   std::tuple<std::decay_t<Parameters>...> values(arguments...);
   return trireme::emulated::enqueue(
-      config->stream, [grid = config->gridDim, block = config->blockDim,
-                       shared = config->dynamicSmemBytes, kernel, values] {
+      config->stream,
+      [grid = config->gridDim, block = config->blockDim, shared = config->dynamicSmemBytes, kernel,
+       values] {
         trireme::emulated::run_grid(grid, block, shared, [&] { std::apply(kernel, values); });
-      });
+      },
+      reinterpret_cast<const void*>(kernel));
 }

@@ -19,6 +19,9 @@
 
 #include "tests/emulation/contracts.h"
 #include "tests/emulation/machine.h"
+#include "tests/emulation/order/operations.h"
+#include "tests/emulation/order/report.h"
+#include "tests/emulation/order/sites.h"
 #include "tests/emulation/runtime_api.h"
 #include "tests/emulation/waits.h"
 
@@ -38,6 +41,7 @@ struct Graph {
   Stream* origin = nullptr;
   cudaError_t broken = cudaSuccess;
   std::thread::id owner;  // captures in thread-local mode restrict this thread only
+  std::shared_ptr<order::Branches> branches = std::make_shared<order::Branches>();
 };
 
 struct Item {
@@ -54,6 +58,7 @@ struct Stream {
   bool stopping = false;
   std::thread worker;
   Graph* capture = nullptr;
+  std::unique_ptr<order::Lane> lane;  // where the order is checked
 };
 
 struct Event {
@@ -61,8 +66,9 @@ struct Event {
   Stream* stream = nullptr;  // null: never recorded
   std::uint64_t point = 0;   // reached once the stream has done so many
   Clock::time_point time;
-  bool captured = false;     // last recorded in a capture: nothing outside can look at it
-  Graph* capture = nullptr;  // that capture, while it goes on
+  bool captured = false;              // last recorded in a capture: nothing outside can look at it
+  Graph* capture = nullptr;           // that capture, while it goes on
+  std::shared_ptr<order::Mark> mark;  // of the last record, where the order is checked
 };
 
 namespace {
@@ -210,7 +216,7 @@ bool captures(const Stream* stream) {
   return stream->capture != nullptr;
 }
 
-cudaError_t enqueue(Stream* stream, std::function<void()> work, Asked kind) {
+cudaError_t enqueue(Stream* stream, std::function<void()> work, Asked kind, const void* kernel) {
   std::unique_lock lock(mutex);
   Work on_device = [work = std::move(work)] {
     enter_device();
@@ -218,17 +224,20 @@ cudaError_t enqueue(Stream* stream, std::function<void()> work, Asked kind) {
     leave_device();
   };
   if (Graph* const graph = stream->capture; graph != nullptr) {
+    if (order::on())
+      on_device = order::operation(graph->branches, stream, std::move(on_device), kernel);
     graph->work.push_back(std::move(on_device));
     if (stream != graph->origin) graph->unjoined.insert(stream);
     return cudaSuccess;
   }
   count(kind);
+  if (order::on()) on_device = order::operation(*stream->lane, std::move(on_device), kernel);
   push(*stream, {std::move(on_device)}, lock);
   return cudaSuccess;
 }
 
-cudaError_t enqueue(Stream* stream, std::function<void()> work) {
-  return enqueue(stream, std::move(work), Asked::kernel);
+cudaError_t enqueue(Stream* stream, std::function<void()> work, const void* kernel) {
+  return enqueue(stream, std::move(work), Asked::kernel, kernel);
 }
 
 }  // namespace trireme::emulated
@@ -250,6 +259,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
   if (flags != cudaStreamNonBlocking) return report(cudaErrorInvalidValue);
   auto* const made = new Stream;
   made->device = current_device();
+  if (order::on()) made->lane = std::make_unique<order::Lane>();
   const std::lock_guard lock(mutex);
   made->number = streams_made++;
   streams.insert(made);
@@ -279,12 +289,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   count(Asked::wait);
   std::unique_lock lock(mutex);
   reach(*stream, stream->pushed, lock, "cudaStreamSynchronize");
+  if (order::on()) order::host_waited(*stream->lane, __builtin_return_address(0));
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   called("cudaEventCreateWithFlags");
-  *event = new Event{.timed = flags == cudaEventDefault, .stream = nullptr, .time = {}};
+  *event = new Event{.timed = flags == cudaEventDefault, .stream = nullptr, .time = {}, .mark = {}};
+  if (order::on()) (*event)->mark = std::make_shared<order::Mark>();
   return cudaSuccess;
 }
 
@@ -298,8 +310,15 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   called("cudaEventRecordWithFlags");
   std::unique_lock lock(mutex);
-  const auto take_time = [event] { event->time = Clock::now(); };
+  Work take_time = [event] { event->time = Clock::now(); };
+  const bool ordered = order::on() && order::renew_mark(event->mark, __builtin_return_address(0));
   if (Graph* const graph = stream->capture; graph != nullptr) {
+    if (ordered) {
+      const bool external = flags == cudaEventRecordExternal;
+      take_time = order::record(graph->branches, stream, event->mark,
+                                external ? std::move(take_time) : Work([] {}));
+      if (!external) graph->work.push_back(take_time);
+    }
     if (flags == cudaEventRecordExternal) {
       graph->work.push_back(take_time);
       graph->external.push_back(event);
@@ -315,7 +334,8 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   event->captured = false;
   event->stream = stream;
   event->point = stream->pushed + 1;
-  push(*stream, {take_time}, lock);
+  if (ordered) take_time = order::record(*stream->lane, event->mark, std::move(take_time));
+  push(*stream, {std::move(take_time)}, lock);
   return cudaSuccess;
 }
 
@@ -338,14 +358,24 @@ static cudaError_t wait_in_capture(Stream& stream, Event& event) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   called("cudaStreamWaitEvent");
+  order::Site* const site =
+      order::on() ? &order::site_of(order::Call::wait, __builtin_return_address(0)) : nullptr;
+  const bool ordered = site != nullptr && !site->dropped;
   std::unique_lock lock(mutex);
-  if (event->captured || stream->capture != nullptr) return wait_in_capture(*stream, *event);
+  if (event->captured || stream->capture != nullptr) {
+    const cudaError_t waited = wait_in_capture(*stream, *event);
+    if (ordered && waited == cudaSuccess && stream->capture != nullptr)
+      stream->capture->work.push_back(
+          order::wait(stream->capture->branches, stream, event->mark, *site));
+    return waited;
+  }
   if (event->stream == nullptr || event->stream == stream) return cudaSuccess;
-  const auto wait = [source = event->stream, point = event->point, name = name_of(*stream)] {
+  Work wait = [source = event->stream, point = event->point, name = name_of(*stream)] {
     std::unique_lock inner(mutex);
     reach(*source, point, inner, name.c_str());
   };
-  push(*stream, {wait, /*waits=*/true}, lock);
+  if (ordered) wait = order::wait(*stream->lane, event->mark, *site, std::move(wait));
+  push(*stream, {std::move(wait), /*waits=*/true}, lock);
   return cudaSuccess;
 }
 
@@ -369,6 +399,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   std::unique_lock lock(mutex);
   if (event->captured) return report(cudaErrorCapturedEvent);
   if (event->stream != nullptr) reach(*event->stream, event->point, lock, "cudaEventSynchronize");
+  if (order::on()) order::host_waited(*event->mark, __builtin_return_address(0));
   return cudaSuccess;
 }
 
@@ -378,6 +409,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
   for (const Event* const event : {start, end}) {
     if (!event->timed || event->stream == nullptr) return report(cudaErrorInvalidResourceHandle);
     if (event->stream->done < event->point) return report(cudaErrorNotReady);
+    if (order::on() && !order::host_clock().holds(event->mark->clock)) order::report_time_asked();
   }
   *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
   return cudaSuccess;
@@ -424,6 +456,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   auto* const copy = new Graph;
   copy->work = graph->work;
   copy->external = graph->external;
+  copy->branches = graph->branches;
   *executable = copy;
   return cudaSuccess;
 }
@@ -438,11 +471,13 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     event->stream = stream;
     event->point = stream->pushed + 1;
   }
-  const auto replay = [executable] {
+  Work replay = [executable] {
     for (const Work& work : executable->work)
       work();
   };
-  push(*stream, {replay}, lock);
+  if (order::on())
+    replay = order::Branches::launch(*stream->lane, executable->branches, std::move(replay));
+  push(*stream, {std::move(replay)}, lock);
   return cudaSuccess;
 }
 

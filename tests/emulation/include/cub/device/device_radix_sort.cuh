@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/emulation/order/accesses.h"
 #include "tests/emulation/runtime_api.h"
 
 namespace cub {
@@ -40,6 +41,7 @@ struct DeviceRadixSort {
     values.selector ^= passes & 1;
     const Key mask = static_cast<Key>(((std::uint64_t{1} << end_bit) - 1) >> begin_bit);
     return trireme::emulated::enqueue(stream, [=, to_keys = keys, to_values = values] {
+      trireme::emulated::order::wrote(temporary, bytes);
       std::memset(temporary, 0xA5, bytes);
       std::vector<std::pair<Key, Value>> pairs(static_cast<std::size_t>(count));
       for (std::size_t i = 0; i < pairs.size(); ++i)

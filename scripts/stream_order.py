@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Trains on emulated GPUs that check the order of streams (tests/emulation/order): any two accesses to the same memory
+that no event and no wait of the host orders end a run with a report of both.
+
+    stream_order.py [--program FILE] [--runs NAME,...]                the engine as it is, in every layout: all silent
+    stream_order.py --mutations [--program FILE] [--runs NAME,...] [--table FILE] [--sites REGEX]
+                                                                      without each wait and record, one by one: all reported
+
+The layouts are those of scripts/layout_matrix.sh and, by name, what they leave out: images, half precision, graphs,
+checkpoints, evaluation. A mutation runs where its place in the sources is reached, smallest run first, until one reports it.
+Lines of sources are known where the program has debug information:
+
+    cmake --preset cpu -B build/order -DCMAKE_CXX_FLAGS=-g1 && cmake --build build/order --target trireme_ordered
+"""
+import argparse
+import collections
+import dataclasses
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+REPORTED = 66
+GPT = {
+    "precision": "fp32", "model.family": "gpt2", "model.layers": "6", "model.hidden": "16", "model.heads": "4",
+    "model.context": "8", "model.vocabulary": "256", "model.dropout": "0.1", "train.global_batch": "16",
+    "train.micro_batch": "2", "parallel.tensor_blocks": "4", "reproducibility": "layout",
+    "optimizer.name": "adamw", "optimizer.learning_rate": "3e-3",
+}
+SMALL = {"model.layers": "2", "train.global_batch": "8"}
+RESNET = {
+    "precision": "fp32", "model.family": "resnet", "model.block": "basic", "model.stem": "small", "model.stages": "[1, 1]",
+    "model.width": "8", "model.image_size": "12", "model.channels": "1", "model.classes": "3", "data.crop_padding": "1",
+    "data.flip": "true", "data.mean": "[0.5]", "data.std": "[0.25]", "train.global_batch": "16", "train.micro_batch": "4",
+    "train.clip_norm": "0", "train.label_smoothing": "0.1", "optimizer.name": "sgd", "optimizer.learning_rate": "0.05",
+    "optimizer.momentum": "0.9",
+}
+COMMON = {
+    "device.type": "cuda", "data.workers": "1", "data.prefetch": "2", "train.steps": "4", "train.eval_batches": "2",
+    "train.log_every": "1", "parallel.bucket_megabytes": "0.01", "parallel.timeout_seconds": "100",
+}
+# Beside the matrix: NAME RANKS settings; "again" runs the same once more, to go on from its checkpoint.
+MORE = """
+evaluation      1 train.eval_every=2
+graphs-layer    1 device.graphs=layer
+graphs-step     1 device.graphs=step
+checkpoint      1 checkpoint.every_steps=2 train.steps=5 again
+loss-scale      1 precision=fp16 device.graphs=step
+fast            1 reproducibility=fast parallel.tensor_blocks=1
+inline          2 parallel.data=2 parallel.reducer=inline
+inline-zero     2 parallel.data=2 parallel.zero=2 parallel.reducer=inline
+replicas        2 parallel.data=2 train.divergence_check_every=1
+replicas-zero   2 parallel.data=2 parallel.zero=3 train.divergence_check_every=1
+half-zero       2 parallel.data=2 parallel.zero=3 precision=bf16
+graphs-zero     2 parallel.data=2 parallel.zero=3 device.graphs=step
+graphs-layers   2 parallel.data=2 parallel.zero=2 device.graphs=layer
+graphs-tensor   2 parallel.tensor=2 parallel.sequence=true device.graphs=step
+fast-zero       2 parallel.data=2 parallel.zero=2 reproducibility=fast parallel.tensor_blocks=1
+checkpoint-zero 2 parallel.data=2 parallel.zero=3 checkpoint.every_steps=2 train.steps=5 train.eval_every=2 again
+checkpoint-pipe 2 parallel.pipeline=2 checkpoint.every_steps=2 train.steps=5 train.eval_every=2 again
+images          1 model.family=resnet
+images-data     2 model.family=resnet parallel.data=2 train.eval_every=2
+images-zero     2 model.family=resnet parallel.data=2 parallel.zero=2
+images-layout   2 model.family=resnet parallel.data=2 reproducibility=layout
+images-pipe     2 model.family=resnet parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2
+"""
+
+
+@dataclasses.dataclass
+class Run:
+    name: str
+    ranks: int
+    settings: dict
+    again: bool = False
+    seconds: float = 0
+
+
+@dataclasses.dataclass
+class Site:
+    """A call that orders streams, wherever the compiler has put it."""
+
+    call: str
+    place: str
+    function: str
+    offsets: set = dataclasses.field(default_factory=set)
+    told: dict = dataclasses.field(default_factory=dict)  # by run: how often it told a clock something
+    runs: list = dataclasses.field(default_factory=list)
+
+
+def matrix_runs() -> list:
+    text = (REPOSITORY / "scripts/layout_matrix.sh").read_text()
+    rows = re.search(r"<<'ROWS'\n(.*?)\nROWS", text, re.S).group(1)
+    runs = []
+    for row in rows.splitlines():
+        data, tensor, pipeline, schedule, zero, sequence, recompute = row.split()[:7]
+        schedule, _, chunks = schedule.partition(":")
+        name = f"{data}x{tensor}x{pipeline}-{schedule}{chunks}-zero{zero}{'-sequence' if sequence == 'yes' else ''}-{recompute}"
+        runs.append(Run(name, int(data) * int(tensor) * int(pipeline), GPT | {
+            "parallel.data": data, "parallel.tensor": tensor, "parallel.pipeline": pipeline, "parallel.schedule": schedule,
+            "parallel.chunks": chunks or "1", "parallel.zero": zero, "train.recompute": recompute,
+            "parallel.sequence": "true" if sequence == "yes" else "false"}))
+    return runs
+
+
+def other_runs() -> list:
+    runs = []
+    for line in MORE.split("\n"):
+        words = line.split()
+        if not words:
+            continue
+        settings = dict(word.split("=", 1) for word in words[2:] if "=" in word)
+        base = RESNET if settings.get("model.family") == "resnet" else GPT | SMALL
+        runs.append(Run(words[0], int(words[1]), base | settings, again="again" in words))
+    return runs
+
+
+def pack(program: str, work: pathlib.Path) -> None:
+    source = random.Random(1)
+    words = "oar rower keel bench trireme sea pull the".split()
+    (work / "text.txt").write_text(" ".join(source.choice(words) for _ in range(1500)))
+    count = 120
+    images = (0x803).to_bytes(4, "big") + b"".join(n.to_bytes(4, "big") for n in (count, 12, 12))
+    images += bytes(source.randrange(80) + 80 * (i % 3) for i in range(count) for _ in range(144))
+    (work / "images_idx").write_bytes(images)
+    (work / "labels_idx").write_bytes((0x801).to_bytes(4, "big") + count.to_bytes(4, "big") + bytes(i % 3 for i in range(count)))
+    for command in (
+        ["pack-text", "--quiet", "--out", f"{work}/text", "--validation", "0.1", f"{work}/text.txt"],
+        ["pack-images", "--quiet", "--out", f"{work}/images", "--labels", f"{work}/labels_idx", "--classes", "3",
+         "--validation", "0.2", f"{work}/images_idx"],
+    ):
+        subprocess.run([program, "data", *command], check=True, stdout=subprocess.DEVNULL)
+
+
+class Runner:
+    def __init__(self, program: str, work: pathlib.Path):
+        self.program = program
+        self.work = work
+        pack(program, work)
+
+    def train(self, run: Run, variables: dict) -> tuple:
+        """The status of a run and what it printed."""
+        directory = self.work / "run"
+        shutil.rmtree(directory, ignore_errors=True)
+        data = "images" if run.settings["model.family"] == "resnet" else "text"
+        settings = COMMON | {"data.path": f"{self.work}/{data}/train", "data.validation_path": f"{self.work}/{data}/validation",
+                             "run.directory": str(directory)} | run.settings
+        config = self.work / "config.yaml"
+        sections = collections.defaultdict(dict)
+        for key, value in settings.items():
+            section, _, field = key.rpartition(".")
+            sections[section][field] = value
+        lines = [f"{key}: {value}" for key, value in sections.pop("", {}).items()]
+        lines += [f"{name}: {{{', '.join(f'{k}: {v}' for k, v in fields.items())}}}" for name, fields in sections.items()]
+        config.write_text("\n".join(lines) + "\n")
+        environment = os.environ | variables | {
+            "TRIREME_EMULATED_ORDER": "1", "TRIREME_EMULATED_STREAMS": "threads", "TRIREME_EMULATED_GPUS": str(run.ranks)}
+        command = [str(REPOSITORY / "launch/mpi_env.sh"), "8", "mpirun", "-np", str(run.ranks), self.program, "train", str(config)]
+        for extra in [["--set", "train.steps=3"], []] if run.again else [[]]:
+            done = subprocess.run(command + extra, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+            if done.returncode != 0:
+                break
+        return done.returncode, done.stdout
+
+
+def report_of(output: str) -> str:
+    found = re.search(r"CUDA emulator: rank \d+: .*?(?=\n\S|\Z)", output, re.S)
+    return found.group(0) if found else ""
+
+
+def check(runner: Runner, runs: list) -> int:
+    failed = 0
+    for run in runs:
+        start = time.monotonic()
+        status, output = runner.train(run, {})
+        ok = status == 0 and not report_of(output)
+        failed += not ok
+        print(f"{run.name:<40} {run.ranks} ranks  {'silent' if ok else f'FAILED with {status}'}  {time.monotonic() - start:.1f} s",
+              flush=True)
+        if not ok:
+            print(report_of(output) or output[-3000:], flush=True)
+    print(f"{len(runs) - failed} of {len(runs)} runs silent")
+    return failed
+
+
+def symbolise(program: str, offsets: list) -> dict:
+    """By offset: (function, place) of the calls before them, from the innermost on."""
+    calls = [f"0x{int(offset, 16) - 1:x}" for offset in offsets]
+    text = subprocess.run(["addr2line", "-a", "-f", "-C", "-i", "-e", program], input="\n".join(calls), text=True,
+                          stdout=subprocess.PIPE, check=True).stdout
+    names, lines = {}, iter(text.splitlines())
+    for line in lines:
+        if re.fullmatch(r"0x[0-9a-f]+", line):
+            names[f"0x{int(line, 16) + 1:x}"] = chain = []
+            continue
+        place = re.sub(r" \(discriminator.*", "", next(lines)).replace(f"{REPOSITORY}/", "")
+        chain.append((line.split("(")[0].replace("trireme::", ""), place))
+    return names
+
+
+# A place that others call to wait: where it is called is what counts.
+HELPERS = ("wait_for_comm",)
+
+
+def find_sites(runner: Runner, runs: list) -> list:
+    seen = []
+    for run in runs:
+        listing = runner.work / "sites.txt"
+        listing.unlink(missing_ok=True)
+        start = time.monotonic()
+        status, output = runner.train(run, {"TRIREME_EMULATED_SITES": str(listing)})
+        run.seconds = time.monotonic() - start
+        if status != 0:
+            sys.exit(f"{run.name} fails as it is:\n{report_of(output) or output[-3000:]}")
+        seen += [(run, *line.split()) for line in listing.read_text().splitlines()]
+    names = symbolise(runner.program, sorted({offset for row in seen for offset in row[2:4]}))
+    sites = {}
+    for run, call, offset, caller, _, told in seen:
+        chain, drop = names[offset], offset
+        if chain[0][0] in HELPERS:
+            drop = f"{offset}:{caller}" if len(chain) == 1 else offset
+            chain = chain[1:] or names[caller]
+        function, place = chain[0]
+        key = (call, function, place if not place.startswith("??") else offset)
+        site = sites.setdefault(key, Site(call, place, function))
+        site.offsets.add(drop)
+        if run not in site.runs:
+            site.runs.append(run)
+        site.told[run.name] = site.told.get(run.name, 0) + int(told)
+    for site in sites.values():
+        site.runs.sort(key=lambda run: (site.told[run.name] == 0, run.seconds))
+    return sorted(sites.values(), key=lambda site: (site.place, site.call))
+
+
+def mutate(runner: Runner, runs: list, wanted: str, table: pathlib.Path) -> int:
+    sites = [site for site in find_sites(runner, runs) if re.search(wanted, f"{site.call} {site.place} {site.function}")]
+    silent = [site for site in sites if not any(site.told.values())]
+    print("No clock learns anything by:", *(f"  {site.place} {site.call} {site.function}" for site in silent), sep="\n")
+    rows, missed = [], 0
+    sites = [site for site in sites if site not in silent]
+    for site in sites:
+        row = None
+        for run in site.runs:
+            status, output = runner.train(run, {"TRIREME_EMULATED_DROP": ",".join(sorted(site.offsets))})
+            report = report_of(output)
+            if report:
+                row = f"| {site.place} | {site.call} | {site.function} | {run.name} | {summary(report)} |"
+                break
+            if status not in (0, REPORTED):
+                sys.exit(f"{run.name} without {site.place} failed with {status}:\n{output[-3000:]}")
+        if row is None:
+            missed += 1
+            row = f"| {site.place} | {site.call} | {site.function} | none of {len(site.runs)} | - |"
+        print(row, flush=True)
+        rows.append(row)
+    print(f"{len(sites) - missed} of {len(sites)} reported")
+    if table:
+        table.write_text("| place | call | function | reported in | report |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n")
+    return missed
+
+
+def summary(report: str) -> str:
+    lines = report.splitlines()
+    sides = [line.strip() for line in lines[2:] if re.match(r"  (written|read|before|freed|used)", line)]
+    return "; ".join([lines[0].split(": ", 2)[2].split(",")[0], *sides])[:240]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default=str(REPOSITORY / "build/cpu/tests/trireme_ordered"))
+    parser.add_argument("--runs", default="", help="names, with commas; default: all")
+    parser.add_argument("--mutations", action="store_true")
+    parser.add_argument("--table", type=pathlib.Path, help="where to write the mutations, as Markdown")
+    parser.add_argument("--sites", default="", help="only mutations whose 'call place function' matches")
+    arguments = parser.parse_args()
+    runs = matrix_runs() + other_runs()
+    if arguments.runs:
+        names = arguments.runs.split(",")
+        runs = [run for run in runs if run.name in names]
+        if unknown := set(names) - {run.name for run in runs}:
+            sys.exit(f"--runs: there is no {', '.join(sorted(unknown))}")
+    with tempfile.TemporaryDirectory(prefix="trireme-order.") as work:
+        runner = Runner(arguments.program, pathlib.Path(work))
+        if arguments.mutations:
+            return 1 if mutate(runner, runs, arguments.sites, arguments.table) else 0
+        return 1 if check(runner, runs) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

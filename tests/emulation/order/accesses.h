@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What memory remembers: of every byte of device and page-locked memory the operation that last
+// wrote it and those that have read it since. An access that some of these is not before ends the
+// program with a report. Kernels are compiled with ThreadSanitizer's instrumentation, whose
+// hooks (instrumentation.cpp) come here with the true address of each of their loads and stores;
+// copies, products and NCCL calls call read() and wrote().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace trireme::emulated::order {
+
+// The program's kernels are compiled so.
+extern bool kernels_observed;
+
+struct Covered {
+  std::uintptr_t first = 0;
+  std::size_t bytes = 0;
+};
+extern Covered device_memory, pinned_memory;  // nothing unless on()
+
+void cover_device(void* data, std::size_t bytes);
+void cover_pinned(void* data, std::size_t bytes);
+void allocated(const void* data, std::size_t bytes);
+// The host must have waited for all that uses it: that freeing waits, too, is nothing to rely on.
+void released(const void* data);
+
+// By the work that runs on this thread; anything else than covered memory is nobody's concern.
+void touch_covered(std::uintptr_t address, std::size_t bytes, bool writes);
+
+inline void touch(const volatile void* data, std::size_t bytes, bool writes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  if (address - device_memory.first < device_memory.bytes ||
+      address - pinned_memory.first < pinned_memory.bytes)
+    touch_covered(address, bytes, writes);
+}
+inline void read(const void* data, std::size_t bytes) {
+  touch(data, bytes, false);
+}
+inline void wrote(const void* data, std::size_t bytes) {
+  touch(data, bytes, true);
+}
+
+}  // namespace trireme::emulated::order

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the host was when it asked for something: return addresses, and their names when a report
+// needs them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme::emulated::order {
+
+struct Frames {
+  std::array<void*, 16> addresses{};
+  int depth = 0;
+
+  [[nodiscard]] static Frames here();
+};
+
+// An address within the program's file, as addr2line takes it.
+[[nodiscard]] std::uintptr_t offset_in_program(const void* address);
+
+// By addr2line, from the innermost on: "StepEngine::run (runtime/train/step_engine.cpp:165)"; the
+// place only where the program has debug information. Of the emulator and the device room, nothing.
+[[nodiscard]] std::vector<std::string> names_of(const Frames& frames);
+// Of a kernel.
+[[nodiscard]] std::string function_name(const void* function);
+// The function of CUDA's or a library's that was called.
+[[nodiscard]] std::string call_name(const Frames& frames);
+
+}  // namespace trireme::emulated::order
