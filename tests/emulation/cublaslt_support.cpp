@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of cublasLtMatmul() in cuBLAS 13's documentation, as far as the engine goes, and what
-// cublasLt.h says of its attributes.
+// What cublasLtMatmul() of cuBLAS 13 takes, as far as the engine goes: written from cublasLt.h and
+// from memory of its documentation, with which it is still to be compared.
 #include "tests/emulation/cublaslt_support.h"
 
 #include <algorithm>
