@@ -92,11 +92,18 @@ bool replaces(Word own, Word earlier, const Clock& now) {
   return id_of(earlier) == id_of(own) || before(executed(id_of(earlier)), now);
 }
 
+// Streams on threads of their own meet in a cell: each must see the other's access or be seen.
+std::mutex& mutex_of(std::uintptr_t address) {
+  static std::array<std::mutex, 64> mutexes;
+  return mutexes[address / granule % mutexes.size()];
+}
+
 void touch_cell(Cell& cell, std::uintptr_t address, Word own) {
   for (const auto& slot : cell.accesses) {
     const Word known = load(slot);
     if (id_of(known) == id_of(own) && (known | own) == known) return;
   }
+  const std::lock_guard lock(mutex_of(address));
   const Clock& now = running->lane->clock;
   std::atomic<Word>* free = nullptr;
   for (auto& slot : cell.accesses) {
