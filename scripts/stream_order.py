@@ -241,6 +241,8 @@ def find_sites(runner: Runner, runs: list) -> list:
 
 def mutate(runner: Runner, runs: list, wanted: str, table: pathlib.Path) -> int:
     sites = [site for site in find_sites(runner, runs) if re.search(wanted, f"{site.call} {site.place} {site.function}")]
+    if not sites:
+        sys.exit(f"--sites: no call of these runs matches {wanted}")
     silent = [site for site in sites if not any(site.told.values())]
     print("No clock learns anything by:", *(f"  {site.place} {site.call} {site.function}" for site in silent), sep="\n")
     rows, missed = [], 0

@@ -25,8 +25,7 @@ constexpr std::size_t granule = 4;
 constexpr std::size_t marked_cells = (std::size_t{1} << 18) / granule;
 
 // An access to some bytes of a cell, in a word: the operation, 4 bits for the bytes, one for a
-// write; 0: none. Where operations of two threads meet in a cell at the same moment, one of them
-// may be forgotten.
+// write; 0: none.
 using Word = std::uint32_t;
 constexpr Word write_bit = 1;
 constexpr Word all_bytes = 0xF;
