@@ -60,5 +60,6 @@ cmake --build --preset "$preset" -j "$jobs"
 
 say "testing"
 if ! $cluster; then filter+=(-LE '^(hosts|slurm)$'); fi
-# Many tests mostly wait, for deadlines and daemons: a test's PROCESSORS counts halves of a core (scripts/cmake/TriremeTests.cmake).
-exec ctest --preset "$preset" -j $((2 * jobs)) --no-tests=error "${filter[@]+"${filter[@]}"}" </dev/null
+# Many tests mostly wait, for deadlines and daemons, and others a third of their time: PROCESSORS counts thirds of a core
+# (scripts/cmake/TriremeTests.cmake).
+exec ctest --preset "$preset" -j $((3 * jobs)) --no-tests=error "${filter[@]+"${filter[@]}"}" </dev/null

@@ -54,6 +54,14 @@ void Operands::is(std::string_view name, const Tensor& tensor, DType expected_dt
   shape(name, tensor, expected);
 }
 
+void Operands::reduction(std::string_view name, const Tensor& result, DType result_dtype,
+                         const Tensor& x) const {
+  is(name, result, result_dtype, Shape{1});
+  present("x", x);
+  dtype("x", x, DType::f32);
+  disjoint(name, result, "x", x);
+}
+
 void Operands::disjoint(std::string_view name, const Tensor& tensor, std::string_view other_name,
                         const Tensor& other) const {
   TRIREME_EXPECTS(!overlap(tensor, other), "{}: {}{} shares memory with {}{}", op_, name,

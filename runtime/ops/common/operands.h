@@ -24,6 +24,8 @@ class Operands {
   void count(std::string_view name, const Tensor& tensor, std::int64_t expected) const;
   // present, dtype and shape at once.
   void is(std::string_view name, const Tensor& tensor, DType dtype, const Shape& expected) const;
+  // `result` is the one element of `dtype` that all of x, f32 of any shape, is reduced to.
+  void reduction(std::string_view name, const Tensor& result, DType dtype, const Tensor& x) const;
   // No byte in common. Absent tensors are disjoint from everything.
   void disjoint(std::string_view name, const Tensor& tensor, std::string_view other_name,
                 const Tensor& other) const;

@@ -53,10 +53,7 @@ void cast(Stream& stream, const Tensor& y, const Tensor& x) {
 
 void accumulate_sum(Stream& stream, const Tensor& total, const Tensor& x) {
   const Operands check("accumulate_sum");
-  check.is("total", total, DType::f64, Shape{1});
-  check.present("x", x);
-  check.dtype("x", x, DType::f32);
-  check.disjoint("total", total, "x", x);
+  check.reduction("total", total, DType::f64, x);
   TRIREME_DISPATCH(stream, accumulate_sum, total, x);
 }
 

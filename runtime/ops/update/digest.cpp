@@ -10,10 +10,7 @@ TRIREME_KERNEL(accumulate_digest);
 
 void accumulate_digest(Stream& stream, const Tensor& digest, const Tensor& x) {
   const Operands check("accumulate_digest");
-  check.is("digest", digest, DType::u64, Shape{1});
-  check.present("x", x);
-  check.dtype("x", x, DType::f32);
-  check.disjoint("digest", digest, "x", x);
+  check.reduction("digest", digest, DType::u64, x);
   TRIREME_DISPATCH(stream, accumulate_digest, digest, x);
 }
 

@@ -82,10 +82,7 @@ void exponential_average(Stream& stream, const Tensor& average, const Tensor& pa
 
 void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
   const Operands check("accumulate_squares");
-  check.is("total", total, DType::f64, Shape{1});
-  check.present("x", x);
-  check.dtype("x", x, DType::f32);
-  check.disjoint("total", total, "x", x);
+  check.reduction("total", total, DType::f64, x);
   TRIREME_DISPATCH(stream, accumulate_squares, total, x);
 }
 

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// trireme bench checkpoint measures what it says, and leaves nothing behind.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/launch/fixture/run_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+using testing::HasSubstr;
+
+class BenchCheckpointTest : public RunTest {
+ protected:
+  [[nodiscard]] CommandResult bench(const std::string& arguments) const {
+    std::filesystem::create_directory(disk());
+    return trireme(fmt::format("bench checkpoint {} --directory {} --rounds 3 --json {}", arguments,
+                               disk(), results()),
+                   2);
+  }
+  [[nodiscard]] std::string disk() const { return directory() + "/disk"; }
+  [[nodiscard]] std::string results() const { return directory() + "/results.json"; }
+};
+
+TEST_F(BenchCheckpointTest, MeasuresEverySideInEveryRound) {
+  const CommandResult result = bench("--megabytes 3");
+
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const auto json = nlohmann::json::parse(read_file(results()));
+  EXPECT_EQ(json["ranks"], 2);
+  EXPECT_NEAR(json["bytes"].get<double>(), 3e6, 0.2e6);
+  for (const char* side :
+       {"plain_write", "save", "copy", "plain_read_warm", "verify_warm", "restore_warm"}) {
+    ASSERT_EQ(json["seconds"][side].size(), 3U) << side;
+    for (const double seconds : json["seconds"][side])
+      EXPECT_GT(seconds, 0) << side;
+  }
+  // On a file system in memory nothing can be cold.
+  const auto cold = json["seconds"]["plain_read_cold"].size();
+  EXPECT_LE(cold, 3U);
+  EXPECT_EQ(json["seconds"]["restore_cold"].size(), cold);
+  // Dropping the page cache comes before the warm reads.
+  ASSERT_EQ(json["warm_share"].size(), 3U);
+  for (const double share : json["warm_share"])
+    EXPECT_EQ(share, 1);
+  EXPECT_TRUE(std::filesystem::is_empty(disk()));
+}
+
+TEST_F(BenchCheckpointTest, MeasuresTheStepsOfAConfigBesideItsSaves) {
+  const CommandResult result = bench(data_directory() + "/gpt.yaml --set parallel.zero=3");
+
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("save() held training for"));
+  const auto stall = nlohmann::json::parse(read_file(results()))["stall"];
+  EXPECT_GE(stall["steps"], 2);
+  EXPECT_EQ(stall["longer_ms"].size(), 3U);
+  for (const double held : stall["held_ms"])
+    EXPECT_GT(held, 0);
+  EXPECT_TRUE(std::filesystem::is_empty(disk()));
+}
+
+TEST_F(BenchCheckpointTest, RefusesADirectoryThatCannotBeWritten) {
+  write_file(directory() + "/file", "");
+
+  const CommandResult result =
+      trireme(fmt::format("bench checkpoint --directory {}/file", directory()), 2);
+
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("/file/trireme_bench_checkpoint"));
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person at the terminal sees, and what is kept of it.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "tests/launch/fixture/run_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::Not;
+
+class ConsoleTest : public RunTest {
+ protected:
+  [[nodiscard]] std::string file(const std::string& name) const {
+    return directory() + "/run/" + name;
+  }
+  // The shell text that trains on one rank.
+  [[nodiscard]] std::string training() const {
+    return fmt::format("{} train {}/gpt.yaml --set run.directory={}/run", TRIREME_BINARY,
+                       data_directory(), directory());
+  }
+  static std::string between(const std::string& text, const std::string& from,
+                             const std::string& to) {
+    const auto begin = text.find(from);
+    if (begin == std::string::npos) return "";
+    const auto end = text.find(to, begin + from.size());
+    return text.substr(begin + from.size(), end - begin - from.size());
+  }
+};
+
+TEST_F(ConsoleTest, ATypoInACommandOrOptionIsAnsweredWithTheNearest) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"trian", "trireme: trian: no such command; did you mean train?"},
+      {"checkpoint inspct x", "trireme checkpoint: inspct: no such command; did you mean inspect?"},
+      {"train --sett=1", "trireme train: --sett: no such option; did you mean --set?"},
+      {"a.yaml", "to train with this config: trireme train a.yaml"},
+      {"", "trireme: give a command: train, "},
+      {"bench", "trireme bench: give a command: "},
+      {"--hepl", "trireme: --hepl: no such option; did you mean --help?"}};
+  for (const auto& [typed, answer] : cases) {
+    const CommandResult result = trireme(typed);
+    EXPECT_EQ(result.exit_code, 2) << typed;
+    EXPECT_THAT(result.output, HasSubstr(answer));
+  }
+  const CommandResult ranks = trireme("trian", 2);
+  EXPECT_EQ(ranks.exit_code, 2);
+  EXPECT_THAT(ranks.output, Not(HasSubstr("mpirun")));
+  EXPECT_EQ(ranks.output.find("error:"), ranks.output.rfind("error:")) << ranks.output;
+}
+
+TEST_F(ConsoleTest, EveryLossShownIsTheOneOfItsStep) {
+  const CommandResult result = train_gpt("run", 1, {"train.log_every=3"});
+
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const auto steps = steps_of("run");
+  ASSERT_EQ(steps.size(), 6U);
+  for (const std::size_t step : {3U, 6U}) {
+    const double mean = (steps[step - 3].loss + steps[step - 2].loss + steps[step - 1].loss) / 3;
+    EXPECT_THAT(result.output,
+                HasSubstr(fmt::format("step {}/6  loss {:.4f} (mean of 3 steps {:.4f})", step,
+                                      steps[step - 1].loss, mean)));
+  }
+  EXPECT_THAT(result.output, HasSubstr(fmt::format("final loss {:.4f} (of step 6; exact bits ",
+                                                   steps.back().loss)));
+  EXPECT_EQ(std::strtod(between(result.output, "exact bits ", ")").c_str(), nullptr),
+            steps.back().loss);
+}
+
+TEST_F(ConsoleTest, OnATerminalProgressIsOneLineWithinItsWidthThatYieldsToTheLog) {
+  const CommandResult result =
+      run_command("TERM=xterm NO_COLOR=1 script -qec \"stty cols 50; " + training() +
+                  " --set train.log_every=1 --set train.eval_every=3\" /dev/null </dev/null");
+
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("\rstep 1/6  loss "));
+  EXPECT_THAT(result.output, Not(HasSubstr("  lr ")));
+  EXPECT_THAT(result.output, Not(HasSubstr("\x1b[3")));  // a colour
+  std::istringstream lines(result.output);
+  for (std::string line; std::getline(lines, line);) {
+    const auto removed = line.rfind("\r\x1b[K");
+    const bool again = removed == std::string::npos;  // of a text of several lines
+    EXPECT_LE(between(line, "\rstep ", "\x1b[K").size(), 44U) << line;
+    EXPECT_THAT(again ? line : line.substr(removed + 4),
+                MatchesRegex(again ? "(time|gradient reduction|verdict): .*"
+                                   : "(\\[|step [36]/6  validation|done: ).*"));
+  }
+  EXPECT_THAT(read_file(file("console.log")), HasSubstr("[console] step 5/6  loss "));
+}
+
+TEST_F(ConsoleTest, TheRunDirectoryKeepsTheLogOfAllStartsAndTheErrorThatEndedOne) {
+  ASSERT_EQ(
+      train_gpt("run", 2, {"run.deadline_minutes=0.00001", "checkpoint.every_steps=3"}).exit_code,
+      75);
+  const std::string first = read_file(file("console.log"));
+  EXPECT_THAT(first,
+              AllOf(HasSubstr("[info] [0] [train] gpt2: "), HasSubstr("[info] [0] [console] step "),
+                    HasSubstr("[warning] [0] [train] stopped before step 6")));
+  ASSERT_EQ(train_gpt("run", 2, {"checkpoint.every_steps=4"}).exit_code, 0);
+
+  const std::string both = read_file(file("console.log"));
+  EXPECT_TRUE(both.starts_with(first));
+  EXPECT_THAT(both, AllOf(HasSubstr("final loss "), HasSubstr("checkpoint.every_steps: 4 (was 3)"),
+                          HasSubstr("[console] verdict: ")));
+  const CommandResult broken = train_gpt("broken", 2,
+                                         {"optimizer.learning_rate=1000", "train.clip_norm=0",
+                                          "optimizer.name=sgd", "train.steps=40"});
+  EXPECT_EQ(broken.exit_code, 6) << broken.output;
+  EXPECT_THAT(read_file(directory() + "/broken/console.log"), HasSubstr("[error] [0] [job] step "));
+}
+
+TEST_F(ConsoleTest, AnEndWithACodePrintsNothingOfTheLauncherBelowOurs) {
+  for (const int ranks : {1, 3}) {
+    const CommandResult stopped =
+        train_gpt(fmt::format("run{}", ranks), ranks,
+                  {"run.deadline_minutes=0.00001", "train.global_batch=6"});
+    EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
+    EXPECT_THAT(stopped.output, Not(HasSubstr("mpirun")));
+    EXPECT_THAT(stopped.output.substr(stopped.output.rfind("stopped before step")),
+                MatchesRegex("[^\n]*\n"));
+  }
+}
+
+TEST_F(ConsoleTest, ASmokeTestOfAConfigNeedsOneFlag) {
+  const CommandResult result = train_gpt("run", 2, {"train.steps=1"});
+
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  const std::string notice =
+      "lr_schedule.warmup_steps: 2 is more than --set train.steps=1 and is shortened to 1";
+  EXPECT_THAT(result.output, HasSubstr(notice));
+  EXPECT_EQ(result.output.find(notice), result.output.rfind(notice)) << result.output;
+}
+
+TEST_F(ConsoleTest, ARunDirectoryThatIsAFileIsRefused) {
+  write_file(directory() + "/file", "mine");
+  for (const char* const name : {"file", "file/below"}) {
+    const CommandResult result = train_gpt(name, 2);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("run.directory: "));
+    EXPECT_THAT(result.output, HasSubstr("exists and is not a directory; choose another place"));
+  }
+  EXPECT_EQ(read_file(directory() + "/file"), "mine");
+}
+
+TEST_F(ConsoleTest, ClosedStandardDescriptorsLeaveEveryFileItsOwnLines) {
+  const CommandResult result = run_command(training() + " <&- >&- 2>&-");
+
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(steps_of("run").size(), 6U);  // parses every line
+  EXPECT_THAT(read_file(file("console.log")), HasSubstr("final loss"));
+  EXPECT_FALSE(weights_of("run").empty());
+}
+
+TEST_F(ConsoleTest, ARunGoesOnWhenNobodyReadsItsOutput) {
+  const CommandResult first_line =
+      run_command("{ " + training() + " 2>&1; echo $? >" + directory() + "/code; } | head -n 1");
+
+  EXPECT_EQ(read_file(directory() + "/code"), "0\n") << first_line.output;
+  EXPECT_EQ(steps_of("run").size(), 6U);
+  EXPECT_FALSE(weights_of("run").empty());
+}
+
+TEST_F(ConsoleTest, WhatCannotBePrintedChangesNoExitCodeOfAFailure) {
+  for (const char* const where : {"2>/dev/full", "2>&-", ">/dev/full 2>&1"}) {
+    const CommandResult result =
+        run_command(fmt::format("{} train /nonexistent.yaml {}", TRIREME_BINARY, where));
+    EXPECT_EQ(result.exit_code, 2) << where;
+  }
+  const CommandResult lost = run_command(TRIREME_BINARY " --version >/dev/full");
+  EXPECT_EQ(lost.exit_code, 1);
+  EXPECT_THAT(lost.output, HasSubstr("standard output cannot be written to: No space left"));
+}
+
+}  // namespace
+}  // namespace trireme::test

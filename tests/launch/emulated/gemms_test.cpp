@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// device.autotune and device.fused_epilogues in whole runs on two emulated GPUs, whose library has
+// four algorithms for each product, with different bits and times.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "tests/launch/fixture/run_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+using testing::HasSubstr;
+using Settings = std::vector<std::string>;
+
+class ProductsTest : public RunTest {
+ protected:
+  [[nodiscard]] CommandResult run(const std::string& name, Settings set) {
+    set.insert(set.end(), {"device.type=cuda", "train.steps=2", "train.eval_every=0"});
+    return train_gpt(name, 2, set);
+  }
+  // The weights that a run ends with.
+  [[nodiscard]] std::string trained(const std::string& name, const Settings& set) {
+    const CommandResult ran = run(name, set);
+    EXPECT_EQ(ran.exit_code, 0) << ran.output;
+    return weights_of(name);
+  }
+  [[nodiscard]] std::string file() const { return directory() + "/tuned.txt"; }
+};
+
+TEST_F(ProductsTest, ARunCompletesTheFileThatTheNextOnesUse) {
+  const Settings tuned{"device.autotune=" + file()};
+
+  const std::string without = trained("without", {});
+  const std::string first = trained("first", tuned);
+  const std::string written = read_file(file());
+  const std::string second = trained("second", tuned);
+  const std::string third = trained("third", tuned);
+
+  EXPECT_TRUE(first == without) << "a measurement changed the bits of its own run";
+  EXPECT_THAT(written, HasSubstr("gpu: Emulated GPU"));
+  EXPECT_TRUE(second != first) << "the fastest algorithm has other bits";
+  EXPECT_TRUE(third == second);
+  EXPECT_EQ(read_file(file()), written) << "nothing was left to measure";
+}
+
+// The two ranks of a tensor-parallel layer compute different blocks; what either lacks is measured.
+TEST_F(ProductsTest, AFileServesEveryLayoutThatHasItsBlocks) {
+  Settings one{"device.autotune=" + file(), "reproducibility=layout", "parallel.tensor_blocks=2"};
+  Settings split = one;
+  split.emplace_back("parallel.tensor=2");
+
+  const CommandResult made = run("made", one);
+  ASSERT_EQ(made.exit_code, 0) << made.output;
+
+  EXPECT_TRUE(trained("split", split) == trained("one", one));
+}
+
+TEST_F(ProductsTest, ABrokenFileIsRefusedByLine) {
+  write_file(file(), "trireme product algorithms 1\ngpu: Another GPU\n");
+
+  const CommandResult refused = run("refused", {"device.autotune=" + file()});
+
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("tuned.txt:2: made on Another GPU"));
+}
+
+TEST_F(ProductsTest, FusedEpiloguesTrainAsSeparateKernelsDo) {
+  const std::string apart = trained("apart", {});
+  const std::string fused = trained("fused", {"device.fused_epilogues=on", "comm.max_ctas=2"});
+
+  EXPECT_TRUE(fused != apart) << "nothing was fused";
+  const auto a = steps_of("apart"), b = steps_of("fused");
+  ASSERT_EQ(a.size(), 2U);
+  ASSERT_EQ(b.size(), a.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    EXPECT_NEAR(b[i].loss, a[i].loss, 1e-5 * std::abs(a[i].loss)) << "step " << i + 1;
+}
+
+}  // namespace
+}  // namespace trireme::test

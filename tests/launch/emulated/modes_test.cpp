@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every parallel mode on emulated GPUs against the CPU engine, and against each other bit for bit
+// where only the order of enqueueing differs.
+#include "tests/launch/fixture/emulated_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+class EmulatedModes : public EmulatedTest {
+ protected:
+  // Of the losses of fp32.
+  static constexpr double agreement = 1e-5;
+
+  // Each of the layouts on cuda against one rank on cpu.
+  void expect_cpu_losses(const Run& run, const std::vector<Layout>& layouts, double relative) {
+    const Layout cpu{1, "device.type=cpu"};
+    train_layout(run, cpu);
+    const auto expected = steps_of(name_of(cpu));
+    ASSERT_EQ(static_cast<int>(expected.size()), run.steps);
+    for (const Layout& layout : layouts) {
+      train_layout(run, layout);
+      const auto steps = steps_of(name_of(layout));
+      ASSERT_EQ(steps.size(), expected.size()) << layout.text;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_NEAR(steps[i].loss, expected[i].loss, relative * expected[i].loss)
+            << layout.text << ", step " << steps[i].step;
+      }
+      EXPECT_NEAR(validation_loss_of(name_of(layout)), validation_loss_of(name_of(cpu)),
+                  relative * validation_loss_of(name_of(cpu)));
+    }
+  }
+
+  void expect_equal(const Run& run, const std::vector<Layout>& layouts) {
+    const std::string first = transcript(run, layouts.front());
+    for (std::size_t i = 1; i < layouts.size(); ++i)
+      EXPECT_EQ(transcript(run, layouts[i]), first) << layouts[i].text;
+  }
+};
+
+TEST_F(EmulatedModes, LayoutsAgreeWithTheCpuEngine) {
+  expect_cpu_losses(gpt(),
+                    {{1, ""},
+                     {2, "data=2"},
+                     {2, "data=2 zero=1"},
+                     {2, "tensor=2"},
+                     {2, "pipeline=2 schedule=zero-bubble"},
+                     {4, "data=2 tensor=2 zero=3 sequence=true recompute=full"},
+                     {4, "data=2 pipeline=2 zero=2 schedule=interleaved chunks=2"}},
+                    agreement);
+}
+
+TEST_F(EmulatedModes, ResNetsAgreeWithTheCpuEngine) {
+  expect_cpu_losses(
+      resnet(), {{1, ""}, {2, "data=2 zero=2"}, {2, "pipeline=2 schedule=interleaved chunks=2"}},
+      agreement);
+}
+
+// Rounded at other places; a wrong term would show in the second digit.
+TEST_F(EmulatedModes, HalfPrecisionsAgreeWithTheCpuEngine) {
+  expect_cpu_losses(gpt({"precision=bf16"}), {{2, "data=2 zero=3"}}, 1e-3);
+}
+
+TEST_F(EmulatedModes, ScaledLossesOfFp16AgreeWithTheCpuEngine) {
+  expect_cpu_losses(gpt({"precision=fp16"}), {{2, "tensor=2 device.graphs=step"}}, 1e-3);
+}
+
+TEST_F(EmulatedModes, LayoutModeChangesNoBit) {
+  expect_same_bits(gpt({"parallel.tensor_blocks=4"}),
+                   {{2, "data=2 zero=1 device.graphs=step"}, {4, "tensor=2 pipeline=2"}});
+}
+
+TEST_F(EmulatedModes, OverlapChangesNoBit) {
+  expect_equal(gpt(), {{2, "data=2"}, {2, "data=2 reducer=inline"}});
+  expect_equal(gpt(), {{2, "data=2 zero=2"}, {2, "data=2 zero=2 reducer=inline"}});
+}
+
+TEST_F(EmulatedModes, RepetitionsAndRanksThatShareAGpuChangeNoBit) {
+  const Layout layout{2, "data=2 zero=1"};
+  const std::string apart = transcript(gpt(), layout);
+  EXPECT_EQ(transcript(gpt(), {2, "data=2 zero=1", "again"}), apart);
+
+  const ScopedVariable one("TRIREME_EMULATED_GPUS", "1");
+  EXPECT_EQ(transcript(gpt({"device.share=true"}), {2, "data=2 zero=1", "shared"}), apart);
+}
+
+// At once, as late as it may, on threads: a missing wait would read what is not there yet.
+TEST_F(EmulatedModes, WhenTheDeviceWorksChangesNoBit) {
+  const std::string threads = transcript(gpt(), {});
+  for (const char* const mode : {"eager", "lazy"}) {
+    const ScopedVariable streams("TRIREME_EMULATED_STREAMS", mode);
+    EXPECT_EQ(transcript(gpt(), {1, "", mode}), threads);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong must end the whole job at once, with one clear message and the right exit code.
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/launch/fixture/run_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class FailureTest : public RunTest {
+ protected:
+  static void expect_failure(const CommandResult& result, int code,
+                             const testing::Matcher<std::string>& message) {
+    EXPECT_EQ(result.exit_code, code) << result.output;
+    EXPECT_THAT(result.output, message);
+    EXPECT_LT(result.seconds, 20);
+    // Nothing of a launcher's stands below the message.
+    const std::string last =
+        result.output.substr(std::min(result.output.rfind("error: "), result.output.size()));
+    for (const char* const word : {"mpirun", "MPI_ABORT", "ORTE", "PMIX", "-----"})
+      EXPECT_THAT(last, Not(HasSubstr(word)));
+  }
+};
+
+TEST_F(FailureTest, AMisspelledKeyNamesTheNearestOne) {
+  expect_failure(train_gpt("run", 2, {"model.hiden=64"}), 2,
+                 AllOf(HasSubstr("model.hiden"), HasSubstr("model.hidden")));
+  EXPECT_FALSE(std::filesystem::exists(directory() + "/run"));
+}
+
+TEST_F(FailureTest, AnIndivisibleBatchSaysWhatWouldWork) {
+  expect_failure(train_gpt("run", 3), 2, AllOf(HasSubstr("train.global_batch"), HasSubstr("3")));
+}
+
+TEST_F(FailureTest, UnbuiltParallelismIsRefusedNotIgnored) {
+  expect_failure(train_gpt("run", 2, {"parallel.context=2"}), 2, HasSubstr("parallel.context"));
+  expect_failure(train_gpt("run", 2, {"parallel.expert=2"}), 2, HasSubstr("parallel.expert"));
+}
+
+TEST_F(FailureTest, AModeThatTheModelCannotBeSplitForIsRefusedBeforeTraining) {
+  expect_failure(train_gpt("run", 2, {"parallel.tensor=2", "model.heads=1"}), 2,
+                 HasSubstr("parallel.tensor=2: 2 does not divide model.heads = 1; use 1"));
+  expect_failure(train_resnet("run", 2, {"parallel.pipeline=2", "parallel.schedule=zero-bubble"}),
+                 2, HasSubstr("use gpipe, 1f1b or interleaved"));
+  EXPECT_FALSE(std::filesystem::exists(directory() + "/run"));
+}
+
+TEST_F(FailureTest, RanksOfDifferentConfigsAreRefusedNamingTheLine) {
+  const std::string train = "train " + data_directory() +
+                            "/gpt.yaml --set run.directory=" + directory() +
+                            "/run --set optimizer.weight_decay=";
+  const CommandResult result =
+      run_command(std::string(TRIREME_MPIEXEC) + " -np 1 " TRIREME_BINARY " " + train +
+                  "0.1 : -np 1 " TRIREME_BINARY " " + train + "0.2");
+
+  expect_failure(result, 2,
+                 AllOf(HasSubstr("ranks disagree on the resolved config: line "),
+                       HasSubstr("weight_decay: 0.1\" on rank 0"),
+                       HasSubstr("weight_decay: 0.2\" on rank 1")));
+  EXPECT_FALSE(std::filesystem::exists(directory() + "/run"));
+}
+
+TEST_F(FailureTest, AMissingConfigFileIsNamed) {
+  expect_failure(trireme("train /nonexistent/a.yaml"), 2, HasSubstr("/nonexistent/a.yaml"));
+}
+
+TEST_F(FailureTest, UsageErrorsExitWithTwo) {
+  EXPECT_EQ(trireme("").exit_code, 2);
+  EXPECT_EQ(trireme("trane x").exit_code, 2);
+  EXPECT_EQ(trireme("train a b c").exit_code, 2);
+}
+
+TEST_F(FailureTest, AMissingDataSetIsADataError) {
+  expect_failure(train_gpt("run", 2, {"data.path=/nonexistent/data"}), 3,
+                 HasSubstr("/nonexistent/data"));
+}
+
+TEST_F(FailureTest, ADataSetOfAnotherKindIsADataError) {
+  expect_failure(train_gpt("run", 0, {"data.path=" + data_directory() + "/images/train"}), 3,
+                 HasSubstr("images"));
+}
+
+TEST_F(FailureTest, ATruncatedShardIsADataError) {
+  const std::string copy = directory() + "/cut";
+  std::filesystem::copy(data_directory() + "/text/train", copy,
+                        std::filesystem::copy_options::recursive);
+  const std::string shard = copy + "/shard_00000.h5";
+  std::filesystem::resize_file(shard, std::filesystem::file_size(shard) / 2);
+
+  expect_failure(train_gpt("run", 2, {"data.path=" + copy}), 3, HasSubstr("shard_00000.h5"));
+}
+
+TEST_F(FailureTest, ATokenOutsideTheVocabularyIsNamed) {
+  expect_failure(train_gpt("run", 2, {"model.vocabulary=100"}), 3, HasSubstr("vocabulary"));
+}
+
+TEST_F(FailureTest, ADataSetSmallerThanOneGlobalBatchIsRefused) {
+  expect_failure(train_gpt("run", 2, {"train.global_batch=4000"}), 3, HasSubstr("4000"));
+}
+
+TEST_F(FailureTest, AnOverflowThatNoSmallerLossScaleMendsEndsTheRunWithSix) {
+  expect_failure(
+      train_gpt("run", 2,
+                {"precision=fp16", "loss_scale.initial=16777216", "loss_scale.minimum=16777216"}),
+      6, AllOf(HasSubstr("step 1:"), HasSubstr("train.non_finite_limit")));
+}
+
+TEST_F(FailureTest, ALossThatIsNotFiniteEndsTheRunWithSix) {
+  expect_failure(train_gpt("run", 2,
+                           {"optimizer.learning_rate=1000", "train.clip_norm=0", "train.steps=40",
+                            "optimizer.name=sgd", "optimizer.momentum=0.9"}),
+                 6, AllOf(HasSubstr("step "), HasSubstr("optimizer.learning_rate")));
+  EXPECT_FALSE(std::filesystem::exists(directory() + "/run/weights.safetensors"));
+}
+
+TEST_F(FailureTest, ARunDirectoryThatHoldsARunIsRefused) {
+  ASSERT_EQ(train_gpt("run", 0, {"train.steps=2"}).exit_code, 0);
+  const std::string weights = weights_of("run");
+
+  expect_failure(train_gpt("run", 2), 2, HasSubstr("run.directory"));
+  EXPECT_TRUE(weights_of("run") == weights);
+}
+
+TEST_F(FailureTest, APlaceThatCannotBeWrittenIsRefusedBeforeTraining) {
+  const CommandResult result =
+      trireme("train " + data_directory() + "/gpt.yaml --set run.directory=/proc/trireme_run", 2);
+
+  expect_failure(result, 2, HasSubstr("/proc/trireme_run"));
+}
+
+// A file size limit stands for the full disk.
+TEST_F(FailureTest, AFullDiskWhileLoggingEndsTheJobNamingTheFile) {
+  const CommandResult result =
+      run_command("ulimit -f 4; " TRIREME_BINARY " train " + data_directory() +
+                  "/gpt.yaml --set train.steps=200 --set run.directory=" + directory() + "/run");
+
+  expect_failure(result, 1, HasSubstr("metrics.jsonl"));
+  EXPECT_FALSE(std::filesystem::exists(directory() + "/run/weights.safetensors"));
+}
+
+TEST_F(FailureTest, SavesThatFailEndTheRunWithSevenAndALineEachInTheMetrics) {
+  const std::string train =
+      TRIREME_BINARY " train " + data_directory() + "/gpt.yaml --set run.directory=" + directory();
+  const CommandResult limit = run_command(
+      "ulimit -f 64; " + train + "/run --set train.steps=9 --set checkpoint.every_steps=1");
+
+  expect_failure(limit, 7,
+                 AllOf(HasSubstr("checkpoint.failed_limit: 3 save(s) in a row failed"),
+                       HasSubstr("rank_00000.h5")));
+  const std::string metrics = read_file(directory() + "/run/metrics.jsonl");
+  EXPECT_THAT(metrics, AllOf(HasSubstr("\"failed_saves\":1,"), HasSubstr("\"failed_saves\":3,"),
+                             Not(HasSubstr("\"failed_saves\":4,"))));
+
+  // Nothing to go on from, so it must not ask to be started again.
+  expect_failure(
+      run_command("ulimit -f 64; " + train + "/stopped --set run.deadline_minutes=0.00001"), 7,
+      HasSubstr("the last checkpoint of the run could not be written: step "));
+}
+
+TEST_F(FailureTest, ADataErrorOnOneRankEndsTheOthersThatWait) {
+  // Only the loader of the rank that meets the damaged half finds it: the shard was cut after it
+  // was opened.
+  const std::string copy = directory() + "/late";
+  std::filesystem::copy(data_directory() + "/text/train", copy,
+                        std::filesystem::copy_options::recursive);
+  const std::string cut = "sleep 3; truncate -s 3000 " + copy + "/shard_00000.h5";
+  const std::string train = std::string(TRIREME_MPIEXEC) + " -np 2 " TRIREME_BINARY " train " +
+                            data_directory() +
+                            "/gpt.yaml --set train.steps=1000000 --set lr_schedule.warmup_steps=0 "
+                            "--set train.log_every=100000" +
+                            " --set run.directory=" + directory() + "/run --set data.path=" + copy;
+
+  expect_failure(run_command("(" + cut + ") & " + train, 40), 3,
+                 AllOf(HasSubstr("shard_00000.h5"), HasSubstr("rank ")));
+}
+
+TEST_F(FailureTest, AKilledRankEndsTheJobInSeconds) {
+  const std::string train = std::string(TRIREME_MPIEXEC) + " -np 3 " TRIREME_BINARY " train " +
+                            data_directory() +
+                            "/gpt.yaml --set train.global_batch=6 --set train.steps=1000000 --set "
+                            "train.log_every=100000" +
+                            " --set run.directory=" + directory() + "/run";
+  const std::string kill = "sleep 3; pkill -KILL -n -f run.directory=" + directory() + "/run";
+
+  const CommandResult result = run_command("(" + kill + ") & " + train, 40);
+
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.exit_code, 124) << "the job went on without a rank";
+}
+
+TEST_F(FailureTest, ErrorsOfAllRanksAreReportedOnce) {
+  const CommandResult result = train_gpt("run", 4, {"model.heads=5"});
+
+  const std::string word = "model.heads";
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.output.find("error:"), result.output.rfind("error:")) << result.output;
+}
+
+TEST_F(FailureTest, GenerateRefusesARunOfAnotherFamily) {
+  ASSERT_EQ(train_resnet("cnn", 0, {"train.steps=2"}).exit_code, 0);
+
+  expect_failure(trireme("generate " + directory() + "/cnn"), 2, HasSubstr("resnet"));
+}
+
+TEST_F(FailureTest, EvalRefusesWeightsOfAnotherShape) {
+  ASSERT_EQ(train_gpt("a", 0, {"train.steps=2"}).exit_code, 0);
+
+  expect_failure(trireme("eval " + directory() + "/a --set model.hidden=64"), 4,
+                 AllOf(HasSubstr("weights.safetensors"), HasSubstr("embedding")));
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of a run: evaluated, sampled, exported and compared.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "tests/launch/fixture/run_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class ResultsTest : public RunTest {
+ protected:
+  [[nodiscard]] std::string path(const std::string& name) const { return directory() + "/" + name; }
+  [[nodiscard]] std::string checkpoint(const std::string& run, int step) const {
+    return path(fmt::format("{}/checkpoints/step_{:08}", run, step));
+  }
+  void train(const std::string& name, const std::vector<std::string>& set = {}) {
+    const CommandResult result = train_gpt(name, 0, set);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  }
+  // What a command prints; it must succeed.
+  static std::string output(const std::string& arguments, int ranks = 0) {
+    const CommandResult result = trireme(arguments, ranks);
+    EXPECT_EQ(result.exit_code, 0) << arguments << "\n" << result.output;
+    return result.output;
+  }
+  static double loss(const std::string& arguments) {
+    const std::string text = output("eval " + arguments);
+    const auto at = text.find("loss      ");
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + 10));
+  }
+  static void expect_refusal(const std::string& arguments, int code, const std::string& message,
+                             int ranks = 0) {
+    const CommandResult result = trireme(arguments, ranks);
+    EXPECT_EQ(result.exit_code, code) << arguments << "\n" << result.output;
+    EXPECT_THAT(result.output, HasSubstr(message));
+  }
+};
+
+TEST_F(ResultsTest, EvalTakesAllOfTheDataUnlessToldOtherwise) {
+  train("run", {"data.validation_path=''", "train.eval_batches=1"});
+  const std::string command =
+      "eval " + path("run") + " --data " + data_directory() + "/text/validation";
+
+  EXPECT_THAT(output(command), HasSubstr("samples   24 of 24\n"));
+  EXPECT_THAT(output(command + " --batches 2"), HasSubstr("samples   16 of 24\n"));
+  EXPECT_THAT(output(command + " --set train.eval_batches=1"), HasSubstr("samples   8 of 24\n"));
+  expect_refusal("eval " + path("run"), 2, "with --data DIRECTORY");
+}
+
+TEST_F(ResultsTest, ARunIsItsNewestStateForEveryCommandAndTheySayWhich) {
+  train("longer", {"train.steps=8", "checkpoint.every_steps=7", "checkpoint.keep=5"});
+  train("run");
+  const std::string run = path("run"), newest = checkpoint("run", 7);
+  const double ended = loss(run);
+  EXPECT_THAT(output("eval " + run), HasSubstr("run/weights.safetensors (step 6)"));
+
+  // As if it had gone on and been stopped.
+  fs::create_directories(run + "/checkpoints");
+  fs::copy(checkpoint("longer", 7), newest);
+  EXPECT_THAT(output("eval " + run, 2), HasSubstr(newest + " (step 7)"));
+  EXPECT_NE(loss(run), ended);
+  EXPECT_EQ(loss(run + " --weights " + run + "/weights.safetensors"), ended);
+  EXPECT_EQ(loss(path("longer") + " --checkpoint " + newest), loss(run));
+  EXPECT_THAT(output("generate " + run + " --tokens 2"), HasSubstr(newest + " (step 7)"));
+  EXPECT_THAT(output("checkpoint export " + run + " --out " + path("hf")),
+              HasSubstr(newest + " (step 7)"));
+  EXPECT_THAT(output("checkpoint diff " + run + " " + checkpoint("longer", 7)),
+              HasSubstr("tensors equal"));
+  const CommandResult begun = train_gpt("begun", 2, {"train.initial_weights=" + run});
+  EXPECT_THAT(begun.output, HasSubstr("weights of " + newest + " (step 7)"));
+
+  // Interrupted before it wrote weights.
+  fs::remove(path("longer/weights.safetensors"));
+  EXPECT_THAT(output("generate " + path("longer") + " --tokens 2"), HasSubstr("(step 8)"));
+
+  std::string bytes = read_file(newest + "/rank_00000.h5");
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write_file(newest + "/rank_00000.h5", bytes);
+  EXPECT_THAT(output("eval " + run),
+              AllOf(HasSubstr("is not used"), HasSubstr("run/weights.safetensors (step 6)")));
+  expect_refusal("eval " + run + " --checkpoint " + newest, 4, "does not match its checksum", 2);
+  expect_refusal("eval " + run + " --weights " + data_directory(), 4, "holds no checkpoint");
+}
+
+TEST_F(ResultsTest, AveragesAreTakenFromARunOrACheckpoint) {
+  train("run", {"train.ema_decay=0.5", "checkpoint.every_steps=6"});
+  train("plain");
+  const std::string run = path("run");
+
+  const double average = loss(run + " --average");
+  EXPECT_NE(average, loss(run));
+  EXPECT_EQ(loss(run + " --average --checkpoint " + checkpoint("run", 6)), average);
+  EXPECT_EQ(loss(run + " --weights " + run + "/weights_average.safetensors"), average);
+  EXPECT_THAT(output("checkpoint export --average " + run + " --out " + path("hf")),
+              HasSubstr("weights_average.safetensors (step 6)"));
+  expect_refusal("eval --average " + path("plain"), 2, "train.ema_decay above 0");
+  expect_refusal("checkpoint export --average " + run + "/weights.safetensors --out " + path("no"),
+                 2, "weights_average.safetensors");
+}
+
+TEST_F(ResultsTest, ExportAndImportNeedNoConfigAndReplaceNothingUnasked) {
+  train("run");
+  const std::string out = " --out " + path("hf"), back = " --out " + path("back.safetensors");
+  const std::string exporting = "checkpoint export " + path("run") + out,
+                    importing = "checkpoint import " + path("hf") + back;
+
+  EXPECT_THAT(output(exporting), HasSubstr("run/weights.safetensors (step 6)"));
+  expect_refusal(exporting, 2, "--force to replace it");
+  EXPECT_THAT(output(exporting + " --force"), HasSubstr("28 tensors"));
+  EXPECT_THAT(output(importing), HasSubstr("model: {family: gpt2, layers: 2, hidden: 32, heads: 2, "
+                                           "context: 24, vocabulary: 256}"));
+  expect_refusal(importing, 2, "--force to replace it");
+  EXPECT_THAT(output("checkpoint diff " + path("run") + " " + path("back.safetensors")),
+              HasSubstr("28 tensors equal"));
+  EXPECT_THAT(output("checkpoint inspect " + path("run")), HasSubstr("step      6"));
+
+  write_file(path("hf/config.json"), R"({"model_type": "llama"})");
+  expect_refusal(importing + " --force", 2, "model_type is \"llama\"");
+  fs::remove(path("hf/config.json"));
+  expect_refusal(importing + " --force", 2, "give --config");
+}
+
+TEST_F(ResultsTest, SeveralRanksPrintOneCopy) {
+  train("run", {"checkpoint.every_steps=6"});
+  const std::string command = "generate " + path("run") + " --prompt rower --tokens 20 --seed 5";
+  const auto text = [](const std::string& printed) {
+    return printed.substr(printed.find("rower", printed.find("(step 6)")));
+  };
+  const std::string alone = text(output(command));
+
+  EXPECT_EQ(alone.size(), 5U + 20U + 1U);
+  for (const char* const layout : {"", " --set parallel.tensor=2", " --set parallel.pipeline=2"})
+    EXPECT_EQ(text(output(command + layout, 2)), alone) << layout;
+  expect_refusal(command + " --set parallel.tensor=3", 2, "start a multiple of 3", 2);
+  expect_refusal("generate " + path("run") + " --prompt \"\"", 2, "--prompt: is empty");
+
+  const std::string verified = output("checkpoint verify " + path("run"), 2);
+  EXPECT_EQ(verified.find(": good"), verified.rfind(": good"));
+  fs::resize_file(checkpoint("run", 6) + "/rank_00000.h5", 100);
+  const CommandResult damaged = trireme("checkpoint verify " + path("run"), 2);
+  EXPECT_EQ(damaged.exit_code, 4);
+  EXPECT_EQ(damaged.output.find("DAMAGED"), damaged.output.rfind("DAMAGED"));
+  EXPECT_THAT(damaged.output, Not(HasSubstr("exiting improperly")));
+}
+
+TEST_F(ResultsTest, WeightsThatAreNotFiniteEndWithCode6AndTheTensorsName) {
+  train("run");
+  std::string bytes = read_file(path("run/weights.safetensors"));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(bytes.data() + bytes.size() - sizeof nan, &nan, sizeof nan);
+  write_file(path("run/weights.safetensors"), bytes);
+
+  expect_refusal("eval " + path("run"), 6, "holds NaN or infinity in final_norm.weight", 2);
+  expect_refusal("generate " + path("run"), 6, "holds NaN or infinity in final_norm.weight");
+}
+
+TEST_F(ResultsTest, PipesAndNumbersThatAreNoneAreRefusedAtOnce) {
+  train("run");
+  const std::string pipe = path("pipe"), run = path("run");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_directory(path("fake"));
+  ASSERT_EQ(::mkfifo(path("fake/manifest.json").c_str(), 0600), 0);
+
+  expect_refusal("eval " + run + " --weights " + pipe, 4, "not a regular file");
+  expect_refusal("eval " + run + " --weights " + path("fake"), 4, "not a regular file", 2);
+  expect_refusal("checkpoint verify " + path("fake"), 4, "not a regular file");
+  expect_refusal("checkpoint diff " + run + " /dev/zero", 4, "not a regular file");
+  expect_refusal("train " + pipe, 2, "not a regular file", 2);
+  expect_refusal("scale " + pipe + " --ranks 1 --out " + path("study"), 2, "not a regular file");
+  expect_refusal("generate " + run + " --temperature nan", 2, "--temperature");
+  expect_refusal("generate " + run + " --seed 99999999999999999999", 2, "--seed");
+  expect_refusal("generate " + run + " --seed -1", 2, "--seed");
+}
+
+}  // namespace
+}  // namespace trireme::test

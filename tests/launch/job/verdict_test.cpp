@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs with one fault each, which the verdict must name: slow links, a rank without a core, a slow
+// disk, shared cores.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <sched.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/launch/fixture/run_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+using testing::AllOf;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// The cores that this test may use.
+std::vector<int> cores() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  ::sched_getaffinity(0, sizeof(allowed), &allowed);
+  std::vector<int> numbers;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &allowed)) numbers.push_back(core);
+  }
+  return numbers;
+}
+
+class VerdictTest : public RunTest {
+ protected:
+  // Two ranks, each behind the words of its own; returns the verdict.
+  [[nodiscard]] std::string verdict_of(const std::string& first, const std::string& second,
+                                       const std::string& set = "") {
+    const std::string train = fmt::format(
+        "{} train {}/gpt.yaml --set run.directory={}/run --set device.type=cpu "
+        "--set data.validation_path= {}",
+        TRIREME_BINARY, data_directory(), directory(), set);
+    const CommandResult result =
+        run_command(fmt::format("{} --bind-to none -np 1 {} {} : -np 1 {} {}", TRIREME_MPIEXEC,
+                                first, train, second, train));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    expect_parts_add_up();
+    const auto begin = result.output.find("verdict: ");
+    return begin == std::string::npos
+               ? result.output
+               : result.output.substr(begin, result.output.find('\n', begin) - begin);
+  }
+
+ private:
+  void expect_parts_add_up() const {
+    std::istringstream lines(read_file(directory() + "/run/metrics.jsonl"));
+    int steps = 0;
+    for (std::string line; std::getline(lines, line);) {
+      const auto step = nlohmann::json::parse(line);
+      double sum = 0;
+      for (const char* const part : {"forward_ms", "backward_ms", "optimizer_ms", "data_wait_ms",
+                                     "exposed_comm_ms", "straggler_ms", "bubble_ms", "other_ms"})
+        sum += step.at(part).get<double>();
+      EXPECT_NEAR(sum, step.at("step_ms").get<double>(), 0.01) << line;  // 8 roundings
+      ++steps;
+    }
+    EXPECT_GE(steps, 4);
+  }
+};
+
+TEST_F(VerdictTest, TensorGroupsOnASlowLinkWaitForCommunication) {
+  const std::string slow =
+      fmt::format("env LD_PRELOAD={} TRIREME_TEST_ISEND_MS=3", TRIREME_SLOW_CALLS);
+
+  EXPECT_THAT(verdict_of(slow, slow, "--set parallel.tensor=2 --set train.steps=4"),
+              AllOf(HasSubstr("without its exposed communication"),
+                    HasSubstr("lower parallel.tensor"), Not(HasSubstr("train.global_batch"))));
+}
+
+TEST_F(VerdictTest, ASlowDiskOfOneRankIsItsDataWait) {
+  const std::string slow =
+      fmt::format("env LD_PRELOAD={} TRIREME_TEST_PREAD_MS=40", TRIREME_SLOW_CALLS);
+
+  EXPECT_THAT(verdict_of("env", slow), HasSubstr("without its data wait of rank 1 on "));
+}
+
+TEST_F(VerdictTest, RanksOnOneCoreAreToldThatTheyShareIt) {
+  const std::string on_one = fmt::format("taskset -c {}", cores().front());
+
+  EXPECT_THAT(verdict_of(on_one, on_one, "--set train.steps=20 --set model.hidden=96"),
+              HasSubstr("; ranks share cores: start at most one rank for each"));
+}
+
+TEST_F(VerdictTest, ARankBesideABusyProgramIsTheStraggler) {
+  if (cores().size() < 2) GTEST_SKIP() << "needs two cores";
+  const std::string beside = directory() + "/beside.sh";
+  // The program ends with the rank, whatever becomes of the test.
+  write_file(beside, fmt::format("taskset -c {0} sh -c 'while kill -0 '$$' 2>/dev/null; do "
+                                 "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; done' &\n"
+                                 "exec taskset -c {0} nice -n 10 \"$@\"\n",
+                                 cores().back()));
+
+  // Where a busy machine leaves rank 0 without its core too, both wait for cores.
+  EXPECT_THAT(verdict_of(fmt::format("taskset -c {}", cores().front()), "bash " + beside,
+                         "--set train.steps=4 --set model.hidden=96"),
+              AllOf(AnyOf(HasSubstr("without its straggler, rank 1 on "),
+                          HasSubstr("without its waits for cores")),
+                    Not(HasSubstr("global_batch"))));
+}
+
+}  // namespace
+}  // namespace trireme::test

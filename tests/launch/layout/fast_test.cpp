@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that only have to agree to rounding, and the commands that read runs of any layout.
+#include "tests/launch/fixture/layout_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+class FastLayout : public LayoutTest {
+ protected:
+  static constexpr double agreement = 1e-5;
+  static Run run() {
+    return {.family = Family::gpt,
+            .set = {"model.heads=4", "model.dropout=0.1", "train.global_batch=16", "train.steps=20",
+                    "parallel.bucket_megabytes=0.02"},
+            .steps = 20};
+  }
+};
+
+TEST_F(FastLayout, DataRanksAgreeWithOne) {
+  expect_same_losses(
+      run(), {{2, "data=2"}, {2, "data=2 zero=1"}, {4, "data=4 zero=2"}, {2, "data=2 zero=3"}},
+      agreement);
+}
+
+TEST_F(FastLayout, TensorRanksAgreeWithOne) {
+  expect_same_losses(run(), {{2, "tensor=2"}, {4, "tensor=4 sequence=true recompute=full"}},
+                     agreement);
+}
+
+TEST_F(FastLayout, PipelinesAgreeWithOneRank) {
+  expect_same_losses(run(),
+                     {{2, "pipeline=2 schedule=gpipe recompute=selective"},
+                      {4, "pipeline=4 schedule=1f1b"},
+                      {2, "pipeline=2 schedule=interleaved chunks=2"},
+                      {2, "pipeline=2 schedule=zero-bubble"},
+                      {8, "data=2 tensor=2 pipeline=2 zero=3 sequence=true"}},
+                     agreement);
+}
+
+// Weights are written whole, so that commands on any number of ranks read them.
+TEST_F(FastLayout, EvalAndGenerateReadTheRunsOfEveryLayout) {
+  const Run fixed{.family = Family::gpt,
+                  .set = {"model.heads=4", "reproducibility=layout", "parallel.tensor_blocks=4"},
+                  .steps = 6};
+  const Layout split{8, "data=2 tensor=2 pipeline=2 zero=3 sequence=true"};
+  train_layout(fixed, {});
+  train_layout(fixed, split);
+  const double expected = validation_loss_of(name_of({}));
+
+  for (const int ranks : {0, 2}) {
+    const CommandResult result = trireme("eval " + directory() + "/" + name_of(split), ranks);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    const auto at = result.output.find("loss      ");
+    ASSERT_NE(at, std::string::npos) << result.output;
+    EXPECT_NEAR(std::stod(result.output.substr(at + 10)), expected, 2e-6);
+  }
+  const std::string options = " --prompt rower --tokens 40 --seed 5";
+  const CommandResult one = trireme("generate " + directory() + "/" + name_of({}) + options);
+  const CommandResult many = trireme("generate " + directory() + "/" + name_of(split) + options);
+  ASSERT_EQ(many.exit_code, 0) << many.output;
+  const auto text = [](const CommandResult& result) {
+    return result.output.substr(std::min(result.output.find("rower"), result.output.size()));
+  };
+  EXPECT_EQ(text(many).size(), 5U + 40U + 1U);
+  EXPECT_EQ(text(many), text(one));
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `trireme plan` says of memory, and what runs of the same layouts hold.
+#include <gmock/gmock.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tests/launch/fixture/hardware_text.h"
+#include "tests/launch/fixture/layout_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// Bytes, or MiB, by what they are for; "total" is all of it.
+using ByRole = std::map<std::string, double>;
+constexpr double mib = 1 << 20;
+
+class LayoutPlan : public LayoutTest {
+ protected:
+  static void SetUpTestSuite() {
+    LayoutTest::SetUpTestSuite();
+    write_file(hardware(), small_machine);
+  }
+  static std::string hardware() { return data_directory() + "/machine.yaml"; }
+
+  static Run gpt(Settings more = {}) {
+    Settings set{"model.heads=4", "train.global_batch=16", "train.steps=1",
+                 "lr_schedule.warmup_steps=0", "parallel.bucket_megabytes=0.02"};
+    set.insert(set.end(), more.begin(), more.end());
+    return {.family = Family::gpt, .set = set, .steps = 1};
+  }
+  static Run resnet(Settings more = {}) {
+    more.emplace_back("train.steps=1");
+    more.emplace_back("parallel.bucket_megabytes=0.01");
+    return {.family = Family::resnet, .set = more, .steps = 1};
+  }
+
+  // Of the fullest rank for each role, in MiB, as the run logs it when it ends.
+  ByRole measured(const Run& run, const Layout& layout) {
+    const std::string output = train_layout(run, layout).output;
+    const std::string key = "predicted / measured: ";
+    const auto at = output.find(key);
+    EXPECT_NE(at, std::string::npos) << output;
+    if (at == std::string::npos) return {};
+    std::istringstream parts(
+        "total " + output.substr(at + key.size(), output.find('\n', at) - at - key.size()));
+    ByRole found;
+    for (std::string part; std::getline(parts, part, ',');) {
+      const auto number = part.find_first_of("0123456789");
+      std::string role = part.substr(0, number - 1);
+      if (role.front() == ' ') role.erase(0, 1);
+      EXPECT_EQ(std::sscanf(part.c_str() + number, "%*f / %lf MiB", &found[role]), 1) << part;
+    }
+    return found;
+  }
+
+  // The same as `trireme plan` says it, on no rank at all.
+  ByRole planned(const Run& run, const Layout& layout) {
+    Settings set = run.set;
+    std::ranges::copy(settings_of(layout.text), std::back_inserter(set));
+    const std::string json = directory() + "/plan.json";
+    const CommandResult result =
+        trireme(fmt::format("plan {}/{}.yaml --ranks {} --hardware {} --json {} --set {}",
+                            data_directory(), run.family == Family::gpt ? "gpt" : "resnet",
+                            layout.ranks, hardware(), json, fmt::join(set, " --set ")));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    ByRole most;
+    for (const auto& stage : nlohmann::json::parse(read_file(json))["memory"]["stages"]) {
+      double total = 0;
+      for (const auto& [role, bytes] : stage["buffers"]["device"].items()) {
+        const double sum = bytes.get<double>() + stage["buffers"]["host"][role].get<double>();
+        most[role] = std::max(most[role], sum / mib);
+        total += sum / mib;
+      }
+      most["total"] = std::max(most["total"], total);
+    }
+    return most;
+  }
+
+  // To what the log rounds to.
+  void expect_exact(const Run& run, const std::vector<Layout>& layouts) {
+    constexpr double rounding = 0.00051;
+    for (const Layout& layout : layouts) {
+      const ByRole plan = planned(run, layout), held = measured(run, layout);
+      EXPECT_GT(held.at("total"), 0.1);
+      for (const auto& [role, value] : plan) {
+        const auto found = held.find(role);
+        EXPECT_NEAR(found == held.end() ? 0 : found->second, value, rounding)
+            << role << " on " << layout.ranks << " ranks, " << layout.text;
+      }
+    }
+  }
+};
+
+TEST_F(LayoutPlan, DataRanksAndZeroStagesHoldWhatIsPredicted) {
+  expect_exact(gpt(), {{1, ""},
+                       {2, "data=2"},
+                       {4, "data=4 zero=1"},
+                       {8, "data=8 zero=2"},
+                       {2, "data=2 zero=3"},
+                       {2, "data=2 zero=2 reducer=inline"},
+                       {4, "data=4 zero=3 recompute=full"}});
+}
+
+TEST_F(LayoutPlan, TensorRanksAndSequenceParallelismHoldWhatIsPredicted) {
+  expect_exact(gpt(), {{2, "tensor=2"},
+                       {2, "tensor=2 sequence=true recompute=selective"},
+                       {4, "tensor=4 sequence=true recompute=full"}});
+}
+
+TEST_F(LayoutPlan, PipelinesHoldWhatIsPredicted) {
+  expect_exact(gpt(), {{2, "pipeline=2 schedule=gpipe"},
+                       {2, "pipeline=2 schedule=1f1b recompute=full"},
+                       {2, "pipeline=2 schedule=interleaved chunks=2 recompute=selective"},
+                       {2, "pipeline=2 schedule=zero-bubble stage_layers=[1,3]"},
+                       {4, "pipeline=4 schedule=1f1b"},
+                       {4, "pipeline=4 schedule=zero-bubble"}});
+}
+
+TEST_F(LayoutPlan, CombinationsHoldWhatIsPredicted) {
+  expect_exact(gpt({"reproducibility=layout", "parallel.tensor_blocks=4"}),
+               {{8, "data=2 tensor=2 pipeline=2 zero=2 sequence=true"},
+                {8,
+                 "data=2 tensor=2 pipeline=2 zero=3 schedule=interleaved chunks=2 "
+                 "recompute=full"},
+                {8, "data=2 pipeline=4 zero=1 schedule=zero-bubble"},
+                {6, "data=3 pipeline=2 zero=1 train.global_batch=12"}});
+}
+
+TEST_F(LayoutPlan, LowPrecisionHoldsWhatIsPredicted) {
+  expect_exact(gpt({"precision=bf16"}),
+               {{2, "data=2 zero=3"}, {4, "tensor=2 pipeline=2"}, {4, "data=4 zero=2"}});
+  expect_exact(gpt({"precision=fp16"}), {{2, "data=2 zero=1"}});
+  expect_exact(gpt({"precision=fp8"}), {{2, "pipeline=2"}});
+}
+
+TEST_F(LayoutPlan, AveragesCheckpointsAndChecksHoldWhatIsPredicted) {
+  const Run run =
+      gpt({"train.ema_decay=0.9", "checkpoint.every_steps=1", "train.divergence_check_every=1"});
+
+  expect_exact(run, {{1, "data=1"},
+                     {4, "data=4 zero=1"},
+                     {4, "data=2 tensor=2 zero=2"},
+                     {4, "data=2 pipeline=2"}});
+}
+
+TEST_F(LayoutPlan, ResNetsHoldWhatIsPredicted) {
+  expect_exact(resnet(), {{1, ""},
+                          {4, "data=4 zero=1"},
+                          {2, "data=2 zero=2 recompute=full"},
+                          {2, "pipeline=2 schedule=interleaved chunks=2"},
+                          {4, "data=2 pipeline=2 zero=3 schedule=gpipe"}});
+  expect_exact(resnet({"precision=bf16", "checkpoint.every_steps=1"}),
+               {{4, "data=2 pipeline=2 zero=1"}});
+}
+
+// The layout that rank 0 found is the one that all ranks train in, and the one that the run's
+// config replays.
+TEST_F(LayoutPlan, ASearchedRunTrainsInTheLayoutThatThePlanRanksFirst) {
+  const Run run = gpt({"parallel.search=true", "parallel.hardware=" + hardware()});
+
+  const CommandResult trained = train_layout(run, {4, ""});
+  const CommandResult plan = trireme(fmt::format("plan {}/gpt.yaml --ranks 4 --set {}",
+                                                 data_directory(), fmt::join(run.set, " --set ")));
+
+  EXPECT_THAT(trained.output,
+              AllOf(HasSubstr("the fastest of "), HasSubstr("step time: predicted")));
+  const auto flags = [](const std::string& text) {
+    const auto at = text.find("--set parallel.data=");
+    return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
+  };
+  EXPECT_NE(flags(plan.output), "") << plan.output;
+  EXPECT_EQ(flags(trained.output), flags(plan.output));
+  EXPECT_THAT(read_file(directory() + "/" + name_of({4, ""}) + "/config.yaml"),
+              AllOf(HasSubstr("search: false"), Not(HasSubstr("data: auto"))));
+}
+
+TEST_F(LayoutPlan, ASearchWithoutAFittingMachineIsRefused) {
+  const CommandResult none = train_gpt("none", 2, {"parallel.search=true"});
+  write_file(directory() + "/gpu.yaml", without_cores());
+  const CommandResult gpus = train_gpt(
+      "gpus", 2, {"parallel.search=true", "parallel.hardware=" + directory() + "/gpu.yaml"});
+
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.output, HasSubstr("true needs parallel.hardware"));
+  EXPECT_EQ(gpus.exit_code, 2);
+  EXPECT_THAT(gpus.output, HasSubstr("describes a machine of device.type: cuda"));
+}
+
+}  // namespace
+}  // namespace trireme::test
