@@ -3,12 +3,13 @@
 """Trains on emulated GPUs that check the order of streams (tests/emulation/order): any two accesses to the same memory
 that no event and no wait of the host orders end a run with a report of both.
 
-    stream_order.py [--program FILE] [--runs NAME,...]                the engine as it is, in every layout: all silent
-    stream_order.py --mutations [--program FILE] [--runs NAME,...] [--table FILE] [--sites REGEX]
-                                                                      without each wait and record, one by one: all reported
+    stream_order.py [--program FILE] [--runs NAME,...] [--ranks LIST]  the engine as it is, in every layout: all silent
+    stream_order.py --mutations [--program FILE] [--runs NAME,...] [--ranks LIST] [--table FILE] [--sites REGEX] [--at-least N]
+                                                                       without each wait and record, one by one: all reported
 
 The layouts are those of scripts/layout_matrix.sh and, by name, what they leave out: images, half precision, graphs,
-checkpoints, evaluation. A mutation runs where its place in the sources is reached, smallest run first, until one reports it.
+checkpoints, evaluation, generation, measured products. A mutation runs where its place in the sources tells a clock
+something, shortest run first, until one reports it.
 Lines of sources are known where the program has debug information:
 
     cmake --preset cpu -B build/order -DCMAKE_CXX_FLAGS=-g1 && cmake --build build/order --target trireme_ordered
@@ -46,13 +47,21 @@ COMMON = {
     "device.type": "cuda", "data.workers": "1", "data.prefetch": "2", "train.steps": "4", "train.eval_batches": "2",
     "train.log_every": "1", "parallel.bucket_megabytes": "0.01", "parallel.timeout_seconds": "100",
 }
-# Beside the matrix: NAME RANKS settings; "again" runs the same once more, to go on from its checkpoint.
+# Beside the matrix: NAME RANKS settings; "again" runs the same once more, to go on from its checkpoint, "eval" and "generate"
+# are commands on what was trained, "measured" has products measured, among four algorithms.
 MORE = """
 evaluation      1 train.eval_every=2
 graphs-layer    1 device.graphs=layer
 graphs-step     1 device.graphs=step
 checkpoint      1 checkpoint.every_steps=2 train.steps=5 again
 loss-scale      1 precision=fp16 device.graphs=step
+products        1 measured device.fused_epilogues=on reproducibility=fast parallel.tensor_blocks=1
+momentum        1 optimizer.name=sgd optimizer.momentum=0.9
+momentum-zero   2 parallel.data=2 parallel.zero=2 optimizer.name=sgd optimizer.momentum=0.9
+use             1 checkpoint.every_steps=4 eval generate
+use-tensor      2 parallel.tensor=2 checkpoint.every_steps=4 eval generate
+use-pipe        2 parallel.pipeline=2 checkpoint.every_steps=4 eval generate
+average         2 parallel.data=2 parallel.zero=2 train.ema_decay=0.9 train.eval_every=2 train.spike_zscore=6
 fast            1 reproducibility=fast parallel.tensor_blocks=1
 inline          2 parallel.data=2 parallel.reducer=inline
 inline-zero     2 parallel.data=2 parallel.zero=2 parallel.reducer=inline
@@ -78,8 +87,13 @@ class Run:
     name: str
     ranks: int
     settings: dict
-    again: bool = False
+    then: tuple = ()  # words of MORE
     seconds: float = 0
+
+    def commands(self, config: str, directory: str) -> list:
+        first = [["train", config, "--set", "train.steps=3"]] if "again" in self.then else []
+        after = {"eval": ["eval", directory], "generate": ["generate", directory, "--prompt", "the oar", "--tokens", "5"]}
+        return [*first, ["train", config], *(after[word] for word in self.then if word in after)]
 
 
 @dataclasses.dataclass
@@ -117,7 +131,7 @@ def other_runs() -> list:
             continue
         settings = dict(word.split("=", 1) for word in words[2:] if "=" in word)
         base = RESNET if settings.get("model.family") == "resnet" else GPT | SMALL
-        runs.append(Run(words[0], int(words[1]), base | settings, again="again" in words))
+        runs.append(Run(words[0], int(words[1]), base | settings, tuple(word for word in words[2:] if "=" not in word)))
     return runs
 
 
@@ -151,6 +165,11 @@ class Runner:
         data = "images" if run.settings["model.family"] == "resnet" else "text"
         settings = COMMON | {"data.path": f"{self.work}/{data}/train", "data.validation_path": f"{self.work}/{data}/validation",
                              "run.directory": str(directory)} | run.settings
+        if "measured" in run.then:
+            products = self.work / "products.txt"
+            products.unlink(missing_ok=True)
+            settings["device.autotune"] = str(products)
+            variables = variables | {"TRIREME_EMULATED_ALGORITHMS": "4"}
         config = self.work / "config.yaml"
         sections = collections.defaultdict(dict)
         for key, value in settings.items():
@@ -161,9 +180,9 @@ class Runner:
         config.write_text("\n".join(lines) + "\n")
         environment = os.environ | variables | {
             "TRIREME_EMULATED_ORDER": "1", "TRIREME_EMULATED_STREAMS": "threads", "TRIREME_EMULATED_GPUS": str(run.ranks)}
-        command = [str(REPOSITORY / "launch/mpi_env.sh"), "8", "mpirun", "-np", str(run.ranks), self.program, "train", str(config)]
-        for extra in [["--set", "train.steps=3"], []] if run.again else [[]]:
-            done = subprocess.run(command + extra, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        launcher = [str(REPOSITORY / "launch/mpi_env.sh"), "8", "mpirun", "-np", str(run.ranks), self.program]
+        for command in run.commands(str(config), str(directory)):
+            done = subprocess.run(launcher + command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
             if done.returncode != 0:
                 break
@@ -176,7 +195,7 @@ def report_of(output: str) -> str:
 
 
 def check(runner: Runner, runs: list) -> int:
-    failed = 0
+    failed, begun = 0, time.monotonic()
     for run in runs:
         start = time.monotonic()
         status, output = runner.train(run, {})
@@ -186,7 +205,7 @@ def check(runner: Runner, runs: list) -> int:
               flush=True)
         if not ok:
             print(report_of(output) or output[-3000:], flush=True)
-    print(f"{len(runs) - failed} of {len(runs)} runs silent")
+    print(f"{len(runs) - failed} of {len(runs)} runs silent, {time.monotonic() - begun:.0f} s")
     return failed
 
 
@@ -234,19 +253,19 @@ def find_sites(runner: Runner, runs: list) -> list:
         if run not in site.runs:
             site.runs.append(run)
         site.told[run.name] = site.told.get(run.name, 0) + int(told)
-    for site in sites.values():
-        site.runs.sort(key=lambda run: (site.told[run.name] == 0, run.seconds))
+    for site in sites.values():  # without what told no clock anything, a run is as it was
+        site.runs = sorted((run for run in site.runs if site.told[run.name]), key=lambda run: run.seconds)
     return sorted(sites.values(), key=lambda site: (site.place, site.call))
 
 
-def mutate(runner: Runner, runs: list, wanted: str, table: pathlib.Path) -> int:
+def mutate(runner: Runner, runs: list, wanted: str, at_least: int, table: pathlib.Path) -> int:
     sites = [site for site in find_sites(runner, runs) if re.search(wanted, f"{site.call} {site.place} {site.function}")]
-    if not sites:
-        sys.exit(f"--sites: no call of these runs matches {wanted}")
     silent = [site for site in sites if not any(site.told.values())]
     print("No clock learns anything by:", *(f"  {site.place} {site.call} {site.function}" for site in silent), sep="\n")
     rows, missed = [], 0
     sites = [site for site in sites if site not in silent]
+    if len(sites) < at_least:
+        sys.exit(f"{len(sites)} calls of these runs match '{wanted}', not {at_least} or more")
     for site in sites:
         row = None
         for run in site.runs:
@@ -278,9 +297,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=str(REPOSITORY / "build/cpu/tests/trireme_ordered"))
     parser.add_argument("--runs", default="", help="names, with commas; default: all")
+    parser.add_argument("--ranks", default="", help="rank counts, with commas; default: all")
     parser.add_argument("--mutations", action="store_true")
     parser.add_argument("--table", type=pathlib.Path, help="where to write the mutations, as Markdown")
     parser.add_argument("--sites", default="", help="only mutations whose 'call place function' matches")
+    parser.add_argument("--at-least", type=int, default=1, help="fewer mutations than these are an error")
     arguments = parser.parse_args()
     runs = matrix_runs() + other_runs()
     if arguments.runs:
@@ -288,10 +309,12 @@ def main() -> int:
         runs = [run for run in runs if run.name in names]
         if unknown := set(names) - {run.name for run in runs}:
             sys.exit(f"--runs: there is no {', '.join(sorted(unknown))}")
+    if arguments.ranks:
+        runs = [run for run in runs if str(run.ranks) in arguments.ranks.split(",")]
     with tempfile.TemporaryDirectory(prefix="trireme-order.") as work:
         runner = Runner(arguments.program, pathlib.Path(work))
         if arguments.mutations:
-            return 1 if mutate(runner, runs, arguments.sites, arguments.table) else 0
+            return 1 if mutate(runner, runs, arguments.sites, arguments.at_least, arguments.table) else 0
         return 1 if check(runner, runs) else 0
 
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/emulation/fiber.h"
+#include "tests/emulation/shared_memory.h"
 
 constinit thread_local trireme::emulated::Dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -38,7 +39,7 @@ struct Warp {
 struct Block {
   std::vector<std::unique_ptr<Lane>> lanes;  // kept from block to block
   std::vector<Warp> warps;
-  std::vector<std::byte> shared;
+  SharedMemory shared;
   int threads = 0;
   int current = 0;
   // Where ThreadSanitizer sees __syncthreads, the launch and the end of the grid.
@@ -142,7 +143,7 @@ void run_block(const std::function<void()>& thread) {
     lane.exchanges = 0;
     lane.fiber.start(thread);
   }
-  std::fill(b.shared.begin(), b.shared.end(), std::byte{0xFF});
+  b.shared.fill();
   while (true) {
     if (run_ready()) continue;
     if (release_warps() || release_block()) continue;
@@ -151,6 +152,7 @@ void run_block(const std::function<void()>& thread) {
   for (int i = 0; i < b.threads; ++i) {
     if (!b.lane(i).fiber.finished()) die("its threads wait for each other for ever");
   }
+  if (!b.shared.intact()) die("it wrote behind the end of its shared memory");
 }
 
 void wait_here(Waiting reason, unsigned mask) {

@@ -63,7 +63,8 @@ Machine read_machine() {
   return machine;
 }
 
-// One reserved range, first fit, so that protecting it all is one call.
+// One reserved range, so that protecting it all is one call. First fit; where the order is checked,
+// behind all that was given out before, so that a stale address meets what is nobody's.
 class DeviceMemory {
  public:
   DeviceMemory() : bytes_(Machine::get().memory_bytes) {
@@ -81,12 +82,10 @@ class DeviceMemory {
   void* allocate(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     const std::size_t size = (bytes + red_zone + granule - 1) / granule * granule;
-    std::size_t at = 0;
-    for (const auto& [offset, taken] : taken_) {
-      if (offset - at >= size) break;
-      at = offset + taken.room;
-    }
+    std::size_t at = gap(size, order::on() ? given_ : 0);
+    if (at + size > bytes_ && order::on()) at = gap(size, 0);
     if (at + size > bytes_) return nullptr;
+    given_ = at + size;
     taken_[at] = {size, bytes};
     used_ += size;
     void* const data = base_ + at;
@@ -135,6 +134,14 @@ class DeviceMemory {
   struct Taken {
     std::size_t room, bytes;
   };
+  // The first one at or behind `at`, where nothing begins before `at` and ends behind it.
+  [[nodiscard]] std::size_t gap(std::size_t size, std::size_t at) const {
+    for (auto next = taken_.lower_bound(at); next != taken_.end(); ++next) {
+      if (next->first - at >= size) break;
+      at = next->first + next->second.room;
+    }
+    return at;
+  }
   // Like enter(), for a range that reaches `top` at least.
   void open(std::size_t top) {
     if (!Machine::get().protect) return;
@@ -153,6 +160,7 @@ class DeviceMemory {
   char* base_ = nullptr;
   std::size_t bytes_;
   std::size_t used_ = 0, top_ = 0;
+  std::size_t given_ = 0;  // where the last allocation ends
   int depth_ = 0;
   std::map<std::size_t, Taken> taken_;
 };

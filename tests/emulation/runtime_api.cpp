@@ -291,8 +291,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return enqueue(
       stream,
       [=] {
-        order::read(from, bytes);
-        order::wrote(to, bytes);
+        order::copied(to, from, bytes);
         std::memcpy(order::device_view(to), order::device_view(from), bytes);
       },
       Asked::copy);

@@ -11,6 +11,7 @@
 #include "runtime/engine/engine.h"
 #include "tests/support/cpu_fixture.h"
 #include "tests/support/mpi_test.h"
+#include "tests/train/fixed_source.h"
 
 namespace trireme {
 namespace {
@@ -18,16 +19,6 @@ namespace {
 constexpr int layers = 16;  // with the embedding and the head, two chunks for each of eight stages
 constexpr std::int64_t context = 4, vocabulary = 8;
 constexpr int steps = 2;
-
-class FixedSource final : public BatchSource {
- public:
-  explicit FixedSource(const Batch& batch) : batch_(batch) {}
-  const Batch& next(Stream&, Stream&) override { return batch_; }
-  [[nodiscard]] double wait_seconds() const override { return 0; }
-
- private:
-  Batch batch_;
-};
 
 Config config_of(const ScheduleShape& shape) {
   Config config;
@@ -78,11 +69,12 @@ class PipelineSweepTest : public test::MpiTest {
     ProcessMesh mesh(*own, {.pipeline = shape.stages, .data = 1, .tensor = 1});
     const GptOptions gpt{
         .layers = layers, .hidden = 8, .heads = 1, .context = context, .vocabulary = vocabulary};
-    Engine engine(
-        {{&device(), [](Device*) {}}, std::move(own), nullptr, std::move(mesh)}, config_of(shape),
-        Purpose::train,
-        {.model = OwnModel{gpt_chain(gpt), {InputKind::tokens, context, "tokens"}},
-         .batches = [&](Device&, const Config&) { return std::make_unique<FixedSource>(batch_); }});
+    Engine engine({{&device(), [](Device*) {}}, std::move(own), nullptr, std::move(mesh)},
+                  config_of(shape), Purpose::train,
+                  {.model = OwnModel{gpt_chain(gpt), {InputKind::tokens, context, "tokens"}},
+                   .batches = [&](Device&, const Config&) {
+                     return std::make_unique<test::FixedSource>(batch_);
+                   }});
     engine.begin();
     std::vector<StepReport> reports;
     for (int step = 0; step < steps; ++step)
@@ -107,6 +99,7 @@ TEST_F(PipelineSweepTest, EveryScheduleTrainsAsOneStageDoes) {
     const auto group = world().split(mine, rank(), fmt::format("stages{}", stages));
     if (mine == pipelines) continue;  // ranks that are left over
     const auto cases = cases_of(stages);
+    if (rank() == 0) fmt::print("{} stages: {} cases\n", stages, cases.size());
     for (std::size_t i = static_cast<std::size_t>(mine); i < cases.size();
          i += static_cast<std::size_t>(pipelines)) {
       SCOPED_TRACE(fmt::format("{}, {} stages, {} micro-batches", name_of(cases[i].kind), stages,

@@ -10,6 +10,7 @@
 #include "runtime/engine/engine.h"
 #include "tests/support/cpu_fixture.h"
 #include "tests/support/mpi_test.h"
+#include "tests/train/fixed_source.h"
 
 namespace {
 
@@ -29,17 +30,6 @@ void* __wrap__Znwm(std::size_t size) {
 
 namespace trireme {
 namespace {
-
-// The same batch again and again.
-class FixedSource final : public BatchSource {
- public:
-  explicit FixedSource(const Batch& batch) : batch_(batch) {}
-  const Batch& next(Stream&, Stream&) override { return batch_; }
-  [[nodiscard]] double wait_seconds() const override { return 0; }
-
- private:
-  Batch batch_;
-};
 
 template <typename T>
 std::vector<T> random_values(std::size_t count, unsigned limit, unsigned seed) {
@@ -103,7 +93,7 @@ class Training {
       : batch_(batch),
         engine_(resources_of(device, world, layout.mesh), config_of(layout, rows, micro_batches),
                 Purpose::train, {.model = model, .batches = [&](Device&, const Config&) {
-                                   return std::make_unique<FixedSource>(batch_);
+                                   return std::make_unique<test::FixedSource>(batch_);
                                  }}) {
     engine_.begin();
   }
@@ -135,7 +125,7 @@ class Training {
   }
   [[nodiscard]] EvaluationResult evaluate_on_batch(std::int64_t targets) {
     Session& session = engine_.session();
-    FixedSource source(batch_);
+    test::FixedSource source(batch_);
     return evaluate({*session.device, *session.model, session.mesh,
                      engine_.training().state->engine.runner(), session.streams, &session.tensor},
                     source, {.local_batches = 1, .targets = targets * session.mesh.shape().data});

@@ -187,6 +187,12 @@ void StepEngine::rehearse(std::int64_t step, Slot& slot) {
   streams_.stalls.begin_step(step);
   device_.copy(compute, slot.rng.data(), slot.rng_host.data(), rng_bytes);
   slot.totals.reset(compute);
+  const ParamStore& params = model_.params();
+  for (int level = 0; level < params.options().gradient_levels; ++level) {
+    // What earlier micro-batches would have left there for the last one to be added to.
+    const Tensor sums = params.gradients().held(level);
+    device_.fill_zero(compute, sums.data, sums.bytes());
+  }
   reducer_.begin_step(step);
   const auto rehearse_chunk = [&](ActionKind kind, int chunk) {
     const Context here = context(chunk, last);

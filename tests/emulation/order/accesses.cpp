@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 
+#include "tests/emulation/order/contents.h"
 #include "tests/emulation/order/operations.h"
 #include "tests/emulation/order/report.h"
 
@@ -55,8 +56,11 @@ std::mutex allocations_mutex;
 std::map<std::uintptr_t, Allocation> allocations;
 std::size_t allocations_made = 0;
 
+bool in_device_memory(std::uintptr_t address) {
+  return address - device_memory.first < device_memory.bytes;
+}
 Shadow& shadow_of(std::uintptr_t address) {
-  return shadows[address - device_memory.first < device_memory.bytes ? 0 : 1];
+  return shadows[in_device_memory(address) ? 0 : 1];
 }
 
 void cover(Shadow& shadow, void* data, std::size_t bytes) {
@@ -84,11 +88,13 @@ bool collide(Word earlier, Word own, const Clock& now) {
          id_of(earlier) != id_of(own) && !before(executed(id_of(earlier)), now);
 }
 
-// Whether whoever comes after `own` comes after the earlier one, too, and need not ask.
-bool replaces(Word own, Word earlier, const Clock& now) {
-  const bool covers = (bytes_of(earlier) & ~bytes_of(own)) == 0;
-  if (!covers || ((earlier & write_bit) != 0 && (own & write_bit) == 0)) return false;
-  return id_of(earlier) == id_of(own) || before(executed(id_of(earlier)), now);
+// What is left of the earlier one: for bytes of `own`, whoever comes after that comes after the
+// earlier one, too, and need not ask. 0: nothing.
+Word left_of(Word earlier, Word own, const Clock& now) {
+  if ((earlier & write_bit) != 0 && (own & write_bit) == 0) return earlier;
+  if (id_of(earlier) != id_of(own) && !before(executed(id_of(earlier)), now)) return earlier;
+  const Word bytes = bytes_of(earlier) & ~bytes_of(own);
+  return bytes == 0 ? 0 : word_of(id_of(earlier), bytes, (earlier & write_bit) != 0);
 }
 
 // Streams on threads of their own meet in a cell: each must see the other's access or be seen.
@@ -111,12 +117,9 @@ void touch_cell(Cell& cell, std::uintptr_t address, Word own) {
       report_unordered(address, {id_of(own), (own & write_bit) != 0},
                        {id_of(earlier), (earlier & write_bit) != 0});
     }
-    if (earlier != 0 && !replaces(own, earlier, now)) continue;
-    if (free == nullptr) {
-      free = &slot;
-    } else if (earlier != 0) {
-      store(slot, 0);
-    }
+    const Word left = earlier == 0 ? 0 : left_of(earlier, own, now);
+    if (left != earlier) store(slot, left);
+    if (left == 0 && free == nullptr) free = &slot;
   }
   // A fifth that nothing orders: one is forgotten.
   if (free == nullptr) free = &cell.accesses[id_of(own) % cell.accesses.size()];
@@ -157,6 +160,7 @@ void forget(const Cells& cells) {
 
 void cover_device(void* data, std::size_t bytes) {
   cover(shadows[0], data, bytes);
+  contents_cover(reinterpret_cast<std::uintptr_t>(data), bytes);
 }
 
 void cover_pinned(void* data, std::size_t bytes) {
@@ -166,13 +170,15 @@ void cover_pinned(void* data, std::size_t bytes) {
 void allocated(const void* data, std::size_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   forget(cells_of(address, bytes));
+  if (in_device_memory(address)) contents_allocated(address, bytes);
   const std::lock_guard lock(allocations_mutex);
   allocations[address] = {address, bytes, ++allocations_made, Frames::here()};
 }
 
 void released(const void* data) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
-  const Cells cells = cells_of(address, allocation_of(address).bytes);
+  const std::size_t bytes = allocation_of(address).bytes;
+  const Cells cells = cells_of(address, bytes);
   const Clock host = all_hosts_clock();
   for (std::size_t i = 0; i < cells.count; ++i) {
     for (const auto& slot : cells.first[i].accesses) {
@@ -184,22 +190,26 @@ void released(const void* data) {
   // What has not run yet meets this, at the beginning of larger memory.
   const ExecutedId freed = last_of_all();
   forget(cells);
+  if (in_device_memory(address)) contents_released(address, bytes);
   for (std::size_t i = 0; i < std::min(cells.count, marked_cells); ++i)
     store(cells.first[i].accesses[0], word_of(freed, all_bytes, true));
   const std::lock_guard lock(allocations_mutex);
   allocations.erase(address);
 }
 
-Allocation allocation_of(std::uintptr_t address) {
+Allocation allocation_before(std::uintptr_t address) {
   const std::lock_guard lock(allocations_mutex);
-  auto found = allocations.upper_bound(address);
-  if (found == allocations.begin()) return {};
-  --found;
-  return address < found->first + found->second.bytes ? found->second : Allocation{};
+  const auto found = allocations.upper_bound(address);
+  return found == allocations.begin() ? Allocation{} : std::prev(found)->second;
 }
 
-void touch_covered(std::uintptr_t address, std::size_t bytes, bool writes) {
-  if (running == nullptr) return;
+Allocation allocation_of(std::uintptr_t address) {
+  const Allocation before = allocation_before(address);
+  return address < before.first + before.bytes ? before : Allocation{};
+}
+
+// The order of an access; its contents are another matter.
+static void order_access(std::uintptr_t address, std::size_t bytes, bool writes) {
   const Cells cells = cells_of(address, bytes);
   const std::uintptr_t first = address / granule * granule, end = address + bytes;
   for (std::size_t i = 0; i < cells.count; ++i) {
@@ -209,6 +219,25 @@ void touch_covered(std::uintptr_t address, std::size_t bytes, bool writes) {
     if (at + granule > end) mask &= all_bytes >> (at + granule - end);
     touch_cell(cells.first[i], std::max(at, address), word_of(running->id, mask, writes));
   }
+}
+
+void touch_covered(std::uintptr_t address, std::size_t bytes, bool writes) {
+  if (running == nullptr) return;
+  order_access(address, bytes, writes);
+  if (writes) {
+    contents_written(address, bytes);
+  } else {
+    contents_read(address, bytes);
+  }
+}
+
+void copied(void* to, const void* from, std::size_t bytes) {
+  const auto target = reinterpret_cast<std::uintptr_t>(to);
+  const auto source = reinterpret_cast<std::uintptr_t>(from);
+  if (!on() || running == nullptr) return;
+  order_access(source, bytes, false);
+  order_access(target, bytes, true);
+  contents_copied(target, source, bytes);
 }
 
 }  // namespace trireme::emulated::order

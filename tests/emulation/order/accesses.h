@@ -38,6 +38,7 @@ inline void touch(const volatile void* data, std::size_t bytes, bool writes) {
 inline void read(const void* data, std::size_t bytes) {
   touch(data, bytes, false);
 }
+void copied(void* to, const void* from, std::size_t bytes);
 inline void wrote(const void* data, std::size_t bytes) {
   touch(data, bytes, true);
 }

@@ -62,6 +62,9 @@ struct Bench {
   Bench() {
     for (float** const data : {&device, &other})
       check(cudaMalloc(reinterpret_cast<void**>(data), bytes));
+    for (float* const data : {device, other})
+      check(cudaMemsetAsync(data, 0, bytes, compute.handle));
+    compute.synchronize();
     check(cudaHostAlloc(reinterpret_cast<void**>(&host), bytes, cudaHostAllocDefault));
     for (int i = 0; i < count; ++i)
       host[i] = 0.0F;

@@ -91,6 +91,24 @@ void report_host_access(const void* data, bool writes, const Operation& earlier)
           "\n  used by " + operation_text(earlier) + "\n");
 }
 
+void report_outside(std::uintptr_t address, bool writes) {
+  take_turn();
+  const Allocation before = allocation_before(address);
+  std::string where = "no allocation lies before it";
+  if (before.bytes > 0) {
+    where = std::to_string(address - before.first - before.bytes) + " bytes behind the end of " +
+            std::to_string(before.bytes) + " that were allocated by " + chain(before.made);
+  }
+  end("the device uses memory that is in no allocation",
+      "  " + where + "\n  " + access_text({running->id, writes}));
+}
+
+void report_unwritten(std::uintptr_t address) {
+  take_turn();
+  end("memory is read that nothing has written",
+      "  " + memory_text(address) + "\n  " + access_text({running->id, false}));
+}
+
 void report_time_asked() {
   take_turn();
   end("a time is asked for that the host has not waited for",

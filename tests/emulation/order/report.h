@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is told of two accesses that nothing orders. Each ends the program.
+// What is told of two accesses that nothing orders, and of one to what has no value. Each ends the
+// program.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,15 @@ struct Allocation {
 };
 // Of accesses.cpp; no bytes: it lies in none.
 [[nodiscard]] Allocation allocation_of(std::uintptr_t address);
+// The one that begins last before `address`, where it lies in none.
+[[nodiscard]] Allocation allocation_before(std::uintptr_t address);
 
 [[noreturn]] void report_unordered(std::uintptr_t address, Access now, Access earlier);
 [[noreturn]] void report_released(std::uintptr_t address, Access earlier);
 [[noreturn]] void report_host_access(const void* data, bool writes, const Operation& earlier);
 [[noreturn]] void report_time_asked();
+// By the work that runs on this thread.
+[[noreturn]] void report_outside(std::uintptr_t address, bool writes);
+[[noreturn]] void report_unwritten(std::uintptr_t address);
 
 }  // namespace trireme::emulated::order

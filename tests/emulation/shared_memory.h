@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dynamic shared memory of the block that a host thread runs: as much as a launch asks for, its
+// end (to 16 bytes) at a page that faults. What a kernel writes into the bytes between is found
+// when the block ends.
+#pragma once
+
+#include <cstddef>
+
+namespace trireme::emulated {
+
+class SharedMemory {
+ public:
+  SharedMemory();
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  void resize(std::size_t bytes);
+  // All bits set: NaNs.
+  void fill();
+  // Whether what lies between its end and the page's is as fill() left it.
+  [[nodiscard]] bool intact() const;
+  [[nodiscard]] std::byte* data() const { return data_; }
+
+ private:
+  std::byte* base_;  // of the mapping
+  std::byte* data_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace trireme::emulated
