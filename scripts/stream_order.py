@@ -58,6 +58,10 @@ loss-scale      1 precision=fp16 device.graphs=step
 products        1 measured device.fused_epilogues=on reproducibility=fast parallel.tensor_blocks=1
 momentum        1 optimizer.name=sgd optimizer.momentum=0.9
 momentum-zero   2 parallel.data=2 parallel.zero=2 optimizer.name=sgd optimizer.momentum=0.9
+stages          4 parallel.pipeline=4 train.global_batch=16
+stages-bubbles  4 parallel.pipeline=4 train.global_batch=16 parallel.schedule=zero-bubble
+stages-gpipe    3 parallel.pipeline=3 parallel.schedule=gpipe
+stages-chunks   2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 train.global_batch=16
 use             1 checkpoint.every_steps=4 eval generate
 use-tensor      2 parallel.tensor=2 checkpoint.every_steps=4 eval generate
 use-pipe        2 parallel.pipeline=2 checkpoint.every_steps=4 eval generate
@@ -73,6 +77,7 @@ graphs-layers   2 parallel.data=2 parallel.zero=2 device.graphs=layer
 graphs-tensor   2 parallel.tensor=2 parallel.sequence=true device.graphs=step
 fast-zero       2 parallel.data=2 parallel.zero=2 reproducibility=fast parallel.tensor_blocks=1
 checkpoint-zero 2 parallel.data=2 parallel.zero=3 checkpoint.every_steps=2 train.steps=5 train.eval_every=2 again
+checkpoint-half 2 parallel.data=2 parallel.zero=3 precision=bf16 checkpoint.every_steps=2 train.steps=5 again
 checkpoint-pipe 2 parallel.pipeline=2 checkpoint.every_steps=2 train.steps=5 train.eval_every=2 again
 images          1 model.family=resnet
 images-data     2 model.family=resnet parallel.data=2 train.eval_every=2
@@ -219,7 +224,7 @@ def symbolise(program: str, offsets: list) -> dict:
         if re.fullmatch(r"0x[0-9a-f]+", line):
             names[f"0x{int(line, 16) + 1:x}"] = chain = []
             continue
-        place = re.sub(r" \(discriminator.*", "", next(lines)).replace(f"{REPOSITORY}/", "")
+        place = os.path.normpath(re.sub(r" \(discriminator.*", "", next(lines))).replace(f"{REPOSITORY}/", "")
         chain.append((line.split("(")[0].replace("trireme::", ""), place))
     return names
 
@@ -271,6 +276,8 @@ def mutate(runner: Runner, runs: list, wanted: str, at_least: int, table: pathli
         for run in site.runs:
             status, output = runner.train(run, {"TRIREME_EMULATED_DROP": ",".join(sorted(site.offsets))})
             report = report_of(output)
+            if status != 0 and "EFAULT" in output:  # of a system call on page-locked memory that a copy uses
+                report = "CUDA emulator: a rank: the host touches page-locked memory that a copy uses (a system call fails with EFAULT)"
             if report:
                 row = f"| {site.place} | {site.call} | {site.function} | {run.name} | {summary(report)} |"
                 break

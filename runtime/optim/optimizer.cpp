@@ -31,7 +31,7 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
       done_event_(device.make_event()) {
   const MemoryScope scope(MemoryRole::optimizer);
   if (loss_scale) scaler_.emplace(device, *loss_scale);
-  const auto stream = device.make_stream(StreamKind::compute);
+  const auto stream = device.make_stream(StreamKind::compute);  // whose end waits for it all
   const std::size_t state =
       static_cast<std::size_t>(params.layout().owned_elements()) * sizeof(float);
   const auto* const sgd = std::get_if<ops::SgdOptions>(&options_);
@@ -42,7 +42,6 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
   norm_ = zeroed(device, stream.get(), sizeof(float));
   sum_ = zeroed(device, stream.get(), sizeof(double));
   exact_ = zeroed(device, stream.get(), ops::exact_sum_words * sizeof(std::uint64_t));
-  stream->synchronize();
 }
 
 Tensor Optimizer::gradient_norm() const {

@@ -8,16 +8,14 @@ LossGuard::LossGuard(Device& device, const LossGuardOptions& options, std::int64
       targets_(static_cast<double>(targets)),
       state_(device, ops::LossGuardState::count * sizeof(double), MemoryKind::device) {
   const auto stream = device.make_stream(StreamKind::compute);
-  device.fill_zero(*stream, state_.data(), state_.bytes());
-  stream->synchronize();
+  device.fill_zero(*stream, state_.data(), state_.bytes());  // the stream's end waits for it
 }
 
 Tensor LossGuard::state() const {
   return state_.view(DType::f64, Shape{ops::LossGuardState::count});
 }
 
-void LossGuard::judge(Stream& compute, LossTotals& totals, const Tensor& scalars) {
-  totals.join(compute);
+void LossGuard::judge(Stream& compute, const LossTotals& totals, const Tensor& scalars) {
   ops::guard_loss(compute, scalars, state(), totals.gathered(),
                   {.zscore = options_.spike_zscore,
                    .window = static_cast<double>(options_.spike_window),

@@ -21,9 +21,9 @@ class LossGuard {
   // ops::LossGuardState on the device: all that a checkpoint must keep.
   [[nodiscard]] Tensor state() const;
   [[nodiscard]] const LossGuardOptions& options() const { return options_; }
-  // Enqueues the verdict on the step whose totals were published; `scalars` are the optimizer's,
-  // measured and not yet used.
-  void judge(Stream& compute, LossTotals& totals, const Tensor& scalars);
+  // Enqueues the verdict on the step whose totals were published, on a stream that the comm stream
+  // has joined since; `scalars` are the optimizer's, measured and not yet used.
+  void judge(Stream& compute, const LossTotals& totals, const Tensor& scalars);
 
  private:
   LossGuardOptions options_;

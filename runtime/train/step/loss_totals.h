@@ -31,10 +31,9 @@ class LossTotals {
   // Adds what the head of micro-batch `index` of this rank wrote into the context.
   void add(const Context& context, std::int64_t index);
   // After the last add: brings the sums to every rank, on the comm stream, and starts the copy to
-  // the host. Only the last pipeline stage has added any.
+  // the host. Only the last pipeline stage has added any. Who joins the comm stream then may read
+  // gathered().
   void publish(Stream& compute, Stream& comm);
-  // `compute` may read gathered() from here on.
-  void join(Stream& compute) { compute.wait(*copied_); }
   // (data ranks * batches, 2) f64 on the device: the pairs of data-parallel rank 0, then 1, ...
   [[nodiscard]] Tensor gathered() const;
   // Ranks whose micro-batches take turns in the order of the whole pass.

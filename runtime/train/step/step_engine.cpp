@@ -211,8 +211,7 @@ void StepEngine::rehearse(std::int64_t step, Slot& slot) {
       rehearse_chunk(ActionKind::backward_weight, chunk);
   }
   reduce(slot);
-  compute.synchronize();
-  streams_.comm->synchronize();
+  compute.synchronize();  // which has joined the comm stream
   gatherer_.forget();
 }
 
@@ -271,7 +270,6 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
   gatherer_.after_update();
   device_.copy(compute, slot.norm_host.data(), optimizer_.gradient_norm().data, sizeof(float));
   device_.copy(compute, slot.guard_host.data(), guard_.state().data, slot.guard_host.bytes());
-  if (options_.flags) slot.exchange.join(compute);
 }
 
 void StepEngine::reduce(Slot& slot) {
@@ -285,7 +283,7 @@ void StepEngine::reduce(Slot& slot) {
   streams_.compute->record(*slot.reduce_begin);
   reducer_.finish();
   ties_.add(*streams_.comm);
-  reducer_.join();
+  reducer_.join();  // also what was published
   streams_.compute->record(*slot.reduce_end);
   if (on_cpu) slot.comm_core_wait_ms = core_waits_.milliseconds() - waited;
 }

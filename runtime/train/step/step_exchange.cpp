@@ -35,7 +35,6 @@ StepExchange::StepExchange(Device& device, const ProcessMesh& mesh)
       group_(device, bytes_of(mesh.shape().data), MemoryKind::device),
       all_(device, bytes_of(mesh.shape().size()), MemoryKind::device),
       host_(device, bytes_of(mesh.shape().size()), MemoryKind::host),
-      ready_event_(device.make_event()),
       times_(static_cast<std::size_t>(mesh.shape().size())) {}
 
 void StepExchange::stage(const StepFlags& flags, std::int64_t timed, const RankStep& times) {
@@ -50,7 +49,6 @@ void StepExchange::publish(Stream& comm) {
   mesh_.data().all_gather(comm, view(mine_), view(group_));
   mesh_.model().all_gather(comm, view(group_), view(all_));
   device_.copy(comm, host_.data(), all_.data(), host_.bytes());
-  comm.record(*ready_event_);
 }
 
 void StepExchange::read() {

@@ -24,8 +24,7 @@ class StepExchange {
   void stage(const StepFlags& flags, std::int64_t timed, const RankStep& times);
   // Enqueues the exchange and its copy to the host.
   void publish(Stream& comm);
-  void join(Stream& compute) { compute.wait(*ready_event_); }
-  // Takes in a step whose work is done.
+  // Takes in a step whose work is done, that of the comm stream too.
   void read();
   // The largest of all ranks.
   [[nodiscard]] const StepFlags& flags() const { return agreed_; }
@@ -39,7 +38,6 @@ class StepExchange {
   // Notes: this rank's on the host and the device; of its data group; of all ranks, ordered by
   // (pipeline, tensor, data), on the device and the host.
   Buffer staged_, mine_, group_, all_, host_;
-  std::unique_ptr<Event> ready_event_;
   StepFlags agreed_{};
   std::int64_t timed_ = -1;
   std::vector<RankStep> times_;
