@@ -8,6 +8,7 @@
 #include "launch/commands/data_command.h"
 #include "launch/commands/doctor_command.h"
 #include "launch/commands/eval_command.h"
+#include "launch/commands/field_commands.h"
 #include "launch/commands/generate_command.h"
 #include "launch/commands/plan_command.h"
 #include "launch/commands/scale_command.h"
@@ -32,6 +33,7 @@ int run_program(int argc, char** argv) {
     add_eval_command(app);
     add_generate_command(app);
     add_data_commands(app);
+    add_field_commands(*app.get_subcommand("data"));
     add_checkpoint_commands(app);
     add_bench_command(app);
     return parse_and_run(app, argc, argv);

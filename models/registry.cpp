@@ -26,6 +26,7 @@ ModelTraits resnet_traits(const ModelConfig& model) {
           .targets_per_sample = 1,
           .item_name = "images",
           .image_size = resnet.image_size,
+          .image_width = width_of_images(resnet),
           .channels = resnet.channels,
           .classes = resnet.classes};
 }

@@ -22,8 +22,9 @@ struct ModelTraits {
   // Of tokens.
   std::int64_t context = 0;
   std::int64_t vocabulary = 0;
-  // Of images: (image_size, image_size, channels) u8.
+  // Of images: (image_size, image_width, channels) u8, or f32 from files that are read in place.
   std::int64_t image_size = 0;
+  std::int64_t image_width = 0;
   std::int64_t channels = 0;
   std::int64_t classes = 0;
 };

@@ -16,7 +16,7 @@ Shape with_rows(std::int64_t rows, const Shape& shape) {
 
 BatchMemory::BatchMemory(Device& of, const SampleLayout& sample, std::int64_t rows,
                          MemoryKind kind) {
-  const bool labels = sample.input_dtype == DType::u8;
+  const bool labels = sample.is_labelled();
   Layout layout;
   const auto place = [&](Tensor& tensor, DType dtype, const Shape& shape) {
     tensor = {nullptr, dtype, shape};

@@ -34,11 +34,19 @@ void check_image_options(const Shard& shard, const DatasetOptions& options) {
          shard.path);
   }
   const auto size = static_cast<std::uint64_t>(options.image_size);
-  if (size > 0 && (header.height != size || header.width != size)) {
+  const auto width =
+      options.image_width > 0 ? static_cast<std::uint64_t>(options.image_width) : size;
+  if (size > 0 && size == width && (header.height != size || header.width != size)) {
     fail(ExitCode::data,
          "{}: images are {} x {}, but model.image_size = {}; set model.image_size or re-pack with "
          "`--resize {}`",
          shard.path, header.height, header.width, size, size);
+  }
+  if (size != width && (header.height != size || header.width != width)) {
+    fail(ExitCode::data,
+         "{}: images are {} x {}, but model.image_size = {} and model.image_width = {}; set them "
+         "as the images are",
+         shard.path, header.height, header.width, size, width);
   }
   if (options.channels > 0 && header.channels != static_cast<std::uint64_t>(options.channels)) {
     fail(ExitCode::data,

@@ -16,11 +16,12 @@ namespace trireme {
 // What the caller can work with; a data set that differs is refused when it is opened. 0 or empty =
 // any.
 struct DatasetOptions {
-  std::int64_t context = 0;     // T, tokens per sample; required for token shards
-  std::string split = {};       // train, validation: subdirectory, when `path` has no shards
-  std::int64_t vocabulary = 0;  // of the model; at least the data set's
-  std::int64_t classes = 0;     // of the model; at least the data set's
-  std::int64_t image_size = 0;  // height and width
+  std::int64_t context = 0;      // T, tokens per sample; required for token shards
+  std::string split = {};        // train, validation: subdirectory, when `path` has no shards
+  std::int64_t vocabulary = 0;   // of the model; at least the data set's
+  std::int64_t classes = 0;      // of the model; at least the data set's
+  std::int64_t image_size = 0;   // height
+  std::int64_t image_width = 0;  // 0: as the height
   std::int64_t channels = 0;
   bool check_blocks = true;  // false: to measure what the block checksums cost
 };
@@ -30,6 +31,9 @@ struct SampleLayout {
   DType input_dtype = DType::i32;
   Shape inputs;   // tokens (T), images (H, W, C)
   Shape targets;  // i32: tokens (T), labels (1)
+
+  // Pictures, of bytes or floats, with a label each.
+  [[nodiscard]] bool is_labelled() const { return input_dtype != DType::i32; }
 
   [[nodiscard]] std::size_t input_bytes() const {
     return static_cast<std::size_t>(inputs.count()) * size_of(input_dtype);
@@ -66,6 +70,9 @@ class Dataset {
   // cut meanwhile, a block that does not match its checksum, or a token id outside the vocabulary.
   virtual void read(std::int64_t index, std::span<std::byte> inputs,
                     std::span<std::int32_t> targets) const = 0;
+
+  // What was left out or altered of the samples read so far, for the end of a run; "" for nothing.
+  [[nodiscard]] virtual std::string shortcomings() const { return ""; }
 
  protected:
   Dataset() = default;

@@ -25,6 +25,7 @@
 #include "data/pack/staged_directory.h"
 #include "data/pack/token_stream.h"
 #include "data/sets/token_dataset.h"
+#include "launch/bench/data/field_rates.h"
 #include "launch/bench/data/loader_rates.h"
 #include "launch/commands/number_check.h"
 #include "runtime/base/error.h"
@@ -45,6 +46,7 @@ struct DataBenchArguments {
   bool sequential = false;
   std::string python = "python3";
   std::string script = "scripts/bench_h5py.py";
+  FieldBench fields;  // where an input is given
 };
 
 // Where the bytes of one sample lie.
@@ -318,6 +320,19 @@ void bench_synthetic(DataBenchArguments arguments) {
   bench_packed(arguments);
 }
 
+void run_bench(const DataBenchArguments& arguments) {
+  if (arguments.fields.input.empty())
+    return arguments.path.empty() ? bench_synthetic(arguments) : bench_packed(arguments);
+  FieldBench fields = arguments.fields;
+  fields.files = arguments.path;
+  fields.threads = arguments.threads;
+  fields.megabytes = arguments.megabytes;
+  fields.rounds = arguments.rounds;
+  fields.seconds = arguments.seconds;
+  fields.python = arguments.python;
+  bench_fields(fields);
+}
+
 }  // namespace
 
 void add_bench_data(CLI::App& bench_command) {
@@ -346,10 +361,21 @@ void add_bench_data(CLI::App& bench_command) {
       ->capture_default_str();
   command->add_option("--h5py-script", arguments->script, "The h5py side of the comparison")
       ->capture_default_str();
-  command->footer("Example: trireme bench data data/kjv --context 1024 --threads 4");
-  command->callback([arguments] {
-    arguments->path.empty() ? bench_synthetic(*arguments) : bench_packed(*arguments);
-  });
+  auto* const input = command->add_option(
+      "--input", arguments->fields.input,
+      "Instead of packed shards: HDF5 files read in place, a sample a file; path of this data set");
+  command->add_option("--target", arguments->fields.target, "Their labels, as data.target")
+      ->needs(input);
+  command->add_option("--axes", arguments->fields.axes, "Their axes, as data.axes")
+      ->capture_default_str()
+      ->needs(input);
+  command->add_option("--h5py-files-script", arguments->fields.script, "The peers' side of it")
+      ->capture_default_str();
+  command->footer(
+      "Examples: trireme bench data data/kjv --context 1024 --threads 4\n"
+      "          trireme bench data data/deepcam/train --input climate/data --target "
+      "climate/label");
+  command->callback([arguments] { run_bench(*arguments); });
 }
 
 }  // namespace trireme

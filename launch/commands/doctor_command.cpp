@@ -17,6 +17,7 @@
 #include "runtime/base/host_name.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/watchdog/watched.h"
+#include "runtime/engine/data_sets.h"
 #include "runtime/telemetry/host.h"
 
 namespace trireme {
@@ -49,11 +50,11 @@ std::optional<Config> read_config(doctor::Findings& findings, const RankProcess&
   }
 }
 
-void check_dataset(doctor::Findings& findings, const Config& config, const std::string& path,
-                   const std::string& split) {
+void check_dataset(doctor::Findings& findings, const Config& config, DataPart part) {
   try {
-    const auto dataset = open_dataset(traits_of(config.model), path, split);
-    findings.fine("data", fmt::format("{}: {} samples", path, dataset->size()));
+    const auto dataset = open_dataset(config, part);
+    findings.fine("data",
+                  fmt::format("{}: {} samples", data_text(config.data, part), dataset->size()));
   } catch (const Error& error) {
     findings.problem("data", error.what(), "");
   }
@@ -107,9 +108,8 @@ int examine(const DoctorArguments& arguments) {
   if (mpi.local_rank() == 0) {
     doctor::check_storage(findings, "run directory", settings.run.directory);
     if (config) {
-      check_dataset(findings, settings, settings.data.path, "train");
-      if (!settings.data.validation_path.empty())
-        check_dataset(findings, settings, settings.data.validation_path, "validation");
+      check_dataset(findings, settings, DataPart::training);
+      if (settings.data.has_validation()) check_dataset(findings, settings, DataPart::validation);
     }
   }
   doctor::check_sameness(findings, *world, config ? to_yaml(*config) : "");

@@ -12,6 +12,7 @@
 #include "launch/commands/shared_options.h"
 #include "launch/job/requested_config.h"
 #include "models/config.h"
+#include "runtime/engine/data_sets.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/state/data_record.h"
 
@@ -35,7 +36,12 @@ Config config_of(const EvalArguments& arguments, const RankProcess& process) {
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   Provenance where;
   Config config = load_config(config_file_of_run(arguments.run), overrides, &where);
-  if (!arguments.data.empty()) config.data.validation_path = arguments.data;
+  if (!arguments.data.empty() && config.data.in_place()) {
+    config.data.validation_files = {arguments.data};
+    config.data.validation_fraction = 0;
+  } else if (!arguments.data.empty()) {
+    config.data.validation_path = arguments.data;
+  }
   if (arguments.batches > 0 || !where.overridden.contains("train.eval_batches"))
     config.train.eval_batches = arguments.batches;
   return resolve_config(std::move(config), process.environment(), &where, Purpose::evaluate);
@@ -54,8 +60,8 @@ void evaluate_run(const EvalArguments& arguments) {
     refuse_non_finite(engine.session(), weights, fmt::format("the loss is {}", result.loss));
   if (process.mpi.rank() != 0) return;
   fmt::print("weights   {}\ndata      {}\nsamples   {} of {}\nloss      {:.6f} nats\n",
-             weights.describe(), config.data.validation_path, pass.samples(), pass.dataset().size(),
-             result.loss);
+             weights.describe(), data_text(config.data, DataPart::validation), pass.samples(),
+             pass.dataset().size(), result.loss);
   if (engine.session().traits().input == InputKind::tokens) {
     fmt::print("perplexity {:.4f}\nbits per token {:.6f}\n", std::exp(result.loss),
                result.loss / std::numbers::ln2);

@@ -18,7 +18,7 @@ double optimizer_bytes(const OptimizerConfig& config) {
 // As it lies in a shard.
 double stored_sample_bytes(const ModelTraits& traits) {
   if (traits.input == InputKind::images)
-    return static_cast<double>(traits.image_size * traits.image_size * traits.channels);
+    return static_cast<double>(traits.image_size * traits.image_width * traits.channels);
   constexpr std::int64_t ids_in_two_bytes = 65536;
   return static_cast<double>(traits.context * (traits.vocabulary <= ids_in_two_bytes ? 2 : 4));
 }

@@ -30,12 +30,17 @@ struct ResNetOptions {
   std::int64_t width = 64;  // channels of the first stage (before bottleneck expansion)
   ResNetStemKind stem = ResNetStemKind::imagenet;
   std::int64_t image_size = 224;
+  std::int64_t image_width = 0;  // 0 = auto: image_size, which then is the height alone
   std::int64_t channels = 3;
   std::int64_t classes = 1000;
   friend bool operator==(const ResNetOptions&, const ResNetOptions&) = default;
 };
 
-// Inputs (micro_batch, image_size, image_size, channels) u8; targets (micro_batch) i32. `augment`
+[[nodiscard]] inline std::int64_t width_of_images(const ResNetOptions& options) {
+  return options.image_width > 0 ? options.image_width : options.image_size;
+}
+
+// Inputs (micro_batch, height, width, channels) u8 or f32; targets (micro_batch) i32. `augment`
 // is applied to the inputs; random only in training.
 [[nodiscard]] Chain resnet_chain(const ResNetOptions& options,
                                  const ops::AugmentOptions& augment = {});

@@ -11,6 +11,7 @@ namespace {
 using config::IntegerRange;
 
 constexpr std::int64_t max_channels = 1 << 20;
+constexpr std::int64_t packed_channels = 4;  // that the normalisation of bytes has room for
 
 #define RESNET_FIELD(name, ...) TRIREME_MODEL_FIELD(ResNetOptions, name, __VA_ARGS__)
 
@@ -24,7 +25,9 @@ std::vector<config::Field> resnet_fields() {
       RESNET_FIELD(stem, config::one_of<ResNetStemKind>(),
                    "7x7 stride 2 and pooling, or 3x3 for small images"),
       RESNET_FIELD(image_size, IntegerRange{1, 16384}, "height and width of the images in pixels"),
-      RESNET_FIELD(channels, IntegerRange{1, 64}, "channels of the images"),
+      RESNET_FIELD(image_width, (IntegerRange{1, 16384, {}, "auto"}),
+                   "width where it is not the height; auto = image_size"),
+      RESNET_FIELD(channels, IntegerRange{1, 4096}, "channels of the images"),
       RESNET_FIELD(classes, IntegerRange{2, 10'000'000}, "labels"),
   };
 }
@@ -34,11 +37,12 @@ void check_sizes(const config::Subject& subject, const ResNetOptions& model) {
   const bool large = model.stem == ResNetStemKind::imagenet;
   const auto halvings = static_cast<std::int64_t>(model.stages.size()) - 1 + (large ? 2 : 0);
   const std::int64_t smallest = std::int64_t{1} << halvings;
-  if (model.image_size < smallest) {
-    refuse(subject, "model.image_size",
+  const std::int64_t side = std::min(model.image_size, width_of_images(model));
+  if (side < smallest) {
+    refuse(subject, side < model.image_size ? "model.image_width" : "model.image_size",
            "{} pixels are less than one after stem {} and {} stages, which need {}; use "
            "{} or more{} or fewer stages",
-           model.image_size, name_of(model.stem), model.stages.size(), smallest, smallest,
+           side, name_of(model.stem), model.stages.size(), smallest, smallest,
            large ? ", stem: small" : "");
   }
   const std::int64_t widest = (model.width << (model.stages.size() - 1)) *
@@ -65,10 +69,17 @@ void check_resnet(const config::Subject& subject) {
   check_sizes(subject, model);
   check_per_channel(subject, "data.mean", data.mean, model.channels);
   check_per_channel(subject, "data.std", data.std, model.channels);
-  if (data.crop_padding >= model.image_size) {
+  const std::int64_t side = std::min(model.image_size, width_of_images(model));
+  if (data.crop_padding >= side) {
     refuse(subject, "data.crop_padding",
-           "{} is not below model.image_size = {}; a crop could miss the image", data.crop_padding,
-           model.image_size);
+           "{} is not below model.image_{} = {}; a crop could miss the image", data.crop_padding,
+           side < model.image_size ? "width" : "size", side);
+  }
+  if (!data.in_place() && !data.path.empty() && model.channels > packed_channels) {
+    refuse(subject, "model.channels",
+           "{}, and packed images have 1 or 3 channels; use 1 or 3, or name HDF5 files by "
+           "data.files",
+           model.channels);
   }
 }
 
@@ -87,8 +98,14 @@ Chain resnet_chain(const Config& config) {
   ops::AugmentOptions augment{
       .crop_padding = config.data.crop_padding, .flip = config.data.flip, .seed = config.run.seed};
   const auto to_float = [](double value) { return static_cast<float>(value); };
-  std::ranges::transform(config.data.mean, augment.mean.begin(), to_float);
-  std::ranges::transform(config.data.std, augment.stddev.begin(), to_float);
+  // Files read in place are scaled where they are read.
+  if (!config.data.in_place()) {
+    TRIREME_EXPECTS(config.data.mean.size() <= augment.mean.size() &&
+                        config.data.std.size() <= augment.stddev.size(),
+                    "means of {} channels", config.data.mean.size());
+    std::ranges::transform(config.data.mean, augment.mean.begin(), to_float);
+    std::ranges::transform(config.data.std, augment.stddev.begin(), to_float);
+  }
   return resnet_chain(config.model.as<ResNetOptions>(), augment);
 }
 

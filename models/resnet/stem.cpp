@@ -17,7 +17,7 @@ std::int64_t stride_of(const ResNetOptions& options) {
 }
 
 Shape image_shape(const Blueprint& blueprint, const ResNetOptions& options) {
-  return {blueprint.micro_batch(), options.image_size, options.image_size, options.channels};
+  return {blueprint.micro_batch(), options.image_size, width_of_images(options), options.channels};
 }
 
 // Also the shape of what the stem hands on: follows from the options alone.

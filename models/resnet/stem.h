@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-// uint8 images -> augmented, normalised -> convolution, batch norm, ReLU (, max-pool).
+// u8 or f32 images -> augmented, normalised -> convolution, batch norm, ReLU (, max-pool).
 class ResNetStem final : public Layer {
  public:
   ResNetStem(Blueprint& blueprint, const ResNetOptions& options,

@@ -92,6 +92,45 @@ enum class LastBatch : std::uint8_t {
   return std::to_array<Named<LastBatch>>({{LastBatch::drop, "drop"}, {LastBatch::pad, "pad"}});
 }
 
+// data.samples: what one sample of an HDF5 file is.
+enum class SampleUnit : std::uint8_t {
+  file,  // all of a file
+  axis,  // a position along the axis N of its data sets
+  group  // a group at the root of a file
+};
+[[nodiscard]] constexpr auto names_of(SampleUnit /*key*/) {
+  return std::to_array<Named<SampleUnit>>(
+      {{SampleUnit::file, "file"}, {SampleUnit::axis, "axis"}, {SampleUnit::group, "group"}});
+}
+
+// data.scaling
+enum class Scaling : std::uint8_t {
+  none,
+  mean_std,  // (value - mean) / std
+  min_max    // (value - min) / (max - min)
+};
+[[nodiscard]] constexpr auto names_of(Scaling /*key*/) {
+  return std::to_array<Named<Scaling>>(
+      {{Scaling::none, "none"}, {Scaling::mean_std, "mean_std"}, {Scaling::min_max, "min_max"}});
+}
+
+// data.not_finite: what becomes of a NaN or an infinity among the inputs.
+enum class NotFinite : std::uint8_t {
+  refuse,  // the run ends
+  zero,    // 0 after scaling, which is the mean
+  keep
+};
+[[nodiscard]] constexpr auto names_of(NotFinite /*key*/) {
+  return std::to_array<Named<NotFinite>>(
+      {{NotFinite::refuse, "refuse"}, {NotFinite::zero, "zero"}, {NotFinite::keep, "keep"}});
+}
+
+// data.damaged: what becomes of a sample that cannot be decoded.
+enum class Damaged : std::uint8_t { refuse, skip };
+[[nodiscard]] constexpr auto names_of(Damaged /*key*/) {
+  return std::to_array<Named<Damaged>>({{Damaged::refuse, "refuse"}, {Damaged::skip, "skip"}});
+}
+
 // parallel.schedule
 enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved, zero_bubble };
 [[nodiscard]] constexpr auto names_of(ScheduleKind /*key*/) {

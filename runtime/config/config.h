@@ -50,7 +50,34 @@ struct DataConfig {
   bool flip = false;
   std::vector<double> mean;
   std::vector<double> std;
+  // HDF5 files read in place, instead of `path`
+  std::vector<std::string> files;
+  std::vector<std::string> validation_files;
+  double validation_fraction = 0;
+  SampleUnit samples = SampleUnit::file;
+  std::vector<std::string> inputs;
+  std::string target;
+  std::string axes = "HWC";
+  std::vector<std::int64_t> input_channels;  // empty = all
+  std::vector<std::int64_t> crop;            // top, left, height, width; empty = all
+  std::int64_t window = 0;                   // steps of the axis T; 0 = all
+  std::int64_t window_stride = 1;
+  std::int64_t steps_ahead = 0;
+  bool bfloat16 = false;
+  Scaling scaling = Scaling::none;
+  std::string statistics;                     // a file
+  std::vector<std::string> statistics_paths;  // in it, where it is HDF5
+  NotFinite not_finite = NotFinite::refuse;
+  Damaged damaged = Damaged::refuse;
+  bool outside_links = false;
+  double cache_megabytes = 256;
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
+
+  // Whether the data is HDF5 files read in place.
+  [[nodiscard]] bool in_place() const { return !files.empty() || !validation_files.empty(); }
+  [[nodiscard]] bool has_validation() const {
+    return !validation_path.empty() || !validation_files.empty() || validation_fraction > 0;
+  }
 };
 
 struct ParallelConfig {

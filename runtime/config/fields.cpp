@@ -11,6 +11,7 @@ namespace {
 constexpr std::int64_t many = 1'000'000'000'000;
 constexpr double year_of_minutes = 525'600;
 constexpr double any_size = 1e6;
+constexpr double any_value = 1e30;  // of what is measured: pressures, energies
 const Condition on_cuda{"device.type", {"cuda"}};
 const Condition adamw{"optimizer.name", {"adamw"}};
 const Condition sgd{"optimizer.name", {"sgd"}};
@@ -72,12 +73,80 @@ std::vector<Field> data_fields() {
       FIELD(data.crop_padding, IntegerRange{0, 1024},
             "random crop after padding by this many pixels", {}, Needs::images),
       FIELD(data.flip, Free{}, "mirror half of the images", {}, Needs::images),
-      FIELD(data.mean, (NumberRange{.low = -any_size, .high = any_size, .items = {0, 64}}),
-            "subtracted per channel from pixels in 0..1", {}, Needs::images),
+      FIELD(data.mean, (NumberRange{.low = -any_value, .high = any_value, .items = {0, 4096}}),
+            "subtracted per channel, from pixels in 0..1 or with data.scaling from the values", {},
+            Needs::images),
       renamed(
-          FIELD(data.std, (NumberRange{.high = any_size, .low_is_open = true, .items = {0, 64}}),
+          FIELD(data.std, (NumberRange{.high = any_value, .low_is_open = true, .items = {0, 4096}}),
                 "divides each channel after the mean", {}, Needs::images),
           "data.deviation"),
+  };
+}
+
+// HDF5 files read in place.
+std::vector<Field> file_fields() {
+  constexpr std::size_t most = 1024;
+  constexpr std::int64_t far = std::int64_t{1} << 40;
+  const Text list{.items = {0, most}};
+  return {
+      FIELD(data.files, list,
+            "HDF5 files to train on in place: files, directories (all *.h5, *.hdf5 and *.nc below) "
+            "or patterns with * ? []; instead of data.path",
+            {}, Needs::images),
+      FIELD(data.validation_files, list, "the same to evaluate on", {}, Needs::images),
+      FIELD(data.validation_fraction, below_one,
+            "share of the samples of data.files, drawn at random, to evaluate on instead of "
+            "training on them",
+            {}, Needs::images),
+      FIELD(data.samples, one_of<SampleUnit>(),
+            "what a sample is: a file, a position along the axis N, or a group at a file's root",
+            {}, Needs::images),
+      FIELD(data.inputs, list, "paths of the data sets whose channels, in order, are the input", {},
+            Needs::images),
+      FIELD(data.target, Text{},
+            "label of a sample: path of a data set of integers, or path@attribute, or @attribute "
+            "of the file or group",
+            {}, Needs::images),
+      FIELD(data.axes, Text{.may_be_empty = false},
+            "axes of the inputs as stored: H, W, and perhaps C (channels), T (steps, which become "
+            "channels) and N (samples)",
+            {}, Needs::images),
+      FIELD(data.input_channels, (IntegerRange{0, far, {0, 4096}}),
+            "channels to read, of all inputs counted together; empty = all", {}, Needs::images),
+      FIELD(data.crop, (IntegerRange{0, far, {0, 4}}),
+            "part to read: top, left, height, width; empty = all", {}, Needs::images),
+      FIELD(data.window, IntegerRange{0, far},
+            "steps of the axis T in a sample, each start being one; 0 = all of them", {},
+            Needs::images),
+      FIELD(data.window_stride, IntegerRange{1, far}, "distance of the steps of a window", {},
+            Needs::images),
+      FIELD(data.steps_ahead, IntegerRange{0, far},
+            "the label of a window is that of the step this far behind its last", {},
+            Needs::images),
+      FIELD(data.bfloat16, Free{}, "16-bit unsigned integers are bfloat16", {}, Needs::images),
+      FIELD(data.scaling, one_of<Scaling>(),
+            "per channel: (value - mean) / std, or (value - min) / (max - min)", {}, Needs::images),
+      FIELD(
+          data.statistics, Text{},
+          "where scaling has its numbers, if not data.mean and data.std: a file that trireme data "
+          "statistics has written, or an HDF5 file",
+          {}, Needs::images),
+      FIELD(data.statistics_paths, (Text{.items = {0, 2}}),
+            "in an HDF5 file of statistics: data sets of mean and std, or of min and max", {},
+            Needs::images),
+      FIELD(data.not_finite, one_of<NotFinite>(),
+            "what to do with a NaN or infinity in the inputs: end the run, make it 0 after "
+            "scaling, or nothing",
+            {}, Needs::images),
+      FIELD(data.damaged, one_of<Damaged>(),
+            "what to do with a sample whose data does not decode: end the run, or leave it out, "
+            "counted and listed",
+            {}, Needs::images),
+      FIELD(data.outside_links, Free{},
+            "links and virtual data sets may lead to files outside the folder of their file", {},
+            Needs::images),
+      FIELD(data.cache_megabytes, NumberRange{.high = any_size},
+            "decoded chunks that a rank keeps, of which samples share parts", {}, Needs::images),
   };
 }
 
@@ -243,8 +312,8 @@ Slot Field::member(Config& config) const {
 
 std::vector<Field> common_fields() {
   std::vector<Field> table;
-  for (auto part : {run_and_device_fields, model_fields, data_fields, parallel_fields, comm_fields,
-                    train_fields, optimizer_fields, checkpoint_fields}) {
+  for (auto part : {run_and_device_fields, model_fields, data_fields, file_fields, parallel_fields,
+                    comm_fields, train_fields, optimizer_fields, checkpoint_fields}) {
     std::ranges::move(part(), std::back_inserter(table));
   }
   return table;

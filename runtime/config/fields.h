@@ -37,7 +37,7 @@ class ChoiceSlot {
 // The member of a Config that a key stands for.
 using Slot = std::variant<bool*, std::int64_t*, std::uint64_t*, double*, std::string*,
                           std::vector<std::int64_t>*, std::vector<double>*, std::array<double, 2>*,
-                          ChoiceSlot>;
+                          std::vector<std::string>*, ChoiceSlot>;
 
 // Lengths allowed for a list; ignored for a single value.
 struct Items {
@@ -48,6 +48,7 @@ struct Items {
 struct Free {};  // booleans, seeds: whatever the type can hold
 struct Text {
   bool may_be_empty = true;
+  Items items{};  // a list of one may be written without brackets
 };
 // Of a choice, or of a boolean that is written as one of two words.
 struct Choices {

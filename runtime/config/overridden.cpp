@@ -64,7 +64,7 @@ void ignore_conditional(const KeyTable& keys, Config& config, Provenance& where)
 
 void settle_overridden(const KeyTable& keys, Config& config, Provenance& where) {
   ignore_conditional(keys, config, where);
-  if (config.data.validation_path.empty() && config.train.eval_every > 0 &&
+  if (!config.data.has_validation() && config.train.eval_every > 0 &&
       met_by(where, "data.validation_path", "train.eval_every"))
     ignore(keys, field_of(keys, "train.eval_every"), "data.validation_path", config, where);
   if (config.optimizer.momentum == 0 && config.optimizer.nesterov &&

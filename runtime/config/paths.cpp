@@ -15,11 +15,18 @@ void make_absolute(std::string& path) {
 
 }  // namespace
 
+fs::path config::fixed_part(const std::string& pattern) {
+  const auto wild = pattern.find_first_of("*?[");
+  if (wild == std::string::npos) return pattern;
+  return fs::path(pattern.substr(0, wild) + "x").parent_path();
+}
+
 void config::resolve_path(std::string& path, const fs::path& beside) {
   std::error_code ignored;  // a path that cannot be examined counts as absent
   if (path.empty() || fs::path(path).is_absolute() || fs::exists(path, ignored)) return;
-  const fs::path candidate = beside / path;
-  if (fs::exists(candidate, ignored)) path = candidate.lexically_normal().string();
+  const fs::path fixed = fixed_part(path);
+  if (fixed != path && !fixed.empty() && fs::exists(fixed, ignored)) return;
+  if (fs::exists(beside / fixed, ignored)) path = (beside / path).lexically_normal().string();
 }
 
 Config with_absolute_paths(Config config) {

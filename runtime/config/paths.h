@@ -2,19 +2,28 @@
 // The keys that name files and directories.
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "runtime/config/config.h"
 
 namespace trireme::config {
 
-// What a run reads. Empty where the config names nothing.
-[[nodiscard]] inline std::array<std::string*, 4> input_paths(Config& config) {
-  return {&config.data.path, &config.data.validation_path, &config.train.initial_weights,
-          &config.parallel.hardware};
+// What a run reads; data.files may be patterns. Empty where the config names nothing.
+[[nodiscard]] inline std::vector<std::string*> input_paths(Config& config) {
+  std::vector<std::string*> paths{&config.data.path, &config.data.validation_path,
+                                  &config.data.statistics, &config.train.initial_weights,
+                                  &config.parallel.hardware};
+  for (auto* const list : {&config.data.files, &config.data.validation_files}) {
+    for (std::string& path : *list)
+      paths.push_back(&path);
+  }
+  return paths;
 }
+
+// The part of a pattern that holds no *, ? or [: a whole path where there is none of these.
+[[nodiscard]] std::filesystem::path fixed_part(const std::string& pattern);
 
 // A relative path that is nothing in the current directory but something in `beside` becomes that
 // one. Found nowhere it stays as written, so that the error about it names what the user wrote.

@@ -128,6 +128,18 @@ struct Reader {
     }
   }
 
+  void read(const Node& node, std::vector<std::string>& out) const {
+    if (node.kind == Node::Kind::scalar) {
+      read(node, out.emplace_back());
+      out.erase(out.begin(), out.end() - 1);
+      return;
+    }
+    expect_list(node, std::get<Text>(field.limits).items, out);
+    out.assign(node.items.size(), {});
+    for (std::size_t i = 0; i < out.size(); ++i)
+      read(node.items[i], out[i]);
+  }
+
   template <typename Element>
   void read(const Node& node, std::vector<Element>& out) const {
     using Range = std::conditional_t<std::is_integral_v<Element>, IntegerRange, NumberRange>;
@@ -163,6 +175,12 @@ struct Formatter {
   }
   std::string operator()(const std::string& value) const { return quote_if_needed(value); }
   std::string operator()(std::string_view name) const { return std::string(name); }
+  std::string operator()(const std::vector<std::string>& values) const {
+    std::vector<std::string> written;
+    for (const std::string& value : values)
+      written.push_back(quote_if_needed(value));
+    return fmt::format("[{}]", fmt::join(written, ", "));
+  }
   template <typename List>
   std::string operator()(const List& values) const {
     return fmt::format("[{}]", fmt::join(values, ", "));
@@ -213,6 +231,7 @@ std::string type_of(const Field& field) {
     std::string operator()(const std::vector<std::int64_t>&) const { return "list of integers"; }
     std::string operator()(const std::vector<double>&) const { return "list of numbers"; }
     std::string operator()(const std::array<double, 2>&) const { return "list of numbers"; }
+    std::string operator()(const std::vector<std::string>&) const { return "list of texts"; }
   };
   return visit_value(field, Config{}, Namer{});
 }
@@ -220,7 +239,11 @@ std::string type_of(const Field& field) {
 std::string allowed_by(const Field& field) {
   struct Describer {
     std::string operator()(const Free&) const { return ""; }
-    std::string operator()(const Text& text) const { return text.may_be_empty ? "" : "not empty"; }
+    std::string operator()(const Text& text) const {
+      const std::string_view each = text.may_be_empty ? "" : "not empty";
+      if (text.items.max == 0) return std::string(each);
+      return fmt::format("{} to {} texts", text.items.min, text.items.max);
+    }
     std::string operator()(const Choices& choices) const {
       return fmt::format("{}", fmt::join(choices.words, " | "));
     }

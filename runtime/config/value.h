@@ -18,7 +18,8 @@ void assign(const Field& field, const Node& node, Config& config, const std::str
 // The value of `field` as YAML that assign reads back to the same value.
 [[nodiscard]] std::string format_value(const Field& field, const Config& config);
 
-// "integer", "number", "boolean", "text", "list of integers", "list of numbers".
+// "integer", "number", "boolean", "text", "list of integers", "list of numbers",
+// "list of texts".
 [[nodiscard]] std::string type_of(const Field& field);
 // "cpu | cuda | auto", "1 to 1024", "2 values >= 0 and < 1"; "" when free.
 [[nodiscard]] std::string allowed_by(const Field& field);

@@ -10,6 +10,7 @@
 #include "runtime/comm/recording.h"
 #include "runtime/engine/agreement/host_sharing.h"
 #include "runtime/engine/agreement/shared_inputs.h"
+#include "runtime/engine/data_sets.h"
 #include "runtime/engine/options.h"
 #include "runtime/engine/start_report.h"
 #include "runtime/engine/state/data_record.h"
@@ -76,13 +77,15 @@ Engine::~Engine() = default;
 void Engine::open_training_data() {
   const Config& config = session_.config;
   Communicator& world = *session_.world;
-  const std::string& validation = config.data.validation_path;
-  if (!parts_.training) require_data_on_all_hosts(world, "data.path", config.data.path);
+  const DataConfig& data = config.data;
+  const std::string& validation = data.validation_path;
+  if (!parts_.training && !data.in_place())
+    require_data_on_all_hosts(world, "data.path", data.path);
   if (!parts_.validation) require_data_on_all_hosts(world, "data.validation_path", validation);
-  if (!parts_.training)
-    parts_.training = open_dataset(traits_of(config.model), config.data.path, "train");
+  if (!parts_.training) parts_.training = open_dataset(world, config, DataPart::training);
   const Dataset& dataset = *parts_.training;
-  require_same_data(world, "data.path", config.data.path, dataset);
+  require_same_data(world, data_key(data, DataPart::training), data_text(data, DataPart::training),
+                    dataset);
   if (has_files(dataset) && !parts_.validation && !validation.empty())
     require_same_ids(id_names_of(dataset.shards().front()), id_names_at(validation, "validation"));
 }
@@ -147,7 +150,7 @@ void Engine::begin(std::function<StepFlags()> flags) {
   training_.state.emplace(session_, options);
   log_memory(session_, training_.state->engine.optimizer());
   training_.checkpoints.emplace(session_, *training_.state, dataset, *start_, *owner_);
-  if (parts_.validation || !config.data.validation_path.empty())
+  if (parts_.validation || config.data.has_validation())
     training_.validation.emplace(session_, training_.state->engine.runner(), parts_.validation);
   training_.batches =
       std::make_unique<Loader>(*session_.device, dataset, plan, training_loader_options(session_));
@@ -166,6 +169,9 @@ void Engine::open_run(const std::function<MetricsLog*()>& write) {
     const bool again = start_->again && !start_->overwrite;
     metrics = write ? write() : write_config_alone(config, again);
     keep_data_record(directory, *parts_.training);
+    keep_data_index(directory, *parts_.training, config, DataPart::training);
+    if (training_.validation)
+      keep_data_index(directory, training_.validation->dataset(), config, DataPart::validation);
   }
   session_.world->barrier();
   if (!first) log::keep_in(RunDirectory::log_in(directory));
@@ -207,6 +213,12 @@ void Engine::verify_data() {
     }
   }
   if (training_.validation) static_cast<void>(training_.validation->watch().finish());
+  const Dataset* const validation =
+      training_.validation ? &training_.validation->dataset() : nullptr;
+  for (const Dataset* const data : {parts_.training.get(), validation}) {
+    if (const std::string text = data != nullptr ? data->shortcomings() : ""; !text.empty())
+      log::get("data").warn("of what this rank read, {}", text);
+  }
 }
 
 void Engine::finish() {

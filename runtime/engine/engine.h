@@ -46,8 +46,8 @@ struct EngineParts {
   // Instead of the model of model.family. Data is still read as the config's `model` section
   // describes it (context and vocabulary, or image_size, channels and classes).
   std::optional<OwnModel> model{};
-  // Instead of data.path and data.validation_path. Samples lie as layout() says; a data set without
-  // files has no shards().
+  // Instead of what data.path, data.files and their like name. Samples lie as layout() says; a data
+  // set without files has no shards().
   std::shared_ptr<const Dataset> training{}, validation{};
   // Instead of any data: micro-batches as they come, for measurements. Nothing is then restored or
   // saved, and run.directory is not looked at.

@@ -2,18 +2,12 @@
 // What a rank that is only planned holds beside its state of training: the memory of data and
 // checkpoints.
 #include "runtime/checkpoint/save/snapshot.h"
+#include "runtime/engine/data_sets.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/options.h"
 
 namespace trireme {
 namespace {
-
-SampleLayout samples_of(const Session& session) {
-  const ModelTraits model = traits_of(session.config.model);
-  return model.input == InputKind::tokens
-             ? token_samples(model.context)
-             : image_samples(model.image_size, model.image_size, model.channels);
-}
 
 // In a run's order, but for what only data and files have.
 struct DryMemory {
@@ -26,9 +20,9 @@ struct DryMemory {
       snapshot.emplace(device, session.mesh, values,
                        manifest_tensors(placed, values.params.layout().split()));
     }
-    const SampleLayout samples = samples_of(session);
+    const SampleLayout samples = sample_layout(config);
     const std::int64_t rows = config.train.micro_batch;
-    if (!config.data.validation_path.empty())
+    if (config.data.has_validation())
       loaders.emplace_back(device, samples, rows, loader_options(config.data));
     loaders.emplace_back(device, samples, rows, training_loader_options(session));
     if (config.device.graphs != GraphMode::step || session.pipeline.stages > 1) return;

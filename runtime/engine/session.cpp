@@ -17,6 +17,7 @@
 #include "runtime/device/gpu_facts.h"
 #include "runtime/engine/agreement/shared_inputs.h"
 #include "runtime/engine/autotune.h"
+#include "runtime/engine/data_sets.h"
 #include "runtime/engine/options.h"
 #include "runtime/ops/update/block_sum.h"
 #include "runtime/train/step/step_engine.h"
@@ -78,11 +79,10 @@ OwnModel model_of(const Config& config, const OwnModel* own) {
   return {make_chain(config), traits_of(config.model)};
 }
 
-std::shared_ptr<const Dataset> validation_data(const Session& session,
+std::shared_ptr<const Dataset> validation_data(Session& session,
                                                std::shared_ptr<const Dataset> own) {
   if (own) return own;
-  const Config& config = session.config;
-  return open_dataset(traits_of(config.model), config.data.validation_path, "validation");
+  return open_dataset(*session.world, session.config, DataPart::validation);
 }
 
 // The same samples on every layout.
@@ -127,16 +127,6 @@ MeshShape mesh_shape(const ParallelConfig& parallel) {
   return {.pipeline = static_cast<int>(parallel.pipeline),
           .data = static_cast<int>(parallel.data),
           .tensor = static_cast<int>(parallel.tensor)};
-}
-
-std::unique_ptr<Dataset> open_dataset(const ModelTraits& traits, const std::string& path,
-                                      const std::string& split) {
-  return Dataset::open(path, {.context = traits.context,
-                              .split = split,
-                              .vocabulary = traits.vocabulary,
-                              .classes = traits.classes,
-                              .image_size = traits.image_size,
-                              .channels = traits.channels});
 }
 
 RankProcess::RankProcess() : mpi((prepare_gpu_environment(), nullptr), nullptr) {
@@ -260,7 +250,8 @@ ValidationPass::ValidationPass(Session& session, PipelineRunner& runner,
       dataset_(validation_data(session, std::move(own))),
       watch_(*dataset_, watch_of_rank(session)) {
   const Config& config = session.config;
-  require_same_data(*session.world, "validation data", config.data.validation_path, *dataset_);
+  require_same_data(*session.world, "validation data", data_text(config.data, DataPart::validation),
+                    *dataset_);
   const Communicator& group = session.mesh.data();
   samples_ = samples_evaluated(config.train, dataset_->size());
   const BatchPlan plan =

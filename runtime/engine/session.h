@@ -34,10 +34,6 @@ struct RankProcess {
 // each of them one of its own. Collective; blocks the host.
 [[nodiscard]] DevicePlace device_place(Communicator& world, DeviceType type, bool share);
 [[nodiscard]] MeshShape mesh_shape(const ParallelConfig& parallel);
-// For a model of `traits`. `split` is "train" or "validation".
-[[nodiscard]] std::unique_ptr<Dataset> open_dataset(const ModelTraits& traits,
-                                                    const std::string& path,
-                                                    const std::string& split);
 
 // What is computed, where it is not the model of the config's `model` section.
 struct OwnModel {
@@ -104,7 +100,7 @@ struct Session {
 // Collective.
 class ValidationPass {
  public:
-  // Opens config.data.validation_path, unless there is a data set already. The session and the
+  // Opens what the config evaluates on, unless there is a data set already. The session and the
   // runner must outlive the pass.
   ValidationPass(Session& session, PipelineRunner& runner,
                  std::shared_ptr<const Dataset> own = nullptr);

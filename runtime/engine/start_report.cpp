@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/base/log.h"
+#include "runtime/engine/data_sets.h"
 #include "runtime/engine/memory_plan.h"
 #include "runtime/ops/attention/attention.h"
 #include "runtime/ops/common/library_version.h"
@@ -37,7 +38,8 @@ void log_start(const Session& session, const Dataset& dataset) {
         "reach from one step into the next; layer records their layers");
   }
   log::get("train").info("{} samples in {}; {} steps of {} samples", dataset.size(),
-                         config.data.path, config.train.steps, config.train.global_batch);
+                         data_text(config.data, DataPart::training), config.train.steps,
+                         config.train.global_batch);
 }
 
 void log_memory(Session& session, const Optimizer& optimizer) {

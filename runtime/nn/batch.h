@@ -11,7 +11,7 @@ inline constexpr std::int32_t ignored_target =
     -1;  // adds nothing to the loss, its count or the gradient
 
 struct Batch {
-  Tensor inputs;      // tokens (B, T) i32, or images (B, H, W, C) u8
+  Tensor inputs;      // tokens (B, T) i32, or images (B, H, W, C) u8 or f32
   Tensor targets;     // next tokens (B, T) i32, or labels (B) i32; ignored_target = no target
   Tensor sample_ids;  // (B) i64: index in the data set; -1 for a padding row
   Tensor epochs;  // (B) i64: the epoch each row belongs to; with sample_ids the key of its random

@@ -35,6 +35,12 @@ _trireme_find(dnnl)
 _trireme_find_module(XXHASH libxxhash)
 _trireme_find_module(LIBCRYPTO libcrypto)
 _trireme_find_module(TURBOJPEG libturbojpeg)
+# What chunks of HDF5 files are compressed with.
+_trireme_find_module(DEFLATE libdeflate)
+_trireme_find_module(LZ4 liblz4)
+_trireme_find_module(LZF liblzf)
+_trireme_find_module(ZSTD libzstd)
+_trireme_find_module(BLOSC blosc)
 # The serial C library: checkpoints and shards never go through MPI-IO.
 _trireme_find_module(HDF5 hdf5-serial hdf5)
 if(TRIREME_IS_PACKAGE)

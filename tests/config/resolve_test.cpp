@@ -172,6 +172,34 @@ TEST(ResolveData, NormalisationMatchesTheChannels) {
   EXPECT_EQ(resolved(resnet, {"data.mean=[1,2,3]"}).data.mean.size(), 3U);
 }
 
+const std::string in_place = R"(
+model: {family: resnet}
+data: {files: [a, "b/*.h5"], inputs: [x], target: "@label"}
+)";
+
+TEST(ResolveData, HDF5FilesNeedInputsLabelsAndAxesThatFit) {
+  const Config config = resolved(in_place, {"data.validation_fraction=0.1", "train.eval_every=5"});
+  EXPECT_EQ(config.data.files, (std::vector<std::string>{"a", "b/*.h5"}));
+  EXPECT_EQ(resolved(in_place, {"data.files=one.h5"}).data.files,
+            std::vector<std::string>{"one.h5"});
+
+  EXPECT_THAT(refusal(in_place, {"data.path=shards"}), HasSubstr("packed shards, and data.files"));
+  EXPECT_THAT(refusal(in_place, {"data.inputs=[]"}), HasSubstr("data.inputs=[]: not set"));
+  EXPECT_THAT(refusal(in_place, {"data.target="}), HasSubstr("give the path of the labels"));
+  EXPECT_THAT(refusal(in_place, {"data.axes=HH"}), HasSubstr("is no order of axes"));
+  EXPECT_THAT(refusal(in_place, {"data.axes=NHW"}), HasSubstr("use samples: axis"));
+  EXPECT_THAT(refusal(in_place, {"data.samples=axis"}), HasSubstr("has no N"));
+  EXPECT_THAT(refusal(in_place, {"data.window=3"}), HasSubstr("no axis T"));
+  EXPECT_THAT(refusal(in_place, {"data.crop=[1,2]"}), HasSubstr("top, left, height and width"));
+  EXPECT_THAT(refusal(in_place, {"data.mean=[1,2,3]"}), HasSubstr("data.scaling: none leaves"));
+  EXPECT_THAT(refusal(in_place, {"data.scaling=min_max"}), HasSubstr("data.statistics, or"));
+  EXPECT_THAT(refusal(in_place, {"data.validation_fraction=0.5", "data.validation_files=[v]"}),
+              HasSubstr("both name samples to evaluate on"));
+  EXPECT_THAT(refusal(resnet, {"data.target=y"}), HasSubstr("has no effect without data.files"));
+  EXPECT_THAT(refusal(gpt, {"data.files=[a]"}), HasSubstr("only with resnet"));
+  EXPECT_THAT(refusal(resnet, {"model.channels=5"}), HasSubstr("packed images have 1 or 3"));
+}
+
 TEST(ResolveSchedule, WarmUpEndsWithinTheRun) {
   EXPECT_EQ(refusal(gpt, {"train.steps=10", "lr_schedule.warmup_steps=50"}),
             "--set lr_schedule.warmup_steps=50: 50 is more than train.steps = 10; use 10 or less");

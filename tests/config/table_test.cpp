@@ -59,6 +59,7 @@ std::string other_value(const Field& field) {
       range != nullptr && type == "number")
     return range->low < 0.625 ? "0.625" : "1.625";
   if (type == "text") return "some/other place";
+  if (type == "list of texts") return "[\"a, b\", \"*.h5\"]";
   return field.key == "optimizer.betas" ? "[0.5, 0.25]" : "[3, 5]";
 }
 

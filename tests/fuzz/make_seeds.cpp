@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // make_seeds DIRECTORY: seeds that a library writes, so that the repository need not hold them, in
-// DIRECTORY/shard and DIRECTORY/safetensors.
+// DIRECTORY/shard, DIRECTORY/safetensors and
+// DIRECTORY/fields.
 #include <array>
 #include <cstdio>
 #include <filesystem>
 
+#include "data/fields/field_index.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/checkpoint/files/safetensors.h"
 #include "tests/data/make_data.h"
 
@@ -39,6 +42,29 @@ void write_tensors(const std::string& directory) {
       {{"format", "pt"}, {"note", "\xC3\xA9"}});
 }
 
+// Indexes of a contiguous, a chunked and a virtual data set.
+void write_indexes(const std::string& directory) {
+  const StoredField plain{.name = "plain",
+                          .extents = {2, 3},
+                          .chunk_extents = {2, 3},
+                          .chunks = {{.offset = 8, .bytes = 24}}};
+  const StoredField chunked{.name = "chunked",
+                            .type = {ElementKind::signed_integer, 2, true},
+                            .extents = {3, 4},
+                            .chunk_extents = {2, 4},
+                            .chunks = {{.offset = 16, .bytes = 30}, {}},
+                            .filters = {{2, "shuffle", {2}}, {1, "deflate", {4}}},
+                            .fill = {std::byte{1}, std::byte{2}}};
+  StoredField joined{.name = "joined", .extents = {2, 3}};
+  joined.parts.push_back({.start = {1, 0}, .count = {1, 3}, .from = {0, 0}, .field = plain});
+  const FileIndex index{.path = "a.h5",
+                        .state = {.size = 200},
+                        .units = {{.group = "", .fields = {plain, chunked, joined}}}};
+  std::string bytes;
+  append_index(bytes, index);
+  write_file(directory + "/index", bytes, ExitCode::internal);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -47,11 +73,12 @@ int main(int count, char** arguments) {
     return 2;
   }
   const std::string directory = arguments[1];
-  for (const char* const target : {"shard", "safetensors"}) {
+  for (const char* const target : {"shard", "safetensors", "fields"}) {
     std::filesystem::remove_all(directory + "/" + target);
     std::filesystem::create_directories(directory + "/" + target);
   }
   write_shards(directory + "/shard");
   write_tensors(directory + "/safetensors");
+  write_indexes(directory + "/fields");
   return 0;
 }

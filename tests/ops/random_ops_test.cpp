@@ -327,6 +327,38 @@ TEST_P(RandomOps, AugmentHasTheSameBitsOnEveryDevice) {
   }
 }
 
+TEST_P(RandomOps, AugmentMovesFloatsOfAnyNumberOfChannelsAndLeavesTheirValues) {
+  ops::AugmentOptions options;
+  options.flip = true;
+  options.crop_padding = 2;
+  options.seed = 5;
+  options.mean = {7, 7, 7, 7};  // of bytes alone
+  for (const Shape& shape : {Shape{3, 6, 8, 16}, Shape{2, 5, 3, 7}, Shape{4, 9, 9, 1}}) {
+    const GuardedTensor images = random_tensor(DType::f32, shape, 1, -3, 3), y(GetParam(), shape);
+    std::vector<double> samples(static_cast<std::size_t>(shape[0]));
+    std::iota(samples.begin(), samples.end(), 40.0);
+    const GuardedTensor ids(DType::i64, {shape[0]}, samples);
+    const std::vector<double> values = images.get();
+    std::vector<double> reference(values.size());
+    for (std::int64_t i = 0; i < shape.count(); ++i) {
+      const std::int64_t c = i % shape[3], w = i / shape[3] % shape[2],
+                         h = i / shape[3] / shape[2] % shape[1],
+                         n = i / (shape[1] * shape[2] * shape[3]);
+      const auto choice = ops::choose_augmentation(options, 40 + n, 40 + n);
+      const std::int64_t row = h + choice.top, shifted = w + choice.left;
+      if (row < 0 || row >= shape[1] || shifted < 0 || shifted >= shape[2]) continue;
+      const std::int64_t column = choice.flip ? shape[2] - 1 - shifted : shifted;
+      reference[static_cast<std::size_t>(i)] = values[static_cast<std::size_t>(
+          ((n * shape[1] + row) * shape[2] + column) * shape[3] + c)];
+    }
+    const GuardedTensor expected(GetParam(), shape, reference);
+
+    ops::augment(stream(), y, images, ids, ids, options);
+
+    EXPECT_EQ(y.raw(), expected.raw());
+  }
+}
+
 // Finds the crop and flip that explain `y`, or fails.
 struct Placement {
   std::int64_t top = 0, left = 0;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "runtime/base/philox.h"
+#include "runtime/engine/data_sets.h"
 
 namespace trireme::model_bench {
 namespace {
@@ -41,9 +42,9 @@ SyntheticBatches::SyntheticBatches(Device& device, const Config& config) : devic
   const bool tokens = model.input == InputKind::tokens;
   const std::int64_t samples = config.train.micro_batch;
   const Shape input = tokens ? Shape{samples, model.context}
-                             : Shape{samples, model.image_size, model.image_size, model.channels};
+                             : Shape{samples, model.image_size, model.image_width, model.channels};
   const Shape target = tokens ? input : Shape{samples};
-  const DType input_type = tokens ? DType::i32 : DType::u8;
+  const DType input_type = sample_layout(config).input_dtype;
   Places places;
   const std::size_t inputs = places.add(input, input_type);
   const std::size_t targets = places.add(target, DType::i32);
@@ -58,7 +59,11 @@ SyntheticBatches::SyntheticBatches(Device& device, const Config& config) : devic
     draw<std::int32_t>(at(targets), target.count(), model.vocabulary, random, 1);
   } else {
     constexpr std::int64_t pixel_values = 256;
-    draw<std::uint8_t>(at(inputs), input.count(), pixel_values, random, 0);
+    if (input_type == DType::f32) {
+      draw<float>(at(inputs), input.count(), pixel_values, random, 0);
+    } else {
+      draw<std::uint8_t>(at(inputs), input.count(), pixel_values, random, 0);
+    }
     draw<std::int32_t>(at(targets), target.count(), model.classes, random, 1);
   }
   for (std::int64_t i = 0; i < samples; ++i) {

@@ -1,16 +1,136 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the models are fed.
+#include <algorithm>
+#include <array>
+
 #include "runtime/config/rules/rules.h"
+#include "runtime/config/value.h"
 
 namespace trireme::config {
+namespace {
+
+// Keys that mean something for files read in place alone.
+constexpr std::array<std::string_view, 19> file_keys = {"data.validation_fraction",
+                                                        "data.samples",
+                                                        "data.inputs",
+                                                        "data.target",
+                                                        "data.axes",
+                                                        "data.input_channels",
+                                                        "data.crop",
+                                                        "data.window",
+                                                        "data.window_stride",
+                                                        "data.steps_ahead",
+                                                        "data.bfloat16",
+                                                        "data.scaling",
+                                                        "data.statistics",
+                                                        "data.statistics_paths",
+                                                        "data.not_finite",
+                                                        "data.damaged",
+                                                        "data.outside_links",
+                                                        "data.cache_megabytes",
+                                                        "data.validation_files"};
+
+void check_packed(const Subject& subject) {
+  const Config defaults = subject.keys.defaults();
+  for (const std::string_view key : file_keys) {
+    const Field* const field = subject.keys.find(key);
+    TRIREME_EXPECTS(field != nullptr, "{} is not in the table", key);
+    const std::string value = format_value(*field, subject.config);
+    if (value == format_value(*field, defaults)) continue;
+    refuse(subject, key, "{} has no effect without data.files; set them or remove it", value);
+  }
+}
+
+void check_axes(const Subject& subject) {
+  const DataConfig& data = subject.config.data;
+  std::string letters = data.axes;
+  std::ranges::sort(letters);
+  const auto has = [&](char axis) { return letters.find(axis) != std::string::npos; };
+  const bool once = std::ranges::adjacent_find(letters) == letters.end();
+  const bool known = letters.find_first_not_of("CHNTW") == std::string::npos;
+  if (!once || !known || !has('H') || !has('W')) {
+    refuse(subject, "data.axes",
+           "{} is no order of axes; write H and W, and where the inputs have them C (channels), T "
+           "(steps) and N (samples), each once, as in HWC, CHW or NTHW",
+           data.axes);
+  }
+  const bool along = data.samples == SampleUnit::axis;
+  if (along != has('N')) {
+    refuse(subject, "data.axes", "{} has {}N, the axis of samples, with data.samples: {}; {}",
+           data.axes, along ? "no " : "", name_of(data.samples),
+           along ? "say where it is, as in NHWC, or use samples: file"
+                 : "use samples: axis, or leave N out");
+  }
+  const bool windowed = data.window > 0 || data.window_stride > 1 || data.steps_ahead > 0;
+  if (windowed && !has('T'))
+    refuse(subject, "data.axes", "{} has no axis T for data.window to lie on", data.axes);
+  if (data.window == 0 && (data.window_stride > 1 || data.steps_ahead > 0))
+    refuse(subject, "data.window", "0, all steps, leaves no room for a stride or steps ahead");
+}
+
+void check_scaling(const Subject& subject) {
+  const DataConfig& data = subject.config.data;
+  const bool given = !data.mean.empty() || !data.std.empty();
+  if (data.scaling == Scaling::none) {
+    if (given || !data.statistics.empty() || !data.statistics_paths.empty()) {
+      refuse(subject, "data.scaling",
+             "none leaves data.mean, data.std and data.statistics without effect; use mean_std or "
+             "min_max, or remove them");
+    }
+    return;
+  }
+  if (given == !data.statistics.empty()) {
+    refuse(subject, "data.scaling",
+           "{} needs its numbers from one place: data.statistics, or data.mean and data.std",
+           name_of(data.scaling));
+  }
+  if (given && (data.scaling == Scaling::min_max || data.mean.size() != data.std.size())) {
+    refuse(subject, "data.scaling", "{} with data.mean and data.std: use mean_std, and give both",
+           name_of(data.scaling));
+  }
+  if (data.statistics.empty() && !data.statistics_paths.empty())
+    refuse(subject, "data.statistics_paths", "are paths in data.statistics, which is not set");
+}
+
+void check_files(const Subject& subject) {
+  const DataConfig& data = subject.config.data;
+  if (!data.path.empty() || !data.validation_path.empty()) {
+    refuse(subject, data.path.empty() ? "data.validation_path" : "data.path",
+           "packed shards, and data.files; remove one of them");
+  }
+  if (data.inputs.empty()) {
+    refuse(subject, "data.inputs",
+           "not set; give the paths of the input's data sets, which trireme data describe FILE "
+           "prints");
+  }
+  if (data.target.empty()) {
+    refuse(subject, "data.target",
+           "not set; give the path of the labels, path@attribute or @attribute");
+  }
+  if (!data.crop.empty() && (data.crop.size() != 4 || data.crop[2] == 0 || data.crop[3] == 0)) {
+    refuse(subject, "data.crop", "expected top, left, height and width; height and width above 0");
+  }
+  if (data.validation_fraction > 0 && !data.validation_files.empty()) {
+    refuse(subject, "data.validation_fraction",
+           "{} and data.validation_files both name samples to evaluate on; remove one of them",
+           data.validation_fraction);
+  }
+  check_axes(subject);
+  check_scaling(subject);
+}
+
+}  // namespace
 
 void check_data(const Subject& subject) {
   const DataConfig& data = subject.config.data;
-  if (subject.purpose == Purpose::train && data.path.empty()) {
+  if (data.in_place()) check_files(subject);
+  if (!data.in_place()) check_packed(subject);
+  if (subject.purpose == Purpose::train && data.path.empty() && data.files.empty()) {
     refuse(subject, "data.path",
-           "not set; give packed shards, made with trireme data pack-text or pack-images");
+           "not set; give packed shards, made with trireme data pack-text or pack-images, or name "
+           "HDF5 files by data.files");
   }
-  if (subject.purpose == Purpose::evaluate && data.validation_path.empty()) {
+  if (subject.purpose == Purpose::evaluate && !data.has_validation()) {
     refuse(subject, "data.validation_path",
            "not set; give the packed shards to evaluate on with --data DIRECTORY");
   }

@@ -34,6 +34,9 @@ constexpr std::array fixed_keys = {"run.seed", "train.global_batch", "data.shuff
 constexpr std::array free_sections = {"run.", "parallel.", "device.", "checkpoint.", "comm."};
 constexpr std::array free_keys = {"data.path",
                                   "data.validation_path",
+                                  "data.files",
+                                  "data.validation_files",
+                                  "data.cache_megabytes",
                                   "data.workers",
                                   "data.prefetch",
                                   "train.micro_batch",
@@ -86,7 +89,7 @@ void check_data(const FoundCheckpoint& found, const json& before, const Dataset&
   const std::string was = before.at("fingerprint").get<std::string>();
   if (was == digits_of(dataset.fingerprint())) return;
   fail(ExitCode::config,
-       "data.path: its fingerprint is {} ({} samples), {} was written with data of {} ({} "
+       "the data set: its fingerprint is {} ({} samples), {} was written with data of {} ({} "
        "samples): the order of samples would not go on; use the same data, {}",
        digits_of(dataset.fingerprint()), dataset.size(), found.path, was,
        before.at("samples").get<std::int64_t>(), instead);
@@ -133,7 +136,8 @@ std::string differences_from_stored(const Config& config) {
     std::string differences;
     for (std::size_t i = 0; i < now.size(); ++i) {
       const auto& [key, value] = now[i];
-      if ((is_free(key) && key != "data.path") || key == "train.steps" || value == before[i].second)
+      if ((is_free(key) && key != "data.path" && key != "data.files") || key == "train.steps" ||
+          value == before[i].second)
         continue;
       differences += fmt::format("{}{}: {} (was {})", differences.empty() ? "" : "; ", key, value,
                                  before[i].second);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// uint8 image batches to normalised tensors, with random crop and flip keyed by (seed, epoch,
+// Image batches to normalised tensors, with random crop and flip keyed by (seed, epoch,
 // sample id): the same picture on every layout, worker count and device.
 #pragma once
 
@@ -14,13 +14,13 @@ struct AugmentOptions {
       0;  // pad by this on all sides (with zeros after normalisation), crop back at random
   bool flip = false;            // horizontal, with probability one half
   bool random = true;           // false: evaluation, neither crop nor flip
-  std::array<float, 4> mean{};  // per channel, in units of [0, 1]
+  std::array<float, 4> mean{};  // of bytes: per channel, in units of [0, 1]
   std::array<float, 4> stddev{1, 1, 1, 1};
   std::uint64_t seed = 0;
 };
 
-// y(B, H, W, C), a compute dtype, from images(B, H, W, C) u8; sample_ids(B) and epochs(B) i64.
-// C <= 4.
+// y(B, H, W, C), a compute dtype, from images(B, H, W, C); sample_ids(B) and epochs(B) i64. Images
+// of u8 are normalised, C <= 4; those of f32 have been, where they were read, and C is any.
 void augment(Stream& stream, const Tensor& y, const Tensor& images, const Tensor& sample_ids,
              const Tensor& epochs, const AugmentOptions& options);
 

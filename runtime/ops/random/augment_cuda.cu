@@ -12,8 +12,9 @@ namespace {
 constexpr int threads = 256;
 constexpr int packs_per_thread = 4;
 
+template <typename Pixel>
 struct Batch {
-  const std::uint8_t* images;
+  const Pixel* images;
   const std::int64_t* sample_ids;
   const std::int64_t* epochs;
   std::int64_t height, width, channels;
@@ -21,27 +22,36 @@ struct Batch {
   AugmentOptions options;
 };
 
-// Element `i` of an image.
-__device__ float pixel(const Batch& b, const std::uint8_t* image, const AugmentChoice& choice,
-                       std::int64_t i) {
-  const std::int64_t c = i % b.channels, at = i / b.channels;
-  const std::int64_t row = at / b.width + choice.top, shifted = at % b.width + choice.left;
-  if (row < 0 || row >= b.height || shifted < 0 || shifted >= b.width) return 0.0F;
-  const std::int64_t column = choice.flip ? b.width - 1 - shifted : shifted;
+__device__ float normalized(const Batch<float>& /*batch*/, float value, std::int64_t /*channel*/) {
+  return value;
+}
+
+__device__ float normalized(const Batch<std::uint8_t>& b, std::uint8_t byte, std::int64_t c) {
   // No index into the options: they would be copied to memory of the thread.
   float mean = b.options.mean[0], stddev = b.options.stddev[0];
   for (int k = 1; k < 4; ++k) {
     mean = c == k ? b.options.mean[k] : mean;
     stddev = c == k ? b.options.stddev[k] : stddev;
   }
-  return normalized_byte(image[(row * b.width + column) * b.channels + c], mean, stddev);
+  return normalized_byte(byte, mean, stddev);
 }
 
-template <int width, typename T>
-__global__ void augment_kernel(T* y, Batch b) {
+// Element `i` of an image.
+template <typename Pixel>
+__device__ float pixel(const Batch<Pixel>& b, const Pixel* image, const AugmentChoice& choice,
+                       std::int64_t i) {
+  const std::int64_t c = i % b.channels, at = i / b.channels;
+  const std::int64_t row = at / b.width + choice.top, shifted = at % b.width + choice.left;
+  if (row < 0 || row >= b.height || shifted < 0 || shifted >= b.width) return 0.0F;
+  const std::int64_t column = choice.flip ? b.width - 1 - shifted : shifted;
+  return normalized(b, image[(row * b.width + column) * b.channels + c], c);
+}
+
+template <int width, typename T, typename Pixel>
+__global__ void augment_kernel(T* y, Batch<Pixel> b) {
   const std::int64_t n = blockIdx.x / b.blocks_per_image;
   const std::int64_t elements = b.height * b.width * b.channels;
-  const std::uint8_t* const image = b.images + n * elements;
+  const Pixel* const image = b.images + n * elements;
   const AugmentChoice choice = choose_augmentation(b.options, b.sample_ids[n], b.epochs[n]);
   const std::int64_t first = blockIdx.x % b.blocks_per_image * packs_per_thread;
   for (int k = 0; k < packs_per_thread; ++k) {
@@ -54,10 +64,9 @@ __global__ void augment_kernel(T* y, Batch b) {
   }
 }
 
-}  // namespace
-
-void augment(Stream& stream, const Tensor& y, const Tensor& images, const Tensor& sample_ids,
-             const Tensor& epochs, const AugmentOptions& options) {
+template <typename Pixel>
+void launch_augment(Stream& stream, const Tensor& y, const Tensor& images, const Tensor& sample_ids,
+                    const Tensor& epochs, const AugmentOptions& options) {
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
     const std::int64_t elements = y.shape[1] * y.shape[2] * y.shape[3];
@@ -65,18 +74,29 @@ void augment(Stream& stream, const Tensor& y, const Tensor& images, const Tensor
       constexpr int w = decltype(width)::value;
       const std::int64_t blocks =
           trireme::cuda::ceil_div(elements, std::int64_t{threads} * packs_per_thread * w);
-      const Batch batch{images.as<std::uint8_t>(),
-                        sample_ids.as<std::int64_t>(),
-                        epochs.as<std::int64_t>(),
-                        y.shape[1],
-                        y.shape[2],
-                        y.shape[3],
-                        blocks,
-                        options};
+      const Batch<Pixel> batch{images.as<Pixel>(),
+                               sample_ids.as<std::int64_t>(),
+                               epochs.as<std::int64_t>(),
+                               y.shape[1],
+                               y.shape[2],
+                               y.shape[3],
+                               blocks,
+                               options};
       trireme::cuda::launch(stream, {.blocks = y.shape[0] * blocks, .threads = threads},
-                            augment_kernel<w, T>, y.as<T>(), batch);
+                            augment_kernel<w, T, Pixel>, y.as<T>(), batch);
     });
   });
+}
+
+}  // namespace
+
+void augment(Stream& stream, const Tensor& y, const Tensor& images, const Tensor& sample_ids,
+             const Tensor& epochs, const AugmentOptions& options) {
+  if (images.dtype == DType::f32) {
+    launch_augment<float>(stream, y, images, sample_ids, epochs, options);
+  } else {
+    launch_augment<std::uint8_t>(stream, y, images, sample_ids, epochs, options);
+  }
 }
 
 TRIREME_CUDA_PROVIDES(ops, augment);

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/fields/chunk_cache.h"
+
+namespace trireme {
+
+DecodedChunk ChunkCache::get(const Key& key,
+                             const std::function<std::vector<std::byte>()>& decode) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const auto [found, fresh] = entries_.try_emplace(key);
+    if (fresh) break;
+    if (found->second.chunk) {
+      ages_.splice(ages_.begin(), ages_, found->second.age);
+      return found->second.chunk;
+    }
+    settled_.wait(lock);
+  }
+  ++decoded_;
+  lock.unlock();
+  DecodedChunk chunk;
+  try {
+    chunk = std::make_shared<const std::vector<std::byte>>(decode());
+  } catch (...) {
+    lock.lock();
+    entries_.erase(key);
+    settled_.notify_all();
+    throw;
+  }
+  lock.lock();
+  keep(key, chunk);
+  settled_.notify_all();
+  return chunk;
+}
+
+void ChunkCache::keep(const Key& key, const DecodedChunk& chunk) {
+  Entry& entry = entries_.at(key);
+  ages_.push_front(key);
+  entry = {chunk, ages_.begin()};
+  bytes_ += chunk->size();
+  // The one just decoded goes too where it alone is above the limit; its readers hold it.
+  while (bytes_ > limit_ && !ages_.empty()) {
+    const auto oldest = entries_.find(ages_.back());
+    bytes_ -= oldest->second.chunk->size();
+    entries_.erase(oldest);
+    ages_.pop_back();
+  }
+}
+
+std::uint64_t ChunkCache::decoded() const {
+  const std::lock_guard lock(mutex_);
+  return decoded_;
+}
+
+}  // namespace trireme

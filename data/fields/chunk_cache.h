@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoded chunks of which several samples read a part: each is decoded once however many threads
+// want it at the same time, and the latest used stay within a limit of bytes.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace trireme {
+
+using DecodedChunk = std::shared_ptr<const std::vector<std::byte>>;
+
+class ChunkCache {
+ public:
+  explicit ChunkCache(std::size_t limit_bytes) : limit_(limit_bytes) {}
+
+  struct Key {
+    const void* field = nullptr;
+    std::uint64_t chunk = 0;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+
+  // The chunk of `key`, by `decode` where it is not there. An error of `decode` goes to its caller
+  // alone; who waited for it tries itself. One lock: it is held for a look-up, and chunks take far
+  // longer to decode.
+  [[nodiscard]] DecodedChunk get(const Key& key,
+                                 const std::function<std::vector<std::byte>()>& decode);
+  [[nodiscard]] std::uint64_t decoded() const;  // times that `decode` was called
+
+ private:
+  struct Hash {
+    std::size_t operator()(const Key& key) const {
+      const auto address = reinterpret_cast<std::uintptr_t>(key.field);
+      return std::hash<std::uint64_t>()((address ^ key.chunk * 0x9e3779b97f4a7c15U) *
+                                        0xff51afd7ed558ccdU);
+    }
+  };
+  struct Entry {
+    DecodedChunk chunk;  // null while it is decoded
+    std::list<Key>::iterator age;
+  };
+  void keep(const Key& key, const DecodedChunk& chunk);
+
+  std::size_t limit_;
+  mutable std::mutex mutex_;
+  std::condition_variable settled_;
+  std::unordered_map<Key, Entry, Hash> entries_;
+  std::list<Key> ages_;  // the latest used first; of what is decoded
+  std::size_t bytes_ = 0;
+  std::uint64_t decoded_ = 0;
+};
+
+}  // namespace trireme

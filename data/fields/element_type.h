@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers as HDF5 files store them, and how they become ours.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace trireme {
+
+enum class ElementKind : std::uint8_t { floating, brain_float, signed_integer, unsigned_integer };
+
+struct ElementType {
+  ElementKind kind = ElementKind::floating;
+  std::uint8_t bytes = 4;  // floats 2, 4 or 8; bfloat16 2; integers 1, 2, 4 or 8
+  bool big_endian = false;
+  friend bool operator==(const ElementType&, const ElementType&) = default;
+
+  [[nodiscard]] bool is_valid() const;
+  [[nodiscard]] bool is_native_float() const {
+    return kind == ElementKind::floating && bytes == 4 && !big_endian;
+  }
+};
+
+// "float32", "big-endian uint16", "bfloat16".
+[[nodiscard]] std::string name_of(const ElementType& type);
+
+// As float32: wider numbers are rounded to nearest, which may make them infinite. `from` may lie at
+// any address, and holds to.size() elements.
+void to_floats(const ElementType& type, const std::byte* from, std::span<float> to);
+
+// One element as a double; 64-bit integers are rounded.
+[[nodiscard]] double to_double(const ElementType& type, const std::byte* from);
+
+}  // namespace trireme

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// HDF5 files of any kind as samples: (H, W, C) float32 images with a label each, read in place.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/fields/field_options.h"
+#include "data/fields/field_reader.h"
+#include "data/fields/sample_shape.h"
+#include "data/fields/sample_values.h"
+#include "data/hdf5/field_scan.h"
+#include "data/loader/permutation.h"
+#include "data/sets/dataset.h"
+
+namespace trireme {
+
+// What is asked of the HDF5 library for a data set.
+[[nodiscard]] ScanRequest scan_request(const FieldOptions& options);
+
+class FieldDataset final : public Dataset {
+ public:
+  // `indexes`: of the files that options.files stand for, in order. Raises ExitCode::data, naming
+  // files and data sets, where they do not make up samples of one shape or have no labels.
+  FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& options);
+
+  [[nodiscard]] DataKind kind() const override { return DataKind::images; }
+  [[nodiscard]] std::int64_t size() const override { return size_; }
+  [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
+  [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] const std::vector<Shard>& shards() const override { return no_shards_; }
+  void read(std::int64_t index, std::span<std::byte> inputs,
+            std::span<std::int32_t> targets) const override;
+  [[nodiscard]] std::string shortcomings() const override;
+
+  [[nodiscard]] std::int32_t label(std::int64_t index) const { return read_target(find(index)); }
+  [[nodiscard]] const std::vector<FileIndex>& indexes() const { return indexes_; }
+  [[nodiscard]] const SampleShape& shape() const { return *shape_; }
+  [[nodiscard]] const FieldReader& reader() const { return reader_; }
+  // The file and unit of a sample, and its number there, for messages: "a.h5, sample 3".
+  [[nodiscard]] std::string place_of(std::int64_t index) const;
+
+ private:
+  struct Unit {
+    const FileIndex* file = nullptr;
+    const StoredUnit* unit = nullptr;
+  };
+  struct Place {
+    Unit unit;
+    std::uint64_t number = 0;  // of the sample in the unit
+  };
+  void take_units();
+  void check_model() const;
+  void choose_subset();
+  void check_target(const Unit& unit) const;
+  [[nodiscard]] std::uint64_t make_fingerprint() const;
+  [[nodiscard]] Place find(std::int64_t index) const;
+  void read_input(const Place& place, std::span<float> to) const;
+  void read_rows(const Place& place, std::uint64_t row, std::uint64_t rows,
+                 std::span<float> to) const;
+  [[nodiscard]] Box box_of(const ChannelRead& read, const Place& place, std::uint64_t row,
+                           std::uint64_t rows) const;
+  [[nodiscard]] std::uint64_t rows_at_a_time(const StoredUnit& unit) const;
+  void settle(const Place& place, std::span<float> values) const;
+  [[nodiscard]] std::int32_t read_target(const Place& place) const;
+
+  FieldOptions options_;
+  std::vector<FileIndex> indexes_;
+  std::vector<Unit> units_;
+  std::vector<std::uint64_t> starts_;  // first sample of each unit; one more than units
+  std::optional<SampleShape> shape_;
+  std::optional<RowScale> scale_;
+  std::optional<Permutation> order_;  // where the samples are split at random
+  std::int64_t size_ = 0, first_ = 0;
+  SampleLayout layout_;
+  std::uint64_t fingerprint_ = 0;
+  bool in_order_ = false;  // stored as (H, W, C) float32: read to where it goes
+  std::vector<Shard> no_shards_;
+  FieldReader reader_;
+  mutable std::atomic<std::uint64_t> not_finite_ = 0, skipped_ = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/fields/field_index.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/checksum.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::uint64_t chunk_limit = std::uint64_t{1} << 30;  // bytes, decoded
+constexpr std::uint64_t field_limit = std::uint64_t{1} << 56;  // bytes
+constexpr std::uint64_t most_filters = 16;
+constexpr std::int64_t nanoseconds = 1'000'000'000;
+
+// The product, or nothing above `limit`.
+bool multiply(std::uint64_t& product, std::uint64_t factor, std::uint64_t limit) {
+  if (factor != 0 && product > limit / factor) return false;
+  product *= factor;
+  return true;
+}
+
+class FieldCheck {
+ public:
+  FieldCheck(const FileIndex& index, const StoredField& field) : index_(index), field_(field) {}
+
+  void run(int depth) const {
+    if (!field_.type.is_valid()) refuse("its numbers are of no type that is known");
+    if (field_.extents.size() > most_axes) refuse("it has more than 8 axes");
+    const std::uint64_t bytes =
+        product(field_.extents, field_limit, "it is larger than 2^56 bytes");
+    if (!field_.fill.empty() && field_.fill.size() != field_.type.bytes)
+      refuse("its fill value has another size than its elements");
+    if (!field_.parts.empty()) return check_parts(depth);
+    if (!field_.content.empty() || bytes == 0) {
+      if (field_.content.size() != bytes) refuse("its content has another size than it says");
+      return;
+    }
+    check_chunks();
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view why) const {
+    fail(ExitCode::data, "{}: {}: {}", index_.path, field_.name, why);
+  }
+
+  [[nodiscard]] std::uint64_t product(const std::vector<std::uint64_t>& extents,
+                                      std::uint64_t limit, std::string_view why) const {
+    std::uint64_t bytes = field_.type.bytes;
+    for (const std::uint64_t extent : extents) {
+      if (!multiply(bytes, extent, limit)) refuse(why);
+    }
+    return bytes;
+  }
+
+  void check_chunks() const {
+    if (field_.chunk_extents.size() != field_.extents.size()) refuse("its chunks have other axes");
+    if (field_.filters.size() > most_filters) refuse("it has more than 16 filters");
+    const bool whole = field_.chunk_extents == field_.extents && field_.filters.empty();
+    const std::uint64_t chunk_bytes =
+        product(field_.chunk_extents, whole ? field_limit : chunk_limit,
+                "a chunk of it decodes to more than 1 GiB");
+    std::uint64_t count = 1;
+    for (std::size_t i = 0; i < field_.extents.size(); ++i) {
+      if (field_.chunk_extents[i] == 0) refuse("its chunks are empty");
+      if (!multiply(count, (field_.extents[i] - 1) / field_.chunk_extents[i] + 1, field_limit))
+        refuse("it has too many chunks");
+    }
+    if (count != field_.chunks.size()) refuse("its number of chunks is not that of its extents");
+    for (const StoredChunk& chunk : field_.chunks) {
+      if (chunk.offset == never_written) continue;
+      if (field_.filters.empty() && chunk.bytes != chunk_bytes)
+        refuse("a chunk without filters has another size than its extents");
+      if (chunk.bytes > chunk_limit && !whole) refuse("a chunk of it takes more than 1 GiB");
+      const std::uint64_t end = field_.file.empty() ? index_.state.size : field_.file_bytes;
+      if (chunk.offset > end || chunk.bytes > end - chunk.offset) {
+        fail(ExitCode::data,
+             "{}: {}: its data reaches from byte {} on {} bytes far, behind the end of the file "
+             "({} bytes): the file is cut or damaged",
+             field_.file.empty() ? index_.path : field_.file, field_.name, chunk.offset,
+             chunk.bytes, end);
+      }
+    }
+  }
+
+  void check_parts(int depth) const {
+    constexpr int deepest = 8;
+    if (depth >= deepest) refuse("virtual data sets inside each other more than 8 deep");
+    const std::size_t axes = field_.extents.size();
+    for (const StoredPart& part : field_.parts) {
+      const StoredField& source = part.field;
+      if (part.start.size() != axes || part.count.size() != axes || part.from.size() != axes ||
+          source.extents.size() != axes || !(source.type == field_.type))
+        refuse("a source of this virtual data set has other axes or another type");
+      for (std::size_t i = 0; i < axes; ++i) {
+        const auto inside = [&](std::uint64_t start, std::uint64_t extent) {
+          return start <= extent && part.count[i] <= extent - start;
+        };
+        if (!inside(part.start[i], field_.extents[i]) || !inside(part.from[i], source.extents[i]))
+          refuse("a source of this virtual data set reaches beyond it");
+      }
+      FieldCheck(index_, source).run(depth + 1);
+    }
+  }
+
+  const FileIndex& index_;
+  const StoredField& field_;
+};
+
+}  // namespace
+
+std::uint64_t StoredField::elements() const {
+  std::uint64_t count = 1;
+  for (const std::uint64_t extent : extents)
+    count *= extent;
+  return count;
+}
+
+std::uint64_t StoredField::chunk_bytes() const {
+  std::uint64_t bytes = type.bytes;
+  for (const std::uint64_t extent : chunk_extents)
+    bytes *= extent;
+  return bytes;
+}
+
+FileState state_of_file(const FileDescriptor& file, const std::string& path) {
+  struct stat found = {};
+  if (::fstat(file.get(), &found) != 0) system_failed("fstat", path, ExitCode::data);
+  return {.size = static_cast<std::uint64_t>(found.st_size),
+          .modified = found.st_mtim.tv_sec * nanoseconds + found.st_mtim.tv_nsec};
+}
+
+FileState state_of_file(const std::string& path) {
+  struct stat found = {};
+  if (::stat(path.c_str(), &found) != 0) system_failed("stat", path, ExitCode::data);
+  if (!S_ISREG(found.st_mode)) refuse_irregular_file(path, ExitCode::data);
+  return {.size = static_cast<std::uint64_t>(found.st_size),
+          .modified = found.st_mtim.tv_sec * nanoseconds + found.st_mtim.tv_nsec};
+}
+
+std::uint64_t digest_of_ends(const std::string& path, std::uint64_t size) {
+  constexpr std::uint64_t end_bytes = 4096;
+  const FileDescriptor file = open_regular_file(path, ExitCode::data);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(std::min(size, end_bytes)));
+  Checksum sum;
+  for (const std::uint64_t at : {std::uint64_t{0}, size - bytes.size()}) {
+    read_exactly(file, path, at, bytes, ExitCode::data);
+    sum.update(bytes);
+  }
+  return sum.value();
+}
+
+void check_index(const FileIndex& index) {
+  for (const StoredUnit& unit : index.units) {
+    for (const StoredField& field : unit.fields)
+      FieldCheck(index, field).run(0);
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run reads of HDF5 files: the keys of the config's data section, as this room takes them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/config/choices.h"
+
+namespace trireme {
+
+// Of one channel: (value - subtract) * multiply.
+struct ChannelScale {
+  std::vector<float> subtract,
+      multiply;  // of the channels that are read; empty: values as they are
+};
+
+enum class Subset : std::uint8_t { all, training, validation };
+
+struct FieldOptions {
+  std::vector<std::string> files{};  // files, directories, patterns
+  SampleUnit samples = SampleUnit::file;
+  std::vector<std::string> inputs{};
+  std::string target{};
+  std::string axes = "HWC";
+  std::vector<std::int64_t> channels{};  // empty: all
+  std::vector<std::int64_t> crop{};      // top, left, height, width; empty: all
+  std::int64_t window = 0;               // 0: all steps
+  std::int64_t window_stride = 1;
+  std::int64_t steps_ahead = 0;
+  bool bfloat16 = false;
+  bool outside_links = false;
+  ChannelScale scale{};
+  NotFinite not_finite = NotFinite::refuse;
+  Damaged damaged = Damaged::refuse;
+  std::size_t cache_bytes = std::size_t{256} << 20;
+  // Of the samples, in a random order that depends on nothing, this share is for validation.
+  double validation_fraction = 0;
+  Subset subset = Subset::all;
+  // Of the model; 0: any.
+  std::int64_t height = 0, width = 0, channel_count = 0, classes = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/fields/field_reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "data/fields/filters.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+// The lengths of consecutive elements in two arrays of the same axes that stand together in both.
+struct Runs {
+  std::size_t outer = 0;       // axes to walk
+  std::uint64_t elements = 1;  // of a run
+};
+
+// Of a box of `count` inside an array of `inside`, copied into one of `target`.
+Runs runs_of(std::size_t axes, const Extents& count, const Extents& inside, const Extents& target) {
+  Runs runs{.outer = axes};
+  while (runs.outer > 0) {
+    const std::size_t axis = --runs.outer;
+    runs.elements *= count[axis];
+    if (count[axis] != inside[axis] || count[axis] != target[axis]) break;
+  }
+  return runs;
+}
+
+// Element number of `at` in an array of `extents`.
+std::uint64_t position(std::size_t axes, const Extents& at, const Extents& extents) {
+  std::uint64_t place = 0;
+  for (std::size_t i = 0; i < axes; ++i)
+    place = place * extents[i] + at[i];
+  return place;
+}
+
+// Copies boxes of one field into the caller's memory.
+class BoxRead {
+ public:
+  BoxRead(OpenFiles& files, ChunkCache& cache, const FileIndex& owner, const Box& box,
+          std::span<std::byte> to)
+      : files_(files), cache_(cache), owner_(owner), target_(box.count), to_(to) {}
+
+  // `box` of `field` goes to `at` in the target.
+  void read(const StoredField& field, const Box& box, const Extents& at) {
+    if (!field.parts.empty()) return read_parts(field, box, at);
+    if (!field.content.empty() || field.chunks.empty()) {
+      Extents extents{};
+      std::ranges::copy(field.extents, extents.begin());
+      return copy(field, field.content.data(), extents, box.start, box.count, at);
+    }
+    read_chunks(field, box, at);
+  }
+
+ private:
+  void read_chunks(const StoredField& field, const Box& box, const Extents& at) {
+    const std::size_t axes = field.extents.size();
+    Extents chunk{}, grid{}, first{}, last{};
+    for (std::size_t i = 0; i < axes; ++i) {
+      chunk[i] = field.chunk_extents[i];
+      grid[i] = (field.extents[i] - 1) / chunk[i] + 1;
+      first[i] = box.start[i] / chunk[i];
+      last[i] = (box.start[i] + box.count[i] - 1) / chunk[i];
+    }
+    for (Extents now = first;;) {
+      Extents in_chunk{}, in_target = at;
+      Box part;
+      for (std::size_t i = 0; i < axes; ++i) {
+        const std::uint64_t begin = std::max(now[i] * chunk[i], box.start[i]);
+        const std::uint64_t end = std::min((now[i] + 1) * chunk[i], box.start[i] + box.count[i]);
+        in_chunk[i] = begin - now[i] * chunk[i];
+        part.count[i] = end - begin;
+        in_target[i] += begin - box.start[i];
+      }
+      part.start = in_chunk;
+      read_chunk(field, position(axes, now, grid), chunk, part, in_target);
+      std::size_t i = axes;
+      while (i-- > 0) {
+        if (++now[i] <= last[i]) break;
+        now[i] = first[i];
+      }
+      if (i >= axes) return;  // wrapped around at the first axis, or none
+    }
+  }
+
+  void read_chunk(const StoredField& field, std::uint64_t number, const Extents& extents,
+                  const Box& part, const Extents& at) {
+    const StoredChunk& chunk = field.chunks[static_cast<std::size_t>(number)];
+    const std::size_t axes = field.extents.size();
+    if (chunk.offset == never_written)
+      return copy(field, nullptr, extents, part.start, part.count, at);
+    if (field.filters.empty()) return read_plain(field, chunk, extents, part, at);
+    const auto bytes = static_cast<std::size_t>(field.chunk_bytes());
+    if (!is_all_of(field, number, part)) {
+      const DecodedChunk decoded = cache_.get({&field, number}, [&] {
+        std::vector<std::byte> memory(bytes);
+        decode(field, number, memory);
+        return memory;
+      });
+      return copy(field, decoded->data(), extents, part.start, part.count, at);
+    }
+    if (runs_of(axes, part.count, extents, target_).elements * field.type.bytes == bytes) {
+      const auto place = static_cast<std::size_t>(position(axes, at, target_) * field.type.bytes);
+      return decode(field, number, to_.subspan(place, bytes));
+    }
+    thread_local std::vector<std::byte> memory;
+    if (memory.size() < bytes) memory.resize(bytes);
+    decode(field, number, std::span(memory).first(bytes));
+    copy(field, memory.data(), extents, part.start, part.count, at);
+  }
+
+  // Whether `part` is what of a chunk lies inside the data set: nobody else then wants of it.
+  static bool is_all_of(const StoredField& field, std::uint64_t number, const Box& part) {
+    for (std::size_t i = field.extents.size(); i-- > 0;) {
+      const std::uint64_t width = field.chunk_extents[i];
+      const std::uint64_t chunks = (field.extents[i] - 1) / width + 1;
+      const std::uint64_t begin = number % chunks * width;
+      number /= chunks;
+      if (part.count[i] != std::min(width, field.extents[i] - begin)) return false;
+    }
+    return true;
+  }
+
+  void decode(const StoredField& field, std::uint64_t number, std::span<std::byte> to) {
+    const StoredChunk& chunk = field.chunks[static_cast<std::size_t>(number)];
+    thread_local ChunkDecoder decoder;
+    thread_local std::vector<std::byte> stored;
+    const auto bytes = static_cast<std::size_t>(chunk.bytes);
+    if (stored.size() < bytes) stored.resize(bytes);
+    const std::span from = std::span(stored).first(bytes);
+    read_exactly(file_of(field).descriptor, path_of(field), chunk.offset, from, ExitCode::data);
+    try {
+      decoder.decode(field.filters, chunk.skipped, from, to);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::data) throw;
+      throw DamagedChunk(
+          fmt::format("{}: {}: chunk {} ({} bytes from byte {} on) does not decode: {}",
+                      path_of(field), field.name, number, chunk.bytes, chunk.offset, error.what()));
+    }
+  }
+
+  // Of unfiltered chunks only what is asked for is read.
+  void read_plain(const StoredField& field, const StoredChunk& chunk, const Extents& extents,
+                  const Box& part, const Extents& at) {
+    const OpenFiles::File& file = file_of(field);
+    walk(field, extents, part.start, part.count, at,
+         [&](std::uint64_t from, std::size_t to, std::size_t bytes) {
+           read_exactly(file.descriptor, file.path, chunk.offset + from, to_.subspan(to, bytes),
+                        ExitCode::data);
+         });
+  }
+
+  // From an array in memory, or where that is null the fill value.
+  void copy(const StoredField& field, const std::byte* from, const Extents& extents,
+            const Extents& start, const Extents& count, const Extents& at) {
+    walk(field, extents, start, count, at,
+         [&](std::uint64_t place, std::size_t to, std::size_t bytes) {
+           std::byte* const target = to_.data() + to;
+           if (from != nullptr) {
+             std::memcpy(target, from + place, bytes);
+           } else if (field.fill.empty()) {
+             std::memset(target, 0, bytes);
+           } else {
+             for (std::size_t i = 0; i < bytes; i += field.fill.size())
+               std::memcpy(target + i, field.fill.data(), field.fill.size());
+           }
+         });
+  }
+
+  // Calls `move(byte in the array, byte in the target, bytes)` for every run.
+  template <typename Move>
+  void walk(const StoredField& field, const Extents& extents, const Extents& start,
+            const Extents& count, const Extents& at, Move&& move) const {
+    const std::size_t axes = field.extents.size();
+    const Runs runs = runs_of(axes, count, extents, target_);
+    const std::uint64_t width = field.type.bytes;
+    for (Extents step{};;) {
+      Extents from = start, to = at;
+      for (std::size_t i = 0; i < runs.outer; ++i) {
+        from[i] += step[i];
+        to[i] += step[i];
+      }
+      move(position(axes, from, extents) * width,
+           static_cast<std::size_t>(position(axes, to, target_) * width),
+           static_cast<std::size_t>(runs.elements * width));
+      std::size_t i = runs.outer;
+      while (i-- > 0) {
+        if (++step[i] < count[i]) break;
+        step[i] = 0;
+      }
+      if (i >= axes) return;
+    }
+  }
+
+  void read_parts(const StoredField& field, const Box& box, const Extents& at) {
+    const std::size_t axes = field.extents.size();
+    // What no source covers is the fill value.
+    Extents extents{};
+    std::ranges::copy(field.extents, extents.begin());
+    copy(field, nullptr, extents, box.start, box.count, at);
+    for (const StoredPart& part : field.parts) {
+      Box inside;
+      Extents to = at;
+      bool empty = false;
+      for (std::size_t i = 0; i < axes; ++i) {
+        const std::uint64_t begin = std::max(box.start[i], part.start[i]);
+        const std::uint64_t end =
+            std::min(box.start[i] + box.count[i], part.start[i] + part.count[i]);
+        empty = empty || begin >= end;
+        inside.start[i] = begin - part.start[i] + part.from[i];
+        inside.count[i] = end - begin;
+        to[i] += begin - box.start[i];
+      }
+      if (!empty) read(part.field, inside, to);
+    }
+  }
+
+  const std::string& path_of(const StoredField& field) const {
+    return field.file.empty() ? owner_.path : field.file;
+  }
+
+  // Opened, or looked at again, once per read.
+  const OpenFiles::File& file_of(const StoredField& field) {
+    const std::string& path = path_of(field);
+    if (file_ != nullptr && file_->path == path) return *file_;
+    const std::uint64_t bytes = field.file.empty() ? owner_.state.size : field.file_bytes;
+    file_ = files_.open(path, bytes);
+    files_.check(*file_, bytes);
+    return *file_;
+  }
+
+  OpenFiles& files_;
+  ChunkCache& cache_;
+  const FileIndex& owner_;
+  Extents target_;
+  std::span<std::byte> to_;
+  std::shared_ptr<const OpenFiles::File> file_;
+};
+
+}  // namespace
+
+void FieldReader::read(const FileIndex& owner, const StoredField& field, const Box& box,
+                       std::span<std::byte> to) const {
+  std::uint64_t bytes = field.type.bytes;
+  for (std::size_t i = 0; i < field.extents.size(); ++i) {
+    TRIREME_EXPECTS(box.count[i] > 0 && box.start[i] <= field.extents[i] &&
+                        box.count[i] <= field.extents[i] - box.start[i],
+                    "{}: {}: axis {} from {} on {} elements of {}", owner.path, field.name, i,
+                    box.start[i], box.count[i], field.extents[i]);
+    bytes *= box.count[i];
+  }
+  TRIREME_EXPECTS(bytes == to.size(), "{}: {}: {} bytes into {}", owner.path, field.name, bytes,
+                  to.size());
+  BoxRead(files_, cache_, owner, box, to).read(field, box, {});
+}
+
+}  // namespace trireme

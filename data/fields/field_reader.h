@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Boxes of data sets, read by pread and decoded by the calling thread, without the HDF5 library.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "data/fields/chunk_cache.h"
+#include "data/fields/field_index.h"
+#include "data/fields/open_files.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+
+using Extents = std::array<std::uint64_t, most_axes>;
+
+struct Box {
+  Extents start{}, count{};
+};
+
+// A chunk that does not decode.
+class DamagedChunk : public Error {
+ public:
+  explicit DamagedChunk(const std::string& message) : Error(ExitCode::data, message) {}
+};
+
+class FieldReader {
+ public:
+  explicit FieldReader(std::size_t cache_bytes) : cache_(cache_bytes) {}
+
+  // The elements of `box`, as stored, in C order. `owner` is the file of the index that `field`
+  // belongs to. Any number of threads. Raises ExitCode::data naming file, data set and chunk.
+  void read(const FileIndex& owner, const StoredField& field, const Box& box,
+            std::span<std::byte> to) const;
+
+  [[nodiscard]] const ChunkCache& cache() const { return cache_; }
+
+ private:
+  mutable OpenFiles files_;
+  mutable ChunkCache cache_;
+};
+
+}  // namespace trireme

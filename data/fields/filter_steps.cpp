@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/fields/filter_steps.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+using Bytes = std::uint8_t __attribute__((vector_size(16), aligned(1), may_alias));
+
+// a0 b0 a1 b1 ... of the lower or upper halves.
+Bytes low(Bytes a, Bytes b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+Bytes high(Bytes a, Bytes b) {
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                 31);
+}
+
+// 16 elements of `width` bytes from as many vectors, one per byte. Interleaving i with i + width /
+// 2 until elements are whole.
+template <std::size_t width>
+void interleave(const Bytes* planes, std::byte* to) {
+  Bytes now[width], next[width];
+  std::copy(planes, planes + width, now);
+  for (std::size_t step = 1; step < width; step *= 2) {
+    for (std::size_t i = 0; i < width / 2; ++i) {
+      next[2 * i] = low(now[i], now[i + width / 2]);
+      next[2 * i + 1] = high(now[i], now[i + width / 2]);
+    }
+    std::copy(next, next + width, now);
+  }
+  std::memcpy(to, now, sizeof(now));
+}
+
+template <std::size_t width>
+void unshuffle_wide(const std::byte* from, std::size_t elements, std::byte* to) {
+  constexpr std::size_t lanes = sizeof(Bytes);
+  std::size_t i = 0;
+  for (; i + lanes <= elements; i += lanes) {
+    Bytes planes[width];
+    for (std::size_t k = 0; k < width; ++k)
+      std::memcpy(&planes[k], from + k * elements + i, lanes);
+    interleave<width>(planes, to + i * width);
+  }
+  for (; i < elements; ++i) {
+    for (std::size_t k = 0; k < width; ++k)
+      to[i * width + k] = from[k * elements + i];
+  }
+}
+
+// As HDF5 computes it: sums of big-endian 16-bit words, an odd last byte as the upper half of one.
+std::uint32_t fletcher32_of(std::span<const std::byte> bytes) {
+  constexpr std::size_t words_without_overflow = 360;
+  std::uint32_t low = 0, high = 0;
+  std::size_t words = bytes.size() / 2;
+  const auto* at = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  while (words > 0) {
+    const std::size_t some = std::min(words, words_without_overflow);
+    for (std::size_t i = 0; i < some; ++i, at += 2) {
+      low += static_cast<std::uint32_t>(at[0] << 8 | at[1]);
+      high += low;
+    }
+    words -= some;
+    low = (low & 0xffffU) + (low >> 16);
+    high = (high & 0xffffU) + (high >> 16);
+  }
+  if (bytes.size() % 2 != 0) {
+    low += static_cast<std::uint32_t>(*at << 8);
+    high += low;
+  }
+  for (int i = 0; i < 2; ++i) {
+    low = (low & 0xffffU) + (low >> 16);
+    high = (high & 0xffffU) + (high >> 16);
+  }
+  return high << 16 | low;
+}
+
+}  // namespace
+
+std::size_t unshuffle(std::size_t element_bytes, std::span<const std::byte> from,
+                      std::span<std::byte> to) {
+  if (from.size() > to.size()) fail(ExitCode::data, "shuffle: more bytes than the chunk has");
+  const std::size_t elements = element_bytes == 0 ? 0 : from.size() / element_bytes;
+  if (element_bytes <= 1 || elements <= 1) {
+    std::ranges::copy(from, to.begin());
+    return from.size();
+  }
+  switch (element_bytes) {
+    case 2:
+      unshuffle_wide<2>(from.data(), elements, to.data());
+      break;
+    case 4:
+      unshuffle_wide<4>(from.data(), elements, to.data());
+      break;
+    case 8:
+      unshuffle_wide<8>(from.data(), elements, to.data());
+      break;
+    default:
+      for (std::size_t k = 0; k < element_bytes; ++k) {
+        for (std::size_t i = 0; i < elements; ++i)
+          to[i * element_bytes + k] = from[k * elements + i];
+      }
+  }
+  const std::size_t done = elements * element_bytes;
+  std::ranges::copy(from.subspan(done), to.begin() + static_cast<std::ptrdiff_t>(done));
+  return from.size();
+}
+
+std::size_t check_fletcher32(std::span<const std::byte> from, std::span<std::byte> to) {
+  constexpr std::size_t sum_bytes = 4;
+  if (from.size() < sum_bytes) fail(ExitCode::data, "fletcher32: shorter than its checksum");
+  const auto data = from.first(from.size() - sum_bytes);
+  if (data.size() > to.size()) fail(ExitCode::data, "fletcher32: more bytes than the chunk has");
+  std::uint32_t stored = 0;
+  std::memcpy(&stored, from.data() + data.size(), sum_bytes);
+  const std::uint32_t computed = fletcher32_of(data);
+  // Files of HDF5 before 1.6.3 on little-endian machines have the bytes of each half swapped.
+  const std::uint32_t old = (computed & 0x00ff00ffU) << 8 | (computed & 0xff00ff00U) >> 8;
+  if (stored != computed && stored != old) {
+    fail(ExitCode::data, "fletcher32: the checksum is {:08x}, and of its bytes {:08x}", stored,
+         computed);
+  }
+  std::ranges::copy(data, to.begin());
+  return data.size();
+}
+
+std::uint64_t BigEndianReader::number(std::size_t count) {
+  std::uint64_t value = 0;
+  for (const std::byte byte : bytes(count))
+    value = value << 8 | static_cast<std::uint64_t>(byte);
+  return value;
+}
+
+std::span<const std::byte> BigEndianReader::bytes(std::uint64_t count) {
+  if (count > from_.size()) fail(ExitCode::data, "{}: it ends early", filter_);
+  const auto taken = from_.first(static_cast<std::size_t>(count));
+  from_ = from_.subspan(static_cast<std::size_t>(count));
+  return taken;
+}
+
+}  // namespace trireme

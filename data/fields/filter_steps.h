@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// HDF5's own filters that are no compression, and framing that several others share. Private to
+// this folder.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace trireme {
+
+// Puts the bytes of elements together again: byte k of all of them stands k-th. Bytes that make no
+// whole element stand at the end as they are. Returns from.size(). Raises ExitCode::data where `to`
+// is shorter.
+std::size_t unshuffle(std::size_t element_bytes, std::span<const std::byte> from,
+                      std::span<std::byte> to);
+
+// Compares the four bytes at the end with the checksum of those before, which it copies.
+std::size_t check_fletcher32(std::span<const std::byte> from, std::span<std::byte> to);
+
+// Numbers and bytes in turn; running out of them is damage of `filter`.
+class BigEndianReader {
+ public:
+  BigEndianReader(std::span<const std::byte> from, std::string_view filter)
+      : from_(from), filter_(filter) {}
+  [[nodiscard]] std::uint64_t number(std::size_t bytes);
+  [[nodiscard]] std::span<const std::byte> bytes(std::uint64_t count);
+
+ private:
+  std::span<const std::byte> from_;
+  std::string_view filter_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/fields/filters.h"
+
+#include <blosc.h>
+#include <libdeflate.h>
+#include <lz4.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "data/fields/filter_steps.h"
+#include "runtime/base/error.h"
+
+extern "C" {
+#include <liblzf/lzf.h>
+}
+
+namespace trireme {
+namespace {
+
+// Numbers of the registry of HDF5 filters.
+enum FilterId : std::uint32_t {
+  deflate = 1,
+  shuffle = 2,
+  fletcher32 = 3,
+  szip = 4,
+  nbit = 5,
+  scale_offset = 6,
+  lzf = 32000,
+  blosc = 32001,
+  lz4 = 32004,
+  bitshuffle = 32008,
+  zfp = 32013,
+  zstd = 32015,
+  blosc2 = 32026
+};
+
+[[noreturn]] void damaged(std::string_view filter, std::string_view why) {
+  fail(ExitCode::data, "{}: {}", filter, why);
+}
+
+// Each takes what is stored, may write to.size() bytes and says how many it has written.
+
+std::size_t inflate(libdeflate_decompressor* decoder, std::span<const std::byte> stored,
+                    std::span<std::byte> to) {
+  std::size_t written = 0;
+  switch (libdeflate_zlib_decompress(decoder, stored.data(), stored.size(), to.data(), to.size(),
+                                     &written)) {
+    case LIBDEFLATE_SUCCESS:
+      return written;
+    case LIBDEFLATE_INSUFFICIENT_SPACE:
+      damaged("deflate", "it decodes to more bytes than the chunk has");
+    default:
+      damaged("deflate", "it is no valid stream");
+  }
+}
+
+std::size_t unlzf(std::span<const std::byte> stored, std::span<std::byte> to) {
+  const unsigned written = lzf_decompress(stored.data(), static_cast<unsigned>(stored.size()),
+                                          to.data(), static_cast<unsigned>(to.size()));
+  if (written == 0) damaged("lzf", "it is no valid stream, or longer than the chunk");
+  return written;
+}
+
+std::size_t unzstd(std::span<const std::byte> stored, std::span<std::byte> to) {
+  const std::size_t written = ZSTD_decompress(to.data(), to.size(), stored.data(), stored.size());
+  if (ZSTD_isError(written) != 0) damaged("zstd", ZSTD_getErrorName(written));
+  return written;
+}
+
+std::size_t unblosc(std::span<const std::byte> stored, std::span<std::byte> to) {
+  std::size_t decoded = 0;
+  if (blosc_cbuffer_validate(stored.data(), stored.size(), &decoded) < 0)
+    damaged("blosc", "its head is damaged");
+  if (decoded > to.size()) damaged("blosc", "it decodes to more bytes than the chunk has");
+  const int written = blosc_decompress_ctx(stored.data(), to.data(), to.size(), 1);
+  if (written < 0 || static_cast<std::size_t>(written) != decoded)
+    damaged("blosc", "it is no valid stream");
+  return decoded;
+}
+
+// 8 bytes of size and 4 of the size of a block, big-endian; then blocks behind their sizes. A block
+// that did not shrink is stored as it is.
+std::size_t unlz4(std::span<const std::byte> stored, std::span<std::byte> to) {
+  BigEndianReader reader(stored, "lz4");
+  const std::uint64_t whole = reader.number(8);
+  const std::uint64_t block = reader.number(4);
+  if (whole > to.size()) damaged("lz4", "it decodes to more bytes than the chunk has");
+  if (block == 0 && whole > 0) damaged("lz4", "its blocks are empty");
+  for (std::uint64_t done = 0; done < whole;) {
+    const auto wanted = static_cast<std::size_t>(std::min(block, whole - done));
+    const std::span<const std::byte> part = reader.bytes(reader.number(4));
+    const std::span<std::byte> target = to.subspan(done, wanted);
+    if (part.size() == wanted) {
+      std::ranges::copy(part, target.begin());
+    } else if (part.size() > wanted ||
+               LZ4_decompress_safe(reinterpret_cast<const char*>(part.data()),
+                                   reinterpret_cast<char*>(target.data()),
+                                   static_cast<int>(part.size()),
+                                   static_cast<int>(wanted)) != static_cast<int>(wanted)) {
+      damaged("lz4", "a block of it is no valid stream");
+    }
+    done += wanted;
+  }
+  return static_cast<std::size_t>(whole);
+}
+
+// Where the bytes of a chunk can be behind a filter: compressors were free to make them longer.
+std::size_t room_for(std::size_t chunk_bytes) {
+  constexpr std::size_t slack = 65536;
+  return chunk_bytes + chunk_bytes / 8 + slack;
+}
+
+std::string_view name_of_filter(const FilterStep& step) {
+  constexpr std::array<std::pair<std::uint32_t, std::string_view>, 13> names{
+      {{deflate, "deflate"},
+       {shuffle, "shuffle"},
+       {fletcher32, "fletcher32"},
+       {szip, "szip"},
+       {nbit, "n-bit"},
+       {scale_offset, "scale-offset"},
+       {lzf, "lzf"},
+       {blosc, "blosc"},
+       {lz4, "lz4"},
+       {bitshuffle, "bitshuffle"},
+       {zfp, "zfp"},
+       {zstd, "zstd"},
+       {blosc2, "blosc2"}}};
+  for (const auto& [id, name] : names) {
+    if (id == step.id) return name;
+  }
+  return step.name.empty() ? "without a name" : std::string_view(step.name);
+}
+
+}  // namespace
+
+struct ChunkDecoder::Scratch {
+  std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> inflater{
+      libdeflate_alloc_decompressor(), &libdeflate_free_decompressor};
+  std::array<std::vector<std::byte>, 2> buffers;
+
+  std::size_t undo(const FilterStep& step, std::span<const std::byte> from,
+                   std::span<std::byte> to) const {
+    switch (step.id) {
+      case deflate:
+        return inflate(inflater.get(), from, to);
+      case shuffle:
+        return unshuffle(step.values.empty() ? 1 : step.values[0], from, to);
+      case fletcher32:
+        return check_fletcher32(from, to);
+      case lzf:
+        return unlzf(from, to);
+      case zstd:
+        return unzstd(from, to);
+      case blosc:
+        return unblosc(from, to);
+      case lz4:
+        return unlz4(from, to);
+      default:
+        damaged(name_of_filter(step), "is not known here");
+    }
+  }
+};
+
+std::string filter_name(const FilterStep& step) {
+  return std::string(name_of_filter(step));
+}
+
+void require_known_filters(const std::string& subject, const std::vector<FilterStep>& filters) {
+  constexpr std::array known{deflate, shuffle, fletcher32, lzf, zstd, blosc, lz4};
+  for (const FilterStep& step : filters) {
+    if (std::ranges::find(known, step.id) != known.end()) continue;
+    fail(ExitCode::data,
+         "{}: its chunks have gone through the filter {} ({}), which is not read; known are "
+         "deflate, shuffle, fletcher32, lzf, zstd, blosc and lz4. h5repack -f GZIP=4 IN OUT (with "
+         "the filter's plugin in HDF5_PLUGIN_PATH) writes the file anew",
+         subject, step.id, name_of_filter(step));
+  }
+}
+
+ChunkDecoder::ChunkDecoder() : scratch_(std::make_unique<Scratch>()) {
+  if (scratch_->inflater == nullptr)
+    fail(ExitCode::internal, "libdeflate_alloc_decompressor: out of memory");
+}
+ChunkDecoder::~ChunkDecoder() = default;
+
+void ChunkDecoder::decode(const std::vector<FilterStep>& filters, std::uint32_t skipped,
+                          std::span<const std::byte> stored, std::span<std::byte> to) {
+  std::vector<std::size_t> applied;
+  for (std::size_t i = 0; i < filters.size(); ++i) {
+    if ((skipped >> i & 1U) == 0) applied.push_back(i);
+  }
+  std::span<const std::byte> from = stored;
+  for (std::size_t left = applied.size(); left-- > 0;) {
+    std::span<std::byte> target = to;
+    // The last filter to be undone writes to the end; one before it may still give more bytes.
+    if (left > 0) {
+      std::vector<std::byte>& buffer = scratch_->buffers[left % 2];
+      if (buffer.size() < room_for(to.size())) buffer.resize(room_for(to.size()));
+      target = buffer;
+    }
+    from = target.first(scratch_->undo(filters[applied[left]], from, target));
+  }
+  if (from.size() != to.size()) {
+    fail(ExitCode::data, "it decodes to {} bytes, and a chunk has {}", from.size(), to.size());
+  }
+  if (applied.empty() && !to.empty()) std::memcpy(to.data(), from.data(), to.size());
+}
+
+}  // namespace trireme

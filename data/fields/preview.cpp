@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/fields/preview.h"
+
+#include <png.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t gap = 2;  // pixels between channels
+
+// Channels in a grid as square as it gets.
+struct Grid {
+  std::int64_t columns = 0, width = 0, height = 0;
+};
+
+Grid grid_of(const SampleShape& shape) {
+  Grid grid;
+  grid.columns = static_cast<std::int64_t>(
+      std::ceil(std::sqrt(static_cast<double>(shape.channels() * shape.height()) /
+                          static_cast<double>(shape.width()))));
+  grid.columns = std::clamp<std::int64_t>(grid.columns, 1, shape.channels());
+  const std::int64_t rows = (shape.channels() - 1) / grid.columns + 1;
+  grid.width = grid.columns * (shape.width() + gap) - gap;
+  grid.height = rows * (shape.height() + gap) - gap;
+  return grid;
+}
+
+void draw_channel(const SampleShape& shape, const Grid& grid, std::int64_t channel,
+                  std::span<const float> sample, std::vector<std::uint8_t>& picture) {
+  float low = std::numeric_limits<float>::infinity(), high = -low;
+  const auto at = [&](std::int64_t pixel) {
+    return sample[static_cast<std::size_t>(pixel * shape.channels() + channel)];
+  };
+  const std::int64_t pixels = shape.height() * shape.width();
+  for (std::int64_t i = 0; i < pixels; ++i) {
+    if (!std::isfinite(at(i))) continue;
+    low = std::min(low, at(i));
+    high = std::max(high, at(i));
+  }
+  const std::int64_t left = channel % grid.columns * (shape.width() + gap),
+                     top = channel / grid.columns * (shape.height() + gap);
+  for (std::int64_t i = 0; i < pixels; ++i) {
+    if (!std::isfinite(at(i))) continue;
+    const float share = high > low ? (at(i) - low) / (high - low) : 0.5F;
+    const std::int64_t x = left + i % shape.width(), y = top + i / shape.width();
+    picture[static_cast<std::size_t>(y * grid.width + x)] =
+        static_cast<std::uint8_t>(std::lround(255 * share));
+  }
+}
+
+void write_png(const std::string& path, const Grid& grid,
+               const std::vector<std::uint8_t>& picture) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(grid.width);
+  image.height = static_cast<png_uint_32>(grid.height);
+  image.format = PNG_FORMAT_GRAY;
+  if (png_image_write_to_file(&image, path.c_str(), 0, picture.data(), 0, nullptr) == 0)
+    library_failed(fmt::format("png_image_write_to_file({})", path), image.message);
+}
+
+}  // namespace
+
+std::vector<std::string> write_previews(const FieldDataset& data, const std::string& directory,
+                                        std::int64_t count) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) fail(ExitCode::data, "{}: {}", directory, error.message());
+  const SampleShape& shape = data.shape();
+  const Grid grid = grid_of(shape);
+  std::vector<float> sample(static_cast<std::size_t>(data.layout().inputs.count()));
+  std::vector<std::string> paths;
+  count = std::min(count, data.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t index = i * data.size() / count;
+    std::int32_t label = 0;
+    data.read(index, std::as_writable_bytes(std::span(sample)), {&label, 1});
+    std::vector<std::uint8_t> picture(static_cast<std::size_t>(grid.width * grid.height), 0);
+    for (std::int64_t c = 0; c < shape.channels(); ++c)
+      draw_channel(shape, grid, c, sample, picture);
+    paths.push_back(fmt::format("{}/sample_{:06}_label_{}.png", directory, index, label));
+    write_png(paths.back(), grid, picture);
+  }
+  return paths;
+}
+
+}  // namespace trireme

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/fields/sample_shape.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+std::uint64_t extent_of(const StoredField& field, int axis) {
+  return axis < 0 ? 1 : field.extents[static_cast<std::size_t>(axis)];
+}
+
+}  // namespace
+
+AxisPlaces axis_places(const std::string& axes) {
+  const auto place = [&](char letter) {
+    const auto at = axes.find(letter);
+    return at == std::string::npos ? -1 : static_cast<int>(at);
+  };
+  return {place('N'), place('T'), place('C'), place('H'), place('W'), axes.size()};
+}
+
+SampleShape::SampleShape(const std::string& subject, std::span<const StoredField> inputs,
+                         const FieldOptions& options)
+    : places_(axis_places(options.axes)),
+      window_(static_cast<std::uint64_t>(options.window)),
+      stride_(static_cast<std::uint64_t>(options.window_stride)),
+      ahead_(static_cast<std::uint64_t>(options.steps_ahead)) {
+  for (const StoredField& input : inputs) {
+    if (input.extents.size() != places_.axes) {
+      fail(ExitCode::data,
+           "{}: {}: has {} axes ({}), and data.axes: {} says {}; write a letter for each of its "
+           "axes",
+           subject, input.name, input.extents.size(), fmt::join(input.extents, " x "), options.axes,
+           places_.axes);
+    }
+    if (input.elements() == 0)
+      fail(ExitCode::data, "{}: {}: holds no elements ({})", subject, input.name,
+           fmt::join(input.extents, " x "));
+    first_.push_back({.name = input.name, .extents = input.extents});
+    for (const int axis : {places_.sample, places_.step, places_.row, places_.column}) {
+      if (extent_of(input, axis) == extent_of(inputs.front(), axis)) continue;
+      fail(ExitCode::data,
+           "{}: {} is {}, and {} is {}: inputs of one sample differ in channels only", subject,
+           inputs.front().name, fmt::join(inputs.front().extents, " x "), input.name,
+           fmt::join(input.extents, " x "));
+    }
+  }
+  const auto rows = extent_of(inputs.front(), places_.row),
+             columns = extent_of(inputs.front(), places_.column);
+  height_ = static_cast<std::int64_t>(rows);
+  width_ = static_cast<std::int64_t>(columns);
+  if (!options.crop.empty()) {
+    top_ = static_cast<std::uint64_t>(options.crop[0]);
+    left_ = static_cast<std::uint64_t>(options.crop[1]);
+    height_ = options.crop[2];
+    width_ = options.crop[3];
+    if (top_ + static_cast<std::uint64_t>(height_) > rows ||
+        left_ + static_cast<std::uint64_t>(width_) > columns) {
+      fail(ExitCode::data, "{}: data.crop: {} rows from {} and {} columns from {} on, of {} x {}",
+           subject, height_, top_, width_, left_, rows, columns);
+    }
+  }
+  if (window_ > 0 && windows(inputs.front()) == 0) {
+    fail(
+        ExitCode::data,
+        "{}: {}: has {} steps; data.window: {} with window_stride: {} and steps_ahead: {} needs {}",
+        subject, inputs.front().name, extent_of(inputs.front(), places_.step), window_, stride_,
+        ahead_, (window_ - 1) * stride_ + 1 + ahead_);
+  }
+  select_channels(subject, inputs, options);
+}
+
+void SampleShape::select_channels(const std::string& subject, std::span<const StoredField> inputs,
+                                  const FieldOptions& options) {
+  const std::uint64_t steps = window_ > 0 ? window_ : extent_of(inputs.front(), places_.step);
+  std::uint64_t all = 0;
+  for (const StoredField& input : inputs)
+    all += steps * extent_of(input, places_.channel);
+  constexpr std::uint64_t most_channels = 4096;
+  if (all > std::uint64_t{1} << 24 || (options.channels.empty() && all > most_channels)) {
+    fail(ExitCode::data,
+         "{}: samples of {} channels, more than {}; select some by "
+         "data.input_channels or data.window",
+         subject, all, most_channels);
+  }
+  // Where each stored channel goes.
+  std::vector<std::int64_t> to(static_cast<std::size_t>(all), -1);
+  if (options.channels.empty()) {
+    for (std::size_t i = 0; i < to.size(); ++i)
+      to[i] = static_cast<std::int64_t>(i);
+  }
+  for (std::size_t i = 0; i < options.channels.size(); ++i) {
+    const std::int64_t channel = options.channels[i];
+    if (channel >= static_cast<std::int64_t>(all) || to[static_cast<std::size_t>(channel)] >= 0) {
+      fail(ExitCode::data, "{}: data.input_channels: {} {}", subject, channel,
+           channel >= static_cast<std::int64_t>(all)
+               ? fmt::format("is none of the {} channels, 0 to {}", all, all - 1)
+               : "stands there twice");
+    }
+    to[static_cast<std::size_t>(channel)] = static_cast<std::int64_t>(i);
+  }
+  channels_ = static_cast<std::int64_t>(options.channels.empty() ? all : options.channels.size());
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::uint64_t channels = extent_of(inputs[i], places_.channel);
+    const auto count = static_cast<std::size_t>(steps * channels);
+    add_reads(i, steps, channels, std::span(to).subspan(first, count));
+    first += count;
+  }
+}
+
+// Steps are read together where they follow one another, channels where it costs nothing: where
+// they are the last axis, all from the first to the last that is wanted, else runs of wanted ones.
+void SampleShape::add_reads(std::size_t input, std::uint64_t steps, std::uint64_t channels,
+                            std::span<const std::int64_t> to) {
+  const bool last = places_.channel == static_cast<int>(places_.axes) - 1;
+  const std::uint64_t together = stride_ == 1 ? steps : 1;
+  const auto wanted = [&](std::uint64_t step, std::uint64_t channel) {
+    for (std::uint64_t s = step; s < step + together; ++s) {
+      if (to[static_cast<std::size_t>(s * channels + channel)] >= 0) return true;
+    }
+    return false;
+  };
+  for (std::uint64_t step = 0; step < steps; step += together) {
+    for (std::uint64_t from = 0; from < channels;) {
+      while (from < channels && !wanted(step, from))
+        ++from;
+      if (from == channels) break;
+      std::uint64_t end = from + 1;
+      for (std::uint64_t c = end; c < channels && (last || c == end); ++c) {
+        if (wanted(step, c)) end = c + 1;
+      }
+      ChannelRead read{input, step * stride_, together, from, end - from, {}};
+      for (std::uint64_t s = step; s < step + together; ++s) {
+        for (std::uint64_t c = from; c < end; ++c)
+          read.to.push_back(to[static_cast<std::size_t>(s * channels + c)]);
+      }
+      reads_.push_back(std::move(read));
+      from = end;
+    }
+  }
+}
+
+std::uint64_t SampleShape::windows(const StoredField& input) const {
+  if (window_ == 0) return 1;
+  const std::uint64_t steps = extent_of(input, places_.step);
+  const std::uint64_t needed = (window_ - 1) * stride_ + 1 + ahead_;
+  return steps < needed ? 0 : steps - needed + 1;
+}
+
+std::uint64_t SampleShape::samples(std::span<const StoredField> inputs) const {
+  return extent_of(inputs.front(), places_.sample) * windows(inputs.front());
+}
+
+SampleShape::Position SampleShape::position(const StoredField& input, std::uint64_t number) const {
+  const std::uint64_t count = windows(input);
+  const std::uint64_t step = number % count;
+  return {number / count, step, window_ == 0 ? 0 : step + (window_ - 1) * stride_ + ahead_};
+}
+
+std::optional<std::string> SampleShape::difference(std::span<const StoredField> inputs) const {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool same_axes = inputs[i].extents.size() == places_.axes;
+    bool same = same_axes && (places_.sample < 0 || extent_of(inputs[i], places_.sample) ==
+                                                        extent_of(inputs[0], places_.sample));
+    for (const int axis : {places_.channel, places_.row, places_.column})
+      same = same && extent_of(inputs[i], axis) == extent_of(first_[i], axis);
+    const bool free_steps =
+        window_ > 0 && same && windows(inputs[i]) > 0 &&
+        extent_of(inputs[i], places_.step) == extent_of(inputs[0], places_.step);
+    same = same && inputs[i].elements() > 0 &&
+           (free_steps || (window_ == 0 && extent_of(inputs[i], places_.step) ==
+                                               extent_of(first_[i], places_.step)));
+    if (same) continue;
+    return fmt::format("{} is {}", inputs[i].name, fmt::join(inputs[i].extents, " x "));
+  }
+  return std::nullopt;
+}
+
+}  // namespace trireme

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/fields/sample_values.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+namespace trireme {
+namespace {
+
+constexpr std::uint32_t exponent_bits = 0x7f800000U;
+
+// How many were NaN or infinite, which become 0 where `clear`. A difference and a product leave the
+// compiler nothing to fuse, so a value is the same wherever it is computed.
+template <bool scaled, bool clear>
+std::uint32_t scale_part(float* values, std::size_t count, const float* subtract,
+                         const float* multiply) {
+  std::uint32_t bad = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool is_bad = (std::bit_cast<std::uint32_t>(values[i]) & exponent_bits) == exponent_bits;
+    bad += is_bad ? 1U : 0U;
+    if constexpr (scaled) values[i] = (values[i] - subtract[i]) * multiply[i];
+    if constexpr (clear) values[i] = is_bad ? 0.0F : values[i];
+  }
+  return bad;
+}
+
+}  // namespace
+
+RowScale::RowScale(const ChannelScale& scale, std::int64_t channels)
+    : scales_(!scale.subtract.empty()) {
+  constexpr std::size_t long_enough = 1024;
+  const auto count = static_cast<std::size_t>(channels);
+  const std::size_t pixels = std::max<std::size_t>(1, long_enough / count);
+  subtract_.assign(pixels * count, 0.0F);
+  multiply_.assign(pixels * count, 1.0F);
+  for (std::size_t i = 0; scales_ && i < subtract_.size(); ++i) {
+    subtract_[i] = scale.subtract[i % count];
+    multiply_[i] = scale.multiply[i % count];
+  }
+}
+
+template <bool clear>
+std::uint64_t RowScale::run(std::span<float> values) const {
+  std::uint64_t bad = 0;
+  for (std::size_t at = 0; at < values.size(); at += subtract_.size()) {
+    const std::size_t count = std::min(subtract_.size(), values.size() - at);
+    float* const part = values.data() + at;
+    bad += scales_ ? scale_part<true, clear>(part, count, subtract_.data(), multiply_.data())
+                   : scale_part<false, clear>(part, count, nullptr, nullptr);
+  }
+  return bad;
+}
+
+std::uint64_t RowScale::apply(std::span<float> values) const {
+  return run<false>(values);
+}
+
+std::uint64_t RowScale::apply_and_clear(std::span<float> values) const {
+  return run<true>(values);
+}
+
+void place_channels(const AxisPlaces& places, const ChannelRead& read, std::int64_t rows,
+                    std::int64_t width, std::int64_t channels, const float* from, float* to) {
+  // Strides of the dense box, by axis.
+  std::array<std::int64_t, most_axes> counts{};
+  const auto set = [&](int axis, std::int64_t count) {
+    if (axis >= 0) counts[static_cast<std::size_t>(axis)] = count;
+  };
+  set(places.sample, 1);
+  set(places.step, static_cast<std::int64_t>(read.steps));
+  set(places.channel, static_cast<std::int64_t>(read.channels));
+  set(places.row, rows);
+  set(places.column, width);
+  const auto stride = [&](int axis) {
+    std::int64_t product = axis < 0 ? 0 : 1;
+    for (std::size_t i = static_cast<std::size_t>(axis + 1); axis >= 0 && i < places.axes; ++i)
+      product *= counts[i];
+    return product;
+  };
+  const std::int64_t row_stride = stride(places.row), column_stride = stride(places.column),
+                     channel_stride = stride(places.channel), step_stride = stride(places.step);
+  const auto step_count = static_cast<std::int64_t>(read.steps),
+             channel_count = static_cast<std::int64_t>(read.channels);
+  for (std::int64_t h = 0; h < rows; ++h) {
+    for (std::int64_t s = 0; s < step_count; ++s) {
+      for (std::int64_t c = 0; c < channel_count; ++c) {
+        const std::int64_t out = read.to[static_cast<std::size_t>(s * channel_count + c)];
+        if (out < 0) continue;
+        const float* const source = from + h * row_stride + s * step_stride + c * channel_stride;
+        float* const target = to + h * width * channels + out;
+        for (std::int64_t w = 0; w < width; ++w)
+          target[w * channels] = source[w * column_stride];
+      }
+    }
+  }
+}
+
+}  // namespace trireme

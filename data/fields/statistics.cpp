@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/fields/statistics.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "data/fields/index_child.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr std::uint64_t samples_of_a_part = 16;
+
+// Sums of one channel around a shift, so that squares of large numbers do not swallow what varies.
+struct Sums {
+  std::uint64_t count = 0, not_finite = 0;
+  double sum = 0, squares = 0;
+  float minimum = std::numeric_limits<float>::infinity();
+  float maximum = -std::numeric_limits<float>::infinity();
+};
+
+void add(Sums& to, const Sums& other) {
+  to.count += other.count;
+  to.not_finite += other.not_finite;
+  to.sum += other.sum;
+  to.squares += other.squares;
+  to.minimum = std::min(to.minimum, other.minimum);
+  to.maximum = std::max(to.maximum, other.maximum);
+}
+
+void add_sample(std::vector<Sums>& sums, const std::vector<double>& shifts,
+                std::span<const float> values) {
+  const std::size_t channels = sums.size();
+  for (std::size_t c = 0; c < channels; ++c) {
+    Sums& of = sums[c];
+    const double shift = shifts[c];
+    for (std::size_t i = c; i < values.size(); i += channels) {
+      const float value = values[i];
+      if (!std::isfinite(value)) {
+        ++of.not_finite;
+        continue;
+      }
+      const double distance = value - shift;
+      of.sum += distance;
+      of.squares += distance * distance;
+      of.minimum = std::min(of.minimum, value);
+      of.maximum = std::max(of.maximum, value);
+      ++of.count;
+    }
+  }
+}
+
+// Each channel's first finite value of the first sample; 0 where there is none.
+std::vector<double> shifts_of(std::span<const float> sample, std::size_t channels) {
+  std::vector<double> shifts(channels, 0.0);
+  for (std::size_t c = 0; c < channels; ++c) {
+    for (std::size_t i = c; i < sample.size(); i += channels) {
+      if (!std::isfinite(sample[i])) continue;
+      shifts[c] = sample[i];
+      break;
+    }
+  }
+  return shifts;
+}
+
+ChannelStatistics settled(const Sums& sums, double shift) {
+  ChannelStatistics result{.count = sums.count, .not_finite = sums.not_finite};
+  if (sums.count == 0) return result;
+  const auto count = static_cast<double>(sums.count);
+  const double mean = sums.sum / count;
+  result.mean = shift + mean;
+  result.deviation = std::sqrt(std::max(0.0, sums.squares / count - mean * mean));
+  result.minimum = sums.minimum;
+  result.maximum = sums.maximum;
+  return result;
+}
+
+// Two numbers per channel, of all channels of the inputs.
+struct Pairs {
+  std::vector<double> first, second;  // mean and deviation, or minimum and maximum
+  std::string source;
+};
+
+std::vector<double> numbers_at(const FileIndex& index, const StoredField& field) {
+  const FieldReader reader(0);
+  Box box;
+  std::ranges::copy(field.extents, box.count.begin());
+  constexpr std::uint64_t most = 1 << 20;
+  if (field.elements() > most || field.elements() == 0)
+    fail(ExitCode::data, "{}: {}: holds {} numbers, and should hold one per channel", index.path,
+         field.name, field.elements());
+  std::vector<std::byte> bytes(static_cast<std::size_t>(field.elements()) * field.type.bytes);
+  reader.read(index, field, box, bytes);
+  std::vector<double> numbers;
+  for (std::size_t at = 0; at < bytes.size(); at += field.type.bytes)
+    numbers.push_back(to_double(field.type, bytes.data() + at));
+  return numbers;
+}
+
+Pairs pairs_of_hdf5(const ScaleSource& source) {
+  if (source.paths.size() != 2) {
+    fail(ExitCode::config, "data.statistics_paths: give two, of {} in {}",
+         source.scaling == Scaling::mean_std ? "means and deviations" : "minima and maxima",
+         source.file);
+  }
+  const std::vector<std::string> files{source.file};
+  const auto indexes = scan_in_children(files, {.fields = source.paths}, 1);
+  const std::vector<StoredField>& fields = indexes.front().units.front().fields;
+  return {numbers_at(indexes.front(), fields[0]), numbers_at(indexes.front(), fields[1]),
+          source.file};
+}
+
+Pairs pairs_of_json(const ScaleSource& source) {
+  constexpr std::uint64_t limit = std::uint64_t{1} << 26;
+  const std::string text = read_whole_file(source.file, limit, ExitCode::data);
+  const bool mean = source.scaling == Scaling::mean_std;
+  Pairs pairs{{}, {}, source.file};
+  try {
+    for (const json& channel : json::parse(text).at("channels")) {
+      pairs.first.push_back(channel.at(mean ? "mean" : "min").get<double>());
+      pairs.second.push_back(channel.at(mean ? "std" : "max").get<double>());
+    }
+  } catch (const json::exception& error) {
+    fail(ExitCode::data,
+         "data.statistics: {}: is not what trireme data statistics writes ({}); for an HDF5 file "
+         "name the data sets by data.statistics_paths",
+         source.file, error.what());
+  }
+  return pairs;
+}
+
+Pairs pairs_of(const ScaleSource& source) {
+  if (source.file.empty()) return {source.mean, source.deviation, "data.mean and data.std"};
+  return source.paths.empty() ? pairs_of_json(source) : pairs_of_hdf5(source);
+}
+
+}  // namespace
+
+std::vector<ChannelStatistics> statistics_of(const FieldDataset& data, std::int64_t count) {
+  const auto channels = static_cast<std::size_t>(data.shape().channels());
+  std::vector<float> values(static_cast<std::size_t>(data.layout().inputs.count()));
+  std::vector<Sums> sums(channels);
+  std::vector<double> shifts;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int32_t label = 0;
+    data.read(i * data.size() / count, std::as_writable_bytes(std::span(values)), {&label, 1});
+    if (i == 0) shifts = shifts_of(values, channels);
+    add_sample(sums, shifts, values);
+  }
+  std::vector<ChannelStatistics> result;
+  for (std::size_t c = 0; c < channels; ++c)
+    result.push_back(settled(sums[c], shifts[c]));
+  return result;
+}
+
+std::vector<ChannelStatistics> compute_statistics(
+    const FieldDataset& data, std::size_t threads,
+    const std::function<void(std::uint64_t)>& progress) {
+  const auto samples = static_cast<std::uint64_t>(data.size());
+  const auto channels = static_cast<std::size_t>(data.shape().channels());
+  const auto elements = static_cast<std::size_t>(data.layout().inputs.count());
+  const auto read = [&](std::uint64_t sample, std::vector<float>& to) {
+    std::int32_t label = 0;
+    data.read(static_cast<std::int64_t>(sample), std::as_writable_bytes(std::span(to)),
+              {&label, 1});
+  };
+  std::vector<float> first(elements);
+  read(0, first);
+  const std::vector<double> shifts = shifts_of(first, channels);
+  // Parts of a fixed size, summed in order: no number of threads changes the result.
+  const std::uint64_t parts = (samples - 1) / samples_of_a_part + 1;
+  std::vector<std::vector<Sums>> sums(static_cast<std::size_t>(parts));
+  std::atomic<std::uint64_t> next = 0, done = 0;
+  std::exception_ptr failure;
+  std::mutex mutex;
+  const auto work = [&] {
+    std::vector<float> values(elements);
+    for (std::uint64_t part = next++; part < parts; part = next++) {
+      try {
+        std::vector<Sums>& of = sums[static_cast<std::size_t>(part)];
+        of.resize(channels);
+        const std::uint64_t end = std::min(samples, (part + 1) * samples_of_a_part);
+        for (std::uint64_t i = part * samples_of_a_part; i < end; ++i) {
+          read(i, values);
+          add_sample(of, shifts, values);
+          ++done;
+        }
+        const std::lock_guard lock(mutex);
+        progress(done);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+        next = parts;
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> pool;
+    for (std::size_t i = 1; i < threads; ++i)
+      pool.emplace_back(work);
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
+  std::vector<ChannelStatistics> result;
+  for (std::size_t c = 0; c < channels; ++c) {
+    Sums whole;
+    for (const std::vector<Sums>& part : sums)
+      add(whole, part[c]);
+    result.push_back(settled(whole, shifts[c]));
+  }
+  return result;
+}
+
+void write_statistics(const std::string& path, const FieldDataset& data,
+                      const std::vector<ChannelStatistics>& channels) {
+  json rows = json::array();
+  for (const ChannelStatistics& of : channels) {
+    rows.push_back({{"mean", of.mean},
+                    {"std", of.deviation},
+                    {"min", of.minimum},
+                    {"max", of.maximum},
+                    {"count", of.count},
+                    {"not_finite", of.not_finite}});
+  }
+  const json all{{"format", "trireme-statistics"},
+                 {"samples", data.size()},
+                 {"fingerprint", fmt::format("{:016x}", data.fingerprint())},
+                 {"channels", rows}};
+  write_file(path, all.dump(2) + "\n", ExitCode::internal);
+}
+
+ChannelScale load_scale(const ScaleSource& source) {
+  if (source.scaling == Scaling::none) return {};
+  const Pairs pairs = pairs_of(source);
+  if (pairs.first.size() != pairs.second.size())
+    fail(ExitCode::data, "{}: {} numbers and {} of the other kind", pairs.source,
+         pairs.first.size(), pairs.second.size());
+  std::vector<std::int64_t> channels = source.channels;
+  // Numbers that are given are of the channels that are read.
+  const bool given = source.file.empty();
+  if (channels.empty() || given) {
+    channels.resize(pairs.first.size());
+    for (std::size_t i = 0; i < channels.size(); ++i)
+      channels[i] = static_cast<std::int64_t>(i);
+  }
+  ChannelScale scale;
+  for (const std::int64_t channel : channels) {
+    const auto at = static_cast<std::size_t>(channel);
+    if (at >= pairs.first.size())
+      fail(ExitCode::data, "{}: has numbers of {} channels, and none of channel {}", pairs.source,
+           pairs.first.size(), channel);
+    const double low = pairs.first[at];
+    const double range =
+        source.scaling == Scaling::mean_std ? pairs.second[at] : pairs.second[at] - low;
+    if (!std::isfinite(low) || !std::isfinite(range) || range < 0)
+      fail(ExitCode::data, "{}: channel {}: {} and {} scale nothing", pairs.source, channel, low,
+           pairs.second[at]);
+    scale.subtract.push_back(static_cast<float>(low));
+    // What never varies becomes 0.
+    scale.multiply.push_back(range > 0 ? static_cast<float>(1 / range) : 1.0F);
+  }
+  return scale;
+}
+
+}  // namespace trireme

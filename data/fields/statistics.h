@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mean, standard deviation and range of every channel: computed once over a data set, kept in a
+// file, read from it or from a file of the user's own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/fields/field_dataset.h"
+
+namespace trireme {
+
+struct ChannelStatistics {
+  std::uint64_t count = 0;  // of finite values
+  std::uint64_t not_finite = 0;
+  double mean = 0, deviation = 0, minimum = 0, maximum = 0;
+};
+
+// Of all samples, by `threads` threads; the same numbers for any number of them. `progress` gets
+// the samples done.
+[[nodiscard]] std::vector<ChannelStatistics> compute_statistics(
+    const FieldDataset& data, std::size_t threads,
+    const std::function<void(std::uint64_t)>& progress);
+
+// Of `count` of them, evenly spread.
+[[nodiscard]] std::vector<ChannelStatistics> statistics_of(const FieldDataset& data,
+                                                           std::int64_t count);
+
+// JSON, atomic, and back. Raises ExitCode::data.
+void write_statistics(const std::string& path, const FieldDataset& data,
+                      const std::vector<ChannelStatistics>& channels);
+
+struct ScaleSource {
+  Scaling scaling = Scaling::none;
+  std::vector<double> mean{}, deviation{};  // given
+  std::string file{};                       // else; JSON, or with `paths` HDF5
+  std::vector<std::string> paths{};
+  std::vector<std::int64_t> channels{};  // those that are read; empty: all
+};
+
+// Of the channels that are read. Raises ExitCode::data naming file and channel.
+[[nodiscard]] ChannelScale load_scale(const ScaleSource& source);
+
+}  // namespace trireme

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/hdf5/field_scan.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "data/hdf5/field_storage.h"
+#include "data/hdf5/object_path.h"
+
+namespace trireme {
+
+using hdf5::checked;
+using hdf5::Handle;
+
+namespace {
+
+constexpr hsize_t most_objects = 65536;
+
+class Scanner {
+ public:
+  Scanner(const std::string& path, const ScanRequest& request)
+      : request_(request), file_(open_hdf5(path)) {}
+
+  std::vector<StoredUnit> units() {
+    std::vector<StoredUnit> units;
+    for (const std::string& group : request_.groups ? groups() : std::vector<std::string>{""}) {
+      StoredUnit unit{.group = group, .fields = {}};
+      for (const std::string& name : request_.fields)
+        unit.fields.push_back(field(group, name));
+      units.push_back(std::move(unit));
+    }
+    return units;
+  }
+
+  StoredUnit everything(std::vector<std::string>& notes) {
+    StoredUnit unit;
+    list(unit, notes, "", 0);
+    return unit;
+  }
+
+ private:
+  StoredField field(const std::string& group, const std::string& name) {
+    const auto sign = name.find('@');
+    const std::string object = group + "/" + name.substr(0, sign);
+    const ObjectPlace place = resolve_object(file_, object, request_.outside_links);
+    StoredField field = sign == std::string::npos
+                            ? scan_data_set(place, request_)
+                            : scan_attribute(place, name.substr(sign + 1), request_);
+    if (place.file != file_) {
+      field.file = place.file->path;
+      field.file_bytes = state_of_file(field.file).size;
+    }
+    field.name = (group.empty() ? "" : group + "/") + name;
+    return field;
+  }
+
+  // Names of the root's members that are groups, sorted by the library.
+  std::vector<std::string> groups() {
+    std::vector<std::string> found;
+    for (const std::string& name : members_of(*file_, "/")) {
+      const ObjectPlace place = resolve_object(file_, name, request_.outside_links);
+      if (is_group(place)) found.push_back("/" + name);
+    }
+    if (found.empty()) fail(ExitCode::data, "{}: has no groups at its root", file_->path);
+    return found;
+  }
+
+  void list(StoredUnit& unit, std::vector<std::string>& notes, const std::string& group,
+            int depth) {
+    constexpr int deepest = 32;
+    if (depth > deepest) return notes.push_back(group + ": groups inside each other, too deep");
+    list_attributes(unit, notes, group);
+    for (const std::string& name : members_of(*file_, group.empty() ? "/" : group)) {
+      const std::string path = group + "/" + name;
+      if (unit.fields.size() + notes.size() > most_objects)
+        fail(ExitCode::data, "{}: holds more than {} objects", file_->path, most_objects);
+      try {
+        const ObjectPlace place = resolve_object(file_, path, request_.outside_links);
+        // A group behind a link is listed where it lies.
+        if (is_group(place)) {
+          if (place.file == file_ && place.path == path) list(unit, notes, path, depth + 1);
+          continue;
+        }
+        unit.fields.push_back(field("", path.substr(1)));
+        list_attributes(unit, notes, path);
+      } catch (const Error& error) {
+        notes.emplace_back(error.what());
+      }
+    }
+  }
+
+  void list_attributes(StoredUnit& unit, std::vector<std::string>& notes, const std::string& path) {
+    const ObjectPlace place = resolve_object(file_, path, request_.outside_links);
+    for (const std::string& name : attributes_of(place)) {
+      try {
+        unit.fields.push_back(field("", (path.empty() ? "" : path.substr(1)) + "@" + name));
+      } catch (const Error& error) {
+        notes.emplace_back(error.what());
+      }
+    }
+  }
+
+  const ScanRequest& request_;
+  std::shared_ptr<OpenHdf5> file_;
+};
+
+}  // namespace
+
+FileIndex scan_file(const std::string& path, const ScanRequest& request) {
+  FileIndex index{.path = path, .state = state_of_file(path)};
+  if (index.state.size == 0) fail(ExitCode::data, "{}: is empty", path);
+  index.digest = digest_of_ends(path, index.state.size);
+  const hdf5::Session session;
+  Scanner scanner(path, request);
+  if (request.fields.empty()) {
+    index.units.push_back(scanner.everything(index.notes));
+  } else {
+    index.units = scanner.units();
+  }
+  return index;
+}
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// One data set or attribute, as the HDF5 library describes it, into what reading it takes. Sources
+// of this folder alone include this.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/fields/field_index.h"
+#include "data/hdf5/field_scan.h"
+#include "data/hdf5/object_path.h"
+
+namespace trireme {
+
+// Raise ExitCode::data, with file and object, for what is not there or cannot be read.
+[[nodiscard]] StoredField scan_data_set(const ObjectPlace& place, const ScanRequest& request,
+                                        int depth = 0);
+[[nodiscard]] StoredField scan_attribute(const ObjectPlace& place, const std::string& name,
+                                         const ScanRequest& request);
+
+[[nodiscard]] bool is_group(const ObjectPlace& place);
+[[nodiscard]] std::vector<std::string> members_of(const OpenHdf5& file, const std::string& group);
+[[nodiscard]] std::vector<std::string> attributes_of(const ObjectPlace& place);
+
+// The type of numbers, or nothing. `why` says what the type is instead.
+[[nodiscard]] bool element_type_of(hid_t type, bool bfloat16, ElementType& to, std::string& why);
+
+// The sources of a virtual data set.
+void scan_parts(const ObjectPlace& place, hid_t properties, StoredField& field,
+                const ScanRequest& request, int depth);
+
+}  // namespace trireme

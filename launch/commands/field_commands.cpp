@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/commands/field_commands.h"
+
+#include <fmt/core.h>
+#include <CLI/CLI.hpp>
+
+#include <memory>
+#include <thread>
+
+#include "data/fields/describe.h"
+#include "data/fields/field_dataset.h"
+#include "data/fields/preview.h"
+#include "data/fields/statistics.h"
+#include "data/pack/progress.h"
+#include "launch/commands/number_check.h"
+#include "launch/commands/shared_options.h"
+#include "models/config.h"
+#include "runtime/engine/data_sets.h"
+
+namespace trireme {
+namespace {
+
+std::size_t cores() {
+  constexpr std::size_t most = 16;
+  return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, most);
+}
+
+struct ConfigArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+};
+
+// The training data of a config, whatever its model reads. `plain`: as stored, without scaling.
+std::unique_ptr<FieldDataset> open_files(const ConfigArguments& arguments, bool plain) {
+  Config config = load_config(arguments.config, arguments.overrides);
+  if (!config.data.in_place()) {
+    fail(ExitCode::config,
+         "{}: data.files names no files; this command is for HDF5 files that are read in place "
+         "(packed shards: trireme data inspect)",
+         arguments.config);
+  }
+  if (plain) {
+    config.data.scaling = Scaling::none;
+    config.data.not_finite = NotFinite::keep;
+    config.data.input_channels.clear();
+  }
+  return open_files_alone(config);
+}
+
+void add_describe(CLI::App& data) {
+  const auto files = std::make_shared<std::vector<std::string>>();
+  auto* const command = data.add_subcommand(
+      "describe", "Look at HDF5 files and print a config that trains on them in place");
+  command->add_option("files", *files, "Files, directories or patterns")->required();
+  command->footer(
+      "What the first file holds stands in comments; a config that fits all of them follows.\n"
+      "Example: trireme data describe data/deepcam/train > configs/deepcam.yaml");
+  command->callback([files] { fmt::print("{}", describe_files(*files, cores())); });
+}
+
+void add_statistics(CLI::App& data) {
+  struct Arguments : ConfigArguments {
+    std::string out;
+    bool quiet = false;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  auto* const command = data.add_subcommand(
+      "statistics", "Mean, deviation, range and NaN counts of every channel of data.files");
+  add_config_options(*command, arguments->config, arguments->overrides);
+  command->add_option("--out", arguments->out, "File to write, for data.statistics")->required();
+  command->add_flag("--quiet", arguments->quiet, "Show no progress");
+  command->footer(
+      "Then: data: {scaling: mean_std, statistics: FILE}\n"
+      "Example: trireme data statistics configs/deepcam_like.yaml --out data/deepcam.json");
+  command->callback([arguments] {
+    const auto dataset = open_files(*arguments, /*plain=*/true);
+    Progress progress("reading", static_cast<std::uint64_t>(dataset->size()), "samples",
+                      !arguments->quiet);
+    std::uint64_t shown = 0;
+    const auto channels = compute_statistics(*dataset, cores(), [&](std::uint64_t done) {
+      if (done > shown) progress.add(done - shown);
+      shown = std::max(shown, done);
+    });
+    write_statistics(arguments->out, *dataset, channels);
+    fmt::print("{:>8} {:>14} {:>14} {:>14} {:>14} {:>10}\n", "channel", "mean", "std", "min", "max",
+               "not finite");
+    for (std::size_t c = 0; c < channels.size(); ++c) {
+      const ChannelStatistics& of = channels[c];
+      fmt::print("{:>8} {:>14.6g} {:>14.6g} {:>14.6g} {:>14.6g} {:>10}\n", c, of.mean, of.deviation,
+                 of.minimum, of.maximum, of.not_finite);
+    }
+  });
+}
+
+void add_preview(CLI::App& data) {
+  struct Arguments : ConfigArguments {
+    std::string out;
+    std::int64_t samples = 8;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  auto* const command = data.add_subcommand(
+      "preview", "Write samples of data.files as PNG files, a tile per channel");
+  add_config_options(*command, arguments->config, arguments->overrides);
+  command->add_option("--out", arguments->out, "Directory to write to")->required();
+  command->add_option("--samples", arguments->samples, "How many, evenly spread")
+      ->capture_default_str()
+      ->check(integer_between(1, 100000));
+  command->footer("Example: trireme data preview configs/deepcam_like.yaml --out preview");
+  command->callback([arguments] {
+    const auto dataset = open_files(*arguments, /*plain=*/false);
+    for (const std::string& path : write_previews(*dataset, arguments->out, arguments->samples))
+      fmt::print("{}\n", path);
+  });
+}
+
+}  // namespace
+
+void add_field_commands(CLI::App& data) {
+  add_describe(data);
+  add_statistics(data);
+  add_preview(data);
+}
+
+}  // namespace trireme

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that are damaged, differ, change or lead elsewhere, and what the message names.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "data/fields/field_dataset.h"
+#include "data/fields/file_list.h"
+#include "data/fields/filters.h"
+#include "data/fields/index_child.h"
+#include "data/fields/index_store.h"
+#include "tests/data/edit_shard.h"
+#include "tests/data/make_fields.h"
+#include "tests/support/expect_error.h"
+
+namespace trireme::test {
+namespace {
+
+using testing::HasSubstr;
+
+class FieldDamage : public testing::Test {
+ protected:
+  [[nodiscard]] std::string path(const std::string& name) const {
+    return directory_.path() + "/" + name;
+  }
+  std::string write(const std::string& name, const FieldSpec& spec, double label = 0) const {
+    const H5 file = make_hdf5(path(name));
+    write_field(file, "data", spec, counting(count_of(spec.extents)));
+    write_field(file, "label", {.type = H5T_STD_I32LE}, {label});
+    return path(name);
+  }
+  [[nodiscard]] FieldOptions options() const {
+    return {.files = {directory_.path()}, .inputs = {"data"}, .target = "label"};
+  }
+  static std::vector<FileIndex> indexes_of(const FieldOptions& options) {
+    return scan_in_children(expand_files(options.files), scan_request(options), 1);
+  }
+  static std::unique_ptr<FieldDataset> open(const FieldOptions& options) {
+    return std::make_unique<FieldDataset>(indexes_of(options), options);
+  }
+  static std::int32_t read(const Dataset& data, std::int64_t index = 0) {
+    std::vector<std::byte> sample(data.layout().input_bytes());
+    std::int32_t label = -7;
+    data.read(index, sample, {&label, 1});
+    return label;
+  }
+  template <typename... Parts>
+  void expect_refused(const FieldOptions& options, const Parts&... parts) const {
+    expect_error(
+        ExitCode::data, [&] { read(*open(options)); }, parts...);
+  }
+  // Puts other bytes where the first chunk of `data` lies.
+  void break_first_chunk(const std::string& file) const {
+    FieldOptions one = options();
+    one.files = {file};
+    const StoredChunk chunk = indexes_of(one).front().units.front().fields.front().chunks.front();
+    std::string bytes = read_text(file);
+    for (std::uint64_t i = 0; i < chunk.bytes; ++i)
+      bytes[chunk.offset + i] = static_cast<char>(0xff);
+    write_text(file, bytes);
+  }
+
+  const TemporaryDirectory directory_;
+};
+
+const FieldSpec small{.extents = {4, 6, 2}};
+const FieldSpec packed{.extents = {4, 6, 2}, .chunk = {2, 6, 2}, .storage = deflated()};
+
+TEST_F(FieldDamage, FilesThatAreNoneAreNamed) {
+  expect_refused(options(), directory_.path(), "no HDF5 files");
+  write_text(path("a.h5"), "");
+  expect_refused(options(), "a.h5", "is empty");
+  write_text(path("a.h5"), "no such format");
+  expect_refused(options(), "a.h5", "not an HDF5 file");
+  FieldOptions missing = options();
+  missing.files = {path("none.h5")};
+  expect_refused(missing, "none.h5", "no such file");
+}
+
+TEST_F(FieldDamage, TruncatedFilesAreNamedWhereverTheyEnd) {
+  const std::string file = write("a.h5", {.extents = {64, 64, 2}});
+  const std::string whole = read_text(file);
+  for (std::size_t size = 1; size < whole.size(); size += whole.size() / 23) {
+    write_text(file, whole.substr(0, size));
+    expect_refused(options(), "a.h5");
+  }
+}
+
+TEST_F(FieldDamage, MissingFieldsAreNamed) {
+  write("a.h5", small);
+  FieldOptions other = options();
+  other.inputs = {"climate/data"};
+  expect_refused(other, "a.h5", "holds no /climate/data");
+  other = options();
+  other.target = "data@class";
+  expect_refused(other, "a.h5", "data", "no attribute class");
+  other.target = "/";
+  expect_refused(other, "a.h5", "is a group");
+}
+
+TEST_F(FieldDamage, ShapesThatDifferAreNamedWithBothFiles) {
+  write("a.h5", small);
+  write("b.h5", {.extents = {4, 7, 2}});
+  expect_refused(options(), "b.h5", "4 x 7 x 2", "a.h5", "data.crop");
+  FieldOptions wrong = options();
+  wrong.files = {path("a.h5")};
+  wrong.axes = "HW";
+  expect_refused(wrong, "a.h5", "3 axes (4 x 6 x 2)", "data.axes");
+  wrong.axes = "HWC";
+  wrong.height = 5;
+  expect_refused(wrong, "model.image_size: 4", "model.image_width: 6", "model.channels: 2");
+  wrong.height = 0;
+  wrong.crop = {2, 0, 3, 6};
+  expect_refused(wrong, "data.crop: 3 rows from 2");
+  wrong.crop = {};
+  wrong.channels = {2};
+  expect_refused(wrong, "data.input_channels: 2 is none of the 2 channels");
+}
+
+TEST_F(FieldDamage, LabelsThatAreNoneAreNamed) {
+  FieldOptions three = options();
+  three.classes = 3;
+  for (const double label : {3.0, -1.0}) {
+    write("a.h5", small, label);
+    expect_refused(three, "a.h5", "label", "none of 3 classes");
+  }
+  three.target = "data";
+  expect_refused(three, "a.h5", "data", "one number per sample");
+}
+
+TEST_F(FieldDamage, AChunkThatDoesNotDecodeIsNamedOrLeftOutAndCounted) {
+  break_first_chunk(write("a.h5", packed));
+  write("b.h5", packed, 1);
+  FieldOptions skipping = options();
+  skipping.damaged = Damaged::skip;
+
+  expect_refused(options(), "a.h5: data: chunk 0", "does not decode", "deflate");
+  const auto data = open(skipping);
+  EXPECT_EQ(read(*data, 0), -1) << "ignored by the loss";
+  EXPECT_EQ(read(*data, 1), 1);
+  EXPECT_THAT(data->shortcomings(), HasSubstr("1 samples whose data did not decode"));
+}
+
+TEST_F(FieldDamage, AFilterThatIsNotKnownIsNamedWithWhatToDo) {
+  const auto custom = [](hid_t properties) {
+    EXPECT_GE(H5Pset_filter(properties, 32013, H5Z_FLAG_OPTIONAL, 0, nullptr), 0);
+  };
+  write("a.h5", {.extents = {4, 6, 2}, .chunk = {2, 6, 2}, .storage = custom});
+  expect_refused(options(), "a.h5", "filter 32013 (zfp)", "h5repack");
+}
+
+TEST_F(FieldDamage, AChunkThatDecodesToMoreThanItSaysIsRefused) {
+  ChunkDecoder decoder;
+  const std::vector<FilterStep> filters{{.id = 1}};
+  const std::string file = write(
+      "a.h5", {.extents = {256, 256, 2}, .chunk = {256, 256, 2}, .storage = deflated(9, false)});
+  const FileIndex index = indexes_of(options()).front();
+  const StoredChunk chunk = index.units.front().fields.front().chunks.front();
+  const std::string bytes = read_text(file).substr(chunk.offset, chunk.bytes);
+  std::vector<std::byte> small_room(4096);
+  expect_error(
+      ExitCode::data,
+      [&] { decoder.decode(filters, 0, std::as_bytes(std::span(bytes)), small_room); }, "deflate",
+      "more bytes than the chunk has");
+}
+
+TEST_F(FieldDamage, AnIndexThatReachesBeyondItsFileIsRefused) {
+  write("a.h5", packed);
+  const FileIndex good = indexes_of(options()).front();
+  const auto refuse = [&](auto&& change, const std::string& why) {
+    FileIndex bad = good;
+    change(bad.units.front().fields.front());
+    std::string bytes;
+    append_index(bytes, bad);
+    expect_error(
+        ExitCode::data, [&] { static_cast<void>(parse_indexes(bytes)); }, why);
+  };
+  refuse([](StoredField& f) { f.chunks.back().offset = std::uint64_t{1} << 60; }, "behind the end");
+  refuse([](StoredField& f) { f.chunks.back().bytes = ~std::uint64_t{0}; }, "than 1 GiB");
+  refuse([](StoredField& f) { f.chunks.pop_back(); }, "number of chunks");
+  refuse([](StoredField& f) { f.extents[0] = std::uint64_t{1} << 60; }, "2^56");
+  refuse([](StoredField& f) { f.chunk_extents[1] = 0; }, "empty");
+  refuse([](StoredField& f) { f.chunk_extents = {1 << 20, 1 << 20, 2}; }, "1 GiB");
+  refuse([](StoredField& f) { f.type.bytes = 3; }, "type");
+  std::string bytes;
+  append_index(bytes, good);
+  for (std::size_t size = 1; size < bytes.size(); size += 7) {
+    expect_error(ExitCode::data, [&] { static_cast<void>(parse_indexes(bytes.substr(0, size))); });
+  }
+  EXPECT_EQ(parse_indexes(bytes).front(), good);
+}
+
+TEST_F(FieldDamage, LinksStayInTheFolderOfTheirFileUnlessTheConfigSaysOtherwise) {
+  std::filesystem::create_directories(path("in"));
+  write("outside.h5", small, 2);
+  write("in/target.h5", small, 1);
+  const auto link = [&](const std::string& name, const std::string& target) {
+    const H5 file = make_hdf5(path(name));
+    ASSERT_GE(H5Lcreate_external(target.c_str(), "/data", file, "data", H5P_DEFAULT, H5P_DEFAULT),
+              0);
+    ASSERT_GE(H5Lcreate_external(target.c_str(), "/label", file, "label", H5P_DEFAULT, H5P_DEFAULT),
+              0);
+  };
+  link("in/inside_link.h5", "target.h5");
+  link("in/outside_link.h5", "../outside.h5");
+  FieldOptions inside = options(), outside = options();
+  inside.files = {path("in/inside_link.h5")};
+  outside.files = {path("in/outside_link.h5")};
+
+  EXPECT_EQ(read(*open(inside)), 1);
+  expect_refused(outside, "outside_link.h5", "../outside.h5", "data.outside_links");
+  outside.outside_links = true;
+  EXPECT_EQ(read(*open(outside)), 2);
+}
+
+TEST_F(FieldDamage, LinksInCirclesAreRefused) {
+  {
+    const H5 file = make_hdf5(path("a.h5"));
+    write_field(file, "label", {.type = H5T_STD_I32LE}, {0});
+    ASSERT_GE(H5Lcreate_soft("/b", file, "data", H5P_DEFAULT, H5P_DEFAULT), 0);
+    ASSERT_GE(H5Lcreate_external("a.h5", "/data", file, "b", H5P_DEFAULT, H5P_DEFAULT), 0);
+  }
+  expect_refused(options(), "a.h5", "circles");
+}
+
+TEST_F(FieldDamage, VirtualDataSetsAreReadFromTheirSources) {
+  for (int i = 0; i < 2; ++i) {
+    const H5 file = make_hdf5(path(fmt::format("part_{}.h5", i)));
+    write_field(file, "x", {.extents = {3, 4}, .chunk = {3, 2}, .storage = deflated()},
+                counting(12, 100.0 * i));
+  }
+  {
+    const H5 file = make_hdf5(path("all.h5"));
+    const H5 properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    const std::array<hsize_t, 3> extents{2, 3, 4};
+    const H5 space(H5Screate_simple(3, extents.data(), nullptr), H5Sclose);
+    const H5 source(H5Screate_simple(2, extents.data() + 1, nullptr), H5Sclose);
+    for (hsize_t i = 0; i < 2; ++i) {
+      const std::array<hsize_t, 3> start{i, 0, 0}, count{1, 3, 4};
+      ASSERT_GE(
+          H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr),
+          0);
+      ASSERT_GE(
+          H5Pset_virtual(properties, space, fmt::format("part_{}.h5", i).c_str(), "x", source), 0);
+    }
+    ASSERT_GE(H5Sselect_all(space), 0);
+    const H5 data(
+        H5Dcreate2(file, "data", H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT),
+        H5Dclose);
+    write_field(file, "label", {.extents = {2}, .type = H5T_STD_I32LE}, {4, 5});
+  }
+  FieldOptions joined{.files = {path("all.h5")},
+                      .samples = SampleUnit::axis,
+                      .inputs = {"data"},
+                      .target = "label",
+                      .axes = "NHW"};
+
+  const auto data = open(joined);
+  std::vector<float> sample(12);
+  std::int32_t label = 0;
+  data->read(1, std::as_writable_bytes(std::span(sample)), {&label, 1});
+
+  EXPECT_EQ(label, 5);
+  EXPECT_EQ(sample.front(), 100.0F);
+  EXPECT_EQ(sample.back(), 111.0F);
+  std::filesystem::remove(path("part_1.h5"));
+  expect_refused(joined, "part_1.h5");
+}
+
+TEST_F(FieldDamage, AFileThatChangesWhileItIsReadIsNamed) {
+  const std::string file = write("a.h5", small);
+  const auto data = open(options());
+  EXPECT_EQ(read(*data), 0);
+
+  std::string bytes = read_text(file);
+  write_text(file, bytes + "more");
+  expect_error(
+      ExitCode::data, [&] { read(*data); }, "a.h5", "has changed since the run began");
+}
+
+TEST_F(FieldDamage, AnIndexIsKeptUntilItsFileChanges) {
+  const std::string a = write("a.h5", packed), b = write("b.h5", packed);
+  const std::vector<std::string> files{a, b};
+  const ScanRequest request = scan_request(options());
+  const std::string kept = path("run.index");
+  keep_indexes(kept, request, indexes_of(options()));
+
+  EXPECT_EQ(kept_indexes(kept, request, files), indexes_of(options()));
+  write("b.h5", small);
+  ASSERT_EQ(kept_indexes(kept, request, files).size(), 1U);
+  EXPECT_EQ(kept_indexes(kept, request, files).front().path, a);
+  ScanRequest other = request;
+  other.fields.front() = "x";
+  EXPECT_TRUE(kept_indexes(kept, other, files).empty());
+  flip_bit(kept, 300);
+  EXPECT_TRUE(kept_indexes(kept, request, files).empty()) << "a damaged one is not used";
+  EXPECT_TRUE(kept_indexes(path("none"), request, files).empty());
+}
+
+TEST_F(FieldDamage, AChangedBitInAFileIsAnErrorOrOtherNumbersAndNeverACrash) {
+  const std::string file = write("a.h5", packed);
+  const std::string whole = read_text(file);
+  int refused = 0;
+  for (std::size_t byte = 0; byte < whole.size(); byte += 157) {
+    std::string changed = whole;
+    changed[byte] = static_cast<char>(changed[byte] ^ (1 << byte % 8));
+    write_text(file, changed);
+    const auto error = error_of([&] { read(*open(options())); });
+    if (!error) continue;
+    ++refused;
+    EXPECT_EQ(static_cast<int>(error->code()), static_cast<int>(ExitCode::data)) << error->what();
+    EXPECT_THAT(error->what(), HasSubstr("a.h5"));
+  }
+  EXPECT_GT(refused, 5);
+}
+
+}  // namespace
+}  // namespace trireme::test

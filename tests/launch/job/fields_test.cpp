@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs on HDF5 files as other programs write them: 16 channels of float32, one sample per file.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <random>
+
+#include "tests/data/make_fields.h"
+#include "tests/launch/fixture/run_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class FieldsTest : public RunTest {
+ protected:
+  static constexpr hsize_t height = 16, width = 48, channels = 16;
+
+  // `count` files in directory() + "/" + name; the label tells which channels are bright.
+  void write_files(const std::string& name, int count, const FieldSpec& storage) const {
+    const std::string folder = directory() + "/" + name;
+    std::filesystem::create_directories(folder);
+    std::mt19937 engine(3);
+    std::normal_distribution<double> noise(0, 20);
+    for (int i = 0; i < count; ++i) {
+      FieldSpec spec = storage;
+      spec.extents = {height, width, channels};
+      std::vector<double> values(height * width * channels);
+      for (std::size_t k = 0; k < values.size(); ++k) {
+        const auto channel = static_cast<int>(k % channels);
+        values[k] = 1000.0 * channel + noise(engine) + (channel % 3 == i % 3 ? 60 : 0);
+      }
+      const H5 file = make_hdf5(fmt::format("{}/data-{:03}.h5", folder, i));
+      write_field(file, "climate/data", spec, values);
+      write_field(file, "climate/label", {.type = H5T_STD_I32LE}, {static_cast<double>(i % 3)});
+    }
+  }
+
+  // The config that describe prints, as a file.
+  [[nodiscard]] std::string described(const std::string& name) const {
+    const std::string config = fmt::format("{}/{}.yaml", directory(), name);
+    const CommandResult result = run_command(
+        fmt::format("{} data describe {}/{} > {}", TRIREME_BINARY, directory(), name, config));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return config;
+  }
+
+  [[nodiscard]] CommandResult run(const std::string& config, const std::string& name, int ranks,
+                                  const std::string& settings = "") const {
+    return trireme(fmt::format("train {} --set run.directory={}/{} --set model.stages=[1,1] --set "
+                               "model.width=8 {}",
+                               config, directory(), name, settings),
+                   ranks);
+  }
+};
+
+const FieldSpec plain{};
+const FieldSpec packed{.chunk = {8, 24, 16}, .storage = deflated(1)};
+
+TEST_F(FieldsTest, WhatDescribePrintsTrainsAsItStands) {
+  write_files("deflated", 40, packed);
+  const std::string config = described("deflated");
+  const std::string text = read_file(config);
+  EXPECT_THAT(text, AllOf(HasSubstr("climate/data"), HasSubstr("16 x 48 x 16"),
+                          HasSubstr("shuffle+deflate"), HasSubstr("labels 0 to 2")));
+
+  const CommandResult trained = trireme(
+      fmt::format("train {} --set run.directory={}/run --set train.steps=12", config, directory()),
+      1);
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const auto steps = steps_of("run");
+  ASSERT_EQ(steps.size(), 12U);
+  EXPECT_LT(steps.back().loss, 0.8 * steps.front().loss) << "labels follow from the data";
+}
+
+TEST_F(FieldsTest, BitsAreThoseOfOneRankWhateverTheFilesAreStoredAs) {
+  write_files("plain", 24, plain);
+  write_files("packed", 24, packed);
+  const std::string config = described("plain");
+  const std::string layout =
+      "--set reproducibility=layout --set train.steps=4 --set train.global_batch=8 --set "
+      "train.micro_batch=2 --set data.crop_padding=2 --set data.flip=true";
+  const auto losses = [&](const std::string& name) {
+    std::vector<double> all;
+    for (const LoggedStep& step : steps_of(name))
+      all.push_back(step.loss);
+    return all;
+  };
+  const CommandResult one = run(config, "one", 1, layout);
+  ASSERT_EQ(one.exit_code, 0) << one.output;
+  ASSERT_EQ(losses("one").size(), 4U);
+
+  const std::string other = fmt::format("--set data.files={}/packed", directory());
+  for (const auto& [name, ranks, more] :
+       {std::tuple{"two", 2, ""},
+        {"workers", 1, "--set data.workers=3 --set data.prefetch=1"},
+        {"pipeline", 2, "--set parallel.pipeline=2"},
+        {"packed_two", 2, other.c_str()}}) {
+    const CommandResult result = run(config, name, ranks, layout + " " + more);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_EQ(losses(name), losses("one")) << name;
+    EXPECT_EQ(weights_of(name), weights_of("one")) << name;
+  }
+}
+
+TEST_F(FieldsTest, ARunGoesOnToTheBitsOfOneThatWasNotInterruptedAndRefusesOtherData) {
+  write_files("files", 24, packed);
+  const std::string config = described("files");
+  const std::string settings =
+      "--set train.global_batch=8 --set train.micro_batch=4 --set checkpoint.every_steps=3 --set "
+      "lr_schedule.name=constant --set train.steps=";
+  ASSERT_EQ(run(config, "whole", 1, settings + "8").exit_code, 0);
+  ASSERT_EQ(run(config, "parts", 1, settings + "4").exit_code, 0);
+  ASSERT_TRUE(std::filesystem::exists(directory() + "/parts/data.index"));
+
+  const CommandResult rest = run(config, "parts", 1, settings + "8");
+  ASSERT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_EQ(steps_of("parts").back().step, 8);
+  EXPECT_EQ(steps_of("parts").back().loss, steps_of("whole").back().loss);
+  EXPECT_EQ(weights_of("parts"), weights_of("whole"));
+
+  {
+    const H5 file = change_hdf5(directory() + "/files/data-003.h5");
+    write_field(file, "more", {.extents = {4}}, {1, 2, 3, 4});
+  }
+  const CommandResult other = run(config, "parts", 1, settings + "10");
+  EXPECT_EQ(other.exit_code, 2) << other.output;
+  EXPECT_THAT(other.output, HasSubstr("fingerprint"));
+}
+
+TEST_F(FieldsTest, StatisticsScaleARunAndEvalReadsItsValidationFiles) {
+  write_files("train", 24, plain);
+  write_files("held_back", 8, packed);
+  const std::string config = described("train"), numbers = directory() + "/numbers.json";
+  const CommandResult counted =
+      trireme(fmt::format("data statistics {} --quiet --out {}", config, numbers));
+  ASSERT_EQ(counted.exit_code, 0) << counted.output;
+  EXPECT_THAT(read_file(numbers), HasSubstr("\"not_finite\": 0"));
+
+  const CommandResult trained =
+      run(config, "run", 2,
+          fmt::format("--set train.steps=3 --set train.global_batch=8 --set data.mean=[] --set "
+                      "data.std=[] --set data.statistics={} --set data.validation_fraction=0 --set "
+                      "data.validation_files={}/held_back",
+                      numbers, directory()));
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const CommandResult evaluated = trireme(fmt::format("eval {}/run", directory()));
+  EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
+  EXPECT_THAT(evaluated.output, AllOf(HasSubstr("samples   8 of 8"), HasSubstr("held_back")));
+
+  const CommandResult shown =
+      trireme(fmt::format("data preview {} --samples 2 --out {}/pictures", config, directory()));
+  EXPECT_EQ(shown.exit_code, 0) << shown.output;
+  EXPECT_THAT(shown.output, HasSubstr("sample_000000_label_"));
+}
+
+TEST_F(FieldsTest, WhatARunCannotReadIsRefusedByNameWithCode3) {
+  write_files("files", 8, plain);
+  const std::string config = described("files");
+  write_file(directory() + "/files/data-004.h5", "cut");
+  const CommandResult cut =
+      run(config, "cut", 2, "--set train.global_batch=4 --set train.micro_batch=1");
+  EXPECT_EQ(cut.exit_code, 3) << cut.output;
+  EXPECT_THAT(cut.output, HasSubstr("data-004.h5"));
+  EXPECT_FALSE(std::filesystem::exists(directory() + "/cut/config.yaml"));
+
+  const CommandResult both = run(config, "both", 1, "--set data.path=somewhere");
+  EXPECT_EQ(both.exit_code, 2) << both.output;
+  EXPECT_THAT(both.output, HasSubstr("packed shards, and data.files"));
+  const CommandResult axes = run(config, "axes", 1, "--set data.axes=HXC");
+  EXPECT_EQ(axes.exit_code, 2) << axes.output;
+  EXPECT_THAT(axes.output, HasSubstr("no order of axes"));
+}
+
+}  // namespace
+}  // namespace trireme::test
