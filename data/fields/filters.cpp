@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "data/fields/filter_steps.h"
+#include "data/hdf5/filter_plugins.h"
 #include "runtime/base/error.h"
 
 extern "C" {
@@ -160,7 +161,7 @@ struct ChunkDecoder::Scratch {
       case lz4:
         return unlz4(from, to);
       default:
-        damaged(name_of_filter(step), "is not known here");
+        return undo_by_plugin(step.id, step.values, from, to);
     }
   }
 };
@@ -172,12 +173,14 @@ std::string filter_name(const FilterStep& step) {
 void require_known_filters(const std::string& subject, const std::vector<FilterStep>& filters) {
   constexpr std::array known{deflate, shuffle, fletcher32, lzf, zstd, blosc, lz4};
   for (const FilterStep& step : filters) {
-    if (std::ranges::find(known, step.id) != known.end()) continue;
-    fail(ExitCode::data,
-         "{}: its chunks have gone through the filter {} ({}), which is not read; known are "
-         "deflate, shuffle, fletcher32, lzf, zstd, blosc and lz4. h5repack -f GZIP=4 IN OUT (with "
-         "the filter's plugin in HDF5_PLUGIN_PATH) writes the file anew",
-         subject, step.id, name_of_filter(step));
+    if (std::ranges::find(known, step.id) != known.end() || has_filter_plugin(step.id)) continue;
+    fail(
+        ExitCode::data,
+        "{}: its chunks have gone through the filter {} ({}), for which there is neither a library "
+        "in this build (deflate, shuffle, fletcher32, lzf, zstd, blosc, lz4) nor a plugin in "
+        "HDF5_PLUGIN_PATH; install one (apt-get install hdf5-filter-plugin, or pip install "
+        "hdf5plugin), or write the file anew with h5repack -f GZIP=4 IN OUT",
+        subject, step.id, name_of_filter(step));
   }
 }
 

@@ -15,10 +15,12 @@ double optimizer_bytes(const OptimizerConfig& config) {
   return static_cast<double>(weight_and_gradient + 2 * states) * sizeof(float);
 }
 
-// As it lies in a shard.
-double stored_sample_bytes(const ModelTraits& traits) {
-  if (traits.input == InputKind::images)
-    return static_cast<double>(traits.image_size * traits.image_width * traits.channels);
+// As it lies in a shard, or of files read in place as float32 without compression.
+double stored_sample_bytes(const ModelTraits& traits, bool in_place) {
+  if (traits.input == InputKind::images) {
+    return static_cast<double>(traits.image_size * traits.image_width * traits.channels *
+                               (in_place ? 4 : 1));
+  }
   constexpr std::int64_t ids_in_two_bytes = 65536;
   return static_cast<double>(traits.context * (traits.vocabulary <= ids_in_two_bytes ? 2 : 4));
 }
@@ -50,7 +52,7 @@ plan::StepInput StepPlanner::input(const Config& config) {
                         .optimizer_bytes = optimizer_bytes(config.optimizer),
                         .items_per_sample = traits.targets_per_sample,
                         .rows_per_sample = traits.targets_per_sample,
-                        .sample_bytes = stored_sample_bytes(traits)};
+                        .sample_bytes = stored_sample_bytes(traits, config.data.in_place())};
   input.stages = plan_stages(input.layers, input.schedule, config.parallel.stage_layers);
   return input;
 }

@@ -97,9 +97,9 @@ TEST_F(DataCommand, NamesTheBrokenShardWithExitCodeThree) {
   bytes[bytes.find(std::string("a\0a\0a\0", 6))] = 'b';
   write_text(out_ + "/shard_00001.h5", bytes);
 
-  expect_outcome(run("data verify " + out_), ExitCode::data,
-                 {"shard_00000.h5: good", "shard_00001.h5: BROKEN", "1 of 3 shards is broken",
-                  "block 0 ("});
+  expect_outcome(
+      run("data verify " + out_), ExitCode::data,
+      {"shard_00000.h5: good", "shard_00001.h5: BROKEN", "1 of 3 shards is broken", "block 0 ("});
 }
 
 TEST_F(DataCommand, ExplainsEverySubcommandWithAnExample) {
