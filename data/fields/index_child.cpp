@@ -135,7 +135,8 @@ int run_child() {
       append_index(bytes, scan_file(*path, request));
     } catch (const std::exception& error) {
       kind = 'e';
-      bytes = error.what();
+      bytes = error.what();  // of the library's calls some know the object alone
+      if (bytes.find(*path) == std::string::npos) bytes = *path + ": " + bytes;
     }
     if (!reply(kind, bytes)) return EXIT_FAILURE;
   }
@@ -194,6 +195,8 @@ class Child {
     ::posix_spawn_file_actions_adddup2(&files, input_.get(), STDIN_FILENO);
     ::posix_spawn_file_actions_adddup2(&files, output_.get(), STDOUT_FILENO);
     ::posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    // Nothing else of this process, such as MPI's sockets.
+    ::posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
     std::string variable = std::string(child_variable) + "=1";
     std::string name = "trireme-hdf5-index";
     std::vector<char*> environment{variable.data()};

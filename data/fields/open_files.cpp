@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 std::size_t room_for_files() {
-  constexpr rlim_t fewest = 16, most = 1024;
+  constexpr rlim_t fewest = 16, most = 65536;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return fewest;
   return static_cast<std::size_t>(std::clamp<rlim_t>(limit.rlim_cur / 2, fewest, most));

@@ -17,7 +17,7 @@ namespace trireme {
 
 class OpenFiles {
  public:
-  // `most` of them at a time; 0: half of what this process may have open, 1024 at most.
+  // `most` of them at a time; 0: half of what this process may have open.
   explicit OpenFiles(std::size_t most = 0);
 
   struct File {

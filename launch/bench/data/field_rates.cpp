@@ -169,10 +169,11 @@ void print_peers(const FieldBench& bench, const FieldWork& work, double plain) {
       fmt::format("{} {} --dataset {} --workers {} --rounds {} --seconds {}",
                   shell_word(bench.python), shell_word(bench.script), shell_word(bench.input),
                   bench.threads, bench.rounds, bench.seconds);
-  for (const std::size_t sample : work.order)
-    command += " " + shell_word(work.index(sample).path);
+  constexpr std::size_t most = 512;  // files on a command line
+  for (std::size_t i = 0; i < std::min(most, work.order.size()); ++i)
+    command += " " + shell_word(work.index(work.order[i]).path);
   std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) system_failed("popen", command);
+  if (pipe == nullptr) system_failed("popen", bench.script);
   char line[512] = "";
   while (std::fgets(line, sizeof(line), pipe) != nullptr) {
     char name[64] = "";
