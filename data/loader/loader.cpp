@@ -26,7 +26,7 @@ Loader::Loader(Device& device, const Dataset& dataset, const BatchPlan& plan,
                   "{} workers, prefetch {}, {} held batches", options.workers, options.prefetch,
                   options.held);
   for (BatchMemory& memory : memory_.host)
-    slots_.push_back({.host = memory, .copied = device.make_event()});
+    slots_.push_back({.host = memory, .copied = device.make_event(EventKind::awaited)});
   for (BatchMemory& memory : memory_.device)
     targets_.push_back({.device = memory, .arrived = device.make_event()});
   released_ = device.make_event();

@@ -29,8 +29,9 @@ enum class MemoryKind : std::uint8_t {
 };
 
 enum class EventKind : std::uint8_t {
-  order,  // for wait(), reached() and synchronize()
-  timed   // also milliseconds_since(), which costs a GPU a time stamp
+  order,   // for wait(), reached() and synchronize()
+  timed,   // also milliseconds_since(), which costs a GPU a time stamp
+  awaited  // as order; synchronize() gives its core away, for threads beside the one of the steps
 };
 
 [[nodiscard]] std::string_view name_of(DeviceType type);

@@ -15,8 +15,8 @@
 namespace trireme::emulated {
 namespace {
 
-constexpr std::array<std::string_view, 6> contract_names{
-    "rendezvous", "implicit_waits", "devices", "captures", "queues", "environment"};
+constexpr std::array<std::string_view, 7> contract_names{
+    "rendezvous", "implicit_waits", "devices", "captures", "queues", "environment", "spins"};
 
 // A bit for each contract.
 unsigned read_contracts() {
@@ -99,6 +99,13 @@ bool holds(Contract contract) {
 void breach(const char* call, const char* what) {
   std::fprintf(stderr, "CUDA emulator: %s: %s\n", call, what);
   std::abort();
+}
+
+void spins(const char* call) {
+  if (gettid() == getpid() || !holds(Contract::spins)) return;
+  breach(call,
+         "a thread beside the main one spins on a core of the host; "
+         "cudaEventBlockingSync lets it sleep");
 }
 
 void driver_called(const char* call) {

@@ -14,7 +14,8 @@ enum class Contract : std::uint8_t {
   devices,         // the current device is the thread's; streams and events belong to one
   captures,        // unsafe calls of a thread that captures are refused
   queues,          // streams share a few hardware queues
-  environment      // the driver and NCCL read their variables once
+  environment,     // the driver and NCCL read their variables once
+  spins            // only the main thread may wait for the device with a core of its own
 };
 
 [[nodiscard]] bool holds(Contract contract);
@@ -22,6 +23,9 @@ enum class Contract : std::uint8_t {
 // Ends the program: a promise that the engine relies on is not given, or one that it gave is
 // broken.
 [[noreturn]] void breach(const char* call, const char* what);
+
+// By a call that spins on a core until the device is there.
+void spins(const char* call);
 
 // Latched environment. The driver reads its variables at its first call, which `call` may be; from
 // then on, with Contract::environment, a variable that has changed is a breach.

@@ -158,6 +158,22 @@ TEST_F(ContractsDeathTest, AThreadThatHasChosenNoDeviceIsNamedByItsCall) {
       "cudaEventSynchronize: this thread has chosen no GPU");
 }
 
+TEST_F(ContractsDeathTest, AThreadBesideTheMainOneSleepsWhereItWaits) {
+  const auto wait_beside = [](unsigned flags) {
+    cudaSetDevice(0);
+    cudaEvent_t event = nullptr;
+    cudaEventCreateWithFlags(&event, cudaEventDisableTiming | flags);
+    std::thread([event] {
+      cudaSetDevice(0);
+      cudaEventSynchronize(event);
+    }).join();
+  };
+
+  wait_beside(cudaEventBlockingSync);
+  EXPECT_DEATH(wait_beside(cudaEventDefault),
+               "cudaEventSynchronize: a thread beside the main one spins");
+}
+
 TEST_F(ContractsDeathTest, AVariableThatComesAfterTheFirstCallOfTheDriverIsNamed) {
   EXPECT_DEATH(
       {

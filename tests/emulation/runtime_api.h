@@ -67,6 +67,7 @@ using dim3 = trireme::emulated::Dim3;
 
 inline constexpr unsigned cudaStreamNonBlocking = 1;
 inline constexpr unsigned cudaEventDefault = 0;
+inline constexpr unsigned cudaEventBlockingSync = 1;
 inline constexpr unsigned cudaEventDisableTiming = 2;
 inline constexpr unsigned cudaHostAllocDefault = 0;
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };

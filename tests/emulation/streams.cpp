@@ -62,7 +62,7 @@ struct Stream {
 };
 
 struct Event {
-  bool timed = false;
+  bool timed = false, sleeps = false;
   Stream* stream = nullptr;  // null: never recorded
   std::uint64_t point = 0;   // reached once the stream has done so many
   Clock::time_point time;
@@ -286,6 +286,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   called("cudaStreamSynchronize");
   if (const cudaError_t refused = refuse_in_capture(); refused != cudaSuccess) return refused;
+  spins("cudaStreamSynchronize");
   count(Asked::wait);
   std::unique_lock lock(mutex);
   reach(*stream, stream->pushed, lock, "cudaStreamSynchronize");
@@ -295,7 +296,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   called("cudaEventCreateWithFlags");
-  *event = new Event{.timed = flags == cudaEventDefault, .stream = nullptr, .time = {}, .mark = {}};
+  *event = new Event{.timed = (flags & cudaEventDisableTiming) == 0,
+                     .sleeps = (flags & cudaEventBlockingSync) != 0,
+                     .stream = nullptr,
+                     .time = {},
+                     .mark = {}};
   if (order::on()) (*event)->mark = std::make_shared<order::Mark>();
   return cudaSuccess;
 }
@@ -395,6 +400,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   called("cudaEventSynchronize");
   if (const cudaError_t refused = refuse_in_capture(); refused != cudaSuccess) return refused;
+  if (!event->sleeps) spins("cudaEventSynchronize");
   count(Asked::wait);
   std::unique_lock lock(mutex);
   if (event->captured) return report(cudaErrorCapturedEvent);

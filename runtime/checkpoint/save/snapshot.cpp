@@ -14,7 +14,8 @@ Snapshot::Snapshot(Device& device, const ProcessMesh& mesh, const CheckpointValu
       from_(values),
       slices_(own_slices(values.params.layout(), mesh, tensors)),
       begun_(device.make_event(EventKind::timed)),
-      taken_(device.make_event(EventKind::timed)) {
+      taken_(device.make_event(EventKind::timed)),
+      copied_(device.make_event(EventKind::awaited)) {
   const auto buckets = values.params.layout().buckets();
   for (const ValueKind kind : values.kinds()) {
     std::int64_t elements = 0;
@@ -56,10 +57,11 @@ void Snapshot::take(Stream& stream) {
   for (std::size_t i = 0; i < scalars_.size(); ++i)
     device_.copy(stream, scalars_[i].data(), from_.scalars[i].second.data, scalars_[i].bytes());
   stream.record(*taken_);
+  stream.record(*copied_);
 }
 
 double Snapshot::wait() const {
-  taken_->synchronize();
+  copied_->synchronize();
   return taken_->milliseconds_since(*begun_);
 }
 

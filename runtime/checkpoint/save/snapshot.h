@@ -44,6 +44,7 @@ class Snapshot {
   std::array<Values, value_kinds.size()> values_;
   std::vector<Buffer> scalars_;
   std::unique_ptr<Event> begun_, taken_;
+  std::unique_ptr<Event> copied_;  // behind taken_, for the thread that writes
 };
 
 }  // namespace trireme

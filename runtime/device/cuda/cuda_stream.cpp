@@ -14,10 +14,23 @@ void choose_device(int device) {
   current = device;
 }
 
+// A wait of the host spins, for the shortest delay; one that sleeps costs tens of microseconds
+// more.
+static unsigned flags_of(EventKind kind) {
+  switch (kind) {
+    case EventKind::order:
+      return cudaEventDisableTiming;
+    case EventKind::timed:
+      return cudaEventDefault;
+    case EventKind::awaited:
+      return cudaEventDisableTiming | cudaEventBlockingSync;
+  }
+  return cudaEventDefault;
+}
+
 CudaEvent::CudaEvent(EventKind kind, int device)
     : device_(device), timed_(kind == EventKind::timed) {
-  const unsigned flags = timed_ ? cudaEventDefault : cudaEventDisableTiming;
-  TRIREME_CUDA(cudaEventCreateWithFlags(&handle_, flags));
+  TRIREME_CUDA(cudaEventCreateWithFlags(&handle_, flags_of(kind)));
 }
 
 CudaEvent::~CudaEvent() {
