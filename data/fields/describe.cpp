@@ -259,9 +259,28 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
   return text;
 }
 
+// What training on `found` in all files takes. Raises ExitCode::data where they are no data set.
+std::string described_as(const Guess& found, const std::vector<std::string>& names,
+                         const std::vector<std::string>& files, std::size_t processes) {
+  const FieldOptions options{.files = names,
+                             .samples = found.unit,
+                             .inputs = {found.input},
+                             .target = found.target,
+                             .axes = found.axes,
+                             .not_finite = NotFinite::keep};
+  const FieldDataset data(scan_in_children(files, scan_request(options), processes), options);
+  std::int64_t classes = 0;
+  for (std::int64_t i = 0; i < data.size(); ++i)
+    classes = std::max<std::int64_t>(classes, data.label(i) + 1);
+  return fmt::format("# {} samples of {} x {} with {} channels; labels 0 to {}\n", data.size(),
+                     data.shape().height(), data.shape().width(), data.shape().channels(),
+                     classes - 1) +
+         config_text(names, found, data, classes);
+}
+
 }  // namespace
 
-std::string describe_files(const std::vector<std::string>& names, std::size_t processes) {
+Description describe_files(const std::vector<std::string>& names, std::size_t processes) {
   const std::vector<std::string> files = expand_files(names);
   const FileIndex first = scan_in_children(std::span(files).first(1), ScanRequest{}, 1).front();
   const std::vector<StoredField>& fields = first.units.front().fields;
@@ -275,29 +294,23 @@ std::string describe_files(const std::vector<std::string>& names, std::size_t pr
   for (std::size_t i = 0; i < std::min(first.notes.size(), most_lines); ++i)
     text += fmt::format("#   not read: {}\n", first.notes[i]);
   const auto found = guess(fields);
-  if (!found)
-    return text + "# No data set has rows and columns: there is nothing here to train on.\n";
+  if (!found) return {text, first.path + ": no data set has rows and columns"};
   if (found->target.empty()) {
-    return text + fmt::format(
-                      "# The input would be {} with data.axes: {}, but nothing looks like a label: "
-                      "an integer per file,\n# per group or along the input's first axis. Name it "
-                      "by data.target.\n",
-                      found->input, found->axes);
+    return {text,
+            fmt::format("{}: the input would be {} with data.axes: {}, but nothing looks like "
+                        "a label: an integer per file, per group or along the input's first "
+                        "axis; name it by data.target",
+                        first.path, found->input, found->axes)};
   }
-  FieldOptions options{.files = names,
-                       .samples = found->unit,
-                       .inputs = {found->input},
-                       .target = found->target,
-                       .axes = found->axes,
-                       .not_finite = NotFinite::keep};
-  const FieldDataset data(scan_in_children(files, scan_request(options), processes), options);
-  std::int64_t classes = 0;
-  for (std::int64_t i = 0; i < data.size(); ++i)
-    classes = std::max<std::int64_t>(classes, data.label(i) + 1);
-  text += fmt::format("# {} samples of {} x {} with {} channels; labels 0 to {}\n", data.size(),
-                      data.shape().height(), data.shape().width(), data.shape().channels(),
-                      classes - 1);
-  return text + config_text(names, *found, data, classes);
+  try {
+    text += described_as(*found, names, files, processes);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::data) throw;
+    return {text, fmt::format("with data.inputs: [{}], target: {}, axes: {} and samples: {}: {}",
+                              found->input, found->target, found->axes, name_of(found->unit),
+                              error.what())};
+  }
+  return {text, ""};
 }
 
 }  // namespace trireme

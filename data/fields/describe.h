@@ -8,11 +8,16 @@
 
 namespace trireme {
 
+struct Description {
+  std::string text;
+  std::string problem;  // why there is no config in the text; "" where there is
+};
+
 // A config that trains on `names` (files, directories, patterns) as it stands, below comments with
 // what the first file holds: shapes, types, storage, ranges and NaNs. Of the data sets it takes the
-// largest as input and what looks like a label as target; a comment says where there is none.
-// Raises ExitCode::data.
-[[nodiscard]] std::string describe_files(const std::vector<std::string>& names,
+// largest as input and what looks like a label as target. Raises ExitCode::data where the first
+// file cannot be looked at.
+[[nodiscard]] Description describe_files(const std::vector<std::string>& names,
                                          std::size_t processes);
 
 }  // namespace trireme

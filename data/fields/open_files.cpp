@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <ctime>
 
 #include "data/fields/field_index.h"
 
@@ -15,6 +16,14 @@ std::size_t room_for_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return fewest;
   return static_cast<std::size_t>(std::clamp<rlim_t>(limit.rlim_cur / 2, fewest, most));
+}
+
+// To a few milliseconds, for a few nanoseconds.
+std::int64_t coarse_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  constexpr std::int64_t nanoseconds_per_second = 1'000'000'000;
+  return now.tv_sec * nanoseconds_per_second + now.tv_nsec;
 }
 
 [[noreturn]] void changed(const std::string& path, std::string_view how) {
@@ -43,7 +52,10 @@ std::shared_ptr<const OpenFiles::File> OpenFiles::open(const std::string& path,
       return found->second.file;
     }
   }
-  auto file = std::make_shared<File>(File{open_regular_file(path, ExitCode::data), path, 0});
+  auto file = std::make_shared<File>();
+  file->descriptor = open_regular_file(path, ExitCode::data);
+  file->path = path;
+  file->looked_at = coarse_time();
   const FileState state = state_of_file(file->descriptor, path);
   compare(state, path, bytes);
   file->modified = state.modified;
@@ -62,6 +74,10 @@ std::shared_ptr<const OpenFiles::File> OpenFiles::open(const std::string& path,
 }
 
 void OpenFiles::check(const File& file, std::uint64_t bytes) const {
+  constexpr std::int64_t look_again = 10'000'000;  // nanoseconds
+  const std::int64_t now = coarse_time();
+  if (now - file.looked_at.load(std::memory_order_relaxed) < look_again) return;
+  file.looked_at.store(now, std::memory_order_relaxed);
   const FileState state = state_of_file(file.descriptor, file.path);
   compare(state, file.path, bytes);
   if (state.modified != file.modified) changed(file.path, "its time of change is another one");

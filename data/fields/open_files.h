@@ -3,6 +3,7 @@
 // compared with what it was when it was indexed.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -23,14 +24,16 @@ class OpenFiles {
   struct File {
     FileDescriptor descriptor;
     std::string path;
-    std::int64_t modified = 0;  // nanoseconds, when it was first opened
+    std::int64_t modified = 0;                        // nanoseconds, when it was first opened
+    mutable std::atomic<std::int64_t> looked_at = 0;  // by a clock of its own, nanoseconds
   };
 
   // `path`, whose size is to be `bytes`. Stays open as long as somebody holds it. Any number of
   // threads. Raises ExitCode::data where the file is gone, or another one than it was.
   [[nodiscard]] std::shared_ptr<const File> open(const std::string& path, std::uint64_t bytes);
 
-  // Raises ExitCode::data where `file` has changed since it was opened first.
+  // Raises ExitCode::data where `file` has changed since it was opened first. Looks at it every 10
+  // ms at most.
   void check(const File& file, std::uint64_t bytes) const;
 
  private:

@@ -10,6 +10,15 @@ namespace {
 
 constexpr std::uint32_t exponent_bits = 0x7f800000U;
 
+// Without their signs, NaN and infinity are the largest of all bit patterns.
+bool all_finite(std::span<const float> values) {
+  constexpr std::uint32_t magnitude_bits = 0x7fffffffU;
+  std::uint32_t largest = 0;
+  for (const float value : values)
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & magnitude_bits);
+  return largest < exponent_bits;
+}
+
 // How many were NaN or infinite, which become 0 where `clear`. A difference and a product leave the
 // compiler nothing to fuse, so a value is the same wherever it is computed.
 template <bool scaled, bool clear>
@@ -42,6 +51,7 @@ RowScale::RowScale(const ChannelScale& scale, std::int64_t channels)
 
 template <bool clear>
 std::uint64_t RowScale::run(std::span<float> values) const {
+  if (!scales_ && all_finite(values)) return 0;
   std::uint64_t bad = 0;
   for (std::size_t at = 0; at < values.size(); at += subtract_.size()) {
     const std::size_t count = std::min(subtract_.size(), values.size() - at);

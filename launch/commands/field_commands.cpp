@@ -55,7 +55,12 @@ void add_describe(CLI::App& data) {
   command->footer(
       "What the first file holds stands in comments; a config that fits all of them follows.\n"
       "Example: trireme data describe data/deepcam/train > configs/deepcam.yaml");
-  command->callback([files] { fmt::print("{}", describe_files(*files, cores())); });
+  command->callback([files] {
+    const Description found = describe_files(*files, cores());
+    fmt::print("{}", found.text);
+    std::fflush(stdout);
+    if (!found.problem.empty()) fail(ExitCode::data, "{}", found.problem);
+  });
 }
 
 void add_statistics(CLI::App& data) {

@@ -167,6 +167,10 @@ TEST_F(FieldsTest, WhatARunCannotReadIsRefusedByNameWithCode3) {
   EXPECT_THAT(cut.output, HasSubstr("data-004.h5"));
   EXPECT_FALSE(std::filesystem::exists(directory() + "/cut/config.yaml"));
 
+  const CommandResult undescribed =
+      trireme(fmt::format("data describe {}/files/data-004.h5", directory()));
+  EXPECT_EQ(undescribed.exit_code, 3) << undescribed.output;
+
   const CommandResult both = run(config, "both", 1, "--set data.path=somewhere");
   EXPECT_EQ(both.exit_code, 2) << both.output;
   EXPECT_THAT(both.output, HasSubstr("packed shards, and data.files"));
