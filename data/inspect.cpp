@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "data/megatron/index.h"
 #include "data/sets/image_dataset.h"
 #include "data/sets/token_dataset.h"
 #include "data/shard/shard_set.h"
@@ -133,9 +134,18 @@ std::string preview_images(ShardSet set, std::uint64_t wanted) {
   return text;
 }
 
+std::string describe_megatron(const std::string& path) {
+  const MegatronIndex index = open_megatron_index(path);
+  return fmt::format(
+      "{}\n  kind         tokens of Megatron-LM, {} bytes each\n  tokens       {}\n  documents    "
+      "{}\n  sequences    {}\n",
+      index.data_path, size_of(index.type), index.tokens, index.documents, index.sequences);
+}
+
 }  // namespace
 
 std::string describe_dataset(const std::string& path, std::uint64_t preview) {
+  if (const auto index = find_megatron_index(path)) return describe_megatron(*index);
   ShardSet set(list_shards(path, ""));
   std::string text = path + "\n" + describe_header(set) + describe_shards(set);
   if (preview == 0) return text;

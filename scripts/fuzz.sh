@@ -3,7 +3,7 @@
 # Builds the fuzz targets of tests/fuzz with clang, libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer, and runs
 # each for a while. Needs clang 16 or newer with its runtime (apt-get install clang-22 libclang-rt-22-dev).
 #
-#   scripts/fuzz.sh [SECONDS_PER_TARGET [TARGET...]]      (default: 60 seconds; config fields manifest safetensors shard tcp weights_index)
+#   scripts/fuzz.sh [SECONDS_PER_TARGET [TARGET...]]      (default: 60 seconds; config fields manifest megatron safetensors shard tcp tokenizer weights_index)
 #
 # What it learns is kept in build/fuzz/corpus. An input that crashes, leaks or takes over 10 seconds is kept in
 # build/fuzz/findings, and the exit code is 1; it belongs into tests/fuzz/seeds/TARGET once that is mended. One that takes
@@ -21,7 +21,7 @@ seconds=${1:-60}
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "$seconds is not a number of seconds; see scripts/fuzz.sh --help"
 shift || true
 targets=("$@")
-((${#targets[@]} > 0)) || targets=(config fields manifest safetensors shard tcp weights_index)
+((${#targets[@]} > 0)) || targets=(config fields manifest megatron safetensors shard tcp tokenizer weights_index)
 for target in "${targets[@]}"; do
   [[ -f tests/fuzz/${target}_fuzz.cpp ]] || die "$target: there is no tests/fuzz/${target}_fuzz.cpp"
 done

@@ -4,79 +4,44 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <functional>
 #include <utility>
 
 #include "data/pack/output.h"
 #include "data/pack/progress.h"
 #include "data/pack/staged_directory.h"
-#include "data/pack/text_source.h"
-#include "data/pack/token_stream.h"
+#include "data/pack/text/pack_tokens.h"
+#include "data/pack/text/separator_search.h"
+#include "data/pack/text/text_source.h"
+#include "data/pack/text/token_stream.h"
 #include "runtime/base/error.h"
 
 namespace trireme {
 namespace {
 
-// Finds the ends of separators in a stream that arrives in pieces (Knuth, Morris and Pratt).
-class SeparatorSearch {
- public:
-  explicit SeparatorSearch(std::string separator)
-      : separator_(std::move(separator)), fallback_(separator_.size(), 0) {
-    for (std::size_t i = 1, match = 0; i < separator_.size(); ++i) {
-      while (match > 0 && separator_[i] != separator_[match])
-        match = fallback_[match - 1];
-      if (separator_[i] == separator_[match]) ++match;
-      fallback_[i] = match;
-    }
-  }
-
-  void reset() { matched_ = 0; }
-
-  // Bytes up to and including the next separator's last one; all of them when none ends here.
-  [[nodiscard]] std::size_t next_end(std::span<const std::byte> bytes, bool& found) {
-    found = false;
-    if (separator_.empty()) return bytes.size();
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-      const char byte = static_cast<char>(bytes[i]);
-      while (matched_ > 0 && byte != separator_[matched_])
-        matched_ = fallback_[matched_ - 1];
-      if (byte == separator_[matched_]) ++matched_;
-      if (matched_ == separator_.size()) {
-        matched_ = 0;
-        found = true;
-        return i + 1;
-      }
-    }
-    return bytes.size();
-  }
-
- private:
-  std::string separator_;
-  std::vector<std::size_t> fallback_;
-  std::size_t matched_ = 0;
-};
-
 // Sends the stream to the training split until that is full, then to the validation split.
 class SplitStreams {
  public:
-  void add_split(const std::string& directory, std::uint64_t tokens,
-                 const PackTextOptions& options) {
-    streams_.emplace_back(directory, tokens, options.shard_tokens, options.dtype);
-  }
+  // Tokens of so many bytes come; 1: they are bytes.
+  explicit SplitStreams(std::size_t token_bytes) : token_bytes_(token_bytes) {}
+  void add_split(TokenStream stream) { streams_.push_back(std::move(stream)); }
   void begin_document() { at_document_start_ = true; }
-  void add(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
+  void add(std::span<const std::byte> tokens) {
+    while (!tokens.empty()) {
       while (streams_[current_].left() == 0)
         ++current_;
       TokenStream& stream = streams_[current_];
       if (std::exchange(at_document_start_, false)) stream.begin_document();
-      const auto part = bytes.first(std::min<std::uint64_t>(bytes.size(), stream.left()));
-      stream.add(part);
-      bytes = bytes.subspan(part.size());
+      const auto part =
+          tokens.first(std::min<std::uint64_t>(tokens.size(), stream.left() * token_bytes_));
+      token_bytes_ == 1 ? stream.add(part) : stream.add_stored(part);
+      tokens = tokens.subspan(part.size());
     }
   }
   [[nodiscard]] std::vector<TokenStream>& streams() { return streams_; }
 
  private:
+  std::size_t token_bytes_;
   std::vector<TokenStream> streams_;
   std::size_t current_ = 0;
   bool at_document_start_ = true;
@@ -85,10 +50,23 @@ class SplitStreams {
 void check_options(const PackTextOptions& options) {
   if (options.shard_tokens == 0)
     fail(ExitCode::config, "--shard-tokens: 0 is not allowed; use 1 or more");
-  if (options.dtype != DType::u16 && options.dtype != DType::u32) {
+  if (options.dtype && options.dtype != DType::u16 && options.dtype != DType::u32) {
     fail(ExitCode::config, "--dtype: {} is not allowed; use uint16 or uint32",
-         name_of(options.dtype));
+         name_of(*options.dtype));
   }
+  const bool tokenizes = !options.tokenizer.empty(), lines = !options.json_field.empty();
+  if (lines && !options.separator.empty())
+    fail(ExitCode::config,
+         "--document-separator and --json-field exclude each other; each line is a document");
+  for (const auto& [option, token] : {std::pair("--begin-token", options.begin_token),
+                                      std::pair("--end-token", options.end_token)}) {
+    if (!token.empty() && !tokenizes)
+      fail(ExitCode::config, "{}: '{}' needs --tokenizer; bytes have no such token", option, token);
+  }
+  if (options.skip_bad && !lines)
+    fail(ExitCode::config, "--skip-bad: leaves out bad JSON lines and needs --json-field");
+  if (options.refuse_invalid && !tokenizes)
+    fail(ExitCode::config, "--invalid-utf8: bytes may be any; it needs --tokenizer");
   check_output_options(options.output, options.split, options.validation);
   for (const std::string& input : options.inputs) {
     if (input != "-") check_output_outside(options.output, input);
@@ -115,29 +93,73 @@ void stream_parts(const std::vector<TextPart>& parts, const PackTextOptions& opt
   }
 }
 
-}  // namespace
+// What is to be written, and how it gets into the streams of the splits.
+struct Stream {
+  std::uint64_t tokens = 0;
+  std::string unit{};
+  DType dtype = DType::u16;
+  std::string tokenizer = "bytes";
+  std::uint64_t vocabulary = 256;
+};
 
-std::vector<PackedSplit> pack_text(const PackTextOptions& options) {
-  check_options(options);
-  const std::string target = output_of(options.output, options.split);
-  StagedDirectory stage(target, options.force);
-  const std::vector<TextPart> parts = list_text(options.inputs, stage.path());
-  std::uint64_t total = 0;
-  for (const TextPart& part : parts)
-    total += part.bytes;
-
-  SplitStreams streams;
+std::vector<PackedSplit> write_splits(const Stream& stream, const PackTextOptions& options,
+                                      const std::string& target, StagedDirectory& stage,
+                                      SplitStreams& streams, const std::function<void()>& fill) {
   std::vector<PackedSplit> packed;
-  for (const auto& [name, size] : split_sizes(total, options.validation, "bytes")) {
-    streams.add_split(name.empty() ? stage.path() : stage.add(name), size, options);
+  for (const auto& [name, size] : split_sizes(stream.tokens, options.validation, stream.unit)) {
+    streams.add_split({name.empty() ? stage.path() : stage.add(name), size, options.shard_tokens,
+                       stream.dtype, stream.tokenizer, stream.vocabulary});
     packed.push_back({name.empty() ? target : target + "/" + name, size, 0, 0});
   }
-  stream_parts(parts, options, total, streams);
+  fill();
   for (std::size_t i = 0; i < packed.size(); ++i) {
     streams.streams()[i].finish();
     packed[i].documents = streams.streams()[i].documents();
     packed[i].shards = streams.streams()[i].shards();
   }
+  return packed;
+}
+
+PackedText pack_bytes(const std::vector<TextPart>& parts, const PackTextOptions& options,
+                      const std::string& target, StagedDirectory& stage) {
+  Stream stream{.unit = "bytes", .dtype = options.dtype.value_or(DType::u16)};
+  for (const TextPart& part : parts)
+    stream.tokens += part.bytes;
+  SplitStreams streams(1);
+  return {.splits = write_splits(stream, options, target, stage, streams,
+                                 [&] { stream_parts(parts, options, stream.tokens, streams); })};
+}
+
+PackedText pack_spooled(const std::vector<TextPart>& parts, const PackTextOptions& options,
+                        const std::string& target, StagedDirectory& stage) {
+  SpooledTokens tokens = spool_tokens(parts, options, stage.path());
+  const Stream stream{tokens.spool->tokens(), "tokens", tokens.dtype, tokens.tokenizer,
+                      tokens.vocabulary};
+  SplitStreams streams(size_of(tokens.dtype));
+  Progress progress("writing", stream.tokens, "tokens", options.progress);
+  return {.splits = write_splits(stream, options, target, stage, streams,
+                                 [&] {
+                                   tokens.spool->replay(
+                                       [&] { streams.begin_document(); },
+                                       [&](std::span<const std::byte> stored) {
+                                         streams.add(stored);
+                                         progress.add(stored.size() / size_of(tokens.dtype));
+                                       });
+                                 }),
+          .replaced = tokens.replaced,
+          .skipped = std::move(tokens.bad_lines)};
+}
+
+}  // namespace
+
+PackedText pack_text(const PackTextOptions& options) {
+  check_options(options);
+  const std::string target = output_of(options.output, options.split);
+  StagedDirectory stage(target, options.force);
+  const std::vector<TextPart> parts = list_text(options.inputs, stage.path());
+  const bool spools = !options.tokenizer.empty() || !options.json_field.empty();
+  PackedText packed = spools ? pack_spooled(parts, options, target, stage)
+                             : pack_bytes(parts, options, target, stage);
   stage.commit();
   return packed;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text or any bytes to token shards, one token per byte.
+// Text to token shards, by a tokenizer or one token per byte, which may be any.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,26 @@
 namespace trireme {
 
 struct PackTextOptions {
-  std::vector<std::string> inputs;  // files, directories, "-"
-  std::string output;
-  std::string split;  // empty, or the subdirectory of `output` to write
+  std::vector<std::string> inputs{};  // files, directories, "-"
+  std::string output{};
+  std::string split{};  // empty, or the subdirectory of `output` to write
   // The last part of the stream goes to output/validation, the rest to output/train; 0: all to
   // output/train.
-  std::optional<double> validation;
+  std::optional<double> validation{};
   std::string
-      separator;  // ends a document, besides the end of each file; its bytes stay in the text
+      separator{};  // ends a document, besides the end of each file; its bytes stay in the text
   std::uint64_t shard_tokens = std::uint64_t{1} << 28;
-  DType dtype = DType::u16;  // u16 or u32
+  std::optional<DType> dtype{};  // u16 or u32; default: the narrowest that holds the vocabulary
   bool force = false;
   bool progress = false;
+
+  std::string tokenizer{};    // a tokenizer.json; empty: tokens are bytes
+  std::string begin_token{};  // added to each document
+  std::string end_token{};
+  bool refuse_invalid = false;  // UTF-8, which becomes U+FFFD otherwise; with a tokenizer
+  std::string json_field{};     // of inputs that are JSON lines, each a document
+  bool skip_bad = false;        // leave out lines without such a field
+  std::size_t threads = 0;      // that tokenize; 0: one per core
 };
 
 struct PackedSplit {
@@ -33,9 +41,15 @@ struct PackedSplit {
   std::uint64_t shards = 0;
 };
 
+struct PackedText {
+  std::vector<PackedSplit> splits{};
+  std::uint64_t replaced = 0;          // invalid UTF-8 that became U+FFFD
+  std::vector<std::string> skipped{};  // messages, one per line left out
+};
+
 // Raises ExitCode::config for options that cannot be honoured, ExitCode::data for bad input,
 // ExitCode::internal for a full disk. In every case the output is as it was before.
-[[nodiscard]] std::vector<PackedSplit> pack_text(const PackTextOptions& options);
+[[nodiscard]] PackedText pack_text(const PackTextOptions& options);
 
 // "\n", "\t", "\0", "\\" and "\xNN" become the bytes they stand for. Raises ExitCode::config for
 // anything else after a backslash.

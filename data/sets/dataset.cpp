@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sets/dataset.h"
 
+#include "data/megatron/index.h"
 #include "data/sets/image_dataset.h"
+#include "data/sets/megatron_dataset.h"
 #include "data/sets/token_dataset.h"
 #include "data/shard/shard_set.h"
 #include "runtime/base/error.h"
@@ -9,13 +11,17 @@
 namespace trireme {
 namespace {
 
-void check_token_options(const Shard& shard, const DatasetOptions& options) {
+void check_reads_tokens(const std::string& path, const DatasetOptions& options) {
   if (options.classes > 0 || options.image_size > 0 || options.channels > 0) {
     fail(ExitCode::data,
          "{}: holds tokens, but the model reads images; point data.path at image shards or choose "
          "a language model",
-         shard.path);
+         path);
   }
+}
+
+void check_token_options(const Shard& shard, const DatasetOptions& options) {
+  check_reads_tokens(shard.path, options);
   const auto vocabulary = static_cast<std::int64_t>(shard.header.vocabulary);
   if (options.vocabulary > 0 && vocabulary > options.vocabulary) {
     fail(ExitCode::data,
@@ -72,6 +78,10 @@ SampleLayout image_samples(std::int64_t height, std::int64_t width, std::int64_t
 }
 
 std::unique_ptr<Dataset> Dataset::open(const std::string& path, const DatasetOptions& options) {
+  if (const auto index = find_megatron_index(path)) {
+    check_reads_tokens(*index, options);
+    return std::make_unique<MegatronDataset>(*index, options.context, options.vocabulary);
+  }
   ShardSet shards(list_shards(path, options.split), options.check_blocks);
   const Shard& first = shards.shards().front();
   if (first.header.kind == DataKind::tokens) {

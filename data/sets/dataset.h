@@ -48,9 +48,9 @@ struct SampleLayout {
 class Dataset {
  public:
   // `path` is a directory of shards (shard_00000.h5, ...), a directory whose subdirectory
-  // `options.split` is one, or a single shard. Opens and validates every shard. Raises
-  // ExitCode::data for a missing, empty, damaged or incomplete data set, shards that disagree, or
-  // one that does not fit `options`.
+  // `options.split` is one, a single shard, or tokens of Megatron-LM (PREFIX or PREFIX.idx). Opens
+  // and validates every shard. Raises ExitCode::data for a missing, empty, damaged or incomplete
+  // data set, shards that disagree, or one that does not fit `options`.
   [[nodiscard]] static std::unique_ptr<Dataset> open(const std::string& path,
                                                      const DatasetOptions& options);
   virtual ~Dataset() = default;

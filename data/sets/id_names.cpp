@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "data/megatron/index.h"
 #include "data/sets/dataset.h"
 #include "data/shard/shard_set.h"
 #include "runtime/base/error.h"
@@ -58,6 +59,7 @@ IdNames id_names_of(const Shard& shard) {
 }
 
 IdNames id_names_at(const std::string& path, const std::string& split) {
+  if (const auto index = find_megatron_index(path)) return {*index, "", {}};  // it does not say
   return id_names_of(open_shard(list_shards(path, split).paths.front()));
 }
 

@@ -23,7 +23,7 @@
 #include "data/hdf5/library_reader.h"
 #include "data/loader/permutation.h"
 #include "data/pack/staged_directory.h"
-#include "data/pack/token_stream.h"
+#include "data/pack/text/token_stream.h"
 #include "data/sets/token_dataset.h"
 #include "launch/bench/data/field_rates.h"
 #include "launch/bench/data/loader_rates.h"
@@ -80,6 +80,8 @@ Workload make_workload(const DataBenchArguments& arguments) {
   Workload work;
   work.dataset = Dataset::open(arguments.path, {.context = arguments.context, .split = "train"});
   const std::vector<Shard>& shards = work.dataset->shards();
+  if (shards.empty())
+    fail(ExitCode::data, "{}: has no shards, which this measures; pack it first", arguments.path);
   const bool tokens = work.dataset->kind() == DataKind::tokens;
   const auto stride = tokens ? static_cast<std::uint64_t>(arguments.context) : 1;
   work.elements = tokens ? stride + 1 : 1;

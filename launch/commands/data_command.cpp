@@ -35,24 +35,56 @@ void print_split(const PackedSplit& split, const char* unit) {
 
 struct TextArguments {
   PackTextOptions options;
-  std::string dtype = "uint16";
+  std::string dtype = "auto";
   std::string separator;
+  std::string invalid = "replace";
   bool quiet = false;
 };
 
 void run_pack_text(TextArguments& arguments) {
   const Interruption interruption;
   PackTextOptions& options = arguments.options;
-  options.dtype = arguments.dtype == "uint32" ? DType::u32 : DType::u16;
+  if (arguments.dtype != "auto")
+    options.dtype = arguments.dtype == "uint32" ? DType::u32 : DType::u16;
   options.separator = unescape(arguments.separator);
+  options.refuse_invalid = arguments.invalid == "refuse";
   options.progress = !arguments.quiet;
-  for (const PackedSplit& split : pack_text(options))
+  const PackedText packed = pack_text(options);
+  for (const std::string& message : packed.skipped)
+    fmt::print(stderr, "skipped: {}\n", message);
+  if (!packed.skipped.empty()) fmt::print("{} bad lines skipped\n", packed.skipped.size());
+  if (packed.replaced > 0)
+    fmt::print("{} times U+FFFD in place of bytes that are not UTF-8\n", packed.replaced);
+  for (const PackedSplit& split : packed.splits)
     print_split(split, "tokens");
 }
 
+void add_tokenizer_options(CLI::App& command, TextArguments& arguments) {
+  PackTextOptions& options = arguments.options;
+  command.add_option("--tokenizer", options.tokenizer,
+                     "tokenizer.json of a model (byte-level BPE: GPT-2, Llama 3, Qwen, ...); "
+                     "default: one token per byte");
+  command.add_option("--begin-token", options.begin_token,
+                     "Token to add before each document, e.g. '<|begin_of_text|>'");
+  command.add_option("--end-token", options.end_token,
+                     "Token to add after each document, e.g. '<|endoftext|>'");
+  command
+      .add_option("--invalid-utf8", arguments.invalid,
+                  "What becomes of bytes that are not UTF-8, with --tokenizer: U+FFFD, counted, or "
+                  "nothing is packed")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"replace", "refuse"}));
+  command.add_option("--json-field", options.json_field,
+                     "Inputs are JSON lines, plain or gzip: this field of each is a document");
+  command.add_flag("--skip-bad", options.skip_bad,
+                   "Leave out lines that are no JSON object with that field, and name them");
+  command.add_option("--threads", options.threads, "Threads that tokenize (default: one per core)")
+      ->check(integer_between(1, 1024));
+}
+
 void add_pack_text(CLI::App& data) {
-  auto* const command =
-      data.add_subcommand("pack-text", "Pack text or any bytes into shards, one token per byte");
+  auto* const command = data.add_subcommand(
+      "pack-text", "Pack text into shards by a tokenizer, or one token per byte");
   const auto arguments = std::make_shared<TextArguments>();
   PackTextOptions& options = arguments->options;
   command
@@ -74,11 +106,14 @@ void add_pack_text(CLI::App& data) {
       ->check(integer_from<std::uint64_t>(1));
   command->add_option("--dtype", arguments->dtype, "Stored type")
       ->capture_default_str()
-      ->check(CLI::IsMember({"uint16", "uint32"}));
+      ->check(CLI::IsMember({"auto", "uint16", "uint32"}));
+  add_tokenizer_options(*command, *arguments);
   command->add_flag("--force", options.force, "Replace an existing data set in one step");
   command->add_flag("--quiet", arguments->quiet, "Show no progress");
   command->footer(
-      "Example: bible -f gen1:1-rev22:21 | trireme data pack-text - --out data/kjv --validation "
+      "Examples: trireme data pack-text web.jsonl.gz --json-field text --tokenizer tokenizer.json "
+      "--end-token '<|endoftext|>' --out data/web --validation 0.01\n"
+      "          bible -f gen1:1-rev22:21 | trireme data pack-text - --out data/kjv --validation "
       "0.05");
   command->callback([arguments] { run_pack_text(*arguments); });
 }

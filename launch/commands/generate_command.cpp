@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/utf8.h"
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/job/requested_config.h"
@@ -19,6 +21,7 @@
 #include "runtime/comm/gather_texts.h"
 #include "runtime/config/config.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/state/data_record.h"
 
 namespace trireme {
 namespace {
@@ -30,28 +33,61 @@ struct GenerateArguments {
   WeightsChoice weights;
   std::vector<std::string> overrides;
   std::string prompt = "\n";
+  std::string tokenizer;
   std::vector<std::int32_t> prompt_ids;
   std::int64_t tokens = 200;
   SamplingOptions sampling;
 };
 
-std::vector<std::int32_t> prompt_tokens(const GenerateArguments& arguments, const Config& config) {
+// What tokens of a run's model stand for.
+class Words {
+ public:
+  Words(const GenerateArguments& arguments, std::int64_t vocabulary)
+      : bytes_(vocabulary == byte_vocabulary && arguments.tokenizer.empty()) {
+    if (arguments.tokenizer.empty()) return;
+    tokenizer_.emplace(arguments.tokenizer);
+    require_ids_of_run(arguments.run, IdNames{arguments.tokenizer, tokenizer_->name(), {}});
+    if (tokenizer_->vocabulary() > vocabulary)
+      fail(ExitCode::config, "--tokenizer: {} has ids up to {}, and the model a vocabulary of {}",
+           arguments.tokenizer, tokenizer_->vocabulary() - 1, vocabulary);
+  }
+  [[nodiscard]] bool known() const { return bytes_ || tokenizer_.has_value(); }
+  [[nodiscard]] std::vector<std::int32_t> tokens_of(const std::string& text) const {
+    if (bytes_) {
+      const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
+      return {bytes, bytes + text.size()};
+    }
+    if (const std::size_t bad = first_invalid_utf8(text); bad != std::string::npos)
+      fail(ExitCode::config, "--prompt: byte {} is not UTF-8, which a tokenizer reads", bad);
+    std::vector<std::uint32_t> ids;
+    TextEncoder(*tokenizer_).encode(text, ids);
+    return {ids.begin(), ids.end()};
+  }
+  [[nodiscard]] std::string text_of(std::int32_t token) const {
+    if (bytes_) return {static_cast<char>(token)};
+    const auto id = static_cast<std::uint32_t>(token);
+    return tokenizer_->text_of({&id, 1});
+  }
+
+ private:
+  bool bytes_;
+  std::optional<Tokenizer> tokenizer_;
+};
+
+std::vector<std::int32_t> prompt_tokens(const GenerateArguments& arguments, const Words& words,
+                                        std::int64_t vocabulary) {
   if (!arguments.prompt_ids.empty()) return arguments.prompt_ids;
   if (arguments.prompt.empty())
     fail(ExitCode::config,
          "--prompt: is empty, and a text begins with something; give a character or more, or leave "
          "it out to begin with a new line");
-  const std::int64_t vocabulary = traits_of(config.model).vocabulary;
-  if (vocabulary != byte_vocabulary) {
+  if (!words.known()) {
     fail(ExitCode::config,
-         "--prompt: the model has a vocabulary of {} tokens, not bytes; give token ids with "
-         "--prompt-ids 15,42,...",
+         "--prompt: the model has a vocabulary of {} tokens, not bytes; give its tokenizer.json "
+         "with --tokenizer, or token ids with --prompt-ids 15,42,...",
          vocabulary);
   }
-  std::vector<std::int32_t> tokens;
-  for (const char letter : arguments.prompt)
-    tokens.push_back(static_cast<unsigned char>(letter));
-  return tokens;
+  return words.tokens_of(arguments.prompt);
 }
 
 // One sequence at a time, on the device and the ranks that the job has.
@@ -82,20 +118,20 @@ void print_origin(const Session& session, const LoadedWeights& weights) {
 }
 
 // Writes the text from rank 0; false where the model's answer was not finite.
-bool write_text(Engine& engine, const GenerateArguments& arguments,
+bool write_text(Engine& engine, const GenerateArguments& arguments, const Words& words,
                 const std::vector<std::int32_t>& prompt) {
   const Session& session = engine.session();
   TextGenerator generator = engine.generator(arguments.sampling);
   generator.feed(prompt);
   const bool writes = session.world->rank() == 0;
-  const bool bytes = traits_of(session.config.model).vocabulary == byte_vocabulary;
-  if (writes && bytes && arguments.prompt_ids.empty()) fmt::print("{}", arguments.prompt);
+  if (writes && words.known() && arguments.prompt_ids.empty()) fmt::print("{}", arguments.prompt);
   for (std::int64_t i = 0; i < arguments.tokens; ++i) {
     const std::optional<std::int32_t> token = generator.next();
     if (!token) return false;
     if (!writes) continue;
-    if (bytes) {
-      std::putchar(*token);
+    if (words.known()) {
+      const std::string text = words.text_of(*token);  // may be a part of a letter
+      std::fwrite(text.data(), 1, text.size(), stdout);
     } else {
       fmt::print("{}{}", i == 0 ? "" : " ", *token);
     }
@@ -108,13 +144,15 @@ bool write_text(Engine& engine, const GenerateArguments& arguments,
 void generate(const GenerateArguments& arguments) {
   const RankProcess process;
   const Config config = config_of(arguments, process);
-  const std::vector<std::int32_t> prompt = prompt_tokens(arguments, config);
+  const std::int64_t vocabulary = traits_of(config.model).vocabulary;
+  const Words words(arguments, vocabulary);
+  const std::vector<std::int32_t> prompt = prompt_tokens(arguments, words, vocabulary);
   Engine engine(process, config, Purpose::generate);
   Session& session = engine.session();
   const LoadedWeights weights = engine.load_weights(arguments.run, arguments.weights);
   if (process.mpi.rank() == 0) print_origin(session, weights);
   // The first copy of the model writes; others would write the same.
-  const bool finite = session.mesh.here().data > 0 || write_text(engine, arguments, prompt);
+  const bool finite = session.mesh.here().data > 0 || write_text(engine, arguments, words, prompt);
   const auto all = gather_texts(*session.world, finite ? "" : "x");
   if (std::ranges::find(all, "x") != all.end())
     refuse_non_finite(session, weights, "the model's answer is not finite");
@@ -128,7 +166,10 @@ void add_generate_command(CLI::App& app) {
   const auto arguments = std::make_shared<GenerateArguments>();
   command->add_option("run", arguments->run, "Run directory")->required();
   add_weights_options(*command, arguments->weights);
-  command->add_option("--prompt", arguments->prompt, "Text to continue (byte-level models)");
+  command->add_option("--prompt", arguments->prompt,
+                      "Text to continue (models of bytes, or with --tokenizer)");
+  command->add_option("--tokenizer", arguments->tokenizer,
+                      "tokenizer.json that the run's data was packed with: text in and out");
   command
       ->add_option("--prompt-ids", arguments->prompt_ids,
                    "Token ids to continue, separated by commas")

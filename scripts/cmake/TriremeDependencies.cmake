@@ -35,6 +35,8 @@ _trireme_find(dnnl)
 _trireme_find_module(XXHASH libxxhash)
 _trireme_find_module(LIBCRYPTO libcrypto)
 _trireme_find_module(TURBOJPEG libturbojpeg)
+_trireme_find_module(PCRE2 libpcre2-8)
+_trireme_find_module(UTF8PROC libutf8proc)
 # What chunks of HDF5 files are compressed with.
 _trireme_find_module(DEFLATE libdeflate)
 _trireme_find_module(LZ4 liblz4)

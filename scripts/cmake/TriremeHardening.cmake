@@ -3,7 +3,7 @@
 # of its own at every start, and tables of the linker that are read-only from then on. Rooms that only compute keep their flags, so that
 # their bits and their speed stay. Nothing with sanitizers, which watch the same and more.
 # What a user's own program links, it hardens by its own flags: nothing of this is exported.
-set(TRIREME_HARDENED_ROOMS base config hdf5 comm checkpoint_files checkpoint telemetry data_fields data_shards data plan engine launch)
+set(TRIREME_HARDENED_ROOMS base config hdf5 comm checkpoint_files checkpoint telemetry data_fields data_shards data_tokenizer data plan engine launch)
 set(TRIREME_HARDENED ON)
 if(TRIREME_SANITIZE)
   set(TRIREME_HARDENED OFF)

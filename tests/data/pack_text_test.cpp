@@ -83,9 +83,9 @@ TEST_F(PackText, KeepsBytesAndDocumentsOfSeveralFiles) {
 
   EXPECT_EQ(all.text, "first" + binary + "third\n");
   EXPECT_EQ(all.documents, (std::vector<std::uint64_t>{0, 5, 9}));
-  ASSERT_EQ(packed.size(), 1U);
-  EXPECT_EQ(packed[0].samples, 15U);
-  EXPECT_EQ(packed[0].documents, 3U);
+  ASSERT_EQ(packed.splits.size(), 1U);
+  EXPECT_EQ(packed.splits[0].samples, 15U);
+  EXPECT_EQ(packed.splits[0].documents, 3U);
 }
 
 TEST_F(PackText, CutsShardsAtTheirSizeAndMarksContinuedDocuments) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // make_seeds DIRECTORY: seeds that a library writes, so that the repository need not hold them, in
-// DIRECTORY/shard, DIRECTORY/safetensors and
-// DIRECTORY/fields.
+// DIRECTORY/shard, DIRECTORY/safetensors, DIRECTORY/fields, DIRECTORY/megatron and
+// DIRECTORY/tokenizer.
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -10,6 +10,9 @@
 #include "runtime/base/atomic_file.h"
 #include "runtime/checkpoint/files/safetensors.h"
 #include "tests/data/make_data.h"
+#include "tests/data/make_megatron.h"
+#include "tests/data/make_tokenizer.h"
+#include "tests/support/temporary_directory.h"
 
 using namespace trireme;
 
@@ -65,6 +68,27 @@ void write_indexes(const std::string& directory) {
   write_file(directory + "/index", bytes, ExitCode::internal);
 }
 
+// Of the .bin file the target needs its size alone, which tokens of two bytes give.
+void write_indices(const std::string& directory) {
+  test::write_text(directory + "/narrow", test::megatron_index({3, 0, 5, 8}, {0, 2, 4}, 8));
+  test::write_text(directory + "/wide", test::megatron_index({4, 4}, {0, 1, 1, 2}, 4));
+}
+
+void write_tokenizers(const std::string& directory) {
+  test::TokenizerText text;
+  text.merges = {"a b", "ab c"};
+  text.added = {{.text = "<|end|>"}, {.text = "<mask>", .strip_left = true}};
+  test::write_text(directory + "/gpt2", text.json());
+  text.pairs = text.whole_words = true;
+  text.normalizer = R"({"type":"NFC"})";
+  text.pre_tokenizer =
+      R"({"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":false},)"
+      R"({"type":"Split","pattern":{"Regex":"(?i:'s)|[^\\s\\p{L}]+|\\s+(?!\\S)| ?\\p{L}+|\\s"},)"
+      R"("behavior":"MergedWithNext","invert":false},)"
+      R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})";
+  test::write_text(directory + "/sequence", text.json());
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -73,12 +97,14 @@ int main(int count, char** arguments) {
     return 2;
   }
   const std::string directory = arguments[1];
-  for (const char* const target : {"shard", "safetensors", "fields"}) {
+  for (const char* const target : {"shard", "safetensors", "fields", "megatron", "tokenizer"}) {
     std::filesystem::remove_all(directory + "/" + target);
     std::filesystem::create_directories(directory + "/" + target);
   }
   write_shards(directory + "/shard");
   write_tensors(directory + "/safetensors");
   write_indexes(directory + "/fields");
+  write_indices(directory + "/megatron");
+  write_tokenizers(directory + "/tokenizer");
   return 0;
 }

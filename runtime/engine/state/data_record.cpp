@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "data/sets/id_names.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
 
@@ -45,16 +44,22 @@ void keep_data_record(const std::string& run_directory, const Dataset& training)
 }
 
 void require_ids_of_run(const std::string& run_directory, const Dataset& data) {
+  if (data.shards().empty()) return;
+  // Through the record's text, which may not hold a name as it is.
+  const IdNames names = id_names_of(data.shards().front());
+  require_ids_of_run(run_directory, names_in(json::parse(record_of(data)), names.source));
+}
+
+void require_ids_of_run(const std::string& run_directory, const IdNames& given) {
   const std::string path = record_path(run_directory);
   constexpr std::uint64_t limit = std::uint64_t{1} << 26;
   const auto text = read_file_if_exists(path, limit, ExitCode::data);
-  if (!text || data.shards().empty()) return;
+  if (!text) return;
   try {
     const json record = json::parse(*text);
     const std::string trained =
         fmt::format("the run's training data {} ({})", record.at("path").get<std::string>(), path);
-    require_same_ids(names_in(record, trained),
-                     names_in(json::parse(record_of(data)), data.shards().front().path));
+    require_same_ids(names_in(record, trained), given);
   } catch (const json::exception& error) {
     fail(
         ExitCode::data,

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "data/sets/dataset.h"
+#include "data/sets/id_names.h"
 
 namespace trireme {
 
@@ -15,5 +16,7 @@ void keep_data_record(const std::string& run_directory, const Dataset& training)
 // those the run was trained on (data/sets/id_names.h). Runs from before there was a record are
 // accepted.
 void require_ids_of_run(const std::string& run_directory, const Dataset& data);
+// The same for what `given` says of itself.
+void require_ids_of_run(const std::string& run_directory, const IdNames& given);
 
 }  // namespace trireme

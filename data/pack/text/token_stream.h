@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts a stream of byte tokens into the shards of one data set.
+// Cuts a stream of tokens into the shards of one data set.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,17 @@ namespace trireme {
 class TokenStream {
  public:
   // Writes `total` tokens (> 0) as shards of `shard_tokens` each (the last may be shorter) into
-  // `directory`.
-  TokenStream(std::string directory, std::uint64_t total, std::uint64_t shard_tokens, DType dtype);
+  // `directory`. Every id is below `vocabulary`.
+  TokenStream(std::string directory, std::uint64_t total, std::uint64_t shard_tokens, DType dtype,
+              std::string tokenizer = "bytes", std::uint64_t vocabulary = 256);
 
   // The next token starts a document. Tokens before the first such call continue one that began
   // elsewhere.
   void begin_document() { at_document_start_ = true; }
   // Appends bytes as tokens; at most total in all.
-  void add(std::span<const std::byte> bytes);
+  void add(std::span<const std::byte> bytes) { add_tokens(bytes, 1); }
+  // Appends tokens that are of the stream's dtype.
+  void add_stored(std::span<const std::byte> tokens) { add_tokens(tokens, size_of(dtype_)); }
   // All tokens must have been added.
   void finish();
 
@@ -33,13 +36,17 @@ class TokenStream {
  private:
   void open_shard_writer();
   void close_shard_writer();
-  void write(std::span<const std::byte> bytes);
+  // Tokens of `size` bytes each: 1, or that of the dtype.
+  void add_tokens(std::span<const std::byte> tokens, std::size_t size);
+  void write(std::span<const std::byte> tokens, std::size_t size);
   void flush();
 
   std::string directory_;
   std::uint64_t total_;
   std::uint64_t shard_tokens_;
   DType dtype_;
+  std::string tokenizer_;
+  std::uint64_t vocabulary_;
   std::uint64_t shard_count_;
   std::uint64_t written_ = 0;
   std::uint64_t documents_ = 0;

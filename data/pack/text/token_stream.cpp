@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/pack/token_stream.h"
+#include "data/pack/text/token_stream.h"
 
 #include <algorithm>
 
@@ -20,11 +20,13 @@ void widen(std::span<const std::byte> bytes, std::byte* to) {
 }  // namespace
 
 TokenStream::TokenStream(std::string directory, std::uint64_t total, std::uint64_t shard_tokens,
-                         DType dtype)
+                         DType dtype, std::string tokenizer, std::uint64_t vocabulary)
     : directory_(std::move(directory)),
       total_(total),
       shard_tokens_(shard_tokens),
       dtype_(dtype),
+      tokenizer_(std::move(tokenizer)),
+      vocabulary_(vocabulary),
       shard_count_((total - 1) / shard_tokens + 1),
       converted_(block_tokens * size_of(dtype)) {
   TRIREME_EXPECTS(total > 0 && shard_tokens > 0, "{} tokens in shards of {}", total, shard_tokens);
@@ -40,8 +42,8 @@ void TokenStream::open_shard_writer() {
   header.shard_count = shard_count_;
   header.count = shard_size_;
   header.continues = !at_document_start_;
-  header.tokenizer = "bytes";
-  header.vocabulary = 256;
+  header.tokenizer = tokenizer_;
+  header.vocabulary = vocabulary_;
   shard_ =
       std::make_unique<ShardWriter>(directory_ + "/" + shard_file_name(index), std::move(header));
   in_shard_ = 0;
@@ -60,29 +62,36 @@ void TokenStream::flush() {
   buffered_ = 0;
 }
 
-void TokenStream::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const auto block = bytes.first(std::min(block_tokens - buffered_, bytes.size()));
+void TokenStream::write(std::span<const std::byte> tokens, std::size_t size) {
+  while (!tokens.empty()) {
+    const std::size_t count = std::min(block_tokens - buffered_, tokens.size() / size);
+    const auto block = tokens.first(count * size);
     std::byte* const to = converted_.data() + buffered_ * size_of(dtype_);
-    dtype_ == DType::u16 ? widen<std::uint16_t>(block, to) : widen<std::uint32_t>(block, to);
-    buffered_ += block.size();
+    if (size == size_of(dtype_)) {
+      std::copy(block.begin(), block.end(), to);
+    } else {
+      dtype_ == DType::u16 ? widen<std::uint16_t>(block, to) : widen<std::uint32_t>(block, to);
+    }
+    buffered_ += count;
     if (buffered_ == block_tokens) flush();
-    bytes = bytes.subspan(block.size());
+    tokens = tokens.subspan(block.size());
   }
 }
 
-void TokenStream::add(std::span<const std::byte> bytes) {
-  TRIREME_EXPECTS(bytes.size() <= left(), "{} bytes for {} tokens", bytes.size(), left());
-  while (!bytes.empty()) {
+void TokenStream::add_tokens(std::span<const std::byte> tokens, std::size_t size) {
+  TRIREME_EXPECTS(tokens.size() / size <= left(), "{} tokens, {} missing", tokens.size() / size,
+                  left());
+  while (!tokens.empty()) {
     if (!shard_) open_shard_writer();
     if (at_document_start_ && in_shard_ > 0) offsets_.push_back(in_shard_);
     if (at_document_start_ || written_ == 0) ++documents_;
     at_document_start_ = false;
-    const auto part = bytes.first(std::min<std::uint64_t>(bytes.size(), shard_size_ - in_shard_));
-    write(part);
-    in_shard_ += part.size();
-    written_ += part.size();
-    bytes = bytes.subspan(part.size());
+    const std::uint64_t count =
+        std::min<std::uint64_t>(tokens.size() / size, shard_size_ - in_shard_);
+    write(tokens.first(count * size), size);
+    in_shard_ += count;
+    written_ += count;
+    tokens = tokens.subspan(count * size);
     if (in_shard_ == shard_size_) close_shard_writer();
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/pack/text_source.h"
+#include "data/pack/text/text_source.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/megatron/index.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "data/shard/file.h"
+#include "runtime/base/checksum.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+// index_magic (9 bytes), version (u64), type (u8), number of sequences (u64), of document bounds
+// (u64); then lengths (i32 each), places in the .bin file (i64 each) and document bounds (i64
+// each).
+constexpr std::string_view index_magic("MMIDIDX\0\0", 9);
+constexpr std::uint64_t index_header_bytes = 34;
+constexpr std::size_t index_block_items = std::size_t{1} << 16;
+
+template <typename Value>
+Value value_at(std::span<const std::byte> bytes, std::size_t at) {
+  Value value{};
+  std::memcpy(&value, bytes.data() + at, sizeof(Value));
+  return value;
+}
+
+class IndexReader {
+ public:
+  explicit IndexReader(const std::string& path) : file_(path) {
+    index_.index_path = path;
+    index_.data_path = path.substr(0, path.size() - std::min<std::size_t>(path.size(), 4)) + ".bin";
+  }
+
+  MegatronIndex read() {
+    read_header();
+    read_sequences();
+    read_documents();
+    index_.checksum = checksum_.value();
+    return std::move(index_);
+  }
+
+ private:
+  template <typename... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
+    fail(ExitCode::data, "{}: {}; copy the file anew, or make it again with Megatron-LM",
+         file_.path(), fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void read_header() {
+    std::array<std::byte, index_header_bytes> header{};
+    if (file_.size() < index_header_bytes)
+      refuse("has {} bytes, too few for an index of Megatron-LM", file_.size());
+    file_.read(0, header);
+    if (std::memcmp(header.data(), index_magic.data(), index_magic.size()) != 0)
+      refuse("is no index of Megatron-LM, which begins with MMIDIDX");
+    if (const auto version = value_at<std::uint64_t>(header, 9); version != 1)
+      refuse("has version {}, and only 1 is known", version);
+    const auto type = value_at<std::uint8_t>(header, 17);
+    constexpr std::array known = {MegatronType::u8, MegatronType::i16, MegatronType::i32,
+                                  MegatronType::i64, MegatronType::u16};
+    if (std::ranges::find(known, static_cast<MegatronType>(type)) == known.end())
+      refuse(
+          "stores tokens as type {}; known are 1 (uint8), 3 (int16), 4 (int32), 5 (int64), 8 "
+          "(uint16)",
+          type);
+    index_.type = static_cast<MegatronType>(type);
+    index_.sequences = value_at<std::uint64_t>(header, 18);
+    bounds_ = value_at<std::uint64_t>(header, 26);
+    // In this order nothing overflows.
+    if (index_.sequences == 0 || index_.sequences > file_.size() / 12 || bounds_ < 2 ||
+        bounds_ > file_.size() / 8 ||
+        index_header_bytes + 12 * index_.sequences + 8 * bounds_ != file_.size())
+      refuse("says {} sequences and {} document bounds, which does not fit its {} bytes",
+             index_.sequences, bounds_, file_.size());
+    checksum_.update(header);
+  }
+
+  void read_sequences() {
+    const std::uint64_t size = size_of(index_.type);
+    std::vector<std::int32_t> lengths;
+    std::vector<std::int64_t> places;
+    std::uint64_t bytes = 0;
+    for (std::uint64_t done = 0; done < index_.sequences; done += lengths.size()) {
+      const std::uint64_t count =
+          std::min<std::uint64_t>(index_block_items, index_.sequences - done);
+      lengths.resize(count);
+      places.resize(count);
+      file_.read(index_header_bytes + 4 * done, std::as_writable_bytes(std::span(lengths)));
+      file_.read(index_header_bytes + 4 * index_.sequences + 8 * done,
+                 std::as_writable_bytes(std::span(places)));
+      checksum_.update(std::as_bytes(std::span(lengths)));
+      for (std::size_t i = 0; i < count; ++i) {
+        if (lengths[i] < 0) refuse("says that sequence {} has {} tokens", done + i, lengths[i]);
+        if (places[i] < 0 || static_cast<std::uint64_t>(places[i]) != bytes)
+          refuse(
+              "has sequence {} at byte {}, and the one before it ends at {}; only sequences one "
+              "behind the other can be read in place",
+              done + i, places[i], bytes);
+        bytes += static_cast<std::uint64_t>(lengths[i]) * size;
+      }
+    }
+    index_.tokens = bytes / size;
+    const std::uint64_t there = InputFile(index_.data_path).size();
+    if (there != bytes)
+      refuse("describes {} bytes of tokens, and {} has {}", bytes, index_.data_path, there);
+  }
+
+  void read_documents() {
+    std::vector<std::int64_t> bounds;
+    std::int64_t before = 0;
+    const auto sequences = static_cast<std::int64_t>(index_.sequences);
+    for (std::uint64_t done = 0; done < bounds_; done += bounds.size()) {
+      bounds.resize(std::min<std::uint64_t>(index_block_items, bounds_ - done));
+      file_.read(index_header_bytes + 12 * index_.sequences + 8 * done,
+                 std::as_writable_bytes(std::span(bounds)));
+      checksum_.update(std::as_bytes(std::span(bounds)));
+      for (std::size_t i = 0; i < bounds.size(); ++i) {
+        if (bounds[i] < before || bounds[i] > sequences || (done + i == 0 && bounds[i] != 0))
+          refuse("has document bound {} at sequence {}, behind {} and within {} sequences",
+                 done + i, bounds[i], before, sequences);
+        before = bounds[i];
+      }
+    }
+    if (before != sequences)
+      refuse("has its last document end at sequence {} of {}", before, sequences);
+    index_.documents = bounds_ - 1;
+  }
+
+  InputFile file_;
+  MegatronIndex index_;
+  std::uint64_t bounds_ = 0;
+  Checksum checksum_;
+};
+
+}  // namespace
+
+std::size_t size_of(MegatronType type) {
+  switch (type) {
+    case MegatronType::u8:
+      return 1;
+    case MegatronType::i16:
+    case MegatronType::u16:
+      return 2;
+    case MegatronType::i32:
+      return 4;
+    case MegatronType::i64:
+      return 8;
+  }
+  return 0;
+}
+
+std::optional<std::string> find_megatron_index(const std::string& path) {
+  if (path.ends_with(".idx")) return path;
+  std::error_code ignored;  // a path that cannot be examined is left to who opens it
+  if (!path.empty() && !fs::exists(path, ignored) && fs::is_regular_file(path + ".idx", ignored))
+    return path + ".idx";
+  return std::nullopt;
+}
+
+MegatronIndex open_megatron_index(const std::string& index_path) {
+  return IndexReader(index_path).read();
+}
+
+}  // namespace trireme

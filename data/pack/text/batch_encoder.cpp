@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/pack/text/batch_encoder.h"
+
+#include <algorithm>
+
+#include "data/pack/interruption.h"
+#include "data/pack/text/json_line.h"
+#include "data/tokenizer/utf8.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+// As far as whole code points go: what follows a cut ends anywhere.
+std::string_view whole_code_points(std::string_view text) {
+  std::size_t end = text.size();
+  while (end > 0 && (static_cast<unsigned char>(text[end - 1]) & 0xC0U) == 0x80)
+    --end;
+  return text.substr(0, end > 0 ? end - 1 : 0);
+}
+
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+}  // namespace
+
+BatchEncoder::BatchEncoder(const EncodeOptions& options) : options_(options) {
+  if (options.tokenizer != nullptr) encoder_.emplace(*options.tokenizer);
+}
+
+void BatchEncoder::encode_text(std::string_view text, std::vector<std::uint32_t>& ids) {
+  if (encoder_) return encoder_->encode(text, ids);
+  for (const char byte : text)
+    ids.push_back(static_cast<unsigned char>(byte));
+}
+
+bool BatchEncoder::encode_part(std::string_view text, const DocumentPart& part,
+                               std::string_view after, TextBatch& batch,
+                               std::vector<std::uint32_t>& ids) {
+  std::string good, good_after;
+  if (const std::size_t bad = encoder_ ? first_invalid_utf8(text) : std::string::npos;
+      bad != std::string::npos) {
+    if (options_.refuse_invalid)
+      fail(ExitCode::data,
+           "{}: byte {} is not UTF-8 (0x{:02x}); convert the file, or leave out --invalid-utf8 "
+           "refuse to have U+FFFD in its place",
+           *part.file, part.offset + bad, static_cast<unsigned char>(text[bad]));
+    text = good = with_replaced_utf8(text, batch.replaced);
+  }
+  const std::size_t first = ids.size();
+  if (part.begins) ids.insert(ids.end(), options_.begin.begin(), options_.begin.end());
+  if (part.ends || !encoder_) {
+    encode_text(text, ids);
+  } else {
+    std::uint64_t elsewhere = 0;  // counted where it is text
+    good_after = with_replaced_utf8(whole_code_points(after), elsewhere);
+    if (!encoder_->encode_part(text, good_after, ids)) {
+      ids.resize(first);
+      return false;
+    }
+  }
+  if (part.ends) ids.insert(ids.end(), options_.end.begin(), options_.end.end());
+  return true;
+}
+
+void BatchEncoder::encode(TextBatch& batch) {
+  if (batch.lines_of != nullptr) return encode_lines(batch);
+  std::string_view rest = batch.text;
+  for (const DocumentPart& part : batch.parts) {
+    stop_if_asked();
+    const std::size_t before = batch.ids.size();
+    batch.last_part_is_open =
+        !encode_part(rest.substr(0, part.bytes), part, batch.after, batch, batch.ids);
+    batch.runs.push_back({batch.ids.size() - before, part.begins});
+    rest.remove_prefix(part.bytes);
+  }
+}
+
+bool BatchEncoder::encode_joined(const std::string& open, bool begins, TextBatch& next,
+                                 std::vector<std::uint32_t>& ids) {
+  DocumentPart part = next.parts.front();
+  const std::string text = open + next.text.substr(0, part.bytes);
+  part.begins = begins;
+  part.offset -= open.size();
+  const std::uint64_t replaced = next.replaced;  // has counted both
+  const bool whole =
+      encode_part(text, part, next.parts.size() == 1 ? next.after : std::string(), next, ids);
+  next.replaced = replaced;
+  return whole;
+}
+
+void BatchEncoder::encode_lines(TextBatch& batch) {
+  std::string_view rest = batch.text;
+  std::string text;
+  for (std::uint64_t number = batch.first_line; !rest.empty(); ++number) {
+    stop_if_asked();
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (is_blank(line)) continue;
+    if (!read_json_line(line, options_.json_field, text)) {
+      if (!options_.skip_bad)
+        fail(ExitCode::data, "{}:{}: {}; mend the line, or leave such lines out with --skip-bad",
+             *batch.lines_of, number, text);
+      batch.bad_lines.push_back(fmt::format("{}:{}: {}", *batch.lines_of, number, text));
+      continue;
+    }
+    if (text.empty()) continue;
+    const std::size_t before = batch.ids.size();
+    batch.ids.insert(batch.ids.end(), options_.begin.begin(), options_.begin.end());
+    encode_text(text, batch.ids);
+    batch.ids.insert(batch.ids.end(), options_.end.begin(), options_.end.end());
+    batch.runs.push_back({batch.ids.size() - before, true});
+  }
+}
+
+}  // namespace trireme

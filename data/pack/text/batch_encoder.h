@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches of text to tokens.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/pack/text/text_batch.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace trireme {
+
+struct EncodeOptions {
+  const Tokenizer* tokenizer = nullptr;       // null: tokens are bytes
+  std::vector<std::uint32_t> begin{}, end{};  // of each document
+  std::string json_field{};                   // empty: no JSON lines
+  bool skip_bad = false;                      // lines
+  bool refuse_invalid = false;                // UTF-8, which is replaced otherwise
+};
+
+// Of one thread. The options must outlive it.
+class BatchEncoder {
+ public:
+  explicit BatchEncoder(const EncodeOptions& options);
+
+  void encode(TextBatch& batch);
+  // The tokens of parts that encode() has left open, one behind another, and of the first part of
+  // `next`: the last of them; appended to `ids`. False: it is open too.
+  [[nodiscard]] bool encode_joined(const std::string& open, bool begins, TextBatch& next,
+                                   std::vector<std::uint32_t>& ids);
+
+ private:
+  void encode_lines(TextBatch& batch);
+  [[nodiscard]] bool encode_part(std::string_view text, const DocumentPart& part,
+                                 std::string_view after, TextBatch& batch,
+                                 std::vector<std::uint32_t>& ids);
+  void encode_text(std::string_view text, std::vector<std::uint32_t>& ids);
+
+  const EncodeOptions& options_;
+  std::optional<TextEncoder> encoder_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of pack_text() for text that a tokenizer reads, or that is a field of JSON lines: how
+// many tokens there are is known at the end only.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/pack/pack_text.h"
+#include "data/pack/text/text_source.h"
+#include "data/pack/text/token_spool.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace trireme {
+
+struct SpooledTokens {
+  std::unique_ptr<TokenSpool> spool;
+  DType dtype = DType::u16;
+  std::string tokenizer = "bytes";
+  std::uint64_t vocabulary = 256;
+  std::uint64_t replaced = 0;          // invalid UTF-8 that became U+FFFD
+  std::vector<std::string> bad_lines;  // messages, one per line that was left out
+};
+
+// Raises ExitCode::data for text that cannot be read, ExitCode::config for options that the
+// tokenizer cannot honour. A begin and an end token are added to each document.
+[[nodiscard]] SpooledTokens spool_tokens(const std::vector<TextPart>& parts,
+                                         const PackTextOptions& options,
+                                         const std::string& directory);
+
+}  // namespace trireme

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A piece of work for one thread: about a megabyte of text, and the tokens that it becomes.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+// A document, or a part of a long one.
+struct DocumentPart {
+  std::size_t bytes = 0;
+  const std::string* file = nullptr;
+  std::uint64_t offset = 0;  // in the file, for messages
+  bool begins = true, ends = true;
+};
+
+struct TokenRun {
+  std::size_t tokens = 0;
+  bool begins = true;  // a document
+};
+
+struct TextBatch {
+  std::string text;
+  std::vector<DocumentPart> parts;  // of the text, in order; where it is no JSON lines
+  std::string after;  // what follows the last part, where that does not end its document
+  // JSON lines, of one file:
+  const std::string* lines_of = nullptr;
+  std::uint64_t first_line = 1;
+
+  // What became of it: a run for each part, or for each line that has text.
+  std::vector<std::uint32_t> ids;
+  std::vector<TokenRun> runs;
+  bool last_part_is_open = false;  // its tokens depend on what follows; it has a run without tokens
+  std::uint64_t replaced = 0;      // invalid UTF-8
+  std::vector<std::string> bad_lines;
+  std::exception_ptr error;
+};
+
+}  // namespace trireme

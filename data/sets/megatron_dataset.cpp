@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/sets/megatron_dataset.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "runtime/base/checksum.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t window_block_bytes = 16384;
+
+// Into 64 bits, in which every type fits.
+template <typename Token>
+void widen(std::span<const std::byte> stored, std::span<std::int64_t> to) {
+  const auto* const tokens = reinterpret_cast<const Token*>(stored.data());
+  for (std::size_t i = 0; i < to.size(); ++i)
+    to[i] = static_cast<std::int64_t>(tokens[i]);
+}
+
+void widen_as(MegatronType type, std::span<const std::byte> stored, std::span<std::int64_t> to) {
+  switch (type) {
+    case MegatronType::u8:
+      return widen<std::uint8_t>(stored, to);
+    case MegatronType::i16:
+      return widen<std::int16_t>(stored, to);
+    case MegatronType::i32:
+      return widen<std::int32_t>(stored, to);
+    case MegatronType::i64:
+      return widen<std::int64_t>(stored, to);
+    case MegatronType::u16:
+      return widen<std::uint16_t>(stored, to);
+  }
+}
+
+}  // namespace
+
+MegatronDataset::MegatronDataset(const std::string& index_path, std::int64_t context,
+                                 std::int64_t vocabulary)
+    : index_(open_megatron_index(index_path)),
+      file_(index_.data_path),
+      layout_(token_samples(context)),
+      limit_(vocabulary > 0 ? vocabulary : std::numeric_limits<std::int32_t>::max()) {
+  TRIREME_EXPECTS(context > 0, "tokens are read as windows of model.context tokens, got {}",
+                  context);
+  if (index_.tokens > 0)
+    size_ = static_cast<std::int64_t>((index_.tokens - 1) / static_cast<std::uint64_t>(context));
+  if (size_ == 0)
+    fail(ExitCode::data,
+         "{}: holds {} tokens, one sample of context {} needs {}; lower model.context",
+         index_.data_path, index_.tokens, context, context + 1);
+  fingerprint_ = fingerprint_of_files();
+}
+
+std::uint64_t MegatronDataset::fingerprint_of_files() const {
+  constexpr std::uint64_t pieces = 64, piece_bytes = 4096;
+  Checksum all;
+  const std::array<std::uint64_t, 2> known = {index_.checksum, file_.size()};
+  all.update(std::as_bytes(std::span(known)));
+  std::vector<std::byte> piece(std::min(piece_bytes, file_.size()));
+  for (std::uint64_t i = 0; i < pieces; ++i) {
+    // A product of a size and 64 may not fit.
+    const std::uint64_t last = file_.size() - piece.size();
+    const std::uint64_t at = last / (pieces - 1) * i + last % (pieces - 1) * i / (pieces - 1);
+    file_.read(at, piece);
+    all.update(piece);
+  }
+  return all.value();
+}
+
+void MegatronDataset::read(std::int64_t index, std::span<std::byte> inputs,
+                           std::span<std::int32_t> targets) const {
+  const auto context = static_cast<std::size_t>(layout_.inputs.count());
+  TRIREME_EXPECTS(index >= 0 && index < size_ && inputs.size() == layout_.input_bytes() &&
+                      targets.size() == context,
+                  "sample {} of {} into {} bytes and {} targets", index, size_, inputs.size(),
+                  targets.size());
+  const std::span tokens(reinterpret_cast<std::int32_t*>(inputs.data()), context);
+  const std::uint64_t first = static_cast<std::uint64_t>(index) * context;
+  const std::size_t size = size_of(index_.type);
+  alignas(8) std::array<std::byte, window_block_bytes> stored;  // NOLINT: filled by read
+  std::array<std::int64_t, window_block_bytes> ids;             // NOLINT: filled by widen_as
+  for (std::size_t done = 0; done < context + 1;) {
+    const std::size_t count = std::min(window_block_bytes / size, context + 1 - done);
+    const auto bytes = std::span(stored).first(count * size);
+    file_.read((first + done) * size, bytes);
+    widen_as(index_.type, bytes, std::span(ids).first(count));
+    for (std::size_t i = 0; i < count; ++i, ++done) {
+      if (ids[i] < 0 || ids[i] >= limit_)
+        fail(ExitCode::data,
+             "{}: token {} has id {}, outside model.vocabulary = {} (ids 0..{}): the data belongs "
+             "to another tokenizer, or is damaged",
+             index_.data_path, first + done, ids[i], limit_, limit_ - 1);
+      if (done < context) tokens[done] = static_cast<std::int32_t>(ids[i]);
+      if (done > 0) targets[done - 1] = static_cast<std::int32_t>(ids[i]);
+    }
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokens that Megatron-LM has prepared (.bin and .idx), read in place as windows of T + 1 tokens.
+#pragma once
+
+#include "data/megatron/index.h"
+#include "data/sets/dataset.h"
+#include "data/shard/file.h"
+
+namespace trireme {
+
+// Sample i is the window [i * T, i * T + T + 1) of the .bin file, in its order, as of token shards.
+// It has no shards: there are no checksums to watch.
+class MegatronDataset final : public Dataset {
+ public:
+  // `vocabulary` of the model; 0: any.
+  MegatronDataset(const std::string& index_path, std::int64_t context, std::int64_t vocabulary);
+
+  [[nodiscard]] DataKind kind() const override { return DataKind::tokens; }
+  [[nodiscard]] std::int64_t size() const override { return size_; }
+  [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
+  // Of the index, the size of the .bin file and 64 pieces of it.
+  [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] const std::vector<Shard>& shards() const override { return no_shards_; }
+  void read(std::int64_t index, std::span<std::byte> inputs,
+            std::span<std::int32_t> targets) const override;
+
+  [[nodiscard]] const MegatronIndex& index() const { return index_; }
+
+ private:
+  [[nodiscard]] std::uint64_t fingerprint_of_files() const;
+
+  MegatronIndex index_;
+  InputFile file_;
+  SampleLayout layout_;
+  std::int64_t size_ = 0;
+  std::int64_t limit_ = 0;  // every id is below
+  std::uint64_t fingerprint_ = 0;
+  std::vector<Shard> no_shards_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Byte-level tokenizers write every byte as a printable letter (space as U+0120), so that a token
+// is text in their files.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+// The bytes that `token`, valid UTF-8, stands for; nothing where a letter stands for no byte.
+[[nodiscard]] std::optional<std::string> bytes_of_letters(std::string_view token);
+
+}  // namespace trireme

@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares the tokens of `trireme data pack-text --tokenizer` with those of the tokenizers library, one by one.
+
+Makes tokenizer.json files in the styles of GPT-2, Llama 3, Qwen and others from text at hand; downloads nothing. The
+text that both read is mixed: files, all code points, white space, contractions, accents in every normal form, long
+runs and bytes that are no UTF-8. Exits with 77 where Python lacks tokenizers or h5py.
+
+  scripts/check_tokenizer.py --trireme build/cpu/trireme                    a few MB of text, a minute
+  scripts/check_tokenizer.py --trireme build/cpu/trireme --megabytes 100    and the speed of both
+"""
+import argparse
+import glob
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import unicodedata
+
+try:
+    import h5py
+    import numpy
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+except ImportError as error:
+    print(f"skipped: {error}; install with: pip install tokenizers h5py numpy")
+    sys.exit(77)
+
+SEPARATOR = "\x1e"
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+O200K = "|".join([
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"])
+DEEPSEEK = [r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+            r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
+
+
+def split(pattern, behavior="isolated", invert=False):
+    return pre_tokenizers.Split(Regex(pattern), behavior, invert)
+
+
+def byte_level(use_regex=False, prefix=False):
+    return pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=use_regex)
+
+
+def styles():
+    """Name, pre-tokenizer, normalizer, whole words first, merges as text, added tokens."""
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    sequence = pre_tokenizers.Sequence
+    mask = AddedToken("<mask>", lstrip=True, special=True)
+    yield "gpt2", byte_level(True), None, False, True, special[:1]
+    yield "llama3", sequence([split(LLAMA3), byte_level()]), None, True, False, special + [f"<|reserved_{i}|>" for i in range(250)]
+    yield "qwen", sequence([split(QWEN), byte_level()]), normalizers.NFC(), False, True, special + [AddedToken("café", normalized=True)]
+    yield "o200k", sequence([split(O200K, "removed", True), byte_level()]), None, True, False, special
+    yield "deepseek", sequence([split(it) for it in DEEPSEEK] + [byte_level()]), None, False, False, special
+    yield "smollm", sequence([pre_tokenizers.Digits(individual_digits=True), byte_level(True)]), None, False, False, special
+    yield "roberta", byte_level(True, prefix=True), None, False, False, [mask, AddedToken("word", single_word=True), AddedToken("tail", rstrip=True)]
+    yield "merging", sequence([split(r"\s", "merged_with_next"), byte_level()]), normalizers.Sequence([normalizers.NFC()]), False, False, special
+    yield "previous", sequence([split(r"[\n.]", "merged_with_previous"), pre_tokenizers.Digits(), byte_level(True)]), None, False, True, special
+
+
+def make_tokenizer(style, texts, path):
+    name, splitter, normalizer, whole, merges_as_text, added = style
+    tokenizer = Tokenizer(models.BPE(ignore_merges=whole))
+    tokenizer.pre_tokenizer = splitter
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=6000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False,
+                                  special_tokens=[it for it in added[:1] if name == "gpt2"])
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_special_tokens([it for it in added if isinstance(it, str) or it.special])
+    tokenizer.add_tokens([it for it in added if not isinstance(it, str) and not it.special])
+    tokenizer.save(path)
+    with open(path, encoding="utf-8") as file:
+        data = json.load(file)
+    if merges_as_text:
+        data["model"]["merges"] = [" ".join(pair) for pair in data["model"]["merges"]]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(data, file, ensure_ascii=name == "gpt2")
+    return Tokenizer.from_file(path)
+
+
+def files_at_hand():
+    top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    found = []
+    for pattern in ("**/*.md", "runtime/**/*.cpp", "data/**/*.cpp", "scripts/**/*.py", "configs/**/*.yaml"):
+        found += sorted(glob.glob(os.path.join(top, pattern), recursive=True))
+    found += sorted(glob.glob("/usr/share/i18n/locales/*"))[:200]
+    return found
+
+
+def mixed_document(source, texts):
+    """Bytes of one document: a few stretches of different kinds."""
+    odd_words = ["I'll", "we'VE", "it'ſ", "naïve", "Ǆ", "ﬁt", "don't", "x²", "½", "٣٤٥", "12345678", "word", "tail", "<mask>", "<|endoftext|>",
+                 "<|im_start|>user", "<|im_en", "café", "cafe\u0301", "가", "\u1100\u1161\u11a8", "日本語テキスト", "🙂👍🏽", "שלום", "हिन्दी", "\u180e", "\u200b",
+                 "snake_case", "CamelCase", "...", "!?", "---", "//", "\\n", "a\u0327\u0301", "Ω", "\u2126", "ế", "\ufeff", "\ufffd"]
+    spaces = [" ", " ", " ", "  ", "\n", "\n\n", "\t", "\r\n", " \n", "\u00a0", "\u3000", "\u2028", "\u0085", "      ", "\n   "]
+    parts = []
+    for _ in range(source.randint(1, 6)):
+        kind = source.random()
+        if kind < 0.45:
+            text = source.choice(texts)
+            start = source.randrange(max(1, len(text) - 200))
+            parts.append(text[start:start + source.randint(20, 3000)].encode())
+        elif kind < 0.75:
+            parts.append("".join(source.choice(odd_words) + source.choice(spaces) for _ in range(source.randint(1, 60))).encode())
+        elif kind < 0.85:
+            codes = [source.randrange(0x110000 if source.random() < 0.2 else 0x3000) for _ in range(source.randint(1, 60))]
+            parts.append("".join(map(chr, (it for it in codes if not 0xD800 <= it < 0xE000))).encode())
+        elif kind < 0.9:
+            parts.append(unicodedata.normalize(source.choice(["NFD", "NFC"]), source.choice(texts)[:500] + "ÅÄÖ ñ ǖ ộ 각 が").encode())
+        elif kind < 0.95:
+            parts.append(source.choice([b"a", b" ", b"\n", b"=", b"1", "あ".encode(), b"ab", b" x"]) * source.randint(1, 400))
+        else:
+            parts.append(bytes(source.randrange(256) for _ in range(source.randint(1, 40))))
+    return b"".join(parts).replace(SEPARATOR.encode(), b"")
+
+
+def mixed_text(size, texts):
+    """Documents as bytes; the first holds every code point."""
+    source = random.Random(7)
+    documents = ["".join(chr(it) + (" " if it % 3 == 0 else "") for it in range(0x110000) if not 0xD800 <= it < 0xE000 and it != 0x1E).encode()]
+    total = 0
+    while total < size:
+        documents.append(mixed_document(source, texts) or b"x")
+        total += len(documents[-1])
+    return documents
+
+
+def stored(directory):
+    with h5py.File(os.path.join(directory, "shard_00000.h5"), "r") as file:
+        return file["tokens"][:].astype(numpy.int64), file["document_offsets"][:], file.attrs["tokenizer"]
+
+
+def pack(arguments, out, path, tokenizer, more=()):
+    start = time.monotonic()
+    command = [arguments.trireme, "data", "pack-text", path, "--out", out, "--tokenizer", tokenizer, "--quiet", "--force", *more]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+    return time.monotonic() - start
+
+
+def compare(name, what, ours, theirs, tokenizer):
+    if len(ours) == len(theirs) and (ours == theirs).all():
+        return
+    same = min(len(ours), len(theirs))
+    different = numpy.flatnonzero(ours[:same] != theirs[:same])
+    at = int(different[0]) if len(different) else same
+    show = [f"{list(ids[at - 5:at + 10])} {tokenizer.decode(list(ids[at - 5:at + 10]), skip_special_tokens=False)!r}" for ids in (ours, theirs)]
+    sys.exit(f"{name}: {what}: {len(ours)} tokens against {len(theirs)}, the first difference at {at}:\n  trireme    {show[0]}\n  tokenizers {show[1]}")
+
+
+def check_style(style, arguments, documents, texts, directory):
+    name = style[0]
+    path = os.path.join(directory, f"{name}.json")
+    tokenizer = make_tokenizer(style, texts, path)
+    data, out = os.path.join(directory, "text"), os.path.join(directory, "out")
+    separator = SEPARATOR.encode()
+    with open(data, "wb") as file:
+        file.write(separator.join(documents))
+    ours_seconds = pack(arguments, out, data, path, ["--document-separator", "\\x1e", "--threads", str(arguments.threads)])
+    ours, offsets, stored_name = stored(out)
+    start = time.monotonic()
+    decoded = [(it + separator).decode(errors="replace") for it in documents[:-1]] + [documents[-1].decode(errors="replace")]
+    theirs = [it.ids for it in tokenizer.encode_batch(decoded, add_special_tokens=False)]
+    theirs_seconds = time.monotonic() - start
+    compare(name, "documents", ours, numpy.concatenate([numpy.asarray(it, numpy.int64) for it in theirs]), tokenizer)
+    starts = numpy.concatenate([[0], numpy.cumsum([len(it) for it in theirs])])
+    assert (offsets == starts).all(), f"{name}: documents begin elsewhere"
+    assert stored_name.decode().startswith(f"huggingface:{name}.json:xxh3="), stored_name
+
+    whole = b"\n".join(documents)[:arguments.whole * 1_000_000]
+    with open(data, "wb") as file:
+        file.write(whole)
+    pack(arguments, out, data, path, ["--end-token", tokenizer.id_to_token(5)])
+    compare(name, "one long document", stored(out)[0],
+            numpy.asarray(tokenizer.encode(whole.decode(errors="replace"), add_special_tokens=False).ids + [5], numpy.int64), tokenizer)
+
+    lines = [json.dumps({"id": i, "text": text, "x": {"text": 1}}, ensure_ascii=i % 2 == 0) for i, text in enumerate(decoded[1:2000])]
+    with open(data, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines))
+    pack(arguments, out, data, path, ["--json-field", "text"])
+    compare(name, "JSON lines", stored(out)[0], numpy.concatenate([numpy.asarray(it, numpy.int64) for it in theirs[1:2000]]), tokenizer)
+    size = sum(map(len, documents)) * 1e-6
+    print(f"{name:<10} {len(ours):>10} tokens of {size:.1f} MB agree   trireme {size / ours_seconds:6.1f} MB/s   tokenizers {size / theirs_seconds:6.1f} MB/s",
+          flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trireme", required=True, help="the program")
+    parser.add_argument("--megabytes", type=int, default=6, help="of text in documents")
+    parser.add_argument("--whole", type=int, default=3, help="megabytes of one document")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--styles", default="", help="only these, separated by commas")
+    arguments = parser.parse_args()
+    os.environ["RAYON_NUM_THREADS"] = str(arguments.threads)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    texts = []
+    for path in files_at_hand():
+        with open(path, encoding="utf-8", errors="replace") as file:
+            texts.append(file.read())
+    texts = [it for it in texts if len(it) > 1000]
+    documents = mixed_text(arguments.megabytes * 1_000_000, texts)
+    with tempfile.TemporaryDirectory() as directory:
+        for style in styles():
+            if not arguments.styles or style[0] in arguments.styles.split(","):
+                check_style(style, arguments, documents, texts[:300], directory)
+
+
+if __name__ == "__main__":
+    main()

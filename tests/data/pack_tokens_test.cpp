@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text through a tokenizer, and JSON lines, into shards.
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <filesystem>
+
+#include "data/pack/pack_text.h"
+#include "data/shard/shard_set.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/verify.h"
+#include "tests/data/make_tokenizer.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
+
+namespace trireme {
+namespace {
+
+using test::expect_error;
+using test::write_text;
+
+struct Packed {
+  std::vector<std::uint32_t> ids{};
+  std::vector<std::uint64_t> documents{};  // where they begin
+  ShardHeader header{};
+};
+
+template <typename Token>
+void append_ids(const ShardSet& set, std::size_t which, std::vector<std::uint32_t>& ids) {
+  std::vector<Token> tokens(set.shards()[which].header.count);
+  set.read(which, 0, std::as_writable_bytes(std::span(tokens)), {});
+  ids.insert(ids.end(), tokens.begin(), tokens.end());
+}
+
+Packed packed_in(const std::string& directory) {
+  for (const ShardReport& report : verify_dataset(directory))
+    EXPECT_EQ(report.problem, "");
+  const ShardSet set(list_shards(directory, ""));
+  Packed all{.header = set.shards().front().header};
+  for (std::size_t s = 0; s < set.shards().size(); ++s) {
+    const Shard& shard = set.shards()[s];
+    std::vector<std::uint64_t> offsets(shard.header.documents + 1);
+    set.read_index(s, std::as_writable_bytes(std::span(offsets)));
+    for (std::size_t i = shard.header.continues ? 1 : 0; i + 1 < offsets.size(); ++i)
+      all.documents.push_back(all.ids.size() + offsets[i]);
+    shard.header.dtype == DType::u16 ? append_ids<std::uint16_t>(set, s, all.ids)
+                                     : append_ids<std::uint32_t>(set, s, all.ids);
+  }
+  return all;
+}
+
+class PackTokens : public testing::Test {
+ protected:
+  PackTokens() {
+    test::TokenizerText text;
+    text.merges = {"a b", "\u0120 ab", "ab ab", "\u010a \u010a"};
+    text.added = {{.text = "<|end|>"}, {.text = "<|begin|>"}};
+    write_text(tokenizer_, text.json());
+  }
+  [[nodiscard]] std::string input(const std::string& name, const std::string& text) const {
+    write_text(directory_.file(name), text);
+    return directory_.file(name);
+  }
+  [[nodiscard]] PackTextOptions options(std::vector<std::string> inputs) const {
+    return {.inputs = std::move(inputs), .output = out_, .tokenizer = tokenizer_, .threads = 2};
+  }
+  // What the tokenizer makes of each text alone.
+  [[nodiscard]] std::vector<std::uint32_t> encoded(const std::vector<std::string>& texts) const {
+    const Tokenizer tokenizer(tokenizer_);
+    TextEncoder encoder(tokenizer);
+    std::vector<std::uint32_t> ids;
+    for (const std::string& text : texts)
+      encoder.encode(text, ids);
+    return ids;
+  }
+
+  test::TemporaryDirectory directory_;
+  std::string out_ = directory_.file("out"), tokenizer_ = directory_.file("tokenizer.json");
+};
+
+TEST_F(PackTokens, WritesTheTokensOfEachDocumentAndWhoseTheyAre) {
+  static_cast<void>(pack_text(options({input("a", "abab ab"), input("b", "\u00e9 ab")})));
+
+  const Packed all = packed_in(out_);
+
+  EXPECT_EQ(all.ids, encoded({"abab ab", "\u00e9 ab"}));
+  EXPECT_EQ(all.documents, (std::vector<std::uint64_t>{0, 2}));
+  EXPECT_EQ(all.header.tokenizer, Tokenizer(tokenizer_).name());
+  EXPECT_TRUE(all.header.tokenizer.starts_with("huggingface:tokenizer.json:xxh3="));
+  EXPECT_EQ(all.header.vocabulary, 262U);
+  EXPECT_EQ(all.header.dtype, DType::u16);
+}
+
+TEST_F(PackTokens, KeepsSeparatorsAndAddsTokensAroundDocuments) {
+  PackTextOptions with = options({input("a", "ab\n\nab ab\n\nab")});
+  with.separator = "\n\n";
+  with.begin_token = "<|begin|>";
+  with.end_token = "<|end|>";
+  with.dtype = DType::u32;
+  static_cast<void>(pack_text(with));
+
+  const Packed all = packed_in(out_);
+
+  EXPECT_EQ(Tokenizer(tokenizer_).text_of(all.ids),
+            "<|begin|>ab\n\n<|end|><|begin|>ab ab\n\n<|end|><|begin|>ab<|end|>");
+  EXPECT_EQ(all.documents, (std::vector<std::uint64_t>{0, 4, 9}));
+  EXPECT_EQ(all.header.dtype, DType::u32);
+}
+
+TEST_F(PackTokens, CutsLongDocumentsWithoutChangingTheirTokens) {
+  std::string text;
+  for (int i = 0; text.size() < (5U << 20); ++i)
+    text += i % 7 == 0 ? "abab\n\n" : i % 11 == 0 ? " \u00e9ab" : " ab" + std::string(i % 3, ' ');
+  PackTextOptions with = options({input("a", text), input("b", "ab")});
+  with.end_token = "<|end|>";
+  with.shard_tokens = 100'000;
+  static_cast<void>(pack_text(with));
+
+  const Packed all = packed_in(out_);
+
+  const std::vector<std::uint32_t> whole = encoded({text, "<|end|>", "ab", "<|end|>"});
+  EXPECT_EQ(all.ids, whole);
+  EXPECT_EQ(all.documents, (std::vector<std::uint64_t>{0, whole.size() - 2}));
+}
+
+TEST_F(PackTokens, JoinsPartsWhereACutWouldHaveChangedTokens) {
+  // The pattern takes a word and the space behind it as one, where documents are cut.
+  test::TokenizerText text;
+  text.pre_tokenizer =
+      R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"[a-z]+ ?"},)"
+      R"("behavior":"Isolated","invert":false},)"
+      R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})";
+  text.merges = {"a b", "ab \u0120"};
+  write_text(tokenizer_, text.json());
+  std::string words;
+  while (words.size() < (3U << 20) + 5)
+    words += "ab ";
+  static_cast<void>(pack_text(options({input("a", words)})));
+  EXPECT_EQ(packed_in(out_).ids, encoded({words}));
+}
+
+TEST_F(PackTokens, CutsTheValidationFractionInTokens) {
+  PackTextOptions with = options({input("a", "ab ab ab ab ab ab ab ab ab ab")});
+  with.validation = 0.2;
+  const PackedText packed = pack_text(with);
+  ASSERT_EQ(packed.splits.size(), 2U);
+  EXPECT_EQ(packed.splits[0].samples, 8U);
+  EXPECT_EQ(packed.splits[1].samples, 2U);
+  EXPECT_TRUE(packed_in(out_ + "/validation").header.continues);
+}
+
+TEST_F(PackTokens, ReplacesOrRefusesBytesThatAreNotUtf8) {
+  PackTextOptions with = options({input("a", "ab \xff ab")});
+  EXPECT_EQ(pack_text(with).replaced, 1U);
+  EXPECT_EQ(packed_in(out_).ids, encoded({"ab \uFFFD ab"}));
+
+  with.refuse_invalid = with.force = true;
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(pack_text(with)); }, with.inputs[0], "byte 3");
+}
+
+TEST_F(PackTokens, TakesTheFieldOfEachJsonLine) {
+  PackTextOptions with =
+      options({input("a.jsonl",
+                     "{\"text\":\"ab ab\",\"n\":1}\n\n"
+                     "{\"meta\":{\"text\":\"no\"},\"text\":\"\\u00e9 <|end|>\"}\r\n"
+                     "{\"text\":\"\"}\n{\"text\":\"abab\"}")});
+  with.json_field = "text";
+  with.end_token = "<|end|>";
+  static_cast<void>(pack_text(with));
+  const Packed all = packed_in(out_);
+  EXPECT_EQ(all.ids, encoded({"ab ab", "<|end|>", "\u00e9 <|end|>", "<|end|>", "abab", "<|end|>"}));
+  EXPECT_EQ(all.documents.size(), 3U);
+
+  with.tokenizer = with.end_token = "";
+  with.force = true;
+  static_cast<void>(pack_text(with));
+  const Packed bytes = packed_in(out_);
+  EXPECT_EQ(std::string(bytes.ids.begin(), bytes.ids.end()), "ab ab\xc3\xa9 <|end|>abab");
+  EXPECT_EQ(bytes.header.tokenizer, "bytes");
+}
+
+TEST_F(PackTokens, NamesBadJsonLinesOrLeavesThemOut) {
+  std::string lines;
+  for (int i = 0; i < 30'000; ++i)
+    lines += "{\"text\":\"ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab\"}\n";
+  PackTextOptions with = options({input(
+      "a",
+      lines +
+          "{\"text\":5}\n{\"text\":\"ab\"}\n{\"text\":\n[]\n{\"x\":\"\"}\n{\"text\":\"\xff\"}\n")});
+  with.json_field = "text";
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(pack_text(with)); },
+      with.inputs[0] + ":30001: has a number in its field 'text'", "--skip-bad");
+  EXPECT_FALSE(std::filesystem::exists(out_));
+
+  with.skip_bad = true;
+  const PackedText packed = pack_text(with);
+
+  EXPECT_EQ(packed.splits[0].documents, 30'001U);
+  ASSERT_EQ(packed.skipped.size(), 5U);
+  EXPECT_EQ(packed.skipped[0].find(with.inputs[0] + ":30001: "), 0U);
+  EXPECT_EQ(packed.skipped[1].find(with.inputs[0] + ":30003: is no JSON"), 0U);
+  EXPECT_EQ(packed.skipped[2].find(with.inputs[0] + ":30004: is a list"), 0U);
+  EXPECT_EQ(packed.skipped[3].find(with.inputs[0] + ":30005: has no field 'text'"), 0U);
+  EXPECT_EQ(packed.skipped[4].find(with.inputs[0] + ":30006: is no JSON"), 0U);
+}
+
+TEST_F(PackTokens, UnpacksGzipAndNamesDamagedFiles) {
+  const std::string path = directory_.file("a.jsonl.gz");
+  for (const char* const line : {"{\"text\":\"ab\"}\n", "{\"text\":\" ab\"}\n"}) {  // two members
+    const gzFile file = gzopen(path.c_str(), "ab");
+    ASSERT_GT(gzputs(file, line), 0);
+    ASSERT_EQ(gzclose(file), Z_OK);
+  }
+  PackTextOptions with = options({path});
+  with.json_field = "text";
+  static_cast<void>(pack_text(with));
+  EXPECT_EQ(packed_in(out_).ids, encoded({"ab", " ab"}));
+
+  const std::string whole = test::read_text(path);
+  with.force = true;
+  write_text(path, whole.substr(0, whole.size() - 5));
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(pack_text(with)); }, path, "ends early");
+  write_text(path, whole.substr(0, 14) + "xxxx" + whole.substr(18));
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(pack_text(with)); }, path, "damaged");
+}
+
+TEST_F(PackTokens, RefusesOptionsThatCannotBeHonoured) {
+  const auto refused = [&](auto&& change, const std::string& part) {
+    PackTextOptions with = options({input("a", "ab")});
+    change(with);
+    expect_error(
+        ExitCode::config, [&] { static_cast<void>(pack_text(with)); }, part);
+    EXPECT_FALSE(std::filesystem::exists(out_));
+  };
+  refused([](auto& it) { it.end_token = "<|none|>"; }, "--end-token: '<|none|>'");
+  refused([](auto& it) { it.tokenizer = "", it.begin_token = "x"; }, "--begin-token");
+  refused([](auto& it) { it.skip_bad = true; }, "--skip-bad");
+  refused([](auto& it) { it.json_field = "text", it.separator = "x"; }, "--json-field");
+  refused([](auto& it) { it.tokenizer = "", it.refuse_invalid = true; }, "--invalid-utf8");
+}
+
+}  // namespace
+}  // namespace trireme
