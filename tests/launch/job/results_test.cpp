@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "tests/data/make_tokenizer.h"
 #include "tests/launch/fixture/run_fixture.h"
 
 namespace trireme::test {
@@ -151,6 +152,30 @@ TEST_F(ResultsTest, SeveralRanksPrintOneCopy) {
   EXPECT_EQ(damaged.exit_code, 4);
   EXPECT_EQ(damaged.output.find("DAMAGED"), damaged.output.rfind("DAMAGED"));
   EXPECT_THAT(damaged.output, Not(HasSubstr("exiting improperly")));
+}
+
+TEST_F(ResultsTest, TextGoesThroughTheTokenizerThatTheDataWasPackedWith) {
+  TokenizerText tokenizer;
+  tokenizer.merges = {"a b", "\u0120 ab", "r o", "w e", "ro we"};
+  write_file(path("tokenizer.json"), tokenizer.json());
+  tokenizer.merges.pop_back();
+  write_file(path("other.json"), tokenizer.json());
+  std::string text;
+  while (text.size() < 4000)
+    text += "ab rowe caf\u00e9 ";
+  write_file(path("book.txt"), text);
+  const std::string option = " --tokenizer " + path("tokenizer.json");
+  EXPECT_THAT(
+      output("data pack-text " + path("book.txt") + " --quiet --out " + path("book") + option),
+      HasSubstr("1 document"));
+  train("run", {"data.path=" + path("book"), "data.validation_path=''", "train.eval_every=0",
+                "model.vocabulary=261"});
+  const std::string command = "generate " + path("run") + " --prompt 'ab rowe' --tokens 4";
+
+  EXPECT_THAT(output(command + option), HasSubstr("\nab rowe"));
+  expect_refusal(command, 2, "give its tokenizer.json with --tokenizer");
+  expect_refusal(command + " --tokenizer " + path("other.json"), 3,
+                 "was packed with the tokenizer");
 }
 
 TEST_F(ResultsTest, WeightsThatAreNotFiniteEndWithCode6AndTheTensorsName) {
