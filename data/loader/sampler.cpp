@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/loader/sampler.h"
 
+#include <utility>
+
 #include "data/loader/permutation.h"
 #include "runtime/base/error.h"
 
@@ -20,7 +22,13 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   steps_per_epoch_ = pad ? (samples - 1) / batch + 1 : samples / batch;
 }
 
+Sampler::Sampler(std::shared_ptr<const MixtureOrder> mixture)
+    : options_{.global_batch = mixture->global_batch()},
+      mixture_(std::move(mixture)),
+      steps_per_epoch_(mixture_->steps_per_epoch()) {}
+
 SampleId Sampler::at(std::int64_t step, std::int64_t slot) const {
+  if (mixture_) return mixture_->at(step, slot);
   TRIREME_EXPECTS(step >= 0 && slot >= 0 && slot < options_.global_batch, "slot {} of step {}",
                   slot, step);
   const std::int64_t epoch = step / steps_per_epoch_;

@@ -4,7 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
+#include "data/loader/mixture_order.h"
+#include "data/loader/sample_id.h"
 #include "runtime/config/choices.h"
 
 namespace trireme {
@@ -17,27 +20,24 @@ struct SamplerOptions {
   LastBatch last_batch = LastBatch::drop;
 };
 
-struct SampleId {
-  std::int64_t epoch = 0;
-  std::int64_t sample = 0;  // -1: a padding row
-  friend bool operator==(const SampleId&, const SampleId&) = default;
-};
-
 class Sampler {
  public:
   // Raises ExitCode::data when there are fewer samples than one global batch, unless padding.
   explicit Sampler(const SamplerOptions& options);
+  // Of several sources.
+  explicit Sampler(std::shared_ptr<const MixtureOrder> mixture);
 
-  // drop: N / G rounded down; pad: rounded up.
+  // drop: N / G rounded down; pad: rounded up. Of a mixture: its sources' samples together.
   [[nodiscard]] std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   [[nodiscard]] std::int64_t global_batch() const { return options_.global_batch; }
   // The sample at `slot` in [0, G) of the global batch of `step` (from 0). Position
   // i = (step mod steps_per_epoch) * G + slot of epoch step / steps_per_epoch holds
-  // permutation(seed, epoch)(i mod N).
+  // permutation(seed, epoch)(i mod N); of a mixture: see there.
   [[nodiscard]] SampleId at(std::int64_t step, std::int64_t slot) const;
 
  private:
   SamplerOptions options_;
+  std::shared_ptr<const MixtureOrder> mixture_;  // where there is one
   std::int64_t steps_per_epoch_;
 };
 

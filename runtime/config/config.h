@@ -45,6 +45,13 @@ struct DataConfig {
   std::int64_t prefetch = 4;
   bool shuffle = true;
   LastBatch last_batch = LastBatch::drop;
+  // Several sources instead of `path`; the lists have a value for each, or none.
+  std::vector<std::string> sources;
+  std::vector<double> weights;  // none: by size
+  double weight_temperature = 1;
+  std::vector<std::int64_t> source_epochs;  // 0 = any number
+  std::vector<std::int64_t> source_from;
+  std::vector<std::int64_t> source_until;  // 0 = to the end
   // images
   std::int64_t crop_padding = 0;
   bool flip = false;

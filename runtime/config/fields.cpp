@@ -83,6 +83,26 @@ std::vector<Field> data_fields() {
   };
 }
 
+// Several sources instead of data.path.
+std::vector<Field> mixture_fields() {
+  constexpr std::size_t most = 1024;
+  constexpr Items list{0, most};
+  return {
+      FIELD(data.sources, (Text{.may_be_empty = false, .items = list}),
+            "several data sets to train on, instead of data.path; every batch holds their shares"),
+      FIELD(data.weights, (NumberRange{.high = any_size, .low_is_open = true, .items = list}),
+            "samples of each source, in proportion; empty = by size"),
+      FIELD(data.weight_temperature, (NumberRange{.high = 1000, .low_is_open = true}),
+            "shares are in proportion to weight^(1 / this): above 1 they are more alike"),
+      FIELD(data.source_epochs, (IntegerRange{0, many, list}),
+            "passes over each source after which it leaves the mixture; 0 = any number"),
+      FIELD(data.source_from, (IntegerRange{0, many, list}),
+            "steps that are done when each source joins the mixture"),
+      FIELD(data.source_until, (IntegerRange{0, many, list}),
+            "steps that are done when each source leaves the mixture; 0 = never"),
+  };
+}
+
 // HDF5 files read in place.
 std::vector<Field> file_fields() {
   constexpr std::size_t most = 1024;
@@ -312,8 +332,9 @@ Slot Field::member(Config& config) const {
 
 std::vector<Field> common_fields() {
   std::vector<Field> table;
-  for (auto part : {run_and_device_fields, model_fields, data_fields, file_fields, parallel_fields,
-                    comm_fields, train_fields, optimizer_fields, checkpoint_fields}) {
+  for (auto part :
+       {run_and_device_fields, model_fields, data_fields, mixture_fields, file_fields,
+        parallel_fields, comm_fields, train_fields, optimizer_fields, checkpoint_fields}) {
     std::ranges::move(part(), std::back_inserter(table));
   }
   return table;

@@ -17,6 +17,7 @@
 #include "models/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/gather_texts.h"
+#include "runtime/engine/mixture.h"
 
 namespace trireme {
 namespace {
@@ -122,28 +123,35 @@ std::unique_ptr<FieldDataset> open_here(const FieldOptions& options) {
       options);
 }
 
-std::unique_ptr<Dataset> open_packed(const Config& config, DataPart part) {
-  const ModelTraits traits = traits_of(config.model);
-  const bool training = part == DataPart::training;
-  return Dataset::open(training ? config.data.path : config.data.validation_path,
-                       {.context = traits.context,
-                        .split = training ? "train" : "validation",
-                        .vocabulary = traits.vocabulary,
-                        .classes = traits.classes,
-                        .image_size = traits.image_size,
-                        .image_width = traits.image_width,
-                        .channels = traits.channels});
+// The data set, or the mixture, that is no HDF5 files.
+std::unique_ptr<Dataset> open_named(const Config& config, DataPart part) {
+  const DataConfig& data = config.data;
+  if (part == DataPart::training && !data.sources.empty()) return open_mixture(config);
+  return open_packed(config, part == DataPart::training ? data.path : data.validation_path, part);
 }
 
 }  // namespace
 
+std::unique_ptr<Dataset> open_packed(const Config& config, const std::string& path, DataPart part) {
+  const ModelTraits traits = traits_of(config.model);
+  return Dataset::open(path, {.context = traits.context,
+                              .split = part == DataPart::training ? "train" : "validation",
+                              .vocabulary = traits.vocabulary,
+                              .classes = traits.classes,
+                              .image_size = traits.image_size,
+                              .image_width = traits.image_width,
+                              .channels = traits.channels});
+}
+
 std::string data_key(const DataConfig& data, DataPart part) {
+  if (part == DataPart::training && !data.sources.empty()) return "data.sources";
   if (!data.in_place()) return part == DataPart::training ? "data.path" : "data.validation_path";
   return &files_of(data, part) == &data.files ? "data.files" : "data.validation_files";
 }
 
 std::string data_text(const DataConfig& data, DataPart part) {
   const bool training = part == DataPart::training;
+  if (training && !data.sources.empty()) return fmt::format("{}", fmt::join(data.sources, ", "));
   if (!data.in_place()) return training ? data.path : data.validation_path;
   if (!training && !data.has_validation()) return "";
   return fmt::format("{}", fmt::join(files_of(data, part), ", "));
@@ -194,13 +202,13 @@ FieldOptions field_options(const Config& config, DataPart part) {
 }
 
 std::unique_ptr<Dataset> open_dataset(Communicator& world, const Config& config, DataPart part) {
-  if (!config.data.in_place()) return open_packed(config, part);
+  if (!config.data.in_place()) return open_named(config, part);
   const FieldOptions options = field_options(config, part);
   return std::make_unique<FieldDataset>(shared_indexes(world, config, options, part), options);
 }
 
 std::unique_ptr<Dataset> open_dataset(const Config& config, DataPart part) {
-  if (!config.data.in_place()) return open_packed(config, part);
+  if (!config.data.in_place()) return open_named(config, part);
   return open_here(field_options(config, part));
 }
 

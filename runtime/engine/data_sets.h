@@ -30,6 +30,9 @@ enum class DataPart : std::uint8_t { training, validation };
                                                     DataPart part);
 // By this process alone.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const Config& config, DataPart part);
+// Packed shards or tokens of Megatron-LM at `path`, for the model of `config`.
+[[nodiscard]] std::unique_ptr<Dataset> open_packed(const Config& config, const std::string& path,
+                                                   DataPart part);
 
 // The training data in files read in place, whatever model the config has. By this process alone.
 [[nodiscard]] std::unique_ptr<FieldDataset> open_files_alone(const Config& config);

@@ -11,6 +11,7 @@
 #include "runtime/engine/agreement/host_sharing.h"
 #include "runtime/engine/agreement/shared_inputs.h"
 #include "runtime/engine/data_sets.h"
+#include "runtime/engine/mixture.h"
 #include "runtime/engine/options.h"
 #include "runtime/engine/start_report.h"
 #include "runtime/engine/state/data_record.h"
@@ -81,6 +82,8 @@ void Engine::open_training_data() {
   const std::string& validation = data.validation_path;
   if (!parts_.training && !data.in_place())
     require_data_on_all_hosts(world, "data.path", data.path);
+  for (const std::string& source : data.sources)
+    require_data_on_all_hosts(world, "data.sources", source);
   if (!parts_.validation) require_data_on_all_hosts(world, "data.validation_path", validation);
   if (!parts_.training) parts_.training = open_dataset(world, config, DataPart::training);
   const Dataset& dataset = *parts_.training;
@@ -143,7 +146,7 @@ void Engine::begin(std::function<StepFlags()> flags) {
   if (!start_) find_start();
   const Dataset& dataset = *parts_.training;
   done_ = start_->step();
-  training_.sampler.emplace(sampler_options(config, dataset.size()));
+  training_.sampler.emplace(make_sampler(config, dataset));
   const BatchPlan plan = batch_plan(session_, *training_.sampler, options, done_);
   set_initial_weights();
   if (session_.world->rank() == 0) log_start(session_, dataset);

@@ -6,6 +6,7 @@
 #include "runtime/base/log.h"
 #include "runtime/engine/data_sets.h"
 #include "runtime/engine/memory_plan.h"
+#include "runtime/engine/mixture.h"
 #include "runtime/ops/attention/attention.h"
 #include "runtime/ops/common/library_version.h"
 
@@ -38,7 +39,7 @@ void log_start(const Session& session, const Dataset& dataset) {
         "reach from one step into the next; layer records their layers");
   }
   log::get("train").info("{} samples in {}; {} steps of {} samples", dataset.size(),
-                         data_text(config.data, DataPart::training), config.train.steps,
+                         describe_training_data(config, dataset), config.train.steps,
                          config.train.global_batch);
 }
 

@@ -119,13 +119,50 @@ void check_files(const Subject& subject) {
   check_scaling(subject);
 }
 
+void check_list(const Subject& subject, std::string_view key, std::size_t size) {
+  const std::size_t sources = subject.config.data.sources.size();
+  if (size == 0 || size == sources) return;
+  refuse(subject, key, "has {} values for {} data.sources; give one for each, or none", size,
+         sources);
+}
+
+void check_sources(const Subject& subject) {
+  const DataConfig& data = subject.config.data;
+  check_list(subject, "data.weights", data.weights.size());
+  check_list(subject, "data.source_epochs", data.source_epochs.size());
+  check_list(subject, "data.source_from", data.source_from.size());
+  check_list(subject, "data.source_until", data.source_until.size());
+  if (data.sources.empty()) {
+    if (data.weight_temperature != 1)
+      refuse(subject, "data.weight_temperature", "{} has no effect without data.sources",
+             data.weight_temperature);
+    return;
+  }
+  if (!data.path.empty() || data.in_place())
+    refuse(subject, "data.sources", "and {} both say what to train on; remove one of them",
+           data.in_place() ? "data.files" : "data.path");
+  if (data.last_batch == LastBatch::pad)
+    refuse(subject, "data.last_batch",
+           "pad fills the last batch of an epoch, and in a mixture each source has its own; use "
+           "drop");
+  for (std::size_t i = 0; i < data.source_until.size(); ++i) {
+    const std::int64_t from = data.source_from.empty() ? 0 : data.source_from[i];
+    if (data.source_until[i] != 0 && data.source_until[i] <= from)
+      refuse(subject, "data.source_until",
+             "{} would leave the mixture at step {} and join it at {}", data.sources[i],
+             data.source_until[i], from);
+  }
+}
+
 }  // namespace
 
 void check_data(const Subject& subject) {
   const DataConfig& data = subject.config.data;
   if (data.in_place()) check_files(subject);
   if (!data.in_place()) check_packed(subject);
-  if (subject.purpose == Purpose::train && data.path.empty() && data.files.empty()) {
+  check_sources(subject);
+  const bool any = !data.path.empty() || !data.files.empty() || !data.sources.empty();
+  if (subject.purpose == Purpose::train && !any) {
     refuse(subject, "data.path",
            "not set; give packed shards, made with trireme data pack-text or pack-images, or name "
            "HDF5 files by data.files");

@@ -33,6 +33,7 @@ constexpr std::array fixed_keys = {"run.seed", "train.global_batch", "data.shuff
 // These are free to change: where and how the same computation is done and reported.
 constexpr std::array free_sections = {"run.", "parallel.", "device.", "checkpoint.", "comm."};
 constexpr std::array free_keys = {"data.path",
+                                  "data.sources",
                                   "data.validation_path",
                                   "data.files",
                                   "data.validation_files",
@@ -90,7 +91,8 @@ void check_data(const FoundCheckpoint& found, const json& before, const Dataset&
   if (was == digits_of(dataset.fingerprint())) return;
   fail(ExitCode::config,
        "the data set: its fingerprint is {} ({} samples), {} was written with data of {} ({} "
-       "samples): the order of samples would not go on; use the same data, {}",
+       "samples): the order of samples would not go on; use the same data, mixed in the same way, "
+       "{}",
        digits_of(dataset.fingerprint()), dataset.size(), found.path, was,
        before.at("samples").get<std::int64_t>(), instead);
 }
@@ -136,8 +138,8 @@ std::string differences_from_stored(const Config& config) {
     std::string differences;
     for (std::size_t i = 0; i < now.size(); ++i) {
       const auto& [key, value] = now[i];
-      if ((is_free(key) && key != "data.path" && key != "data.files") || key == "train.steps" ||
-          value == before[i].second)
+      if ((is_free(key) && key != "data.path" && key != "data.files" && key != "data.sources") ||
+          key == "train.steps" || value == before[i].second)
         continue;
       differences += fmt::format("{}{}: {} (was {})", differences.empty() ? "" : "; ", key, value,
                                  before[i].second);

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/sets/mixture_dataset.h"
+
+#include <algorithm>
+#include <array>
+
+#include "data/sets/id_names.h"
+#include "runtime/base/checksum.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+bool same(const SampleLayout& a, const SampleLayout& b) {
+  return a.input_dtype == b.input_dtype && a.inputs == b.inputs && a.targets == b.targets;
+}
+
+std::string described(const SampleLayout& layout) {
+  return fmt::format("{} {}", name_of(layout.input_dtype), layout.inputs.to_string());
+}
+
+}  // namespace
+
+MixtureDataset::MixtureDataset(std::vector<Source> sources, const std::string& recipe)
+    : sources_(std::move(sources)) {
+  TRIREME_EXPECTS(!sources_.empty(), "a mixture of nothing");
+  const Source& first = sources_.front();
+  Checksum all;
+  all.update(std::as_bytes(std::span(recipe)));
+  const Shard* named = nullptr;  // a source's that says what its ids stand for
+  for (const Source& source : sources_) {
+    if (!same(source.data->layout(), first.data->layout()))
+      fail(ExitCode::data,
+           "{}: its samples are {}, and those of {} are {}; sources of a mixture are alike",
+           source.name, described(source.data->layout()), first.name,
+           described(first.data->layout()));
+    const std::vector<Shard>& shards = source.data->shards();
+    if (!shards.empty() && named != nullptr)
+      require_same_ids(id_names_of(*named), id_names_of(shards.front()));
+    if (!shards.empty()) named = &shards.front();
+    shards_.insert(shards_.end(), shards.begin(), shards.end());
+    starts_.push_back(starts_.back() + source.data->size());
+    const std::array<std::uint64_t, 2> known = {source.data->fingerprint(),
+                                                static_cast<std::uint64_t>(source.data->size())};
+    all.update(std::as_bytes(std::span(known)));
+  }
+  fingerprint_ = all.value();
+}
+
+void MixtureDataset::read(std::int64_t index, std::span<std::byte> inputs,
+                          std::span<std::int32_t> targets) const {
+  TRIREME_EXPECTS(index >= 0 && index < size(), "sample {} of {}", index, size());
+  const auto after = std::ranges::upper_bound(starts_, index);
+  const auto which = static_cast<std::size_t>(after - starts_.begin()) - 1;
+  sources_[which].data->read(index - starts_[which], inputs, targets);
+}
+
+}  // namespace trireme

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several data sets as one: their samples one behind the other. How they are mixed is the order's
+// (loader/mixture_order.h).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/sets/dataset.h"
+
+namespace trireme {
+
+class MixtureDataset final : public Dataset {
+ public:
+  struct Source {
+    std::string name;
+    std::shared_ptr<const Dataset> data;
+  };
+  // `recipe` is all that the order depends on besides, for the fingerprint. Raises ExitCode::data,
+  // naming both, when samples of two sources differ in shape or in what ids and labels stand for.
+  MixtureDataset(std::vector<Source> sources, const std::string& recipe);
+
+  [[nodiscard]] DataKind kind() const override { return sources_.front().data->kind(); }
+  [[nodiscard]] std::int64_t size() const override { return starts_.back(); }
+  [[nodiscard]] const SampleLayout& layout() const override {
+    return sources_.front().data->layout();
+  }
+  [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] const std::vector<Shard>& shards() const override { return shards_; }
+  void read(std::int64_t index, std::span<std::byte> inputs,
+            std::span<std::int32_t> targets) const override;
+
+  [[nodiscard]] const std::vector<Source>& sources() const { return sources_; }
+
+ private:
+  std::vector<Source> sources_;
+  std::vector<std::int64_t> starts_{0};  // one more than sources
+  std::vector<Shard> shards_;            // of all
+  std::uint64_t fingerprint_ = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sources that a config mixes.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "data/loader/sampler.h"
+#include "data/sets/dataset.h"
+#include "runtime/config/config.h"
+
+namespace trireme {
+
+// data.sources as one data set, whose fingerprint covers what decides their order too. Raises
+// ExitCode::data for what cannot be opened or does not go together.
+[[nodiscard]] std::unique_ptr<Dataset> open_mixture(const Config& config);
+
+// Of the training data: by the config's sources where `dataset` is made of them.
+[[nodiscard]] Sampler make_sampler(const Config& config, const Dataset& dataset);
+
+// "data/books 70 %, data/web 30 %", as the run begins; of one data set its path.
+[[nodiscard]] std::string describe_training_data(const Config& config, const Dataset& dataset);
+
+}  // namespace trireme
