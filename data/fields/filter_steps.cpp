@@ -20,20 +20,29 @@ Bytes high(Bytes a, Bytes b) {
                                  31);
 }
 
-// 16 elements of `width` bytes from as many vectors, one per byte. Interleaving i with i + width /
-// 2 until elements are whole.
 template <std::size_t width>
-void interleave(const Bytes* planes, std::byte* to) {
-  Bytes now[width], next[width];
-  std::copy(planes, planes + width, now);
-  for (std::size_t step = 1; step < width; step *= 2) {
+struct Planes {
+  Bytes at[width];  // byte k of 16 elements
+};
+
+// 16 elements of `width` bytes from as many planes: interleaving i with i + width / 2 until
+// elements are whole. By values and unrolled, so that planes stay in registers; stored one by one,
+// since a wide load of what narrow stores have just written waits for all of them.
+template <std::size_t width, std::size_t step = 1>
+[[gnu::always_inline]] inline void interleave(const Planes<width>& now, std::byte* to) {
+  if constexpr (step == width) {
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < width; ++i)
+      std::memcpy(to + i * sizeof(Bytes), &now.at[i], sizeof(Bytes));
+  } else {
+    Planes<width> next;
+#pragma GCC unroll 8
     for (std::size_t i = 0; i < width / 2; ++i) {
-      next[2 * i] = low(now[i], now[i + width / 2]);
-      next[2 * i + 1] = high(now[i], now[i + width / 2]);
+      next.at[2 * i] = low(now.at[i], now.at[i + width / 2]);
+      next.at[2 * i + 1] = high(now.at[i], now.at[i + width / 2]);
     }
-    std::copy(next, next + width, now);
+    interleave<width, 2 * step>(next, to);
   }
-  std::memcpy(to, now, sizeof(now));
 }
 
 template <std::size_t width>
@@ -41,9 +50,10 @@ void unshuffle_wide(const std::byte* from, std::size_t elements, std::byte* to) 
   constexpr std::size_t lanes = sizeof(Bytes);
   std::size_t i = 0;
   for (; i + lanes <= elements; i += lanes) {
-    Bytes planes[width];
+    Planes<width> planes;
+#pragma GCC unroll 8
     for (std::size_t k = 0; k < width; ++k)
-      std::memcpy(&planes[k], from + k * elements + i, lanes);
+      std::memcpy(&planes.at[k], from + k * elements + i, lanes);
     interleave<width>(planes, to + i * width);
   }
   for (; i < elements; ++i) {

@@ -27,8 +27,10 @@ const std::vector<std::string>& files_of(const DataConfig& data, DataPart part) 
                                                                     : data.validation_files;
 }
 
-std::string index_file(const std::string& run_directory, DataPart part) {
-  return run_directory + (part == DataPart::training ? "/data.index" : "/validation_data.index");
+// One for the samples of data.files, whoever of them is held back.
+std::string index_file(const std::string& run_directory, const DataConfig& data, DataPart part) {
+  return run_directory +
+         (&files_of(data, part) == &data.files ? "/data.index" : "/validation_data.index");
 }
 
 // Text that begins with a letter: of an index, or of an error.
@@ -91,7 +93,7 @@ std::vector<FileIndex> shared_indexes(Communicator& world, const Config& config,
   if (world.rank() == 0) {
     files = expand_files(options.files);
     for (const FileIndex& index :
-         kept_indexes(index_file(config.run.directory, part), request, files))
+         kept_indexes(index_file(config.run.directory, config.data, part), request, files))
       append_index(known, index);
   }
   files = lines_of(broadcast_text(world, text_of(files), 0));
@@ -115,6 +117,36 @@ std::vector<FileIndex> shared_indexes(Communicator& world, const Config& config,
       indexes.push_back(std::move(index));
   }
   return in_order(std::move(indexes), files);
+}
+
+FieldOptions unscaled_options(const Config& config, DataPart part) {
+  const DataConfig& data = config.data;
+  const ModelTraits traits = traits_of(config.model);
+  constexpr double bytes_per_megabyte = 1e6;
+  FieldOptions options{
+      .files = files_of(data, part),
+      .samples = data.samples,
+      .inputs = data.inputs,
+      .target = data.target,
+      .axes = data.axes,
+      .channels = data.input_channels,
+      .crop = data.crop,
+      .window = data.window,
+      .window_stride = data.window_stride,
+      .steps_ahead = data.steps_ahead,
+      .bfloat16 = data.bfloat16,
+      .outside_links = data.outside_links,
+      .not_finite = data.not_finite,
+      .damaged = data.damaged,
+      .cache_bytes = static_cast<std::size_t>(data.cache_megabytes * bytes_per_megabyte),
+      .height = traits.image_size,
+      .width = traits.image_width,
+      .channel_count = traits.channels,
+      .classes = traits.classes};
+  options.validation_fraction = data.validation_fraction;
+  if (data.validation_fraction > 0)
+    options.subset = part == DataPart::training ? Subset::training : Subset::validation;
+  return options;
 }
 
 std::unique_ptr<FieldDataset> open_here(const FieldOptions& options) {
@@ -167,37 +199,13 @@ SampleLayout sample_layout(const Config& config) {
 
 FieldOptions field_options(const Config& config, DataPart part) {
   const DataConfig& data = config.data;
-  const ModelTraits traits = traits_of(config.model);
-  constexpr double bytes_per_megabyte = 1e6;
-  FieldOptions options{
-      .files = files_of(data, part),
-      .samples = data.samples,
-      .inputs = data.inputs,
-      .target = data.target,
-      .axes = data.axes,
-      .channels = data.input_channels,
-      .crop = data.crop,
-      .window = data.window,
-      .window_stride = data.window_stride,
-      .steps_ahead = data.steps_ahead,
-      .bfloat16 = data.bfloat16,
-      .outside_links = data.outside_links,
-      .scale = load_scale({.scaling = data.scaling,
-                           .mean = data.mean,
-                           .deviation = data.std,
-                           .file = data.statistics,
-                           .paths = data.statistics_paths,
-                           .channels = data.input_channels}),
-      .not_finite = data.not_finite,
-      .damaged = data.damaged,
-      .cache_bytes = static_cast<std::size_t>(data.cache_megabytes * bytes_per_megabyte),
-      .height = traits.image_size,
-      .width = traits.image_width,
-      .channel_count = traits.channels,
-      .classes = traits.classes};
-  options.validation_fraction = data.validation_fraction;
-  if (data.validation_fraction > 0)
-    options.subset = part == DataPart::training ? Subset::training : Subset::validation;
+  FieldOptions options = unscaled_options(config, part);
+  options.scale = load_scale({.scaling = data.scaling,
+                              .mean = data.mean,
+                              .deviation = data.std,
+                              .file = data.statistics,
+                              .paths = data.statistics_paths,
+                              .channels = data.input_channels});
   return options;
 }
 
@@ -212,6 +220,13 @@ std::unique_ptr<Dataset> open_dataset(const Config& config, DataPart part) {
   return open_here(field_options(config, part));
 }
 
+std::shared_ptr<const Dataset> held_back_samples(const Config& config, const Dataset& training) {
+  const auto* const fields = dynamic_cast<const FieldDataset*>(&training);
+  if (fields == nullptr || config.data.validation_fraction == 0) return nullptr;
+  return std::make_shared<FieldDataset>(fields->indexes(),
+                                        field_options(config, DataPart::validation));
+}
+
 std::unique_ptr<FieldDataset> open_files_alone(const Config& config) {
   FieldOptions options = field_options(config, DataPart::training);
   options.height = options.width = options.channel_count = 0;
@@ -223,8 +238,8 @@ void keep_data_index(const std::string& run_directory, const Dataset& dataset, c
                      DataPart part) {
   const auto* const fields = dynamic_cast<const FieldDataset*>(&dataset);
   if (fields == nullptr || !config.data.in_place()) return;
-  keep_indexes(index_file(run_directory, part), scan_request(field_options(config, part)),
-               fields->indexes());
+  keep_indexes(index_file(run_directory, config.data, part),
+               scan_request(unscaled_options(config, part)), fields->indexes());
 }
 
 }  // namespace trireme

@@ -34,6 +34,11 @@ enum class DataPart : std::uint8_t { training, validation };
 [[nodiscard]] std::unique_ptr<Dataset> open_packed(const Config& config, const std::string& path,
                                                    DataPart part);
 
+// With data.validation_fraction: those of the files of `training`, which are not looked at again;
+// else null.
+[[nodiscard]] std::shared_ptr<const Dataset> held_back_samples(const Config& config,
+                                                               const Dataset& training);
+
 // The training data in files read in place, whatever model the config has. By this process alone.
 [[nodiscard]] std::unique_ptr<FieldDataset> open_files_alone(const Config& config);
 

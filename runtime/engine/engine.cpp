@@ -153,6 +153,7 @@ void Engine::begin(std::function<StepFlags()> flags) {
   training_.state.emplace(session_, options);
   log_memory(session_, training_.state->engine.optimizer());
   training_.checkpoints.emplace(session_, *training_.state, dataset, *start_, *owner_);
+  if (!parts_.validation) parts_.validation = held_back_samples(config, dataset);
   if (parts_.validation || config.data.has_validation())
     training_.validation.emplace(session_, training_.state->engine.runner(), parts_.validation);
   training_.batches =
@@ -173,7 +174,7 @@ void Engine::open_run(const std::function<MetricsLog*()>& write) {
     metrics = write ? write() : write_config_alone(config, again);
     keep_data_record(directory, *parts_.training);
     keep_data_index(directory, *parts_.training, config, DataPart::training);
-    if (training_.validation)
+    if (training_.validation && config.data.validation_fraction == 0)
       keep_data_index(directory, training_.validation->dataset(), config, DataPart::validation);
   }
   session_.world->barrier();
