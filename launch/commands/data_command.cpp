@@ -74,8 +74,9 @@ void add_tokenizer_options(CLI::App& command, TextArguments& arguments) {
                   "nothing is packed")
       ->capture_default_str()
       ->check(CLI::IsMember({"replace", "refuse"}));
-  command.add_option("--json-field", options.json_field,
-                     "Inputs are JSON lines, plain or gzip: this field of each is a document");
+  command.add_option(
+      "--json-field", options.json_field,
+      "Inputs are JSON lines, plain, gzip or zstd: this field of each is a document");
   command.add_flag("--skip-bad", options.skip_bad,
                    "Leave out lines that are no JSON object with that field, and name them");
   command.add_option("--threads", options.threads, "Threads that tokenize (default: one per core)")

@@ -2,6 +2,7 @@
 // Text through a tokenizer, and JSON lines, into shards.
 #include <gtest/gtest.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include <filesystem>
 
@@ -224,6 +225,34 @@ TEST_F(PackTokens, UnpacksGzipAndNamesDamagedFiles) {
   expect_error(
       ExitCode::data, [&] { static_cast<void>(pack_text(with)); }, path, "ends early");
   write_text(path, whole.substr(0, 14) + "xxxx" + whole.substr(18));
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(pack_text(with)); }, path, "damaged");
+}
+
+TEST_F(PackTokens, UnpacksZstdAndNamesDamagedFiles) {
+  std::string lines;
+  for (int i = 0; i < 20'000; ++i)
+    lines += "{\"text\":\"ab " + std::to_string(i) + "\"}\n";
+  std::string packed(ZSTD_compressBound(lines.size()), '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), lines.data(), lines.size(), 3));
+  write_text(directory_.file("plain.jsonl"), lines + lines);
+  PackTextOptions with = options({directory_.file("plain.jsonl")});
+  with.json_field = "text";
+  static_cast<void>(pack_text(with));
+  const std::vector<std::uint32_t> expected = packed_in(out_).ids;
+
+  const std::string path = directory_.file("a.jsonl.zst");
+  write_text(path, packed + packed);  // two frames
+  with.inputs = {path};
+  with.force = true;
+  static_cast<void>(pack_text(with));
+  EXPECT_EQ(packed_in(out_).ids, expected);
+
+  write_text(path, packed.substr(0, packed.size() - 5));
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(pack_text(with)); }, path, "ends early");
+  packed[4] = static_cast<char>(packed[4] ^ 8);  // a bit that is reserved
+  write_text(path, packed);
   expect_error(
       ExitCode::data, [&] { static_cast<void>(pack_text(with)); }, path, "damaged");
 }

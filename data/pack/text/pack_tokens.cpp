@@ -11,7 +11,7 @@
 #include "data/pack/text/batch_cutter.h"
 #include "data/pack/text/batch_encoder.h"
 #include "data/pack/text/batch_pool.h"
-#include "data/pack/text/gzip_text.h"
+#include "data/pack/text/packed_text.h"
 #include "runtime/base/error.h"
 
 namespace trireme {
