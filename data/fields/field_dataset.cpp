@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "data/fields/filters.h"
+#include "data/fields/storage/filters.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "data/fields/field_options.h"
-#include "data/fields/field_reader.h"
 #include "data/fields/sample_shape.h"
 #include "data/fields/sample_values.h"
+#include "data/fields/storage/field_reader.h"
 #include "data/hdf5/field_scan.h"
 #include "data/loader/permutation.h"
 #include "data/sets/dataset.h"

@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "data/fields/field_index.h"
 #include "data/fields/field_options.h"
-#include "data/fields/field_reader.h"
+#include "data/fields/storage/field_index.h"
+#include "data/fields/storage/field_reader.h"
 
 namespace trireme {
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "data/fields/index_child.h"
+#include "data/fields/storage/index_child.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/error.h"
 

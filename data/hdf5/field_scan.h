@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asks the HDF5 library where the data sets and attributes of a file lie. The library can be made
-// to crash by what a file says: call this in a process that may (fields/index_child.h).
+// to crash by what a file says: call this in a process that may (fields/storage/index_child.h).
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "data/fields/field_index.h"
+#include "data/fields/storage/field_index.h"
 
 namespace trireme {
 

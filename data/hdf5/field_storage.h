@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/fields/field_index.h"
+#include "data/fields/storage/field_index.h"
 #include "data/hdf5/field_scan.h"
 #include "data/hdf5/object_path.h"
 

@@ -11,9 +11,9 @@
 
 #include "data/fields/field_dataset.h"
 #include "data/fields/file_list.h"
-#include "data/fields/index_child.h"
 #include "data/fields/index_store.h"
 #include "data/fields/statistics.h"
+#include "data/fields/storage/index_child.h"
 #include "models/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/gather_texts.h"

@@ -8,9 +8,9 @@
 
 #include "data/fields/field_dataset.h"
 #include "data/fields/file_list.h"
-#include "data/fields/filters.h"
-#include "data/fields/index_child.h"
 #include "data/fields/index_store.h"
+#include "data/fields/storage/filters.h"
+#include "data/fields/storage/index_child.h"
 #include "runtime/base/clock.h"
 #include "tests/data/edit_shard.h"
 #include "tests/data/make_fields.h"

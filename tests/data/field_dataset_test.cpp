@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "data/fields/file_list.h"
-#include "data/fields/index_child.h"
+#include "data/fields/storage/index_child.h"
 #include "tests/data/edit_shard.h"
 #include "tests/data/make_fields.h"
 #include "tests/support/expect_error.h"

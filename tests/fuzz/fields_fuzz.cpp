@@ -3,8 +3,8 @@
 // as the child or a kept file gives it, and the bytes of chunks.
 #include <algorithm>
 
-#include "data/fields/field_reader.h"
-#include "data/fields/filters.h"
+#include "data/fields/storage/field_reader.h"
+#include "data/fields/storage/filters.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace trireme;

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "data/fields/field_index.h"
+#include "data/fields/storage/field_index.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/checkpoint/files/safetensors.h"
 #include "tests/data/make_data.h"

@@ -13,8 +13,8 @@
 
 #include "data/fields/field_dataset.h"
 #include "data/fields/file_list.h"
-#include "data/fields/filters.h"
-#include "data/fields/index_child.h"
+#include "data/fields/storage/filters.h"
+#include "data/fields/storage/index_child.h"
 #include "data/loader/permutation.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"

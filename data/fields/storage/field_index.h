@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/fields/element_type.h"
+#include "data/fields/storage/element_type.h"
 #include "runtime/base/file.h"
 
 namespace trireme {

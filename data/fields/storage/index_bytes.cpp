@@ -3,7 +3,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "data/fields/field_index.h"
+#include "data/fields/storage/field_index.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <span>
 
-#include "data/fields/chunk_cache.h"
-#include "data/fields/field_index.h"
-#include "data/fields/open_files.h"
+#include "data/fields/storage/chunk_cache.h"
+#include "data/fields/storage/field_index.h"
+#include "data/fields/storage/open_files.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

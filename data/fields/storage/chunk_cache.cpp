@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/fields/chunk_cache.h"
+#include "data/fields/storage/chunk_cache.h"
 
 namespace trireme {
 

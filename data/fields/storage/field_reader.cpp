@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/fields/field_reader.h"
+#include "data/fields/storage/field_reader.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "data/fields/filters.h"
+#include "data/fields/storage/filters.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/fields/index_child.h"
+#include "data/fields/storage/index_child.h"
 
 #include <fcntl.h>
 #include <spawn.h>

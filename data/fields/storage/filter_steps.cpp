@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/fields/filter_steps.h"
+#include "data/fields/storage/filter_steps.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/fields/element_type.h"
+#include "data/fields/storage/element_type.h"
 
 #include <fmt/format.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/fields/open_files.h"
+#include "data/fields/storage/open_files.h"
 
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <ctime>
 
-#include "data/fields/field_index.h"
+#include "data/fields/storage/field_index.h"
 
 namespace trireme {
 namespace {

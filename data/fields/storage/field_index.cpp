@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/fields/field_index.h"
+#include "data/fields/storage/field_index.h"
 
 #include <sys/stat.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/fields/filters.h"
+#include "data/fields/storage/filters.h"
 
 #include <blosc.h>
 #include <libdeflate.h>
@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "data/fields/filter_steps.h"
+#include "data/fields/storage/filter_steps.h"
 #include "data/hdf5/filter_plugins.h"
 #include "runtime/base/error.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "data/fields/field_index.h"
+#include "data/fields/storage/field_index.h"
 
 namespace trireme {
 
