@@ -6,7 +6,7 @@
 # are no fault: the launcher's signals wake a stopped rank, which may still write its own. "hasty 0 2 3": the launcher
 # ends the job at once and leaves the ranks a second at most, in which a crowded machine may not get round to all of
 # them; one of three runs must leave them all. A run in which mpirun itself crashes at its end (PMIx_server_finalize of
-# PMIx 4.2 does, once in some hundred aborts) tells nothing and is repeated.
+# PMIx 4.2 does, once in some hundred aborts), or goes on when all of its ranks have ended, tells nothing and is repeated.
 set -u
 code=$1
 seconds=$2
@@ -60,13 +60,31 @@ check_end() {
   done
 }
 
+# Late in a run: writes down which ranks are left.
+list_ranks() {
+  sleep $((seconds - 2))
+  pgrep -f -- "$root/$run/run" | xargs -r ps -o comm=,stat=,args= -p | grep -v -e '^mpi' -e '^timeout' -e '^expect_stuck' >"$root/ranks"
+}
+
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 for ((run = 1; ; ++run)); do
   began=$SECONDS
+  rm -f "$root/ranks"
+  list_ranks 2>/dev/null &
+  watcher=$!
   output=$(timeout -k 5 "$seconds" "$@" "$root/$run/run" 2>&1)
   got=$?
+  pkill -P $watcher 2>/dev/null
+  wait $watcher 2>/dev/null
   printf '%s\n' "$output"
+  if [[ $got -eq 124 || $got -eq 137 ]]; then
+    if [[ -e $root/ranks && ! -s $root/ranks && $run -lt 3 ]]; then
+      echo "mpirun goes on without ranks: again"
+      continue
+    fi
+    cat "$root/ranks" 2>/dev/null
+  fi
   if [[ $got -eq 139 && $output == *PMIx_server_finalize* && $run -lt 3 ]]; then
     echo "mpirun crashed at its end: again"
     continue

@@ -139,7 +139,7 @@ TEST_F(FailureTest, APlaceThatCannotBeWrittenIsRefusedBeforeTraining) {
 // A file size limit stands for the full disk.
 TEST_F(FailureTest, AFullDiskWhileLoggingEndsTheJobNamingTheFile) {
   const CommandResult result =
-      run_command("ulimit -f 4; " TRIREME_BINARY " train " + data_directory() +
+      run_command("ulimit -f 16; " TRIREME_BINARY " train " + data_directory() +
                   "/gpt.yaml --set train.steps=200 --set run.directory=" + directory() + "/run");
 
   expect_failure(result, 1, HasSubstr("metrics.jsonl"));
