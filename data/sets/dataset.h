@@ -63,7 +63,7 @@ class Dataset {
   // Hash over the checksums, sizes and order of all shards. A run resumes only on the same
   // fingerprint.
   [[nodiscard]] virtual std::uint64_t fingerprint() const = 0;
-  [[nodiscard]] virtual const std::vector<Shard>& shards() const = 0;  // at least one
+  [[nodiscard]] virtual const std::vector<Shard>& shards() const = 0;  // may be none
 
   // Reads sample `index` in [0, size()). The spans have the layout's sizes. Any number of threads
   // may call this at once. Raises ExitCode::data naming the file for an I/O error, a file that was

@@ -15,7 +15,8 @@ namespace trireme::config {
   std::vector<std::string*> paths{&config.data.path, &config.data.validation_path,
                                   &config.data.statistics, &config.train.initial_weights,
                                   &config.parallel.hardware};
-  for (auto* const list : {&config.data.sources, &config.data.files, &config.data.validation_files}) {
+  for (auto* const list :
+       {&config.data.sources, &config.data.files, &config.data.validation_files}) {
     for (std::string& path : *list)
       paths.push_back(&path);
   }

@@ -12,7 +12,8 @@ LossScaler::LossScaler(Device& device, const ops::LossScaleOptions& options)
   values[ops::LossScaleState::good_steps] = 0.0F;
   values[ops::LossScaleState::skipped_steps] = 0.0F;
   const auto stream = device.make_stream(StreamKind::compute);
-  device.copy(*stream, state_.data(), host.data(), state_.bytes());  // the stream's end waits for it
+  device.copy(*stream, state_.data(), host.data(),
+              state_.bytes());  // the stream's end waits for it
 }
 
 Tensor LossScaler::state() const {

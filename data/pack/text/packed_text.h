@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-// As read_part(), with what a gzip or zstd file holds; any other file as it is. `read` counts the bytes of
-// the file. Raises ExitCode::data, naming the file, for damaged ones.
+// As read_part(), with what a gzip or zstd file holds; any other file as it is. `read` counts the
+// bytes of the file. Raises ExitCode::data, naming the file, for damaged ones.
 void read_text_part(const TextPart& part, const std::function<void(std::uint64_t)>& read,
                     const std::function<void(std::span<const std::byte>)>& take);
 

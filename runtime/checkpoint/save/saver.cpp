@@ -162,10 +162,6 @@ void CheckpointSaver::save(Stream& stream, std::int64_t step, std::string text) 
   it.ended->stall_ms = held_ms();
 }
 
-Event& CheckpointSaver::copied() const {
-  return state_->snapshot.taken();
-}
-
 bool CheckpointSaver::busy() const {
   const std::lock_guard lock(state_->mutex);
   return state_->pending;

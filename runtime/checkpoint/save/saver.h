@@ -58,8 +58,6 @@ class CheckpointSaver {
   // this saver committed last, or that note_restored() named, is not written again. Raises the
   // error of a peer or a network that failed; a disk that failed is in the report.
   void save(Stream& stream, std::int64_t step, std::string state);
-  // Reached when the last snapshot is complete: other streams that change the values wait for it.
-  [[nodiscard]] Event& copied() const;
   // True while a save is being written. Differs between ranks at any moment.
   [[nodiscard]] bool busy() const;
   // Blocks until nothing is being written. Collective in effect.

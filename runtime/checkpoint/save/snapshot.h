@@ -22,14 +22,12 @@ class Snapshot {
   // Enqueues the copies; what was enqueued before is in them, what comes after is not. The host
   // does not wait.
   void take(Stream& stream);
-  // Recorded behind the last copy. Whoever changes the values on another stream waits for it.
-  [[nodiscard]] Event& taken() const { return *taken_; }
-  // Blocks until then; the milliseconds that the copies took.
+  // Blocks until the copies are done; the milliseconds that they took.
   [[nodiscard]] double wait() const;
 
   [[nodiscard]] std::span<const OwnSlice> slices() const { return slices_; }
-  // The values of all slices, one after another; statistics have no moments. Once taken() is
-  // reached. Aligned for DirectFile.
+  // The values of all slices, one after another; statistics have no moments. Once wait()
+  // has returned. Aligned for DirectFile.
   [[nodiscard]] std::span<const std::byte> values(ValueKind kind) const;
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> scalars() const;
 

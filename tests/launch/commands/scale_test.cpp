@@ -180,9 +180,10 @@ TEST_F(ScaleTest, AnInterruptedStudyResumes) {
   const std::string command = scale(study + "--steps 250");
 
   const CommandResult cut = run_command(
-      fmt::format("{} & study=$!; for i in $(seq 600); do [ -e {} ] && [ -s {} ] && break; sleep "
-                  "0.1; done; kill -INT $study; wait $study; echo code $?; pgrep -af \"[t]rain .*{}\"",
-                  command, first, second, out()),
+      fmt::format(
+          "{} & study=$!; for i in $(seq 600); do [ -e {} ] && [ -s {} ] && break; sleep "
+          "0.1; done; kill -INT $study; wait $study; echo code $?; pgrep -af \"[t]rain .*{}\"",
+          command, first, second, out()),
       200);
 
   EXPECT_THAT(cut.output, HasSubstr("--resume continues the study"));
