@@ -3,11 +3,7 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cstring>
-#include <thread>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "data/fields/field_dataset.h"
 #include "data/fields/file_list.h"
@@ -16,8 +12,8 @@
 #include "data/fields/storage/index_child.h"
 #include "models/registry.h"
 #include "runtime/base/error.h"
-#include "runtime/comm/gather_texts.h"
 #include "runtime/engine/mixture.h"
+#include "runtime/engine/shared_index.h"
 
 namespace trireme {
 namespace {
@@ -33,90 +29,34 @@ std::string index_file(const std::string& run_directory, const DataConfig& data,
          (&files_of(data, part) == &data.files ? "/data.index" : "/validation_data.index");
 }
 
-// Text that begins with a letter: of an index, or of an error.
-std::string scanned(std::span<const std::string> files, const ScanRequest& request,
-                    std::size_t processes) {
-  try {
-    std::string bytes = "i";
-    for (const FileIndex& index : scan_in_children(files, request, processes))
-      append_index(bytes, index);
-    return bytes;
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::data) throw;
-    return std::string("e") + error.what();
-  }
-}
-
-std::size_t processes_here(int ranks) {
-  constexpr std::size_t most = 8;
-  if (ranks > 1) return 1;
-  return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, most);
-}
-
-// In the order of `files`.
-std::vector<FileIndex> in_order(std::vector<FileIndex> indexes,
-                                const std::vector<std::string>& files) {
-  std::unordered_map<std::string, std::size_t> places;
-  for (std::size_t i = 0; i < files.size(); ++i)
-    places.emplace(files[i], i);
-  std::vector<FileIndex> sorted(files.size());
-  for (FileIndex& index : indexes) {
-    const auto place = places.find(index.path);
-    if (place != places.end()) sorted[place->second] = std::move(index);
-  }
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    if (sorted[i].path != files[i]) fail(ExitCode::data, "{}: no rank has looked at it", files[i]);
-  }
-  return sorted;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = text.find('\n', at);
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
-}
-
-std::string text_of(const std::vector<std::string>& lines) {
-  return lines.empty() ? "" : fmt::format("{}\n", fmt::join(lines, "\n"));
-}
-
-// Rank 0 knows which files there are and what is known of them; all look at the rest.
+// The fields of HDF5 files, as all ranks need them.
 std::vector<FileIndex> shared_indexes(Communicator& world, const Config& config,
                                       const FieldOptions& options, DataPart part) {
   const ScanRequest request = scan_request(options);
-  std::vector<std::string> files;
-  std::string known;
-  if (world.rank() == 0) {
-    files = expand_files(options.files);
+  const auto bytes_of = [](const FileIndex& index) {
+    std::string bytes;
+    append_index(bytes, index);
+    return bytes;
+  };
+  IndexWork work;
+  work.list = [&] { return expand_files(options.files); };
+  work.known = [&](const std::vector<std::string>& files) {
+    std::unordered_map<std::string, std::string> known;
     for (const FileIndex& index :
          kept_indexes(index_file(config.run.directory, config.data, part), request, files))
-      append_index(known, index);
-  }
-  files = lines_of(broadcast_text(world, text_of(files), 0));
-  std::vector<FileIndex> indexes = parse_indexes(broadcast_text(world, std::move(known), 0));
-  std::unordered_set<std::string> there;
-  for (const FileIndex& index : indexes)
-    there.insert(index.path);
-  std::vector<std::string> missing;
-  std::ranges::copy_if(files, std::back_inserter(missing),
-                       [&](const std::string& file) { return !there.contains(file); });
-  if (missing.empty()) return in_order(std::move(indexes), files);
-  const auto ranks = static_cast<std::size_t>(world.size()),
-             rank = static_cast<std::size_t>(world.rank());
-  const std::size_t first = missing.size() * rank / ranks,
-                    end = missing.size() * (rank + 1) / ranks;
-  for (const std::string& text :
-       gather_texts(world, scanned(std::span(missing).subspan(first, end - first), request,
-                                   processes_here(world.size())))) {
-    if (text.front() == 'e') throw Error(ExitCode::data, text.substr(1));
-    for (FileIndex& index : parse_indexes(std::string_view(text).substr(1)))
-      indexes.push_back(std::move(index));
-  }
-  return in_order(std::move(indexes), files);
+      known.emplace(index.path, bytes_of(index));
+    return known;
+  };
+  work.scan = [&](std::span<const std::string> files, std::size_t processes) {
+    std::vector<std::string> texts;
+    for (const FileIndex& index : scan_in_children(files, request, processes))
+      texts.push_back(bytes_of(index));
+    return texts;
+  };
+  std::string bytes;
+  for (const std::string& text : share_indexes(world, work))
+    bytes += text;
+  return parse_indexes(bytes);
 }
 
 FieldOptions unscaled_options(const Config& config, DataPart part) {
@@ -151,7 +91,7 @@ FieldOptions unscaled_options(const Config& config, DataPart part) {
 
 std::unique_ptr<FieldDataset> open_here(const FieldOptions& options) {
   return std::make_unique<FieldDataset>(
-      scan_in_children(expand_files(options.files), scan_request(options), processes_here(1)),
+      scan_in_children(expand_files(options.files), scan_request(options), scanners_here(1)),
       options);
 }
 
