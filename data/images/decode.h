@@ -12,7 +12,8 @@
 
 namespace trireme {
 
-// An image that does not decode, or claims more pixels than allowed.
+// An image that does not decode, or claims more pixels than allowed: the reason alone, without its
+// name, but for decode_image().
 class DamagedImage : public Error {
  public:
   explicit DamagedImage(const std::string& message, bool too_large = false)
@@ -51,28 +52,25 @@ struct DecodedPart {
 // Decodes `bytes`, JPEG or PNG by content, to 1 or 3 channels. Pixels are those of Pillow's
 // `Image.open(file).convert("RGB")` (or "L"): transparency, gamma, colour profiles and EXIF
 // orientation are not applied; 16 bits keep their high byte (where Pillow clips grey). Raises
-// DamagedImage naming `name` when the data is neither, is damaged in any way that the decoder
-// notices (wrong checksum, missing end, warnings), or has more than `max_pixels` pixels, which is
-// found before memory is taken for them.
+// DamagedImage when the data is neither, is damaged in any way that the decoder notices (wrong
+// checksum, missing end, warnings), or has more than `max_pixels` pixels, which is found before
+// memory is taken for them. `name` stands in front of the reason.
 [[nodiscard]] Pixels decode_image(std::span<const std::byte> bytes, std::int64_t channels,
                                   std::uint64_t max_pixels, const std::string& name);
 
-// The part that `choose` names of an image of the given size, with the same pixels as where all of
-// it is decoded at that reduction. What lies behind the part is not looked at, but for the end of a
-// JPEG, which must be there; of a PNG all of it is decoded, at its full size.
+// The part that `choose`, called once, names of an image of the given size, with the same pixels as
+// where all of it is decoded at that reduction. What lies behind the part is not looked at, but for
+// the end of a JPEG, which must be there; of a PNG all of it is decoded, at its full size.
 using ChoosePart = std::function<PartWanted(const ImageSize&)>;
 [[nodiscard]] DecodedPart decode_part(std::span<const std::byte> bytes, std::int64_t channels,
-                                      std::uint64_t max_pixels, const std::string& name,
-                                      const ChoosePart& choose);
+                                      std::uint64_t max_pixels, const ChoosePart& choose);
 
 // Its parts; pixels have the channels of the file, 1 or 3.
 [[nodiscard]] DecodedPart decode_jpeg(std::span<const std::byte> bytes, std::uint64_t max_pixels,
-                                      const std::string& name, const ChoosePart& choose);
-[[nodiscard]] Pixels decode_png(std::span<const std::byte> bytes, std::uint64_t max_pixels,
-                                const std::string& name);
-[[noreturn]] void refuse_image(const std::string& name, std::string_view format,
-                               std::string_view reason);
+                                      const ChoosePart& choose);
+[[nodiscard]] Pixels decode_png(std::span<const std::byte> bytes, std::uint64_t max_pixels);
+[[noreturn]] void refuse_image(std::string_view format, std::string_view reason);
 // Raises DamagedImage for more than `max_pixels`.
-void check_pixel_count(const ImageSize& size, std::uint64_t max_pixels, const std::string& name);
+void check_pixel_count(const ImageSize& size, std::uint64_t max_pixels);
 
 }  // namespace trireme

@@ -155,13 +155,13 @@ Pixels from_cmyk(const Pixels& inks) {
 }  // namespace
 
 DecodedPart decode_jpeg(std::span<const std::byte> bytes, std::uint64_t max_pixels,
-                        const std::string& name, const ChoosePart& choose) {
+                        const ChoosePart& choose) {
   JpegReader reader(bytes);
-  if (!reader.read_header()) refuse_image(name, "JPEG", reader.message());
-  check_pixel_count(reader.full_size(), max_pixels, name);
-  if (!reader.has_end()) refuse_image(name, "JPEG", "its end is missing");
+  if (!reader.read_header()) refuse_image("JPEG", reader.message());
+  check_pixel_count(reader.full_size(), max_pixels);
+  if (!reader.has_end()) refuse_image("JPEG", "its end is missing");
   const PartWanted wanted = choose(reader.full_size());
-  if (!reader.start(wanted)) refuse_image(name, "JPEG", reader.message());
+  if (!reader.start(wanted)) refuse_image("JPEG", reader.message());
   const Region& window = reader.window();
   DecodedPart part{.pixels = {window.height, window.width, reader.components(), {}},
                    .top = window.top,
@@ -169,7 +169,7 @@ DecodedPart decode_jpeg(std::span<const std::byte> bytes, std::uint64_t max_pixe
                    .reduction = wanted.reduction,
                    .size = reader.size()};
   part.pixels.data.resize(reader.row_bytes() * static_cast<std::size_t>(window.height));
-  if (!reader.read_rows(part.pixels.data.data())) refuse_image(name, "JPEG", reader.message());
+  if (!reader.read_rows(part.pixels.data.data())) refuse_image("JPEG", reader.message());
   if (reader.is_inked()) part.pixels = from_cmyk(part.pixels);
   return part;
 }

@@ -109,7 +109,7 @@ void Loader::fill_row(Slot& slot, SampleId id, std::int64_t row) const {
   slot.host.batch.sample_ids.as<std::int64_t>()[row] = id.sample;
   slot.host.batch.epochs.as<std::int64_t>()[row] = id.epoch;
   if (id.sample >= 0) {
-    dataset_.read(id.sample, inputs, targets);
+    dataset_.read_in_epoch(id.epoch, id.sample, inputs, targets);
   } else {
     std::fill(inputs.begin(), inputs.end(), std::byte{0});
     std::fill(targets.begin(), targets.end(), ignored_target);

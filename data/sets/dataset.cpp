@@ -77,6 +77,11 @@ SampleLayout image_samples(std::int64_t height, std::int64_t width, std::int64_t
   return {DType::u8, Shape{height, width, channels}, Shape{1}};
 }
 
+std::optional<IdNames> Dataset::id_names() const {
+  if (shards().empty()) return std::nullopt;
+  return id_names_of(shards().front());
+}
+
 std::unique_ptr<Dataset> Dataset::open(const std::string& path, const DatasetOptions& options) {
   if (const auto index = find_megatron_index(path)) {
     check_reads_tokens(*index, options);

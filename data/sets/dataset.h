@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "data/sets/id_names.h"
 #include "data/shard/shard.h"
 #include "runtime/base/shape.h"
 
@@ -70,6 +72,15 @@ class Dataset {
   // cut meanwhile, a block that does not match its checksum, or a token id outside the vocabulary.
   virtual void read(std::int64_t index, std::span<std::byte> inputs,
                     std::span<std::int32_t> targets) const = 0;
+  // The same as pass `epoch` of a training run sees it, for data sets that draw at random what they
+  // show of a sample. The others read the same in every pass.
+  virtual void read_in_epoch(std::int64_t /*epoch*/, std::int64_t index,
+                             std::span<std::byte> inputs, std::span<std::int32_t> targets) const {
+    read(index, inputs, targets);
+  }
+
+  // What ids and labels stand for, where the data says so.
+  [[nodiscard]] virtual std::optional<IdNames> id_names() const;
 
   // What was left out or altered of the samples read so far, for the end of a run; "" for nothing.
   [[nodiscard]] virtual std::string shortcomings() const { return ""; }

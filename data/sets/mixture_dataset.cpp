@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include "data/sets/id_names.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 
@@ -27,7 +26,7 @@ MixtureDataset::MixtureDataset(std::vector<Source> sources, const std::string& r
   const Source& first = sources_.front();
   Checksum all;
   all.update(std::as_bytes(std::span(recipe)));
-  const Shard* named = nullptr;  // a source's that says what its ids stand for
+  std::optional<IdNames> named;  // of a source that says what its ids stand for
   for (const Source& source : sources_) {
     if (!same(source.data->layout(), first.data->layout()))
       fail(ExitCode::data,
@@ -35,9 +34,9 @@ MixtureDataset::MixtureDataset(std::vector<Source> sources, const std::string& r
            source.name, described(source.data->layout()), first.name,
            described(first.data->layout()));
     const std::vector<Shard>& shards = source.data->shards();
-    if (!shards.empty() && named != nullptr)
-      require_same_ids(id_names_of(*named), id_names_of(shards.front()));
-    if (!shards.empty()) named = &shards.front();
+    auto names = source.data->id_names();
+    if (names && named) require_same_ids(*named, *names);
+    if (names) named = std::move(names);
     shards_.insert(shards_.end(), shards.begin(), shards.end());
     starts_.push_back(starts_.back() + source.data->size());
     const std::array<std::uint64_t, 2> known = {source.data->fingerprint(),
@@ -47,12 +46,24 @@ MixtureDataset::MixtureDataset(std::vector<Source> sources, const std::string& r
   fingerprint_ = all.value();
 }
 
-void MixtureDataset::read(std::int64_t index, std::span<std::byte> inputs,
-                          std::span<std::int32_t> targets) const {
+std::pair<const Dataset*, std::int64_t> MixtureDataset::find(std::int64_t index) const {
   TRIREME_EXPECTS(index >= 0 && index < size(), "sample {} of {}", index, size());
   const auto after = std::ranges::upper_bound(starts_, index);
   const auto which = static_cast<std::size_t>(after - starts_.begin()) - 1;
-  sources_[which].data->read(index - starts_[which], inputs, targets);
+  return {sources_[which].data.get(), index - starts_[which]};
+}
+
+void MixtureDataset::read(std::int64_t index, std::span<std::byte> inputs,
+                          std::span<std::int32_t> targets) const {
+  const auto [source, number] = find(index);
+  source->read(number, inputs, targets);
+}
+
+void MixtureDataset::read_in_epoch(std::int64_t epoch, std::int64_t index,
+                                   std::span<std::byte> inputs,
+                                   std::span<std::int32_t> targets) const {
+  const auto [source, number] = find(index);
+  source->read_in_epoch(epoch, number, inputs, targets);
 }
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/sets/dataset.h"
@@ -30,10 +31,15 @@ class MixtureDataset final : public Dataset {
   [[nodiscard]] const std::vector<Shard>& shards() const override { return shards_; }
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
+  void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> inputs,
+                     std::span<std::int32_t> targets) const override;
 
   [[nodiscard]] const std::vector<Source>& sources() const { return sources_; }
 
  private:
+  // A source, and the number there of sample `index`.
+  [[nodiscard]] std::pair<const Dataset*, std::int64_t> find(std::int64_t index) const;
+
   std::vector<Source> sources_;
   std::vector<std::int64_t> starts_{0};  // one more than sources
   std::vector<Shard> shards_;            // of all

@@ -39,6 +39,8 @@ Config config_of(const EvalArguments& arguments, const RankProcess& process) {
   if (!arguments.data.empty() && config.data.in_place()) {
     config.data.validation_files = {arguments.data};
     config.data.validation_fraction = 0;
+  } else if (!arguments.data.empty() && config.data.has_images()) {
+    config.data.validation_images = {arguments.data};
   } else if (!arguments.data.empty()) {
     config.data.validation_path = arguments.data;
   }

@@ -10,13 +10,14 @@
 
 namespace trireme::config {
 
-// What a run reads; data.files may be patterns. Empty where the config names nothing.
+// What a run reads; data.files and data.images may be patterns. Empty where the config names
+// nothing.
 [[nodiscard]] inline std::vector<std::string*> input_paths(Config& config) {
   std::vector<std::string*> paths{&config.data.path, &config.data.validation_path,
                                   &config.data.statistics, &config.train.initial_weights,
                                   &config.parallel.hardware};
-  for (auto* const list :
-       {&config.data.sources, &config.data.files, &config.data.validation_files}) {
+  for (auto* const list : {&config.data.sources, &config.data.files, &config.data.validation_files,
+                           &config.data.images, &config.data.validation_images}) {
     for (std::string& path : *list)
       paths.push_back(&path);
   }

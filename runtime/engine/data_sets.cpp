@@ -12,6 +12,7 @@
 #include "data/fields/storage/index_child.h"
 #include "models/registry.h"
 #include "runtime/base/error.h"
+#include "runtime/engine/image_sets.h"
 #include "runtime/engine/mixture.h"
 #include "runtime/engine/shared_index.h"
 
@@ -25,8 +26,9 @@ const std::vector<std::string>& files_of(const DataConfig& data, DataPart part) 
 
 // One for the samples of data.files, whoever of them is held back.
 std::string index_file(const std::string& run_directory, const DataConfig& data, DataPart part) {
-  return run_directory +
-         (&files_of(data, part) == &data.files ? "/data.index" : "/validation_data.index");
+  const bool training =
+      data.has_images() ? part == DataPart::training : &files_of(data, part) == &data.files;
+  return run_directory + (training ? "/data.index" : "/validation_data.index");
 }
 
 // The fields of HDF5 files, as all ranks need them.
@@ -117,6 +119,8 @@ std::unique_ptr<Dataset> open_packed(const Config& config, const std::string& pa
 
 std::string data_key(const DataConfig& data, DataPart part) {
   if (part == DataPart::training && !data.sources.empty()) return "data.sources";
+  if (data.has_images())
+    return part == DataPart::training ? "data.images" : "data.validation_images";
   if (!data.in_place()) return part == DataPart::training ? "data.path" : "data.validation_path";
   return &files_of(data, part) == &data.files ? "data.files" : "data.validation_files";
 }
@@ -124,6 +128,8 @@ std::string data_key(const DataConfig& data, DataPart part) {
 std::string data_text(const DataConfig& data, DataPart part) {
   const bool training = part == DataPart::training;
   if (training && !data.sources.empty()) return fmt::format("{}", fmt::join(data.sources, ", "));
+  if (data.has_images())
+    return fmt::format("{}", fmt::join(training ? data.images : data.validation_images, ", "));
   if (!data.in_place()) return training ? data.path : data.validation_path;
   if (!training && !data.has_validation()) return "";
   return fmt::format("{}", fmt::join(files_of(data, part), ", "));
@@ -150,12 +156,17 @@ FieldOptions field_options(const Config& config, DataPart part) {
 }
 
 std::unique_ptr<Dataset> open_dataset(Communicator& world, const Config& config, DataPart part) {
+  if (config.data.has_images()) {
+    return open_images(world, image_options(config, part == DataPart::training),
+                       index_file(config.run.directory, config.data, part));
+  }
   if (!config.data.in_place()) return open_named(config, part);
   const FieldOptions options = field_options(config, part);
   return std::make_unique<FieldDataset>(shared_indexes(world, config, options, part), options);
 }
 
 std::unique_ptr<Dataset> open_dataset(const Config& config, DataPart part) {
+  if (config.data.has_images()) return open_dataset(*make_single_communicator(), config, part);
   if (!config.data.in_place()) return open_named(config, part);
   return open_here(field_options(config, part));
 }
@@ -176,6 +187,10 @@ std::unique_ptr<FieldDataset> open_files_alone(const Config& config) {
 
 void keep_data_index(const std::string& run_directory, const Dataset& dataset, const Config& config,
                      DataPart part) {
+  if (const auto* const images = dynamic_cast<const ImageFilesDataset*>(&dataset);
+      images != nullptr && config.data.has_images())
+    return keep_image_index(index_file(run_directory, config.data, part), *images,
+                            config.data.label);
   const auto* const fields = dynamic_cast<const FieldDataset*>(&dataset);
   if (fields == nullptr || !config.data.in_place()) return;
   keep_indexes(index_file(run_directory, config.data, part),

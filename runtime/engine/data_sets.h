@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data sets that a config names: packed shards, or HDF5 files read in place.
+// The data sets that a config names: packed shards, or HDF5 files or images read in place.
 #pragma once
 
 #include <memory>
@@ -23,8 +23,8 @@ enum class DataPart : std::uint8_t { training, validation };
 // How samples lie in a batch of the config's model and data.
 [[nodiscard]] SampleLayout sample_layout(const Config& config);
 
-// For the model of `config`. Packed shards are opened by every rank; HDF5 files are looked at by
-// all of them together, each at its part of them, but for those of which run.directory keeps an
+// For the model of `config`. Packed shards are opened by every rank; files in place are looked at
+// by all of them together, each at its part of them, but for those of which run.directory keeps an
 // index. Collective. Raises ExitCode::data.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(Communicator& world, const Config& config,
                                                     DataPart part);
@@ -45,7 +45,7 @@ enum class DataPart : std::uint8_t { training, validation };
 // The data section as the data room takes it, scaling included: reads data.statistics.
 [[nodiscard]] FieldOptions field_options(const Config& config, DataPart part);
 
-// Keeps what was learned of HDF5 files beside a run; called by one rank.
+// Keeps what was learned of files in place beside a run; called by one rank.
 void keep_data_index(const std::string& run_directory, const Dataset& dataset, const Config& config,
                      DataPart part);
 

@@ -32,6 +32,11 @@ bool has_files(const Dataset& dataset) {
   return !dataset.shards().empty();
 }
 
+void require_same_names(const Dataset& training, const Dataset& validation) {
+  const auto wanted = training.id_names(), given = validation.id_names();
+  if (wanted && given) require_same_ids(*wanted, *given);
+}
+
 // What is recorded holds the calls of its groups.
 GraphMode recordable(GraphMode wanted, Session& session) {
   if (wanted == GraphMode::off || session.device->type() == DeviceType::cpu ||
@@ -89,8 +94,8 @@ void Engine::open_training_data() {
   const Dataset& dataset = *parts_.training;
   require_same_data(world, data_key(data, DataPart::training), data_text(data, DataPart::training),
                     dataset);
-  if (has_files(dataset) && !parts_.validation && !validation.empty())
-    require_same_ids(id_names_of(dataset.shards().front()), id_names_at(validation, "validation"));
+  if (const auto names = dataset.id_names(); names && !parts_.validation && !validation.empty())
+    require_same_ids(*names, id_names_at(validation, "validation"));
 }
 
 const StartingPoint& Engine::find_start(const StartRequest& request) {
@@ -156,6 +161,7 @@ void Engine::begin(std::function<StepFlags()> flags) {
   if (!parts_.validation) parts_.validation = held_back_samples(config, dataset);
   if (parts_.validation || config.data.has_validation())
     training_.validation.emplace(session_, training_.state->engine.runner(), parts_.validation);
+  if (training_.validation) require_same_names(dataset, training_.validation->dataset());
   training_.batches =
       std::make_unique<Loader>(*session_.device, dataset, plan, training_loader_options(session_));
   if (has_files(dataset)) watch_.emplace(dataset, watch_of_rank(session_));

@@ -136,7 +136,7 @@ TEST(Jpeg, PartsHaveThePixelsOfTheWhole) {
       const std::string file = jpeg_of(noise(height, width, channels), kind);
       for (const std::int64_t by : {1, 2, 4, 8}) {
         const auto part_of = [&](const Region& region) {
-          return decode_part(as_bytes(file), 3, 1 << 20, "x", [&](const ImageSize&) {
+          return decode_part(as_bytes(file), 3, 1 << 20, [&](const ImageSize&) {
             return PartWanted{region, by};
           });
         };
@@ -156,14 +156,14 @@ TEST(Jpeg, PartsHaveThePixelsOfTheWhole) {
 TEST(Jpeg, AMissingEndIsFoundThoughItIsNotNeeded) {
   const std::string file = jpeg_of(pattern(64, 64, 3, 1));
   const auto top = [&](const std::string& bytes) {
-    static_cast<void>(decode_part(as_bytes(bytes), 3, 1 << 20, "x.jpg", [](const ImageSize&) {
+    static_cast<void>(decode_part(as_bytes(bytes), 3, 1 << 20, [](const ImageSize&) {
       return PartWanted{{0, 0, 8, 8}, 1};
     }));
   };
   top(file);
   top(file + std::string(100, '\0'));  // padding
   expect_error(
-      ExitCode::data, [&] { top(file.substr(0, file.size() - 2)); }, "x.jpg", "its end is missing");
+      ExitCode::data, [&] { top(file.substr(0, file.size() - 2)); }, "its end is missing");
 }
 
 TEST(Decode, RefusesBombsBeforeTakingMemory) {

@@ -22,8 +22,7 @@ std::string record_text(const json& values) {
   return values.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-std::string record_of(const Dataset& data) {
-  const IdNames names = id_names_of(data.shards().front());
+std::string record_of(const Dataset& data, const IdNames& names) {
   return record_text({{"path", names.source},
                       {"samples", data.size()},
                       {"fingerprint", fmt::format("{:016x}", data.fingerprint())},
@@ -39,15 +38,15 @@ IdNames names_in(const json& record, const std::string& source) {
 }  // namespace
 
 void keep_data_record(const std::string& run_directory, const Dataset& training) {
-  if (training.shards().empty()) return;
-  write_file(record_path(run_directory), record_of(training), ExitCode::internal);
+  if (const auto names = training.id_names())
+    write_file(record_path(run_directory), record_of(training, *names), ExitCode::internal);
 }
 
 void require_ids_of_run(const std::string& run_directory, const Dataset& data) {
-  if (data.shards().empty()) return;
+  const auto names = data.id_names();
+  if (!names) return;
   // Through the record's text, which may not hold a name as it is.
-  const IdNames names = id_names_of(data.shards().front());
-  require_ids_of_run(run_directory, names_in(json::parse(record_of(data)), names.source));
+  require_ids_of_run(run_directory, names_in(json::parse(record_of(data, *names)), names->source));
 }
 
 void require_ids_of_run(const std::string& run_directory, const IdNames& given) {

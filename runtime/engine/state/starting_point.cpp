@@ -37,6 +37,9 @@ constexpr std::array free_keys = {"data.path",
                                   "data.validation_path",
                                   "data.files",
                                   "data.validation_files",
+                                  "data.images",
+                                  "data.validation_images",
+                                  "data.max_pixels",
                                   "data.cache_megabytes",
                                   "data.workers",
                                   "data.prefetch",
@@ -138,7 +141,8 @@ std::string differences_from_stored(const Config& config) {
     std::string differences;
     for (std::size_t i = 0; i < now.size(); ++i) {
       const auto& [key, value] = now[i];
-      if ((is_free(key) && key != "data.path" && key != "data.files" && key != "data.sources") ||
+      if ((is_free(key) && key != "data.path" && key != "data.files" && key != "data.images" &&
+           key != "data.sources") ||
           key == "train.steps" || value == before[i].second)
         continue;
       differences += fmt::format("{}{}: {} (was {})", differences.empty() ? "" : "; ", key, value,
