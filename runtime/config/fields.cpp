@@ -184,7 +184,7 @@ std::vector<Field> image_fields() {
             "member of an archive that has a sample's label, by its extension: cls, txt, or "
             "json:FIELD",
             {}, Needs::images),
-      FIELD(data.crop_scale, (NumberRange{.high = 1, .low_is_open = true, .items = {0, 2}}),
+      FIELD(data.crop_scale, (NumberRange{.high = 1000, .low_is_open = true, .items = {0, 2}}),
             "share of an image's area that a random crop takes, from and to; empty = the centre, "
             "as for evaluation",
             {}, Needs::images),

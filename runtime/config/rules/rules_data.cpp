@@ -148,6 +148,9 @@ void check_images(const Subject& subject) {
            data.label);
   }
   if (!data.crop_scale.empty()) check_range(subject, "data.crop_scale", data.crop_scale);
+  if (!data.crop_scale.empty() && data.crop_scale[1] > 1)
+    refuse(subject, "data.crop_scale", "{} of an image's area is more than all of it",
+           data.crop_scale[1]);
   check_range(subject, "data.crop_ratio", data.crop_ratio);
   if (!data.crop_scale.empty() && data.crop_padding > 0) {
     refuse(subject, "data.crop_padding",
