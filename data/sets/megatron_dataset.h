@@ -4,7 +4,7 @@
 
 #include "data/megatron/index.h"
 #include "data/sets/dataset.h"
-#include "data/shard/file.h"
+#include "data/shard/data_file.h"
 
 namespace trireme {
 
@@ -30,7 +30,7 @@ class MegatronDataset final : public Dataset {
   [[nodiscard]] std::uint64_t fingerprint_of_files() const;
 
   MegatronIndex index_;
-  InputFile file_;
+  DataFile file_;
   SampleLayout layout_;
   std::int64_t size_ = 0;
   std::int64_t limit_ = 0;  // every id is below
