@@ -82,7 +82,7 @@ class Model {
   // For tests: before each pass of a layer all that it may not read yet is filled with NaNs: its
   // scratch, the workspace, what it keeps and the tensor it is to write. A result that depends on
   // what lay there is NaN. On in all models where the environment has TRIREME_POISON_ACTIVATIONS=1.
-  void poison_activations() { poisoned_ = true; }
+  void poison_activations(bool wanted) { poisoned_ = wanted; }
 
   // Where a pipeline receives into and sends from. Empty at the ends of the chain.
   [[nodiscard]] Tensor input(const Context& context) const;

@@ -290,7 +290,7 @@ class PoisonTest : public ModelTest {
     chain.push_back(
         {.make = [](Blueprint&) -> std::unique_ptr<Layer> { return std::make_unique<SumHead>(); }});
     Model model(*device_, chain, training);
-    if (poisoned) model.poison_activations();
+    model.poison_activations(poisoned);
     start(model);
     const Context context = model.context(*compute_, batch_, true);
     for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
