@@ -93,7 +93,7 @@ void GptBlock::attend(const Context& context) const {
   for (std::int64_t b = 0; b < blocks_; ++b) {
     ops::attention_forward(context.stream, block_of(attended, b, output_.block_shape()),
                            block_of(lse, b, rows), block_of(qkv, b, qkv_.block_shape()),
-                           block_heads_);
+                           {.heads = block_heads_, .key_heads = block_heads_});
   }
 }
 
@@ -150,7 +150,8 @@ void GptBlock::backward_attention(const Context& context, const Tensor& x,
   for (std::int64_t b = 0; b < blocks_; ++b) {
     ops::attention_backward(context.stream, block_of(dqkv, b, wide), block_of(dattended, b, narrow),
                             block_of(attended, b, narrow), block_of(lse, b, rows),
-                            block_of(qkv, b, wide), block_heads_);
+                            block_of(qkv, b, wide),
+                            {.heads = block_heads_, .key_heads = block_heads_});
   }
   qkv_.backward(context, dnormed, dqkv, context(normed1_));
   norm1_.backward(context, gradient, dnormed, x, /*accumulate=*/true);
