@@ -45,6 +45,31 @@ struct Backward {
   AttentionSizes sizes;
 };
 
+// One tile's ds and, of keys' tiles, p from the products of queries and keys and of dout and
+// values.
+template <int R, int rows, bool keys_own>
+__device__ void weigh(float* slopes, float* weights, const float (&s)[R][R],
+                      const float (&slope)[R][R], const float* lse, const float* delta,
+                      std::int64_t first, std::int64_t other_first, const AttentionSizes& sizes) {
+  const TileThread at;
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+#pragma unroll
+    for (int j = 0; j < R; ++j) {
+      const int row = at.y * R + i, column = at.x + tile_side * j;
+      const std::int64_t query = keys_own ? other_first + column : first + row;
+      const std::int64_t key = keys_own ? first + row : other_first + column;
+      const bool visible =
+          query < sizes.length && key >= sizes.first_key(query) && key < sizes.end_of_keys(query);
+      const float score = capped(s[i][j], sizes);
+      const float weight = visible ? expf(score * sizes.score_scale - lse[query]) : 0.0F;
+      slopes[row * tile_stride<rows> + column] =
+          visible ? weight * (slope[i][j] - delta[query]) * score_slope(score, sizes) : 0.0F;
+      if constexpr (keys_own) weights[row * tile_stride<rows> + column] = weight;
+    }
+  }
+}
+
 // With p = softmax and ds = p (dout v - delta) scale, times the slope of a soft cap: keys_own gives
 // dk = ds^T q and dv = p^T dout of a tile of keys, from all heads of its group; else dq = ds k of a
 // tile of queries.
@@ -99,22 +124,7 @@ __global__ void __launch_bounds__(tile_threads, 1) attention_backward_kernel(Bac
       float s[R][R], slope[R][R];
       multiply_rows<R, R, padded>(s, own, other, size);
       multiply_rows<R, R, padded>(slope, own_slopes, other_slopes, size);
-#pragma unroll
-      for (int i = 0; i < R; ++i) {
-#pragma unroll
-        for (int j = 0; j < R; ++j) {
-          const int row = at.y * R + i, column = at.x + tile_side * j;
-          const std::int64_t query = keys_own ? other_first + column : first + row;
-          const std::int64_t key = keys_own ? first + row : other_first + column;
-          const bool visible =
-              query < length && key >= sizes.first_key(query) && key < sizes.end_of_keys(query);
-          const float score = capped(s[i][j], sizes);
-          const float weight = visible ? expf(score * sizes.score_scale - lse[query]) : 0.0F;
-          slopes[row * tile_stride<rows> + column] =
-              visible ? weight * (slope[i][j] - delta[query]) * score_slope(score, sizes) : 0.0F;
-          if constexpr (keys_own) weights[row * tile_stride<rows> + column] = weight;
-        }
-      }
+      weigh<R, rows, keys_own>(slopes, weights, s, slope, lse, delta, first, other_first, sizes);
       __syncthreads();
       add_weighted_rows<R, rows, padded>(sums, slopes, other);
       if constexpr (keys_own) add_weighted_rows<R, rows, padded>(value_sums, weights, other_slopes);
