@@ -202,7 +202,9 @@ struct Provenance {
   std::map<std::string, std::string, std::less<>>
       places;  // key -> "a.yaml:14: train.steps" | "--set train.steps=3"
   std::set<std::string, std::less<>> overridden;  // keys that --set has set
-  // Keys of the file that an override of another left without a meaning, and what became of them.
+  // Which hand set a key last: 0 the file that all others are based on, and so on to --set.
+  std::map<std::string, int, std::less<>> hands;
+  // Keys of a file that a later hand's other key left without a meaning, and what became of them.
   std::vector<std::string> notices;
 
   // The place of `key` as messages begin with it; file and key for a default, the key alone without
@@ -214,13 +216,14 @@ namespace config {
 class KeyTable;
 }
 
-// Reads `path`, then applies `overrides` ("train.steps=50"), in order. A relative path of what a
-// run reads (data, hardware, initial weights) that does not exist in the current directory but does
-// beside the config file is taken from there.
+// Reads `path`, after the file that its `base` names (base_files.h), then applies `overrides`
+// ("train.steps=50"), in order; a list is replaced as a whole. A relative path of what a run reads
+// (data, hardware, initial weights) that does not exist in the current directory but does beside
+// the file that says it is taken from there.
 // Raises ExitCode::config with "file:line: key: value ...; allowed ...; fix ..." for anything wrong
 // with a single key. `where`, when given, receives the place of every key that was set. Keys of the
-// file that an override has left without a meaning are ignored, each with a line in the log; keys
-// of earlier versions are read, with a line too.
+// file that an override, or of a base that the file, has left without a meaning are ignored, each
+// with a line in the log; keys of earlier versions are read, with a line too.
 [[nodiscard]] Config load_config(const config::KeyTable& keys, const std::string& path,
                                  const std::vector<std::string>& overrides, Provenance* where);
 // The same from text; `name` stands for the file in messages. Paths stay as written, and notices
@@ -244,8 +247,10 @@ enum class Purpose : std::uint8_t { train, evaluate, generate };
 // The same with every path absolute, for what is read again from elsewhere.
 [[nodiscard]] Config with_absolute_paths(Config config);
 
-// The resolved config as YAML that parse_config reads back to an equal Config.
-[[nodiscard]] std::string to_yaml(const config::KeyTable& keys, const Config& config);
+// The resolved config as YAML that parse_config reads back to an equal Config. With `where` a
+// comment says behind each value that was set which file and line, or option, it is from.
+[[nodiscard]] std::string to_yaml(const config::KeyTable& keys, const Config& config,
+                                  const Provenance* where = nullptr);
 // What was asked for, not what resolve_config makes of it: the keys that file and command line have
 // set, with run.directory, as YAML that load_config reads back to an equal Config from any
 // directory.
