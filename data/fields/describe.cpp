@@ -127,12 +127,18 @@ const StoredField* label_among(const std::vector<StoredField>& fields, std::uint
   return found;
 }
 
-// Channels are the shortest of three axes, the last where two are.
+// Channels are the shortest of three axes, the last where two are; of four the last or the first
+// where that is the shortest, and the others are a volume's.
 std::string axes_of(const std::vector<std::uint64_t>& extents, bool samples) {
   const std::string front = samples ? "N" : "";
   const std::size_t axes = extents.size() - (samples ? 1 : 0);
   if (axes == 2) return front + "HW";
-  if (axes == 4) return front + "TCHW";
+  if (axes == 4) {
+    const std::size_t shortest = static_cast<std::size_t>(
+        std::ranges::min_element(extents.end() - 4, extents.end()) - (extents.end() - 4));
+    if (extents.back() == extents[extents.size() - 4 + shortest]) return front + "DHWC";
+    return front + (shortest == 0 ? "CDHW" : "TCHW");
+  }
   if (axes != 3) return front + "HWC";
   const std::uint64_t first = extents[extents.size() - 3], last = extents.back();
   return front + (first < last ? "CHW" : "HWC");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/fields/field_options.h"
+#include "data/fields/sample_numbers.h"
 #include "data/fields/sample_shape.h"
 #include "data/fields/sample_values.h"
 #include "data/fields/storage/field_reader.h"
@@ -35,6 +36,7 @@ class FieldDataset final : public Dataset {
   [[nodiscard]] const std::vector<Shard>& shards() const override { return no_shards_; }
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
+  [[nodiscard]] float weight(std::int64_t index) const override;
   [[nodiscard]] std::string shortcomings() const override;
 
   [[nodiscard]] std::int32_t label(std::int64_t index) const { return read_target(find(index)); }
@@ -45,32 +47,30 @@ class FieldDataset final : public Dataset {
   [[nodiscard]] std::string place_of(std::int64_t index) const;
 
  private:
-  struct Unit {
-    const FileIndex* file = nullptr;
-    const StoredUnit* unit = nullptr;
-  };
   struct Place {
-    Unit unit;
+    UnitFields unit;
     std::uint64_t number = 0;  // of the sample in the unit
   };
   void take_units();
   void check_model() const;
   void choose_subset();
-  void check_target(const Unit& unit) const;
   [[nodiscard]] std::uint64_t make_fingerprint() const;
   [[nodiscard]] Place find(std::int64_t index) const;
   void read_input(const Place& place, std::span<float> to) const;
   void read_rows(const Place& place, std::uint64_t row, std::uint64_t rows,
                  std::span<float> to) const;
+  // Before scaling.
+  void read_stored(const Place& place, std::uint64_t row, std::uint64_t rows,
+                   std::span<float> to) const;
   [[nodiscard]] Box box_of(const ChannelRead& read, const Place& place, std::uint64_t row,
                            std::uint64_t rows) const;
-  [[nodiscard]] std::uint64_t rows_at_a_time(const StoredUnit& unit) const;
+  [[nodiscard]] std::uint64_t rows_at_a_time(const UnitFields& unit) const;
   void settle(const Place& place, std::span<float> values) const;
   [[nodiscard]] std::int32_t read_target(const Place& place) const;
 
   FieldOptions options_;
   std::vector<FileIndex> indexes_;
-  std::vector<Unit> units_;
+  std::vector<UnitFields> units_;
   std::vector<std::uint64_t> starts_;  // first sample of each unit; one more than units
   std::optional<SampleShape> shape_;
   std::optional<RowScale> scale_;

@@ -23,6 +23,8 @@ struct FieldOptions {
   SampleUnit samples = SampleUnit::file;
   std::vector<std::string> inputs{};
   std::string target{};
+  std::string mask{};    // 0 where inputs are left out; "" for none
+  std::string weight{};  // of a sample's loss; "" for none
   std::string axes = "HWC";
   std::vector<std::int64_t> channels{};  // empty: all
   std::vector<std::int64_t> crop{};      // top, left, height, width; empty: all
@@ -32,6 +34,7 @@ struct FieldOptions {
   bool bfloat16 = false;
   bool outside_links = false;
   ChannelScale scale{};
+  float masked = 0.0F;  // what inputs become where the mask is 0, after scaling
   NotFinite not_finite = NotFinite::refuse;
   Damaged damaged = Damaged::refuse;
   std::size_t cache_bytes = std::size_t{256} << 20;

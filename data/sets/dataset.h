@@ -31,6 +31,7 @@ struct SampleLayout {
   DType input_dtype = DType::i32;
   Shape inputs;   // tokens (T), images (H, W, C)
   Shape targets;  // i32: tokens (T), labels (1)
+  bool weighted = false;  // samples have weights
 
   // Pictures, of bytes or floats, with a label each.
   [[nodiscard]] bool is_labelled() const { return input_dtype != DType::i32; }
@@ -70,6 +71,12 @@ class Dataset {
   // cut meanwhile, a block that does not match its checksum, or a token id outside the vocabulary.
   virtual void read(std::int64_t index, std::span<std::byte> inputs,
                     std::span<std::int32_t> targets) const = 0;
+
+  // Multiplies the loss of sample `index`; asked for where layout().weighted. As read().
+  [[nodiscard]] virtual float weight(std::int64_t index) const {
+    static_cast<void>(index);
+    return 1.0F;
+  }
 
   // What was left out or altered of the samples read so far, for the end of a run; "" for nothing.
   [[nodiscard]] virtual std::string shortcomings() const { return ""; }

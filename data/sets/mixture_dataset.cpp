@@ -25,6 +25,7 @@ MixtureDataset::MixtureDataset(std::vector<Source> sources, const std::string& r
     : sources_(std::move(sources)) {
   TRIREME_EXPECTS(!sources_.empty(), "a mixture of nothing");
   const Source& first = sources_.front();
+  layout_ = first.data->layout();
   Checksum all;
   all.update(std::as_bytes(std::span(recipe)));
   const Shard* named = nullptr;  // a source's that says what its ids stand for
@@ -34,6 +35,7 @@ MixtureDataset::MixtureDataset(std::vector<Source> sources, const std::string& r
            "{}: its samples are {}, and those of {} are {}; sources of a mixture are alike",
            source.name, described(source.data->layout()), first.name,
            described(first.data->layout()));
+    layout_.weighted = layout_.weighted || source.data->layout().weighted;
     const std::vector<Shard>& shards = source.data->shards();
     if (!shards.empty() && named != nullptr)
       require_same_ids(id_names_of(*named), id_names_of(shards.front()));
@@ -47,12 +49,31 @@ MixtureDataset::MixtureDataset(std::vector<Source> sources, const std::string& r
   fingerprint_ = all.value();
 }
 
-void MixtureDataset::read(std::int64_t index, std::span<std::byte> inputs,
-                          std::span<std::int32_t> targets) const {
+MixtureDataset::Place MixtureDataset::find(std::int64_t index) const {
   TRIREME_EXPECTS(index >= 0 && index < size(), "sample {} of {}", index, size());
   const auto after = std::ranges::upper_bound(starts_, index);
   const auto which = static_cast<std::size_t>(after - starts_.begin()) - 1;
-  sources_[which].data->read(index - starts_[which], inputs, targets);
+  return {*sources_[which].data, index - starts_[which]};
+}
+
+void MixtureDataset::read(std::int64_t index, std::span<std::byte> inputs,
+                          std::span<std::int32_t> targets) const {
+  const Place place = find(index);
+  place.data.read(place.index, inputs, targets);
+}
+
+float MixtureDataset::weight(std::int64_t index) const {
+  const Place place = find(index);
+  return place.data.weight(place.index);
+}
+
+std::string MixtureDataset::shortcomings() const {
+  std::string all;
+  for (const Source& source : sources_) {
+    if (const std::string text = source.data->shortcomings(); !text.empty())
+      all += fmt::format("{}{}: {}", all.empty() ? "" : "; ", source.name, text);
+  }
+  return all;
 }
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <numbers>
@@ -27,6 +28,22 @@ struct EvalArguments {
   std::vector<std::string> overrides;
 };
 
+void evaluate_on(const std::string& path, DataConfig& data) {
+  if (std::ranges::any_of(data.sources, &DataSource::in_place)) {
+    fail(ExitCode::config,
+         "--data: the run's data.sources are read in place, each in its own way; name what to "
+         "evaluate on by --set data.sources=...");
+  }
+  for (NamedSource& source : data.sources)
+    source.validation_path.clear();
+  if (data.in_place()) {
+    data.validation_files = {path};
+    data.validation_fraction = 0;
+  } else {
+    data.validation_path = path;
+  }
+}
+
 // The run's config for this evaluation. What an evaluation during training was limited to is no
 // limit here.
 Config config_of(const EvalArguments& arguments, const RankProcess& process) {
@@ -36,12 +53,7 @@ Config config_of(const EvalArguments& arguments, const RankProcess& process) {
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   Provenance where;
   Config config = load_config(config_file_of_run(arguments.run), overrides, &where);
-  if (!arguments.data.empty() && config.data.in_place()) {
-    config.data.validation_files = {arguments.data};
-    config.data.validation_fraction = 0;
-  } else if (!arguments.data.empty()) {
-    config.data.validation_path = arguments.data;
-  }
+  if (!arguments.data.empty()) evaluate_on(arguments.data, config.data);
   if (arguments.batches > 0 || !where.overridden.contains("train.eval_batches"))
     config.train.eval_batches = arguments.batches;
   return resolve_config(std::move(config), process.environment(), &where, Purpose::evaluate);
@@ -67,6 +79,11 @@ void evaluate_run(const EvalArguments& arguments) {
                result.loss / std::numbers::ln2);
   }
   fmt::print("accuracy  {:.4f} %\n", 100 * result.accuracy);
+  for (const EvaluationResult::Part& part : result.parts) {
+    if (!part.source.empty())
+      fmt::print("{}: loss {:.6f} nats, accuracy {:.4f} %\n", part.source, part.loss,
+                 100 * part.accuracy);
+  }
 }
 
 }  // namespace

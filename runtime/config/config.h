@@ -9,6 +9,7 @@
 // program.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -38,23 +39,11 @@ struct DeviceConfig {
   friend bool operator==(const DeviceConfig&, const DeviceConfig&) = default;
 };
 
-struct DataConfig {
+// What one data set is made of: keys of the data section, and of each of data.sources.
+struct DataSource {
   std::string path;
   std::string validation_path;
-  std::int64_t workers = 2;
-  std::int64_t prefetch = 4;
-  bool shuffle = true;
-  LastBatch last_batch = LastBatch::drop;
-  // Several sources instead of `path`; the lists have a value for each, or none.
-  std::vector<std::string> sources;
-  std::vector<double> weights;  // none: by size
-  double weight_temperature = 1;
-  std::vector<std::int64_t> source_epochs;  // 0 = any number
-  std::vector<std::int64_t> source_from;
-  std::vector<std::int64_t> source_until;  // 0 = to the end
   // images
-  std::int64_t crop_padding = 0;
-  bool flip = false;
   std::vector<double> mean;
   std::vector<double> std;
   // HDF5 files read in place, instead of `path`
@@ -64,6 +53,8 @@ struct DataConfig {
   SampleUnit samples = SampleUnit::file;
   std::vector<std::string> inputs;
   std::string target;
+  std::string mask;
+  std::string weight;
   std::string axes = "HWC";
   std::vector<std::int64_t> input_channels;  // empty = all
   std::vector<std::int64_t> crop;            // top, left, height, width; empty = all
@@ -78,12 +69,54 @@ struct DataConfig {
   Damaged damaged = Damaged::refuse;
   bool outside_links = false;
   double cache_megabytes = 256;
-  friend bool operator==(const DataConfig&, const DataConfig&) = default;
+  friend bool operator==(const DataSource&, const DataSource&) = default;
 
   // Whether the data is HDF5 files read in place.
   [[nodiscard]] bool in_place() const { return !files.empty() || !validation_files.empty(); }
-  [[nodiscard]] bool has_validation() const {
+  // Whether it says itself what to evaluate on.
+  [[nodiscard]] bool validates() const {
     return !validation_path.empty() || !validation_files.empty() || validation_fraction > 0;
+  }
+};
+
+// One of several that are mixed.
+struct NamedSource : DataSource {
+  std::string name;  // "": as it says what it reads
+  friend bool operator==(const NamedSource&, const NamedSource&) = default;
+
+  // What reports call it.
+  [[nodiscard]] const std::string& label() const {
+    if (!name.empty()) return name;
+    return files.empty() ? path : files.front();
+  }
+};
+
+struct DataConfig : DataSource {
+  std::int64_t workers = 2;
+  std::int64_t prefetch = 4;
+  bool shuffle = true;
+  LastBatch last_batch = LastBatch::drop;
+  // images
+  std::int64_t crop_padding = 0;
+  bool flip = false;
+  // Several sources instead of `path`; the lists have a value for each, or none.
+  std::vector<NamedSource> sources;
+  std::vector<double> weights;  // none: by size
+  double weight_temperature = 1;
+  std::vector<std::int64_t> source_epochs;  // 0 = any number
+  std::vector<std::int64_t> source_from;
+  std::vector<std::int64_t> source_until;  // 0 = to the end
+  friend bool operator==(const DataConfig&, const DataConfig&) = default;
+
+  // Whether samples are numbers that are scaled where they are read, not bytes: where any source is
+  // read in place.
+  [[nodiscard]] bool float_samples() const {
+    return in_place() || std::ranges::any_of(sources, &DataSource::in_place);
+  }
+  [[nodiscard]] bool has_validation() const { return validates() || sources_validate(); }
+  // Whether a source brings a validation set of its own.
+  [[nodiscard]] bool sources_validate() const {
+    return std::ranges::any_of(sources, &DataSource::validates);
   }
 };
 

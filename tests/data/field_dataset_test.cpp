@@ -310,6 +310,121 @@ TEST_F(FieldData, NotFiniteInputsAreRefusedOrMadeZeroAndCounted) {
   EXPECT_THAT(data.shortcomings(), HasSubstr("2 NaN or infinite inputs"));
 }
 
+// Three samples of (2, 3, 2) along N, NaN where the mask of sample 1 is 0.
+TEST_F(FieldData, WhereAMaskIsZeroInputsAreNotLookedAtAndBecomeZeroAfterScaling) {
+  std::vector<double> stored = counting(36);
+  stored[12 + 2] = stored[12 + 3] = std::nan("");
+  const std::vector<double> masks = {1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 2, 1, 1, 1, 1, 1, 1, 0};
+  {
+    const H5 file = make_hdf5(path("a.h5"));
+    write_field(file, "u", {.extents = {3, 2, 3, 2}, .chunk = {1, 1, 3, 2}, .storage = deflated()},
+                stored);
+    write_field(file, "labels", {.extents = {3}, .type = H5T_STD_I32LE}, {0, 1, 0});
+    write_field(file, "each", {.extents = {3, 2, 3}, .type = H5T_STD_U8LE}, masks);
+    write_field(file, "all", {.extents = {2, 3}}, {1, 0, 1, 1, 1, 1});
+    write_field(file, "turned", {.extents = {3, 2}}, {1, 1, 0, 1, 1, 1});
+  }
+  FieldOptions one{.files = {path("a.h5")}, .samples = SampleUnit::axis, .inputs = {"u"},
+                   .target = "labels", .mask = "each", .axes = "NHWC"};
+  one.scale = {.subtract = {100, 100}, .multiply = {2, 2}};
+  const FieldDataset data = open(one);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::vector<float> sample = values(data, static_cast<std::int64_t>(i));
+    for (std::size_t k = 0; k < 12; ++k) {
+      const float scaled = (static_cast<float>(stored[i * 12 + k]) - 100) * 2;
+      EXPECT_EQ(sample[k], masks[i * 6 + k / 2] == 0 ? 0.0F : scaled) << i << " " << k;
+    }
+  }
+  const std::uint64_t before = data.fingerprint();
+
+  one.mask = "all";
+  EXPECT_EQ(values(open(one), 1)[2], 0.0F);
+  EXPECT_NE(open(one).fingerprint(), before);
+  one.crop = {0, 1, 2, 2};
+  EXPECT_EQ(values(open(one), 1)[0], 0.0F);
+  one.masked = -7;
+  EXPECT_EQ(values(open(one), 1)[1], -7.0F);
+
+  one.crop.clear();
+  one.axes = "NWHC";  // (2, 3) as two columns of three rows
+  one.mask = "each";
+  EXPECT_EQ(values(open(one), 1)[(1 * 2 + 0) * 2], -7.0F);
+  one.mask = "turned";
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(open(one)); }, "a.h5", "turned", "3 x 2",
+      "rows and columns");
+}
+
+TEST_F(FieldData, WeightsAreReadPerSampleAndRefusedWhereTheyAreNone) {
+  {
+    const H5 file = make_hdf5(path("a.h5"));
+    write_field(file, "u", {.extents = {3, 2, 2}}, counting(12));
+    write_field(file, "labels", {.extents = {3}, .type = H5T_STD_I32LE}, {0, 1, 0});
+    write_field(file, "importance", {.extents = {3, 1}}, {0.5, 0, 3});
+    write_field(file, "bad", {.extents = {3}}, {1, -1, std::nan("")});
+    write_field(file, "two", {.extents = {2}}, {1, 1});
+  }
+  FieldOptions one{.files = {path("a.h5")}, .samples = SampleUnit::axis, .inputs = {"u"},
+                   .target = "labels", .weight = "importance", .axes = "NHW"};
+  const FieldDataset data = open(one);
+  EXPECT_TRUE(data.layout().weighted);
+  EXPECT_EQ(data.weight(0), 0.5F);
+  EXPECT_EQ(data.weight(1), 0.0F);
+  EXPECT_EQ(data.weight(2), 3.0F);
+
+  one.weight = "bad";
+  const FieldDataset bad = open(one);
+  EXPECT_EQ(bad.weight(0), 1.0F);
+  for (const std::int64_t sample : {1, 2}) {
+    expect_error(
+        ExitCode::data, [&] { static_cast<void>(bad.weight(sample)); }, "a.h5", "bad",
+        "finite and not negative");
+  }
+  one.weight = "two";
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(open(one)); }, "two", "a weight is one number");
+  one.weight = "";
+  EXPECT_FALSE(open(one).layout().weighted);
+}
+
+// Depths of a volume are channels, whatever the order it is stored in.
+TEST_F(FieldData, VolumesAreImagesOfDepthTimesChannels) {
+  struct Order {
+    const char* axes;
+    std::vector<hsize_t> extents;
+    std::array<int, 4> strides;  // of h, w, d, c
+  };
+  const std::vector<Order> orders = {{"DHWC", {3, 4, 5, 2}, {10, 2, 40, 1}},
+                                     {"CDHW", {2, 3, 4, 5}, {5, 1, 20, 60}},
+                                     {"HWD", {4, 5, 3}, {15, 3, 1, 0}}};
+  for (const Order& order : orders) {
+    {
+      const H5 file = make_hdf5(path("a.h5"));
+      write_field(file, "climate/data", {.extents = order.extents},
+                  counting(count_of(order.extents)));
+      write_attribute(file, "label", 1);
+    }
+    FieldOptions volume = options();
+    volume.axes = order.axes;
+    const FieldDataset data = open(volume);
+    const int channels = order.strides[3] == 0 ? 1 : 2;
+    ASSERT_EQ(data.layout().inputs, (Shape{4, 5, 3 * channels})) << order.axes;
+    const std::vector<float> sample = values(data, 0);
+    std::size_t at = 0;
+    for (int h = 0; h < 4; ++h) {
+      for (int w = 0; w < 5; ++w) {
+        for (int d = 0; d < 3; ++d) {
+          for (int c = 0; c < channels; ++c, ++at) {
+            const int place = h * order.strides[0] + w * order.strides[1] + d * order.strides[2] +
+                              c * order.strides[3];
+            ASSERT_EQ(sample[at], static_cast<float>(place)) << order.axes;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_F(FieldData, AFractionIsHeldBackForValidationAndNobodySeesItTwice) {
   for (int i = 0; i < 10; ++i)
     write_sample(fmt::format("{}.h5", i), i, {.extents = {1, 1, 1}});

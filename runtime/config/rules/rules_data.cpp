@@ -10,10 +10,12 @@ namespace trireme::config {
 namespace {
 
 // Keys that mean something for files read in place alone.
-constexpr std::array<std::string_view, 19> file_keys = {"data.validation_fraction",
+constexpr std::array<std::string_view, 21> file_keys = {"data.validation_fraction",
                                                         "data.samples",
                                                         "data.inputs",
                                                         "data.target",
+                                                        "data.mask",
+                                                        "data.weight",
                                                         "data.axes",
                                                         "data.input_channels",
                                                         "data.crop",
@@ -47,11 +49,11 @@ void check_axes(const Subject& subject) {
   std::ranges::sort(letters);
   const auto has = [&](char axis) { return letters.find(axis) != std::string::npos; };
   const bool once = std::ranges::adjacent_find(letters) == letters.end();
-  const bool known = letters.find_first_not_of("CHNTW") == std::string::npos;
-  if (!once || !known || !has('H') || !has('W')) {
+  const bool known = letters.find_first_not_of("CDHNTW") == std::string::npos;
+  if (!once || !known || !has('H') || !has('W') || (has('D') && has('T'))) {
     refuse(subject, "data.axes",
            "{} is no order of axes; write H and W, and where the inputs have them C (channels), T "
-           "(steps) and N (samples), each once, as in HWC, CHW or NTHW",
+           "(steps) or D (depth), and N (samples), each once, as in HWC, CHW, NTHW or DHW",
            data.axes);
   }
   const bool along = data.samples == SampleUnit::axis;
@@ -126,6 +128,55 @@ void check_list(const Subject& subject, std::string_view key, std::size_t size) 
          sources);
 }
 
+// Pixels of packed images are scaled by the model, but beside numbers of files, which come scaled.
+void check_source_scales(const Subject& subject) {
+  const DataConfig& data = subject.config.data;
+  const auto scaled = [](const DataSource& of) { return !of.mean.empty() || !of.std.empty(); };
+  if (data.float_samples() && scaled(data))
+    refuse(subject, data.mean.empty() ? "data.std" : "data.mean",
+           "is for one data set; with files among data.sources write mean and std in each source");
+  if (!data.float_samples() && std::ranges::any_of(data.sources, scaled))
+    refuse(subject, "data.sources",
+           "mean and std of a source are for packed images beside files read in place; use "
+           "data.mean and data.std, which are of all");
+}
+
+// A validation set is reported by its source's name.
+void check_source_names(const Subject& subject) {
+  const DataConfig& data = subject.config.data;
+  if (data.sources_validate() && !data.validation_path.empty())
+    refuse(subject, "data.validation_path",
+           "and validation sets of data.sources both say what to evaluate on; remove one of them");
+  for (std::size_t i = 0; i < data.sources.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) {
+      const std::string& name = data.sources[i].label();
+      if (name != data.sources[k].label()) continue;
+      if (data.sources[i].name.empty() && !data.sources_validate()) continue;
+      refuse(subject, "data.sources", "{} and {} are both called {}; give each a name of its own",
+             k, i, name);
+    }
+  }
+}
+
+// Each source is held to the rules of a data set that stands alone.
+void check_each_source(const Subject& subject) {
+  const bool set = subject.where.overridden.contains("data.sources");
+  const std::string place = set ? "--set data.sources" : subject.where.describe("data.sources");
+  for (std::size_t i = 0; i < subject.config.data.sources.size(); ++i) {
+    Config alone = subject.config;
+    alone.data = {};
+    static_cast<DataSource&>(alone.data) = subject.config.data.sources[i];
+    Provenance where;
+    where.file = subject.where.file;
+    for (const Field& row : source_fields())
+      where.places.emplace(row.key, fmt::format("{}[{}].{}", place, i, row.name()));
+    const Subject source{subject.keys, alone, subject.environment, where, Purpose::train};
+    check_applicable(source);
+    subject.family().check(source);
+    check_data(source);
+  }
+}
+
 void check_sources(const Subject& subject) {
   const DataConfig& data = subject.config.data;
   check_list(subject, "data.weights", data.weights.size());
@@ -141,6 +192,8 @@ void check_sources(const Subject& subject) {
   if (!data.path.empty() || data.in_place())
     refuse(subject, "data.sources", "and {} both say what to train on; remove one of them",
            data.in_place() ? "data.files" : "data.path");
+  check_source_scales(subject);
+  check_source_names(subject);
   if (data.last_batch == LastBatch::pad)
     refuse(subject, "data.last_batch",
            "pad fills the last batch of an epoch, and in a mixture each source has its own; use "
@@ -149,9 +202,10 @@ void check_sources(const Subject& subject) {
     const std::int64_t from = data.source_from.empty() ? 0 : data.source_from[i];
     if (data.source_until[i] != 0 && data.source_until[i] <= from)
       refuse(subject, "data.source_until",
-             "{} would leave the mixture at step {} and join it at {}", data.sources[i],
+             "{} would leave the mixture at step {} and join it at {}", data.sources[i].label(),
              data.source_until[i], from);
   }
+  check_each_source(subject);
 }
 
 }  // namespace
