@@ -170,8 +170,7 @@ FieldDataset::Place FieldDataset::find(std::int64_t index) const {
 std::string FieldDataset::place_of(std::int64_t index) const {
   const Place place = find(index);
   std::string text = place.unit.name();
-  if (shape_->samples(place.unit.inputs()) > 1)
-    text += fmt::format(", sample {}", place.number);
+  if (shape_->samples(place.unit.inputs()) > 1) text += fmt::format(", sample {}", place.number);
   return text;
 }
 

@@ -81,10 +81,11 @@ void require_mask(const UnitFields& unit, const SampleShape& shape) {
       wanted.push_back(extent_at(input, axis));
     if (mask.extents == wanted) return;
   }
-  fail(ExitCode::data,
-       "{}: {}: a mask has the rows and columns of the inputs ({}), for all samples or for each, in "
-       "the order of data.axes without C, D and T; this is {}",
-       unit.name(), mask.name, fmt::join(input.extents, " x "), fmt::join(mask.extents, " x "));
+  fail(
+      ExitCode::data,
+      "{}: {}: a mask has the rows and columns of the inputs ({}), for all samples or for each, in "
+      "the order of data.axes without C, D and T; this is {}",
+      unit.name(), mask.name, fmt::join(input.extents, " x "), fmt::join(mask.extents, " x "));
 }
 
 void read_mask(const FieldReader& reader, const UnitFields& unit, const SampleShape& shape,

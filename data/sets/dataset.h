@@ -29,8 +29,8 @@ struct DatasetOptions {
 // One sample as it lies in a batch.
 struct SampleLayout {
   DType input_dtype = DType::i32;
-  Shape inputs;   // tokens (T), images (H, W, C)
-  Shape targets;  // i32: tokens (T), labels (1)
+  Shape inputs;           // tokens (T), images (H, W, C)
+  Shape targets;          // i32: tokens (T), labels (1)
   bool weighted = false;  // samples have weights
 
   // Pictures, of bytes or floats, with a label each.

@@ -34,7 +34,8 @@ void FloatImages::read(std::int64_t index, std::span<std::byte> inputs,
                        std::span<std::int32_t> targets) const {
   TRIREME_EXPECTS(inputs.size() == layout_.input_bytes(), "{} bytes", inputs.size());
   const std::span to(reinterpret_cast<float*>(inputs.data()), inputs.size() / sizeof(float));
-  // The bytes lie at the end of where the floats go, so that each is read before it is written over.
+  // The bytes lie at the end of where the floats go, so that each is read before it is written
+  // over.
   const std::span<std::byte> bytes = inputs.last(to.size());
   images_->read(index, bytes, targets);
   const std::size_t channels = values_.size() / levels;

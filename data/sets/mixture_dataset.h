@@ -41,7 +41,7 @@ class MixtureDataset final : public Dataset {
   [[nodiscard]] Place find(std::int64_t index) const;
 
   std::vector<Source> sources_;
-  SampleLayout layout_;  // weighted where a source is
+  SampleLayout layout_;                  // weighted where a source is
   std::vector<std::int64_t> starts_{0};  // one more than sources
   std::vector<Shard> shards_;            // of all
   std::uint64_t fingerprint_ = 0;

@@ -95,8 +95,8 @@ std::vector<Field> sample_fields() {
       FIELD(data.samples, one_of<SampleUnit>(),
             "what a sample is: a file, a position along the axis N, or a group at a file's root",
             {}, Needs::images),
-      FIELD(data.inputs, texts, "paths of the data sets whose channels, in order, are the input", {},
-            Needs::images),
+      FIELD(data.inputs, texts, "paths of the data sets whose channels, in order, are the input",
+            {}, Needs::images),
       FIELD(data.target, Text{},
             "label of a sample: path of a data set of integers, or path@attribute, or @attribute "
             "of the file or group",
@@ -347,9 +347,9 @@ Slot Field::member(Config& config) const {
 
 std::vector<Field> common_fields() {
   std::vector<Field> table;
-  for (auto part :
-       {run_and_device_fields, model_fields, data_place_fields, sample_fields, data_fields,
-        mixture_fields, parallel_fields, comm_fields, train_fields, optimizer_fields, checkpoint_fields}) {
+  for (auto part : {run_and_device_fields, model_fields, data_place_fields, sample_fields,
+                    data_fields, mixture_fields, parallel_fields, comm_fields, train_fields,
+                    optimizer_fields, checkpoint_fields}) {
     std::ranges::move(part(), std::back_inserter(table));
   }
   return table;

@@ -244,7 +244,8 @@ struct Formatter {
         pairs.push_back(fmt::format("{}: {}", row.name(), value));
     }
     const bool path_alone = pairs.size() == 1 && !source.path.empty();
-    return path_alone ? quote_if_needed(source.path) : fmt::format("{{{}}}", fmt::join(pairs, ", "));
+    return path_alone ? quote_if_needed(source.path)
+                      : fmt::format("{{{}}}", fmt::join(pairs, ", "));
   }
 };
 

@@ -224,12 +224,12 @@ std::unique_ptr<Dataset> open_any(Communicator* world, const Config& config, Dat
     const NamedSource& source = data.sources[i];
     if (std::ranges::find(sets, &source) == sets.end()) continue;
     const bool known = mixture != nullptr && mixture->sources().size() == data.sources.size();
-    sources.push_back({source.label(),
-                       open_one(world, config, source, part,
-                                known ? mixture->sources()[i].data.get() : nullptr)});
+    sources.push_back(
+        {source.label(), open_one(world, config, source, part,
+                                  known ? mixture->sources()[i].data.get() : nullptr)});
   }
-  return std::make_unique<MixtureDataset>(
-      std::move(sources), part == DataPart::training ? mixture_recipe(config) : "");
+  return std::make_unique<MixtureDataset>(std::move(sources),
+                                          part == DataPart::training ? mixture_recipe(config) : "");
 }
 
 std::string text_of(const DataSource& data, DataPart part) {

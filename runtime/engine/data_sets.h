@@ -23,8 +23,8 @@ enum class DataPart : std::uint8_t { training, validation };
 [[nodiscard]] SampleLayout sample_layout(const Config& config);
 
 // For the model of `config`; of several sources a MixtureDataset. Packed shards are opened by every
-// rank; HDF5 files are looked at by all of them together, each at its part of them, but for those of
-// which run.directory keeps an index, and those that `training`, already open, holds back for
+// rank; HDF5 files are looked at by all of them together, each at its part of them, but for those
+// of which run.directory keeps an index, and those that `training`, already open, holds back for
 // validation. Collective. Raises ExitCode::data.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(Communicator& world, const Config& config,
                                                     DataPart part,
@@ -34,7 +34,8 @@ enum class DataPart : std::uint8_t { training, validation };
 
 // The training data in files read in place, whatever model the config has. `masked`: what inputs
 // become where data.mask is 0. By this process alone.
-[[nodiscard]] std::unique_ptr<FieldDataset> open_files_alone(const Config& config, float masked = 0);
+[[nodiscard]] std::unique_ptr<FieldDataset> open_files_alone(const Config& config,
+                                                             float masked = 0);
 
 // Keeps what was learned of HDF5 files in run.directory, where the training data's does not say it
 // already; called by one rank.

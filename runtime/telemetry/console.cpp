@@ -93,9 +93,9 @@ std::string format_evaluation_line(const EvaluationMetrics& metrics,
     return fmt::format("loss {:.4f}{}", loss,
                        accuracy ? fmt::format("  accuracy {:.2f} %", 100 * *accuracy) : "");
   };
-  std::string text = fmt::format("{}  validation {}  ({:.1f} s)\n", position(metrics.step, options),
-                                 numbers(metrics.validation_loss, metrics.accuracy),
-                                 1e-3 * metrics.evaluation_ms);
+  std::string text =
+      fmt::format("{}  validation {}  ({:.1f} s)\n", position(metrics.step, options),
+                  numbers(metrics.validation_loss, metrics.accuracy), 1e-3 * metrics.evaluation_ms);
   for (const EvaluationMetrics::Source& source : metrics.sources)
     text += fmt::format("{}  validation of {}: {}\n", position(metrics.step, options), source.name,
                         numbers(source.loss, source.accuracy));

@@ -63,7 +63,8 @@ TEST(ConfigValue, ASourceIsAPathOrKeysOfTheDataSection) {
       "data:\n"
       "  sources:\n"
       "    - packed/a\n"
-      "    - {name: b, files: [x/*.h5, y.h5], inputs: u, scaling: mean_std, mean: [1], std: [2]}\n");
+      "    - {name: b, files: [x/*.h5, y.h5], inputs: u, scaling: mean_std, mean: [1], std: "
+      "[2]}\n");
   ASSERT_EQ(config.data.sources.size(), 2U);
   EXPECT_EQ(config.data.sources[0].label(), "packed/a");
   EXPECT_EQ(config.data.sources[1].label(), "b");

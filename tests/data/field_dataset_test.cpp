@@ -324,8 +324,12 @@ TEST_F(FieldData, WhereAMaskIsZeroInputsAreNotLookedAtAndBecomeZeroAfterScaling)
     write_field(file, "all", {.extents = {2, 3}}, {1, 0, 1, 1, 1, 1});
     write_field(file, "turned", {.extents = {3, 2}}, {1, 1, 0, 1, 1, 1});
   }
-  FieldOptions one{.files = {path("a.h5")}, .samples = SampleUnit::axis, .inputs = {"u"},
-                   .target = "labels", .mask = "each", .axes = "NHWC"};
+  FieldOptions one{.files = {path("a.h5")},
+                   .samples = SampleUnit::axis,
+                   .inputs = {"u"},
+                   .target = "labels",
+                   .mask = "each",
+                   .axes = "NHWC"};
   one.scale = {.subtract = {100, 100}, .multiply = {2, 2}};
   const FieldDataset data = open(one);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -364,8 +368,12 @@ TEST_F(FieldData, WeightsAreReadPerSampleAndRefusedWhereTheyAreNone) {
     write_field(file, "bad", {.extents = {3}}, {1, -1, std::nan("")});
     write_field(file, "two", {.extents = {2}}, {1, 1});
   }
-  FieldOptions one{.files = {path("a.h5")}, .samples = SampleUnit::axis, .inputs = {"u"},
-                   .target = "labels", .weight = "importance", .axes = "NHW"};
+  FieldOptions one{.files = {path("a.h5")},
+                   .samples = SampleUnit::axis,
+                   .inputs = {"u"},
+                   .target = "labels",
+                   .weight = "importance",
+                   .axes = "NHW"};
   const FieldDataset data = open(one);
   EXPECT_TRUE(data.layout().weighted);
   EXPECT_EQ(data.weight(0), 0.5F);

@@ -232,8 +232,8 @@ TEST(BatchPlan, EvaluatesEverySampleOnceAndPadsTheEnd) {
 
 TEST(BatchPlan, EvaluatesSeveralRunsEachInMicroBatchesOfItsOwnOnAnyNumberOfRanks) {
   const std::vector<SampleRun> runs = {{0, 5}, {20, 8}, {40, 1}};
-  const std::vector<std::int64_t> expected = {0,  1,  2,  3,  4,  -1, -1, -1, 20, 21, 22, 23,
-                                              24, 25, 26, 27, 40, -1, -1, -1};
+  const std::vector<std::int64_t> expected = {0,  1,  2,  3,  4,  -1, -1, -1, 20, 21,
+                                              22, 23, 24, 25, 26, 27, 40, -1, -1, -1};
   for (const std::int64_t ranks : {1, 2, 4}) {
     std::vector<std::int64_t> seen;
     const std::int64_t count = BatchPlan::evaluation(runs, 4, 0, ranks).count();

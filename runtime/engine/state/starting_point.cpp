@@ -137,8 +137,8 @@ std::string differences_from_stored(const Config& config) {
     std::string differences;
     for (std::size_t i = 0; i < now.size(); ++i) {
       const auto& [key, value] = now[i];
-      if ((is_free(key) && key != "data.path" && key != "data.files") ||
-          key == "train.steps" || value == before[i].second)
+      if ((is_free(key) && key != "data.path" && key != "data.files") || key == "train.steps" ||
+          value == before[i].second)
         continue;
       differences += fmt::format("{}{}: {} (was {})", differences.empty() ? "" : "; ", key, value,
                                  before[i].second);

@@ -193,7 +193,8 @@ TEST_F(FieldsTest, WeightsMultiplyTheLossesOfTheirSamplesWithTheSameBitsOnAnyRan
   train("two", 2, "weights");
 
   EXPECT_EQ(weights_of("ones"), weights_of("none"));
-  EXPECT_EQ(first_loss("halves"), 0.5 * first_loss("none")) << "divided by the samples, not by weights";
+  EXPECT_EQ(first_loss("halves"), 0.5 * first_loss("none"))
+      << "divided by the samples, not by weights";
   EXPECT_NE(weights_of("one"), weights_of("none"));
   EXPECT_EQ(weights_of("two"), weights_of("one"));
   EXPECT_EQ(validation_loss_of("two"), validation_loss_of("one"));
@@ -224,11 +225,12 @@ TEST_F(FieldsTest, AreMixedWithOtherFilesAndPackedImagesEachReadInItsOwnWay) {
                                data_directory(), directory(), name, list, more),
                    ranks);
   };
-  for (const auto& [name, ranks, more] :
-       {std::tuple{"one", 1, ""}, {"two", 2, ""}, {"parts", 1, "--set train.steps=3"},
-        {"parts", 2, "--set train.steps=5"}}) {
-    const CommandResult result = train(
-        name, ranks, fmt::format("--set lr_schedule.name=constant {}", more));
+  for (const auto& [name, ranks, more] : {std::tuple{"one", 1, ""},
+                                          {"two", 2, ""},
+                                          {"parts", 1, "--set train.steps=3"},
+                                          {"parts", 2, "--set train.steps=5"}}) {
+    const CommandResult result =
+        train(name, ranks, fmt::format("--set lr_schedule.name=constant {}", more));
     ASSERT_EQ(result.exit_code, 0) << result.output;
     EXPECT_THAT(result.output, HasSubstr("turned ("));
   }

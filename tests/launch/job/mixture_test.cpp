@@ -130,9 +130,9 @@ TEST_F(MixtureTest, RefusesValidationSetsThatDoNotBelongToTheirSources) {
       fmt::format("path: {0}/text/train, validation_path: {0}/text/validation", data_directory());
   refused(fmt::format("{{name: a, {0}}}, {{name: a, {0}}}", book), 2, "0 and 1 are both called a");
   refused(fmt::format("{{{0}}}, {{{0}}}", book), 2, "give each a name of its own");
-  refused(fmt::format("{{name: a, path: {0}/text/train, validation_path: {0}/none}}",
-                      data_directory()),
-          3, data_directory() + "/none");
+  refused(
+      fmt::format("{{name: a, path: {0}/text/train, validation_path: {0}/none}}", data_directory()),
+      3, data_directory() + "/none");
   refused(fmt::format("{{name: a, {}}}", book), 2, "both say what to evaluate on",
           "data.validation_path=somewhere");
   refused(fmt::format("{{name: a, {}, inputs: [x]}}", book), 2, "data.sources[0].inputs");
