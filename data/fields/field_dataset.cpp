@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/fields/field_dataset.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
+#include "data/fields/split.h"
 #include "data/fields/storage/filters.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
@@ -41,8 +45,8 @@ ScanRequest scan_request(const FieldOptions& options) {
                       .outside_links = options.outside_links,
                       .bfloat16 = options.bfloat16};
   request.fields.push_back(options.target);
-  for (const std::string& more : {options.mask, options.weight}) {
-    if (!more.empty()) request.fields.push_back(more);
+  for (const std::string& more : {options.mask, options.weight, options.split_key}) {
+    if (!more.empty() && more != split_by_name) request.fields.push_back(more);
   }
   return request;
 }
@@ -50,6 +54,7 @@ ScanRequest scan_request(const FieldOptions& options) {
 FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& options)
     : options_(options), indexes_(std::move(indexes)), reader_(options.cache_bytes) {
   take_units();
+  name_classes();
   layout_ = {.input_dtype = DType::f32,
              .inputs = Shape{shape_->height(), shape_->width(), shape_->channels()},
              .targets = Shape{1},
@@ -90,6 +95,7 @@ void FieldDataset::take_units() {
       }
       for (const StoredField& field : stored.fields)
         require_readable(file, field);
+      require_no_text(unit);
       require_numbers(unit, unit.target(), *shape_, "a label");
       if (!options_.mask.empty()) require_mask(unit, *shape_);
       if (!options_.weight.empty()) require_numbers(unit, unit.weight(), *shape_, "a weight");
@@ -116,7 +122,62 @@ void FieldDataset::check_model() const {
        wanted.channel_count, shape_->height(), shape_->width(), shape_->channels());
 }
 
+void FieldDataset::require_no_text(const UnitFields& unit) const {
+  for (const StoredField& field : unit.all()) {
+    const bool may =
+        &field == &unit.target() || (!options_.split_key.empty() && &field == &unit.split_key());
+    if (field.is_text() && !may)
+      fail(ExitCode::data, "{}: {}: holds text, and only numbers are read", unit.name(),
+           field.name);
+  }
+}
+
+// Of labels that are text the names of all files, sorted, unless they are given.
+void FieldDataset::name_classes() {
+  class_names_ = options_.class_names;
+  const auto target = [](const UnitFields& unit) -> const StoredField& { return unit.target(); };
+  const bool text = target(units_.front()).is_text();
+  std::set<std::string> all;
+  for (const UnitFields& unit : units_) {
+    if (target(unit).is_text() != text)
+      fail(ExitCode::data, "{}: {}: labels are {} here, and {} in {}", unit.name(),
+           target(unit).name, text ? "numbers" : "text", text ? "text" : "numbers",
+           units_.front().name());
+    all.insert(target(unit).names.begin(), target(unit).names.end());
+  }
+  if (text && class_names_.empty()) class_names_.assign(all.begin(), all.end());
+  for (const std::string& name : class_names_) {
+    if (!classes_.emplace(name, static_cast<std::int32_t>(classes_.size())).second)
+      fail(ExitCode::data, "data.class_names: {} stands there twice", name);
+  }
+  if (options_.classes > 0 && classes_.size() > static_cast<std::size_t>(options_.classes)) {
+    fail(ExitCode::data,
+         "{}: labels have {} names, more than model.classes = {}; set model.classes "
+         "to at least {}",
+         units_.front().name(), classes_.size(), options_.classes, classes_.size());
+  }
+  for (const UnitFields& unit : units_) {
+    for (const std::string& name : target(unit).names) {
+      if (!classes_.contains(name))
+        fail(ExitCode::data,
+             "{}: {}: the label {} is none of the classes {}; name all of them by "
+             "data.class_names",
+             unit.name(), target(unit).name, name, fmt::join(class_names_, ", "));
+    }
+  }
+}
+
+IdNames FieldDataset::id_names() const {
+  if (class_names_.empty()) return {};
+  return {units_.front().name(), "", class_names_};
+}
+
 void FieldDataset::choose_subset() {
+  if (options_.subset != Subset::all && !options_.split_key.empty()) {
+    chosen_ = samples_by_key(reader_, units_, *shape_, options_);
+    size_ = static_cast<std::int64_t>(chosen_.size());
+    return;
+  }
   if (options_.subset == Subset::all || options_.validation_fraction == 0) return;
   const std::int64_t all = size_;
   const auto share = static_cast<std::int64_t>(
@@ -155,6 +216,12 @@ std::uint64_t FieldDataset::make_fingerprint() const {
   }
   if (!options_.mask.empty()) add(" mask");
   if (!options_.weight.empty()) add(" weight");
+  if (!options_.split_key.empty()) {
+    add(fmt::format(" {} {} {}", options_.split_key, options_.validation_values,
+                    options_.test_values));
+  }
+  for (const std::string& name : options_.class_names)
+    add(fmt::format(" {}", name));
   return sum.value();
 }
 
@@ -162,6 +229,7 @@ FieldDataset::Place FieldDataset::find(std::int64_t index) const {
   TRIREME_EXPECTS(index >= 0 && index < size_, "sample {} of {}", index, size_);
   auto number = static_cast<std::uint64_t>(index + first_);
   if (order_) number = (*order_)(number);
+  if (!chosen_.empty()) number = chosen_[static_cast<std::size_t>(index)];
   const auto next = std::ranges::upper_bound(starts_, number);
   const auto which = static_cast<std::size_t>(next - starts_.begin()) - 1;
   return {units_[which], number - starts_[which]};
@@ -176,8 +244,7 @@ std::string FieldDataset::place_of(std::int64_t index) const {
 
 void FieldDataset::read(std::int64_t index, std::span<std::byte> inputs,
                         std::span<std::int32_t> targets) const {
-  TRIREME_EXPECTS(inputs.size() == layout_.input_bytes() && targets.size() == 1,
-                  "{} bytes and {} labels", inputs.size(), targets.size());
+  check_request(index, inputs, targets);
   const std::span values(reinterpret_cast<float*>(inputs.data()), inputs.size() / sizeof(float));
   const Place place = find(index);
   try {
@@ -307,8 +374,9 @@ std::int32_t FieldDataset::read_target(const Place& place) const {
   const StoredField& target = place.unit.target();
   const double value = read_number(reader_, place.unit, target,
                                    element_of(place.unit, target, *shape_, place.number));
-  const double classes =
-      options_.classes > 0 ? static_cast<double>(options_.classes) : 2147483647.0;
+  if (target.is_text()) return classes_.at(target.names[static_cast<std::size_t>(value)]);
+  double classes = options_.classes > 0 ? static_cast<double>(options_.classes) : 2147483647.0;
+  if (!classes_.empty()) classes = static_cast<double>(classes_.size());
   if (value >= 0 && value < classes && value == std::floor(value))
     return static_cast<std::int32_t>(value);
   fail(ExitCode::data, "{}: {}: sample {} has the label {}, which is none of {} classes, 0 to {}",

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "data/fields/field_options.h"
@@ -33,7 +34,8 @@ class FieldDataset final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
-  [[nodiscard]] const std::vector<Shard>& shards() const override { return no_shards_; }
+  // The classes of labels that are text, or those that are given.
+  [[nodiscard]] IdNames id_names() const override;
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
   [[nodiscard]] float weight(std::int64_t index) const override;
@@ -53,6 +55,8 @@ class FieldDataset final : public Dataset {
   };
   void take_units();
   void check_model() const;
+  void require_no_text(const UnitFields& unit) const;
+  void name_classes();
   void choose_subset();
   [[nodiscard]] std::uint64_t make_fingerprint() const;
   [[nodiscard]] Place find(std::int64_t index) const;
@@ -74,12 +78,14 @@ class FieldDataset final : public Dataset {
   std::vector<std::uint64_t> starts_;  // first sample of each unit; one more than units
   std::optional<SampleShape> shape_;
   std::optional<RowScale> scale_;
-  std::optional<Permutation> order_;  // where the samples are split at random
+  std::optional<Permutation> order_;   // where the samples are split at random
+  std::vector<std::uint64_t> chosen_;  // where they are split by a key
   std::int64_t size_ = 0, first_ = 0;
   SampleLayout layout_;
   std::uint64_t fingerprint_ = 0;
   bool in_order_ = false;  // stored as (H, W, C) float32: read to where it goes
-  std::vector<Shard> no_shards_;
+  std::vector<std::string> class_names_;
+  std::unordered_map<std::string, std::int32_t> classes_;
   FieldReader reader_;
   mutable std::atomic<std::uint64_t> not_finite_ = 0, skipped_ = 0;
 };

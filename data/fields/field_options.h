@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/config/choices.h"
@@ -15,6 +16,8 @@ struct ChannelScale {
   std::vector<float> subtract,
       multiply;  // of the channels that are read; empty: values as they are
 };
+
+inline constexpr std::string_view split_by_name = "name";
 
 enum class Subset : std::uint8_t { all, training, validation };
 
@@ -40,7 +43,12 @@ struct FieldOptions {
   std::size_t cache_bytes = std::size_t{256} << 20;
   // Of the samples, in a random order that depends on nothing, this share is for validation.
   double validation_fraction = 0;
+  // Or the samples whose key is one of these, and the rest for training without those of `test`.
+  std::string split_key{};  // a field as `target`, or "name": of the file or group
+  std::vector<std::string> validation_values{}, test_values{};  // texts and names: patterns
   Subset subset = Subset::all;
+  // Labels that are text: in this order; empty: all that there are, sorted.
+  std::vector<std::string> class_names{};
   // Of the model; 0: any.
   std::int64_t height = 0, width = 0, channel_count = 0, classes = 0;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields beside the inputs: numbers that samples have one of each, and masks of their pixels.
+// Fields beside the inputs: what samples have one of each, numbers or text, and masks of their
+// pixels.
 // Private to this folder.
 #pragma once
 
@@ -30,6 +31,9 @@ class UnitFields {
   [[nodiscard]] const StoredField& weight() const {
     return all()[options_->inputs.size() + (options_->mask.empty() ? 1 : 2)];
   }
+  // Behind all others, where samples are told apart by a field.
+  [[nodiscard]] const StoredField& split_key() const { return all().back(); }
+  [[nodiscard]] const std::string& group() const { return unit_->group; }  // "" or its path
   // For messages: "a.h5" or "a.h5: /group".
   [[nodiscard]] std::string name() const;
 

@@ -69,6 +69,23 @@ void check_image_options(const Shard& shard, const DatasetOptions& options) {
 
 }  // namespace
 
+const std::vector<Shard>& Dataset::shards() const {
+  static const std::vector<Shard> none;
+  return none;
+}
+
+IdNames Dataset::id_names() const {
+  return shards().empty() ? IdNames{} : id_names_of(shards().front());
+}
+
+void Dataset::check_request(std::int64_t index, std::span<const std::byte> inputs,
+                            std::span<const std::int32_t> targets) const {
+  TRIREME_EXPECTS(index >= 0 && index < size() && inputs.size() == layout().input_bytes() &&
+                      targets.size() == static_cast<std::size_t>(layout().targets.count()),
+                  "sample {} of {} into {} bytes and {} targets", index, size(), inputs.size(),
+                  targets.size());
+}
+
 SampleLayout token_samples(std::int64_t context) {
   return {DType::i32, Shape{context}, Shape{context}};
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/sets/id_names.h"
 #include "data/shard/shard.h"
 #include "runtime/base/shape.h"
 
@@ -64,7 +65,10 @@ class Dataset {
   // Hash over the checksums, sizes and order of all shards. A run resumes only on the same
   // fingerprint.
   [[nodiscard]] virtual std::uint64_t fingerprint() const = 0;
-  [[nodiscard]] virtual const std::vector<Shard>& shards() const = 0;  // may be none
+  // Those that can be verified; by default none.
+  [[nodiscard]] virtual const std::vector<Shard>& shards() const;
+  // What ids or labels stand for, as far as the data says so: by default as its first shard does.
+  [[nodiscard]] virtual IdNames id_names() const;
 
   // Reads sample `index` in [0, size()). The spans have the layout's sizes. Any number of threads
   // may call this at once. Raises ExitCode::data naming the file for an I/O error, a file that was
@@ -83,6 +87,9 @@ class Dataset {
 
  protected:
   Dataset() = default;
+  // What read() was asked for is a sample and has room for it.
+  void check_request(std::int64_t index, std::span<const std::byte> inputs,
+                     std::span<const std::int32_t> targets) const;
 };
 
 // The directories under `path` that hold shards: `path` itself, else its subdirectories, sorted; a

@@ -32,7 +32,7 @@ FloatImages::FloatImages(std::unique_ptr<const Dataset> images, std::span<const 
 
 void FloatImages::read(std::int64_t index, std::span<std::byte> inputs,
                        std::span<std::int32_t> targets) const {
-  TRIREME_EXPECTS(inputs.size() == layout_.input_bytes(), "{} bytes", inputs.size());
+  check_request(index, inputs, targets);
   const std::span to(reinterpret_cast<float*>(inputs.data()), inputs.size() / sizeof(float));
   // The bytes lie at the end of where the floats go, so that each is read before it is written
   // over.

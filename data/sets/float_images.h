@@ -23,6 +23,7 @@ class FloatImages final : public Dataset {
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   [[nodiscard]] std::uint64_t fingerprint() const override { return images_->fingerprint(); }
   [[nodiscard]] const std::vector<Shard>& shards() const override { return images_->shards(); }
+  [[nodiscard]] IdNames id_names() const override { return images_->id_names(); }
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
   [[nodiscard]] float weight(std::int64_t index) const override { return images_->weight(index); }

@@ -20,7 +20,6 @@ class MegatronDataset final : public Dataset {
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   // Of the index, the size of the .bin file and 64 pieces of it.
   [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
-  [[nodiscard]] const std::vector<Shard>& shards() const override { return no_shards_; }
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
 
@@ -35,7 +34,6 @@ class MegatronDataset final : public Dataset {
   std::int64_t size_ = 0;
   std::int64_t limit_ = 0;  // every id is below
   std::uint64_t fingerprint_ = 0;
-  std::vector<Shard> no_shards_;
 };
 
 }  // namespace trireme

@@ -28,7 +28,6 @@ MixtureDataset::MixtureDataset(std::vector<Source> sources, const std::string& r
   layout_ = first.data->layout();
   Checksum all;
   all.update(std::as_bytes(std::span(recipe)));
-  const Shard* named = nullptr;  // a source's that says what its ids stand for
   for (const Source& source : sources_) {
     if (!same(source.data->layout(), first.data->layout()))
       fail(ExitCode::data,
@@ -37,9 +36,9 @@ MixtureDataset::MixtureDataset(std::vector<Source> sources, const std::string& r
            described(first.data->layout()));
     layout_.weighted = layout_.weighted || source.data->layout().weighted;
     const std::vector<Shard>& shards = source.data->shards();
-    if (!shards.empty() && named != nullptr)
-      require_same_ids(id_names_of(*named), id_names_of(shards.front()));
-    if (!shards.empty()) named = &shards.front();
+    const IdNames names = source.data->id_names();
+    if (!id_names_.source.empty() && !names.source.empty()) require_same_ids(id_names_, names);
+    if (id_names_.source.empty()) id_names_ = names;
     shards_.insert(shards_.end(), shards.begin(), shards.end());
     starts_.push_back(starts_.back() + source.data->size());
     const std::array<std::uint64_t, 2> known = {source.data->fingerprint(),

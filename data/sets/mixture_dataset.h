@@ -26,6 +26,7 @@ class MixtureDataset final : public Dataset {
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
   [[nodiscard]] const std::vector<Shard>& shards() const override { return shards_; }
+  [[nodiscard]] IdNames id_names() const override { return id_names_; }
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
   [[nodiscard]] float weight(std::int64_t index) const override;
@@ -44,6 +45,7 @@ class MixtureDataset final : public Dataset {
   SampleLayout layout_;                  // weighted where a source is
   std::vector<std::int64_t> starts_{0};  // one more than sources
   std::vector<Shard> shards_;            // of all
+  IdNames id_names_;                     // of the first source that says so
   std::uint64_t fingerprint_ = 0;
 };
 

@@ -43,16 +43,22 @@ struct DeviceConfig {
 struct DataSource {
   std::string path;
   std::string validation_path;
+  std::string test_path;
   // images
   std::vector<double> mean;
   std::vector<double> std;
   // HDF5 files read in place, instead of `path`
   std::vector<std::string> files;
   std::vector<std::string> validation_files;
+  std::vector<std::string> test_files;
   double validation_fraction = 0;
+  std::string split_key;
+  std::vector<std::string> validation_values;
+  std::vector<std::string> test_values;
   SampleUnit samples = SampleUnit::file;
   std::vector<std::string> inputs;
   std::string target;
+  std::vector<std::string> class_names;  // of labels that are text; empty = sorted
   std::string mask;
   std::string weight;
   std::string axes = "HWC";
@@ -75,7 +81,8 @@ struct DataSource {
   [[nodiscard]] bool in_place() const { return !files.empty() || !validation_files.empty(); }
   // Whether it says itself what to evaluate on.
   [[nodiscard]] bool validates() const {
-    return !validation_path.empty() || !validation_files.empty() || validation_fraction > 0;
+    return !validation_path.empty() || !validation_files.empty() || validation_fraction > 0 ||
+           !validation_values.empty();
   }
 };
 

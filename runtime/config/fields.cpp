@@ -70,6 +70,7 @@ std::vector<Field> data_place_fields() {
   return {
       FIELD(data.path, Text{}, "directory or file of packed shards to train on"),
       FIELD(data.validation_path, Text{}, "packed shards to evaluate on; empty = no evaluation"),
+      FIELD(data.test_path, Text{}, "packed shards for trireme eval --split test"),
       FIELD(data.mean, (NumberRange{.low = -any_value, .high = any_value, .items = {0, 4096}}),
             "subtracted per channel, from pixels in 0..1 or with data.scaling from the values", {},
             Needs::images),
@@ -82,6 +83,7 @@ std::vector<Field> data_place_fields() {
             "or patterns with * ? []; instead of data.path",
             {}, Needs::images),
       FIELD(data.validation_files, texts, "the same to evaluate on", {}, Needs::images),
+      FIELD(data.test_files, texts, "the same for trireme eval --split test", {}, Needs::images),
       FIELD(data.validation_fraction, below_one,
             "share of the samples of data.files, drawn at random, to evaluate on instead of "
             "training on them",
@@ -93,14 +95,27 @@ std::vector<Field> data_place_fields() {
 std::vector<Field> sample_fields() {
   constexpr std::int64_t far = std::int64_t{1} << 40;
   return {
+      FIELD(data.split_key, Text{},
+            "what tells samples of data.files for validation and test from those to train on: a "
+            "number or text, named as data.target is, or name: of the file or group",
+            {}, Needs::images),
+      FIELD(data.validation_values, texts,
+            "values of data.split_key whose samples are evaluated on; of text and names patterns "
+            "with * ? []",
+            {}, Needs::images),
+      FIELD(data.test_values, texts, "the same for trireme eval --split test", {}, Needs::images),
       FIELD(data.samples, one_of<SampleUnit>(),
             "what a sample is: a file, a position along the axis N, or a group at a file's root",
             {}, Needs::images),
       FIELD(data.inputs, texts, "paths of the data sets whose channels, in order, are the input",
             {}, Needs::images),
       FIELD(data.target, Text{},
-            "label of a sample: path of a data set of integers, or path@attribute, or @attribute "
-            "of the file or group",
+            "label of a sample: path of a data set of integers or text, or path@attribute, or "
+            "@attribute of the file or group",
+            {}, Needs::images),
+      FIELD(data.class_names, texts,
+            "classes of labels that are text, in the order of their numbers; empty = all that the "
+            "training data has, sorted",
             {}, Needs::images),
       FIELD(data.mask, Text{},
             "path of a data set of the inputs' rows and columns, for all samples or each: where it "

@@ -14,8 +14,9 @@ namespace trireme::config {
 [[nodiscard]] inline std::vector<std::string*> input_paths(Config& config) {
   std::vector<std::string*> paths{&config.train.initial_weights, &config.parallel.hardware};
   const auto add = [&](DataSource& data) {
-    paths.insert(paths.end(), {&data.path, &data.validation_path, &data.statistics});
-    for (auto* const list : {&data.files, &data.validation_files}) {
+    paths.insert(paths.end(),
+                 {&data.path, &data.validation_path, &data.test_path, &data.statistics});
+    for (auto* const list : {&data.files, &data.validation_files, &data.test_files}) {
       for (std::string& path : *list)
         paths.push_back(&path);
     }

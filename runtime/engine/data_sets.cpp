@@ -25,8 +25,8 @@ namespace trireme {
 namespace {
 
 const std::vector<std::string>& files_of(const DataSource& data, DataPart part) {
-  return part == DataPart::training || data.validation_fraction > 0 ? data.files
-                                                                    : data.validation_files;
+  const bool shared = data.validation_fraction > 0 || !data.validation_values.empty();
+  return part == DataPart::training || shared ? data.files : data.validation_files;
 }
 
 // The data sets that a part is made of: `data` itself, or those of its sources that have such a
@@ -161,8 +161,13 @@ FieldOptions unscaled_options(const Config& config, const DataSource& data, Data
       .channel_count = traits.channels,
       .classes = traits.classes};
   options.validation_fraction = data.validation_fraction;
-  if (data.validation_fraction > 0)
-    options.subset = part == DataPart::training ? Subset::training : Subset::validation;
+  options.class_names = data.class_names;
+  const bool split = data.validation_fraction > 0 || !data.split_key.empty();
+  if (!split || &files_of(data, part) != &data.files) return options;
+  options.subset = part == DataPart::training ? Subset::training : Subset::validation;
+  options.split_key = data.split_key;
+  options.validation_values = data.validation_values;
+  options.test_values = data.test_values;
   return options;
 }
 
@@ -204,9 +209,11 @@ std::unique_ptr<Dataset> open_packed(const Config& config, const DataSource& dat
 std::unique_ptr<Dataset> open_one(Communicator* world, const Config& config, const DataSource& data,
                                   DataPart part, const Dataset* training) {
   if (!data.in_place()) return open_packed(config, data, part);
-  const FieldOptions options = field_options(config, data, part);
+  FieldOptions options = field_options(config, data, part);
   const auto* const known = dynamic_cast<const FieldDataset*>(training);
-  if (known != nullptr && data.validation_fraction > 0)
+  if (known != nullptr && options.class_names.empty())
+    options.class_names = known->id_names().classes;
+  if (known != nullptr && options.subset == Subset::validation)
     return std::make_unique<FieldDataset>(known->indexes(), options);
   if (world == nullptr) return open_here(options);
   return std::make_unique<FieldDataset>(
@@ -292,7 +299,7 @@ void keep_data_index(const Dataset& dataset, const Config& config, DataPart part
     if (mixture != nullptr && mixture->sources().size() == sets.size())
       one = mixture->sources()[i].data.get();
     const auto* const fields = dynamic_cast<const FieldDataset*>(one);
-    const bool known = part == DataPart::validation && data.validation_fraction > 0;
+    const bool known = part == DataPart::validation && &files_of(data, part) == &data.files;
     if (fields == nullptr || !data.in_place() || known) continue;
     keep_indexes(index_file(config, data, part), scan_request(unscaled_options(config, data, part)),
                  fields->indexes());

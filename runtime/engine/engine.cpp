@@ -28,10 +28,6 @@ BatchPlan batch_plan(const Session& session, const Sampler& sampler, const StepO
                              first_step, options.assignment == Assignment::strided);
 }
 
-bool has_files(const Dataset& dataset) {
-  return !dataset.shards().empty();
-}
-
 // What is recorded holds the calls of its groups.
 GraphMode recordable(GraphMode wanted, Session& session) {
   if (wanted == GraphMode::off || session.device->type() == DeviceType::cpu ||
@@ -94,9 +90,10 @@ void Engine::open_training_data() {
   const Dataset& dataset = *parts_.training;
   require_same_data(world, data_key(data, DataPart::training), data_text(data, DataPart::training),
                     dataset);
-  if (!has_files(dataset)) return;
+  const IdNames names = dataset.id_names();
+  if (names.source.empty()) return;
   for (const std::string& path : validation)
-    require_same_ids(id_names_of(dataset.shards().front()), id_names_at(path, "validation"));
+    require_same_ids(names, id_names_at(path, "validation"));
 }
 
 const StartingPoint& Engine::find_start(const StartRequest& request) {
@@ -165,7 +162,7 @@ void Engine::begin(std::function<StepFlags()> flags) {
     training_.validation.emplace(session_, training_.state->engine.runner(), parts_.validation);
   training_.batches =
       std::make_unique<Loader>(*session_.device, dataset, plan, training_loader_options(session_));
-  if (has_files(dataset)) watch_.emplace(dataset, watch_of_rank(session_));
+  if (!dataset.shards().empty()) watch_.emplace(dataset, watch_of_rank(session_));
 }
 
 void Engine::open_run(const std::function<MetricsLog*()>& write) {

@@ -395,6 +395,141 @@ TEST_F(FieldData, WeightsAreReadPerSampleAndRefusedWhereTheyAreNone) {
   EXPECT_FALSE(open(one).layout().weighted);
 }
 
+TEST_F(FieldData, LabelsThatAreTextBecomeClassesInSortedOrder) {
+  {
+    const H5 file = make_hdf5(path("a.h5"));
+    write_field(file, "u", {.extents = {4, 2, 2}}, counting(16));
+    write_texts(file, "fixed", {"storm", "calm", "rain", "calm"}, 8, false, true);
+    write_texts(file, "varying", {"storm", "calm", "rain", "calm"}, 0);
+    write_texts(file, "long", {std::string(5000, 'x'), "a", "b", "c"}, 0);
+  }
+  FieldOptions one{.files = {path("a.h5")},
+                   .samples = SampleUnit::axis,
+                   .inputs = {"u"},
+                   .target = "fixed",
+                   .axes = "NHW",
+                   .classes = 3};
+  for (const char* const target : {"fixed", "varying"}) {
+    one.target = target;
+    const FieldDataset data = open(one);
+    EXPECT_THAT(data.id_names().classes, testing::ElementsAre("calm", "rain", "storm"));
+    EXPECT_EQ(data.label(0), 2);
+    EXPECT_EQ(data.label(1), 0);
+    EXPECT_EQ(data.label(2), 1);
+    EXPECT_EQ(data.label(3), 0);
+    std::string bytes;
+    append_index(bytes, data.indexes().front());
+    EXPECT_EQ(parse_indexes(bytes).front(), data.indexes().front());
+  }
+  one.class_names = {"storm", "rain", "calm"};
+  EXPECT_EQ(open(one).label(0), 0);
+
+  const auto refused = [&](const std::string& what, const std::string& more) {
+    expect_error(
+        ExitCode::data, [&] { static_cast<void>(open(one)); }, what, more);
+  };
+  one.class_names = {"storm", "rain"};
+  refused("the label calm is none of the classes storm, rain", "data.class_names");
+  one.class_names = {"storm", "rain", "storm"};
+  refused("storm stands there twice", "data.class_names");
+  one.class_names.clear();
+  one.classes = 2;
+  refused("labels have 3 names", "model.classes to at least 3");
+  one.classes = 0;
+  one.target = "long";
+  refused("more than 4096 bytes", "long");
+  one.target = "fixed";
+  one.weight = "varying";
+  refused("holds text, and only numbers are read", "varying");
+}
+
+TEST_F(FieldData, AnIndexWhoseTextsAreNumberedWronglyIsRefused) {
+  {
+    const H5 file = make_hdf5(path("a.h5"));
+    write_field(file, "climate/data", {.extents = {2, 2, 1}}, counting(4));
+    write_texts(file, "label", {"calm"}, 0, true);
+  }
+  const FieldDataset data = open(options());
+  for (const bool number : {true, false}) {
+    FileIndex index = data.indexes().front();
+    StoredField& label = index.units.front().fields.back();
+    if (number) {
+      label.content[1] = std::byte{1};
+    } else {
+      label.type.bytes = 2;
+      label.content.resize(2);
+    }
+    expect_error(
+        ExitCode::data, [&] { check_index(index); }, "a.h5", "@label");
+  }
+}
+
+TEST_F(FieldData, AKeyTellsSamplesForTrainingValidationAndTestApart) {
+  {
+    const H5 file = make_hdf5(path("a.h5"));
+    write_field(file, "u", {.extents = {6, 1, 1}}, counting(6));
+    write_field(file, "y", {.extents = {6}, .type = H5T_STD_I32LE}, {0, 1, 0, 1, 0, 1});
+    write_field(file, "year", {.extents = {6}}, {2001, 2002, 2003, 2001, 2002, 2004});
+    write_texts(file, "part", {"train", "val_a", "train", "test", "val_b", "train"}, 0);
+  }
+  FieldOptions one{.files = {path("a.h5")},
+                   .samples = SampleUnit::axis,
+                   .inputs = {"u"},
+                   .target = "y",
+                   .axes = "NHW",
+                   .subset = Subset::training};
+  const auto samples = [&](Subset subset) {
+    one.subset = subset;
+    const FieldDataset data = open(one);
+    std::vector<float> seen;
+    for (std::int64_t i = 0; i < data.size(); ++i)
+      seen.push_back(values(data, i)[0]);
+    return seen;
+  };
+  one.split_key = "year";
+  one.validation_values = {"2002"};
+  one.test_values = {"2004", "2003.0"};
+  EXPECT_THAT(samples(Subset::training), testing::ElementsAre(0, 3));
+  EXPECT_THAT(samples(Subset::validation), testing::ElementsAre(1, 4));
+  one.split_key = "part";
+  one.validation_values = {"val_*"};
+  one.test_values = {"test"};
+  EXPECT_THAT(samples(Subset::training), testing::ElementsAre(0, 2, 5));
+  EXPECT_THAT(samples(Subset::validation), testing::ElementsAre(1, 4));
+
+  const auto refused = [&](const std::string& what, const std::string& more) {
+    expect_error(
+        ExitCode::data, [&] { static_cast<void>(samples(Subset::training)); }, what, more);
+  };
+  one.validation_values = {"vall"};
+  refused("no sample has vall as part", "test, train, val_a, val_b");
+  one.validation_values = {"*"};
+  one.test_values.clear();
+  refused("none is left to train on", "part");
+  one.test_values = {"test"};
+  refused("data.test_values", "data.validation_values has too");
+  one.split_key = "year";
+  refused("data.validation_values: * is no number", "year");
+  one.split_key = "u@none";
+  refused("has no attribute none", "a.h5");
+}
+
+TEST_F(FieldData, TheNameOfAFileOrGroupMayBeTheKey) {
+  for (int i = 0; i < 4; ++i)
+    write_sample(fmt::format("{}_{}.h5", i < 3 ? "early" : "late", i), i, {.extents = {1, 1, 1}});
+  FieldOptions part = options();
+  part.split_key = "name";
+  part.validation_values = {"late_*"};
+  part.subset = Subset::validation;
+  const FieldDataset validation = open(part);
+  ASSERT_EQ(validation.size(), 1);
+  EXPECT_EQ(validation.label(0), 3);
+  part.subset = Subset::training;
+  const FieldDataset training = open(part);
+  EXPECT_EQ(training.size(), 3);
+  EXPECT_NE(training.fingerprint(), validation.fingerprint());
+}
+
 // Depths of a volume are channels, whatever the order it is stored in.
 TEST_F(FieldData, VolumesAreImagesOfDepthTimesChannels) {
   struct Order {

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t format_mark = 0x3158444e49544854;  // "THTINDX1": changes with the format
+constexpr std::uint64_t format_mark = 0x3258444e49544854;  // "THTINDX2": changes with the format
 
 // Each value goes through one function of two directions, so that both agree.
 class Writer {
@@ -112,6 +112,7 @@ void transfer(Archive& archive, StoredField& field) {
   archive(field.filters);
   archive(field.fill);
   archive(field.content);
+  archive(field.names);
   archive(field.file);
   archive(field.file_bytes);
   archive(field.parts);
@@ -164,8 +165,8 @@ void Parser::operator()(std::vector<Element>& list) {
     if (!list.empty()) std::memcpy(list.data(), bytes.data(), bytes.size());
   } else {
     if (++depth > deepest) fail(ExitCode::data, "an index of HDF5 files is too deep");
-    // The smallest of these elements, a chunk, takes 20 bytes.
-    constexpr std::uint64_t least = 20;
+    // The smallest of these elements, a chunk, takes 20 bytes; a text that of its length.
+    constexpr std::uint64_t least = std::is_same_v<Element, std::string> ? 8 : 20;
     const std::uint64_t elements = count(least);
     for (std::uint64_t i = 0; i < elements; ++i)
       transfer(*this, list.emplace_back());

@@ -10,7 +10,12 @@ namespace trireme::config {
 namespace {
 
 // Keys that mean something for files read in place alone.
-constexpr std::array<std::string_view, 21> file_keys = {"data.validation_fraction",
+constexpr std::array<std::string_view, 26> file_keys = {"data.validation_fraction",
+                                                        "data.split_key",
+                                                        "data.validation_values",
+                                                        "data.test_values",
+                                                        "data.test_files",
+                                                        "data.class_names",
                                                         "data.samples",
                                                         "data.inputs",
                                                         "data.target",
@@ -94,10 +99,33 @@ void check_scaling(const Subject& subject) {
     refuse(subject, "data.statistics_paths", "are paths in data.statistics, which is not set");
 }
 
+void check_split(const Subject& subject) {
+  const DataConfig& data = subject.config.data;
+  const bool values = !data.validation_values.empty() || !data.test_values.empty();
+  if (values == data.split_key.empty()) {
+    refuse(subject, "data.split_key",
+           "{} data.validation_values and data.test_values: give both the key and values, or "
+           "neither",
+           values ? "is not set for" : "has no");
+  }
+  const bool also = data.validation_fraction > 0 || !data.validation_files.empty();
+  if (also && (data.validation_fraction > 0 ? values : !data.validation_values.empty())) {
+    refuse(subject, "data.split_key", "and {} both say what to evaluate on; remove one of them",
+           data.validation_fraction > 0 ? "data.validation_fraction" : "data.validation_files");
+  }
+  if (!data.test_values.empty() && !data.test_files.empty()) {
+    refuse(subject, "data.test_values",
+           "and data.test_files both say what to test on; remove one of them");
+  }
+}
+
 void check_files(const Subject& subject) {
   const DataConfig& data = subject.config.data;
-  if (!data.path.empty() || !data.validation_path.empty()) {
-    refuse(subject, data.path.empty() ? "data.validation_path" : "data.path",
+  if (!data.path.empty() || !data.validation_path.empty() || !data.test_path.empty()) {
+    refuse(subject,
+           !data.path.empty()              ? "data.path"
+           : !data.validation_path.empty() ? "data.validation_path"
+                                           : "data.test_path",
            "packed shards, and data.files; remove one of them");
   }
   if (data.inputs.empty()) {
@@ -117,6 +145,7 @@ void check_files(const Subject& subject) {
            "{} and data.validation_files both name samples to evaluate on; remove one of them",
            data.validation_fraction);
   }
+  check_split(subject);
   check_axes(subject);
   check_scaling(subject);
 }

@@ -200,6 +200,52 @@ TEST_F(FieldsTest, WeightsMultiplyTheLossesOfTheirSamplesWithTheSameBitsOnAnyRan
   EXPECT_EQ(validation_loss_of("two"), validation_loss_of("one"));
 }
 
+TEST_F(FieldsTest, TextLabelsAndAKeyForTestKeepTheirMeaningFromTrainingToEval) {
+  for (int i = 0; i < 12; ++i) {
+    const H5 file = make_hdf5(fmt::format("{}/{}_{:02}.h5", directory(), i < 9 ? "old" : "new", i));
+    write_field(file, "u", {.extents = {8, 8}}, counting(64, 10 * (i % 3)));
+    // What is tested on has not all of the classes.
+    write_texts(file, "weather",
+                {i % 3 == 0            ? "calm"
+                 : i % 3 == 1 && i < 9 ? "rain"
+                                       : "storm"},
+                0, true);
+  }
+  const std::string config = fmt::format(
+      "--set data.path= --set data.validation_path= --set data.mean=[] --set data.std=[] --set "
+      "data.files={0}/*_*.h5 --set data.inputs=u --set data.target=@weather --set data.axes=HW "
+      "--set data.split_key=name --set data.validation_values=[old_00.h5,old_01.h5] --set "
+      "data.test_values=new_* --set model.image_size=8 --set train.steps=2 --set "
+      "train.global_batch=4 --set train.micro_batch=2",
+      directory());
+  const CommandResult trained =
+      trireme(fmt::format("train {}/resnet.yaml --set run.directory={}/run {}", data_directory(),
+                          directory(), config),
+              2);
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  EXPECT_THAT(read_file(directory() + "/run/data.json"), HasSubstr("storm"));
+
+  const std::string eval = fmt::format("eval {}/run", directory());
+  const CommandResult validated = trireme(eval);
+  EXPECT_THAT(validated.output, HasSubstr("samples   2 of 2"));
+  const CommandResult tested = trireme(eval + " --split test", 2);
+  EXPECT_EQ(tested.exit_code, 0) << tested.output;
+  EXPECT_THAT(tested.output, HasSubstr("samples   3 of 3"));
+  // The same samples by another way, whose own classes would be two.
+  const CommandResult named = trireme(fmt::format("{} --data \"{}/new_*.h5\"", eval, directory()));
+  EXPECT_EQ(named.exit_code, 0) << named.output;
+  const auto loss = [](const std::string& output) {
+    return output.substr(output.find("loss "), 20);
+  };
+  EXPECT_EQ(loss(named.output), loss(tested.output));
+
+  const CommandResult both = trireme(eval + " --split test --data somewhere");
+  EXPECT_EQ(both.exit_code, 2) << both.output;
+  const CommandResult none = trireme(eval + " --split test --set data.test_values=[]");
+  EXPECT_EQ(none.exit_code, 2) << none.output;
+  EXPECT_THAT(none.output, HasSubstr("names no test set"));
+}
+
 TEST_F(FieldsTest, AreMixedWithOtherFilesAndPackedImagesEachReadInItsOwnWay) {
   // What the packed images of the other tests hold: 12 x 12, grey, three classes.
   for (const char* const name : {"rows", "columns"}) {
