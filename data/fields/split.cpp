@@ -110,8 +110,9 @@ std::vector<Subset> parts_of_unit(const FieldReader& reader, const UnitFields& u
                                   Parts& parts) {
   if (options.split_key == split_by_name) {
     const std::string& group = unit.group();
-    return {parts.of_text(group.empty() ? std::filesystem::path(unit.file().path).filename().string()
-                                        : group.substr(1))};
+    return {parts.of_text(group.empty()
+                              ? std::filesystem::path(unit.file().path).filename().string()
+                              : group.substr(1))};
   }
   const StoredField& key = unit.split_key();
   if (key.elements() != 1) require_numbers(unit, key, shape, "a key of parts");
@@ -132,14 +133,14 @@ std::vector<std::uint64_t> samples_by_key(const FieldReader& reader,
     for (std::uint64_t i = 0; i < samples; ++i) {
       const std::uint64_t element =
           of_unit.size() == 1 ? 0 : element_of(unit, unit.split_key(), shape, i);
-      if (of_unit[static_cast<std::size_t>(element)] == options.subset)
-        chosen.push_back(first + i);
+      if (of_unit[static_cast<std::size_t>(element)] == options.subset) chosen.push_back(first + i);
     }
     first += samples;
   }
   parts.require_all_met();
   if (chosen.empty())
-    fail(ExitCode::data, "data.split_key: {}: every sample is for validation or test, none is left to train on",
+    fail(ExitCode::data,
+         "data.split_key: {}: every sample is for validation or test, none is left to train on",
          options.split_key);
   return chosen;
 }

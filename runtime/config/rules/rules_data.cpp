@@ -99,7 +99,7 @@ void check_scaling(const Subject& subject) {
     refuse(subject, "data.statistics_paths", "are paths in data.statistics, which is not set");
 }
 
-void check_split(const Subject& subject) {
+void check_parts(const Subject& subject) {
   const DataConfig& data = subject.config.data;
   const bool values = !data.validation_values.empty() || !data.test_values.empty();
   if (values == data.split_key.empty()) {
@@ -145,7 +145,7 @@ void check_files(const Subject& subject) {
            "{} and data.validation_files both name samples to evaluate on; remove one of them",
            data.validation_fraction);
   }
-  check_split(subject);
+  check_parts(subject);
   check_axes(subject);
   check_scaling(subject);
 }

@@ -116,8 +116,12 @@ TEST_F(FieldsTest, ARunGoesOnToTheBitsOfOneThatWasNotInterruptedAndRefusesOtherD
   ASSERT_EQ(run(config, "parts", 1, settings + "4").exit_code, 0);
   ASSERT_TRUE(std::filesystem::exists(directory() + "/parts/data.index"));
 
+  // The same bytes, but who knows that before all of them are read?
+  std::filesystem::last_write_time(directory() + "/files/data-001.h5",
+                                   std::filesystem::file_time_type::clock::now());
   const CommandResult rest = run(config, "parts", 1, settings + "8");
   ASSERT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_THAT(rest.output, HasSubstr("data-001.h5 was written to since this run last looked"));
   EXPECT_EQ(steps_of("parts").back().step, 8);
   EXPECT_EQ(steps_of("parts").back().loss, steps_of("whole").back().loss);
   EXPECT_EQ(weights_of("parts"), weights_of("whole"));

@@ -14,6 +14,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class MixtureTest : public RunTest {
  protected:
@@ -81,7 +82,8 @@ std::string sources(const std::string& list) {
 TEST_F(MixtureTest, ReportsTheValidationLossOfEachSourceByNameWithTheSameBitsOnAnyRanks) {
   const std::string data = data_directory();
   const std::string each = sources(
-      fmt::format("{{name: book, path: {0}/text/train, validation_path: {0}/text/validation}}, "
+      fmt::format("{{name: book, path: {0}/text/train, validation_path: {0}/text/validation, "
+                  "test_path: {0}/text/train}}, "
                   "{{name: all, path: {0}/text/validation, validation_path: {0}/text/train}}, "
                   "{1}/tokens",
                   data, directory()));
@@ -116,6 +118,9 @@ TEST_F(MixtureTest, ReportsTheValidationLossOfEachSourceByNameWithTheSameBitsOnA
   ASSERT_EQ(alone.exit_code, 0) << alone.output;
   const auto at = alone.output.find("loss      ") + 10;
   EXPECT_THAT(whole.output, HasSubstr("book: loss " + alone.output.substr(at, 8)));
+  const CommandResult tested = trireme(run + " --split test");
+  EXPECT_EQ(tested.exit_code, 0) << tested.output;
+  EXPECT_THAT(tested.output, AllOf(HasSubstr("book: loss "), Not(HasSubstr("all: loss "))));
 }
 
 TEST_F(MixtureTest, RefusesValidationSetsThatDoNotBelongToTheirSources) {
