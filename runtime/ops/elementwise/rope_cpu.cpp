@@ -17,7 +17,7 @@ struct Rope {
   std::int64_t width;    // of a position's row
   std::int64_t rotated;  // heads: of queries and keys
   std::int64_t pairs;    // half a head's size
-  double log_base;
+  RopeAngles angles;
   float direction;  // 1 forward, -1 back
 
   void turn(T* head, const float* cosines, const float* sines) const {
@@ -38,7 +38,7 @@ struct Rope {
     float* const sines = cosines + pairs;
     for (std::int64_t t = 0; t < length; ++t) {
       for (std::int64_t i = 0; i < pairs; ++i) {
-        const Rotation r = rope_rotation(t, i, pairs, log_base);
+        const Rotation r = angles.rotation(t, i);
         cosines[i] = r.cosine;
         sines[i] = r.sine * direction;
       }
@@ -54,10 +54,10 @@ struct Rope {
 void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options, float direction) {
   visit_compute_dtype(qkv.dtype, [&](auto type) {
     using T = decltype(type);
-    const std::int64_t all = options.heads + 2 * options.key_heads;
+    const std::int64_t pairs = qkv.shape[2] / (options.heads + 2 * options.key_heads) / 2;
     enqueue(stream, Rope<T>{qkv.as<T>(), qkv.shape[0], qkv.shape[1], qkv.shape[2],
-                            options.heads + options.key_heads, qkv.shape[2] / all / 2,
-                            std::log(options.base), direction});
+                            options.heads + options.key_heads, pairs, RopeAngles(options, pairs),
+                            direction});
   });
 }
 
