@@ -26,6 +26,7 @@ struct RopeAngles {
   double log_base = 0, pairs = 1;
   RopeScaling scaling = RopeScaling::none;
   double factor = 1, begin = 0, end = 1, original_context = 0, magnitude = 1;
+  friend bool operator==(const RopeAngles&, const RopeAngles&) = default;
 
   RopeAngles(const RopeOptions& options, std::int64_t pair_count)
       : log_base(std::log(options.base)),
