@@ -267,7 +267,7 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
       fmt::format("  samples: {}\n  inputs: {}\n  target: {}\n  axes: {}\n", name_of(found.unit),
                   list_of({found.input}), quoted(found.target), found.axes);
   if (not_finite > 0) {
-    text += fmt::format("  not_finite: zero    # {} of {} samples are NaN or infinite\n",
+    text += fmt::format("  not_finite: zero    # {} values of {} samples are NaN or infinite\n",
                         not_finite, looked.samples);
   }
   text += fmt::format("  scaling: mean_std   # of {} samples; of all: trireme data statistics\n",

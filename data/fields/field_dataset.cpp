@@ -45,8 +45,10 @@ ScanRequest scan_request(const FieldOptions& options) {
                       .outside_links = options.outside_links,
                       .bfloat16 = options.bfloat16};
   request.fields.push_back(options.target);
-  for (const std::string& more : {options.mask, options.weight, options.split_key}) {
-    if (!more.empty() && more != split_by_name) request.fields.push_back(more);
+  const std::string& key = options.split_key;
+  for (const std::string& more :
+       {options.mask, options.weight, key == split_by_name ? std::string() : key}) {
+    if (!more.empty()) request.fields.push_back(more);
   }
   return request;
 }
@@ -123,9 +125,9 @@ void FieldDataset::check_model() const {
 }
 
 void FieldDataset::require_no_text(const UnitFields& unit) const {
+  const bool keyed = !options_.split_key.empty() && options_.split_key != split_by_name;
   for (const StoredField& field : unit.all()) {
-    const bool may =
-        &field == &unit.target() || (!options_.split_key.empty() && &field == &unit.split_key());
+    const bool may = &field == &unit.target() || (keyed && &field == &unit.split_key());
     if (field.is_text() && !may)
       fail(ExitCode::data, "{}: {}: holds text, and only numbers are read", unit.name(),
            field.name);

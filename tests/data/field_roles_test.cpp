@@ -142,6 +142,9 @@ TEST_F(FieldData, LabelsThatAreTextBecomeClassesInSortedOrder) {
   one.target = "fixed";
   one.weight = "varying";
   refused("holds text, and only numbers are read", "varying");
+  one.split_key = "name";
+  one.validation_values = {"a.h5"};
+  refused("holds text, and only numbers are read", "varying");
 }
 
 TEST_F(FieldData, AnIndexWhoseTextsAreNumberedWronglyIsRefused) {
