@@ -149,7 +149,7 @@ void verify_payload(const Shard& shard, const ByteProgress& progress) {
 void verify_rest(const Shard& shard, const ByteProgress& progress) {
   if (!shard.blocks) return verify_payload(shard, progress);
   BlockChecks& blocks = *shard.blocks;
-  const InputFile file(shard.path);
+  const DataFile file(shard.path);
   const std::uint64_t in_a_read =
       std::max(bytes_of_a_read / shard.block_bytes, std::uint64_t{1}) * shard.block_bytes;
   std::vector<std::byte> buffer(std::min(in_a_read, shard.data_bytes()));
@@ -159,7 +159,7 @@ void verify_rest(const Shard& shard, const ByteProgress& progress) {
     progress(part.size());
   }
   std::vector<std::byte> index(shard.index_bytes());
-  file.read(shard.index_offset, index);
+  file.source().read(shard.index_offset, index);
   blocks.check_index(index);
   progress(index.size());
 }

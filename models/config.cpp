@@ -35,8 +35,8 @@ Config resolve_config(Config config, const Environment& environment, const Prove
   return resolve_config(key_table(), std::move(config), environment, where, purpose);
 }
 
-std::string to_yaml(const Config& config) {
-  return to_yaml(key_table(), config);
+std::string to_yaml(const Config& config, const Provenance* where) {
+  return to_yaml(key_table(), config, where);
 }
 
 std::string requested_yaml(const Config& config, const Provenance& where) {

@@ -18,7 +18,7 @@ namespace trireme {
 [[nodiscard]] Config resolve_config(Config config, const Environment& environment,
                                     const Provenance* where = nullptr,
                                     Purpose purpose = Purpose::train);
-[[nodiscard]] std::string to_yaml(const Config& config);
+[[nodiscard]] std::string to_yaml(const Config& config, const Provenance* where = nullptr);
 [[nodiscard]] std::string requested_yaml(const Config& config, const Provenance& where);
 [[nodiscard]] KeyValues values_by_key(const Config& config);
 [[nodiscard]] KeyValues under_current_keys(const KeyValues& values);

@@ -6,18 +6,23 @@
 
 #include "models/gpt/gpt.h"
 #include "models/gpt/gpt_config.h"
+#include "models/gpt/hugging_face.h"
+#include "models/llama/hugging_face.h"
+#include "models/llama/llama.h"
+#include "models/llama/llama_config.h"
 #include "models/resnet/resnet_config.h"
 
 namespace trireme {
 namespace {
 
-ModelTraits gpt_traits(const ModelConfig& model) {
-  const auto& gpt = model.as<GptOptions>();
+template <typename Options>
+ModelTraits text_traits(const ModelConfig& model) {
+  const auto& options = model.as<Options>();
   return {.input = InputKind::tokens,
-          .targets_per_sample = gpt.context,
+          .targets_per_sample = options.context,
           .item_name = "tokens",
-          .context = gpt.context,
-          .vocabulary = gpt.vocabulary};
+          .context = options.context,
+          .vocabulary = options.vocabulary};
 }
 
 ModelTraits resnet_traits(const ModelConfig& model) {
@@ -31,9 +36,12 @@ ModelTraits resnet_traits(const ModelConfig& model) {
           .classes = resnet.classes};
 }
 
-Chain gpt_chain_of(const Config& config) {
-  return gpt_chain(config.model.as<GptOptions>());
+template <typename Options>
+Chain text_chain(const Config& config) {
+  return transformer_chain(transformer_options(config.model.as<Options>()));
 }
+
+}  // namespace
 
 const Family& family_of(const ModelConfig& model) {
   const auto known = families();
@@ -44,10 +52,11 @@ const Family& family_of(const ModelConfig& model) {
   return *found;
 }
 
-}  // namespace
-
 std::span<const Family> families() {
-  static const std::array all = {Family{gpt2_family(), gpt_traits, gpt_chain_of},
+  static const std::array all = {Family{gpt2_family(), text_traits<GptOptions>,
+                                        text_chain<GptOptions>, &hugging_face::gpt2_exchange()},
+                                 Family{llama_family(), text_traits<LlamaOptions>,
+                                        text_chain<LlamaOptions>, &hugging_face::llama_exchange()},
                                  Family{resnet_family(), resnet_traits, resnet_chain}};
   return all;
 }

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "models/transformer/exchange.h"
 #include "runtime/config/config.h"
 #include "runtime/config/key_table.h"
 #include "runtime/nn/model.h"
@@ -34,11 +35,13 @@ struct Family {
   ModelTraits (*traits)(const ModelConfig& model);
   // `config` is resolved.
   Chain (*chain)(const Config& config);
+  const hugging_face::Exchange* exchange = nullptr;  // null: the family has no such form
 };
 
 // The first is the default of model.family.
 [[nodiscard]] std::span<const Family> families();
 
+[[nodiscard]] const Family& family_of(const ModelConfig& model);
 [[nodiscard]] ModelTraits traits_of(const ModelConfig& model);
 
 // `config` is resolved.

@@ -57,7 +57,9 @@ def from_slices(checkpoint, manifest, kind):
                 at += 4 * count
                 i = np.arange(first, first + count)
                 run, blocks = tensor["run"], tensor["blocks"]
-                tensors[index][(i // run * blocks + block) * run + i % run] = np.frombuffer(stream.read(4 * count), "<f4")
+                lead = tensor.get("lead", 1) * run  # of each block, in its first turn
+                places = np.where(i < lead, block * lead + i, (i // run * blocks + block) * run + i % run)
+                tensors[index][places] = np.frombuffer(stream.read(4 * count), "<f4")
     return {t["name"]: values.reshape(t["shape"]) for t, values in zip(manifest["tensors"], tensors)
             if not (moment and t["kind"] == "statistic")}
 

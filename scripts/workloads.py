@@ -35,6 +35,14 @@ def _scalar(text):
         return text
 
 
+def _text_with_bases(path):
+    """A config and behind it what it is based on: what stands first is meant."""
+    with open(path, encoding="utf-8") as file:
+        text = re.sub(r"#.*", "", file.read())
+    base = re.search(r"^base:\s*(\S+)", text, re.MULTILINE)
+    return text + (_text_with_bases(os.path.join(os.path.dirname(path), base.group(1))) if base else "")
+
+
 class Workload:
     """A config file with overrides; `workload["model.hidden"]` is the value that a run will see."""
 
@@ -43,8 +51,7 @@ class Workload:
         config, overrides = WORKLOADS[name]
         self.path = os.path.join("configs", config + ".yaml")
         self.overrides = dict(overrides)
-        with open(os.path.join(REPOSITORY, self.path), encoding="utf-8") as file:
-            self.text = re.sub(r"#.*", "", file.read())
+        self.text = _text_with_bases(os.path.join(REPOSITORY, self.path))
         self.is_gpt = self["model.family"] == "gpt2"
         self.unit = "tokens" if self.is_gpt else "images"
 

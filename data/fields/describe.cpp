@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -22,8 +23,8 @@ namespace {
 constexpr std::uint64_t looked_at = 64 << 20;  // bytes of a data set whose range is printed
 
 bool is_integer(const StoredField& field) {
-  return field.type.kind == ElementKind::signed_integer ||
-         field.type.kind == ElementKind::unsigned_integer;
+  return !field.is_text() && (field.type.kind == ElementKind::signed_integer ||
+                              field.type.kind == ElementKind::unsigned_integer);
 }
 
 bool is_attribute(const StoredField& field) {
@@ -73,11 +74,24 @@ Range range_of(const FileIndex& file, const StoredField& field) {
   return range;
 }
 
+// The first few, without what a line cannot show.
+std::string shown_names(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 4, longest = 32;
+  std::string text = names.size() > 1 ? fmt::format("{} different: ", names.size()) : "";
+  for (std::size_t i = 0; i < std::min(most, names.size()); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", names[i].substr(0, longest));
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
+  return text + (names.size() > most ? ", ..." : "");
+}
+
 std::string line_of(const FileIndex& file, const StoredField& field) {
-  std::string line = fmt::format(
-      "#   {:<28} {:<14} {:<18} {}", field.name,
-      field.extents.empty() ? "one number" : fmt::format("{}", fmt::join(field.extents, " x ")),
-      name_of(field.type), storage_of(field));
+  const std::string_view one = field.is_text() ? "one text" : "one number";
+  std::string line =
+      fmt::format("#   {:<28} {:<14} {:<18} {}", field.name,
+                  field.extents.empty() ? one : fmt::format("{}", fmt::join(field.extents, " x ")),
+                  field.is_text() ? "text" : name_of(field.type), storage_of(field));
+  if (field.is_text()) return line + fmt::format(", {}\n", shown_names(field.names));
   if (field.elements() * field.type.bytes > looked_at || field.elements() == 0) return line + "\n";
   try {
     require_known_filters(field.name, field.filters);
@@ -94,7 +108,7 @@ std::string line_of(const FileIndex& file, const StoredField& field) {
 const StoredField* largest_input(const std::vector<StoredField>& fields) {
   const StoredField* best = nullptr;
   for (const StoredField& field : fields) {
-    if (is_attribute(field) || true_extents(field).size() < 2) continue;
+    if (is_attribute(field) || field.is_text() || true_extents(field).size() < 2) continue;
     if (best == nullptr || field.elements() > best->elements()) best = &field;
   }
   return best;
@@ -112,7 +126,7 @@ bool sounds_like_label(const std::string& name) {
   });
 }
 
-// One integer per sample; with a name that says so before any other.
+// One integer per sample, or a text whose name says so; with such a name before any other.
 const StoredField* label_among(const std::vector<StoredField>& fields, std::uint64_t count) {
   const StoredField* found = nullptr;
   for (const StoredField& field : fields) {
@@ -120,19 +134,26 @@ const StoredField* label_among(const std::vector<StoredField>& fields, std::uint
     const bool fits = count == 1
                           ? extents.empty()
                           : extents == std::vector<std::uint64_t>{count} && !is_attribute(field);
-    if (!fits || !is_integer(field) || field.name.starts_with("@_")) continue;
+    const bool may = is_integer(field) || (field.is_text() && sounds_like_label(field.name));
+    if (!fits || !may || field.name.starts_with("@_")) continue;
     if (found == nullptr || (!sounds_like_label(found->name) && sounds_like_label(field.name)))
       found = &field;
   }
   return found;
 }
 
-// Channels are the shortest of three axes, the last where two are.
+// Channels are the shortest of three axes, the last where two are; of four the last or the first
+// where that is the shortest, and the others are a volume's.
 std::string axes_of(const std::vector<std::uint64_t>& extents, bool samples) {
   const std::string front = samples ? "N" : "";
   const std::size_t axes = extents.size() - (samples ? 1 : 0);
   if (axes == 2) return front + "HW";
-  if (axes == 4) return front + "TCHW";
+  if (axes == 4) {
+    const std::size_t shortest = static_cast<std::size_t>(
+        std::ranges::min_element(extents.end() - 4, extents.end()) - (extents.end() - 4));
+    if (extents.back() == extents[extents.size() - 4 + shortest]) return front + "DHWC";
+    return front + (shortest == 0 ? "CDHW" : "TCHW");
+  }
   if (axes != 3) return front + "HWC";
   const std::uint64_t first = extents[extents.size() - 3], last = extents.back();
   return front + (first < last ? "CHW" : "HWC");
@@ -246,7 +267,7 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
       fmt::format("  samples: {}\n  inputs: {}\n  target: {}\n  axes: {}\n", name_of(found.unit),
                   list_of({found.input}), quoted(found.target), found.axes);
   if (not_finite > 0) {
-    text += fmt::format("  not_finite: zero    # {} of {} samples are NaN or infinite\n",
+    text += fmt::format("  not_finite: zero    # {} values of {} samples are NaN or infinite\n",
                         not_finite, looked.samples);
   }
   text += fmt::format("  scaling: mean_std   # of {} samples; of all: trireme data statistics\n",
@@ -272,9 +293,12 @@ std::string described_as(const Guess& found, const std::vector<std::string>& nam
   std::int64_t classes = 0;
   for (std::int64_t i = 0; i < data.size(); ++i)
     classes = std::max<std::int64_t>(classes, data.label(i) + 1);
-  return fmt::format("# {} samples of {} x {} with {} channels; labels 0 to {}\n", data.size(),
+  const std::vector<std::string> names_of_classes = data.id_names().classes;
+  if (!names_of_classes.empty()) classes = static_cast<std::int64_t>(names_of_classes.size());
+  return fmt::format("# {} samples of {} x {} with {} channels; labels {}\n", data.size(),
                      data.shape().height(), data.shape().width(), data.shape().channels(),
-                     classes - 1) +
+                     names_of_classes.empty() ? fmt::format("0 to {}", classes - 1)
+                                              : shown_names(names_of_classes)) +
          config_text(names, found, data, classes);
 }
 

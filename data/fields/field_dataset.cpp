@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/fields/field_dataset.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <set>
 
+#include "data/fields/split.h"
 #include "data/fields/storage/filters.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
@@ -17,14 +22,6 @@ namespace {
 constexpr std::uint64_t block_bytes = 256 * 1024;
 // Keys the order in which samples are drawn for validation: the same for every run.
 constexpr std::uint64_t split_seed = 0x5452495245;
-
-std::string name_of_unit(const FileIndex& file, const StoredUnit& unit) {
-  return unit.group.empty() ? file.path : file.path + ": " + unit.group;
-}
-
-std::span<const StoredField> inputs_of(const StoredUnit& unit) {
-  return std::span(unit.fields).first(unit.fields.size() - 1);
-}
 
 void require_readable(const FileIndex& file, const StoredField& field) {
   const std::string subject = fmt::format("{}: {}", file.path, field.name);
@@ -48,13 +45,22 @@ ScanRequest scan_request(const FieldOptions& options) {
                       .outside_links = options.outside_links,
                       .bfloat16 = options.bfloat16};
   request.fields.push_back(options.target);
+  const std::string& key = options.split_key;
+  for (const std::string& more :
+       {options.mask, options.weight, key == split_by_name ? std::string() : key}) {
+    if (!more.empty()) request.fields.push_back(more);
+  }
   return request;
 }
 
 FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& options)
     : options_(options), indexes_(std::move(indexes)), reader_(options.cache_bytes) {
   take_units();
-  layout_ = {DType::f32, Shape{shape_->height(), shape_->width(), shape_->channels()}, Shape{1}};
+  name_classes();
+  layout_ = {.input_dtype = DType::f32,
+             .inputs = Shape{shape_->height(), shape_->width(), shape_->channels()},
+             .targets = Shape{1},
+             .weighted = !options.weight.empty()};
   check_model();
   const auto channels = static_cast<std::size_t>(shape_->channels());
   for (const auto* const values : {&options_.scale.subtract, &options_.scale.multiply}) {
@@ -63,38 +69,41 @@ FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& o
          values->size(), channels);
   }
   scale_.emplace(options_.scale, shape_->channels());
-  const StoredUnit& first = *units_.front().unit;
   const bool identity = shape_->reads().size() == 1 && options_.channels.empty() &&
                         shape_->places().step < 0 &&
                         (options_.axes == "HWC" || options_.axes == "HW" ||
                          options_.axes == "NHWC" || options_.axes == "NHW");
-  in_order_ = identity && first.fields.front().type.is_native_float();
+  in_order_ = identity && units_.front().inputs().front().type.is_native_float();
   choose_subset();
   fingerprint_ = make_fingerprint();
 }
 
 void FieldDataset::take_units() {
+  const std::size_t wanted = scan_request(options_).fields.size();
   std::uint64_t samples = 0;
   for (const FileIndex& file : indexes_) {
-    for (const StoredUnit& unit : file.units) {
-      const std::string subject = name_of_unit(file, unit);
-      TRIREME_EXPECTS(unit.fields.size() == options_.inputs.size() + 1,
-                      "{}: {} fields for {} inputs and a target", subject, unit.fields.size(),
-                      options_.inputs.size());
-      if (!shape_) shape_.emplace(subject, inputs_of(unit), options_);
-      if (const auto difference = shape_->difference(inputs_of(unit))) {
-        const Unit& first = units_.empty() ? Unit{&file, &unit} : units_.front();
+    for (const StoredUnit& stored : file.units) {
+      const UnitFields unit(file, stored, options_);
+      const std::string subject = unit.name();
+      TRIREME_EXPECTS(stored.fields.size() == wanted, "{}: {} fields, and {} were asked for",
+                      subject, stored.fields.size(), wanted);
+      if (!shape_) shape_.emplace(subject, unit.inputs(), options_);
+      if (const auto difference = shape_->difference(unit.inputs())) {
+        const UnitFields& first = units_.empty() ? unit : units_.front();
         fail(ExitCode::data,
              "{}: {}, which is another shape than that of {}: samples of one data set have one "
              "shape; name the files apart, or take a part that all have by data.crop",
-             subject, *difference, name_of_unit(*first.file, *first.unit));
+             subject, *difference, first.name());
       }
-      for (const StoredField& field : unit.fields)
+      for (const StoredField& field : stored.fields)
         require_readable(file, field);
-      units_.push_back({&file, &unit});
-      check_target(units_.back());
+      require_no_text(unit);
+      require_numbers(unit, unit.target(), *shape_, "a label");
+      if (!options_.mask.empty()) require_mask(unit, *shape_);
+      if (!options_.weight.empty()) require_numbers(unit, unit.weight(), *shape_, "a weight");
+      units_.push_back(unit);
       starts_.push_back(samples);
-      samples += shape_->samples(inputs_of(unit));
+      samples += shape_->samples(unit.inputs());
     }
   }
   if (samples == 0) fail(ExitCode::data, "data.files: there are no samples in them");
@@ -115,28 +124,62 @@ void FieldDataset::check_model() const {
        wanted.channel_count, shape_->height(), shape_->width(), shape_->channels());
 }
 
-// Extents that are 1 do not count; of the others the first is N with samples: axis, the next T with
-// a window.
-void FieldDataset::check_target(const Unit& unit) const {
-  const StoredField& target = unit.unit->fields.back();
-  const StoredField& input = unit.unit->fields.front();
-  std::vector<std::uint64_t> extents = target.extents;
-  std::erase(extents, 1U);
-  std::vector<std::uint64_t> wanted;
-  const AxisPlaces& places = shape_->places();
-  if (places.sample >= 0) wanted.push_back(input.extents[static_cast<std::size_t>(places.sample)]);
-  std::erase(wanted, 1U);
-  if (extents == wanted && options_.steps_ahead == 0) return;
-  if (shape_->windowed()) wanted.push_back(input.extents[static_cast<std::size_t>(places.step)]);
-  if (extents == wanted) return;
-  fail(ExitCode::data,
-       "{}: {}: a label is one number per sample{}, and this holds {} numbers for {} samples",
-       name_of_unit(*unit.file, *unit.unit), target.name,
-       shape_->windowed() ? ", or per sample and step" : "", target.elements(),
-       shape_->samples(inputs_of(*unit.unit)));
+void FieldDataset::require_no_text(const UnitFields& unit) const {
+  const bool keyed = !options_.split_key.empty() && options_.split_key != split_by_name;
+  for (const StoredField& field : unit.all()) {
+    const bool may = &field == &unit.target() || (keyed && &field == &unit.split_key());
+    if (field.is_text() && !may)
+      fail(ExitCode::data, "{}: {}: holds text, and only numbers are read", unit.name(),
+           field.name);
+  }
+}
+
+// Of labels that are text the names of all files, sorted, unless they are given.
+void FieldDataset::name_classes() {
+  class_names_ = options_.class_names;
+  const auto target = [](const UnitFields& unit) -> const StoredField& { return unit.target(); };
+  const bool text = target(units_.front()).is_text();
+  std::set<std::string> all;
+  for (const UnitFields& unit : units_) {
+    if (target(unit).is_text() != text)
+      fail(ExitCode::data, "{}: {}: labels are {} here, and {} in {}", unit.name(),
+           target(unit).name, text ? "numbers" : "text", text ? "text" : "numbers",
+           units_.front().name());
+    all.insert(target(unit).names.begin(), target(unit).names.end());
+  }
+  if (text && class_names_.empty()) class_names_.assign(all.begin(), all.end());
+  for (const std::string& name : class_names_) {
+    if (!classes_.emplace(name, static_cast<std::int32_t>(classes_.size())).second)
+      fail(ExitCode::data, "data.class_names: {} stands there twice", name);
+  }
+  if (options_.classes > 0 && classes_.size() > static_cast<std::size_t>(options_.classes)) {
+    fail(ExitCode::data,
+         "{}: labels have {} names, more than model.classes = {}; set model.classes "
+         "to at least {}",
+         units_.front().name(), classes_.size(), options_.classes, classes_.size());
+  }
+  for (const UnitFields& unit : units_) {
+    for (const std::string& name : target(unit).names) {
+      if (!classes_.contains(name))
+        fail(ExitCode::data,
+             "{}: {}: the label {} is none of the classes {}; name all of them by "
+             "data.class_names",
+             unit.name(), target(unit).name, name, fmt::join(class_names_, ", "));
+    }
+  }
+}
+
+IdNames FieldDataset::id_names() const {
+  if (class_names_.empty()) return {};
+  return {units_.front().name(), "", class_names_};
 }
 
 void FieldDataset::choose_subset() {
+  if (options_.subset != Subset::all && !options_.split_key.empty()) {
+    chosen_ = samples_by_key(reader_, units_, *shape_, options_);
+    size_ = static_cast<std::int64_t>(chosen_.size());
+    return;
+  }
   if (options_.subset == Subset::all || options_.validation_fraction == 0) return;
   const std::int64_t all = size_;
   const auto share = static_cast<std::int64_t>(
@@ -173,6 +216,14 @@ std::uint64_t FieldDataset::make_fingerprint() const {
       add(fmt::format(" {}", value));
     add(";");
   }
+  if (!options_.mask.empty()) add(" mask");
+  if (!options_.weight.empty()) add(" weight");
+  if (!options_.split_key.empty()) {
+    add(fmt::format(" {} {} {}", options_.split_key, options_.validation_values,
+                    options_.test_values));
+  }
+  for (const std::string& name : options_.class_names)
+    add(fmt::format(" {}", name));
   return sum.value();
 }
 
@@ -180,6 +231,7 @@ FieldDataset::Place FieldDataset::find(std::int64_t index) const {
   TRIREME_EXPECTS(index >= 0 && index < size_, "sample {} of {}", index, size_);
   auto number = static_cast<std::uint64_t>(index + first_);
   if (order_) number = (*order_)(number);
+  if (!chosen_.empty()) number = chosen_[static_cast<std::size_t>(index)];
   const auto next = std::ranges::upper_bound(starts_, number);
   const auto which = static_cast<std::size_t>(next - starts_.begin()) - 1;
   return {units_[which], number - starts_[which]};
@@ -187,16 +239,14 @@ FieldDataset::Place FieldDataset::find(std::int64_t index) const {
 
 std::string FieldDataset::place_of(std::int64_t index) const {
   const Place place = find(index);
-  std::string text = name_of_unit(*place.unit.file, *place.unit.unit);
-  if (shape_->samples(inputs_of(*place.unit.unit)) > 1)
-    text += fmt::format(", sample {}", place.number);
+  std::string text = place.unit.name();
+  if (shape_->samples(place.unit.inputs()) > 1) text += fmt::format(", sample {}", place.number);
   return text;
 }
 
 void FieldDataset::read(std::int64_t index, std::span<std::byte> inputs,
                         std::span<std::int32_t> targets) const {
-  TRIREME_EXPECTS(inputs.size() == layout_.input_bytes() && targets.size() == 1,
-                  "{} bytes and {} labels", inputs.size(), targets.size());
+  check_request(index, inputs, targets);
   const std::span values(reinterpret_cast<float*>(inputs.data()), inputs.size() / sizeof(float));
   const Place place = find(index);
   try {
@@ -223,13 +273,13 @@ std::string FieldDataset::shortcomings() const {
 }
 
 // A block of rows, or where data is filtered so many that no chunk is decoded for two blocks.
-std::uint64_t FieldDataset::rows_at_a_time(const StoredUnit& unit) const {
+std::uint64_t FieldDataset::rows_at_a_time(const UnitFields& unit) const {
   const auto height = static_cast<std::uint64_t>(shape_->height());
   const auto row_bytes =
       static_cast<std::uint64_t>(shape_->width() * shape_->channels()) * sizeof(float);
   std::uint64_t rows = std::clamp<std::uint64_t>(block_bytes / row_bytes, 1, height);
   const auto axis = static_cast<std::size_t>(shape_->places().row);
-  for (const StoredField& input : inputs_of(unit)) {
+  for (const StoredField& input : unit.inputs()) {
     if (!input.parts.empty()) return height;
     if (input.filters.empty()) continue;
     const std::uint64_t chunk = input.chunk_extents[axis];
@@ -241,7 +291,7 @@ std::uint64_t FieldDataset::rows_at_a_time(const StoredUnit& unit) const {
 
 void FieldDataset::read_input(const Place& place, std::span<float> to) const {
   const auto height = static_cast<std::uint64_t>(shape_->height());
-  const std::uint64_t step = rows_at_a_time(*place.unit.unit);
+  const std::uint64_t step = rows_at_a_time(place.unit);
   const auto row = static_cast<std::size_t>(shape_->width() * shape_->channels());
   for (std::uint64_t first = 0; first < height; first += step) {
     const std::uint64_t rows = std::min(step, height - first);
@@ -252,7 +302,7 @@ void FieldDataset::read_input(const Place& place, std::span<float> to) const {
 Box FieldDataset::box_of(const ChannelRead& read, const Place& place, std::uint64_t row,
                          std::uint64_t rows) const {
   const AxisPlaces& axes = shape_->places();
-  const auto position = shape_->position(place.unit.unit->fields.front(), place.number);
+  const auto position = shape_->position(place.unit.inputs().front(), place.number);
   Box box;
   const auto set = [&](int axis, std::uint64_t start, std::uint64_t count) {
     if (axis < 0) return;
@@ -269,12 +319,28 @@ Box FieldDataset::box_of(const ChannelRead& read, const Place& place, std::uint6
 
 void FieldDataset::read_rows(const Place& place, std::uint64_t row, std::uint64_t rows,
                              std::span<float> to) const {
-  const FileIndex& file = *place.unit.file;
-  const std::vector<StoredField>& fields = place.unit.unit->fields;
+  read_stored(place, row, rows, to);
+  if (options_.mask.empty()) return settle(place, to);
+  thread_local std::vector<float> mask;
+  read_mask(reader_, place.unit, *shape_, place.number, row, rows, mask);
+  const auto channels = static_cast<std::size_t>(shape_->channels());
+  const auto leave_out = [&](float value) {
+    for (std::size_t i = 0; i < mask.size(); ++i) {
+      if (mask[i] == 0) std::ranges::fill(to.subspan(i * channels, channels), value);
+    }
+  };
+  leave_out(0.0F);  // whatever stands there is not looked at
+  settle(place, to);
+  leave_out(options_.masked);
+}
+
+void FieldDataset::read_stored(const Place& place, std::uint64_t row, std::uint64_t rows,
+                               std::span<float> to) const {
+  const FileIndex& file = place.unit.file();
+  const std::span<const StoredField> fields = place.unit.inputs();
   if (in_order_ && fields.front().type.is_native_float()) {
-    reader_.read(file, fields.front(), box_of(shape_->reads().front(), place, row, rows),
-                 std::as_writable_bytes(to));
-    return settle(place, to);
+    return reader_.read(file, fields.front(), box_of(shape_->reads().front(), place, row, rows),
+                        std::as_writable_bytes(to));
   }
   thread_local std::vector<std::byte> stored;
   thread_local std::vector<float> values;
@@ -291,7 +357,6 @@ void FieldDataset::read_rows(const Place& place, std::uint64_t row, std::uint64_
     place_channels(shape_->places(), read, static_cast<std::int64_t>(rows), shape_->width(),
                    shape_->channels(), values.data(), to.data());
   }
-  settle(place, to);
 }
 
 void FieldDataset::settle(const Place& place, std::span<float> values) const {
@@ -304,39 +369,39 @@ void FieldDataset::settle(const Place& place, std::span<float> values) const {
   fail(ExitCode::data,
        "{}: sample {}: has a NaN or infinite input; data.not_finite: zero makes these 0 and counts "
        "them, and trireme data statistics counts them in all files",
-       name_of_unit(*place.unit.file, *place.unit.unit), place.number);
+       place.unit.name(), place.number);
 }
 
 std::int32_t FieldDataset::read_target(const Place& place) const {
-  const StoredField& target = place.unit.unit->fields.back();
-  const auto position = shape_->position(place.unit.unit->fields.front(), place.number);
-  const AxisPlaces& axes = shape_->places();
-  // Element of the extents that are not 1: sample, then step.
-  std::uint64_t element = position.sample;
-  if (shape_->windowed()) {
-    const StoredField& input = place.unit.unit->fields.front();
-    const std::uint64_t steps = input.extents[static_cast<std::size_t>(axes.step)];
-    const std::uint64_t along =
-        axes.sample < 0 ? 1 : input.extents[static_cast<std::size_t>(axes.sample)];
-    if (target.elements() == along * steps) element = element * steps + position.label_step;
-  }
-  Box box;
-  for (std::size_t i = target.extents.size(); i-- > 0;) {
-    box.start[i] = element % target.extents[i];
-    box.count[i] = 1;
-    element /= target.extents[i];
-  }
-  std::array<std::byte, 8> stored{};
-  const std::span bytes = std::span(stored).first(target.type.bytes);
-  reader_.read(*place.unit.file, target, box, bytes);
-  const double value = to_double(target.type, bytes.data());
-  const double classes =
-      options_.classes > 0 ? static_cast<double>(options_.classes) : 2147483647.0;
+  const StoredField& target = place.unit.target();
+  const double value = read_number(reader_, place.unit, target,
+                                   element_of(place.unit, target, *shape_, place.number));
+  if (target.is_text()) return classes_.at(target.names[static_cast<std::size_t>(value)]);
+  double classes = options_.classes > 0 ? static_cast<double>(options_.classes) : 2147483647.0;
+  if (!classes_.empty()) classes = static_cast<double>(classes_.size());
   if (value >= 0 && value < classes && value == std::floor(value))
     return static_cast<std::int32_t>(value);
   fail(ExitCode::data, "{}: {}: sample {} has the label {}, which is none of {} classes, 0 to {}",
-       name_of_unit(*place.unit.file, *place.unit.unit), target.name, place.number, value, classes,
-       classes - 1);
+       place.unit.name(), target.name, place.number, value, classes, classes - 1);
+}
+
+// A sample whose weight does not decode is left out, as one whose input does not.
+float FieldDataset::weight(std::int64_t index) const {
+  if (!layout_.weighted) return 1.0F;
+  const Place place = find(index);
+  const StoredField& field = place.unit.weight();
+  try {
+    const double value = read_number(reader_, place.unit, field,
+                                     element_of(place.unit, field, *shape_, place.number));
+    if (value >= 0 && value <= std::numeric_limits<float>::max()) return static_cast<float>(value);
+    fail(ExitCode::data, "{}: {}: sample {} has the weight {}; weights are finite and not negative",
+         place.unit.name(), field.name, place.number, value);
+  } catch (const DamagedChunk& error) {
+    if (options_.damaged == Damaged::refuse) throw;
+    ++skipped_;
+    log::get("data").warn("sample {} is left out (data.damaged: skip): {}", index, error.what());
+    return 0.0F;
+  }
 }
 
 }  // namespace trireme

@@ -7,9 +7,11 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "data/fields/field_options.h"
+#include "data/fields/sample_numbers.h"
 #include "data/fields/sample_shape.h"
 #include "data/fields/sample_values.h"
 #include "data/fields/storage/field_reader.h"
@@ -32,9 +34,11 @@ class FieldDataset final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
-  [[nodiscard]] const std::vector<Shard>& shards() const override { return no_shards_; }
+  // The classes of labels that are text, or those that are given.
+  [[nodiscard]] IdNames id_names() const override;
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
+  [[nodiscard]] float weight(std::int64_t index) const override;
   [[nodiscard]] std::string shortcomings() const override;
 
   [[nodiscard]] std::int32_t label(std::int64_t index) const { return read_target(find(index)); }
@@ -45,41 +49,43 @@ class FieldDataset final : public Dataset {
   [[nodiscard]] std::string place_of(std::int64_t index) const;
 
  private:
-  struct Unit {
-    const FileIndex* file = nullptr;
-    const StoredUnit* unit = nullptr;
-  };
   struct Place {
-    Unit unit;
+    UnitFields unit;
     std::uint64_t number = 0;  // of the sample in the unit
   };
   void take_units();
   void check_model() const;
+  void require_no_text(const UnitFields& unit) const;
+  void name_classes();
   void choose_subset();
-  void check_target(const Unit& unit) const;
   [[nodiscard]] std::uint64_t make_fingerprint() const;
   [[nodiscard]] Place find(std::int64_t index) const;
   void read_input(const Place& place, std::span<float> to) const;
   void read_rows(const Place& place, std::uint64_t row, std::uint64_t rows,
                  std::span<float> to) const;
+  // Before scaling.
+  void read_stored(const Place& place, std::uint64_t row, std::uint64_t rows,
+                   std::span<float> to) const;
   [[nodiscard]] Box box_of(const ChannelRead& read, const Place& place, std::uint64_t row,
                            std::uint64_t rows) const;
-  [[nodiscard]] std::uint64_t rows_at_a_time(const StoredUnit& unit) const;
+  [[nodiscard]] std::uint64_t rows_at_a_time(const UnitFields& unit) const;
   void settle(const Place& place, std::span<float> values) const;
   [[nodiscard]] std::int32_t read_target(const Place& place) const;
 
   FieldOptions options_;
   std::vector<FileIndex> indexes_;
-  std::vector<Unit> units_;
+  std::vector<UnitFields> units_;
   std::vector<std::uint64_t> starts_;  // first sample of each unit; one more than units
   std::optional<SampleShape> shape_;
   std::optional<RowScale> scale_;
-  std::optional<Permutation> order_;  // where the samples are split at random
+  std::optional<Permutation> order_;   // where the samples are split at random
+  std::vector<std::uint64_t> chosen_;  // where they are split by a key
   std::int64_t size_ = 0, first_ = 0;
   SampleLayout layout_;
   std::uint64_t fingerprint_ = 0;
   bool in_order_ = false;  // stored as (H, W, C) float32: read to where it goes
-  std::vector<Shard> no_shards_;
+  std::vector<std::string> class_names_;
+  std::unordered_map<std::string, std::int32_t> classes_;
   FieldReader reader_;
   mutable std::atomic<std::uint64_t> not_finite_ = 0, skipped_ = 0;
 };

@@ -52,8 +52,21 @@ std::vector<FileIndex> kept_indexes(const std::string& path, const ScanRequest& 
   std::vector<FileIndex> kept;
   try {
     const std::unordered_set<std::string> wanted(files.begin(), files.end());
+    std::vector<std::string> touched;
     for (FileIndex& index : parse_indexes(kept_index_file(path, line_of(request)))) {
-      if (wanted.contains(index.path) && is_as_it_was(index)) kept.push_back(std::move(index));
+      if (!wanted.contains(index.path)) continue;
+      if (is_as_it_was(index)) {
+        kept.push_back(std::move(index));
+      } else if (state_of_file(index.path).size == index.state.size) {
+        touched.push_back(index.path);
+      }
+    }
+    if (!touched.empty()) {
+      log::get("data").warn(
+          "{}{} written to since this run last looked at it, and kept its size; its ends and its "
+          "structure are compared, not all of its numbers",
+          touched.front(),
+          touched.size() == 1 ? " was" : fmt::format(" and {} more were", touched.size() - 1));
     }
   } catch (const Error& error) {
     log::get("data").info("{}: is not used: {}", path, error.what());

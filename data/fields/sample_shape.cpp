@@ -21,7 +21,9 @@ AxisPlaces axis_places(const std::string& axes) {
     const auto at = axes.find(letter);
     return at == std::string::npos ? -1 : static_cast<int>(at);
   };
-  return {place('N'), place('T'), place('C'), place('H'), place('W'), axes.size()};
+  // Depths become channels as steps do.
+  const int step = std::max(place('T'), place('D'));
+  return {place('N'), step, place('C'), place('H'), place('W'), axes.size()};
 }
 
 SampleShape::SampleShape(const std::string& subject, std::span<const StoredField> inputs,

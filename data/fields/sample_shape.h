@@ -55,6 +55,7 @@ class SampleShape {
   };
   [[nodiscard]] Position position(const StoredField& input, std::uint64_t number) const;
   [[nodiscard]] bool windowed() const { return window_ > 0; }
+  [[nodiscard]] std::uint64_t steps_ahead() const { return ahead_; }
 
   // The same shape as another unit's; else what differs.
   [[nodiscard]] std::optional<std::string> difference(std::span<const StoredField> inputs) const;

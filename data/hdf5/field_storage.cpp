@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 namespace trireme {
 
@@ -134,6 +135,48 @@ void scan_content(const ObjectPlace& place, hid_t data, hid_t type, StoredField&
           place.path);
 }
 
+// Texts of one object; the library makes those of varying length anew, and takes them back.
+template <typename Read>
+void scan_texts(const ObjectPlace& place, hid_t type, hid_t space, Read&& read,
+                StoredField& field) {
+  constexpr std::uint64_t most_texts = std::uint64_t{1} << 22;
+  constexpr std::size_t most_bytes = 4096;
+  const bool varying = checked(H5Tis_variable_str(type), "H5Tis_variable_str", place.path) > 0;
+  const std::size_t size = varying ? sizeof(char*) : H5Tget_size(type);
+  const std::uint64_t count = field.elements();
+  if (count > most_texts || size > most_bytes)
+    refuse(place, "holds more than 2^22 texts, or texts of more than 4096 bytes");
+  std::vector<char> stored(static_cast<std::size_t>(count) * size);
+  read(type, stored.data());
+  std::vector<std::string> texts;
+  for (std::size_t at = 0; at < stored.size(); at += size) {
+    const char* text = stored.data() + at;
+    std::size_t most = size;
+    if (varying) {
+      std::memcpy(&text, stored.data() + at, sizeof(text));
+      most = most_bytes + 1;
+    }
+    texts.emplace_back(text == nullptr ? "" : std::string(text, ::strnlen(text, most)));
+    if (texts.back().size() > most_bytes) refuse(place, "holds texts of more than 4096 bytes");
+    // Fixed lengths may be filled up by spaces, as Fortran does.
+    texts.back().erase(texts.back().find_last_not_of(' ') + 1);
+  }
+  if (varying && count > 0)
+    checked(H5Dvlen_reclaim(type, space, H5P_DEFAULT, stored.data()), "H5Dvlen_reclaim",
+            place.path);
+  field.names = texts;
+  std::ranges::sort(field.names);
+  const auto doubles = std::ranges::unique(field.names);
+  field.names.erase(doubles.begin(), doubles.end());
+  field.type = text_numbers;
+  for (const std::string& text : texts) {
+    const auto number = static_cast<std::uint32_t>(std::ranges::lower_bound(field.names, text) -
+                                                   field.names.begin());
+    const auto bytes = std::as_bytes(std::span(&number, 1));
+    field.content.insert(field.content.end(), bytes.begin(), bytes.end());
+  }
+}
+
 }  // namespace
 
 StoredField scan_data_set(const ObjectPlace& place, const ScanRequest& request, int depth) {
@@ -147,8 +190,18 @@ StoredField scan_data_set(const ObjectPlace& place, const ScanRequest& request, 
                           H5Pclose);
   StoredField field{.name = place.path.substr(1)};
   std::string why;
-  if (!element_type_of(type, request.bfloat16, field.type, why)) refuse(place, why);
+  const bool text = H5Tget_class(type) == H5T_STRING && H5Pget_layout(properties) != H5D_VIRTUAL;
+  if (!text && !element_type_of(type, request.bfloat16, field.type, why)) refuse(place, why);
   field.extents = extents_of(place, space);
+  if (text) {
+    scan_texts(
+        place, type, space,
+        [&](hid_t wanted, void* to) {
+          checked(H5Dread(data, wanted, H5S_ALL, H5S_ALL, H5P_DEFAULT, to), "H5Dread", place.path);
+        },
+        field);
+    return field;
+  }
   if (std::ranges::find(field.extents, 0U) != field.extents.end()) return field;
   scan_fill(place, properties, type, field);
   switch (H5Pget_layout(properties)) {
@@ -190,9 +243,17 @@ StoredField scan_attribute(const ObjectPlace& place, const std::string& name,
   const Handle space(checked(H5Aget_space(attribute), "H5Aget_space", name), H5Sclose);
   StoredField field{.name = place.path.substr(1) + "@" + name};
   std::string why;
-  if (!element_type_of(type, request.bfloat16, field.type, why))
+  const bool text = H5Tget_class(type) == H5T_STRING;
+  if (!text && !element_type_of(type, request.bfloat16, field.type, why))
     refuse(place, fmt::format("attribute {}: {}", name, why));
   field.extents = extents_of(place, space);
+  if (text) {
+    scan_texts(
+        place, type, space,
+        [&](hid_t wanted, void* to) { checked(H5Aread(attribute, wanted, to), "H5Aread", name); },
+        field);
+    return field;
+  }
   const std::uint64_t bytes = field.elements() * field.type.bytes;
   if (bytes > most_content) refuse(place, fmt::format("attribute {}: larger than 1 MiB", name));
   field.content.resize(static_cast<std::size_t>(bytes));

@@ -121,7 +121,7 @@ void ImageFilesDataset::read_stored(std::int64_t index, std::vector<std::byte>& 
   const auto file = archives_.open(archive.path, archive.state.size);
   if (file->modified != archive.state.modified) changed(archive.path);
   archives_.check(*file, archive.state.size);
-  read_exactly(file->descriptor, archive.path, stored.place, bytes, ExitCode::data);
+  file->data.read(stored.place, bytes);
 }
 
 View ImageFilesDataset::view_of(const ImageSize& image, std::int64_t index,
@@ -174,9 +174,9 @@ Pixels ImageFilesDataset::decode_whole(std::int64_t index) const {
   return decode_image(stored, options_.channels, options_.max_pixels, place_of(index));
 }
 
-std::optional<IdNames> ImageFilesDataset::id_names() const {
-  if (classes_.empty()) return std::nullopt;
-  return IdNames{std::filesystem::path(indexes_.front().path).parent_path().string(), "", classes_};
+IdNames ImageFilesDataset::id_names() const {
+  if (classes_.empty()) return {};
+  return {std::filesystem::path(indexes_.front().path).parent_path().string(), "", classes_};
 }
 
 std::string ImageFilesDataset::shortcomings() const {

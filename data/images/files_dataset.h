@@ -35,7 +35,7 @@ class ImageFilesDataset final : public Dataset {
   }
   void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> inputs,
                      std::span<std::int32_t> targets) const override;
-  [[nodiscard]] std::optional<IdNames> id_names() const override;
+  [[nodiscard]] IdNames id_names() const override;
   [[nodiscard]] std::string shortcomings() const override;
 
   [[nodiscard]] const std::vector<ImageIndex>& indexes() const { return indexes_; }

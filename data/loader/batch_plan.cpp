@@ -34,12 +34,22 @@ BatchPlan BatchPlan::training(const Sampler& sampler, std::int64_t micro_batch, 
 
 BatchPlan BatchPlan::evaluation(std::int64_t samples, std::int64_t micro_batch, std::int64_t rank,
                                 std::int64_t ranks) {
-  TRIREME_EXPECTS(samples > 0 && micro_batch > 0 && rank >= 0 && rank < ranks,
-                  "{} samples in batches of {}, rank {} of {}", samples, micro_batch, rank, ranks);
+  const SampleRun all{0, samples};
+  return evaluation(std::span(&all, 1), micro_batch, rank, ranks);
+}
+
+BatchPlan BatchPlan::evaluation(std::span<const SampleRun> runs, std::int64_t micro_batch,
+                                std::int64_t rank, std::int64_t ranks) {
   BatchPlan plan;
-  const std::int64_t round = micro_batch * ranks;
-  plan.count_ = (samples - 1) / round + 1;
-  plan.samples_ = samples;
+  std::int64_t micros = 0;
+  for (const SampleRun& run : runs) {
+    TRIREME_EXPECTS(run.samples > 0 && micro_batch > 0 && rank >= 0 && rank < ranks,
+                    "{} samples in batches of {}, rank {} of {}", run.samples, micro_batch, rank,
+                    ranks);
+    plan.parts_.push_back({run, micros});
+    micros += run.micro_batches(micro_batch);
+  }
+  plan.count_ = (micros - 1) / ranks + 1;
   plan.micro_batch_ = micro_batch;
   plan.rank_ = rank;
   plan.ranks_ = ranks;
@@ -52,8 +62,11 @@ SampleId BatchPlan::at(std::int64_t batch, std::int64_t row) const {
     const std::int64_t micro = strided_ ? own * ranks_ + rank_ : rank_ * count_ + own;
     return sampler_->at(first_step_ + batch / count_, micro * micro_batch_ + row);
   }
-  const std::int64_t sample = ((batch % count_) * ranks_ + rank_) * micro_batch_ + row;
-  return {batch / count_, sample < samples_ ? sample : -1};
+  const std::int64_t micro = (batch % count_) * ranks_ + rank_;
+  const auto next = std::ranges::upper_bound(parts_, micro, {}, &Part::first_micro);
+  const Part& part = *std::prev(next);
+  const std::int64_t at = (micro - part.first_micro) * micro_batch_ + row;
+  return {batch / count_, at < part.run.samples ? part.run.first + at : -1};
 }
 
 }  // namespace trireme

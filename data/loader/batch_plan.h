@@ -4,10 +4,21 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "data/loader/sampler.h"
 
 namespace trireme {
+
+// Samples first, first + 1, ... of a data set.
+struct SampleRun {
+  std::int64_t first = 0, samples = 0;
+
+  [[nodiscard]] std::int64_t micro_batches(std::int64_t rows) const {
+    return (samples - 1) / rows + 1;
+  }
+};
 
 class BatchPlan {
  public:
@@ -19,9 +30,13 @@ class BatchPlan {
                                           std::int64_t rank, std::int64_t ranks,
                                           std::int64_t first_step, bool strided = false);
 
-  // One pass over samples 0..N-1 in order, each once: batch k of rank r of D holds samples from
-  // (k * D + r) * micro_batch on. Every rank gets the same number of batches; rows beyond N are
-  // padding. The pass repeats after count() batches.
+  // One pass over runs of samples in order, each sample once: micro-batch k * D + r of the pass is
+  // batch k of rank r of D. Every run begins with a micro-batch, and rows beyond its end are
+  // padding. Every rank gets the same number of batches. The pass repeats after count() batches.
+  [[nodiscard]] static BatchPlan evaluation(std::span<const SampleRun> runs,
+                                            std::int64_t micro_batch, std::int64_t rank,
+                                            std::int64_t ranks);
+  // Over samples 0..N-1.
   [[nodiscard]] static BatchPlan evaluation(std::int64_t samples, std::int64_t micro_batch,
                                             std::int64_t rank, std::int64_t ranks);
 
@@ -35,7 +50,12 @@ class BatchPlan {
   BatchPlan() = default;
 
   std::optional<Sampler> sampler_;  // training
-  std::int64_t samples_ = 0;        // evaluation
+  // Evaluation: where each run's micro-batches begin in the pass.
+  struct Part {
+    SampleRun run;
+    std::int64_t first_micro = 0;
+  };
+  std::vector<Part> parts_;
   std::int64_t micro_batch_ = 0;
   std::int64_t rank_ = 0;
   std::int64_t ranks_ = 1;

@@ -108,12 +108,15 @@ void Loader::fill_row(Slot& slot, SampleId id, std::int64_t row) const {
                           target_count);
   slot.host.batch.sample_ids.as<std::int64_t>()[row] = id.sample;
   slot.host.batch.epochs.as<std::int64_t>()[row] = id.epoch;
-  if (id.sample >= 0) {
-    dataset_.read_in_epoch(id.epoch, id.sample, inputs, targets);
-  } else {
+  const bool padding = id.sample < 0;
+  if (padding) {
     std::fill(inputs.begin(), inputs.end(), std::byte{0});
     std::fill(targets.begin(), targets.end(), ignored_target);
+  } else {
+    dataset_.read_in_epoch(id.epoch, id.sample, inputs, targets);
   }
+  if (dataset_.layout().weighted)
+    slot.host.batch.weights.as<float>()[row] = padding ? 0.0F : dataset_.weight(id.sample);
 }
 
 bool Loader::is_ready(std::int64_t batch) {

@@ -69,17 +69,29 @@ void check_image_options(const Shard& shard, const DatasetOptions& options) {
 
 }  // namespace
 
+const std::vector<Shard>& Dataset::shards() const {
+  static const std::vector<Shard> none;
+  return none;
+}
+
+IdNames Dataset::id_names() const {
+  return shards().empty() ? IdNames{} : id_names_of(shards().front());
+}
+
+void Dataset::check_request(std::int64_t index, std::span<const std::byte> inputs,
+                            std::span<const std::int32_t> targets) const {
+  TRIREME_EXPECTS(index >= 0 && index < size() && inputs.size() == layout().input_bytes() &&
+                      targets.size() == static_cast<std::size_t>(layout().targets.count()),
+                  "sample {} of {} into {} bytes and {} targets", index, size(), inputs.size(),
+                  targets.size());
+}
+
 SampleLayout token_samples(std::int64_t context) {
   return {DType::i32, Shape{context}, Shape{context}};
 }
 
 SampleLayout image_samples(std::int64_t height, std::int64_t width, std::int64_t channels) {
   return {DType::u8, Shape{height, width, channels}, Shape{1}};
-}
-
-std::optional<IdNames> Dataset::id_names() const {
-  if (shards().empty()) return std::nullopt;
-  return id_names_of(shards().front());
 }
 
 std::unique_ptr<Dataset> Dataset::open(const std::string& path, const DatasetOptions& options) {

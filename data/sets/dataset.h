@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,8 +30,9 @@ struct DatasetOptions {
 // One sample as it lies in a batch.
 struct SampleLayout {
   DType input_dtype = DType::i32;
-  Shape inputs;   // tokens (T), images (H, W, C)
-  Shape targets;  // i32: tokens (T), labels (1)
+  Shape inputs;           // tokens (T), images (H, W, C)
+  Shape targets;          // i32: tokens (T), labels (1)
+  bool weighted = false;  // samples have weights
 
   // Pictures, of bytes or floats, with a label each.
   [[nodiscard]] bool is_labelled() const { return input_dtype != DType::i32; }
@@ -65,7 +65,10 @@ class Dataset {
   // Hash over the checksums, sizes and order of all shards. A run resumes only on the same
   // fingerprint.
   [[nodiscard]] virtual std::uint64_t fingerprint() const = 0;
-  [[nodiscard]] virtual const std::vector<Shard>& shards() const = 0;  // may be none
+  // Those that can be verified; by default none.
+  [[nodiscard]] virtual const std::vector<Shard>& shards() const;
+  // What ids or labels stand for, as far as the data says so: by default as its first shard does.
+  [[nodiscard]] virtual IdNames id_names() const;
 
   // Reads sample `index` in [0, size()). The spans have the layout's sizes. Any number of threads
   // may call this at once. Raises ExitCode::data naming the file for an I/O error, a file that was
@@ -79,14 +82,20 @@ class Dataset {
     read(index, inputs, targets);
   }
 
-  // What ids and labels stand for, where the data says so.
-  [[nodiscard]] virtual std::optional<IdNames> id_names() const;
+  // Multiplies the loss of sample `index`; asked for where layout().weighted. As read().
+  [[nodiscard]] virtual float weight(std::int64_t index) const {
+    static_cast<void>(index);
+    return 1.0F;
+  }
 
   // What was left out or altered of the samples read so far, for the end of a run; "" for nothing.
   [[nodiscard]] virtual std::string shortcomings() const { return ""; }
 
  protected:
   Dataset() = default;
+  // What read() was asked for is a sample and has room for it.
+  void check_request(std::int64_t index, std::span<const std::byte> inputs,
+                     std::span<const std::int32_t> targets) const;
 };
 
 // The directories under `path` that hold shards: `path` itself, else its subdirectories, sorted; a

@@ -45,7 +45,9 @@ void require_same_classes(const IdNames& wanted, const IdNames& given) {
   };
   fail(ExitCode::data,
        "{}: its class {} is {}, but {} in {}: labels would stand for something else ({} against "
-       "{}); pack both with one list of classes, e.g. `trireme data pack-images --classes-of`",
+       "{}); pack both with one list of classes, e.g. `trireme data pack-images --classes-of`, or "
+       "name "
+       "those of files read in place by data.class_names",
        given.source, at, name(b), name(a), wanted.source, listed(b), listed(a));
 }
 

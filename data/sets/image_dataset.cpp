@@ -33,9 +33,7 @@ ImageDataset::ImageDataset(ShardSet shards) : shards_(std::move(shards)) {
 
 void ImageDataset::read(std::int64_t index, std::span<std::byte> inputs,
                         std::span<std::int32_t> targets) const {
-  TRIREME_EXPECTS(
-      index >= 0 && index < size() && inputs.size() == layout_.input_bytes() && targets.size() == 1,
-      "image {} of {} into {} bytes and {} labels", index, size(), inputs.size(), targets.size());
+  check_request(index, inputs, targets);
   const auto position = static_cast<std::uint64_t>(index);
   const std::size_t which = shards_.shard_of(position);
   const std::uint64_t at = position - shards_.start_of(which);

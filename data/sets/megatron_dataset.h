@@ -4,7 +4,7 @@
 
 #include "data/megatron/index.h"
 #include "data/sets/dataset.h"
-#include "data/shard/file.h"
+#include "data/shard/data_file.h"
 
 namespace trireme {
 
@@ -20,7 +20,6 @@ class MegatronDataset final : public Dataset {
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   // Of the index, the size of the .bin file and 64 pieces of it.
   [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
-  [[nodiscard]] const std::vector<Shard>& shards() const override { return no_shards_; }
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
 
@@ -30,12 +29,11 @@ class MegatronDataset final : public Dataset {
   [[nodiscard]] std::uint64_t fingerprint_of_files() const;
 
   MegatronIndex index_;
-  InputFile file_;
+  DataFile file_;
   SampleLayout layout_;
   std::int64_t size_ = 0;
   std::int64_t limit_ = 0;  // every id is below
   std::uint64_t fingerprint_ = 0;
-  std::vector<Shard> no_shards_;
 };
 
 }  // namespace trireme

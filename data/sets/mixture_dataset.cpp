@@ -24,19 +24,20 @@ MixtureDataset::MixtureDataset(std::vector<Source> sources, const std::string& r
     : sources_(std::move(sources)) {
   TRIREME_EXPECTS(!sources_.empty(), "a mixture of nothing");
   const Source& first = sources_.front();
+  layout_ = first.data->layout();
   Checksum all;
   all.update(std::as_bytes(std::span(recipe)));
-  std::optional<IdNames> named;  // of a source that says what its ids stand for
   for (const Source& source : sources_) {
     if (!same(source.data->layout(), first.data->layout()))
       fail(ExitCode::data,
            "{}: its samples are {}, and those of {} are {}; sources of a mixture are alike",
            source.name, described(source.data->layout()), first.name,
            described(first.data->layout()));
+    layout_.weighted = layout_.weighted || source.data->layout().weighted;
     const std::vector<Shard>& shards = source.data->shards();
-    auto names = source.data->id_names();
-    if (names && named) require_same_ids(*named, *names);
-    if (names) named = std::move(names);
+    const IdNames names = source.data->id_names();
+    if (!id_names_.source.empty() && !names.source.empty()) require_same_ids(id_names_, names);
+    if (id_names_.source.empty()) id_names_ = names;
     shards_.insert(shards_.end(), shards.begin(), shards.end());
     starts_.push_back(starts_.back() + source.data->size());
     const std::array<std::uint64_t, 2> known = {source.data->fingerprint(),
@@ -46,24 +47,38 @@ MixtureDataset::MixtureDataset(std::vector<Source> sources, const std::string& r
   fingerprint_ = all.value();
 }
 
-std::pair<const Dataset*, std::int64_t> MixtureDataset::find(std::int64_t index) const {
+MixtureDataset::Place MixtureDataset::find(std::int64_t index) const {
   TRIREME_EXPECTS(index >= 0 && index < size(), "sample {} of {}", index, size());
   const auto after = std::ranges::upper_bound(starts_, index);
   const auto which = static_cast<std::size_t>(after - starts_.begin()) - 1;
-  return {sources_[which].data.get(), index - starts_[which]};
+  return {*sources_[which].data, index - starts_[which]};
 }
 
 void MixtureDataset::read(std::int64_t index, std::span<std::byte> inputs,
                           std::span<std::int32_t> targets) const {
-  const auto [source, number] = find(index);
-  source->read(number, inputs, targets);
+  const Place place = find(index);
+  place.data.read(place.index, inputs, targets);
 }
 
 void MixtureDataset::read_in_epoch(std::int64_t epoch, std::int64_t index,
                                    std::span<std::byte> inputs,
                                    std::span<std::int32_t> targets) const {
-  const auto [source, number] = find(index);
-  source->read_in_epoch(epoch, number, inputs, targets);
+  const Place place = find(index);
+  place.data.read_in_epoch(epoch, place.index, inputs, targets);
+}
+
+float MixtureDataset::weight(std::int64_t index) const {
+  const Place place = find(index);
+  return place.data.weight(place.index);
+}
+
+std::string MixtureDataset::shortcomings() const {
+  std::string all;
+  for (const Source& source : sources_) {
+    if (const std::string text = source.data->shortcomings(); !text.empty())
+      all += fmt::format("{}{}: {}", all.empty() ? "" : "; ", source.name, text);
+  }
+  return all;
 }
 
 }  // namespace trireme

@@ -24,25 +24,31 @@ class MixtureDataset final : public Dataset {
 
   [[nodiscard]] DataKind kind() const override { return sources_.front().data->kind(); }
   [[nodiscard]] std::int64_t size() const override { return starts_.back(); }
-  [[nodiscard]] const SampleLayout& layout() const override {
-    return sources_.front().data->layout();
-  }
+  [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
   [[nodiscard]] const std::vector<Shard>& shards() const override { return shards_; }
+  [[nodiscard]] IdNames id_names() const override { return id_names_; }
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
   void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> inputs,
                      std::span<std::int32_t> targets) const override;
+  [[nodiscard]] float weight(std::int64_t index) const override;
+  [[nodiscard]] std::string shortcomings() const override;
 
   [[nodiscard]] const std::vector<Source>& sources() const { return sources_; }
 
  private:
-  // A source, and the number there of sample `index`.
-  [[nodiscard]] std::pair<const Dataset*, std::int64_t> find(std::int64_t index) const;
+  struct Place {
+    const Dataset& data;
+    std::int64_t index;
+  };
+  [[nodiscard]] Place find(std::int64_t index) const;
 
   std::vector<Source> sources_;
+  SampleLayout layout_;                  // weighted where a source is
   std::vector<std::int64_t> starts_{0};  // one more than sources
   std::vector<Shard> shards_;            // of all
+  IdNames id_names_;                     // of the first source that says so
   std::uint64_t fingerprint_ = 0;
 };
 

@@ -82,11 +82,8 @@ void TokenDataset::read_as(std::int64_t sample, std::uint64_t first, std::span<s
 
 void TokenDataset::read(std::int64_t index, std::span<std::byte> inputs,
                         std::span<std::int32_t> targets) const {
-  const auto context = static_cast<std::size_t>(layout_.inputs.count());
-  TRIREME_EXPECTS(index >= 0 && index < size_ && inputs.size() == layout_.input_bytes() &&
-                      targets.size() == context,
-                  "sample {} of {} into {} bytes and {} targets", index, size_, inputs.size(),
-                  targets.size());
+  check_request(index, inputs, targets);
+  const std::size_t context = targets.size();
   const std::span tokens(reinterpret_cast<std::int32_t*>(inputs.data()), context);
   const std::uint64_t first = static_cast<std::uint64_t>(index) * context;
   if (shards_.shards().front().header.dtype == DType::u16) {

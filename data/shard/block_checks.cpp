@@ -71,8 +71,18 @@ BlockChecks::BlockChecks(const Shard& shard, const InputFile& file)
       shard.path, shard.table_checksum, computed);
 }
 
-void BlockChecks::read(const InputFile& file, std::uint64_t first, std::span<std::byte> to,
+void BlockChecks::read(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
                        std::optional<std::int64_t> sample) {
+  try {
+    read_once(file, first, to, sample);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::data || !file.leave_copy(error.what())) throw;
+    read_once(file, first, to, sample);
+  }
+}
+
+void BlockChecks::read_once(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
+                            std::optional<std::int64_t> sample) {
   if (to.empty()) return;
   const bool verified = are_verified(first, to.size());
   if (!verified && cut_) return read_cut(file, first, to, sample);
@@ -94,7 +104,7 @@ bool BlockChecks::are_verified(std::uint64_t first, std::uint64_t bytes) const {
 
 // Blocks that are to be checked are read whole, and `to` gets its part: one read of the file does
 // for both. Of those at the ends that have been checked nothing more is read than it gets.
-void BlockChecks::read_cut(const InputFile& file, std::uint64_t first, std::span<std::byte> to,
+void BlockChecks::read_cut(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
                            std::optional<std::int64_t> sample) {
   std::array<std::byte, longest_cut_block> blocks;  // NOLINT: filled by read
   const std::uint64_t past = first + to.size();

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "data/shard/file.h"
+#include "data/shard/data_file.h"
 #include "data/shard/shard.h"
 
 namespace trireme {
@@ -47,8 +47,9 @@ class BlockChecks {
   // Fills `to` with the data from byte `first` of it on, any tokens or whole images, and checks
   // every block of it that has not been checked before. `sample`: the sample of the data set that
   // they are read for, if any.
-  // Raises ExitCode::data with file, block, elements, sample and both checksums.
-  void read(const InputFile& file, std::uint64_t first, std::span<std::byte> to,
+  // Raises ExitCode::data with file, block, elements, sample and both checksums. A damaged copy of
+  // the file (data_file.h) is left for the file itself.
+  void read(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
             std::optional<std::int64_t> sample);
   // The whole of the document offsets or labels.
   void check_index(std::span<const std::byte> index) const;
@@ -78,7 +79,9 @@ class BlockChecks {
   }
   void check(std::uint64_t block, std::span<const std::byte> bytes,
              std::optional<std::int64_t> sample);
-  void read_cut(const InputFile& file, std::uint64_t first, std::span<std::byte> to,
+  void read_once(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
+                 std::optional<std::int64_t> sample);
+  void read_cut(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
                 std::optional<std::int64_t> sample);
 
   Shard shard_;

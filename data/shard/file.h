@@ -23,6 +23,7 @@ class InputFile {
   void read(std::uint64_t offset, std::span<std::byte> to) const;
   [[nodiscard]] std::uint64_t size() const { return size_; }
   [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const FileDescriptor& descriptor() const { return file_; }
 
  private:
   std::string path_;

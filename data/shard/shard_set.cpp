@@ -62,7 +62,7 @@ void raise_descriptor_limit(std::size_t files) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= files + 256) return;
   limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, std::max<rlim_t>(limit.rlim_cur, files + 256));
-  // Without more descriptors, InputFile says which limit to raise.
+  // Without more descriptors, DataFile says which limit to raise.
   static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
 }
 
@@ -136,7 +136,7 @@ ShardSet::ShardSet(const ShardList& list, bool check_blocks) {
                  list.complete ? shards_.size() : shard.header.shard_index);
     files_.emplace_back(path);
     if (check_blocks && shard.block_bytes > 0)
-      shard.blocks = std::make_shared<BlockChecks>(shard, files_.back());
+      shard.blocks = std::make_shared<BlockChecks>(shard, files_.back().source());
     starts_.push_back(starts_.back() + shard.header.count);
     fingerprint.update(std::as_bytes(std::span(&shard.header_checksum, 1)));
     shards_.push_back(std::move(shard));

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/shard/file.h"
+#include "data/shard/data_file.h"
 #include "data/shard/shard.h"
 
 namespace trireme {
@@ -31,7 +31,7 @@ class ShardSet {
   explicit ShardSet(const ShardList& list, bool check_blocks = true);
 
   [[nodiscard]] const std::vector<Shard>& shards() const { return shards_; }
-  [[nodiscard]] const InputFile& file(std::size_t shard) const { return files_[shard]; }
+  [[nodiscard]] const DataFile& file(std::size_t shard) const { return files_[shard]; }
   [[nodiscard]] std::uint64_t fingerprint() const { return fingerprint_; }
   [[nodiscard]] std::uint64_t elements() const {
     return starts_.back();
@@ -49,7 +49,7 @@ class ShardSet {
 
  private:
   std::vector<Shard> shards_;
-  std::vector<InputFile> files_;
+  std::vector<DataFile> files_;
   std::vector<std::uint64_t> starts_;  // one more than shards
   std::uint64_t fingerprint_ = 0;
 };

@@ -4,14 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 
+#include "launch/checkpoint/their_config.h"
 #include "models/config.h"
-#include "models/gpt/gpt_config.h"
-#include "models/gpt/hugging_face.h"
+#include "models/registry.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/files/weight_files.h"
@@ -22,15 +22,22 @@ namespace {
 
 namespace fs = std::filesystem;
 using hugging_face::NamePair;
+using hugging_face::TheirTensor;
 
-constexpr std::uint64_t their_config_limit = std::uint64_t{1} << 24;
+constexpr const char* their_config = "config.json";
 
-const GptOptions& gpt2_of(const ModelConfig& model) {
-  if (model.family == gpt2_name) return model.as<GptOptions>();
+const hugging_face::Exchange& exchange_of(const ModelConfig& model) {
+  const hugging_face::Exchange* const exchange = family_of(model).exchange;
+  if (exchange != nullptr) return *exchange;
+  std::string known;
+  for (const Family& family : families()) {
+    if (family.exchange != nullptr)
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", family.keys.name);
+  }
   fail(ExitCode::config,
        "model.family: {} has no exchange with Hugging Face (filters are (out, height, width, in) "
-       "here and (out, in, height, width) there, and the stems differ); only gpt2 has",
-       model.family);
+       "here and (out, in, height, width) there, and the stems differ); these have: {}",
+       model.family, known);
 }
 
 void refuse_to_replace(const std::string& path, const Destination& destination) {
@@ -52,79 +59,104 @@ std::vector<float> transposed(const std::vector<float>& from, std::int64_t rows,
   return to;
 }
 
-// Our shape of a tensor of theirs.
+// Of ours, made of theirs.
 Shape our_shape(const NamePair& pair) {
-  if (pair.transposed) return {pair.shape[1], pair.shape[0]};
-  if (pair.padding_rows > 0) return {pair.shape[0] + pair.padding_rows, pair.shape[1]};
-  return pair.shape;
+  const Shape& first = pair.theirs.front().shape;
+  if (pair.transposed) return {first[1], first[0]};
+  std::int64_t rows = pair.padding_rows;
+  for (const TheirTensor& part : pair.theirs)
+    rows += part.shape[0];
+  return first.rank() == 1 ? Shape{rows} : Shape{rows, first[1]};
 }
 
-WholeTensor to_theirs(const NamePair& pair, std::vector<float> values) {
-  values.resize(static_cast<std::size_t>(pair.shape.count()));  // without the padding
-  if (pair.transposed) values = transposed(values, pair.shape[1], pair.shape[0]);
-  return {pair.theirs, pair.shape, std::move(values)};
+// The tensors of theirs that one of ours has; its padding is left out.
+void to_theirs(const NamePair& pair, std::vector<float> values, std::vector<WholeTensor>& tensors) {
+  std::int64_t first = 0;
+  for (const TheirTensor& part : pair.theirs) {
+    std::vector<float> own(values.begin() + first, values.begin() + first + part.shape.count());
+    first += part.shape.count();
+    if (pair.transposed) own = transposed(own, part.shape[1], part.shape[0]);
+    tensors.push_back({part.name, part.shape, std::move(own)});
+  }
 }
-
-WholeTensor to_ours(const NamePair& pair, std::vector<float> values) {
-  if (pair.transposed) values = transposed(values, pair.shape[0], pair.shape[1]);
-  const Shape shape = our_shape(pair);
-  values.resize(static_cast<std::size_t>(shape.count()), 0.0F);
-  return {pair.ours, shape, std::move(values)};
-}
-
-constexpr const char* their_config = "config.json";
 
 std::string directory_of(const std::string& weights) {
   return fs::is_directory(weights) ? weights : parent_directory(weights);
 }
 
-// What transformers reads beside the weights; null where there is none.
-nlohmann::json read_their_config(const std::string& path) {
-  if (!fs::exists(path)) return nullptr;
-  auto json = nlohmann::json::parse(read_whole_file(path, their_config_limit, ExitCode::checkpoint),
-                                    nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) fail(ExitCode::checkpoint, "{}: is not a JSON object", path);
-  return json;
-}
-
-// It must be this model.
-void check_their_config(const std::string& path, const GptOptions& model) {
-  const nlohmann::json json = read_their_config(path);
-  if (json.is_null()) return;
-  const auto expect = [&](const char* key, const nlohmann::json& value, std::string_view ours) {
-    if (!json.contains(key) || json[key] == value) return;
-    fail(ExitCode::config, "{}: {} is {}, {} needs {}", path, key, json[key].dump(), ours,
-         value.dump());
-  };
-  expect("model_type", "gpt2", "model.family: gpt2");
-  expect("n_layer", model.layers, "model.layers");
-  expect("n_head", model.heads, "model.heads");
-  expect("n_embd", model.hidden, "model.hidden");
-  expect("n_positions", model.context, "model.context");
-  expect("vocab_size", model.vocabulary, "model.vocabulary");
-  expect("activation_function", "gelu_new", "our GELU");
-  expect("layer_norm_epsilon", 1e-5, "our layer norm");
-  expect("tie_word_embeddings", true, "our head");
-  expect("scale_attn_by_inverse_layer_idx", false, "our attention");
-  if (json.contains("n_inner") && !json["n_inner"].is_null())
-    expect("n_inner", 4 * model.hidden, "our MLP");
-}
-
-void check_tied_head(const WeightFiles& files, const std::vector<float>& tokens) {
-  if (!files.contains("lm_head.weight")) return;
-  const std::vector<float> head = files.read("lm_head.weight");
+void check_tied_head(const WeightFiles& files, const hugging_face::Exchange& exchange,
+                     const std::vector<float>& tokens) {
+  if (!files.contains(exchange.head)) return;
+  const std::vector<float> head = files.read(exchange.head);
   const std::size_t bytes = std::min(head.size(), tokens.size()) * sizeof(float);
   if (head.size() != tokens.size() || std::memcmp(head.data(), tokens.data(), bytes) != 0)
     fail(ExitCode::checkpoint,
-         "{}: lm_head.weight differs from wte.weight; the head is tied to the tokens here",
-         files.file_of("lm_head.weight").path());
+         "{}: {} differs from {}; the head is tied to the tokens in the model of the config",
+         files.file_of(exchange.head).path(), exchange.head, exchange.tokens);
+}
+
+// Their tensors by the names that `names` gives them.
+class TheirWeights {
+ public:
+  TheirWeights(const std::string& path, const hugging_face::Exchange& exchange,
+               const ModelConfig& model)
+      : path_(path), exchange_(exchange), files_(path) {
+    for (const std::string& name : files_.names()) {
+      if (const auto plain = exchange.plain_name(name, model)) names_.emplace(*plain, name);
+    }
+    tied_ = std::ranges::none_of(exchange.names(model), [&](const NamePair& pair) {
+      return pair.theirs.front().name == exchange.head;
+    });
+  }
+
+  // Each can be taken once.
+  std::vector<float> take(const TheirTensor& part) {
+    const auto found = names_.find(part.name);
+    if (found == names_.end())
+      fail(ExitCode::checkpoint, "{}: has no tensor {} {}; the config is of another model", path_,
+           part.name, part.shape.to_string());
+    const Shape shape = files_.file_of(found->second).shape(found->second);
+    if (shape != part.shape)
+      fail(ExitCode::checkpoint, "{}: {} is {}, not {}; the config is of another model", path_,
+           found->second, shape.to_string(), part.shape.to_string());
+    std::vector<float> values = files_.read(found->second);
+    if (tied_ && part.name == exchange_.tokens) check_tied_head(files_, exchange_, values);
+    names_.erase(found);
+    return values;
+  }
+
+  void expect_nothing_left() const {
+    if (names_.empty()) return;
+    fail(ExitCode::checkpoint, "{}: holds tensor {}, which the model of the config does not have",
+         path_, names_.begin()->second);
+  }
+
+ private:
+  std::string path_;
+  const hugging_face::Exchange& exchange_;
+  WeightFiles files_;
+  std::map<std::string, std::string> names_;  // by plain name
+  bool tied_ = false;
+};
+
+WholeTensor to_ours(const NamePair& pair, TheirWeights& weights) {
+  std::vector<float> values;
+  for (const TheirTensor& part : pair.theirs) {
+    std::vector<float> own = weights.take(part);
+    if (pair.transposed) own = transposed(own, part.shape[0], part.shape[1]);
+    values.insert(values.end(), own.begin(), own.end());
+  }
+  const Shape shape = our_shape(pair);
+  values.resize(static_cast<std::size_t>(shape.count()), 0.0F);
+  return {pair.ours, shape, std::move(values)};
 }
 
 }  // namespace
 
 void export_weights(const RunState& from, const Config& config, const Destination& destination,
                     bool average) {
-  const GptOptions& model = gpt2_of(config.model);
+  const hugging_face::Exchange& exchange = exchange_of(config.model);
+  const std::string description_text = exchange.config_json(config.model);
   const std::string weights = destination.to + "/model.safetensors";
   const std::string description = destination.to + "/" + their_config;
   refuse_to_replace(weights, destination);
@@ -133,80 +165,60 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
   const StoredValues stored = from.values(kind);
   StoredReader reader(stored);
   std::vector<WholeTensor> tensors;
-  for (const NamePair& pair : hugging_face::gpt2_names(model)) {
+  for (const NamePair& pair : exchange.names(config.model)) {
     const auto found = stored.tensors.find(pair.ours);
     if (found == stored.tensors.end() || found->second.shape != our_shape(pair))
       fail(ExitCode::checkpoint, "{}: has no tensor {} {}; --config is of another model", from.path,
            pair.ours, our_shape(pair).to_string());
-    tensors.push_back(to_theirs(pair, reader.whole(found->second)));
+    to_theirs(pair, reader.whole(found->second), tensors);
   }
   std::error_code error;
   fs::create_directories(destination.to, error);
   if (error)
     library_failed(fmt::format("mkdir({})", destination.to), error.message(), ExitCode::config);
   save_weights(weights, tensors, {{"format", "pt"}});
-  write_file(description, hugging_face::gpt2_config_json(model), ExitCode::internal);
+  write_file(description, description_text, ExitCode::internal);
   fmt::print("from  {}\n{}: {} tensors, and {}\n", from.describe(kind), weights, tensors.size(),
              their_config);
 }
 
 ModelConfig model_of_hugging_face(const std::string& weights) {
   const std::string path = directory_of(weights) + "/" + their_config;
-  const nlohmann::json json = read_their_config(path);
-  if (json.is_null())
+  if (!fs::exists(path))
     fail(ExitCode::config, "{}: there is no {} beside the weights; give --config", weights,
          their_config);
-  const auto type = json.find("model_type");
-  if (type == json.end() || *type != "gpt2")
-    fail(ExitCode::config, "{}: model_type is {}; weights of gpt2 models can be imported", path,
-         type == json.end() ? "missing" : type->dump());
-  std::string text = "model: {family: gpt2";
-  for (const auto& [ours, theirs] : {std::pair{"layers", "n_layer"},
-                                     {"hidden", "n_embd"},
-                                     {"heads", "n_head"},
-                                     {"context", "n_positions"},
-                                     {"vocabulary", "vocab_size"}}) {
-    const auto value = json.find(theirs);
-    if (value == json.end() || !value->is_number_integer())
-      fail(ExitCode::config, "{}: {} is {}, not a number; give --config", path, theirs,
-           value == json.end() ? "missing" : value->dump());
-    text += fmt::format(", {}: {}", ours, value->dump());
+  return model_of_their_config(path);
+}
+
+std::string model_section(const ModelConfig& model) {
+  // Said even where they are the default.
+  static constexpr std::array<std::string_view, 5> sizes = {
+      "model.layers", "model.hidden", "model.heads", "model.context", "model.vocabulary"};
+  Config config = default_config();
+  const KeyValues defaults = values_by_key(config);
+  config.model = model;
+  std::string keys = "family: " + model.family;
+  const KeyValues values = values_by_key(config);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    constexpr std::string_view section = "model.";
+    const auto& [key, value] = values[i];
+    if (!key.starts_with(section) || key == "model.family") continue;
+    if (value == defaults[i].second && std::ranges::find(sizes, key) == sizes.end()) continue;
+    keys += fmt::format(", {}: {}", key.substr(section.size()), value);
   }
-  return parse_config(text + "}\n", path, {}).model;
+  return fmt::format("model: {{{}}}\n", keys);
 }
 
-std::string model_section(const ModelConfig& any) {
-  const GptOptions& model = gpt2_of(any);
-  return fmt::format(
-      "model: {{family: {}, layers: {}, hidden: {}, heads: {}, context: {}, vocabulary: {}}}\n",
-      any.family, model.layers, model.hidden, model.heads, model.context, model.vocabulary);
-}
-
-void import_weights(const std::string& from, const ModelConfig& any,
+void import_weights(const std::string& from, const ModelConfig& model,
                     const Destination& destination) {
-  const GptOptions& model = gpt2_of(any);
+  const hugging_face::Exchange& exchange = exchange_of(model);
   refuse_to_replace(destination.to, destination);
   check_their_config(directory_of(from) + "/" + their_config, model);
-  const WeightFiles files(from);
-  std::map<std::string, std::string> by_plain_name;
-  for (const std::string& name : files.names()) {
-    if (const auto plain = hugging_face::plain_name(name)) by_plain_name.emplace(*plain, name);
-  }
+  TheirWeights weights(from, exchange, model);
   std::vector<WholeTensor> tensors;
-  for (const NamePair& pair : hugging_face::gpt2_names(model)) {
-    const auto found = by_plain_name.find(pair.theirs);
-    if (found == by_plain_name.end() ||
-        files.file_of(found->second).shape(found->second) != pair.shape)
-      fail(ExitCode::checkpoint, "{}: has no tensor {} {}; the config is of another model", from,
-           pair.theirs, pair.shape.to_string());
-    std::vector<float> values = files.read(found->second);
-    if (pair.theirs == "wte.weight") check_tied_head(files, values);
-    tensors.push_back(to_ours(pair, std::move(values)));
-    by_plain_name.erase(found);
-  }
-  if (!by_plain_name.empty())
-    fail(ExitCode::checkpoint, "{}: holds tensor {}, which the model of the config does not have",
-         from, by_plain_name.begin()->second);
+  for (const NamePair& pair : exchange.names(model))
+    tensors.push_back(to_ours(pair, weights));
+  weights.expect_nothing_left();
   save_weights(destination.to, tensors, {{"format", "trireme"}});
   fmt::print("{}: {} tensors\n", destination.to, tensors.size());
 }

@@ -128,8 +128,10 @@ int examine(const DoctorArguments& arguments) {
     if (config && mpi.local_rank() == 0 && on_cpu(settings, gpus))
       doctor::check_planned_memory(findings, settings, mpi.rank(), hosts);
     doctor::check_data_on_hosts(findings, *world, "data.path", settings.data.path);
-    for (const std::string& source : settings.data.sources)
-      doctor::check_data_on_hosts(findings, *world, "data.sources", source);
+    for (const NamedSource& source : settings.data.sources) {
+      doctor::check_data_on_hosts(findings, *world, "data.sources", source.path);
+      doctor::check_data_on_hosts(findings, *world, "data.sources", source.validation_path);
+    }
     doctor::check_data_on_hosts(findings, *world, "data.validation_path",
                                 settings.data.validation_path);
     check_collectives(findings, process, config, *world, hosts, hardware);

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
+#include <limits>
 #include <memory>
 #include <thread>
 
@@ -27,16 +28,34 @@ std::size_t cores() {
 
 struct ConfigArguments {
   std::string config;
+  std::string source;
   std::vector<std::string> overrides;
 };
+
+void add_options(CLI::App& command, ConfigArguments& arguments) {
+  add_config_options(command, arguments.config, arguments.overrides);
+  command.add_option("--source", arguments.source, "Which of data.sources, by its name");
+}
+
+// With the source of that name alone as data.
+Config of_source(Config config, const std::string& name) {
+  const auto& sources = config.data.sources;
+  const auto found = std::ranges::find(sources, name, &NamedSource::label);
+  if (found == sources.end()) fail(ExitCode::config, "--source: {} is none of data.sources", name);
+  DataConfig alone;
+  static_cast<DataSource&>(alone) = *found;
+  config.data = std::move(alone);
+  return config;
+}
 
 // The training data of a config, whatever its model reads. `plain`: as stored, without scaling.
 std::unique_ptr<FieldDataset> open_files(const ConfigArguments& arguments, bool plain) {
   Config config = load_config(arguments.config, arguments.overrides);
+  if (!arguments.source.empty()) config = of_source(std::move(config), arguments.source);
   if (!config.data.in_place()) {
     fail(ExitCode::config,
          "{}: data.files names no files; this command is for HDF5 files that are read in place "
-         "(packed shards: trireme data inspect)",
+         "(one of data.sources: --source NAME; packed shards: trireme data inspect)",
          arguments.config);
   }
   if (plain) {
@@ -44,7 +63,8 @@ std::unique_ptr<FieldDataset> open_files(const ConfigArguments& arguments, bool 
     config.data.not_finite = NotFinite::keep;
     config.data.input_channels.clear();
   }
-  return open_files_alone(config);
+  // Statistics leave out what is no number.
+  return open_files_alone(config, plain ? std::numeric_limits<float>::quiet_NaN() : 0.0F);
 }
 
 void add_describe(CLI::App& data) {
@@ -71,7 +91,7 @@ void add_statistics(CLI::App& data) {
   const auto arguments = std::make_shared<Arguments>();
   auto* const command = data.add_subcommand(
       "statistics", "Mean, deviation, range and NaN counts of every channel of data.files");
-  add_config_options(*command, arguments->config, arguments->overrides);
+  add_options(*command, *arguments);
   command->add_option("--out", arguments->out, "File to write, for data.statistics")->required();
   command->add_flag("--quiet", arguments->quiet, "Show no progress");
   command->footer(
@@ -105,7 +125,7 @@ void add_preview(CLI::App& data) {
   const auto arguments = std::make_shared<Arguments>();
   auto* const command = data.add_subcommand(
       "preview", "Write samples of data.files as PNG files, a tile per channel");
-  add_config_options(*command, arguments->config, arguments->overrides);
+  add_options(*command, *arguments);
   command->add_option("--out", arguments->out, "Directory to write to")->required();
   command->add_option("--samples", arguments->samples, "How many, evenly spread")
       ->capture_default_str()

@@ -46,7 +46,7 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
   if (given.parallel.search) given = choose_layout(process, given, where);
   const Config config = resolve_config(given, process.environment(), &where);
   if (arguments.print_config) {
-    if (process.mpi.rank() == 0) fmt::print("{}", to_yaml(config));
+    if (process.mpi.rank() == 0) fmt::print("{}", to_yaml(config, &where));
     return;
   }
   try {
@@ -69,7 +69,7 @@ void add_train_command(CLI::App& app, std::vector<std::string> command_line) {
   add_config_options(*command, arguments->config, arguments->overrides,
                      "YAML file, see configs/, or a run's directory: what it was asked for");
   command->add_flag("--print-config", arguments->print_config,
-                    "Print the resolved config and stop");
+                    "Print the resolved config, with where each value is from, and stop");
   auto* const fresh =
       command->add_flag("--fresh", arguments->start.fresh,
                         "Refuse to go on with a run that run.directory holds already");

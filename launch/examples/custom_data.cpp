@@ -27,8 +27,6 @@ class Counting final : public trireme::Dataset {
   [[nodiscard]] std::uint64_t fingerprint() const override {
     return static_cast<std::uint64_t>(samples_ << 20 ^ vocabulary_);
   }
-  // It has no files.
-  [[nodiscard]] const std::vector<trireme::Shard>& shards() const override { return no_shards_; }
 
   // Called by several threads at once.
   void read(std::int64_t index, std::span<std::byte> inputs,
@@ -46,7 +44,6 @@ class Counting final : public trireme::Dataset {
  private:
   std::int64_t samples_, vocabulary_;
   trireme::SampleLayout layout_;
-  std::vector<trireme::Shard> no_shards_;
 };
 
 void train(const std::string& file, const std::vector<std::string>& overrides) {

@@ -1,30 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gpt/gpt.h"
 
-#include "models/gpt/embedding_layer.h"
-#include "models/gpt/gpt_block.h"
-#include "models/gpt/gpt_head.h"
-
 namespace trireme {
+namespace {
 
-Chain gpt_chain(const GptOptions& options) {
-  Chain chain;
-  chain.push_back({.make = [options](Blueprint& blueprint) -> std::unique_ptr<Layer> {
-    const auto scope = blueprint.layer("");
-    return std::make_unique<GptEmbedding>(blueprint, options);
-  }});
-  for (std::int64_t i = 0; i < options.layers; ++i) {
-    chain.push_back({.make = [options, i](Blueprint& blueprint) -> std::unique_ptr<Layer> {
-                       const auto scope = blueprint.layer(fmt::format("blocks.{}", i));
-                       return std::make_unique<GptBlock>(blueprint, options, i);
-                     },
-                     .block = true});
-  }
-  chain.push_back({.make = [options](Blueprint& blueprint) -> std::unique_ptr<Layer> {
-    const auto scope = blueprint.layer("");
-    return std::make_unique<GptHead>(blueprint, options);
-  }});
-  return chain;
+// Large enough to stand out of the token table, whose rows start near 0.02: attention then finds
+// neighbours early.
+constexpr float sinusoid_amplitude = 0.1F;
+
+Init position_init(const GptOptions& options) {
+  if (options.position_init == PositionInit::sinusoidal) return Init::sinusoid(sinusoid_amplitude);
+  return Init::normal(static_cast<float>(options.init_std) / 2);
+}
+
+}  // namespace
+
+TransformerOptions transformer_options(const GptOptions& options) {
+  return {.layers = options.layers,
+          .hidden = options.hidden,
+          .heads = options.heads,
+          .key_heads = options.heads,
+          .head_size = options.hidden / options.heads,
+          .intermediate = 4 * options.hidden,
+          .intermediate_name = "4 x model.hidden",
+          .context = options.context,
+          .vocabulary = options.vocabulary,
+          .dropout = options.dropout,
+          .learned_positions = true,
+          .init_std = options.init_std,
+          .position_init = position_init(options)};
 }
 
 }  // namespace trireme

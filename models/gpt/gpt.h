@@ -4,8 +4,8 @@
 // standard deviation 0.02, residual projections scaled by 1/sqrt(2 layers), positions 0.01.
 #pragma once
 
+#include "models/transformer/transformer.h"
 #include "runtime/config/choices.h"
-#include "runtime/nn/model.h"
 
 namespace trireme {
 
@@ -29,7 +29,9 @@ struct GptOptions {
   friend bool operator==(const GptOptions&, const GptOptions&) = default;
 };
 
-// Inputs (micro_batch, context) i32 tokens; targets the same shape.
-[[nodiscard]] Chain gpt_chain(const GptOptions& options);
+[[nodiscard]] TransformerOptions transformer_options(const GptOptions& options);
+[[nodiscard]] inline Chain gpt_chain(const GptOptions& options) {
+  return transformer_chain(transformer_options(options));
+}
 
 }  // namespace trireme

@@ -11,16 +11,15 @@ namespace {
 using config::IntegerRange;
 using config::NumberRange;
 
-constexpr std::int64_t max_head_size =
-    256;  // the attention kernels keep one head's row in registers
-
 #define GPT_FIELD(name, ...) TRIREME_MODEL_FIELD(GptOptions, name, __VA_ARGS__)
 
 std::vector<config::Field> gpt_fields() {
   return {
       GPT_FIELD(layers, IntegerRange{1, 1024}, "transformer blocks"),
       GPT_FIELD(hidden, IntegerRange{1, 65536}, "width of the residual stream"),
-      GPT_FIELD(heads, IntegerRange{1, 1024}, "attention heads; divides model.hidden"),
+      GPT_FIELD(heads, IntegerRange{1, 1024},
+                "attention heads, of queries; a divisor of model.hidden, with llama unless "
+                "model.head_size is set"),
       GPT_FIELD(context, IntegerRange{1, 1 << 20}, "tokens per sequence"),
       GPT_FIELD(vocabulary, IntegerRange{2, 2147483647}, "token ids; 256 = bytes"),
       GPT_FIELD(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}),

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "models/gpt/embedding_layer.h"
+#include "models/gpt/gpt.h"
 
 namespace trireme::hugging_face {
 namespace {
@@ -51,18 +51,18 @@ Shape shape_of(std::string_view theirs, const GptOptions& model) {
   return {c};
 }
 
-}  // namespace
-
-std::vector<NamePair> gpt2_names(const GptOptions& model) {
+std::vector<NamePair> gpt2_names(const ModelConfig& config) {
+  const auto& model = config.as<GptOptions>();
   std::vector<NamePair> pairs;
   const auto add = [&](Scope scope, std::int64_t block) {
     for (const Row& row : rows) {
       if (row.scope != scope) continue;
       const bool tokens = row.theirs == "wte.weight";
-      pairs.push_back({fmt::format(fmt::runtime(row.ours), block),
-                       fmt::format(fmt::runtime(row.theirs), block), row.transposed,
-                       shape_of(row.theirs, model),
-                       tokens ? padded_vocabulary(model.vocabulary) - model.vocabulary : 0});
+      pairs.push_back(
+          {fmt::format(fmt::runtime(row.ours), block),
+           {{fmt::format(fmt::runtime(row.theirs), block), shape_of(row.theirs, model)}},
+           row.transposed,
+           tokens ? padded_vocabulary(model.vocabulary) - model.vocabulary : 0});
     }
   };
   add(Scope::before_blocks, 0);
@@ -72,7 +72,8 @@ std::vector<NamePair> gpt2_names(const GptOptions& model) {
   return pairs;
 }
 
-std::string gpt2_config_json(const GptOptions& model) {
+std::string gpt2_config(const ModelConfig& config) {
+  const auto& model = config.as<GptOptions>();
   return fmt::format(
       R"({{
   "model_type": "gpt2",
@@ -98,12 +99,21 @@ std::string gpt2_config_json(const GptOptions& model) {
       model.dropout, model.dropout);
 }
 
-std::optional<std::string> plain_name(std::string_view theirs) {
+// Masks are no parameters; the head is tied to the tokens.
+std::optional<std::string> gpt2_plain_name(std::string_view theirs, const ModelConfig& /*model*/) {
   constexpr std::string_view prefix = "transformer.";
   if (theirs.starts_with(prefix)) theirs.remove_prefix(prefix.size());
   const bool mask = theirs.ends_with(".attn.bias") || theirs.ends_with(".attn.masked_bias");
   if (mask || theirs == "lm_head.weight") return {};
   return std::string(theirs);
+}
+
+}  // namespace
+
+const Exchange& gpt2_exchange() {
+  static constexpr Exchange exchange{gpt2_names, gpt2_config, gpt2_plain_name, "wte.weight",
+                                     "lm_head.weight"};
+  return exchange;
 }
 
 }  // namespace trireme::hugging_face

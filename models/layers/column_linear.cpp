@@ -17,19 +17,24 @@ ColumnLinear::ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t ou
       matmul_(blueprint, block_.rows(), weight_block_, fp8),
       weight_(weight) {}
 
-ColumnLinear::ColumnLinear(Blueprint& blueprint, std::string_view name, std::int64_t outputs,
-                           int parts, Init init, const PartialSum& sum)
-    : ColumnLinear(blueprint, ParamId{}, outputs, sum, blueprint.options().fp8) {
+ColumnLinear::ColumnLinear(Blueprint& blueprint, std::string_view name,
+                           const ColumnOptions& options, Init init, const PartialSum& sum)
+    : ColumnLinear(blueprint, ParamId{}, options.outputs, sum, blueprint.options().fp8) {
   const auto scope = blueprint.scope(name);
   weight_ = blueprint.parameter({.name = "weight",
-                                 .shape = {outputs, weight_block_[1]},
+                                 .shape = {options.outputs, weight_block_[1]},
                                  .init = init,
                                  .decay = true,
                                  .matrix = true,
                                  .shard_axis = 0,
-                                 .shard_parts = parts});
-  bias_ = blueprint.parameter(
-      {.name = "bias", .shape = {outputs}, .shard_axis = 0, .shard_parts = parts});
+                                 .shard_parts = options.parts,
+                                 .shard_lead = options.lead});
+  if (!options.bias) return;
+  bias_ = blueprint.parameter({.name = "bias",
+                               .shape = {options.outputs},
+                               .shard_axis = 0,
+                               .shard_parts = options.parts,
+                               .shard_lead = options.lead});
 }
 
 void ColumnLinear::forward(const Context& context, const Tensor& y, const Tensor& x) const {

@@ -6,16 +6,24 @@
 
 namespace trireme {
 
+struct ColumnOptions {
+  std::int64_t outputs = 0;
+  // The outputs are `parts` tensors one after another, each of which is split; the first is `lead`
+  // times as long as each other.
+  int parts = 1;
+  int lead = 1;
+  bool bias = true;
+};
+
 // y = x W^T + b whose outputs are split over the tensor ranks (column parallel in Megatron-LM's
 // terms): x (B, T, C) on every rank, y (local blocks, B, T, outputs / blocks). Each block is a
 // matmul of its own, so that it has the same bits on any number of ranks. One block is a plain
 // linear layer.
 class ColumnLinear {
  public:
-  // Declares "<name>.weight" (outputs, C), decayed, and "<name>.bias" (outputs). The outputs are
-  // `parts` tensors one after another, each of which is split.
-  ColumnLinear(Blueprint& blueprint, std::string_view name, std::int64_t outputs, int parts,
-               Init init, const PartialSum& sum);
+  // Declares "<name>.weight" (outputs, C), decayed, and "<name>.bias" (outputs).
+  ColumnLinear(Blueprint& blueprint, std::string_view name, const ColumnOptions& options, Init init,
+               const PartialSum& sum);
   // Without bias and never in fp8: a head, whose weight was declared elsewhere. Of tied weights
   // that are one parameter, the other reader reports the gradient.
   ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t outputs, const PartialSum& sum)

@@ -6,8 +6,8 @@
 
 namespace trireme {
 
-RowLinear::RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t inputs, Init init,
-                     const PartialSum& sum)
+RowLinear::RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t inputs, bool bias,
+                     Init init, const PartialSum& sum)
     : sum_(sum),
       blocked_(blueprint.tensor().blocked()),
       split_backward_(blueprint.options().split_backward),
@@ -23,12 +23,13 @@ RowLinear::RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t i
                                  .decay = true,
                                  .matrix = true,
                                  .shard_axis = 1});
-  bias_ = blueprint.parameter({.name = "bias", .shape = {outputs}});
+  if (bias) bias_ = blueprint.parameter({.name = "bias", .shape = {outputs}});
 }
 
 void RowLinear::forward(const Context& context, const Tensor& y, const Tensor& x,
                         const Tensor& residual) const {
-  const Tensor weight = context.params.compute(weight_), bias = context.params.compute(bias_);
+  const Tensor weight = context.params.compute(weight_);
+  const Tensor bias = bias_.index < 0 ? Tensor{} : context.params.compute(bias_);
   if (!blocked_) {
     matmul_.forward(context, y, x, weight, bias, residual);
     return;
@@ -52,13 +53,14 @@ void RowLinear::backward(const Context& context, const Tensor& dx, const Tensor&
 }
 
 void RowLinear::backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const {
-  const Tensor dw = context.params.gradient(weight_), db = context.params.gradient(bias_);
+  const Tensor dw = context.params.gradient(weight_);
+  const Tensor db = bias_.index < 0 ? Tensor{} : context.params.gradient(bias_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
     matmul_.backward_weight(context, block_of(dw, b, weight_block_), blocked_ ? Tensor{} : db, dy,
                             block_of(x, b, block_));
   }
-  if (blocked_) ops::column_sums(context.stream, db, dy);
-  context.ready(bias_);
+  if (blocked_ && !db.empty()) ops::column_sums(context.stream, db, dy);
+  if (bias_.index >= 0) context.ready(bias_);
   context.ready(weight_);
 }
 

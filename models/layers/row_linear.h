@@ -12,8 +12,9 @@ namespace trireme {
 // linear layer.
 class RowLinear {
  public:
-  // Declares "<name>.weight" (C, inputs), decayed, and "<name>.bias" (C), which no rank splits.
-  RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t inputs, Init init,
+  // Declares "<name>.weight" (C, inputs), decayed, and with `bias` "<name>.bias" (C), which no rank
+  // splits.
+  RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t inputs, bool bias, Init init,
             const PartialSum& sum);
 
   [[nodiscard]] const Shape& block_shape() const { return block_; }  // (B, T, inputs / blocks)

@@ -107,7 +107,7 @@ Chain resnet_chain(const Config& config) {
       .crop_padding = config.data.crop_padding, .flip = config.data.flip, .seed = config.run.seed};
   const auto to_float = [](double value) { return static_cast<float>(value); };
   // Files read in place are scaled where they are read.
-  if (!config.data.in_place()) {
+  if (!config.data.float_samples()) {
     TRIREME_EXPECTS(config.data.mean.size() <= augment.mean.size() &&
                         config.data.std.size() <= augment.stddev.size(),
                     "means of {} channels", config.data.mean.size());

@@ -39,7 +39,8 @@ std::vector<ValueKind> CheckpointValues::kinds() const {
 Blocking blocking_of(const ParamSpec& spec, const TensorSplit& split) {
   if (!is_split(spec, split)) return {1, spec.shape.count()};
   const std::int64_t outer = spec.shard_axis == 0 ? 1 : spec.shape[0];
-  return {split.blocks, spec.shape.count() / outer / spec.shard_parts / split.blocks};
+  return {split.blocks, spec.shape.count() / outer / spec.shard_units() / split.blocks,
+          spec.shard_lead};
 }
 
 std::vector<ManifestTensor> manifest_tensors(std::span<const PlacedParam> placed,

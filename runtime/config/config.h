@@ -9,6 +9,7 @@
 // program.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -38,32 +39,28 @@ struct DeviceConfig {
   friend bool operator==(const DeviceConfig&, const DeviceConfig&) = default;
 };
 
-struct DataConfig {
+// What one data set is made of: keys of the data section, and of each of data.sources.
+struct DataSource {
   std::string path;
   std::string validation_path;
-  std::int64_t workers = 2;
-  std::int64_t prefetch = 4;
-  bool shuffle = true;
-  LastBatch last_batch = LastBatch::drop;
-  // Several sources instead of `path`; the lists have a value for each, or none.
-  std::vector<std::string> sources;
-  std::vector<double> weights;  // none: by size
-  double weight_temperature = 1;
-  std::vector<std::int64_t> source_epochs;  // 0 = any number
-  std::vector<std::int64_t> source_from;
-  std::vector<std::int64_t> source_until;  // 0 = to the end
+  std::string test_path;
   // images
-  std::int64_t crop_padding = 0;
-  bool flip = false;
   std::vector<double> mean;
   std::vector<double> std;
   // HDF5 files read in place, instead of `path`
   std::vector<std::string> files;
   std::vector<std::string> validation_files;
+  std::vector<std::string> test_files;
   double validation_fraction = 0;
+  std::string split_key;
+  std::vector<std::string> validation_values;
+  std::vector<std::string> test_values;
   SampleUnit samples = SampleUnit::file;
   std::vector<std::string> inputs;
   std::string target;
+  std::vector<std::string> class_names;  // of labels that are text; empty = sorted
+  std::string mask;
+  std::string weight;
   std::string axes = "HWC";
   std::vector<std::int64_t> input_channels;  // empty = all
   std::vector<std::int64_t> crop;            // top, left, height, width; empty = all
@@ -86,14 +83,56 @@ struct DataConfig {
   std::vector<double> crop_ratio{3.0 / 4.0, 4.0 / 3.0};  // width / height
   std::int64_t eval_resize = 0;                          // 0 = 8/7 of the short side
   std::int64_t max_pixels = std::int64_t{1} << 27;
-  friend bool operator==(const DataConfig&, const DataConfig&) = default;
+  friend bool operator==(const DataSource&, const DataSource&) = default;
 
   // Whether the data is HDF5 files read in place, or images.
   [[nodiscard]] bool in_place() const { return !files.empty() || !validation_files.empty(); }
   [[nodiscard]] bool has_images() const { return !images.empty() || !validation_images.empty(); }
-  [[nodiscard]] bool has_validation() const {
+  // Whether it says itself what to evaluate on.
+  [[nodiscard]] bool validates() const {
     return !validation_path.empty() || !validation_files.empty() || !validation_images.empty() ||
-           validation_fraction > 0;
+           validation_fraction > 0 || !validation_values.empty();
+  }
+};
+
+// One of several that are mixed.
+struct NamedSource : DataSource {
+  std::string name;  // "": as it says what it reads
+  friend bool operator==(const NamedSource&, const NamedSource&) = default;
+
+  // What reports call it.
+  [[nodiscard]] const std::string& label() const {
+    if (!name.empty()) return name;
+    return !files.empty() ? files.front() : !images.empty() ? images.front() : path;
+  }
+};
+
+struct DataConfig : DataSource {
+  std::int64_t workers = 2;
+  std::int64_t prefetch = 4;
+  bool shuffle = true;
+  LastBatch last_batch = LastBatch::drop;
+  // images
+  std::int64_t crop_padding = 0;
+  bool flip = false;
+  // Several sources instead of `path`; the lists have a value for each, or none.
+  std::vector<NamedSource> sources;
+  std::vector<double> weights;  // none: by size
+  double weight_temperature = 1;
+  std::vector<std::int64_t> source_epochs;  // 0 = any number
+  std::vector<std::int64_t> source_from;
+  std::vector<std::int64_t> source_until;  // 0 = to the end
+  friend bool operator==(const DataConfig&, const DataConfig&) = default;
+
+  // Whether samples are numbers that are scaled where they are read, not bytes: where any source is
+  // read in place.
+  [[nodiscard]] bool float_samples() const {
+    return in_place() || std::ranges::any_of(sources, &DataSource::in_place);
+  }
+  [[nodiscard]] bool has_validation() const { return validates() || sources_validate(); }
+  // Whether a source brings a validation set of its own.
+  [[nodiscard]] bool sources_validate() const {
+    return std::ranges::any_of(sources, &DataSource::validates);
   }
 };
 
@@ -212,7 +251,9 @@ struct Provenance {
   std::map<std::string, std::string, std::less<>>
       places;  // key -> "a.yaml:14: train.steps" | "--set train.steps=3"
   std::set<std::string, std::less<>> overridden;  // keys that --set has set
-  // Keys of the file that an override of another left without a meaning, and what became of them.
+  // Which hand set a key last: 0 the file that all others are based on, and so on to --set.
+  std::map<std::string, int, std::less<>> hands;
+  // Keys of a file that a later hand's other key left without a meaning, and what became of them.
   std::vector<std::string> notices;
 
   // The place of `key` as messages begin with it; file and key for a default, the key alone without
@@ -224,13 +265,14 @@ namespace config {
 class KeyTable;
 }
 
-// Reads `path`, then applies `overrides` ("train.steps=50"), in order. A relative path of what a
-// run reads (data, hardware, initial weights) that does not exist in the current directory but does
-// beside the config file is taken from there.
+// Reads `path`, after the file that its `base` names (base_files.h), then applies `overrides`
+// ("train.steps=50"), in order; a list is replaced as a whole. A relative path of what a run reads
+// (data, hardware, initial weights) that does not exist in the current directory but does beside
+// the file that says it is taken from there.
 // Raises ExitCode::config with "file:line: key: value ...; allowed ...; fix ..." for anything wrong
 // with a single key. `where`, when given, receives the place of every key that was set. Keys of the
-// file that an override has left without a meaning are ignored, each with a line in the log; keys
-// of earlier versions are read, with a line too.
+// file that an override, or of a base that the file, has left without a meaning are ignored, each
+// with a line in the log; keys of earlier versions are read, with a line too.
 [[nodiscard]] Config load_config(const config::KeyTable& keys, const std::string& path,
                                  const std::vector<std::string>& overrides, Provenance* where);
 // The same from text; `name` stands for the file in messages. Paths stay as written, and notices
@@ -254,8 +296,10 @@ enum class Purpose : std::uint8_t { train, evaluate, generate };
 // The same with every path absolute, for what is read again from elsewhere.
 [[nodiscard]] Config with_absolute_paths(Config config);
 
-// The resolved config as YAML that parse_config reads back to an equal Config.
-[[nodiscard]] std::string to_yaml(const config::KeyTable& keys, const Config& config);
+// The resolved config as YAML that parse_config reads back to an equal Config. With `where` a
+// comment says behind each value that was set which file and line, or option, it is from.
+[[nodiscard]] std::string to_yaml(const config::KeyTable& keys, const Config& config,
+                                  const Provenance* where = nullptr);
 // What was asked for, not what resolve_config makes of it: the keys that file and command line have
 // set, with run.directory, as YAML that load_config reads back to an equal Config from any
 // directory.

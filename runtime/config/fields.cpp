@@ -62,17 +62,14 @@ std::vector<Field> model_fields() {
   return {FIELD(model.family, Choices{}, "which model to build")};
 }
 
-std::vector<Field> data_fields() {
+constexpr Text texts{.items = {0, 1024}};
+
+// What one data set is read from.
+std::vector<Field> data_place_fields() {
   return {
       FIELD(data.path, Text{}, "directory or file of packed shards to train on"),
       FIELD(data.validation_path, Text{}, "packed shards to evaluate on; empty = no evaluation"),
-      FIELD(data.workers, IntegerRange{1, 256}, "reader threads per rank"),
-      FIELD(data.prefetch, IntegerRange{1, 1024}, "batches read ahead"),
-      FIELD(data.shuffle, Free{}, "visit the samples in a new order each epoch"),
-      FIELD(data.last_batch, one_of<LastBatch>(), "what to do with an incomplete last batch"),
-      FIELD(data.crop_padding, IntegerRange{0, 1024},
-            "random crop after padding by this many pixels", {}, Needs::images),
-      FIELD(data.flip, Free{}, "mirror half of the images", {}, Needs::images),
+      FIELD(data.test_path, Text{}, "packed shards for trireme eval --split test"),
       FIELD(data.mean, (NumberRange{.low = -any_value, .high = any_value, .items = {0, 4096}}),
             "subtracted per channel, from pixels in 0..1 or with data.scaling from the values", {},
             Needs::images),
@@ -80,56 +77,56 @@ std::vector<Field> data_fields() {
           FIELD(data.std, (NumberRange{.high = any_value, .low_is_open = true, .items = {0, 4096}}),
                 "divides each channel after the mean", {}, Needs::images),
           "data.deviation"),
-  };
-}
-
-// Several sources instead of data.path.
-std::vector<Field> mixture_fields() {
-  constexpr std::size_t most = 1024;
-  constexpr Items list{0, most};
-  return {
-      FIELD(data.sources, (Text{.may_be_empty = false, .items = list}),
-            "several data sets to train on, instead of data.path; every batch holds their shares"),
-      FIELD(data.weights, (NumberRange{.high = any_size, .low_is_open = true, .items = list}),
-            "samples of each source, in proportion; empty = by size"),
-      FIELD(data.weight_temperature, (NumberRange{.high = 1000, .low_is_open = true}),
-            "shares are in proportion to weight^(1 / this): above 1 they are more alike"),
-      FIELD(data.source_epochs, (IntegerRange{0, many, list}),
-            "passes over each source after which it leaves the mixture; 0 = any number"),
-      FIELD(data.source_from, (IntegerRange{0, many, list}),
-            "steps that are done when each source joins the mixture"),
-      FIELD(data.source_until, (IntegerRange{0, many, list}),
-            "steps that are done when each source leaves the mixture; 0 = never"),
-  };
-}
-
-// HDF5 files read in place.
-std::vector<Field> file_fields() {
-  constexpr std::size_t most = 1024;
-  constexpr std::int64_t far = std::int64_t{1} << 40;
-  const Text list{.items = {0, most}};
-  return {
-      FIELD(data.files, list,
+      FIELD(data.files, texts,
             "HDF5 files to train on in place: files, directories (all *.h5, *.hdf5 and *.nc below) "
             "or patterns with * ? []; instead of data.path",
             {}, Needs::images),
-      FIELD(data.validation_files, list, "the same to evaluate on", {}, Needs::images),
+      FIELD(data.validation_files, texts, "the same to evaluate on", {}, Needs::images),
+      FIELD(data.test_files, texts, "the same for trireme eval --split test", {}, Needs::images),
       FIELD(data.validation_fraction, below_one,
             "share of the samples of data.files, drawn at random, to evaluate on instead of "
             "training on them",
             {}, Needs::images),
+  };
+}
+
+// What samples are in files read in place.
+std::vector<Field> sample_fields() {
+  constexpr std::int64_t far = std::int64_t{1} << 40;
+  return {
+      FIELD(data.split_key, Text{},
+            "what tells samples of data.files for validation and test from those to train on: a "
+            "number or text, named as data.target is, or name: of the file or group",
+            {}, Needs::images),
+      FIELD(data.validation_values, texts,
+            "values of data.split_key whose samples are evaluated on; of text and names patterns "
+            "with * ? []",
+            {}, Needs::images),
+      FIELD(data.test_values, texts, "the same for trireme eval --split test", {}, Needs::images),
       FIELD(data.samples, one_of<SampleUnit>(),
             "what a sample is: a file, a position along the axis N, or a group at a file's root",
             {}, Needs::images),
-      FIELD(data.inputs, list, "paths of the data sets whose channels, in order, are the input", {},
-            Needs::images),
+      FIELD(data.inputs, texts, "paths of the data sets whose channels, in order, are the input",
+            {}, Needs::images),
       FIELD(data.target, Text{},
-            "label of a sample: path of a data set of integers, or path@attribute, or @attribute "
-            "of the file or group",
+            "label of a sample: path of a data set of integers or text, or path@attribute, or "
+            "@attribute of the file or group",
+            {}, Needs::images),
+      FIELD(data.class_names, texts,
+            "classes of labels that are text, in the order of their numbers; empty = all that the "
+            "training data has, sorted",
+            {}, Needs::images),
+      FIELD(data.mask, Text{},
+            "path of a data set of the inputs' rows and columns, for all samples or each: where it "
+            "is 0, inputs are not looked at and become 0 after scaling",
+            {}, Needs::images),
+      FIELD(data.weight, Text{},
+            "weight of a sample's loss, which is still divided by the number of samples: a number, "
+            "named as data.target is",
             {}, Needs::images),
       FIELD(data.axes, Text{.may_be_empty = false},
-            "axes of the inputs as stored: H, W, and perhaps C (channels), T (steps, which become "
-            "channels) and N (samples)",
+            "axes of the inputs as stored: H, W, and perhaps C (channels), T (steps) or D (depth), "
+            "which become channels too, and N (samples)",
             {}, Needs::images),
       FIELD(data.input_channels, (IntegerRange{0, far, {0, 4096}}),
             "channels to read, of all inputs counted together; empty = all", {}, Needs::images),
@@ -197,6 +194,39 @@ std::vector<Field> image_fields() {
       FIELD(data.max_pixels, IntegerRange{1, most_pixels},
             "images that claim more are refused before memory is taken for them", {},
             Needs::images),
+  };
+}
+
+std::vector<Field> data_fields() {
+  return {
+      FIELD(data.workers, IntegerRange{1, 256}, "reader threads per rank"),
+      FIELD(data.prefetch, IntegerRange{1, 1024}, "batches read ahead"),
+      FIELD(data.shuffle, Free{}, "visit the samples in a new order each epoch"),
+      FIELD(data.last_batch, one_of<LastBatch>(), "what to do with an incomplete last batch"),
+      FIELD(data.crop_padding, IntegerRange{0, 1024},
+            "random crop after padding by this many pixels", {}, Needs::images),
+      FIELD(data.flip, Free{}, "mirror half of the images", {}, Needs::images),
+  };
+}
+
+// Several sources instead of data.path.
+std::vector<Field> mixture_fields() {
+  constexpr std::size_t most = 1024;
+  constexpr Items list{0, most};
+  return {
+      FIELD(data.sources, DataSets{list},
+            "several data sets to train on, instead of data.path; every batch holds their shares. "
+            "Each is a path, or {name: ..., path: ...} with any of the keys above"),
+      FIELD(data.weights, (NumberRange{.high = any_size, .low_is_open = true, .items = list}),
+            "samples of each source, in proportion; empty = by size"),
+      FIELD(data.weight_temperature, (NumberRange{.high = 1000, .low_is_open = true}),
+            "shares are in proportion to weight^(1 / this): above 1 they are more alike"),
+      FIELD(data.source_epochs, (IntegerRange{0, many, list}),
+            "passes over each source after which it leaves the mixture; 0 = any number"),
+      FIELD(data.source_from, (IntegerRange{0, many, list}),
+            "steps that are done when each source joins the mixture"),
+      FIELD(data.source_until, (IntegerRange{0, many, list}),
+            "steps that are done when each source leaves the mixture; 0 = never"),
   };
 }
 
@@ -362,12 +392,22 @@ Slot Field::member(Config& config) const {
 
 std::vector<Field> common_fields() {
   std::vector<Field> table;
-  for (auto part :
-       {run_and_device_fields, model_fields, data_fields, mixture_fields, file_fields, image_fields,
-        parallel_fields, comm_fields, train_fields, optimizer_fields, checkpoint_fields}) {
+  for (auto part : {run_and_device_fields, model_fields, data_place_fields, sample_fields,
+                    data_fields, mixture_fields, parallel_fields, comm_fields, train_fields,
+                    optimizer_fields, checkpoint_fields}) {
     std::ranges::move(part(), std::back_inserter(table));
   }
   return table;
+}
+
+const std::vector<Field>& source_fields() {
+  static const std::vector<Field> rows = [] {
+    std::vector<Field> all = data_place_fields();
+    std::ranges::move(sample_fields(), std::back_inserter(all));
+    std::ranges::move(image_fields(), std::back_inserter(all));
+    return all;
+  }();
+  return rows;
 }
 
 }  // namespace trireme::config

@@ -37,7 +37,7 @@ class ChoiceSlot {
 // The member of a Config that a key stands for.
 using Slot = std::variant<bool*, std::int64_t*, std::uint64_t*, double*, std::string*,
                           std::vector<std::int64_t>*, std::vector<double>*, std::array<double, 2>*,
-                          std::vector<std::string>*, ChoiceSlot>;
+                          std::vector<std::string>*, std::vector<NamedSource>*, ChoiceSlot>;
 
 // Lengths allowed for a list; ignored for a single value.
 struct Items {
@@ -74,7 +74,10 @@ struct NumberRange {
   bool high_is_open = false;  // high itself is refused
   Items items{};
 };
-using Limits = std::variant<Free, Text, Choices, IntegerRange, NumberRange>;
+struct DataSets {
+  Items items{};
+};
+using Limits = std::variant<Free, Text, Choices, IntegerRange, NumberRange, DataSets>;
 
 // A key that only means something while another key has one of these values ("model.layers" with
 // "model.family: gpt2"). Setting it otherwise is refused instead of ignored.
@@ -120,6 +123,8 @@ struct Field {
 
 // The rows of this room.
 [[nodiscard]] std::vector<Field> common_fields();
+// Of these, the rows of DataSource, which each of data.sources may set too.
+[[nodiscard]] const std::vector<Field>& source_fields();
 
 // A row of a model family: the key is spelled by the member of its options, so the two cannot
 // differ.

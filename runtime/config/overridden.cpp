@@ -8,10 +8,11 @@
 namespace trireme::config {
 namespace {
 
-// Whether the file sets `key`, and the command line only `cause`.
+// Whether a later hand (the command line, or a file for its base) set `cause` than `key`.
 bool met_by(const Provenance& where, std::string_view cause, std::string_view key) {
-  return where.overridden.contains(cause) && where.places.contains(key) &&
-         !where.overridden.contains(key);
+  const auto later = where.hands.find(cause), earlier = where.hands.find(key);
+  return later != where.hands.end() && earlier != where.hands.end() &&
+         earlier->second < later->second;
 }
 
 const Field& field_of(const KeyTable& keys, std::string_view key) {
@@ -36,13 +37,22 @@ void set_from(const Config& source, const Field& field, Config& config) {
       field.member(config));
 }
 
+// "--set train.steps=5" or "a.yaml:3: train.steps: 5".
+std::string with_value(const KeyTable& keys, std::string_view key, const Config& config,
+                       const Provenance& where) {
+  const std::string place = where.describe(key);
+  if (where.overridden.contains(key)) return place;
+  return fmt::format("{}: {}", place, format_value(field_of(keys, key), config));
+}
+
 void ignore(const KeyTable& keys, const Field& field, std::string_view cause, Config& config,
             Provenance& where) {
   where.notices.push_back(fmt::format("{}: {} has no effect with {} and is ignored",
                                       where.describe(field.key), format_value(field, config),
-                                      where.describe(cause)));
+                                      with_value(keys, cause, config, where)));
   set_from(keys.defaults(), field, config);
   where.places.erase(where.places.find(field.key));
+  where.hands.erase(where.hands.find(field.key));
 }
 
 // Rows of the table that mean something with one value of another key only.
@@ -73,9 +83,9 @@ void settle_overridden(const KeyTable& keys, Config& config, Provenance& where) 
   std::int64_t& warmup = config.lr_schedule.warmup_steps;
   if (warmup <= config.train.steps || !met_by(where, "train.steps", "lr_schedule.warmup_steps"))
     return;
-  where.notices.push_back(fmt::format("{}: {} is more than {} and is shortened to {}",
-                                      where.describe("lr_schedule.warmup_steps"), warmup,
-                                      where.describe("train.steps"), config.train.steps));
+  where.notices.push_back(fmt::format(
+      "{}: {} is more than {} and is shortened to {}", where.describe("lr_schedule.warmup_steps"),
+      warmup, with_value(keys, "train.steps", config, where), config.train.steps));
   warmup = config.train.steps;
 }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/config/base_files.h"
 #include "runtime/config/config.h"
 #include "runtime/config/key_table.h"
 #include "runtime/config/old_keys.h"
@@ -39,13 +40,15 @@ Node override_value(std::string_view text, bool is_text, const std::string& plac
 
 class ConfigReader {
  public:
-  ConfigReader(const KeyTable& keys, const std::string& name)
-      : keys_(keys), name_(name), config_(keys.defaults()) {
-    where_.file = name;
-  }
+  explicit ConfigReader(const KeyTable& keys) : keys_(keys), config_(keys.defaults()) {}
 
-  void read_root(const Node& root);
-  void apply_override(const std::string& text);
+  void read(const ConfigFile& file);
+  void apply(const std::vector<std::string>& overrides);
+  // What a run reads, beside `directory` where it is not in the current one.
+  void find_paths(const std::filesystem::path& directory) {
+    for (std::string* const input : input_paths(config_))
+      resolve_path(*input, directory);
+  }
   // The config, with the places of its keys in `where`.
   Config finish(Provenance& where);
 
@@ -56,6 +59,8 @@ class ConfigReader {
     std::string place;  // "a.yaml:3: train.steps" | "--set train.steps=5"
   };
 
+  void read_root(const Node& root);
+  void apply_override(const std::string& text);
   void read_section(const std::string& section, const Node& node, int line);
   void read_key(const std::string& key, const Node& node, int line);
   void refuse_dotted_key(const std::string& key, int line) const;
@@ -66,10 +71,11 @@ class ConfigReader {
   bool is_removed(const Given& given, const Node& value);
 
   const KeyTable& keys_;
-  const std::string& name_;
+  std::string name_;  // of the file that is being read
   Config config_;
   Provenance where_;
-  std::map<std::string, Given> given_;  // by the key of today, of the file or of the command line
+  int hand_ = -1;                       // the files count from 0, and then comes the command line
+  std::map<std::string, Given> given_;  // by the key of today, of this hand
   std::string removed_;                 // "parallel.context, telemetry.trace"
 };
 
@@ -111,6 +117,7 @@ void ConfigReader::read_key(const std::string& key, const Node& node, int line) 
   refuse_twice(*field, given);
   assign(*field, node, config_, given.place);
   where_.places[field->key] = given.place;
+  where_.hands[field->key] = hand_;
 }
 
 void ConfigReader::read_section(const std::string& section, const Node& node, int line) {
@@ -151,7 +158,20 @@ void ConfigReader::read_root(const Node& root) {
       read_key(key, root.items[i], root.key_lines[i]);
     }
   }
-  given_.clear();  // the command line may say it again
+}
+
+void ConfigReader::read(const ConfigFile& file) {
+  name_ = where_.file = file.name;
+  ++hand_;
+  given_.clear();  // of the hand before
+  read_root(file.root);
+}
+
+void ConfigReader::apply(const std::vector<std::string>& overrides) {
+  ++hand_;
+  given_.clear();
+  for (const std::string& item : overrides)
+    apply_override(item);
 }
 
 void ConfigReader::apply_override(const std::string& text) {
@@ -181,6 +201,7 @@ void ConfigReader::apply_override(const std::string& text) {
   });
   assign(*field, override_value(value, is_text, place), config_, place);
   where_.places[field->key] = place;
+  where_.hands[field->key] = hand_;
   where_.overridden.insert(field->key);
 }
 
@@ -214,10 +235,11 @@ std::string Provenance::describe(std::string_view key) const {
 
 Config parse_config(const config::KeyTable& keys, const std::string& text, const std::string& name,
                     const std::vector<std::string>& overrides, Provenance* where) {
-  config::ConfigReader reader(keys, name);
-  reader.read_root(config::parse_document(text, name));
-  for (const std::string& item : overrides)
-    reader.apply_override(item);
+  config::ConfigReader reader(keys);
+  const config::ConfigFile file{name, config::parse_document(text, name)};
+  config::refuse_base(file.root, name);
+  reader.read(file);
+  reader.apply(overrides);
   Provenance places;
   Config result = reader.finish(places);
   if (where != nullptr) *where = std::move(places);
@@ -226,13 +248,18 @@ Config parse_config(const config::KeyTable& keys, const std::string& text, const
 
 Config load_config(const config::KeyTable& keys, const std::string& path,
                    const std::vector<std::string>& overrides, Provenance* where) {
+  config::ConfigReader reader(keys);
+  const std::vector<config::ConfigFile> files = config::read_with_bases(path);
+  for (const config::ConfigFile& file : files) {
+    reader.read(file);
+    reader.find_paths(file.directory());
+  }
+  reader.apply(overrides);
+  reader.find_paths(files.back().directory());
   Provenance places;
-  Config result = parse_config(keys, config::read_text_file(path), path, overrides, &places);
+  Config result = reader.finish(places);
   config::log_once(places.notices);
   if (where != nullptr) *where = std::move(places);
-  const auto beside = std::filesystem::path(path).parent_path();
-  for (std::string* const input : config::input_paths(result))
-    config::resolve_path(*input, beside);
   return result;
 }
 

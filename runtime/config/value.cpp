@@ -140,6 +140,45 @@ struct Reader {
       read(node.items[i], out[i]);
   }
 
+  // A path alone, or keys of the data section in braces.
+  void read(const Node& node, std::vector<NamedSource>& out) const {
+    if (node.kind == Node::Kind::list)
+      expect_list(node, std::get<DataSets>(field.limits).items, out);
+    const std::span<const Node> given =
+        node.kind == Node::Kind::list ? std::span(node.items) : std::span(&node, 1);
+    out.assign(given.size(), {});
+    for (std::size_t i = 0; i < out.size(); ++i)
+      read_source(given[i], out[i], fmt::format("{}[{}]", place, i));
+  }
+
+  static void read_source(const Node& node, NamedSource& out, const std::string& place) {
+    const Field name{"name", nullptr, Text{.may_be_empty = false}, ""};
+    if (node.kind != Node::Kind::map) {
+      Reader{name, place}.read(node, out.path);
+      return;
+    }
+    std::vector<std::string_view> known{"name"};
+    for (const Field& row : source_fields())
+      known.push_back(row.name());
+    Config scratch;
+    for (std::size_t i = 0; i < node.items.size(); ++i) {
+      const std::string& key = node.keys[i];
+      const std::string here = fmt::format("{}.{}", place, printable(key));
+      const auto row = std::ranges::find(source_fields(), key, &Field::name);
+      if (key == "name") {
+        Reader{name, here}.read(node.items[i], out.name);
+      } else if (row != source_fields().end()) {
+        assign(*row, node.items[i], scratch, here);
+      } else {
+        const auto near = closest(key, known);
+        fail(ExitCode::config, "{}: no key of a data set; {}", here,
+             near.empty() ? fmt::format("known are {}", fmt::join(known, ", "))
+                          : fmt::format("did you mean {}?", near));
+      }
+    }
+    static_cast<DataSource&>(out) = scratch.data;
+  }
+
   template <typename Element>
   void read(const Node& node, std::vector<Element>& out) const {
     using Range = std::conditional_t<std::is_integral_v<Element>, IntegerRange, NumberRange>;
@@ -181,9 +220,32 @@ struct Formatter {
       written.push_back(quote_if_needed(value));
     return fmt::format("[{}]", fmt::join(written, ", "));
   }
+  std::string operator()(const std::vector<NamedSource>& sources) const {
+    std::vector<std::string> written;
+    for (const NamedSource& source : sources)
+      written.push_back(written_source(source));
+    return fmt::format("[{}]", fmt::join(written, ", "));
+  }
   template <typename List>
   std::string operator()(const List& values) const {
     return fmt::format("[{}]", fmt::join(values, ", "));
+  }
+
+  // As short as it was written: what is at its default is left out.
+  static std::string written_source(const NamedSource& source) {
+    const Config defaults;
+    Config scratch;
+    static_cast<DataSource&>(scratch.data) = source;
+    std::vector<std::string> pairs;
+    if (!source.name.empty()) pairs.push_back("name: " + quote_if_needed(source.name));
+    for (const Field& row : source_fields()) {
+      const std::string value = format_value(row, scratch);
+      if (value != format_value(row, defaults))
+        pairs.push_back(fmt::format("{}: {}", row.name(), value));
+    }
+    const bool path_alone = pairs.size() == 1 && !source.path.empty();
+    return path_alone ? quote_if_needed(source.path)
+                      : fmt::format("{{{}}}", fmt::join(pairs, ", "));
   }
 };
 
@@ -232,6 +294,7 @@ std::string type_of(const Field& field) {
     std::string operator()(const std::vector<double>&) const { return "list of numbers"; }
     std::string operator()(const std::array<double, 2>&) const { return "list of numbers"; }
     std::string operator()(const std::vector<std::string>&) const { return "list of texts"; }
+    std::string operator()(const std::vector<NamedSource>&) const { return "list of data sets"; }
   };
   return visit_value(field, Config{}, Namer{});
 }
@@ -243,6 +306,9 @@ std::string allowed_by(const Field& field) {
       const std::string_view each = text.may_be_empty ? "" : "not empty";
       if (text.items.max == 0) return std::string(each);
       return fmt::format("{} to {} texts", text.items.min, text.items.max);
+    }
+    std::string operator()(const DataSets& sets) const {
+      return fmt::format("{} to {} data sets", sets.items.min, sets.items.max);
     }
     std::string operator()(const Choices& choices) const {
       return fmt::format("{}", fmt::join(choices.words, " | "));

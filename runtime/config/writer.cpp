@@ -19,9 +19,19 @@ std::string cell(std::string_view text) {
   return escaped;
 }
 
+// "  # configs/a.yaml:3" or "  # --set train.steps=50" for a key that was set.
+std::string origin(const config::Field& field, const Provenance& where) {
+  const auto found = where.places.find(field.key);
+  if (found == where.places.end()) return "";
+  const std::string& place = found->second;
+  const auto line_end = where.overridden.contains(field.key) ? place.size() : place.rfind(": ");
+  return fmt::format("  # {}", place.substr(0, line_end));
+}
+
 // The fields for which `wanted` holds.
 template <typename Wanted>
-std::string yaml_of(const config::KeyTable& keys, const Config& config, Wanted&& wanted) {
+std::string yaml_of(const config::KeyTable& keys, const Config& config, const Provenance* where,
+                    Wanted&& wanted) {
   std::string text;
   std::string_view section;
   for (const config::Field& field : keys.fields()) {
@@ -30,21 +40,21 @@ std::string yaml_of(const config::KeyTable& keys, const Config& config, Wanted&&
       section = field.section();
       if (!section.empty()) text += fmt::format("{}:\n", section);
     }
-    text += fmt::format("{}{}: {}\n", section.empty() ? "" : "  ", field.name(),
-                        format_value(field, config));
+    text += fmt::format("{}{}: {}{}\n", section.empty() ? "" : "  ", field.name(),
+                        format_value(field, config), where == nullptr ? "" : origin(field, *where));
   }
   return text;
 }
 
 }  // namespace
 
-std::string to_yaml(const config::KeyTable& keys, const Config& config) {
-  return yaml_of(keys, config, [](const config::Field&) { return true; });
+std::string to_yaml(const config::KeyTable& keys, const Config& config, const Provenance* where) {
+  return yaml_of(keys, config, where, [](const config::Field&) { return true; });
 }
 
 std::string requested_yaml(const config::KeyTable& keys, const Config& config,
                            const Provenance& where) {
-  return yaml_of(keys, with_absolute_paths(config), [&](const config::Field& field) {
+  return yaml_of(keys, with_absolute_paths(config), nullptr, [&](const config::Field& field) {
     return field.key == "run.directory" || where.places.contains(field.key);
   });
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "data/fields/field_dataset.h"
@@ -10,6 +11,8 @@
 #include "data/fields/index_store.h"
 #include "data/fields/statistics.h"
 #include "data/fields/storage/index_child.h"
+#include "data/sets/float_images.h"
+#include "data/sets/mixture_dataset.h"
 #include "models/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/engine/image_sets.h"
@@ -19,21 +22,37 @@
 namespace trireme {
 namespace {
 
-const std::vector<std::string>& files_of(const DataConfig& data, DataPart part) {
-  return part == DataPart::training || data.validation_fraction > 0 ? data.files
-                                                                    : data.validation_files;
+const std::vector<std::string>& files_of(const DataSource& data, DataPart part) {
+  const bool shared = data.validation_fraction > 0 || !data.validation_values.empty();
+  return part == DataPart::training || shared ? data.files : data.validation_files;
+}
+
+// The data sets that a part is made of: `data` itself, or those of its sources that have such a
+// part, each a NamedSource.
+std::vector<const DataSource*> sets_of(const DataConfig& data, DataPart part) {
+  const bool training = part == DataPart::training;
+  if (training ? data.sources.empty() : !data.sources_validate()) return {&data};
+  std::vector<const DataSource*> sets;
+  for (const NamedSource& source : data.sources) {
+    if (training || source.validates()) sets.push_back(&source);
+  }
+  return sets;
 }
 
 // One for the samples of data.files, whoever of them is held back.
-std::string index_file(const std::string& run_directory, const DataConfig& data, DataPart part) {
+std::string index_file(const Config& config, const DataSource& data, DataPart part) {
   const bool training =
       data.has_images() ? part == DataPart::training : &files_of(data, part) == &data.files;
-  return run_directory + (training ? "/data.index" : "/validation_data.index");
+  std::string name = training ? "data" : "validation_data";
+  for (std::size_t i = 0; i < config.data.sources.size(); ++i) {
+    if (&config.data.sources[i] == &data) name += fmt::format(".{}", i);
+  }
+  return fmt::format("{}/{}.index", config.run.directory, name);
 }
 
 // The fields of HDF5 files, as all ranks need them.
-std::vector<FileIndex> shared_indexes(Communicator& world, const Config& config,
-                                      const FieldOptions& options, DataPart part) {
+std::vector<FileIndex> shared_indexes(Communicator& world, const std::string& kept,
+                                      const FieldOptions& options) {
   const ScanRequest request = scan_request(options);
   const auto bytes_of = [](const FileIndex& index) {
     std::string bytes;
@@ -44,8 +63,7 @@ std::vector<FileIndex> shared_indexes(Communicator& world, const Config& config,
   work.list = [&] { return expand_files(options.files); };
   work.known = [&](const std::vector<std::string>& files) {
     std::unordered_map<std::string, std::string> known;
-    for (const FileIndex& index :
-         kept_indexes(index_file(config.run.directory, config.data, part), request, files))
+    for (const FileIndex& index : kept_indexes(kept, request, files))
       known.emplace(index.path, bytes_of(index));
     return known;
   };
@@ -61,8 +79,7 @@ std::vector<FileIndex> shared_indexes(Communicator& world, const Config& config,
   return parse_indexes(bytes);
 }
 
-FieldOptions unscaled_options(const Config& config, DataPart part) {
-  const DataConfig& data = config.data;
+FieldOptions unscaled_options(const Config& config, const DataSource& data, DataPart part) {
   const ModelTraits traits = traits_of(config.model);
   constexpr double bytes_per_megabyte = 1e6;
   FieldOptions options{
@@ -70,6 +87,8 @@ FieldOptions unscaled_options(const Config& config, DataPart part) {
       .samples = data.samples,
       .inputs = data.inputs,
       .target = data.target,
+      .mask = data.mask,
+      .weight = data.weight,
       .axes = data.axes,
       .channels = data.input_channels,
       .crop = data.crop,
@@ -86,8 +105,13 @@ FieldOptions unscaled_options(const Config& config, DataPart part) {
       .channel_count = traits.channels,
       .classes = traits.classes};
   options.validation_fraction = data.validation_fraction;
-  if (data.validation_fraction > 0)
-    options.subset = part == DataPart::training ? Subset::training : Subset::validation;
+  options.class_names = data.class_names;
+  const bool split = data.validation_fraction > 0 || !data.split_key.empty();
+  if (!split || &files_of(data, part) != &data.files) return options;
+  options.subset = part == DataPart::training ? Subset::training : Subset::validation;
+  options.split_key = data.split_key;
+  options.validation_values = data.validation_values;
+  options.test_values = data.test_values;
   return options;
 }
 
@@ -97,55 +121,9 @@ std::unique_ptr<FieldDataset> open_here(const FieldOptions& options) {
       options);
 }
 
-// The data set, or the mixture, that is no HDF5 files.
-std::unique_ptr<Dataset> open_named(const Config& config, DataPart part) {
-  const DataConfig& data = config.data;
-  if (part == DataPart::training && !data.sources.empty()) return open_mixture(config);
-  return open_packed(config, part == DataPart::training ? data.path : data.validation_path, part);
-}
-
-}  // namespace
-
-std::unique_ptr<Dataset> open_packed(const Config& config, const std::string& path, DataPart part) {
-  const ModelTraits traits = traits_of(config.model);
-  return Dataset::open(path, {.context = traits.context,
-                              .split = part == DataPart::training ? "train" : "validation",
-                              .vocabulary = traits.vocabulary,
-                              .classes = traits.classes,
-                              .image_size = traits.image_size,
-                              .image_width = traits.image_width,
-                              .channels = traits.channels});
-}
-
-std::string data_key(const DataConfig& data, DataPart part) {
-  if (part == DataPart::training && !data.sources.empty()) return "data.sources";
-  if (data.has_images())
-    return part == DataPart::training ? "data.images" : "data.validation_images";
-  if (!data.in_place()) return part == DataPart::training ? "data.path" : "data.validation_path";
-  return &files_of(data, part) == &data.files ? "data.files" : "data.validation_files";
-}
-
-std::string data_text(const DataConfig& data, DataPart part) {
-  const bool training = part == DataPart::training;
-  if (training && !data.sources.empty()) return fmt::format("{}", fmt::join(data.sources, ", "));
-  if (data.has_images())
-    return fmt::format("{}", fmt::join(training ? data.images : data.validation_images, ", "));
-  if (!data.in_place()) return training ? data.path : data.validation_path;
-  if (!training && !data.has_validation()) return "";
-  return fmt::format("{}", fmt::join(files_of(data, part), ", "));
-}
-
-SampleLayout sample_layout(const Config& config) {
-  const ModelTraits model = traits_of(config.model);
-  if (model.input == InputKind::tokens) return token_samples(model.context);
-  SampleLayout layout = image_samples(model.image_size, model.image_width, model.channels);
-  if (config.data.in_place()) layout.input_dtype = DType::f32;
-  return layout;
-}
-
-FieldOptions field_options(const Config& config, DataPart part) {
-  const DataConfig& data = config.data;
-  FieldOptions options = unscaled_options(config, part);
+// The data section as the data room takes it, scaling included: reads data.statistics.
+FieldOptions field_options(const Config& config, const DataSource& data, DataPart part) {
+  FieldOptions options = unscaled_options(config, data, part);
   options.scale = load_scale({.scaling = data.scaling,
                               .mean = data.mean,
                               .deviation = data.std,
@@ -155,46 +133,140 @@ FieldOptions field_options(const Config& config, DataPart part) {
   return options;
 }
 
-std::unique_ptr<Dataset> open_dataset(Communicator& world, const Config& config, DataPart part) {
-  if (config.data.has_images()) {
-    return open_images(world, image_options(config, part == DataPart::training),
-                       index_file(config.run.directory, config.data, part));
+// Packed shards or tokens of Megatron-LM.
+std::unique_ptr<Dataset> open_packed(const Config& config, const DataSource& data, DataPart part) {
+  const ModelTraits traits = traits_of(config.model);
+  const bool training = part == DataPart::training;
+  return Dataset::open(training ? data.path : data.validation_path,
+                       {.context = traits.context,
+                        .split = training ? "train" : "validation",
+                        .vocabulary = traits.vocabulary,
+                        .classes = traits.classes,
+                        .image_size = traits.image_size,
+                        .image_width = traits.image_width,
+                        .channels = traits.channels});
+}
+
+// Images of bytes, as they lie beside numbers of files where there are some.
+std::unique_ptr<Dataset> beside_files(std::unique_ptr<Dataset> images, const Config& config,
+                                      const DataSource& data) {
+  if (!config.data.float_samples()) return images;
+  return std::make_unique<FloatImages>(std::move(images), data.mean, data.std);
+}
+
+// `world`: null for this process alone. `training`: of the same `data`, or null.
+std::unique_ptr<Dataset> open_one(Communicator* world, const Config& config, const DataSource& data,
+                                  DataPart part, const Dataset* training) {
+  if (data.has_images()) {
+    const auto alone = world == nullptr ? make_single_communicator() : nullptr;
+    auto images = open_images(world == nullptr ? *alone : *world,
+                              image_options(config, data, part == DataPart::training),
+                              index_file(config, data, part));
+    return beside_files(std::move(images), config, data);
   }
-  if (!config.data.in_place()) return open_named(config, part);
-  const FieldOptions options = field_options(config, part);
-  return std::make_unique<FieldDataset>(shared_indexes(world, config, options, part), options);
+  if (!data.in_place()) return beside_files(open_packed(config, data, part), config, data);
+  FieldOptions options = field_options(config, data, part);
+  const auto* const known = dynamic_cast<const FieldDataset*>(training);
+  if (known != nullptr && options.class_names.empty())
+    options.class_names = known->id_names().classes;
+  if (known != nullptr && options.subset == Subset::validation)
+    return std::make_unique<FieldDataset>(known->indexes(), options);
+  if (world == nullptr) return open_here(options);
+  return std::make_unique<FieldDataset>(
+      shared_indexes(*world, index_file(config, data, part), options), options);
+}
+
+std::unique_ptr<Dataset> open_any(Communicator* world, const Config& config, DataPart part,
+                                  const Dataset* training) {
+  const DataConfig& data = config.data;
+  const auto sets = sets_of(data, part);
+  if (sets.front() == &data) return open_one(world, config, data, part, training);
+  const auto* const mixture = dynamic_cast<const MixtureDataset*>(training);
+  std::vector<MixtureDataset::Source> sources;
+  for (std::size_t i = 0; i < data.sources.size(); ++i) {
+    const NamedSource& source = data.sources[i];
+    if (std::ranges::find(sets, &source) == sets.end()) continue;
+    const bool known = mixture != nullptr && mixture->sources().size() == data.sources.size();
+    sources.push_back(
+        {source.label(), open_one(world, config, source, part,
+                                  known ? mixture->sources()[i].data.get() : nullptr)});
+  }
+  return std::make_unique<MixtureDataset>(std::move(sources),
+                                          part == DataPart::training ? mixture_recipe(config) : "");
+}
+
+std::string text_of(const DataSource& data, DataPart part) {
+  const bool training = part == DataPart::training;
+  if (data.has_images())
+    return fmt::format("{}", fmt::join(training ? data.images : data.validation_images, ", "));
+  if (!data.in_place()) return training ? data.path : data.validation_path;
+  if (!training && !data.validates()) return "";
+  return fmt::format("{}", fmt::join(files_of(data, part), ", "));
+}
+
+}  // namespace
+
+std::string data_key(const DataConfig& data, DataPart part) {
+  if (sets_of(data, part).front() != &data) return "data.sources";
+  if (data.has_images())
+    return part == DataPart::training ? "data.images" : "data.validation_images";
+  if (!data.in_place()) return part == DataPart::training ? "data.path" : "data.validation_path";
+  return &files_of(data, part) == &data.files ? "data.files" : "data.validation_files";
+}
+
+std::string data_text(const DataConfig& data, DataPart part) {
+  std::vector<std::string> texts;
+  for (const DataSource* const set : sets_of(data, part))
+    texts.push_back(text_of(*set, part));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+SampleLayout sample_layout(const Config& config) {
+  const ModelTraits model = traits_of(config.model);
+  if (model.input == InputKind::tokens) return token_samples(model.context);
+  SampleLayout layout = image_samples(model.image_size, model.image_width, model.channels);
+  if (config.data.float_samples()) layout.input_dtype = DType::f32;
+  layout.weighted = !config.data.weight.empty() ||
+                    std::ranges::any_of(config.data.sources, [](const NamedSource& source) {
+                      return !source.weight.empty();
+                    });
+  return layout;
+}
+
+std::unique_ptr<Dataset> open_dataset(Communicator& world, const Config& config, DataPart part,
+                                      const Dataset* training) {
+  return open_any(&world, config, part, training);
 }
 
 std::unique_ptr<Dataset> open_dataset(const Config& config, DataPart part) {
-  if (config.data.has_images()) return open_dataset(*make_single_communicator(), config, part);
-  if (!config.data.in_place()) return open_named(config, part);
-  return open_here(field_options(config, part));
+  return open_any(nullptr, config, part, nullptr);
 }
 
-std::shared_ptr<const Dataset> held_back_samples(const Config& config, const Dataset& training) {
-  const auto* const fields = dynamic_cast<const FieldDataset*>(&training);
-  if (fields == nullptr || config.data.validation_fraction == 0) return nullptr;
-  return std::make_shared<FieldDataset>(fields->indexes(),
-                                        field_options(config, DataPart::validation));
-}
-
-std::unique_ptr<FieldDataset> open_files_alone(const Config& config) {
-  FieldOptions options = field_options(config, DataPart::training);
+std::unique_ptr<FieldDataset> open_files_alone(const Config& config, float masked) {
+  FieldOptions options = field_options(config, config.data, DataPart::training);
+  options.masked = masked;
   options.height = options.width = options.channel_count = 0;
   options.classes = 0;
   return open_here(options);
 }
 
-void keep_data_index(const std::string& run_directory, const Dataset& dataset, const Config& config,
-                     DataPart part) {
-  if (const auto* const images = dynamic_cast<const ImageFilesDataset*>(&dataset);
-      images != nullptr && config.data.has_images())
-    return keep_image_index(index_file(run_directory, config.data, part), *images,
-                            config.data.label);
-  const auto* const fields = dynamic_cast<const FieldDataset*>(&dataset);
-  if (fields == nullptr || !config.data.in_place()) return;
-  keep_indexes(index_file(run_directory, config.data, part),
-               scan_request(unscaled_options(config, part)), fields->indexes());
+void keep_data_index(const Dataset& dataset, const Config& config, DataPart part) {
+  const auto* const mixture = dynamic_cast<const MixtureDataset*>(&dataset);
+  const auto sets = sets_of(config.data, part);
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    const DataSource& data = *sets[i];
+    const Dataset* one = &dataset;
+    if (mixture != nullptr && mixture->sources().size() == sets.size())
+      one = mixture->sources()[i].data.get();
+    if (const auto* const images = dynamic_cast<const ImageFilesDataset*>(one);
+        images != nullptr && data.has_images())
+      keep_image_index(index_file(config, data, part), *images, data.label);
+    const auto* const fields = dynamic_cast<const FieldDataset*>(one);
+    const bool known = part == DataPart::validation && &files_of(data, part) == &data.files;
+    if (fields == nullptr || !data.in_place() || known) continue;
+    keep_indexes(index_file(config, data, part), scan_request(unscaled_options(config, data, part)),
+                 fields->indexes());
+  }
 }
 
 }  // namespace trireme

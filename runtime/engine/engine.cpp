@@ -28,13 +28,9 @@ BatchPlan batch_plan(const Session& session, const Sampler& sampler, const StepO
                              first_step, options.assignment == Assignment::strided);
 }
 
-bool has_files(const Dataset& dataset) {
-  return !dataset.shards().empty();
-}
-
 void require_same_names(const Dataset& training, const Dataset& validation) {
-  const auto wanted = training.id_names(), given = validation.id_names();
-  if (wanted && given) require_same_ids(*wanted, *given);
+  const IdNames wanted = training.id_names(), given = validation.id_names();
+  if (!wanted.source.empty() && !given.source.empty()) require_same_ids(wanted, given);
 }
 
 // What is recorded holds the calls of its groups.
@@ -84,18 +80,25 @@ void Engine::open_training_data() {
   const Config& config = session_.config;
   Communicator& world = *session_.world;
   const DataConfig& data = config.data;
-  const std::string& validation = data.validation_path;
   if (!parts_.training && !data.in_place())
     require_data_on_all_hosts(world, "data.path", data.path);
-  for (const std::string& source : data.sources)
-    require_data_on_all_hosts(world, "data.sources", source);
-  if (!parts_.validation) require_data_on_all_hosts(world, "data.validation_path", validation);
+  std::vector<std::string> validation{data.validation_path};
+  for (const NamedSource& source : data.sources) {
+    require_data_on_all_hosts(world, "data.sources", source.path);
+    validation.push_back(source.validation_path);
+  }
+  std::erase(validation, "");
+  if (parts_.validation) validation.clear();
+  for (const std::string& path : validation)
+    require_data_on_all_hosts(world, "data.validation_path", path);
   if (!parts_.training) parts_.training = open_dataset(world, config, DataPart::training);
   const Dataset& dataset = *parts_.training;
   require_same_data(world, data_key(data, DataPart::training), data_text(data, DataPart::training),
                     dataset);
-  if (const auto names = dataset.id_names(); names && !parts_.validation && !validation.empty())
-    require_same_ids(*names, id_names_at(validation, "validation"));
+  const IdNames names = dataset.id_names();
+  if (names.source.empty()) return;
+  for (const std::string& path : validation)
+    require_same_ids(names, id_names_at(path, "validation"));
 }
 
 const StartingPoint& Engine::find_start(const StartRequest& request) {
@@ -158,13 +161,14 @@ void Engine::begin(std::function<StepFlags()> flags) {
   training_.state.emplace(session_, options);
   log_memory(session_, training_.state->engine.optimizer());
   training_.checkpoints.emplace(session_, *training_.state, dataset, *start_, *owner_);
-  if (!parts_.validation) parts_.validation = held_back_samples(config, dataset);
-  if (parts_.validation || config.data.has_validation())
+  if (!parts_.validation && config.data.has_validation())
+    parts_.validation = open_dataset(*session_.world, config, DataPart::validation, &dataset);
+  if (parts_.validation)
     training_.validation.emplace(session_, training_.state->engine.runner(), parts_.validation);
   if (training_.validation) require_same_names(dataset, training_.validation->dataset());
   training_.batches =
       std::make_unique<Loader>(*session_.device, dataset, plan, training_loader_options(session_));
-  if (has_files(dataset)) watch_.emplace(dataset, watch_of_rank(session_));
+  if (!dataset.shards().empty()) watch_.emplace(dataset, watch_of_rank(session_));
 }
 
 void Engine::open_run(const std::function<MetricsLog*()>& write) {
@@ -179,9 +183,9 @@ void Engine::open_run(const std::function<MetricsLog*()>& write) {
     const bool again = start_->again && !start_->overwrite;
     metrics = write ? write() : write_config_alone(config, again);
     keep_data_record(directory, *parts_.training);
-    keep_data_index(directory, *parts_.training, config, DataPart::training);
-    if (training_.validation && config.data.validation_fraction == 0)
-      keep_data_index(directory, training_.validation->dataset(), config, DataPart::validation);
+    keep_data_index(*parts_.training, config, DataPart::training);
+    if (training_.validation)
+      keep_data_index(training_.validation->dataset(), config, DataPart::validation);
   }
   session_.world->barrier();
   if (!first) log::keep_in(RunDirectory::log_in(directory));

@@ -44,8 +44,7 @@ void report_notes(const std::vector<ImageIndex>& indexes) {
 
 }  // namespace
 
-ImageOptions image_options(const Config& config, bool training) {
-  const DataConfig& data = config.data;
+ImageOptions image_options(const Config& config, const DataSource& data, bool training) {
   const ModelTraits traits = traits_of(config.model);
   ImageOptions options{.images = training ? data.images : data.validation_images,
                        .label = data.label,

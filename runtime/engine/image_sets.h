@@ -13,7 +13,8 @@ namespace trireme {
 
 // The data section as the data room takes it. With `training` images are cropped at random where
 // the config says so; else, and for evaluation, their centre is taken.
-[[nodiscard]] ImageOptions image_options(const Config& config, bool training);
+[[nodiscard]] ImageOptions image_options(const Config& config, const DataSource& data,
+                                         bool training);
 
 // Looked through by all ranks together, each at its part of the archives or folders, but for those
 // that `index_file` keeps. Collective. Raises ExitCode::data.

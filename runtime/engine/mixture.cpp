@@ -11,13 +11,6 @@
 namespace trireme {
 namespace {
 
-// All but what the sources hold, and how long the run is: that does not change what came before.
-std::string recipe_of(const Config& config) {
-  const DataConfig& data = config.data;
-  return fmt::format("{} {} {} {} {}", data.weights, data.weight_temperature, data.source_epochs,
-                     data.source_from, data.source_until);
-}
-
 const MixtureDataset* mixture_of(const Config& config, const Dataset& dataset) {
   const auto* const mixture = dynamic_cast<const MixtureDataset*>(&dataset);
   const bool ours = mixture != nullptr && mixture->sources().size() == config.data.sources.size();
@@ -49,11 +42,11 @@ std::shared_ptr<const MixtureOrder> order_of(const Config& config, const Mixture
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_mixture(const Config& config) {
-  std::vector<MixtureDataset::Source> sources;
-  for (const std::string& path : config.data.sources)
-    sources.push_back({path, open_packed(config, path, DataPart::training)});
-  return std::make_unique<MixtureDataset>(std::move(sources), recipe_of(config));
+// Without how long the run is: that does not change what came before.
+std::string mixture_recipe(const Config& config) {
+  const DataConfig& data = config.data;
+  return fmt::format("{} {} {} {} {}", data.weights, data.weight_temperature, data.source_epochs,
+                     data.source_from, data.source_until);
 }
 
 Sampler make_sampler(const Config& config, const Dataset& dataset) {

@@ -2,7 +2,6 @@
 // The sources that a config mixes.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "data/loader/sampler.h"
@@ -11,9 +10,8 @@
 
 namespace trireme {
 
-// data.sources as one data set, whose fingerprint covers what decides their order too. Raises
-// ExitCode::data for what cannot be opened or does not go together.
-[[nodiscard]] std::unique_ptr<Dataset> open_mixture(const Config& config);
+// What decides the order of samples beside what the sources hold, for the fingerprint.
+[[nodiscard]] std::string mixture_recipe(const Config& config);
 
 // Of the training data: by the config's sources where `dataset` is made of them.
 [[nodiscard]] Sampler make_sampler(const Config& config, const Dataset& dataset);

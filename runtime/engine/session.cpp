@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "data/loader/batch_plan.h"
+#include "data/sets/mixture_dataset.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/dry.h"
@@ -89,6 +90,24 @@ std::shared_ptr<const Dataset> validation_data(Session& session,
 std::int64_t samples_evaluated(const TrainConfig& train, std::int64_t available) {
   const bool all = train.eval_batches == 0 || train.eval_batches > available / train.global_batch;
   return all ? available : train.eval_batches * train.global_batch;
+}
+
+struct NamedPart {
+  std::string name;  // "": the only one
+  std::int64_t first = 0, samples = 0;
+};
+
+// What is evaluated apart.
+std::vector<NamedPart> parts_of(const Dataset& dataset) {
+  const auto* const mixture = dynamic_cast<const MixtureDataset*>(&dataset);
+  if (mixture == nullptr) return {{"", 0, dataset.size()}};
+  std::vector<NamedPart> parts;
+  std::int64_t first = 0;
+  for (const MixtureDataset::Source& source : mixture->sources()) {
+    parts.push_back({source.name, first, source.data->size()});
+    first += source.data->size();
+  }
+  return parts;
 }
 
 // Processes of another launcher, each under an MPI launcher of its own, would all train alone and
@@ -253,23 +272,33 @@ ValidationPass::ValidationPass(Session& session, PipelineRunner& runner,
   require_same_data(*session.world, "validation data", data_text(config.data, DataPart::validation),
                     *dataset_);
   const Communicator& group = session.mesh.data();
-  samples_ = samples_evaluated(config.train, dataset_->size());
+  std::vector<SampleRun> runs;
+  for (const auto& [name, first, size] : parts_of(*dataset_)) {
+    const SampleRun run{first, samples_evaluated(config.train, size)};
+    if (!name.empty()) sources_.push_back(name);
+    plan_.parts.push_back({.micro_batches = run.micro_batches(config.train.micro_batch),
+                           .targets = run.samples * session.traits().targets_per_sample});
+    samples_ += run.samples;
+    runs.push_back(run);
+  }
   const BatchPlan plan =
-      BatchPlan::evaluation(samples_, config.train.micro_batch, group.rank(), group.size());
-  plan_ = {.local_batches = plan.count(),
-           .targets = samples_ * session.traits().targets_per_sample};
+      BatchPlan::evaluation(runs, config.train.micro_batch, group.rank(), group.size());
+  plan_.local_batches = plan.count();
   loader_ = std::make_unique<Loader>(*session.device, *dataset_, plan, loader_options(config.data));
 }
 
 EvaluationResult ValidationPass::run() {
   watch_.check();
-  return evaluate({.device = *session_.device,
-                   .model = *session_.model,
-                   .mesh = session_.mesh,
-                   .runner = runner_,
-                   .streams = session_.streams,
-                   .tensor = &session_.tensor},
-                  *loader_, plan_);
+  EvaluationResult result = evaluate({.device = *session_.device,
+                                      .model = *session_.model,
+                                      .mesh = session_.mesh,
+                                      .runner = runner_,
+                                      .streams = session_.streams,
+                                      .tensor = &session_.tensor},
+                                     *loader_, plan_);
+  for (std::size_t i = 0; i < sources_.size(); ++i)
+    result.parts[i].source = sources_[i];
+  return result;
 }
 
 }  // namespace trireme

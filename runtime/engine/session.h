@@ -107,7 +107,7 @@ class ValidationPass {
   [[nodiscard]] EvaluationResult run();
   [[nodiscard]] const Dataset& dataset() const { return *dataset_; }
   [[nodiscard]] PayloadWatch& watch() { return watch_; }
-  // Of these, how many each run() looks at: all, or those of train.eval_batches.
+  // Of these, how many each run() looks at: all, or of each source those of train.eval_batches.
   [[nodiscard]] std::int64_t samples() const { return samples_; }
 
  private:
@@ -116,6 +116,7 @@ class ValidationPass {
   std::shared_ptr<const Dataset> dataset_;
   PayloadWatch watch_;
   std::int64_t samples_ = 0;
+  std::vector<std::string> sources_;  // names, where data.sources have validation sets
   EvaluationPlan plan_;
   std::unique_ptr<Loader> loader_;
 };

@@ -16,6 +16,7 @@ struct Batch {
   Tensor sample_ids;  // (B) i64: index in the data set; -1 for a padding row
   Tensor epochs;  // (B) i64: the epoch each row belongs to; with sample_ids the key of its random
                   // numbers
+  Tensor weights{};  // (B) f32: each multiplies the loss of its row; absent: 1
 };
 
 }  // namespace trireme

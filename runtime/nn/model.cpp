@@ -3,16 +3,26 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdlib>
 #include <utility>
 
 #include "runtime/comm/comm_label.h"
 #include "runtime/device/range.h"
+#include "runtime/ops/random/init.h"
 
 namespace trireme {
 namespace {
 
 std::size_t bytes_of(const Shape& shape, DType dtype) {
   return static_cast<std::size_t>(shape.count()) * size_of(dtype);
+}
+
+// With ones in all bits, NaN in every float type. Regions of arenas are padded to whole f32.
+void fill_nan(Stream& stream, std::byte* data, std::size_t bytes) {
+  const auto count = static_cast<std::int64_t>(align_up(bytes, sizeof(float)) / sizeof(float));
+  if (count > 0)
+    ops::fill_constant(stream, {data, DType::f32, Shape{count}}, std::bit_cast<float>(~0U));
 }
 
 std::unique_ptr<Layer> make_layer(Blueprint& blueprint, const ChainLayer& layer,
@@ -77,11 +87,14 @@ Model::Model(Device& device, const Chain& chain, const BuildOptions& options,
   Blueprint blueprint(params_, device.type(), options);
   for (std::size_t i = 0; i < chunks.size(); ++i)
     build(blueprint, chain, chunks[i], i < inputs.size() ? inputs[i] : Shape{});
+  own_scratch_ = blueprint.scratch_layout().peak_bytes();
   if (options.training) place_regions(blueprint);
   StoreOptions complete = store;
   complete.compute = options.compute;
   complete.training = options.training;
   allocate(blueprint, complete);
+  const char* const wanted = std::getenv("TRIREME_POISON_ACTIVATIONS");
+  poisoned_ = wanted != nullptr && std::string_view(wanted) == "1";
 }
 
 void Model::build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& span,
@@ -100,7 +113,10 @@ void Model::build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& spa
   for (int i = span.first; i < span.last; ++i) {
     const ChainLayer& layer = chain[static_cast<std::size_t>(i)];
     params_.open_unit();
+    const std::size_t keeps = blueprint.kept_layout().mark();
     chunk.layers.push_back(make_layer(blueprint, layer, shape));
+    const auto bytes = static_cast<std::int64_t>(blueprint.kept_layout().mark() - keeps);
+    chunk.keeps.push_back({Activation::Space::kept, keeps, DType::u8, Shape{bytes}});
     chunk.recomputed.push_back(options.training && options.recompute == Recompute::full &&
                                layer.block);
     shape = chunk.layers.back()->output_shape();
@@ -166,7 +182,7 @@ void Model::place_regions(Blueprint& blueprint) {
   const auto reserve = [&](std::size_t bytes) {
     return blueprint.scratch(Shape{static_cast<std::int64_t>(bytes)}, DType::u8).offset;
   };
-  reserve(blueprint.scratch_layout().peak_bytes());
+  reserve(own_scratch_);
   const std::array<std::size_t, 2> offsets{reserve(widest), reserve(widest)};
   for (Chunk& chunk : chunks_) {
     for (Boundary& boundary : chunk.boundaries) {
@@ -204,14 +220,33 @@ Context Model::context(Stream& stream, const Batch& batch, bool training, int ch
   return context;
 }
 
+void Model::poison(const Context& context, std::size_t i, LayerPass pass) const {
+  const Chunk& chunk = at(context.chunk);
+  const Boundary &in = chunk.boundaries[i], &out = chunk.boundaries[i + 1];
+  fill_nan(context.stream, scratch_.buffer().data(), own_scratch_);
+  fill_nan(context.stream, workspace_.buffer().data(), workspace_.bytes());
+  const auto fill = [&](const Activation& activation) {
+    const Tensor tensor = context(activation);
+    fill_nan(context.stream, tensor.data, tensor.bytes());
+  };
+  if (pass == LayerPass::forward) fill(chunk.keeps[i]);
+  if (pass == LayerPass::forward && out.exists) fill(out.value);
+  const bool in_place = out.exists && chunk.layers[i]->backward_in_place();
+  if (pass == LayerPass::backward && in.exists && !in_place) fill(in.gradient);
+}
+
 template <typename Work>
 void Model::run(const Context& context, std::size_t i, LayerPass pass, Work&& work) {
   const Chunk& chunk = at(context.chunk);
   const ScopedCommLabel label(chunk.layers[i]->name());
   const Range range(chunk.layers[i]->name());
-  if (graphs_ == nullptr || !context.training) return work(context);
+  const auto pass_of_layer = [&](const Context& here) {
+    if (poisoned_) poison(here, i, pass);
+    work(here);
+  };
+  if (graphs_ == nullptr || !context.training) return pass_of_layer(context);
   const int unit = chunk.first_unit + static_cast<int>(i);
-  graphs_->run(context, unit, pass, std::ref(work));
+  graphs_->run(context, unit, pass, pass_of_layer);
 }
 
 void Model::forward(const Context& context) {

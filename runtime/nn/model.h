@@ -79,6 +79,11 @@ class Model {
   [[nodiscard]] Context context(Stream& stream, const Batch& batch, bool training, int chunk = 0,
                                 int slot = 0) const;
 
+  // For tests: before each pass of a layer all that it may not read yet is filled with NaNs: its
+  // scratch, the workspace, what it keeps and the tensor it is to write. A result that depends on
+  // what lay there is NaN. On in all models where the environment has TRIREME_POISON_ACTIVATIONS=1.
+  void poison_activations(bool wanted) { poisoned_ = wanted; }
+
   // Where a pipeline receives into and sends from. Empty at the ends of the chain.
   [[nodiscard]] Tensor input(const Context& context) const;
   [[nodiscard]] Tensor output(const Context& context) const;
@@ -117,6 +122,7 @@ class Model {
   struct Chunk {
     std::vector<std::unique_ptr<Layer>> layers;
     std::vector<bool> recomputed;
+    std::vector<Activation> keeps;     // of each layer: all that it keeps, as bytes
     std::vector<Boundary> boundaries;  // layers.size() + 1
     int slots = 1;
     int first_unit = 0;
@@ -128,6 +134,7 @@ class Model {
   static void lay_out_boundaries(Blueprint& blueprint, Chunk& chunk, const Shape& input);
   void place_regions(Blueprint& blueprint);
   void allocate(const Blueprint& blueprint, const StoreOptions& store);
+  void poison(const Context& context, std::size_t i, LayerPass pass) const;
   // Runs a pass of layer i of a chunk, as a graph where these are in use.
   template <typename Work>
   void run(const Context& context, std::size_t i, LayerPass pass, Work&& work);
@@ -142,6 +149,8 @@ class Model {
   LayerHook* hook_ = nullptr;
   std::unique_ptr<LayerGraphs> graphs_;
   Arena kept_, scratch_, workspace_;
+  std::size_t own_scratch_ = 0;  // of the layers; behind it lie the gradients between them
+  bool poisoned_ = false;
   Activation losses_{}, hits_{};
 };
 

@@ -40,6 +40,7 @@ struct ParamSpec {
   bool matrix = false;  // read by kernels in the compute dtype; others stay fp32
   int shard_axis = -1;  // axis that tensor parallelism splits, 0 or 1; -1: replicated
   int shard_parts = 1;  // the axis holds this many tensors one after another, each split (q, k, v)
+  int shard_lead = 1;  // the first is so many times as long as each other (queries that share keys)
   // Parameters with one `tie` always have the same values: they start alike and their gradients are
   // added up. The one whose name is the tie is the original, the others are its copies. A store
   // that does not keep ties apart makes them one parameter.
@@ -47,6 +48,8 @@ struct ParamSpec {
   ParamKind kind = ParamKind::weight;
   float statistic_decay = 0.9F;
 
+  // Parts of one length that make up the axis.
+  [[nodiscard]] int shard_units() const { return shard_parts - 1 + shard_lead; }
   [[nodiscard]] bool is_copy() const { return !tie.empty() && tie != name; }
   // What its initial values are keyed by.
   [[nodiscard]] const std::string& identity() const { return tie.empty() ? name : tie; }
@@ -75,19 +78,21 @@ void for_each_run(const ParamSpec& spec, const TensorSplit& split, Visit&& visit
     visit(std::int64_t{0}, std::int64_t{0}, spec.shape.count());
     return;
   }
-  // Outer index (rows before the axis), part, block, and a run of `inner` elements.
+  // Outer index (rows before the axis), part, block, and runs of `inner` elements for each unit.
   const std::int64_t axis = spec.shape[static_cast<std::size_t>(spec.shard_axis)];
   const std::int64_t outer = spec.shard_axis == 0 ? 1 : spec.shape[0];
-  const std::int64_t parts = spec.shard_parts;
-  const std::int64_t inner = spec.shape.count() / outer / parts / split.blocks;
+  const std::int64_t units = spec.shard_units();
+  const std::int64_t inner = spec.shape.count() / outer / units / split.blocks;
   const std::int64_t block = spec.shape.count() / split.blocks;
-  TRIREME_EXPECTS(axis % (parts * split.blocks) == 0, "parameter {} {}: axis {} in {} blocks",
+  TRIREME_EXPECTS(axis % (units * split.blocks) == 0, "parameter {} {}: axis {} in {} blocks",
                   spec.name, spec.shape.to_string(), spec.shard_axis, split.blocks);
   for (int b = 0; b < split.local(); ++b) {
     for (std::int64_t o = 0; o < outer; ++o) {
-      for (std::int64_t part = 0; part < parts; ++part) {
-        visit(b * block + (o * parts + part) * inner,
-              ((o * parts + part) * split.blocks + split.first() + b) * inner, inner);
+      std::int64_t before = o * units * inner;  // of this block
+      for (std::int64_t part = 0; part < spec.shard_parts; ++part) {
+        const std::int64_t run = part == 0 ? spec.shard_lead * inner : inner;
+        visit(b * block + before, before * split.blocks + (split.first() + b) * run, run);
+        before += run;
       }
     }
   }

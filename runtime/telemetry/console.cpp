@@ -89,10 +89,17 @@ std::string format_step_line(const StepMetrics& last, const StepTotals& window,
 
 std::string format_evaluation_line(const EvaluationMetrics& metrics,
                                    const ConsoleOptions& options) {
-  const std::string accuracy =
-      metrics.accuracy ? fmt::format("  accuracy {:.2f} %", 100 * *metrics.accuracy) : "";
-  return fmt::format("{}  validation loss {:.4f}{}  ({:.1f} s)\n", position(metrics.step, options),
-                     metrics.validation_loss, accuracy, 1e-3 * metrics.evaluation_ms);
+  const auto numbers = [](double loss, const std::optional<double>& accuracy) {
+    return fmt::format("loss {:.4f}{}", loss,
+                       accuracy ? fmt::format("  accuracy {:.2f} %", 100 * *accuracy) : "");
+  };
+  std::string text =
+      fmt::format("{}  validation {}  ({:.1f} s)\n", position(metrics.step, options),
+                  numbers(metrics.validation_loss, metrics.accuracy), 1e-3 * metrics.evaluation_ms);
+  for (const EvaluationMetrics::Source& source : metrics.sources)
+    text += fmt::format("{}  validation of {}: {}\n", position(metrics.step, options), source.name,
+                        numbers(source.loss, source.accuracy));
+  return text;
 }
 
 std::string format_progress(const StepMetrics& last, const StepTotals& window,

@@ -27,10 +27,13 @@ double thousandths(double value) {
   return std::round(1e3 * value) / 1e3;
 }
 
+bool all_finite(const Json& value) {
+  if (value.is_structured()) return std::ranges::all_of(value, all_finite);
+  return !value.is_number_float() || std::isfinite(value.get<double>());
+}
+
 std::string line_of(Json json, std::chrono::system_clock::time_point time) {
-  const bool finite = std::ranges::all_of(json, [](const Json& value) {
-    return !value.is_number_float() || std::isfinite(value.get<double>());
-  });
+  const bool finite = all_finite(json);
   const auto part = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch());
   json["timestamp"] =
       fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(time)),
@@ -99,6 +102,11 @@ std::string format_json(const StepMetrics& metrics, ItemKind kind) {
 std::string format_json(const EvaluationMetrics& metrics) {
   Json json = {{"step", metrics.step}, {"validation_loss", metrics.validation_loss}};
   if (metrics.accuracy) json["accuracy"] = *metrics.accuracy;
+  for (const EvaluationMetrics::Source& source : metrics.sources) {
+    Json& part = json["validation"][source.name];
+    part["loss"] = source.loss;
+    if (source.accuracy) part["accuracy"] = *source.accuracy;
+  }
   json["evaluation_ms"] = thousandths(metrics.evaluation_ms);
   return line_of(std::move(json), metrics.time);
 }

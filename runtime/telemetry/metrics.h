@@ -69,6 +69,12 @@ struct EvaluationMetrics {
   std::int64_t step = 0;
   double validation_loss = 0;
   std::optional<double> accuracy{};  // 0..1; for classifiers
+  struct Source {
+    std::string name{};
+    double loss = 0;
+    std::optional<double> accuracy{};
+  };
+  std::vector<Source> sources{};  // where several have a validation set
   double evaluation_ms = 0;
   std::chrono::system_clock::time_point time{};
 };

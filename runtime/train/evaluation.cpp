@@ -47,10 +47,20 @@ EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
   totals.publish(*setup.streams.compute, *setup.streams.comm);
   set_activity("waiting for the end of the evaluation");
   totals.wait();
+  EvaluationResult result;
+  std::int64_t first = 0, all = 0;
+  for (const EvaluationPlan::Part& part : plan.parts) {
+    const LossTotals::Values sums = totals.read(first, first + part.micro_batches);
+    const auto targets = static_cast<double>(part.targets);
+    result.parts.push_back({.loss = sums.loss / targets, .accuracy = sums.hits / targets});
+    first += part.micro_batches;
+    all += part.targets;
+  }
   const LossTotals::Values sums = totals.read();
   setup.runner.synchronize();
-  const auto targets = static_cast<double>(plan.targets);
-  return {sums.loss / targets, sums.hits / targets};
+  result.loss = sums.loss / static_cast<double>(all);
+  result.accuracy = sums.hits / static_cast<double>(all);
+  return result;
 }
 
 }  // namespace trireme

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "runtime/nn/batch_source.h"
 #include "runtime/parallel/pipeline_runner.h"
 #include "runtime/train/step/loss_totals.h"
@@ -10,14 +13,24 @@ namespace trireme {
 
 // How much of the validation set there is for each data-parallel rank.
 struct EvaluationPlan {
+  // Micro-batches of the whole pass that one source has, behind those of the source before.
+  struct Part {
+    std::int64_t micro_batches = 0;
+    std::int64_t targets = 0;  // real ones
+  };
   std::int64_t local_batches =
-      0;                     // micro-batches this rank runs; padding rows carry ignored targets
-  std::int64_t targets = 0;  // real targets over all ranks
+      0;  // micro-batches this rank runs; padding rows carry ignored targets
+  std::vector<Part> parts;
 };
 
 struct EvaluationResult {
-  double loss = 0;  // mean nats per target
+  double loss = 0;  // mean nats per target, of all parts together
   double accuracy = 0;
+  struct Part {
+    std::string source{};  // of several; the caller names it
+    double loss = 0, accuracy = 0;
+  };
+  std::vector<Part> parts{};
 };
 
 // What an evaluation runs on; all must outlive the call.

@@ -180,6 +180,11 @@ void Trainer::run_evaluation(std::int64_t step) {
                             .evaluation_ms = 1e3 * seconds,
                             .time = std::chrono::system_clock::now()};
   if (options_.classifier) metrics.accuracy = result.accuracy;
+  for (const EvaluationResult::Part& part : result.parts) {
+    if (part.source.empty()) continue;
+    metrics.sources.push_back({.name = part.source, .loss = part.loss});
+    if (options_.classifier) metrics.sources.back().accuracy = part.accuracy;
+  }
   reporting_.metrics->evaluation(metrics);
   reporting_.console->evaluation(metrics);
 }

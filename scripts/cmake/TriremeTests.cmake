@@ -18,6 +18,7 @@ if(TARGET trireme_comm)
   target_link_libraries(trireme_mpi_test_main PUBLIC GTest::gtest GTest::gmock trireme::base trireme::comm PRIVATE trireme_flags MPI::MPI_C)
 endif()
 
+# Memory that a layer may not read yet is NaN in every pass (runtime/nn/model.h).
 # Sanitizers: no leak check under mpirun (the MPI library keeps memory until exit), races inside libraries suppressed.
 set(TRIREME_TEST_ENVIRONMENT
   "ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:allocator_may_return_null=1"
@@ -25,7 +26,7 @@ set(TRIREME_TEST_ENVIRONMENT
   "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:ignore_noninstrumented_modules=1:halt_on_error=1:allocator_may_return_null=1"
   "OMPI_ALLOW_RUN_AS_ROOT=1" "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
   "OMPI_MCA_rmaps_base_oversubscribe=1" "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_hwloc_base_binding_policy=none"
-  "OMPI_MCA_btl_vader_single_copy_mechanism=none" "OMP_NUM_THREADS=1")
+  "OMPI_MCA_btl_vader_single_copy_mechanism=none" "OMP_NUM_THREADS=1" "TRIREME_POISON_ACTIVATIONS=1")
 
 # CUDA on add_unit_test and add_mpi_test: the sources also run on a GPU (NAME.cuda, skipped where there is none) and on an
 # emulated one (NAME.emulated).

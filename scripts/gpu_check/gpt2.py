@@ -16,7 +16,7 @@ from harness import NotProvable, Row, RunFailed, failed, falls, judged, not_prov
 
 REAL = {"layers": 12, "hidden": 768, "heads": 12, "context": 1024, "vocabulary": tokens.VOCABULARY}
 REHEARSED = {"layers": 2, "hidden": 128, "heads": 4, "context": 64, "vocabulary": 1000}
-VOCABULARY_MULTIPLE = 64  # models/gpt/embedding_layer.h
+VOCABULARY_MULTIPLE = 64  # models/transformer/transformer.h
 ADAMW = {"learning_rate": 6e-4, "betas": [0.9, 0.95], "epsilon": 1e-8, "weight_decay": 0.1, "clip": 1.0}
 # Largest relative differences: of the first gradient norm, of the losses of all steps. AdamW's first steps divide every
 # gradient by its own size, so that the weights of tiny gradients follow their rounding; the loss hardly sees them.

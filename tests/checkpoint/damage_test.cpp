@@ -196,6 +196,8 @@ TEST_F(DamageTest, RefusesWhatAManifestMustNotSay) {
   refused("\"name\":\"a.bias\"", "\"name\":\"a.weight\"", "stands twice");
   refused("[24]", "[4611686018427387904]", "shape");
   refused("[24]", "[48]", "exactly one slice");
+  refused("\"run\":", "\"lead\":2,\"run\":", "does not divide the tensor");
+  refused("\"run\":", "\"lead\":0,\"run\":", "lead");
   refused("\"values\": [\"model\", ", "\"values\": [", "lacks the model");
   refused("\"tensor\":1", "\"tensor\":2", "are 1 of 2 ranks");
   refused("\"state\": {\"seed\":1234}", "\"state\": {\"a\":" + std::string(100000, '[') + "}",

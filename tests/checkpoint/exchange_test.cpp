@@ -10,7 +10,7 @@
 #include "launch/commands/checkpoint_command.h"
 #include "launch/guard.h"
 #include "models/config.h"
-#include "models/gpt/hugging_face.h"
+#include "models/llama/llama.h"
 #include "models/registry.h"
 #include "runtime/checkpoint/files/names.h"
 #include "runtime/checkpoint/files/weight_files.h"
@@ -117,15 +117,17 @@ TEST_F(CommandTest, APlaceWithoutCheckpointsIsNamed) {
 
 class ExchangeTest : public CommandTest {
  protected:
-  ExchangeTest() {
-    test::write_text(config_,
-                     "model: {layers: 2, hidden: 8, heads: 2, context: 6, vocabulary: 50}\n");
+  explicit ExchangeTest(const std::string& more = "") {
+    test::write_text(
+        config_,
+        fmt::format("model: {{layers: 2, hidden: 8, heads: 2, context: 6, vocabulary: 50{}}}\n",
+                    more));
     std::mt19937_64 random(1);
     for (const ParamSpec& spec : specs()) {
       std::vector<float> values(static_cast<std::size_t>(spec.shape.count()));
       for (float& value : values)
         value = static_cast<float>(random()) * 0x1p-60F;
-      if (spec.name == "embedding.token.weight")
+      if (spec.name == "embedding.token.weight" || spec.name == "head.weight")
         std::fill(values.begin() + vocabulary * hidden, values.end(), 0.0F);
       weights_.push_back({spec.name, spec.shape, values});
     }
@@ -246,9 +248,136 @@ TEST_F(ExchangeTest, RefusesAnotherModel) {
   expect_error(
       ExitCode::config, [&] { import_theirs(theirs_); },
       "activation_function is \"gelu_old\", our GELU needs \"gelu_new\"");
+  test::write_text(theirs_ + "/config.json", R"({"model_type": "llama"})");
+  expect_error(
+      ExitCode::config, [&] { import_theirs(theirs_); }, "num_hidden_layers is missing");
+  test::write_text(theirs_ + "/config.json", R"({"model_type": "bert"})");
+  expect_error(
+      ExitCode::config, [&] { import_theirs(theirs_); }, "model_type is \"bert\"");
   test::write_text(config_, "model: {family: resnet}\n");
   expect_error(
       ExitCode::config, [&] { export_ours(); }, "resnet has no exchange");
+}
+
+// Two heads of queries share one of keys; heads are wider than hidden / heads.
+class LlamaExchange : public ExchangeTest {
+ protected:
+  explicit LlamaExchange(const std::string& more = "")
+      : ExchangeTest(", family: llama, kv_heads: 1, head_size: 6, intermediate: 12" + more) {}
+
+  // config.json with one value replaced.
+  void replace(const std::string& from, const std::string& to) {
+    std::string text = test::read_text(theirs_ + "/config.json");
+    ASSERT_NE(text.find(from), std::string::npos) << from << " is not in " << text;
+    text.replace(text.find(from), from.size(), to);
+    test::write_text(theirs_ + "/config.json", text);
+  }
+  void expect_refused(const std::string& from, const std::string& to, const std::string& message) {
+    const std::string before = test::read_text(theirs_ + "/config.json");
+    replace(from, to);
+    expect_error(
+        ExitCode::config, [&] { import_theirs(theirs_); }, message);
+    expect_error(
+        ExitCode::config,
+        [&] {
+          run({"import", theirs_, "--out", back_, "--force"});
+        },
+        message);
+    test::write_text(theirs_ + "/config.json", before);
+  }
+};
+class Qwen3Exchange : public LlamaExchange {
+ protected:
+  Qwen3Exchange() : LlamaExchange(", qk_norm: true, tied_head: true, window: 5") {}
+};
+
+TEST_F(LlamaExchange, GoesToTheirFormAndBackWithoutBeingToldWhatItIs) {
+  export_ours();
+  const SafetensorsFile file(theirs_ + "/model.safetensors");
+  EXPECT_EQ(file.shape("model.embed_tokens.weight"), (Shape{50, 8}));
+  EXPECT_EQ(file.shape("lm_head.weight"), (Shape{50, 8}));
+  EXPECT_EQ(file.shape("model.layers.1.self_attn.q_proj.weight"), (Shape{12, 8}));
+  EXPECT_EQ(file.shape("model.layers.1.self_attn.v_proj.weight"), (Shape{6, 8}));
+  EXPECT_EQ(file.shape("model.layers.0.mlp.up_proj.weight"), (Shape{12, 8}));
+  EXPECT_EQ(file.names().size(), 2U * 9 + 3);
+
+  const std::string printed = run({"import", theirs_, "--out", back_});
+
+  const auto back = read_all(back_);
+  ASSERT_EQ(back.size(), weights_.size());
+  for (const WholeTensor& tensor : weights_)
+    EXPECT_EQ(back.at(tensor.name), tensor.values) << tensor.name;
+  const std::string section = printed.substr(printed.find("model: {"));
+  EXPECT_EQ(parse_config(section, "printed", {}).model.as<LlamaOptions>(),
+            (LlamaOptions{.layers = 2,
+                          .hidden = 8,
+                          .heads = 2,
+                          .kv_heads = 1,
+                          .head_size = 6,
+                          .intermediate = 12,
+                          .context = 6,
+                          .vocabulary = 50}))
+      << section;
+}
+
+TEST_F(Qwen3Exchange, HasItsKindItsNormsAndItsWindow) {
+  export_ours();
+  import_theirs(theirs_);
+
+  const auto back = read_all(back_);
+  for (const WholeTensor& tensor : weights_)
+    EXPECT_EQ(back.at(tensor.name), tensor.values) << tensor.name;
+  const std::string config = test::read_text(theirs_ + "/config.json");
+  for (const char* const part :
+       {"\"qwen3\"", "Qwen3ForCausalLM", "\"sliding_window\": 5", "\"tie_word_embeddings\": true"})
+    EXPECT_NE(config.find(part), std::string::npos) << part;
+  EXPECT_FALSE(read_all(theirs_).contains("lm_head.weight"));
+  expect_refused("\"max_window_layers\": 0", "\"max_window_layers\": 1", "max_window_layers is 1");
+}
+
+TEST_F(LlamaExchange, RefusesWhatItsConfigSaysAndWeDoNotHave) {
+  export_ours();
+  expect_refused("\"silu\"", "\"gelu\"", "hidden_act is \"gelu\", our SwiGLU needs \"silu\"");
+  expect_refused("\"attention_bias\": false", "\"attention_bias\": true", "attention_bias is true");
+  expect_refused("\"mlp_bias\": false", "\"mlp_bias\": true", "mlp_bias is true");
+  expect_refused("\"rope_scaling\": null",
+                 R"("rope_scaling": {"rope_type": "longrope", "factor": 2})",
+                 "rope_scaling.rope_type is \"longrope\"");
+  expect_refused("\"rope_scaling\": null",
+                 R"("rope_scaling": {"rope_type": "yarn", "factor": 2, "mscale": 1.0})",
+                 "rope_scaling.mscale is 1.0");
+  expect_refused("\"rope_scaling\": null", "\"rope_scaling\": 7", "rope_scaling is 7");
+  expect_refused("\"num_key_value_heads\": 1", "\"num_key_value_heads\": 3",
+                 "3 does not divide model.heads = 2");
+  expect_refused("\"head_dim\": 6", "\"head_dim\": 7", "7 is a head size");
+  expect_refused("\"hidden_size\": 8", "\"hidden_size\": \"8\"", "hidden_size is \"8\"");
+}
+
+TEST_F(LlamaExchange, NamesWhatTheFilesHaveTooLittleTooMuchOrInAnotherShape) {
+  export_ours();
+  const auto theirs = read_all(theirs_);
+  const auto refuses = [&](const auto& tensors, const std::string& message) {
+    rewrite(directory_.file("other.safetensors"), tensors);
+    expect_error(
+        ExitCode::checkpoint, [&] { import_theirs(directory_.file("other.safetensors")); },
+        message);
+  };
+  auto missing = theirs;
+  missing.erase("model.layers.1.self_attn.k_proj.weight");
+  refuses(missing, "has no tensor model.layers.1.self_attn.k_proj.weight (6, 8)");
+  auto extra = theirs;
+  extra["model.layers.7.oars"] = std::vector<float>(static_cast<std::size_t>(vocabulary * hidden));
+  refuses(extra, "holds tensor model.layers.7.oars");
+  test::write_text(config_,
+                   "model: {family: llama, layers: 2, hidden: 8, heads: 2, kv_heads: 2, head_size: "
+                   "6, intermediate: 12, context: 6, vocabulary: 50}\n");
+  refuses(theirs, "k_proj.weight is (6, 8), not (12, 8)");
+  expect_error(
+      ExitCode::config, [&] { import_theirs(theirs_); },
+      "describes a model with model.kv_heads: 1");
+  test::write_text(config_, "model: {family: llama, qk_norm: true, qkv_bias: true}\n");
+  expect_error(
+      ExitCode::config, [&] { export_ours(); }, "none for both");
 }
 
 }  // namespace

@@ -32,8 +32,10 @@ TEST(ExampleConfigs, AreThoseThatTheReadmePromises) {
   for (const auto& file : example_files())
     names.insert(file.stem().string());
 
-  for (const char* const name : {"gpt_tiny", "gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m",
-                                 "resnet_fashion", "resnet18", "resnet50_imagenet"}) {
+  for (const char* const name :
+       {"gpt_tiny", "gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m", "llama_tiny",
+        "llama3_2_1b", "llama3_8b", "llama3_70b", "qwen2_5_7b", "qwen3_0_6b", "resnet_fashion",
+        "resnet18", "resnet50_imagenet"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
 }

@@ -57,6 +57,40 @@ TEST(ConfigValue, SeedUsesAll64Bits) {
   EXPECT_THAT(parse_error("run: {seed: -1}"), HasSubstr("allowed: 0 to 18446744073709551615"));
 }
 
+TEST(ConfigValue, ASourceIsAPathOrKeysOfTheDataSection) {
+  const Config config = parsed(
+      "model: {family: resnet}\n"
+      "data:\n"
+      "  sources:\n"
+      "    - packed/a\n"
+      "    - {name: b, files: [x/*.h5, y.h5], inputs: u, scaling: mean_std, mean: [1], std: "
+      "[2]}\n");
+  ASSERT_EQ(config.data.sources.size(), 2U);
+  EXPECT_EQ(config.data.sources[0].label(), "packed/a");
+  EXPECT_EQ(config.data.sources[1].label(), "b");
+  EXPECT_THAT(config.data.sources[1].files, ElementsAre("x/*.h5", "y.h5"));
+  EXPECT_EQ(config.data.sources[1].scaling, Scaling::mean_std);
+  EXPECT_EQ(config.data.sources[1].axes, "HWC");
+  EXPECT_TRUE(config.data.float_samples());
+  EXPECT_EQ(parsed(to_yaml(config)), config);
+  EXPECT_EQ(parsed("data: {}", {"data.sources=[{path: a, validation_path: b}]"})
+                .data.sources[0]
+                .validation_path,
+            "b");
+}
+
+TEST(ConfigValue, ASourceIsRefusedByItsNumberAndKey) {
+  EXPECT_EQ(parse_error("data:\n  sources: [{pth: a}]"),
+            "a.yaml:2: data.sources[0].pth: no key of a data set; did you mean path?");
+  EXPECT_THAT(parse_error("data: {sources: [a, {path: b, workers: 2}]}"),
+              HasSubstr("data.sources[1].workers: no key of a data set; known are name, path"));
+  EXPECT_THAT(parse_error("data: {sources: [a, \"\"]}"),
+              HasSubstr("data.sources[1]: must not be empty"));
+  EXPECT_THAT(parse_error("data: {sources: [[a]]}"), HasSubstr("expected text, found a list"));
+  EXPECT_THAT(parse_error("data: {sources: [{path: a, samples: rows}]}"),
+              HasSubstr("data.sources[0].samples: expected one of file, axis, group"));
+}
+
 TEST(ConfigValue, NumbersMayBeScientific) {
   EXPECT_EQ(parsed("optimizer: {learning_rate: 1e-3}").optimizer.learning_rate, 1e-3);
   EXPECT_EQ(parsed("optimizer: {learning_rate: 2E-3}").optimizer.learning_rate, 2e-3);
@@ -102,9 +136,10 @@ TEST(ConfigValue, BooleansAreTrueAndFalse) {
 }
 
 TEST(ConfigValue, ChoiceListsTheWordsAndSuggestsTheNearest) {
-  EXPECT_EQ(parse_error("model: {family: gtp2}"),
-            "a.yaml:1: model.family: expected one of gpt2, resnet, found the text \"gtp2\"; did "
-            "you mean gpt2?");
+  EXPECT_EQ(
+      parse_error("model: {family: gtp2}"),
+      "a.yaml:1: model.family: expected one of gpt2, llama, resnet, found the text \"gtp2\"; did "
+      "you mean gpt2?");
   EXPECT_EQ(parse_error("precision: double"),
             "a.yaml:1: precision: expected one of auto, fp32, tf32, bf16, fp16, fp8, found the "
             "text \"double\"");

@@ -9,9 +9,8 @@
 #include <limits>
 #include <thread>
 
-#include "data/fields/file_list.h"
-#include "data/fields/storage/index_child.h"
 #include "tests/data/edit_shard.h"
+#include "tests/data/field_data.h"
 #include "tests/data/make_fields.h"
 #include "tests/support/expect_error.h"
 
@@ -20,43 +19,6 @@ namespace {
 
 using testing::ElementsAreArray;
 using testing::HasSubstr;
-
-class FieldData : public testing::Test {
- protected:
-  [[nodiscard]] std::string path(const std::string& name) const {
-    return directory_.path() + "/" + name;
-  }
-
-  // A file of one sample: `data` (4, 5, 3) counting from 1000 x label, and the attribute label.
-  std::string write_sample(const std::string& name, int label, const FieldSpec& spec) const {
-    const H5 file = make_hdf5(path(name));
-    write_field(file, "climate/data", spec, counting(count_of(spec.extents), 1000.0 * label));
-    write_attribute(file, "label", label);
-    return path(name);
-  }
-
-  [[nodiscard]] static FieldDataset open(const FieldOptions& options) {
-    return FieldDataset(scan_in_children(expand_files(options.files), scan_request(options), 1),
-                        options);
-  }
-  [[nodiscard]] static std::vector<float> values(const FieldDataset& data, std::int64_t index,
-                                                 std::int32_t* label = nullptr) {
-    std::vector<float> sample(static_cast<std::size_t>(data.layout().inputs.count()));
-    std::int32_t target = -7;
-    data.read(index, std::as_writable_bytes(std::span(sample)), {&target, 1});
-    if (label != nullptr) *label = target;
-    return sample;
-  }
-  [[nodiscard]] FieldOptions options() const {
-    return {.files = {directory_.path()}, .inputs = {"climate/data"}, .target = "@label"};
-  }
-
-  const TemporaryDirectory directory_;
-};
-
-std::vector<float> floats(const std::vector<double>& from) {
-  return {from.begin(), from.end()};
-}
 
 TEST_F(FieldData, AFileIsASampleWithItsAttributeAsLabel) {
   for (const int label : {2, 0, 1})

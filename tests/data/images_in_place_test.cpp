@@ -242,7 +242,7 @@ TEST_F(ImagesInPlace, ClassFoldersAreClassesInOrderOfTheirNames) {
   EXPECT_TRUE(data->place_of(1).ends_with("set/ant/below/2.PNG"));
   EXPECT_EQ(data->label(1), 0);
   EXPECT_EQ(data->label(2), 1);
-  EXPECT_EQ(data->id_names()->classes, (std::vector<std::string>{"ant", "zebra"}));
+  EXPECT_EQ(data->id_names().classes, (std::vector<std::string>{"ant", "zebra"}));
   const auto& notes = data->indexes().front().notes;
   ASSERT_EQ(notes.size(), 2U);
   EXPECT_NE(notes[0].find("pipe.jpg"), std::string::npos);

@@ -64,7 +64,7 @@ class FakeDataset final : public Dataset {
 
  private:
   std::int64_t size_;
-  SampleLayout layout_{DType::i32, Shape{1}, Shape{1}};
+  SampleLayout layout_{.inputs = Shape{1}, .targets = Shape{1}};
   std::vector<Shard> shards_;
 };
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -68,6 +69,38 @@ inline void write_attribute(hid_t object, const std::string& name, double value,
   const H5 attribute(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT),
                      H5Aclose);
   ASSERT_GE(H5Awrite(attribute, H5T_NATIVE_DOUBLE, &value), 0);
+}
+
+// Texts of fixed length, filled up with NULs or as Fortran does with spaces, or where `length` is 0
+// of varying length. A data set, or where `attribute` an attribute of the object.
+inline void write_texts(hid_t object, const std::string& name,
+                        const std::vector<std::string>& texts, std::size_t length,
+                        bool attribute = false, bool spaces = false) {
+  const H5 type(H5Tcopy(H5T_C_S1), H5Tclose);
+  ASSERT_GE(H5Tset_size(type, length == 0 ? H5T_VARIABLE : length), 0);
+  ASSERT_GE(H5Tset_strpad(type, spaces ? H5T_STR_SPACEPAD : H5T_STR_NULLPAD), 0);
+  const hsize_t count = texts.size();
+  const H5 space(
+      count == 1 && attribute ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &count, nullptr),
+      H5Sclose);
+  std::vector<const char*> pointers;
+  std::string fixed;
+  for (const std::string& text : texts) {
+    pointers.push_back(text.c_str());
+    fixed += text.substr(0, length) +
+             std::string(length - std::min(length, text.size()), spaces ? ' ' : '\0');
+  }
+  const void* const bytes = length == 0 ? static_cast<const void*>(pointers.data()) : fixed.data();
+  if (attribute) {
+    const H5 written(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT),
+                     H5Aclose);
+    ASSERT_GE(H5Awrite(written, type, bytes), 0);
+    return;
+  }
+  const H5 written(
+      H5Dcreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+      H5Dclose);
+  ASSERT_GE(H5Dwrite(written, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes), 0);
 }
 
 inline std::size_t count_of(const std::vector<hsize_t>& extents) {

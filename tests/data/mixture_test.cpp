@@ -7,6 +7,7 @@
 
 #include "data/loader/batch_plan.h"
 #include "data/loader/mixture_order.h"
+#include "data/sets/float_images.h"
 #include "data/sets/mixture_dataset.h"
 #include "tests/data/make_data.h"
 #include "tests/support/expect_error.h"
@@ -220,6 +221,31 @@ TEST_F(MixtureData, HasAFingerprintOfItsSourcesAndOfHowTheyAreMixed) {
   EXPECT_NE(MixtureDataset({second, first}, "half").fingerprint(), fingerprint);
   EXPECT_NE(MixtureDataset({first, second}, "other").fingerprint(), fingerprint);
   EXPECT_NE(MixtureDataset({first}, "half").fingerprint(), fingerprint);
+}
+
+TEST_F(MixtureData, PackedImagesBecomeScaledFloats) {
+  const std::string path = directory_.file("images");
+  test::write_image_dataset(path, 6, 3, 4, 3);
+  auto images = Dataset::open(path, {});
+  const auto pixels = static_cast<std::size_t>(images->layout().inputs.count());
+  std::vector<std::byte> bytes(pixels);
+  std::int32_t label = 0, given = -1;
+  images->read(4, bytes, {&label, 1});
+  const std::uint64_t fingerprint = images->fingerprint();
+
+  const std::vector<double> mean{0.1}, std{0.25}, two{1, 2};
+  const FloatImages scaled(std::move(images), mean, std);
+
+  EXPECT_EQ(scaled.fingerprint(), fingerprint);
+  std::vector<float> floats(pixels);
+  scaled.read(4, std::as_writable_bytes(std::span(floats)), {&given, 1});
+  EXPECT_EQ(given, label);
+  for (std::size_t i = 0; i < pixels; ++i) {
+    EXPECT_EQ(floats[i], (static_cast<float>(bytes[i]) / 255.0F - 0.1F) / 0.25F);
+  }
+  expect_error(
+      ExitCode::data, [&] { const FloatImages more(Dataset::open(path, {}), two, {}); },
+      "mean and std of 2 channels");
 }
 
 TEST_F(MixtureData, RefusesSourcesThatAreNotAlike) {

@@ -230,6 +230,25 @@ TEST(BatchPlan, EvaluatesEverySampleOnceAndPadsTheEnd) {
   }
 }
 
+TEST(BatchPlan, EvaluatesSeveralRunsEachInMicroBatchesOfItsOwnOnAnyNumberOfRanks) {
+  const std::vector<SampleRun> runs = {{0, 5}, {20, 8}, {40, 1}};
+  const std::vector<std::int64_t> expected = {0,  1,  2,  3,  4,  -1, -1, -1, 20, 21,
+                                              22, 23, 24, 25, 26, 27, 40, -1, -1, -1};
+  for (const std::int64_t ranks : {1, 2, 4}) {
+    std::vector<std::int64_t> seen;
+    const std::int64_t count = BatchPlan::evaluation(runs, 4, 0, ranks).count();
+    for (std::int64_t micro = 0; micro < count * ranks; ++micro) {
+      const BatchPlan plan = BatchPlan::evaluation(runs, 4, micro % ranks, ranks);
+      for (std::int64_t row = 0; row < 4; ++row)
+        seen.push_back(plan.at(micro / ranks, row).sample);
+    }
+    ASSERT_GE(seen.size(), expected.size());
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), seen.begin())) << ranks;
+    EXPECT_TRUE(std::all_of(seen.begin() + static_cast<std::ptrdiff_t>(expected.size()), seen.end(),
+                            [](std::int64_t sample) { return sample == -1; }));
+  }
+}
+
 TEST(BatchPlan, RepeatsTheEvaluationPass) {
   const BatchPlan plan = BatchPlan::evaluation(16, 8, 0, 1);
   EXPECT_EQ(plan.count(), 2);

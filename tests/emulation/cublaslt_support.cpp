@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cublasLtMatmul() of cuBLAS 13 takes, as far as the engine goes: written from cublasLt.h and
-// from memory of its documentation, with which it is still to be compared.
+// What cublasLtMatmul() of cuBLAS 13 takes, as far as the engine goes: written from cublasLt.h,
+// held against calls that are in use on GPUs (README.md).
 #include "tests/emulation/cublaslt_support.h"
 
 #include <algorithm>

@@ -148,6 +148,32 @@ TEST_F(EmulationDeathTest, ThreadSanitizerSeesAMissingBarrier) {
 }
 #endif
 
+#if defined(__SANITIZE_ADDRESS__)
+__global__ void write_behind_the_end(float* to) {
+  if (threadIdx.x == 0) to[Machine::bytes / sizeof(float)] = 1;
+}
+__global__ void read_before_the_beginning(float* to) {
+  if (threadIdx.x == 0) to[0] = to[-1];
+}
+
+void write_after_free() {
+  const Machine machine;
+  float* freed = nullptr;
+  EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&freed), Machine::bytes), cudaSuccess);
+  EXPECT_EQ(cudaFree(freed), cudaSuccess);
+  machine.launch(1, 1, fill, freed, 1.0F);
+  machine.synchronize();
+}
+
+TEST_F(EmulationDeathTest, AddressSanitizerSeesAccessesOutsideOfAllocations) {
+  constexpr const char* found = "AddressSanitizer: use-after-poison";
+
+  EXPECT_DEATH(run(32, write_behind_the_end), found);
+  EXPECT_DEATH(run(32, read_before_the_beginning), found);
+  EXPECT_DEATH(write_after_free(), found);
+}
+#endif
+
 TEST_F(EmulationDeathTest, TheHostCannotTouchDeviceMemory) {
   if (stream_mode() == "threads") GTEST_SKIP() << "memory is open: some stream may be at work";
 

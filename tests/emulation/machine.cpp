@@ -72,10 +72,10 @@ class DeviceMemory {
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) die("reserving device memory", std::strerror(errno));
     const auto address = reinterpret_cast<std::uintptr_t>(base);
-    base_ = static_cast<char*>(base) + (huge_page - address % huge_page) % huge_page;
+    base_ = static_cast<char*>(base) + (huge_page - address % huge_page);  // never its first byte
     // A hint: without it, protecting takes longer.
     static_cast<void>(madvise(base_, bytes_, MADV_HUGEPAGE));
-    ASAN_POISON_MEMORY_REGION(base_, bytes_);
+    ASAN_POISON_MEMORY_REGION(base, bytes_ + huge_page);
     if (order::on()) order::cover_device(base_, bytes_);
   }
 

@@ -45,7 +45,7 @@ void write_tensors(const std::string& directory) {
       {{"format", "pt"}, {"note", "\xC3\xA9"}});
 }
 
-// Indexes of a contiguous, a chunked and a virtual data set.
+// Indexes of a contiguous, a chunked and a virtual data set, and of texts.
 void write_indexes(const std::string& directory) {
   const StoredField plain{.name = "plain",
                           .extents = {2, 3},
@@ -58,11 +58,17 @@ void write_indexes(const std::string& directory) {
                             .chunks = {{.offset = 16, .bytes = 30}, {}},
                             .filters = {{2, "shuffle", {2}}, {1, "deflate", {4}}},
                             .fill = {std::byte{1}, std::byte{2}}};
+  StoredField texts{.name = "texts",
+                    .type = text_numbers,
+                    .extents = {2},
+                    .content = std::vector<std::byte>(8),
+                    .names = {"calm", "storm"}};
+  texts.content[4] = std::byte{1};
   StoredField joined{.name = "joined", .extents = {2, 3}};
   joined.parts.push_back({.start = {1, 0}, .count = {1, 3}, .from = {0, 0}, .field = plain});
   const FileIndex index{.path = "a.h5",
                         .state = {.size = 200},
-                        .units = {{.group = "", .fields = {plain, chunked, joined}}}};
+                        .units = {{.group = "", .fields = {plain, chunked, texts, joined}}}};
   std::string bytes;
   append_index(bytes, index);
   write_file(directory + "/index", bytes, ExitCode::internal);

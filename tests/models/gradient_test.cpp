@@ -4,6 +4,7 @@
 #include <random>
 
 #include "models/gpt/gpt.h"
+#include "models/llama/llama.h"
 #include "models/resnet/resnet.h"
 #include "runtime/ops/random/init.h"
 #include "tests/support/cpu_fixture.h"
@@ -105,6 +106,33 @@ TEST_P(GptGradientTest, DrawsTheSameDropoutMaskInBackward) {
   context.rng = rng.tensor();
 
   expect_gradients_match(model, context, 2e-3, 0.01);
+}
+
+TEST_P(GptGradientTest, OfALlamaMatchFiniteDifferences) {
+  Model model(*device_,
+              llama_chain({.layers = 2,
+                           .hidden = 16,
+                           .heads = 8,
+                           .kv_heads = 4,
+                           .head_size = 4,
+                           .intermediate = 20,
+                           .context = 10,
+                           .vocabulary = 13,
+                           .init_std = 0.2,
+                           .qkv_bias = true,
+                           .qk_norm = true,
+                           .window = 6,
+                           .attention_soft_cap = 2.0,
+                           .rope_scaling = ops::RopeScaling::yarn,
+                           .rope_factor = 2,
+                           .rope_original_context = 8}),
+              training());
+  model.params().initialize(*compute_, 11);
+  const test::Owned<std::int32_t> inputs(*device_, {2, 10}, random_tokens(20, 13, 1));
+  const test::Owned<std::int32_t> targets(*device_, {2, 10}, random_tokens(20, 13, 2));
+  const Batch batch{inputs.tensor(), targets.tensor(), {}, {}};
+
+  expect_gradients_match(model, model.context(*compute_, batch, true), 1e-3, 0.01);
 }
 
 INSTANTIATE_TEST_SUITE_P(TensorBlocks, GptGradientTest, testing::Values(1, 2, 4));

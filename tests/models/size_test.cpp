@@ -2,7 +2,9 @@
 // Parameter counts of well-known sizes, from the declarations alone.
 #include <gtest/gtest.h>
 
+#include "models/config.h"
 #include "models/gpt/gpt.h"
+#include "models/registry.h"
 #include "models/resnet/resnet.h"
 
 namespace trireme {
@@ -28,6 +30,19 @@ TEST(GptSizes, AreThoseOfTheGpt2Family) {
   EXPECT_EQ(gpt_weights(24, 1024, 16), 354'823'168);
   EXPECT_EQ(gpt_weights(36, 1280, 20), 774'030'080);
   EXPECT_EQ(gpt_weights(48, 1600, 25), 1'557'611'200);
+}
+
+// Of a file in configs/; none of these vocabularies has padding.
+std::int64_t weights_of_config(const std::string& name) {
+  return weights_of(make_chain(load_config("configs/" + name + ".yaml", {})));
+}
+
+TEST(LlamaSizes, AreThoseOfThePublishedModels) {
+  EXPECT_EQ(weights_of_config("llama3_2_1b"), 1'235'814'400);
+  EXPECT_EQ(weights_of_config("llama3_8b"), 8'030'261'248);
+  EXPECT_EQ(weights_of_config("llama3_70b"), 70'553'706'496);
+  EXPECT_EQ(weights_of_config("qwen2_5_7b"), 7'615'616'512);
+  EXPECT_EQ(weights_of_config("qwen3_0_6b"), 596'049'920);
 }
 
 std::int64_t resnet_weights(ResNetBlockKind block, std::vector<std::int64_t> stages) {

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT over as many tensor ranks as the world has, against one rank with the same tensor blocks.
+// Transformers over as many tensor ranks as the world has, against one rank with the same tensor
+// blocks.
 #include <algorithm>
 
 #include "models/gpt/gpt.h"
-#include "tests/models/gpt_case.h"
+#include "tests/models/model_case.h"
 #include "tests/support/mpi_test.h"
 
 namespace trireme {
 namespace {
 
-using test::GptCase;
-using test::GptResult;
+using test::ModelCase;
+using test::ModelResult;
 using test::small_gpt;
+using test::small_llama;
 
 constexpr int blocks = 4;
 
@@ -20,6 +22,9 @@ struct Mode {
   bool sequence = false;
   bool split_backward = false;
   Recompute recompute = Recompute::none;
+  bool llama = false;
+
+  [[nodiscard]] const TransformerOptions& model() const { return llama ? small_llama : small_gpt; }
 };
 
 class TensorParallel : public test::MpiTest {
@@ -33,23 +38,23 @@ class TensorParallel : public test::MpiTest {
             .recompute = mode.recompute,
             .split_backward = mode.split_backward};
   }
-  [[nodiscard]] GptResult run_alone(const Mode& mode) {
+  [[nodiscard]] ModelResult run_alone(const Mode& mode) {
     BuildOptions alone = build({.compute = mode.compute});
     alone.tensor = {.ranks = 1, .rank = 0, .blocks = blocks};
     const auto single = make_single_communicator();
     const TensorGroup group(device(), *single, comm_stream());
-    return GptCase(device(), compute(), small_gpt, alone, &group).run();
+    return ModelCase(device(), compute(), mode.model(), alone, &group).run();
   }
 };
 
 class TensorParallelBits : public TensorParallel, public testing::WithParamInterface<Mode> {};
 
 TEST_P(TensorParallelBits, AreThoseOfOneRankWithTheSameBlocks) {
-  const GptResult expected = run_alone(GetParam());
+  const ModelResult expected = run_alone(GetParam());
   const TensorGroup group(device(), world(), comm_stream());
-  GptCase split(device(), compute(), small_gpt, build(GetParam()), &group);
+  ModelCase split(device(), compute(), GetParam().model(), build(GetParam()), &group);
 
-  const GptResult got = split.run();
+  const ModelResult got = split.run();
 
   EXPECT_EQ(got.losses, expected.losses);
   EXPECT_EQ(got.hits, expected.hits);
@@ -67,14 +72,18 @@ TEST_P(TensorParallelBits, AreThoseOfOneRankWithTheSameBlocks) {
 
 INSTANTIATE_TEST_SUITE_P(
     Modes, TensorParallelBits,
-    testing::Values(Mode{}, Mode{.sequence = true}, Mode{.compute = DType::bf16},
-                    Mode{.compute = DType::bf16, .sequence = true}, Mode{.split_backward = true},
-                    Mode{.compute = DType::bf16, .sequence = true, .split_backward = true},
-                    Mode{.sequence = true, .recompute = Recompute::full},
-                    Mode{.recompute = Recompute::selective}),
+    testing::Values(
+        Mode{}, Mode{.sequence = true}, Mode{.compute = DType::bf16},
+        Mode{.compute = DType::bf16, .sequence = true}, Mode{.split_backward = true},
+        Mode{.compute = DType::bf16, .sequence = true, .split_backward = true},
+        Mode{.sequence = true, .recompute = Recompute::full},
+        Mode{.recompute = Recompute::selective}, Mode{.llama = true},
+        Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .llama = true},
+        Mode{.sequence = true, .recompute = Recompute::selective, .llama = true}),
     [](const auto& info) {
       const Mode& mode = info.param;
-      return fmt::format("{}{}{}{}", name_of(mode.compute), mode.sequence ? "Sequence" : "",
+      return fmt::format("{}{}{}{}{}", mode.llama ? "Llama" : "Gpt", name_of(mode.compute),
+                         mode.sequence ? "Sequence" : "",
                          mode.split_backward ? "SplitBackward" : "",
                          mode.recompute == Recompute::none        ? ""
                          : mode.recompute == Recompute::selective ? "Selective"
@@ -85,7 +94,7 @@ TEST_F(TensorParallel, KeepsLessOfEverythingThatIsSplit) {
   if (size() == 1) GTEST_SKIP() << "nothing is split on one rank";
   const TensorGroup group(device(), world(), comm_stream());
   const auto use = [&](const BuildOptions& options) {
-    GptCase gpt(device(), compute(), small_gpt, options, &group);
+    ModelCase gpt(device(), compute(), small_gpt, options, &group);
     return std::pair(gpt.model().activation_bytes(), gpt.model().params().layout().elements());
   };
   BuildOptions alone = build({});
@@ -105,12 +114,12 @@ TEST_F(TensorParallel, KeepsLessOfEverythingThatIsSplit) {
 class TensorParallelVolume : public TensorParallel {
  protected:
   [[nodiscard]] CommStats traffic(std::int64_t layers, bool sequence, DType compute_dtype) {
-    GptOptions options = small_gpt;
+    TransformerOptions options = small_gpt;
     options.layers = layers;
     options.dropout = 0;
     const TensorGroup group(device(), world(), comm_stream());
-    GptCase gpt(device(), compute(), options,
-                build({.compute = compute_dtype, .sequence = sequence}), &group);
+    ModelCase gpt(device(), compute(), options,
+                  build({.compute = compute_dtype, .sequence = sequence}), &group);
     const CommStats before = world().stats();
     static_cast<void>(gpt.run(1));
     CommStats moved = world().stats();
@@ -127,8 +136,8 @@ class TensorParallelVolume : public TensorParallel {
     return {two.calls - one.calls, two.bytes - one.bytes};
   }
 
-  static constexpr std::uint64_t tokens = test::small_batch * small_gpt.context;
-  static constexpr std::uint64_t hidden = small_gpt.hidden;
+  static constexpr std::uint64_t tokens = test::small_batch * 12;
+  static constexpr std::uint64_t hidden = 32;
 };
 
 // Megatron-LM: two all-reduces of (B, T, C) forward (behind attention and MLP) and two backward
@@ -170,10 +179,10 @@ TEST_F(TensorParallelVolume, OfEmbeddingAndHeadHasNoLogits) {
 }
 
 TEST_F(TensorParallel, RefusesRowsThatBlocksDoNotDivide) {
-  GptOptions options = small_gpt;
+  TransformerOptions options = small_gpt;
   options.context = 11;
 
-  EXPECT_THROW(GptCase(device(), compute(), options, build({})), Error);
+  EXPECT_THROW(ModelCase(device(), compute(), options, build({})), Error);
 }
 
 }  // namespace

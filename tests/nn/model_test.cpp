@@ -3,8 +3,10 @@
 #include "runtime/nn/model.h"
 
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <string>
+#include <string_view>
 
 #include "runtime/ops/random/init.h"
 #include "tests/support/cpu_fixture.h"
@@ -225,6 +227,101 @@ TEST_P(ModelTest, KeepsTheMicroBatchesInFlightOfEachChunkApart) {
   expect_gradients(model, 110);
   EXPECT_TRUE(model.input(context(0, 0)).empty());
   EXPECT_TRUE(model.output(context(1, 0)).empty());
+}
+
+enum class Mistake : std::uint8_t {
+  none,
+  reads_scratch_of_forward,
+  leaves_output,
+  leaves_input_gradient,
+  leaves_kept
+};
+
+// y = 2 x, with a mistake of memory that a second micro-batch of equal values does not show.
+class Careless final : public Layer {
+ public:
+  Careless(Blueprint& blueprint, Mistake mistake)
+      : Layer("careless", Shape{4}),
+        mistake_(mistake),
+        scratch_(blueprint.scratch({4}, DType::f32)),
+        x_(blueprint.keep({4})) {
+    parameter_ = blueprint.parameter({.name = "factor", .shape = {1}, .init = Init::constant(2)});
+  }
+  [[nodiscard]] double forward_flops() const override { return 4; }
+  void forward(const Context& context, const Tensor& x, const Tensor& y) override {
+    std::copy_n(x.as<float>(), 4, context(scratch_).as<float>());
+    const auto count = [&](Mistake leaves) { return calls_ > 0 && mistake_ == leaves ? 3 : 4; };
+    std::copy_n(x.as<float>(), count(Mistake::leaves_kept), context(x_).as<float>());
+    for (int i = 0; i < count(Mistake::leaves_output); ++i)
+      y.as<float>()[i] = 2 * x.as<float>()[i];
+  }
+  void backward(const Context& context, const Tensor&, const Tensor&, const Tensor& dy,
+                const Tensor& dx) override {
+    const bool stale = mistake_ == Mistake::reads_scratch_of_forward;
+    const float* const x = context(stale ? scratch_ : x_).as<float>();
+    float& gradient = context.params.gradient(parameter_).as<float>()[0];
+    gradient += std::inner_product(x, x + 4, dy.as<float>(), 0.0F);
+    const int count = calls_ > 0 && mistake_ == Mistake::leaves_input_gradient ? 3 : 4;
+    for (int i = 0; i < count && !dx.empty(); ++i)
+      dx.as<float>()[i] = 2 * dy.as<float>()[i];
+    context.ready(parameter_);
+    ++calls_;
+  }
+
+ private:
+  Mistake mistake_;
+  Activation scratch_, x_;
+  ParamId parameter_;
+  int calls_ = 0;
+};
+
+// Two of them: gradients of the first after a micro-batch, and one more of the same.
+class PoisonTest : public ModelTest {
+ protected:
+  float gradient_after_two(Mistake mistake, bool poisoned) {
+    Chain chain;
+    for (const char* const name : {"first", "second"}) {
+      const auto mistaken = std::string_view(name) == "second" ? mistake : Mistake::none;
+      chain.push_back({.make = [=](Blueprint& blueprint) -> std::unique_ptr<Layer> {
+        const auto scope = blueprint.layer(name);
+        return std::make_unique<Careless>(blueprint, mistaken);
+      }});
+    }
+    chain.push_back(
+        {.make = [](Blueprint&) -> std::unique_ptr<Layer> { return std::make_unique<SumHead>(); }});
+    Model model(*device_, chain, training);
+    model.poison_activations(poisoned);
+    start(model);
+    const Context context = model.context(*compute_, batch_, true);
+    for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+      model.forward(context);
+      model.backward(context);
+    }
+    float sum = gradient(model, 0) + gradient(model, 1);
+    for (const float loss : test::values_of<float>(context.losses))
+      sum += loss;
+    return sum;
+  }
+};
+
+TEST_F(PoisonTest, ChangesNothingWhereLayersReadWhatTheyWrote) {
+  const float clean = gradient_after_two(Mistake::none, false);
+  EXPECT_EQ(gradient_after_two(Mistake::none, true), clean);
+}
+
+TEST_F(PoisonTest, ShowsEachReadOfWhatAnEarlierPassLeft) {
+  const float clean = gradient_after_two(Mistake::none, false);
+  for (const Mistake mistake : {Mistake::leaves_output, Mistake::leaves_input_gradient,
+                                Mistake::leaves_kept, Mistake::reads_scratch_of_forward}) {
+    SCOPED_TRACE(static_cast<int>(mistake));
+    const float unnoticed = gradient_after_two(mistake, false);
+    // The scratch of the first layer's and of the second's passes holds other numbers, but numbers.
+    if (mistake == Mistake::reads_scratch_of_forward)
+      EXPECT_TRUE(std::isfinite(unnoticed));
+    else
+      EXPECT_EQ(unnoticed, clean);
+    EXPECT_TRUE(std::isnan(gradient_after_two(mistake, true)));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(InPlace, ModelTest, testing::Bool());

@@ -75,9 +75,10 @@ TEST(ParamLayout, OrdersTheArenaAsBackwardFinishesItWithStatisticsLast) {
   for (const ParamId id : layout.order())
     names.push_back(layout.spec(id).name);
 
-  EXPECT_EQ(names, (std::vector<std::string>{"head", "d.bias", "d.weight", "c.weight", "b.qkv.bias",
-                                             "b.qkv.weight", "a.scale", "a.bias", "a.weight",
-                                             "table", "c.running", "a.running"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"head", "d.bias", "d.weight", "c.weight", "b.grouped.weight",
+                                      "b.qkv.bias", "b.qkv.weight", "a.scale", "a.bias", "a.weight",
+                                      "table", "c.running", "a.running"}));
   EXPECT_EQ(layout.weight_elements(), layout.offset(layout.find("c.running")));
 }
 

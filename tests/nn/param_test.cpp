@@ -15,11 +15,14 @@ struct Cut {
   int axis = 0;
   int parts = 1;
   int blocks = 1;
+  int lead = 1;
   [[nodiscard]] ParamSpec spec() const {
-    return {.name = "w", .shape = shape, .shard_axis = axis, .shard_parts = parts};
+    return {
+        .name = "w", .shape = shape, .shard_axis = axis, .shard_parts = parts, .shard_lead = lead};
   }
   [[nodiscard]] std::string to_string() const {
-    return fmt::format("{} axis {} in {} parts, {} blocks", shape.to_string(), axis, parts, blocks);
+    return fmt::format("{} axis {} in {} parts, the first {} times as long, {} blocks",
+                       shape.to_string(), axis, parts, lead, blocks);
   }
 };
 
@@ -32,6 +35,8 @@ std::vector<Cut> all_cuts() {
         cuts.push_back({shape, 0, parts, blocks});
       cuts.push_back({{5, 24}, 1, parts, blocks});
       cuts.push_back({{5, 7}, -1, parts, blocks});
+      cuts.push_back({{80, 3}, 0, 3, blocks, 3});
+      cuts.push_back({{3, 96}, 1, 2, blocks, 5});
     }
   }
   return cuts;
@@ -75,7 +80,7 @@ TEST(TensorBlocks, OfAllRanksHoldEveryElementOfTheWholeTensorOnce) {
 
 TEST(TensorBlocks, StandOneAfterAnotherEachWithItsShareOfEveryPart) {
   for (const Cut& cut : all_cuts()) {
-    if (cut.axis < 0 || cut.blocks == 1) continue;
+    if (cut.axis < 0 || cut.blocks == 1 || cut.lead > 1) continue;
     const ParamSpec spec = cut.spec();
     const std::int64_t axis = spec.shape[static_cast<std::size_t>(cut.axis)];
     const std::int64_t columns = spec.shape.count() / spec.shape[0];
@@ -95,6 +100,22 @@ TEST(TensorBlocks, StandOneAfterAnotherEachWithItsShareOfEveryPart) {
       });
     });
   }
+}
+
+// Six heads of queries that share two of keys, of size 2: each of two blocks has three heads of
+// queries, their key and its value.
+TEST(TensorBlocks, HaveALongerFirstPart) {
+  const ParamSpec spec{
+      .name = "qkv", .shape = {20}, .shard_axis = 0, .shard_parts = 3, .shard_lead = 3};
+  std::vector<std::int64_t> second;
+  for_each_run(spec, {.ranks = 2, .rank = 1, .blocks = 2},
+               [&](std::int64_t stored, std::int64_t logical, std::int64_t count) {
+                 EXPECT_EQ(stored, static_cast<std::int64_t>(second.size()));
+                 for (std::int64_t i = 0; i < count; ++i)
+                   second.push_back(logical + i);
+               });
+
+  EXPECT_EQ(second, (std::vector<std::int64_t>{6, 7, 8, 9, 10, 11, 14, 15, 18, 19}));
 }
 
 TEST(StoredShape, HasTheLocalBlocksInFront) {

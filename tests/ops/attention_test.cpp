@@ -12,13 +12,38 @@ using Values = std::vector<double>;
 
 struct Sizes {
   std::int64_t batch, length, heads, size;
-  [[nodiscard]] Shape qkv() const { return {batch, length, 3 * heads * size}; }
+  std::int64_t key_heads = heads;
+  bool causal = true;
+  std::int64_t window = 0;
+  double soft_cap = 0;
+
+  [[nodiscard]] ops::AttentionOptions options() const {
+    return {heads, key_heads, causal, window, soft_cap};
+  }
+  [[nodiscard]] std::string name() const {
+    return fmt::format("{} keys of {} heads, {}, window {}, cap {}", qkv().to_string(), key_heads,
+                       causal ? "causal" : "full", window, soft_cap);
+  }
+  [[nodiscard]] Shape qkv() const { return {batch, length, (heads + 2 * key_heads) * size}; }
   [[nodiscard]] Shape out() const { return {batch, length, heads * size}; }
   [[nodiscard]] Shape lse() const { return {batch, heads, length}; }
-  // Element of the packed projection: part 0 queries, 1 keys, 2 values.
+  // Element of the packed projection: part 0 queries, 1 keys, 2 values; h counts heads of queries.
   [[nodiscard]] std::size_t at(std::int64_t b, std::int64_t t, int part, std::int64_t h,
                                std::int64_t d) const {
-    return static_cast<std::size_t>((((b * length + t) * 3 + part) * heads + h) * size + d);
+    const std::int64_t key_head = h / (heads / key_heads);
+    const std::int64_t place = part == 0 ? h : heads + (part - 1) * key_heads + key_head;
+    return static_cast<std::size_t>(((b * length + t) * (heads + 2 * key_heads) + place) * size +
+                                    d);
+  }
+  [[nodiscard]] bool sees(std::int64_t query, std::int64_t key) const {
+    return (!causal || key <= query) && (window == 0 || key > query - window);
+  }
+  // The score that the softmax takes, and its slope by the product of query and key.
+  [[nodiscard]] std::pair<double, double> score(double product) const {
+    const double scale = 1.0 / std::sqrt(static_cast<double>(size));
+    if (soft_cap == 0) return {product * scale, scale};
+    const double share = std::tanh(product * scale / soft_cap);
+    return {soft_cap * share, scale * (1 - share * share)};
   }
   [[nodiscard]] std::size_t out_at(std::int64_t b, std::int64_t t, std::int64_t h,
                                    std::int64_t d) const {
@@ -27,9 +52,34 @@ struct Sizes {
 };
 
 // Around the blocks of 48 queries and 96 keys, and head sizes off every vector width.
-const Sizes all_sizes[] = {{2, 1, 1, 1},   {1, 7, 2, 3},   {2, 33, 2, 16},  {1, 48, 1, 8},
-                           {1, 49, 1, 24}, {1, 97, 1, 17}, {1, 150, 2, 64}, {1, 193, 3, 33},
-                           {1, 70, 1, 80}, {1, 50, 1, 256}};
+const Sizes all_sizes[] = {{2, 1, 1, 1},
+                           {1, 7, 2, 3},
+                           {2, 33, 2, 16},
+                           {1, 48, 1, 8},
+                           {1, 49, 1, 24},
+                           {1, 97, 1, 17},
+                           {1, 150, 2, 64},
+                           {1, 193, 3, 33},
+                           {1, 70, 1, 80},
+                           {1, 50, 1, 256},
+                           // Keys that queries share.
+                           {.batch = 2, .length = 33, .heads = 4, .size = 16, .key_heads = 2},
+                           {.batch = 1, .length = 150, .heads = 3, .size = 20, .key_heads = 1},
+                           {.batch = 1, .length = 1, .heads = 6, .size = 5, .key_heads = 3},
+                           // All keys.
+                           {.batch = 2, .length = 5, .heads = 1, .size = 3, .causal = false},
+                           {2, 131, 2, 24, 1, false},
+                           {1, 96, 1, 8, 1, false, 0, 1.5},
+                           // Windows: of one key, inside a tile, across blocks, longer than all.
+                           {1, 130, 1, 16, 1, true, 1},
+                           {2, 100, 2, 17, 1, true, 7},
+                           {1, 250, 1, 32, 1, true, 97},
+                           {1, 193, 2, 8, 2, true, 48},
+                           {1, 60, 1, 8, 1, true, 200},
+                           // Soft caps.
+                           {1, 70, 2, 16, 2, true, 0, 0.5},
+                           {1, 150, 4, 12, 2, true, 33, 2.0},
+                           {1, 40, 1, 64, 1, true, 0, 50.0}};
 
 struct Reference {
   Values out, lse;
@@ -41,18 +91,19 @@ Reference reference(const Sizes& s, const Values& qkv) {
   for (std::int64_t b = 0; b < s.batch; ++b) {
     for (std::int64_t h = 0; h < s.heads; ++h) {
       for (std::int64_t i = 0; i < s.length; ++i) {
-        Values p(static_cast<std::size_t>(i + 1));
+        Values p(static_cast<std::size_t>(s.length));
         double sum = 0;
-        for (std::int64_t j = 0; j <= i; ++j) {
-          double score = 0;
+        for (std::int64_t j = 0; j < s.length; ++j) {
+          if (!s.sees(i, j)) continue;
+          double product = 0;
           for (std::int64_t d = 0; d < s.size; ++d) {
-            score += qkv[s.at(b, i, 0, h, d)] * qkv[s.at(b, j, 1, h, d)];
+            product += qkv[s.at(b, i, 0, h, d)] * qkv[s.at(b, j, 1, h, d)];
           }
-          p[static_cast<std::size_t>(j)] = std::exp(score / std::sqrt(static_cast<double>(s.size)));
+          p[static_cast<std::size_t>(j)] = std::exp(s.score(product).first);
           sum += p[static_cast<std::size_t>(j)];
         }
         result.lse[static_cast<std::size_t>((b * s.heads + h) * s.length + i)] = std::log(sum);
-        for (std::int64_t j = 0; j <= i; ++j) {
+        for (std::int64_t j = 0; j < s.length; ++j) {
           for (std::int64_t d = 0; d < s.size; ++d) {
             result.out[s.out_at(b, i, h, d)] +=
                 p[static_cast<std::size_t>(j)] / sum * qkv[s.at(b, j, 2, h, d)];
@@ -74,14 +125,14 @@ class Attention : public ::testing::TestWithParam<DType> {
 INSTANTIATE_TEST_SUITE_P(Types, Attention, ::testing::Values(DType::f32, DType::bf16, DType::f16),
                          dtype_label);
 
-TEST_P(Attention, ForwardIsTheSoftmaxOverEarlierPositions) {
+TEST_P(Attention, ForwardIsTheSoftmaxOverTheKeysSeen) {
   for (const Sizes& s : all_sizes) {
-    SCOPED_TRACE(s.qkv().to_string());
+    SCOPED_TRACE(s.name());
     const GuardedTensor qkv = random_tensor(GetParam(), s.qkv(), 1, -2.0, 2.0);
     const GuardedTensor out(GetParam(), s.out()), lse(DType::f32, s.lse());
     const Reference expected = reference(s, qkv.get());
 
-    ops::attention_forward(stream(), out, lse, qkv, s.heads);
+    ops::attention_forward(stream(), out, lse, qkv, s.options());
 
     expect_close(out.get(), expected.out, 1e-5, absolute());
     expect_close(lse.get(), expected.lse, 1e-5, 5e-6);
@@ -100,7 +151,7 @@ TEST_P(Attention, RescalesWhenScoresGrowAlongTheKeys) {
   }
   const GuardedTensor ramp(GetParam(), s.qkv(), values);
 
-  ops::attention_forward(stream(), out, lse, ramp, s.heads);
+  ops::attention_forward(stream(), out, lse, ramp, s.options());
 
   // Neighbouring scores differ by 2: the weights fall by e^-2 a step (bf16 rounds t / 2 exactly).
   const Values v = ramp.get(), o = out.get();
@@ -123,7 +174,6 @@ TEST_P(Attention, RescalesWhenScoresGrowAlongTheKeys) {
 Values reference_gradient(const Sizes& s, const Values& qkv, const Values& dout) {
   Values gradient(qkv.size());
   const Reference forward = reference(s, qkv);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(s.size));
   for (std::int64_t b = 0; b < s.batch; ++b) {
     for (std::int64_t h = 0; h < s.heads; ++h) {
       for (std::int64_t i = 0; i < s.length; ++i) {
@@ -132,14 +182,16 @@ Values reference_gradient(const Sizes& s, const Values& qkv, const Values& dout)
           delta += dout[s.out_at(b, i, h, d)] * forward.out[s.out_at(b, i, h, d)];
         }
         const double lse = forward.lse[static_cast<std::size_t>((b * s.heads + h) * s.length + i)];
-        for (std::int64_t j = 0; j <= i; ++j) {
-          double score = 0, slope = 0;
+        for (std::int64_t j = 0; j < s.length; ++j) {
+          if (!s.sees(i, j)) continue;
+          double product = 0, slope = 0;
           for (std::int64_t d = 0; d < s.size; ++d) {
-            score += qkv[s.at(b, i, 0, h, d)] * qkv[s.at(b, j, 1, h, d)];
+            product += qkv[s.at(b, i, 0, h, d)] * qkv[s.at(b, j, 1, h, d)];
             slope += dout[s.out_at(b, i, h, d)] * qkv[s.at(b, j, 2, h, d)];
           }
-          const double p = std::exp(score * scale - lse);
-          const double ds = p * (slope - delta) * scale;
+          const auto [score, score_slope] = s.score(product);
+          const double p = std::exp(score - lse);
+          const double ds = p * (slope - delta) * score_slope;
           for (std::int64_t d = 0; d < s.size; ++d) {
             gradient[s.at(b, i, 0, h, d)] += ds * qkv[s.at(b, j, 1, h, d)];
             gradient[s.at(b, j, 1, h, d)] += ds * qkv[s.at(b, i, 0, h, d)];
@@ -154,30 +206,38 @@ Values reference_gradient(const Sizes& s, const Values& qkv, const Values& dout)
 
 TEST_P(Attention, BackwardMatchesTheReferenceAtEverySize) {
   for (const Sizes& s : all_sizes) {
-    SCOPED_TRACE(s.qkv().to_string());
+    SCOPED_TRACE(s.name());
     const GuardedTensor qkv = random_tensor(GetParam(), s.qkv(), 1);
     const GuardedTensor dout = random_tensor(GetParam(), s.out(), 2);
     const GuardedTensor out(GetParam(), s.out()), lse(DType::f32, s.lse());
     const GuardedTensor dqkv(GetParam(), s.qkv());
-    ops::attention_forward(stream(), out, lse, qkv, s.heads);
+    ops::attention_forward(stream(), out, lse, qkv, s.options());
 
-    ops::attention_backward(stream(), dqkv, dout, out, lse, qkv, s.heads);
+    ops::attention_backward(stream(), dqkv, dout, out, lse, qkv, s.options());
 
     expect_close(dqkv.get(), reference_gradient(s, qkv.get(), dout.get()),
                  rounding_of(GetParam()) * 8, absolute());
   }
 }
 
-TEST(AttentionGradients, AgreeWithFiniteDifferences) {
-  const Sizes s{1, 6, 2, 3};
+class AttentionGradients : public ::testing::TestWithParam<Sizes> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, AttentionGradients,
+                         ::testing::Values(Sizes{1, 6, 2, 3}, Sizes{1, 5, 4, 2, 2},
+                                           Sizes{2, 4, 2, 2, 1, false},
+                                           Sizes{1, 7, 2, 2, 2, true, 3},
+                                           Sizes{1, 6, 2, 3, 1, true, 4, 0.7}),
+                         [](const auto& info) { return fmt::format("case_{}", info.index); });
+
+TEST_P(AttentionGradients, AgreeWithFiniteDifferences) {
+  const Sizes& s = GetParam();
   const GuardedTensor qkv = random_tensor(DType::f32, s.qkv(), 1, -2.0, 2.0);
   const GuardedTensor dout = random_tensor(DType::f32, s.out(), 2);
   const GuardedTensor out(DType::f32, s.out()), lse(DType::f32, s.lse());
   const GuardedTensor dqkv(DType::f32, s.qkv());
   const Values slope = dout.get();
 
-  ops::attention_forward(stream(), out, lse, qkv, s.heads);
-  ops::attention_backward(stream(), dqkv, dout, out, lse, qkv, s.heads);
+  ops::attention_forward(stream(), out, lse, qkv, s.options());
+  ops::attention_backward(stream(), dqkv, dout, out, lse, qkv, s.options());
 
   const Values numeric = numeric_gradient(qkv.get(), [&](const Values& values) {
     const Reference forward = reference(s, values);
@@ -187,6 +247,52 @@ TEST(AttentionGradients, AgreeWithFiniteDifferences) {
     return sum;
   });
   expect_close(dqkv.get(), numeric, 1e-5, 2e-6);
+}
+
+// The bits of a query's result do not depend on what it does not see.
+TEST_P(Attention, DoesNotLookBehindItsWindow) {
+  const Sizes s{1, 150, 2, 8, 1, true, 20};
+  const std::int64_t changed = 70, unaffected = changed + s.window;
+  const GuardedTensor qkv = random_tensor(GetParam(), s.qkv(), 1);
+  Values values = qkv.get();
+  for (std::size_t i = 0; i < s.at(0, changed + 1, 0, 0, 0); ++i)
+    values[i] = 1e4;
+  const GuardedTensor other(GetParam(), s.qkv(), values);
+  const GuardedTensor a(GetParam(), s.out()), b(GetParam(), s.out()), lse(DType::f32, s.lse());
+
+  ops::attention_forward(stream(), a, lse, qkv, s.options());
+  ops::attention_forward(stream(), b, lse, other, s.options());
+
+  const Values before = a.get(), after = b.get();
+  const std::size_t first = s.out_at(0, unaffected, 0, 0), last = first - 1;
+  EXPECT_EQ(Values(before.begin() + static_cast<std::ptrdiff_t>(first), before.end()),
+            Values(after.begin() + static_cast<std::ptrdiff_t>(first), after.end()));
+  EXPECT_NE(before[last], after[last]);
+}
+
+TEST_P(Attention, OfRepeatedKeysHasTheResultOfSharedOnes) {
+  const Sizes shared{2, 100, 4, 16, 2}, apart{2, 100, 4, 16, 4};
+  const GuardedTensor qkv = random_tensor(GetParam(), shared.qkv(), 1);
+  const Values values = qkv.get();
+  Values repeated(static_cast<std::size_t>(apart.qkv().count()));
+  for (std::int64_t b = 0; b < 2; ++b) {
+    for (std::int64_t t = 0; t < apart.length; ++t) {
+      for (int part = 0; part < 3; ++part) {
+        for (std::int64_t h = 0; h < 4; ++h) {
+          for (std::int64_t d = 0; d < 16; ++d)
+            repeated[apart.at(b, t, part, h, d)] = values[shared.at(b, t, part, h, d)];
+        }
+      }
+    }
+  }
+  const GuardedTensor wide(GetParam(), apart.qkv(), repeated);
+  const GuardedTensor a(GetParam(), shared.out()), b(GetParam(), shared.out());
+  const GuardedTensor lse(DType::f32, shared.lse());
+
+  ops::attention_forward(stream(), a, lse, qkv, shared.options());
+  ops::attention_forward(stream(), b, lse, wide, apart.options());
+
+  EXPECT_EQ(a.raw(), b.raw());
 }
 
 TEST_P(Attention, DoesNotLookAhead) {
@@ -200,8 +306,8 @@ TEST_P(Attention, DoesNotLookAhead) {
   const GuardedTensor later(GetParam(), s.qkv(), values);
   const GuardedTensor a(GetParam(), s.out()), b(GetParam(), s.out()), lse(DType::f32, s.lse());
 
-  ops::attention_forward(stream(), a, lse, qkv, s.heads);
-  ops::attention_forward(stream(), b, lse, later, s.heads);
+  ops::attention_forward(stream(), a, lse, qkv, s.options());
+  ops::attention_forward(stream(), b, lse, later, s.options());
 
   std::vector<unsigned char> before = a.raw(), after = b.raw();
   const std::size_t kept =
@@ -218,8 +324,8 @@ TEST_P(Attention, GivesTheSameBitsEachTimeAndAllocatesNoMoreScratch) {
   const auto run = [&] {
     const GuardedTensor out(GetParam(), s.out()), lse(DType::f32, s.lse());
     const GuardedTensor dqkv(GetParam(), s.qkv());
-    ops::attention_forward(stream(), out, lse, qkv, s.heads);
-    ops::attention_backward(stream(), dqkv, dout, out, lse, qkv, s.heads);
+    ops::attention_forward(stream(), out, lse, qkv, s.options());
+    ops::attention_backward(stream(), dqkv, dout, out, lse, qkv, s.options());
     return std::tuple(out.raw(), lse.raw(), dqkv.raw());
   };
 
@@ -237,12 +343,21 @@ TEST_P(Attention, RefusesOperandsThatDoNotFit) {
   const GuardedTensor lse(DType::f32, {2, 2, 5});
   const GuardedTensor turned(DType::f32, {2, 5, 2});
 
-  expect_error([&] { ops::attention_forward(stream(), out, lse, qkv, 3); }, {"(2, 5, 24)", "3"});
-  expect_error([&] { ops::attention_forward(stream(), wide, lse, qkv, 2); },
-               {"(2, 5, 9)", "(2, 5, 8)"});
-  expect_error([&] { ops::attention_forward(stream(), out, turned, qkv, 2); },
-               {"(2, 5, 2)", "(2, 2, 5)"});
-  expect_error([&] { ops::attention_backward(stream(), qkv, out, out, lse, qkv, 2); },
+  const ops::AttentionOptions two{.heads = 2, .key_heads = 2};
+  const auto forward = [&](const Tensor& to, const Tensor& sums,
+                           const ops::AttentionOptions& with) {
+    ops::attention_forward(stream(), to, sums, qkv, with);
+  };
+
+  expect_error([&] { forward(out, lse, {.heads = 5, .key_heads = 5}); }, {"(2, 5, 24)", "5"});
+  expect_error([&] { forward(out, lse, {.heads = 3, .key_heads = 2}); },
+               {"3 heads", "2 key heads"});
+  expect_error([&] { forward(out, lse, {2, 2, false, 3}); }, {"window of 3", "causal"});
+  expect_error([&] { forward(out, lse, {2, 2, true, -1}); }, {"window of -1"});
+  expect_error([&] { forward(out, lse, {2, 2, true, 0, -1.0}); }, {"soft cap of -1"});
+  expect_error([&] { forward(wide, lse, two); }, {"(2, 5, 9)", "(2, 5, 8)"});
+  expect_error([&] { forward(out, turned, two); }, {"(2, 5, 2)", "(2, 2, 5)"});
+  expect_error([&] { ops::attention_backward(stream(), qkv, out, out, lse, qkv, two); },
                {"dqkv", "memory"});
 }
 

@@ -69,6 +69,39 @@ TEST_P(CrossEntropy, LossesAndGradientsMatchFiniteDifferences) {
   }
 }
 
+TEST_P(CrossEntropy, AWeightMultipliesTheLossAndTheGradientOfItsRow) {
+  constexpr std::size_t rows = 4, classes = 9;
+  const GuardedTensor logits = random_tensor(GetParam(), {rows, classes}, 1, -4.0, 4.0);
+  const Values weight = {2.0, 0.25, 1.0, 0.0};
+  const GuardedTensor weights(DType::f32, {rows}, weight);
+  const GuardedTensor targets(DType::i32, {rows}, {0.0, 8.0, -1.0, 4.0});
+  const GuardedTensor losses(DType::f32, {rows}), hits(DType::f32, {rows});
+  const Values before = logits.get(), id = targets.get();
+  ops::CrossEntropyOptions options;
+  options.classes = classes;
+  options.label_smoothing = 0.1F;
+  options.gradient_scale = 0.25F;
+  options.weights = weights.view().as<float>();
+
+  ops::cross_entropy(stream(), losses, hits, logits, targets, options);
+
+  const Values gradient = logits.get(), loss = losses.get();
+  for (std::size_t row = 0; row < rows; ++row) {
+    const Values own(before.begin() + static_cast<std::ptrdiff_t>(row * classes),
+                     before.begin() + static_cast<std::ptrdiff_t>((row + 1) * classes));
+    const auto target = static_cast<std::int64_t>(id[row]);
+    const auto function = [&](const Values& v) {
+      return target < 0 ? 0.0 : weight[row] * row_loss(v.data(), classes, target, 0.1);
+    };
+    const Values expected = numeric_gradient(own, function);
+    EXPECT_NEAR(loss[row], function(own), 1e-5);
+    for (std::size_t i = 0; i < classes; ++i) {
+      ASSERT_NEAR(gradient[row * classes + i], 0.25 * expected[i],
+                  1e-6 + rounding_of(GetParam()) * 0.5);
+    }
+  }
+}
+
 TEST_P(CrossEntropy, LeavesTheLogitsAloneInEvaluation) {
   const GuardedTensor logits = random_tensor(GetParam(), {3, 9}, 1);
   const GuardedTensor targets(DType::i32, {3}, {0.0, -1.0, 8.0});

@@ -123,21 +123,43 @@ TEST_F(CudnnGraphs, RunAttentionOfOtherSizes) {
     for (const auto pass : attention_passes) {
       for (const auto& [length, heads, key_heads, size] :
            {std::array{256, 8, 8, 24}, {1000, 3, 3, 128}, {77, 5, 5, 80}, {4096, 32, 8, 128}}) {
-        const CudnnOffer result =
-            offer(AttentionGraph{pass, dtype, 2, length, heads, key_heads, size, true});
+        const CudnnOffer result = offer(AttentionGraph{.pass = pass,
+                                                       .dtype = dtype,
+                                                       .batch = 2,
+                                                       .length = length,
+                                                       .heads = heads,
+                                                       .key_heads = key_heads,
+                                                       .size = size,
+                                                       .deterministic = true});
         EXPECT_GE(result.candidates, 1) << result.refusal;
       }
     }
   }
 }
 
+TEST_F(CudnnGraphs, RunFullAndWindowedAttentionAndRefuseSoftCaps) {
+  for (const auto pass : attention_passes) {
+    AttentionGraph graph = gpt2(pass, 2, 32);
+    graph.key_heads = 8;
+    graph.window = 256;
+    const CudnnOffer windowed = offer(graph);
+    EXPECT_GE(windowed.candidates, 1) << windowed.refusal;
+    graph.window = 0;
+    graph.causal = false;
+    const CudnnOffer full = offer(graph);
+    EXPECT_GE(full.candidates, 1) << full.refusal;
+    graph.soft_cap = 50;
+    EXPECT_NE(offer(graph).refusal.find("soft cap"), std::string::npos);
+  }
+}
+
 TEST_F(CudnnGraphs, RefuseAttentionThatOurKernelsRun) {
-  EXPECT_EQ(offer(AttentionGraph{AttentionGraph::Pass::forward, DType::bf16, 2, 64, 2, 2, 20, true})
-                .candidates,
-            0);
-  EXPECT_EQ(offer(AttentionGraph{AttentionGraph::Pass::backward, DType::bf16, 2, 1, 2, 2, 64, true})
-                .candidates,
-            0);
+  AttentionGraph narrow = gpt2(AttentionGraph::Pass::forward, 2, 2);
+  narrow.size = 20;
+  EXPECT_EQ(offer(narrow).candidates, 0);
+  AttentionGraph single = gpt2(AttentionGraph::Pass::backward, 2, 2);
+  single.length = 1;
+  EXPECT_EQ(offer(single).candidates, 0);
 }
 
 // Each shape once: the stem, then basic or bottleneck blocks.

@@ -4,6 +4,7 @@
 
 #include "runtime/ops/elementwise/rope.h"
 #include "runtime/ops/elementwise/swiglu.h"
+#include "runtime/ops/norm/head_norm.h"
 #include "runtime/ops/norm/rms_norm.h"
 #include "tests/ops/guarded_tensor.h"
 
@@ -271,6 +272,145 @@ TEST_P(Rope, BackwardAgreesWithFiniteDifferences) {
       relative(), 1e-6 + relative());
 }
 
+// The published formulas, in f64: the frequency of pair i of `pairs`.
+double stretched(const ops::RopeOptions& o, double i, double pairs) {
+  const double pi = std::acos(-1.0), plain = std::pow(o.base, -i / pairs);
+  const auto context = static_cast<double>(o.original_context);
+  if (o.scaling == ops::RopeScaling::linear) return plain / o.factor;
+  if (o.scaling == ops::RopeScaling::llama3) {
+    const double wave = 2 * pi / plain;
+    if (wave < context / o.high_turns) return plain;
+    if (wave > context / o.low_turns) return plain / o.factor;
+    const double smooth = (context / wave - o.low_turns) / (o.high_turns - o.low_turns);
+    return (1 - smooth) * plain / o.factor + smooth * plain;
+  }
+  const auto dimension = [&](double turns) {
+    return 2 * pairs * std::log(context / (turns * 2 * pi)) / (2 * std::log(o.base));
+  };
+  const double low = std::max(std::floor(dimension(o.high_turns)), 0.0);
+  const double high = std::min(std::ceil(dimension(o.low_turns)), 2 * pairs - 1);
+  const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
+  return plain / o.factor * ramp + plain * (1 - ramp);
+}
+
+TEST_P(Rope, StretchesItsAnglesAsPublished) {
+  using enum ops::RopeScaling;
+  const ops::RopeOptions cases[] = {
+      {.heads = 2, .key_heads = 1, .base = 500.0, .scaling = linear, .factor = 4},
+      {.heads = 2,
+       .key_heads = 1,
+       .base = 5e5,
+       .scaling = llama3,
+       .factor = 8,
+       .original_context = 64},
+      {.heads = 2,
+       .key_heads = 1,
+       .base = 1e4,
+       .scaling = yarn,
+       .factor = 4,
+       .low_turns = 1,
+       .high_turns = 32,
+       .original_context = 256}};
+  constexpr std::int64_t length = 40, size = 32;
+  const Shape shape{1, length, 4 * size};
+  for (const ops::RopeOptions& options : cases) {
+    const GuardedTensor qkv = random_tensor(GetParam(), shape, 1);
+    Values expected = qkv.get();
+    const double magnitude = options.scaling == yarn ? 0.1 * std::log(options.factor) + 1.0 : 1.0;
+    for (std::size_t t = 0; t < length; ++t) {
+      for (std::size_t head = 0; head < 3; ++head) {
+        for (std::size_t i = 0; i < size / 2; ++i) {
+          const double angle =
+              static_cast<double>(t) * stretched(options, static_cast<double>(i), size / 2.0);
+          double& first = expected[(t * 4 + head) * size + i];
+          double& second = expected[(t * 4 + head) * size + i + size / 2];
+          const double a = first, b = second;
+          first = magnitude * (a * std::cos(angle) - b * std::sin(angle));
+          second = magnitude * (b * std::cos(angle) + a * std::sin(angle));
+        }
+      }
+    }
+
+    ops::rope_forward(stream(), qkv, options);
+
+    expect_close(qkv.get(), expected, relative(), 1e-6 + relative());
+  }
+}
+
+// Each head of queries and keys is normalised, the values stay.
+Values head_norm(const Values& x, std::size_t heads, std::size_t keys, const Values& query,
+                 const Values& key) {
+  Values y = x;
+  const std::size_t all = heads + 2 * keys, size = query.size();
+  for (std::size_t head = 0; head < x.size() / size; ++head) {
+    const std::size_t place = head % all;
+    if (place >= heads + keys) continue;
+    double squares = 0;
+    for (std::size_t i = 0; i < size; ++i)
+      squares += x[head * size + i] * x[head * size + i];
+    const double inverse = 1.0 / std::sqrt(squares / static_cast<double>(size) + 1e-5);
+    for (std::size_t i = 0; i < size; ++i)
+      y[head * size + i] *= inverse * (place < heads ? query : key)[i];
+  }
+  return y;
+}
+
+class HeadNorm : public TypedOp {};
+INSTANTIATE_TEST_SUITE_P(Types, HeadNorm, all_types, dtype_label);
+
+TEST_P(HeadNorm, ForwardAndBackwardFollowTheFormulaAndFiniteDifferences) {
+  struct Case {
+    std::int64_t batch, length, heads, key_heads, size;
+  };
+  for (const Case& c : {Case{1, 1, 1, 1, 1}, Case{2, 3, 3, 1, 5}, Case{1, 70, 4, 2, 40}}) {
+    const Shape shape{c.batch, c.length, (c.heads + 2 * c.key_heads) * c.size}, scale{c.size};
+    const ops::HeadNormOptions options{c.heads, c.key_heads, epsilon};
+    const auto heads = static_cast<std::size_t>(c.heads);
+    const auto keys = static_cast<std::size_t>(c.key_heads);
+    const GuardedTensor x = random_tensor(GetParam(), shape, 1, 0.2, 2.0), y(GetParam(), shape);
+    const GuardedTensor query = random_tensor(DType::f32, scale, 2);
+    const GuardedTensor key = random_tensor(DType::f32, scale, 3);
+    const GuardedTensor rstd(DType::f32, {c.batch, c.length, c.heads + c.key_heads});
+    const GuardedTensor dqkv = random_tensor(GetParam(), shape, 4);
+    const GuardedTensor dquery(DType::f32, scale, Values(query.get().size(), 0.5));
+    const GuardedTensor dkey(DType::f32, scale, Values(query.get().size(), 0.25));
+    const Values xv = x.get(), qv = query.get(), kv = key.get(), slope = dqkv.get();
+
+    ops::head_norm_forward(stream(), y, rstd, x, query, key, options);
+    ops::head_norm_backward(stream(), dqkv, dquery, dkey, x, rstd, query, key, options);
+
+    expect_close(y.get(), head_norm(xv, heads, keys, qv, kv), relative() + 1e-6, 1e-6);
+    Values by_query = numeric_gradient(
+        qv, [&](const Values& v) { return inner(slope, head_norm(xv, heads, keys, v, kv)); });
+    Values by_key = numeric_gradient(
+        kv, [&](const Values& v) { return inner(slope, head_norm(xv, heads, keys, qv, v)); });
+    for (double& value : by_query)
+      value += 0.5;
+    for (double& value : by_key)
+      value += 0.25;
+    const double rounding = sum_rounding(c.batch * c.length * c.heads);
+    expect_close(dquery.get(), by_query, 1e-5, 1e-5 + rounding);
+    expect_close(dkey.get(), by_key, 1e-5, 1e-5 + rounding);
+    if (c.length > 3) continue;  // a loss an element
+    expect_close(
+        dqkv.get(),
+        numeric_gradient(
+            xv, [&](const Values& v) { return inner(slope, head_norm(v, heads, keys, qv, kv)); }),
+        relative() + 1e-5, 1e-5 + relative());
+  }
+}
+
+TEST_P(HeadNorm, RefusesOperandsThatDoNotFit) {
+  const GuardedTensor x(GetParam(), {1, 2, 12}), y(GetParam(), {1, 2, 12});
+  const GuardedTensor scale(DType::f32, {3}), wide(DType::f32, {4}), rstd(DType::f32, {1, 2, 3});
+  const auto run = [&](const Tensor& to, const Tensor& gamma, const ops::HeadNormOptions& options) {
+    ops::head_norm_forward(stream(), to, rstd, x, gamma, scale, options);
+  };
+  expect_error([&] { run(y, scale, {3, 1}); }, {"(1, 2, 12)", "3 heads"});
+  expect_error([&] { run(y, wide, {2, 1}); }, {"query_gamma", "(4)", "(3)"});
+  expect_error([&] { run(x, scale, {2, 1}); }, {"y", "memory"});
+}
+
 TEST_P(Rope, RefusesSizesThatDoNotFit) {
   const GuardedTensor qkv(GetParam(), {2, 3, 24});
   const auto run = [&](const ops::RopeOptions& options) {
@@ -279,6 +419,12 @@ TEST_P(Rope, RefusesSizesThatDoNotFit) {
   expect_error([&] { run({.heads = 3, .key_heads = 2}); }, {"3 heads", "2 key heads"});
   expect_error([&] { run({.heads = 6, .key_heads = 1}); }, {"(2, 3, 24)", "8 heads", "even"});
   expect_error([&] { run({.heads = 2, .key_heads = 1, .base = 1.0}); }, {"base"});
+  ops::RopeOptions options{.heads = 2, .key_heads = 1, .scaling = ops::RopeScaling::linear};
+  options.factor = 0.5;
+  expect_error([&] { run(options); }, {"factor of 0.5"});
+  options.factor = 2;
+  options.scaling = ops::RopeScaling::yarn;
+  expect_error([&] { run(options); }, {"original context of 0"});
 }
 
 Values swiglu(const Values& x, std::size_t columns) {

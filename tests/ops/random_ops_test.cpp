@@ -293,6 +293,26 @@ TEST_P(RandomOps, AugmentOnlyNormalisesInEvaluation) {
   expect_close(y.get(), expected, rounding_of(GetParam()), 1e-6);
 }
 
+// The images cropped and flipped as chosen for the samples 40, 41, ...; 0 where nothing comes from.
+template <typename Converted>
+std::vector<double> moved(const ops::AugmentOptions& options, const Shape& shape,
+                          const std::vector<double>& values, Converted converted) {
+  std::vector<double> to(values.size());
+  for (std::int64_t i = 0; i < shape.count(); ++i) {
+    const std::int64_t c = i % shape[3], w = i / shape[3] % shape[2],
+                       h = i / shape[3] / shape[2] % shape[1],
+                       n = i / (shape[1] * shape[2] * shape[3]);
+    const auto choice = ops::choose_augmentation(options, 40 + n, 40 + n);
+    const std::int64_t row = h + choice.top, shifted = w + choice.left;
+    if (row < 0 || row >= shape[1] || shifted < 0 || shifted >= shape[2]) continue;
+    const std::int64_t column = choice.flip ? shape[2] - 1 - shifted : shifted;
+    const auto from =
+        static_cast<std::size_t>(((n * shape[1] + row) * shape[2] + column) * shape[3] + c);
+    to[static_cast<std::size_t>(i)] = converted(values[from], static_cast<std::size_t>(c));
+  }
+  return to;
+}
+
 TEST_P(RandomOps, AugmentHasTheSameBitsOnEveryDevice) {
   ops::AugmentOptions options = color_options();
   options.flip = true;
@@ -303,23 +323,11 @@ TEST_P(RandomOps, AugmentHasTheSameBitsOnEveryDevice) {
     std::vector<double> samples(static_cast<std::size_t>(shape[0]));
     std::iota(samples.begin(), samples.end(), 40.0);
     const GuardedTensor ids(DType::i64, {shape[0]}, samples);
-    const std::vector<double> pixels = images.get();
-    std::vector<double> reference(pixels.size());
-    for (std::int64_t i = 0; i < shape.count(); ++i) {
-      const std::int64_t c = i % shape[3], w = i / shape[3] % shape[2],
-                         h = i / shape[3] / shape[2] % shape[1],
-                         n = i / (shape[1] * shape[2] * shape[3]);
-      const auto choice = ops::choose_augmentation(options, 40 + n, 40 + n);
-      const std::int64_t row = h + choice.top, shifted = w + choice.left;
-      if (row < 0 || row >= shape[1] || shifted < 0 || shifted >= shape[2]) continue;
-      const std::int64_t column = choice.flip ? shape[2] - 1 - shifted : shifted;
-      const auto at =
-          static_cast<std::size_t>(((n * shape[1] + row) * shape[2] + column) * shape[3] + c);
-      const auto channel = static_cast<std::size_t>(c);
-      reference[static_cast<std::size_t>(i)] = static_cast<double>(ops::normalized_byte(
-          static_cast<int>(pixels[at]), options.mean[channel], options.stddev[channel]));
-    }
-    const GuardedTensor expected(GetParam(), shape, reference);
+    const auto to_float = [&](double pixel, std::size_t channel) {
+      return static_cast<double>(ops::normalized_byte(
+          static_cast<int>(pixel), options.mean[channel], options.stddev[channel]));
+    };
+    const GuardedTensor expected(GetParam(), shape, moved(options, shape, images.get(), to_float));
 
     ops::augment(stream(), y, images, ids, ids, options);
 
@@ -338,20 +346,8 @@ TEST_P(RandomOps, AugmentMovesFloatsOfAnyNumberOfChannelsAndLeavesTheirValues) {
     std::vector<double> samples(static_cast<std::size_t>(shape[0]));
     std::iota(samples.begin(), samples.end(), 40.0);
     const GuardedTensor ids(DType::i64, {shape[0]}, samples);
-    const std::vector<double> values = images.get();
-    std::vector<double> reference(values.size());
-    for (std::int64_t i = 0; i < shape.count(); ++i) {
-      const std::int64_t c = i % shape[3], w = i / shape[3] % shape[2],
-                         h = i / shape[3] / shape[2] % shape[1],
-                         n = i / (shape[1] * shape[2] * shape[3]);
-      const auto choice = ops::choose_augmentation(options, 40 + n, 40 + n);
-      const std::int64_t row = h + choice.top, shifted = w + choice.left;
-      if (row < 0 || row >= shape[1] || shifted < 0 || shifted >= shape[2]) continue;
-      const std::int64_t column = choice.flip ? shape[2] - 1 - shifted : shifted;
-      reference[static_cast<std::size_t>(i)] = values[static_cast<std::size_t>(
-          ((n * shape[1] + row) * shape[2] + column) * shape[3] + c)];
-    }
-    const GuardedTensor expected(GetParam(), shape, reference);
+    const auto unchanged = [](double value, std::size_t) { return value; };
+    const GuardedTensor expected(GetParam(), shape, moved(options, shape, images.get(), unchanged));
 
     ops::augment(stream(), y, images, ids, ids, options);
 

@@ -17,14 +17,15 @@ namespace trireme::test {
 
 // Units of the chain. Every split axis can be cut into 1, 2, 4 or 8 blocks.
 [[nodiscard]] inline std::vector<std::vector<ParamSpec>> sample_units() {
-  const auto weight = [](std::string name, Shape shape, int axis, int parts = 1) {
+  const auto weight = [](std::string name, Shape shape, int axis, int parts = 1, int lead = 1) {
     return ParamSpec{.name = std::move(name),
                      .shape = shape,
                      .init = Init::normal(0.5F),
                      .decay = shape.rank() > 1,
                      .matrix = shape.rank() > 1,
                      .shard_axis = axis,
-                     .shard_parts = parts};
+                     .shard_parts = parts,
+                     .shard_lead = lead};
   };
   const auto tied = [&](std::string name) {
     ParamSpec spec = weight(std::move(name), {24, 5}, 0);
@@ -40,7 +41,8 @@ namespace trireme::test {
   return {{tied("table")},
           {weight("a.weight", {7, 24}, 1), weight("a.bias", {24}, 0), weight("a.scale", {5}, -1),
            statistic("a.running", 9)},
-          {weight("b.qkv.weight", {6, 72}, 1, 3), weight("b.qkv.bias", {72}, 0, 3)},
+          {weight("b.qkv.weight", {6, 72}, 1, 3), weight("b.qkv.bias", {72}, 0, 3),
+           weight("b.grouped.weight", {40, 3}, 0, 3, 3)},
           {weight("c.weight", {31}, -1), statistic("c.running", 3)},
           {weight("d.weight", {48, 3}, 0), weight("d.bias", {3}, -1)},
           {tied("head")}};

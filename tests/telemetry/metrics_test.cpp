@@ -141,6 +141,17 @@ TEST(Metrics, AnEvaluationHasAccuracyOnlyWhenMeasured) {
       "\"timestamp\":\"2026-11-22T12:01:02.345Z\"}\n");
 }
 
+TEST(MetricsJson, NamesTheSourcesOfAnEvaluation) {
+  EXPECT_EQ(format_json({.step = 3,
+                         .validation_loss = 1.25,
+                         .sources = {{"books", 1}, {"web \"2\"", std::nan("")}},
+                         .evaluation_ms = 10,
+                         .time = noon}),
+            "{\"step\":3,\"validation_loss\":1.25,\"validation\":{\"books\":{\"loss\":1.0},"
+            "\"web \\\"2\\\"\":{\"loss\":null}},\"evaluation_ms\":10.0,"
+            "\"timestamp\":\"2026-11-22T12:01:02.345Z\",\"non_finite\":true}\n");
+}
+
 TEST(MetricsLog, KeepsOneLinePerCallInOrder) {
   const TemporaryDirectory directory;
   MetricsLog log(directory.file("metrics.jsonl"), ItemKind::tokens);

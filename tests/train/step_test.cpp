@@ -128,7 +128,9 @@ class Training {
     test::FixedSource source(batch_);
     return evaluate({*session.device, *session.model, session.mesh,
                      engine_.training().state->engine.runner(), session.streams, &session.tensor},
-                    source, {.local_batches = 1, .targets = targets * session.mesh.shape().data});
+                    source,
+                    {.local_batches = 1,
+                     .parts = {{session.mesh.shape().data, targets * session.mesh.shape().data}}});
   }
 
  private:

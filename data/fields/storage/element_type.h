@@ -23,6 +23,9 @@ struct ElementType {
   }
 };
 
+// Of text, which is kept as numbers of names (StoredField::names).
+inline constexpr ElementType text_numbers{ElementKind::unsigned_integer, 4, false};
+
 // "float32", "big-endian uint16", "bfloat16".
 [[nodiscard]] std::string name_of(const ElementType& type);
 

@@ -35,6 +35,7 @@ class FieldCheck {
         product(field_.extents, field_limit, "it is larger than 2^56 bytes");
     if (!field_.fill.empty() && field_.fill.size() != field_.type.bytes)
       refuse("its fill value has another size than its elements");
+    if (field_.is_text()) check_names();
     if (!field_.parts.empty()) return check_parts(depth);
     if (!field_.content.empty() || bytes == 0) {
       if (field_.content.size() != bytes) refuse("its content has another size than it says");
@@ -55,6 +56,17 @@ class FieldCheck {
       if (!multiply(bytes, extent, limit)) refuse(why);
     }
     return bytes;
+  }
+
+  void check_names() const {
+    const bool numbers = field_.type == text_numbers && field_.content.size() % 4 == 0 &&
+                         field_.parts.empty() && field_.chunks.empty();
+    if (!numbers) refuse("its texts are numbered by no numbers");
+    for (std::size_t at = 0; at < field_.content.size(); at += 4) {
+      if (to_double(text_numbers, field_.content.data() + at) >=
+          static_cast<double>(field_.names.size()))
+        refuse("it has a text that is none of its names");
+    }
   }
 
   void check_chunks() const {

@@ -46,11 +46,14 @@ struct StoredField {
   std::vector<FilterStep> filters{};
   std::vector<std::byte> fill{};     // one element; empty: zero
   std::vector<std::byte> content{};  // of a compact data set or an attribute: all of it
-  std::vector<StoredPart> parts{};   // of a virtual data set, instead of chunks
-  std::string file{};                // that holds the bytes; empty: the file of the index
-  std::uint64_t file_bytes = 0;      // its size
+  // Of text: what its elements, uint32, are numbers of; sorted by bytes, each once.
+  std::vector<std::string> names{};
+  std::vector<StoredPart> parts{};  // of a virtual data set, instead of chunks
+  std::string file{};               // that holds the bytes; empty: the file of the index
+  std::uint64_t file_bytes = 0;     // its size
   friend bool operator==(const StoredField&, const StoredField&) = default;
 
+  [[nodiscard]] bool is_text() const { return !names.empty(); }
   [[nodiscard]] std::uint64_t elements() const;
   [[nodiscard]] std::uint64_t chunk_bytes() const;  // decoded
 };

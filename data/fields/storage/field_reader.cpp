@@ -129,7 +129,7 @@ class BoxRead {
     const auto bytes = static_cast<std::size_t>(chunk.bytes);
     if (stored.size() < bytes) stored.resize(bytes);
     const std::span from = std::span(stored).first(bytes);
-    read_exactly(file_of(field).descriptor, path_of(field), chunk.offset, from, ExitCode::data);
+    file_of(field).data.read(chunk.offset, from);
     try {
       decoder.decode(field.filters, chunk.skipped, from, to);
     } catch (const Error& error) {
@@ -146,8 +146,7 @@ class BoxRead {
     const OpenFiles::File& file = file_of(field);
     walk(field, extents, part.start, part.count, at,
          [&](std::uint64_t from, std::size_t to, std::size_t bytes) {
-           read_exactly(file.descriptor, file.path, chunk.offset + from, to_.subspan(to, bytes),
-                        ExitCode::data);
+           file.data.read(chunk.offset + from, to_.subspan(to, bytes));
          });
   }
 
@@ -223,7 +222,7 @@ class BoxRead {
   // Opened, or looked at again, once per read.
   const OpenFiles::File& file_of(const StoredField& field) {
     const std::string& path = path_of(field);
-    if (file_ != nullptr && file_->path == path) return *file_;
+    if (file_ != nullptr && file_->data.path() == path) return *file_;
     const std::uint64_t bytes = field.file.empty() ? owner_.state.size : field.file_bytes;
     file_ = files_.open(path, bytes);
     files_.check(*file_, bytes);

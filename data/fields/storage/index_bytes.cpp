@@ -6,7 +6,7 @@
 namespace trireme {
 
 inline constexpr std::uint64_t field_index_mark =
-    0x3158444e49544854;  // "THTINDX1": changes with the format
+    0x3258444e49544854;  // "THTINDX2": changes with the format
 
 template <typename Archive>
 void transfer(Archive& archive, ElementType& type) {
@@ -44,6 +44,7 @@ void transfer(Archive& archive, StoredField& field) {
   archive(field.filters);
   archive(field.fill);
   archive(field.content);
+  archive(field.names);
   archive(field.file);
   archive(field.file_bytes);
   archive(field.parts);

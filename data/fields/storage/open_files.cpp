@@ -52,11 +52,9 @@ std::shared_ptr<const OpenFiles::File> OpenFiles::open(const std::string& path,
       return found->second.file;
     }
   }
-  auto file = std::make_shared<File>();
-  file->descriptor = open_regular_file(path, ExitCode::data);
-  file->path = path;
+  auto file = std::make_shared<File>(path);
   file->looked_at = coarse_time();
-  const FileState state = state_of_file(file->descriptor, path);
+  const FileState state = state_of_file(file->data.source().descriptor(), path);
   compare(state, path, bytes);
   file->modified = state.modified;
   const std::lock_guard lock(mutex_);
@@ -78,9 +76,10 @@ void OpenFiles::check(const File& file, std::uint64_t bytes) const {
   const std::int64_t now = coarse_time();
   if (now - file.looked_at.load(std::memory_order_relaxed) < look_again) return;
   file.looked_at.store(now, std::memory_order_relaxed);
-  const FileState state = state_of_file(file.descriptor, file.path);
-  compare(state, file.path, bytes);
-  if (state.modified != file.modified) changed(file.path, "its time of change is another one");
+  const std::string& path = file.data.path();
+  const FileState state = state_of_file(file.data.source().descriptor(), path);
+  compare(state, path, bytes);
+  if (state.modified != file.modified) changed(path, "its time of change is another one");
 }
 
 }  // namespace trireme

@@ -12,7 +12,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "runtime/base/file.h"
+#include "data/shard/data_file.h"
 
 namespace trireme {
 
@@ -22,8 +22,8 @@ class OpenFiles {
   explicit OpenFiles(std::size_t most = 0);
 
   struct File {
-    FileDescriptor descriptor;
-    std::string path;
+    explicit File(const std::string& path) : data(path) {}
+    DataFile data;
     std::int64_t modified = 0;                        // nanoseconds, when it was first opened
     mutable std::atomic<std::int64_t> looked_at = 0;  // by a clock of its own, nanoseconds
   };

@@ -38,14 +38,17 @@ json parse(std::string_view text, const std::string& path, int depth) {
 }
 
 Object::Object(const json& value, const std::string& path, std::string where,
-               std::initializer_list<std::string_view> keys)
+               std::initializer_list<std::string_view> keys,
+               std::initializer_list<std::string_view> optional)
     : value_(value), path_(path), where_(std::move(where)) {
   if (!value.is_object()) json_fields::refuse(path_, where_, "is not an object");
   for (const std::string_view key : keys) {
     if (!value.contains(key)) refuse(key, "is missing");
   }
   for (const auto& [key, unused] : value.items()) {
-    if (std::ranges::find(keys, std::string_view(key)) == keys.end()) refuse(key, "is unknown");
+    const auto is_this = [&](std::string_view known) { return known == key; };
+    if (std::ranges::none_of(keys, is_this) && std::ranges::none_of(optional, is_this))
+      refuse(key, "is unknown");
   }
 }
 

@@ -20,7 +20,8 @@ using json = nlohmann::json;
 class Object {
  public:
   Object(const json& value, const std::string& path, std::string where,
-         std::initializer_list<std::string_view> keys);
+         std::initializer_list<std::string_view> keys,
+         std::initializer_list<std::string_view> optional = {});
 
   [[nodiscard]] const json& at(std::string_view key) const;
   [[nodiscard]] std::int64_t number(std::string_view key, std::int64_t min, std::int64_t max) const;

@@ -23,11 +23,13 @@ json shape_json(const Shape& shape) {
 }
 
 json tensor_json(const ManifestTensor& tensor) {
-  return {{"name", tensor.name},
-          {"shape", shape_json(tensor.shape)},
-          {"kind", tensor.kind == ParamKind::weight ? "weight" : "statistic"},
-          {"blocks", tensor.blocking.blocks},
-          {"run", tensor.blocking.run}};
+  json object{{"name", tensor.name},
+              {"shape", shape_json(tensor.shape)},
+              {"kind", tensor.kind == ParamKind::weight ? "weight" : "statistic"},
+              {"blocks", tensor.blocking.blocks},
+              {"run", tensor.blocking.run}};
+  if (tensor.blocking.lead > 1) object["lead"] = tensor.blocking.lead;
+  return object;
 }
 
 }  // namespace

@@ -29,12 +29,30 @@ inline constexpr std::array value_kinds = {ValueKind::model, ValueKind::first, V
 }
 
 // How the elements of a whole row-major tensor are dealt out to blocks: runs of `run` neighbours in
-// turn. One block: run is the whole count.
+// turn, but in the first turn `lead` times as many. One block: run is the whole count.
 struct Blocking {
   std::int64_t blocks = 1;
   std::int64_t run = 1;
+  std::int64_t lead = 1;
+
+  // Where element i of a block lies in the whole tensor.
   [[nodiscard]] constexpr std::int64_t logical(std::int64_t block, std::int64_t i) const {
-    return (i / run * blocks + block) * run + i % run;
+    if (i < lead * run) return block * lead * run + i;
+    const std::int64_t turn = i / run;  // counts the first as `lead` of them
+    return (turn * blocks + block) * run + i % run;
+  }
+  // How many elements, from i on, are neighbours in the whole tensor too.
+  [[nodiscard]] constexpr std::int64_t neighbours(std::int64_t i) const {
+    return i < lead * run ? lead * run - i : run - i % run;
+  }
+  struct Place {
+    std::int64_t block = 0, i = 0;
+  };
+  // The inverse of `logical`.
+  [[nodiscard]] constexpr Place place(std::int64_t logical) const {
+    if (logical < blocks * lead * run) return {logical / (lead * run), logical % (lead * run)};
+    const std::int64_t turn = logical / run;
+    return {turn % blocks, turn / blocks * run + logical % run};
   }
   friend constexpr bool operator==(const Blocking&, const Blocking&) = default;
 };

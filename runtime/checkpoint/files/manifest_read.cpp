@@ -91,7 +91,7 @@ class Reader {
 
   void read_tensor(const json& value) {
     const std::string where = fmt::format("tensor {}", it_.tensors.size());
-    const Object tensor(value, path_, where, {"name", "shape", "kind", "blocks", "run"});
+    const Object tensor(value, path_, where, {"name", "shape", "kind", "blocks", "run"}, {"lead"});
     ManifestTensor entry;
     entry.name = tensor.text("name");
     // A name is a link in HDF5 files and stands in messages.
@@ -115,7 +115,9 @@ class Reader {
       tensor.refuse("kind", "is neither weight nor statistic");
     entry.kind = kind == "weight" ? ParamKind::weight : ParamKind::statistic;
     entry.blocking = {tensor.number("blocks", 1, count), tensor.number("run", 1, count)};
-    if (count % entry.blocking.blocks != 0 || entry.block_count() % entry.blocking.run != 0)
+    if (value.contains("lead")) entry.blocking.lead = tensor.number("lead", 1, count);
+    if (count % entry.blocking.blocks != 0 || entry.block_count() % entry.blocking.run != 0 ||
+        entry.blocking.lead > entry.block_count() / entry.blocking.run)
       tensor.refuse("blocks", "does not divide the tensor");
     it_.tensors.push_back(std::move(entry));
   }

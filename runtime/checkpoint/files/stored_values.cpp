@@ -38,13 +38,12 @@ std::int64_t first_where(std::int64_t from, std::int64_t to, Holds&& holds) {
 // them.
 void scatter(const float* from, std::int64_t logical, std::int64_t count, const StoredRange& range,
              float* to) {
-  const auto [blocks, run] = range.blocking;
   for (std::int64_t n = 0; count > 0; logical += n, from += n, count -= n) {
-    const std::int64_t turn = logical / run, inside = logical % run;
-    n = std::min(count, run - inside);
-    const std::int64_t local = turn % blocks - range.first_block;
+    const Blocking::Place place = range.blocking.place(logical);
+    n = std::min(count, range.blocking.neighbours(place.i));
+    const std::int64_t local = place.block - range.first_block;
     if (local < 0 || local >= range.local_blocks) continue;
-    const std::int64_t stored = local * range.block_count + turn / blocks * run + inside;
+    const std::int64_t stored = local * range.block_count + place.i;
     const std::int64_t begin = std::max(stored, range.first);
     const std::int64_t end = std::min(stored + n, range.first + range.count);
     if (begin < end) std::copy_n(from + (begin - stored), end - begin, to + (begin - range.first));
@@ -125,7 +124,7 @@ void StoredReader::read_scattered(const StoredTensor& tensor, const StoredSlice&
     piece_.resize(static_cast<std::size_t>(count));
     read_elements(slice, at - slice.first, count, piece_.data());
     for (std::int64_t i = at, n = 0; i < at + count; i += n) {
-      n = std::min(blocking.run - i % blocking.run, at + count - i);
+      n = std::min(blocking.neighbours(i), at + count - i);
       scatter(piece_.data() + (i - at), logical(i), n, range, to);
     }
   }

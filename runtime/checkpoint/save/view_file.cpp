@@ -57,7 +57,7 @@ void add_interval(std::vector<Box>& boxes, const Shape& shape, std::int64_t from
 // part of a row, one for all whole rows.
 void add_matrix_runs(std::vector<Box>& boxes, const ManifestTensor& tensor, std::int64_t block,
                      std::int64_t from, std::int64_t to) {
-  const auto [blocks, run] = tensor.blocking;
+  const std::int64_t blocks = tensor.blocking.blocks, run = tensor.blocking.run;
   const std::int64_t parts = tensor.shape[1] / (blocks * run);
   while (from < to) {
     const std::int64_t row = from / parts, part = from % parts;
@@ -77,7 +77,7 @@ void add_matrix_runs(std::vector<Box>& boxes, const ManifestTensor& tensor, std:
 
 // Where the elements of a slice lie in the whole tensor, in the slice's order.
 std::vector<Box> boxes_of(const ManifestTensor& tensor, const ManifestSlice& slice) {
-  const auto [blocks, run] = tensor.blocking;
+  const std::int64_t blocks = tensor.blocking.blocks, run = tensor.blocking.run;
   const Shape& shape = tensor.shape;
   std::vector<Box> boxes;
   const bool cut_rows = blocks > 1 && shape.rank() == 2 && shape[1] % (blocks * run) == 0;
@@ -89,7 +89,7 @@ std::vector<Box> boxes_of(const ManifestTensor& tensor, const ManifestSlice& sli
       i += runs * run;
       continue;
     }
-    const std::int64_t count = std::min(run - i % run, end - i);
+    const std::int64_t count = std::min(tensor.blocking.neighbours(i), end - i);
     const std::int64_t at = tensor.blocking.logical(slice.block, i);
     add_interval(boxes, shape, at, at + count);
     i += count;

@@ -11,10 +11,17 @@ namespace trireme::config {
 namespace {
 
 // Keys that mean something for files read in place alone.
-constexpr std::array<std::string_view, 18> file_keys = {"data.validation_fraction",
+constexpr std::array<std::string_view, 25> file_keys = {"data.validation_fraction",
+                                                        "data.split_key",
+                                                        "data.validation_values",
+                                                        "data.test_values",
+                                                        "data.test_files",
+                                                        "data.class_names",
                                                         "data.samples",
                                                         "data.inputs",
                                                         "data.target",
+                                                        "data.mask",
+                                                        "data.weight",
                                                         "data.axes",
                                                         "data.input_channels",
                                                         "data.crop",
@@ -54,11 +61,11 @@ void check_axes(const Subject& subject) {
   std::ranges::sort(letters);
   const auto has = [&](char axis) { return letters.find(axis) != std::string::npos; };
   const bool once = std::ranges::adjacent_find(letters) == letters.end();
-  const bool known = letters.find_first_not_of("CHNTW") == std::string::npos;
-  if (!once || !known || !has('H') || !has('W')) {
+  const bool known = letters.find_first_not_of("CDHNTW") == std::string::npos;
+  if (!once || !known || !has('H') || !has('W') || (has('D') && has('T'))) {
     refuse(subject, "data.axes",
            "{} is no order of axes; write H and W, and where the inputs have them C (channels), T "
-           "(steps) and N (samples), each once, as in HWC, CHW or NTHW",
+           "(steps) or D (depth), and N (samples), each once, as in HWC, CHW, NTHW or DHW",
            data.axes);
   }
   const bool along = data.samples == SampleUnit::axis;
@@ -99,10 +106,33 @@ void check_scaling(const Subject& subject) {
     refuse(subject, "data.statistics_paths", "are paths in data.statistics, which is not set");
 }
 
+void check_parts(const Subject& subject) {
+  const DataConfig& data = subject.config.data;
+  const bool values = !data.validation_values.empty() || !data.test_values.empty();
+  if (values == data.split_key.empty()) {
+    refuse(subject, "data.split_key",
+           "{} data.validation_values and data.test_values: give both the key and values, or "
+           "neither",
+           values ? "is not set for" : "has no");
+  }
+  const bool also = data.validation_fraction > 0 || !data.validation_files.empty();
+  if (also && (data.validation_fraction > 0 ? values : !data.validation_values.empty())) {
+    refuse(subject, "data.split_key", "and {} both say what to evaluate on; remove one of them",
+           data.validation_fraction > 0 ? "data.validation_fraction" : "data.validation_files");
+  }
+  if (!data.test_values.empty() && !data.test_files.empty()) {
+    refuse(subject, "data.test_values",
+           "and data.test_files both say what to test on; remove one of them");
+  }
+}
+
 void check_files(const Subject& subject) {
   const DataConfig& data = subject.config.data;
-  if (!data.path.empty() || !data.validation_path.empty()) {
-    refuse(subject, data.path.empty() ? "data.validation_path" : "data.path",
+  if (!data.path.empty() || !data.validation_path.empty() || !data.test_path.empty()) {
+    refuse(subject,
+           !data.path.empty()              ? "data.path"
+           : !data.validation_path.empty() ? "data.validation_path"
+                                           : "data.test_path",
            "packed shards, and data.files; remove one of them");
   }
   if (data.inputs.empty()) {
@@ -122,6 +152,7 @@ void check_files(const Subject& subject) {
            "{} and data.validation_files both name samples to evaluate on; remove one of them",
            data.validation_fraction);
   }
+  check_parts(subject);
   check_axes(subject);
   check_scaling(subject);
 }
@@ -129,6 +160,15 @@ void check_files(const Subject& subject) {
 void check_range(const Subject& subject, std::string_view key, const std::vector<double>& range) {
   if (range.size() == 2 && range[0] <= range[1]) return;
   refuse(subject, key, "expected two numbers, from and to, the first not above the second");
+}
+
+void refuse_second_crop(const Subject& subject) {
+  const std::int64_t padding = subject.config.data.crop_padding;
+  if (padding == 0) return;
+  refuse(subject, "data.crop_padding",
+         "{} would crop at random what a random crop has chosen (crop_scale); remove it, or set "
+         "crop_scale: []",
+         padding);
 }
 
 void check_images(const Subject& subject) {
@@ -152,12 +192,7 @@ void check_images(const Subject& subject) {
     refuse(subject, "data.crop_scale", "{} of an image's area is more than all of it",
            data.crop_scale[1]);
   check_range(subject, "data.crop_ratio", data.crop_ratio);
-  if (!data.crop_scale.empty() && data.crop_padding > 0) {
-    refuse(subject, "data.crop_padding",
-           "{} would crop at random what a random crop has chosen (data.crop_scale); remove it, or "
-           "set data.crop_scale: []",
-           data.crop_padding);
-  }
+  if (!data.crop_scale.empty()) refuse_second_crop(subject);
 }
 
 void check_list(const Subject& subject, std::string_view key, std::size_t size) {
@@ -165,6 +200,55 @@ void check_list(const Subject& subject, std::string_view key, std::size_t size) 
   if (size == 0 || size == sources) return;
   refuse(subject, key, "has {} values for {} data.sources; give one for each, or none", size,
          sources);
+}
+
+// Pixels of packed images are scaled by the model, but beside numbers of files, which come scaled.
+void check_source_scales(const Subject& subject) {
+  const DataConfig& data = subject.config.data;
+  const auto scaled = [](const DataSource& of) { return !of.mean.empty() || !of.std.empty(); };
+  if (data.float_samples() && scaled(data))
+    refuse(subject, data.mean.empty() ? "data.std" : "data.mean",
+           "is for one data set; with files among data.sources write mean and std in each source");
+  if (!data.float_samples() && std::ranges::any_of(data.sources, scaled))
+    refuse(subject, "data.sources",
+           "mean and std of a source are for packed images beside files read in place; use "
+           "data.mean and data.std, which are of all");
+}
+
+// A validation set is reported by its source's name.
+void check_source_names(const Subject& subject) {
+  const DataConfig& data = subject.config.data;
+  if (data.sources_validate() && !data.validation_path.empty())
+    refuse(subject, "data.validation_path",
+           "and validation sets of data.sources both say what to evaluate on; remove one of them");
+  for (std::size_t i = 0; i < data.sources.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) {
+      const std::string& name = data.sources[i].label();
+      if (name != data.sources[k].label()) continue;
+      if (data.sources[i].name.empty() && !data.sources_validate()) continue;
+      refuse(subject, "data.sources", "{} and {} are both called {}; give each a name of its own",
+             k, i, name);
+    }
+  }
+}
+
+// Each source is held to the rules of a data set that stands alone.
+void check_each_source(const Subject& subject) {
+  const bool set = subject.where.overridden.contains("data.sources");
+  const std::string place = set ? "--set data.sources" : subject.where.describe("data.sources");
+  for (std::size_t i = 0; i < subject.config.data.sources.size(); ++i) {
+    Config alone = subject.config;
+    alone.data = {};
+    static_cast<DataSource&>(alone.data) = subject.config.data.sources[i];
+    Provenance where;
+    where.file = subject.where.file;
+    for (const Field& row : source_fields())
+      where.places.emplace(row.key, fmt::format("{}[{}].{}", place, i, row.name()));
+    const Subject source{subject.keys, alone, subject.environment, where, Purpose::train};
+    check_applicable(source);
+    subject.family().check(source);
+    check_data(source);
+  }
 }
 
 void check_sources(const Subject& subject) {
@@ -184,6 +268,12 @@ void check_sources(const Subject& subject) {
            data.in_place()     ? "data.files"
            : data.has_images() ? "data.images"
                                : "data.path");
+  check_source_scales(subject);
+  check_source_names(subject);
+  const bool cropped = std::ranges::any_of(data.sources, [](const NamedSource& source) {
+    return source.has_images() && !source.crop_scale.empty();
+  });
+  if (cropped) refuse_second_crop(subject);
   if (data.last_batch == LastBatch::pad)
     refuse(subject, "data.last_batch",
            "pad fills the last batch of an epoch, and in a mixture each source has its own; use "
@@ -192,9 +282,10 @@ void check_sources(const Subject& subject) {
     const std::int64_t from = data.source_from.empty() ? 0 : data.source_from[i];
     if (data.source_until[i] != 0 && data.source_until[i] <= from)
       refuse(subject, "data.source_until",
-             "{} would leave the mixture at step {} and join it at {}", data.sources[i],
+             "{} would leave the mixture at step {} and join it at {}", data.sources[i].label(),
              data.source_until[i], from);
   }
+  check_each_source(subject);
 }
 
 }  // namespace

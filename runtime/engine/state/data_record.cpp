@@ -22,7 +22,8 @@ std::string record_text(const json& values) {
   return values.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-std::string record_of(const Dataset& data, const IdNames& names) {
+std::string record_of(const Dataset& data) {
+  const IdNames names = data.id_names();
   return record_text({{"path", names.source},
                       {"samples", data.size()},
                       {"fingerprint", fmt::format("{:016x}", data.fingerprint())},
@@ -38,27 +39,31 @@ IdNames names_in(const json& record, const std::string& source) {
 }  // namespace
 
 void keep_data_record(const std::string& run_directory, const Dataset& training) {
-  if (const auto names = training.id_names())
-    write_file(record_path(run_directory), record_of(training, *names), ExitCode::internal);
+  if (training.id_names().source.empty()) return;
+  write_file(record_path(run_directory), record_of(training), ExitCode::internal);
 }
 
 void require_ids_of_run(const std::string& run_directory, const Dataset& data) {
-  const auto names = data.id_names();
-  if (!names) return;
+  const IdNames names = data.id_names();
+  if (names.source.empty()) return;
   // Through the record's text, which may not hold a name as it is.
-  require_ids_of_run(run_directory, names_in(json::parse(record_of(data, *names)), names->source));
+  require_ids_of_run(run_directory, names_in(json::parse(record_of(data)), names.source));
 }
 
 void require_ids_of_run(const std::string& run_directory, const IdNames& given) {
+  if (const auto trained = ids_of_run(run_directory)) require_same_ids(*trained, given);
+}
+
+std::optional<IdNames> ids_of_run(const std::string& run_directory) {
   const std::string path = record_path(run_directory);
   constexpr std::uint64_t limit = std::uint64_t{1} << 26;
   const auto text = read_file_if_exists(path, limit, ExitCode::data);
-  if (!text) return;
+  if (!text) return std::nullopt;
   try {
     const json record = json::parse(*text);
     const std::string trained =
         fmt::format("the run's training data {} ({})", record.at("path").get<std::string>(), path);
-    require_same_ids(names_in(record, trained), given);
+    return names_in(record, trained);
   } catch (const json::exception& error) {
     fail(
         ExitCode::data,

@@ -2,6 +2,7 @@
 // RUN/data.json: what a run was trained on, for other data to be compared with.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "data/sets/dataset.h"
@@ -9,13 +10,15 @@
 
 namespace trireme {
 
-// Called by one rank. Atomic. Writes nothing for a data set without files.
+// Called by one rank. Atomic. Writes nothing for a data set that does not say what its ids are.
 void keep_data_record(const std::string& run_directory, const Dataset& training);
 
 // Raises ExitCode::data, naming both, when ids or labels of `data` stand for something else than
 // those the run was trained on (data/sets/id_names.h). Runs from before there was a record are
 // accepted.
 void require_ids_of_run(const std::string& run_directory, const Dataset& data);
+// What the record says; nothing where there is none.
+[[nodiscard]] std::optional<IdNames> ids_of_run(const std::string& run_directory);
 // The same for what `given` says of itself.
 void require_ids_of_run(const std::string& run_directory, const IdNames& given);
 

@@ -33,13 +33,14 @@ constexpr std::array fixed_keys = {"run.seed", "train.global_batch", "data.shuff
 // These are free to change: where and how the same computation is done and reported.
 constexpr std::array free_sections = {"run.", "parallel.", "device.", "checkpoint.", "comm."};
 constexpr std::array free_keys = {"data.path",
-                                  "data.sources",
                                   "data.validation_path",
                                   "data.files",
                                   "data.validation_files",
                                   "data.images",
                                   "data.validation_images",
                                   "data.max_pixels",
+                                  "data.test_path",
+                                  "data.test_files",
                                   "data.cache_megabytes",
                                   "data.workers",
                                   "data.prefetch",
@@ -141,8 +142,7 @@ std::string differences_from_stored(const Config& config) {
     std::string differences;
     for (std::size_t i = 0; i < now.size(); ++i) {
       const auto& [key, value] = now[i];
-      if ((is_free(key) && key != "data.path" && key != "data.files" && key != "data.images" &&
-           key != "data.sources") ||
+      if ((is_free(key) && key != "data.path" && key != "data.files" && key != "data.images") ||
           key == "train.steps" || value == before[i].second)
         continue;
       differences += fmt::format("{}{}: {} (was {})", differences.empty() ? "" : "; ", key, value,

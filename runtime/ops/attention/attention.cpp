@@ -13,44 +13,53 @@ TRIREME_KERNEL(attention_backward);
 namespace {
 
 // Returns the shape of `out`.
-Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv, std::int64_t heads) {
+Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv,
+                const AttentionOptions& options) {
   check.compute_dtype("qkv", qkv);
   check.rank("qkv", qkv, 3);
-  TRIREME_EXPECTS(heads >= 1 && qkv.shape[2] % (3 * heads) == 0,
-                  "{}: qkv of shape {} does not divide into 3 times {} heads", op,
-                  qkv.shape.to_string(), heads);
-  return Shape{qkv.shape[0], qkv.shape[1], qkv.shape[2] / 3};
+  const std::int64_t heads = options.heads, key_heads = options.key_heads;
+  TRIREME_EXPECTS(heads >= 1 && key_heads >= 1 && heads % key_heads == 0,
+                  "{}: {} heads and {} key heads, expected a multiple", op, heads, key_heads);
+  TRIREME_EXPECTS(qkv.shape[2] % (heads + 2 * key_heads) == 0,
+                  "{}: qkv of shape {} does not divide into {} heads and 2 times {} key heads", op,
+                  qkv.shape.to_string(), heads, key_heads);
+  TRIREME_EXPECTS(options.window >= 0 && (options.causal || options.window == 0),
+                  "{}: a window of {} keys, expected none or, of causal attention, a positive one",
+                  op, options.window);
+  TRIREME_EXPECTS(options.soft_cap >= 0, "{}: a soft cap of {}, expected 0 or more", op,
+                  options.soft_cap);
+  return Shape{qkv.shape[0], qkv.shape[1], qkv.shape[2] / (heads + 2 * key_heads) * heads};
 }
 
 }  // namespace
 
 void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
-                       std::int64_t heads) {
+                       const AttentionOptions& options) {
   constexpr std::string_view op = "attention_forward";
   const Operands check(op);
-  const Shape out_shape = check_qkv(check, op, qkv, heads);
+  const Shape out_shape = check_qkv(check, op, qkv, options);
   check.is("out", out, qkv.dtype, out_shape);
-  check.is("lse", lse, DType::f32, Shape{out_shape[0], heads, out_shape[1]});
+  check.is("lse", lse, DType::f32, Shape{out_shape[0], options.heads, out_shape[1]});
   check.disjoint("out", out, "qkv", qkv);
   check.disjoint("lse", lse, "qkv", qkv);
   check.disjoint("lse", lse, "out", out);
-  TRIREME_DISPATCH(stream, attention_forward, out, lse, qkv, heads);
+  TRIREME_DISPATCH(stream, attention_forward, out, lse, qkv, options);
 }
 
 void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, const Tensor& out,
-                        const Tensor& lse, const Tensor& qkv, std::int64_t heads) {
+                        const Tensor& lse, const Tensor& qkv, const AttentionOptions& options) {
   constexpr std::string_view op = "attention_backward";
   const Operands check(op);
-  const Shape out_shape = check_qkv(check, op, qkv, heads);
+  const Shape out_shape = check_qkv(check, op, qkv, options);
   check.is("dqkv", dqkv, qkv.dtype, qkv.shape);
   check.is("dout", dout, qkv.dtype, out_shape);
   check.is("out", out, qkv.dtype, out_shape);
-  check.is("lse", lse, DType::f32, Shape{out_shape[0], heads, out_shape[1]});
+  check.is("lse", lse, DType::f32, Shape{out_shape[0], options.heads, out_shape[1]});
   check.disjoint("dqkv", dqkv, "qkv", qkv);
   check.disjoint("dqkv", dqkv, "dout", dout);
   check.disjoint("dqkv", dqkv, "out", out);
   check.disjoint("dqkv", dqkv, "lse", lse);
-  TRIREME_DISPATCH(stream, attention_backward, dqkv, dout, out, lse, qkv, heads);
+  TRIREME_DISPATCH(stream, attention_backward, dqkv, dout, out, lse, qkv, options);
 }
 
 std::string attention_backend(DeviceType device, DType compute) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused causal self-attention over a packed projection, blocked with an online softmax (Dao et al.,
+// Fused self-attention over a packed projection, blocked with an online softmax (Dao et al.,
 // FlashAttention, 2022): no T x T matrix is kept; backward recomputes probabilities from the
-// log-sum-exp.
+// log-sum-exp. Several heads of queries may share one of keys and values (Ainslie et al., GQA,
+// 2023).
 #pragma once
 
 #include <string>
@@ -10,14 +11,22 @@
 
 namespace trireme::ops {
 
-// qkv(B, T, 3*H*D): queries of all heads, then keys, then values. out(B, T, H*D). lse(B, H, T) f32.
-// scale is 1/sqrt(D). f32, bf16 or f16.
-void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
-                       std::int64_t heads);
+struct AttentionOptions {
+  std::int64_t heads = 0;      // of queries
+  std::int64_t key_heads = 0;  // of keys and of values; query head h reads h / (heads / key_heads)
+  bool causal = true;          // a query sees its own position and earlier ones, else all
+  std::int64_t window = 0;     // of these the last so many (Beltagy et al., 2020); 0: all; causal
+  double soft_cap = 0;         // scores s become soft_cap * tanh(s / soft_cap); 0: they stay
+};
 
-// dqkv(B, T, 3*H*D) is overwritten.
+// qkv(B, T, (heads + 2 key_heads) * D): queries of all heads, then keys, then values. out(B, T,
+// heads * D). lse(B, heads, T) f32. Scores are scaled by 1/sqrt(D). f32, bf16 or f16.
+void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
+                       const AttentionOptions& options);
+
+// dqkv, shaped like qkv, is overwritten.
 void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, const Tensor& out,
-                        const Tensor& lse, const Tensor& qkv, std::int64_t heads);
+                        const Tensor& lse, const Tensor& qkv, const AttentionOptions& options);
 
 // What runs them on `device`: "cuDNN 9.19.0" where it has a plan for the shape (the log says for
 // which), or "own kernels".

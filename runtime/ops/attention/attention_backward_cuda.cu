@@ -26,7 +26,7 @@ __global__ void delta_kernel(float* delta, const T* dout, const T* out, Attentio
   if (item >= sizes.batch * sizes.length * sizes.heads) return;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   float sum = 0.0F;
-  for (int d = lane; d < sizes.size; d += warp_size)
+  for (std::int64_t d = lane; d < sizes.size; d += warp_size)
     sum += load(dout[item * sizes.size + d]) * load(out[item * sizes.size + d]);
   sum = warp_reduce(sum, Sum{});
   const std::int64_t head = item % sizes.heads, row = item / sizes.heads;
@@ -45,8 +45,34 @@ struct Backward {
   AttentionSizes sizes;
 };
 
-// With p = softmax and ds = p (dout v - delta) scale: keys_own gives dk = ds^T q and dv = p^T dout
-// of a tile of keys; else dq = ds k of a tile of queries.
+// One tile's ds and, of keys' tiles, p from the products of queries and keys and of dout and
+// values.
+template <int R, int rows, bool keys_own>
+__device__ void weigh(float* slopes, float* weights, const float (&s)[R][R],
+                      const float (&slope)[R][R], const float* lse, const float* delta,
+                      std::int64_t first, std::int64_t other_first, const AttentionSizes& sizes) {
+  const TileThread at;
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+#pragma unroll
+    for (int j = 0; j < R; ++j) {
+      const int row = at.y * R + i, column = at.x + tile_side * j;
+      const std::int64_t query = keys_own ? other_first + column : first + row;
+      const std::int64_t key = keys_own ? first + row : other_first + column;
+      const bool visible =
+          query < sizes.length && key >= sizes.first_key(query) && key < sizes.end_of_keys(query);
+      const float score = capped(s[i][j], sizes);
+      const float weight = visible ? expf(score * sizes.score_scale - lse[query]) : 0.0F;
+      slopes[row * tile_stride<rows> + column] =
+          visible ? weight * (slope[i][j] - delta[query]) * score_slope(score, sizes) : 0.0F;
+      if constexpr (keys_own) weights[row * tile_stride<rows> + column] = weight;
+    }
+  }
+}
+
+// With p = softmax and ds = p (dout v - delta) scale, times the slope of a soft cap: keys_own gives
+// dk = ds^T q and dv = p^T dout of a tile of keys, from all heads of its group; else dq = ds k of a
+// tile of queries.
 template <int padded, bool keys_own, typename T>
 __global__ void __launch_bounds__(tile_threads, 1) attention_backward_kernel(Backward<T> p) {
   constexpr int R = backward_rows<padded>;
@@ -61,62 +87,60 @@ __global__ void __launch_bounds__(tile_threads, 1) attention_backward_kernel(Bac
   const AttentionSizes& sizes = p.sizes;
   const TileThread at;
   const std::int64_t length = sizes.length;
+  const int size = static_cast<int>(sizes.size);
   const std::int64_t tiles = (length + rows - 1) / rows;
-  const std::int64_t index = blockIdx.x / tiles;
+  const std::int64_t own_heads = keys_own ? sizes.key_heads : sizes.heads;
+  const std::int64_t sample = blockIdx.x / tiles / own_heads;
+  const std::int64_t own_head = blockIdx.x / tiles % own_heads;
+  const std::int64_t key_head = keys_own ? own_head : own_head / sizes.group();
   // The tiles with most work first.
   const std::int64_t own_tile = keys_own ? blockIdx.x % tiles : tiles - 1 - blockIdx.x % tiles;
   const std::int64_t first = own_tile * rows;
-  const HeadRows<const T> queries = sizes.part(p.qkv, index, 0);
-  const HeadRows<const T> keys = sizes.part(p.qkv, index, 1);
-  const HeadRows<const T> values = sizes.part(p.qkv, index, 2);
-  const HeadRows<const T> gradients = sizes.result(p.dout, index);
-  const float* const lse = p.lse + index * length;
-  const float* const delta = p.delta + index * length;
-
-  load_tile<rows, padded>(own, keys_own ? keys : queries, first, length, sizes.size);
-  load_tile<rows, padded>(own_slopes, keys_own ? values : gradients, first, length, sizes.size);
+  const HeadRows<const T> keys = sizes.keys(p.qkv, sample, key_head);
+  const HeadRows<const T> values = sizes.values(p.qkv, sample, key_head);
   HeadSums<R, padded> sums = {};
   HeadSums<R, padded> value_sums = {};
-  const std::int64_t begin = keys_own ? own_tile : 0;
-  const std::int64_t end = keys_own ? tiles : own_tile + 1;
-  for (std::int64_t next = begin; next < end; ++next) {
-    const std::int64_t other_first = next * rows;
-    __syncthreads();
-    load_tile<rows, padded>(other, keys_own ? queries : keys, other_first, length, sizes.size);
-    load_tile<rows, padded>(other_slopes, keys_own ? gradients : values, other_first, length,
-                            sizes.size);
-    __syncthreads();
-    float s[R][R], slope[R][R];
-    multiply_rows<R, R, padded>(s, own, other, sizes.size);
-    multiply_rows<R, R, padded>(slope, own_slopes, other_slopes, sizes.size);
-#pragma unroll
-    for (int i = 0; i < R; ++i) {
-#pragma unroll
-      for (int j = 0; j < R; ++j) {
-        const int row = at.y * R + i, column = at.x + tile_side * j;
-        const std::int64_t query = keys_own ? other_first + column : first + row;
-        const std::int64_t key = keys_own ? first + row : other_first + column;
-        const bool visible = key <= query && query < length;
-        const float weight = visible ? expf(s[i][j] * sizes.scale - lse[query]) : 0.0F;
-        slopes[row * tile_stride<rows> + column] =
-            visible ? weight * (slope[i][j] - delta[query]) * sizes.scale : 0.0F;
-        if constexpr (keys_own) weights[row * tile_stride<rows> + column] = weight;
-      }
+  const std::int64_t begin =
+      (keys_own ? sizes.first_query(first) : sizes.first_key(first)) / rows * rows;
+  const std::int64_t last = first + rows - 1;
+  const std::int64_t end = keys_own ? sizes.end_of_queries(last) : sizes.end_of_keys(last);
+  const std::int64_t members = keys_own ? sizes.group() : 1;
+  for (std::int64_t member = 0; member < members; ++member) {
+    const std::int64_t head = keys_own ? key_head * members + member : own_head;
+    const HeadRows<const T> queries = sizes.queries(p.qkv, sample, head);
+    const HeadRows<const T> gradients = sizes.result(p.dout, sample, head);
+    const float* const lse = p.lse + (sample * sizes.heads + head) * length;
+    const float* const delta = p.delta + (sample * sizes.heads + head) * length;
+    if (member == 0) {
+      load_tile<rows, padded>(own, keys_own ? keys : queries, first, length, size);
+      load_tile<rows, padded>(own_slopes, keys_own ? values : gradients, first, length, size);
     }
-    __syncthreads();
-    add_weighted_rows<R, rows, padded>(sums, slopes, other);
-    if constexpr (keys_own) add_weighted_rows<R, rows, padded>(value_sums, weights, other_slopes);
+    for (std::int64_t other_first = begin; other_first < end; other_first += rows) {
+      __syncthreads();
+      load_tile<rows, padded>(other, keys_own ? queries : keys, other_first, length, size);
+      load_tile<rows, padded>(other_slopes, keys_own ? gradients : values, other_first, length,
+                              size);
+      __syncthreads();
+      float s[R][R], slope[R][R];
+      multiply_rows<R, R, padded>(s, own, other, size);
+      multiply_rows<R, R, padded>(slope, own_slopes, other_slopes, size);
+      weigh<R, rows, keys_own>(slopes, weights, s, slope, lse, delta, first, other_first, sizes);
+      __syncthreads();
+      add_weighted_rows<R, rows, padded>(sums, slopes, other);
+      if constexpr (keys_own) add_weighted_rows<R, rows, padded>(value_sums, weights, other_slopes);
+    }
   }
 
   float one[R];
 #pragma unroll
   for (int i = 0; i < R; ++i)
     one[i] = 1.0F;
-  store_head_rows<R, padded>(sizes.part(p.dqkv, index, keys_own ? 1 : 0), first, length, sizes.size,
-                             sums, one);
+  const HeadRows<T> gradient =
+      keys_own ? sizes.keys(p.dqkv, sample, key_head) : sizes.queries(p.dqkv, sample, own_head);
+  store_head_rows<R, padded>(gradient, first, length, size, sums, one);
   if constexpr (keys_own) {
-    store_head_rows<R, padded>(sizes.part(p.dqkv, index, 2), first, length, sizes.size, value_sums,
-                               one);
+    store_head_rows<R, padded>(sizes.values(p.dqkv, sample, key_head), first, length, size,
+                               value_sums, one);
   }
 }
 
@@ -124,9 +148,9 @@ __global__ void __launch_bounds__(tile_threads, 1) attention_backward_kernel(Bac
 
 void simt_attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout,
                              const Tensor& out, const Tensor& lse, const Tensor& qkv,
-                             std::int64_t heads) {
+                             const AttentionOptions& options) {
   if (qkv.count() == 0) return;
-  const AttentionSizes sizes = attention_sizes(qkv, heads);
+  const AttentionSizes sizes(qkv, options);
   auto* const delta = reinterpret_cast<float*>(
       CudaStream::of(stream).scratch(static_cast<std::size_t>(lse.count()) * sizeof(float)));
   visit_compute_dtype(qkv.dtype, [&](auto type) {
@@ -140,12 +164,16 @@ void simt_attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& d
                                delta,        qkv.as<T>(),  sizes};
     with_padded_size(sizes.size, [&](auto padded) {
       constexpr int rows = tile_side * backward_rows<padded>;
-      const trireme::cuda::Grid grid{
-          .blocks = sizes.batch * heads * trireme::cuda::ceil_div(sizes.length, rows),
-          .threads = tile_threads,
-          .shared_bytes = backward_shared<padded>};
-      trireme::cuda::launch(stream, grid, attention_backward_kernel<padded, true, T>, backward);
-      trireme::cuda::launch(stream, grid, attention_backward_kernel<padded, false, T>, backward);
+      const auto grid = [&](std::int64_t heads) {
+        return trireme::cuda::Grid{
+            .blocks = sizes.batch * heads * trireme::cuda::ceil_div(sizes.length, rows),
+            .threads = tile_threads,
+            .shared_bytes = backward_shared<padded>};
+      };
+      trireme::cuda::launch(stream, grid(sizes.key_heads),
+                            attention_backward_kernel<padded, true, T>, backward);
+      trireme::cuda::launch(stream, grid(sizes.heads), attention_backward_kernel<padded, false, T>,
+                            backward);
     });
   });
 }

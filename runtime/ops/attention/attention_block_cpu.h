@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/ops/attention/attention_sizes.h"
 #include "runtime/ops/gemm/matmul_tile_cpu.h"
 
 namespace trireme::ops::cpu {
@@ -19,23 +20,35 @@ inline constexpr std::int64_t score_stride = key_block + 16;
 static_assert(query_block % tile_rows == 0 && key_block % tile_rows == 0);
 static_assert(key_block % tile_columns == 0);
 
-// Block of queries [query, query + queries) and keys [key, key + keys); a query sees keys up to its
-// own position.
+// Block of queries [query, query + queries) and keys [key, key + keys). The query in row `row` sees
+// the keys [hidden(row), visible(row)) of it, which may be none.
 struct Block {
+  const AttentionSizes& sizes;
   std::int64_t query;
   std::int64_t queries;
   std::int64_t key;
   std::int64_t keys;
 
   [[nodiscard]] std::int64_t strips() const { return (queries + tile_rows - 1) / tile_rows; }
-  // Keys of this block that the query in row `row` sees; none or fewer means not any.
-  [[nodiscard]] std::int64_t visible(std::int64_t row) const {
-    return std::min(keys, query + row + 1 - key);
+  [[nodiscard]] std::int64_t hidden(std::int64_t row) const {
+    return std::clamp<std::int64_t>(sizes.first_key(query + row) - key, 0, keys);
   }
-  // Keys that any query of the strip sees.
+  [[nodiscard]] std::int64_t visible(std::int64_t row) const {
+    return std::clamp<std::int64_t>(sizes.causal ? query + row + 1 - key : keys, 0, keys);
+  }
+  // The same of all queries of a strip together.
+  [[nodiscard]] std::int64_t strip_hidden(std::int64_t strip) const {
+    return hidden(strip * tile_rows);
+  }
   [[nodiscard]] std::int64_t strip_visible(std::int64_t strip) const {
     return visible((strip + 1) * tile_rows - 1);
   }
+  // How many keys a sum over those of a strip takes, from strip_hidden on.
+  [[nodiscard]] std::int64_t strip_seen(std::int64_t strip) const {
+    return std::max<std::int64_t>(strip_visible(strip) - strip_hidden(strip), 0);
+  }
+  // No block of keys before this one has any that these queries see.
+  [[nodiscard]] bool first() const { return key == sizes.first_key(query) / key_block * key_block; }
 };
 
 // scores = left * right for the part of the block that is visible, in whole tiles: the rows of
@@ -47,11 +60,29 @@ inline void block_scores(const Block& block, std::int64_t size, const float* lef
   const std::int64_t end = block.strip_visible(strips - 1);
   for (std::int64_t p = 0; p < end; p += tile_columns) {
     for (std::int64_t s = 0; s < strips; ++s) {
-      if (block.strip_visible(s) <= p) continue;
+      if (block.strip_visible(s) <= p || block.strip_hidden(s) >= p + tile_columns) continue;
       panel_tile<true>(tile_columns, false, size, {left + s * tile_rows * size, size, 1},
                        right.at(0, p), scores + s * tile_rows * score_stride + p, score_stride);
     }
   }
+}
+
+// 1 - 2 / (1 + e^2x); near zero, where that cancels, the odd polynomial of the series.
+[[gnu::always_inline]] inline Vector tanh_vector(Vector x) {
+  const Vector square = x * x;
+  Vector series = broadcast(62.0F / 2835.0F);
+  series = series * square - 17.0F / 315.0F;
+  series = series * square + 2.0F / 15.0F;
+  series = series * square - 1.0F / 3.0F;
+  const Vector large = 1.0F - 2.0F / (1.0F + exp_vector(2.0F * x));
+  return square < 0.0625F ? x + x * square * series : large;
+}
+
+// Scores under the soft cap, scaled, in place: [0, end) of a row, whole vectors.
+inline void cap_row(float* row, std::int64_t end, const AttentionSizes& sizes) {
+  const float inverse = sizes.scale / sizes.soft_cap;
+  for (std::int64_t i = 0; i < end; i += lanes)
+    store_vector(row + i, sizes.soft_cap * tanh_vector(load_vector(row + i) * inverse));
 }
 
 }  // namespace trireme::ops::cpu

@@ -6,6 +6,7 @@
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/attention/attention.h"
 #include "runtime/ops/attention/attention_kernels_cuda.h"
+#include "runtime/ops/attention/attention_sizes.h"
 #include "runtime/ops/common/cudnn_graphs.h"
 
 namespace trireme::ops::cuda {
@@ -13,23 +14,29 @@ namespace {
 
 using Pass = AttentionGraph::Pass;
 
-const CudnnPlan* plan_for(const Stream& stream, Pass pass, const Tensor& qkv, std::int64_t heads) {
+const CudnnPlan* plan_for(const Stream& stream, Pass pass, const Tensor& qkv,
+                          const AttentionSizes& sizes) {
   if (qkv.dtype == DType::f32) return nullptr;  // cuDNN's is f16 and bf16 only
   return cudnn_plan(
       AttentionGraph{.pass = pass,
                      .dtype = qkv.dtype,
-                     .batch = qkv.shape[0],
-                     .length = qkv.shape[1],
-                     .heads = heads,
-                     .key_heads = heads,
-                     .size = qkv.shape[2] / (3 * heads),
+                     .batch = sizes.batch,
+                     .length = sizes.length,
+                     .heads = sizes.heads,
+                     .key_heads = sizes.key_heads,
+                     .size = sizes.size,
+                     .causal = sizes.causal,
+                     .window = sizes.window < sizes.length ? sizes.window : 0,
+                     .soft_cap = sizes.soft_cap,
                      .deterministic = pass == Pass::backward && stream.policy().reproducible});
 }
 
-// Queries, keys and values of a packed projection (B, T, 3*H*D).
-std::array<void*, 3> parts_of(const Tensor& packed) {
-  const std::size_t part = static_cast<std::size_t>(packed.shape[2] / 3) * size_of(packed.dtype);
-  return {packed.data, packed.data + part, packed.data + 2 * part};
+// The first queries, keys and values of a packed projection.
+std::array<void*, 3> parts_of(const Tensor& packed, const AttentionSizes& sizes) {
+  const auto part = [&](std::int64_t heads) {
+    return packed.data + static_cast<std::size_t>(heads * sizes.size) * size_of(packed.dtype);
+  };
+  return {packed.data, part(sizes.heads), part(sizes.heads + sizes.key_heads)};
 }
 
 void* scratch(Stream& stream, const CudnnPlan& plan) {
@@ -39,25 +46,27 @@ void* scratch(Stream& stream, const CudnnPlan& plan) {
 }  // namespace
 
 void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
-                       std::int64_t heads) {
-  const CudnnPlan* const plan = plan_for(stream, Pass::forward, qkv, heads);
+                       const AttentionOptions& options) {
+  const AttentionSizes sizes(qkv, options);
+  const CudnnPlan* const plan = plan_for(stream, Pass::forward, qkv, sizes);
   if (plan == nullptr) {
-    simt_attention_forward(stream, out, lse, qkv, heads);
+    simt_attention_forward(stream, out, lse, qkv, options);
     return;
   }
-  const auto [q, k, v] = parts_of(qkv);
+  const auto [q, k, v] = parts_of(qkv, sizes);
   plan->run(stream, std::array<void*, 5>{q, k, v, out.data, lse.data}, scratch(stream, *plan));
 }
 
 void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, const Tensor& out,
-                        const Tensor& lse, const Tensor& qkv, std::int64_t heads) {
-  const CudnnPlan* const plan = plan_for(stream, Pass::backward, qkv, heads);
+                        const Tensor& lse, const Tensor& qkv, const AttentionOptions& options) {
+  const AttentionSizes sizes(qkv, options);
+  const CudnnPlan* const plan = plan_for(stream, Pass::backward, qkv, sizes);
   if (plan == nullptr) {
-    simt_attention_backward(stream, dqkv, dout, out, lse, qkv, heads);
+    simt_attention_backward(stream, dqkv, dout, out, lse, qkv, options);
     return;
   }
-  const auto [q, k, v] = parts_of(qkv);
-  const auto [dq, dk, dv] = parts_of(dqkv);
+  const auto [q, k, v] = parts_of(qkv, sizes);
+  const auto [dq, dk, dv] = parts_of(dqkv, sizes);
   plan->run(stream, std::array<void*, 9>{q, k, v, out.data, lse.data, dout.data, dq, dk, dv},
             scratch(stream, *plan));
 }

@@ -12,7 +12,8 @@
 namespace trireme::ops::cpu {
 namespace {
 
-// Running state of the online softmax for one block of queries. Scores are compared unscaled.
+// Running state of the online softmax for one block of queries. Scores are compared unscaled, or
+// capped.
 struct Softmax {
   float top[query_block];
   float sum[query_block];
@@ -23,16 +24,17 @@ struct Softmax {
   }
 };
 
-// Turns a row of scores into exp2(factor * (score - top)), zero beyond `visible` up to `end` (a
-// whole number of vectors). Returns what the sums of earlier blocks must be multiplied by.
-float exponentiate_row(float* row, std::int64_t visible, std::int64_t end, float factor, float& top,
-                       float& sum) {
+// Turns a row of scores into exp2(factor * (score - top)), zero outside [hidden, visible) up to
+// `end` (a whole number of vectors). Returns what the sums of earlier blocks must be multiplied by.
+float exponentiate_row(float* row, std::int64_t hidden, std::int64_t visible, std::int64_t end,
+                       float factor, float& top, float& sum) {
   constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
-  std::fill(row + std::max<std::int64_t>(visible, 0), row + end, minus_infinity);
-  if (visible <= 0) {
+  if (visible <= hidden) {
     std::fill(row, row + end, 0.0F);
     return 1.0F;
   }
+  std::fill(row, row + hidden, minus_infinity);
+  std::fill(row + visible, row + end, minus_infinity);
   Vector largest = broadcast(top);
   for (std::int64_t i = 0; i < end; i += lanes)
     largest = maximum(largest, load_vector(row + i));
@@ -55,10 +57,7 @@ struct Forward {
   T* out;
   float* lse;
   const T* qkv;
-  std::int64_t batch;
-  std::int64_t length;
-  std::int64_t heads;
-  std::int64_t size;
+  AttentionSizes sizes;
 
   struct Workspace {
     Panels keys;    // (size, length): transposed
@@ -71,18 +70,19 @@ struct Forward {
 
   [[nodiscard]] Workspace workspace() const {
     static thread_local ScratchBlock scratch;
+    const std::int64_t length = sizes.length, size = sizes.size;
     const std::int64_t padded_length = round_up(length, tile_columns);
     const std::int64_t padded_size = Panels::padded(size);
-    const std::int64_t sizes[] = {size * padded_length, length * padded_size, query_block * size,
-                                  query_block * score_stride, query_block * padded_size};
+    const std::int64_t counts[] = {size * padded_length, length * padded_size, query_block * size,
+                                   query_block * score_stride, query_block * padded_size};
     std::int64_t total = 0;
-    for (const std::int64_t count : sizes)
+    for (const std::int64_t count : counts)
       total += round_up(count, 16);
     float* next = scratch.floats(static_cast<std::size_t>(total));
-    float* parts[std::size(sizes)];
-    for (std::size_t i = 0; i < std::size(sizes); ++i) {
+    float* parts[std::size(counts)];
+    for (std::size_t i = 0; i < std::size(counts); ++i) {
       parts[i] = next;
-      next += round_up(sizes[i], 16);
+      next += round_up(counts[i], 16);
     }
     return {{parts[0], size, padded_length},
             {parts[1], length, padded_size},
@@ -94,16 +94,17 @@ struct Forward {
 
   // One block of keys for one block of queries.
   void step(const Workspace& w, const Block& block, Softmax& softmax) const {
-    block_scores(block, size, w.queries,
-                 {w.keys.at(0, block.key), size, w.keys.columns - block.key}, w.scores);
-    const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(size))) * log2_e;
-    const bool first = block.key == 0;
+    block_scores(block, sizes.size, w.queries,
+                 {w.keys.at(0, block.key), sizes.size, w.keys.columns - block.key}, w.scores);
+    const float factor = sizes.score_scale * log2_e;
+    const bool first = block.first();
     const std::int64_t strips = block.strips();
     for (std::int64_t row = 0; row < strips * tile_rows; ++row) {
-      const std::int64_t end =
-          round_up(std::max<std::int64_t>(block.strip_visible(row / tile_rows), 0), lanes);
-      const float correction = exponentiate_row(w.scores + row * score_stride, block.visible(row),
-                                                end, factor, softmax.top[row], softmax.sum[row]);
+      const std::int64_t end = round_up(block.strip_visible(row / tile_rows), lanes);
+      float* const scores = w.scores + row * score_stride;
+      if (sizes.soft_cap > 0) cap_row(scores, end, sizes);
+      const float correction = exponentiate_row(scores, block.hidden(row), block.visible(row), end,
+                                                factor, softmax.top[row], softmax.sum[row]);
       if (first || correction == 1.0F) continue;
       float* const sums = w.sums + row * w.sums_stride;
       for (std::int64_t i = 0; i < w.sums_stride; i += lanes) {
@@ -112,74 +113,70 @@ struct Forward {
     }
     for (std::int64_t p = 0; p < w.values.columns; p += tile_columns) {
       for (std::int64_t s = 0; s < strips; ++s) {
-        const std::int64_t count = block.strip_visible(s);
-        if (count <= 0) continue;
+        const std::int64_t count = block.strip_seen(s), hidden = block.strip_hidden(s);
+        if (count == 0 && !first) continue;
         panel_tile<true>(w.values.width(p), !first, count,
-                         {w.scores + s * tile_rows * score_stride, score_stride, 1},
-                         w.values.at(block.key, p), w.sums + s * tile_rows * w.sums_stride + p,
-                         w.sums_stride);
+                         {w.scores + s * tile_rows * score_stride + hidden, score_stride, 1},
+                         w.values.at(block.key + hidden, p),
+                         w.sums + s * tile_rows * w.sums_stride + p, w.sums_stride);
       }
     }
   }
 
   void finish(const Workspace& w, const Softmax& softmax, std::int64_t first, std::int64_t count,
-              T* head_out, float* head_lse) const {
-    const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(size)));
+              const HeadRows<T>& head_out, float* head_lse) const {
     for (std::int64_t row = 0; row < count; ++row) {
       const float* const sums = w.sums + row * w.sums_stride;
-      T* const to = head_out + (first + row) * heads * size;
+      T* const to = head_out.row(first + row);
       const float inverse = 1.0F / softmax.sum[row];
 #pragma omp simd
-      for (std::int64_t i = 0; i < size; ++i)
+      for (std::int64_t i = 0; i < sizes.size; ++i)
         store(to[i], sums[i] * inverse);
-      head_lse[first + row] = softmax.top[row] * scale + std::log(softmax.sum[row]);
+      head_lse[first + row] = softmax.top[row] * sizes.score_scale + std::log(softmax.sum[row]);
     }
   }
 
-  // Part 0: queries, 1: keys, 2: values. Heads are counted through all samples.
-  [[nodiscard]] HeadRows<const T> part(std::int64_t index, std::int64_t which) const {
-    const std::int64_t stride = 3 * heads * size;
-    const std::int64_t sample = index / heads;
-    const std::int64_t head = index % heads;
-    return {qkv + sample * length * stride + (which * heads + head) * size, stride};
-  }
-
-  void head(const Workspace& w, std::int64_t index) const {
-    const HeadRows<const T> queries = part(index, 0);
-    const HeadRows<const T> keys = part(index, 1);
-    const HeadRows<const T> values = part(index, 2);
-    const std::int64_t sample = index / heads;
-    pack_transposed(w.keys, keys, 0, length);
-    pack_panels(w.values, values, 0, length, size);
+  // Keys and values of the head's group are packed.
+  void head(const Workspace& w, std::int64_t sample, std::int64_t head) const {
+    const std::int64_t length = sizes.length;
+    const HeadRows<const T> queries = sizes.queries(qkv, sample, head);
     for (std::int64_t query = 0; query < length; query += query_block) {
       const std::int64_t count = std::min(query_block, length - query);
-      pack_left(w.queries, queries, query, count, round_up(count, tile_rows), size);
+      pack_left(w.queries, queries, query, count, round_up(count, tile_rows), sizes.size);
       Softmax softmax;
       softmax.reset();
-      for (std::int64_t key = 0; key < query + count; key += key_block) {
-        step(w, {query, count, key, std::min(key_block, length - key)}, softmax);
+      const std::int64_t end = sizes.end_of_keys(query + count - 1);
+      for (std::int64_t key = sizes.first_key(query) / key_block * key_block; key < end;
+           key += key_block) {
+        step(w, {sizes, query, count, key, std::min(key_block, length - key)}, softmax);
       }
-      finish(w, softmax, query, count, out + (sample * length * heads + index % heads) * size,
-             lse + index * length);
+      finish(w, softmax, query, count, sizes.result(out, sample, head),
+             lse + (sample * sizes.heads + head) * length);
     }
   }
 
   void operator()() const {
     const Workspace w = workspace();
-    for (std::int64_t index = 0; index < batch * heads; ++index)
-      head(w, index);
+    const std::int64_t group = sizes.group();
+    for (std::int64_t sample = 0; sample < sizes.batch; ++sample) {
+      for (std::int64_t key_head = 0; key_head < sizes.key_heads; ++key_head) {
+        pack_transposed(w.keys, sizes.keys(qkv, sample, key_head), 0, sizes.length);
+        pack_panels(w.values, sizes.values(qkv, sample, key_head), 0, sizes.length, sizes.size);
+        for (std::int64_t member = 0; member < group; ++member)
+          head(w, sample, key_head * group + member);
+      }
+    }
   }
 };
 
 }  // namespace
 
 void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
-                       std::int64_t heads) {
+                       const AttentionOptions& options) {
   if (qkv.count() == 0) return;
   visit_compute_dtype(qkv.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, Forward<T>{out.as<T>(), lse.as<float>(), qkv.as<T>(), qkv.shape[0],
-                               qkv.shape[1], heads, qkv.shape[2] / (3 * heads)});
+    enqueue(stream, Forward<T>{out.as<T>(), lse.as<float>(), qkv.as<T>(), {qkv, options}});
   });
 }
 

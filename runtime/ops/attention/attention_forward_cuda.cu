@@ -27,14 +27,17 @@ __global__ void __launch_bounds__(tile_threads)
   float* const weights = other + rows * tile_stride<padded>;
   const TileThread at;
   const std::int64_t length = sizes.length;
+  const int size = static_cast<int>(sizes.size);
   const std::int64_t tiles = (length + rows - 1) / rows;
   const std::int64_t index = blockIdx.x / tiles;
+  const std::int64_t sample = index / sizes.heads, head = index % sizes.heads;
   const std::int64_t query = (tiles - 1 - blockIdx.x % tiles) * rows;  // those with most keys first
-  const HeadRows<const T> keys = sizes.part(qkv, index, 1);
-  const HeadRows<const T> values = sizes.part(qkv, index, 2);
-  const float factor = sizes.scale * 1.4426950409F;  // scores are compared unscaled, base 2
+  const HeadRows<const T> keys = sizes.keys(qkv, sample, head / sizes.group());
+  const HeadRows<const T> values = sizes.values(qkv, sample, head / sizes.group());
+  // Scores are compared unscaled, or capped; base 2.
+  const float factor = sizes.score_scale * 1.4426950409F;
 
-  load_tile<rows, padded>(queries, sizes.part(qkv, index, 0), query, length, sizes.size);
+  load_tile<rows, padded>(queries, sizes.queries(qkv, sample, head), query, length, size);
   HeadSums<R, padded> sums = {};
   float top[R], sum[R];
 #pragma unroll
@@ -42,25 +45,32 @@ __global__ void __launch_bounds__(tile_threads)
     top[i] = -INFINITY;
     sum[i] = 0.0F;
   }
-  for (std::int64_t key = 0; key <= query; key += rows) {
+  const std::int64_t end = sizes.end_of_keys(query + rows - 1);
+  for (std::int64_t key = sizes.first_key(query) / rows * rows; key < end; key += rows) {
     __syncthreads();
-    load_tile<rows, padded>(other, keys, key, length, sizes.size);
+    load_tile<rows, padded>(other, keys, key, length, size);
     __syncthreads();
     float s[R][R];
-    multiply_rows<R, R, padded>(s, queries, other, sizes.size);
+    multiply_rows<R, R, padded>(s, queries, other, size);
 #pragma unroll
     for (int i = 0; i < R; ++i) {
       const std::int64_t position = query + at.y * R + i;
+      const std::int64_t first_seen = sizes.first_key(position);
+      const std::int64_t end_of_seen = sizes.end_of_keys(position);
       float largest = -INFINITY;
 #pragma unroll
       for (int j = 0; j < R; ++j) {
-        if (key + at.x + tile_side * j > position) s[i][j] = -INFINITY;
+        const std::int64_t column = key + at.x + tile_side * j;
+        const bool visible = column >= first_seen && column < end_of_seen;
+        s[i][j] = visible ? capped(s[i][j], sizes) : -INFINITY;
         largest = fmaxf(largest, s[i][j]);
       }
-      const float new_top =
+      const float largest_yet =
           fmaxf(top[i], row_threads_reduce(largest, [](float a, float b) { return fmaxf(a, b); }));
+      // In front of its window a row has seen nothing yet.
+      const float new_top = largest_yet == -INFINITY ? 0.0F : largest_yet;
       const float correction = exp2f(factor * (top[i] - new_top));
-      top[i] = new_top;
+      top[i] = largest_yet;
       float here = 0.0F;
 #pragma unroll
       for (int j = 0; j < R; ++j) {
@@ -77,7 +87,7 @@ __global__ void __launch_bounds__(tile_threads)
       }
     }
     __syncthreads();
-    load_tile<rows, padded>(other, values, key, length, sizes.size);
+    load_tile<rows, padded>(other, values, key, length, size);
     __syncthreads();
     add_weighted_rows<R, rows, padded>(sums, weights, other);
   }
@@ -88,24 +98,24 @@ __global__ void __launch_bounds__(tile_threads)
     const std::int64_t position = query + at.y * R + i;
     inverse[i] = 1.0F / sum[i];
     if (at.x == 0 && position < length)
-      lse[index * length + position] = top[i] * sizes.scale + logf(sum[i]);
+      lse[index * length + position] = top[i] * sizes.score_scale + logf(sum[i]);
   }
-  store_head_rows<R, padded>(sizes.result(out, index), query, length, sizes.size, sums, inverse);
+  store_head_rows<R, padded>(sizes.result(out, sample, head), query, length, size, sums, inverse);
 }
 
 }  // namespace
 
 void simt_attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
-                            std::int64_t heads) {
+                            const AttentionOptions& options) {
   if (qkv.count() == 0) return;
-  const AttentionSizes sizes = attention_sizes(qkv, heads);
+  const AttentionSizes sizes(qkv, options);
   visit_compute_dtype(qkv.dtype, [&](auto type) {
     using T = decltype(type);
     with_padded_size(sizes.size, [&](auto padded) {
       constexpr int rows = tile_side * forward_rows<padded>;
       const std::int64_t tiles = trireme::cuda::ceil_div(sizes.length, rows);
       trireme::cuda::launch(stream,
-                            {.blocks = sizes.batch * heads * tiles,
+                            {.blocks = sizes.batch * sizes.heads * tiles,
                              .threads = tile_threads,
                              .shared_bytes = forward_shared<padded>},
                             attention_forward_kernel<padded, T>, out.as<T>(), lse.as<float>(),

@@ -3,14 +3,14 @@
 // attention.h, already checked.
 #pragma once
 
-#include "runtime/device/device.h"
+#include "runtime/ops/attention/attention.h"
 
 namespace trireme::ops::cuda {
 
 void simt_attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
-                            std::int64_t heads);
+                            const AttentionOptions& options);
 void simt_attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout,
                              const Tensor& out, const Tensor& lse, const Tensor& qkv,
-                             std::int64_t heads);
+                             const AttentionOptions& options);
 
 }  // namespace trireme::ops::cuda

@@ -6,19 +6,11 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/ops/attention/attention_sizes.h"
 #include "runtime/ops/common/float_types.h"
 #include "runtime/ops/gemm/matmul_tile_cpu.h"
 
 namespace trireme::ops::cpu {
-
-// Rows of one head inside a larger tensor.
-template <typename T>
-struct HeadRows {
-  T* data;
-  std::int64_t stride;  // elements from one position to the next
-
-  [[nodiscard]] T* row(std::int64_t position) const { return data + position * stride; }
-};
 
 // Left operand: `rows` rows of `columns`, then zero rows up to `padded_rows`.
 template <typename T>

@@ -5,8 +5,7 @@
 // with zeros to a multiple of 64.
 #pragma once
 
-#include <cmath>
-
+#include "runtime/ops/attention/attention_sizes.h"
 #include "runtime/ops/common/reduce_cuda.h"
 #include "runtime/ops/common/rows_cuda.h"
 
@@ -25,13 +24,6 @@ struct TileThread {
   int y = static_cast<int>(threadIdx.x) / tile_side;
 };
 
-// One head inside a packed tensor: position t's elements begin at data + t * stride.
-template <typename T>
-struct HeadRows {
-  T* data;
-  std::int64_t stride;
-};
-
 // tile(rows, padded) = positions [first, first + rows); zero beyond `length` and the head size.
 template <int rows, int padded, typename T>
 __device__ void load_tile(float* tile, const HeadRows<const T>& head, std::int64_t first,
@@ -39,8 +31,7 @@ __device__ void load_tile(float* tile, const HeadRows<const T>& head, std::int64
   for (int i = threadIdx.x; i < rows * padded; i += tile_threads) {
     const int row = i / padded, column = i % padded;
     const bool exists = first + row < length && column < size;
-    tile[row * tile_stride<padded> + column] =
-        exists ? load(head.data[(first + row) * head.stride + column]) : 0.0F;
+    tile[row * tile_stride<padded> + column] = exists ? load(head.row(first + row)[column]) : 0.0F;
   }
 }
 
@@ -121,8 +112,7 @@ __device__ void store_head_rows(const HeadRows<T>& head, std::int64_t first, std
 #pragma unroll
       for (int n = 0; n < 4; ++n) {
         const int column = 4 * at.x + 64 * c + n;
-        if (column < size)
-          store(head.data[position * head.stride + column], sums[i][c][n] * factor[i]);
+        if (column < size) store(head.row(position)[column], sums[i][c][n] * factor[i]);
       }
     }
   }
@@ -136,32 +126,16 @@ __device__ float row_threads_reduce(float value, Op op) {
   return value;
 }
 
-// Sizes of packed attention, and where its heads lie.
-struct AttentionSizes {
-  std::int64_t batch;
-  std::int64_t length;
-  std::int64_t heads;
-  int size;     // of a head
-  float scale;  // 1 / sqrt(size)
-
-  // Part 0 queries, 1 keys, 2 values of qkv(B, T, 3*H*D); `index` counts heads through all samples.
-  template <typename T>
-  __device__ HeadRows<T> part(T* qkv, std::int64_t index, int which) const {
-    const std::int64_t stride = 3 * heads * size;
-    return {qkv + index / heads * length * stride + (which * heads + index % heads) * size, stride};
-  }
-  // The same of out(B, T, H*D).
-  template <typename T>
-  __device__ HeadRows<T> result(T* out, std::int64_t index) const {
-    const std::int64_t stride = heads * size;
-    return {out + index / heads * length * stride + index % heads * size, stride};
-  }
-};
-
-[[nodiscard]] inline AttentionSizes attention_sizes(const Tensor& qkv, std::int64_t heads) {
-  const std::int64_t size = qkv.shape[2] / (3 * heads);
-  return {qkv.shape[0], qkv.shape[1], heads, static_cast<int>(size),
-          static_cast<float>(1.0 / std::sqrt(static_cast<double>(size)))};
+// A product of a query and a key, scaled where a soft cap limits it.
+__device__ inline float capped(float product, const AttentionSizes& sizes) {
+  if (sizes.soft_cap == 0.0F) return product;
+  return sizes.soft_cap * tanhf(product * sizes.scale / sizes.soft_cap);
+}
+// How the scaled score that the softmax takes grows with the product.
+__device__ inline float score_slope(float score, const AttentionSizes& sizes) {
+  if (sizes.soft_cap == 0.0F) return sizes.scale;
+  const float share = score / sizes.soft_cap;
+  return sizes.scale * (1.0F - share * share);
 }
 
 // Calls action(padded head size).

@@ -16,13 +16,18 @@
 
 namespace trireme::ops::cuda {
 
-// Causal attention over the packed projection (B, T, heads + 2 key_heads, size); f16 or bf16.
-// Operands, forward: q, k, v, out, lse; backward: q, k, v, out, lse, dout, dq, dk, dv.
+// Attention over the packed projection (B, T, heads + 2 key_heads, size) as AttentionOptions say;
+// f16 or bf16. One with a soft cap is refused: our graph has none. Operands, forward: q, k, v, out,
+// lse; backward: q, k, v, out, lse, dout, dq, dk, dv.
 struct AttentionGraph {
   enum class Pass : std::uint8_t { forward, backward } pass;
   DType dtype;
   std::int64_t batch, length, heads, key_heads, size;
-  bool deterministic;  // matters to backward only; its workspace then grows with length squared
+  bool causal = true;
+  std::int64_t window = 0;
+  float soft_cap = 0;
+  bool deterministic =
+      false;  // matters to backward only; its workspace then grows with length squared
   friend auto operator<=>(const AttentionGraph&, const AttentionGraph&) = default;
 };
 

@@ -76,6 +76,16 @@ class Operands {
   std::int64_t next_ = 0;
 };
 
+template <typename Attributes>
+Attributes with_mask(const AttentionGraph& a, Attributes attributes) {
+  if (!a.causal) return attributes;
+  attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+      .set_diagonal_band_right_bound(0);
+  // The bound counts the query's own position.
+  if (a.window > 0) attributes.set_diagonal_band_left_bound(a.window);
+  return attributes;
+}
+
 void define(Graph& graph, const AttentionGraph& a) {
   const std::int64_t row = (a.heads + 2 * a.key_heads) * a.size;  // of the packed projection
   const Extents query{a.batch, a.heads, a.length, a.size};
@@ -90,14 +100,11 @@ void define(Graph& graph, const AttentionGraph& a) {
   const TensorPointer k = operands.input(a.dtype, key, packed);
   const TensorPointer v = operands.input(a.dtype, key, packed);
   if (a.pass == AttentionGraph::Pass::forward) {
-    const auto [out, lse] =
-        graph.sdpa(q, k, v,
-                   fe::graph::SDPA_attributes()
-                       .set_name("attention_forward")
-                       .set_generate_stats(true)
-                       .set_attn_scale(scale)
-                       .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                       .set_diagonal_band_right_bound(0));
+    const auto [out, lse] = graph.sdpa(q, k, v,
+                                       with_mask(a, fe::graph::SDPA_attributes()
+                                                        .set_name("attention_forward")
+                                                        .set_generate_stats(true)
+                                                        .set_attn_scale(scale)));
     operands.output(out, a.dtype, query, plain);
     operands.output(lse, DType::f32, row_sums, row_strides);
     return;
@@ -107,12 +114,10 @@ void define(Graph& graph, const AttentionGraph& a) {
   const TensorPointer dout = operands.input(a.dtype, query, plain);
   const auto [dq, dk, dv] =
       graph.sdpa_backward(q, k, v, out, dout, lse,
-                          fe::graph::SDPA_backward_attributes()
-                              .set_name("attention_backward")
-                              .set_attn_scale(scale)
-                              .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                              .set_diagonal_band_right_bound(0)
-                              .set_deterministic_algorithm(a.deterministic));
+                          with_mask(a, fe::graph::SDPA_backward_attributes()
+                                           .set_name("attention_backward")
+                                           .set_attn_scale(scale)
+                                           .set_deterministic_algorithm(a.deterministic)));
   operands.output(dq, a.dtype, query, packed);
   operands.output(dk, a.dtype, key, packed);
   operands.output(dv, a.dtype, key, packed);
@@ -182,6 +187,9 @@ class Proposal : public Graph {
  public:
   // From definition to checked support; the error of the first step that fails.
   fe::error_t make(const CudnnGraph& key, cudnnHandle_t handle) {
+    const auto* const attention = std::get_if<AttentionGraph>(&key);
+    if (attention != nullptr && attention->soft_cap > 0)
+      return {fe::error_code_t::GRAPH_NOT_SUPPORTED, "our graph has no soft cap of the scores"};
     set_intermediate_data_type(fe::DataType_t::FLOAT).set_compute_data_type(fe::DataType_t::FLOAT);
     std::visit([&](const auto& each) { define(*this, each); }, key);
     if (fe::error_t status = validate(); status.is_bad()) return status;
@@ -291,9 +299,11 @@ void log_plan(const CudnnGraph& graph, const CudnnPlan& plan) {
 std::string to_string(const CudnnGraph& graph) {
   if (const auto* const a = std::get_if<AttentionGraph>(&graph)) {
     const bool forward = a->pass == AttentionGraph::Pass::forward;
-    return fmt::format("attention_{} {} ({}, {}, {} heads of {}, {} of keys){}",
+    return fmt::format("attention_{} {} ({}, {}, {} heads of {}, {} of keys){}{}{}{}",
                        forward ? "forward" : "backward", name_of(a->dtype), a->batch, a->length,
-                       a->heads, a->size, a->key_heads,
+                       a->heads, a->size, a->key_heads, a->causal ? "" : " full",
+                       a->window > 0 ? fmt::format(" window {}", a->window) : "",
+                       a->soft_cap > 0 ? fmt::format(" soft cap {}", a->soft_cap) : "",
                        !forward && a->deterministic ? " deterministic" : "");
   }
   const auto& c = std::get<ConvolutionGraph>(graph);

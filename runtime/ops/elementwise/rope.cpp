@@ -24,6 +24,14 @@ void check_rope(std::string_view op, std::string_view name, const Tensor& qkv,
                   "{}: {} of shape {} does not divide into {} heads of an even size", op, name,
                   qkv.shape.to_string(), all);
   TRIREME_EXPECTS(options.base > 1.0, "{}: a base of {}, expected more than 1", op, options.base);
+  if (options.scaling == RopeScaling::none) return;
+  TRIREME_EXPECTS(options.factor >= 1.0, "{}: a factor of {}, expected 1 or more", op,
+                  options.factor);
+  if (options.scaling == RopeScaling::linear) return;
+  TRIREME_EXPECTS(options.original_context >= 1 && options.low_turns > 0 &&
+                      options.low_turns < options.high_turns,
+                  "{}: an original context of {} and turns from {} to {}", op,
+                  options.original_context, options.low_turns, options.high_turns);
 }
 
 }  // namespace

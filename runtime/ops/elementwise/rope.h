@@ -6,10 +6,28 @@
 
 namespace trireme::ops {
 
+// How the angles of a model that learned shorter contexts are stretched.
+enum class RopeScaling : std::uint8_t {
+  none,
+  linear,  // all frequencies over `factor` (Chen et al., 2023)
+  // Low frequencies over `factor`, high ones kept, in between a mixture. By turns within the
+  // original context: those of less than low_turns are low, of more than high_turns high
+  // (Llama 3.1).
+  llama3,
+  // The same with a ramp over the elements of a head between those that make so many turns; queries
+  // and keys grow by 0.1 ln(factor) + 1, which sharpens the softmax (Peng et al., YaRN, 2023).
+  yarn
+};
+
 struct RopeOptions {
   std::int64_t heads = 0;      // of queries
   std::int64_t key_heads = 0;  // of keys and of values; divides `heads`
   double base = 10000.0;       // element i of a head of size D turns by t * base^(-2i / D) at t
+  RopeScaling scaling = RopeScaling::none;
+  double factor = 1;                  // 1 or more
+  double low_turns = 1;               // llama3; YaRN's beta_slow
+  double high_turns = 4;              // llama3; YaRN's beta_fast
+  std::int64_t original_context = 0;  // of llama3 and yarn
 };
 
 // qkv(B, T, (heads + 2 key_heads) * D), D even: the queries of all heads, then keys, then values.

@@ -16,11 +16,11 @@ struct Sizes {
 
 // table(2, T, D / 2): cosines, then sines. One for all heads and samples, for the angles cost more
 // than the rotation.
-__global__ void angles_kernel(float* table, Sizes sizes, double log_base, float direction) {
+__global__ void angles_kernel(float* table, Sizes sizes, RopeAngles angles, float direction) {
   const std::int64_t count = sizes.length * sizes.pairs;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
        i += std::int64_t{gridDim.x} * blockDim.x) {
-    const Rotation r = rope_rotation(i / sizes.pairs, i % sizes.pairs, sizes.pairs, log_base);
+    const Rotation r = angles.rotation(i / sizes.pairs, i % sizes.pairs);
     table[i] = r.cosine;
     table[count + i] = r.sine * direction;
   }
@@ -66,7 +66,7 @@ void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options, float
   auto* const table = reinterpret_cast<float*>(
       CudaStream::of(stream).scratch(static_cast<std::size_t>(2 * angles) * sizeof(float)));
   trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, angles, 256), angles_kernel, table,
-                        sizes, std::log(options.base), direction);
+                        sizes, RopeAngles(options, sizes.pairs), direction);
   visit_compute_dtype(qkv.dtype, [&](auto type) {
     using T = decltype(type);
     const RowPacks packs(qkv.shape[0] * sizes.length * sizes.rotated, sizes.pairs, pack_width<T>);

@@ -3,9 +3,12 @@
 // position 100,000 a float angle would be off by 0.004.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numbers>
 
+#include "runtime/ops/elementwise/rope.h"
 #include "runtime/ops/random/init_math.h"
 
 namespace trireme::ops {
@@ -14,16 +17,60 @@ struct Rotation {
   float cosine, sine;
 };
 
-// Of pair `i` of `pairs` at `position`. log_base: ln of RopeOptions::base.
-TRIREME_HOST_DEVICE inline Rotation rope_rotation(std::int64_t position, std::int64_t i,
-                                                  std::int64_t pairs, double log_base) {
-  constexpr double turns_per_radian = 0.15915494309189535;
-  const double frequency =
-      std::exp(-log_base * static_cast<double>(i) / static_cast<double>(pairs));
-  const double turns = static_cast<double>(position) * frequency * turns_per_radian;
-  const SineCosine direction = portable_sine_cosine(turns - std::floor(turns));
-  return {static_cast<float>(direction.cosine), static_cast<float>(direction.sine)};
-}
+// What the options come to: pair i of a head turns by base^(-i / pairs) a position, of which a
+// share is divided by `factor`. The share follows a ramp from `begin` to `end`: of the turns that
+// the pair makes in the original context, or of i.
+struct RopeAngles {
+  static constexpr double turns_per_radian = 0.15915494309189535;
+
+  double log_base = 0, pairs = 1;
+  RopeScaling scaling = RopeScaling::none;
+  double factor = 1, begin = 0, end = 1, original_context = 0, magnitude = 1;
+  friend bool operator==(const RopeAngles&, const RopeAngles&) = default;
+
+  RopeAngles(const RopeOptions& options, std::int64_t pair_count)
+      : log_base(std::log(options.base)),
+        pairs(static_cast<double>(pair_count)),
+        scaling(options.scaling),
+        factor(options.factor),
+        begin(options.low_turns),
+        end(options.high_turns),
+        original_context(static_cast<double>(options.original_context)) {
+    if (scaling != RopeScaling::yarn) return;
+    magnitude = 0.1 * std::log(factor) + 1.0;
+    // The (fractional) index whose pair makes so many turns.
+    const auto index = [&](double turns) {
+      return pairs * std::log(original_context * turns_per_radian / turns) / log_base;
+    };
+    begin = std::max(std::floor(index(options.high_turns)), 0.0);
+    end = std::min(std::ceil(index(options.low_turns)), 2 * pairs - 1);
+    if (begin == end) end += 0.001;  // as published
+  }
+
+  [[nodiscard]] TRIREME_HOST_DEVICE double frequency(std::int64_t i) const {
+    const double plain = std::exp(-log_base * static_cast<double>(i) / pairs);
+    double scaled = 0;  // how much of it
+    if (scaling == RopeScaling::linear) scaled = 1;
+    if (scaling == RopeScaling::llama3)
+      scaled = 1 - ramp(original_context * plain * turns_per_radian);
+    if (scaling == RopeScaling::yarn) scaled = ramp(static_cast<double>(i));
+    return plain * (1 - scaled) + plain / factor * scaled;
+  }
+
+  // Of pair `i` at `position`.
+  [[nodiscard]] TRIREME_HOST_DEVICE Rotation rotation(std::int64_t position, std::int64_t i) const {
+    const double turns = static_cast<double>(position) * frequency(i) * turns_per_radian;
+    const SineCosine direction = portable_sine_cosine(turns - std::floor(turns));
+    return {static_cast<float>(direction.cosine * magnitude),
+            static_cast<float>(direction.sine * magnitude)};
+  }
+
+ private:
+  [[nodiscard]] TRIREME_HOST_DEVICE double ramp(double value) const {
+    const double share = (value - begin) / (end - begin);
+    return share < 0 ? 0 : share > 1 ? 1 : share;
+  }
+};
 
 // (first, second) turned by the angle; `second` is what lies D / 2 further. Fused by hand:
 // compilers would do so in some loops and not in others.

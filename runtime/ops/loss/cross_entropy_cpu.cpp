@@ -41,10 +41,13 @@ struct CrossEntropy {
       hits[index] = first ? 1.0F : 0.0F;
     }
     const RowSums sums = exponentiate(exponentials, row, top, options.classes);
-    losses[index] = row_loss(sums, static_cast<double>(own - top), options);
+    const float weight = row_weight(options, index);
+    losses[index] = weight * row_loss(sums, static_cast<double>(own - top), options);
     if (options.write_gradient) {
+      CrossEntropyOptions weighted = options;
+      weighted.gradient_scale *= weight;
       write_row_gradient(row, exponentials, options.classes, stride, target, sums.exponentials,
-                         options);
+                         weighted);
     }
   }
 

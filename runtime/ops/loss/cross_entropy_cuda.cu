@@ -101,13 +101,17 @@ __global__ void __launch_bounds__(threads) cross_entropy_kernel(CrossEntropy<T> 
         block_reduce<threads>(online.top == top ? online.first : INT64_MAX, INT64_MAX, Least{});
     if (threadIdx.x == 0) p.hits[blockIdx.x] = first == target ? 1.0F : 0.0F;
   }
+  const float weight = row_weight(p.options, blockIdx.x);
   if (threadIdx.x == 0) {
-    p.losses[blockIdx.x] = row_loss({exponentials, distances},
-                                    static_cast<double>(own) - static_cast<double>(top), p.options);
+    p.losses[blockIdx.x] =
+        weight * row_loss({exponentials, distances},
+                          static_cast<double>(own) - static_cast<double>(top), p.options);
   }
   if (p.options.write_gradient) {
+    CrossEntropyOptions weighted = p.options;
+    weighted.gradient_scale *= weight;
     write_row_gradient<threads, aligned>(row, classes, p.stride, target,
-                                         RowGradient(top, exponentials, p.options));
+                                         RowGradient(top, exponentials, weighted));
   }
 }
 

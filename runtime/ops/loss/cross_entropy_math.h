@@ -25,6 +25,10 @@ TRIREME_HOST_DEVICE inline float row_loss(const RowSums& sums, double target_dis
                             smoothed);
 }
 
+TRIREME_HOST_DEVICE inline float row_weight(const CrossEntropyOptions& options, std::int64_t row) {
+  return options.weights == nullptr ? 1.0F : options.weights[row];
+}
+
 // Read when the row is computed: the loss scale changes between replays of a captured step.
 TRIREME_HOST_DEVICE inline float gradient_scale_of(const CrossEntropyOptions& options) {
   const float* const scale = options.loss_scale;

@@ -62,10 +62,14 @@ void LossTotals::wait() {
 }
 
 LossTotals::Values LossTotals::read() const {
+  return read(0, mesh_.shape().data * batches_);
+}
+
+LossTotals::Values LossTotals::read(std::int64_t first, std::int64_t end) const {
   const auto* const pairs = reinterpret_cast<const double*>(host_.data());
   const std::int64_t count = mesh_.shape().data * batches_;
   Values values;
-  for (std::int64_t k = 0; k < count; ++k) {
+  for (std::int64_t k = first; k < end; ++k) {
     const std::int64_t at = k % interleave() * (count / interleave()) + k / interleave();
     values.loss += pairs[2 * at];
     values.hits += pairs[2 * at + 1];

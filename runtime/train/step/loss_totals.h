@@ -42,6 +42,8 @@ class LossTotals {
   // comm stream joined is.
   void wait();
   [[nodiscard]] Values read() const;
+  // Of the micro-batches [first, end) of the whole pass.
+  [[nodiscard]] Values read(std::int64_t first, std::int64_t end) const;
 
  private:
   Device& device_;

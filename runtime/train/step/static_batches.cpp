@@ -8,7 +8,8 @@
 namespace trireme {
 namespace {
 
-constexpr std::array parts{&Batch::inputs, &Batch::targets, &Batch::sample_ids, &Batch::epochs};
+constexpr std::array parts{&Batch::inputs, &Batch::targets, &Batch::weights, &Batch::sample_ids,
+                           &Batch::epochs};
 
 }  // namespace
 
@@ -21,6 +22,7 @@ void StaticBatches::lay_out(Place& place, const Batch& like) {
   place.memory = Buffer(device_, layout.peak_bytes(), MemoryKind::device);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Tensor& tensor = like.*parts[i];
+    if (tensor.empty()) continue;
     place.batch.*parts[i] = {place.memory.data() + offsets[i], tensor.dtype, tensor.shape};
   }
 }
@@ -29,8 +31,10 @@ void StaticBatches::fill(BatchSource& source, Stream& copy, Stream& compute) {
   for (Place& place : places_) {
     const Batch& batch = source.next(copy, compute);
     if (place.memory.data() == nullptr) lay_out(place, batch);
-    for (const auto part : parts)
+    for (const auto part : parts) {
+      if ((batch.*part).empty()) continue;
       device_.copy(compute, (place.batch.*part).data, (batch.*part).data, (batch.*part).bytes());
+    }
   }
 }
 

@@ -49,6 +49,17 @@ TEST_F(EmulatedModes, LayoutsAgreeWithTheCpuEngine) {
                     agreement);
 }
 
+TEST_F(EmulatedModes, LlamasAgreeWithTheCpuEngine) {
+  expect_cpu_losses(
+      gpt({"model.family=llama", "model.kv_heads=2", "model.head_size=6", "model.qk_norm=true",
+           "model.qkv_bias=true", "model.window=5", "model.attention_soft_cap=5",
+           "model.rope_scaling=llama3", "model.rope_factor=2", "model.rope_original_context=8"}),
+      {{1, ""},
+       {2, "tensor=2 sequence=true recompute=selective"},
+       {2, "pipeline=2 schedule=zero-bubble"}},
+      agreement);
+}
+
 TEST_F(EmulatedModes, ResNetsAgreeWithTheCpuEngine) {
   expect_cpu_losses(
       resnet(), {{1, ""}, {2, "data=2 zero=2"}, {2, "pipeline=2 schedule=interleaved chunks=2"}},

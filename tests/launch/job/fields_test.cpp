@@ -116,8 +116,12 @@ TEST_F(FieldsTest, ARunGoesOnToTheBitsOfOneThatWasNotInterruptedAndRefusesOtherD
   ASSERT_EQ(run(config, "parts", 1, settings + "4").exit_code, 0);
   ASSERT_TRUE(std::filesystem::exists(directory() + "/parts/data.index"));
 
+  // The same bytes, but who knows that before all of them are read?
+  std::filesystem::last_write_time(directory() + "/files/data-001.h5",
+                                   std::filesystem::file_time_type::clock::now());
   const CommandResult rest = run(config, "parts", 1, settings + "8");
   ASSERT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_THAT(rest.output, HasSubstr("data-001.h5 was written to since this run last looked"));
   EXPECT_EQ(steps_of("parts").back().step, 8);
   EXPECT_EQ(steps_of("parts").back().loss, steps_of("whole").back().loss);
   EXPECT_EQ(weights_of("parts"), weights_of("whole"));
@@ -155,6 +159,152 @@ TEST_F(FieldsTest, StatisticsScaleARunAndEvalReadsItsValidationFiles) {
       trireme(fmt::format("data preview {} --samples 2 --out {}/pictures", config, directory()));
   EXPECT_EQ(shown.exit_code, 0) << shown.output;
   EXPECT_THAT(shown.output, HasSubstr("sample_000000_label_"));
+}
+
+TEST_F(FieldsTest, WeightsMultiplyTheLossesOfTheirSamplesWithTheSameBitsOnAnyRanks) {
+  {
+    const H5 file = make_hdf5(directory() + "/a.h5");
+    std::vector<double> values(16 * 8 * 8), labels(16), ones(16, 1), weights(16), halves(16, 0.5);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<double>(i * i % 31) / 31;
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      labels[i] = static_cast<double>(i % 2);
+      weights[i] = static_cast<double>(i % 3);
+    }
+    write_field(file, "u", {.extents = {16, 8, 8}}, values);
+    write_field(file, "y", {.extents = {16}, .type = H5T_STD_I32LE}, labels);
+    write_field(file, "ones", {.extents = {16}}, ones);
+    write_field(file, "weights", {.extents = {16}}, weights);
+    write_field(file, "halves", {.extents = {16}}, halves);
+  }
+  const auto train = [&](const std::string& name, int ranks, const std::string& weight) {
+    const CommandResult result = trireme(
+        fmt::format("train {0}/resnet.yaml --set run.directory={1}/{2} --set data.path= --set "
+                    "data.validation_path= --set data.mean=[] --set data.std=[] --set "
+                    "data.files={1}/a.h5 --set data.validation_files={1}/a.h5 --set data.inputs=u "
+                    "--set data.target=y --set data.samples=axis --set data.axes=NHW --set "
+                    "model.image_size=8 --set train.steps=3 --set reproducibility=layout {3}",
+                    data_directory(), directory(), name,
+                    weight.empty() ? "" : "--set data.weight=" + weight),
+        ranks);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  };
+  const auto first_loss = [&](const std::string& name) { return steps_of(name).front().loss; };
+  train("none", 1, "");
+  train("ones", 1, "ones");
+  train("halves", 1, "halves");
+  train("one", 1, "weights");
+  train("two", 2, "weights");
+
+  EXPECT_EQ(weights_of("ones"), weights_of("none"));
+  EXPECT_EQ(first_loss("halves"), 0.5 * first_loss("none"))
+      << "divided by the samples, not by weights";
+  EXPECT_NE(weights_of("one"), weights_of("none"));
+  EXPECT_EQ(weights_of("two"), weights_of("one"));
+  EXPECT_EQ(validation_loss_of("two"), validation_loss_of("one"));
+}
+
+TEST_F(FieldsTest, TextLabelsAndAKeyForTestKeepTheirMeaningFromTrainingToEval) {
+  for (int i = 0; i < 12; ++i) {
+    const H5 file = make_hdf5(fmt::format("{}/{}_{:02}.h5", directory(), i < 9 ? "old" : "new", i));
+    write_field(file, "u", {.extents = {8, 8}}, counting(64, 10 * (i % 3)));
+    // What is tested on has not all of the classes.
+    write_texts(file, "weather",
+                {i % 3 == 0            ? "calm"
+                 : i % 3 == 1 && i < 9 ? "rain"
+                                       : "storm"},
+                0, true);
+  }
+  const std::string config = fmt::format(
+      "--set data.path= --set data.validation_path= --set data.mean=[] --set data.std=[] --set "
+      "data.files={0}/*_*.h5 --set data.inputs=u --set data.target=@weather --set data.axes=HW "
+      "--set data.split_key=name --set data.validation_values=[old_00.h5,old_01.h5] --set "
+      "data.test_values=new_* --set model.image_size=8 --set train.steps=2 --set "
+      "train.global_batch=4 --set train.micro_batch=2",
+      directory());
+  const CommandResult trained =
+      trireme(fmt::format("train {}/resnet.yaml --set run.directory={}/run {}", data_directory(),
+                          directory(), config),
+              2);
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  EXPECT_THAT(read_file(directory() + "/run/data.json"), HasSubstr("storm"));
+
+  const std::string eval = fmt::format("eval {}/run", directory());
+  const CommandResult validated = trireme(eval);
+  EXPECT_THAT(validated.output, HasSubstr("samples   2 of 2"));
+  const CommandResult tested = trireme(eval + " --split test", 2);
+  EXPECT_EQ(tested.exit_code, 0) << tested.output;
+  EXPECT_THAT(tested.output, HasSubstr("samples   3 of 3"));
+  // The same samples by another way, whose own classes would be two.
+  const CommandResult named = trireme(fmt::format("{} --data \"{}/new_*.h5\"", eval, directory()));
+  EXPECT_EQ(named.exit_code, 0) << named.output;
+  const auto loss = [](const std::string& output) {
+    return output.substr(output.find("loss "), 20);
+  };
+  EXPECT_EQ(loss(named.output), loss(tested.output));
+
+  const CommandResult both = trireme(eval + " --split test --data somewhere");
+  EXPECT_EQ(both.exit_code, 2) << both.output;
+  const CommandResult none = trireme(eval + " --split test --set data.test_values=[]");
+  EXPECT_EQ(none.exit_code, 2) << none.output;
+  EXPECT_THAT(none.output, HasSubstr("names no test set"));
+}
+
+TEST_F(FieldsTest, AreMixedWithOtherFilesAndPackedImagesEachReadInItsOwnWay) {
+  // What the packed images of the other tests hold: 12 x 12, grey, three classes.
+  for (const char* const name : {"rows", "columns"}) {
+    const H5 file = make_hdf5(fmt::format("{}/{}.h5", directory(), name));
+    std::vector<double> values = counting(24 * 12 * 12);
+    write_field(file, "u", {.extents = {24, 12, 12}}, values);
+    std::vector<double> labels(24);
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      labels[i] = static_cast<double>(i % 3);
+    write_field(file, "y", {.extents = {24}, .type = H5T_STD_I32LE}, labels);
+  }
+  const std::string list = fmt::format(
+      "--set data.path= --set data.mean=[] --set data.std=[] --set data.validation_path= --set "
+      "\"data.sources=[{{name: rows, files: [{0}/rows.h5], inputs: [u], target: y, samples: axis, "
+      "axes: NHW, validation_fraction: 0.25, scaling: mean_std, mean: [1700], std: [1000]}}, "
+      "{{name: turned, files: [{0}/columns.h5], inputs: [u], target: y, samples: axis, axes: NWH, "
+      "scaling: mean_std, mean: [1700], std: [900]}}, "
+      "{{name: photos, path: {1}/images/train, validation_path: {1}/images/validation, "
+      "mean: [0.5], std: [0.25]}}]\" --set reproducibility=layout --set checkpoint.every_steps=3",
+      directory(), data_directory());
+  const auto train = [&](const std::string& name, int ranks, const std::string& more) {
+    return trireme(fmt::format("train {}/resnet.yaml --set run.directory={}/{} {} {}",
+                               data_directory(), directory(), name, list, more),
+                   ranks);
+  };
+  for (const auto& [name, ranks, more] : {std::tuple{"one", 1, ""},
+                                          {"two", 2, ""},
+                                          {"parts", 1, "--set train.steps=3"},
+                                          {"parts", 2, "--set train.steps=5"}}) {
+    const CommandResult result =
+        train(name, ranks, fmt::format("--set lr_schedule.name=constant {}", more));
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("turned ("));
+  }
+  EXPECT_EQ(weights_of("two"), weights_of("one"));
+  EXPECT_EQ(weights_of("parts"), weights_of("one"));
+  EXPECT_TRUE(std::filesystem::exists(directory() + "/one/data.0.index"));
+  EXPECT_TRUE(std::filesystem::exists(directory() + "/one/data.1.index"));
+  EXPECT_FALSE(std::filesystem::exists(directory() + "/one/data.2.index"));
+  EXPECT_THAT(read_file(directory() + "/one/console.log"),
+              AllOf(HasSubstr("validation of rows: loss "), HasSubstr("validation of photos: ")));
+  const CommandResult evaluated = trireme(fmt::format("eval {}/one", directory()), 2);
+  EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
+  EXPECT_THAT(evaluated.output, AllOf(HasSubstr("samples   30 of 30"), HasSubstr("rows: loss "),
+                                      HasSubstr("photos: loss "), HasSubstr("accuracy")));
+
+  const CommandResult shape = train("none", 1, "--set model.image_size=10");
+  EXPECT_EQ(shape.exit_code, 3) << shape.output;
+  EXPECT_THAT(shape.output, HasSubstr("samples are 12 x 12"));
+  const CommandResult scaled = train("none", 1, "--set data.mean=[0.5]");
+  EXPECT_EQ(scaled.exit_code, 2) << scaled.output;
+  EXPECT_THAT(scaled.output, HasSubstr("write mean and std in each source"));
+  const CommandResult data = trireme(
+      fmt::format("eval {}/one --data {}/images/validation", directory(), data_directory()));
+  EXPECT_EQ(data.exit_code, 2) << data.output;
 }
 
 TEST_F(FieldsTest, WhatARunCannotReadIsRefusedByNameWithCode3) {

@@ -3,13 +3,18 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <sstream>
+
 #include "tests/data/make_megatron.h"
 #include "tests/launch/fixture/run_fixture.h"
 
 namespace trireme::test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class MixtureTest : public RunTest {
  protected:
@@ -67,6 +72,83 @@ TEST_F(MixtureTest, DoesNotGoOnWithSourcesThatAreMixedInAnotherWay) {
 
   EXPECT_EQ(other.exit_code, 2) << other.output;
   EXPECT_THAT(other.output, HasSubstr("mixed in the same way"));
+}
+
+// As --set takes it from a shell.
+std::string sources(const std::string& list) {
+  return fmt::format("\"data.sources=[{}]\"", list);
+}
+
+TEST_F(MixtureTest, ReportsTheValidationLossOfEachSourceByNameWithTheSameBitsOnAnyRanks) {
+  const std::string data = data_directory();
+  const std::string each = sources(
+      fmt::format("{{name: book, path: {0}/text/train, validation_path: {0}/text/validation, "
+                  "test_path: {0}/text/train}}, "
+                  "{{name: all, path: {0}/text/validation, validation_path: {0}/text/train}}, "
+                  "{1}/tokens",
+                  data, directory()));
+  const std::vector<std::string> set =
+      mixed({each, "data.validation_path=''", "train.eval_every=3", "train.eval_batches=3"});
+  std::vector<std::string> evaluations;
+  for (const int ranks : {1, 2}) {
+    const std::string name = fmt::format("ranks{}", ranks);
+    const CommandResult result = train_gpt(name, ranks, set);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(result.output, AllOf(HasSubstr("validation of book: loss "),
+                                     HasSubstr("validation of all: loss ")));
+    EXPECT_THAT(read_file(directory() + "/" + name + "/console.log"),
+                HasSubstr("validation of all: loss "));
+    std::string all;
+    std::istringstream lines(read_file(directory() + "/" + name + "/metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const auto begin = line.find("\"validation_loss\""), end = line.find("\"evaluation_ms\"");
+      if (begin != std::string::npos) all += line.substr(begin, end - begin) + "\n";
+    }
+    evaluations.push_back(all);
+  }
+  EXPECT_EQ(evaluations[0], evaluations[1]);
+  EXPECT_THAT(evaluations[0], HasSubstr("\"validation\":{\"book\":{\"loss\":"));
+  EXPECT_EQ(std::ranges::count(evaluations[0], '\n'), 2) << evaluations[0];
+
+  // Each as it is evaluated alone.
+  const std::string run = fmt::format("eval {}/ranks1", directory());
+  const CommandResult whole = trireme(run);
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  const CommandResult alone = trireme(fmt::format("{} --data {}/text/validation", run, data), 2);
+  ASSERT_EQ(alone.exit_code, 0) << alone.output;
+  const auto at = alone.output.find("loss      ") + 10;
+  EXPECT_THAT(whole.output, HasSubstr("book: loss " + alone.output.substr(at, 8)));
+  const CommandResult tested = trireme(run + " --split test");
+  EXPECT_EQ(tested.exit_code, 0) << tested.output;
+  EXPECT_THAT(tested.output, AllOf(HasSubstr("book: loss "), Not(HasSubstr("all: loss "))));
+}
+
+TEST_F(MixtureTest, RefusesValidationSetsThatDoNotBelongToTheirSources) {
+  const auto refused = [&](const std::string& list, int code, const std::string& part,
+                           const std::string& more = "data.validation_path=''") {
+    const CommandResult result = train_gpt(
+        "none", 0, mixed({sources(list), "data.weights=[]", "data.source_from=[]", more}));
+    EXPECT_EQ(result.exit_code, code) << result.output;
+    EXPECT_THAT(result.output, HasSubstr(part));
+  };
+  const std::string book =
+      fmt::format("path: {0}/text/train, validation_path: {0}/text/validation", data_directory());
+  refused(fmt::format("{{name: a, {0}}}, {{name: a, {0}}}", book), 2, "0 and 1 are both called a");
+  refused(fmt::format("{{{0}}}, {{{0}}}", book), 2, "give each a name of its own");
+  refused(
+      fmt::format("{{name: a, path: {0}/text/train, validation_path: {0}/none}}", data_directory()),
+      3, data_directory() + "/none");
+  refused(fmt::format("{{name: a, {}}}", book), 2, "both say what to evaluate on",
+          "data.validation_path=somewhere");
+  refused(fmt::format("{{name: a, {}, inputs: [x]}}", book), 2, "data.sources[0].inputs");
+  ASSERT_EQ(trireme(fmt::format("data pack-images --quiet --out {0}/images --labels {1}/labels_idx "
+                                "--classes 3 {1}/images_idx",
+                                directory(), data_directory()))
+                .exit_code,
+            0);
+  refused(fmt::format("{{name: a, path: {}/text/train, validation_path: {}/images}}",
+                      data_directory(), directory()),
+          3, "holds images");
 }
 
 TEST_F(MixtureTest, RefusesWhatCannotBeMixedByTheKeyThatSaysIt) {

@@ -63,6 +63,27 @@ TEST_F(GptLayout, Fp16ChangesNoBitEither) {
                    {{2, "data=2 zero=1"}, {4, "tensor=2 pipeline=2"}});
 }
 
+// Heads that share keys, wider together than the residual stream, normalised, with a window.
+Settings llama() {
+  return {"model.family=llama", "model.heads=8",  "model.kv_heads=4",   "model.head_size=6",
+          "model.qk_norm=true", "model.window=9", "model.qkv_bias=true"};
+}
+
+TEST_F(GptLayout, OfALlamaChangesNoBit) {
+  expect_same_bits(run(llama()), {{2, "data=2 zero=3"},
+                                  {4, "tensor=4"},
+                                  {4, "tensor=4 sequence=true recompute=selective"},
+                                  {2, "pipeline=2 schedule=zero-bubble"},
+                                  {4, "tensor=2 pipeline=2 recompute=full"}});
+}
+
+TEST_F(GptLayout, OfALlamaInBf16ChangesNoBit) {
+  Settings set = llama();
+  set.emplace_back("precision=bf16");
+  expect_same_bits(run(set), {{4, "data=2 tensor=2 zero=2 sequence=true"},
+                              {4, "tensor=2 pipeline=2 schedule=zero-bubble"}});
+}
+
 // Scales belong to the fixed tensor blocks.
 TEST_F(GptLayout, Fp8ChangesNoBitEither) {
   expect_same_bits(run({"precision=fp8"}), {{2, "data=2 zero=3"},

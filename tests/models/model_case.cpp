@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/models/gpt_case.h"
+#include "tests/models/model_case.h"
 
 #include <bit>
 #include <numeric>
@@ -42,14 +42,14 @@ std::vector<std::int32_t> tokens(std::int64_t count, std::int64_t limit, unsigne
 
 }  // namespace
 
-GptCase::GptCase(Device& device, Stream& compute, const GptOptions& options,
-                 const BuildOptions& build, const TensorGroup* group, bool separate_ties)
+ModelCase::ModelCase(Device& device, Stream& compute, const TransformerOptions& options,
+                     const BuildOptions& build, const TensorGroup* group, bool separate_ties)
     : device_(device),
       compute_(compute),
       options_(options),
       build_(build),
       group_(group),
-      model_(device, gpt_chain(options), build, {}, {}, {}, separate_ties) {
+      model_(device, transformer_chain(options), build, {}, {}, {}, separate_ties) {
   fill_parameters();
   const Shape shape{build.micro_batch, options.context};
   auto targets = tokens(shape.count(), options.vocabulary, 2);
@@ -63,7 +63,7 @@ GptCase::GptCase(Device& device, Stream& compute, const GptOptions& options,
 }
 
 // Constants become draws around them, each element the same in every layout.
-void GptCase::fill_parameters() {
+void ModelCase::fill_parameters() {
   ParamStore& params = model_.params();
   params.initialize(compute_, 11);
   for (int i = 0; i < static_cast<int>(params.layout().specs().size()); ++i) {
@@ -77,7 +77,7 @@ void GptCase::fill_parameters() {
   params.refresh_compute(compute_);
 }
 
-Context GptCase::context(std::uint64_t step) {
+Context ModelCase::context(std::uint64_t step) {
   Context context = model_.context(compute_, batch_, build_.training);
   context.tensor = group_;
   context.rng = fill<std::uint64_t>(rng_, device_, Shape{2}, {9, step});
@@ -86,8 +86,8 @@ Context GptCase::context(std::uint64_t step) {
   return context;
 }
 
-GptResult GptCase::run(int passes) {
-  GptResult result;
+ModelResult ModelCase::run(int passes) {
+  ModelResult result;
   CountingSink sink(model_.params());
   ops::fill_constant(compute_, model_.params().gradients().whole(), 0);
   for (int pass = 0; pass < passes; ++pass) {

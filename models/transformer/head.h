@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "models/gpt/gpt.h"
 #include "models/layers/column_linear.h"
-#include "models/layers/layer_norm.h"
+#include "models/layers/norm.h"
+#include "models/transformer/transformer.h"
 
 namespace trireme {
 
-// Final norm, tied output projection and cross-entropy. The local rows of (B, T, C) -> losses of
-// the context, on every rank. With tensor blocks each holds a run of the classes and logits are
-// never put together: blocks exchange row maxima and sums.
-class GptHead final : public Layer {
+// Final norm, output projection, tied or not, and cross-entropy. The local rows of (B, T, C) ->
+// losses of the context, on every rank. With tensor blocks each holds a run of the classes and
+// logits are never put together: blocks exchange row maxima and sums.
+class LanguageHead final : public Layer {
  public:
-  GptHead(Blueprint& blueprint, const GptOptions& options);
+  LanguageHead(Blueprint& blueprint, const TransformerOptions& options);
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
   [[nodiscard]] double forward_flops() const override { return project_.forward_flops(); }
@@ -29,7 +29,7 @@ class GptHead final : public Layer {
   TensorSplit tensor_;
   HeadInfo info_;
   PartialSum sum_;
-  LayerNorm norm_;
+  Norm norm_;
   ColumnLinear project_;
   Activation normed_;             // (B, T, C): all rows
   Activation dnormed_;            // local rows

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "models/gpt/gpt.h"
-#include "models/layers/column_linear.h"
 #include "models/layers/dropout.h"
-#include "models/layers/layer_norm.h"
-#include "models/layers/row_linear.h"
+#include "models/layers/norm.h"
+#include "models/transformer/attention.h"
+#include "models/transformer/mlp.h"
 
 namespace trireme {
 
 // Pre-norm transformer block: r = x + attention(norm(x)); y = r + mlp(norm(r)). (B, T, C) -> (B, T,
-// C). Tensor parallel as in Megatron-LM (Shoeybi et al., 2019): a block of tensors holds heads / V
-// of the heads and 4 C / V of the wide activations, with n of the V blocks on this rank.
-class GptBlock final : public Layer {
+// C). Tensor parallel as in Megatron-LM (Shoeybi et al., 2019): a block of tensors holds 1 / V of
+// the heads and of the wide activations, with n of the V blocks on this rank.
+class TransformerBlock final : public Layer {
  public:
-  GptBlock(Blueprint& blueprint, const GptOptions& options, std::int64_t index);
+  TransformerBlock(Blueprint& blueprint, const TransformerOptions& options, std::int64_t index);
 
   [[nodiscard]] double forward_flops() const override;
   [[nodiscard]] bool backward_in_place() const override { return true; }
@@ -28,10 +27,8 @@ class GptBlock final : public Layer {
  private:
   void reserve(Blueprint& blueprint);
   // All rows of the normalised x.
-  void normalize(const Context& context, const LayerNorm& norm, const Tensor& normed,
+  void normalize(const Context& context, const Norm& norm, const Tensor& normed,
                  const Tensor& x) const;
-  void attend(const Context& context) const;
-  void activate_again(const Context& context) const;
   // out = residual + dropout(branch(in)).
   void project(const Context& context, const RowLinear& branch, const Dropout& dropout,
                const Tensor& out, const Tensor& in, const Tensor& residual) const;
@@ -39,22 +36,17 @@ class GptBlock final : public Layer {
   void backward_attention(const Context& context, const Tensor& x, const Tensor& gradient) const;
 
   RowSplit rows_;
-  std::int64_t blocks_;       // n
-  std::int64_t block_heads_;  // of one tensor block
   bool split_backward_, recomputes_;
   PartialSum sum_;
-  LayerNorm norm1_;
-  ColumnLinear qkv_;
+  Norm norm1_;
+  SelfAttention attention_;
   RowLinear output_;
-  LayerNorm norm2_;
-  ColumnLinear expand_;
-  RowLinear contract_;
+  Norm norm2_;
+  Mlp mlp_;
   Dropout attention_dropout_, mlp_dropout_;
-  // normed: all rows (B, T, C); middle: local rows. The others begin with the local blocks:
-  // qkv (n, B, T, 3C/V), lse (n, B, H/V, T), attended (n, B, T, C/V), wide ones (n, B, T, 4C/V).
-  Activation normed1_, qkv_out_, lse_, attended_, middle_, normed2_, expanded_, activated_;
+  Activation normed1_, middle_, normed2_;  // normed: all rows (B, T, C); middle: local rows
   // Gradients. Unless weight gradients come later those of the two halves share memory.
-  Activation dexpanded_, dnormed2_, dattended_, dqkv_, dnormed1_;
+  Activation dnormed2_, dattended_, dprojected_, dnormed1_;
 };
 
 }  // namespace trireme

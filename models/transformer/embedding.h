@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "models/gpt/gpt.h"
 #include "models/layers/dropout.h"
+#include "models/transformer/transformer.h"
 
 namespace trireme {
 
-inline constexpr std::int64_t vocabulary_multiple = 64;
-[[nodiscard]] constexpr std::int64_t padded_vocabulary(std::int64_t vocabulary) {
-  return (vocabulary + vocabulary_multiple - 1) / vocabulary_multiple * vocabulary_multiple;
-}
-
-// The token table, under the name by which the embedding or the tied head declares it.
-[[nodiscard]] ParamSpec token_table_spec(const GptOptions& options,
+// The token table, under the name by which the embedding or the head declares it: a tied one, or a
+// table of its own.
+[[nodiscard]] ParamSpec token_table_spec(const TransformerOptions& options,
                                          std::string name = "embedding.token.weight");
 
 // Tokens (B, T) -> the local rows of the hidden states (B, T, C). With tensor blocks each holds a
 // run of rows of the token table.
-class GptEmbedding final : public Layer {
+class Embedding final : public Layer {
  public:
-  GptEmbedding(Blueprint& blueprint, const GptOptions& options);
+  Embedding(Blueprint& blueprint, const TransformerOptions& options);
 
   [[nodiscard]] double forward_flops() const override { return 0; }  // a gather
   [[nodiscard]] bool splits_backward() const override { return true; }
@@ -39,8 +35,8 @@ class GptEmbedding final : public Layer {
   bool split_backward_;
   Shape table_block_;  // (padded vocabulary / blocks, C)
   Dropout dropout_;
-  ParamId tokens_, positions_;
-  Activation found_{};  // (local blocks, B, T, C): what each block knows of every token
+  ParamId tokens_, positions_;  // positions only where they are learned
+  Activation found_{};          // (local blocks, B, T, C): what each block knows of every token
 };
 
 }  // namespace trireme

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gpt/gpt_head.h"
+#include "models/transformer/head.h"
 
-#include "models/gpt/embedding_layer.h"
 #include "models/layers/blocks.h"
+#include "models/transformer/embedding.h"
 #include "runtime/ops/loss/cross_entropy_block.h"
 #include "runtime/ops/update/block_sum.h"
 
@@ -19,12 +19,12 @@ ops::CrossEntropyOptions loss_options(const Context& context, std::int64_t class
 
 }  // namespace
 
-GptHead::GptHead(Blueprint& blueprint, const GptOptions& options)
+LanguageHead::LanguageHead(Blueprint& blueprint, const TransformerOptions& options)
     : Layer("head", Shape{}),
       rows_(blueprint, options.context, options.hidden),
       tensor_(blueprint.tensor()),
       sum_(blueprint, rows_),
-      norm_(blueprint, "final_norm", rows_),
+      norm_(blueprint, "final_norm", options.norm, rows_),
       project_(blueprint, blueprint.shared_parameter(token_table_spec(options, "head.weight")),
                padded_vocabulary(options.vocabulary), sum_),
       normed_(blueprint.keep(rows_.whole())),
@@ -40,7 +40,7 @@ GptHead::GptHead(Blueprint& blueprint, const GptOptions& options)
   sums_ = blueprint.scratch({tensor_.local(), N, ops::CrossEntropySums::count}, DType::f64);
 }
 
-void GptHead::forward(const Context& context, const Tensor& x, const Tensor& /*y*/) {
+void LanguageHead::forward(const Context& context, const Tensor& x, const Tensor& /*y*/) {
   const Tensor normed = context(normed_), logits = context(info_.logits);
   norm_.forward(context, rows_.own(normed), x);
   rows_.gather(context, normed);
@@ -51,7 +51,7 @@ void GptHead::forward(const Context& context, const Tensor& x, const Tensor& /*y
                      loss_options(context, info_.classes));
 }
 
-void GptHead::block_losses(const Context& context) const {
+void LanguageHead::block_losses(const Context& context) const {
   const std::int64_t N = rows_.rows(), W = project_.block_shape()[2];
   const Tensor logits = context(info_.logits), maxima = context(maxima_), sums = context(sums_);
   const Tensor targets = context.batch.targets.reshaped({N});
@@ -79,14 +79,14 @@ void GptHead::block_losses(const Context& context) const {
   }
 }
 
-void GptHead::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
-                       const Tensor& /*dy*/, const Tensor& dx) {
+void LanguageHead::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
+                            const Tensor& /*dy*/, const Tensor& dx) {
   const Tensor dnormed = context(dnormed_);
   project_.backward(context, dnormed, context(info_.logits), context(normed_));
   norm_.backward(context, dx, dnormed, x, /*accumulate=*/false);
 }
 
-void GptHead::backward_weight(const Context& context, const Tensor& x) {
+void LanguageHead::backward_weight(const Context& context, const Tensor& x) {
   project_.backward_weight(context, context(info_.logits), context(normed_));
   norm_.backward_weight(context, context(dnormed_), x);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gpt/embedding_layer.h"
+#include "models/transformer/embedding.h"
 
 #include <algorithm>
 
@@ -8,30 +8,18 @@
 #include "runtime/ops/update/block_sum.h"
 
 namespace trireme {
-namespace {
 
-// Large enough to stand out of the token table, whose rows start near 0.02: attention then finds
-// neighbours early.
-constexpr float sinusoid_amplitude = 0.1F;
-
-Init position_init(const GptOptions& options) {
-  if (options.position_init == PositionInit::sinusoidal) return Init::sinusoid(sinusoid_amplitude);
-  return Init::normal(static_cast<float>(options.init_std) / 2);
-}
-
-}  // namespace
-
-ParamSpec token_table_spec(const GptOptions& options, std::string name) {
+ParamSpec token_table_spec(const TransformerOptions& options, std::string name) {
   return {.name = std::move(name),
           .shape = {padded_vocabulary(options.vocabulary), options.hidden},
-          .init = Init::normal(static_cast<float>(options.init_std)),
+          .init = options.matrix_init(),
           .decay = true,
           .matrix = true,
           .shard_axis = 0,
-          .tie = "embedding.token.weight"};
+          .tie = options.tied_head ? "embedding.token.weight" : ""};
 }
 
-GptEmbedding::GptEmbedding(Blueprint& blueprint, const GptOptions& options)
+Embedding::Embedding(Blueprint& blueprint, const TransformerOptions& options)
     : Layer("embedding", RowSplit(blueprint, options.context, options.hidden).local()),
       rows_(blueprint, options.context, options.hidden),
       tensor_(blueprint.tensor()),
@@ -39,35 +27,37 @@ GptEmbedding::GptEmbedding(Blueprint& blueprint, const GptOptions& options)
       table_block_{padded_vocabulary(options.vocabulary) / tensor_.blocks, options.hidden},
       dropout_(blueprint, "embedding.dropout", static_cast<float>(options.dropout), rows_) {
   tokens_ = blueprint.shared_parameter(token_table_spec(options));
-  positions_ = blueprint.shared_parameter({.name = "embedding.position.weight",
-                                           .shape = {options.context, options.hidden},
-                                           .init = position_init(options),
-                                           .matrix = true});
+  if (options.learned_positions) {
+    positions_ = blueprint.shared_parameter({.name = "embedding.position.weight",
+                                             .shape = {options.context, options.hidden},
+                                             .init = options.position_init,
+                                             .matrix = true});
+  }
   const Shape& whole = rows_.whole();
   if (tensor_.blocked())
     found_ = blueprint.scratch({tensor_.local(), whole[0], whole[1], whole[2]});
 }
 
-void GptEmbedding::add_limits(ModelLimits& limits) const {
+void Embedding::add_limits(ModelLimits& limits) const {
   limits.tensor.push_back(
       {table_block_[0] * tensor_.blocks,
        fmt::format("model.vocabulary padded to a multiple of {}", vocabulary_multiple)});
 }
 
-void GptEmbedding::forward(const Context& context, const Tensor& x, const Tensor& y) {
+void Embedding::forward(const Context& context, const Tensor& x, const Tensor& y) {
   if (tensor_.blocked()) {
     look_up_blocks(context, x, y);
-    add_positions(context, y);
+    if (positions_.index >= 0) add_positions(context, y);
   } else {
     ops::embedding_forward(context.stream, y, x, context.params.compute(tokens_),
-                           context.params.compute(positions_));
+                           positions_.index < 0 ? Tensor{} : context.params.compute(positions_));
   }
   dropout_.forward(context, y);
 }
 
 // One block finds a token and the others leave zero, so the sum is exact in any dtype.
-void GptEmbedding::look_up_blocks(const Context& context, const Tensor& tokens,
-                                  const Tensor& y) const {
+void Embedding::look_up_blocks(const Context& context, const Tensor& tokens,
+                               const Tensor& y) const {
   const Tensor found = context(found_), table = context.params.compute(tokens_);
   for (std::int64_t b = 0; b < tensor_.local(); ++b) {
     ops::embedding_partial_forward(context.stream, block_of(found, b, rows_.whole()), tokens,
@@ -85,7 +75,7 @@ void GptEmbedding::look_up_blocks(const Context& context, const Tensor& tokens,
 }
 
 // Local rows may begin and end within a sequence: one call for each sequence that they touch.
-void GptEmbedding::add_positions(const Context& context, const Tensor& y) const {
+void Embedding::add_positions(const Context& context, const Tensor& y) const {
   const Tensor table = context.params.compute(positions_);
   if (!rows_.split()) return ops::add_positions(context.stream, y, y, table);
   const std::int64_t T = rows_.whole()[1], C = rows_.whole()[2], R = rows_.local()[0];
@@ -99,22 +89,22 @@ void GptEmbedding::add_positions(const Context& context, const Tensor& y) const 
   }
 }
 
-void GptEmbedding::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
-                            const Tensor& dy, const Tensor& /*dx*/) {
+void Embedding::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
+                         const Tensor& dy, const Tensor& /*dx*/) {
   const Tensor gradient = dropout_.backward(context, dy);
   if (!split_backward_) accumulate(context, gradient, x);
 }
 
-void GptEmbedding::backward_weight(const Context& context, const Tensor& x) {
+void Embedding::backward_weight(const Context& context, const Tensor& x) {
   accumulate(context, dropout_.gradient(context), x);
 }
 
-void GptEmbedding::accumulate(const Context& context, const Tensor& dy,
-                              const Tensor& tokens) const {
+void Embedding::accumulate(const Context& context, const Tensor& dy, const Tensor& tokens) const {
   const Tensor d_table = context.params.gradient(tokens_);
-  const Tensor d_positions = context.params.gradient(positions_);
+  const bool learned = positions_.index >= 0;
+  const Tensor d_positions = learned ? context.params.gradient(positions_) : Tensor{};
   if (tensor_.blocked()) {
-    ops::embedding_backward(context.stream, {}, d_positions, dy, tokens);
+    if (learned) ops::embedding_backward(context.stream, {}, d_positions, dy, tokens);
     for (std::int64_t b = 0; b < tensor_.local(); ++b) {
       ops::embedding_partial_backward(context.stream, block_of(d_table, b, table_block_), dy,
                                       tokens, (tensor_.first() + b) * table_block_[0]);
@@ -122,7 +112,7 @@ void GptEmbedding::accumulate(const Context& context, const Tensor& dy,
   } else {
     ops::embedding_backward(context.stream, d_table, d_positions, dy, tokens);
   }
-  context.ready(positions_);
+  if (learned) context.ready(positions_);
   context.ready(
       tokens_);  // where the tied head is the same parameter, it has added its part before
 }

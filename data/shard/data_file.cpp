@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/shard/data_file.h"
+
+#include <string_view>
+#include <unordered_map>
+
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+
+namespace trireme {
+
+std::shared_ptr<LocalCopy> LocalCopy::of(const std::string& path) {
+  static std::mutex mutex;
+  static std::unordered_map<std::string, std::weak_ptr<LocalCopy>> copies;
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<LocalCopy>& known = copies[path];
+  std::shared_ptr<LocalCopy> copy = known.lock();
+  if (!copy) known = copy = std::make_shared<LocalCopy>();
+  return copy;
+}
+
+void LocalCopy::publish(std::string copy) {
+  TRIREME_EXPECTS(state_ == none, "{}: a second copy, {}", path_, copy);
+  path_ = std::move(copy);
+  state_.store(there, std::memory_order_release);
+}
+
+bool LocalCopy::withdraw(std::string_view why) {
+  State before = there;
+  if (!state_.compare_exchange_strong(before, gone)) return false;
+  log::get("data").warn("{}: this copy is read no more, but what it was made from: {}", path_, why);
+  return true;
+}
+
+DataFile::DataFile(std::string path)
+    : source_(std::move(path)),
+      copy_(LocalCopy::of(source_.path())),
+      opened_(std::make_unique<Opened>()) {}
+
+void DataFile::read(std::uint64_t offset, std::span<std::byte> to) const {
+  if (copy_->is_there() && read_copy(offset, to)) return;
+  source_.read(offset, to);
+}
+
+bool DataFile::read_copy(std::uint64_t offset, std::span<std::byte> to) const {
+  try {
+    std::call_once(opened_->once,
+                   [&] { opened_->file = open_regular_file(copy_->path(), ExitCode::data); });
+    read_exactly(opened_->file, copy_->path(), offset, to, ExitCode::data);
+    return true;
+  } catch (const Error& error) {
+    copy_->withdraw(error.what());
+    return false;
+  }
+}
+
+}  // namespace trireme

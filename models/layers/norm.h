@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/layers/row_split.h"
+
+namespace trireme {
+
+enum class NormKind : std::uint8_t {
+  layer,  // mean and variance, a scale and a shift (Ba et al., 2016)
+  rms     // root mean square, a scale (Zhang & Sennrich, 2019)
+};
+
+struct NormStyle {
+  NormKind kind = NormKind::layer;
+  double epsilon = 1e-5;
+};
+
+// Normalisation of the last axis of the local rows of the residual stream. With tensor blocks the
+// parameter gradients are summed over runs of rows, then over the tree of runs, and with split rows
+// over the ranks.
+class Norm {
+ public:
+  // Declares "<name>.weight" and, of a layer norm, "<name>.bias" (C), not decayed; keeps its
+  // statistics of each row.
+  Norm(Blueprint& blueprint, std::string_view name, const NormStyle& options, const RowSplit& rows);
+
+  void forward(const Context& context, const Tensor& y, const Tensor& x) const;
+  // dx is overwritten, or added to when `accumulate`. Accumulates and reports the parameter
+  // gradients; with a split backward they are left to backward_weight.
+  void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                bool accumulate) const;
+  void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
+
+ private:
+  // Of some rows; `row`: the first of them. Either half of the gradients may be absent.
+  struct Gradients {
+    Tensor dx{}, weight{}, bias{};
+  };
+  void differentiate_rows(const Context& context, const Gradients& to, const Tensor& dy,
+                          const Tensor& x, std::int64_t row, bool accumulate) const;
+  void differentiate(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                     bool accumulate, bool with_parameters) const;
+  void differentiate_runs(const Context& context, const Tensor& dx, const Tensor& dy,
+                          const Tensor& x, bool accumulate, bool with_parameters) const;
+  [[nodiscard]] bool has_bias() const { return bias_.index >= 0; }
+
+  NormStyle options_;
+  RowSplit rows_;
+  bool split_backward_;
+  ParamId weight_, bias_;
+  Activation mean_{}, rstd_;  // (local rows); no mean of an RMS norm
+  Activation partial_{};      // (runs, 1 or 2, C) f32: gradients of scale and shift
+};
+
+}  // namespace trireme

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Llama (Touvron et al., 2023) and what is built like it: Qwen 2 and 3, Mistral. Rotary positions,
+// RMS norm, SwiGLU, queries that share keys; biases and normalised heads where a model has them.
+// Vocabulary padded to a multiple of 64. Initialisation as for gpt/gpt.h.
+#pragma once
+
+#include "models/transformer/transformer.h"
+#include "runtime/config/choices.h"
+
+namespace trireme {
+
+namespace ops {
+[[nodiscard]] constexpr auto names_of(RopeScaling /*key*/) {
+  return std::to_array<Named<RopeScaling>>({{RopeScaling::none, "none"},
+                                            {RopeScaling::linear, "linear"},
+                                            {RopeScaling::llama3, "llama3"},
+                                            {RopeScaling::yarn, "yarn"}});
+}
+}  // namespace ops
+
+// The keys of the model section for family llama; llama_config.cpp documents them. 0 stands for
+// "auto", or for none of it.
+struct LlamaOptions {
+  std::int64_t layers = 4;
+  std::int64_t hidden = 256;
+  std::int64_t heads = 4;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_size = 0;
+  std::int64_t intermediate = 0;
+  std::int64_t context = 256;
+  std::int64_t vocabulary = 256;
+  double dropout = 0;
+  double init_std = 0.02;
+  bool tied_head = false;
+  double norm_epsilon = 1e-5;
+  bool qkv_bias = false;
+  bool qk_norm = false;
+  std::int64_t window = 0;
+  double attention_soft_cap = 0;
+  double rope_theta = 10000;
+  ops::RopeScaling rope_scaling = ops::RopeScaling::none;
+  double rope_factor = 1;
+  std::int64_t rope_original_context = 0;
+  double rope_low_turns = 1;
+  double rope_high_turns = 0;
+  friend bool operator==(const LlamaOptions&, const LlamaOptions&) = default;
+};
+
+// With every "auto" in its place.
+[[nodiscard]] TransformerOptions transformer_options(const LlamaOptions& options);
+[[nodiscard]] inline Chain llama_chain(const LlamaOptions& options) {
+  return transformer_chain(transformer_options(options));
+}
+
+}  // namespace trireme

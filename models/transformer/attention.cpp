@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/transformer/attention.h"
+
+#include "models/layers/blocks.h"
+
+namespace trireme {
+namespace {
+
+ColumnOptions projection(const TransformerOptions& options) {
+  return {.outputs = (options.heads + 2 * options.key_heads) * options.head_size,
+          .parts = 3,
+          .lead = static_cast<int>(options.group()),
+          .bias = options.biases != Biases::none};
+}
+
+}  // namespace
+
+SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& options,
+                             const PartialSum& sum)
+    : blocks_(blueprint.tensor().local()),
+      context_length_(options.context),
+      options_{.heads = options.heads / blueprint.tensor().blocks,
+               .key_heads = options.key_heads / blueprint.tensor().blocks,
+               .causal = options.causal,
+               .window = options.window,
+               .soft_cap = options.soft_cap},
+      qkv_(blueprint, "attention.qkv", projection(options), options.matrix_init(), sum),
+      attended_block_{qkv_.block_shape()[0], qkv_.block_shape()[1],
+                      options_.heads * options.head_size} {
+  TRIREME_EXPECTS(
+      options.key_heads % blueprint.tensor().blocks == 0 && options.heads % options.key_heads == 0,
+      "{} heads that share {} of keys in {} tensor blocks", options.heads, options.key_heads,
+      blueprint.tensor().blocks);
+  if (options.rotary) {
+    rope_ = options.rope;
+    rope_->heads = options_.heads;
+    rope_->key_heads = options_.key_heads;
+  }
+  projected_ = blueprint.keep(blocks_of(blocks_, qkv_.block_shape()));
+  prepared_ = projected_;
+  if (options.qk_norm) {
+    head_norms_.emplace(blueprint,
+                        ops::HeadNormOptions{.heads = options_.heads,
+                                             .key_heads = options_.key_heads,
+                                             .epsilon = static_cast<float>(options.norm.epsilon)},
+                        projected_.shape);
+    prepared_ = keep_or_recompute(blueprint, projected_.shape, blueprint.compute());
+  }
+  const Shape& block = attended_block_;
+  lse_ = keep_or_recompute(blueprint, {blocks_, block[0], options_.heads, block[1]}, DType::f32);
+  attended_ = keep_or_recompute(blueprint, blocks_of(blocks_, block), blueprint.compute());
+}
+
+Tensor SelfAttention::lse_block(const Context& context, std::int64_t b) const {
+  return block_of(context(lse_), b, {lse_.shape[1], lse_.shape[2], lse_.shape[3]});
+}
+
+// Without normalised heads the rotation is in place, and not to be repeated.
+void SelfAttention::prepare(const Context& context) const {
+  const Tensor prepared = context(prepared_);
+  if (head_norms_) head_norms_->forward(context, prepared, context(projected_));
+  if (!rope_) return;
+  for (std::int64_t b = 0; b < blocks_; ++b)
+    ops::rope_forward(context.stream, block_of(prepared, b, qkv_.block_shape()), *rope_);
+}
+
+void SelfAttention::attend(const Context& context) const {
+  const Tensor attended = context(attended_), prepared = context(prepared_);
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    ops::attention_forward(context.stream, block_of(attended, b, attended_block_),
+                           lse_block(context, b), block_of(prepared, b, qkv_.block_shape()),
+                           options_);
+  }
+}
+
+void SelfAttention::forward(const Context& context, const Tensor& normed) const {
+  qkv_.forward(context, context(projected_), normed);
+  prepare(context);
+  attend(context);
+}
+
+void SelfAttention::attend_again(const Context& context) const {
+  if (head_norms_) prepare(context);
+  attend(context);
+}
+
+void SelfAttention::backward(const Context& context, const Tensor& dprojected,
+                             const Tensor& dattended) const {
+  const Tensor attended = context(attended_), prepared = context(prepared_);
+  const Shape &narrow = attended_block_, &wide = qkv_.block_shape();
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    const Tensor gradient = block_of(dprojected, b, wide);
+    ops::attention_backward(context.stream, gradient, block_of(dattended, b, narrow),
+                            block_of(attended, b, narrow), lse_block(context, b),
+                            block_of(prepared, b, wide), options_);
+    if (rope_) ops::rope_backward(context.stream, gradient, *rope_);
+  }
+  if (head_norms_) head_norms_->backward(context, dprojected, context(projected_));
+}
+
+void SelfAttention::backward_input(const Context& context, const Tensor& dnormed,
+                                   const Tensor& dprojected, const Tensor& normed) const {
+  qkv_.backward(context, dnormed, dprojected, normed);
+}
+
+void SelfAttention::backward_weight(const Context& context, const Tensor& dprojected,
+                                    const Tensor& normed) const {
+  if (head_norms_) head_norms_->backward_weight(context);
+  qkv_.backward_weight(context, dprojected, normed);
+}
+
+void SelfAttention::add_limits(ModelLimits& limits) const {
+  limits.tensor.push_back({options_.heads * blocks_, "model.heads"});
+  if (options_.key_heads != options_.heads)
+    limits.tensor.push_back({options_.key_heads * blocks_, "model.kv_heads"});
+}
+
+double SelfAttention::forward_flops() const {
+  // Keys that a query sees on average: half of them with a mask.
+  const auto length = static_cast<double>(context_length_);
+  const auto window = static_cast<double>(options_.window);
+  double keys = options_.causal ? length / 2 : length;
+  if (window > 0 && window < length) keys = window - window * window / (2 * length);
+  // Scores and weighted values.
+  return qkv_.forward_flops() + 4.0 * static_cast<double>(attended_.shape.count()) * keys;
+}
+
+}  // namespace trireme

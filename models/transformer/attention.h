@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+#include "models/layers/column_linear.h"
+#include "models/transformer/head_norms.h"
+#include "models/transformer/transformer.h"
+#include "runtime/ops/attention/attention.h"
+
+namespace trireme {
+
+// From the normalised rows (B, T, C) to the heads' results: projection, normalisation and rotation
+// of queries and keys, attention. A tensor block has heads / V of the queries' heads and key_heads
+// / V of the keys'; what follows holds n blocks.
+class SelfAttention {
+ public:
+  // Declares "attention.qkv" and, with qk_norm, "attention.query_norm" and "attention.key_norm".
+  SelfAttention(Blueprint& blueprint, const TransformerOptions& options, const PartialSum& sum);
+
+  [[nodiscard]] const Shape& projected_shape() const { return projected_.shape; }
+  // (B, T, heads * head size / V): of one block.
+  [[nodiscard]] const Shape& attended_block() const { return attended_block_; }
+  [[nodiscard]] Tensor attended(const Context& context) const { return context(attended_); }
+
+  void forward(const Context& context, const Tensor& normed) const;
+  // Makes `attended` once more from the projection, where it is not kept.
+  void attend_again(const Context& context) const;
+  // dprojected = the gradient of the projection from that of `attended`.
+  void backward(const Context& context, const Tensor& dprojected, const Tensor& dattended) const;
+  // From there to the local rows of the normalised input, and to the weights.
+  void backward_input(const Context& context, const Tensor& dnormed, const Tensor& dprojected,
+                      const Tensor& normed) const;
+  void backward_weight(const Context& context, const Tensor& dprojected,
+                       const Tensor& normed) const;
+
+  void add_limits(ModelLimits& limits) const;
+  [[nodiscard]] double forward_flops() const;
+
+ private:
+  void prepare(const Context& context) const;
+  void attend(const Context& context) const;
+  [[nodiscard]] Tensor lse_block(const Context& context, std::int64_t b) const;
+
+  std::int64_t blocks_;  // n
+  std::int64_t context_length_;
+  ops::AttentionOptions options_;         // of one block
+  std::optional<ops::RopeOptions> rope_;  // of one block
+  ColumnLinear qkv_;
+  std::optional<HeadNorms> head_norms_;
+  Shape attended_block_;
+  // projected: of the product, (n, B, T, (heads + 2 key_heads) / V * D); prepared: what attention
+  // reads, the same memory unless heads are normalised. lse (n, B, heads / V, T).
+  Activation projected_, prepared_, lse_, attended_;
+};
+
+}  // namespace trireme

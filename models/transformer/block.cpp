@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/transformer/block.h"
+
+#include "models/layers/blocks.h"
+#include "runtime/ops/elementwise/elementwise.h"
+
+namespace trireme {
+namespace {
+
+// `shape` in the memory of `of` where it fits, else in its own.
+Activation within(Blueprint& blueprint, const Activation& of, const Shape& shape) {
+  return shape.count() <= of.shape.count() ? reshaped(of, shape) : blueprint.scratch(shape);
+}
+
+}  // namespace
+
+TransformerBlock::TransformerBlock(Blueprint& blueprint, const TransformerOptions& options,
+                                   std::int64_t index)
+    : Layer(fmt::format("blocks.{}", index),
+            RowSplit(blueprint, options.context, options.hidden).local()),
+      rows_(blueprint, options.context, options.hidden),
+      split_backward_(blueprint.options().split_backward),
+      recomputes_(blueprint.options().recompute == Recompute::selective),
+      sum_(blueprint, rows_),
+      norm1_(blueprint, "norm1", options.norm, rows_),
+      attention_(blueprint, options, sum_),
+      output_(blueprint, "attention.output", options.heads * options.head_size,
+              options.biases == Biases::all, options.residual_init(), sum_),
+      norm2_(blueprint, "norm2", options.norm, rows_),
+      mlp_(blueprint, options, sum_),
+      attention_dropout_(blueprint, "attention.dropout", static_cast<float>(options.dropout),
+                         rows_),
+      mlp_dropout_(blueprint, "mlp.dropout", static_cast<float>(options.dropout), rows_) {
+  reserve(blueprint);
+}
+
+void TransformerBlock::reserve(Blueprint& blueprint) {
+  const Shape& whole = rows_.whole();
+  normed1_ = blueprint.keep(whole);
+  middle_ = blueprint.keep(rows_.local());
+  normed2_ = blueprint.keep(whole);
+  if (!blueprint.options().training) return;
+  const Shape& projected = attention_.projected_shape();
+  dprojected_ = split_backward_ ? blueprint.until_weight(projected)
+                                : within(blueprint, mlp_.dexpanded(), projected);
+  dnormed2_ = blueprint.until_weight(rows_.local());
+  dnormed1_ = split_backward_ ? blueprint.until_weight(rows_.local()) : dnormed2_;
+  // dnormed1 is written only after attention's backward.
+  dattended_ = within(blueprint, dnormed1_, blocks_of(projected[0], attention_.attended_block()));
+}
+
+void TransformerBlock::normalize(const Context& context, const Norm& norm, const Tensor& normed,
+                                 const Tensor& x) const {
+  norm.forward(context, rows_.own(normed), x);
+  rows_.gather(context, normed);
+}
+
+void TransformerBlock::project(const Context& context, const RowLinear& branch,
+                               const Dropout& dropout, const Tensor& out, const Tensor& in,
+                               const Tensor& residual) const {
+  if (!dropout.active(context)) {
+    branch.forward(context, out, in, residual);
+    return;
+  }
+  branch.forward(context, out, in, {});
+  dropout.forward(context, out);
+  ops::add_in_place(context.stream, out, residual);
+}
+
+void TransformerBlock::forward(const Context& context, const Tensor& x, const Tensor& y) {
+  const Tensor normed1 = context(normed1_), middle = context(middle_), normed2 = context(normed2_);
+
+  normalize(context, norm1_, normed1, x);
+  attention_.forward(context, normed1);
+  project(context, output_, attention_dropout_, middle, attention_.attended(context), x);
+
+  normalize(context, norm2_, normed2, middle);
+  mlp_.forward(context, normed2);
+  project(context, mlp_.contract(), mlp_dropout_, y, mlp_.activated(context), middle);
+}
+
+void TransformerBlock::backward_mlp(const Context& context, const Tensor& gradient) const {
+  const Tensor dnormed = context(dnormed2_);
+
+  if (recomputes_ && !split_backward_) mlp_.activate_again(context);
+  mlp_.backward(context, dnormed, mlp_dropout_.backward(context, gradient), context(normed2_));
+  norm2_.backward(context, gradient, dnormed, context(middle_), /*accumulate=*/true);
+}
+
+void TransformerBlock::backward_attention(const Context& context, const Tensor& x,
+                                          const Tensor& gradient) const {
+  const Tensor dattended = context(dattended_), dprojected = context(dprojected_);
+  const Tensor dnormed = context(dnormed1_);
+
+  if (recomputes_) attention_.attend_again(context);
+  output_.backward(context, dattended, attention_dropout_.backward(context, gradient),
+                   attention_.attended(context));
+  attention_.backward(context, dprojected, dattended);
+  attention_.backward_input(context, dnormed, dprojected, context(normed1_));
+  norm1_.backward(context, gradient, dnormed, x, /*accumulate=*/true);
+}
+
+void TransformerBlock::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
+                                const Tensor& dy, const Tensor& dx) {
+  TRIREME_EXPECTS(dx.data == dy.data, "the residual gradient is updated in place");
+  backward_mlp(context, dy);
+  backward_attention(context, x, dy);
+}
+
+void TransformerBlock::backward_weight(const Context& context, const Tensor& x) {
+  if (recomputes_) mlp_.activate_again(context);
+  mlp_.backward_weight(context, mlp_dropout_.gradient(context), context(normed2_));
+  norm2_.backward_weight(context, context(dnormed2_), context(middle_));
+  if (recomputes_) attention_.attend_again(context);
+  output_.backward_weight(context, attention_dropout_.gradient(context),
+                          attention_.attended(context));
+  attention_.backward_weight(context, context(dprojected_), context(normed1_));
+  norm1_.backward_weight(context, context(dnormed1_), x);
+}
+
+void TransformerBlock::add_limits(ModelLimits& limits) const {
+  attention_.add_limits(limits);
+  mlp_.add_limits(limits);
+  limits.rows = {rows_.whole()[1], "model.context"};
+  limits.fp8 = true;
+  limits.selective_recompute = true;
+}
+
+double TransformerBlock::forward_flops() const {
+  return attention_.forward_flops() + output_.forward_flops() + mlp_.forward_flops();
+}
+
+}  // namespace trireme

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a family tells of its form in Hugging Face's libraries, both ways: names, shapes and
+// config.json. Files are read and written in launch/checkpoint.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/transformer/transformer.h"
+#include "runtime/config/model_config.h"
+
+namespace trireme::hugging_face {
+
+struct TheirTensor {
+  std::string name;  // "h.0.attn.c_attn.weight"
+  Shape shape{};
+};
+
+// One tensor of ours, and those of theirs whose rows, one after another, it has.
+struct NamePair {
+  std::string ours;
+  std::vector<TheirTensor> theirs;
+  // Their Conv1D has (in, out), our linear layers (out, in). Only where there is one of theirs.
+  bool transposed = false;
+  // Rows that we have more than they: the vocabulary is padded. No token and no loss reaches them.
+  std::int64_t padding_rows = 0;
+};
+
+struct Exchange {
+  // Every tensor, in chain order.
+  std::vector<NamePair> (*names)(const ModelConfig& model);
+  // config.json of the same model: what transformers needs to know beside the weights. Raises
+  // ExitCode::config for a model that transformers has no kind for.
+  std::string (*config_json)(const ModelConfig& model);
+  // A name of theirs as it stands in `names`, without what some files put before all of them;
+  // nothing for tensors that are not parameters of ours.
+  std::optional<std::string> (*plain_name)(std::string_view theirs, const ModelConfig& model);
+  // Where they keep the token table, and the head that may be tied to it.
+  std::string_view tokens, head;
+};
+
+}  // namespace trireme::hugging_face

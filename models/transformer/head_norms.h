@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/layers/row_split.h"
+#include "runtime/ops/norm/head_norm.h"
+
+namespace trireme {
+
+// RMS normalisation of every head of queries and keys. All heads share a scale, so its gradient is
+// summed over the tensor blocks, then over the tensor ranks.
+class HeadNorms {
+ public:
+  // `options` are those of one tensor block; `packed` (n, B, T, (heads + 2 key_heads) * D).
+  // Declares "attention.query_norm.weight" and "attention.key_norm.weight" (D), not decayed.
+  HeadNorms(Blueprint& blueprint, const ops::HeadNormOptions& options, const Shape& packed);
+
+  void forward(const Context& context, const Tensor& y, const Tensor& x) const;
+  // dx takes the place of dy. The parameter gradients are accumulated and reported, or left to
+  // backward_weight where backward is split.
+  void backward(const Context& context, const Tensor& dy, const Tensor& x) const;
+  void backward_weight(const Context& context) const;
+
+ private:
+  ops::HeadNormOptions options_;
+  std::int64_t blocks_;
+  Shape block_;       // (B, T, (heads + 2 key_heads) * D)
+  Shape statistics_;  // (B, T, heads + key_heads)
+  Shape scales_;      // (2, D)
+  bool split_backward_;
+  ParamId query_, key_;
+  Activation rstd_;     // (n, B, T, heads + key_heads)
+  Activation partial_;  // (n, 2, D) f32: gradients of both scales
+};
+
+}  // namespace trireme

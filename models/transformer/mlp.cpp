@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/transformer/mlp.h"
+
+#include "models/layers/blocks.h"
+#include "runtime/ops/elementwise/gelu.h"
+#include "runtime/ops/elementwise/swiglu.h"
+
+namespace trireme {
+
+Mlp::Mlp(Blueprint& blueprint, const TransformerOptions& options, const PartialSum& sum)
+    : gated_(options.mlp == MlpKind::swiglu),
+      intermediate_{options.intermediate, std::string(options.intermediate_name)},
+      blocks_(blueprint.tensor().local()),
+      expand_(blueprint, "mlp.expand",
+              {.outputs = options.intermediate * (gated_ ? 2 : 1),
+               .parts = gated_ ? 2 : 1,
+               .bias = options.biases == Biases::all},
+              options.matrix_init(), sum),
+      contract_(blueprint, "mlp.contract", options.intermediate, options.biases == Biases::all,
+                options.residual_init(), sum) {
+  const Shape activated = blocks_of(blocks_, contract_.block_shape());
+  expanded_ = blueprint.keep(blocks_of(blocks_, expand_.block_shape()));
+  activated_ = keep_or_recompute(blueprint, activated, blueprint.compute());
+  if (!blueprint.options().training) return;
+  dexpanded_ = blueprint.until_weight(expanded_.shape);
+  if (gated_) dactivated_ = blueprint.scratch(activated);
+}
+
+void Mlp::forward(const Context& context, const Tensor& normed) const {
+  if (gated_) {
+    expand_.forward(context, context(expanded_), normed);
+    activate_again(context);
+  } else {
+    expand_.forward_gelu(context, context(activated_), context(expanded_), normed);
+  }
+}
+
+void Mlp::activate_again(const Context& context) const {
+  const Tensor activated = context(activated_), expanded = context(expanded_);
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    const Tensor to = block_of(activated, b, contract_.block_shape());
+    const Tensor from = block_of(expanded, b, expand_.block_shape());
+    gated_ ? ops::swiglu_forward(context.stream, to, from)
+           : ops::gelu_forward(context.stream, to, from);
+  }
+}
+
+void Mlp::backward(const Context& context, const Tensor& dnormed, const Tensor& gradient,
+                   const Tensor& normed) const {
+  const Tensor dexpanded = context(dexpanded_), expanded = context(expanded_);
+  if (gated_) {
+    const Tensor dactivated = context(dactivated_);
+    contract_.backward(context, dactivated, gradient, context(activated_));
+    for (std::int64_t b = 0; b < blocks_; ++b) {
+      ops::swiglu_backward(context.stream, block_of(dexpanded, b, expand_.block_shape()),
+                           block_of(dactivated, b, contract_.block_shape()),
+                           block_of(expanded, b, expand_.block_shape()));
+    }
+  } else {
+    contract_.backward(context, dexpanded, gradient, context(activated_), expanded);
+  }
+  expand_.backward(context, dnormed, dexpanded, normed);
+}
+
+void Mlp::backward_weight(const Context& context, const Tensor& gradient,
+                          const Tensor& normed) const {
+  contract_.backward_weight(context, gradient, context(activated_));
+  expand_.backward_weight(context, context(dexpanded_), normed);
+}
+
+void Mlp::add_limits(ModelLimits& limits) const {
+  limits.tensor.push_back(intermediate_);
+  if (!gated_) limits.gelu = intermediate_;
+}
+
+}  // namespace trireme

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/layers/column_linear.h"
+#include "models/layers/row_linear.h"
+#include "models/transformer/transformer.h"
+
+namespace trireme {
+
+// The second branch of a block, from the normalised rows to the input of its last product: GELU of
+// one product, or SwiGLU of two that are one matrix (gates, then values). A tensor block has
+// intermediate / V of the wide activations; what follows holds n blocks.
+class Mlp {
+ public:
+  // Declares "mlp.expand" and "mlp.contract".
+  Mlp(Blueprint& blueprint, const TransformerOptions& options, const PartialSum& sum);
+
+  [[nodiscard]] const RowLinear& contract() const { return contract_; }
+  [[nodiscard]] Tensor activated(const Context& context) const { return context(activated_); }
+  // The gradient of `expanded`; only inside backward, or kept for a split one.
+  [[nodiscard]] const Activation& dexpanded() const { return dexpanded_; }
+
+  void forward(const Context& context, const Tensor& normed) const;
+  // Makes `activated` once more, where it is not kept.
+  void activate_again(const Context& context) const;
+  // From the gradient behind the last product, all rows, to the local rows of the normalised input.
+  void backward(const Context& context, const Tensor& dnormed, const Tensor& gradient,
+                const Tensor& normed) const;
+  void backward_weight(const Context& context, const Tensor& gradient, const Tensor& normed) const;
+
+  void add_limits(ModelLimits& limits) const;
+  [[nodiscard]] double forward_flops() const {
+    return expand_.forward_flops() + contract_.forward_flops();
+  }
+
+ private:
+  bool gated_;
+  Extent intermediate_;
+  std::int64_t blocks_;  // n
+  ColumnLinear expand_;
+  RowLinear contract_;
+  // expanded (n, B, T, F / V), or twice as wide where it is gated; activated (n, B, T, F / V).
+  Activation expanded_, activated_, dexpanded_;
+  Activation dactivated_{};  // where it is gated
+};
+
+}  // namespace trireme

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/transformer/transformer.h"
+
+#include <cmath>
+
+#include "models/transformer/block.h"
+#include "models/transformer/embedding.h"
+#include "models/transformer/head.h"
+
+namespace trireme {
+
+Init TransformerOptions::residual_init() const {
+  return Init::normal(static_cast<float>(init_std) / std::sqrt(2.0F * static_cast<float>(layers)));
+}
+
+Chain transformer_chain(const TransformerOptions& options) {
+  Chain chain;
+  chain.push_back({.make = [options](Blueprint& blueprint) -> std::unique_ptr<Layer> {
+    const auto scope = blueprint.layer("");
+    return std::make_unique<Embedding>(blueprint, options);
+  }});
+  for (std::int64_t i = 0; i < options.layers; ++i) {
+    chain.push_back({.make = [options, i](Blueprint& blueprint) -> std::unique_ptr<Layer> {
+                       const auto scope = blueprint.layer(fmt::format("blocks.{}", i));
+                       return std::make_unique<TransformerBlock>(blueprint, options, i);
+                     },
+                     .block = true});
+  }
+  chain.push_back({.make = [options](Blueprint& blueprint) -> std::unique_ptr<Layer> {
+    const auto scope = blueprint.layer("");
+    return std::make_unique<LanguageHead>(blueprint, options);
+  }});
+  return chain;
+}
+
+}  // namespace trireme

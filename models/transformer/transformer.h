@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// One pre-norm transformer block and what stands before and after it, with the options in which the
+// families differ: GPT-2 (gpt/gpt.h) and Llama (llama/llama.h) are settings of it.
+#pragma once
+
+#include <string_view>
+
+#include "models/layers/norm.h"
+#include "runtime/nn/model.h"
+#include "runtime/ops/elementwise/rope.h"
+
+namespace trireme {
+
+inline constexpr std::int64_t vocabulary_multiple = 64;
+[[nodiscard]] constexpr std::int64_t padded_vocabulary(std::int64_t vocabulary) {
+  return (vocabulary + vocabulary_multiple - 1) / vocabulary_multiple * vocabulary_multiple;
+}
+// The attention kernels keep one head's row in registers.
+inline constexpr std::int64_t max_head_size = 256;
+
+enum class MlpKind : std::uint8_t { gelu, swiglu };
+enum class Biases : std::uint8_t { none, qkv, all };
+
+struct TransformerOptions {
+  std::int64_t layers = 1;
+  std::int64_t hidden = 1;
+  std::int64_t heads = 1;      // of queries
+  std::int64_t key_heads = 1;  // of keys and values; divides `heads`
+  std::int64_t head_size = 1;  // free of hidden / heads
+  std::int64_t intermediate = 1;
+  std::string_view intermediate_name = "model.intermediate";  // in messages
+  std::int64_t context = 1;
+  std::int64_t vocabulary = 2;
+  double dropout = 0;  // on the embedding and on both residual branches
+
+  NormStyle norm{};
+  MlpKind mlp = MlpKind::gelu;
+  Biases biases = Biases::all;
+  bool qk_norm = false;  // RMS norm of each head of queries and keys, with the norm's epsilon
+  bool causal = true;    // this and the next two as in ops::AttentionOptions
+  std::int64_t window = 0;
+  double soft_cap = 0;
+  bool rotary = false;
+  ops::RopeOptions rope{};  // heads are filled in
+  bool learned_positions = false;
+  bool tied_head = true;  // reads the token table
+
+  double init_std = 0.02;  // of matrices; those that end a branch: over sqrt(2 layers)
+  Init position_init{};
+
+  [[nodiscard]] std::int64_t group() const { return heads / key_heads; }
+  [[nodiscard]] Init matrix_init() const { return Init::normal(static_cast<float>(init_std)); }
+  [[nodiscard]] Init residual_init() const;
+};
+
+// Inputs (micro_batch, context) i32 tokens; targets the same shape.
+[[nodiscard]] Chain transformer_chain(const TransformerOptions& options);
+
+}  // namespace trireme

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads that move to a copy of a file while it is open, and back where the copy fails.
+#include "data/shard/data_file.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <filesystem>
+
+#include "data/sets/dataset.h"
+#include "data/shard/shard.h"
+#include "tests/data/edit_shard.h"
+#include "tests/data/make_data.h"
+#include "tests/support/temporary_directory.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+class DataFileTest : public testing::Test {
+ protected:
+  [[nodiscard]] static std::string text_of(const DataFile& file) {
+    std::array<char, 4> text{};
+    file.read(2, std::as_writable_bytes(std::span(text)));
+    return {text.begin(), text.end()};
+  }
+
+  test::TemporaryDirectory directory_;
+  std::string path_ = directory_.file("data"), copy_ = directory_.file("copy");
+};
+
+TEST_F(DataFileTest, WhoeverHasTheFileOpenReadsACopyOnceItIsPublished) {
+  test::write_text(path_, "0123456789");
+  test::write_text(copy_, "abcdefghij");
+  const DataFile first(path_), second(path_);
+  EXPECT_EQ(text_of(first), "2345");
+
+  LocalCopy::of(path_)->publish(copy_);
+
+  EXPECT_EQ(text_of(first), "cdef");
+  EXPECT_EQ(text_of(second), "cdef");
+  EXPECT_EQ(text_of(DataFile(path_)), "cdef");
+  EXPECT_EQ(first.path(), path_);
+}
+
+TEST_F(DataFileTest, ACopyThatCannotBeReadIsLeftForTheFile) {
+  test::write_text(path_, "0123456789");
+  test::write_text(copy_, "abc");
+  const DataFile cut(path_);
+  LocalCopy::of(path_)->publish(copy_);
+  const std::string other = directory_.file("other");
+  test::write_text(other, "0123456789");
+  const DataFile missing(other);
+  LocalCopy::of(other)->publish(directory_.file("nowhere"));
+
+  EXPECT_EQ(text_of(cut), "2345");
+  EXPECT_EQ(text_of(missing), "2345");
+  EXPECT_FALSE(LocalCopy::of(path_)->is_there());
+}
+
+TEST_F(DataFileTest, DamagedBlocksOfACopyAreReadFromTheShard) {
+  constexpr std::int64_t context = 300;
+  test::write_token_dataset(path_, test::counting_tokens(16'801, 251), 16'801, 251);
+  const std::string shard = path_ + "/" + shard_file_name(0);
+  fs::copy_file(shard, copy_);
+  test::flip_bit(copy_, open_shard(shard).data_offset + 20'000);
+  const auto data = Dataset::open(path_, {.context = context});
+  LocalCopy::of(shard)->publish(copy_);
+
+  for (std::int64_t i = 0; i < data->size(); ++i) {
+    std::array<std::int32_t, context> tokens{}, targets{};
+    data->read(i, std::as_writable_bytes(std::span(tokens)), targets);
+    for (std::int64_t j = 0; j < context; ++j)
+      ASSERT_EQ(tokens[static_cast<std::size_t>(j)], (i * context + j) % 251);
+  }
+  EXPECT_FALSE(LocalCopy::of(shard)->is_there());
+}
+
+}  // namespace
+}  // namespace trireme

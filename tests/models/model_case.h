@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small transformers with everything that layers may get wrong: a padded vocabulary, dropout,
+// ignored targets, label smoothing, biases and norms away from their initial values. What they
+// compute is the same function of their options however the model is built.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/gpt/gpt.h"
+#include "models/llama/llama.h"
+
+namespace trireme::test {
+
+inline const TransformerOptions small_gpt = transformer_options(GptOptions{
+    .layers = 2, .hidden = 32, .heads = 4, .context = 12, .vocabulary = 50, .dropout = 0.2F});
+// Queries that share keys, heads wider together than the residual stream, normalised, with a window
+// and a soft cap, and an untied head.
+inline const TransformerOptions small_llama =
+    transformer_options(LlamaOptions{.layers = 2,
+                                     .hidden = 32,
+                                     .heads = 8,
+                                     .kv_heads = 4,
+                                     .head_size = 6,
+                                     .intermediate = 44,
+                                     .context = 12,
+                                     .vocabulary = 50,
+                                     .dropout = 0.2F,
+                                     .qkv_bias = true,
+                                     .qk_norm = true,
+                                     .window = 7,
+                                     .attention_soft_cap = 3.0,
+                                     .rope_scaling = ops::RopeScaling::llama3,
+                                     .rope_factor = 4,
+                                     .rope_original_context = 16});
+inline constexpr std::int64_t small_batch = 3;
+
+// Counts reports of finished gradients by parameter name.
+class CountingSink final : public GradientSink {
+ public:
+  explicit CountingSink(const ParamStore& params) : params_(params) {}
+  void ready(ParamId id) override { ++counts_[params_.layout().spec(id).name]; }
+  [[nodiscard]] const std::map<std::string, int>& counts() const { return counts_; }
+
+ private:
+  const ParamStore& params_;
+  std::map<std::string, int> counts_;
+};
+
+// Bit patterns, so that equality is of bits.
+using Bits = std::vector<std::uint32_t>;
+
+struct ModelResult {
+  Bits losses, hits;
+  std::map<std::string, Bits> gradients;  // as stored by the rank
+  std::map<std::string, int> reports;     // of finished gradients, over all passes
+  double loss = 0;                        // mean
+  std::size_t activation_bytes = 0;
+};
+
+class ModelCase {
+ public:
+  // `group` may be null on one rank.
+  ModelCase(Device& device, Stream& compute, const TransformerOptions& options,
+            const BuildOptions& build, const TensorGroup* group = nullptr,
+            bool separate_ties = false);
+
+  [[nodiscard]] Model& model() { return model_; }
+  [[nodiscard]] Context context(std::uint64_t step);
+  // Forward and backward of `passes` micro-batches, gradients accumulated.
+  [[nodiscard]] ModelResult run(int passes = 2);
+
+ private:
+  void fill_parameters();
+
+  Device& device_;
+  Stream& compute_;
+  TransformerOptions options_;
+  BuildOptions build_;
+  const TensorGroup* group_;
+  Model model_;
+  Buffer inputs_, targets_, ids_, rng_;
+  Batch batch_{};
+};
+
+// What a rank of `split` stores of a gradient that one rank with the same blocks stores whole.
+[[nodiscard]] Bits part_of(const Bits& whole, const ParamSpec& spec, const TensorSplit& split);
+
+}  // namespace trireme::test

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank: however a transformer is built, it computes the same function; where the sums have the
+// same order, the same bits.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+
+#include "tests/models/model_case.h"
+#include "tests/support/cpu_fixture.h"
+
+namespace trireme {
+namespace {
+
+using test::Bits;
+using test::ModelCase;
+using test::ModelResult;
+using test::small_gpt;
+using test::small_llama;
+
+BuildOptions training(DType compute, int blocks) {
+  return {.compute = compute,
+          .micro_batch = test::small_batch,
+          .training = true,
+          .tensor = {.ranks = 1, .rank = 0, .blocks = blocks}};
+}
+
+void expect_same_bits(const ModelResult& got, const ModelResult& expected) {
+  EXPECT_EQ(got.losses, expected.losses);
+  EXPECT_EQ(got.hits, expected.hits);
+  EXPECT_EQ(got.gradients.size(), expected.gradients.size());
+  for (const auto& [name, bits] : expected.gradients) {
+    EXPECT_EQ(got.gradients.at(name), bits) << name;
+    EXPECT_TRUE(std::ranges::any_of(bits, [](std::uint32_t word) { return word != 0; })) << name;
+  }
+}
+
+struct Variant {
+  DType compute;
+  int blocks;
+  bool fp8 = false;
+  bool llama = false;
+
+  [[nodiscard]] const TransformerOptions& model() const { return llama ? small_llama : small_gpt; }
+  [[nodiscard]] std::string name() const {
+    return fmt::format("{}{}{}In{}Blocks", llama ? "Llama" : "Gpt", name_of(compute),
+                       fp8 ? "WithFp8" : "", blocks);
+  }
+};
+
+class TransformerVariants : public test::CpuFixture, public testing::WithParamInterface<Variant> {
+ protected:
+  [[nodiscard]] ModelResult run(const BuildOptions& build) {
+    return run(build, GetParam().model());
+  }
+  [[nodiscard]] ModelResult run(const BuildOptions& build, const TransformerOptions& options,
+                                bool separate_ties = false) {
+    return ModelCase(*device_, *compute_, options, build, nullptr, separate_ties).run();
+  }
+  [[nodiscard]] static BuildOptions build() {
+    BuildOptions options = training(GetParam().compute, GetParam().blocks);
+    options.fp8 = GetParam().fp8;
+    return options;
+  }
+};
+
+TEST_P(TransformerVariants, SplitBackwardGivesTheBitsOfTheWholeOne) {
+  BuildOptions split = build();
+  split.split_backward = true;
+
+  expect_same_bits(run(split), run(build()));
+}
+
+TEST_P(TransformerVariants, SplitBackwardWithoutDropoutGivesTheBitsOfTheWholeOne) {
+  TransformerOptions options = GetParam().model();
+  options.dropout = 0;
+  BuildOptions split = build();
+  split.split_backward = true;
+
+  expect_same_bits(run(split, options), run(build(), options));
+}
+
+TEST_P(TransformerVariants, BackwardComputesNoParameterGradientWhereItIsSplit) {
+  BuildOptions split = build();
+  split.split_backward = true;
+  ModelCase model(*device_, *compute_, GetParam().model(), split);
+  const Tensor gradients = model.model().params().gradients().whole();
+  device_->fill_zero(*compute_, gradients.data, gradients.bytes());
+  test::CountingSink sink(model.model().params());
+  Context context = model.context(0);
+  context.gradients = &sink;
+
+  model.model().forward(context);
+  model.model().backward(context);
+
+  EXPECT_EQ(test::values_of<float>(gradients),
+            std::vector<float>(static_cast<std::size_t>(gradients.count()), 0.0F));
+  EXPECT_TRUE(sink.counts().empty());
+}
+
+TEST_P(TransformerVariants, RecomputationGivesTheSameBitsInLessMemory) {
+  const ModelResult kept = run(build());
+  BuildOptions selective = build(), full = build();
+  selective.recompute = Recompute::selective;
+  full.recompute = Recompute::full;
+
+  const ModelResult some = run(selective), all = run(full);
+
+  expect_same_bits(some, kept);
+  expect_same_bits(all, kept);
+  EXPECT_LT(some.activation_bytes, kept.activation_bytes);
+  EXPECT_LT(all.activation_bytes, some.activation_bytes);
+}
+
+TEST_P(TransformerVariants, SelectiveRecomputationServesASplitBackward) {
+  BuildOptions both = build();
+  both.recompute = Recompute::selective;
+  both.split_backward = true;
+
+  expect_same_bits(run(both), run(build()));
+}
+
+TEST_P(TransformerVariants, ReportsEveryGradientOnceAPass) {
+  for (const bool split : {false, true}) {
+    for (const bool separate_ties : {false, true}) {
+      BuildOptions options = build();
+      options.split_backward = split;
+
+      const ModelResult result = run(options, GetParam().model(), separate_ties);
+
+      EXPECT_EQ(result.reports.size(), result.gradients.size());
+      for (const auto& [name, count] : result.reports)
+        EXPECT_EQ(count, 2) << name;
+      EXPECT_EQ(result.reports.contains("head.weight"),
+                separate_ties || !GetParam().model().tied_head);
+    }
+  }
+}
+
+TEST_P(TransformerVariants, TiesKeptApartHaveGradientsThatAddUp) {
+  TransformerOptions tied = GetParam().model();
+  tied.tied_head = true;
+  const ModelResult together = run(build(), tied), apart = run(build(), tied, true);
+  const Bits& whole = together.gradients.at("embedding.token.weight");
+  const Bits& read = apart.gradients.at("embedding.token.weight");
+  const Bits& projected = apart.gradients.at("head.weight");
+
+  EXPECT_EQ(apart.losses, together.losses);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const float sum = std::bit_cast<float>(read[i]) + std::bit_cast<float>(projected[i]);
+    EXPECT_NEAR(std::bit_cast<float>(whole[i]), sum, 1e-5 * (1 + std::abs(sum)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    DTypesAndBlocks, TransformerVariants,
+    testing::Values(Variant{DType::f32, 1}, Variant{DType::f32, 2}, Variant{DType::f32, 4},
+                    Variant{DType::bf16, 1}, Variant{DType::bf16, 4}, Variant{DType::f16, 4},
+                    Variant{DType::bf16, 4, true}, Variant{DType::f32, 1, false, true},
+                    Variant{DType::f32, 2, false, true}, Variant{DType::bf16, 4, false, true},
+                    Variant{DType::bf16, 4, true, true}),
+    [](const auto& info) { return info.param.name(); });
+
+class GptFp8 : public test::CpuFixture, public testing::WithParamInterface<int> {};
+
+// A product of random operands is off by a few hundredths; layers after one another add up.
+TEST_P(GptFp8, GradientsPointWhereThoseOfBf16Do) {
+  BuildOptions build = training(DType::bf16, GetParam());
+  ModelCase wide(*device_, *compute_, small_gpt, build);
+  build.fp8 = true;
+  ModelCase narrow(*device_, *compute_, small_gpt, build);
+
+  const ModelResult expected = wide.run(), got = narrow.run();
+
+  EXPECT_NE(got.losses, expected.losses);
+  EXPECT_NEAR(got.loss, expected.loss, 0.02 * expected.loss);
+  for (const auto& [name, bits] : expected.gradients) {
+    double distance = 0, length = 0;
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      const auto a = static_cast<double>(std::bit_cast<float>(got.gradients.at(name)[i]));
+      const auto b = static_cast<double>(std::bit_cast<float>(bits[i]));
+      distance += (a - b) * (a - b);
+      length += b * b;
+    }
+    EXPECT_LT(std::sqrt(distance), 0.2 * std::sqrt(length)) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Blocks, GptFp8, testing::Values(1, 4));
+
+class TransformerBlocks : public test::CpuFixture, public testing::WithParamInterface<Variant> {};
+
+TEST_P(TransformerBlocks, ComputeWhatTheWholeLayersCompute) {
+  ModelCase whole(*device_, *compute_, GetParam().model(), training(DType::f32, 1));
+  ModelCase blocked(*device_, *compute_, GetParam().model(),
+                    training(DType::f32, GetParam().blocks));
+
+  const ModelResult expected = whole.run(), got = blocked.run();
+
+  EXPECT_NEAR(got.loss, expected.loss, 1e-5 * expected.loss);
+  EXPECT_EQ(got.hits, expected.hits);
+  for (const ParamSpec& spec : blocked.model().params().layout().specs()) {
+    const Bits &stored = got.gradients.at(spec.name), &logical = expected.gradients.at(spec.name);
+    double distance = 0, length = 0;
+    for_each_run(
+        spec, blocked.model().params().layout().split(),
+        [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+          for (std::int64_t i = 0; i < count; ++i) {
+            const float a = std::bit_cast<float>(stored[static_cast<std::size_t>(from + i)]);
+            const float b = std::bit_cast<float>(logical[static_cast<std::size_t>(to + i)]);
+            distance += static_cast<double>((a - b) * (a - b));
+            length += static_cast<double>(b * b);
+          }
+        });
+    EXPECT_LT(std::sqrt(distance), 1e-5 * std::sqrt(length)) << spec.name;
+    EXPECT_GT(length, 0) << spec.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Counts, TransformerBlocks,
+                         testing::Values(Variant{DType::f32, 2}, Variant{DType::f32, 4},
+                                         Variant{DType::f32, 2, false, true},
+                                         Variant{DType::f32, 4, false, true}),
+                         [](const auto& info) { return info.param.name(); });
+
+TEST_F(TransformerVariants, EvaluationNeitherDropsNorWritesGradients) {
+  TransformerOptions plain = small_gpt;
+  plain.dropout = 0;
+  BuildOptions evaluating = training(DType::f32, 2);
+  evaluating.training = false;
+  ModelCase without(*device_, *compute_, plain, evaluating);
+  ModelCase with(*device_, *compute_, small_gpt, evaluating);
+  const Context first = without.context(1), second = with.context(2);
+
+  without.model().forward(first);
+  with.model().forward(second);
+
+  EXPECT_EQ(test::values_of<float>(first.losses), test::values_of<float>(second.losses));
+}
+
+double flops_of(const TransformerOptions& options, const TensorSplit& tensor = {},
+                bool sequence = false) {
+  ParamStore params(tensor);
+  Blueprint blueprint(params, DeviceType::cpu,
+                      {.micro_batch = 2, .tensor = tensor, .sequence = sequence});
+  double sum = 0;
+  for (const ChainLayer& layer : transformer_chain(options))
+    sum += layer.make(blueprint)->forward_flops();
+  return sum;
+}
+
+TEST(TransformerFlops, OfASplitRankAreItsShare) {
+  for (const TransformerOptions& options : {small_gpt, small_llama}) {
+    const double whole = flops_of(options);
+
+    EXPECT_EQ(flops_of(options, {.ranks = 1, .rank = 0, .blocks = 4}), whole);
+    EXPECT_EQ(flops_of(options, {.ranks = 4, .rank = 1, .blocks = 4}), whole / 4);
+    EXPECT_EQ(flops_of(options, {.ranks = 2, .rank = 1, .blocks = 4}, true), whole / 2);
+  }
+}
+
+// Two for each weight and token, and scores and values of the keys that are seen.
+TEST(TransformerFlops, CountGroupedQueriesGatesAndTheWindow) {
+  TransformerOptions options = small_llama;
+  constexpr double tokens = 2 * 12, hidden = 32, queries = 8 * 6, keys = 4 * 6, wide = 44;
+  const double weights =
+      2 * (hidden * (queries + 2 * keys) + queries * hidden + 3 * wide * hidden) + 64 * hidden;
+  const auto attention = [&](double seen) { return 2 * tokens * 4 * queries * seen; };
+
+  EXPECT_DOUBLE_EQ(flops_of(options), 2 * tokens * weights + attention(7 - 49.0 / 24));
+  options.window = 0;
+  EXPECT_DOUBLE_EQ(flops_of(options), 2 * tokens * weights + attention(6));
+  options.causal = false;
+  EXPECT_DOUBLE_EQ(flops_of(options), 2 * tokens * weights + attention(12));
+}
+
+}  // namespace
+}  // namespace trireme
