@@ -244,6 +244,9 @@ void check_data(const Subject& subject) {
   if (data.in_place()) check_files(subject);
   if (!data.in_place()) check_packed(subject);
   check_sources(subject);
+  if (data.stage.empty() && data.stage_gigabytes > 0)
+    refuse(subject, "data.stage_gigabytes", "{} has no effect without data.stage; name a directory",
+           data.stage_gigabytes);
   const bool any = !data.path.empty() || !data.files.empty() || !data.sources.empty();
   if (subject.purpose == Purpose::train && !any) {
     refuse(subject, "data.path",
