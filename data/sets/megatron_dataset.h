@@ -25,6 +25,9 @@ class MegatronDataset final : public Dataset {
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
 
+  // Tokens from `first` on. Raises ExitCode::data naming one that is no id of the vocabulary.
+  void read_ids(std::uint64_t first, std::span<std::int64_t> to) const;
+
   [[nodiscard]] const MegatronIndex& index() const { return index_; }
 
  private:
