@@ -7,6 +7,7 @@
 
 #include "data/megatron/index.h"
 #include "data/sets/image_dataset.h"
+#include "data/sets/megatron_dataset.h"
 #include "data/sets/token_dataset.h"
 #include "data/shard/shard_set.h"
 #include "runtime/base/error.h"
@@ -134,18 +135,22 @@ std::string preview_images(ShardSet set, std::uint64_t wanted) {
   return text;
 }
 
-std::string describe_megatron(const std::string& path) {
+std::string describe_megatron(const std::string& path, std::uint64_t preview) {
   const MegatronIndex index = open_megatron_index(path);
-  return fmt::format(
+  std::string text = fmt::format(
       "{}\n  kind         tokens of Megatron-LM, {} bytes each\n  tokens       {}\n  documents    "
       "{}\n  sequences    {}\n",
       index.data_path, size_of(index.type), index.tokens, index.documents, index.sequences);
+  if (preview == 0 || index.tokens < 2) return text;
+  std::vector<std::int64_t> ids(std::min({preview, index.tokens, longest_preview}));
+  MegatronDataset(path, 1, 0).read_ids(0, ids);
+  return text + fmt::format("  preview\n    {}\n", fmt::join(ids, " "));
 }
 
 }  // namespace
 
 std::string describe_dataset(const std::string& path, std::uint64_t preview) {
-  if (const auto index = find_megatron_index(path)) return describe_megatron(*index);
+  if (const auto index = find_megatron_index(path)) return describe_megatron(*index, preview);
   ShardSet set(list_shards(path, ""));
   std::string text = path + "\n" + describe_header(set) + describe_shards(set);
   if (preview == 0) return text;

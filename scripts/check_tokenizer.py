@@ -110,8 +110,9 @@ def mixed_document(source, texts):
         elif kind < 0.75:
             parts.append("".join(source.choice(odd_words) + source.choice(spaces) for _ in range(source.randint(1, 60))).encode())
         elif kind < 0.85:
+            # Of what Unicode has assigned lately, two libraries know different classes.
             codes = [source.randrange(0x110000 if source.random() < 0.2 else 0x3000) for _ in range(source.randint(1, 60))]
-            parts.append("".join(map(chr, (it for it in codes if not 0xD800 <= it < 0xE000))).encode())
+            parts.append("".join(it for it in map(chr, codes) if unicodedata.category(it) not in ("Cn", "Cs")).encode())
         elif kind < 0.9:
             parts.append(unicodedata.normalize(source.choice(["NFD", "NFC"]), source.choice(texts)[:500] + "ÅÄÖ ñ ǖ ộ 각 が").encode())
         elif kind < 0.95:
@@ -175,9 +176,11 @@ def check_style(style, arguments, documents, texts, directory):
     ours, offsets, stored_name = stored(out)
     decoded = [(it + separator).decode(errors="replace") for it in documents[:-1]] + [documents[-1].decode(errors="replace")]
     start = cpu_seconds(resource.RUSAGE_SELF)
-    theirs = [it.ids for it in tokenizer.encode_batch(decoded, add_special_tokens=False)]
+    # In slices: what the library gives back of 100 MB would take many GB.
+    theirs = [numpy.asarray(it.ids, numpy.int64) for at in range(0, len(decoded), 1000)
+              for it in tokenizer.encode_batch(decoded[at:at + 1000], add_special_tokens=False)]
     theirs_seconds = cpu_seconds(resource.RUSAGE_SELF) - start
-    compare(name, "documents", ours, numpy.concatenate([numpy.asarray(it, numpy.int64) for it in theirs]), tokenizer)
+    compare(name, "documents", ours, numpy.concatenate(theirs), tokenizer)
     starts = numpy.concatenate([[0], numpy.cumsum([len(it) for it in theirs])])
     assert (offsets == starts).all(), f"{name}: documents begin elsewhere"
     assert stored_name.decode().startswith(f"huggingface:{name}.json:xxh3="), stored_name
@@ -193,7 +196,7 @@ def check_style(style, arguments, documents, texts, directory):
     with open(data, "w", encoding="utf-8") as file:
         file.write("\n".join(lines))
     pack(arguments, out, data, path, ["--json-field", "text"])
-    compare(name, "JSON lines", stored(out)[0], numpy.concatenate([numpy.asarray(it, numpy.int64) for it in theirs[1:2000]]), tokenizer)
+    compare(name, "JSON lines", stored(out)[0], numpy.concatenate(theirs[1:2000]), tokenizer)
     size = sum(map(len, documents)) * 1e-6
     print(f"{name:<10} {len(ours):>10} tokens of {size:.1f} MB agree; MB per second of CPU: trireme {size / ours_seconds:6.1f}, tokenizers {size / theirs_seconds:6.1f}",
           flush=True)

@@ -30,6 +30,13 @@ void require_readable(const FileIndex& file, const StoredField& field) {
     require_readable(file, part.field);
 }
 
+// Those besides the file of the index itself.
+void add_files(const StoredField& field, std::vector<std::string>& paths) {
+  if (!field.file.empty()) paths.push_back(field.file);
+  for (const StoredPart& part : field.parts)
+    add_files(part.field, paths);
+}
+
 // Without what a copy of the files elsewhere has not.
 void leave_out_places(StoredField& field) {
   field.file.clear();
@@ -242,6 +249,18 @@ std::string FieldDataset::place_of(std::int64_t index) const {
   std::string text = place.unit.name();
   if (shape_->samples(place.unit.inputs()) > 1) text += fmt::format(", sample {}", place.number);
   return text;
+}
+
+std::vector<std::string> FieldDataset::files() const {
+  std::vector<std::string> paths;
+  for (const FileIndex& file : indexes_) {
+    paths.push_back(file.path);
+    for (const StoredUnit& unit : file.units) {
+      for (const StoredField& field : unit.fields)
+        add_files(field, paths);
+    }
+  }
+  return paths;
 }
 
 void FieldDataset::read(std::int64_t index, std::span<std::byte> inputs,

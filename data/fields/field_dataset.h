@@ -36,6 +36,7 @@ class FieldDataset final : public Dataset {
   [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
   // The classes of labels that are text, or those that are given.
   [[nodiscard]] IdNames id_names() const override;
+  [[nodiscard]] std::vector<std::string> files() const override;
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
   [[nodiscard]] float weight(std::int64_t index) const override;

@@ -179,6 +179,14 @@ IdNames ImageFilesDataset::id_names() const {
   return {std::filesystem::path(indexes_.front().path).parent_path().string(), "", classes_};
 }
 
+std::vector<std::string> ImageFilesDataset::files() const {
+  std::vector<std::string> archives;
+  for (const ImageIndex& index : indexes_) {
+    if (!index.folder) archives.push_back(index.path);
+  }
+  return archives;
+}
+
 std::string ImageFilesDataset::shortcomings() const {
   if (skipped_ == 0) return "";
   return fmt::format("{} samples whose images did not decode were left out", skipped_.load());

@@ -27,7 +27,8 @@ class ImageFilesDataset final : public Dataset {
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   // Over names, sizes, headers of archives and labels; not over pixels, paths and times.
   [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
-  [[nodiscard]] const std::vector<Shard>& shards() const override { return no_shards_; }
+  // Archives; files of class folders are not copied.
+  [[nodiscard]] std::vector<std::string> files() const override;
   // As in epoch 0.
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override {
@@ -69,7 +70,6 @@ class ImageFilesDataset final : public Dataset {
   std::vector<std::int64_t> starts_{0};  // first sample of each index; one more than indexes
   SampleLayout layout_;
   std::uint64_t fingerprint_ = 0;
-  std::vector<Shard> no_shards_;
   mutable OpenFiles archives_;
   mutable std::atomic<std::uint64_t> skipped_ = 0;
 };

@@ -94,6 +94,13 @@ SampleLayout image_samples(std::int64_t height, std::int64_t width, std::int64_t
   return {DType::u8, Shape{height, width, channels}, Shape{1}};
 }
 
+std::vector<std::string> Dataset::files() const {
+  std::vector<std::string> paths;
+  for (const Shard& shard : shards())
+    paths.push_back(shard.path);
+  return paths;
+}
+
 std::unique_ptr<Dataset> Dataset::open(const std::string& path, const DatasetOptions& options) {
   if (const auto index = find_megatron_index(path)) {
     check_reads_tokens(*index, options);

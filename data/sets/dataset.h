@@ -70,6 +70,10 @@ class Dataset {
   // What ids or labels stand for, as far as the data says so: by default as its first shard does.
   [[nodiscard]] virtual IdNames id_names() const;
 
+  // Paths of what samples are read from, in the order of the samples: what may be copied to a disk
+  // of the host (staging/staging.h). All of them are opened as DataFile.
+  [[nodiscard]] virtual std::vector<std::string> files() const;
+
   // Reads sample `index` in [0, size()). The spans have the layout's sizes. Any number of threads
   // may call this at once. Raises ExitCode::data naming the file for an I/O error, a file that was
   // cut meanwhile, a block that does not match its checksum, or a token id outside the vocabulary.

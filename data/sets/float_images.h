@@ -24,6 +24,7 @@ class FloatImages final : public Dataset {
   [[nodiscard]] std::uint64_t fingerprint() const override { return images_->fingerprint(); }
   [[nodiscard]] const std::vector<Shard>& shards() const override { return images_->shards(); }
   [[nodiscard]] IdNames id_names() const override { return images_->id_names(); }
+  [[nodiscard]] std::vector<std::string> files() const override { return images_->files(); }
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override {
     read_in_epoch(0, index, inputs, targets);

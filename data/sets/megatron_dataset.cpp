@@ -11,7 +11,8 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t window_block_bytes = 16384;
+constexpr std::size_t window_block_bytes = 16384, window_block_ids = 8192;
+constexpr std::int64_t any_vocabulary = std::numeric_limits<std::int32_t>::max();
 
 // Into 64 bits, in which every type fits.
 template <typename Token>
@@ -43,7 +44,7 @@ MegatronDataset::MegatronDataset(const std::string& index_path, std::int64_t con
     : index_(open_megatron_index(index_path)),
       file_(index_.data_path),
       layout_(token_samples(context)),
-      limit_(vocabulary > 0 ? vocabulary : std::numeric_limits<std::int32_t>::max()) {
+      limit_(vocabulary > 0 ? vocabulary : any_vocabulary) {
   TRIREME_EXPECTS(context > 0, "tokens are read as windows of model.context tokens, got {}",
                   context);
   if (index_.tokens > 0)
@@ -71,26 +72,39 @@ std::uint64_t MegatronDataset::fingerprint_of_files() const {
   return all.value();
 }
 
+void MegatronDataset::read_ids(std::uint64_t first, std::span<std::int64_t> to) const {
+  const std::size_t size = size_of(index_.type);
+  alignas(8) std::array<std::byte, window_block_bytes> stored;  // NOLINT: filled by read
+  while (!to.empty()) {
+    const auto ids = to.first(std::min(window_block_bytes / size, to.size()));
+    const auto bytes = std::span(stored).first(ids.size() * size);
+    file_.read(first * size, bytes);
+    widen_as(index_.type, bytes, ids);
+    const auto bad =
+        std::ranges::find_if(ids, [&](std::int64_t id) { return id < 0 || id >= limit_; });
+    if (bad != ids.end())
+      fail(ExitCode::data,
+           "{}: token {} has id {}, outside {} (ids 0..{}): the data belongs to another tokenizer, "
+           "or "
+           "is damaged",
+           index_.data_path, first + static_cast<std::uint64_t>(bad - ids.begin()), *bad,
+           limit_ == any_vocabulary ? "every vocabulary" : "model.vocabulary", limit_ - 1);
+    first += ids.size();
+    to = to.subspan(ids.size());
+  }
+}
+
 void MegatronDataset::read(std::int64_t index, std::span<std::byte> inputs,
                            std::span<std::int32_t> targets) const {
   check_request(index, inputs, targets);
   const std::size_t context = targets.size();
   const std::span tokens(reinterpret_cast<std::int32_t*>(inputs.data()), context);
   const std::uint64_t first = static_cast<std::uint64_t>(index) * context;
-  const std::size_t size = size_of(index_.type);
-  alignas(8) std::array<std::byte, window_block_bytes> stored;  // NOLINT: filled by read
-  std::array<std::int64_t, window_block_bytes> ids;             // NOLINT: filled by widen_as
+  std::array<std::int64_t, window_block_ids> ids;  // NOLINT: filled by read_ids
   for (std::size_t done = 0; done < context + 1;) {
-    const std::size_t count = std::min(window_block_bytes / size, context + 1 - done);
-    const auto bytes = std::span(stored).first(count * size);
-    file_.read((first + done) * size, bytes);
-    widen_as(index_.type, bytes, std::span(ids).first(count));
+    const std::size_t count = std::min(window_block_ids, context + 1 - done);
+    read_ids(first + done, std::span(ids).first(count));
     for (std::size_t i = 0; i < count; ++i, ++done) {
-      if (ids[i] < 0 || ids[i] >= limit_)
-        fail(ExitCode::data,
-             "{}: token {} has id {}, outside model.vocabulary = {} (ids 0..{}): the data belongs "
-             "to another tokenizer, or is damaged",
-             index_.data_path, first + done, ids[i], limit_, limit_ - 1);
       if (done < context) tokens[done] = static_cast<std::int32_t>(ids[i]);
       if (done > 0) targets[done - 1] = static_cast<std::int32_t>(ids[i]);
     }

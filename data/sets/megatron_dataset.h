@@ -20,8 +20,13 @@ class MegatronDataset final : public Dataset {
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   // Of the index, the size of the .bin file and 64 pieces of it.
   [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
+  // The .bin file; the index has been read.
+  [[nodiscard]] std::vector<std::string> files() const override { return {index_.data_path}; }
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
+
+  // Tokens from `first` on. Raises ExitCode::data naming one that is no id of the vocabulary.
+  void read_ids(std::uint64_t first, std::span<std::int64_t> to) const;
 
   [[nodiscard]] const MegatronIndex& index() const { return index_; }
 

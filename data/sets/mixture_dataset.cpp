@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
@@ -45,6 +46,13 @@ MixtureDataset::MixtureDataset(std::vector<Source> sources, const std::string& r
     all.update(std::as_bytes(std::span(known)));
   }
   fingerprint_ = all.value();
+}
+
+std::vector<std::string> MixtureDataset::files() const {
+  std::vector<std::string> paths;
+  for (const Source& source : sources_)
+    std::ranges::move(source.data->files(), std::back_inserter(paths));
+  return paths;
 }
 
 MixtureDataset::Place MixtureDataset::find(std::int64_t index) const {

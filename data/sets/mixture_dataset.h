@@ -28,6 +28,7 @@ class MixtureDataset final : public Dataset {
   [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
   [[nodiscard]] const std::vector<Shard>& shards() const override { return shards_; }
   [[nodiscard]] IdNames id_names() const override { return id_names_; }
+  [[nodiscard]] std::vector<std::string> files() const override;
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
   void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> inputs,

@@ -20,7 +20,8 @@ std::shared_ptr<LocalCopy> LocalCopy::of(const std::string& path) {
 }
 
 void LocalCopy::publish(std::string copy) {
-  TRIREME_EXPECTS(state_ == none, "{}: a second copy, {}", path_, copy);
+  State before = none;
+  if (!state_.compare_exchange_strong(before, arriving)) return;
   path_ = std::move(copy);
   state_.store(there, std::memory_order_release);
 }

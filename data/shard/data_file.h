@@ -22,7 +22,7 @@ class LocalCopy {
  public:
   [[nodiscard]] static std::shared_ptr<LocalCopy> of(const std::string& path);
 
-  // From now on `copy`, which holds the same bytes, is read instead. At most once.
+  // From now on `copy`, which holds the same bytes, is read instead; the first one that there is.
   void publish(std::string copy);
   // It is read no more, with a line in the log that says why; false: it was not read anyway.
   bool withdraw(std::string_view why);
@@ -30,7 +30,7 @@ class LocalCopy {
   [[nodiscard]] const std::string& path() const { return path_; }  // once it is there
 
  private:
-  enum State : std::uint8_t { none, there, gone };
+  enum State : std::uint8_t { none, arriving, there, gone };
   std::string path_;
   std::atomic<State> state_ = none;
 };

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer/tokenizer.h"
 
-#include <algorithm>
-#include <filesystem>
-#include <unordered_map>
+#include <fmt/format.h>
 
-#include "data/tokenizer/added_tokens.h"
-#include "data/tokenizer/byte_pairs.h"
-#include "data/tokenizer/normal_form.h"
-#include "data/tokenizer/spec.h"
-#include "data/tokenizer/splitter.h"
+#include <filesystem>
+
+#include "data/tokenizer/tokenizer_kind.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
@@ -19,241 +15,55 @@ namespace {
 
 constexpr std::uint64_t largest_file = std::uint64_t{1} << 30;
 
-bool is_letter(char byte) {
-  return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
-}
-bool is_space(char byte) {
-  return byte == ' ' || (byte >= '\t' && byte <= '\r');
-}
-
-// Between a word and a space, or behind a line's end. Most patterns have a piece begin there, and
-// encode_part() sees whether this one has.
-bool may_cut(char before, char behind, bool only_before_space) {
-  if (is_letter(before) && behind == ' ') return true;
-  return !only_before_space && before == '\n' && !is_space(behind);
-}
-
-std::vector<AddedToken> added_tokens_of(const TokenizerSpec& spec, bool normalized) {
-  std::vector<AddedToken> found;
-  std::string buffer;
-  for (AddedToken token : spec.added) {
-    if (token.normalized != normalized) continue;
-    if (normalized && spec.composes) token.text = composed(std::string(token.text), buffer);
-    found.push_back(std::move(token));
-  }
-  return found;
-}
-
-// Added tokens do not reach across a cut.
-bool can_be_cut(const TokenizerSpec& spec) {
-  return std::ranges::none_of(spec.added, [&](const AddedToken& token) {
-    if (token.single_word || token.strip_left || token.strip_right) return true;
-    for (std::size_t i = 1; i < token.text.size(); ++i) {
-      if (may_cut(token.text[i - 1], token.text[i], spec.prefix_space)) return true;
-    }
-    return false;
-  });
-}
-
 }  // namespace
 
-struct Tokenizer::Parts {
-  Parts(const std::string& path, const std::string& text, TokenizerSpec read)
-      : name(fmt::format("huggingface:{}:xxh3={:016x}",
-                         std::filesystem::path(path).filename().string(), checksum_of(text))),
-        spec(std::move(read)),
-        raw_tokens(added_tokens_of(spec, false)),
-        normalized_tokens(added_tokens_of(spec, true)),
-        pairs(spec) {
-    for (const SplitRule& rule : spec.splits)
-      splitters.emplace_back(rule, path);
-    cuttable = can_be_cut(spec) && !splitters.empty() && splitters.front().is_local();
-    for (const AddedToken& token : spec.added) {
-      ids.emplace(token.text, token.id);
-      longest_added = std::max(longest_added, token.text.size());
-    }
-    spec.merges = {};
-  }
-
-  std::string name;
-  TokenizerSpec spec;
-  AddedTokens raw_tokens, normalized_tokens;
-  BytePairs pairs;
-  std::vector<Splitter> splitters;
-  std::unordered_map<std::string, std::uint32_t> ids;  // of added tokens
-  std::size_t longest_added = 0;
-  bool cuttable = false;
-};
-
 Tokenizer::Tokenizer(const std::string& path) {
-  const std::string text = read_whole_file(path, largest_file, ExitCode::data);
-  parts_ = std::make_unique<const Parts>(path, text, parse_tokenizer(text, path));
+  const std::string content = read_whole_file(path, largest_file, ExitCode::data);
+  const bool pieces = path.ends_with(".model");
+  kind_ = pieces ? open_sentence_piece(content, path) : open_byte_level(content, path);
+  name_ = fmt::format("{}:{}:xxh3={:016x}", pieces ? "sentencepiece" : "huggingface",
+                      std::filesystem::path(path).filename().string(), checksum_of(content));
 }
 Tokenizer::~Tokenizer() = default;
 
 const std::string& Tokenizer::name() const {
-  return parts_->name;
+  return name_;
 }
 
 std::uint32_t Tokenizer::vocabulary() const {
-  return static_cast<std::uint32_t>(parts_->spec.token_text.size());
+  return kind_->vocabulary();
 }
 
 std::optional<std::uint32_t> Tokenizer::id_of(std::string_view token) const {
-  if (const auto added = parts_->ids.find(std::string(token)); added != parts_->ids.end())
-    return added->second;
-  const auto& all = parts_->spec.token_text;
-  const auto found = std::ranges::find(all, token);
-  if (token.empty() || found == all.end()) return std::nullopt;
-  return static_cast<std::uint32_t>(found - all.begin());
+  return kind_->id_of(token);
 }
 
 std::string Tokenizer::text_of(std::span<const std::uint32_t> ids) const {
   std::string text;
-  for (const std::uint32_t id : ids) {
-    if (id < parts_->spec.token_text.size()) text += parts_->spec.token_text[id];
-  }
+  for (const std::uint32_t id : ids)
+    text += kind_->text_of(id);
   return text;
 }
 
 std::size_t Tokenizer::last_cut(std::string_view text) const {
-  if (!parts_->cuttable || text.size() < 2) return 0;
-  for (std::size_t at = text.size() - 1; at > 0; --at) {
-    if (may_cut(text[at - 1], text[at], parts_->spec.prefix_space)) return at;
-  }
-  return 0;
+  return kind_->last_cut(text);
 }
 
 std::size_t Tokenizer::lookahead() const {
-  constexpr std::size_t pieces = 1024;  // more than what one depends on, but in odd texts
-  return 2 * parts_->longest_added + pieces;
+  return kind_->lookahead();
 }
 
-struct TextEncoder::State {
-  explicit State(const Tokenizer::Parts& of) : parts(of) {}
-
-  const Tokenizer::Parts& parts;
-  BytePairs::Scratch pairs;
-  Splitter::Scratch splitter;
-  std::vector<TextPiece> raw_pieces, pieces;
-  std::vector<TextSpan> spans, finer;
-  std::string composed_part, composed_rest, joined;
-
-  // As far as `stop`, of a text that is known as far as `known`; more than its size: all of it.
-  // False: no piece ends at `stop`.
-  bool encode_raw(std::string_view text, std::size_t stop, std::size_t known,
-                  std::vector<std::uint32_t>& ids);
-  // As far as `stop`, of a text that goes on where `open`.
-  bool encode_normalized(std::string_view text, std::size_t stop, bool open,
-                         std::vector<std::uint32_t>& ids);
-  bool encode_between(std::string_view text, std::size_t stop, bool open,
-                      std::vector<std::uint32_t>& ids);
-};
-
-TextEncoder::TextEncoder(const Tokenizer& tokenizer)
-    : state_(std::make_unique<State>(*tokenizer.parts_)) {}
+TextEncoder::TextEncoder(const Tokenizer& tokenizer) : kind_(tokenizer.kind_->encoder()) {}
 TextEncoder::~TextEncoder() = default;
 TextEncoder::TextEncoder(TextEncoder&&) noexcept = default;
 
-void TextEncoder::encode(std::string_view text, std::vector<std::uint32_t>& ids) {
-  if (!state_->encode_raw(text, text.size(), text.size() + 1, ids))
-    TRIREME_EXPECTS(false, "a whole text of {} bytes ends at a piece", text.size());
+void TextEncoder::encode(std::string_view text, std::vector<std::uint32_t>& ids, bool begins) {
+  kind_->encode(text, begins, ids);
 }
 
-bool TextEncoder::encode_part(std::string_view part, std::string_view after,
+bool TextEncoder::encode_part(std::string_view part, bool begins, std::string_view after,
                               std::vector<std::uint32_t>& ids) {
-  const std::size_t before = ids.size();
-  const std::string text = fmt::format("{}{}", part, after);
-  // Of an added token at the very end there may be a part only, which is no text.
-  std::size_t known = text.size() - std::min(after.size(), 2 * state_->parts.longest_added);
-  while (known > part.size() && (static_cast<unsigned char>(text[known]) & 0xC0U) == 0x80)
-    --known;
-  if (state_->encode_raw(text, part.size(), known, ids)) return true;
-  ids.resize(before);
-  return false;
-}
-
-bool TextEncoder::State::encode_raw(std::string_view text, std::size_t stop, std::size_t known,
-                                    std::vector<std::uint32_t>& ids) {
-  raw_pieces.clear();
-  parts.raw_tokens.split(text, splitter, raw_pieces);
-  for (const TextPiece& piece : raw_pieces) {
-    if (piece.span.begin >= stop) break;
-    if (piece.token) {
-      ids.push_back(*piece.token);
-      continue;
-    }
-    const bool open =
-        piece.span.end > known || (piece.span.end == text.size() && known == text.size());
-    const std::size_t last = std::min(piece.span.end, known), end = std::min(last, stop);
-    const std::string_view inside = text.substr(piece.span.begin, end - piece.span.begin);
-    const std::string_view rest = text.substr(end, last - end);
-    if (!parts.spec.composes) {
-      const auto both = text.substr(piece.span.begin, last - piece.span.begin);
-      if (!encode_normalized(both, inside.size(), open, ids)) return false;
-      continue;
-    }
-    // A cut is a place that no composition reaches across.
-    std::string_view whole = composed(inside, composed_part);
-    const std::size_t inside_size = whole.size();
-    if (!rest.empty()) {
-      joined = fmt::format("{}{}", whole, composed(rest, composed_rest));
-      whole = joined;
-    }
-    if (!encode_normalized(whole, inside_size, open, ids)) return false;
-  }
-  return true;
-}
-
-bool TextEncoder::State::encode_normalized(std::string_view text, std::size_t stop, bool open,
-                                           std::vector<std::uint32_t>& ids) {
-  pieces.clear();
-  parts.normalized_tokens.split(text, splitter, pieces);
-  for (const TextPiece& piece : pieces) {
-    if (piece.span.begin >= stop) break;
-    if (piece.token) {
-      ids.push_back(*piece.token);
-      continue;
-    }
-    const std::string_view between =
-        text.substr(piece.span.begin, piece.span.end - piece.span.begin);
-    const bool goes_on = open && piece.span.end == text.size();
-    if (!encode_between(between, std::min(piece.span.end, stop) - piece.span.begin, goes_on, ids))
-      return false;
-  }
-  return true;
-}
-
-bool TextEncoder::State::encode_between(std::string_view text, std::size_t stop, bool open,
-                                        std::vector<std::uint32_t>& ids) {
-  std::string with_space;
-  if (parts.spec.prefix_space && text[0] != ' ') {
-    with_space = fmt::format(" {}", text);
-    text = with_space;
-    ++stop;
-  }
-  spans.clear();
-  if (parts.splitters.empty()) spans.push_back({0, text.size()});
-  for (std::size_t i = 0; i < parts.splitters.size(); ++i) {
-    const Splitter& rule = parts.splitters[i];
-    if (i > 0) {
-      finer.clear();
-      for (const TextSpan& span : spans) {
-        const std::size_t first = finer.size();
-        rule.split(text.substr(span.begin, span.end - span.begin), splitter, finer);
-        for (std::size_t j = first; j < finer.size(); ++j)
-          finer[j] = {finer[j].begin + span.begin, finer[j].end + span.begin};
-      }
-      std::swap(spans, finer);
-    } else if (stop < text.size() || open) {
-      if (rule.split_part(text, stop, open, splitter, spans) != stop) return false;
-    } else {
-      rule.split(text, splitter, spans);
-    }
-  }
-  for (const TextSpan& span : spans)
-    parts.pairs.encode(text.substr(span.begin, span.end - span.begin), pairs, ids);
-  return true;
+  return kind_->encode_part(part, begins, after, ids);
 }
 
 }  // namespace trireme

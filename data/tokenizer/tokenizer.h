@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to tokens and back, as the tokenizer.json of a Hugging Face model says: byte-level BPE.
+// Text to tokens and back: byte-level BPE, as the tokenizer.json of a Hugging Face model says, and
+// SentencePiece models where the program has been built with its library.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,9 @@
 
 namespace trireme {
 
+class EncoderKind;
+class TokenizerKind;
+
 // Any number of threads may use one.
 class Tokenizer {
  public:
@@ -21,11 +25,12 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // "huggingface:<file name>:xxh3=<16 hex digits>", which shards keep.
+  // "huggingface:<file name>:xxh3=<16 hex digits>", or "sentencepiece:...", which shards keep.
   [[nodiscard]] const std::string& name() const;
   [[nodiscard]] std::uint32_t vocabulary() const;  // every id is below
   [[nodiscard]] std::optional<std::uint32_t> id_of(std::string_view token) const;
-  // The bytes that the tokens stand for. Ids that no token has stand for none.
+  // The bytes that the tokens stand for. Ids that no token has stand for none. Of SentencePiece a
+  // space before the first word stays.
   [[nodiscard]] std::string text_of(std::span<const std::uint32_t> ids) const;
 
   // A place before the end of `text` where a long text may be cut so that it can be encoded in
@@ -36,8 +41,8 @@ class Tokenizer {
 
  private:
   friend class TextEncoder;
-  struct Parts;
-  std::unique_ptr<const Parts> parts_;
+  std::string name_;
+  std::unique_ptr<const TokenizerKind> kind_;
 };
 
 // Of one thread. The tokenizer must outlive it.
@@ -48,18 +53,18 @@ class TextEncoder {
   TextEncoder(TextEncoder&&) noexcept;
 
   // Appends the tokens of `text`, which is valid UTF-8, without those that a post-processor would
-  // add.
-  void encode(std::string_view text, std::vector<std::uint32_t>& ids);
+  // add. `begins` is false for the last part of a text that was encoded in parts.
+  void encode(std::string_view text, std::vector<std::uint32_t>& ids, bool begins = true);
 
   // Appends the tokens of a part of a text that ends at a place of Tokenizer::last_cut(), followed
-  // by `after` (some of the text behind it, or all). False, and no tokens, where the whole text
-  // does not fall into pieces there; then it has to be encoded together with what follows.
-  [[nodiscard]] bool encode_part(std::string_view part, std::string_view after,
+  // by `after` (some of the text behind it, or all); `begins`: it is the first. False, and no
+  // tokens, where the whole text does not fall into pieces there; then it has to be encoded
+  // together with what follows.
+  [[nodiscard]] bool encode_part(std::string_view part, bool begins, std::string_view after,
                                  std::vector<std::uint32_t>& ids);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<EncoderKind> kind_;
 };
 
 }  // namespace trireme

@@ -24,6 +24,7 @@
 #include "data/loader/permutation.h"
 #include "data/pack/staged_directory.h"
 #include "data/pack/text/token_stream.h"
+#include "data/sets/megatron_dataset.h"
 #include "data/sets/token_dataset.h"
 #include "launch/bench/data/field_rates.h"
 #include "launch/bench/data/loader_rates.h"
@@ -52,8 +53,8 @@ struct DataBenchArguments {
 // Where the bytes of one sample lie.
 struct Place {
   std::int64_t sample = 0;
-  std::size_t shard = 0;
-  std::uint64_t element = 0;  // first token or image in the shard
+  std::size_t file = 0;
+  std::uint64_t element = 0;  // first token or image in the file
   std::uint64_t offset = 0;   // in the file
 };
 
@@ -68,40 +69,59 @@ struct Method {
   double samples_per_second = 0;
 };
 
+// A shard, or the tokens of Megatron-LM.
+struct StoredFile {
+  std::string path;
+  std::uint64_t offset = 0;  // of the first element
+  std::uint64_t count = 0;   // tokens or images
+  std::uint64_t element_bytes = 1;
+};
+
 struct Workload {
   std::unique_ptr<Dataset> dataset;
+  std::vector<StoredFile> files;
   std::vector<Place> places;       // in the order of reading
   std::uint64_t elements = 1;      // per sample
   std::uint64_t sample_bytes = 0;  // as stored
 };
 
-// Samples that lie in one shard, at most `limit` bytes of them, in reading order.
+std::vector<StoredFile> files_of(const Dataset& dataset) {
+  if (const auto* const megatron = dynamic_cast<const MegatronDataset*>(&dataset)) {
+    const MegatronIndex& index = megatron->index();
+    return {{index.data_path, 0, index.tokens, size_of(index.type)}};
+  }
+  std::vector<StoredFile> files;
+  for (const Shard& shard : dataset.shards())
+    files.push_back({shard.path, shard.data_offset, shard.header.count, shard.element_bytes()});
+  return files;
+}
+
+// Samples that lie in one file, at most `limit` bytes of them, in reading order.
 Workload make_workload(const DataBenchArguments& arguments) {
   Workload work;
   work.dataset = Dataset::open(arguments.path, {.context = arguments.context, .split = "train"});
-  const std::vector<Shard>& shards = work.dataset->shards();
-  if (shards.empty())
-    fail(ExitCode::data, "{}: has no shards, which this measures; pack it first", arguments.path);
+  work.files = files_of(*work.dataset);
   const bool tokens = work.dataset->kind() == DataKind::tokens;
   const auto stride = tokens ? static_cast<std::uint64_t>(arguments.context) : 1;
   work.elements = tokens ? stride + 1 : 1;
-  work.sample_bytes = work.elements * shards.front().element_bytes();
+  work.sample_bytes = work.elements * work.files.front().element_bytes;
   const std::uint64_t max_samples = std::max<std::uint64_t>(
       1, static_cast<std::uint64_t>(arguments.megabytes) * 1'000'000 / work.sample_bytes);
   std::vector<Place> in_order;
   std::uint64_t start = 0;
-  for (std::size_t s = 0, i = 0; s < shards.size(); ++s) {
-    const std::uint64_t end = start + shards[s].header.count;
+  for (std::size_t f = 0, i = 0; f < work.files.size(); ++f) {
+    const StoredFile& file = work.files[f];
+    const std::uint64_t end = start + file.count;
     for (; i * stride + work.elements <= end && in_order.size() < max_samples; ++i) {
-      if (i * stride < start) continue;  // begins in the shard before
+      if (i * stride < start) continue;  // begins in the file before
       const std::uint64_t element = i * stride - start;
-      in_order.push_back({static_cast<std::int64_t>(i), s, element,
-                          shards[s].data_offset + element * shards[s].element_bytes()});
+      in_order.push_back(
+          {static_cast<std::int64_t>(i), f, element, file.offset + element * file.element_bytes});
     }
     start = end;
   }
   if (in_order.empty())
-    fail(ExitCode::data, "{}: no sample lies inside one shard; lower --context", arguments.path);
+    fail(ExitCode::data, "{}: no sample lies inside one file; lower --context", arguments.path);
   const Permutation order(in_order.size(), 1, 0);
   for (std::size_t i = 0; i < in_order.size(); ++i)
     work.places.push_back(in_order[arguments.sequential ? i : order(i)]);
@@ -110,12 +130,12 @@ Workload make_workload(const DataBenchArguments& arguments) {
 
 MakeReader plain_reader(const Workload& work) {
   auto files = std::make_shared<std::vector<FileDescriptor>>();
-  for (const Shard& shard : work.dataset->shards())
-    files->push_back(open_for_reading(shard.path, ExitCode::data));
+  for (const StoredFile& file : work.files)
+    files->push_back(open_for_reading(file.path, ExitCode::data));
   return [&work, files] {
     auto buffer = std::make_shared<std::vector<std::byte>>(work.sample_bytes);
     return [files, buffer](const Place& place) {
-      const ssize_t got = ::pread((*files)[place.shard].get(), buffer->data(), buffer->size(),
+      const ssize_t got = ::pread((*files)[place.file].get(), buffer->data(), buffer->size(),
                                   static_cast<off_t>(place.offset));
       if (got != static_cast<ssize_t>(buffer->size()))
         system_failed("pread", "benchmark", ExitCode::data);
@@ -156,7 +176,7 @@ MakeReader library_reader(const Workload& work) {
   return [&work, readers] {
     auto buffer = std::make_shared<std::vector<std::byte>>(work.sample_bytes);
     return [&work, readers, buffer](const Place& place) {
-      (*readers)[place.shard]->read(place.element, work.elements, *buffer);
+      (*readers)[place.file]->read(place.element, work.elements, *buffer);
     };
   };
 }
@@ -254,7 +274,8 @@ void print_loader(const DataBenchArguments& arguments, const Workload& work, dou
     print_row(name, arguments.threads, rate, plain, work.sample_bytes);
   };
   print("Trireme loader, device batches", rates.later);
-  if (work.dataset->shards().front().block_bytes == 0) return;
+  const std::vector<Shard>& shards = work.dataset->shards();
+  if (shards.empty() || shards.front().block_bytes == 0) return;
   print("  block checksums left alone", rates.later_unchecked);
   print("  first pass over the data", rates.first);
   print("  first pass, left alone", rates.first_unchecked);
@@ -268,6 +289,7 @@ void print_loader(const DataBenchArguments& arguments, const Workload& work, dou
 void bench_packed(const DataBenchArguments& arguments) {
   const Workload work = make_workload(arguments);
   const bool tokens = work.dataset->kind() == DataKind::tokens;
+  const bool shards = !work.dataset->shards().empty();
   fmt::print("{}: {} samples of {} bytes ({:.1f} MB), {} order, page cache warm\n", arguments.path,
              work.places.size(), work.sample_bytes,
              static_cast<double>(work.places.size() * work.sample_bytes) * 1e-6,
@@ -278,9 +300,9 @@ void bench_packed(const DataBenchArguments& arguments) {
   for (const std::int64_t threads : {std::int64_t{1}, arguments.threads}) {
     if (threads == 1 && !methods.empty()) continue;
     methods.push_back({"plain pread", threads, plain_reader(work)});
-    methods.push_back({"Trireme reader", threads, stored_reader(work)});
+    if (shards) methods.push_back({"Trireme reader", threads, stored_reader(work)});
     if (tokens) methods.push_back({"Trireme reader, int32 rows", threads, batch_reader(work)});
-    methods.push_back({"H5Dread", threads, library_reader(work)});
+    if (shards) methods.push_back({"H5Dread", threads, library_reader(work)});
   }
   const ReadSample warm = methods.front().make();
   for (const Place& place : work.places)
@@ -290,6 +312,7 @@ void bench_packed(const DataBenchArguments& arguments) {
 
   const double plain = methods.front().samples_per_second;
   print_loader(arguments, work, plain);
+  if (!shards) return;  // the HDF5 library has nothing to read
   std::string reason;
   if (const double rate = h5py_rate(arguments, work, reason); rate > 0) {
     print_row("h5py", 1, rate, plain, work.sample_bytes);
@@ -342,7 +365,8 @@ void add_bench_data(CLI::App& bench_command) {
       "data", "Reading speed: plain pread, Trireme, HDF5 library, h5py");
   const auto arguments = std::make_shared<DataBenchArguments>();
   command->add_option("path", arguments->path,
-                      "Data set (default: random tokens in the temporary directory)");
+                      "Packed shards or tokens of Megatron-LM (default: random tokens in the "
+                      "temporary directory)");
   command->add_option("--context", arguments->context, "Tokens per sample")
       ->capture_default_str()
       ->check(integer_between(1, 1 << 20));

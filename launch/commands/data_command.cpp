@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "data/inspect.h"
+#include "data/megatron/index.h"
 #include "data/pack/interruption.h"
 #include "data/pack/pack_images.h"
 #include "data/pack/pack_text.h"
@@ -62,8 +63,8 @@ void run_pack_text(TextArguments& arguments) {
 void add_tokenizer_options(CLI::App& command, TextArguments& arguments) {
   PackTextOptions& options = arguments.options;
   command.add_option("--tokenizer", options.tokenizer,
-                     "tokenizer.json of a model (byte-level BPE: GPT-2, Llama 3, Qwen, ...); "
-                     "default: one token per byte");
+                     "tokenizer.json of a model (byte-level BPE: GPT-2, Llama 3, Qwen, ...) or a "
+                     "*.model of SentencePiece; default: one token per byte");
   command.add_option("--begin-token", options.begin_token,
                      "Token to add before each document, e.g. '<|begin_of_text|>'");
   command.add_option("--end-token", options.end_token,
@@ -245,7 +246,9 @@ void add_data_inspect(CLI::App& data) {
   };
   auto* const command = data.add_subcommand("inspect", "Print what a data set holds");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("path", arguments->path, "Directory of shards, of splits, or one shard")
+  command
+      ->add_option("path", arguments->path,
+                   "Directory of shards, of splits, one shard, or tokens of Megatron-LM")
       ->required();
   command->add_option("--preview", arguments->preview, "Show this many tokens or images")
       ->check(integer_from<std::uint64_t>(1));
@@ -257,14 +260,20 @@ void add_data_inspect(CLI::App& data) {
   });
 }
 
+std::vector<std::string> files_to_verify(const std::string& path) {
+  if (const auto index = find_megatron_index(path))
+    return {std::filesystem::path(*index).replace_extension(".bin").string()};
+  return list_shards(path, "").paths;
+}
+
 void run_verify(const std::string& path, bool quiet) {
   std::vector<ShardReport> all;
   for (const std::string& directory : find_datasets(path)) {
     std::uint64_t bytes = 0;
-    std::error_code ignored;
-    for (const std::string& file : list_shards(directory, "").paths) {
-      const auto size = std::filesystem::file_size(file, ignored);
-      if (!ignored) bytes += size;
+    for (const std::string& file : files_to_verify(directory)) {
+      std::error_code unknown;
+      const auto size = std::filesystem::file_size(file, unknown);
+      if (!unknown) bytes += size;
     }
     Progress progress("verifying", bytes, "bytes", !quiet);
     const std::vector<ShardReport> reports =
@@ -284,7 +293,7 @@ void run_verify(const std::string& path, bool quiet) {
   std::fflush(stdout);
   const auto count = std::count_if(all.begin(), all.end(),
                                    [](const auto& report) { return !report.problem.empty(); });
-  fail(ExitCode::data, "{} of {} shards {} broken; the first: {}", count, all.size(),
+  fail(ExitCode::data, "{} of {} files {} broken; the first: {}", count, all.size(),
        count == 1 ? "is" : "are", broken->problem);
 }
 
@@ -296,7 +305,9 @@ void add_data_verify(CLI::App& data) {
   auto* const command = data.add_subcommand(
       "verify", "Read all of a data set and check checksums and ranges (exit code 3 when broken)");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("path", arguments->path, "Directory of shards, of splits, or one shard")
+  command
+      ->add_option("path", arguments->path,
+                   "Directory of shards, of splits, one shard, or tokens of Megatron-LM")
       ->required();
   command->add_flag("--quiet", arguments->quiet, "Show no progress");
   command->footer("Example: trireme data verify data/kjv");

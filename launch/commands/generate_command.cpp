@@ -168,8 +168,9 @@ void add_generate_command(CLI::App& app) {
   add_weights_options(*command, arguments->weights);
   command->add_option("--prompt", arguments->prompt,
                       "Text to continue (models of bytes, or with --tokenizer)");
-  command->add_option("--tokenizer", arguments->tokenizer,
-                      "tokenizer.json that the run's data was packed with: text in and out");
+  command->add_option(
+      "--tokenizer", arguments->tokenizer,
+      "tokenizer.json or *.model that the run's data was packed with: text in and out");
   command
       ->add_option("--prompt-ids", arguments->prompt_ids,
                    "Token ids to continue, separated by commas")

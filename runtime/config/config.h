@@ -112,6 +112,8 @@ struct DataConfig : DataSource {
   std::int64_t prefetch = 4;
   bool shuffle = true;
   LastBatch last_batch = LastBatch::drop;
+  std::string stage;           // a directory of each host, "" = none
+  double stage_gigabytes = 0;  // 0 = as much as the disk has
   // images
   std::int64_t crop_padding = 0;
   bool flip = false;

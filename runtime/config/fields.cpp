@@ -203,6 +203,12 @@ std::vector<Field> data_fields() {
       FIELD(data.prefetch, IntegerRange{1, 1024}, "batches read ahead"),
       FIELD(data.shuffle, Free{}, "visit the samples in a new order each epoch"),
       FIELD(data.last_batch, one_of<LastBatch>(), "what to do with an incomplete last batch"),
+      FIELD(data.stage, Text{},
+            "directory on a disk of each host's own that data files are copied to while the run "
+            "goes on, and read from once they are there; kept for the next job"),
+      FIELD(data.stage_gigabytes, NumberRange{.high = any_size},
+            "most that these copies take on a host: of more, the first files that fit; 0 = what "
+            "the disk has"),
       FIELD(data.crop_padding, IntegerRange{0, 1024},
             "random crop after padding by this many pixels", {}, Needs::images),
       FIELD(data.flip, Free{}, "mirror half of the images", {}, Needs::images),

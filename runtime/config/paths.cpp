@@ -33,6 +33,7 @@ Config with_absolute_paths(Config config) {
   for (std::string* const path : config::input_paths(config))
     make_absolute(*path);
   make_absolute(config.run.directory);
+  make_absolute(config.data.stage);
   if (config.device.autotune != "off") make_absolute(config.device.autotune);
   return config;
 }

@@ -162,6 +162,12 @@ std::unique_ptr<Dataset> open_one(Communicator* world, const Config& config, con
     auto images = open_images(world == nullptr ? *alone : *world,
                               image_options(config, data, part == DataPart::training),
                               index_file(config, data, part));
+    if (!config.data.stage.empty() && !images->classes().empty()) {
+      fail(ExitCode::config,
+           "data.stage: {}: class folders are read where they lie; remove it, or make archives of "
+           "them",
+           config.data.stage);
+    }
     return beside_files(std::move(images), config, data);
   }
   if (!data.in_place()) return beside_files(open_packed(config, data, part), config, data);

@@ -11,6 +11,7 @@
 #include "runtime/engine/agreement/host_sharing.h"
 #include "runtime/engine/agreement/shared_inputs.h"
 #include "runtime/engine/data_sets.h"
+#include "runtime/engine/data_staging.h"
 #include "runtime/engine/mixture.h"
 #include "runtime/engine/options.h"
 #include "runtime/engine/start_report.h"
@@ -166,6 +167,7 @@ void Engine::begin(std::function<StepFlags()> flags) {
   if (parts_.validation)
     training_.validation.emplace(session_, training_.state->engine.runner(), parts_.validation);
   if (training_.validation) require_same_names(dataset, training_.validation->dataset());
+  staging_ = start_staging(*session_.world, config.data, data_sets());
   training_.batches =
       std::make_unique<Loader>(*session_.device, dataset, plan, training_loader_options(session_));
   if (!dataset.shards().empty()) watch_.emplace(dataset, watch_of_rank(session_));
@@ -219,6 +221,13 @@ void Engine::save() {
   training_.checkpoints->save(done_);
 }
 
+std::vector<const Dataset*> Engine::data_sets() const {
+  std::vector<const Dataset*> sets;
+  if (parts_.training) sets.push_back(parts_.training.get());
+  if (training_.validation) sets.push_back(&training_.validation->dataset());
+  return sets;
+}
+
 void Engine::verify_data() {
   if (watch_) {
     if (const std::size_t verified = watch_->finish(); verified < watch_->shards()) {
@@ -227,10 +236,8 @@ void Engine::verify_data() {
     }
   }
   if (training_.validation) static_cast<void>(training_.validation->watch().finish());
-  const Dataset* const validation =
-      training_.validation ? &training_.validation->dataset() : nullptr;
-  for (const Dataset* const data : {parts_.training.get(), validation}) {
-    if (const std::string text = data != nullptr ? data->shortcomings() : ""; !text.empty())
+  for (const Dataset* const data : data_sets()) {
+    if (const std::string text = data->shortcomings(); !text.empty())
       log::get("data").warn("of what this rank read, {}", text);
   }
 }

@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "data/staging/staging.h"
 #include "runtime/engine/memory_plan.h"
 #include "runtime/engine/session.h"
 #include "runtime/engine/state/checkpointing.h"
@@ -136,6 +137,8 @@ class Engine {
 
  private:
   void open_training_data();
+  // Those that there are: to train on, to evaluate on.
+  [[nodiscard]] std::vector<const Dataset*> data_sets() const;
   void begin_dry(const StepOptions& options);
   void set_initial_weights();
   [[nodiscard]] bool reads_data() const { return !session_.dry && !parts_.batches; }
@@ -148,6 +151,7 @@ class Engine {
   std::optional<PipelineRunner> runner_;  // of passes outside training
   TrainingParts training_;
   std::optional<PayloadWatch> watch_;
+  std::unique_ptr<Staging> staging_;
   std::int64_t done_ = 0;
   bool open_ = false;
 };

@@ -37,6 +37,13 @@ _trireme_find_module(LIBCRYPTO libcrypto)
 _trireme_find_module(JPEG libjpeg)
 _trireme_find_module(PCRE2 libpcre2-8)
 _trireme_find_module(UTF8PROC libutf8proc)
+# Optional: without it, models of SentencePiece are refused by name. An installed package has what it was built with.
+if(TRIREME_IS_PACKAGE AND TRIREME_SENTENCEPIECE)
+  _trireme_find_module(SENTENCEPIECE sentencepiece)
+elseif(NOT TRIREME_IS_PACKAGE)
+  pkg_search_module(SENTENCEPIECE IMPORTED_TARGET sentencepiece)
+  set(TRIREME_SENTENCEPIECE ${SENTENCEPIECE_FOUND})
+endif()
 # What chunks of HDF5 files are compressed with.
 _trireme_find_module(DEFLATE libdeflate)
 _trireme_find_module(LZ4 liblz4)

@@ -16,6 +16,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/host_name.h"
 #include "tests/data/make_images.h"
+#include "tests/data/make_megatron.h"
 #include "tests/support/temporary_directory.h"
 
 namespace trireme {
@@ -99,7 +100,7 @@ TEST_F(DataCommand, NamesTheBrokenShardWithExitCodeThree) {
 
   expect_outcome(
       run("data verify " + out_), ExitCode::data,
-      {"shard_00000.h5: good", "shard_00001.h5: BROKEN", "1 of 3 shards is broken", "block 0 ("});
+      {"shard_00000.h5: good", "shard_00001.h5: BROKEN", "1 of 3 files is broken", "block 0 ("});
 }
 
 TEST_F(DataCommand, ExplainsEverySubcommandWithAnExample) {
@@ -387,6 +388,22 @@ TEST_F(DataCommand, BenchmarksASmallDataSet) {
       {"plain pread", "Trireme reader", "H5Dread", "Trireme loader", "h5py", "not measured"});
   expect_outcome(run("bench data " + out_ + " --context 50000 --rounds 1"), ExitCode::data,
                  {"20000 tokens"});
+}
+
+TEST_F(DataCommand, TokensOfMegatronAreVerifiedShownAndMeasured) {
+  const std::string prefix = directory_.file("corpus");
+  write_text(prefix + ".idx", test::megatron_index({4000}, {0, 1}, 8));
+  write_text(prefix + ".bin",
+             test::megatron_data<std::uint16_t>(std::vector<std::int64_t>(4000, 17)));
+
+  expect_outcome(run("data verify " + prefix), ExitCode::ok, {"corpus.bin: good"});
+  expect_outcome(run("data inspect " + prefix + " --preview 3"), ExitCode::ok,
+                 {"4000", "17 17 17"});
+  expect_outcome(run("bench data " + prefix + " --context 64 --rounds 1 --seconds 0.002"),
+                 ExitCode::ok, {"62 samples of 130 bytes", "plain pread", "Trireme loader"});
+  write_text(prefix + ".bin", "cut");
+  expect_outcome(run("data verify " + prefix), ExitCode::data,
+                 {"BROKEN", "1 of 1 files is broken"});
 }
 
 }  // namespace

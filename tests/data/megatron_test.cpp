@@ -7,6 +7,8 @@
 
 #include "data/inspect.h"
 #include "data/sets/id_names.h"
+#include "data/verify.h"
+#include "tests/data/edit_shard.h"
 #include "tests/data/make_megatron.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
@@ -95,6 +97,28 @@ TEST_F(Megatron, RefusesIdsOutsideTheVocabularyOfTheModel) {
   const auto any = Dataset::open(prefix_, {.context = 5});
   expect_error(
       ExitCode::data, [&] { static_cast<void>(window(*any, 0)); }, "token 5 has id -1");
+}
+
+TEST_F(Megatron, IsVerifiedAsFarAsItCanBeAndShown) {
+  constexpr std::int32_t count = 30'001;
+  write_counting<std::int32_t>(count, 4);
+  std::uint64_t read = 0;
+  const auto verify = [&] {
+    read = 0;
+    return verify_dataset(prefix_, [&](std::uint64_t bytes) { read += bytes; });
+  };
+  const std::vector<ShardReport> good = verify();
+  ASSERT_EQ(good.size(), 1U);
+  EXPECT_EQ(good[0].problem, "");
+  EXPECT_EQ(good[0].path, prefix_ + ".bin");
+  EXPECT_EQ(good[0].bytes, count * sizeof(std::int32_t));
+  EXPECT_EQ(read, good[0].bytes);
+  EXPECT_NE(describe_dataset(prefix_, 5).find("0 1 2 3 4\n"), std::string::npos);
+
+  test::flip_bit(prefix_ + ".bin", (count - 1) * sizeof(std::int32_t) + 3, 7);
+  EXPECT_NE(verify()[0].problem.find("token 30000 has id -"), std::string::npos);
+  write_text(prefix_ + ".bin", "cut");
+  EXPECT_NE(verify()[0].problem.find("describes 120004 bytes"), std::string::npos);
 }
 
 TEST_F(Megatron, HasAFingerprintOfBothFiles) {

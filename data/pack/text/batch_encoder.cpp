@@ -50,12 +50,14 @@ bool BatchEncoder::encode_part(std::string_view text, const DocumentPart& part,
   }
   const std::size_t first = ids.size();
   if (part.begins) ids.insert(ids.end(), options_.begin.begin(), options_.begin.end());
-  if (part.ends || !encoder_) {
+  if (!encoder_) {
     encode_text(text, ids);
+  } else if (part.ends) {
+    encoder_->encode(text, ids, part.begins);
   } else {
     std::uint64_t elsewhere = 0;  // counted where it is text
     good_after = with_replaced_utf8(whole_code_points(after), elsewhere);
-    if (!encoder_->encode_part(text, good_after, ids)) {
+    if (!encoder_->encode_part(text, part.begins, good_after, ids)) {
       ids.resize(first);
       return false;
     }

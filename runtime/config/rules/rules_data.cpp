@@ -300,6 +300,9 @@ void check_data(const Subject& subject) {
     check_unused(subject, std::array<std::string_view, 1>{"data.damaged"},
                  "data.files or data.images");
   check_sources(subject);
+  if (data.stage.empty() && data.stage_gigabytes > 0)
+    refuse(subject, "data.stage_gigabytes", "{} has no effect without data.stage; name a directory",
+           data.stage_gigabytes);
   const bool any =
       !data.path.empty() || !data.files.empty() || !data.images.empty() || !data.sources.empty();
   if (subject.purpose == Purpose::train && !any) {

@@ -80,6 +80,32 @@ TEST_F(DataTest, ClassNamesAreComparedWhereverDataMeetsARun) {
                  "3: cats, dogs, eels");
 }
 
+TEST_F(DataTest, BitsAreTheSameFromCopiesOnTheHostsOwnDisk) {
+  const std::string stage = directory() + "/stage";
+  const std::vector<std::string> settings = {"reproducibility=layout", "train.eval_every=3"};
+  const auto staged = [&](const std::string& size) {
+    std::vector<std::string> more = settings;
+    more.push_back("data.stage=" + stage);
+    more.push_back("data.stage_gigabytes=" + size);
+    return more;
+  };
+  ASSERT_EQ(train_gpt("plain", 1, settings).exit_code, 0);
+
+  for (const auto& [name, ranks, size] :
+       {std::tuple{"two", 2, "0"}, {"again", 1, "0"}, {"no_room", 2, "0.000001"}}) {
+    const CommandResult result = train_gpt(name, ranks, staged(size));
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_EQ(weights_of(name), weights_of("plain")) << name;
+    EXPECT_EQ(validation_loss_of(name), validation_loss_of("plain")) << name;
+    EXPECT_THAT(
+        result.output,
+        HasSubstr(size == std::string("0") ? "2 file(s)" : "2 file(s) are read where they lie"));
+  }
+  const CommandResult refused = train_gpt("refused", 2, {"data.stage=/proc/stage"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("data.stage: /proc/stage"));
+}
+
 TEST_F(DataTest, AFlippedBitOfTheTrainingDataEndsTheRun) {
   const std::string data = tokens("data", "bytes"), shard = data + "/shard_00000.h5";
   std::string bytes = read_file(shard);

@@ -94,11 +94,14 @@ TEST_F(FieldsTest, BitsAreThoseOfOneRankWhateverTheFilesAreStoredAs) {
   ASSERT_EQ(losses("one").size(), 4U);
 
   const std::string other = fmt::format("--set data.files={}/packed", directory());
+  const std::string staged = fmt::format("--set data.stage={}/stage", directory());
   for (const auto& [name, ranks, more] :
        {std::tuple{"two", 2, ""},
         {"workers", 1, "--set data.workers=3 --set data.prefetch=1"},
         {"pipeline", 2, "--set parallel.pipeline=2"},
-        {"packed_two", 2, other.c_str()}}) {
+        {"packed_two", 2, other.c_str()},
+        {"staged_two", 2, staged.c_str()},
+        {"staged_again", 1, staged.c_str()}}) {
     const CommandResult result = run(config, name, ranks, layout + " " + more);
     ASSERT_EQ(result.exit_code, 0) << result.output;
     EXPECT_EQ(losses(name), losses("one")) << name;

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// One file on its way to a disk of this host, as one process works on it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/shard/data_file.h"
+#include "data/staging/piece_ledger.h"
+#include "data/staging/stage_directory.h"
+
+namespace trireme {
+
+// Asked between blocks of a few MB; true ends the work.
+using StopAsked = std::function<bool()>;
+
+class StagedCopy {
+ public:
+  enum class State : std::uint8_t { waiting, worked, complete, given_up };
+
+  // `job`: the same for all processes that share this work, and not 0.
+  StagedCopy(StageSource source, const OutputDirectory& directory, std::uint64_t job);
+
+  // Does the pieces that nobody else does: copies them, reads them back from the disk and compares
+  // checksums; of pieces that an earlier job has copied only the latter; of a packed shard, once,
+  // its own checksums too. complete: all pieces are there and found right by processes of this job,
+  // and readers have been told (data_file.h). given_up: nobody copies it any more, with a line in
+  // the log from who has found out why.
+  [[nodiscard]] State advance(const StopAsked& stop);
+
+  [[nodiscard]] const StageSource& source() const { return source_; }
+  [[nodiscard]] std::uint64_t bytes_copied() const { return bytes_copied_; }  // by this process
+
+ private:
+  struct Open;
+  [[nodiscard]] State work(const Open& files, const StopAsked& stop);
+  [[nodiscard]] bool settle(const Open& files, std::uint64_t piece, const StopAsked& stop);
+  [[nodiscard]] bool content_is_checked(const Open& files, const StopAsked& stop);
+  void copy_piece(const Open& files, std::uint64_t piece, const StopAsked& stop);
+  void require_unchanged() const;
+  [[nodiscard]] State give_up(const Open& files, const std::string& why);
+
+  StageSource source_;
+  const OutputDirectory& directory_;
+  std::uint64_t job_;
+  std::shared_ptr<LocalCopy> readers_;
+  std::vector<bool> good_;  // pieces
+  std::uint64_t bytes_copied_ = 0;
+};
+
+}  // namespace trireme

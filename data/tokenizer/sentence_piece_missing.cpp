@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// In the place of sentence_piece.cpp where the library was not there when the program was built.
+#include "data/tokenizer/tokenizer_kind.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+
+std::unique_ptr<const TokenizerKind> open_sentence_piece(const std::string& /*content*/,
+                                                         const std::string& path) {
+  fail(ExitCode::data,
+       "{}: is a model of SentencePiece, whose library this program was built without; install "
+       "libsentencepiece-dev and build again (cmake --preset cpu finds it)",
+       path);
+}
+
+}  // namespace trireme

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kinds of tokenizers have in common, behind Tokenizer and TextEncoder (tokenizer.h),
+// which say what the functions do.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+// Of one thread.
+class EncoderKind {
+ public:
+  virtual ~EncoderKind() = default;
+  virtual void encode(std::string_view text, bool begins, std::vector<std::uint32_t>& ids) = 0;
+  [[nodiscard]] virtual bool encode_part(std::string_view part, bool begins, std::string_view after,
+                                         std::vector<std::uint32_t>& ids) = 0;
+};
+
+class TokenizerKind {
+ public:
+  virtual ~TokenizerKind() = default;
+  [[nodiscard]] virtual std::uint32_t vocabulary() const = 0;
+  [[nodiscard]] virtual std::optional<std::uint32_t> id_of(std::string_view token) const = 0;
+  [[nodiscard]] virtual std::string text_of(std::uint32_t id) const = 0;
+  [[nodiscard]] virtual std::size_t last_cut(std::string_view text) const = 0;
+  [[nodiscard]] virtual std::size_t lookahead() const = 0;
+  [[nodiscard]] virtual std::unique_ptr<EncoderKind> encoder() const = 0;
+};
+
+// Of the content of the file `path`. Raise ExitCode::data, naming it and what is wrong.
+[[nodiscard]] std::unique_ptr<const TokenizerKind> open_byte_level(const std::string& text,
+                                                                   const std::string& path);
+[[nodiscard]] std::unique_ptr<const TokenizerKind> open_sentence_piece(const std::string& content,
+                                                                       const std::string& path);
+
+}  // namespace trireme

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares the tokens of `trireme data pack-text --tokenizer X.model` with those of Python's sentencepiece, one by one.
+
+Trains models on text at hand (BPE, unigram, and one like Llama 2's); downloads nothing. The text that both read is that of
+check_tokenizer.py, with code points of every kind and bytes that are no UTF-8. Exits with 77 where Python lacks sentencepiece,
+or what check_tokenizer.py needs.
+
+  scripts/check_sentencepiece.py --trireme build/cpu/trireme
+"""
+import argparse
+import os
+import resource
+import sys
+import tempfile
+
+try:
+    import sentencepiece
+except ImportError as error:
+    print(f"skipped: {error}; install with: pip install sentencepiece")
+    sys.exit(77)
+
+import numpy
+
+from check_tokenizer import SEPARATOR, compare, cpu_seconds, files_at_hand, mixed_text, pack, stored
+
+LLAMA2 = {"model_type": "bpe", "byte_fallback": True, "normalization_rule_name": "identity", "remove_extra_whitespaces": False,
+          "split_digits": True, "allow_whitespace_only_pieces": True}
+MODELS = {"bpe": {"model_type": "bpe"}, "unigram": {"model_type": "unigram"}, "llama2": LLAMA2,
+          "no_prefix": {"model_type": "bpe", "add_dummy_prefix": False, "remove_extra_whitespaces": False}}
+
+
+def train(name, options, texts, directory):
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(line for text in texts for line in text.splitlines() if line), model_prefix=os.path.join(directory, name),
+        vocab_size=3000, character_coverage=0.999, minloglevel=2, input_sentence_size=20000, **options)
+    return os.path.join(directory, f"{name}.model")
+
+
+def check(name, path, arguments, documents, directory):
+    processor = sentencepiece.SentencePieceProcessor(model_file=path)
+    data, out = os.path.join(directory, "text"), os.path.join(directory, "out")
+    separator = SEPARATOR.encode()
+    with open(data, "wb") as file:
+        file.write(separator.join(documents))
+    ours_seconds = pack(arguments, out, data, path, ["--document-separator", "\\x1e", "--threads", str(arguments.threads)])
+    ours, offsets, stored_name = stored(out)
+    decoded = [(it + separator).decode(errors="replace") for it in documents[:-1]] + [documents[-1].decode(errors="replace")]
+    start = cpu_seconds(resource.RUSAGE_SELF)
+    theirs = [numpy.asarray(it, numpy.int64) for it in processor.encode(decoded, num_threads=arguments.threads)]
+    theirs_seconds = cpu_seconds(resource.RUSAGE_SELF) - start
+    compare(name, "documents", ours, numpy.concatenate(theirs), Named(processor))
+    # A document without a token is none.
+    assert (offsets == numpy.unique(numpy.concatenate([[0], numpy.cumsum([len(it) for it in theirs])]))).all(), f"{name}: documents begin elsewhere"
+    assert stored_name.decode().startswith(f"sentencepiece:{name}.model:xxh3="), stored_name
+    size = sum(map(len, documents)) * 1e-6
+    print(f"{name:<10} {len(ours):>10} tokens of {size:.1f} MB agree; MB per second of CPU: trireme {size / ours_seconds:6.2f}, "
+          f"sentencepiece {size / theirs_seconds:6.2f}", flush=True)
+
+
+class Named:
+    """With the name that compare() decodes by."""
+
+    def __init__(self, processor):
+        self.processor = processor
+
+    def decode(self, ids, skip_special_tokens=False):
+        return [self.processor.id_to_piece(int(it)) for it in ids]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trireme", required=True, help="the program")
+    parser.add_argument("--megabytes", type=int, default=4, help="of text in documents")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    arguments = parser.parse_args()
+    texts = []
+    for path in files_at_hand():
+        with open(path, encoding="utf-8", errors="replace") as file:
+            texts.append(file.read())
+    texts = [it for it in texts if len(it) > 1000]
+    documents = mixed_text(arguments.megabytes * 1_000_000, texts)
+    with tempfile.TemporaryDirectory() as directory:
+        for name, options in MODELS.items():
+            check(name, train(name, options, texts[:300], directory), arguments, documents, directory)
+
+
+if __name__ == "__main__":
+    main()
