@@ -39,8 +39,7 @@ TEST_F(ConfigBase, GivesWhatTheFileDoesNotSayAndTheCommandLineHasTheLastWord) {
   EXPECT_EQ(config.train.steps, 20);
   EXPECT_EQ(config.train.log_every, 7);
   EXPECT_THAT(config.data.mean, ElementsAre(5));
-  EXPECT_EQ(where_.describe("train.steps"),
-            at("middle.yaml") + ":3: train.steps");
+  EXPECT_EQ(where_.describe("train.steps"), at("middle.yaml") + ":3: train.steps");
   EXPECT_EQ(where_.describe("run.seed"), top + ":1: run.seed");
   EXPECT_EQ(where_.describe("train.clip_norm"), top + ": train.clip_norm");
 }
