@@ -32,19 +32,19 @@ std::vector<std::string> files_below(const std::string& directory) {
   return files;
 }
 
-std::vector<std::string> files_like(const std::string& pattern) {
+}  // namespace
+
+std::vector<std::string> files_like(std::string_view key, const std::string& pattern) {
   glob_t found{};
   const int status = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
   std::vector<std::string> files;
   if (status == 0) files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
   if (status != 0 && status != GLOB_NOMATCH)
-    fail(ExitCode::data, "data.files: {}: a directory of this pattern cannot be read", pattern);
+    fail(ExitCode::data, "{}: {}: a directory of this pattern cannot be read", key, pattern);
   std::ranges::sort(files);
   return files;
 }
-
-}  // namespace
 
 std::vector<std::string> expand_files(const std::vector<std::string>& names) {
   std::vector<std::string> files;
@@ -57,7 +57,7 @@ std::vector<std::string> expand_files(const std::vector<std::string>& names) {
     } else if (fs::exists(name, ignored)) {
       some = {name};
     } else if (name.find_first_of("*?[") != std::string::npos) {
-      some = files_like(name);
+      some = files_like("data.files", name);
     } else {
       fail(ExitCode::data, "data.files: {}: there is no such file or directory", name);
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trireme {
@@ -11,5 +12,9 @@ namespace trireme {
 // files below that end in .h5, .hdf5, .he5 or .nc. A file that comes twice is taken once. Raises
 // ExitCode::data naming what stands for no file.
 [[nodiscard]] std::vector<std::string> expand_files(const std::vector<std::string>& names);
+
+// Those that a pattern with * ? [] stands for, sorted; perhaps none. `key` is named where a
+// directory of it cannot be read. Raises ExitCode::data.
+[[nodiscard]] std::vector<std::string> files_like(std::string_view key, const std::string& pattern);
 
 }  // namespace trireme

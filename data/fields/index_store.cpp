@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/fields/index_store.h"
 
-#include <cstring>
 #include <unordered_set>
 
-#include "runtime/base/atomic_file.h"
-#include "runtime/base/checksum.h"
+#include "data/index_file.h"
 #include "runtime/base/error.h"
-#include "runtime/base/file.h"
 #include "runtime/base/log.h"
 
 namespace trireme {
@@ -19,7 +16,7 @@ std::string line_of(const ScanRequest& request) {
                                  request.bfloat16);
   for (const std::string& field : request.fields)
     line += "\t" + field;
-  return line + "\n";
+  return line;
 }
 
 bool same_sizes(const StoredField& field) {
@@ -40,30 +37,14 @@ bool is_as_it_was(const FileIndex& index) {
   return true;
 }
 
-// What keep_indexes wrote, without its head; "" for anything else.
-std::string stored_bytes(const std::string& path, const ScanRequest& request) {
-  constexpr std::uint64_t limit = std::uint64_t{1} << 34;
-  auto text = read_file_if_exists(path, limit, ExitCode::data);
-  std::uint64_t sum = 0;
-  if (!text || text->size() < sizeof(sum)) return "";
-  std::memcpy(&sum, text->data(), sizeof(sum));
-  text->erase(0, sizeof(sum));
-  const std::string line = line_of(request);
-  if (checksum_of(*text) != sum || !text->starts_with(line)) return "";
-  return text->substr(line.size());
-}
-
 }  // namespace
 
 void keep_indexes(const std::string& path, const ScanRequest& request,
                   std::span<const FileIndex> indexes) {
-  std::string text = line_of(request);
+  std::string bytes;
   for (const FileIndex& index : indexes)
-    append_index(text, index);
-  const std::uint64_t sum = checksum_of(text);
-  std::string head(sizeof(sum), '\0');
-  std::memcpy(head.data(), &sum, sizeof(sum));
-  write_file(path, head + text, ExitCode::internal);
+    append_index(bytes, index);
+  keep_index_file(path, line_of(request), bytes);
 }
 
 std::vector<FileIndex> kept_indexes(const std::string& path, const ScanRequest& request,
@@ -72,7 +53,7 @@ std::vector<FileIndex> kept_indexes(const std::string& path, const ScanRequest& 
   try {
     const std::unordered_set<std::string> wanted(files.begin(), files.end());
     std::vector<std::string> touched;
-    for (FileIndex& index : parse_indexes(stored_bytes(path, request))) {
+    for (FileIndex& index : parse_indexes(kept_index_file(path, line_of(request)))) {
       if (!wanted.contains(index.path)) continue;
       if (is_as_it_was(index)) {
         kept.push_back(std::move(index));

@@ -113,7 +113,7 @@ void Loader::fill_row(Slot& slot, SampleId id, std::int64_t row) const {
     std::fill(inputs.begin(), inputs.end(), std::byte{0});
     std::fill(targets.begin(), targets.end(), ignored_target);
   } else {
-    dataset_.read(id.sample, inputs, targets);
+    dataset_.read_in_epoch(id.epoch, id.sample, inputs, targets);
   }
   if (dataset_.layout().weighted)
     slot.host.batch.weights.as<float>()[row] = padding ? 0.0F : dataset_.weight(id.sample);

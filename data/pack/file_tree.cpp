@@ -41,16 +41,14 @@ class Walk {
     std::sort(files_.begin(), files_.end());
   }
 
-  [[nodiscard]] std::vector<std::string> take_files() { return std::move(files_); }
-
-  void report(const std::string& directory) const {
+  [[nodiscard]] FileTree take() {
     std::vector<std::string> parts;
     for (const Kind& kind : {hidden_, repeated_, dangling_, special_}) {
       if (kind.count > 0)
         parts.push_back(fmt::format("{} {} ({}{})", kind.count, kind.name, kind.first,
                                     kind.count > 1 ? ", ..." : ""));
     }
-    if (!parts.empty()) log::get("data").warn("{}: left out {}", directory, fmt::join(parts, "; "));
+    return {std::move(files_), std::move(paths_), fmt::format("{}", fmt::join(parts, "; "))};
   }
 
  private:
@@ -70,6 +68,7 @@ class Walk {
       const std::string directory = std::move(open.back());
       open.pop_back();
       if (!folders_.insert(identity_of(directory)).second) continue;
+      paths_.push_back(directory);
       for (const auto& entry : fs::directory_iterator(directory))
         sort_in(entry, files, open);
     }
@@ -104,6 +103,7 @@ class Walk {
   }
 
   std::set<Identity> folders_;
+  std::vector<std::string> paths_;  // of these
   std::vector<std::string> files_;
   std::vector<std::string> linked_;
   std::vector<std::string> links_to_folders_;
@@ -113,10 +113,14 @@ class Walk {
 
 }  // namespace
 
+FileTree walk_files(const std::string& directory) {
+  return Walk(directory).take();
+}
+
 std::vector<std::string> list_files(const std::string& directory) {
-  Walk walk(directory);
-  walk.report(directory);
-  return walk.take_files();
+  FileTree tree = walk_files(directory);
+  if (!tree.left_out.empty()) log::get("data").warn("{}: left out {}", directory, tree.left_out);
+  return std::move(tree.files);
 }
 
 }  // namespace trireme

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <thread>
 
+#include "data/images/resample.h"
 #include "data/loader/permutation.h"
 #include "data/pack/images/image_source.h"
-#include "data/pack/images/pixels.h"
 #include "data/pack/output.h"
 #include "data/pack/parallel.h"
 #include "data/pack/progress.h"
@@ -55,7 +55,7 @@ void check_options(const PackImagesOptions& options, bool folder) {
 }
 
 // What all images have when they are packed, and the one that said so where nothing is resized.
-struct ImageSize {
+struct PackedSize {
   std::int64_t height = 0;
   std::int64_t width = 0;
   std::string model;
@@ -95,12 +95,12 @@ class ImagePacker {
   }
 
   // Of one image, or the size asked for.
-  [[nodiscard]] ImageSize size_of(std::size_t index) const {
+  [[nodiscard]] PackedSize size_of(std::size_t index) const {
     if (options_.resize > 0) return {options_.resize, options_.resize, source_.name(index)};
     const Pixels image = source_.load(index, channels_);
     return {image.height, image.width, source_.name(index)};
   }
-  void set_size(ImageSize size) { size_ = std::move(size); }
+  void set_size(PackedSize size) { size_ = std::move(size); }
 
   std::uint64_t write(const std::string& directory, std::span<const std::size_t> order,
                       Progress& progress) const {
@@ -153,7 +153,7 @@ class ImagePacker {
 
   void load_into(std::size_t index, std::span<std::uint8_t> to) const {
     Pixels image = source_.load(index, channels_);
-    if (options_.resize > 0) image = resize_and_crop(image, options_.resize);
+    if (options_.resize > 0) image = resize_and_crop(std::move(image), options_.resize);
     if (image.height != size_.height || image.width != size_.width) {
       fail(ExitCode::data,
            "{}: is {} x {}, but {} is {} x {}; give --resize to bring all images to one size",
@@ -166,7 +166,7 @@ class ImagePacker {
   const PackImagesOptions& options_;
   std::size_t threads_;
   std::int64_t channels_;
-  ImageSize size_;
+  PackedSize size_;
 };
 
 std::vector<std::size_t> shuffled(const std::vector<std::size_t>& indices, std::uint64_t seed) {
@@ -196,7 +196,7 @@ std::vector<Packing> choose_images(const std::vector<SplitSource>& sources,
     if (options.skip_bad) packing.order = packing.packer.without_bad(skipped);
     all.push_back(std::move(packing));
   }
-  const ImageSize size = all.front().packer.size_of(all.front().order.front());
+  const PackedSize size = all.front().packer.size_of(all.front().order.front());
   for (Packing& packing : all) {
     packing.packer.set_size(size);
     if (options.shuffle) packing.order = shuffled(packing.order, options.seed);

@@ -79,6 +79,12 @@ class Dataset {
   // cut meanwhile, a block that does not match its checksum, or a token id outside the vocabulary.
   virtual void read(std::int64_t index, std::span<std::byte> inputs,
                     std::span<std::int32_t> targets) const = 0;
+  // The same as pass `epoch` of a training run sees it, for data sets that draw at random what they
+  // show of a sample. The others read the same in every pass.
+  virtual void read_in_epoch(std::int64_t /*epoch*/, std::int64_t index,
+                             std::span<std::byte> inputs, std::span<std::int32_t> targets) const {
+    read(index, inputs, targets);
+  }
 
   // Multiplies the loss of sample `index`; asked for where layout().weighted. As read().
   [[nodiscard]] virtual float weight(std::int64_t index) const {

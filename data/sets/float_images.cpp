@@ -30,14 +30,14 @@ FloatImages::FloatImages(std::unique_ptr<const Dataset> images, std::span<const 
   }
 }
 
-void FloatImages::read(std::int64_t index, std::span<std::byte> inputs,
-                       std::span<std::int32_t> targets) const {
+void FloatImages::read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> inputs,
+                                std::span<std::int32_t> targets) const {
   check_request(index, inputs, targets);
   const std::span to(reinterpret_cast<float*>(inputs.data()), inputs.size() / sizeof(float));
   // The bytes lie at the end of where the floats go, so that each is read before it is written
   // over.
   const std::span<std::byte> bytes = inputs.last(to.size());
-  images_->read(index, bytes, targets);
+  images_->read_in_epoch(epoch, index, bytes, targets);
   const std::size_t channels = values_.size() / levels;
   for (std::size_t i = 0; i < to.size(); i += channels) {
     for (std::size_t c = 0; c < channels; ++c)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed images as float32 samples, to stand beside files of numbers in a mixture.
+// Images of bytes as float32 samples, to stand beside files of numbers in a mixture.
 #pragma once
 
 #include <memory>
@@ -24,8 +24,13 @@ class FloatImages final : public Dataset {
   [[nodiscard]] std::uint64_t fingerprint() const override { return images_->fingerprint(); }
   [[nodiscard]] const std::vector<Shard>& shards() const override { return images_->shards(); }
   [[nodiscard]] IdNames id_names() const override { return images_->id_names(); }
+  [[nodiscard]] std::vector<std::string> files() const override { return images_->files(); }
   void read(std::int64_t index, std::span<std::byte> inputs,
-            std::span<std::int32_t> targets) const override;
+            std::span<std::int32_t> targets) const override {
+    read_in_epoch(0, index, inputs, targets);
+  }
+  void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> inputs,
+                     std::span<std::int32_t> targets) const override;
   [[nodiscard]] float weight(std::int64_t index) const override { return images_->weight(index); }
   [[nodiscard]] std::string shortcomings() const override { return images_->shortcomings(); }
 

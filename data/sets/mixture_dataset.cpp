@@ -5,7 +5,6 @@
 #include <array>
 #include <iterator>
 
-#include "data/sets/id_names.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 
@@ -67,6 +66,13 @@ void MixtureDataset::read(std::int64_t index, std::span<std::byte> inputs,
                           std::span<std::int32_t> targets) const {
   const Place place = find(index);
   place.data.read(place.index, inputs, targets);
+}
+
+void MixtureDataset::read_in_epoch(std::int64_t epoch, std::int64_t index,
+                                   std::span<std::byte> inputs,
+                                   std::span<std::int32_t> targets) const {
+  const Place place = find(index);
+  place.data.read_in_epoch(epoch, place.index, inputs, targets);
 }
 
 float MixtureDataset::weight(std::int64_t index) const {

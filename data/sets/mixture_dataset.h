@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/sets/dataset.h"
@@ -30,6 +31,8 @@ class MixtureDataset final : public Dataset {
   [[nodiscard]] std::vector<std::string> files() const override;
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
+  void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> inputs,
+                     std::span<std::int32_t> targets) const override;
   [[nodiscard]] float weight(std::int64_t index) const override;
   [[nodiscard]] std::string shortcomings() const override;
 

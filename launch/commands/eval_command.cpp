@@ -31,7 +31,9 @@ struct EvalArguments {
 };
 
 void evaluate_on(const std::string& path, DataConfig& data) {
-  if (std::ranges::any_of(data.sources, &DataSource::in_place)) {
+  if (std::ranges::any_of(data.sources, [](const NamedSource& source) {
+        return source.in_place() || source.has_images();
+      })) {
     fail(ExitCode::config,
          "--data: the run's data.sources are read in place, each in its own way; name what to "
          "evaluate on by --set data.sources=...");
@@ -43,6 +45,8 @@ void evaluate_on(const std::string& path, DataConfig& data) {
     data.validation_fraction = 0;
     data.validation_values.clear();
     if (data.test_values.empty()) data.split_key.clear();
+  } else if (data.has_images()) {
+    data.validation_images = {path};
   } else {
     data.validation_path = path;
   }
@@ -54,6 +58,7 @@ void test_instead(DataSource& data) {
   const std::string below = data.test_path + "/test";
   data.validation_path = std::filesystem::is_directory(below, ignored) ? below : data.test_path;
   data.validation_files = data.test_files;
+  data.validation_images.clear();
   data.validation_values = data.test_values;
   data.test_values.clear();
   if (data.validation_values.empty()) data.split_key.clear();

@@ -70,6 +70,14 @@ void check_resnet(const config::Subject& subject) {
   check_per_channel(subject, "data.mean", data.mean, model.channels);
   check_per_channel(subject, "data.std", data.std, model.channels);
   const std::int64_t side = std::min(model.image_size, width_of_images(model));
+  if (data.eval_resize > 0 && data.eval_resize < side) {
+    refuse(subject, "data.eval_resize", "{} is less than the {} pixels of the model's short side",
+           data.eval_resize, side);
+  }
+  if (data.has_images() && model.channels != 1 && model.channels != 3) {
+    refuse(subject, "model.channels", "{}, and images are read with 1 channel or 3",
+           model.channels);
+  }
   if (data.crop_padding >= side) {
     refuse(subject, "data.crop_padding",
            "{} is not below model.image_{} = {}; a crop could miss the image", data.crop_padding,

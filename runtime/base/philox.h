@@ -18,7 +18,8 @@ enum class RandomPurpose : std::uint32_t {
   shuffle = 3,
   augment = 4,
   sample = 5,
-  test = 6
+  test = 6,
+  crop = 7
 };
 
 struct Philox {

@@ -75,14 +75,23 @@ struct DataSource {
   Damaged damaged = Damaged::refuse;
   bool outside_links = false;
   double cache_megabytes = 256;
+  // images of any size read in place, instead of `path`
+  std::vector<std::string> images;
+  std::vector<std::string> validation_images;
+  std::string label = "cls";                             // a member's extension, or extension:field
+  std::vector<double> crop_scale{0.08, 1};               // of the area; empty = the centre
+  std::vector<double> crop_ratio{3.0 / 4.0, 4.0 / 3.0};  // width / height
+  std::int64_t eval_resize = 0;                          // 0 = 8/7 of the short side
+  std::int64_t max_pixels = std::int64_t{1} << 27;
   friend bool operator==(const DataSource&, const DataSource&) = default;
 
-  // Whether the data is HDF5 files read in place.
+  // Whether the data is HDF5 files read in place, or images.
   [[nodiscard]] bool in_place() const { return !files.empty() || !validation_files.empty(); }
+  [[nodiscard]] bool has_images() const { return !images.empty() || !validation_images.empty(); }
   // Whether it says itself what to evaluate on.
   [[nodiscard]] bool validates() const {
-    return !validation_path.empty() || !validation_files.empty() || validation_fraction > 0 ||
-           !validation_values.empty();
+    return !validation_path.empty() || !validation_files.empty() || !validation_images.empty() ||
+           validation_fraction > 0 || !validation_values.empty();
   }
 };
 
@@ -94,7 +103,7 @@ struct NamedSource : DataSource {
   // What reports call it.
   [[nodiscard]] const std::string& label() const {
     if (!name.empty()) return name;
-    return files.empty() ? path : files.front();
+    return !files.empty() ? files.front() : !images.empty() ? images.front() : path;
   }
 };
 

@@ -167,6 +167,36 @@ std::vector<Field> sample_fields() {
   };
 }
 
+// Images of any size read in place.
+std::vector<Field> image_fields() {
+  constexpr std::int64_t most_pixels = std::int64_t{1} << 31;
+  const Text list{.items = {0, 1024}};
+  return {
+      FIELD(data.images, list,
+            "images to train on in place: archives of WebDataset (*.tar, directories of them, "
+            "patterns with * ? []), or one directory of class folders; instead of data.path",
+            {}, Needs::images),
+      FIELD(data.validation_images, list, "the same to evaluate on", {}, Needs::images),
+      FIELD(data.label, Text{.may_be_empty = false},
+            "member of an archive that has a sample's label, by its extension: cls, txt, or "
+            "json:FIELD",
+            {}, Needs::images),
+      FIELD(data.crop_scale, (NumberRange{.high = 1000, .low_is_open = true, .items = {0, 2}}),
+            "share of an image's area that a random crop takes, from and to; empty = the centre, "
+            "as for evaluation",
+            {}, Needs::images),
+      FIELD(data.crop_ratio, (NumberRange{.high = 1000, .low_is_open = true, .items = {0, 2}}),
+            "width / height of a random crop before it is resized, from and to", {}, Needs::images),
+      FIELD(data.eval_resize, IntegerRange{0, 1 << 20},
+            "short side that images are resized to before their centre is evaluated; 0 = 8/7 of "
+            "the model's, 256 for 224",
+            {}, Needs::images),
+      FIELD(data.max_pixels, IntegerRange{1, most_pixels},
+            "images that claim more are refused before memory is taken for them", {},
+            Needs::images),
+  };
+}
+
 std::vector<Field> data_fields() {
   return {
       FIELD(data.workers, IntegerRange{1, 256}, "reader threads per rank"),
@@ -369,8 +399,8 @@ Slot Field::member(Config& config) const {
 std::vector<Field> common_fields() {
   std::vector<Field> table;
   for (auto part : {run_and_device_fields, model_fields, data_place_fields, sample_fields,
-                    data_fields, mixture_fields, parallel_fields, comm_fields, train_fields,
-                    optimizer_fields, checkpoint_fields}) {
+                    image_fields, data_fields, mixture_fields, parallel_fields, comm_fields,
+                    train_fields, optimizer_fields, checkpoint_fields}) {
     std::ranges::move(part(), std::back_inserter(table));
   }
   return table;
@@ -380,6 +410,7 @@ const std::vector<Field>& source_fields() {
   static const std::vector<Field> rows = [] {
     std::vector<Field> all = data_place_fields();
     std::ranges::move(sample_fields(), std::back_inserter(all));
+    std::ranges::move(image_fields(), std::back_inserter(all));
     return all;
   }();
   return rows;

@@ -10,13 +10,15 @@
 
 namespace trireme::config {
 
-// What a run reads; data.files may be patterns. Empty where the config names nothing.
+// What a run reads; data.files and data.images may be patterns. Empty where the config names
+// nothing.
 [[nodiscard]] inline std::vector<std::string*> input_paths(Config& config) {
   std::vector<std::string*> paths{&config.train.initial_weights, &config.parallel.hardware};
   const auto add = [&](DataSource& data) {
     paths.insert(paths.end(),
                  {&data.path, &data.validation_path, &data.test_path, &data.statistics});
-    for (auto* const list : {&data.files, &data.validation_files, &data.test_files}) {
+    for (auto* const list : {&data.files, &data.validation_files, &data.test_files, &data.images,
+                             &data.validation_images}) {
       for (std::string& path : *list)
         paths.push_back(&path);
     }

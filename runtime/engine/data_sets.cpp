@@ -4,10 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
-#include <thread>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "data/fields/field_dataset.h"
 #include "data/fields/file_list.h"
@@ -18,8 +15,9 @@
 #include "data/sets/mixture_dataset.h"
 #include "models/registry.h"
 #include "runtime/base/error.h"
-#include "runtime/comm/gather_texts.h"
+#include "runtime/engine/image_sets.h"
 #include "runtime/engine/mixture.h"
+#include "runtime/engine/shared_index.h"
 
 namespace trireme {
 namespace {
@@ -43,96 +41,42 @@ std::vector<const DataSource*> sets_of(const DataConfig& data, DataPart part) {
 
 // One for the samples of data.files, whoever of them is held back.
 std::string index_file(const Config& config, const DataSource& data, DataPart part) {
-  std::string name = &files_of(data, part) == &data.files ? "data" : "validation_data";
+  const bool training =
+      data.has_images() ? part == DataPart::training : &files_of(data, part) == &data.files;
+  std::string name = training ? "data" : "validation_data";
   for (std::size_t i = 0; i < config.data.sources.size(); ++i) {
     if (&config.data.sources[i] == &data) name += fmt::format(".{}", i);
   }
   return fmt::format("{}/{}.index", config.run.directory, name);
 }
 
-// Text that begins with a letter: of an index, or of an error.
-std::string scanned(std::span<const std::string> files, const ScanRequest& request,
-                    std::size_t processes) {
-  try {
-    std::string bytes = "i";
-    for (const FileIndex& index : scan_in_children(files, request, processes))
-      append_index(bytes, index);
-    return bytes;
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::data) throw;
-    return std::string("e") + error.what();
-  }
-}
-
-std::size_t processes_here(int ranks) {
-  constexpr std::size_t most = 8;
-  if (ranks > 1) return 1;
-  return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, most);
-}
-
-// In the order of `files`.
-std::vector<FileIndex> in_order(std::vector<FileIndex> indexes,
-                                const std::vector<std::string>& files) {
-  std::unordered_map<std::string, std::size_t> places;
-  for (std::size_t i = 0; i < files.size(); ++i)
-    places.emplace(files[i], i);
-  std::vector<FileIndex> sorted(files.size());
-  for (FileIndex& index : indexes) {
-    const auto place = places.find(index.path);
-    if (place != places.end()) sorted[place->second] = std::move(index);
-  }
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    if (sorted[i].path != files[i]) fail(ExitCode::data, "{}: no rank has looked at it", files[i]);
-  }
-  return sorted;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = text.find('\n', at);
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
-}
-
-std::string text_of(const std::vector<std::string>& lines) {
-  return lines.empty() ? "" : fmt::format("{}\n", fmt::join(lines, "\n"));
-}
-
-// Rank 0 knows which files there are and what is known of them; all look at the rest.
+// The fields of HDF5 files, as all ranks need them.
 std::vector<FileIndex> shared_indexes(Communicator& world, const std::string& kept,
                                       const FieldOptions& options) {
   const ScanRequest request = scan_request(options);
-  std::vector<std::string> files;
-  std::string known;
-  if (world.rank() == 0) {
-    files = expand_files(options.files);
+  const auto bytes_of = [](const FileIndex& index) {
+    std::string bytes;
+    append_index(bytes, index);
+    return bytes;
+  };
+  IndexWork work;
+  work.list = [&] { return expand_files(options.files); };
+  work.known = [&](const std::vector<std::string>& files) {
+    std::unordered_map<std::string, std::string> known;
     for (const FileIndex& index : kept_indexes(kept, request, files))
-      append_index(known, index);
-  }
-  files = lines_of(broadcast_text(world, text_of(files), 0));
-  std::vector<FileIndex> indexes = parse_indexes(broadcast_text(world, std::move(known), 0));
-  std::unordered_set<std::string> there;
-  for (const FileIndex& index : indexes)
-    there.insert(index.path);
-  std::vector<std::string> missing;
-  std::ranges::copy_if(files, std::back_inserter(missing),
-                       [&](const std::string& file) { return !there.contains(file); });
-  if (missing.empty()) return in_order(std::move(indexes), files);
-  const auto ranks = static_cast<std::size_t>(world.size()),
-             rank = static_cast<std::size_t>(world.rank());
-  const std::size_t first = missing.size() * rank / ranks,
-                    end = missing.size() * (rank + 1) / ranks;
-  for (const std::string& text :
-       gather_texts(world, scanned(std::span(missing).subspan(first, end - first), request,
-                                   processes_here(world.size())))) {
-    if (text.front() == 'e') throw Error(ExitCode::data, text.substr(1));
-    for (FileIndex& index : parse_indexes(std::string_view(text).substr(1)))
-      indexes.push_back(std::move(index));
-  }
-  return in_order(std::move(indexes), files);
+      known.emplace(index.path, bytes_of(index));
+    return known;
+  };
+  work.scan = [&](std::span<const std::string> files, std::size_t processes) {
+    std::vector<std::string> texts;
+    for (const FileIndex& index : scan_in_children(files, request, processes))
+      texts.push_back(bytes_of(index));
+    return texts;
+  };
+  std::string bytes;
+  for (const std::string& text : share_indexes(world, work))
+    bytes += text;
+  return parse_indexes(bytes);
 }
 
 FieldOptions unscaled_options(const Config& config, const DataSource& data, DataPart part) {
@@ -173,7 +117,7 @@ FieldOptions unscaled_options(const Config& config, const DataSource& data, Data
 
 std::unique_ptr<FieldDataset> open_here(const FieldOptions& options) {
   return std::make_unique<FieldDataset>(
-      scan_in_children(expand_files(options.files), scan_request(options), processes_here(1)),
+      scan_in_children(expand_files(options.files), scan_request(options), scanners_here(1)),
       options);
 }
 
@@ -193,22 +137,40 @@ FieldOptions field_options(const Config& config, const DataSource& data, DataPar
 std::unique_ptr<Dataset> open_packed(const Config& config, const DataSource& data, DataPart part) {
   const ModelTraits traits = traits_of(config.model);
   const bool training = part == DataPart::training;
-  auto packed = Dataset::open(training ? data.path : data.validation_path,
-                              {.context = traits.context,
-                               .split = training ? "train" : "validation",
-                               .vocabulary = traits.vocabulary,
-                               .classes = traits.classes,
-                               .image_size = traits.image_size,
-                               .image_width = traits.image_width,
-                               .channels = traits.channels});
-  if (!config.data.float_samples()) return packed;
-  return std::make_unique<FloatImages>(std::move(packed), data.mean, data.std);
+  return Dataset::open(training ? data.path : data.validation_path,
+                       {.context = traits.context,
+                        .split = training ? "train" : "validation",
+                        .vocabulary = traits.vocabulary,
+                        .classes = traits.classes,
+                        .image_size = traits.image_size,
+                        .image_width = traits.image_width,
+                        .channels = traits.channels});
+}
+
+// Images of bytes, as they lie beside numbers of files where there are some.
+std::unique_ptr<Dataset> beside_files(std::unique_ptr<Dataset> images, const Config& config,
+                                      const DataSource& data) {
+  if (!config.data.float_samples()) return images;
+  return std::make_unique<FloatImages>(std::move(images), data.mean, data.std);
 }
 
 // `world`: null for this process alone. `training`: of the same `data`, or null.
 std::unique_ptr<Dataset> open_one(Communicator* world, const Config& config, const DataSource& data,
                                   DataPart part, const Dataset* training) {
-  if (!data.in_place()) return open_packed(config, data, part);
+  if (data.has_images()) {
+    const auto alone = world == nullptr ? make_single_communicator() : nullptr;
+    auto images = open_images(world == nullptr ? *alone : *world,
+                              image_options(config, data, part == DataPart::training),
+                              index_file(config, data, part));
+    if (!config.data.stage.empty() && !images->classes().empty()) {
+      fail(ExitCode::config,
+           "data.stage: {}: class folders are read where they lie; remove it, or make archives of "
+           "them",
+           config.data.stage);
+    }
+    return beside_files(std::move(images), config, data);
+  }
+  if (!data.in_place()) return beside_files(open_packed(config, data, part), config, data);
   FieldOptions options = field_options(config, data, part);
   const auto* const known = dynamic_cast<const FieldDataset*>(training);
   if (known != nullptr && options.class_names.empty())
@@ -241,6 +203,8 @@ std::unique_ptr<Dataset> open_any(Communicator* world, const Config& config, Dat
 
 std::string text_of(const DataSource& data, DataPart part) {
   const bool training = part == DataPart::training;
+  if (data.has_images())
+    return fmt::format("{}", fmt::join(training ? data.images : data.validation_images, ", "));
   if (!data.in_place()) return training ? data.path : data.validation_path;
   if (!training && !data.validates()) return "";
   return fmt::format("{}", fmt::join(files_of(data, part), ", "));
@@ -250,6 +214,8 @@ std::string text_of(const DataSource& data, DataPart part) {
 
 std::string data_key(const DataConfig& data, DataPart part) {
   if (sets_of(data, part).front() != &data) return "data.sources";
+  if (data.has_images())
+    return part == DataPart::training ? "data.images" : "data.validation_images";
   if (!data.in_place()) return part == DataPart::training ? "data.path" : "data.validation_path";
   return &files_of(data, part) == &data.files ? "data.files" : "data.validation_files";
 }
@@ -298,6 +264,9 @@ void keep_data_index(const Dataset& dataset, const Config& config, DataPart part
     const Dataset* one = &dataset;
     if (mixture != nullptr && mixture->sources().size() == sets.size())
       one = mixture->sources()[i].data.get();
+    if (const auto* const images = dynamic_cast<const ImageFilesDataset*>(one);
+        images != nullptr && data.has_images())
+      keep_image_index(index_file(config, data, part), *images, data.label);
     const auto* const fields = dynamic_cast<const FieldDataset*>(one);
     const bool known = part == DataPart::validation && &files_of(data, part) == &data.files;
     if (fields == nullptr || !data.in_place() || known) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data sets that a config names: packed shards, or HDF5 files read in place.
+// The data sets that a config names: packed shards, or HDF5 files or images read in place.
 #pragma once
 
 #include <memory>
@@ -23,9 +23,9 @@ enum class DataPart : std::uint8_t { training, validation };
 [[nodiscard]] SampleLayout sample_layout(const Config& config);
 
 // For the model of `config`; of several sources a MixtureDataset. Packed shards are opened by every
-// rank; HDF5 files are looked at by all of them together, each at its part of them, but for those
-// of which run.directory keeps an index, and those that `training`, already open, holds back for
-// validation. Collective. Raises ExitCode::data.
+// rank; files in place are looked at by all of them together, each at its part of them, but for
+// those of which run.directory keeps an index, and those that `training`, already open, holds back
+// for validation. Collective. Raises ExitCode::data.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(Communicator& world, const Config& config,
                                                     DataPart part,
                                                     const Dataset* training = nullptr);
@@ -36,9 +36,5 @@ enum class DataPart : std::uint8_t { training, validation };
 // become where data.mask is 0. By this process alone.
 [[nodiscard]] std::unique_ptr<FieldDataset> open_files_alone(const Config& config,
                                                              float masked = 0);
-
-// Keeps what was learned of HDF5 files in run.directory, where the training data's does not say it
-// already; called by one rank.
-void keep_data_index(const Dataset& dataset, const Config& config, DataPart part);
 
 }  // namespace trireme

@@ -29,6 +29,11 @@ BatchPlan batch_plan(const Session& session, const Sampler& sampler, const StepO
                              first_step, options.assignment == Assignment::strided);
 }
 
+void require_same_names(const Dataset& training, const Dataset& validation) {
+  const IdNames wanted = training.id_names(), given = validation.id_names();
+  if (!wanted.source.empty() && !given.source.empty()) require_same_ids(wanted, given);
+}
+
 // What is recorded holds the calls of its groups.
 GraphMode recordable(GraphMode wanted, Session& session) {
   if (wanted == GraphMode::off || session.device->type() == DeviceType::cpu ||
@@ -161,6 +166,7 @@ void Engine::begin(std::function<StepFlags()> flags) {
     parts_.validation = open_dataset(*session_.world, config, DataPart::validation, &dataset);
   if (parts_.validation)
     training_.validation.emplace(session_, training_.state->engine.runner(), parts_.validation);
+  if (training_.validation) require_same_names(dataset, training_.validation->dataset());
   staging_ = start_staging(*session_.world, config.data, data_sets());
   training_.batches =
       std::make_unique<Loader>(*session_.device, dataset, plan, training_loader_options(session_));

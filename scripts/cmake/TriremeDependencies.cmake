@@ -34,7 +34,7 @@ _trireme_find(OpenMP COMPONENTS CXX)
 _trireme_find(dnnl)
 _trireme_find_module(XXHASH libxxhash)
 _trireme_find_module(LIBCRYPTO libcrypto)
-_trireme_find_module(TURBOJPEG libturbojpeg)
+_trireme_find_module(JPEG libjpeg)
 _trireme_find_module(PCRE2 libpcre2-8)
 _trireme_find_module(UTF8PROC libutf8proc)
 # Optional: without it, models of SentencePiece are refused by name. An installed package has what it was built with.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kinds of images by hand, each with the pixels that Pillow gives; scripts/check_images.py
 // compares many more with Pillow itself.
-#include "data/pack/images/decode.h"
+#include "data/images/decode.h"
 
 #include <gtest/gtest.h>
 
-#include "data/pack/images/pixels.h"
+#include "data/images/resample.h"
+#include "runtime/base/philox.h"
 #include "tests/data/make_images.h"
 #include "tests/support/expect_error.h"
 
@@ -101,11 +102,75 @@ TEST(Jpeg, GreyOfAColouredImageIsItsLuma) {
   EXPECT_EQ(decode_image(as_bytes(file), 1, 1000, "x").data, with_channels(coloured, 1).data);
 }
 
+// Random pixels: every one tells its place.
+Pixels noise(std::int64_t height, std::int64_t width, std::int64_t channels) {
+  Pixels image{height, width, channels, {}};
+  const Philox random = Philox::keyed(7, RandomPurpose::test);
+  for (std::int64_t i = 0; i < height * width * channels; ++i)
+    image.data.push_back(static_cast<std::uint8_t>(random(0, static_cast<std::uint64_t>(i))[0]));
+  return image;
+}
+
+// The pixels of `region` at 1 / by, out of a part and of the whole.
+void expect_same_pixels(const DecodedPart& part, const DecodedPart& whole, const Region& region) {
+  const std::int64_t by = part.reduction, channels = part.pixels.channels;
+  for (std::int64_t y = region.top / by; y * by < region.top + region.height; ++y) {
+    for (std::int64_t x = region.left / by; x * by < region.left + region.width; ++x) {
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const auto at = [&](const DecodedPart& of) {
+          return int{of.pixels.data.at(static_cast<std::size_t>(
+              ((y - of.top) * of.pixels.width + x - of.left) * channels + c))};
+        };
+        ASSERT_EQ(at(part), at(whole)) << "row " << y << ", column " << x << " at 1/" << by;
+      }
+    }
+  }
+}
+
+TEST(Jpeg, PartsHaveThePixelsOfTheWhole) {
+  constexpr std::int64_t height = 97, width = 131;
+  for (const test::JpegKind& kind :
+       {test::JpegKind{1, 1}, test::JpegKind{2, 1}, test::JpegKind{1, 2}, test::JpegKind{2, 2},
+        test::JpegKind{4, 1}, test::JpegKind{2, 2, true}, test::JpegKind{2, 1, true}}) {
+    for (const std::int64_t channels : {1, 3, 4}) {
+      const std::string file = jpeg_of(noise(height, width, channels), kind);
+      for (const std::int64_t by : {1, 2, 4, 8}) {
+        const auto part_of = [&](const Region& region) {
+          return decode_part(as_bytes(file), 3, 1 << 20, [&](const ImageSize&) {
+            return PartWanted{region, by};
+          });
+        };
+        const DecodedPart whole = part_of({0, 0, height, width});
+        for (const Region& region :
+             {Region{0, 0, 40, 50}, Region{33, 47, 20, 30}, Region{1, 1, 95, 129},
+              Region{80, 100, 17, 31}, Region{50, 0, 1, 131}, Region{0, 64, 97, 1}}) {
+          SCOPED_TRACE(fmt::format("{} x {} samples, {} channels, part at {}, {}", kind.horizontal,
+                                   kind.vertical, channels, region.top, region.left));
+          expect_same_pixels(part_of(region), whole, region);
+        }
+      }
+    }
+  }
+}
+
+TEST(Jpeg, AMissingEndIsFoundThoughItIsNotNeeded) {
+  const std::string file = jpeg_of(pattern(64, 64, 3, 1));
+  const auto top = [&](const std::string& bytes) {
+    static_cast<void>(decode_part(as_bytes(bytes), 3, 1 << 20, [](const ImageSize&) {
+      return PartWanted{{0, 0, 8, 8}, 1};
+    }));
+  };
+  top(file);
+  top(file + std::string(100, '\0'));  // padding
+  expect_error(
+      ExitCode::data, [&] { top(file.substr(0, file.size() - 2)); }, "its end is missing");
+}
+
 TEST(Decode, RefusesBombsBeforeTakingMemory) {
   std::string png = png_of(pattern(4, 4, 1, 1));
   expect_error(
       ExitCode::data, [&] { static_cast<void>(decode_image(as_bytes(png), 1, 15, "bomb.png")); },
-      "bomb.png", "4 x 4 pixels", "--max-pixels 15");
+      "bomb.png", "4 x 4 pixels", "the limit of 15");
   // Header of 65000 x 65000, with its own checksum corrected.
   png.replace(16, 8, big_endian(65000) + big_endian(65000));
   png.replace(29, 4,

@@ -4,14 +4,17 @@
 
 #include <gtest/gtest.h>
 #include <png.h>
-#include <turbojpeg.h>
 #include <zlib.h>
 
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "data/pack/images/image_source.h"
+#include <jpeglib.h>
+
+#include "data/images/pixels.h"
 
 namespace trireme::test {
 
@@ -38,17 +41,41 @@ inline std::string png_of(const Pixels& image) {
   return bytes;
 }
 
-inline std::string jpeg_of(const Pixels& image) {
-  const tjhandle handle = tjInitCompress();
+struct JpegKind {
+  int horizontal = 1, vertical = 1;  // how many pixels share a chroma sample, each way
+  bool progressive = false;
+  int quality = 98;
+};
+
+inline std::string jpeg_of(const Pixels& image, const JpegKind& kind = {}) {
+  jpeg_compress_struct it{};
+  jpeg_error_mgr errors{};
+  it.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&it);
   unsigned char* out = nullptr;
   unsigned long size = 0;
-  EXPECT_EQ(tjCompress2(handle, image.data.data(), static_cast<int>(image.width), 0,
-                        static_cast<int>(image.height), image.channels == 1 ? TJPF_GRAY : TJPF_RGB,
-                        &out, &size, image.channels == 1 ? TJSAMP_GRAY : TJSAMP_444, 98, 0),
-            0);
+  jpeg_mem_dest(&it, &out, &size);
+  it.image_width = static_cast<JDIMENSION>(image.width);
+  it.image_height = static_cast<JDIMENSION>(image.height);
+  it.input_components = static_cast<int>(image.channels);
+  it.in_color_space = image.channels == 1   ? JCS_GRAYSCALE
+                      : image.channels == 3 ? JCS_RGB
+                                            : JCS_CMYK;
+  jpeg_set_defaults(&it);
+  jpeg_set_quality(&it, kind.quality, TRUE);
+  it.comp_info[0].h_samp_factor = kind.horizontal;
+  it.comp_info[0].v_samp_factor = kind.vertical;
+  if (kind.progressive) jpeg_simple_progression(&it);
+  jpeg_start_compress(&it, TRUE);
+  while (it.next_scanline < it.image_height) {
+    const auto* row = image.data.data() + it.next_scanline * image.width * image.channels;
+    auto* rows = const_cast<JSAMPROW>(row);
+    jpeg_write_scanlines(&it, &rows, 1);
+  }
+  jpeg_finish_compress(&it);
   std::string bytes(reinterpret_cast<char*>(out), size);
-  tjFree(out);
-  tjDestroy(handle);
+  std::free(out);
+  jpeg_destroy_compress(&it);
   return bytes;
 }
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "data/images/pixels.h"
 #include "data/pack/images/image_source.h"
-#include "data/pack/images/pixels.h"
 #include "data/shard/file.h"
 #include "runtime/base/error.h"
 

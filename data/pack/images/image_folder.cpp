@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 
-#include "data/pack/images/decode.h"
+#include "data/images/decode.h"
 #include "data/pack/images/image_source.h"
 #include "data/pack/images/image_tree.h"
 #include "data/shard/file.h"
@@ -34,7 +34,13 @@ class FolderSource final : public ImageSource {
     }
     std::vector<std::byte> bytes(file.size());
     file.read(0, bytes);
-    return decode_image(bytes, channels, max_pixels_, name);
+    try {
+      return decode_image(bytes, channels, max_pixels_, name);
+    } catch (const DamagedImage& error) {
+      fail(ExitCode::data, "{}; {} --skip-bad", error.what(),
+           error.too_large() ? "raise --max-pixels if it is genuine, or drop it with"
+                             : "replace it, or drop it with");
+    }
   }
 
  private:

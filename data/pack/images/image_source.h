@@ -7,15 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
+#include "data/images/pixels.h"
 
-// An image as packers handle it: rows top to bottom, channels interleaved.
-struct Pixels {
-  std::int64_t height = 0;
-  std::int64_t width = 0;
-  std::int64_t channels = 0;  // 1 or 3
-  std::vector<std::uint8_t> data;
-};
+namespace trireme {
 
 class ImageSource {
  public:

@@ -2,6 +2,7 @@
 // What the models are fed.
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "runtime/config/rules/rules.h"
 #include "runtime/config/value.h"
@@ -10,7 +11,7 @@ namespace trireme::config {
 namespace {
 
 // Keys that mean something for files read in place alone.
-constexpr std::array<std::string_view, 26> file_keys = {"data.validation_fraction",
+constexpr std::array<std::string_view, 25> file_keys = {"data.validation_fraction",
                                                         "data.split_key",
                                                         "data.validation_values",
                                                         "data.test_values",
@@ -32,19 +33,25 @@ constexpr std::array<std::string_view, 26> file_keys = {"data.validation_fractio
                                                         "data.statistics",
                                                         "data.statistics_paths",
                                                         "data.not_finite",
-                                                        "data.damaged",
                                                         "data.outside_links",
                                                         "data.cache_megabytes",
                                                         "data.validation_files"};
 
-void check_packed(const Subject& subject) {
+// And those for images read in place.
+constexpr std::array<std::string_view, 6> image_keys = {
+    "data.label",       "data.crop_scale", "data.crop_ratio",
+    "data.eval_resize", "data.max_pixels", "data.validation_images"};
+
+// Keys that are set have an effect.
+void check_unused(const Subject& subject, std::span<const std::string_view> keys,
+                  std::string_view without) {
   const Config defaults = subject.keys.defaults();
-  for (const std::string_view key : file_keys) {
+  for (const std::string_view key : keys) {
     const Field* const field = subject.keys.find(key);
     TRIREME_EXPECTS(field != nullptr, "{} is not in the table", key);
     const std::string value = format_value(*field, subject.config);
     if (value == format_value(*field, defaults)) continue;
-    refuse(subject, key, "{} has no effect without data.files; set them or remove it", value);
+    refuse(subject, key, "{} has no effect without {}; set them or remove it", value, without);
   }
 }
 
@@ -150,6 +157,44 @@ void check_files(const Subject& subject) {
   check_scaling(subject);
 }
 
+void check_range(const Subject& subject, std::string_view key, const std::vector<double>& range) {
+  if (range.size() == 2 && range[0] <= range[1]) return;
+  refuse(subject, key, "expected two numbers, from and to, the first not above the second");
+}
+
+void refuse_second_crop(const Subject& subject) {
+  const std::int64_t padding = subject.config.data.crop_padding;
+  if (padding == 0) return;
+  refuse(subject, "data.crop_padding",
+         "{} would crop at random what a random crop has chosen (crop_scale); remove it, or set "
+         "crop_scale: []",
+         padding);
+}
+
+void check_images(const Subject& subject) {
+  const DataConfig& data = subject.config.data;
+  if (!data.path.empty() || !data.validation_path.empty() || data.in_place()) {
+    refuse(subject, "data.images", "and {} both say what to train on or to evaluate on; remove one",
+           data.in_place()     ? "data.files"
+           : data.path.empty() ? "data.validation_path"
+                               : "data.path");
+  }
+  const std::size_t colon = data.label.find(':');
+  if (colon == 0 || (colon != data.label.npos && !data.label.starts_with("json:")) ||
+      data.label == "json" || data.label == "json:") {
+    refuse(subject, "data.label",
+           "{} names no label; give an extension, as in cls or txt, whose text is a number, or "
+           "json:FIELD",
+           data.label);
+  }
+  if (!data.crop_scale.empty()) check_range(subject, "data.crop_scale", data.crop_scale);
+  if (!data.crop_scale.empty() && data.crop_scale[1] > 1)
+    refuse(subject, "data.crop_scale", "{} of an image's area is more than all of it",
+           data.crop_scale[1]);
+  check_range(subject, "data.crop_ratio", data.crop_ratio);
+  if (!data.crop_scale.empty()) refuse_second_crop(subject);
+}
+
 void check_list(const Subject& subject, std::string_view key, std::size_t size) {
   const std::size_t sources = subject.config.data.sources.size();
   if (size == 0 || size == sources) return;
@@ -218,11 +263,17 @@ void check_sources(const Subject& subject) {
              data.weight_temperature);
     return;
   }
-  if (!data.path.empty() || data.in_place())
+  if (!data.path.empty() || data.in_place() || data.has_images())
     refuse(subject, "data.sources", "and {} both say what to train on; remove one of them",
-           data.in_place() ? "data.files" : "data.path");
+           data.in_place()     ? "data.files"
+           : data.has_images() ? "data.images"
+                               : "data.path");
   check_source_scales(subject);
   check_source_names(subject);
+  const bool cropped = std::ranges::any_of(data.sources, [](const NamedSource& source) {
+    return source.has_images() && !source.crop_scale.empty();
+  });
+  if (cropped) refuse_second_crop(subject);
   if (data.last_batch == LastBatch::pad)
     refuse(subject, "data.last_batch",
            "pad fills the last batch of an epoch, and in a mixture each source has its own; use "
@@ -242,16 +293,22 @@ void check_sources(const Subject& subject) {
 void check_data(const Subject& subject) {
   const DataConfig& data = subject.config.data;
   if (data.in_place()) check_files(subject);
-  if (!data.in_place()) check_packed(subject);
+  if (data.has_images()) check_images(subject);
+  if (!data.in_place()) check_unused(subject, file_keys, "data.files");
+  if (!data.has_images()) check_unused(subject, image_keys, "data.images");
+  if (!data.in_place() && !data.has_images())
+    check_unused(subject, std::array<std::string_view, 1>{"data.damaged"},
+                 "data.files or data.images");
   check_sources(subject);
   if (data.stage.empty() && data.stage_gigabytes > 0)
     refuse(subject, "data.stage_gigabytes", "{} has no effect without data.stage; name a directory",
            data.stage_gigabytes);
-  const bool any = !data.path.empty() || !data.files.empty() || !data.sources.empty();
+  const bool any =
+      !data.path.empty() || !data.files.empty() || !data.images.empty() || !data.sources.empty();
   if (subject.purpose == Purpose::train && !any) {
     refuse(subject, "data.path",
            "not set; give packed shards, made with trireme data pack-text or pack-images, or name "
-           "HDF5 files by data.files");
+           "HDF5 files by data.files, or images by data.images");
   }
   if (subject.purpose == Purpose::evaluate && !data.has_validation()) {
     refuse(subject, "data.validation_path",

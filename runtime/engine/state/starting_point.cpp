@@ -36,6 +36,9 @@ constexpr std::array free_keys = {"data.path",
                                   "data.validation_path",
                                   "data.files",
                                   "data.validation_files",
+                                  "data.images",
+                                  "data.validation_images",
+                                  "data.max_pixels",
                                   "data.test_path",
                                   "data.test_files",
                                   "data.cache_megabytes",
@@ -141,8 +144,8 @@ std::string differences_from_stored(const Config& config) {
     std::string differences;
     for (std::size_t i = 0; i < now.size(); ++i) {
       const auto& [key, value] = now[i];
-      if ((is_free(key) && key != "data.path" && key != "data.files") || key == "train.steps" ||
-          value == before[i].second)
+      if ((is_free(key) && key != "data.path" && key != "data.files" && key != "data.images") ||
+          key == "train.steps" || value == before[i].second)
         continue;
       differences += fmt::format("{}{}: {} (was {})", differences.empty() ? "" : "; ", key, value,
                                  before[i].second);

@@ -6,8 +6,7 @@
 #include <csetjmp>
 #include <cstring>
 
-#include "data/pack/images/decode.h"
-#include "data/pack/images/pixels.h"
+#include "data/images/decode.h"
 #include "runtime/base/error.h"
 
 namespace trireme {
@@ -87,16 +86,11 @@ class PngReader {
   png_infop info_ = nullptr;
 };
 
-[[noreturn]] void refuse(const std::string& name, const char* message) {
-  fail(ExitCode::data, "{}: damaged PNG: {}; replace it or drop it with --skip-bad", name, message);
-}
-
-Pixels coloured(const Pixels& indices, std::span<const png_color> palette,
-                const std::string& name) {
+Pixels coloured(const Pixels& indices, std::span<const png_color> palette) {
   Pixels image{indices.height, indices.width, 3, {}};
   image.data.reserve(indices.data.size() * 3);
   for (const std::uint8_t index : indices.data) {
-    if (index >= palette.size()) refuse(name, "a pixel lies outside the palette");
+    if (index >= palette.size()) refuse_image("PNG", "a pixel lies outside the palette");
     const png_color& colour = palette[index];
     image.data.insert(image.data.end(), {colour.red, colour.green, colour.blue});
   }
@@ -105,24 +99,22 @@ Pixels coloured(const Pixels& indices, std::span<const png_color> palette,
 
 }  // namespace
 
-Pixels decode_png(std::span<const std::byte> bytes, std::int64_t channels, std::uint64_t max_pixels,
-                  const std::string& name) {
+Pixels decode_png(std::span<const std::byte> bytes, std::uint64_t max_pixels) {
   PngReader reader(bytes);
-  if (!reader.read_header()) refuse(name, reader.message());
-  check_pixel_count(reader.width(), reader.height(), max_pixels, name);
-  if (!reader.choose_transforms()) refuse(name, reader.message());
+  if (!reader.read_header()) refuse_image("PNG", reader.message());
+  check_pixel_count({reader.height(), reader.width()}, max_pixels);
+  if (!reader.choose_transforms()) refuse_image("PNG", reader.message());
   Pixels image{reader.height(), reader.width(), reader.channels(), {}};
   const auto row_bytes = static_cast<std::size_t>(image.width * image.channels);
-  TRIREME_EXPECTS(reader.row_bytes() == row_bytes, "{}: rows of {} bytes, not {}", name,
-                  reader.row_bytes(), row_bytes);
+  TRIREME_EXPECTS(reader.row_bytes() == row_bytes, "rows of {} bytes, not {}", reader.row_bytes(),
+                  row_bytes);
   image.data.resize(row_bytes * static_cast<std::size_t>(image.height));
   std::vector<png_bytep> rows;
   for (std::size_t y = 0; y < static_cast<std::size_t>(image.height); ++y)
     rows.push_back(image.data.data() + y * row_bytes);
-  if (!reader.read_rows(rows.data())) refuse(name, reader.message());
-  if (const auto palette = reader.palette(); !palette.empty())
-    image = coloured(image, palette, name);
-  return with_channels(std::move(image), channels);
+  if (!reader.read_rows(rows.data())) refuse_image("PNG", reader.message());
+  if (const auto palette = reader.palette(); !palette.empty()) image = coloured(image, palette);
+  return image;
 }
 
 }  // namespace trireme

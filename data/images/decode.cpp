@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/images/decode.h"
+
+#include <algorithm>
+#include <array>
+
+namespace trireme {
+namespace {
+
+template <std::size_t Size>
+bool starts_with(std::span<const std::byte> bytes, const std::array<unsigned char, Size>& magic) {
+  return bytes.size() >= Size &&
+         std::equal(magic.begin(), magic.end(), bytes.begin(), [](unsigned char a, std::byte b) {
+           return a == static_cast<unsigned char>(b);
+         });
+}
+
+}  // namespace
+
+void refuse_image(std::string_view format, std::string_view reason) {
+  throw DamagedImage(fmt::format("damaged {}: {}", format, reason));
+}
+
+void check_pixel_count(const ImageSize& size, std::uint64_t max_pixels) {
+  const auto [height, width] = size;
+  if (width <= 0 || height <= 0)
+    throw DamagedImage(fmt::format("is {} x {} pixels", width, height));
+  const auto pixels = static_cast<std::uint64_t>(width) * static_cast<std::uint64_t>(height);
+  if (pixels <= max_pixels) return;
+  throw DamagedImage(
+      fmt::format("claims {} x {} pixels, more than the limit of {}", width, height, max_pixels),
+      /*too_large=*/true);
+}
+
+DecodedPart decode_part(std::span<const std::byte> bytes, std::int64_t channels,
+                        std::uint64_t max_pixels, const ChoosePart& choose) {
+  constexpr std::array<unsigned char, 3> jpeg = {0xff, 0xd8, 0xff};
+  constexpr std::array<unsigned char, 8> png = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+  DecodedPart part;
+  if (starts_with(bytes, jpeg)) {
+    part = decode_jpeg(bytes, max_pixels, choose);
+  } else if (starts_with(bytes, png)) {
+    part.pixels = decode_png(bytes, max_pixels);
+    part.size = {part.pixels.height, part.pixels.width};
+    static_cast<void>(choose(part.size));  // all of it is there already
+  } else {
+    throw DamagedImage(fmt::format("is {}", bytes.empty() ? "empty" : "neither JPEG nor PNG"));
+  }
+  part.pixels = with_channels(std::move(part.pixels), channels);
+  return part;
+}
+
+Pixels decode_image(std::span<const std::byte> bytes, std::int64_t channels,
+                    std::uint64_t max_pixels, const std::string& name) {
+  const auto all = [](const ImageSize& size) {
+    return PartWanted{{0, 0, size.height, size.width}, 1};
+  };
+  try {
+    return decode_part(bytes, channels, max_pixels, all).pixels;
+  } catch (const DamagedImage& error) {
+    throw DamagedImage(fmt::format("{}: {}", name, error.what()), error.too_large());
+  }
+}
+
+}  // namespace trireme

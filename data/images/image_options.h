@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run reads of images in place: the keys of the config's data section, as this room takes
+// them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/images/crop.h"
+#include "runtime/config/choices.h"
+
+namespace trireme {
+
+struct ImageOptions {
+  std::vector<std::string> images{};  // archives, patterns, or a directory
+  std::string label = "cls";
+  std::int64_t height = 0, width = 0, channels = 3;  // of samples
+  std::int64_t classes = 0;                          // of the model; 0: any
+  std::optional<CropRange> crop{};                   // training; without it the centre is taken
+  std::uint64_t seed = 0;                            // of crops
+  // Without a crop the image is scaled until its short side is this, and the centre taken; 0: 8/7
+  // of the sample's short side, 256 for 224. (Sides that differ: until it covers them, scaled
+  // alike.)
+  std::int64_t resize = 0;
+  Damaged damaged = Damaged::refuse;
+  std::uint64_t max_pixels = std::uint64_t{1} << 27;
+};
+
+}  // namespace trireme

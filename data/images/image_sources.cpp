@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/images/image_sources.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "data/fields/file_list.h"
+#include "data/index_archive.h"
+#include "data/index_file.h"
+#include "data/pack/file_tree.h"
+#include "data/pack/parallel.h"
+#include "runtime/base/log.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+
+constexpr std::string_view what_is_read =
+    "archives of WebDataset (*.tar), or one directory of class folders <class>/<image>.jpg";
+
+struct Listing {
+  Names archives, folders;  // below a directory, sorted
+};
+
+Listing list_directory(const std::string& path) {
+  Listing found;
+  std::error_code error;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    std::error_code broken;
+    if (name.starts_with('.')) continue;
+    if (at->is_directory(broken))
+      found.folders.push_back(path + "/" + name);
+    else if (name.ends_with(".tar"))
+      found.archives.push_back(path + "/" + name);
+  }
+  if (error) fail(ExitCode::data, "data.images: {}: {}", path, error.message());
+  std::ranges::sort(found.archives);
+  std::ranges::sort(found.folders);
+  return found;
+}
+
+std::string last_part(const std::string& path) {
+  return fs::path(path).filename().string();
+}
+
+// Whose classes would be "train" and "val".
+void refuse_splits(const std::string& path, const Names& folders) {
+  const auto split = [](const std::string& folder) {
+    const std::string name = last_part(folder);
+    return name == "train" || name == "val" || name == "validation" || name == "test";
+  };
+  const bool splits = std::ranges::all_of(folders, [&](const std::string& folder) {
+    return split(folder) && !list_directory(folder).folders.empty();
+  });
+  if (splits) {
+    fail(ExitCode::data,
+         "data.images: {}: holds the splits {}; name one of them, as in data.images: [{}]", path,
+         fmt::join(folders, ", "), folders.front());
+  }
+}
+
+ImageSources class_folders(const std::string& path, Names folders) {
+  if (folders.empty())
+    fail(ExitCode::data, "data.images: {}: holds neither *.tar nor class folders; {}", path,
+         what_is_read);
+  refuse_splits(path, folders);
+  ImageSources sources;
+  std::ranges::transform(folders, std::back_inserter(sources.classes), last_part);
+  sources.paths = std::move(folders);
+  return sources;
+}
+
+std::string line_of(const ImageScan& scan) {
+  return fmt::format("trireme-images\t{}\t{}\t{}", scan.rule.extension, scan.rule.field,
+                     fmt::join(scan.sources.classes, "\t"));
+}
+
+}  // namespace
+
+ImageSources find_images(const std::vector<std::string>& names) {
+  ImageSources sources;
+  std::unordered_set<std::string> known;
+  const auto add = [&](const Names& archives) {
+    for (const std::string& archive : archives) {
+      if (known.insert(archive).second) sources.paths.push_back(archive);
+    }
+  };
+  for (const std::string& given : names) {
+    const std::string name =
+        given.size() > 1 && given.ends_with('/') ? given.substr(0, given.size() - 1) : given;
+    std::error_code ignored;
+    if (fs::is_directory(name, ignored)) {
+      Listing found = list_directory(name);
+      if (!found.archives.empty() && !found.folders.empty())
+        fail(ExitCode::data,
+             "data.images: {}: holds archives ({}) beside folders ({}); name the archives by a "
+             "pattern, as in {}/*.tar, or take them elsewhere",
+             name, found.archives.front(), found.folders.front(), name);
+      if (found.archives.empty() && names.size() > 1)
+        fail(ExitCode::data,
+             "data.images: {}: a directory of class folders stands alone, and {} names are given",
+             name, names.size());
+      if (found.archives.empty()) return class_folders(name, std::move(found.folders));
+      add(found.archives);
+    } else if (fs::exists(name, ignored)) {
+      add({name});
+    } else if (name.find_first_of("*?[") != name.npos) {
+      const Names found = files_like("data.images", name);
+      if (found.empty()) fail(ExitCode::data, "data.images: {}: no file is named like this", name);
+      add(found);
+    } else {
+      fail(ExitCode::data, "data.images: {}: there is no such file or directory", name);
+    }
+  }
+  return sources;
+}
+
+ImageIndex index_of_folder(const std::string& path, std::int32_t label) {
+  ImageIndex index;
+  index.path = path;
+  index.folder = true;
+  FileTree tree;
+  try {
+    tree = walk_files(path);
+  } catch (const fs::filesystem_error& error) {
+    fail(ExitCode::data, "{}: cannot be listed: {}", error.path1().string(),
+         error.code().message());
+  }
+  for (const std::string& folder : tree.folders)
+    index.folders.push_back(state_of_folder(folder));
+  if (!tree.left_out.empty())
+    index.notes.push_back(fmt::format("{}: left out {}", path, tree.left_out));
+  std::size_t others = 0;
+  for (const std::string& file : tree.files) {
+    std::string extension = fs::path(file).extension().string();
+    std::ranges::transform(extension, extension.begin(), [](unsigned char letter) {
+      return static_cast<char>(std::tolower(letter));
+    });
+    const std::string_view kind = std::string_view(extension).substr(extension.empty() ? 0 : 1);
+    if (is_other_image_name(kind)) {
+      index.problems.push_back(file + ": images are read of JPEG and PNG, and of no other format");
+      continue;
+    }
+    if (!is_image_name(kind)) {
+      if (others++ == 0) index.notes.push_back(file + ": is left out: not named as an image");
+      continue;
+    }
+    const FileState state = state_of_file(file);
+    if (state.size == 0 || state.size > most_image_bytes) {
+      index.problems.push_back(file + (state.size == 0 ? ": is empty" : ": is over a gigabyte"));
+      continue;
+    }
+    index.names += std::string_view(file).substr(path.size() + 1);
+    index.images.push_back({index.names.size(), static_cast<std::uint32_t>(state.size), label});
+    index.modified.push_back(state.modified);
+  }
+  if (others > 1)
+    index.notes.back() += fmt::format(" (nor are {} more files of {})", others - 1, path);
+  if (index.images.empty() && index.problems.empty())
+    index.problems.push_back(path + ": the class folder holds no images");
+  return index;
+}
+
+std::vector<ImageIndex> scan_images(const ImageScan& scan, std::span<const std::string> paths,
+                                    std::size_t threads) {
+  std::unordered_map<std::string_view, std::int32_t> labels;
+  for (std::size_t i = 0; i < scan.sources.classes.size(); ++i)
+    labels.emplace(scan.sources.paths[i], static_cast<std::int32_t>(i));
+  std::vector<ImageIndex> indexes(paths.size());
+  parallel_for(paths.size(), threads, [&](std::size_t i) {
+    indexes[i] = scan.sources.classes.empty() ? index_of_archive(paths[i], scan.rule)
+                                              : index_of_folder(paths[i], labels.at(paths[i]));
+  });
+  return indexes;
+}
+
+void keep_image_indexes(const std::string& path, const ImageScan& scan,
+                        std::span<const ImageIndex> indexes) {
+  std::vector<std::string> texts;
+  std::ranges::transform(indexes, std::back_inserter(texts), bytes_of);
+  std::string bytes;
+  IndexWriter writer(bytes);
+  writer(texts);
+  keep_index_file(path, line_of(scan), bytes);
+}
+
+std::vector<ImageIndex> kept_image_indexes(const std::string& path, const ImageScan& scan) {
+  std::vector<ImageIndex> kept;
+  try {
+    const std::unordered_set<std::string> wanted(scan.sources.paths.begin(),
+                                                 scan.sources.paths.end());
+    const std::string bytes = kept_index_file(path, line_of(scan));
+    std::vector<std::string> texts;
+    if (!bytes.empty()) IndexParser(bytes, "an index of images")(texts);
+    for (const std::string& text : texts) {
+      ImageIndex index = parse_image_index(text);
+      if (wanted.contains(index.path) && is_as_it_was(index)) kept.push_back(std::move(index));
+    }
+  } catch (const Error& error) {
+    log::get("data").info("{}: is not used: {}", path, error.what());
+    kept.clear();
+  }
+  return kept;
+}
+
+}  // namespace trireme

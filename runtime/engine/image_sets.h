@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images in archives and class folders that a config names, read in place.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "data/images/files_dataset.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/config/config.h"
+
+namespace trireme {
+
+// The data section as the data room takes it. With `training` images are cropped at random where
+// the config says so; else, and for evaluation, their centre is taken.
+[[nodiscard]] ImageOptions image_options(const Config& config, const DataSource& data,
+                                         bool training);
+
+// Looked through by all ranks together, each at its part of the archives or folders, but for those
+// that `index_file` keeps. Collective. Raises ExitCode::data.
+[[nodiscard]] std::unique_ptr<ImageFilesDataset> open_images(Communicator& world,
+                                                             const ImageOptions& options,
+                                                             const std::string& index_file);
+
+void keep_image_index(const std::string& index_file, const ImageFilesDataset& dataset,
+                      const std::string& label);
+
+}  // namespace trireme
