@@ -96,9 +96,8 @@ std::uint64_t min_bytes(const Config& config, const plan::StepInput& input,
   const double rounded = input.build.compute == DType::f32 || input.zero >= 3
                              ? 0
                              : static_cast<double>(size_of(input.build.compute));
-  const double states =
-      config.optimizer.name == OptimizerKind::adamw ? 2 : config.optimizer.momentum > 0;
-  const double per_element = sizeof(float) * (1 / shared(3) + 1 / shared(2) + states / shared(1));
+  const double per_element =
+      sizeof(float) * (1 / shared(3) + 1 / shared(2) + config.optimizer.moments() / shared(1));
   double max_bytes = 0;
   for (int stage = 0; stage < input.schedule.stages; ++stage) {
     double bytes =

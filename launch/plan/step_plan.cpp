@@ -11,8 +11,7 @@ namespace {
 // gradient and state, and writes weight and state.
 double optimizer_bytes(const OptimizerConfig& config) {
   constexpr int weight_and_gradient = 3;
-  const int states = config.name == OptimizerKind::adamw ? 2 : config.momentum > 0 ? 1 : 0;
-  return static_cast<double>(weight_and_gradient + 2 * states) * sizeof(float);
+  return static_cast<double>(weight_and_gradient + 2 * config.moments()) * sizeof(float);
 }
 
 // As it lies in a shard, or of files read in place as float32 without compression.

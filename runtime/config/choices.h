@@ -159,10 +159,11 @@ enum class Recompute : std::uint8_t {
 }
 
 // optimizer.name
-enum class OptimizerKind : std::uint8_t { adamw, sgd };
+enum class OptimizerKind : std::uint8_t { adamw, lion, sgd };
 [[nodiscard]] constexpr auto names_of(OptimizerKind /*key*/) {
-  return std::to_array<Named<OptimizerKind>>(
-      {{OptimizerKind::adamw, "adamw"}, {OptimizerKind::sgd, "sgd"}});
+  return std::to_array<Named<OptimizerKind>>({{OptimizerKind::adamw, "adamw"},
+                                              {OptimizerKind::lion, "lion"},
+                                              {OptimizerKind::sgd, "sgd"}});
 }
 
 // lr_schedule.name. wsd: warm-up, stable, then a linear decay over the last part (Hu et al.,

@@ -14,6 +14,7 @@ constexpr double any_size = 1e6;
 constexpr double any_value = 1e30;  // of what is measured: pressures, energies
 const Condition on_cuda{"device.type", {"cuda"}};
 const Condition adamw{"optimizer.name", {"adamw"}};
+const Condition adamw_or_lion{"optimizer.name", {"adamw", "lion"}};
 const Condition sgd{"optimizer.name", {"sgd"}};
 const Condition fp16{"precision", {"fp16"}};
 // Above it the gradient of the loss itself overflows in f16; powers of two up to it are exact.
@@ -326,13 +327,16 @@ std::vector<Field> optimizer_fields() {
       FIELD(optimizer.learning_rate, NumberRange{.high = 1000}, "peak learning rate"),
       FIELD(optimizer.betas,
             (NumberRange{.low = 0, .high = 1, .high_is_open = true, .items = {2, 2}}),
-            "decay of the first and second moment", adamw),
+            "decay of the first and second moment; of lion, what of the old first moment is in the "
+            "step "
+            "and what is kept of it (published: 0.9 and 0.99)",
+            adamw_or_lion),
       FIELD(optimizer.epsilon, (NumberRange{.high = 1, .low_is_open = true}),
             "added to the root of the second moment", adamw),
-      FIELD(
-          optimizer.weight_decay, NumberRange{.high = 1000},
-          "decoupled for adamw; for weight matrices, filters and token embeddings, not for biases, "
-          "norms and position embeddings"),
+      FIELD(optimizer.weight_decay, NumberRange{.high = 1000},
+            "decoupled for adamw and lion; for weight matrices, filters and token embeddings, not "
+            "for biases, "
+            "norms and position embeddings"),
       FIELD(optimizer.momentum, below_one, "decay of the velocity", sgd),
       FIELD(optimizer.nesterov, Free{}, "look ahead along the velocity", sgd),
       FIELD(lr_schedule.name, one_of<LrDecay>(), "course of the rate after warm-up"),

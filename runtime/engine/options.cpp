@@ -14,6 +14,11 @@ OptimizerOptions optimizer_options(const OptimizerConfig& config) {
                            .nesterov = config.nesterov,
                            .weight_decay = static_cast<float>(config.weight_decay)};
   }
+  if (config.name == OptimizerKind::lion) {
+    return ops::LionOptions{.beta1 = static_cast<float>(config.betas[0]),
+                            .beta2 = static_cast<float>(config.betas[1]),
+                            .weight_decay = static_cast<float>(config.weight_decay)};
+  }
   return ops::AdamWOptions{.beta1 = static_cast<float>(config.betas[0]),
                            .beta2 = static_cast<float>(config.betas[1]),
                            .epsilon = static_cast<float>(config.epsilon),

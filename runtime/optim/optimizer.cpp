@@ -36,7 +36,8 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
       static_cast<std::size_t>(params.layout().owned_elements()) * sizeof(float);
   const auto* const sgd = std::get_if<ops::SgdOptions>(&options_);
   if (sgd == nullptr || sgd->momentum > 0) first_ = zeroed(device, stream.get(), state);
-  if (sgd == nullptr) second_ = zeroed(device, stream.get(), state);
+  if (std::holds_alternative<ops::AdamWOptions>(options_))
+    second_ = zeroed(device, stream.get(), state);
   scalars_ = zeroed(device, stream.get(), scalar_count * sizeof(float));
   scalars_host_ = Buffer(device, 2 * scalar_count * sizeof(float), MemoryKind::host);
   norm_ = zeroed(device, stream.get(), sizeof(float));
@@ -144,16 +145,19 @@ void Optimizer::update(Stream& stream, const OwnedRun& run) {
     const Tensor all = moments(buffer);
     return all.empty() ? all : all.range(bucket.owned + run.first, run.count);
   };
-  if (auto* const adamw = std::get_if<ops::AdamWOptions>(&options_)) {
-    ops::AdamWOptions options = *adamw;
-    if (!run.decay) options.weight_decay = 0;
-    ops::adamw(stream, parameter, compute, state(first_), state(second_), gradient, scalars(),
-               options);
-  } else {
-    ops::SgdOptions options = std::get<ops::SgdOptions>(options_);
-    if (!run.decay) options.weight_decay = 0;
-    ops::sgd(stream, parameter, compute, state(first_), gradient, scalars(), options);
-  }
+  std::visit(
+      [&]<typename Options>(Options options) {
+        if (!run.decay) options.weight_decay = 0;
+        if constexpr (std::is_same_v<Options, ops::AdamWOptions>) {
+          ops::adamw(stream, parameter, compute, state(first_), state(second_), gradient, scalars(),
+                     options);
+        } else if constexpr (std::is_same_v<Options, ops::LionOptions>) {
+          ops::lion(stream, parameter, compute, state(first_), gradient, scalars(), options);
+        } else {
+          ops::sgd(stream, parameter, compute, state(first_), gradient, scalars(), options);
+        }
+      },
+      options_);
 }
 
 }  // namespace trireme

@@ -17,7 +17,7 @@
 
 namespace trireme {
 
-using OptimizerOptions = std::variant<ops::AdamWOptions, ops::SgdOptions>;
+using OptimizerOptions = std::variant<ops::AdamWOptions, ops::LionOptions, ops::SgdOptions>;
 
 // Over whom the gradient norm is summed, and how.
 struct NormOptions {
@@ -73,7 +73,7 @@ class Optimizer {
   float clip_norm_;
   NormOptions norm_options_;
   std::optional<LossScaler> scaler_;
-  Buffer first_, second_;                       // AdamW: m, v; SGD: momentum buffer
+  Buffer first_, second_;                       // AdamW: m, v; Lion: m; SGD: momentum buffer
   Buffer scalars_, scalars_host_, norm_, sum_;  // StepScalars, its staging copy, (1) f32, (1) f64
   Buffer exact_;                                // ops::exact_sum_words u64
   std::unique_ptr<Event> ready_event_, done_event_;

@@ -112,6 +112,31 @@ TEST(AdamW, LeavesEverythingAloneWhenTheGradientIsNotFinite) {
   EXPECT_EQ(p.raw(), before);
 }
 
+TEST(Lion, FollowsTheFormulaOverSeveralSteps) {
+  for (const std::int64_t n : {1, 3, 17, 1030}) {
+    const ops::LionOptions options{.beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0.1F};
+    const GuardedTensor p = random_tensor(DType::f32, {n}, 1), low(DType::bf16, {n});
+    const GuardedTensor m(DType::f32, {n}, std::vector<double>(static_cast<std::size_t>(n)));
+    std::vector<double> rp = p.get(), rm = m.get();
+    for (unsigned t = 0; t < 3; ++t) {
+      GuardedTensor gradient = random_tensor(DType::f32, {n}, 10 + t);
+      std::vector<double> rg = gradient.get();
+      rg[0] = 0;  // the first element has never had a gradient: decay alone moves it
+      gradient.set(rg);
+      for (std::size_t i = 0; i < rp.size(); ++i) {
+        const double g = rg[i] * 0.5, mixed = 0.9 * rm[i] + 0.1 * g;
+        rp[i] -= 1e-2 * ((mixed > 0 ? 1 : mixed < 0 ? -1 : 0) + 0.1 * rp[i]);
+        rm[i] = 0.99 * rm[i] + 0.01 * g;
+      }
+
+      ops::lion(stream(), p, low, m, gradient, scalars_of(1e-2, 1, 1, 0.5), options);
+    }
+    expect_close(p.get(), rp, 1e-6, 1e-6);
+    expect_close(m.get(), rm, 1e-5, 1e-7);
+    expect_close(low.get(), rp, 0x1p-8, 1e-6);
+  }
+}
+
 TEST(Sgd, FollowsTheFormulaWithAndWithoutNesterov) {
   for (const bool nesterov : {false, true}) {
     const ops::SgdOptions options{.momentum = 0.9F, .nesterov = nesterov, .weight_decay = 0.01F};

@@ -111,8 +111,10 @@ class ShardedOptimizerTest : public test::MpiTest {
 
 TEST_F(ShardedOptimizerTest, ReachesTheBitsOfOneRankOnEveryLayout) {
   const ops::AdamWOptions adamw{.weight_decay = 0.1F};
+  const ops::LionOptions lion{.weight_decay = 0.1F};
   const ops::SgdOptions sgd{.momentum = 0.9F, .nesterov = true, .weight_decay = 0.1F};
-  for (const OptimizerOptions& options : {OptimizerOptions(adamw), OptimizerOptions(sgd)}) {
+  for (const OptimizerOptions& options :
+       {OptimizerOptions(adamw), OptimizerOptions(lion), OptimizerOptions(sgd)}) {
     Part alone = make_part(nullptr, 0, options, true);
     alone.run();
     ASSERT_GT(alone.norm(), 2.0F);  // clipped, so that every element hangs on the norm

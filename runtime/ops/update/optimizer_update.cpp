@@ -7,6 +7,7 @@
 namespace trireme::ops {
 
 TRIREME_KERNEL(adamw);
+TRIREME_KERNEL(lion);
 TRIREME_KERNEL(sgd);
 TRIREME_KERNEL(exponential_average);
 TRIREME_KERNEL(accumulate_squares);
@@ -22,7 +23,7 @@ void check_f32(const Operands& check, std::string_view name, const Tensor& tenso
   check.count(name, tensor, count);
 }
 
-// The operands that both optimizers share.
+// The operands that all optimizers share.
 void check_update(const Operands& check, const Tensor& parameter, const Tensor& compute,
                   const Tensor& gradient, const Tensor& scalars) {
   const std::int64_t n = parameter.count();
@@ -37,6 +38,14 @@ void check_update(const Operands& check, const Tensor& parameter, const Tensor& 
   check.disjoint("compute", compute, "gradient", gradient);
 }
 
+void check_moment(const Operands& check, std::string_view name, const Tensor& moment,
+                  const Tensor& parameter, const Tensor& compute, const Tensor& gradient) {
+  check_f32(check, name, moment, parameter.count());
+  check.disjoint(name, moment, "parameter", parameter);
+  check.disjoint(name, moment, "gradient", gradient);
+  check.disjoint(name, moment, "compute", compute);
+}
+
 }  // namespace
 
 void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
@@ -44,27 +53,26 @@ void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const
            const AdamWOptions& options) {
   const Operands check("adamw");
   check_update(check, parameter, compute, gradient, scalars);
-  check_f32(check, "m", m, parameter.count());
-  check_f32(check, "v", v, parameter.count());
+  check_moment(check, "m", m, parameter, compute, gradient);
+  check_moment(check, "v", v, parameter, compute, gradient);
   check.disjoint("m", m, "v", v);
-  for (const Tensor& moment : {m, v}) {
-    check.disjoint("moment", moment, "parameter", parameter);
-    check.disjoint("moment", moment, "gradient", gradient);
-    check.disjoint("moment", moment, "compute", compute);
-  }
   TRIREME_DISPATCH(stream, adamw, parameter, compute, m, v, gradient, scalars, options);
+}
+
+void lion(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
+          const Tensor& gradient, const Tensor& scalars, const LionOptions& options) {
+  const Operands check("lion");
+  check_update(check, parameter, compute, gradient, scalars);
+  check_moment(check, "m", m, parameter, compute, gradient);
+  TRIREME_DISPATCH(stream, lion, parameter, compute, m, gradient, scalars, options);
 }
 
 void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
          const Tensor& gradient, const Tensor& scalars, const SgdOptions& options) {
   const Operands check("sgd");
   check_update(check, parameter, compute, gradient, scalars);
-  if (options.momentum != 0.0F || !buffer.empty()) {
-    check_f32(check, "buffer", buffer, parameter.count());
-    check.disjoint("buffer", buffer, "parameter", parameter);
-    check.disjoint("buffer", buffer, "gradient", gradient);
-    check.disjoint("buffer", buffer, "compute", compute);
-  }
+  if (options.momentum != 0.0F || !buffer.empty())
+    check_moment(check, "buffer", buffer, parameter, compute, gradient);
   TRIREME_DISPATCH(stream, sgd, parameter, compute, buffer, gradient, scalars, options);
 }
 

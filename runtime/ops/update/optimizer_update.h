@@ -26,6 +26,16 @@ void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const
            const Tensor& v, const Tensor& gradient, const Tensor& scalars,
            const AdamWOptions& options);
 
+struct LionOptions {
+  float beta1 = 0.9F, beta2 = 0.99F;
+  float weight_decay = 0.0F;  // decoupled, as for adamw
+};
+
+// Lion (Chen et al., 2023): with g as for adamw,
+//   p -= lr * (sign(b1 m + (1 - b1) g) + decay * p);  m = b2 m + (1 - b2) g
+void lion(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
+          const Tensor& gradient, const Tensor& scalars, const LionOptions& options);
+
 struct SgdOptions {
   float momentum = 0.0F;
   bool nesterov = false;
@@ -48,7 +58,7 @@ void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x);
 
 // norm(1) f32 = sqrt(total) / s; scalars[gradient_scale] = (clip > 0 && norm > clip ? clip / norm :
 // 1) / s, with s = loss_scale(1) f32, by which the gradients were multiplied, or 1 where it is
-// absent. A non-finite norm sets the scale to 0, with which adamw and sgd leave everything as it
+// absent. A non-finite norm sets the scale to 0, with which the optimizers leave everything as it
 // is, and stays visible in `norm`.
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
                 float clip, const Tensor& loss_scale = {});

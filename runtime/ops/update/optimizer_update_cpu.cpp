@@ -26,23 +26,11 @@ void round_block(T* to, const float* from, std::int64_t n) {
     store(to[i], from[i]);
 }
 
-void sgd_block(const SgdStep& step, float* p, float* b, const float* g, std::int64_t n) {
-  if (b == nullptr) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i)
-      p[i] = step(p[i], g[i]);
-    return;
-  }
+template <typename Step, typename... State>
+void update_block(const Step& step, float* p, const float* g, std::int64_t n, State*... state) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i)
-    p[i] = step(p[i], b[i], g[i]);
-}
-
-void adamw_block(const AdamWStep& step, float* p, float* m, float* v, const float* g,
-                 std::int64_t n) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i)
-    p[i] = step(p[i], m[i], v[i], g[i]);
+    p[i] = step(p[i], state[i]..., g[i]);
 }
 
 // Calls action with the compute copy: a pointer of its element type, null where it is absent.
@@ -54,41 +42,45 @@ void visit_copy(const Tensor& compute, Action&& action) {
   });
 }
 
-}  // namespace
-
-void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
-           const Tensor& v, const Tensor& gradient, const Tensor& scalars,
-           const AdamWOptions& options) {
+// p[i] = step(p[i], state[i]..., g[i]) and its copy in the compute dtype, which may be absent.
+template <typename Step, typename Options, typename... State>
+void update(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& gradient,
+            const Tensor& scalars, const Options& options, State*... state) {
   visit_copy(compute, [&](auto* copy) {
-    enqueue(stream, [p = parameter.as<float>(), copy, m = m.as<float>(), v = v.as<float>(),
-                     g = gradient.as<float>(), scalars = scalars.as<float>(), options,
-                     n = parameter.count()] {
+    enqueue(stream, [p = parameter.as<float>(), copy, g = gradient.as<float>(),
+                     scalars = scalars.as<float>(), options, n = parameter.count(), state...] {
       if (skipped(scalars)) return;
-      const AdamWStep step(options, scalars);
+      const Step step(options, scalars);
       for (std::int64_t first = 0; first < n; first += block) {
         const std::int64_t count = std::min(block, n - first);
-        adamw_block(step, p + first, m + first, v + first, g + first, count);
+        update_block(step, p + first, g + first, count, state + first...);
         if (copy != nullptr) round_block(copy + first, p + first, count);
       }
     });
   });
 }
 
+}  // namespace
+
+void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
+           const Tensor& v, const Tensor& gradient, const Tensor& scalars,
+           const AdamWOptions& options) {
+  update<AdamWStep>(stream, parameter, compute, gradient, scalars, options, m.as<float>(),
+                    v.as<float>());
+}
+
+void lion(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
+          const Tensor& gradient, const Tensor& scalars, const LionOptions& options) {
+  update<LionStep>(stream, parameter, compute, gradient, scalars, options, m.as<float>());
+}
+
 void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
          const Tensor& gradient, const Tensor& scalars, const SgdOptions& options) {
-  float* const momentum = buffer.empty() ? nullptr : buffer.as<float>();
-  visit_copy(compute, [&](auto* copy) {
-    enqueue(stream, [p = parameter.as<float>(), copy, b = momentum, g = gradient.as<float>(),
-                     scalars = scalars.as<float>(), options, n = parameter.count()] {
-      if (skipped(scalars)) return;
-      const SgdStep step(options, scalars);
-      for (std::int64_t first = 0; first < n; first += block) {
-        const std::int64_t count = std::min(block, n - first);
-        sgd_block(step, p + first, b == nullptr ? nullptr : b + first, g + first, count);
-        if (copy != nullptr) round_block(copy + first, p + first, count);
-      }
-    });
-  });
+  if (buffer.empty()) {
+    update<SgdStep>(stream, parameter, compute, gradient, scalars, options);
+  } else {
+    update<SgdStep>(stream, parameter, compute, gradient, scalars, options, buffer.as<float>());
+  }
 }
 
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,

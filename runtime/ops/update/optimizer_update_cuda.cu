@@ -98,6 +98,11 @@ void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const
                     v.as<float>());
 }
 
+void lion(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
+          const Tensor& gradient, const Tensor& scalars, const LionOptions& options) {
+  update<LionStep>(stream, parameter, compute, gradient, scalars, options, m.as<float>());
+}
+
 void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
          const Tensor& gradient, const Tensor& scalars, const SgdOptions& options) {
   if (buffer.empty()) {
@@ -133,6 +138,7 @@ void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalar
 }
 
 TRIREME_CUDA_PROVIDES(ops, adamw);
+TRIREME_CUDA_PROVIDES(ops, lion);
 TRIREME_CUDA_PROVIDES(ops, sgd);
 TRIREME_CUDA_PROVIDES(ops, exponential_average);
 TRIREME_CUDA_PROVIDES(ops, accumulate_squares);

@@ -38,6 +38,27 @@ struct AdamWStep {
   }
 };
 
+struct LionStep {
+  float beta1, beta2, rest1, rest2, decay, learning_rate, gradient_scale;
+
+  TRIREME_HOST_DEVICE LionStep(const LionOptions& options, const float* scalars)
+      : beta1(options.beta1),
+        beta2(options.beta2),
+        rest1(1.0F - options.beta1),
+        rest2(1.0F - options.beta2),
+        decay(options.weight_decay),
+        learning_rate(scalars[StepScalars::learning_rate]),
+        gradient_scale(scalars[StepScalars::gradient_scale]) {}
+
+  TRIREME_HOST_DEVICE float operator()(float p, float& m, float gradient) const {
+    const float g = gradient * gradient_scale;
+    const float mixed = beta1 * m + rest1 * g;
+    const float sign = (mixed > 0.0F ? 1.0F : 0.0F) - (mixed < 0.0F ? 1.0F : 0.0F);
+    m = beta2 * m + rest2 * g;
+    return p - learning_rate * (sign + decay * p);
+  }
+};
+
 struct SgdStep {
   float momentum, decay, learning_rate, gradient_scale;
   // What g and b contribute to the step: (1, momentum) for Nesterov, else (0, 1).
