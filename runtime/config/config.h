@@ -185,10 +185,11 @@ struct OptimizerConfig {
   double weight_decay = 0.1;
   double momentum = 0.9;
   bool nesterov = false;
+  double trust_coefficient = 0.001;
   // Numbers that are kept for each weight beside it.
   [[nodiscard]] int moments() const {
     if (name == OptimizerKind::sgd) return momentum > 0 ? 1 : 0;
-    return name == OptimizerKind::adamw ? 2 : 1;
+    return name == OptimizerKind::adamw || name == OptimizerKind::lamb ? 2 : 1;
   }
   friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
 };

@@ -13,8 +13,10 @@ constexpr double year_of_minutes = 525'600;
 constexpr double any_size = 1e6;
 constexpr double any_value = 1e30;  // of what is measured: pressures, energies
 const Condition on_cuda{"device.type", {"cuda"}};
-const Condition adamw{"optimizer.name", {"adamw"}};
-const Condition adamw_or_lion{"optimizer.name", {"adamw", "lion"}};
+const Condition with_betas{"optimizer.name", {"adamw", "lamb", "lion"}};
+const Condition with_epsilon{"optimizer.name", {"adamw", "lamb"}};
+const Condition with_momentum{"optimizer.name", {"lars", "sgd"}};
+const Condition lars{"optimizer.name", {"lars"}};
 const Condition sgd{"optimizer.name", {"sgd"}};
 const Condition fp16{"precision", {"fp16"}};
 // Above it the gradient of the loss itself overflows in f16; powers of two up to it are exact.
@@ -328,17 +330,18 @@ std::vector<Field> optimizer_fields() {
       FIELD(optimizer.betas,
             (NumberRange{.low = 0, .high = 1, .high_is_open = true, .items = {2, 2}}),
             "decay of the first and second moment; of lion, what of the old first moment is in the "
-            "step "
-            "and what is kept of it (published: 0.9 and 0.99)",
-            adamw_or_lion),
+            "step and what is kept of it (published: 0.9 and 0.99)",
+            with_betas),
       FIELD(optimizer.epsilon, (NumberRange{.high = 1, .low_is_open = true}),
-            "added to the root of the second moment", adamw),
-      FIELD(optimizer.weight_decay, NumberRange{.high = 1000},
-            "decoupled for adamw and lion; for weight matrices, filters and token embeddings, not "
-            "for biases, "
-            "norms and position embeddings"),
-      FIELD(optimizer.momentum, below_one, "decay of the velocity", sgd),
+            "added to the root of the second moment", with_epsilon),
+      FIELD(
+          optimizer.weight_decay, NumberRange{.high = 1000},
+          "decoupled for adamw and lion, part of the direction for the others; for weight "
+          "matrices, filters and token embeddings, not for biases, norms and position embeddings"),
+      FIELD(optimizer.momentum, below_one, "decay of the velocity", with_momentum),
       FIELD(optimizer.nesterov, Free{}, "look ahead along the velocity", sgd),
+      FIELD(optimizer.trust_coefficient, (NumberRange{.high = 1000, .low_is_open = true}),
+            "step of a tensor as a share of its norm, at rate 1", lars),
       FIELD(lr_schedule.name, one_of<LrDecay>(), "course of the rate after warm-up"),
       FIELD(lr_schedule.warmup_steps, IntegerRange{0, many}, "steps of linear rise from zero"),
       FIELD(lr_schedule.minimum_ratio, NumberRange{.high = 1}, "last rate as a share of the peak"),

@@ -9,20 +9,29 @@ namespace trireme {
 namespace {
 
 OptimizerOptions optimizer_options(const OptimizerConfig& config) {
-  if (config.name == OptimizerKind::sgd) {
-    return ops::SgdOptions{.momentum = static_cast<float>(config.momentum),
-                           .nesterov = config.nesterov,
-                           .weight_decay = static_cast<float>(config.weight_decay)};
+  const auto beta1 = static_cast<float>(config.betas[0]),
+             beta2 = static_cast<float>(config.betas[1]),
+             epsilon = static_cast<float>(config.epsilon),
+             momentum = static_cast<float>(config.momentum),
+             decay = static_cast<float>(config.weight_decay);
+  switch (config.name) {
+    case OptimizerKind::lamb:
+      return ops::LambOptions{
+          .beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .weight_decay = decay};
+    case OptimizerKind::lars:
+      return ops::LarsOptions{.momentum = momentum,
+                              .coefficient = static_cast<float>(config.trust_coefficient),
+                              .weight_decay = decay};
+    case OptimizerKind::lion:
+      return ops::LionOptions{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay};
+    case OptimizerKind::sgd:
+      return ops::SgdOptions{
+          .momentum = momentum, .nesterov = config.nesterov, .weight_decay = decay};
+    case OptimizerKind::adamw:
+      break;
   }
-  if (config.name == OptimizerKind::lion) {
-    return ops::LionOptions{.beta1 = static_cast<float>(config.betas[0]),
-                            .beta2 = static_cast<float>(config.betas[1]),
-                            .weight_decay = static_cast<float>(config.weight_decay)};
-  }
-  return ops::AdamWOptions{.beta1 = static_cast<float>(config.betas[0]),
-                           .beta2 = static_cast<float>(config.betas[1]),
-                           .epsilon = static_cast<float>(config.epsilon),
-                           .weight_decay = static_cast<float>(config.weight_decay)};
+  return ops::AdamWOptions{
+      .beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .weight_decay = decay};
 }
 
 std::optional<ops::LossScaleOptions> loss_scale_options(const Config& config) {

@@ -141,14 +141,17 @@ void ParamLayout::find_owned_runs() {
     const std::int64_t from = std::max(entry.offset, slice);
     const std::int64_t to = std::min(end, slice + slice_count(bucket));
     if (from >= to) continue;
-    const bool replicated = split_.ranks > 1 && !is_split(spec, split_);
-    const OwnedRun run{.bucket = entry.bucket,
+    const bool repeated = split_.rank > 0 && !is_split(spec, split_);
+    const OwnedRun run{.param = order_[i],
+                       .bucket = entry.bucket,
                        .first = from - slice,
                        .count = to - from,
                        .decay = spec.decay,
                        .kind = spec.kind,
                        .statistic_decay = spec.statistic_decay,
-                       .counted = !spec.is_copy() && !(replicated && split_.rank > 0)};
+                       .counted = !spec.is_copy() && !repeated,
+                       .counted_in_tensor = !repeated};
+    owned_params_.push_back(run);
     const auto alike = [&](const OwnedRun& other) {
       return other.bucket == run.bucket && other.first + other.count == run.first &&
              other.decay == run.decay && other.statistic_decay == run.statistic_decay &&

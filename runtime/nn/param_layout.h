@@ -38,6 +38,7 @@ struct Bucket {
 
 // A run of neighbouring elements that the optimizer treats alike, within the own slice of a bucket.
 struct OwnedRun {
+  ParamId param{};  // the first of the run
   int bucket = 0;
   std::int64_t first = 0;  // from the beginning of the slice
   std::int64_t count = 0;
@@ -45,6 +46,7 @@ struct OwnedRun {
   ParamKind kind = ParamKind::weight;
   float statistic_decay = 0;
   bool counted = true;  // in the gradient norm: once among all ranks and tied copies
+  bool counted_in_tensor = true;  // in sums over the ranks that hold parts of this parameter
 };
 
 class ParamLayout {
@@ -79,7 +81,9 @@ class ParamLayout {
   // Arena order: reverse of declaration, weights before statistics.
   [[nodiscard]] std::span<const ParamId> order() const { return order_; }
   [[nodiscard]] std::span<const Bucket> buckets() const { return buckets_; }
+  // Runs of neighbours joined, and one for each parameter.
   [[nodiscard]] std::span<const OwnedRun> owned_runs() const { return owned_; }
+  [[nodiscard]] std::span<const OwnedRun> owned_params() const { return owned_params_; }
   // "bucket 3 (blocks.1.mlp.contract.weight and 11 more)", for messages.
   [[nodiscard]] std::string describe_bucket(std::size_t bucket) const;
   // Elements of the own slice of a bucket, and where it begins in the whole arenas.
@@ -110,7 +114,7 @@ class ParamLayout {
   std::vector<Entry> entries_;
   std::vector<ParamId> order_;
   std::vector<Bucket> buckets_;
-  std::vector<OwnedRun> owned_;
+  std::vector<OwnedRun> owned_, owned_params_;
   std::int64_t elements_ = 0, weight_elements_ = 0, owned_elements_ = 0;
 };
 

@@ -35,9 +35,12 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
   const std::size_t state =
       static_cast<std::size_t>(params.layout().owned_elements()) * sizeof(float);
   const auto* const sgd = std::get_if<ops::SgdOptions>(&options_);
+  const bool lamb = std::holds_alternative<ops::LambOptions>(options_);
   if (sgd == nullptr || sgd->momentum > 0) first_ = zeroed(device, stream.get(), state);
-  if (std::holds_alternative<ops::AdamWOptions>(options_))
+  if (lamb || std::holds_alternative<ops::AdamWOptions>(options_))
     second_ = zeroed(device, stream.get(), state);
+  if (lamb || std::holds_alternative<ops::LarsOptions>(options_))
+    ratios_.emplace(device, params.layout(), norm_options_.exact);
   scalars_ = zeroed(device, stream.get(), scalar_count * sizeof(float));
   scalars_host_ = Buffer(device, 2 * scalar_count * sizeof(float), MemoryKind::host);
   norm_ = zeroed(device, stream.get(), sizeof(float));
@@ -59,13 +62,17 @@ void Optimizer::prepare(std::int64_t step, double learning_rate) {
   values[ops::StepScalars::bias_correction1] = 1.0F;
   values[ops::StepScalars::bias_correction2] = 1.0F;
   values[ops::StepScalars::gradient_scale] = 1.0F;
-  if (const auto* const adamw = std::get_if<ops::AdamWOptions>(&options_)) {
-    const auto t = static_cast<double>(step + 1);
-    values[ops::StepScalars::bias_correction1] =
-        static_cast<float>(1.0 - std::pow(adamw->beta1, t));
-    values[ops::StepScalars::bias_correction2] =
-        static_cast<float>(1.0 - std::pow(adamw->beta2, t));
-  }
+  std::visit(
+      [&](const auto& options) {
+        if constexpr (requires { options.beta2; }) {
+          const auto t = static_cast<double>(step + 1);
+          values[ops::StepScalars::bias_correction1] =
+              static_cast<float>(1.0 - std::pow(options.beta1, t));
+          values[ops::StepScalars::bias_correction2] =
+              static_cast<float>(1.0 - std::pow(options.beta2, t));
+        }
+      },
+      options_);
 }
 
 Tensor Optimizer::scalars() const {
@@ -86,8 +93,15 @@ void Optimizer::measure(Stream& stream, std::int64_t step) {
 }
 
 void Optimizer::update(Stream& stream) {
-  for (const OwnedRun& run : params_.layout().owned_runs())
-    update(stream, run);
+  if (ratios_) measure_tensors(stream);
+  const ParamLayout& layout = params_.layout();
+  for (const OwnedRun& run : ratios_ ? layout.owned_params() : layout.owned_runs()) {
+    if (run.kind == ParamKind::statistic) {
+      update_statistic(stream, run);
+    } else {
+      update_weights(stream, run);
+    }
+  }
 }
 
 void Optimizer::sum_squares(Stream& stream) {
@@ -107,13 +121,14 @@ void Optimizer::sum_squares(Stream& stream) {
       ops::accumulate_squares(stream, sum, gradient);
     }
   }
-  sum_over_groups(stream, total);
-  if (norm_options_.exact) ops::exact_sum_value(stream, sum, exact);
+  const ScopedCommLabel label("gradient norm");
+  sum_over(stream, norm_options_.groups, total);
+  if (norm_options_.exact) ops::exact_sum_values(stream, sum, exact);
 }
 
-void Optimizer::sum_over_groups(Stream& stream, const Tensor& values) {
-  const ScopedCommLabel label("gradient norm");
-  for (Communicator* const group : norm_options_.groups) {
+void Optimizer::sum_over(Stream& stream, const std::vector<Communicator*>& groups,
+                         const Tensor& values) {
+  for (Communicator* const group : groups) {
     if (group->size() == 1) continue;
     stream.record(*ready_event_);
     norm_options_.comm->wait(*ready_event_);
@@ -129,32 +144,66 @@ Tensor Optimizer::moments(const Buffer& buffer) const {
              : buffer.view(DType::f32, Shape{params_.layout().owned_elements()});
 }
 
-void Optimizer::update(Stream& stream, const OwnedRun& run) {
+Optimizer::Slices Optimizer::slices(const OwnedRun& run) const {
   const Bucket& bucket = params_.layout().buckets()[static_cast<std::size_t>(run.bucket)];
-  const auto part = [&](const Tensor& slice) {
-    return slice.empty() ? slice : slice.range(run.first, run.count);
+  const auto part = [&](const Tensor& all, std::int64_t first) {
+    return all.empty() ? all : all.range(first + run.first, run.count);
   };
-  const Tensor parameter = part(params_.masters().owned(bucket));
-  const Tensor gradient = part(params_.gradients().owned(bucket));
-  if (run.kind == ParamKind::statistic) {
-    ops::exponential_average(stream, parameter, gradient, run.statistic_decay, scalars());
-    return;
+  return {.parameter = part(params_.masters().owned(bucket), 0),
+          .compute = part(params_.compute_copies().owned(bucket), 0),
+          .first = part(moments(first_), bucket.owned),
+          .second = part(moments(second_), bucket.owned),
+          .gradient = part(params_.gradients().owned(bucket), 0)};
+}
+
+void Optimizer::update_statistic(Stream& stream, const OwnedRun& run) {
+  const Slices at = slices(run);
+  ops::exponential_average(stream, at.parameter, at.gradient, run.statistic_decay, scalars());
+}
+
+void Optimizer::measure_tensors(Stream& stream) {
+  const auto* const lamb = std::get_if<ops::LambOptions>(&options_);
+  ratios_->clear(stream);
+  for (const OwnedRun& run : params_.layout().owned_params()) {
+    if (run.kind == ParamKind::statistic) continue;
+    const Slices at = slices(run);
+    if (lamb != nullptr) {
+      ops::LambOptions options = *lamb;
+      if (!run.decay) options.weight_decay = 0;
+      ops::lamb_direction(stream, at.gradient, at.first, at.second, at.parameter, scalars(),
+                          options);
+    }
+    // Biases and norms step as far as their direction is long, as both papers' recipes have it.
+    if (run.decay) ratios_->add(stream, run, at.parameter, at.gradient);
   }
-  const Tensor compute = part(params_.compute_copies().owned(bucket));
-  const auto state = [&](const Buffer& buffer) {
-    const Tensor all = moments(buffer);
-    return all.empty() ? all : all.range(bucket.owned + run.first, run.count);
-  };
+  const ScopedCommLabel label("trust ratios");
+  sum_over(stream, norm_options_.part_groups, ratios_->sums());
+  ops::TrustOptions trust{};
+  if (const auto* const lars = std::get_if<ops::LarsOptions>(&options_)) {
+    trust = {
+        .coefficient = lars->coefficient, .weight_decay = lars->weight_decay, .gradients = true};
+  }
+  ratios_->finish(stream, scalars(), trust);
+}
+
+void Optimizer::update_weights(Stream& stream, const OwnedRun& run) {
+  const Slices at = slices(run);
   std::visit(
       [&]<typename Options>(Options options) {
         if (!run.decay) options.weight_decay = 0;
         if constexpr (std::is_same_v<Options, ops::AdamWOptions>) {
-          ops::adamw(stream, parameter, compute, state(first_), state(second_), gradient, scalars(),
+          ops::adamw(stream, at.parameter, at.compute, at.first, at.second, at.gradient, scalars(),
                      options);
         } else if constexpr (std::is_same_v<Options, ops::LionOptions>) {
-          ops::lion(stream, parameter, compute, state(first_), gradient, scalars(), options);
+          ops::lion(stream, at.parameter, at.compute, at.first, at.gradient, scalars(), options);
+        } else if constexpr (std::is_same_v<Options, ops::SgdOptions>) {
+          ops::sgd(stream, at.parameter, at.compute, at.first, at.gradient, scalars(), options);
+        } else if constexpr (std::is_same_v<Options, ops::LambOptions>) {
+          ops::lamb(stream, at.parameter, at.compute, at.gradient, ratios_->ratio(run.param),
+                    scalars());
         } else {
-          ops::sgd(stream, parameter, compute, state(first_), gradient, scalars(), options);
+          ops::lars(stream, at.parameter, at.compute, at.first, at.gradient,
+                    ratios_->ratio(run.param), scalars(), options);
         }
       },
       options_);

@@ -14,18 +14,22 @@
 #include "runtime/nn/param_store.h"
 #include "runtime/ops/update/optimizer_update.h"
 #include "runtime/optim/loss_scaler.h"
+#include "runtime/optim/trust_ratios.h"
 
 namespace trireme {
 
-using OptimizerOptions = std::variant<ops::AdamWOptions, ops::LionOptions, ops::SgdOptions>;
+using OptimizerOptions = std::variant<ops::AdamWOptions, ops::LionOptions, ops::SgdOptions,
+                                      ops::LambOptions, ops::LarsOptions>;
 
-// Over whom the gradient norm is summed, and how.
+// Over whom norms are summed, and how.
 struct NormOptions {
   // Integers instead of rounded sums: the same bits for the same gradients on any layout
   // (ops/exact_sum.h).
   bool exact = false;
   // Groups that hold different parts of the weights; summed over one after another on `comm`.
   std::vector<Communicator*> groups{};
+  // Those of them that hold parts of the same tensor.
+  std::vector<Communicator*> part_groups{};
   Stream* comm = nullptr;
   StallClock* stalls = nullptr;  // times waits for these sums
 };
@@ -44,7 +48,8 @@ class Optimizer {
   void step(Stream& stream, std::int64_t step);
   // Enqueues: gradient norm over all weights, clip factor, loss scale. `step` counts from 0.
   void measure(Stream& stream, std::int64_t step);
-  // Enqueues: update of every own run, running statistics. A step whose gradient norm is not
+  // Enqueues: update of every own run, running statistics. Gradients may be left as something else.
+  // A step whose gradient norm is not
   // finite, or whose scalars say so, leaves parameters and state as they were.
   void update(Stream& stream);
 
@@ -62,9 +67,17 @@ class Optimizer {
  private:
   // (StepScalars) f32 on the host; steps take turns on two, for the copy happens later.
   [[nodiscard]] float* staged(std::int64_t step) const;
+  // What belongs to a run of weights; moments and compute copies may be absent.
+  struct Slices {
+    Tensor parameter, compute, first, second, gradient;
+  };
+  [[nodiscard]] Slices slices(const OwnedRun& run) const;
   void sum_squares(Stream& stream);
-  void sum_over_groups(Stream& stream, const Tensor& values);
-  void update(Stream& stream, const OwnedRun& run);
+  void sum_over(Stream& stream, const std::vector<Communicator*>& groups, const Tensor& values);
+  void update_statistic(Stream& stream, const OwnedRun& run);
+  void update_weights(Stream& stream, const OwnedRun& run);
+  // LAMB and LARS: after the norms of all tensors.
+  void measure_tensors(Stream& stream);
   [[nodiscard]] Tensor moments(const Buffer& buffer) const;
 
   Device& device_;
@@ -73,7 +86,8 @@ class Optimizer {
   float clip_norm_;
   NormOptions norm_options_;
   std::optional<LossScaler> scaler_;
-  Buffer first_, second_;                       // AdamW: m, v; Lion: m; SGD: momentum buffer
+  std::optional<TrustRatios> ratios_;
+  Buffer first_, second_;                       // AdamW, LAMB: m, v; Lion: m; SGD, LARS: momentum
   Buffer scalars_, scalars_host_, norm_, sum_;  // StepScalars, its staging copy, (1) f32, (1) f64
   Buffer exact_;                                // ops::exact_sum_words u64
   std::unique_ptr<Event> ready_event_, done_event_;

@@ -42,7 +42,7 @@ double value_of(const State& state) {
   const GuardedTensor words(DType::u64, {ops::exact_sum_words}), total(DType::f64, {1});
   words.set_elements(state);
 
-  ops::exact_sum_value(stream(), total, words);
+  ops::exact_sum_values(stream(), total, words);
 
   return total.get()[0];
 }
@@ -189,7 +189,7 @@ TEST(ExactSumErrors, NameTheStateAndItsSize) {
                {"accumulate_squares_exact", "state", "(8)", "(22)"});
   expect_error([&] { ops::accumulate_squares_exact(stream(), state, wrong); }, {"f64", "f32"});
   expect_error([&] { ops::accumulate_squares_exact(stream(), state, Tensor{}); }, {"x is absent"});
-  expect_error([&] { ops::exact_sum_value(stream(), total, few); }, {"exact_sum_value", "(8)"});
+  expect_error([&] { ops::exact_sum_values(stream(), total, few); }, {"exact_sum_values", "8"});
 }
 
 }  // namespace

@@ -159,6 +159,88 @@ TEST(Sgd, FollowsTheFormulaWithAndWithoutNesterov) {
   }
 }
 
+// sqrt of the sum of squares.
+double norm_of(const std::vector<double>& x) {
+  double sum = 0;
+  for (const double value : x)
+    sum += value * value;
+  return std::sqrt(sum);
+}
+
+TEST(Lamb, StepsByTheNormOfTheTensorOverThatOfItsDirection) {
+  const std::int64_t n = 1030;
+  const auto size = static_cast<std::size_t>(n);
+  const ops::LambOptions options{.epsilon = 1e-6F, .weight_decay = 0.1F};
+  const GuardedTensor p = random_tensor(DType::f32, {n}, 1), low(DType::bf16, {n});
+  const GuardedTensor m(DType::f32, {n}, std::vector<double>(size)),
+      v(DType::f32, {n}, std::vector<double>(size)), ratio(DType::f32, {1});
+  std::vector<double> rp = p.get(), rm(size), rv(size), rd(size);
+  for (int t = 1; t <= 3; ++t) {
+    const GuardedTensor gradient = random_tensor(DType::f32, {n}, 10 + static_cast<unsigned>(t));
+    const std::vector<double> rg = gradient.get();
+    const double c1 = 1 - std::pow(0.9, t), c2 = 1 - std::pow(0.999, t);
+    for (std::size_t i = 0; i < size; ++i) {
+      const double g = rg[i] * 0.5;
+      rm[i] = 0.9 * rm[i] + 0.1 * g;
+      rv[i] = 0.999 * rv[i] + 0.001 * g * g;
+      rd[i] = (rm[i] / c1) / (std::sqrt(rv[i] / c2) + 1e-6) + 0.1 * rp[i];
+    }
+    const double trust = norm_of(rp) / norm_of(rd);
+    for (std::size_t i = 0; i < size; ++i)
+      rp[i] -= 1e-2 * trust * rd[i];
+    const GuardedTensor scalars = scalars_of(1e-2, c1, c2, 0.5);
+    const GuardedTensor squares(DType::f64, {1, 2}, {0, 0});
+
+    ops::lamb_direction(stream(), gradient, m, v, p, scalars, options);
+    ops::accumulate_squares(stream(), squares.view().range(0, 1), p);
+    ops::accumulate_squares(stream(), squares.view().range(1, 1), gradient);
+    ops::trust_ratios(stream(), ratio, squares, scalars, {});
+    ops::lamb(stream(), p, low, gradient, ratio, scalars);
+
+    EXPECT_NEAR(ratio.get()[0], trust, 1e-4 * trust);
+  }
+  expect_close(p.get(), rp, 1e-4, 1e-5);
+  expect_close(low.get(), p.get(), 0x1p-8, 1e-6);
+}
+
+TEST(Lars, StepsByTheNormOfTheTensorOverThatOfItsGradient) {
+  const std::int64_t n = 517;
+  const auto size = static_cast<std::size_t>(n);
+  const ops::LarsOptions options{.momentum = 0.9F, .coefficient = 0.02F, .weight_decay = 0.01F};
+  const GuardedTensor p = random_tensor(DType::f32, {n}, 1), low(DType::bf16, {n});
+  const GuardedTensor b(DType::f32, {n}, std::vector<double>(size)), ratio(DType::f32, {1});
+  std::vector<double> rp = p.get(), rb(size);
+  for (unsigned t = 0; t < 3; ++t) {
+    const GuardedTensor gradient = random_tensor(DType::f32, {n}, 10 + t);
+    const std::vector<double> rg = gradient.get();
+    const double trust = 0.02 * norm_of(rp) / (2.0 * norm_of(rg) + 0.01 * norm_of(rp));
+    for (std::size_t i = 0; i < size; ++i) {
+      rb[i] = 0.9 * rb[i] + 0.5 * trust * (2.0 * rg[i] + 0.01 * rp[i]);
+      rp[i] -= rb[i];
+    }
+    const GuardedTensor scalars = scalars_of(0.5, 1, 1, 2.0);
+    const GuardedTensor squares(DType::f64, {1, 2}, {0, 0});
+
+    ops::accumulate_squares(stream(), squares.view().range(0, 1), p);
+    ops::accumulate_squares(stream(), squares.view().range(1, 1), gradient);
+    ops::trust_ratios(
+        stream(), ratio, squares, scalars,
+        {.coefficient = options.coefficient, .weight_decay = 0.01F, .gradients = true});
+    ops::lars(stream(), p, low, b, gradient, ratio, scalars, options);
+  }
+  expect_close(p.get(), rp, 1e-5, 1e-6);
+  expect_close(low.get(), rp, 0x1p-8, 1e-6);
+}
+
+TEST(TrustRatios, AreOneWhereATensorOrItsDirectionIsZero) {
+  const GuardedTensor ratios(DType::f32, {4});
+  const GuardedTensor squares(DType::f64, {4, 2}, {0, 0, 0, 9, 4, 0, 4, 16});
+
+  ops::trust_ratios(stream(), ratios, squares, scalars_of(1, 1, 1, 1), {});
+
+  EXPECT_EQ(ratios.get(), (std::vector<double>{1, 1, 1, 0.5}));
+}
+
 TEST(ExponentialAverage, StandsStillInASkippedStep) {
   const GuardedTensor average = random_tensor(DType::f32, {37}, 1),
                       p = random_tensor(DType::f32, {37}, 2);

@@ -26,9 +26,11 @@ class Part {
             mesh ? blocks : 1,
             {.compute = DType::bf16, .training = true, .zero = {.stage = stage}})) {
     store_.initialize(compute, 5);
-    NormOptions norm{.exact = exact, .groups = {}, .comm = &comm};
+    NormOptions norm{.exact = exact, .comm = &comm};
     if (mesh != nullptr && stage >= 1) norm.groups.push_back(&mesh->data());
+    norm.part_groups = norm.groups;
     if (mesh != nullptr) norm.groups.push_back(&mesh->model());
+    if (mesh != nullptr) norm.part_groups.push_back(&mesh->tensor());
     optimizer_ = std::make_unique<Optimizer>(device, store_, options, /*clip_norm=*/2.0F, norm);
   }
 
@@ -113,8 +115,11 @@ TEST_F(ShardedOptimizerTest, ReachesTheBitsOfOneRankOnEveryLayout) {
   const ops::AdamWOptions adamw{.weight_decay = 0.1F};
   const ops::LionOptions lion{.weight_decay = 0.1F};
   const ops::SgdOptions sgd{.momentum = 0.9F, .nesterov = true, .weight_decay = 0.1F};
+  const ops::LambOptions lamb{.weight_decay = 0.1F};
+  const ops::LarsOptions lars{.coefficient = 0.1F, .weight_decay = 0.1F};
   for (const OptimizerOptions& options :
-       {OptimizerOptions(adamw), OptimizerOptions(lion), OptimizerOptions(sgd)}) {
+       {OptimizerOptions(adamw), OptimizerOptions(lion), OptimizerOptions(sgd),
+        OptimizerOptions(lamb), OptimizerOptions(lars)}) {
     Part alone = make_part(nullptr, 0, options, true);
     alone.run();
     ASSERT_GT(alone.norm(), 2.0F);  // clipped, so that every element hangs on the norm

@@ -7,7 +7,7 @@
 namespace trireme::ops {
 
 TRIREME_KERNEL(accumulate_squares_exact);
-TRIREME_KERNEL(exact_sum_value);
+TRIREME_KERNEL(exact_sum_values);
 
 void accumulate_squares_exact(Stream& stream, const Tensor& state, const Tensor& x) {
   const Operands check("accumulate_squares_exact");
@@ -18,12 +18,15 @@ void accumulate_squares_exact(Stream& stream, const Tensor& state, const Tensor&
   TRIREME_DISPATCH(stream, accumulate_squares_exact, state, x);
 }
 
-void exact_sum_value(Stream& stream, const Tensor& total, const Tensor& state) {
-  const Operands check("exact_sum_value");
-  check.is("total", total, DType::f64, Shape{1});
-  check.is("state", state, DType::u64, Shape{exact_sum_words});
-  check.disjoint("total", total, "state", state);
-  TRIREME_DISPATCH(stream, exact_sum_value, total, state);
+void exact_sum_values(Stream& stream, const Tensor& totals, const Tensor& states) {
+  const Operands check("exact_sum_values");
+  check.present("totals", totals);
+  check.dtype("totals", totals, DType::f64);
+  check.present("states", states);
+  check.dtype("states", states, DType::u64);
+  check.count("states", states, totals.count() * exact_sum_words);
+  check.disjoint("totals", totals, "states", states);
+  TRIREME_DISPATCH(stream, exact_sum_values, totals, states);
 }
 
 }  // namespace trireme::ops

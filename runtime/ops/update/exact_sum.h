@@ -21,8 +21,8 @@ inline constexpr std::int64_t exact_sum_words = exact_sum_limbs + 2;
 // limb is below 2^32, so equal sums have equal bits.
 void accumulate_squares_exact(Stream& stream, const Tensor& state, const Tensor& x);
 
-// total(1) f64 = the sum, rounded once to nearest; NaN after a NaN, else infinity after an
-// infinity.
-void exact_sum_value(Stream& stream, const Tensor& total, const Tensor& state);
+// totals(n) f64 = the sums of states(n, exact_sum_words), each rounded once to nearest; NaN after a
+// NaN, else infinity after an infinity.
+void exact_sum_values(Stream& stream, const Tensor& totals, const Tensor& states);
 
 }  // namespace trireme::ops

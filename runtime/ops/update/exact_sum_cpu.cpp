@@ -87,12 +87,15 @@ void accumulate_squares_exact(Stream& stream, const Tensor& state, const Tensor&
   });
 }
 
-void exact_sum_value(Stream& stream, const Tensor& total, const Tensor& state) {
-  enqueue(stream, [total = total.as<double>(), state = state.as<std::uint64_t>()] {
-    ExactSum sum;
-    sum.load(state);
-    *total = sum.value();
-  });
+void exact_sum_values(Stream& stream, const Tensor& totals, const Tensor& states) {
+  enqueue(stream,
+          [totals = totals.as<double>(), states = states.as<std::uint64_t>(), n = totals.count()] {
+            for (std::int64_t i = 0; i < n; ++i) {
+              ExactSum sum;
+              sum.load(states + i * exact_sum_words);
+              totals[i] = sum.value();
+            }
+          });
 }
 
 }  // namespace trireme::ops::cpu

@@ -120,10 +120,10 @@ __global__ void join_sums_kernel(std::uint64_t* state, const std::uint64_t* sums
   total.store(state);
 }
 
-__global__ void value_kernel(double* total, const std::uint64_t* state) {
+__global__ void values_kernel(double* totals, const std::uint64_t* states) {
   __shared__ ExactSum sum;
-  sum.load(state);
-  *total = sum.value();
+  sum.load(states + blockIdx.x * exact_sum_words);
+  totals[blockIdx.x] = sum.value();
 }
 
 }  // namespace
@@ -139,12 +139,12 @@ void accumulate_squares_exact(Stream& stream, const Tensor& state, const Tensor&
                         state.as<std::uint64_t>(), sums, grid.blocks);
 }
 
-void exact_sum_value(Stream& stream, const Tensor& total, const Tensor& state) {
-  trireme::cuda::launch(stream, {.blocks = 1, .threads = 1}, value_kernel, total.as<double>(),
-                        state.as<std::uint64_t>());
+void exact_sum_values(Stream& stream, const Tensor& totals, const Tensor& states) {
+  trireme::cuda::launch(stream, {.blocks = totals.count(), .threads = 1}, values_kernel,
+                        totals.as<double>(), states.as<std::uint64_t>());
 }
 
 TRIREME_CUDA_PROVIDES(ops, accumulate_squares_exact);
-TRIREME_CUDA_PROVIDES(ops, exact_sum_value);
+TRIREME_CUDA_PROVIDES(ops, exact_sum_values);
 
 }  // namespace trireme::ops::cuda

@@ -9,6 +9,10 @@ namespace trireme::ops {
 TRIREME_KERNEL(adamw);
 TRIREME_KERNEL(lion);
 TRIREME_KERNEL(sgd);
+TRIREME_KERNEL(lamb_direction);
+TRIREME_KERNEL(lamb);
+TRIREME_KERNEL(lars);
+TRIREME_KERNEL(trust_ratios);
 TRIREME_KERNEL(exponential_average);
 TRIREME_KERNEL(accumulate_squares);
 TRIREME_KERNEL(clip_scale);
@@ -74,6 +78,44 @@ void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const T
   if (options.momentum != 0.0F || !buffer.empty())
     check_moment(check, "buffer", buffer, parameter, compute, gradient);
   TRIREME_DISPATCH(stream, sgd, parameter, compute, buffer, gradient, scalars, options);
+}
+
+void lamb_direction(Stream& stream, const Tensor& gradient, const Tensor& m, const Tensor& v,
+                    const Tensor& parameter, const Tensor& scalars, const LambOptions& options) {
+  const Operands check("lamb_direction");
+  check_update(check, parameter, {}, gradient, scalars);
+  check_moment(check, "m", m, parameter, {}, gradient);
+  check_moment(check, "v", v, parameter, {}, gradient);
+  check.disjoint("m", m, "v", v);
+  TRIREME_DISPATCH(stream, lamb_direction, gradient, m, v, parameter, scalars, options);
+}
+
+void lamb(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
+          const Tensor& ratio, const Tensor& scalars) {
+  const Operands check("lamb");
+  check_update(check, parameter, compute, direction, scalars);
+  check.is("ratio", ratio, DType::f32, Shape{1});
+  TRIREME_DISPATCH(stream, lamb, parameter, compute, direction, ratio, scalars);
+}
+
+void lars(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
+          const Tensor& gradient, const Tensor& ratio, const Tensor& scalars,
+          const LarsOptions& options) {
+  const Operands check("lars");
+  check_update(check, parameter, compute, gradient, scalars);
+  check_moment(check, "buffer", buffer, parameter, compute, gradient);
+  check.is("ratio", ratio, DType::f32, Shape{1});
+  TRIREME_DISPATCH(stream, lars, parameter, compute, buffer, gradient, ratio, scalars, options);
+}
+
+void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
+                  const Tensor& scalars, const TrustOptions& options) {
+  const Operands check("trust_ratios");
+  check_f32(check, "ratios", ratios, ratios.count());
+  check.is("squares", squares, DType::f64, Shape{ratios.count(), 2});
+  check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
+  check.disjoint("ratios", ratios, "squares", squares);
+  TRIREME_DISPATCH(stream, trust_ratios, ratios, squares, scalars, options);
 }
 
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,

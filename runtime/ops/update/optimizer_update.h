@@ -47,6 +47,45 @@ struct SgdOptions {
 void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
          const Tensor& gradient, const Tensor& scalars, const SgdOptions& options);
 
+struct LambOptions {
+  float beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-6F;
+  float weight_decay = 0.0F;
+};
+
+// LAMB (You et al., "Large batch optimization for deep learning", 2020) steps along AdamW's
+// direction as far as trust_ratios says. First half, with m and v as for adamw: the direction in
+// place of the gradient,
+//   gradient = (m / c1) / (sqrt(v / c2) + eps) + decay * p
+void lamb_direction(Stream& stream, const Tensor& gradient, const Tensor& m, const Tensor& v,
+                    const Tensor& parameter, const Tensor& scalars, const LambOptions& options);
+// Second half: p -= lr * ratio(1) * direction.
+void lamb(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
+          const Tensor& ratio, const Tensor& scalars);
+
+struct LarsOptions {
+  float momentum = 0.9F;
+  float coefficient = 0.001F;  // of the trust ratio
+  float weight_decay = 0.0F;
+};
+
+// LARS (You, Gitman and Ginsburg, "Large batch training of convolutional networks", 2017):
+//   b = momentum b + lr * ratio(1) * (gradient * scale + decay * p);  p -= b
+void lars(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
+          const Tensor& gradient, const Tensor& ratio, const Tensor& scalars,
+          const LarsOptions& options);
+
+struct TrustOptions {
+  float coefficient = 1.0F;
+  float weight_decay = 0.0F;  // the direction is a gradient without it, to be scaled as one (LARS)
+  bool gradients = false;
+};
+
+// ratios(n) f32 of squares(n, 2) f64, the sums of squares of a tensor p and of its direction d:
+//   coefficient |p| / (s |d| + decay |p|),  1 where |p| or |d| is 0
+// s = scalars[gradient_scale] where directions are gradients, else 1.
+void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
+                  const Tensor& scalars, const TrustOptions& options);
+
 // average = decay * average + (1 - decay) * parameter. With `scalars`, a step that clip_scale
 // marked as not finite leaves the average as it is.
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,

@@ -83,6 +83,34 @@ void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const T
   }
 }
 
+void lamb_direction(Stream& stream, const Tensor& gradient, const Tensor& m, const Tensor& v,
+                    const Tensor& parameter, const Tensor& scalars, const LambOptions& options) {
+  update<LambDirectionStep>(stream, gradient, {}, parameter, scalars, options, m.as<float>(),
+                            v.as<float>());
+}
+
+void lamb(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
+          const Tensor& ratio, const Tensor& scalars) {
+  update<LambStep>(stream, parameter, compute, direction, scalars,
+                   Trusted<LambOptions>{{}, ratio.as<float>()});
+}
+
+void lars(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
+          const Tensor& gradient, const Tensor& ratio, const Tensor& scalars,
+          const LarsOptions& options) {
+  update<LarsStep>(stream, parameter, compute, gradient, scalars,
+                   Trusted<LarsOptions>{options, ratio.as<float>()}, buffer.as<float>());
+}
+
+void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
+                  const Tensor& scalars, const TrustOptions& options) {
+  enqueue(stream, [ratios = ratios.as<float>(), squares = squares.as<double>(),
+                   scalars = scalars.as<float>(), options, n = ratios.count()] {
+    for (std::int64_t i = 0; i < n; ++i)
+      ratios[i] = trust_ratio(squares + 2 * i, scalars[StepScalars::gradient_scale], options);
+  });
+}
+
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
                          float decay, const Tensor& scalars) {
   const float* const guard = scalars.empty() ? nullptr : scalars.as<float>();

@@ -75,6 +75,13 @@ struct Average {
   }
 };
 
+__global__ void trust_ratios_kernel(float* ratios, const double* squares, std::int64_t count,
+                                    const float* scalars, TrustOptions options) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  ratios[i] = trust_ratio(squares + 2 * i, scalars[StepScalars::gradient_scale], options);
+}
+
 __global__ void clip_scale_kernel(float* scalars, float* norm, const double* total, float clip,
                                   const float* loss_scale) {
   const Clip result(*total, clip, loss_scale == nullptr ? 1.0F : *loss_scale);
@@ -112,6 +119,34 @@ void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const T
   }
 }
 
+void lamb_direction(Stream& stream, const Tensor& gradient, const Tensor& m, const Tensor& v,
+                    const Tensor& parameter, const Tensor& scalars, const LambOptions& options) {
+  update<LambDirectionStep>(stream, gradient, {}, parameter, scalars, options, m.as<float>(),
+                            v.as<float>());
+}
+
+void lamb(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
+          const Tensor& ratio, const Tensor& scalars) {
+  update<LambStep>(stream, parameter, compute, direction, scalars,
+                   Trusted<LambOptions>{{}, ratio.as<float>()});
+}
+
+void lars(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
+          const Tensor& gradient, const Tensor& ratio, const Tensor& scalars,
+          const LarsOptions& options) {
+  update<LarsStep>(stream, parameter, compute, gradient, scalars,
+                   Trusted<LarsOptions>{options, ratio.as<float>()}, buffer.as<float>());
+}
+
+void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
+                  const Tensor& scalars, const TrustOptions& options) {
+  constexpr int threads = 128;
+  trireme::cuda::launch(stream,
+                        {.blocks = (ratios.count() + threads - 1) / threads, .threads = threads},
+                        trust_ratios_kernel, ratios.as<float>(), squares.as<double>(),
+                        ratios.count(), scalars.as<float>(), options);
+}
+
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
                          float decay, const Tensor& scalars) {
   const float* const guard = scalars.empty() ? nullptr : scalars.as<float>();
@@ -140,6 +175,10 @@ void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalar
 TRIREME_CUDA_PROVIDES(ops, adamw);
 TRIREME_CUDA_PROVIDES(ops, lion);
 TRIREME_CUDA_PROVIDES(ops, sgd);
+TRIREME_CUDA_PROVIDES(ops, lamb_direction);
+TRIREME_CUDA_PROVIDES(ops, lamb);
+TRIREME_CUDA_PROVIDES(ops, lars);
+TRIREME_CUDA_PROVIDES(ops, trust_ratios);
 TRIREME_CUDA_PROVIDES(ops, exponential_average);
 TRIREME_CUDA_PROVIDES(ops, accumulate_squares);
 TRIREME_CUDA_PROVIDES(ops, clip_scale);

@@ -10,33 +10,102 @@
 
 namespace trireme::ops {
 
-struct AdamWStep {
-  float beta1, beta2, epsilon, decay;
+// What adamw and lamb step along.
+struct AdamDirection {
+  float beta1, beta2, epsilon;
   float rest1, rest2;            // 1 - beta
   float inverse_c1, inverse_c2;  // of the bias corrections
-  float learning_rate, gradient_scale;
+  float gradient_scale;
 
-  TRIREME_HOST_DEVICE AdamWStep(const AdamWOptions& options, const float* scalars)
+  template <typename Options>
+  TRIREME_HOST_DEVICE AdamDirection(const Options& options, const float* scalars)
       : beta1(options.beta1),
         beta2(options.beta2),
         epsilon(options.epsilon),
-        decay(options.weight_decay),
         rest1(1.0F - options.beta1),
         rest2(1.0F - options.beta2),
         inverse_c1(1.0F / scalars[StepScalars::bias_correction1]),
         inverse_c2(1.0F / scalars[StepScalars::bias_correction2]),
-        learning_rate(scalars[StepScalars::learning_rate]),
         gradient_scale(scalars[StepScalars::gradient_scale]) {}
 
-  // Returns the new parameter; updates the moments.
-  TRIREME_HOST_DEVICE float operator()(float p, float& m, float& v, float gradient) const {
+  // Updates the moments.
+  TRIREME_HOST_DEVICE float operator()(float& m, float& v, float gradient) const {
     const float g = gradient * gradient_scale;
     m = beta1 * m + rest1 * g;
     v = beta2 * v + rest2 * (g * g);
-    const float direction = (m * inverse_c1) / (std::sqrt(v * inverse_c2) + epsilon);
-    return p - learning_rate * (direction + decay * p);
+    return (m * inverse_c1) / (std::sqrt(v * inverse_c2) + epsilon);
   }
 };
+
+struct AdamWStep {
+  AdamDirection direction;
+  float decay, learning_rate;
+
+  TRIREME_HOST_DEVICE AdamWStep(const AdamWOptions& options, const float* scalars)
+      : direction(options, scalars),
+        decay(options.weight_decay),
+        learning_rate(scalars[StepScalars::learning_rate]) {}
+
+  // Returns the new parameter; updates the moments.
+  TRIREME_HOST_DEVICE float operator()(float p, float& m, float& v, float gradient) const {
+    return p - learning_rate * (direction(m, v, gradient) + decay * p);
+  }
+};
+
+struct LambDirectionStep {
+  AdamDirection direction;
+  float decay;
+
+  TRIREME_HOST_DEVICE LambDirectionStep(const LambOptions& options, const float* scalars)
+      : direction(options, scalars), decay(options.weight_decay) {}
+
+  TRIREME_HOST_DEVICE float operator()(float gradient, float& m, float& v, float p) const {
+    return direction(m, v, gradient) + decay * p;
+  }
+};
+
+// The second halves of lamb and lars, with the ratio on the device.
+template <typename Options>
+struct Trusted {
+  Options options;
+  const float* ratio;
+};
+
+struct LambStep {
+  float rate;
+
+  TRIREME_HOST_DEVICE LambStep(const Trusted<LambOptions>& trusted, const float* scalars)
+      : rate(scalars[StepScalars::learning_rate] * *trusted.ratio) {}
+
+  TRIREME_HOST_DEVICE float operator()(float p, float direction) const {
+    return p - rate * direction;
+  }
+};
+
+struct LarsStep {
+  float momentum, decay, rate, gradient_scale;
+
+  TRIREME_HOST_DEVICE LarsStep(const Trusted<LarsOptions>& trusted, const float* scalars)
+      : momentum(trusted.options.momentum),
+        decay(trusted.options.weight_decay),
+        rate(scalars[StepScalars::learning_rate] * *trusted.ratio),
+        gradient_scale(scalars[StepScalars::gradient_scale]) {}
+
+  TRIREME_HOST_DEVICE float operator()(float p, float& b, float gradient) const {
+    b = momentum * b + rate * (gradient * gradient_scale + decay * p);
+    return p - b;
+  }
+};
+
+// Of the sums of squares of a tensor and of its direction.
+TRIREME_HOST_DEVICE inline float trust_ratio(const double* squares, float gradient_scale,
+                                             const TrustOptions& options) {
+  const double parameter = std::sqrt(squares[0]), direction = std::sqrt(squares[1]);
+  if (parameter == 0.0 || direction == 0.0) return 1.0F;
+  const double scale = options.gradients ? gradient_scale : 1.0;
+  const double length = scale * direction + options.weight_decay * parameter;
+  return static_cast<float>(options.coefficient * parameter / length);
+}
 
 struct LionStep {
   float beta1, beta2, rest1, rest2, decay, learning_rate, gradient_scale;

@@ -30,10 +30,11 @@ ReducerOptions reducer_options(const Model* model, const StepOptions& options) {
 
 NormOptions norm_options(const Model& model, const ProcessMesh& mesh, Streams& streams,
                          bool exact) {
-  NormOptions norm{
-      .exact = exact, .groups = {}, .comm = streams.comm.get(), .stalls = &streams.stalls};
+  NormOptions norm{.exact = exact, .comm = streams.comm.get(), .stalls = &streams.stalls};
   if (model.params().options().zero.stage >= 1) norm.groups.push_back(&mesh.data());
+  norm.part_groups = norm.groups;
   norm.groups.push_back(&mesh.model());
+  norm.part_groups.push_back(&mesh.tensor());
   return norm;
 }
 
