@@ -32,7 +32,7 @@ needs=(
   "libdnnl-dev libonednn-dev" "ocl-icd-opencl-dev"
   "libspdlog-dev" "libfmt-dev" "libyaml-cpp-dev" "libcli11-dev" "nlohmann-json3-dev" "libxxhash-dev" "libssl-dev"
   "libjpeg-dev" "libpng-dev" "zlib1g-dev" "libpcre2-dev" "libutf8proc-dev" "libsentencepiece-dev"
-  "libdeflate-dev" "liblz4-dev" "liblzf-dev" "libzstd-dev" "libblosc-dev"
+  "libdeflate-dev" "liblz4-dev" "liblzf-dev" "libzstd-dev" "libblosc-dev" "libaec-dev"
   "libgtest-dev" "libgmock-dev" "pkgconf pkg-config"
 )
 # A bundle leaves these out: it has Ninja from pip, and the others only make work easier.
@@ -118,7 +118,7 @@ if $with_slurm; then needs+=("${slurm_needs[@]}"); fi
 
 command -v dpkg-query >/dev/null || die "this system has no dpkg. Install with its own package manager: Open MPI, HDF5 (C),
   oneDNN, spdlog, fmt, yaml-cpp, CLI11, nlohmann-json, xxHash, OpenSSL, libjpeg-turbo, libpng, zlib, libdeflate, LZ4, LZF, Zstandard,
-  Blosc, PCRE2, utf8proc, SentencePiece (optional), GoogleTest, CMake >= $minimum_cmake,
+  Blosc, libaec, PCRE2, utf8proc, SentencePiece (optional), GoogleTest, CMake >= $minimum_cmake,
   Ninja, ccache, pkg-config, g++ >= $minimum_gcc; then use cmake --preset cpu"
 
 missing=()

@@ -153,6 +153,49 @@ TEST_F(FieldDamage, AFilterThatIsNotKnownIsNamedWithWhatToDo) {
   expect_refused(options(), "a.h5", "filter 32013 (zfp)", "hdf5plugin", "h5repack");
 }
 
+TEST_F(FieldDamage, FiltersOfTheLibraryAloneAreNamedWithHowToWriteTheFileAnew) {
+  const H5 narrow(H5Tcopy(H5T_STD_I16LE), H5Tclose);
+  write("a.h5", {.extents = {4, 6, 2}, .type = narrow, .chunk = {2, 6, 2}, .storage = [](hid_t p) {
+                   EXPECT_GE(H5Pset_scaleoffset(p, H5Z_SO_INT, H5Z_SO_INT_MINBITS_DEFAULT), 0);
+                 }});
+  expect_refused(options(), "a.h5", "filter 6 (scale-offset)", "h5repack -f NONE");
+  write("a.h5", {.extents = {4, 6, 2}, .type = narrow, .chunk = {2, 6, 2}, .storage = [](hid_t p) {
+                   EXPECT_GE(H5Pset_nbit(p), 0);
+                 }});
+  expect_refused(options(), "a.h5", "filter 5 (n-bit)", "h5repack -f NONE");
+}
+
+TEST_F(FieldDamage, ASzipStreamThatIsBrokenIsNamedWithItsChunk) {
+  const auto szip = [](hid_t p) { EXPECT_GE(H5Pset_szip(p, H5_SZIP_NN_OPTION_MASK, 8), 0); };
+  const FieldSpec spec{.extents = {4, 6, 2}, .chunk = {2, 6, 2}, .storage = szip};
+  break_first_chunk(write("a.h5", spec));
+  expect_refused(options(), "a.h5: data: chunk 0", "does not decode", "szip");
+
+  const std::string file = write("a.h5", spec);
+  const StoredField field = indexes_of(options()).front().units.front().fields.front();
+  const std::string bytes = read_text(file).substr(field.chunks[0].offset, field.chunks[0].bytes);
+  std::vector<std::byte> chunk(field.chunk_bytes());
+  const auto decode = [&](std::vector<std::uint32_t> values, std::size_t stored) {
+    const std::vector<FilterStep> filters{{.id = 4, .values = std::move(values)}};
+    ChunkDecoder().decode(filters, 0, std::as_bytes(std::span(bytes).first(stored)), chunk);
+  };
+  const std::vector<std::uint32_t> values = field.filters.front().values;
+  decode(values, bytes.size());
+  for (std::size_t stored = 0; stored + 1 < bytes.size(); ++stored)
+    expect_error(
+        ExitCode::data, [&] { decode(values, stored); }, "szip");
+  for (std::size_t i = 1; i < 4; ++i) {
+    for (const std::uint32_t wrong : {0U, 1U, 5000U, ~0U}) {
+      auto other = values;
+      other[i] = wrong;
+      expect_error(
+          ExitCode::data, [&] { decode(other, bytes.size()); }, "szip: ", " of ");
+    }
+  }
+  expect_error(
+      ExitCode::data, [&] { decode({}, bytes.size()); }, "szip", "0 parameters");
+}
+
 TEST_F(FieldDamage, AFilterThatIsInstalledAsAPluginIsUsed) {
   const auto plugin = [](hid_t properties) {
     const unsigned key = 0x5a;

@@ -76,6 +76,10 @@ std::function<void(hid_t)> fletcher() {
   };
 }
 
+std::function<void(hid_t)> szipped(unsigned options, unsigned block) {
+  return [=](hid_t properties) { EXPECT_GE(H5Pset_szip(properties, options, block), 0); };
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Layouts, FieldStorage,
     testing::Values(
@@ -89,6 +93,24 @@ INSTANTIATE_TEST_SUITE_P(
         Storage{
             "fletcher32_alone",
             {.chunk = {5, 7, 1}, .storage = [](hid_t p) { EXPECT_GE(H5Pset_fletcher32(p), 0); }}},
+        // A line is a row where that fills a block, else the chunk; its last block may be cut.
+        Storage{"szip", {.chunk = {9, 7, 3}, .storage = szipped(H5_SZIP_NN_OPTION_MASK, 8)}},
+        Storage{"szip_of_shorts",
+                {.type = H5T_STD_I16BE,
+                 .chunk = {9, 7, 3},
+                 .storage = szipped(H5_SZIP_EC_OPTION_MASK, 16)}},
+        Storage{"szip_of_doubles",
+                {.type = H5T_IEEE_F64BE,
+                 .chunk = {4, 4, 3},
+                 .storage = szipped(H5_SZIP_EC_OPTION_MASK, 16)}},
+        Storage{"szip_of_bytes",
+                {.type = H5T_STD_U8LE,
+                 .chunk = {4, 7, 3},
+                 .storage = szipped(H5_SZIP_NN_OPTION_MASK, 2)}},
+        Storage{"szip_of_integers",
+                {.type = H5T_STD_U32LE,
+                 .chunk = {4, 7, 3},
+                 .storage = szipped(H5_SZIP_NN_OPTION_MASK, 2)}},
         Storage{"big_endian_shuffled",
                 {.type = H5T_IEEE_F64BE, .chunk = {9, 2, 3}, .storage = deflated()}}),
     [](const auto& info) { return info.param.name; });

@@ -14,14 +14,25 @@ namespace {
 
 constexpr std::uint64_t most_bytes = 1 << 20;  // read of one field
 
-// A first byte chooses filters, a second the size of an element, two more the size of the chunk.
+// Filter `number` of those below, with parameters that `value` chooses: for most the size of an
+// element, for szip a byte order, a width, and blocks in lines that they fill or do not.
+FilterStep filter_step(int number, std::uint32_t value) {
+  constexpr std::uint32_t szip = 4;
+  constexpr std::uint32_t ids[] = {1, 2, 3, 32000, 32001, 32004, 32015, szip};
+  const std::uint32_t id = ids[number % 8];
+  if (id != szip) return {.id = id, .values = {value}};
+  const std::uint32_t block = 4U << (value >> 2 & 3U), blocks = value >> 6;
+  return {.id = id,
+          .values = {value & 48U, block, 8U << (value & 3U), block + blocks * (block + 1)}};
+}
+
+// A first byte chooses filters, a second their parameters, two more the size of the chunk.
 void decode_chunk(std::string_view text) {
   constexpr std::size_t head = 4;
   if (text.size() < head) return;
-  constexpr std::uint32_t ids[] = {1, 2, 3, 32000, 32001, 32004, 32015, 9999};
   const auto byte = [&](std::size_t at) { return static_cast<std::uint8_t>(text[at]); };
-  std::vector<FilterStep> filters{{.id = ids[byte(0) % 8], .values = {byte(1)}}};
-  if (byte(0) >= 64) filters.push_back({.id = ids[byte(0) / 8 % 8], .values = {byte(1)}});
+  std::vector<FilterStep> filters{filter_step(byte(0), byte(1))};
+  if (byte(0) >= 64) filters.push_back(filter_step(byte(0) / 8, byte(1)));
   std::vector<std::byte> chunk(static_cast<std::size_t>(byte(2) << 8 | byte(3)));
   static ChunkDecoder decoder;
   fuzz::accepts(ExitCode::data, [&] {

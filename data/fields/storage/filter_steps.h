@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// HDF5's own filters that are no compression, and framing that several others share. Private to
-// this folder.
+// HDF5's own filters but deflate, and framing that several others share. Private to this folder.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace trireme {
 
@@ -18,6 +18,12 @@ std::size_t unshuffle(std::size_t element_bytes, std::span<const std::byte> from
 
 // Compares the four bytes at the end with the checksum of those before, which it copies.
 std::size_t check_fletcher32(std::span<const std::byte> from, std::span<std::byte> to);
+
+// Undoes szip (the extended Golomb-Rice codes of CCSDS 121.0-B) by libaec. `values`: option mask,
+// elements of a block, bits of an element, elements of a line. `scratch` grows to less than twice
+// to.size(). Raises ExitCode::data for a broken stream, and for values that no writer gives.
+std::size_t unszip(std::span<const std::uint32_t> values, std::span<const std::byte> from,
+                   std::span<std::byte> to, std::vector<std::byte>& scratch);
 
 // Numbers and bytes in turn; running out of them is damage of `filter`.
 class BigEndianReader {

@@ -142,9 +142,10 @@ struct ChunkDecoder::Scratch {
   std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> inflater{
       libdeflate_alloc_decompressor(), &libdeflate_free_decompressor};
   std::array<std::vector<std::byte>, 2> buffers;
+  std::vector<std::byte> lines;  // of szip
 
   std::size_t undo(const FilterStep& step, std::span<const std::byte> from,
-                   std::span<std::byte> to) const {
+                   std::span<std::byte> to) {
     switch (step.id) {
       case deflate:
         return inflate(inflater.get(), from, to);
@@ -152,6 +153,8 @@ struct ChunkDecoder::Scratch {
         return unshuffle(step.values.empty() ? 1 : step.values[0], from, to);
       case fletcher32:
         return check_fletcher32(from, to);
+      case szip:
+        return unszip(step.values, from, to, lines);
       case lzf:
         return unlzf(from, to);
       case zstd:
@@ -171,16 +174,24 @@ std::string filter_name(const FilterStep& step) {
 }
 
 void require_known_filters(const std::string& subject, const std::vector<FilterStep>& filters) {
-  constexpr std::array known{deflate, shuffle, fletcher32, lzf, zstd, blosc, lz4};
+  constexpr std::array known{deflate, shuffle, fletcher32, szip, lzf, zstd, blosc, lz4};
   for (const FilterStep& step : filters) {
     if (std::ranges::find(known, step.id) != known.end() || has_filter_plugin(step.id)) continue;
-    fail(
-        ExitCode::data,
-        "{}: its chunks have gone through the filter {} ({}), for which there is neither a library "
-        "in this build (deflate, shuffle, fletcher32, lzf, zstd, blosc, lz4) nor a plugin in "
-        "HDF5_PLUGIN_PATH; install one (apt-get install hdf5-filter-plugin, or pip install "
-        "hdf5plugin), or write the file anew with h5repack -f GZIP=4 IN OUT",
-        subject, step.id, name_of_filter(step));
+    const std::string filter = fmt::format("{}: its chunks have gone through the filter {} ({})",
+                                           subject, step.id, name_of_filter(step));
+    if (step.id == nbit || step.id == scale_offset) {
+      fail(
+          ExitCode::data,
+          "{}, which the HDF5 library alone can undo, a thread at a time; write the file anew with "
+          "h5repack -f NONE IN OUT, or -f GZIP=4",
+          filter);
+    }
+    fail(ExitCode::data,
+         "{}, for which there is neither a library in this build (deflate, shuffle, fletcher32, "
+         "szip, lzf, zstd, blosc, lz4) nor a plugin in HDF5_PLUGIN_PATH; install one (apt-get "
+         "install hdf5-filter-plugin, or pip install hdf5plugin), or write the file anew with "
+         "h5repack -f GZIP=4 IN OUT",
+         filter);
   }
 }
 
