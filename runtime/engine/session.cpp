@@ -276,8 +276,7 @@ ValidationPass::ValidationPass(Session& session, PipelineRunner& runner,
   for (const auto& [name, first, size] : parts_of(*dataset_)) {
     const SampleRun run{first, samples_evaluated(config.train, size)};
     if (!name.empty()) sources_.push_back(name);
-    plan_.parts.push_back({.micro_batches = run.micro_batches(config.train.micro_batch),
-                           .targets = run.samples * session.traits().targets_per_sample});
+    plan_.parts.push_back(run.micro_batches(config.train.micro_batch));
     samples_ += run.samples;
     runs.push_back(run);
   }

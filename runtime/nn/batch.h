@@ -7,8 +7,9 @@
 
 namespace trireme {
 
-inline constexpr std::int32_t ignored_target =
-    -1;  // adds nothing to the loss, its count or the gradient
+// Adds nothing to the loss, its count or the gradient: the loss is the mean over the other targets
+// of the global batch.
+inline constexpr std::int32_t ignored_target = -1;
 
 struct Batch {
   Tensor inputs;      // tokens (B, T) i32, or images (B, H, W, C) u8 or f32

@@ -84,11 +84,12 @@ void Optimizer::step(Stream& stream, std::int64_t step) {
   update(stream);
 }
 
-void Optimizer::measure(Stream& stream, std::int64_t step) {
+void Optimizer::measure(Stream& stream, std::int64_t step, const Tensor& sums, double targets) {
   device_.copy(stream, scalars_.data(), staged(step), scalars_.bytes());
   sum_squares(stream);
-  ops::clip_scale(stream, scalars(), gradient_norm(), sum_.view(DType::f64, Shape{1}), clip_norm_,
-                  scaler_ ? scaler_->scale() : Tensor{});
+  ops::clip_scale(
+      stream, scalars(), gradient_norm(), sum_.view(DType::f64, Shape{1}), clip_norm_,
+      {.loss_scale = scaler_ ? scaler_->scale() : Tensor{}, .sums = sums, .targets = targets});
   if (scaler_) scaler_->update(stream, scalars());
 }
 

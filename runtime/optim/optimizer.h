@@ -47,7 +47,8 @@ class Optimizer {
   // Both halves of a step. Reads partial sum 0 of the gradients.
   void step(Stream& stream, std::int64_t step);
   // Enqueues: gradient norm over all weights, clip factor, loss scale. `step` counts from 0.
-  void measure(Stream& stream, std::int64_t step);
+  // `sums` of the step's loss (ops::LossSums) say how many of its `targets` count; absent: all.
+  void measure(Stream& stream, std::int64_t step, const Tensor& sums = {}, double targets = 1);
   // Enqueues: update of every own run, running statistics. Gradients may be left as something else.
   // A step whose gradient norm is not
   // finite, or whose scalars say so, leaves parameters and state as they were.

@@ -75,6 +75,7 @@ std::string format_json(const StepMetrics& metrics, ItemKind kind) {
     json["skipped_steps"] = metrics.skipped_steps;
   }
   if (metrics.spikes) json["spikes"] = *metrics.spikes;
+  if (metrics.targets < metrics.items) json["targets"] = metrics.targets;
   if (metrics.non_finite_steps > 0) json["non_finite_steps"] = metrics.non_finite_steps;
   json["epoch"] = metrics.epoch;
   const std::string items(name_of(kind));

@@ -25,8 +25,9 @@ struct StepMetrics {
   std::int64_t step = 0;  // 1 after the first step
   double loss = 0;        // mean over the global batch
   double learning_rate = 0;
-  double grad_norm = 0;    // before clipping
-  std::int64_t items = 0;  // tokens or images of this step, all ranks together
+  double grad_norm = 0;      // before clipping
+  std::int64_t items = 0;    // tokens or images of this step, all ranks together
+  std::int64_t targets = 0;  // of them counted in the loss; written where they are not all
   double step_ms = 0;
   double forward_ms = 0;  // this and the next two: without waits for communication
   double backward_ms = 0;

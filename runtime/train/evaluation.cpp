@@ -48,18 +48,17 @@ EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
   set_activity("waiting for the end of the evaluation");
   totals.wait();
   EvaluationResult result;
-  std::int64_t first = 0, all = 0;
-  for (const EvaluationPlan::Part& part : plan.parts) {
-    const LossTotals::Values sums = totals.read(first, first + part.micro_batches);
-    const auto targets = static_cast<double>(part.targets);
-    result.parts.push_back({.loss = sums.loss / targets, .accuracy = sums.hits / targets});
-    first += part.micro_batches;
-    all += part.targets;
+  std::int64_t first = 0;
+  for (const std::int64_t micro_batches : plan.parts) {
+    const LossTotals::Values sums = totals.read(first, first + micro_batches);
+    result.parts.push_back(
+        {.loss = sums.loss / sums.divisor(), .accuracy = sums.hits / sums.divisor()});
+    first += micro_batches;
   }
   const LossTotals::Values sums = totals.read();
   setup.runner.synchronize();
-  result.loss = sums.loss / static_cast<double>(all);
-  result.accuracy = sums.hits / static_cast<double>(all);
+  result.loss = sums.loss / sums.divisor();
+  result.accuracy = sums.hits / sums.divisor();
   return result;
 }
 

@@ -13,14 +13,10 @@ namespace trireme {
 
 // How much of the validation set there is for each data-parallel rank.
 struct EvaluationPlan {
-  // Micro-batches of the whole pass that one source has, behind those of the source before.
-  struct Part {
-    std::int64_t micro_batches = 0;
-    std::int64_t targets = 0;  // real ones
-  };
   std::int64_t local_batches =
       0;  // micro-batches this rank runs; padding rows carry ignored targets
-  std::vector<Part> parts;
+  // Micro-batches of the whole pass that each source has, one source behind the other.
+  std::vector<std::int64_t> parts;
 };
 
 struct EvaluationResult {

@@ -127,6 +127,7 @@ StepMetrics Trainer::metrics_of(const StepReport& report) const {
       .learning_rate = report.learning_rate,
       .grad_norm = report.grad_norm,
       .items = engine_.targets_per_step(),
+      .targets = report.targets,
       .loss_scale = report.loss_scale,
       .skipped_steps = report.skipped_steps,
       .non_finite_steps = non_finite_,

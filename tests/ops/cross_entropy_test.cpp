@@ -213,5 +213,16 @@ TEST_P(CrossEntropy, RefusesATargetThatIsNoClass) {
   EXPECT_TRUE(std::isnan(losses.get()[1]));
 }
 
+TEST(CountTargets, AddsThoseThatAreNotIgnored) {
+  Values labels(2500, 3.0);
+  for (std::size_t i = 0; i < labels.size(); i += 7)
+    labels[i] = -1.0;
+  const GuardedTensor targets(DType::i32, {50, 50}, labels), total(DType::f64, {1}, {10.0});
+
+  ops::count_targets(stream(), total, targets);
+
+  EXPECT_EQ(total.get()[0], 10 + 2500 - 358);
+}
+
 }  // namespace
 }  // namespace trireme

@@ -22,7 +22,7 @@ class LossGuardTest : public ::testing::Test {
   // The update's gradient scale after a step with this loss.
   double step(double loss) {
     const GuardedTensor scalars(DType::f32, {ops::StepScalars::count}, {1e-3, 1, 1, 0.5});
-    const GuardedTensor sums(DType::f64, {1, 2}, {loss, 1});
+    const GuardedTensor sums(DType::f64, {1, 3}, {loss, 1, 1});
     ops::guard_loss(stream(), scalars, state_, sums, options_);
     return scalars.get()[ops::StepScalars::gradient_scale];
   }
@@ -114,17 +114,17 @@ TEST(LossGuardSum, FollowsTheOrderOfTheGlobalBatch) {
   for (const bool turns : {false, true}) {
     const std::vector<std::size_t> held = turns ? std::vector<std::size_t>{0, 2, 4, 1, 3, 5}
                                                 : std::vector<std::size_t>{0, 1, 2, 3, 4, 5};
-    std::vector<double> pairs;
+    std::vector<double> values;
     for (const std::size_t k : held) {
-      pairs.push_back(in_order[k]);
-      pairs.push_back(0);
+      const double counted = k < 4 ? 1 : 0;  // the others have ignored targets alone
+      values.insert(values.end(), {in_order[k], 0, counted});
     }
-    const GuardedTensor sums(DType::f64, {6, 2}, pairs);
+    const GuardedTensor sums(DType::f64, {6, 3}, values);
     const GuardedTensor scalars(DType::f32, {ops::StepScalars::count}, {0, 1, 1, 1});
     const GuardedTensor state(DType::f64, {LossGuardState::count},
                               std::vector<double>(LossGuardState::count));
 
-    ops::guard_loss(stream(), scalars, state, sums, {.targets = 4, .interleave = turns ? 2 : 1});
+    ops::guard_loss(stream(), scalars, state, sums, {.interleave = turns ? 2 : 1});
 
     EXPECT_EQ(state.get()[LossGuardState::mean], 10.0 / 4);
   }

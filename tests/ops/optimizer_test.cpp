@@ -328,18 +328,34 @@ TEST(ClipScale, TakesTheLossScaleOff) {
   const GuardedTensor loss_scale(DType::f32, {1}, {8.0});
 
   ops::clip_scale(stream(), scalars, norm, GuardedTensor(DType::f64, {1}, {1024.0}), 1.0F,
-                  loss_scale);
+                  {.loss_scale = loss_scale});
   EXPECT_EQ(norm.get()[0], 4.0);
   EXPECT_EQ(scalars.get()[StepScalars::gradient_scale], 1.0 / 32);
 
   ops::clip_scale(stream(), scalars, norm, GuardedTensor(DType::f64, {1}, {1024.0}), 0.0F,
-                  loss_scale);
+                  {.loss_scale = loss_scale});
   EXPECT_EQ(scalars.get()[StepScalars::gradient_scale], 1.0 / 8);
 
   ops::clip_scale(stream(), scalars, norm,
                   GuardedTensor(DType::f64, {1}, {std::numeric_limits<double>::infinity()}), 1.0F,
-                  loss_scale);
+                  {.loss_scale = loss_scale});
   EXPECT_EQ(scalars.get()[StepScalars::gradient_scale], 0.0);
+}
+
+TEST(ClipScale, DividesByTheTargetsThatCount) {
+  const GuardedTensor scalars = scalars_of(1, 1, 1, 1), norm(DType::f32, {1});
+  const GuardedTensor loss_scale(DType::f32, {1}, {8.0}), total(DType::f64, {1}, {1024.0});
+  const GuardedTensor quarter(DType::f64, {2, 3}, {5, 1, 3, 7, 0, 1});
+  const GuardedTensor none(DType::f64, {1, 3}, {0, 0, 0});
+
+  ops::clip_scale(stream(), scalars, norm, total, 0.0F,
+                  {.loss_scale = loss_scale, .sums = quarter, .targets = 16});
+  EXPECT_EQ(norm.get()[0], 16.0);
+  EXPECT_EQ(scalars.get()[StepScalars::gradient_scale], 1.0 / 2);
+
+  ops::clip_scale(stream(), scalars, norm, total, 0.0F, {.sums = none, .targets = 16});
+  EXPECT_EQ(scalars.get()[StepScalars::gradient_scale], 16.0)
+      << "finite: there is nothing to divide";
 }
 
 TEST(LossScale, FallsOnOverflowAndGrowsAfterGoodSteps) {

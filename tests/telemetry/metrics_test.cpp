@@ -31,6 +31,7 @@ StepMetrics sample_step() {
           .learning_rate = 1e-3,
           .grad_norm = 0.5,
           .items = 4096,
+          .targets = 4096,
           .step_ms = 125,
           .forward_ms = 40.1234,
           .backward_ms = 80,
@@ -50,6 +51,13 @@ StepMetrics sample_step() {
 
 std::string json_of(const StepMetrics& metrics, ItemKind kind = ItemKind::tokens) {
   return format_json(metrics, kind);
+}
+
+TEST(Metrics, AStepSaysHowManyTargetsCountWhereSomeDoNot) {
+  StepMetrics metrics = sample_step();
+  metrics.targets = 1000;
+
+  EXPECT_NE(json_of(metrics).find(R"("grad_norm":0.5,"targets":1000,"epoch")"), std::string::npos);
 }
 
 TEST(Metrics, AStepIsOneJsonLine) {

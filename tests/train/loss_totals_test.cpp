@@ -23,16 +23,20 @@ class LossTotalsTest : public test::MpiTest {
   // What the head of micro-batch k leaves.
   void add(LossTotals& totals, std::int64_t index, int k) {
     std::vector<float> losses, hits;
+    std::vector<std::int32_t> labels(targets, 0);
+    labels[static_cast<std::size_t>(k) % labels.size()] = ignored_target;
     for (std::int64_t i = 0; i < targets; ++i) {
       losses.push_back(loss_of(k, i));
       hits.push_back(static_cast<float>((k + i) % 2));
     }
+    Batch batch;
+    batch.targets = tensor_of(labels);
     const Context context{.stream = compute(),
                           .params = params_,
                           .kept = arena_,
                           .scratch = arena_,
                           .workspace = arena_,
-                          .batch = batch_,
+                          .batch = batch,
                           .losses = tensor_of(losses),
                           .hits = tensor_of(hits)};
     totals.add(context, index);
@@ -62,7 +66,6 @@ class LossTotalsTest : public test::MpiTest {
  private:
   const ParamStore params_;
   const Arena arena_;
-  const Batch batch_;
 };
 
 TEST_F(LossTotalsTest, HaveTheSameBitsHoweverManyRanksShareThePass) {
@@ -75,6 +78,7 @@ TEST_F(LossTotalsTest, HaveTheSameBitsHoweverManyRanksShareThePass) {
 
       EXPECT_EQ(values.loss, expected.loss) << shape.data << " data ranks";
       EXPECT_EQ(values.hits, expected.hits) << shape.data << " data ranks";
+      EXPECT_EQ(values.targets, expected.targets) << shape.data << " data ranks";
     }
   }
 }
@@ -92,6 +96,7 @@ TEST_F(LossTotalsTest, AreTheSumsOverAllTargets) {
 
   EXPECT_NEAR(values.loss, loss, 1e-12 * loss);
   EXPECT_EQ(values.hits, hits);
+  EXPECT_EQ(values.targets, micro_batches * (targets - 1)) << "one of each is ignored";
 }
 
 }  // namespace

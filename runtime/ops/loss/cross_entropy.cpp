@@ -7,6 +7,7 @@
 namespace trireme::ops {
 
 TRIREME_KERNEL(cross_entropy);
+TRIREME_KERNEL(count_targets);
 
 void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, const Tensor& logits,
                    const Tensor& targets, const CrossEntropyOptions& options) {
@@ -34,6 +35,15 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, con
                   "cross_entropy: a label smoothing of {}, expected [0, 1)",
                   options.label_smoothing);
   TRIREME_DISPATCH(stream, cross_entropy, losses, hits, logits, targets, options);
+}
+
+void count_targets(Stream& stream, const Tensor& total, const Tensor& targets) {
+  const Operands check("count_targets");
+  check.is("total", total, DType::f64, Shape{1});
+  check.present("targets", targets);
+  check.dtype("targets", targets, DType::i32);
+  check.disjoint("total", total, "targets", targets);
+  TRIREME_DISPATCH(stream, count_targets, total, targets);
 }
 
 }  // namespace trireme::ops

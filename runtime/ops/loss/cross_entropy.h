@@ -24,4 +24,7 @@ struct CrossEntropyOptions {
 void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, const Tensor& logits,
                    const Tensor& targets, const CrossEntropyOptions& options);
 
+// total(1) f64 += how many of targets, i32 of any shape, are not -1.
+void count_targets(Stream& stream, const Tensor& total, const Tensor& targets);
+
 }  // namespace trireme::ops

@@ -71,4 +71,12 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, con
   });
 }
 
+void count_targets(Stream& stream, const Tensor& total, const Tensor& targets) {
+  enqueue(stream, [total = total.as<double>(), first = targets.as<std::int32_t>(),
+                   count = targets.count()] {
+    *total += static_cast<double>(
+        std::count_if(first, first + count, [](std::int32_t target) { return target >= 0; }));
+  });
+}
+
 }  // namespace trireme::ops::cpu

@@ -115,6 +115,16 @@ __global__ void __launch_bounds__(threads) cross_entropy_kernel(CrossEntropy<T> 
   }
 }
 
+// One block: whole numbers, so no order has other bits.
+__global__ void __launch_bounds__(long_row_threads)
+    count_targets_kernel(double* total, const std::int32_t* targets, std::int64_t count) {
+  double mine = 0.0;
+  for (std::int64_t i = threadIdx.x; i < count; i += long_row_threads)
+    mine += targets[i] >= 0 ? 1.0 : 0.0;
+  const double all = block_reduce<long_row_threads>(mine, 0.0, Sum{});
+  if (threadIdx.x == 0) *total += all;
+}
+
 }  // namespace
 
 void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, const Tensor& logits,
@@ -131,6 +141,12 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, con
   });
 }
 
+void count_targets(Stream& stream, const Tensor& total, const Tensor& targets) {
+  trireme::cuda::launch(stream, {.blocks = 1, .threads = long_row_threads}, count_targets_kernel,
+                        total.as<double>(), targets.as<std::int32_t>(), targets.count());
+}
+
 TRIREME_CUDA_PROVIDES(ops, cross_entropy);
+TRIREME_CUDA_PROVIDES(ops, count_targets);
 
 }  // namespace trireme::ops::cuda

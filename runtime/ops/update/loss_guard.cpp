@@ -3,6 +3,7 @@
 
 #include "runtime/ops/common/dispatch.h"
 #include "runtime/ops/common/operands.h"
+#include "runtime/ops/update/loss_sums.h"
 #include "runtime/ops/update/optimizer_update.h"
 
 namespace trireme::ops {
@@ -14,13 +15,13 @@ void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, cons
   const Operands check("guard_loss");
   check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
   check.is("state", state, DType::f64, Shape{LossGuardState::count});
-  check.is("sums", sums, DType::f64, Shape{sums.count() / 2, 2});
+  const std::int64_t micro_batches = sums.count() / LossSums::count;
+  check.is("sums", sums, DType::f64, Shape{micro_batches, LossSums::count});
   check.disjoint("state", state, "sums", sums);
-  TRIREME_EXPECTS(options.zscore >= 0 && options.window >= 1 && options.targets > 0,
-                  "guard_loss: z-score {}, window {}, {} targets", options.zscore, options.window,
-                  options.targets);
-  TRIREME_EXPECTS(options.interleave >= 1 && sums.count() / 2 % options.interleave == 0,
-                  "guard_loss: {} micro-batches of {} ranks", sums.count() / 2, options.interleave);
+  TRIREME_EXPECTS(options.zscore >= 0 && options.window >= 1, "guard_loss: z-score {}, window {}",
+                  options.zscore, options.window);
+  TRIREME_EXPECTS(options.interleave >= 1 && micro_batches % options.interleave == 0,
+                  "guard_loss: {} micro-batches of {} ranks", micro_batches, options.interleave);
   TRIREME_DISPATCH(stream, guard_loss, scalars, state, sums, options);
 }
 

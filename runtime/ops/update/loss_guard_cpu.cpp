@@ -7,11 +7,13 @@ namespace trireme::ops::cpu {
 
 void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, const Tensor& sums,
                 const LossGuardOptions& options) {
-  enqueue(stream, [scalars = scalars.as<float>(), state = state.as<double>(),
-                   sums = sums.as<double>(), micro_batches = sums.count() / 2, options] {
-    const double loss = mean_loss(sums, micro_batches, options);
-    if (!advance_loss_guard(state, loss, options)) scalars[StepScalars::gradient_scale] = 0.0F;
-  });
+  enqueue(stream,
+          [scalars = scalars.as<float>(), state = state.as<double>(), sums = sums.as<double>(),
+           micro_batches = sums.count() / LossSums::count, options] {
+            const double loss = mean_loss(sums, micro_batches, options);
+            if (!advance_loss_guard(state, loss, options))
+              scalars[StepScalars::gradient_scale] = 0.0F;
+          });
 }
 
 }  // namespace trireme::ops::cpu

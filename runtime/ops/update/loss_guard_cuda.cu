@@ -19,7 +19,8 @@ __global__ void guard_loss_kernel(float* scalars, double* state, const double* s
 void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, const Tensor& sums,
                 const LossGuardOptions& options) {
   trireme::cuda::launch(stream, {.blocks = 1, .threads = 1}, guard_loss_kernel, scalars.as<float>(),
-                        state.as<double>(), sums.as<double>(), sums.count() / 2, options);
+                        state.as<double>(), sums.as<double>(), sums.count() / LossSums::count,
+                        options);
 }
 
 TRIREME_CUDA_PROVIDES(ops, guard_loss);

@@ -6,17 +6,20 @@
 
 #include "runtime/base/host_device.h"
 #include "runtime/ops/update/loss_guard.h"
+#include "runtime/ops/update/loss_sums.h"
 
 namespace trireme::ops {
 
-// sums: (micro-batches, 2).
+// sums: (micro-batches, LossSums::count).
 TRIREME_HOST_DEVICE inline double mean_loss(const double* sums, std::int64_t micro_batches,
                                             const LossGuardOptions& options) {
   const std::int64_t of_rank = micro_batches / options.interleave;
   double sum = 0.0;
-  for (std::int64_t k = 0; k < micro_batches; ++k)
-    sum += sums[2 * (k % options.interleave * of_rank + k / options.interleave)];
-  return sum / options.targets;
+  for (std::int64_t k = 0; k < micro_batches; ++k) {
+    const std::int64_t at = k % options.interleave * of_rank + k / options.interleave;
+    sum += sums[at * LossSums::count + LossSums::loss];
+  }
+  return sum / counted_targets(sums, micro_batches);
 }
 
 // state: LossGuardState. Returns whether the step may change the weights.

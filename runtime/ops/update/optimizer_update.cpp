@@ -3,6 +3,7 @@
 
 #include "runtime/ops/common/dispatch.h"
 #include "runtime/ops/common/operands.h"
+#include "runtime/ops/update/loss_sums.h"
 
 namespace trireme::ops {
 
@@ -137,15 +138,20 @@ void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
 }
 
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
-                float clip, const Tensor& loss_scale) {
+                float clip, const GradientFactors& factors) {
   const Operands check("clip_scale");
   check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
   check.is("norm", norm, DType::f32, Shape{1});
   check.is("total", total, DType::f64, Shape{1});
   check.disjoint("norm", norm, "scalars", scalars);
   check.disjoint("norm", norm, "total", total);
-  if (!loss_scale.empty()) check.is("loss_scale", loss_scale, DType::f32, Shape{1});
-  TRIREME_DISPATCH(stream, clip_scale, scalars, norm, total, clip, loss_scale);
+  if (!factors.loss_scale.empty()) check.is("loss_scale", factors.loss_scale, DType::f32, Shape{1});
+  if (!factors.sums.empty()) {
+    const std::int64_t micro_batches = factors.sums.count() / LossSums::count;
+    check.is("sums", factors.sums, DType::f64, Shape{micro_batches, LossSums::count});
+  }
+  TRIREME_EXPECTS(factors.targets >= 1, "clip_scale: {} targets", factors.targets);
+  TRIREME_DISPATCH(stream, clip_scale, scalars, norm, total, clip, factors);
 }
 
 void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalars,

@@ -95,12 +95,19 @@ void exponential_average(Stream& stream, const Tensor& average, const Tensor& pa
 // the same x.
 void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x);
 
+// The gradients of a step are those of the mean loss over the targets that count, times
+// loss_scale * count / targets: the count is known when all micro-batches are through.
+struct GradientFactors {
+  Tensor loss_scale{};  // (1) f32; absent: 1
+  Tensor sums{};        // (micro-batches, LossSums::count) f64 of the step; absent: all count
+  double targets = 1;   // by which gradients were divided
+};
+
 // norm(1) f32 = sqrt(total) / s; scalars[gradient_scale] = (clip > 0 && norm > clip ? clip / norm :
-// 1) / s, with s = loss_scale(1) f32, by which the gradients were multiplied, or 1 where it is
-// absent. A non-finite norm sets the scale to 0, with which the optimizers leave everything as it
-// is, and stays visible in `norm`.
+// 1) / s, with s = what the gradients were multiplied by beside 1 / count. A non-finite norm sets
+// the scale to 0, with which the optimizers leave everything as it is, and stays visible in `norm`.
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
-                float clip, const Tensor& loss_scale = {});
+                float clip, const GradientFactors& factors = {});
 
 // Layout of the state of a dynamic loss scale: f32, LossScaleState::count elements on the device.
 // Counts are exact up to 2^24 and stay there.

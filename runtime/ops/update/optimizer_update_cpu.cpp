@@ -131,11 +131,10 @@ void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
 }
 
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
-                float clip, const Tensor& loss_scale) {
-  const float* const scale = loss_scale.empty() ? nullptr : loss_scale.as<float>();
+                float clip, const GradientFactors& factors) {
   enqueue(stream, [scalars = scalars.as<float>(), norm = norm.as<float>(),
-                   total = total.as<double>(), clip, scale] {
-    const Clip result(*total, clip, scale == nullptr ? 1.0F : *scale);
+                   total = total.as<double>(), clip, factors = FactorPointers(factors)] {
+    const Clip result(*total, clip, factors.product());
     *norm = result.norm;
     scalars[StepScalars::gradient_scale] = result.gradient_scale;
   });

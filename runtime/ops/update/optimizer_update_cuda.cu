@@ -83,8 +83,8 @@ __global__ void trust_ratios_kernel(float* ratios, const double* squares, std::i
 }
 
 __global__ void clip_scale_kernel(float* scalars, float* norm, const double* total, float clip,
-                                  const float* loss_scale) {
-  const Clip result(*total, clip, loss_scale == nullptr ? 1.0F : *loss_scale);
+                                  FactorPointers factors) {
+  const Clip result(*total, clip, factors.product());
   *norm = result.norm;
   scalars[StepScalars::gradient_scale] = result.gradient_scale;
 }
@@ -160,10 +160,9 @@ void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
 }
 
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
-                float clip, const Tensor& loss_scale) {
+                float clip, const GradientFactors& factors) {
   trireme::cuda::launch(stream, one_thread, clip_scale_kernel, scalars.as<float>(),
-                        norm.as<float>(), total.as<double>(), clip,
-                        loss_scale.empty() ? nullptr : loss_scale.as<float>());
+                        norm.as<float>(), total.as<double>(), clip, FactorPointers(factors));
 }
 
 void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalars,

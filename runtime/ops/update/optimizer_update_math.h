@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "runtime/base/philox.h"
+#include "runtime/ops/update/loss_sums.h"
 #include "runtime/ops/update/optimizer_update.h"
 
 namespace trireme::ops {
@@ -153,13 +154,33 @@ struct SgdStep {
   }
 };
 
-struct Clip {
-  float norm;            // of the gradients without their loss scale
-  float gradient_scale;  // takes the loss scale off and clips; 0 = skip the step
+// GradientFactors as kernels read them.
+struct FactorPointers {
+  const float* loss_scale;
+  const double* sums;
+  std::int64_t micro_batches;
+  double targets;
 
-  TRIREME_HOST_DEVICE Clip(double sum_of_squares, float limit, float loss_scale)
-      : norm(static_cast<float>(std::sqrt(sum_of_squares) / static_cast<double>(loss_scale))),
-        gradient_scale((limit > 0.0F && norm > limit ? limit / norm : 1.0F) / loss_scale) {
+  explicit FactorPointers(const GradientFactors& factors)
+      : loss_scale(factors.loss_scale.empty() ? nullptr : factors.loss_scale.as<float>()),
+        sums(factors.sums.empty() ? nullptr : factors.sums.as<double>()),
+        micro_batches(factors.sums.empty() ? 0 : factors.sums.count() / LossSums::count),
+        targets(factors.targets) {}
+
+  TRIREME_HOST_DEVICE float product() const {
+    const float scale = loss_scale == nullptr ? 1.0F : *loss_scale;
+    if (sums == nullptr) return scale;
+    return scale * static_cast<float>(counted_targets(sums, micro_batches) / targets);
+  }
+};
+
+struct Clip {
+  float norm;            // of the gradients without their factors
+  float gradient_scale;  // takes the factors off and clips; 0 = skip the step
+
+  TRIREME_HOST_DEVICE Clip(double sum_of_squares, float limit, float factor)
+      : norm(static_cast<float>(std::sqrt(sum_of_squares) / static_cast<double>(factor))),
+        gradient_scale((limit > 0.0F && norm > limit ? limit / norm : 1.0F) / factor) {
     if (!std::isfinite(norm)) gradient_scale = 0.0F;
   }
 };

@@ -3,9 +3,8 @@
 
 namespace trireme {
 
-LossGuard::LossGuard(Device& device, const LossGuardOptions& options, std::int64_t targets)
+LossGuard::LossGuard(Device& device, const LossGuardOptions& options)
     : options_(options),
-      targets_(static_cast<double>(targets)),
       state_(device, ops::LossGuardState::count * sizeof(double), MemoryKind::device) {
   const auto stream = device.make_stream(StreamKind::compute);
   device.fill_zero(*stream, state_.data(), state_.bytes());  // the stream's end waits for it
@@ -19,7 +18,6 @@ void LossGuard::judge(Stream& compute, const LossTotals& totals, const Tensor& s
   ops::guard_loss(compute, scalars, state(), totals.gathered(),
                   {.zscore = options_.spike_zscore,
                    .window = static_cast<double>(options_.spike_window),
-                   .targets = targets_,
                    .interleave = totals.interleave()});
 }
 

@@ -15,8 +15,7 @@ struct LossGuardOptions {
 
 class LossGuard {
  public:
-  // `targets`: of a step.
-  LossGuard(Device& device, const LossGuardOptions& options, std::int64_t targets);
+  LossGuard(Device& device, const LossGuardOptions& options);
 
   // ops::LossGuardState on the device: all that a checkpoint must keep.
   [[nodiscard]] Tensor state() const;
@@ -27,7 +26,6 @@ class LossGuard {
 
  private:
   LossGuardOptions options_;
-  double targets_;
   Buffer state_;
 };
 

@@ -3,12 +3,16 @@
 
 #include "runtime/comm/comm_label.h"
 #include "runtime/ops/elementwise/elementwise.h"
+#include "runtime/ops/loss/cross_entropy.h"
+#include "runtime/ops/update/loss_sums.h"
 
 namespace trireme {
 namespace {
 
-std::size_t pair_bytes(std::int64_t count) {
-  return static_cast<std::size_t>(count) * 2 * sizeof(double);
+using Sums = ops::LossSums;
+
+std::size_t sums_bytes(std::int64_t batches) {
+  return static_cast<std::size_t>(batches) * Sums::count * sizeof(double);
 }
 
 }  // namespace
@@ -19,8 +23,8 @@ LossTotals::LossTotals(Device& device, const ProcessMesh& mesh, std::int64_t bat
       mesh_(mesh),
       batches_(batches),
       assignment_(assignment),
-      sums_(device, pair_bytes(batches), MemoryKind::device),
-      all_(device, pair_bytes(batches * mesh.shape().data), MemoryKind::device),
+      sums_(device, sums_bytes(batches), MemoryKind::device),
+      all_(device, sums_bytes(batches * mesh.shape().data), MemoryKind::device),
       host_(device, all_.bytes(), MemoryKind::host),
       added_(device.make_event()),
       copied_(device.make_event()) {}
@@ -30,9 +34,11 @@ void LossTotals::reset(Stream& compute) {
 }
 
 void LossTotals::add(const Context& context, std::int64_t index) {
-  const Tensor sums = sums_.view(DType::f64, Shape{batches_ * 2});
-  ops::accumulate_sum(context.stream, sums.range(2 * index, 1), context.losses);
-  ops::accumulate_sum(context.stream, sums.range(2 * index + 1, 1), context.hits);
+  const Tensor sums =
+      sums_.view(DType::f64, Shape{batches_ * Sums::count}).range(index * Sums::count, Sums::count);
+  ops::accumulate_sum(context.stream, sums.range(Sums::loss, 1), context.losses);
+  ops::accumulate_sum(context.stream, sums.range(Sums::hits, 1), context.hits);
+  ops::count_targets(context.stream, sums.range(Sums::targets, 1), context.batch.targets);
 }
 
 void LossTotals::publish(Stream& compute, Stream& comm) {
@@ -42,7 +48,7 @@ void LossTotals::publish(Stream& compute, Stream& comm) {
   comm.wait(*added_);
   const int last_stage = mesh_.shape().pipeline - 1;
   if (mesh_.here().pipeline == last_stage) {
-    mesh_.data().all_gather(comm, sums_.view(DType::f64, Shape{batches_ * 2}), all);
+    mesh_.data().all_gather(comm, sums_.view(DType::f64, Shape{batches_ * Sums::count}), all);
   }
   if (last_stage > 0) mesh_.pipeline().broadcast(comm, all, last_stage);
   device_.copy(comm, host_.data(), all_.data(), host_.bytes());
@@ -50,7 +56,7 @@ void LossTotals::publish(Stream& compute, Stream& comm) {
 }
 
 Tensor LossTotals::gathered() const {
-  return all_.view(DType::f64, Shape{mesh_.shape().data * batches_, 2});
+  return all_.view(DType::f64, Shape{mesh_.shape().data * batches_, Sums::count});
 }
 
 std::int64_t LossTotals::interleave() const {
@@ -66,13 +72,14 @@ LossTotals::Values LossTotals::read() const {
 }
 
 LossTotals::Values LossTotals::read(std::int64_t first, std::int64_t end) const {
-  const auto* const pairs = reinterpret_cast<const double*>(host_.data());
+  const auto* const sums = reinterpret_cast<const double*>(host_.data());
   const std::int64_t count = mesh_.shape().data * batches_;
   Values values;
   for (std::int64_t k = first; k < end; ++k) {
     const std::int64_t at = k % interleave() * (count / interleave()) + k / interleave();
-    values.loss += pairs[2 * at];
-    values.hits += pairs[2 * at + 1];
+    values.loss += sums[at * Sums::count + Sums::loss];
+    values.hits += sums[at * Sums::count + Sums::hits];
+    values.targets += sums[at * Sums::count + Sums::targets];
   }
   return values;
 }

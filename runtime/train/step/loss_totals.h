@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "runtime/comm/process_mesh.h"
@@ -14,14 +15,17 @@ enum class Assignment : std::uint8_t {
   strided      // i * D + r
 };
 
-// Sums of losses and hits, kept by micro-batch until all of them are there and then added up in the
-// order of the whole pass: the same bits whoever computed what. Read back later without stopping
-// the streams.
+// Sums of losses, hits and counted targets, kept by micro-batch until all of them are there and
+// then added up in the order of the whole pass: the same bits whoever computed what. Read back
+// later without stopping the streams.
 class LossTotals {
  public:
   struct Values {
     double loss = 0;  // nats, summed over targets
     double hits = 0;
+    double targets = 0;  // that count: not ignored_target
+    // What a mean over them divides by: at least 1.
+    [[nodiscard]] double divisor() const { return std::max(targets, 1.0); }
   };
 
   // `batches`: micro-batches of each rank. The mesh must outlive this.
@@ -34,7 +38,8 @@ class LossTotals {
   // the host. Only the last pipeline stage has added any. Who joins the comm stream then may read
   // gathered().
   void publish(Stream& compute, Stream& comm);
-  // (data ranks * batches, 2) f64 on the device: the pairs of data-parallel rank 0, then 1, ...
+  // (data ranks * batches, ops::LossSums::count) f64 on the device: data-parallel rank 0, then 1,
+  // ...
   [[nodiscard]] Tensor gathered() const;
   // Ranks whose micro-batches take turns in the order of the whole pass.
   [[nodiscard]] std::int64_t interleave() const;
@@ -50,7 +55,7 @@ class LossTotals {
   const ProcessMesh& mesh_;
   std::int64_t batches_;
   Assignment assignment_;
-  Buffer sums_, all_, host_;  // (batches, 2), (data ranks, batches, 2) twice: f64
+  Buffer sums_, all_, host_;  // (batches, LossSums), (data ranks, batches, LossSums) twice: f64
   std::unique_ptr<Event> added_, copied_;
 };
 

@@ -102,7 +102,7 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       optimizer_(device, model.params(), options.optimizer, options.clip_norm,
                  norm_options(model, mesh, streams, options.layout_independent),
                  options.loss_scale),
-      guard_(device, options.loss_guard, targets_per_step()),
+      guard_(device, options.loss_guard),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
       batches_(streams, batches_held(options.pipeline, mesh.here().pipeline)) {
   for (auto& slot : slots_)
@@ -265,7 +265,8 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
   set_activity("update");
   const Range range("optimizer");
   const StallPhase phase(streams_.stalls, StallPhase::update);
-  optimizer_.measure(compute, step);
+  optimizer_.measure(compute, step, slot.totals.gathered(),
+                     static_cast<double>(targets_per_step()));
   guard_.judge(compute, slot.totals, optimizer_.scalars());
   optimizer_.update(compute);
   gatherer_.after_update();
@@ -351,7 +352,9 @@ StepReport StepEngine::read(std::int64_t step) {
   slot.updated->synchronize();
   set_activity("report");
   StepReport report{.step = step, .learning_rate = options_.schedule.at(step)};
-  report.loss = slot.totals.read().loss / static_cast<double>(targets_per_step());
+  const LossTotals::Values totals = slot.totals.read();
+  report.loss = totals.loss / totals.divisor();
+  report.targets = static_cast<std::int64_t>(totals.targets);
   report.grad_norm = static_cast<double>(*reinterpret_cast<const float*>(slot.norm_host.data()));
   read_loss_scale(slot, report);
   report.judgement = judgement_of(slot.guard_host);

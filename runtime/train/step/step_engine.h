@@ -50,8 +50,9 @@ struct StepOptions {
 
 struct StepReport {
   std::int64_t step = 0;
-  double loss = 0;       // mean over the targets of the global batch
-  double grad_norm = 0;  // before clipping
+  double loss = 0;           // mean over the targets of the global batch that count
+  std::int64_t targets = 0;  // how many
+  double grad_norm = 0;      // before clipping
   double learning_rate = 0;
   double step_ms = 0;  // from the first to the last of the step's work
   double gap_ms = 0;   // from the end of the step before, if there was one
