@@ -46,15 +46,14 @@ std::size_t PayloadWatch::finish() {
   return verified_;
 }
 
-std::optional<PayloadWatch::Stamp> PayloadWatch::stamp_of(const std::string& path) {
+std::optional<FileStamp> PayloadWatch::stamp_of(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
     if (errno != ENOENT) return std::nullopt;
     fail(ExitCode::data, "{}: was removed while the run reads it; keep data in place until it ends",
          path);
   }
-  return Stamp{status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size),
-               status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
+  return stamp_of_file(path);
 }
 
 void PayloadWatch::run() {
@@ -89,9 +88,9 @@ void PayloadWatch::verify_all() {
 
 void PayloadWatch::look() {
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    const std::optional<Stamp> now = stamp_of(shards_[i].path);
-    if (!now || now == stamps_[i]) continue;
-    if (stamps_[i]) verify_changed(i);
+    const std::optional<FileStamp> now = stamp_of(shards_[i].path);
+    if (!now) continue;
+    if (stamps_[i] && !difference(*stamps_[i], *now).empty()) verify_changed(i);
     stamps_[i] = now;
   }
 }

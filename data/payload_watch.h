@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "data/sets/dataset.h"
+#include "data/shard/file_stamp.h"
 
 namespace trireme {
 
@@ -48,16 +49,11 @@ class PayloadWatch {
   [[nodiscard]] std::size_t shards() const { return shards_.size(); }
 
  private:
-  struct Stamp {
-    std::uint64_t device, inode, size;
-    std::int64_t changed_ns;
-    bool operator==(const Stamp&) const = default;
-  };
   struct Stopped {};
   enum class Order : std::uint8_t { go_on, finish, stop };
 
   // Empty where the file system has no answer.
-  [[nodiscard]] static std::optional<Stamp> stamp_of(const std::string& path);
+  [[nodiscard]] static std::optional<FileStamp> stamp_of(const std::string& path);
   void run();
   void verify_all();
   void look();
@@ -68,7 +64,7 @@ class PayloadWatch {
 
   PayloadWatchOptions options_;
   std::vector<Shard> shards_;
-  std::vector<std::optional<Stamp>> stamps_;
+  std::vector<std::optional<FileStamp>> stamps_;
   std::uint64_t left_ = 0;    // bytes not yet verified
   std::size_t verified_ = 0;  // shards; read after the thread has ended
   std::chrono::steady_clock::time_point block_start_;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the fuzz targets of tests/fuzz with clang, libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer, and runs
-# each for a while. Needs clang 16 or newer with its runtime (apt-get install clang-22 libclang-rt-22-dev).
+# each for a while. Needs clang with its runtime (apt-get install clang-22 libclang-rt-22-dev); clang 16 does not compile
+# all of it with the standard library of GCC 12.
 #
 #   scripts/fuzz.sh [SECONDS_PER_TARGET [TARGET...]]      (default: 60 seconds; config fields manifest megatron safetensors shard tcp tokenizer weights_index)
 #

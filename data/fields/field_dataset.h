@@ -40,6 +40,8 @@ class FieldDataset final : public Dataset {
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
   [[nodiscard]] float weight(std::int64_t index) const override;
+  [[nodiscard]] std::string touched() const override { return touched_; }
+  void set_touched(std::string files) { touched_ = std::move(files); }
   [[nodiscard]] std::string shortcomings() const override;
 
   [[nodiscard]] std::int32_t label(std::int64_t index) const { return read_target(find(index)); }
@@ -86,6 +88,7 @@ class FieldDataset final : public Dataset {
   std::uint64_t fingerprint_ = 0;
   bool in_order_ = false;  // stored as (H, W, C) float32: read to where it goes
   std::vector<std::string> class_names_;
+  std::string touched_;
   std::unordered_map<std::string, std::int32_t> classes_;
   FieldReader reader_;
   mutable std::atomic<std::uint64_t> not_finite_ = 0, skipped_ = 0;

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/fields/index_store.h"
 
+#include <algorithm>
+#include <set>
+#include <unordered_map>
 #include <unordered_set>
 
+#include "data/index_archive.h"
 #include "data/index_file.h"
+#include "data/shard/file_stamp.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 
@@ -12,65 +17,146 @@ namespace {
 
 // Indexes are of one request: a line for the whole of it.
 std::string line_of(const ScanRequest& request) {
-  std::string line = fmt::format("trireme-index {} {} {}", request.groups, request.outside_links,
+  std::string line = fmt::format("trireme-index 2 {} {} {}", request.groups, request.outside_links,
                                  request.bfloat16);
   for (const std::string& field : request.fields)
     line += "\t" + field;
   return line;
 }
 
-bool same_sizes(const StoredField& field) {
-  if (!field.file.empty() && state_of_file(field.file).size != field.file_bytes) return false;
-  for (const StoredPart& part : field.parts) {
-    if (!same_sizes(part.field)) return false;
-  }
-  return true;
+// Of a file that an index leads to.
+struct KeptStamp {
+  std::string path;
+  std::uint64_t size = 0;
+  std::int64_t modified = 0, changed = 0;
+};
+
+template <typename Archive>
+void transfer(Archive& archive, KeptStamp& stamp) {
+  archive(stamp.path);
+  archive(stamp.size);
+  archive(stamp.modified);
+  archive(stamp.changed);
 }
 
-bool is_as_it_was(const FileIndex& index) {
-  if (state_of_file(index.path) != index.state) return false;
+KeptStamp stamp_now(const std::string& path) {
+  const FileStamp now = stamp_of_file(path);
+  return {path, now.size, now.modified, now.changed};
+}
+
+// The files of an index: its own, and those that links and virtual data sets lead to.
+std::set<std::string> files_of(const FileIndex& index) {
+  std::set<std::string> files{index.path};
+  const auto add = [&](const auto& self, const StoredField& field) -> void {
+    if (!field.file.empty()) files.insert(field.file);
+    for (const StoredPart& part : field.parts)
+      self(self, part.field);
+  };
   for (const StoredUnit& unit : index.units) {
-    for (const StoredField& field : unit.fields) {
-      if (!same_sizes(field)) return false;
-    }
+    for (const StoredField& field : unit.fields)
+      add(add, field);
   }
-  return true;
+  return files;
+}
+
+// The kept stamps and what has become of their files, each looked at once.
+class Stamps {
+ public:
+  explicit Stamps(std::vector<KeptStamp> kept) {
+    for (KeptStamp& stamp : kept)
+      kept_.emplace(stamp.path, std::move(stamp));
+  }
+
+  // Whether `file` is as it was.
+  bool holds(const std::string& file) {
+    const auto [known, fresh] = holds_.try_emplace(file, false);
+    if (fresh) known->second = compare(file);
+    return known->second;
+  }
+  [[nodiscard]] const std::vector<std::string>& touched() const { return touched_; }
+  [[nodiscard]] const std::vector<std::string>& moved() const { return moved_; }
+
+ private:
+  bool compare(const std::string& file) {
+    const auto before = kept_.find(file);
+    if (before == kept_.end()) return false;
+    const KeptStamp now = stamp_now(file);
+    if (now.size != before->second.size) return false;
+    if (now.modified != before->second.modified) {
+      touched_.push_back(file);
+    } else if (now.changed != before->second.changed) {
+      moved_.push_back(file);
+    }
+    return now.modified == before->second.modified && now.changed == before->second.changed;
+  }
+
+  std::unordered_map<std::string, KeptStamp> kept_;
+  std::unordered_map<std::string, bool> holds_;
+  std::vector<std::string> touched_, moved_;
+};
+
+// "a.h5 was", "a.h5 and 2 more were"; "" for none.
+std::string first_of(const std::vector<std::string>& files) {
+  if (files.empty()) return "";
+  if (files.size() == 1) return files.front() + " was";
+  return fmt::format("{} and {} more were", files.front(), files.size() - 1);
 }
 
 }  // namespace
 
 void keep_indexes(const std::string& path, const ScanRequest& request,
                   std::span<const FileIndex> indexes) {
-  std::string bytes;
+  std::set<std::string> files;
+  for (const FileIndex& index : indexes)
+    files.merge(files_of(index));
+  std::vector<KeptStamp> stamps;
+  for (const std::string& file : files)
+    stamps.push_back(stamp_now(file));
+  // What an index says of its own file is of when it was looked at.
+  for (const FileIndex& index : indexes) {
+    const auto at = std::ranges::lower_bound(stamps, index.path, {}, &KeptStamp::path);
+    at->modified = index.state.modified;
+  }
+  std::string bytes, table;
+  IndexWriter{table}(stamps);
+  IndexWriter{bytes}(table);
   for (const FileIndex& index : indexes)
     append_index(bytes, index);
   keep_index_file(path, line_of(request), bytes);
 }
 
-std::vector<FileIndex> kept_indexes(const std::string& path, const ScanRequest& request,
-                                    std::span<const std::string> files) {
-  std::vector<FileIndex> kept;
+KeptIndexes kept_indexes(const std::string& path, const ScanRequest& request,
+                         std::span<const std::string> files) {
+  KeptIndexes kept;
   try {
+    const std::string bytes = kept_index_file(path, line_of(request));
+    if (bytes.empty()) return kept;
+    constexpr std::string_view subject = "a kept index of HDF5 files";
+    std::string table;
+    IndexParser{bytes, subject}(table);
+    std::vector<KeptStamp> known;
+    IndexParser{table, subject}(known);
+    Stamps stamps(std::move(known));
     const std::unordered_set<std::string> wanted(files.begin(), files.end());
-    std::vector<std::string> touched;
-    for (FileIndex& index : parse_indexes(kept_index_file(path, line_of(request)))) {
+    for (FileIndex& index :
+         parse_indexes(std::string_view(bytes).substr(sizeof(std::uint64_t) + table.size()))) {
       if (!wanted.contains(index.path)) continue;
-      if (is_as_it_was(index)) {
-        kept.push_back(std::move(index));
-      } else if (state_of_file(index.path).size == index.state.size) {
-        touched.push_back(index.path);
-      }
+      bool same = true;
+      for (const std::string& file : files_of(index))
+        same = stamps.holds(file) && same;
+      if (same) kept.indexes.push_back(std::move(index));
     }
-    if (!touched.empty()) {
+    kept.touched = first_of(stamps.touched());
+    if (!stamps.moved().empty()) {
       log::get("data").warn(
-          "{}{} written to since this run last looked at it, and kept its size; its ends and its "
-          "structure are compared, not all of its numbers",
-          touched.front(),
-          touched.size() == 1 ? " was" : fmt::format(" and {} more were", touched.size() - 1));
+          "{} moved, restored or written to since this run last looked (another ctime, the same "
+          "size and time of change); its ends and its structure are compared, not all of its "
+          "numbers",
+          first_of(stamps.moved()));
     }
   } catch (const Error& error) {
     log::get("data").info("{}: is not used: {}", path, error.what());
-    kept.clear();
+    kept = {};
   }
   return kept;
 }

@@ -10,15 +10,20 @@
 
 namespace trireme {
 
-// Atomic.
+// With the stamps of all files that the indexes lead to. Atomic.
 void keep_indexes(const std::string& path, const ScanRequest& request,
                   std::span<const FileIndex> indexes);
 
-// Those of `files` that `path` has an index of for the same request, and that have not changed
-// since, by size and time of change. None where `path` is not there, or is damaged: that is no
-// error.
-[[nodiscard]] std::vector<FileIndex> kept_indexes(const std::string& path,
-                                                  const ScanRequest& request,
-                                                  std::span<const std::string> files);
+struct KeptIndexes {
+  std::vector<FileIndex> indexes;
+  std::string touched;  // "a.h5 and 2 more were": files written to since that kept their size
+};
+
+// Of those of `files` that `path` has an index of for the same request, and that have not changed
+// since, by all that the file system tells. None where `path` is not there, or is damaged: that is
+// no error. A file whose ctime alone is another is looked at again, with a warning: it may have
+// been restored with its time of change, or written to and that set back.
+[[nodiscard]] KeptIndexes kept_indexes(const std::string& path, const ScanRequest& request,
+                                       std::span<const std::string> files);
 
 }  // namespace trireme

@@ -119,8 +119,8 @@ void ImageFilesDataset::read_stored(std::int64_t index, std::vector<std::byte>& 
   if (place.index->folder) return read_file(place, bytes);
   const ImageIndex& archive = *place.index;
   const auto file = archives_.open(archive.path, archive.state.size);
-  if (file->modified != archive.state.modified) changed(archive.path);
-  archives_.check(*file, archive.state.size);
+  if (file->watch.stamp().modified != archive.state.modified) changed(archive.path);
+  file->check();
   file->data.read(stored.place, bytes);
 }
 

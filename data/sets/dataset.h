@@ -92,6 +92,10 @@ class Dataset {
     return 1.0F;
   }
 
+  // Files that were written to since an earlier start of the run looked at them, and kept their
+  // size, so that their fingerprint may be the same: "a.h5 and 2 more were"; "" for none.
+  [[nodiscard]] virtual std::string touched() const { return ""; }
+
   // What was left out or altered of the samples read so far, for the end of a run; "" for nothing.
   [[nodiscard]] virtual std::string shortcomings() const { return ""; }
 

@@ -43,6 +43,7 @@ MegatronDataset::MegatronDataset(const std::string& index_path, std::int64_t con
                                  std::int64_t vocabulary)
     : index_(open_megatron_index(index_path)),
       file_(index_.data_path),
+      watch_(file_.source().descriptor(), file_.path()),
       layout_(token_samples(context)),
       limit_(vocabulary > 0 ? vocabulary : any_vocabulary) {
   TRIREME_EXPECTS(context > 0, "tokens are read as windows of model.context tokens, got {}",
@@ -97,6 +98,7 @@ void MegatronDataset::read_ids(std::uint64_t first, std::span<std::int64_t> to) 
 void MegatronDataset::read(std::int64_t index, std::span<std::byte> inputs,
                            std::span<std::int32_t> targets) const {
   check_request(index, inputs, targets);
+  watch_.check(file_.source().descriptor(), file_.path());
   const std::size_t context = targets.size();
   const std::span tokens(reinterpret_cast<std::int32_t*>(inputs.data()), context);
   const std::uint64_t first = static_cast<std::uint64_t>(index) * context;

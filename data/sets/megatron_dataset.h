@@ -5,11 +5,13 @@
 #include "data/megatron/index.h"
 #include "data/sets/dataset.h"
 #include "data/shard/data_file.h"
+#include "data/shard/file_stamp.h"
 
 namespace trireme {
 
 // Sample i is the window [i * T, i * T + T + 1) of the .bin file, in its order, as of token shards.
-// It has no shards: there are no checksums to watch.
+// It has no shards: there are no checksums to watch. A .bin file that changes while it is read is
+// refused by what the file system tells of it.
 class MegatronDataset final : public Dataset {
  public:
   // `vocabulary` of the model; 0: any.
@@ -35,6 +37,7 @@ class MegatronDataset final : public Dataset {
 
   MegatronIndex index_;
   DataFile file_;
+  ChangeWatch watch_;
   SampleLayout layout_;
   std::int64_t size_ = 0;
   std::int64_t limit_ = 0;  // every id is below

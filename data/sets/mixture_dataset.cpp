@@ -80,6 +80,13 @@ float MixtureDataset::weight(std::int64_t index) const {
   return place.data.weight(place.index);
 }
 
+std::string MixtureDataset::touched() const {
+  for (const Source& source : sources_) {
+    if (std::string text = source.data->touched(); !text.empty()) return text;
+  }
+  return "";
+}
+
 std::string MixtureDataset::shortcomings() const {
   std::string all;
   for (const Source& source : sources_) {

@@ -34,6 +34,7 @@ class MixtureDataset final : public Dataset {
   void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> inputs,
                      std::span<std::int32_t> targets) const override;
   [[nodiscard]] float weight(std::int64_t index) const override;
+  [[nodiscard]] std::string touched() const override;  // of the first source that says so
   [[nodiscard]] std::string shortcomings() const override;
 
   [[nodiscard]] const std::vector<Source>& sources() const { return sources_; }

@@ -15,6 +15,8 @@
 #include "data/sets/mixture_dataset.h"
 #include "models/registry.h"
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/comm/gather_texts.h"
 #include "runtime/engine/image_sets.h"
 #include "runtime/engine/mixture.h"
 #include "runtime/engine/shared_index.h"
@@ -51,8 +53,8 @@ std::string index_file(const Config& config, const DataSource& data, DataPart pa
 }
 
 // The fields of HDF5 files, as all ranks need them.
-std::vector<FileIndex> shared_indexes(Communicator& world, const std::string& kept,
-                                      const FieldOptions& options) {
+KeptIndexes shared_indexes(Communicator& world, const std::string& kept,
+                           const FieldOptions& options) {
   const ScanRequest request = scan_request(options);
   const auto bytes_of = [](const FileIndex& index) {
     std::string bytes;
@@ -60,10 +62,13 @@ std::vector<FileIndex> shared_indexes(Communicator& world, const std::string& ke
     return bytes;
   };
   IndexWork work;
+  std::string touched;
   work.list = [&] { return expand_files(options.files); };
   work.known = [&](const std::vector<std::string>& files) {
     std::unordered_map<std::string, std::string> known;
-    for (const FileIndex& index : kept_indexes(kept, request, files))
+    KeptIndexes held = kept_indexes(kept, request, files);
+    touched = std::move(held.touched);
+    for (const FileIndex& index : held.indexes)
       known.emplace(index.path, bytes_of(index));
     return known;
   };
@@ -76,7 +81,7 @@ std::vector<FileIndex> shared_indexes(Communicator& world, const std::string& ke
   std::string bytes;
   for (const std::string& text : share_indexes(world, work))
     bytes += text;
-  return parse_indexes(bytes);
+  return {parse_indexes(bytes), broadcast_text(world, touched, 0)};
 }
 
 FieldOptions unscaled_options(const Config& config, const DataSource& data, DataPart part) {
@@ -178,8 +183,16 @@ std::unique_ptr<Dataset> open_one(Communicator* world, const Config& config, con
   if (known != nullptr && options.subset == Subset::validation)
     return std::make_unique<FieldDataset>(known->indexes(), options);
   if (world == nullptr) return open_here(options);
-  return std::make_unique<FieldDataset>(
-      shared_indexes(*world, index_file(config, data, part), options), options);
+  KeptIndexes shared = shared_indexes(*world, index_file(config, data, part), options);
+  if (part == DataPart::validation && !shared.touched.empty() && world->rank() == 0) {
+    log::get("data").warn(
+        "{} written to since this run last looked, with the same size: losses over them before and "
+        "after are perhaps not of the same numbers",
+        shared.touched);
+  }
+  auto fields = std::make_unique<FieldDataset>(std::move(shared.indexes), options);
+  fields->set_touched(std::move(shared.touched));
+  return fields;
 }
 
 std::unique_ptr<Dataset> open_any(Communicator* world, const Config& config, DataPart part,

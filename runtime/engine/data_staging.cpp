@@ -25,14 +25,14 @@ void together(Communicator& world, const std::function<void()>& action) {
   try {
     action();
   } catch (const Error& error) {
-    problem = fmt::format("{}{}: {}", static_cast<int>(error.code()), host_name(), error.what());
+    problem = fmt::format("{} {}: {}", static_cast<int>(error.code()), host_name(), error.what());
   }
   for (const std::string& text : gather_texts(world, problem)) {
     if (text.empty()) continue;
     int number = 0;
     const auto end = std::from_chars(text.data(), text.data() + text.size(), number).ptr;
     code = static_cast<ExitCode>(number);
-    throw Error(code, text.substr(static_cast<std::size_t>(end - text.data())));
+    throw Error(code, text.substr(static_cast<std::size_t>(end - text.data()) + 1));
   }
 }
 

@@ -348,6 +348,33 @@ TEST_F(FieldDamage, AFileThatChangesWhileItIsReadIsNamed) {
               AllOf(HasSubstr("a.h5"), HasSubstr("has changed since the run began")));
 }
 
+TEST_F(FieldDamage, AFileThatIsWrittenToAndItsTimeOfChangeSetBackIsNamedAndChmodIsNoChange) {
+  const std::string file = write("a.h5", small);
+  const auto data = open(options());
+  EXPECT_EQ(read(*data), 0);
+  const auto read_for = [&](double seconds) {
+    std::optional<Error> error;
+    const auto start = std::chrono::steady_clock::now();
+    while (!error && seconds_since(start) < seconds)
+      error = error_of([&] { read(*data); });
+    return error;
+  };
+  std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  EXPECT_FALSE(read_for(0.05));
+  std::filesystem::permissions(
+      file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write |
+                std::filesystem::perms::group_read | std::filesystem::perms::others_read);
+  EXPECT_FALSE(read_for(0.05));
+
+  const auto before = std::filesystem::last_write_time(file);
+  flip_bit(file, 2000);
+  std::filesystem::last_write_time(file, before);
+
+  const auto error = read_for(10);
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->what(), AllOf(HasSubstr("a.h5"), HasSubstr("set back")));
+}
+
 TEST_F(FieldDamage, AnIndexIsKeptUntilItsFileChanges) {
   const std::string a = write("a.h5", packed), b = write("b.h5", packed);
   const std::vector<std::string> files{a, b};
@@ -355,16 +382,21 @@ TEST_F(FieldDamage, AnIndexIsKeptUntilItsFileChanges) {
   const std::string kept = path("run.index");
   keep_indexes(kept, request, indexes_of(options()));
 
-  EXPECT_EQ(kept_indexes(kept, request, files), indexes_of(options()));
+  EXPECT_EQ(kept_indexes(kept, request, files).indexes, indexes_of(options()));
   write("b.h5", small);
-  ASSERT_EQ(kept_indexes(kept, request, files).size(), 1U);
-  EXPECT_EQ(kept_indexes(kept, request, files).front().path, a);
+  const KeptIndexes one = kept_indexes(kept, request, files);
+  ASSERT_EQ(one.indexes.size(), 1U);
+  EXPECT_EQ(one.indexes.front().path, a);
+  EXPECT_EQ(one.touched, "") << "another size is another file";
+  std::filesystem::last_write_time(a, std::filesystem::file_time_type::clock::now());
+  EXPECT_EQ(kept_indexes(kept, request, files).touched, a + " was");
+  EXPECT_TRUE(kept_indexes(kept, request, files).indexes.empty());
   ScanRequest other = request;
   other.fields.front() = "x";
-  EXPECT_TRUE(kept_indexes(kept, other, files).empty());
+  EXPECT_TRUE(kept_indexes(kept, other, files).indexes.empty());
   flip_bit(kept, 300);
-  EXPECT_TRUE(kept_indexes(kept, request, files).empty()) << "a damaged one is not used";
-  EXPECT_TRUE(kept_indexes(path("none"), request, files).empty());
+  EXPECT_TRUE(kept_indexes(kept, request, files).indexes.empty()) << "a damaged one is not used";
+  EXPECT_TRUE(kept_indexes(path("none"), request, files).indexes.empty());
 }
 
 TEST_F(FieldDamage, AFileThatEndsTheLibraryIsNamedAndThisProcessGoesOn) {

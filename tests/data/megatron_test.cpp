@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sets/megatron_dataset.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
+#include <chrono>
 #include <numeric>
+#include <optional>
 
 #include "data/inspect.h"
 #include "data/sets/id_names.h"
 #include "data/verify.h"
+#include "runtime/base/clock.h"
 #include "tests/data/edit_shard.h"
 #include "tests/data/make_megatron.h"
 #include "tests/support/expect_error.h"
@@ -119,6 +122,22 @@ TEST_F(Megatron, IsVerifiedAsFarAsItCanBeAndShown) {
   EXPECT_NE(verify()[0].problem.find("token 30000 has id -"), std::string::npos);
   write_text(prefix_ + ".bin", "cut");
   EXPECT_NE(verify()[0].problem.find("describes 120004 bytes"), std::string::npos);
+}
+
+TEST_F(Megatron, IsRefusedWhereItsTokensAreWrittenToWhileTheyAreRead) {
+  write_counting<std::uint16_t>(10, 8);
+  const auto data = Dataset::open(prefix_, {.context = 4});
+  const auto read = [&] { static_cast<void>(window(*data, 0)); };
+  read();
+
+  test::flip_bit(prefix_ + ".bin", 0);
+  std::optional<Error> error;
+  const auto start = std::chrono::steady_clock::now();
+  while (!error && seconds_since(start) < 10)
+    error = test::error_of(read);
+
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->what(), testing::HasSubstr(prefix_ + ".bin: has changed since"));
 }
 
 TEST_F(Megatron, HasAFingerprintOfBothFiles) {

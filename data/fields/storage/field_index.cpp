@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/fields/storage/field_index.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "data/shard/file_stamp.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 
@@ -15,7 +14,6 @@ namespace {
 constexpr std::uint64_t chunk_limit = std::uint64_t{1} << 30;  // bytes, decoded
 constexpr std::uint64_t field_limit = std::uint64_t{1} << 56;  // bytes
 constexpr std::uint64_t most_filters = 16;
-constexpr std::int64_t nanoseconds = 1'000'000'000;
 
 // The product, or nothing above `limit`.
 bool multiply(std::uint64_t& product, std::uint64_t factor, std::uint64_t limit) {
@@ -140,18 +138,13 @@ std::uint64_t StoredField::chunk_bytes() const {
 }
 
 FileState state_of_file(const FileDescriptor& file, const std::string& path) {
-  struct stat found = {};
-  if (::fstat(file.get(), &found) != 0) system_failed("fstat", path, ExitCode::data);
-  return {.size = static_cast<std::uint64_t>(found.st_size),
-          .modified = found.st_mtim.tv_sec * nanoseconds + found.st_mtim.tv_nsec};
+  const FileStamp stamp = stamp_of_file(file, path);
+  return {.size = stamp.size, .modified = stamp.modified};
 }
 
 FileState state_of_file(const std::string& path) {
-  struct stat found = {};
-  if (::stat(path.c_str(), &found) != 0) system_failed("stat", path, ExitCode::data);
-  if (!S_ISREG(found.st_mode)) refuse_irregular_file(path, ExitCode::data);
-  return {.size = static_cast<std::uint64_t>(found.st_size),
-          .modified = found.st_mtim.tv_sec * nanoseconds + found.st_mtim.tv_nsec};
+  const FileStamp stamp = stamp_of_file(path);
+  return {.size = stamp.size, .modified = stamp.modified};
 }
 
 std::uint64_t digest_of_ends(const std::string& path, std::uint64_t size) {

@@ -223,9 +223,9 @@ class BoxRead {
   const OpenFiles::File& file_of(const StoredField& field) {
     const std::string& path = path_of(field);
     if (file_ != nullptr && file_->data.path() == path) return *file_;
-    const std::uint64_t bytes = field.file.empty() ? owner_.state.size : field.file_bytes;
-    file_ = files_.open(path, bytes);
-    files_.check(*file_, bytes);
+    file_ = field.file.empty() ? files_.open(path, owner_.state.size, owner_.state.modified)
+                               : files_.open(path, field.file_bytes);
+    file_->check();
     return *file_;
   }
 

@@ -3,7 +3,6 @@
 // compared with what it was when it was indexed.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -13,6 +12,7 @@
 #include <unordered_map>
 
 #include "data/shard/data_file.h"
+#include "data/shard/file_stamp.h"
 
 namespace trireme {
 
@@ -22,19 +22,18 @@ class OpenFiles {
   explicit OpenFiles(std::size_t most = 0);
 
   struct File {
-    explicit File(const std::string& path) : data(path) {}
+    explicit File(const std::string& path) : data(path), watch(data.source().descriptor(), path) {}
     DataFile data;
-    std::int64_t modified = 0;                        // nanoseconds, when it was first opened
-    mutable std::atomic<std::int64_t> looked_at = 0;  // by a clock of its own, nanoseconds
+    ChangeWatch watch;
+    void check() const { watch.check(data.source().descriptor(), data.path()); }
   };
 
-  // `path`, whose size is to be `bytes`. Stays open as long as somebody holds it. Any number of
-  // threads. Raises ExitCode::data where the file is gone, or another one than it was.
-  [[nodiscard]] std::shared_ptr<const File> open(const std::string& path, std::uint64_t bytes);
-
-  // Raises ExitCode::data where `file` has changed since it was opened first. Looks at it every 10
-  // ms at most.
-  void check(const File& file, std::uint64_t bytes) const;
+  // `path`, whose size is to be `bytes`. Stays open as long as somebody holds it. `modified`: its
+  // time of change when it was indexed, perhaps by another host, whose copy has another; 0: not
+  // known. Any number of threads. Raises ExitCode::data where the file is gone, another one than it
+  // was, or was written to since this object was made.
+  [[nodiscard]] std::shared_ptr<const File> open(const std::string& path, std::uint64_t bytes,
+                                                 std::int64_t modified = 0);
 
  private:
   struct Entry {
@@ -45,8 +44,9 @@ class OpenFiles {
   std::size_t most_;
   mutable std::mutex mutex_;
   std::unordered_map<std::string, Entry> entries_;
-  std::list<std::string> ages_;                             // the latest used first
-  std::unordered_map<std::string, std::int64_t> modified_;  // of every file once opened
+  std::list<std::string> ages_;                        // the latest used first
+  std::unordered_map<std::string, FileStamp> stamps_;  // of every file when it was opened last
+  std::int64_t made_at_;                               // as files' times
 };
 
 }  // namespace trireme

@@ -64,6 +64,33 @@ bool is_free(const std::string& key) {
          std::ranges::any_of(free_sections, [&](const char* s) { return key.starts_with(s); });
 }
 
+// What data.sources says besides where each of them lies, what it is called and how it is read: all
+// that is no free key for data.path alone. What is there is compared by the fingerprint.
+std::vector<NamedSource> without_places(const std::string& sources) {
+  Config config = parse_config("data:\n  sources: " + sources + "\n", "data.sources", {});
+  const DataSource none;
+  for (NamedSource& source : config.data.sources) {
+    source.name.clear();
+    for (auto* const path : {&source.path, &source.validation_path, &source.test_path})
+      path->clear();
+    for (auto* const paths : {&source.files, &source.validation_files, &source.test_files,
+                              &source.images, &source.validation_images})
+      paths->clear();
+    source.max_pixels = none.max_pixels;
+    source.cache_megabytes = none.cache_megabytes;
+  }
+  return config.data.sources;
+}
+
+bool changes_nothing(const std::string& key, const std::string& was, const std::string& value) {
+  if (key != "data.sources") return is_free(key);
+  try {
+    return without_places(was) == without_places(value);
+  } catch (const Error&) {  // keys of another version
+    return false;
+  }
+}
+
 void compare_configs(const FoundCheckpoint& found, const json& before, const Config& config) {
   KeyValues stored;
   for (const auto& [key, value] : before.items())
@@ -80,7 +107,7 @@ void compare_configs(const FoundCheckpoint& found, const json& before, const Con
       fail(ExitCode::config, "{}: is {} and was {} when {} was written; set it back, {}", key,
            value, was, found.path, instead);
     }
-    std::string& list = is_free(key) ? free_differences : differences;
+    std::string& list = changes_nothing(key, was, value) ? free_differences : differences;
     list += fmt::format("{} {}: {} (was {})", list.empty() ? "" : ";", key, value, was);
   }
   if (!free_differences.empty())
@@ -95,7 +122,16 @@ void compare_configs(const FoundCheckpoint& found, const json& before, const Con
 
 void check_data(const FoundCheckpoint& found, const json& before, const Dataset& dataset) {
   const std::string was = before.at("fingerprint").get<std::string>();
-  if (was == digits_of(dataset.fingerprint())) return;
+  if (was == digits_of(dataset.fingerprint())) {
+    const std::string touched = dataset.touched();
+    if (touched.empty()) return;
+    fail(ExitCode::data,
+         "the data set: {} written to since this run last looked, with the same size: whether the "
+         "run goes on with the numbers that it began with cannot be told. Restore what was there "
+         "with its time of change; where the numbers are the same, remove the data*.index files of "
+         "the run directory; or {}",
+         touched, instead);
+  }
   fail(ExitCode::config,
        "the data set: its fingerprint is {} ({} samples), {} was written with data of {} ({} "
        "samples): the order of samples would not go on; use the same data, mixed in the same way, "

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 #include "tests/data/make_megatron.h"
@@ -72,6 +73,26 @@ TEST_F(MixtureTest, DoesNotGoOnWithSourcesThatAreMixedInAnotherWay) {
 
   EXPECT_EQ(other.exit_code, 2) << other.output;
   EXPECT_THAT(other.output, HasSubstr("mixed in the same way"));
+}
+
+TEST_F(MixtureTest, GoesOnWithSourcesThatLieElsewhereAsFreelyAsOneDataSet) {
+  const CommandResult whole = train_gpt("whole", 0, mixed());
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  const CommandResult first = train_gpt("run", 0, mixed({"train.steps=3"}));
+  ASSERT_EQ(first.exit_code, 0) << first.output;
+  std::filesystem::create_directories(directory() + "/moved");
+  for (const char* const file : {"tokens.idx", "tokens.bin"})
+    std::filesystem::rename(directory() + "/" + file, directory() + "/moved/" + file);
+
+  const CommandResult rest = train_gpt(
+      "run", 0,
+      mixed({fmt::format("data.sources=[{0}/text/train,{0}/text/validation,{1}/moved/tokens]",
+                         data_directory(), directory())}));
+
+  ASSERT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_THAT(rest.output, AllOf(HasSubstr("which do not change what is computed: data.sources"),
+                                 Not(HasSubstr("before: data.sources"))));
+  EXPECT_EQ(weights_of("run"), weights_of("whole"));
 }
 
 // As --set takes it from a shell.

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/shard/file_stamp.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <ctime>
+
+#include "runtime/base/checksum.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t nanoseconds = 1'000'000'000;
+
+std::int64_t in_nanoseconds(const timespec& time) {
+  return time.tv_sec * nanoseconds + time.tv_nsec;
+}
+
+FileStamp stamp_from(const struct stat& found) {
+  return {.device = found.st_dev,
+          .inode = found.st_ino,
+          .size = static_cast<std::uint64_t>(found.st_size),
+          .modified = in_nanoseconds(found.st_mtim),
+          .changed = in_nanoseconds(found.st_ctim),
+          .access = checksum_of(fmt::format("{} {} {} {}", found.st_mode, found.st_uid,
+                                            found.st_gid, found.st_nlink))};
+}
+
+// To a few milliseconds, for a few nanoseconds.
+std::int64_t coarse_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return in_nanoseconds(now);
+}
+
+}  // namespace
+
+FileStamp stamp_of_file(const FileDescriptor& file, const std::string& path) {
+  struct stat found = {};
+  if (::fstat(file.get(), &found) != 0) system_failed("fstat", path, ExitCode::data);
+  return stamp_from(found);
+}
+
+FileStamp stamp_of_file(const std::string& path) {
+  struct stat found = {};
+  if (::stat(path.c_str(), &found) != 0) system_failed("stat", path, ExitCode::data);
+  if (!S_ISREG(found.st_mode)) refuse_irregular_file(path, ExitCode::data);
+  return stamp_from(found);
+}
+
+std::string difference(const FileStamp& before, const FileStamp& now) {
+  if (now.size != before.size)
+    return fmt::format("it has {} bytes and had {}", now.size, before.size);
+  if (now.modified != before.modified) return "its time of change is another one";
+  if (now.device != before.device || now.inode != before.inode) return "another file has its name";
+  if (now.changed != before.changed && now.access == before.access)
+    return "its inode has changed, as where a file is written to and its time of change set back";
+  return "";
+}
+
+void refuse_changed_file(const std::string& path, const std::string& how) {
+  fail(
+      ExitCode::data,
+      "{}: has changed since the run began ({}): samples of before and after would not be the same "
+      "data; restore it, or begin a run anew",
+      path, how);
+}
+
+ChangeWatch::ChangeWatch(const FileDescriptor& file, const std::string& path)
+    : stamp_(stamp_of_file(file, path)), latest_(stamp_), looked_at_(coarse_time()) {}
+
+void ChangeWatch::check(const FileDescriptor& file, const std::string& path) const {
+  constexpr std::int64_t look_again = 10'000'000;  // nanoseconds
+  const std::int64_t now = coarse_time();
+  if (now - looked_at_.load(std::memory_order_relaxed) < look_again) return;
+  looked_at_.store(now, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  const FileStamp found = stamp_of_file(file, path);
+  if (const std::string how = difference(latest_, found); !how.empty())
+    refuse_changed_file(path, how);
+  latest_ = found;
+}
+
+}  // namespace trireme
