@@ -11,6 +11,7 @@
 #include "models/llama/llama.h"
 #include "models/llama/llama_config.h"
 #include "models/resnet/resnet_config.h"
+#include "models/vit/vit_config.h"
 
 namespace trireme {
 namespace {
@@ -20,6 +21,7 @@ ModelTraits text_traits(const ModelConfig& model) {
   const auto& options = model.as<Options>();
   return {.input = InputKind::tokens,
           .targets_per_sample = options.context,
+          .rows_per_sample = options.context,
           .item_name = "tokens",
           .context = options.context,
           .vocabulary = options.vocabulary};
@@ -34,6 +36,17 @@ ModelTraits resnet_traits(const ModelConfig& model) {
           .image_width = width_of_images(resnet),
           .channels = resnet.channels,
           .classes = resnet.classes};
+}
+
+ModelTraits vit_traits(const ModelConfig& model) {
+  const auto& vit = model.as<VitOptions>();
+  return {.input = InputKind::images,
+          .rows_per_sample = vit.rows(),
+          .item_name = "images",
+          .image_size = vit.image_size,
+          .image_width = vit.width_of_images(),
+          .channels = vit.channels,
+          .classes = vit.classes};
 }
 
 template <typename Options>
@@ -57,7 +70,8 @@ std::span<const Family> families() {
                                         text_chain<GptOptions>, &hugging_face::gpt2_exchange()},
                                  Family{llama_family(), text_traits<LlamaOptions>,
                                         text_chain<LlamaOptions>, &hugging_face::llama_exchange()},
-                                 Family{resnet_family(), resnet_traits, resnet_chain}};
+                                 Family{resnet_family(), resnet_traits, resnet_chain},
+                                 Family{vit_family(), vit_traits, vit_chain}};
   return all;
 }
 

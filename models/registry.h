@@ -19,6 +19,7 @@ using InputKind = config::Input;
 struct ModelTraits {
   InputKind input = InputKind::tokens;
   std::int64_t targets_per_sample = 1;  // tokens of a sequence, or one label
+  std::int64_t rows_per_sample = 1;     // that matmuls of blocks see
   std::string item_name;                // what throughput counts: "tokens" or "images"
   // Of tokens.
   std::int64_t context = 0;

@@ -50,7 +50,7 @@ plan::StepInput StepPlanner::input(const Config& config) {
                         .overlapped_reducer = config.parallel.reducer == ReducerMode::overlapped,
                         .optimizer_bytes = optimizer_bytes(config.optimizer),
                         .items_per_sample = traits.targets_per_sample,
-                        .rows_per_sample = traits.targets_per_sample,
+                        .rows_per_sample = traits.rows_per_sample,
                         .sample_bytes = stored_sample_bytes(traits, config.data.float_samples())};
   input.stages = plan_stages(input.layers, input.schedule, config.parallel.stage_layers);
   return input;

@@ -2,7 +2,7 @@
 #include "models/gpt/gpt_config.h"
 
 #include "models/gpt/gpt.h"
-#include "runtime/config/rules/rules.h"
+#include "models/transformer/head_rules.h"
 #include "runtime/nn/model.h"
 
 namespace trireme {
@@ -37,18 +37,7 @@ std::vector<config::Field> gpt_fields() {
 
 void check_gpt(const config::Subject& subject) {
   const auto& model = subject.config.model.as<GptOptions>();
-  const std::int64_t fewest = (model.hidden + max_head_size - 1) / max_head_size;
-  const std::string fitting =
-      config::any_of(config::near_divisors(model.hidden, model.heads, fewest));
-  if (model.hidden % model.heads != 0) {
-    refuse(subject, "model.heads", "{} does not divide model.hidden = {}; use {}", model.heads,
-           model.hidden, fitting);
-  }
-  if (model.hidden / model.heads > max_head_size) {
-    refuse(subject, "model.heads",
-           "{} heads over model.hidden = {} are {} wide, more than {}; use {}", model.heads,
-           model.hidden, model.hidden / model.heads, max_head_size, fitting);
-  }
+  check_heads_of_hidden(subject, model.hidden, model.heads);
 }
 
 }  // namespace

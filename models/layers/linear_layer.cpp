@@ -22,11 +22,19 @@ void Linear::forward(const Context& context, const Tensor& y, const Tensor& x,
 
 void Linear::backward(const Context& context, const Tensor& dx, const Tensor& dy,
                       const Tensor& x) const {
+  backward_weight(context, dy, x);
+  backward_input(context, dx, dy);
+}
+
+void Linear::backward_input(const Context& context, const Tensor& dx, const Tensor& dy) const {
+  ops::linear_backward_input(context.stream, dx, dy, context.params.compute(weight_));
+}
+
+void Linear::backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const {
   const Tensor db = bias_.index < 0 ? Tensor{} : context.params.gradient(bias_);
   ops::linear_backward_weight(context.stream, context.params.gradient(weight_), db, dy, x);
   if (bias_.index >= 0) context.ready(bias_);
   context.ready(weight_);
-  ops::linear_backward_input(context.stream, dx, dy, context.params.compute(weight_));
 }
 
 double Linear::forward_flops(std::int64_t rows) const {

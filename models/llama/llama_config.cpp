@@ -29,10 +29,11 @@ std::vector<config::Field> llama_fields() {
       LLAMA_FIELD(head_size, (IntegerRange{1, max_head_size, {}, "auto"}),
                   "width of a head, even; auto = model.hidden / model.heads"),
       LLAMA_FIELD(intermediate, (IntegerRange{1, 1 << 20, {}, "auto"}),
-                  "width of the MLP; auto = 8/3 model.hidden, up to a multiple of 64"),
+                  "width of the MLP; auto = 8/3 model.hidden, up to a multiple of 64, with vit 4 x "
+                  "model.hidden"),
       LLAMA_FIELD(tied_head, config::Free{}, "the output projection is the token table"),
       LLAMA_FIELD(norm_epsilon, (NumberRange{.low = 0, .high = 1, .low_is_open = true}),
-                  "added to the mean square in RMS norms"),
+                  "added to the mean square in RMS norms, to the variance in layer norms"),
       LLAMA_FIELD(qkv_bias, config::Free{}, "biases of queries, keys and values (Qwen 2)"),
       LLAMA_FIELD(qk_norm, config::Free{}, "RMS norm of each head of queries and keys (Qwen 3)"),
       LLAMA_FIELD(window, (IntegerRange{1, longest, {}, "none"}),

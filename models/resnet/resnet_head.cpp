@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "models/layers/class_loss.h"
 #include "runtime/ops/convolution/pooling.h"
-#include "runtime/ops/loss/cross_entropy.h"
 
 namespace trireme {
 
@@ -22,14 +22,7 @@ void ResNetHead::forward(const Context& context, const Tensor& x, const Tensor& 
   const Tensor pooled = context(pooled_), logits = context(info_.logits);
   ops::global_average_pool_forward(context.stream, pooled, x);
   linear_.forward(context, logits, pooled);
-  const Tensor& weights = context.batch.weights;
-  ops::cross_entropy(context.stream, context.losses, context.hits, logits, context.batch.targets,
-                     {.classes = info_.classes,
-                      .label_smoothing = context.label_smoothing,
-                      .gradient_scale = context.gradient_scale,
-                      .loss_scale = context.loss_scale,
-                      .weights = weights.empty() ? nullptr : weights.as<float>(),
-                      .write_gradient = context.training});
+  class_loss(context, logits);
 }
 
 void ResNetHead::backward(const Context& context, const Tensor& /*x*/, const Tensor& /*y*/,

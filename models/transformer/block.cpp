@@ -18,6 +18,7 @@ TransformerBlock::TransformerBlock(Blueprint& blueprint, const TransformerOption
                                    std::int64_t index)
     : Layer(fmt::format("blocks.{}", index),
             RowSplit(blueprint, options.context, options.hidden).local()),
+      context_name_(options.context_name),
       rows_(blueprint, options.context, options.hidden),
       split_backward_(blueprint.options().split_backward),
       recomputes_(blueprint.options().recompute == Recompute::selective),
@@ -121,7 +122,7 @@ void TransformerBlock::backward_weight(const Context& context, const Tensor& x) 
 void TransformerBlock::add_limits(ModelLimits& limits) const {
   attention_.add_limits(limits);
   mlp_.add_limits(limits);
-  limits.rows = {rows_.whole()[1], "model.context"};
+  limits.rows = {rows_.whole()[1], context_name_};
   limits.fp8 = true;
   limits.selective_recompute = true;
 }

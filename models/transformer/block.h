@@ -35,6 +35,7 @@ class TransformerBlock final : public Layer {
   void backward_mlp(const Context& context, const Tensor& gradient) const;
   void backward_attention(const Context& context, const Tensor& x, const Tensor& gradient) const;
 
+  std::string context_name_;
   RowSplit rows_;
   bool split_backward_, recomputes_;
   PartialSum sum_;

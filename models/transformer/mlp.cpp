@@ -9,6 +9,8 @@ namespace trireme {
 
 Mlp::Mlp(Blueprint& blueprint, const TransformerOptions& options, const PartialSum& sum)
     : gated_(options.mlp == MlpKind::swiglu),
+      fusible_(!gated_ && options.gelu == ops::GeluForm::tanh),
+      form_(options.gelu),
       intermediate_{options.intermediate, std::string(options.intermediate_name)},
       blocks_(blueprint.tensor().local()),
       expand_(blueprint, "mlp.expand",
@@ -27,11 +29,11 @@ Mlp::Mlp(Blueprint& blueprint, const TransformerOptions& options, const PartialS
 }
 
 void Mlp::forward(const Context& context, const Tensor& normed) const {
-  if (gated_) {
+  if (fusible_) {
+    expand_.forward_gelu(context, context(activated_), context(expanded_), normed);
+  } else {
     expand_.forward(context, context(expanded_), normed);
     activate_again(context);
-  } else {
-    expand_.forward_gelu(context, context(activated_), context(expanded_), normed);
   }
 }
 
@@ -41,7 +43,7 @@ void Mlp::activate_again(const Context& context) const {
     const Tensor to = block_of(activated, b, contract_.block_shape());
     const Tensor from = block_of(expanded, b, expand_.block_shape());
     gated_ ? ops::swiglu_forward(context.stream, to, from)
-           : ops::gelu_forward(context.stream, to, from);
+           : ops::gelu_forward(context.stream, to, from, form_);
   }
 }
 
@@ -56,8 +58,11 @@ void Mlp::backward(const Context& context, const Tensor& dnormed, const Tensor& 
                            block_of(dactivated, b, contract_.block_shape()),
                            block_of(expanded, b, expand_.block_shape()));
     }
-  } else {
+  } else if (fusible_) {
     contract_.backward(context, dexpanded, gradient, context(activated_), expanded);
+  } else {
+    contract_.backward(context, dexpanded, gradient, context(activated_));
+    ops::gelu_backward(context.stream, dexpanded, dexpanded, expanded, form_);
   }
   expand_.backward(context, dnormed, dexpanded, normed);
 }
@@ -70,7 +75,7 @@ void Mlp::backward_weight(const Context& context, const Tensor& gradient,
 
 void Mlp::add_limits(ModelLimits& limits) const {
   limits.tensor.push_back(intermediate_);
-  if (!gated_) limits.gelu = intermediate_;
+  if (fusible_) limits.gelu = intermediate_;
 }
 
 }  // namespace trireme

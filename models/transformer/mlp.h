@@ -8,8 +8,9 @@
 namespace trireme {
 
 // The second branch of a block, from the normalised rows to the input of its last product: GELU of
-// one product, or SwiGLU of two that are one matrix (gates, then values). A tensor block has
-// intermediate / V of the wide activations; what follows holds n blocks.
+// one product, in the form of the tanh beside the product where that can be, or SwiGLU of two that
+// are one matrix (gates, then values). A tensor block has intermediate / V of the wide activations;
+// what follows holds n blocks.
 class Mlp {
  public:
   // Declares "mlp.expand" and "mlp.contract".
@@ -34,7 +35,8 @@ class Mlp {
   }
 
  private:
-  bool gated_;
+  bool gated_, fusible_;
+  ops::GeluForm form_;
   Extent intermediate_;
   std::int64_t blocks_;  // n
   ColumnLinear expand_;

@@ -13,12 +13,7 @@ Init TransformerOptions::residual_init() const {
   return Init::normal(static_cast<float>(init_std) / std::sqrt(2.0F * static_cast<float>(layers)));
 }
 
-Chain transformer_chain(const TransformerOptions& options) {
-  Chain chain;
-  chain.push_back({.make = [options](Blueprint& blueprint) -> std::unique_ptr<Layer> {
-    const auto scope = blueprint.layer("");
-    return std::make_unique<Embedding>(blueprint, options);
-  }});
+void add_blocks(Chain& chain, const TransformerOptions& options) {
   for (std::int64_t i = 0; i < options.layers; ++i) {
     chain.push_back({.make = [options, i](Blueprint& blueprint) -> std::unique_ptr<Layer> {
                        const auto scope = blueprint.layer(fmt::format("blocks.{}", i));
@@ -26,6 +21,15 @@ Chain transformer_chain(const TransformerOptions& options) {
                      },
                      .block = true});
   }
+}
+
+Chain transformer_chain(const TransformerOptions& options) {
+  Chain chain;
+  chain.push_back({.make = [options](Blueprint& blueprint) -> std::unique_ptr<Layer> {
+    const auto scope = blueprint.layer("");
+    return std::make_unique<Embedding>(blueprint, options);
+  }});
+  add_blocks(chain, options);
   chain.push_back({.make = [options](Blueprint& blueprint) -> std::unique_ptr<Layer> {
     const auto scope = blueprint.layer("");
     return std::make_unique<LanguageHead>(blueprint, options);

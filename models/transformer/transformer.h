@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pre-norm transformer block and what stands before and after it, with the options in which the
-// families differ: GPT-2 (gpt/gpt.h) and Llama (llama/llama.h) are settings of it.
+// families differ: GPT-2 (gpt/gpt.h), Llama (llama/llama.h) and ViT (vit/vit.h) are settings of it.
 #pragma once
 
 #include <string_view>
 
 #include "models/layers/norm.h"
 #include "runtime/nn/model.h"
+#include "runtime/ops/elementwise/gelu.h"
 #include "runtime/ops/elementwise/rope.h"
 
 namespace trireme {
@@ -29,12 +30,14 @@ struct TransformerOptions {
   std::int64_t head_size = 1;  // free of hidden / heads
   std::int64_t intermediate = 1;
   std::string_view intermediate_name = "model.intermediate";  // in messages
-  std::int64_t context = 1;
+  std::int64_t context = 1;                                   // rows of a sample
+  std::string_view context_name = "model.context";            // in messages
   std::int64_t vocabulary = 2;
   double dropout = 0;  // on the embedding and on both residual branches
 
   NormStyle norm{};
   MlpKind mlp = MlpKind::gelu;
+  ops::GeluForm gelu = ops::GeluForm::tanh;
   Biases biases = Biases::all;
   bool qk_norm = false;  // RMS norm of each head of queries and keys, with the norm's epsilon
   bool causal = true;    // this and the next two as in ops::AttentionOptions
@@ -55,5 +58,8 @@ struct TransformerOptions {
 
 // Inputs (micro_batch, context) i32 tokens; targets the same shape.
 [[nodiscard]] Chain transformer_chain(const TransformerOptions& options);
+
+// Adds the blocks of a chain that has its first layer.
+void add_blocks(Chain& chain, const TransformerOptions& options);
 
 }  // namespace trireme

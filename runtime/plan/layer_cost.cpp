@@ -90,7 +90,9 @@ class LayerModel {
       if (!spec.matrix || spec.shape.rank() != 2 || layer_.forward_flops == 0) continue;
       const bool rows_split = spec.shard_axis == 1, columns_split = spec.shard_axis == 0;
       const auto out = static_cast<double>(spec.shape[0]), in = static_cast<double>(spec.shape[1]);
-      Matmul matmul{.rows = rows_,
+      // A classifier reads one row of each sample, and says so by its FLOPs.
+      const double declared = layer_.forward_flops / (2 * static_cast<double>(spec.shape.count()));
+      Matmul matmul{.rows = std::min(rows_, std::round(declared)),
                     .in = rows_split ? in / tensor_ : in,
                     .out = columns_split ? out / tensor_ : out,
                     .sum_width = rows_split      ? out

@@ -6,6 +6,7 @@
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
 #include "models/resnet/resnet.h"
+#include "models/vit/vit.h"
 #include "runtime/ops/random/init.h"
 #include "tests/support/cpu_fixture.h"
 
@@ -131,6 +132,37 @@ TEST_P(GptGradientTest, OfALlamaMatchFiniteDifferences) {
   const test::Owned<std::int32_t> inputs(*device_, {2, 10}, random_tokens(20, 13, 1));
   const test::Owned<std::int32_t> targets(*device_, {2, 10}, random_tokens(20, 13, 2));
   const Batch batch{inputs.tensor(), targets.tensor(), {}, {}};
+
+  expect_gradients_match(model, model.context(*compute_, batch, true), 1e-3, 0.01);
+}
+
+TEST_P(GptGradientTest, OfAVisionTransformerMatchFiniteDifferences) {
+  const bool mean = GetParam() == 2;  // either pooling, either GELU
+  Model model(*device_,
+              vit_chain({.layers = 2,
+                         .hidden = 16,
+                         .heads = 4,
+                         .intermediate = 20,
+                         .init_std = 0.2,
+                         .gelu = mean ? ops::GeluForm::tanh : ops::GeluForm::exact,
+                         .patch = 3,
+                         .pooling = mean ? Pooling::mean : Pooling::class_token,
+                         .image_size = 3,
+                         .image_width = mean ? 30 : 21,
+                         .channels = 2,
+                         .classes = 5},
+                        {.random = false, .mean = {0.5F, 0.5F}, .stddev = {0.3F, 0.3F, 1, 1}}),
+              training());
+  model.params().initialize(*compute_, 11);
+  const std::int64_t width = mean ? 30 : 21;
+  std::vector<std::uint8_t> pixels;
+  for (const std::int32_t value :
+       random_tokens(static_cast<std::size_t>(2 * 3 * width * 2), 256, 1))
+    pixels.push_back(static_cast<std::uint8_t>(value));
+  const test::Owned<std::uint8_t> images(*device_, {2, 3, width, 2}, pixels);
+  const test::Owned<std::int32_t> labels(*device_, {2}, {1, 4});
+  const test::Owned<std::int64_t> ids(*device_, {2}, {0, 1}), epochs(*device_, {2}, {0, 0});
+  const Batch batch{images.tensor(), labels.tensor(), ids.tensor(), epochs.tensor()};
 
   expect_gradients_match(model, model.context(*compute_, batch, true), 1e-3, 0.01);
 }

@@ -42,24 +42,45 @@ std::vector<std::int32_t> tokens(std::int64_t count, std::int64_t limit, unsigne
 
 }  // namespace
 
-ModelCase::ModelCase(Device& device, Stream& compute, const TransformerOptions& options,
+TestModel::TestModel(const VitOptions& images)
+    : options(transformer_options(images)), vit(images) {}
+
+ModelCase::ModelCase(Device& device, Stream& compute, const TestModel& model,
                      const BuildOptions& build, const TensorGroup* group, bool separate_ties)
     : device_(device),
       compute_(compute),
-      options_(options),
       build_(build),
       group_(group),
-      model_(device, transformer_chain(options), build, {}, {}, {}, separate_ties) {
+      model_(device,
+             model.vit ? vit_chain(*model.vit, {.crop_padding = 1, .flip = true, .seed = 3})
+                       : transformer_chain(model.options),
+             build, {}, {}, {}, separate_ties) {
   fill_parameters();
-  const Shape shape{build.micro_batch, options.context};
-  auto targets = tokens(shape.count(), options.vocabulary, 2);
-  targets[1] = ignored_target;
   std::vector<std::int64_t> ids(static_cast<std::size_t>(build.micro_batch));
   std::iota(ids.begin(), ids.end(), 70);
-  batch_ = {fill(inputs_, device, shape, tokens(shape.count(), options.vocabulary, 1)),
-            fill(targets_, device, shape, targets),
-            fill(ids_, device, Shape{build.micro_batch}, ids),
-            {}};
+  batch_.sample_ids = fill(ids_, device, Shape{build.micro_batch}, ids);
+  batch_.epochs = fill(epochs_, device, Shape{build.micro_batch}, ids);
+  model.vit ? fill_images(*model.vit) : fill_text(model.options);
+}
+
+void ModelCase::fill_text(const TransformerOptions& options) {
+  const Shape shape{build_.micro_batch, options.context};
+  auto targets = tokens(shape.count(), options.vocabulary, 2);
+  targets[1] = ignored_target;
+  batch_.inputs = fill(inputs_, device_, shape, tokens(shape.count(), options.vocabulary, 1));
+  batch_.targets = fill(targets_, device_, shape, targets);
+}
+
+void ModelCase::fill_images(const VitOptions& options) {
+  const Shape shape{build_.micro_batch, options.image_size, options.width_of_images(),
+                    options.channels};
+  std::vector<std::uint8_t> pixels;
+  for (const std::int32_t value : tokens(shape.count(), 256, 1))
+    pixels.push_back(static_cast<std::uint8_t>(value));
+  auto labels = tokens(build_.micro_batch, options.classes, 2);
+  labels[1] = ignored_target;
+  batch_.inputs = fill(inputs_, device_, shape, pixels);
+  batch_.targets = fill(targets_, device_, Shape{build_.micro_batch}, labels);
 }
 
 // Constants become draws around them, each element the same in every layout.

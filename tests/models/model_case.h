@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small transformers with everything that layers may get wrong: a padded vocabulary, dropout,
+// Small models with everything that layers may get wrong: a padded vocabulary, dropout,
 // ignored targets, label smoothing, biases and norms away from their initial values. What they
 // compute is the same function of their options however the model is built.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
+#include "models/vit/vit.h"
 
 namespace trireme::test {
 
@@ -34,7 +36,28 @@ inline const TransformerOptions small_llama =
                                      .rope_scaling = ops::RopeScaling::llama3,
                                      .rope_factor = 4,
                                      .rope_original_context = 16});
+// Rows of a sample that neither a warp nor the tensor ranks divide.
+inline const VitOptions small_vit{.layers = 2,
+                                  .hidden = 32,
+                                  .heads = 4,
+                                  .intermediate = 44,
+                                  .dropout = 0.2F,
+                                  .patch = 4,
+                                  .image_size = 4,
+                                  .image_width = 44,
+                                  .channels = 3,
+                                  .classes = 7};
 inline constexpr std::int64_t small_batch = 3;
+
+// What a case is made of: a chain and what it is fed.
+struct TestModel {
+  TestModel(const TransformerOptions& text)  // NOLINT(google-explicit-constructor)
+      : options(text) {}
+  TestModel(const VitOptions& images);  // NOLINT(google-explicit-constructor)
+
+  TransformerOptions options;
+  std::optional<VitOptions> vit{};
+};
 
 // Counts reports of finished gradients by parameter name.
 class CountingSink final : public GradientSink {
@@ -62,9 +85,8 @@ struct ModelResult {
 class ModelCase {
  public:
   // `group` may be null on one rank.
-  ModelCase(Device& device, Stream& compute, const TransformerOptions& options,
-            const BuildOptions& build, const TensorGroup* group = nullptr,
-            bool separate_ties = false);
+  ModelCase(Device& device, Stream& compute, const TestModel& model, const BuildOptions& build,
+            const TensorGroup* group = nullptr, bool separate_ties = false);
 
   [[nodiscard]] Model& model() { return model_; }
   [[nodiscard]] Context context(std::uint64_t step);
@@ -73,14 +95,15 @@ class ModelCase {
 
  private:
   void fill_parameters();
+  void fill_text(const TransformerOptions& options);
+  void fill_images(const VitOptions& options);
 
   Device& device_;
   Stream& compute_;
-  TransformerOptions options_;
   BuildOptions build_;
   const TensorGroup* group_;
   Model model_;
-  Buffer inputs_, targets_, ids_, rng_;
+  Buffer inputs_, targets_, ids_, epochs_, rng_;
   Batch batch_{};
 };
 

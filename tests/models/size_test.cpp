@@ -6,6 +6,7 @@
 #include "models/gpt/gpt.h"
 #include "models/registry.h"
 #include "models/resnet/resnet.h"
+#include "models/vit/vit.h"
 
 namespace trireme {
 namespace {
@@ -52,6 +53,20 @@ std::int64_t resnet_weights(ResNetBlockKind block, std::vector<std::int64_t> sta
 TEST(ResNetSizes, AreThoseOfThePublishedModels) {
   EXPECT_EQ(resnet_weights(ResNetBlockKind::basic, {2, 2, 2, 2}), 11'689'512);
   EXPECT_EQ(resnet_weights(ResNetBlockKind::bottleneck, {3, 4, 6, 3}), 25'557'032);
+  EXPECT_EQ(resnet_weights(ResNetBlockKind::basic, {3, 4, 6, 3}), 21'797'672);
+  EXPECT_EQ(resnet_weights(ResNetBlockKind::bottleneck, {3, 4, 23, 3}), 44'549'160);
+  EXPECT_EQ(resnet_weights(ResNetBlockKind::bottleneck, {3, 8, 36, 3}), 60'192'808);
+}
+
+std::int64_t vit_weights(std::int64_t layers, std::int64_t hidden, std::int64_t heads) {
+  return weights_of(vit_chain({.layers = layers, .hidden = hidden, .heads = heads}));
+}
+
+TEST(VitSizes, AreThoseOfThePublishedModels) {
+  EXPECT_EQ(vit_weights(12, 192, 3), 5'717'416);
+  EXPECT_EQ(vit_weights(12, 384, 6), 22'050'664);
+  EXPECT_EQ(weights_of_config("vit_b16_imagenet"), 86'567'656);
+  EXPECT_EQ(vit_weights(24, 1024, 16), 304'326'632);
 }
 
 TEST(GptDeclaration, DecaysMatricesOnlyAndTiesTheHead) {

@@ -14,6 +14,8 @@ using test::ModelCase;
 using test::ModelResult;
 using test::small_gpt;
 using test::small_llama;
+using test::small_vit;
+using test::TestModel;
 
 constexpr int blocks = 4;
 
@@ -22,9 +24,12 @@ struct Mode {
   bool sequence = false;
   bool split_backward = false;
   Recompute recompute = Recompute::none;
-  bool llama = false;
+  std::string_view family = "Gpt";
 
-  [[nodiscard]] const TransformerOptions& model() const { return llama ? small_llama : small_gpt; }
+  [[nodiscard]] TestModel model() const {
+    if (family == "Vit") return small_vit;
+    return family == "Llama" ? small_llama : small_gpt;
+  }
 };
 
 class TensorParallel : public test::MpiTest {
@@ -77,12 +82,17 @@ INSTANTIATE_TEST_SUITE_P(
         Mode{.compute = DType::bf16, .sequence = true}, Mode{.split_backward = true},
         Mode{.compute = DType::bf16, .sequence = true, .split_backward = true},
         Mode{.sequence = true, .recompute = Recompute::full},
-        Mode{.recompute = Recompute::selective}, Mode{.llama = true},
-        Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .llama = true},
-        Mode{.sequence = true, .recompute = Recompute::selective, .llama = true}),
+        Mode{.recompute = Recompute::selective}, Mode{.family = "Llama"},
+        Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .family = "Llama"},
+        Mode{.sequence = true, .recompute = Recompute::selective, .family = "Llama"},
+        Mode{.family = "Vit"}, Mode{.sequence = true, .split_backward = true, .family = "Vit"},
+        Mode{.compute = DType::bf16,
+             .sequence = true,
+             .recompute = Recompute::full,
+             .family = "Vit"}),
     [](const auto& info) {
       const Mode& mode = info.param;
-      return fmt::format("{}{}{}{}{}", mode.llama ? "Llama" : "Gpt", name_of(mode.compute),
+      return fmt::format("{}{}{}{}{}", mode.family, name_of(mode.compute),
                          mode.sequence ? "Sequence" : "",
                          mode.split_backward ? "SplitBackward" : "",
                          mode.recompute == Recompute::none        ? ""

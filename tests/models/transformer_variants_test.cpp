@@ -17,6 +17,8 @@ using test::ModelCase;
 using test::ModelResult;
 using test::small_gpt;
 using test::small_llama;
+using test::small_vit;
+using test::TestModel;
 
 BuildOptions training(DType compute, int blocks) {
   return {.compute = compute,
@@ -39,12 +41,14 @@ struct Variant {
   DType compute;
   int blocks;
   bool fp8 = false;
-  bool llama = false;
+  std::string_view family = "Gpt";
 
-  [[nodiscard]] const TransformerOptions& model() const { return llama ? small_llama : small_gpt; }
+  [[nodiscard]] TestModel model() const {
+    if (family == "Vit") return small_vit;
+    return family == "Llama" ? small_llama : small_gpt;
+  }
   [[nodiscard]] std::string name() const {
-    return fmt::format("{}{}{}In{}Blocks", llama ? "Llama" : "Gpt", name_of(compute),
-                       fp8 ? "WithFp8" : "", blocks);
+    return fmt::format("{}{}{}In{}Blocks", family, name_of(compute), fp8 ? "WithFp8" : "", blocks);
   }
 };
 
@@ -53,7 +57,7 @@ class TransformerVariants : public test::CpuFixture, public testing::WithParamIn
   [[nodiscard]] ModelResult run(const BuildOptions& build) {
     return run(build, GetParam().model());
   }
-  [[nodiscard]] ModelResult run(const BuildOptions& build, const TransformerOptions& options,
+  [[nodiscard]] ModelResult run(const BuildOptions& build, const TestModel& options,
                                 bool separate_ties = false) {
     return ModelCase(*device_, *compute_, options, build, nullptr, separate_ties).run();
   }
@@ -72,8 +76,9 @@ TEST_P(TransformerVariants, SplitBackwardGivesTheBitsOfTheWholeOne) {
 }
 
 TEST_P(TransformerVariants, SplitBackwardWithoutDropoutGivesTheBitsOfTheWholeOne) {
-  TransformerOptions options = GetParam().model();
-  options.dropout = 0;
+  TestModel options = GetParam().model();
+  options.options.dropout = 0;
+  if (options.vit) options.vit->dropout = 0;
   BuildOptions split = build();
   split.split_backward = true;
 
@@ -131,14 +136,16 @@ TEST_P(TransformerVariants, ReportsEveryGradientOnceAPass) {
       EXPECT_EQ(result.reports.size(), result.gradients.size());
       for (const auto& [name, count] : result.reports)
         EXPECT_EQ(count, 2) << name;
-      EXPECT_EQ(result.reports.contains("head.weight"),
-                separate_ties || !GetParam().model().tied_head);
+      EXPECT_EQ(
+          result.reports.contains("head.weight"),
+          !GetParam().model().vit && (separate_ties || !GetParam().model().options.tied_head));
     }
   }
 }
 
 TEST_P(TransformerVariants, TiesKeptApartHaveGradientsThatAddUp) {
-  TransformerOptions tied = GetParam().model();
+  if (GetParam().model().vit) GTEST_SKIP() << "nothing is tied";
+  TransformerOptions tied = GetParam().model().options;
   tied.tied_head = true;
   const ModelResult together = run(build(), tied), apart = run(build(), tied, true);
   const Bits& whole = together.gradients.at("embedding.token.weight");
@@ -156,9 +163,10 @@ INSTANTIATE_TEST_SUITE_P(
     DTypesAndBlocks, TransformerVariants,
     testing::Values(Variant{DType::f32, 1}, Variant{DType::f32, 2}, Variant{DType::f32, 4},
                     Variant{DType::bf16, 1}, Variant{DType::bf16, 4}, Variant{DType::f16, 4},
-                    Variant{DType::bf16, 4, true}, Variant{DType::f32, 1, false, true},
-                    Variant{DType::f32, 2, false, true}, Variant{DType::bf16, 4, false, true},
-                    Variant{DType::bf16, 4, true, true}),
+                    Variant{DType::bf16, 4, true}, Variant{DType::f32, 1, false, "Llama"},
+                    Variant{DType::f32, 2, false, "Llama"}, Variant{DType::bf16, 4, false, "Llama"},
+                    Variant{DType::bf16, 4, true, "Llama"}, Variant{DType::f32, 1, false, "Vit"},
+                    Variant{DType::bf16, 4, false, "Vit"}, Variant{DType::bf16, 4, true, "Vit"}),
     [](const auto& info) { return info.param.name(); });
 
 class GptFp8 : public test::CpuFixture, public testing::WithParamInterface<int> {};
@@ -219,8 +227,9 @@ TEST_P(TransformerBlocks, ComputeWhatTheWholeLayersCompute) {
 
 INSTANTIATE_TEST_SUITE_P(Counts, TransformerBlocks,
                          testing::Values(Variant{DType::f32, 2}, Variant{DType::f32, 4},
-                                         Variant{DType::f32, 2, false, true},
-                                         Variant{DType::f32, 4, false, true}),
+                                         Variant{DType::f32, 2, false, "Llama"},
+                                         Variant{DType::f32, 4, false, "Llama"},
+                                         Variant{DType::f32, 4, false, "Vit"}),
                          [](const auto& info) { return info.param.name(); });
 
 TEST_F(TransformerVariants, EvaluationNeitherDropsNorWritesGradients) {

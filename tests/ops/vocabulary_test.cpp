@@ -62,16 +62,18 @@ TEST_P(VocabularyBlocks, EmbeddingGradientsAreTheRowsOfTheWhole) {
   ops::embedding_backward(stream(), whole, positions, dy, tokens);
 
   const GuardedTensor blocks = make_tokens(), alone = make_tokens();
-  const GuardedTensor positions_alone = make_positions();
+  const GuardedTensor positions_alone = make_positions(), positions_apart = make_positions();
   for (const std::int64_t first : {0, 3})
     ops::embedding_partial_backward(stream(), rows_of(blocks, first, 3), dy, tokens, first);
   ops::embedding_backward(stream(), alone, {}, dy, tokens);
   ops::embedding_backward(stream(), {}, positions_alone, dy, tokens);
+  ops::add_positions_backward(stream(), positions_apart, dy);
 
   EXPECT_NE(whole.raw(), make_tokens().raw());
   EXPECT_EQ(blocks.raw(), whole.raw());
   EXPECT_EQ(alone.raw(), whole.raw());
   EXPECT_EQ(positions_alone.raw(), positions.raw());
+  EXPECT_EQ(positions_apart.raw(), positions.raw());
 }
 
 TEST_P(VocabularyBlocks, EmbeddingsRefuseOperandsThatDoNotFit) {

@@ -9,22 +9,23 @@ namespace trireme::ops {
 TRIREME_KERNEL(gelu_forward);
 TRIREME_KERNEL(gelu_backward);
 
-void gelu_forward(Stream& stream, const Tensor& y, const Tensor& x) {
+void gelu_forward(Stream& stream, const Tensor& y, const Tensor& x, GeluForm form) {
   const Operands check("gelu_forward");
   check.compute_dtype("y", y);
   check.is("x", x, y.dtype, y.shape);
   check.same_or_disjoint("y", y, "x", x);
-  TRIREME_DISPATCH(stream, gelu_forward, y, x);
+  TRIREME_DISPATCH(stream, gelu_forward, y, x, form);
 }
 
-void gelu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x) {
+void gelu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                   GeluForm form) {
   const Operands check("gelu_backward");
   check.compute_dtype("dx", dx);
   check.is("dy", dy, dx.dtype, dx.shape);
   check.is("x", x, dx.dtype, dx.shape);
   check.same_or_disjoint("dx", dx, "dy", dy);
   check.same_or_disjoint("dx", dx, "x", x);
-  TRIREME_DISPATCH(stream, gelu_backward, dx, dy, x);
+  TRIREME_DISPATCH(stream, gelu_backward, dx, dy, x, form);
 }
 
 }  // namespace trireme::ops

@@ -22,10 +22,12 @@ struct VectorMath {
   [[gnu::always_inline]] static Vector maximum(float a, Vector b) {
     return cpu::maximum(broadcast(a), b);
   }
+  [[gnu::always_inline]] static Vector pick(Vector x, Vector negative, Vector other) {
+    return x < 0.0F ? negative : other;
+  }
 };
-using VectorGelu = Gelu<VectorMath>;
 
-template <typename T>
+template <typename VectorGelu, typename T>
 void forward(T* to, const T* from, std::int64_t count) {
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
@@ -38,7 +40,7 @@ void forward(T* to, const T* from, std::int64_t count) {
   std::copy_n(rest, count - i, to + i);
 }
 
-template <typename T>
+template <typename VectorGelu, typename T>
 void backward(T* dx, const T* dy, const T* x, std::int64_t count) {
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
@@ -53,20 +55,33 @@ void backward(T* dx, const T* dy, const T* x, std::int64_t count) {
   std::copy_n(rest, count - i, dx + i);
 }
 
+// Calls action(gelu) with an object of the form.
+template <typename Action>
+void visit_form(GeluForm form, Action&& action) {
+  form == GeluForm::exact ? action(ExactGelu<VectorMath>{}) : action(Gelu<VectorMath>{});
+}
+
 }  // namespace
 
-void gelu_forward(Stream& stream, const Tensor& y, const Tensor& x) {
+void gelu_forward(Stream& stream, const Tensor& y, const Tensor& x, GeluForm form) {
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, [to = y.as<T>(), from = x.as<T>(), n = y.count()] { forward(to, from, n); });
+    visit_form(form, [&](auto gelu) {
+      enqueue(stream, [to = y.as<T>(), from = x.as<T>(), n = y.count()] {
+        forward<decltype(gelu)>(to, from, n);
+      });
+    });
   });
 }
 
-void gelu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x) {
+void gelu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                   GeluForm form) {
   visit_compute_dtype(dx.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, [dx = dx.as<T>(), dy = dy.as<T>(), x = x.as<T>(), n = dx.count()] {
-      backward(dx, dy, x, n);
+    visit_form(form, [&](auto gelu) {
+      enqueue(stream, [dx = dx.as<T>(), dy = dy.as<T>(), x = x.as<T>(), n = dx.count()] {
+        backward<decltype(gelu)>(dx, dy, x, n);
+      });
     });
   });
 }

@@ -13,28 +13,44 @@ struct ScalarMath {
   __device__ static float exp(float x) { return expf(x < 88.0F ? x : 88.0F); }
   __device__ static float minimum(float a, float b) { return a < b ? a : b; }
   __device__ static float maximum(float a, float b) { return a > b ? a : b; }
+  __device__ static float pick(float x, float negative, float other) {
+    return x < 0.0F ? negative : other;
+  }
 };
 
+template <typename Form>
 struct Value {
-  __device__ float operator()(float x) const { return Gelu<ScalarMath>::value(x); }
+  __device__ float operator()(float x) const { return Form::value(x); }
 };
+template <typename Form>
 struct Backward {
-  __device__ float operator()(float dy, float x) const { return dy * Gelu<ScalarMath>::slope(x); }
+  __device__ float operator()(float dy, float x) const { return dy * Form::slope(x); }
 };
+
+// Calls action(gelu) with an object of the form.
+template <typename Action>
+void visit_form(GeluForm form, Action&& action) {
+  form == GeluForm::exact ? action(ExactGelu<ScalarMath>{}) : action(Gelu<ScalarMath>{});
+}
 
 }  // namespace
 
-void gelu_forward(Stream& stream, const Tensor& y, const Tensor& x) {
+void gelu_forward(Stream& stream, const Tensor& y, const Tensor& x, GeluForm form) {
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
-    transform(stream, y.as<T>(), y.count(), Value{}, x.as<T>());
+    visit_form(form, [&](auto gelu) {
+      transform(stream, y.as<T>(), y.count(), Value<decltype(gelu)>{}, x.as<T>());
+    });
   });
 }
 
-void gelu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x) {
+void gelu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                   GeluForm form) {
   visit_compute_dtype(dx.dtype, [&](auto type) {
     using T = decltype(type);
-    transform(stream, dx.as<T>(), dx.count(), Backward{}, dy.as<T>(), x.as<T>());
+    visit_form(form, [&](auto gelu) {
+      transform(stream, dx.as<T>(), dx.count(), Backward<decltype(gelu)>{}, dy.as<T>(), x.as<T>());
+    });
   });
 }
 

@@ -10,6 +10,7 @@ TRIREME_KERNEL(embedding_forward);
 TRIREME_KERNEL(embedding_backward);
 TRIREME_KERNEL(embedding_partial_forward);
 TRIREME_KERNEL(add_positions);
+TRIREME_KERNEL(add_positions_backward);
 TRIREME_KERNEL(embedding_partial_backward);
 
 namespace {
@@ -49,6 +50,12 @@ void check_token_gradient(const Operands& check, std::string_view name, const Te
   check.disjoint(name, table, "dy", dy);
 }
 
+void check_position_gradient(const Operands& check, const Tensor& table, const Tensor& dy) {
+  check.dtype("d_position_table", table, DType::f32);
+  check_positions(check, "d_position_table", table, dy);
+  check.disjoint("d_position_table", table, "dy", dy);
+}
+
 void check_first_row(std::string_view op, std::int64_t first_row) {
   TRIREME_EXPECTS(first_row >= 0, "{}: the first row is {}, expected 0 or more", op, first_row);
 }
@@ -78,9 +85,7 @@ void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tenso
                   "embedding_backward: neither gradient is wanted");
   if (!d_token_table.empty()) check_token_gradient(check, "d_token_table", d_token_table, dy);
   if (!d_position_table.empty()) {
-    check.dtype("d_position_table", d_position_table, DType::f32);
-    check_positions(check, "d_position_table", d_position_table, dy);
-    check.disjoint("d_position_table", d_position_table, "dy", dy);
+    check_position_gradient(check, d_position_table, dy);
     check.disjoint("d_position_table", d_position_table, "d_token_table", d_token_table);
   }
   TRIREME_DISPATCH(stream, embedding_backward, d_token_table, d_position_table, dy, tokens);
@@ -107,6 +112,15 @@ void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tenso
   check_positions(check, "position_table", position_table, y);
   check.disjoint("y", y, "position_table", position_table);
   TRIREME_DISPATCH(stream, add_positions, y, x, position_table);
+}
+
+void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy) {
+  const Operands check("add_positions_backward");
+  check.compute_dtype("dy", dy);
+  check.rank("dy", dy, 3);
+  check.present("d_position_table", d_position_table);
+  check_position_gradient(check, d_position_table, dy);
+  TRIREME_DISPATCH(stream, add_positions_backward, d_position_table, dy);
 }
 
 void embedding_partial_backward(Stream& stream, const Tensor& d_table, const Tensor& dy,

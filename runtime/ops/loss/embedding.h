@@ -26,6 +26,9 @@ void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& to
 // x. y may alias x.
 void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table);
 
+// Adds dy(B, T, C) into d_position_table(P, C) f32: the bits of embedding_backward.
+void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy);
+
 // Adds dy(B, T, C) into d_table(rows, C) f32 for the tokens of this block: per row the bits of
 // embedding_backward.
 void embedding_partial_backward(Stream& stream, const Tensor& d_table, const Tensor& dy,

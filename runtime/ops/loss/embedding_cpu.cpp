@@ -105,6 +105,18 @@ void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tenso
 }
 
 // In the order of embedding_backward.
+void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy) {
+  visit_compute_dtype(dy.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [positions = d_position_table.as<float>(), from = dy.as<T>(),
+                     rows = dy.shape.rows(), length = dy.shape[1], width = dy.shape[2]] {
+      for (std::int64_t row = 0; row < rows; ++row)
+        add_row(positions + row % length * width, from + row * width, width);
+    });
+  });
+}
+
+// In the order of embedding_backward.
 void embedding_partial_backward(Stream& stream, const Tensor& d_table, const Tensor& dy,
                                 const Tensor& tokens, std::int64_t first_row) {
   visit_compute_dtype(dy.dtype, [&](auto type) {

@@ -236,6 +236,13 @@ void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tenso
   });
 }
 
+void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy) {
+  if (dy.count() == 0) return;
+  visit_compute_dtype(dy.dtype, [&](auto type) {
+    add_position_gradient<decltype(type)>(stream, d_position_table, dy);
+  });
+}
+
 void embedding_partial_backward(Stream& stream, const Tensor& d_table, const Tensor& dy,
                                 const Tensor& tokens, std::int64_t first_row) {
   if (dy.count() == 0) return;
@@ -248,6 +255,7 @@ TRIREME_CUDA_PROVIDES(ops, embedding_forward);
 TRIREME_CUDA_PROVIDES(ops, embedding_backward);
 TRIREME_CUDA_PROVIDES(ops, embedding_partial_forward);
 TRIREME_CUDA_PROVIDES(ops, add_positions);
+TRIREME_CUDA_PROVIDES(ops, add_positions_backward);
 TRIREME_CUDA_PROVIDES(ops, embedding_partial_backward);
 
 }  // namespace trireme::ops::cuda

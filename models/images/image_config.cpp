@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/images/image_config.h"
+
+#include <algorithm>
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t packed_channels = 4;  // that the normalisation of bytes has room for
+
+void check_per_channel(const config::Subject& subject, std::string_view key,
+                       const std::vector<double>& values, std::int64_t channels) {
+  if (!values.empty() && static_cast<std::int64_t>(values.size()) != channels) {
+    refuse(subject, key, "{} values for model.channels = {}; give {} or leave it out",
+           values.size(), channels, channels);
+  }
+}
+
+}  // namespace
+
+void check_image_data(const config::Subject& subject, const ImageExtent& image) {
+  const DataConfig& data = subject.config.data;
+  check_per_channel(subject, "data.mean", data.mean, image.channels);
+  check_per_channel(subject, "data.std", data.std, image.channels);
+  const std::int64_t side = image.short_side();
+  if (data.eval_resize > 0 && data.eval_resize < side) {
+    refuse(subject, "data.eval_resize", "{} is less than the {} pixels of the model's short side",
+           data.eval_resize, side);
+  }
+  if (data.has_images() && image.channels != 1 && image.channels != 3) {
+    refuse(subject, "model.channels", "{}, and images are read with 1 channel or 3",
+           image.channels);
+  }
+  if (data.crop_padding >= side) {
+    refuse(subject, "data.crop_padding", "{} is not below {} = {}; a crop could miss the image",
+           data.crop_padding, image.short_key(), side);
+  }
+  if (!data.in_place() && !data.path.empty() && image.channels > packed_channels) {
+    refuse(subject, "model.channels",
+           "{}, and packed images have 1 or 3 channels; use 1 or 3, or name HDF5 files by "
+           "data.files",
+           image.channels);
+  }
+}
+
+ops::AugmentOptions augment_options(const Config& config) {
+  ops::AugmentOptions augment{
+      .crop_padding = config.data.crop_padding, .flip = config.data.flip, .seed = config.run.seed};
+  const auto to_float = [](double value) { return static_cast<float>(value); };
+  // Files read in place are scaled where they are read.
+  if (!config.data.float_samples()) {
+    TRIREME_EXPECTS(config.data.mean.size() <= augment.mean.size() &&
+                        config.data.std.size() <= augment.stddev.size(),
+                    "means of {} channels", config.data.mean.size());
+    std::ranges::transform(config.data.mean, augment.mean.begin(), to_float);
+    std::ranges::transform(config.data.std, augment.stddev.begin(), to_float);
+  }
+  return augment;
+}
+
+}  // namespace trireme

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/layers/linear_layer.h"
+#include "models/layers/norm.h"
+#include "models/vit/vit.h"
+
+namespace trireme {
+
+// Final norm, then the class token's row or the mean of all rows, a linear classifier and
+// cross-entropy. The local rows of (B, T, C) -> losses of the context, on every rank: tensor ranks
+// all compute the few logits whole.
+class ClassHead final : public Layer {
+ public:
+  // Declares "final_norm" and "classifier".
+  ClassHead(Blueprint& blueprint, const TransformerOptions& options, Pooling pooling,
+            std::int64_t classes);
+
+  [[nodiscard]] const HeadInfo* head() const override { return &info_; }
+  [[nodiscard]] double forward_flops() const override {
+    return linear_.forward_flops(pooled_.shape[0]);
+  }
+  [[nodiscard]] bool splits_backward() const override { return true; }
+  void forward(const Context& context, const Tensor& x, const Tensor& y) override;
+  void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
+                const Tensor& dx) override;
+  void backward_weight(const Context& context, const Tensor& x) override;
+
+ private:
+  // (B, T, C) as an image of one column, which the pooling of images reads.
+  [[nodiscard]] Tensor as_image(const Tensor& rows) const;
+
+  RowSplit rows_;
+  bool split_backward_;
+  Pooling pooling_;
+  HeadInfo info_;
+  Norm norm_;
+  Linear linear_;
+  Activation normed_, dnormed_;  // (B, T, C): all rows
+  Activation pooled_, dpooled_;  // (B, C)
+};
+
+}  // namespace trireme

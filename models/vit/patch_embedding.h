@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/layers/dropout.h"
+#include "models/vit/vit.h"
+
+namespace trireme {
+
+// u8 or f32 images (B, H, W, channels) -> augmented, normalised, cut into patches -> the local rows
+// of (B, T, C): each patch times one matrix, with its bias, behind the class token; positions are
+// added to all. Every tensor rank computes all rows: beside a block that is little.
+class PatchEmbedding final : public Layer {
+ public:
+  // Declares "patch.weight" (C, patch * patch * channels), pixels in reading order, channels
+  // innermost, "patch.bias" and "class_token" (C), and "position.weight" (T, C).
+  PatchEmbedding(Blueprint& blueprint, const VitOptions& options, const TransformerOptions& block,
+                 const ops::AugmentOptions& augment);
+
+  [[nodiscard]] double forward_flops() const override;
+  [[nodiscard]] bool splits_backward() const override { return true; }
+  void forward(const Context& context, const Tensor& x, const Tensor& y) override;
+  void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
+                const Tensor& dx) override;
+  void backward_weight(const Context& context, const Tensor& x) override;
+
+ private:
+  [[nodiscard]] Tensor added_rows(const Context& context) const;
+  void accumulate(const Context& context, const Tensor& dy) const;
+  // Rows of (T, C) that begin with the class token's, and those of the patches.
+  [[nodiscard]] Tensor class_row(const Tensor& rows) const;
+  [[nodiscard]] Tensor patch_rows(const Tensor& rows) const;
+
+  RowSplit rows_;
+  bool split_backward_;
+  std::int64_t patch_, class_tokens_;
+  ops::AugmentOptions augment_;
+  ParamId weight_, bias_, class_token_, positions_;
+  Activation image_, patches_;           // (B, H, W, channels); (B, T, patch * patch * channels)
+  Activation embedded_{};                // (B, T, C), where only some rows are local
+  Activation added_, added_gradient_{};  // (T, C): what is added to every sample's rows
+  Dropout dropout_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vision transformer (Dosovitskiy et al., 2021): patches of an image, each mapped to a row of the
+// residual stream by one product, learned positions, the pre-norm block of transformer/ without a
+// mask, a final norm, and a linear classifier on a class token or on the mean of all rows.
+// Initialisation as for gpt/gpt.h, positions and class token with init_std.
+#pragma once
+
+#include "models/transformer/transformer.h"
+#include "runtime/config/choices.h"
+#include "runtime/ops/random/augment.h"
+
+namespace trireme {
+
+enum class Pooling : std::uint8_t { class_token, mean };
+[[nodiscard]] constexpr auto names_of(Pooling /*key*/) {
+  return std::to_array<Named<Pooling>>(
+      {{Pooling::class_token, "class_token"}, {Pooling::mean, "mean"}});
+}
+namespace ops {
+[[nodiscard]] constexpr auto names_of(GeluForm /*key*/) {
+  return std::to_array<Named<GeluForm>>({{GeluForm::exact, "exact"}, {GeluForm::tanh, "tanh"}});
+}
+}  // namespace ops
+
+// The keys of the model section for family vit; vit_config.cpp documents them. 0 stands for "auto".
+struct VitOptions {
+  std::int64_t layers = 4;
+  std::int64_t hidden = 256;
+  std::int64_t heads = 4;
+  std::int64_t intermediate = 0;
+  double dropout = 0;
+  double init_std = 0.02;
+  double norm_epsilon = 1e-5;
+  ops::GeluForm gelu = ops::GeluForm::exact;
+  std::int64_t patch = 16;
+  Pooling pooling = Pooling::class_token;
+  std::int64_t image_size = 224;
+  std::int64_t image_width = 0;
+  std::int64_t channels = 3;
+  std::int64_t classes = 1000;
+  friend bool operator==(const VitOptions&, const VitOptions&) = default;
+
+  [[nodiscard]] std::int64_t width_of_images() const {
+    return image_width > 0 ? image_width : image_size;
+  }
+  [[nodiscard]] std::int64_t class_tokens() const {
+    return pooling == Pooling::class_token ? 1 : 0;
+  }
+  // Rows of a sample: patches, and the class token before them.
+  [[nodiscard]] std::int64_t rows() const {
+    return class_tokens() + (image_size / patch) * (width_of_images() / patch);
+  }
+};
+
+// With every "auto" in its place; its context is the rows of a sample.
+[[nodiscard]] TransformerOptions transformer_options(const VitOptions& options);
+
+// Inputs (micro_batch, height, width, channels) u8 or f32; targets (micro_batch) i32. `augment` is
+// applied to the inputs; random only in training.
+[[nodiscard]] Chain vit_chain(const VitOptions& options, const ops::AugmentOptions& augment = {});
+
+}  // namespace trireme

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a vision transformer moves before its first product and after its last block: images cut
+// into patches, and the first row of each sample. Values are copied, never computed. f32, bf16 or
+// f16.
+#pragma once
+
+#include "runtime/device/device.h"
+
+namespace trireme::ops {
+
+// y(B, before + P, size * size * C) from images(B, H, W, C): row `before` + i of a sample is patch
+// i in reading order, its pixels in reading order, its channels innermost; the rows before are
+// zero. `size` divides H and W; P = H * W / size^2. A product of the rows is then a convolution
+// whose stride is its window.
+void cut_patches(Stream& stream, const Tensor& y, const Tensor& images, std::int64_t size,
+                 std::int64_t before);
+
+// y(B, C) = the first row of each sample of x(B, T, C).
+void first_rows_forward(Stream& stream, const Tensor& y, const Tensor& x);
+// dx(B, T, C) is overwritten: dy(B, C) in the first rows, else zero.
+void first_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dy);
+
+}  // namespace trireme::ops

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/convolution/patches.h"
+
+#include <cstring>
+
+#include "runtime/device/cpu/cpu_stream.h"
+
+namespace trireme::ops::cpu {
+
+// All in bytes: a row of a patch is a run of its row of the image.
+void cut_patches(Stream& stream, const Tensor& y, const Tensor& images, std::int64_t size,
+                 std::int64_t before) {
+  const Shape& x = images.shape;
+  const auto run = static_cast<std::size_t>(size * x[3]) * size_of(y.dtype);
+  const std::int64_t down = x[1] / size, across = x[2] / size;
+  const auto head = static_cast<std::size_t>(before * size) * run;
+  enqueue(stream, [to = y.data, from = images.data, batch = x[0], size, down, across, run, head] {
+    std::byte* at = to;
+    for (std::int64_t n = 0; n < batch; ++n) {
+      std::memset(at, 0, head);
+      at += head;
+      for (std::int64_t patch = 0; patch < down * across; ++patch) {
+        for (std::int64_t row = 0; row < size; ++row, at += run) {
+          const std::int64_t line = (n * down + patch / across) * size + row;
+          std::memcpy(at, from + static_cast<std::size_t>(line * across + patch % across) * run,
+                      run);
+        }
+      }
+    }
+  });
+}
+
+void first_rows_forward(Stream& stream, const Tensor& y, const Tensor& x) {
+  const auto row = static_cast<std::size_t>(x.shape[2]) * size_of(x.dtype);
+  const std::size_t sample = row * static_cast<std::size_t>(x.shape[1]);
+  enqueue(stream,
+          [to = y.data, from = x.data, batch = static_cast<std::size_t>(x.shape[0]), row, sample] {
+            for (std::size_t n = 0; n < batch; ++n)
+              std::memcpy(to + n * row, from + n * sample, row);
+          });
+}
+
+void first_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dy) {
+  const auto row = static_cast<std::size_t>(dx.shape[2]) * size_of(dx.dtype);
+  const std::size_t sample = row * static_cast<std::size_t>(dx.shape[1]);
+  enqueue(stream, [to = dx.data, from = dy.data, batch = static_cast<std::size_t>(dx.shape[0]), row,
+                   sample] {
+    for (std::size_t n = 0; n < batch; ++n) {
+      std::memcpy(to + n * sample, from + n * row, row);
+      std::memset(to + n * sample + row, 0, sample - row);
+    }
+  });
+}
+
+}  // namespace trireme::ops::cpu

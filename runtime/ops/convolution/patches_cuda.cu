@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// One thread per pack of values of what is written; packs lie within one row of a patch.
+#include "runtime/device/cuda/launch.h"
+#include "runtime/device/cuda_slot.h"
+#include "runtime/ops/common/pack_cuda.h"
+#include "runtime/ops/convolution/patches.h"
+
+namespace trireme::ops::cuda {
+namespace {
+
+constexpr int threads = 256;
+
+struct PatchGrid {
+  std::int64_t down, across, size, before;
+  std::int64_t run;  // values of a row of a patch
+};
+
+// Calls body(i) for the first values of this thread's packs of [0, count).
+template <int width, typename Body>
+__device__ void for_each_pack(std::int64_t count, const Body& body) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads * width;
+  std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) * width;
+  for (; i < count; i += stride)
+    body(i);
+}
+
+template <int width, typename T>
+__global__ void cut_patches_kernel(T* y, const T* images, std::int64_t count, PatchGrid g) {
+  for_each_pack<width>(count, [&](std::int64_t i) {
+    const std::int64_t rows = g.before + g.down * g.across, line = i / g.run;
+    const std::int64_t row = line % g.size, token = line / g.size;
+    const std::int64_t patch = token % rows - g.before;
+    if (patch < 0) return store_pack(y + i, Pack<T, width>{});
+    const std::int64_t image_line = (token / rows * g.down + patch / g.across) * g.size + row;
+    const T* const from = images + (image_line * g.across + patch % g.across) * g.run + i % g.run;
+    store_pack(y + i, load_pack<width>(from));
+  });
+}
+
+template <int width, typename T>
+__global__ void first_rows_kernel(T* y, const T* x, std::int64_t count, std::int64_t rows,
+                                  std::int64_t channels) {
+  for_each_pack<width>(count, [&](std::int64_t i) {
+    const std::int64_t from = i / channels * rows * channels + i % channels;
+    store_pack(y + i, load_pack<width>(x + from));
+  });
+}
+
+template <int width, typename T>
+__global__ void first_rows_gradient_kernel(T* dx, const T* dy, std::int64_t count,
+                                           std::int64_t rows, std::int64_t channels) {
+  for_each_pack<width>(count, [&](std::int64_t i) {
+    const std::int64_t row = i / channels;
+    const bool first = row % rows == 0;
+    store_pack(dx + i, first ? load_pack<width>(dy + row / rows * channels + i % channels)
+                             : Pack<T, width>{});
+  });
+}
+
+// Calls action(type, width) for tensors of whole packs in rows of `row` values.
+template <typename Action>
+void with_packs(const Tensor& to, const Tensor& from, std::int64_t row, Action&& action) {
+  visit_compute_dtype(to.dtype, [&](auto type) {
+    using T = decltype(type);
+    const bool fits =
+        packs_fit(to.as<T>(), row, pack_width<T>) && packs_fit(from.as<T>(), row, pack_width<T>);
+    with_width<T>(fits, [&](auto width) { action(type, width); });
+  });
+}
+
+trireme::cuda::Grid grid_of(Stream& stream, std::int64_t count, int width) {
+  return trireme::cuda::grid_for(stream, count / width, threads, threads);
+}
+
+}  // namespace
+
+void cut_patches(Stream& stream, const Tensor& y, const Tensor& images, std::int64_t size,
+                 std::int64_t before) {
+  const Shape& x = images.shape;
+  const PatchGrid grid{x[1] / size, x[2] / size, size, before, size * x[3]};
+  with_packs(y, images, grid.run, [&](auto type, auto width) {
+    using T = decltype(type);
+    constexpr int w = decltype(width)::value;
+    trireme::cuda::launch(stream, grid_of(stream, y.count(), w), cut_patches_kernel<w, T>,
+                          y.as<T>(), images.as<T>(), y.count(), grid);
+  });
+}
+
+void first_rows_forward(Stream& stream, const Tensor& y, const Tensor& x) {
+  with_packs(y, x, x.shape[2], [&](auto type, auto width) {
+    using T = decltype(type);
+    constexpr int w = decltype(width)::value;
+    trireme::cuda::launch(stream, grid_of(stream, y.count(), w), first_rows_kernel<w, T>, y.as<T>(),
+                          x.as<T>(), y.count(), x.shape[1], x.shape[2]);
+  });
+}
+
+void first_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dy) {
+  with_packs(dx, dy, dx.shape[2], [&](auto type, auto width) {
+    using T = decltype(type);
+    constexpr int w = decltype(width)::value;
+    trireme::cuda::launch(stream, grid_of(stream, dx.count(), w), first_rows_gradient_kernel<w, T>,
+                          dx.as<T>(), dy.as<T>(), dx.count(), dx.shape[1], dx.shape[2]);
+  });
+}
+
+TRIREME_CUDA_PROVIDES(ops, cut_patches);
+TRIREME_CUDA_PROVIDES(ops, first_rows_forward);
+TRIREME_CUDA_PROVIDES(ops, first_rows_backward);
+
+}  // namespace trireme::ops::cuda
