@@ -26,6 +26,7 @@ ColumnLinear::ColumnLinear(Blueprint& blueprint, std::string_view name,
                                  .init = init,
                                  .decay = true,
                                  .matrix = true,
+                                 .hidden = true,
                                  .shard_axis = 0,
                                  .shard_parts = options.parts,
                                  .shard_lead = options.lead});

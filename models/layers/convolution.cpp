@@ -16,7 +16,8 @@ Convolution::Convolution(Blueprint& blueprint, std::string_view name, const Shap
                                  .shape = weight,
                                  .init = Init::normal(static_cast<float>(std::sqrt(2.0 / fan_out))),
                                  .decay = true,
-                                 .matrix = true});
+                                 .matrix = true,
+                                 .hidden = true});
   output_ = ops::convolution_output_shape(input, weight, options_);
   workspace_ = blueprint.workspace(ops::convolution_workspace_bytes(
       blueprint.device(), blueprint.compute(), input, weight, options_));

@@ -22,6 +22,7 @@ RowLinear::RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t i
                                  .init = init,
                                  .decay = true,
                                  .matrix = true,
+                                 .hidden = true,
                                  .shard_axis = 1});
   if (bias) bias_ = blueprint.parameter({.name = "bias", .shape = {outputs}});
 }

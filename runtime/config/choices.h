@@ -159,12 +159,13 @@ enum class Recompute : std::uint8_t {
 }
 
 // optimizer.name
-enum class OptimizerKind : std::uint8_t { adamw, lamb, lars, lion, sgd };
+enum class OptimizerKind : std::uint8_t { adamw, lamb, lars, lion, muon, sgd };
 [[nodiscard]] constexpr auto names_of(OptimizerKind /*key*/) {
   return std::to_array<Named<OptimizerKind>>({{OptimizerKind::adamw, "adamw"},
                                               {OptimizerKind::lamb, "lamb"},
                                               {OptimizerKind::lars, "lars"},
                                               {OptimizerKind::lion, "lion"},
+                                              {OptimizerKind::muon, "muon"},
                                               {OptimizerKind::sgd, "sgd"}});
 }
 

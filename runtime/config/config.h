@@ -189,7 +189,7 @@ struct OptimizerConfig {
   // Numbers that are kept for each weight beside it.
   [[nodiscard]] int moments() const {
     if (name == OptimizerKind::sgd) return momentum > 0 ? 1 : 0;
-    return name == OptimizerKind::adamw || name == OptimizerKind::lamb ? 2 : 1;
+    return name == OptimizerKind::lars || name == OptimizerKind::lion ? 1 : 2;
   }
   friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
 };

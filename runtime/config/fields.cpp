@@ -13,9 +13,9 @@ constexpr double year_of_minutes = 525'600;
 constexpr double any_size = 1e6;
 constexpr double any_value = 1e30;  // of what is measured: pressures, energies
 const Condition on_cuda{"device.type", {"cuda"}};
-const Condition with_betas{"optimizer.name", {"adamw", "lamb", "lion"}};
-const Condition with_epsilon{"optimizer.name", {"adamw", "lamb"}};
-const Condition with_momentum{"optimizer.name", {"lars", "sgd"}};
+const Condition with_betas{"optimizer.name", {"adamw", "lamb", "lion", "muon"}};
+const Condition with_epsilon{"optimizer.name", {"adamw", "lamb", "muon"}};
+const Condition with_momentum{"optimizer.name", {"lars", "muon", "sgd"}};
 const Condition lars{"optimizer.name", {"lars"}};
 const Condition sgd{"optimizer.name", {"sgd"}};
 const Condition fp16{"precision", {"fp16"}};
@@ -325,7 +325,8 @@ std::vector<Field> train_fields() {
 
 std::vector<Field> optimizer_fields() {
   return {
-      FIELD(optimizer.name, one_of<OptimizerKind>(), "update rule"),
+      FIELD(optimizer.name, one_of<OptimizerKind>(),
+            "update rule; muon: adamw for all but hidden matrices and filters"),
       FIELD(optimizer.learning_rate, NumberRange{.high = 1000}, "peak learning rate"),
       FIELD(optimizer.betas,
             (NumberRange{.low = 0, .high = 1, .high_is_open = true, .items = {2, 2}}),
@@ -336,9 +337,11 @@ std::vector<Field> optimizer_fields() {
             "added to the root of the second moment", with_epsilon),
       FIELD(
           optimizer.weight_decay, NumberRange{.high = 1000},
-          "decoupled for adamw and lion, part of the direction for the others; for weight "
+          "decoupled for adamw, lion and muon, part of the direction for the others; for weight "
           "matrices, filters and token embeddings, not for biases, norms and position embeddings"),
-      FIELD(optimizer.momentum, below_one, "decay of the velocity", with_momentum),
+      FIELD(optimizer.momentum, below_one,
+            "decay of the velocity; of muon that of hidden matrices (published: 0.95)",
+            with_momentum),
       FIELD(optimizer.nesterov, Free{}, "look ahead along the velocity", sgd),
       FIELD(optimizer.trust_coefficient, (NumberRange{.high = 1000, .low_is_open = true}),
             "step of a tensor as a share of its norm, at rate 1", lars),

@@ -14,6 +14,8 @@ OptimizerOptions optimizer_options(const OptimizerConfig& config) {
              epsilon = static_cast<float>(config.epsilon),
              momentum = static_cast<float>(config.momentum),
              decay = static_cast<float>(config.weight_decay);
+  const ops::AdamWOptions adamw{
+      .beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .weight_decay = decay};
   switch (config.name) {
     case OptimizerKind::lamb:
       return ops::LambOptions{
@@ -24,14 +26,15 @@ OptimizerOptions optimizer_options(const OptimizerConfig& config) {
                               .weight_decay = decay};
     case OptimizerKind::lion:
       return ops::LionOptions{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay};
+    case OptimizerKind::muon:
+      return MuonWithAdamW{.muon = {.momentum = momentum, .weight_decay = decay}, .adamw = adamw};
     case OptimizerKind::sgd:
       return ops::SgdOptions{
           .momentum = momentum, .nesterov = config.nesterov, .weight_decay = decay};
     case OptimizerKind::adamw:
       break;
   }
-  return ops::AdamWOptions{
-      .beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .weight_decay = decay};
+  return adamw;
 }
 
 std::optional<ops::LossScaleOptions> loss_scale_options(const Config& config) {

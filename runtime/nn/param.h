@@ -38,6 +38,8 @@ struct ParamSpec {
   Init init{};
   bool decay = false;   // weight decay applies
   bool matrix = false;  // read by kernels in the compute dtype; others stay fp32
+  bool hidden =
+      false;  // a matrix between hidden activations, (out, in) or filters (out, ...): Muon's
   int shard_axis = -1;  // axis that tensor parallelism splits, 0 or 1; -1: replicated
   int shard_parts = 1;  // the axis holds this many tensors one after another, each split (q, k, v)
   int shard_lead = 1;  // the first is so many times as long as each other (queries that share keys)

@@ -17,30 +17,45 @@ Buffer zeroed(Device& device, Stream* stream, std::size_t bytes) {
   return buffer;
 }
 
+template <typename Options>
+Options decaying(Options options, bool decay) {
+  if (!decay) options.weight_decay = 0;
+  return options;
+}
+
 }  // namespace
 
 Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions& options,
-                     float clip_norm, NormOptions norm,
+                     float clip_norm, const OptimizerRanks& ranks,
                      std::optional<ops::LossScaleOptions> loss_scale)
     : device_(device),
       params_(params),
       options_(options),
       clip_norm_(clip_norm),
-      norm_options_(std::move(norm)),
-      ready_event_(device.make_event()),
-      done_event_(device.make_event()) {
+      exact_norms_(ranks.exact) {
+  const auto join = [&](std::optional<TensorGroup>& group, Communicator* communicator) {
+    if (communicator == nullptr || communicator->size() == 1) return;
+    group.emplace(device, *communicator, *ranks.comm, ranks.stalls);
+  };
+  join(slices_, ranks.slices);
+  join(tensor_, ranks.tensor);
+  join(model_, ranks.model);
   const MemoryScope scope(MemoryRole::optimizer);
   if (loss_scale) scaler_.emplace(device, *loss_scale);
   const auto stream = device.make_stream(StreamKind::compute);  // whose end waits for it all
   const std::size_t state =
       static_cast<std::size_t>(params.layout().owned_elements()) * sizeof(float);
   const auto* const sgd = std::get_if<ops::SgdOptions>(&options_);
-  const bool lamb = std::holds_alternative<ops::LambOptions>(options_);
+  const bool lamb = std::holds_alternative<ops::LambOptions>(options_),
+             muon = std::holds_alternative<MuonWithAdamW>(options_);
   if (sgd == nullptr || sgd->momentum > 0) first_ = zeroed(device, stream.get(), state);
-  if (lamb || std::holds_alternative<ops::AdamWOptions>(options_))
+  if (lamb || muon || std::holds_alternative<ops::AdamWOptions>(options_))
     second_ = zeroed(device, stream.get(), state);
   if (lamb || std::holds_alternative<ops::LarsOptions>(options_))
-    ratios_.emplace(device, params.layout(), norm_options_.exact);
+    ratios_.emplace(device, params.layout(), exact_norms_);
+  if (muon) {
+    muon_.emplace(device, params, slices_ ? &*slices_ : nullptr, tensor_ ? &*tensor_ : nullptr);
+  }
   scalars_ = zeroed(device, stream.get(), scalar_count * sizeof(float));
   scalars_host_ = Buffer(device, 2 * scalar_count * sizeof(float), MemoryKind::host);
   norm_ = zeroed(device, stream.get(), sizeof(float));
@@ -62,17 +77,16 @@ void Optimizer::prepare(std::int64_t step, double learning_rate) {
   values[ops::StepScalars::bias_correction1] = 1.0F;
   values[ops::StepScalars::bias_correction2] = 1.0F;
   values[ops::StepScalars::gradient_scale] = 1.0F;
-  std::visit(
-      [&](const auto& options) {
-        if constexpr (requires { options.beta2; }) {
-          const auto t = static_cast<double>(step + 1);
-          values[ops::StepScalars::bias_correction1] =
-              static_cast<float>(1.0 - std::pow(options.beta1, t));
-          values[ops::StepScalars::bias_correction2] =
-              static_cast<float>(1.0 - std::pow(options.beta2, t));
-        }
-      },
-      options_);
+  const auto correct = [&](const auto& options) {
+    const auto t = static_cast<double>(step + 1);
+    values[ops::StepScalars::bias_correction1] =
+        static_cast<float>(1.0 - std::pow(options.beta1, t));
+    values[ops::StepScalars::bias_correction2] =
+        static_cast<float>(1.0 - std::pow(options.beta2, t));
+  };
+  if (const auto* const adamw = std::get_if<ops::AdamWOptions>(&options_)) correct(*adamw);
+  if (const auto* const lamb = std::get_if<ops::LambOptions>(&options_)) correct(*lamb);
+  if (const auto* const muon = std::get_if<MuonWithAdamW>(&options_)) correct(muon->adamw);
 }
 
 Tensor Optimizer::scalars() const {
@@ -95,8 +109,9 @@ void Optimizer::measure(Stream& stream, std::int64_t step, const Tensor& sums, d
 
 void Optimizer::update(Stream& stream) {
   if (ratios_) measure_tensors(stream);
+  if (muon_) orthogonalize(stream);
   const ParamLayout& layout = params_.layout();
-  for (const OwnedRun& run : ratios_ ? layout.owned_params() : layout.owned_runs()) {
+  for (const OwnedRun& run : ratios_ || muon_ ? layout.owned_params() : layout.owned_runs()) {
     if (run.kind == ParamKind::statistic) {
       update_statistic(stream, run);
     } else {
@@ -108,7 +123,7 @@ void Optimizer::update(Stream& stream) {
 void Optimizer::sum_squares(Stream& stream) {
   const Tensor sum = sum_.view(DType::f64, Shape{1});
   const Tensor exact = exact_.view(DType::u64, Shape{ops::exact_sum_words});
-  const Tensor& total = norm_options_.exact ? exact : sum;
+  const Tensor& total = exact_norms_ ? exact : sum;
   device_.fill_zero(stream, total.data, total.bytes());
   const auto buckets = params_.layout().buckets();
   for (const OwnedRun& run : params_.layout().owned_runs()) {
@@ -116,27 +131,16 @@ void Optimizer::sum_squares(Stream& stream) {
     const Tensor gradient = params_.gradients()
                                 .owned(buckets[static_cast<std::size_t>(run.bucket)])
                                 .range(run.first, run.count);
-    if (norm_options_.exact) {
+    if (exact_norms_) {
       ops::accumulate_squares_exact(stream, exact, gradient);
     } else {
       ops::accumulate_squares(stream, sum, gradient);
     }
   }
   const ScopedCommLabel label("gradient norm");
-  sum_over(stream, norm_options_.groups, total);
-  if (norm_options_.exact) ops::exact_sum_values(stream, sum, exact);
-}
-
-void Optimizer::sum_over(Stream& stream, const std::vector<Communicator*>& groups,
-                         const Tensor& values) {
-  for (Communicator* const group : groups) {
-    if (group->size() == 1) continue;
-    stream.record(*ready_event_);
-    norm_options_.comm->wait(*ready_event_);
-    group->all_reduce(*norm_options_.comm, values, values, ReduceOp::sum);
-    norm_options_.comm->record(*done_event_);
-    wait_for_comm(stream, *done_event_, norm_options_.stalls);
-  }
+  if (slices_) slices_->all_reduce(stream, total);
+  if (model_) model_->all_reduce(stream, total);
+  if (exact_norms_) ops::exact_sum_values(stream, sum, exact);
 }
 
 Tensor Optimizer::moments(const Buffer& buffer) const {
@@ -169,16 +173,15 @@ void Optimizer::measure_tensors(Stream& stream) {
     if (run.kind == ParamKind::statistic) continue;
     const Slices at = slices(run);
     if (lamb != nullptr) {
-      ops::LambOptions options = *lamb;
-      if (!run.decay) options.weight_decay = 0;
       ops::lamb_direction(stream, at.gradient, at.first, at.second, at.parameter, scalars(),
-                          options);
+                          decaying(*lamb, run.decay));
     }
     // Biases and norms step as far as their direction is long, as both papers' recipes have it.
     if (run.decay) ratios_->add(stream, run, at.parameter, at.gradient);
   }
   const ScopedCommLabel label("trust ratios");
-  sum_over(stream, norm_options_.part_groups, ratios_->sums());
+  if (slices_) slices_->all_reduce(stream, ratios_->sums());
+  if (tensor_) tensor_->all_reduce(stream, ratios_->sums());
   ops::TrustOptions trust{};
   if (const auto* const lars = std::get_if<ops::LarsOptions>(&options_)) {
     trust = {
@@ -187,27 +190,38 @@ void Optimizer::measure_tensors(Stream& stream) {
   ratios_->finish(stream, scalars(), trust);
 }
 
+void Optimizer::orthogonalize(Stream& stream) {
+  const ParamLayout& layout = params_.layout();
+  for (const OwnedRun& run : layout.owned_params()) {
+    if (!layout.spec(run.param).hidden) continue;
+    const Slices at = slices(run);
+    ops::muon_direction(stream, at.gradient, at.first, scalars(),
+                        std::get<MuonWithAdamW>(options_).muon);
+  }
+  muon_->orthogonalize(stream);
+}
+
 void Optimizer::update_weights(Stream& stream, const OwnedRun& run) {
-  const Slices at = slices(run);
-  std::visit(
-      [&]<typename Options>(Options options) {
-        if (!run.decay) options.weight_decay = 0;
-        if constexpr (std::is_same_v<Options, ops::AdamWOptions>) {
-          ops::adamw(stream, at.parameter, at.compute, at.first, at.second, at.gradient, scalars(),
-                     options);
-        } else if constexpr (std::is_same_v<Options, ops::LionOptions>) {
-          ops::lion(stream, at.parameter, at.compute, at.first, at.gradient, scalars(), options);
-        } else if constexpr (std::is_same_v<Options, ops::SgdOptions>) {
-          ops::sgd(stream, at.parameter, at.compute, at.first, at.gradient, scalars(), options);
-        } else if constexpr (std::is_same_v<Options, ops::LambOptions>) {
-          ops::lamb(stream, at.parameter, at.compute, at.gradient, ratios_->ratio(run.param),
-                    scalars());
-        } else {
-          ops::lars(stream, at.parameter, at.compute, at.first, at.gradient,
-                    ratios_->ratio(run.param), scalars(), options);
-        }
-      },
-      options_);
+  const auto [parameter, compute, first, second, gradient] = slices(run);
+  if (const auto* const adamw = std::get_if<ops::AdamWOptions>(&options_)) {
+    ops::adamw(stream, parameter, compute, first, second, gradient, scalars(),
+               decaying(*adamw, run.decay));
+  } else if (const auto* const lion = std::get_if<ops::LionOptions>(&options_)) {
+    ops::lion(stream, parameter, compute, first, gradient, scalars(), decaying(*lion, run.decay));
+  } else if (const auto* const sgd = std::get_if<ops::SgdOptions>(&options_)) {
+    ops::sgd(stream, parameter, compute, first, gradient, scalars(), decaying(*sgd, run.decay));
+  } else if (std::holds_alternative<ops::LambOptions>(options_)) {
+    ops::lamb(stream, parameter, compute, gradient, ratios_->ratio(run.param), scalars());
+  } else if (const auto* const lars = std::get_if<ops::LarsOptions>(&options_)) {
+    ops::lars(stream, parameter, compute, first, gradient, ratios_->ratio(run.param), scalars(),
+              decaying(*lars, run.decay));
+  } else if (const auto& both = std::get<MuonWithAdamW>(options_);
+             params_.layout().spec(run.param).hidden) {
+    ops::muon(stream, parameter, compute, gradient, scalars(), decaying(both.muon, run.decay));
+  } else {
+    ops::adamw(stream, parameter, compute, first, second, gradient, scalars(),
+               decaying(both.adamw, run.decay));
+  }
 }
 
 }  // namespace trireme

@@ -14,32 +14,38 @@
 #include "runtime/nn/param_store.h"
 #include "runtime/ops/update/optimizer_update.h"
 #include "runtime/optim/loss_scaler.h"
+#include "runtime/optim/muon.h"
 #include "runtime/optim/trust_ratios.h"
 
 namespace trireme {
 
-using OptimizerOptions = std::variant<ops::AdamWOptions, ops::LionOptions, ops::SgdOptions,
-                                      ops::LambOptions, ops::LarsOptions>;
+// Updates matrices between hidden activations by Muon, the rest by AdamW.
+struct MuonWithAdamW {
+  ops::MuonOptions muon{};
+  ops::AdamWOptions adamw{};
+};
 
-// Over whom norms are summed, and how.
-struct NormOptions {
-  // Integers instead of rounded sums: the same bits for the same gradients on any layout
+using OptimizerOptions = std::variant<ops::AdamWOptions, ops::LionOptions, ops::SgdOptions,
+                                      ops::LambOptions, ops::LarsOptions, MuonWithAdamW>;
+
+// The other ranks that an optimizer has to do with; null: this one has everything.
+struct OptimizerRanks {
+  // Norms in integers instead of rounded sums: the same bits for the same gradients on any layout
   // (ops/exact_sum.h).
   bool exact = false;
-  // Groups that hold different parts of the weights; summed over one after another on `comm`.
-  std::vector<Communicator*> groups{};
-  // Those of them that hold parts of the same tensor.
-  std::vector<Communicator*> part_groups{};
+  Communicator* slices = nullptr;  // have slices of what this rank has a slice of (ZeRO)
+  Communicator* tensor = nullptr;  // have other tensor blocks of the same parameters
+  Communicator* model = nullptr;   // those, and the other parameters
   Stream* comm = nullptr;
-  StallClock* stalls = nullptr;  // times waits for these sums
+  StallClock* stalls = nullptr;  // times waits for them
 };
 
 // Updates what this rank owns of the parameters: everything, or with ZeRO its slices.
 class Optimizer {
  public:
-  // `params` must be allocated for training and outlive the optimizer, as must the norm's groups.
+  // `params` must be allocated for training and outlive the optimizer, as must the groups.
   Optimizer(Device& device, ParamStore& params, const OptimizerOptions& options, float clip_norm,
-            NormOptions norm = {}, std::optional<ops::LossScaleOptions> loss_scale = {});
+            const OptimizerRanks& ranks = {}, std::optional<ops::LossScaleOptions> loss_scale = {});
 
   // Leaves on the host what step `step` will read; before each step(). At most one earlier step may
   // still run.
@@ -74,24 +80,27 @@ class Optimizer {
   };
   [[nodiscard]] Slices slices(const OwnedRun& run) const;
   void sum_squares(Stream& stream);
-  void sum_over(Stream& stream, const std::vector<Communicator*>& groups, const Tensor& values);
   void update_statistic(Stream& stream, const OwnedRun& run);
   void update_weights(Stream& stream, const OwnedRun& run);
-  // LAMB and LARS: after the norms of all tensors.
+  // LAMB and LARS: the norms of all tensors.
   void measure_tensors(Stream& stream);
+  // Muon: the directions of all hidden matrices.
+  void orthogonalize(Stream& stream);
   [[nodiscard]] Tensor moments(const Buffer& buffer) const;
 
   Device& device_;
   ParamStore& params_;
   OptimizerOptions options_;
   float clip_norm_;
-  NormOptions norm_options_;
+  bool exact_norms_;
+  std::optional<TensorGroup> slices_, tensor_, model_;
   std::optional<LossScaler> scaler_;
   std::optional<TrustRatios> ratios_;
-  Buffer first_, second_;                       // AdamW, LAMB: m, v; Lion: m; SGD, LARS: momentum
+  std::optional<Muon> muon_;
+  Buffer first_,
+      second_;  // AdamW, LAMB: m, v; Lion: m; SGD, LARS: momentum; Muon: its own, or m, v
   Buffer scalars_, scalars_host_, norm_, sum_;  // StepScalars, its staging copy, (1) f32, (1) f64
   Buffer exact_;                                // ops::exact_sum_words u64
-  std::unique_ptr<Event> ready_event_, done_event_;
 };
 
 }  // namespace trireme

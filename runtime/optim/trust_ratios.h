@@ -10,7 +10,7 @@ namespace trireme {
 
 class TrustRatios {
  public:
-  // `exact` as in NormOptions.
+  // `exact` as in OptimizerRanks.
   TrustRatios(Device& device, const ParamLayout& layout, bool exact);
 
   void clear(Stream& stream);

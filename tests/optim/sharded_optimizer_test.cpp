@@ -19,19 +19,19 @@ class Part {
  public:
   // Without a mesh: everything.
   Part(Device& device, Stream& compute, Stream& comm, const ProcessMesh* mesh, int stage,
-       const OptimizerOptions& options, bool exact)
+       const OptimizerOptions& options, bool exact, int tensor_blocks)
       : compute_(compute),
         store_(test::sample_part(
             device, mesh ? mesh->shape() : MeshShape{}, mesh ? mesh->here() : MeshCoordinates{},
-            mesh ? blocks : 1,
-            {.compute = DType::bf16, .training = true, .zero = {.stage = stage}})) {
+            tensor_blocks, {.compute = DType::bf16, .training = true, .zero = {.stage = stage}})) {
     store_.initialize(compute, 5);
-    NormOptions norm{.exact = exact, .comm = &comm};
-    if (mesh != nullptr && stage >= 1) norm.groups.push_back(&mesh->data());
-    norm.part_groups = norm.groups;
-    if (mesh != nullptr) norm.groups.push_back(&mesh->model());
-    if (mesh != nullptr) norm.part_groups.push_back(&mesh->tensor());
-    optimizer_ = std::make_unique<Optimizer>(device, store_, options, /*clip_norm=*/2.0F, norm);
+    OptimizerRanks ranks{.exact = exact, .comm = &comm};
+    if (mesh != nullptr) {
+      if (stage >= 1) ranks.slices = &mesh->data();
+      ranks.tensor = &mesh->tensor();
+      ranks.model = &mesh->model();
+    }
+    optimizer_ = std::make_unique<Optimizer>(device, store_, options, /*clip_norm=*/2.0F, ranks);
   }
 
   // Gradients as the reducer leaves them; copies of a tied parameter have its sums.
@@ -106,8 +106,8 @@ class ShardedOptimizerTest : public test::MpiTest {
     }
   }
   [[nodiscard]] Part make_part(const ProcessMesh* mesh, int stage, const OptimizerOptions& options,
-                               bool exact) const {
-    return {device(), compute(), comm_stream(), mesh, stage, options, exact};
+                               bool exact, int tensor_blocks = blocks) const {
+    return {device(), compute(), comm_stream(), mesh, stage, options, exact, tensor_blocks};
   }
 };
 
@@ -117,10 +117,13 @@ TEST_F(ShardedOptimizerTest, ReachesTheBitsOfOneRankOnEveryLayout) {
   const ops::SgdOptions sgd{.momentum = 0.9F, .nesterov = true, .weight_decay = 0.1F};
   const ops::LambOptions lamb{.weight_decay = 0.1F};
   const ops::LarsOptions lars{.coefficient = 0.1F, .weight_decay = 0.1F};
+  const MuonWithAdamW muon{.muon = {.weight_decay = 0.1F}, .adamw = adamw};
   for (const OptimizerOptions& options :
        {OptimizerOptions(adamw), OptimizerOptions(lion), OptimizerOptions(sgd),
-        OptimizerOptions(lamb), OptimizerOptions(lars)}) {
-    Part alone = make_part(nullptr, 0, options, true);
+        OptimizerOptions(lamb), OptimizerOptions(lars), OptimizerOptions(muon)}) {
+    // Muon's sums follow the tensor blocks; the others do not know of them.
+    const bool in_blocks = std::holds_alternative<MuonWithAdamW>(options);
+    Part alone = make_part(nullptr, 0, options, true, in_blocks ? blocks : 1);
     alone.run();
     ASSERT_GT(alone.norm(), 2.0F);  // clipped, so that every element hangs on the norm
     std::map<std::string, std::map<std::int64_t, Part::State>> expected;

@@ -27,6 +27,11 @@ namespace trireme::test {
                      .shard_parts = parts,
                      .shard_lead = lead};
   };
+  const auto hidden = [&](auto... arguments) {
+    ParamSpec spec = weight(arguments...);
+    spec.hidden = true;
+    return spec;
+  };
   const auto tied = [&](std::string name) {
     ParamSpec spec = weight(std::move(name), {24, 5}, 0);
     spec.tie = "table";
@@ -39,12 +44,12 @@ namespace trireme::test {
                      .kind = ParamKind::statistic};
   };
   return {{tied("table")},
-          {weight("a.weight", {7, 24}, 1), weight("a.bias", {24}, 0), weight("a.scale", {5}, -1),
-           statistic("a.running", 9)},
+          {hidden("a.weight", Shape{7, 24}, 1), weight("a.bias", {24}, 0),
+           weight("a.scale", {5}, -1), statistic("a.running", 9)},
           {weight("b.qkv.weight", {6, 72}, 1, 3), weight("b.qkv.bias", {72}, 0, 3),
-           weight("b.grouped.weight", {40, 3}, 0, 3, 3)},
+           hidden("b.grouped.weight", Shape{40, 3}, 0, 3, 3)},
           {weight("c.weight", {31}, -1), statistic("c.running", 3)},
-          {weight("d.weight", {48, 3}, 0), weight("d.bias", {3}, -1)},
+          {hidden("d.weight", Shape{48, 3}, 0), weight("d.bias", {3}, -1)},
           {tied("head")}};
 }
 

@@ -13,6 +13,8 @@ TRIREME_KERNEL(sgd);
 TRIREME_KERNEL(lamb_direction);
 TRIREME_KERNEL(lamb);
 TRIREME_KERNEL(lars);
+TRIREME_KERNEL(muon_direction);
+TRIREME_KERNEL(muon);
 TRIREME_KERNEL(trust_ratios);
 TRIREME_KERNEL(exponential_average);
 TRIREME_KERNEL(accumulate_squares);
@@ -107,6 +109,20 @@ void lars(Stream& stream, const Tensor& parameter, const Tensor& compute, const 
   check_moment(check, "buffer", buffer, parameter, compute, gradient);
   check.is("ratio", ratio, DType::f32, Shape{1});
   TRIREME_DISPATCH(stream, lars, parameter, compute, buffer, gradient, ratio, scalars, options);
+}
+
+void muon_direction(Stream& stream, const Tensor& gradient, const Tensor& buffer,
+                    const Tensor& scalars, const MuonOptions& options) {
+  const Operands check("muon_direction");
+  check_update(check, buffer, {}, gradient, scalars);
+  TRIREME_DISPATCH(stream, muon_direction, gradient, buffer, scalars, options);
+}
+
+void muon(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
+          const Tensor& scalars, const MuonOptions& options) {
+  const Operands check("muon");
+  check_update(check, parameter, compute, direction, scalars);
+  TRIREME_DISPATCH(stream, muon, parameter, compute, direction, scalars, options);
 }
 
 void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,

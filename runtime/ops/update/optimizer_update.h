@@ -74,6 +74,21 @@ void lars(Stream& stream, const Tensor& parameter, const Tensor& compute, const 
           const Tensor& gradient, const Tensor& ratio, const Tensor& scalars,
           const LarsOptions& options);
 
+struct MuonOptions {
+  float momentum = 0.95F;
+  float weight_decay = 0.0F;  // decoupled, as for adamw
+};
+
+// Muon (Jordan et al., 2024), for matrices between hidden activations. First half, with g as for
+// adamw: the momentum and, in place of the gradient, Nesterov's look ahead along it,
+//   b = momentum b + g;  gradient = g + momentum b
+void muon_direction(Stream& stream, const Tensor& gradient, const Tensor& buffer,
+                    const Tensor& scalars, const MuonOptions& options);
+// Second half, once newton_schulz.h has made the direction of that: p -= lr * (direction + decay
+// p).
+void muon(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
+          const Tensor& scalars, const MuonOptions& options);
+
 struct TrustOptions {
   float coefficient = 1.0F;
   float weight_decay = 0.0F;  // the direction is a gradient without it, to be scaled as one (LARS)

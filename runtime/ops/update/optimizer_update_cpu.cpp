@@ -102,6 +102,16 @@ void lars(Stream& stream, const Tensor& parameter, const Tensor& compute, const 
                    Trusted<LarsOptions>{options, ratio.as<float>()}, buffer.as<float>());
 }
 
+void muon_direction(Stream& stream, const Tensor& gradient, const Tensor& buffer,
+                    const Tensor& scalars, const MuonOptions& options) {
+  update<MuonDirectionStep>(stream, buffer, {}, gradient, scalars, options, gradient.as<float>());
+}
+
+void muon(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
+          const Tensor& scalars, const MuonOptions& options) {
+  update<MuonStep>(stream, parameter, compute, direction, scalars, options);
+}
+
 void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
                   const Tensor& scalars, const TrustOptions& options) {
   enqueue(stream, [ratios = ratios.as<float>(), squares = squares.as<double>(),

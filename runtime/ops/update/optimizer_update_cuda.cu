@@ -138,6 +138,16 @@ void lars(Stream& stream, const Tensor& parameter, const Tensor& compute, const 
                    Trusted<LarsOptions>{options, ratio.as<float>()}, buffer.as<float>());
 }
 
+void muon_direction(Stream& stream, const Tensor& gradient, const Tensor& buffer,
+                    const Tensor& scalars, const MuonOptions& options) {
+  update<MuonDirectionStep>(stream, buffer, {}, gradient, scalars, options, gradient.as<float>());
+}
+
+void muon(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
+          const Tensor& scalars, const MuonOptions& options) {
+  update<MuonStep>(stream, parameter, compute, direction, scalars, options);
+}
+
 void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
                   const Tensor& scalars, const TrustOptions& options) {
   constexpr int threads = 128;
@@ -177,6 +187,8 @@ TRIREME_CUDA_PROVIDES(ops, sgd);
 TRIREME_CUDA_PROVIDES(ops, lamb_direction);
 TRIREME_CUDA_PROVIDES(ops, lamb);
 TRIREME_CUDA_PROVIDES(ops, lars);
+TRIREME_CUDA_PROVIDES(ops, muon_direction);
+TRIREME_CUDA_PROVIDES(ops, muon);
 TRIREME_CUDA_PROVIDES(ops, trust_ratios);
 TRIREME_CUDA_PROVIDES(ops, exponential_average);
 TRIREME_CUDA_PROVIDES(ops, accumulate_squares);

@@ -98,6 +98,32 @@ struct LarsStep {
   }
 };
 
+struct MuonDirectionStep {
+  float momentum, gradient_scale;
+
+  TRIREME_HOST_DEVICE MuonDirectionStep(const MuonOptions& options, const float* scalars)
+      : momentum(options.momentum), gradient_scale(scalars[StepScalars::gradient_scale]) {}
+
+  // Returns the buffer; `gradient` becomes the direction.
+  TRIREME_HOST_DEVICE float operator()(float b, float& direction, float gradient) const {
+    const float g = gradient * gradient_scale;
+    b = momentum * b + g;
+    direction = g + momentum * b;
+    return b;
+  }
+};
+
+struct MuonStep {
+  float decay, learning_rate;
+
+  TRIREME_HOST_DEVICE MuonStep(const MuonOptions& options, const float* scalars)
+      : decay(options.weight_decay), learning_rate(scalars[StepScalars::learning_rate]) {}
+
+  TRIREME_HOST_DEVICE float operator()(float p, float direction) const {
+    return p - learning_rate * (direction + decay * p);
+  }
+};
+
 // Of the sums of squares of a tensor and of its direction.
 TRIREME_HOST_DEVICE inline float trust_ratio(const double* squares, float gradient_scale,
                                              const TrustOptions& options) {

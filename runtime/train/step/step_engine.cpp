@@ -28,14 +28,14 @@ ReducerOptions reducer_options(const Model* model, const StepOptions& options) {
   return reducer;
 }
 
-NormOptions norm_options(const Model& model, const ProcessMesh& mesh, Streams& streams,
-                         bool exact) {
-  NormOptions norm{.exact = exact, .comm = streams.comm.get(), .stalls = &streams.stalls};
-  if (model.params().options().zero.stage >= 1) norm.groups.push_back(&mesh.data());
-  norm.part_groups = norm.groups;
-  norm.groups.push_back(&mesh.model());
-  norm.part_groups.push_back(&mesh.tensor());
-  return norm;
+OptimizerRanks optimizer_ranks(const Model& model, const ProcessMesh& mesh, Streams& streams,
+                               bool exact) {
+  return {.exact = exact,
+          .slices = model.params().options().zero.stage >= 1 ? &mesh.data() : nullptr,
+          .tensor = &mesh.tensor(),
+          .model = &mesh.model(),
+          .comm = streams.comm.get(),
+          .stalls = &streams.stalls};
 }
 
 double process_cpu_seconds() {
@@ -100,7 +100,7 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       gatherer_(device, mesh.data(), model.params(), *streams.compute, *streams.comm,
                 &streams.stalls),
       optimizer_(device, model.params(), options.optimizer, options.clip_norm,
-                 norm_options(model, mesh, streams, options.layout_independent),
+                 optimizer_ranks(model, mesh, streams, options.layout_independent),
                  options.loss_scale),
       guard_(device, options.loss_guard),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
