@@ -10,7 +10,6 @@ or what check_tokenizer.py needs.
 """
 import argparse
 import os
-import resource
 import sys
 import tempfile
 
@@ -20,9 +19,7 @@ except ImportError as error:
     print(f"skipped: {error}; install with: pip install sentencepiece")
     sys.exit(77)
 
-import numpy
-
-from check_tokenizer import SEPARATOR, compare, cpu_seconds, files_at_hand, mixed_text, pack, stored
+from check_tokenizer import check_documents, files_at_hand, mixed_text
 
 LLAMA2 = {"model_type": "bpe", "byte_fallback": True, "normalization_rule_name": "identity", "remove_extra_whitespaces": False,
           "split_digits": True, "allow_whitespace_only_pieces": True}
@@ -39,23 +36,8 @@ def train(name, options, texts, directory):
 
 def check(name, path, arguments, documents, directory):
     processor = sentencepiece.SentencePieceProcessor(model_file=path)
-    data, out = os.path.join(directory, "text"), os.path.join(directory, "out")
-    separator = SEPARATOR.encode()
-    with open(data, "wb") as file:
-        file.write(separator.join(documents))
-    ours_seconds = pack(arguments, out, data, path, ["--document-separator", "\\x1e", "--threads", str(arguments.threads)])
-    ours, offsets, stored_name = stored(out)
-    decoded = [(it + separator).decode(errors="replace") for it in documents[:-1]] + [documents[-1].decode(errors="replace")]
-    start = cpu_seconds(resource.RUSAGE_SELF)
-    theirs = [numpy.asarray(it, numpy.int64) for it in processor.encode(decoded, num_threads=arguments.threads)]
-    theirs_seconds = cpu_seconds(resource.RUSAGE_SELF) - start
-    compare(name, "documents", ours, numpy.concatenate(theirs), Named(processor))
-    # A document without a token is none.
-    assert (offsets == numpy.unique(numpy.concatenate([[0], numpy.cumsum([len(it) for it in theirs])]))).all(), f"{name}: documents begin elsewhere"
-    assert stored_name.decode().startswith(f"sentencepiece:{name}.model:xxh3="), stored_name
-    size = sum(map(len, documents)) * 1e-6
-    print(f"{name:<10} {len(ours):>10} tokens of {size:.1f} MB agree; MB per second of CPU: trireme {size / ours_seconds:6.2f}, "
-          f"sentencepiece {size / theirs_seconds:6.2f}", flush=True)
+    check_documents(name, "sentencepiece", path, arguments, documents, directory,
+                    lambda texts: processor.encode(texts, num_threads=arguments.threads), Named(processor))
 
 
 class Named:

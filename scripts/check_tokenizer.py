@@ -7,7 +7,7 @@ text that both read is mixed: files, all code points, white space, contractions,
 runs and bytes that are no UTF-8. Exits with 77 where Python lacks tokenizers or h5py.
 
   scripts/check_tokenizer.py --trireme build/cpu/trireme                    a few MB of text, some minutes
-  scripts/check_tokenizer.py --trireme build/cpu/trireme --megabytes 100    and what both take
+  scripts/check_tokenizer.py --trireme build/cpu/trireme --megabytes 100 --whole 1 --threads 2 --styles llama3    and what both take (half a minute)
 """
 import argparse
 import glob
@@ -18,6 +18,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 import unicodedata
 
 try:
@@ -94,6 +95,11 @@ def files_at_hand():
     return found
 
 
+def is_old(letter):
+    """Of what Unicode has assigned lately, two libraries know different classes."""
+    return unicodedata.category(letter) not in ("Cn", "Cs")
+
+
 def mixed_document(source, texts):
     """Bytes of one document: a few stretches of different kinds."""
     odd_words = ["I'll", "we'VE", "it'ſ", "naïve", "Ǆ", "ﬁt", "don't", "x²", "½", "٣٤٥", "12345678", "word", "tail", "<mask>", "<|endoftext|>",
@@ -110,9 +116,8 @@ def mixed_document(source, texts):
         elif kind < 0.75:
             parts.append("".join(source.choice(odd_words) + source.choice(spaces) for _ in range(source.randint(1, 60))).encode())
         elif kind < 0.85:
-            # Of what Unicode has assigned lately, two libraries know different classes.
             codes = [source.randrange(0x110000 if source.random() < 0.2 else 0x3000) for _ in range(source.randint(1, 60))]
-            parts.append("".join(it for it in map(chr, codes) if unicodedata.category(it) not in ("Cn", "Cs")).encode())
+            parts.append("".join(filter(is_old, map(chr, codes))).encode())
         elif kind < 0.9:
             parts.append(unicodedata.normalize(source.choice(["NFD", "NFC"]), source.choice(texts)[:500] + "ÅÄÖ ñ ǖ ộ 각 が").encode())
         elif kind < 0.95:
@@ -123,10 +128,10 @@ def mixed_document(source, texts):
 
 
 def mixed_text(size, texts):
-    """Documents as bytes; the first holds every code point, of a small text one in 17 from U+3100 on."""
+    """Documents as bytes; the first holds every code point that Python knows, of a small text one in 17 from U+3100 on."""
     source = random.Random(7)
     points = range(0x110000) if size >= 2_000_000 else [*range(0x3100), *range(0x3100, 0x110000, 17)]
-    documents = ["".join(chr(it) + (" " if it % 3 == 0 else "") for it in points if not 0xD800 <= it < 0xE000 and it != 0x1E).encode()]
+    documents = ["".join(it + (" " if ord(it) % 3 == 0 else "") for it in filter(is_old, map(chr, points)) if it != SEPARATOR).encode()]
     total = 0
     while total < size:
         documents.append(mixed_document(source, texts) or b"x")
@@ -145,13 +150,13 @@ def cpu_seconds(who):
 
 
 def pack(arguments, out, path, tokenizer, more=()):
-    """CPU seconds of the whole program."""
-    start = cpu_seconds(resource.RUSAGE_CHILDREN)
+    """Seconds of the whole program: of CPU time, and on the clock."""
+    start, wall = cpu_seconds(resource.RUSAGE_CHILDREN), time.monotonic()
     command = [arguments.trireme, "data", "pack-text", path, "--out", out, "--tokenizer", tokenizer, "--quiet", "--force", *more]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
-    return cpu_seconds(resource.RUSAGE_CHILDREN) - start
+    return cpu_seconds(resource.RUSAGE_CHILDREN) - start, time.monotonic() - wall
 
 
 def compare(name, what, ours, theirs, tokenizer):
@@ -164,27 +169,38 @@ def compare(name, what, ours, theirs, tokenizer):
     sys.exit(f"{name}: {what}: {len(ours)} tokens against {len(theirs)}, the first difference at {at}:\n  trireme    {show[0]}\n  tokenizers {show[1]}")
 
 
-def check_style(style, arguments, documents, texts, directory):
-    name = style[0]
-    path = os.path.join(directory, f"{name}.json")
-    tokenizer = make_tokenizer(style, texts, path)
+def check_documents(name, maker, path, arguments, documents, directory, encode, decoder):
+    """Packs the documents and compares them, token by token, with what `encode` gives for a list of texts: a list of ids
+    for each. `maker` is how shards call the tokenizer, `decoder` shows a difference. Gives texts and ids."""
     data, out = os.path.join(directory, "text"), os.path.join(directory, "out")
     separator = SEPARATOR.encode()
     with open(data, "wb") as file:
         file.write(separator.join(documents))
-    ours_seconds = pack(arguments, out, data, path, ["--document-separator", "\\x1e", "--threads", str(arguments.threads)])
+    ours_seconds, ours_wall = pack(arguments, out, data, path, ["--document-separator", "\\x1e", "--threads", str(arguments.threads)])
     ours, offsets, stored_name = stored(out)
-    decoded = [(it + separator).decode(errors="replace") for it in documents[:-1]] + [documents[-1].decode(errors="replace")]
-    start = cpu_seconds(resource.RUSAGE_SELF)
-    # In slices: what the library gives back of 100 MB would take many GB.
-    theirs = [numpy.asarray(it.ids, numpy.int64) for at in range(0, len(decoded), 1000)
-              for it in tokenizer.encode_batch(decoded[at:at + 1000], add_special_tokens=False)]
-    theirs_seconds = cpu_seconds(resource.RUSAGE_SELF) - start
-    compare(name, "documents", ours, numpy.concatenate(theirs), tokenizer)
-    starts = numpy.concatenate([[0], numpy.cumsum([len(it) for it in theirs])])
-    assert (offsets == starts).all(), f"{name}: documents begin elsewhere"
-    assert stored_name.decode().startswith(f"huggingface:{name}.json:xxh3="), stored_name
+    texts = [(it + separator).decode(errors="replace") for it in documents[:-1]] + [documents[-1].decode(errors="replace")]
+    start, wall = cpu_seconds(resource.RUSAGE_SELF), time.monotonic()
+    # In slices: what a library gives back of 100 MB would take many GB.
+    theirs = [numpy.asarray(it, numpy.int64) for at in range(0, len(texts), 1000) for it in encode(texts[at:at + 1000])]
+    theirs_seconds, theirs_wall = cpu_seconds(resource.RUSAGE_SELF) - start, time.monotonic() - wall
+    compare(name, "documents", ours, numpy.concatenate(theirs), decoder)
+    # A document without a token is none.
+    starts = numpy.unique(numpy.concatenate([[0], numpy.cumsum([len(it) for it in theirs])]))
+    assert numpy.array_equal(offsets, starts), f"{name}: documents begin elsewhere"
+    assert stored_name.decode().startswith(f"{maker}:{os.path.basename(path)}:xxh3="), stored_name
+    size = sum(map(len, documents)) * 1e-6
+    print(f"{name:<10} {len(ours):>10} tokens of {size:.1f} MB agree; MB/s with {arguments.threads} thread(s), of CPU time in brackets: trireme "
+          f"{size / ours_wall:.1f} ({size / ours_seconds:.1f}), the library {size / theirs_wall:.1f} ({size / theirs_seconds:.1f})", flush=True)
+    return texts, theirs
 
+
+def check_style(style, arguments, documents, texts, directory):
+    name = style[0]
+    path = os.path.join(directory, f"{name}.json")
+    tokenizer = make_tokenizer(style, texts, path)
+    decoded, theirs = check_documents(name, "huggingface", path, arguments, documents, directory,
+                                      lambda part: [it.ids for it in tokenizer.encode_batch_fast(part, add_special_tokens=False)], tokenizer)
+    data, out = os.path.join(directory, "text"), os.path.join(directory, "out")
     whole = b"\n".join(documents)[:arguments.whole * 1_000_000]
     with open(data, "wb") as file:
         file.write(whole)
@@ -197,9 +213,6 @@ def check_style(style, arguments, documents, texts, directory):
         file.write("\n".join(lines))
     pack(arguments, out, data, path, ["--json-field", "text"])
     compare(name, "JSON lines", stored(out)[0], numpy.concatenate(theirs[1:2000]), tokenizer)
-    size = sum(map(len, documents)) * 1e-6
-    print(f"{name:<10} {len(ours):>10} tokens of {size:.1f} MB agree; MB per second of CPU: trireme {size / ours_seconds:6.1f}, tokenizers {size / theirs_seconds:6.1f}",
-          flush=True)
 
 
 def main():

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the fuzz targets of tests/fuzz with clang, libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer, and runs
-# each for a while. Needs clang with its runtime (apt-get install clang-22 libclang-rt-22-dev); clang 16 does not compile
-# all of it with the standard library of GCC 12.
+# each for a while. Needs clang with its runtime (apt-get install clang-22 libclang-rt-22-dev); clang 16 cannot capture
+# structured bindings under -fopenmp-simd.
 #
 #   scripts/fuzz.sh [SECONDS_PER_TARGET [TARGET...]]      (default: 60 seconds; config fields manifest megatron safetensors shard tcp tokenizer weights_index)
 #
@@ -27,10 +27,10 @@ for target in "${targets[@]}"; do
   [[ -f tests/fuzz/${target}_fuzz.cpp ]] || die "$target: there is no tests/fuzz/${target}_fuzz.cpp"
 done
 
-# Older ones lack std::source_location; a clang without its runtime cannot link.
+# Older ones lack std::source_location or cannot capture structured bindings under OpenMP; a clang without its runtime cannot link.
 find_clang() {
   local name
-  for name in ${CXX:+"$CXX"} clang++ clang++-{22,21,20,19,18,17,16}; do
+  for name in ${CXX:+"$CXX"} clang++ clang++-{22,21,20,19}; do
     command -v "$name" >/dev/null || continue
     if printf '#include <source_location>\n%s\n%s\n' 'auto here = std::source_location::current();' \
       'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
@@ -39,7 +39,7 @@ find_clang() {
       return
     fi
   done
-  die "no clang++ of version 16 or newer with libFuzzer; apt-get install clang-22 libclang-rt-22-dev, or name it with CXX"
+  die "no clang++ of version 19 or newer with libFuzzer; apt-get install clang-22 libclang-rt-22-dev, or name it with CXX"
 }
 clang=$(find_clang)
 run_quietly "cmake --preset fuzz ($clang)" cmake --preset fuzz -DCMAKE_CXX_COMPILER="$clang" -DCMAKE_C_COMPILER="${clang/++/}"

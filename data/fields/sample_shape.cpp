@@ -43,7 +43,7 @@ SampleShape::SampleShape(const std::string& subject, std::span<const StoredField
     if (input.elements() == 0)
       fail(ExitCode::data, "{}: {}: holds no elements ({})", subject, input.name,
            fmt::join(input.extents, " x "));
-    first_.push_back({.name = input.name, .extents = input.extents});
+    first_.push_back({.name = input.name, .extents = input.extents, .parts = {}});
     for (const int axis : {places_.sample, places_.step, places_.row, places_.column}) {
       if (extent_of(input, axis) == extent_of(inputs.front(), axis)) continue;
       fail(ExitCode::data,

@@ -188,7 +188,8 @@ StoredField scan_data_set(const ObjectPlace& place, const ScanRequest& request, 
   const Handle space(checked(H5Dget_space(data), "H5Dget_space", place.path), H5Sclose);
   const Handle properties(checked(H5Dget_create_plist(data), "H5Dget_create_plist", place.path),
                           H5Pclose);
-  StoredField field{.name = place.path.substr(1)};
+  StoredField field;
+  field.name = place.path.substr(1);
   std::string why;
   const bool text = H5Tget_class(type) == H5T_STRING && H5Pget_layout(properties) != H5D_VIRTUAL;
   if (!text && !element_type_of(type, request.bfloat16, field.type, why)) refuse(place, why);
@@ -241,7 +242,8 @@ StoredField scan_attribute(const ObjectPlace& place, const std::string& name,
                          H5Aclose);
   const Handle type(checked(H5Aget_type(attribute), "H5Aget_type", name), H5Tclose);
   const Handle space(checked(H5Aget_space(attribute), "H5Aget_space", name), H5Sclose);
-  StoredField field{.name = place.path.substr(1) + "@" + name};
+  StoredField field;
+  field.name = place.path.substr(1) + "@" + name;
   std::string why;
   const bool text = H5Tget_class(type) == H5T_STRING;
   if (!text && !element_type_of(type, request.bfloat16, field.type, why))

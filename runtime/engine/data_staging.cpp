@@ -75,8 +75,8 @@ std::unique_ptr<Staging> start_staging(Communicator& world, const DataConfig& da
         sources,
         static_cast<std::uint64_t>(std::llround(data.stage_gigabytes * bytes_per_gigabyte)));
     if (!plan.problem.empty())
-      log::get("data").warn("data.stage: what is not there is read where it lies: {}",
-                            plan.problem);
+      log::get("data").warn("data.stage: {}: what is not there is read where it lies: {}",
+                            host_name(), plan.problem);
     if (rank == 0) announce(data, plan);
   });
   together(world, [&] {

@@ -40,7 +40,7 @@ _trireme_find_module(UTF8PROC libutf8proc)
 # Optional: without it, models of SentencePiece are refused by name. An installed package has what it was built with.
 if(TRIREME_IS_PACKAGE AND TRIREME_SENTENCEPIECE)
   _trireme_find_module(SENTENCEPIECE sentencepiece)
-elseif(NOT TRIREME_IS_PACKAGE)
+elseif(TRIREME_SENTENCEPIECE)
   pkg_search_module(SENTENCEPIECE IMPORTED_TARGET sentencepiece)
   set(TRIREME_SENTENCEPIECE ${SENTENCEPIECE_FOUND})
 endif()

@@ -50,21 +50,24 @@ void write_indexes(const std::string& directory) {
   const StoredField plain{.name = "plain",
                           .extents = {2, 3},
                           .chunk_extents = {2, 3},
-                          .chunks = {{.offset = 8, .bytes = 24}}};
+                          .chunks = {{.offset = 8, .bytes = 24}},
+                          .parts = {}};
   const StoredField chunked{.name = "chunked",
                             .type = {ElementKind::signed_integer, 2, true},
                             .extents = {3, 4},
                             .chunk_extents = {2, 4},
                             .chunks = {{.offset = 16, .bytes = 30}, {}},
                             .filters = {{2, "shuffle", {2}}, {1, "deflate", {4}}},
-                            .fill = {std::byte{1}, std::byte{2}}};
+                            .fill = {std::byte{1}, std::byte{2}},
+                            .parts = {}};
   StoredField texts{.name = "texts",
                     .type = text_numbers,
                     .extents = {2},
                     .content = std::vector<std::byte>(8),
-                    .names = {"calm", "storm"}};
+                    .names = {"calm", "storm"},
+                    .parts = {}};
   texts.content[4] = std::byte{1};
-  StoredField joined{.name = "joined", .extents = {2, 3}};
+  StoredField joined{.name = "joined", .extents = {2, 3}, .parts = {}};
   joined.parts.push_back({.start = {1, 0}, .count = {1, 3}, .from = {0, 0}, .field = plain});
   const FileIndex index{.path = "a.h5",
                         .state = {.size = 200},

@@ -207,11 +207,12 @@ stop_rank() { kill -s STOP "$(rank_on 2)"; }
 
 # Started again, the run goes on from its newest checkpoint.
 go_on() {
+  local as=$program
   begin "the same job again"
-  go_on_briefly "$place/rank" "$trireme"
+  go_on_briefly "$place/rank" "$program"
   program=$place/rank
   mpi_run 1 n1:1,n2:1 2 train config.yaml --set "run.directory=runs/lost$((number - 1))" "${flags[@]}"
-  program=$trireme
+  program=$as
   finish_job 60
   expect_code 0
   expect_text "going on after step .*checkpoints/step_"
@@ -232,6 +233,69 @@ check_lost_data() { lose "the data network is cut, control goes on" 5 "$waited" 
 check_lost_host() { lose "a host loses power" bad "" 1 kill_host 2; }
 check_lost_rank() { lose "a rank on another host is killed" bad "" 1 kill_rank; }
 check_stopped_rank() { lose "a rank on another host is stopped" 5 "rank 1 does not answer" 1 stop_rank; }
+
+# A disk of each host's own at one path, which stays from job to job. disk_of HOST COMMAND: what mounts it, in the namespace
+# of the host's processes.
+disk_of() { echo "$2" >"$place/disk.n$1"; }
+own_disks() {
+  local host
+  mkdir -p "$place/scratch"
+  for host in 1 2; do
+    mkdir -p "$place/disk$host"
+    disk_of "$host" "mount --bind $place/disk$host $place/scratch"
+  done
+  cat >"$place/staged" <<RANK
+#!/usr/bin/env bash
+exec 9>"$place/mounting.\$(hostname)"
+flock 9
+mountpoint -q "$place/scratch" || bash "$place/disk.\$(hostname)" || exit 1
+exec 9>&-
+exec "$trireme" "\$@"
+RANK
+  chmod +x "$place/staged"
+  program=$place/staged
+}
+expect_copies() {
+  local host copies
+  for host in 1 2; do
+    copies=("$place/disk$host"/trireme-*/*.copy)
+    [[ ${#copies[@]} -eq 1 ]] && cmp -s "${copies[0]}" "$place/data/shard_00000.h5" || complain "a copy of the data on n$host, found ${copies[*]}"
+  done
+}
+stage() {
+  begin "$1"
+  mpi_run 1 n1:2,n2:2 4 train config.yaml --set "run.directory=runs/stage$number" --set "data.stage=$place/scratch"
+  finish_job 60
+}
+check_staging() {
+  local one
+  "$trireme" train config.yaml --set run.directory=runs/unstaged >"$place/unstaged.log" 2>&1
+  one=$(bits_of "$place/unstaged.log")
+  own_disks
+  stage "each host has a copy of its own"
+  expect_code 0
+  expect_equal "$(bits_of "$log")" "$one" "the bits of data that lie elsewhere"
+  expect_copies
+  rm -rf "$place"/disk[12]/trireme-*
+
+  flags=("${long[@]}" --set checkpoint.every_steps=20 --set "data.stage=$place/scratch")
+  lose "a host loses power while copies are read" bad "" 1 kill_host 2
+  go_on
+  expect_copies
+  flags=("${long[@]}")
+
+  disk_of 2 "mount -t tmpfs -o size=16k tmpfs $place/scratch"
+  stage "the disk of one host is full"
+  expect_code 0
+  expect_text 'data.stage: n2: what is not there is read where it lies: .*shard_00000.h5 \([0-9]+ bytes\): .*the disk is full'
+  ! grep -q 'data.stage: n1: what is not there' "$log" || complain "room on n1"
+  expect_equal "$(bits_of "$log")" "$one" "the bits of data that lie elsewhere"
+  disk_of 2 "mkdir -p $place/read_only && mount --bind $place/read_only $place/scratch && mount -o remount,bind,ro $place/scratch"
+  stage "the disk of one host cannot be written to"
+  expect_code 2
+  expect_text "error: n2: data.stage: $place/scratch/trireme-0: cannot be made: Read-only file system"
+  program=$trireme
+}
 
 # A disturbance that Open MPI may get over: the run then ends with the bits of an undisturbed one, or else with code 5.
 disturb() {
@@ -298,7 +362,7 @@ RANK
   expect_nothing_left 10
 }
 
-for part in "${@:-equal slow_link sharing lost_link lost_data lost_host lost_rank stopped_rank reset blip stop}"; do
+for part in "${@:-equal slow_link sharing staging lost_link lost_data lost_host lost_rank stopped_rank reset blip stop}"; do
   # shellcheck disable=SC2086  # a list of words
   for name in $part; do "check_$name"; done
 done

@@ -48,9 +48,11 @@ struct StoredField {
   std::vector<std::byte> content{};  // of a compact data set or an attribute: all of it
   // Of text: what its elements, uint32, are numbers of; sorted by bytes, each once.
   std::vector<std::string> names{};
-  std::vector<StoredPart> parts{};  // of a virtual data set, instead of chunks
-  std::string file{};               // that holds the bytes; empty: the file of the index
-  std::uint64_t file_bytes = 0;     // its size
+  // Of a virtual data set, instead of chunks. Without {}: clang wants to know its elements for
+  // that.
+  std::vector<StoredPart> parts;
+  std::string file{};            // that holds the bytes; empty: the file of the index
+  std::uint64_t file_bytes = 0;  // its size
   friend bool operator==(const StoredField&, const StoredField&) = default;
 
   [[nodiscard]] bool is_text() const { return !names.empty(); }

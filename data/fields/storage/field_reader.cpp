@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "data/fields/storage/filter_steps.h"
 #include "data/fields/storage/filters.h"
 #include "runtime/base/error.h"
 
@@ -106,8 +107,17 @@ class BoxRead {
     }
     thread_local std::vector<std::byte> memory;
     if (memory.size() < bytes) memory.resize(bytes);
-    decode(field, number, std::span(memory).first(bytes));
-    copy(field, memory.data(), extents, part.start, part.count, at);
+    const std::span decoded = std::span(memory).first(bytes);
+    if (!ends_in_shuffle(field.filters, chunk.skipped, field.type.bytes)) {
+      decode(field, number, decoded);
+      return copy(field, memory.data(), extents, part.start, part.count, at);
+    }
+    // The bytes of elements are put together on the way to where they go.
+    decode(field, number, decoded, 1);
+    walk(field, extents, part.start, part.count, at,
+         [&](std::uint64_t from, std::size_t to, std::size_t run) {
+           unshuffle_part(field.type.bytes, decoded, from / field.type.bytes, to_.subspan(to, run));
+         });
   }
 
   // Whether `part` is what of a chunk lies inside the data set: nobody else then wants of it.
@@ -122,7 +132,9 @@ class BoxRead {
     return true;
   }
 
-  void decode(const StoredField& field, std::uint64_t number, std::span<std::byte> to) {
+  // But for the filters of the mask `left`.
+  void decode(const StoredField& field, std::uint64_t number, std::span<std::byte> to,
+              std::uint32_t left = 0) {
     const StoredChunk& chunk = field.chunks[static_cast<std::size_t>(number)];
     thread_local ChunkDecoder decoder;
     thread_local std::vector<std::byte> stored;
@@ -131,7 +143,7 @@ class BoxRead {
     const std::span from = std::span(stored).first(bytes);
     file_of(field).data.read(chunk.offset, from);
     try {
-      decoder.decode(field.filters, chunk.skipped, from, to);
+      decoder.decode(field.filters, chunk.skipped | left, from, to);
     } catch (const Error& error) {
       if (error.code() != ExitCode::data) throw;
       throw DamagedChunk(

@@ -45,20 +45,39 @@ template <std::size_t width, std::size_t step = 1>
   }
 }
 
+// Byte k of the elements lies `stride` bytes behind byte k - 1.
 template <std::size_t width>
-void unshuffle_wide(const std::byte* from, std::size_t elements, std::byte* to) {
+void unshuffle_wide(const std::byte* from, std::size_t stride, std::size_t elements,
+                    std::byte* to) {
   constexpr std::size_t lanes = sizeof(Bytes);
   std::size_t i = 0;
   for (; i + lanes <= elements; i += lanes) {
     Planes<width> planes;
 #pragma GCC unroll 8
     for (std::size_t k = 0; k < width; ++k)
-      std::memcpy(&planes.at[k], from + k * elements + i, lanes);
+      std::memcpy(&planes.at[k], from + k * stride + i, lanes);
     interleave<width>(planes, to + i * width);
   }
   for (; i < elements; ++i) {
     for (std::size_t k = 0; k < width; ++k)
-      to[i * width + k] = from[k * elements + i];
+      to[i * width + k] = from[k * stride + i];
+  }
+}
+
+void unshuffle_any(std::size_t width, const std::byte* from, std::size_t stride,
+                   std::size_t elements, std::byte* to) {
+  switch (width) {
+    case 2:
+      return unshuffle_wide<2>(from, stride, elements, to);
+    case 4:
+      return unshuffle_wide<4>(from, stride, elements, to);
+    case 8:
+      return unshuffle_wide<8>(from, stride, elements, to);
+    default:
+      for (std::size_t k = 0; k < width; ++k) {
+        for (std::size_t i = 0; i < elements; ++i)
+          to[i * width + k] = from[k * stride + i];
+      }
   }
 }
 
@@ -99,25 +118,16 @@ std::size_t unshuffle(std::size_t element_bytes, std::span<const std::byte> from
     std::ranges::copy(from, to.begin());
     return from.size();
   }
-  switch (element_bytes) {
-    case 2:
-      unshuffle_wide<2>(from.data(), elements, to.data());
-      break;
-    case 4:
-      unshuffle_wide<4>(from.data(), elements, to.data());
-      break;
-    case 8:
-      unshuffle_wide<8>(from.data(), elements, to.data());
-      break;
-    default:
-      for (std::size_t k = 0; k < element_bytes; ++k) {
-        for (std::size_t i = 0; i < elements; ++i)
-          to[i * element_bytes + k] = from[k * elements + i];
-      }
-  }
+  unshuffle_any(element_bytes, from.data(), elements, elements, to.data());
   const std::size_t done = elements * element_bytes;
   std::ranges::copy(from.subspan(done), to.begin() + static_cast<std::ptrdiff_t>(done));
   return from.size();
+}
+
+void unshuffle_part(std::size_t element_bytes, std::span<const std::byte> from, std::size_t first,
+                    std::span<std::byte> to) {
+  unshuffle_any(element_bytes, from.data() + first, from.size() / element_bytes,
+                to.size() / element_bytes, to.data());
 }
 
 std::size_t check_fletcher32(std::span<const std::byte> from, std::span<std::byte> to) {

@@ -16,6 +16,10 @@ namespace trireme {
 std::size_t unshuffle(std::size_t element_bytes, std::span<const std::byte> from,
                       std::span<std::byte> to);
 
+// The same for `to` alone, elements from `first` on of those of `from`, which are whole.
+void unshuffle_part(std::size_t element_bytes, std::span<const std::byte> from, std::size_t first,
+                    std::span<std::byte> to);
+
 // Compares the four bytes at the end with the checksum of those before, which it copies.
 std::size_t check_fletcher32(std::span<const std::byte> from, std::span<std::byte> to);
 

@@ -195,6 +195,12 @@ void require_known_filters(const std::string& subject, const std::vector<FilterS
   }
 }
 
+bool ends_in_shuffle(const std::vector<FilterStep>& filters, std::uint32_t skipped,
+                     std::size_t element_bytes) {
+  return !filters.empty() && filters.front().id == shuffle && (skipped & 1U) == 0 &&
+         filters.front().values == std::vector{static_cast<std::uint32_t>(element_bytes)};
+}
+
 ChunkDecoder::ChunkDecoder() : scratch_(std::make_unique<Scratch>()) {
   if (scratch_->inflater == nullptr)
     fail(ExitCode::internal, "libdeflate_alloc_decompressor: out of memory");

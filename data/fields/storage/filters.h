@@ -18,6 +18,11 @@ namespace trireme {
 // `subject` begins the message.
 void require_known_filters(const std::string& subject, const std::vector<FilterStep>& filters);
 
+// Whether shuffle of whole elements of `element_bytes` is the last filter to be undone of a chunk
+// that has gone through all but those of the mask `skipped`: unshuffle_part may do that.
+[[nodiscard]] bool ends_in_shuffle(const std::vector<FilterStep>& filters, std::uint32_t skipped,
+                                   std::size_t element_bytes);
+
 // Decodes chunks. For one thread.
 class ChunkDecoder {
  public:
