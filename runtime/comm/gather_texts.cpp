@@ -2,7 +2,9 @@
 #include "runtime/comm/gather_texts.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "runtime/base/error.h"
 #include "runtime/comm/host_stream.h"
 
 namespace trireme {
@@ -25,6 +27,27 @@ std::vector<std::string> gather_texts(Communicator& group, std::string_view own)
   std::vector<std::string> texts;
   for (std::size_t rank = 0; rank < ranks; ++rank)
     texts.push_back(all.substr(rank * padded.size(), static_cast<std::size_t>(lengths[rank])));
+  return texts;
+}
+
+std::vector<std::string> gather_or_raise(Communicator& group,
+                                         const std::function<std::string()>& make) {
+  ExitCode code = ExitCode::ok;
+  std::string own;
+  try {
+    own = make();
+  } catch (const Error& error) {
+    code = error.code();
+    own = error.what();
+  }
+  // Behind the text how it went.
+  own.append(reinterpret_cast<const char*>(&code), sizeof(code));
+  std::vector<std::string> texts = gather_texts(group, own);
+  for (std::string& text : texts) {
+    std::memcpy(&code, text.data() + text.size() - sizeof(code), sizeof(code));
+    text.resize(text.size() - sizeof(code));
+    if (code != ExitCode::ok) throw Error(code, text);
+  }
   return texts;
 }
 

@@ -18,22 +18,12 @@ namespace {
 
 constexpr double bytes_per_gigabyte = 1e9;
 
-// What one rank raises all raise.
+// What one rank raises all raise, with its host.
 void together(Communicator& world, const std::function<void()>& action) {
-  std::string problem;
-  ExitCode code = ExitCode::config;
-  try {
-    action();
-  } catch (const Error& error) {
-    problem = fmt::format("{} {}: {}", static_cast<int>(error.code()), host_name(), error.what());
-  }
-  for (const std::string& text : gather_texts(world, problem)) {
-    if (text.empty()) continue;
-    int number = 0;
-    const auto end = std::from_chars(text.data(), text.data() + text.size(), number).ptr;
-    code = static_cast<ExitCode>(number);
-    throw Error(code, text.substr(static_cast<std::size_t>(end - text.data()) + 1));
-  }
+  static_cast<void>(gather_or_raise(world, [&] {
+    with_context(host_name(), action);
+    return std::string();
+  }));
 }
 
 // One number for all ranks, unlike those of other jobs.

@@ -26,16 +26,6 @@ Texts parted(std::string_view bytes) {
   return texts;
 }
 
-// Begins with a letter: of indexes, or of an error.
-std::string scanned(const IndexWork& work, std::span<const std::string> files, int ranks) {
-  try {
-    return "i" + joined(work.scan(files, scanners_here(ranks)));
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::data) throw;
-    return std::string("e") + error.what();
-  }
-}
-
 }  // namespace
 
 std::size_t scanners_here(int ranks) {
@@ -67,10 +57,12 @@ std::vector<std::string> share_indexes(Communicator& world, const IndexWork& wor
   const std::size_t first = missing.size() * rank / ranks,
                     end = missing.size() * (rank + 1) / ranks;
   auto next = places.begin();
-  for (const std::string& text : gather_texts(
-           world, scanned(work, std::span(missing).subspan(first, end - first), world.size()))) {
-    if (text.front() == 'e') throw Error(ExitCode::data, text.substr(1));
-    for (std::string& index : parted(std::string_view(text).substr(1)))
+  const auto scan_own = [&] {
+    return joined(
+        work.scan(std::span(missing).subspan(first, end - first), scanners_here(world.size())));
+  };
+  for (const std::string& text : gather_or_raise(world, scan_own)) {
+    for (std::string& index : parted(text))
       **next++ = std::move(index);
   }
   return indexes;

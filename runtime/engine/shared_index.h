@@ -22,7 +22,7 @@ struct IndexWork {
 };
 
 // The indexes of all files, in their order, on every rank. Collective. Raises, on every rank, the
-// error with ExitCode::data that the scan of any rank has raised.
+// error that the scan of any rank has raised.
 [[nodiscard]] std::vector<std::string> share_indexes(Communicator& world, const IndexWork& work);
 
 // Threads or processes that look at files, on each of so many ranks.

@@ -2,6 +2,7 @@
 #include "runtime/comm/same_on_all_ranks.h"
 
 #include "runtime/base/host_name.h"
+#include "runtime/comm/gather_texts.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/mpi_test.h"
 
@@ -85,6 +86,25 @@ TEST_F(SameOnAllRanks, AFactNamesWhichRanksOnWhichHostsHaveWhat) {
                   "the same build",
                   size() == 2 ? "rank 0" : "ranks 0, 2, 3", host_name(),
                   size() == 2 ? "has" : "have", host_name()));
+}
+
+TEST_F(SameOnAllRanks, WhatRanksMakeIsGatheredAndWhatOneRaisesAllRaise) {
+  const auto texts =
+      gather_or_raise(world(), [&] { return std::string(static_cast<std::size_t>(rank()), 'x'); });
+  for (int other = 0; other < size(); ++other)
+    EXPECT_EQ(texts.at(static_cast<std::size_t>(other)).size(), static_cast<std::size_t>(other));
+  // The last rank's error, unless the one before it has another.
+  const int last = size() - 1;
+  test::expect_error(
+      size() > 2 ? ExitCode::checkpoint : ExitCode::data,
+      [&] {
+        static_cast<void>(gather_or_raise(world(), [&]() -> std::string {
+          if (rank() == last) fail(ExitCode::data, "the mistake of rank {}", rank());
+          if (rank() == last - 1 && last > 1) fail(ExitCode::checkpoint, "of rank {}", rank());
+          return "good";
+        }));
+      },
+      fmt::format("of rank {}", size() > 2 ? last - 1 : last));
 }
 
 }  // namespace
