@@ -11,12 +11,13 @@ namespace trireme {
 
 class ImageDataset final : public Dataset {
  public:
-  // Reads all labels (4 bytes per image stay in memory) and checks that each names a class.
+  // A label is read with its image, and checked then; those of images of less than 16 kB, which a
+  // second read would slow down, are all read and checked here, and stay in memory.
   explicit ImageDataset(ShardSet shards);
 
   [[nodiscard]] DataKind kind() const override { return DataKind::images; }
   [[nodiscard]] std::int64_t size() const override {
-    return static_cast<std::int64_t>(labels_.size());
+    return static_cast<std::int64_t>(shards_.elements());
   }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   [[nodiscard]] std::uint64_t fingerprint() const override { return shards_.fingerprint(); }
@@ -27,7 +28,7 @@ class ImageDataset final : public Dataset {
  private:
   ShardSet shards_;
   SampleLayout layout_;
-  std::vector<std::int32_t> labels_;
+  std::vector<std::int32_t> labels_;  // of small images; else empty
 };
 
 // Raises ExitCode::data naming the first label that is not one of the shard's classes; `first` is

@@ -56,7 +56,7 @@ BlockChecks::BlockChecks(const Shard& shard, const InputFile& file)
       cut_(shard.header.kind == DataKind::tokens),
       shift_(std::countr_zero(shard.block_bytes)),
       table_(shard.data_blocks() + shard.index_blocks()),
-      verified_(shard.data_blocks() / 64 + 1) {
+      verified_((shard.data_blocks() + shard.index_blocks()) / 64 + 1) {
   shard_.header.classes.clear();  // of no use here, and long
   TRIREME_EXPECTS(block_bytes_ > 0, "{} has no block checksums", shard.path);
   file.read(shard.table_offset, std::as_writable_bytes(std::span(table_)));
@@ -71,14 +71,43 @@ BlockChecks::BlockChecks(const Shard& shard, const InputFile& file)
       shard.path, shard.table_checksum, computed);
 }
 
-void BlockChecks::read(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
-                       std::optional<std::int64_t> sample) {
+template <typename Read>
+void BlockChecks::with_fallback(const DataFile& file, Read&& read) {
   try {
-    read_once(file, first, to, sample);
+    read();
   } catch (const Error& error) {
     if (error.code() != ExitCode::data || !file.leave_copy(error.what())) throw;
-    read_once(file, first, to, sample);
+    read();
   }
+}
+
+void BlockChecks::read(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
+                       std::optional<std::int64_t> sample) {
+  with_fallback(file, [&] { read_once(file, first, to, sample); });
+}
+
+void BlockChecks::read_index(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
+                             std::optional<std::int64_t> sample) {
+  while (!to.empty()) {
+    const auto part =
+        to.first(std::min<std::uint64_t>(index_block_bytes - first % index_block_bytes, to.size()));
+    with_fallback(file, [&] { read_index_block(file, first, part, sample); });
+    to = to.subspan(part.size());
+    first += part.size();
+  }
+}
+
+void BlockChecks::read_index_block(const DataFile& file, std::uint64_t first,
+                                   std::span<std::byte> to, std::optional<std::int64_t> sample) {
+  const std::uint64_t number = first / index_block_bytes, start = number * index_block_bytes;
+  const std::uint64_t block = data_blocks_ + number;
+  if (is_verified(block)) return file.read(shard_.index_offset + first, to);
+  std::array<std::byte, index_block_bytes> bytes;  // NOLINT: filled by read
+  const auto whole = std::span(bytes).first(
+      std::min<std::uint64_t>(index_block_bytes, shard_.index_bytes() - start));
+  file.read(shard_.index_offset + start, whole);
+  check(block, whole, sample);
+  std::memcpy(to.data(), whole.data() + (first - start), to.size());
 }
 
 void BlockChecks::read_once(const DataFile& file, std::uint64_t first, std::span<std::byte> to,

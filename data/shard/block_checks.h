@@ -51,6 +51,10 @@ class BlockChecks {
   // the file (data_file.h) is left for the file itself.
   void read(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
             std::optional<std::int64_t> sample);
+  // The same of the document offsets or labels, a few of them: the block or two in which they lie
+  // are read whole where they have not been checked.
+  void read_index(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
+                  std::optional<std::int64_t> sample);
   // The whole of the document offsets or labels.
   void check_index(std::span<const std::byte> index) const;
 
@@ -79,6 +83,11 @@ class BlockChecks {
   }
   void check(std::uint64_t block, std::span<const std::byte> bytes,
              std::optional<std::int64_t> sample);
+  // Again from the file itself where what is wrong may be a copy's.
+  template <typename Read>
+  static void with_fallback(const DataFile& file, Read&& read);
+  void read_index_block(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
+                        std::optional<std::int64_t> sample);
   void read_once(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
                  std::optional<std::int64_t> sample);
   void read_cut(const DataFile& file, std::uint64_t first, std::span<std::byte> to,

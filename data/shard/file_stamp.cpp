@@ -76,6 +76,10 @@ void ChangeWatch::check(const FileDescriptor& file, const std::string& path) con
   const std::int64_t now = coarse_time();
   if (now - looked_at_.load(std::memory_order_relaxed) < look_again) return;
   looked_at_.store(now, std::memory_order_relaxed);
+  check_now(file, path);
+}
+
+void ChangeWatch::check_now(const FileDescriptor& file, const std::string& path) const {
   const std::lock_guard lock(mutex_);
   const FileStamp found = stamp_of_file(file, path);
   if (const std::string how = difference(latest_, found); !how.empty())

@@ -39,6 +39,8 @@ class ChangeWatch {
   ChangeWatch(const FileDescriptor& file, const std::string& path);
   // Looks every 10 ms at most. Raises ExitCode::data where the file has changed.
   void check(const FileDescriptor& file, const std::string& path) const;
+  // The same, whenever it looked last.
+  void check_now(const FileDescriptor& file, const std::string& path) const;
   // At the beginning.
   [[nodiscard]] const FileStamp& stamp() const { return stamp_; }
 

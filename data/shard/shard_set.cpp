@@ -158,10 +158,11 @@ void ShardSet::read(std::size_t shard, std::uint64_t first, std::span<std::byte>
               : files_[shard].read(from.data_offset + first, to);
 }
 
-void ShardSet::read_index(std::size_t shard, std::span<std::byte> to) const {
+void ShardSet::read_index(std::size_t shard, std::uint64_t first, std::span<std::byte> to,
+                          std::optional<std::int64_t> sample) const {
   const Shard& from = shards_[shard];
-  files_[shard].read(from.index_offset, to);
-  if (from.blocks) from.blocks->check_index(to);
+  if (from.blocks) return from.blocks->read_index(files_[shard], first, to, sample);
+  files_[shard].read(from.index_offset + first, to);
 }
 
 std::size_t ShardSet::shard_of(std::uint64_t position) const {

@@ -40,8 +40,9 @@ class ShardSet {
   // against its block checksums where it has them. `sample` is named where they do not match.
   void read(std::size_t shard, std::uint64_t first, std::span<std::byte> to,
             std::optional<std::int64_t> sample) const;
-  // The document offsets or labels of `shard`, checked likewise.
-  void read_index(std::size_t shard, std::span<std::byte> to) const;
+  // The same of its document offsets or labels.
+  void read_index(std::size_t shard, std::uint64_t first, std::span<std::byte> to,
+                  std::optional<std::int64_t> sample) const;
   // The shard that holds element `position` of the concatenation.
   [[nodiscard]] std::size_t shard_of(std::uint64_t position) const;
   // The position of the first element of `shard`.

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "data/sets/token_dataset.h"
+#include "tests/data/edit_shard.h"
 #include "tests/data/make_data.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
@@ -197,6 +198,31 @@ TEST_F(DatasetTest, NamesTheTokenOutsideTheVocabularyWhenItIsRead) {
   expect_error(
       ExitCode::data, [&] { read_tokens(*dataset, 7); }, shard(1), "token 20 has id 255",
       "vocabulary of 250");
+}
+
+TEST_F(DatasetTest, LabelsOfLargeImagesAreReadAndCheckedWithThem) {
+  constexpr std::int64_t side = 144, count = 5;  // 20 kB each
+  test::write_image_dataset(directory_.path(), count, 3, side, 3);
+  std::vector<std::byte> pixels(side * side);
+  std::int32_t label = -1;
+  const auto read = [&](std::int64_t index) {
+    Dataset::open(directory_.path(), {})->read(index, pixels, {&label, 1});
+    return label;
+  };
+  for (std::int64_t i = 0; i < count; ++i)
+    EXPECT_EQ(read(i), i % 3);
+
+  const std::uint64_t last = open_shard(shard(0)).index_offset + 2 * sizeof(std::int32_t);
+  test::flip_bit(shard(0), last, 1);
+  EXPECT_EQ(read(3), 0) << "of the other shard";
+  expect_error(
+      ExitCode::data, [&] { read(2); }, shard(0), "labels 0 to 2", "read for sample 2");
+  test::remove_block_checksums(shard(0));
+  test::remove_block_checksums(shard(1));
+  EXPECT_EQ(read(2), 0);
+  test::flip_bit(shard(0), last, 7);
+  expect_error(
+      ExitCode::data, [&] { read(2); }, shard(0), "image 2 has label 128", "3 classes");
 }
 
 TEST_F(DatasetTest, NamesTheLabelOutsideTheClasses) {

@@ -41,7 +41,7 @@ Packed packed_in(const std::string& directory) {
   for (std::size_t s = 0; s < set.shards().size(); ++s) {
     const Shard& shard = set.shards()[s];
     std::vector<std::uint64_t> offsets(shard.header.documents + 1);
-    set.read_index(s, std::as_writable_bytes(std::span(offsets)));
+    set.read_index(s, 0, std::as_writable_bytes(std::span(offsets)), {});
     for (std::size_t i = shard.header.continues ? 1 : 0; i + 1 < offsets.size(); ++i)
       all.documents.push_back(all.ids.size() + offsets[i]);
     shard.header.dtype == DType::u16 ? append_ids<std::uint16_t>(set, s, all.ids)
