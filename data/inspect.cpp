@@ -21,10 +21,6 @@ std::string counted(std::uint64_t count, std::string_view singular) {
   return fmt::format("{} {}{}", count, singular, count == 1 ? "" : "s");
 }
 
-std::string megabytes(std::uint64_t bytes) {
-  return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6);
-}
-
 std::string describe_header(const ShardSet& set) {
   const ShardHeader& first = set.shards().front().header;
   std::string text = fmt::format("  kind         {}\n  dtype        {}\n", name_of(first.kind),
@@ -103,36 +99,10 @@ std::string preview_tokens(const ShardSet& set, std::uint64_t wanted) {
 }
 
 std::string preview_images(ShardSet set, std::uint64_t wanted) {
-  constexpr std::string_view ramp = " .:-=+*#%@";
-  constexpr std::int64_t columns = 64;
-  const ShardHeader header = set.shards().front().header;
+  const std::vector<std::string> classes = set.shards().front().header.classes;
   const ImageDataset data(std::move(set));
-  const auto width = static_cast<std::int64_t>(header.width),
-             height = static_cast<std::int64_t>(header.height);
-  const auto channels = static_cast<std::int64_t>(header.channels);
-  const std::int64_t step = (width + columns - 1) / columns;
-  std::vector<std::byte> pixels(data.layout().input_bytes());
-  std::string text;
-  for (std::int64_t i = 0;
-       i < std::min<std::int64_t>(static_cast<std::int64_t>(std::min(wanted, longest_preview)),
-                                  data.size());
-       ++i) {
-    std::int32_t label = 0;
-    data.read(i, pixels, {&label, 1});
-    text += fmt::format("  image {}, class {} ({})\n", i, label,
-                        header.classes[static_cast<std::size_t>(label)]);
-    // Characters are about twice as high as wide.
-    for (std::int64_t y = 0; y < height; y += 2 * step) {
-      text += "    ";
-      for (std::int64_t x = 0; x < width; x += step) {
-        const auto level =
-            static_cast<std::size_t>(pixels[static_cast<std::size_t>((y * width + x) * channels)]);
-        text += ramp[level * ramp.size() / 256];
-      }
-      text += '\n';
-    }
-  }
-  return text;
+  return preview_pictures(
+      data, wanted, [&](std::int32_t label) { return classes[static_cast<std::size_t>(label)]; });
 }
 
 std::string describe_megatron(const std::string& path, std::uint64_t preview) {
@@ -148,6 +118,38 @@ std::string describe_megatron(const std::string& path, std::uint64_t preview) {
 }
 
 }  // namespace
+
+std::string megabytes(std::uint64_t bytes) {
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6);
+}
+
+std::string preview_pictures(const Dataset& data, std::uint64_t wanted,
+                             const std::function<std::string(std::int32_t)>& class_of) {
+  constexpr std::string_view ramp = " .:-=+*#%@";
+  constexpr std::int64_t columns = 64;
+  const Shape& shape = data.layout().inputs;  // (H, W, C)
+  const std::int64_t height = shape[0], width = shape[1], channels = shape[2];
+  const std::int64_t step = (width + columns - 1) / columns;
+  std::vector<std::byte> pixels(data.layout().input_bytes());
+  std::string text;
+  const auto count = static_cast<std::int64_t>(std::min(wanted, longest_preview));
+  for (std::int64_t i = 0; i < std::min(count, data.size()); ++i) {
+    std::int32_t label = 0;
+    data.read(i, pixels, {&label, 1});
+    text += fmt::format("  image {}, class {} ({})\n", i, label, class_of(label));
+    // Characters are about twice as high as wide.
+    for (std::int64_t y = 0; y < height; y += 2 * step) {
+      text += "    ";
+      for (std::int64_t x = 0; x < width; x += step) {
+        const auto level =
+            static_cast<std::size_t>(pixels[static_cast<std::size_t>((y * width + x) * channels)]);
+        text += ramp[level * ramp.size() / 256];
+      }
+      text += '\n';
+    }
+  }
+  return text;
+}
 
 std::string describe_dataset(const std::string& path, std::uint64_t preview) {
   if (const auto index = find_megatron_index(path)) return describe_megatron(*index, preview);

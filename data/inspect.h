@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+
+#include "data/sets/dataset.h"
 
 namespace trireme {
 
@@ -11,5 +14,12 @@ namespace trireme {
 // with `preview` > 0, the first `preview` tokens (as text when they are bytes) or images (as
 // characters). Opens and validates all shards; ExitCode::data as ever.
 [[nodiscard]] std::string describe_dataset(const std::string& path, std::uint64_t preview);
+
+[[nodiscard]] std::string megabytes(std::uint64_t bytes);  // "1.2 MB"
+
+// The first images of bytes of a data set as characters, each below a line with its class.
+[[nodiscard]] std::string preview_pictures(
+    const Dataset& data, std::uint64_t wanted,
+    const std::function<std::string(std::int32_t)>& class_of);
 
 }  // namespace trireme

@@ -131,7 +131,7 @@ void scan_offsets(const Shard& shard, PayloadScan& payload) {
 }
 
 ShardReport verify_megatron(const std::string& index, const ByteProgress& progress) {
-  ShardReport report{index, {}, 0};
+  ShardReport report{.path = index};
   try {
     const MegatronIndex found = open_megatron_index(index);
     report.path = found.data_path;
@@ -194,7 +194,7 @@ std::vector<ShardReport> verify_dataset(const std::string& path, const ByteProgr
   std::vector<ShardReport> reports;
   bool sound = true;
   for (const std::string& file : list.paths) {
-    ShardReport report{file, {}, 0};
+    ShardReport report{.path = file};
     try {
       const Shard shard = open_shard(file);
       report.bytes = shard.file_bytes;
@@ -209,7 +209,7 @@ std::vector<ShardReport> verify_dataset(const std::string& path, const ByteProgr
   try {
     const ShardSet together(list);
   } catch (const Error& error) {
-    reports.push_back({path, error.what(), 0});
+    reports.push_back({.path = path, .problem = error.what()});
   }
   return reports;
 }

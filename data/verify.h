@@ -24,8 +24,13 @@ void verify_rest(const Shard& shard, const ByteProgress& progress);
 
 struct ShardReport {
   std::string path;
-  std::string problem;  // empty: the shard is good
+  std::string problem{};  // empty: all is good
   std::uint64_t bytes = 0;
+  std::vector<std::string> others{};  // what else is wrong
+
+  void add(std::string what) {
+    problem.empty() ? void(problem = std::move(what)) : others.push_back(std::move(what));
+  }
 };
 
 // Opens and verifies every shard of a data set (directory or file), goes on after a broken one,

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The peers of `trireme bench data FILES --input PATH`: h5py in one process, and PyTorch's DataLoader with h5py in its workers.
+"""The peers of `trireme bench data FILES --input PATH`: h5py in one thread, in threads, in processes, and PyTorch's DataLoader with h5py in
+its workers.
 
 Prints lines "rate NAME WORKERS SAMPLES_PER_SECOND"; a file is a sample.
 Example: scripts/bench_h5py_fields.py --dataset climate/data --workers 2 data/deepcam/train/*.h5
 """
-import argparse
 import sys
-import time
+
+import peer_rates
 
 try:
     import h5py
@@ -34,48 +35,21 @@ class Files:
         return sample
 
 
-def h5py_rate(files, seconds):
-    done, start = 0, time.perf_counter()
-    while True:
-        for index in range(len(files)):
-            files[index]
-            done += 1
-            elapsed = time.perf_counter() - start
-            if elapsed >= seconds:
-                return done / elapsed
-
-
-def torch_rate(loader, seconds):
-    done, start = 0, time.perf_counter()
-    while True:
-        for batch in loader:
-            done += len(batch)
-            elapsed = time.perf_counter() - start
-            if elapsed >= seconds:
-                return done / elapsed
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+")
+    parser = peer_rates.arguments_of(__doc__, "files")
     parser.add_argument("--dataset", required=True)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.25)
     arguments = parser.parse_args()
+    workers, rounds, seconds = arguments.workers, arguments.rounds, arguments.seconds
 
     files = Files(arguments.files, arguments.dataset)
-    h5py_rate(files, 0.1)
-    print("rate h5py 1", max(h5py_rate(files, arguments.seconds) for _ in range(arguments.rounds)), flush=True)
+    peer_rates.rate_alone(files, 0.1)
+    peer_rates.show("h5py", 1, [peer_rates.rate_alone(files, seconds) for _ in range(rounds)])
+    peer_rates.show("h5py,_threads", workers, [peer_rates.rate_of_threads(files, workers, seconds) for _ in range(rounds)])
+    peer_rates.show("h5py,_processes", workers, peer_rates.rates_of_processes(files, workers, seconds, rounds))
     try:
-        from torch.utils.data import DataLoader
+        peer_rates.show("PyTorch_DataLoader,_h5py", workers, peer_rates.loader_rates(files, workers, seconds, rounds))
     except ImportError as error:
         sys.exit(f"PyTorch DataLoader: not measured: {error}")
-    loader = DataLoader(Files(arguments.files, arguments.dataset), batch_size=16, shuffle=True, num_workers=arguments.workers,
-                        persistent_workers=True, prefetch_factor=4)
-    torch_rate(loader, 1)
-    print("rate PyTorch_DataLoader,_h5py", arguments.workers,
-          max(torch_rate(loader, 4 * arguments.seconds) for _ in range(arguments.rounds)), flush=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 # each for a while. Needs clang with its runtime (apt-get install clang-22 libclang-rt-22-dev); clang 16 cannot capture
 # structured bindings under -fopenmp-simd.
 #
-#   scripts/fuzz.sh [SECONDS_PER_TARGET [TARGET...]]      (default: 60 seconds; config fields manifest megatron safetensors shard tcp tokenizer weights_index)
+#   scripts/fuzz.sh [SECONDS_PER_TARGET [TARGET...]]      (default: 60 seconds; config fields images manifest megatron safetensors shard tcp tokenizer weights_index)
 #
 # What it learns is kept in build/fuzz/corpus. An input that crashes, leaks or takes over 10 seconds is kept in
 # build/fuzz/findings, and the exit code is 1; it belongs into tests/fuzz/seeds/TARGET once that is mended. One that takes
@@ -22,7 +22,7 @@ seconds=${1:-60}
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "$seconds is not a number of seconds; see scripts/fuzz.sh --help"
 shift || true
 targets=("$@")
-((${#targets[@]} > 0)) || targets=(config fields manifest megatron safetensors shard tcp tokenizer weights_index)
+((${#targets[@]} > 0)) || targets=(config fields images manifest megatron safetensors shard tcp tokenizer weights_index)
 for target in "${targets[@]}"; do
   [[ -f tests/fuzz/${target}_fuzz.cpp ]] || die "$target: there is no tests/fuzz/${target}_fuzz.cpp"
 done
@@ -57,7 +57,7 @@ for target in "${targets[@]}"; do
   dictionary=()
   case $target in
     config) dictionary=(-dict=tests/fuzz/config.dict) ;;
-    shard | tcp) ;;
+    images | shard | tcp) ;;
     *) dictionary=(-dict=tests/fuzz/json.dict) ;;
   esac
   status=0

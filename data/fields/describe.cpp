@@ -114,18 +114,6 @@ const StoredField* largest_input(const std::vector<StoredField>& fields) {
   return best;
 }
 
-bool sounds_like_label(const std::string& name) {
-  std::string lower = name;
-  std::ranges::transform(lower, lower.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  constexpr std::array<std::string_view, 7> words{"label", "class", "target", "category",
-                                                  "kind",  "truth", "y"};
-  return std::ranges::any_of(words, [&](std::string_view word) {
-    return word.size() > 1 ? lower.find(word) != std::string::npos
-                           : lower.ends_with("/y") || lower.ends_with("@y") || lower == "y";
-  });
-}
-
 // One integer per sample, or a text whose name says so; with such a name before any other.
 const StoredField* label_among(const std::vector<StoredField>& fields, std::uint64_t count) {
   const StoredField* found = nullptr;
@@ -212,17 +200,6 @@ std::optional<Guess> guess(const std::vector<StoredField>& fields) {
   return found;
 }
 
-std::string quoted(const std::string& text) {
-  return "\"" + text + "\"";
-}
-
-std::string list_of(const std::vector<std::string>& texts) {
-  std::vector<std::string> words;
-  for (const std::string& text : texts)
-    words.push_back(quoted(text));
-  return fmt::format("[{}]", fmt::join(words, ", "));
-}
-
 // Evenly spread samples, at most `most` of them.
 struct Looked {
   std::vector<ChannelStatistics> channels;
@@ -248,24 +225,13 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
     deviations.push_back(of.deviation > 0 ? of.deviation : 1.0);
     not_finite += of.not_finite;
   }
-  const std::int64_t side = std::min(shape.height(), shape.width());
-  const bool small = side < 64;
-  std::int64_t batch = 32;
-  while (batch > 1 && batch > data.size() / 2)
-    batch /= 2;
-  std::string text;
-  text += "run: {directory: runs/described}\n";
-  text += fmt::format(
-      "model: {{family: resnet, block: basic, stem: {}, stages: {}, width: {}, image_size: {}, "
-      "image_width: {}, channels: {}, classes: {}}}\n",
-      small ? "small" : "imagenet", side >= 8 ? "[2, 2, 2, 2]" : "[2]", small ? 16 : 64,
-      shape.height(), shape.width(), shape.channels(), std::max<std::int64_t>(classes, 2));
+  std::string text = model_text(shape.height(), shape.width(), shape.channels(), classes);
   text += "data:\n";
-  text += fmt::format("  files: {}\n", list_of(names));
+  text += fmt::format("  files: {}\n", yaml_list(names));
   if (data.size() >= 20) text += "  validation_fraction: 0.1\n";
   text +=
       fmt::format("  samples: {}\n  inputs: {}\n  target: {}\n  axes: {}\n", name_of(found.unit),
-                  list_of({found.input}), quoted(found.target), found.axes);
+                  yaml_list({found.input}), yaml_text(found.target), found.axes);
   if (not_finite > 0) {
     text += fmt::format("  not_finite: zero    # {} values of {} samples are NaN or infinite\n",
                         not_finite, looked.samples);
@@ -274,10 +240,7 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
                       looked.samples);
   text += fmt::format("  mean: [{:.6g}]\n  std: [{:.6g}]\n", fmt::join(means, ", "),
                       fmt::join(deviations, ", "));
-  text += fmt::format("train: {{steps: 100, global_batch: {}, micro_batch: {}, log_every: 10}}\n",
-                      batch, std::clamp<std::int64_t>(batch / 8, 1, 4));
-  text += "optimizer: {name: adamw, learning_rate: 1e-3}\n";
-  return text;
+  return text + training_text(data.size());
 }
 
 // What training on `found` in all files takes. Raises ExitCode::data where they are no data set.
@@ -303,6 +266,55 @@ std::string described_as(const Guess& found, const std::vector<std::string>& nam
 }
 
 }  // namespace
+
+bool sounds_like_label(const std::string& name) {
+  std::string lower = name;
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  constexpr std::array<std::string_view, 7> words{"label", "class", "target", "category",
+                                                  "kind",  "truth", "y"};
+  return std::ranges::any_of(words, [&](std::string_view word) {
+    return word.size() > 1 ? lower.find(word) != std::string::npos
+                           : lower.ends_with("/y") || lower.ends_with("@y") || lower == "y";
+  });
+}
+
+std::string yaml_text(const std::string& text) {
+  std::string out = "\"";
+  for (const char letter : text) {
+    if (letter == '"' || letter == '\\') out += '\\';
+    out += letter;
+  }
+  return out + "\"";
+}
+
+std::string yaml_list(const std::vector<std::string>& texts) {
+  std::vector<std::string> words;
+  std::ranges::transform(texts, std::back_inserter(words), yaml_text);
+  return fmt::format("[{}]", fmt::join(words, ", "));
+}
+
+std::string model_text(std::int64_t height, std::int64_t width, std::int64_t channels,
+                       std::int64_t classes) {
+  const std::int64_t side = std::min(height, width);
+  const bool small = side < 64;
+  return fmt::format(
+      "run: {{directory: runs/described}}\n"
+      "model: {{family: resnet, block: basic, stem: {}, stages: {}, width: {}, image_size: {}, "
+      "image_width: {}, channels: {}, classes: {}}}\n",
+      small ? "small" : "imagenet", side >= 8 ? "[2, 2, 2, 2]" : "[2]", small ? 16 : 64, height,
+      width, channels, std::max<std::int64_t>(classes, 2));
+}
+
+std::string training_text(std::int64_t samples) {
+  std::int64_t batch = 32;
+  while (batch > 1 && batch > samples / 2)
+    batch /= 2;
+  return fmt::format(
+      "train: {{steps: 100, global_batch: {}, micro_batch: {}, log_every: 10}}\n"
+      "optimizer: {{name: adamw, learning_rate: 1e-3}}\n",
+      batch, std::clamp<std::int64_t>(batch / 8, 1, 4));
+}
 
 Description describe_files(const std::vector<std::string>& names, std::size_t processes) {
   const std::vector<std::string> files = expand_files(names);

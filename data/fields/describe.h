@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,5 +20,15 @@ struct Description {
 // file cannot be looked at.
 [[nodiscard]] Description describe_files(const std::vector<std::string>& names,
                                          std::size_t processes);
+
+// Whether something of this name is likely a label.
+[[nodiscard]] bool sounds_like_label(const std::string& name);
+// For a YAML file: a text, and a list of them.
+[[nodiscard]] std::string yaml_text(const std::string& text);
+[[nodiscard]] std::string yaml_list(const std::vector<std::string>& texts);
+// What comes before the data section of a config that is printed, and what after it.
+[[nodiscard]] std::string model_text(std::int64_t height, std::int64_t width, std::int64_t channels,
+                                     std::int64_t classes);
+[[nodiscard]] std::string training_text(std::int64_t samples);
 
 }  // namespace trireme

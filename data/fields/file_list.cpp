@@ -20,12 +20,26 @@ bool has_ending(const fs::path& path) {
   return std::ranges::find(endings, path.extension().string()) != endings.end();
 }
 
+// Samples that would be missing in silence.
+[[noreturn]] void refuse_no_file(const fs::directory_entry& entry) {
+  std::error_code broken;
+  fail(ExitCode::data,
+       "data.files: {}: is named as an HDF5 file and is {}; remove it, or name the files by a "
+       "pattern",
+       entry.path().string(),
+       entry.exists(broken) ? "no file but a pipe, a socket or a device"
+                            : "a link that leads nowhere");
+}
+
 std::vector<std::string> files_below(const std::string& directory) {
   std::vector<std::string> files;
   std::error_code error;
   fs::recursive_directory_iterator at(directory, error);
   for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
-    if (has_ending(at->path()) && at->is_regular_file(error)) files.push_back(at->path().string());
+    std::error_code broken;  // a link to nothing
+    if (!has_ending(at->path()) || at->is_directory(broken)) continue;
+    if (!at->is_regular_file(broken)) refuse_no_file(*at);
+    files.push_back(at->path().string());
   }
   if (error) fail(ExitCode::data, "data.files: {}: {}", directory, error.message());
   std::ranges::sort(files);

@@ -95,14 +95,13 @@ class Stamps {
   std::vector<std::string> touched_, moved_;
 };
 
-// "a.h5 was", "a.h5 and 2 more were"; "" for none.
+}  // namespace
+
 std::string first_of(const std::vector<std::string>& files) {
   if (files.empty()) return "";
   if (files.size() == 1) return files.front() + " was";
   return fmt::format("{} and {} more were", files.front(), files.size() - 1);
 }
-
-}  // namespace
 
 void keep_indexes(const std::string& path, const ScanRequest& request,
                   std::span<const FileIndex> indexes) {

@@ -14,6 +14,9 @@ namespace trireme {
 void keep_indexes(const std::string& path, const ScanRequest& request,
                   std::span<const FileIndex> indexes);
 
+// "a.h5 was", "a.h5 and 2 more were"; "" for none.
+[[nodiscard]] std::string first_of(const std::vector<std::string>& files);
+
 struct KeptIndexes {
   std::vector<FileIndex> indexes;
   std::string touched;  // "a.h5 and 2 more were": files written to since that kept their size

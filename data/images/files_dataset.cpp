@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "data/images/image_sources.h"
 #include "data/images/tar_samples.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/log.h"
@@ -15,13 +16,6 @@ namespace {
 // Of a file of a folder.
 std::string path_of(const ImageIndex& folder, std::size_t image) {
   return fmt::format("{}/{}", folder.path, folder.name_of(image));
-}
-
-[[noreturn]] void changed(const std::string& path) {
-  fail(ExitCode::data,
-       "{}: has changed since the run began: samples of before and after would not be the same "
-       "data; restore it, or begin a run anew",
-       path);
 }
 
 }  // namespace
@@ -108,7 +102,8 @@ void ImageFilesDataset::read_file(const Place& place, std::span<std::byte> to) c
   const std::string path = path_of(*place.index, place.image);
   const FileDescriptor file = open_regular_file(path, ExitCode::data);
   const FileState wanted{to.size(), place.index->modified[place.image]};
-  if (state_of_file(file, path) != wanted) changed(path);
+  if (state_of_file(file, path) != wanted)
+    refuse_changed_file(path, "its size or its time of change is another one");
   read_exactly(file, path, 0, to, ExitCode::data);
 }
 
@@ -119,7 +114,8 @@ void ImageFilesDataset::read_stored(std::int64_t index, std::vector<std::byte>& 
   if (place.index->folder) return read_file(place, bytes);
   const ImageIndex& archive = *place.index;
   const auto file = archives_.open(archive.path, archive.state.size);
-  if (file->watch.stamp().modified != archive.state.modified) changed(archive.path);
+  if (file->watch.stamp().modified != archive.state.modified)
+    refuse_changed_file(archive.path, "its time of change is another one");
   file->check();
   file->data.read(stored.place, bytes);
 }
@@ -136,6 +132,39 @@ View ImageFilesDataset::view_of(const ImageSize& image, std::int64_t index,
   return view_of_centre(image, cover, options_.height, options_.width);
 }
 
+std::optional<DamagedImage> ImageFilesDataset::draw(std::span<const std::byte> stored,
+                                                    std::int64_t index, std::int64_t epoch,
+                                                    std::span<std::byte> to) const {
+  View view;
+  try {
+    const DecodedPart part =
+        decode_part(stored, options_.channels, options_.max_pixels, [&](const ImageSize& image) {
+          view = view_of(image, index, epoch);
+          return PartWanted{needed_for(view), reduction_for(view)};
+        });
+    resample(part, view, {reinterpret_cast<std::uint8_t*>(to.data()), to.size()});
+    return std::nullopt;
+  } catch (const DamagedImage& error) {
+    return error;
+  }
+}
+
+bool ImageFilesDataset::differs_from_archive(std::int64_t index,
+                                             std::vector<std::byte>& stored) const {
+  const Place place = find(index);
+  const ImageIndex& archive = *place.index;
+  if (archive.folder) return false;
+  const auto file = archives_.open(archive.path, archive.state.size);
+  file->watch.check_now(file->data.source().descriptor(), archive.path);
+  std::vector<std::byte> own(stored.size());
+  file->data.source().read(place.stored().place, own);
+  if (own == stored) return false;
+  static_cast<void>(
+      file->data.leave_copy("an image does not decode, and is another one in the archive"));
+  stored.swap(own);
+  return true;
+}
+
 void ImageFilesDataset::read_in_epoch(std::int64_t epoch, std::int64_t index,
                                       std::span<std::byte> inputs,
                                       std::span<std::int32_t> targets) const {
@@ -144,34 +173,21 @@ void ImageFilesDataset::read_in_epoch(std::int64_t epoch, std::int64_t index,
   thread_local std::vector<std::byte> stored;
   read_stored(index, stored);
   targets[0] = label(index);
-  View view;
-  try {
-    const DecodedPart part =
-        decode_part(stored, options_.channels, options_.max_pixels, [&](const ImageSize& image) {
-          view = view_of(image, index, epoch);
-          return PartWanted{needed_for(view), reduction_for(view)};
-        });
-    resample(part, view, {reinterpret_cast<std::uint8_t*>(inputs.data()), inputs.size()});
-  } catch (const DamagedImage& error) {
-    if (options_.damaged == Damaged::refuse) refuse(index, error);
-    std::ranges::fill(inputs, std::byte{0});
-    targets[0] = ignored_target;
-    ++skipped_;
-    log::get("data").warn("sample {} is left out (data.damaged: skip): {}: {}", index,
-                          place_of(index), error.what());
-  }
+  auto damage = draw(stored, index, epoch, inputs);
+  if (damage && differs_from_archive(index, stored)) damage = draw(stored, index, epoch, inputs);
+  if (!damage) return;
+  if (options_.damaged == Damaged::refuse) refuse(index, *damage);
+  std::ranges::fill(inputs, std::byte{0});
+  targets[0] = ignored_target;
+  ++skipped_;
+  log::get("data").warn("sample {} is left out (data.damaged: skip): {}: {}", index,
+                        place_of(index), damage->what());
 }
 
 void ImageFilesDataset::refuse(std::int64_t index, const DamagedImage& error) const {
   fail(ExitCode::data, "{}: sample {}: {}; {}, or leave out what is damaged by data.damaged: skip",
        place_of(index), index, error.what(),
        error.too_large() ? "raise data.max_pixels if it is genuine" : "replace it");
-}
-
-Pixels ImageFilesDataset::decode_whole(std::int64_t index) const {
-  std::vector<std::byte> stored;
-  read_stored(index, stored);
-  return decode_image(stored, options_.channels, options_.max_pixels, place_of(index));
 }
 
 IdNames ImageFilesDataset::id_names() const {
@@ -192,13 +208,11 @@ std::string ImageFilesDataset::shortcomings() const {
   return fmt::format("{} samples whose images did not decode were left out", skipped_.load());
 }
 
-std::uint64_t ImageFilesDataset::stored_bytes() const {
-  std::uint64_t bytes = 0;
-  for (const ImageIndex& index : indexes_) {
-    for (const StoredImage& image : index.images)
-      bytes += image.bytes;
-  }
-  return bytes;
+std::unique_ptr<ImageFilesDataset> open_image_files(const ImageOptions& options,
+                                                    std::size_t threads) {
+  const ImageScan scan{find_images(options.images), label_rule(options.label)};
+  return std::make_unique<ImageFilesDataset>(scan_images(scan, scan.sources.paths, threads),
+                                             scan.sources.classes, options);
 }
 
 }  // namespace trireme

@@ -4,12 +4,16 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/fields/storage/open_files.h"
+#include "data/images/decode.h"
 #include "data/images/image_index.h"
 #include "data/images/image_options.h"
+#include "data/images/resample.h"
 #include "data/sets/dataset.h"
 
 namespace trireme {
@@ -38,17 +42,16 @@ class ImageFilesDataset final : public Dataset {
                      std::span<std::int32_t> targets) const override;
   [[nodiscard]] IdNames id_names() const override;
   [[nodiscard]] std::string shortcomings() const override;
+  [[nodiscard]] std::string touched() const override { return touched_; }
+  void set_touched(std::string files) { touched_ = std::move(files); }
 
   [[nodiscard]] const std::vector<ImageIndex>& indexes() const { return indexes_; }
   [[nodiscard]] const std::vector<std::string>& classes() const { return classes_; }
-  [[nodiscard]] std::uint64_t stored_bytes() const;  // of all images
   [[nodiscard]] std::int32_t label(std::int64_t index) const { return find(index).stored().label; }
   // The file, or the archive and the member in it, of a sample: "a.tar: dog.jpg".
   [[nodiscard]] std::string place_of(std::int64_t index) const;
   // The bytes of a sample as they are stored. Raises ExitCode::data where a file has changed.
   void read_stored(std::int64_t index, std::vector<std::byte>& bytes) const;
-  // All of a sample's image, decoded. Raises DamagedImage.
-  [[nodiscard]] Pixels decode_whole(std::int64_t index) const;
 
  private:
   struct Place {
@@ -62,6 +65,13 @@ class ImageFilesDataset final : public Dataset {
   [[nodiscard]] Place find(std::int64_t index) const;
   [[nodiscard]] View view_of(const ImageSize& image, std::int64_t index, std::int64_t epoch) const;
   void read_file(const Place& place, std::span<std::byte> to) const;
+  // Why there is no picture; nothing where there is.
+  [[nodiscard]] std::optional<DamagedImage> draw(std::span<const std::byte> stored,
+                                                 std::int64_t index, std::int64_t epoch,
+                                                 std::span<std::byte> to) const;
+  // Whether the archive itself holds another image than `stored`, of a copy of it, which is then
+  // read no more, and this one is in `stored`. Raises ExitCode::data where it has changed.
+  [[nodiscard]] bool differs_from_archive(std::int64_t index, std::vector<std::byte>& stored) const;
   [[noreturn]] void refuse(std::int64_t index, const DamagedImage& error) const;
 
   ImageOptions options_;
@@ -70,8 +80,13 @@ class ImageFilesDataset final : public Dataset {
   std::vector<std::int64_t> starts_{0};  // first sample of each index; one more than indexes
   SampleLayout layout_;
   std::uint64_t fingerprint_ = 0;
+  std::string touched_;
   mutable OpenFiles archives_;
   mutable std::atomic<std::uint64_t> skipped_ = 0;
 };
+
+// What options.images names, looked through by so many threads of this process.
+[[nodiscard]] std::unique_ptr<ImageFilesDataset> open_image_files(const ImageOptions& options,
+                                                                  std::size_t threads);
 
 }  // namespace trireme

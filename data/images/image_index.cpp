@@ -59,6 +59,13 @@ std::string_view ImageIndex::name_of(std::size_t image) const {
   return std::string_view(names).substr(begin, images[image].place - begin);
 }
 
+std::uint64_t ImageIndex::image_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const StoredImage& image : images)
+    bytes += image.bytes;
+  return bytes;
+}
+
 std::string bytes_of(ImageIndex index) {
   std::string bytes;
   IndexWriter writer(bytes);

@@ -44,6 +44,7 @@ struct ImageIndex {
 
   // Of a file of a folder, below it.
   [[nodiscard]] std::string_view name_of(std::size_t image) const;
+  [[nodiscard]] std::uint64_t image_bytes() const;  // of all of them
 };
 
 // Bytes, and back. What comes back is checked as if it had come from a stranger: whatever parses

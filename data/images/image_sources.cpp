@@ -13,6 +13,7 @@
 #include "data/index_file.h"
 #include "data/pack/file_tree.h"
 #include "data/pack/parallel.h"
+#include "data/shard/shard.h"
 #include "runtime/base/log.h"
 
 namespace trireme {
@@ -50,6 +51,16 @@ std::string last_part(const std::string& path) {
   return fs::path(path).filename().string();
 }
 
+// In small letters, without its dot.
+std::string extension_of(const std::string& path) {
+  std::string extension = fs::path(path).extension().string();
+  if (!extension.empty()) extension.erase(0, 1);
+  std::ranges::transform(extension, extension.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::tolower(letter));
+  });
+  return extension;
+}
+
 // Whose classes would be "train" and "val".
 void refuse_splits(const std::string& path, const Names& folders) {
   const auto split = [](const std::string& folder) {
@@ -57,7 +68,9 @@ void refuse_splits(const std::string& path, const Names& folders) {
     return name == "train" || name == "val" || name == "validation" || name == "test";
   };
   const bool splits = std::ranges::all_of(folders, [&](const std::string& folder) {
-    return split(folder) && !list_directory(folder).folders.empty();
+    if (!split(folder)) return false;
+    const Listing inside = list_directory(folder);
+    return !inside.folders.empty() || !inside.archives.empty();
   });
   if (splits) {
     fail(ExitCode::data,
@@ -122,6 +135,23 @@ ImageSources find_images(const std::vector<std::string>& names) {
   return sources;
 }
 
+bool names_images(const std::string& name) {
+  std::error_code error;
+  if (!fs::is_directory(name, error)) return name.ends_with(".tar");
+  constexpr std::size_t most = 10'000;  // files looked at: of another kind there may be millions
+  std::size_t looked_at = 0;
+  bool found = false;
+  for (fs::recursive_directory_iterator at(name, error), end;
+       !error && at != end && looked_at < most; at.increment(error), ++looked_at) {
+    const std::string file = at->path().filename().string();
+    if (at.depth() <= 1 && file == shard_file_name(0)) return false;
+    found = found || (at.depth() <= 1 && file.ends_with(".tar")) ||
+            (at.depth() >= 1 && is_image_name(extension_of(file)));
+    if (found && at.depth() > 1) break;
+  }
+  return found;
+}
+
 ImageIndex index_of_folder(const std::string& path, std::int32_t label) {
   ImageIndex index;
   index.path = path;
@@ -139,11 +169,7 @@ ImageIndex index_of_folder(const std::string& path, std::int32_t label) {
     index.notes.push_back(fmt::format("{}: left out {}", path, tree.left_out));
   std::size_t others = 0;
   for (const std::string& file : tree.files) {
-    std::string extension = fs::path(file).extension().string();
-    std::ranges::transform(extension, extension.begin(), [](unsigned char letter) {
-      return static_cast<char>(std::tolower(letter));
-    });
-    const std::string_view kind = std::string_view(extension).substr(extension.empty() ? 0 : 1);
+    const std::string kind = extension_of(file);
     if (is_other_image_name(kind)) {
       index.problems.push_back(file + ": images are read of JPEG and PNG, and of no other format");
       continue;
@@ -191,8 +217,8 @@ void keep_image_indexes(const std::string& path, const ImageScan& scan,
   keep_index_file(path, line_of(scan), bytes);
 }
 
-std::vector<ImageIndex> kept_image_indexes(const std::string& path, const ImageScan& scan) {
-  std::vector<ImageIndex> kept;
+KeptImages kept_images(const std::string& path, const ImageScan& scan) {
+  KeptImages kept;
   try {
     const std::unordered_set<std::string> wanted(scan.sources.paths.begin(),
                                                  scan.sources.paths.end());
@@ -201,13 +227,34 @@ std::vector<ImageIndex> kept_image_indexes(const std::string& path, const ImageS
     if (!bytes.empty()) IndexParser(bytes, "an index of images")(texts);
     for (const std::string& text : texts) {
       ImageIndex index = parse_image_index(text);
-      if (wanted.contains(index.path) && is_as_it_was(index)) kept.push_back(std::move(index));
+      if (!wanted.contains(index.path)) continue;
+      (is_as_it_was(index) ? kept.good : kept.stale).push_back(std::move(index));
     }
   } catch (const Error& error) {
     log::get("data").info("{}: is not used: {}", path, error.what());
-    kept.clear();
+    kept = {};
   }
   return kept;
+}
+
+std::vector<std::string> touched_files(const ImageIndex& before, const ImageIndex& now) {
+  std::vector<std::string> touched;
+  if (!now.folder) {
+    if (before.state.size == now.state.size && before.state.modified != now.state.modified)
+      touched.push_back(now.path);
+    return touched;
+  }
+  std::unordered_map<std::string_view, std::size_t> known;
+  for (std::size_t i = 0; i < before.images.size(); ++i)
+    known.emplace(before.name_of(i), i);
+  for (std::size_t i = 0; i < now.images.size(); ++i) {
+    const auto found = known.find(now.name_of(i));
+    if (found == known.end()) continue;
+    if (before.images[found->second].bytes == now.images[i].bytes &&
+        before.modified[found->second] != now.modified[i])
+      touched.push_back(fmt::format("{}/{}", now.path, now.name_of(i)));
+  }
+  return touched;
 }
 
 }  // namespace trireme

@@ -22,6 +22,10 @@ struct ImageSources {
 // neither, or for both.
 [[nodiscard]] ImageSources find_images(const std::vector<std::string>& names);
 
+// Whether a name is of images, as far as names tell: *.tar, a directory that holds some, or class
+// folders with images in them. Not where packed shards lie.
+[[nodiscard]] bool names_images(const std::string& name);
+
 // Of one path of these; `label`: its class, of a folder. Raises ExitCode::data.
 [[nodiscard]] ImageIndex index_of_folder(const std::string& path, std::int32_t label);
 
@@ -34,10 +38,20 @@ struct ImageScan {
                                                   std::span<const std::string> paths,
                                                   std::size_t threads);
 
-// Kept beside a run, and those of `sources` that a kept file still has right.
+// Kept beside a run.
 void keep_image_indexes(const std::string& path, const ImageScan& scan,
                         std::span<const ImageIndex> indexes);
-[[nodiscard]] std::vector<ImageIndex> kept_image_indexes(const std::string& path,
-                                                         const ImageScan& scan);
+
+struct KeptImages {
+  std::vector<ImageIndex> good;   // of the sources, by their sizes and times of change
+  std::vector<ImageIndex> stale;  // of sources that have changed since
+};
+// None where `path` is not there, is damaged or for other sources: that is no error.
+[[nodiscard]] KeptImages kept_images(const std::string& path, const ImageScan& scan);
+
+// Files that were written to between two looks at one source and kept their size, so that the
+// fingerprint may be the same: the archive, or files of the folder.
+[[nodiscard]] std::vector<std::string> touched_files(const ImageIndex& before,
+                                                     const ImageIndex& now);
 
 }  // namespace trireme

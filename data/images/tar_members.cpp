@@ -2,6 +2,7 @@
 #include "data/images/tar_members.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 
@@ -42,6 +43,19 @@ std::optional<std::uint64_t> number_of(std::span<const std::byte> field) {
   return value;
 }
 
+// "" for what is none of these.
+std::string_view compressor_of(std::span<const std::byte> begin) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> known{
+      {{"\x1f\x8b", "gzip"},
+       {"BZh", "bzip2"},
+       {"\xfd\x37zXZ", "xz"},
+       {"\x28\xb5\x2f\xfd", "zstd"}}};
+  const std::string_view bytes(reinterpret_cast<const char*>(begin.data()), begin.size());
+  const auto found = std::ranges::find_if(
+      known, [&](const auto& compressor) { return bytes.starts_with(compressor.first); });
+  return found == known.end() ? "" : found->second;
+}
+
 std::string_view name_of_type(char type) {
   switch (type) {
     case '1':
@@ -61,6 +75,19 @@ std::string_view name_of_type(char type) {
 }
 
 }  // namespace
+
+std::string shown_name(std::string_view name) {
+  std::string shown;
+  for (const char letter : name) {
+    const auto code = static_cast<unsigned char>(letter);
+    if (code < 0x20 || code == 0x7f) {
+      shown += fmt::format("\\x{:02x}", code);
+    } else {
+      shown += letter;
+    }
+  }
+  return shown;
+}
 
 struct TarMembers::Header {
   std::span<const std::byte> block;
@@ -118,7 +145,7 @@ std::span<const std::byte> TarMembers::block(std::uint64_t at) {
 std::string TarMembers::content(const TarMember& member, std::uint64_t limit) {
   if (member.bytes > limit) {
     fail(ExitCode::data, "{}: {}: has {} bytes, more than the {} that are read of such a member",
-         path_, member.name, member.bytes, limit);
+         path_, shown_name(member.name), member.bytes, limit);
   }
   std::string text(member.bytes, '\0');
   const std::span bytes = std::as_writable_bytes(std::span(text));
@@ -137,7 +164,7 @@ std::uint64_t TarMembers::end_of(std::uint64_t offset, std::uint64_t bytes,
   if (bytes > left) {
     refuse(header_, fmt::format("{}: its {} bytes reach beyond the end of the archive, which has "
                                 "{}: it has been cut short",
-                                name, bytes, bytes_));
+                                shown_name(name), bytes, bytes_));
   }
   const std::uint64_t padded = (bytes + block_bytes - 1) / block_bytes * block_bytes;
   return offset + std::min(padded, left);
@@ -158,7 +185,7 @@ void TarMembers::set_record(std::string_view key, std::string_view value, bool g
   std::uint64_t number = 0;
   const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (status != std::errc() || end != value.data() + value.size())
-    refuse(header_, fmt::format("a size of '{}'", value));
+    refuse(header_, fmt::format("a size of '{}'", shown_name(value)));
   extra.size = number;
 }
 
@@ -216,6 +243,19 @@ void TarMembers::check_rest(std::uint64_t at) {
   window_.clear();
 }
 
+void TarMembers::check(const Header& header) const {
+  if (!header.has_right_sum()) {
+    const std::string_view compressor = header_ == 0 ? compressor_of(header.block) : "";
+    if (!compressor.empty())
+      refuse(0, fmt::format("is compressed by {}, and images are read where they lie: unpack it to "
+                            "a plain .tar",
+                            compressor));
+    refuse(header_, header_ == 0 ? "no tar archive: the checksum of the first header does not fit"
+                                 : "a damaged header: its checksum does not fit");
+  }
+  if (!header.has_magic()) refuse(header_, "a header that is not of a ustar, pax or GNU archive");
+}
+
 std::optional<TarMember> TarMembers::next() {
   Extra extra;
   bool announced = false;  // a member has to follow
@@ -227,8 +267,7 @@ std::optional<TarMember> TarMembers::next() {
       check_rest(at_ + block_bytes);
       return std::nullopt;
     }
-    if (!header.has_right_sum()) refuse(header_, "a damaged header: its checksum does not fit");
-    if (!header.has_magic()) refuse(header_, "a header that is not of a ustar, pax or GNU archive");
+    check(header);
     digest_.update(header.block);
     const char type = header.type();
     at_ += block_bytes;
@@ -247,11 +286,11 @@ std::optional<TarMember> TarMembers::next() {
       continue;
     }
     if (type != '0') {
-      refuse(header_,
-             fmt::format("{}: is {}; only plain files are read", member.name, name_of_type(type)));
+      refuse(header_, fmt::format("{}: is {}; only plain files are read", shown_name(member.name),
+                                  name_of_type(type)));
     }
     const auto bytes = extra.size ? extra.size : header.size();
-    if (!bytes) refuse(header_, fmt::format("{}: a damaged size", member.name));
+    if (!bytes) refuse(header_, fmt::format("{}: a damaged size", shown_name(member.name)));
     member.bytes = *bytes;
     at_ = end_of(member.offset, *bytes, member.name);
     return member;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/checksum.h"
@@ -20,6 +21,9 @@ class BrokenTar : public Error {
  public:
   explicit BrokenTar(const std::string& message) : Error(ExitCode::data, message) {}
 };
+
+// A name for a message: control characters as \xNN.
+[[nodiscard]] std::string shown_name(std::string_view name);
 
 struct TarMember {
   std::string name;
@@ -52,6 +56,7 @@ class TarMembers {
   };
 
   [[nodiscard]] std::span<const std::byte> block(std::uint64_t at);
+  void check(const Header& header) const;
   void read_extra(const Header& header, Extra& extra);
   void read_records(const std::string& records, bool global, Extra& extra) const;
   void set_record(std::string_view key, std::string_view value, bool global, Extra& extra) const;

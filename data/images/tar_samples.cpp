@@ -74,6 +74,8 @@ class ArchiveIndexer {
     }
     for (const std::string* const key : order_)
       settle(*key, samples_.at(*key));
+    if (index_.images.empty() && index_.problems.empty())
+      index_.notes.push_back(fmt::format("{}: holds no images", index_.path));
     if (state_of_file(file_, index_.path) != index_.state)
       fail(ExitCode::data, "{}: changes while it is read", index_.path);
     index_.digest = members_.digest();
@@ -88,7 +90,7 @@ class ArchiveIndexer {
   };
 
   void problem(const std::string& member, std::string_view reason) {
-    index_.problems.push_back(fmt::format("{}: {}: {}", index_.path, member, reason));
+    index_.problems.push_back(fmt::format("{}: {}: {}", index_.path, shown_name(member), reason));
   }
 
   void take(const TarMember& member) {
@@ -102,8 +104,8 @@ class ArchiveIndexer {
     if (fresh) order_.push_back(&place->first);
     Sample& sample = place->second;
     if (image ? sample.image.has_value() : sample.has_label) {
-      return problem(member.name, fmt::format("its sample {} has {} already", key,
-                                              image ? sample.image->name : "a label"));
+      return problem(member.name, fmt::format("its sample {} has {} already", shown_name(key),
+                                              image ? shown_name(sample.image->name) : "a label"));
     }
     if (image) {
       sample.image = member;
@@ -124,7 +126,7 @@ class ArchiveIndexer {
     problem(member.name,
             rule_.field.empty()
                 ? fmt::format("'{}' is no label: a whole number from 0 on",
-                              trimmed(text).substr(0, shown))
+                              shown_name(trimmed(text).substr(0, shown)))
                 : fmt::format("has no whole number from 0 on as its field '{}'", rule_.field));
   }
 
@@ -134,7 +136,7 @@ class ArchiveIndexer {
     if (!sample.has_label)
       return problem(image.name, fmt::format("there is no label {}.{} beside it; data.label says "
                                              "which member has labels",
-                                             key, rule_.extension));
+                                             shown_name(key), rule_.extension));
     if (!sample.label) return;  // a problem already
     if (image.bytes == 0) return problem(image.name, "is empty");
     if (image.bytes > most_image_bytes) return problem(image.name, "has more than a gigabyte");
@@ -175,7 +177,7 @@ std::string member_at(const std::string& path, std::uint64_t place) {
     const FileDescriptor file = open_regular_file(path, ExitCode::data);
     TarMembers members(file, path, regular_file_size(file, path, ExitCode::data));
     while (const auto member = members.next()) {
-      if (member->offset == place) return member->name;
+      if (member->offset == place) return shown_name(member->name);
     }
   } catch (const Error&) {  // of what has changed meanwhile: the place has to do
   }

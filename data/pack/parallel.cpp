@@ -46,4 +46,9 @@ void parallel_for(std::size_t count, std::size_t threads,
   if (error) std::rethrow_exception(error);
 }
 
+std::size_t usable_cores() {
+  constexpr std::size_t most = 16;
+  return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, most);
+}
+
 }  // namespace trireme

@@ -12,4 +12,7 @@ namespace trireme {
 void parallel_for(std::size_t count, std::size_t threads,
                   const std::function<void(std::size_t)>& body);
 
+// Threads for such a loop where nobody says how many: one per core, 16 at most.
+[[nodiscard]] std::size_t usable_cores();
+
 }  // namespace trireme

@@ -33,6 +33,7 @@ class FloatImages final : public Dataset {
                      std::span<std::int32_t> targets) const override;
   [[nodiscard]] float weight(std::int64_t index) const override { return images_->weight(index); }
   [[nodiscard]] std::string shortcomings() const override { return images_->shortcomings(); }
+  [[nodiscard]] std::string touched() const override { return images_->touched(); }
 
  private:
   std::unique_ptr<const Dataset> images_;

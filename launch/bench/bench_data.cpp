@@ -21,13 +21,16 @@
 #include <vector>
 
 #include "data/hdf5/library_reader.h"
+#include "data/images/image_sources.h"
 #include "data/loader/permutation.h"
 #include "data/pack/staged_directory.h"
 #include "data/pack/text/token_stream.h"
 #include "data/sets/megatron_dataset.h"
 #include "data/sets/token_dataset.h"
 #include "launch/bench/data/field_rates.h"
+#include "launch/bench/data/image_rates.h"
 #include "launch/bench/data/loader_rates.h"
+#include "launch/bench/data/reading.h"
 #include "launch/commands/number_check.h"
 #include "runtime/base/error.h"
 #include "runtime/base/philox.h"
@@ -37,17 +40,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct DataBenchArguments {
+struct DataBenchArguments : BenchSize {
   std::string path;
   std::int64_t context = 1024;
-  std::int64_t threads = 2;
-  std::int64_t megabytes = 256;  // bytes touched at most, so that they stay in the page cache
-  std::int64_t rounds = 5;
-  double seconds = 0.25;  // per round and method
   bool sequential = false;
-  std::string python = "python3";
   std::string script = "scripts/bench_h5py.py";
   FieldBench fields;  // where an input is given
+  ImageBench images;
 };
 
 // Where the bytes of one sample lie.
@@ -206,13 +205,6 @@ double run_round(const Method& method, const Workload& work, double seconds) {
   return static_cast<double>(samples) / std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char letter : text)
-    out += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-  return out + "'";
-}
-
 // Runs the Python script on the same shards; 0 and a reason when it cannot.
 double h5py_rate(const DataBenchArguments& arguments, const Workload& work, std::string& reason) {
   if (!std::filesystem::exists(arguments.script)) {
@@ -220,11 +212,11 @@ double h5py_rate(const DataBenchArguments& arguments, const Workload& work, std:
     return 0;
   }
   std::string command = fmt::format("{} {} --context {} --megabytes {} --rounds {} --seconds {}{}",
-                                    quoted(arguments.python), quoted(arguments.script),
+                                    shell_word(arguments.python), shell_word(arguments.script),
                                     arguments.context, arguments.megabytes, arguments.rounds,
                                     arguments.seconds, arguments.sequential ? " --sequential" : "");
   for (const Shard& shard : work.dataset->shards())
-    command += " " + quoted(shard.path);
+    command += " " + shell_word(shard.path);
   std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
   if (pipe == nullptr) system_failed("popen", command);
   char line[512] = "";
@@ -346,27 +338,30 @@ void bench_synthetic(DataBenchArguments arguments) {
 }
 
 void run_bench(const DataBenchArguments& arguments) {
-  if (arguments.fields.input.empty())
-    return arguments.path.empty() ? bench_synthetic(arguments) : bench_packed(arguments);
-  FieldBench fields = arguments.fields;
-  fields.files = arguments.path;
-  fields.threads = arguments.threads;
-  fields.megabytes = arguments.megabytes;
-  fields.rounds = arguments.rounds;
-  fields.seconds = arguments.seconds;
-  fields.python = arguments.python;
-  bench_fields(fields);
+  if (!arguments.fields.input.empty()) {
+    FieldBench fields = arguments.fields;
+    static_cast<BenchSize&>(fields) = arguments;
+    fields.files = arguments.path;
+    return bench_fields(fields);
+  }
+  if (arguments.path.empty()) return bench_synthetic(arguments);
+  if (!names_images(arguments.path)) return bench_packed(arguments);
+  ImageBench images = arguments.images;
+  static_cast<BenchSize&>(images) = arguments;
+  images.images = arguments.path;
+  bench_images(images);
 }
 
 }  // namespace
 
 void add_bench_data(CLI::App& bench_command) {
   auto* const command = bench_command.add_subcommand(
-      "data", "Reading speed: plain pread, Trireme, HDF5 library, h5py");
+      "data", "Reading speed: plain pread, Trireme, HDF5 library, h5py, PyTorch's DataLoader");
   const auto arguments = std::make_shared<DataBenchArguments>();
   command->add_option("path", arguments->path,
-                      "Packed shards or tokens of Megatron-LM (default: random tokens in the "
-                      "temporary directory)");
+                      "Packed shards, tokens of Megatron-LM, or images in place: archives (*.tar, "
+                      "directories of them, patterns) or class folders (default: random tokens in "
+                      "the temporary directory)");
   command->add_option("--context", arguments->context, "Tokens per sample")
       ->capture_default_str()
       ->check(integer_between(1, 1 << 20));
@@ -397,10 +392,19 @@ void add_bench_data(CLI::App& bench_command) {
       ->needs(input);
   command->add_option("--h5py-files-script", arguments->fields.script, "The peers' side of it")
       ->capture_default_str();
+  command
+      ->add_option("--side", arguments->images.side, "Height and width that images are cropped to")
+      ->capture_default_str()
+      ->check(integer_between(1, 16384));
+  command->add_option("--label", arguments->images.label, "Of archives of images, as data.label")
+      ->capture_default_str();
+  command->add_option("--torchvision-script", arguments->images.script, "The peers' side of images")
+      ->capture_default_str();
   command->footer(
       "Examples: trireme bench data data/kjv --context 1024 --threads 4\n"
       "          trireme bench data data/deepcam/train --input climate/data --target "
-      "climate/label");
+      "climate/label\n"
+      "          trireme bench data imagenet/train --threads 8 --side 224");
   command->callback([arguments] { run_bench(*arguments); });
 }
 

@@ -4,21 +4,15 @@
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <sstream>
 
-#include "data/inspect.h"
-#include "data/megatron/index.h"
 #include "data/pack/interruption.h"
 #include "data/pack/pack_images.h"
 #include "data/pack/pack_text.h"
 #include "data/pack/progress.h"
-#include "data/sets/dataset.h"
 #include "data/sets/id_names.h"
-#include "data/shard/shard_set.h"
-#include "data/verify.h"
+#include "launch/commands/inspect_command.h"
 #include "launch/commands/number_check.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
@@ -237,81 +231,6 @@ void add_pack_images(CLI::App& data) {
       "224 "
       "--classes-of data/photos");
   command->callback([arguments] { run_pack_images(*arguments); });
-}
-
-void add_data_inspect(CLI::App& data) {
-  struct Arguments {
-    std::string path;
-    std::uint64_t preview = 0;
-  };
-  auto* const command = data.add_subcommand("inspect", "Print what a data set holds");
-  const auto arguments = std::make_shared<Arguments>();
-  command
-      ->add_option("path", arguments->path,
-                   "Directory of shards, of splits, one shard, or tokens of Megatron-LM")
-      ->required();
-  command->add_option("--preview", arguments->preview, "Show this many tokens or images")
-      ->check(integer_from<std::uint64_t>(1));
-  command->footer("Example: trireme data inspect data/kjv --preview 200");
-  command->callback([arguments] {
-    for (const std::string& path : find_datasets(arguments->path)) {
-      fmt::print("{}", describe_dataset(path, arguments->preview));
-    }
-  });
-}
-
-std::vector<std::string> files_to_verify(const std::string& path) {
-  if (const auto index = find_megatron_index(path))
-    return {std::filesystem::path(*index).replace_extension(".bin").string()};
-  return list_shards(path, "").paths;
-}
-
-void run_verify(const std::string& path, bool quiet) {
-  std::vector<ShardReport> all;
-  for (const std::string& directory : find_datasets(path)) {
-    std::uint64_t bytes = 0;
-    for (const std::string& file : files_to_verify(directory)) {
-      std::error_code unknown;
-      const auto size = std::filesystem::file_size(file, unknown);
-      if (!unknown) bytes += size;
-    }
-    Progress progress("verifying", bytes, "bytes", !quiet);
-    const std::vector<ShardReport> reports =
-        verify_dataset(directory, [&](std::uint64_t read) { progress.add(read); });
-    all.insert(all.end(), reports.begin(), reports.end());
-  }
-  for (const ShardReport& report : all) {
-    if (report.problem.empty()) {
-      fmt::print("{}: good ({:.1f} MB)\n", report.path, static_cast<double>(report.bytes) * 1e-6);
-    } else {
-      fmt::print("{}: BROKEN\n", report.path);
-    }
-  }
-  const auto broken = std::find_if(all.begin(), all.end(),
-                                   [](const auto& report) { return !report.problem.empty(); });
-  if (broken == all.end()) return;
-  std::fflush(stdout);
-  const auto count = std::count_if(all.begin(), all.end(),
-                                   [](const auto& report) { return !report.problem.empty(); });
-  fail(ExitCode::data, "{} of {} files {} broken; the first: {}", count, all.size(),
-       count == 1 ? "is" : "are", broken->problem);
-}
-
-void add_data_verify(CLI::App& data) {
-  struct Arguments {
-    std::string path;
-    bool quiet = false;
-  };
-  auto* const command = data.add_subcommand(
-      "verify", "Read all of a data set and check checksums and ranges (exit code 3 when broken)");
-  const auto arguments = std::make_shared<Arguments>();
-  command
-      ->add_option("path", arguments->path,
-                   "Directory of shards, of splits, one shard, or tokens of Megatron-LM")
-      ->required();
-  command->add_flag("--quiet", arguments->quiet, "Show no progress");
-  command->footer("Example: trireme data verify data/kjv");
-  command->callback([arguments] { run_verify(arguments->path, arguments->quiet); });
 }
 
 }  // namespace

@@ -6,25 +6,23 @@
 
 #include <limits>
 #include <memory>
-#include <thread>
 
 #include "data/fields/describe.h"
 #include "data/fields/field_dataset.h"
-#include "data/fields/preview.h"
 #include "data/fields/statistics.h"
+#include "data/images/files_dataset.h"
+#include "data/images/inspect_images.h"
+#include "data/pack/parallel.h"
 #include "data/pack/progress.h"
+#include "data/preview.h"
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "models/config.h"
 #include "runtime/engine/data_sets.h"
+#include "runtime/engine/image_sets.h"
 
 namespace trireme {
 namespace {
-
-std::size_t cores() {
-  constexpr std::size_t most = 16;
-  return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, most);
-}
 
 struct ConfigArguments {
   std::string config;
@@ -48,14 +46,18 @@ Config of_source(Config config, const std::string& name) {
   return config;
 }
 
-// The training data of a config, whatever its model reads. `plain`: as stored, without scaling.
-std::unique_ptr<FieldDataset> open_files(const ConfigArguments& arguments, bool plain) {
+Config config_of(const ConfigArguments& arguments) {
   Config config = load_config(arguments.config, arguments.overrides);
-  if (!arguments.source.empty()) config = of_source(std::move(config), arguments.source);
+  return arguments.source.empty() ? config : of_source(std::move(config), arguments.source);
+}
+
+// The training data of a config, whatever its model reads. `plain`: as stored, without scaling.
+std::unique_ptr<FieldDataset> open_files(const ConfigArguments& arguments, Config config,
+                                         bool plain) {
   if (!config.data.in_place()) {
     fail(ExitCode::config,
          "{}: data.files names no files; this command is for HDF5 files that are read in place "
-         "(one of data.sources: --source NAME; packed shards: trireme data inspect)",
+         "(one of data.sources: --source NAME; packed shards and images: trireme data inspect)",
          arguments.config);
   }
   if (plain) {
@@ -68,15 +70,32 @@ std::unique_ptr<FieldDataset> open_files(const ConfigArguments& arguments, bool 
 }
 
 void add_describe(CLI::App& data) {
-  const auto files = std::make_shared<std::vector<std::string>>();
+  struct Arguments {
+    std::vector<std::string> files;
+    std::string label;
+  };
+  const auto arguments = std::make_shared<Arguments>();
   auto* const command = data.add_subcommand(
-      "describe", "Look at HDF5 files and print a config that trains on them in place");
-  command->add_option("files", *files, "Files, directories or patterns")->required();
+      "describe", "Look at HDF5 files or images and print a config that trains on them in place");
+  command
+      ->add_option("files", arguments->files,
+                   "HDF5 files, directories or patterns; or archives of images (*.tar), or a "
+                   "directory of class folders, or of splits of them (train, val or validation)")
+      ->required();
+  command->add_option("--label", arguments->label,
+                      "Member of an archive of images that has a sample's label: cls, txt or "
+                      "json:FIELD (default: what is there)");
   command->footer(
       "What the first file holds stands in comments; a config that fits all of them follows.\n"
-      "Example: trireme data describe data/deepcam/train > configs/deepcam.yaml");
-  command->callback([files] {
-    const Description found = describe_files(*files, cores());
+      "Examples: trireme data describe data/deepcam/train > configs/deepcam.yaml\n"
+      "          trireme data describe 'imagenet/train-*.tar' > configs/imagenet.yaml");
+  command->callback([arguments] {
+    const auto& [files, label] = *arguments;
+    const bool images = std::ranges::all_of(files, names_images);
+    if (!images && !label.empty())
+      fail(ExitCode::config, "--label: is for images, and {} holds none", files.front());
+    const Description found = images ? describe_images(files, label, usable_cores())
+                                     : describe_files(files, usable_cores());
     fmt::print("{}", found.text);
     std::fflush(stdout);
     if (!found.problem.empty()) fail(ExitCode::data, "{}", found.problem);
@@ -98,11 +117,11 @@ void add_statistics(CLI::App& data) {
       "Then: data: {scaling: mean_std, statistics: FILE}\n"
       "Example: trireme data statistics configs/deepcam_like.yaml --out data/deepcam.json");
   command->callback([arguments] {
-    const auto dataset = open_files(*arguments, /*plain=*/true);
+    const auto dataset = open_files(*arguments, config_of(*arguments), /*plain=*/true);
     Progress progress("reading", static_cast<std::uint64_t>(dataset->size()), "samples",
                       !arguments->quiet);
     std::uint64_t shown = 0;
-    const auto channels = compute_statistics(*dataset, cores(), [&](std::uint64_t done) {
+    const auto channels = compute_statistics(*dataset, usable_cores(), [&](std::uint64_t done) {
       if (done > shown) progress.add(done - shown);
       shown = std::max(shown, done);
     });
@@ -124,7 +143,9 @@ void add_preview(CLI::App& data) {
   };
   const auto arguments = std::make_shared<Arguments>();
   auto* const command = data.add_subcommand(
-      "preview", "Write samples of data.files as PNG files, a tile per channel");
+      "preview",
+      "Write samples as PNG files: of data.files a tile per channel, of data.images as the first "
+      "epoch crops them");
   add_options(*command, *arguments);
   command->add_option("--out", arguments->out, "Directory to write to")->required();
   command->add_option("--samples", arguments->samples, "How many, evenly spread")
@@ -132,8 +153,16 @@ void add_preview(CLI::App& data) {
       ->check(integer_between(1, 100000));
   command->footer("Example: trireme data preview configs/deepcam_like.yaml --out preview");
   command->callback([arguments] {
-    const auto dataset = open_files(*arguments, /*plain=*/false);
-    for (const std::string& path : write_previews(*dataset, arguments->out, arguments->samples))
+    const Config config = config_of(*arguments);
+    const auto paths =
+        config.data.images.empty()
+            ? write_previews(*open_files(*arguments, config, /*plain=*/false), arguments->out,
+                             arguments->samples)
+            : write_previews(
+                  *open_image_files(image_options(config, config.data, /*training=*/true),
+                                    usable_cores()),
+                  arguments->out, arguments->samples);
+    for (const std::string& path : paths)
       fmt::print("{}\n", path);
   });
 }

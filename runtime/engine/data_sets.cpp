@@ -159,6 +159,15 @@ std::unique_ptr<Dataset> beside_files(std::unique_ptr<Dataset> images, const Con
   return std::make_unique<FloatImages>(std::move(images), data.mean, data.std);
 }
 
+// What of training data ends the run (state/starting_point.h).
+void warn_touched(const Communicator& world, DataPart part, const std::string& touched) {
+  if (part != DataPart::validation || touched.empty() || world.rank() != 0) return;
+  log::get("data").warn(
+      "{} written to since this run last looked, with the same size: losses over them before and "
+      "after are perhaps not of the same numbers",
+      touched);
+}
+
 // `world`: null for this process alone. `training`: of the same `data`, or null.
 std::unique_ptr<Dataset> open_one(Communicator* world, const Config& config, const DataSource& data,
                                   DataPart part, const Dataset* training) {
@@ -167,6 +176,7 @@ std::unique_ptr<Dataset> open_one(Communicator* world, const Config& config, con
     auto images = open_images(world == nullptr ? *alone : *world,
                               image_options(config, data, part == DataPart::training),
                               index_file(config, data, part));
+    if (world != nullptr) warn_touched(*world, part, images->touched());
     if (!config.data.stage.empty() && !images->classes().empty()) {
       fail(ExitCode::config,
            "data.stage: {}: class folders are read where they lie; remove it, or make archives of "
@@ -184,12 +194,7 @@ std::unique_ptr<Dataset> open_one(Communicator* world, const Config& config, con
     return std::make_unique<FieldDataset>(known->indexes(), options);
   if (world == nullptr) return open_here(options);
   KeptIndexes shared = shared_indexes(*world, index_file(config, data, part), options);
-  if (part == DataPart::validation && !shared.touched.empty() && world->rank() == 0) {
-    log::get("data").warn(
-        "{} written to since this run last looked, with the same size: losses over them before and "
-        "after are perhaps not of the same numbers",
-        shared.touched);
-  }
+  warn_touched(*world, part, shared.touched);
   auto fields = std::make_unique<FieldDataset>(std::move(shared.indexes), options);
   fields->set_touched(std::move(shared.touched));
   return fields;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/engine/image_sets.h"
 
+#include <algorithm>
 #include <unordered_map>
 
+#include "data/fields/index_store.h"
 #include "data/images/image_sources.h"
 #include "data/index_archive.h"
 #include "models/registry.h"
@@ -28,6 +30,21 @@ ImageSources shared_sources(Communicator& world, const std::vector<std::string>&
   parser(sources.paths);
   parser(sources.classes);
   return sources;
+}
+
+// "a.tar and 2 more were", as Dataset::touched() has it.
+std::string touched_since(const std::vector<ImageIndex>& before,
+                          const std::vector<ImageIndex>& now) {
+  std::unordered_map<std::string_view, const ImageIndex*> places;
+  for (const ImageIndex& index : now)
+    places.emplace(index.path, &index);
+  std::vector<std::string> touched;
+  for (const ImageIndex& index : before) {
+    const auto found = places.find(index.path);
+    if (found != places.end())
+      std::ranges::move(touched_files(index, *found->second), std::back_inserter(touched));
+  }
+  return first_of(touched);
 }
 
 void report_notes(const std::vector<ImageIndex>& indexes) {
@@ -65,11 +82,14 @@ ImageOptions image_options(const Config& config, const DataSource& data, bool tr
 std::unique_ptr<ImageFilesDataset> open_images(Communicator& world, const ImageOptions& options,
                                                const std::string& index_file) {
   const ImageScan scan{shared_sources(world, options.images), label_rule(options.label)};
+  std::vector<ImageIndex> stale;
   IndexWork work;
   work.list = [&] { return scan.sources.paths; };
   work.known = [&](const std::vector<std::string>& /*files*/) {
     std::unordered_map<std::string, std::string> known;
-    for (ImageIndex& index : kept_image_indexes(index_file, scan)) {
+    KeptImages kept = kept_images(index_file, scan);
+    stale = std::move(kept.stale);
+    for (ImageIndex& index : kept.good) {
       const std::string path = index.path;
       known.emplace(path, bytes_of(std::move(index)));
     }
@@ -85,7 +105,11 @@ std::unique_ptr<ImageFilesDataset> open_images(Communicator& world, const ImageO
   for (const std::string& text : share_indexes(world, work))
     indexes.push_back(parse_image_index(text));
   if (world.rank() == 0) report_notes(indexes);
-  return std::make_unique<ImageFilesDataset>(std::move(indexes), scan.sources.classes, options);
+  std::string touched = broadcast_text(world, touched_since(stale, indexes), 0);
+  auto images =
+      std::make_unique<ImageFilesDataset>(std::move(indexes), scan.sources.classes, options);
+  images->set_touched(std::move(touched));
+  return images;
 }
 
 void keep_image_index(const std::string& index_file, const ImageFilesDataset& dataset,

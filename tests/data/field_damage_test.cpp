@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that are damaged, differ, change or lead elsewhere, and what the message names.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <filesystem>
@@ -130,6 +131,17 @@ TEST_F(FieldDamage, LabelsThatAreNoneAreNamed) {
   }
   three.target = "data";
   expect_refused(three, "a.h5", "data", "one number per sample");
+}
+
+TEST_F(FieldDamage, NamesOfFilesThatAreNoneAreRefused) {
+  write("a.h5", small);
+  std::filesystem::create_directories(path("folder.h5/below"));
+  EXPECT_EQ(expand_files(options().files), std::vector{path("a.h5")});
+  ASSERT_EQ(::mkfifo(path("b.h5").c_str(), 0600), 0);
+  expect_refused(options(), "b.h5", "no file but a pipe", "name the files by a pattern");
+  std::filesystem::remove(path("b.h5"));
+  std::filesystem::create_symlink(path("nothing"), path("folder.h5/below/c.nc"));
+  expect_refused(options(), "c.nc", "a link that leads nowhere");
 }
 
 TEST_F(FieldDamage, AChunkThatDoesNotDecodeIsNamedOrLeftOutAndCounted) {

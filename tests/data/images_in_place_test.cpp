@@ -295,14 +295,20 @@ TEST_F(ImagesInPlace, KeptIndexesServeAsLongAsNothingChanges) {
   const std::string kept = directory_.path() + "/data.index";
   ImageScan scan{find_images({directory_.path() + "/set"}), label_rule("cls")};
   keep_image_indexes(kept, scan, scan_images(scan, scan.sources.paths, 1));
-  EXPECT_EQ(kept_image_indexes(kept, scan).size(), 2U);
-  fs::last_write_time(directory_.path() + "/set/dog",
-                      fs::last_write_time(kept) + std::chrono::seconds(2));
-  EXPECT_EQ(kept_image_indexes(kept, scan).size(), 1U);
+  EXPECT_EQ(kept_images(kept, scan).good.size(), 2U);
+  const std::string dog = directory_.path() + "/set/dog";
+  fs::last_write_time(dog, fs::last_write_time(kept) + std::chrono::seconds(2));
+  const KeptImages one = kept_images(kept, scan);
+  EXPECT_EQ(one.good.size(), 1U);
+  ASSERT_EQ(one.stale.size(), 1U);
+  EXPECT_TRUE(touched_files(one.stale[0], index_of_folder(dog, 1)).empty());
+  fs::last_write_time(dog + "/1.jpg", fs::last_write_time(kept) + std::chrono::seconds(2));
+  EXPECT_EQ(touched_files(one.stale[0], index_of_folder(dog, 1)),
+            std::vector<std::string>{dog + "/1.jpg"});
   scan.rule = label_rule("txt");
-  EXPECT_TRUE(kept_image_indexes(kept, scan).empty());
+  EXPECT_TRUE(kept_images(kept, scan).good.empty());
   write("data.index", "damaged");
-  EXPECT_TRUE(kept_image_indexes(kept, scan).empty());
+  EXPECT_TRUE(kept_images(kept, scan).good.empty());
 }
 
 // The crop that is read is that of random_crop: red and green of the picture tell where it lies.

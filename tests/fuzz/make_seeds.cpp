@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // make_seeds DIRECTORY: seeds that a library writes, so that the repository need not hold them, in
-// DIRECTORY/shard, DIRECTORY/safetensors, DIRECTORY/fields, DIRECTORY/megatron and
-// DIRECTORY/tokenizer.
+// DIRECTORY/shard, DIRECTORY/safetensors, DIRECTORY/fields, DIRECTORY/images, DIRECTORY/megatron
+// and DIRECTORY/tokenizer.
 #include <array>
 #include <cstdio>
 #include <filesystem>
 
 #include "data/fields/storage/field_index.h"
+#include "data/images/image_index.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/checkpoint/files/safetensors.h"
 #include "tests/data/make_data.h"
 #include "tests/data/make_megatron.h"
+#include "tests/data/make_tar.h"
 #include "tests/data/make_tokenizer.h"
 #include "tests/support/temporary_directory.h"
 
@@ -77,6 +79,36 @@ void write_indexes(const std::string& directory) {
   write_file(directory + "/index", bytes, ExitCode::internal);
 }
 
+// Images that decode are among the seeds of the repository.
+void write_archives(const std::string& directory) {
+  const std::string deep = std::string(90, 'd') + "/" + std::string(120, 'n');
+  const std::string gnu("ustar  ", 8);
+  test::write_text(directory + "/names",
+                   test::tar_of({{"folder/", "", '5'},
+                                 {"pax", test::pax_record("path", deep + "1.jpg"), 'x'},
+                                 {"short", "12345"},
+                                 {"pax", test::pax_record("path", deep + "1.cls"), 'x'},
+                                 {"short", "1"},
+                                 {"././@LongLink", deep + "2.png" + std::string(1, '\0'), 'L', gnu},
+                                 {"short", "12345", '0', gnu},
+                                 {"././@LongLink", deep + "2.json", 'L', gnu},
+                                 {"short", R"({"label": 2})", '0', gnu}}));
+  ImageIndex archive;
+  archive.path = "a.tar";
+  archive.state.size = 4096;
+  archive.images = {{512, 100, 3}, {1536, 7, 0}};
+  archive.problems = {"a.tar: b.jpg: is empty"};
+  test::write_text(directory + "/archive_index", bytes_of(archive));
+  ImageIndex folder;
+  folder.path = "cats";
+  folder.folder = true;
+  folder.folders = {{"cats", 5}};
+  folder.names = "1.jpg2.png";
+  folder.images = {{5, 100, 3}, {10, 7, 3}};
+  folder.modified = {1, 2};
+  test::write_text(directory + "/folder_index", bytes_of(folder));
+}
+
 // Of the .bin file the target needs its size alone, which tokens of two bytes give.
 void write_indices(const std::string& directory) {
   test::write_text(directory + "/narrow", test::megatron_index({3, 0, 5, 8}, {0, 2, 4}, 8));
@@ -106,13 +138,15 @@ int main(int count, char** arguments) {
     return 2;
   }
   const std::string directory = arguments[1];
-  for (const char* const target : {"shard", "safetensors", "fields", "megatron", "tokenizer"}) {
+  for (const char* const target :
+       {"shard", "safetensors", "fields", "images", "megatron", "tokenizer"}) {
     std::filesystem::remove_all(directory + "/" + target);
     std::filesystem::create_directories(directory + "/" + target);
   }
   write_shards(directory + "/shard");
   write_tensors(directory + "/safetensors");
   write_indexes(directory + "/fields");
+  write_archives(directory + "/images");
   write_indices(directory + "/megatron");
   write_tokenizers(directory + "/tokenizer");
   return 0;

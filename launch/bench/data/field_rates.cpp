@@ -4,11 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstdio>
-#include <filesystem>
 #include <functional>
-#include <thread>
 #include <vector>
 
 #include "data/fields/field_dataset.h"
@@ -16,21 +12,13 @@
 #include "data/fields/storage/filters.h"
 #include "data/fields/storage/index_child.h"
 #include "data/loader/permutation.h"
+#include "launch/bench/data/reading.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 
 namespace trireme {
 namespace {
-
-using ReadOne = std::function<void(std::size_t)>;
-
-struct FieldMethod {
-  std::string name;
-  std::int64_t threads = 1;
-  std::function<ReadOne()> make;  // a reader belongs to one thread
-  double best = 0;                // samples per second
-};
 
 struct FieldWork {
   std::unique_ptr<FieldDataset> data;
@@ -122,70 +110,17 @@ std::function<ReadOne()> own_reader(const FieldWork& work) {
   };
 }
 
-double run_field_round(const FieldMethod& method, const FieldWork& work, double seconds) {
-  std::atomic<std::uint64_t> samples = 0;
-  const auto start = std::chrono::steady_clock::now();
-  const auto run = [&](std::int64_t thread) {
-    const ReadOne read = method.make();
-    std::uint64_t done = 0;
-    std::size_t at = work.order.size() * static_cast<std::size_t>(thread) /
-                     static_cast<std::size_t>(method.threads);
-    do {
-      read(work.order[at]);
-      at = at + 1 == work.order.size() ? 0 : at + 1;
-      ++done;
-    } while (seconds_since(start) < seconds);
-    samples += done;
-  };
-  {
-    std::vector<std::jthread> pool;
-    for (std::int64_t t = 1; t < method.threads; ++t)
-      pool.emplace_back(run, t);
-    run(0);
-  }
-  return static_cast<double>(samples) / seconds_since(start);
-}
-
-void print_field_row(const std::string& name, std::int64_t threads, double rate,
-                     const FieldWork& work, double plain) {
-  fmt::print("  {:<34} {:>7} {:>12.1f} {:>12.1f} {:>9.1f} %\n", name, threads,
-             rate * static_cast<double>(work.decoded) * 1e-6, rate, 100 * rate / plain);
-}
-
-std::string shell_word(const std::string& text) {
-  std::string out = "'";
-  for (const char letter : text)
-    out += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-  return out + "'";
-}
-
-// The lines "NAME THREADS SAMPLES_PER_SECOND" of the script; others say why there is none.
-void print_peers(const FieldBench& bench, const FieldWork& work, double plain) {
-  if (!std::filesystem::exists(bench.script)) {
-    fmt::print("  h5py: not measured: {} not found; give --h5py-script\n", bench.script);
-    return;
-  }
-  std::string command =
-      fmt::format("{} {} --dataset {} --workers {} --rounds {} --seconds {}",
-                  shell_word(bench.python), shell_word(bench.script), shell_word(bench.input),
-                  bench.threads, bench.rounds, bench.seconds);
+PeerScript peers_of(const FieldBench& bench, const FieldWork& work) {
+  PeerScript peers{
+      bench.python,
+      bench.script,
+      "--h5py-files-script",
+      {"--dataset", bench.input, "--workers", fmt::format("{}", bench.threads), "--rounds",
+       fmt::format("{}", bench.rounds), "--seconds", fmt::format("{}", bench.seconds)}};
   constexpr std::size_t most = 512;  // files on a command line
   for (std::size_t i = 0; i < std::min(most, work.order.size()); ++i)
-    command += " " + shell_word(work.index(work.order[i]).path);
-  std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) system_failed("popen", bench.script);
-  char line[512] = "";
-  while (std::fgets(line, sizeof(line), pipe) != nullptr) {
-    char name[64] = "";
-    long threads = 0;
-    double rate = 0;
-    if (std::sscanf(line, "rate %63s %ld %lf", name, &threads, &rate) == 3) {
-      print_field_row(name, threads, rate, work, plain);
-    } else {
-      fmt::print("  {}", line);
-    }
-  }
-  ::pclose(pipe);
+    peers.arguments.push_back(work.index(work.order[i]).path);
+  return peers;
 }
 
 }  // namespace
@@ -195,9 +130,8 @@ void bench_fields(const FieldBench& bench) {
   const bool filtered = !work.input(0).filters.empty();
   fmt::print("{} samples of {} bytes, {} stored; shuffled, page cache warm\n", work.samples,
              work.decoded, work.stored);
-  fmt::print("  {:<34} {:>7} {:>12} {:>12} {:>11}\n", "", "threads", "decoded MB/s", "samples/s",
-             "of pread");
-  std::vector<FieldMethod> methods;
+  print_reading_head("decoded MB/s", "of pread");
+  std::vector<ReadingMethod> methods;
   for (const std::int64_t threads : {std::int64_t{1}, bench.threads}) {
     if (threads == 1 && !methods.empty()) continue;
     methods.push_back({"plain pread of the stored bytes", threads, plain_reader(work)});
@@ -207,19 +141,14 @@ void bench_fields(const FieldBench& bench) {
            decoder_alone(work)});
     methods.push_back({"Trireme reader", threads, own_reader(work)});
   }
-  const ReadOne warm = methods.front().make();
-  for (const std::size_t sample : work.order)
-    warm(sample);
-  for (std::int64_t round = 0; round < bench.rounds; ++round) {
-    for (FieldMethod& method : methods)
-      method.best = std::max(method.best, run_field_round(method, work, bench.seconds));
-  }
+  run_rounds(methods, {work.order, bench.rounds, bench.seconds});
+  const auto bytes = static_cast<double>(work.decoded);
   double plain = 0;
-  for (const FieldMethod& method : methods) {
+  for (const ReadingMethod& method : methods) {
     if (method.name.starts_with("plain")) plain = method.best;
-    print_field_row(method.name, method.threads, method.best, work, plain);
+    print_reading_row(method.name, method.threads, method.best, bytes, plain);
   }
-  print_peers(bench, work, methods.front().best);
+  print_peers(peers_of(bench, work), bytes, methods.front().best);
 }
 
 }  // namespace trireme

@@ -15,6 +15,7 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t rows_of_a_batch = 16;
+constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
 
 std::unique_ptr<Dataset> open_for_bench(const LoaderBench& bench, bool check_blocks) {
   return Dataset::open(bench.path,
@@ -71,7 +72,6 @@ class BlockCosts {
 }  // namespace
 
 LoaderRates measure_loader(const LoaderBench& bench) {
-  constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
   constexpr double long_enough = 3600;
   const auto plain = open_for_bench(bench, /*check_blocks=*/false),
              verified = open_for_bench(bench, true);
@@ -99,6 +99,10 @@ LoaderRates measure_loader(const LoaderBench& bench) {
   best.later_cost = later_costs.median();
   best.first_cost = first_costs.median();
   return best;
+}
+
+double loader_rate(const Dataset& data, std::int64_t threads, double seconds) {
+  return loader_pass(data, threads, seconds, no_limit).rate;
 }
 
 }  // namespace trireme

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "data/sets/dataset.h"
+
 namespace trireme {
 
 struct LoaderBench {
@@ -35,5 +37,8 @@ struct LoaderRates {
 
 // Rounds of the four alternate, so that other load on the machine hits none of them alone.
 [[nodiscard]] LoaderRates measure_loader(const LoaderBench& bench);
+
+// Samples per second of a loader of so many threads, in batches of 16, over `seconds`.
+[[nodiscard]] double loader_rate(const Dataset& data, std::int64_t threads, double seconds);
 
 }  // namespace trireme

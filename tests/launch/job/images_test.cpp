@@ -80,6 +80,15 @@ TEST_F(ImagesTest, BitsAreThoseOfOneRankWhateverReadsThem) {
     EXPECT_EQ(weights_of("two"), weights_of(one)) << images;
     std::filesystem::remove_all(directory() + "/two");
   }
+  // Archives from copies on the host's own disk.
+  const std::string stage = fmt::format("--set data.stage={}/stage", directory());
+  const CommandResult staged = run("archives", "staged", 2, 7, stage);
+  ASSERT_EQ(staged.exit_code, 0) << staged.output;
+  EXPECT_THAT(staged.output, HasSubstr("data.stage: 2 file(s)"));
+  EXPECT_EQ(weights_of("staged"), weights_of("archives_one"));
+  const CommandResult folders = run("folders", "staged", 2, 7, stage);
+  EXPECT_EQ(folders.exit_code, 2) << folders.output;
+  EXPECT_THAT(folders.output, HasSubstr("class folders are read where they lie"));
 }
 
 TEST_F(ImagesTest, ARunGoesOnInsideAnEpochAndRefusesOtherImages) {
@@ -95,6 +104,13 @@ TEST_F(ImagesTest, ARunGoesOnInsideAnEpochAndRefusesOtherImages) {
     EXPECT_EQ(losses(parts).back(), losses(whole).back());
     EXPECT_EQ(weights_of(parts), weights_of(whole));
   }
+  // The same bytes, but who knows that without their checksums?
+  const std::string archive = directory() + "/archives/1.tar";
+  const auto before = std::filesystem::last_write_time(archive);
+  std::filesystem::last_write_time(archive, before + std::chrono::seconds(5));
+  const CommandResult touched = run("archives", "archives_2", 2, 9);
+  EXPECT_EQ(touched.exit_code, 3) << touched.output;
+  EXPECT_THAT(touched.output, HasSubstr("1.tar was written to since this run last looked"));
   std::filesystem::remove(directory() + "/folders/class_1/001.jpg");
   const CommandResult other = run("folders", "folders_2", 1, 9);
   EXPECT_EQ(other.exit_code, 2) << other.output;
@@ -116,6 +132,26 @@ TEST_F(ImagesTest, EvaluationTakesCentresAndTheClassesOfTraining) {
   const CommandResult refused = run("folders", "other", 1, 3, validation + "others");
   EXPECT_EQ(refused.exit_code, 3) << refused.output;
   EXPECT_THAT(refused.output, AllOf(HasSubstr("class_9"), HasSubstr("class_0")));
+}
+
+TEST_F(ImagesTest, ADescribedConfigTrainsAsItStands) {
+  write_images();
+  write_file(directory() + "/archives/2.tar", tar_of({{"a.jpg", "no label"}}));
+  for (const char* const images : {"archives", "folders"}) {
+    const CommandResult described =
+        trireme(fmt::format("data describe {}/{}", directory(), images));
+    ASSERT_EQ(described.exit_code, 0) << described.output;
+    write_file(directory() + "/described.yaml", described.output);
+    const CommandResult trained = trireme(
+        fmt::format("train {0}/described.yaml --set run.directory={0}/{1}_run --set train.steps=1 "
+                    "--set train.global_batch=2 --set train.micro_batch=1",
+                    directory(), images));
+    EXPECT_EQ(trained.exit_code, 0) << trained.output << described.output;
+  }
+  const CommandResult shown = trireme(
+      fmt::format("data preview {0}/described.yaml --out {0}/preview --samples 3", directory()));
+  EXPECT_EQ(shown.exit_code, 0) << shown.output;
+  EXPECT_THAT(shown.output, HasSubstr("sample_000012_label_1.png"));
 }
 
 TEST_F(ImagesTest, DamageEndsAllRanksByNameOrIsSkipped) {

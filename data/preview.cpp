@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/fields/preview.h"
+#include "data/preview.h"
 
 #include <png.h>
 
@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "runtime/base/error.h"
+#include "runtime/nn/batch.h"
 
 namespace trireme {
 namespace {
@@ -55,40 +56,68 @@ void draw_channel(const SampleShape& shape, const Grid& grid, std::int64_t chann
   }
 }
 
-void write_png(const std::string& path, const Grid& grid,
-               const std::vector<std::uint8_t>& picture) {
+struct Picture {
+  std::int64_t height = 0, width = 0;
+  bool colours = false;
+  std::vector<std::uint8_t> pixels;
+};
+
+void write_png(const std::string& path, const Picture& picture) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
-  image.width = static_cast<png_uint_32>(grid.width);
-  image.height = static_cast<png_uint_32>(grid.height);
-  image.format = PNG_FORMAT_GRAY;
-  if (png_image_write_to_file(&image, path.c_str(), 0, picture.data(), 0, nullptr) == 0)
+  image.width = static_cast<png_uint_32>(picture.width);
+  image.height = static_cast<png_uint_32>(picture.height);
+  image.format = picture.colours ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+  if (png_image_write_to_file(&image, path.c_str(), 0, picture.pixels.data(), 0, nullptr) == 0)
     library_failed(fmt::format("png_image_write_to_file({})", path), image.message);
+}
+
+// `draw` gives the picture of a sample; the label is read with it.
+template <typename Draw>
+std::vector<std::string> write_pictures(const Dataset& data, const std::string& directory,
+                                        std::int64_t count, Draw&& draw) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) fail(ExitCode::data, "{}: {}", directory, error.message());
+  std::vector<std::string> paths;
+  count = std::min(count, data.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t index = i * data.size() / count;
+    std::int32_t label = 0;
+    const Picture picture = draw(index, label);
+    if (label == ignored_target) continue;
+    paths.push_back(fmt::format("{}/sample_{:06}_label_{}.png", directory, index, label));
+    write_png(paths.back(), picture);
+  }
+  return paths;
 }
 
 }  // namespace
 
 std::vector<std::string> write_previews(const FieldDataset& data, const std::string& directory,
                                         std::int64_t count) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) fail(ExitCode::data, "{}: {}", directory, error.message());
   const SampleShape& shape = data.shape();
   const Grid grid = grid_of(shape);
   std::vector<float> sample(static_cast<std::size_t>(data.layout().inputs.count()));
-  std::vector<std::string> paths;
-  count = std::min(count, data.size());
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t index = i * data.size() / count;
-    std::int32_t label = 0;
+  return write_pictures(data, directory, count, [&](std::int64_t index, std::int32_t& label) {
     data.read(index, std::as_writable_bytes(std::span(sample)), {&label, 1});
-    std::vector<std::uint8_t> picture(static_cast<std::size_t>(grid.width * grid.height), 0);
+    Picture picture{grid.height, grid.width, false, {}};
+    picture.pixels.resize(static_cast<std::size_t>(grid.width * grid.height));
     for (std::int64_t c = 0; c < shape.channels(); ++c)
-      draw_channel(shape, grid, c, sample, picture);
-    paths.push_back(fmt::format("{}/sample_{:06}_label_{}.png", directory, index, label));
-    write_png(paths.back(), grid, picture);
-  }
-  return paths;
+      draw_channel(shape, grid, c, sample, picture.pixels);
+    return picture;
+  });
+}
+
+std::vector<std::string> write_previews(const ImageFilesDataset& data, const std::string& directory,
+                                        std::int64_t count) {
+  const Shape& shape = data.layout().inputs;  // (H, W, C)
+  return write_pictures(data, directory, count, [&](std::int64_t index, std::int32_t& label) {
+    Picture picture{shape[0], shape[1], shape[2] == 3, {}};
+    picture.pixels.resize(data.layout().input_bytes());
+    data.read(index, std::as_writable_bytes(std::span(picture.pixels)), {&label, 1});
+    return picture;
+  });
 }
 
 }  // namespace trireme

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading speed of images in place: pread of the stored bytes, decoding all of them, our reader
+// with random resized crops, the loader to device batches, and torchvision under PyTorch's
+// DataLoader.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "launch/bench/data/reading.h"
+
+namespace trireme {
+
+struct ImageBench : BenchSize {
+  std::string images;  // archive, directory or pattern
+  std::string label = "cls";
+  std::int64_t side = 224;  // of samples
+  std::string script = "scripts/bench_torchvision.py";
+};
+
+void bench_images(const ImageBench& bench);
+
+}  // namespace trireme
