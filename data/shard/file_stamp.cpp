@@ -19,8 +19,7 @@ std::int64_t in_nanoseconds(const timespec& time) {
 }
 
 FileStamp stamp_from(const struct stat& found) {
-  return {.device = found.st_dev,
-          .inode = found.st_ino,
+  return {.inode = found.st_ino,
           .size = static_cast<std::uint64_t>(found.st_size),
           .modified = in_nanoseconds(found.st_mtim),
           .changed = in_nanoseconds(found.st_ctim),
@@ -54,7 +53,7 @@ std::string difference(const FileStamp& before, const FileStamp& now) {
   if (now.size != before.size)
     return fmt::format("it has {} bytes and had {}", now.size, before.size);
   if (now.modified != before.modified) return "its time of change is another one";
-  if (now.device != before.device || now.inode != before.inode) return "another file has its name";
+  if (now.inode != before.inode) return "another file has its name";
   if (now.changed != before.changed && now.access == before.access)
     return "its inode has changed, as where a file is written to and its time of change set back";
   return "";

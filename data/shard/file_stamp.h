@@ -13,7 +13,8 @@
 namespace trireme {
 
 struct FileStamp {
-  std::uint64_t device = 0, inode = 0, size = 0;
+  // Not the device: a network file system that is mounted again may have another number.
+  std::uint64_t inode = 0, size = 0;
   // Nanoseconds. Writing moves both; `modified` can be set back, `changed` (ctime) cannot, but also
   // moves with `access` and with names.
   std::int64_t modified = 0, changed = 0;
