@@ -11,6 +11,7 @@
 #include "models/llama/llama.h"
 #include "models/llama/llama_config.h"
 #include "models/resnet/resnet_config.h"
+#include "models/vit/hugging_face.h"
 #include "models/vit/vit_config.h"
 
 namespace trireme {
@@ -66,12 +67,13 @@ const Family& family_of(const ModelConfig& model) {
 }
 
 std::span<const Family> families() {
-  static const std::array all = {Family{gpt2_family(), text_traits<GptOptions>,
-                                        text_chain<GptOptions>, &hugging_face::gpt2_exchange()},
-                                 Family{llama_family(), text_traits<LlamaOptions>,
-                                        text_chain<LlamaOptions>, &hugging_face::llama_exchange()},
-                                 Family{resnet_family(), resnet_traits, resnet_chain},
-                                 Family{vit_family(), vit_traits, vit_chain}};
+  static const std::array all = {
+      Family{gpt2_family(), text_traits<GptOptions>, text_chain<GptOptions>,
+             &hugging_face::gpt2_exchange()},
+      Family{llama_family(), text_traits<LlamaOptions>, text_chain<LlamaOptions>,
+             &hugging_face::llama_exchange()},
+      Family{resnet_family(), resnet_traits, resnet_chain},
+      Family{vit_family(), vit_traits, vit_chain, &hugging_face::vit_exchange()}};
   return all;
 }
 

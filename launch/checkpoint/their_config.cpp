@@ -13,6 +13,7 @@
 #include "models/gpt/gpt_config.h"
 #include "models/llama/llama.h"
 #include "models/llama/llama_config.h"
+#include "models/vit/vit_config.h"
 #include "runtime/base/file.h"
 #include "runtime/config/rules/rules.h"
 
@@ -151,6 +152,42 @@ LlamaOptions llama_of(const Keys& keys, std::string_view type) {
   return model;
 }
 
+// One number for both sides, or height and width.
+void read_image_size(const Keys& keys, VitOptions& model) {
+  const Json* const size = keys.find("image_size");
+  if (size != nullptr && size->is_array() && size->size() == 2 && (*size)[0].is_number_integer() &&
+      (*size)[1].is_number_integer()) {
+    model.image_size = (*size)[0].get<std::int64_t>();
+    model.image_width = (*size)[1].get<std::int64_t>();
+  } else {
+    model.image_size = keys.size("image_size");
+  }
+}
+
+VitOptions vit_of(const Keys& keys) {
+  VitOptions model{.layers = keys.size("num_hidden_layers"),
+                   .hidden = keys.size("hidden_size"),
+                   .heads = keys.size("num_attention_heads"),
+                   .intermediate = keys.size("intermediate_size"),
+                   .dropout = keys.number("hidden_dropout_prob", 0.0),
+                   .norm_epsilon = keys.number("layer_norm_eps", 1e-12),
+                   .patch = keys.size("patch_size"),
+                   .channels = keys.size("num_channels"),
+                   .classes = 2};
+  read_image_size(keys, model);
+  keys.expect("qkv_bias", true, "our attention");
+  const std::string gelu = keys.text("hidden_act", "gelu");
+  if (gelu != "gelu" && gelu != "gelu_new" && gelu != "gelu_pytorch_tanh")
+    keys.refuse("hidden_act", "and gelu, gelu_new and gelu_pytorch_tanh are those that there are");
+  model.gelu = gelu == "gelu" ? ops::GeluForm::exact : ops::GeluForm::tanh;
+  if (const Json* const labels = keys.find("id2label"); labels != nullptr && labels->is_object()) {
+    model.classes = static_cast<std::int64_t>(labels->size());
+  } else if (keys.find("num_labels") != nullptr) {
+    model.classes = keys.size("num_labels");
+  }
+  return model;
+}
+
 Json read(const std::string& path) {
   Json object = Json::parse(read_whole_file(path, size_limit, ExitCode::checkpoint), nullptr,
                             /*allow_exceptions=*/false);
@@ -171,10 +208,13 @@ ModelConfig model_of_their_config(const std::string& path) {
   } else if (std::ranges::find(llama_types, type) != llama_types.end()) {
     model.family = llama_name;
     model.as<LlamaOptions>() = llama_of(keys, type);
+  } else if (type == "vit") {
+    model.family = vit_name;
+    model.as<VitOptions>() = vit_of(keys);
   } else {
     fail(ExitCode::config,
-         "{}: model_type is {}; weights of gpt2, llama, mistral, qwen2 and qwen3 models can be "
-         "imported",
+         "{}: model_type is {}; weights of gpt2, llama, mistral, qwen2, qwen3 and vit models can "
+         "be imported",
          path, type.empty() ? "missing" : fmt::format("\"{}\"", type));
   }
   // Values are held to the limits of our keys, and to the rules between them.
@@ -198,6 +238,11 @@ void check_their_config(const std::string& path, const ModelConfig& model) {
          theirs.model.family, model.family);
   // "auto" and what it stands for are one.
   const auto spelled = [](Config& config) {
+    if (config.model.family == vit_name) {
+      auto& options = config.model.as<VitOptions>();
+      options.intermediate = transformer_options(options).intermediate;
+      options.image_width = options.width_of_images();
+    }
     if (config.model.family != llama_name) return;
     auto& options = config.model.as<LlamaOptions>();
     const TransformerOptions meant = transformer_options(options);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <span>
 
 #include "launch/checkpoint/their_config.h"
 #include "models/config.h"
@@ -48,20 +49,35 @@ void refuse_to_replace(const std::string& path, const Destination& destination) 
   fail(ExitCode::config, "--out: {} exists; give another place, or --force to replace it", path);
 }
 
-// (rows, columns) -> (columns, rows)
+// (rows, columns) -> (columns, rows), of each of as many matrices as there are.
 std::vector<float> transposed(const std::vector<float>& from, std::int64_t rows,
                               std::int64_t columns) {
   std::vector<float> to(from.size());
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t c = 0; c < columns; ++c)
-      to[static_cast<std::size_t>(c * rows + r)] = from[static_cast<std::size_t>(r * columns + c)];
+  for (std::size_t first = 0; first < from.size();
+       first += static_cast<std::size_t>(rows * columns)) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t c = 0; c < columns; ++c)
+        to[first + static_cast<std::size_t>(c * rows + r)] =
+            from[first + static_cast<std::size_t>(r * columns + c)];
+    }
   }
   return to;
+}
+
+// The matrices of theirs that lie the other way here: the whole one, or one a filter.
+struct Turned {
+  std::int64_t rows = 0, columns = 0;
+};
+Turned turned(const NamePair& pair, const Shape& theirs) {
+  if (pair.filters) return {theirs[1], theirs[2] * theirs[3]};
+  return pair.transposed ? Turned{theirs[0], theirs[1]} : Turned{};
 }
 
 // Of ours, made of theirs.
 Shape our_shape(const NamePair& pair) {
   const Shape& first = pair.theirs.front().shape;
+  if (pair.our_shape.rank() > 0) return pair.our_shape;
+  if (pair.filters) return {first[0], first[2], first[3], first[1]};
   if (pair.transposed) return {first[1], first[0]};
   std::int64_t rows = pair.padding_rows;
   for (const TheirTensor& part : pair.theirs)
@@ -75,7 +91,8 @@ void to_theirs(const NamePair& pair, std::vector<float> values, std::vector<Whol
   for (const TheirTensor& part : pair.theirs) {
     std::vector<float> own(values.begin() + first, values.begin() + first + part.shape.count());
     first += part.shape.count();
-    if (pair.transposed) own = transposed(own, part.shape[1], part.shape[0]);
+    if (const Turned as = turned(pair, part.shape); as.rows > 0)
+      own = transposed(own, as.columns, as.rows);
     tensors.push_back({part.name, part.shape, std::move(own)});
   }
 }
@@ -143,7 +160,8 @@ WholeTensor to_ours(const NamePair& pair, TheirWeights& weights) {
   std::vector<float> values;
   for (const TheirTensor& part : pair.theirs) {
     std::vector<float> own = weights.take(part);
-    if (pair.transposed) own = transposed(own, part.shape[0], part.shape[1]);
+    if (const Turned as = turned(pair, part.shape); as.rows > 0)
+      own = transposed(own, as.rows, as.columns);
     values.insert(values.end(), own.begin(), own.end());
   }
   const Shape shape = our_shape(pair);
@@ -192,8 +210,15 @@ ModelConfig model_of_hugging_face(const std::string& weights) {
 
 std::string model_section(const ModelConfig& model) {
   // Said even where they are the default.
-  static constexpr std::array<std::string_view, 5> sizes = {
+  static constexpr std::array<std::string_view, 5> of_text = {
       "model.layers", "model.hidden", "model.heads", "model.context", "model.vocabulary"};
+  static constexpr std::array<std::string_view, 7> of_images = {
+      "model.layers",     "model.hidden",   "model.heads",  "model.patch",
+      "model.image_size", "model.channels", "model.classes"};
+  const bool text = traits_of(model).input == InputKind::tokens;
+  const std::span<const std::string_view> sizes =
+      text ? std::span<const std::string_view>(of_text)
+           : std::span<const std::string_view>(of_images);
   Config config = default_config();
   const KeyValues defaults = values_by_key(config);
   config.model = model;

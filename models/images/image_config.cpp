@@ -35,6 +35,13 @@ void check_image_data(const config::Subject& subject, const ImageExtent& image) 
     refuse(subject, "data.crop_padding", "{} is not below {} = {}; a crop could miss the image",
            data.crop_padding, image.short_key(), side);
   }
+  if ((data.mixup > 0 || data.cutmix > 0) && subject.config.train.micro_batch == 1 &&
+      subject.purpose == Purpose::train) {
+    refuse(subject, data.mixup > 0 ? "data.mixup" : "data.cutmix",
+           "{} with train.micro_batch = 1, where no other image is there to mix in; use a "
+           "micro-batch of 2 or more, or 0",
+           data.mixup > 0 ? data.mixup : data.cutmix);
+  }
   if (!data.in_place() && !data.path.empty() && image.channels > packed_channels) {
     refuse(subject, "model.channels",
            "{}, and packed images have 1 or 3 channels; use 1 or 3, or name HDF5 files by "
@@ -43,9 +50,15 @@ void check_image_data(const config::Subject& subject, const ImageExtent& image) 
   }
 }
 
-ops::AugmentOptions augment_options(const Config& config) {
-  ops::AugmentOptions augment{
-      .crop_padding = config.data.crop_padding, .flip = config.data.flip, .seed = config.run.seed};
+ops::AugmentOptions augment_options(const Config& config, const ImageExtent& image) {
+  ops::AugmentOptions augment{.crop_padding = config.data.crop_padding,
+                              .flip = config.data.flip,
+                              .seed = config.run.seed,
+                              .mix = {.mixup = config.data.mixup,
+                                      .cutmix = config.data.cutmix,
+                                      .height = image.height,
+                                      .width = image.width,
+                                      .seed = config.run.seed}};
   const auto to_float = [](double value) { return static_cast<float>(value); };
   // Files read in place are scaled where they are read.
   if (!config.data.float_samples()) {

@@ -23,6 +23,6 @@ struct ImageExtent {
 // Raises ExitCode::config through refuse().
 void check_image_data(const config::Subject& subject, const ImageExtent& image);
 
-[[nodiscard]] ops::AugmentOptions augment_options(const Config& config);
+[[nodiscard]] ops::AugmentOptions augment_options(const Config& config, const ImageExtent& image);
 
 }  // namespace trireme

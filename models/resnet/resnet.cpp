@@ -32,7 +32,7 @@ Chain resnet_chain(const ResNetOptions& options, const ops::AugmentOptions& augm
       chain.back().block = true;
     }
   }
-  chain.push_back(in_scope<ResNetHead>("", options.classes));
+  chain.push_back(in_scope<ResNetHead>("", options.classes, augment.mix));
   return chain;
 }
 

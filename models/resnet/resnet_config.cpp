@@ -29,6 +29,10 @@ std::vector<config::Field> resnet_fields() {
   };
 }
 
+ImageExtent image_extent(const ResNetOptions& model) {
+  return {model.image_size, width_of_images(model), model.channels};
+}
+
 // Each stage but the first halves the image; the ImageNet stem quarters it before.
 void check_sizes(const config::Subject& subject, const ResNetOptions& model,
                  const ImageExtent& image) {
@@ -55,7 +59,7 @@ void check_sizes(const config::Subject& subject, const ResNetOptions& model,
 
 void check_resnet(const config::Subject& subject) {
   const auto& model = subject.config.model.as<ResNetOptions>();
-  const ImageExtent image{model.image_size, width_of_images(model), model.channels};
+  const ImageExtent image = image_extent(model);
   check_sizes(subject, model, image);
   check_image_data(subject, image);
 }
@@ -72,7 +76,8 @@ config::ModelFamily resnet_family() {
 }
 
 Chain resnet_chain(const Config& config) {
-  return resnet_chain(config.model.as<ResNetOptions>(), augment_options(config));
+  const auto& model = config.model.as<ResNetOptions>();
+  return resnet_chain(model, augment_options(config, image_extent(model)));
 }
 
 }  // namespace trireme

@@ -3,16 +3,16 @@
 
 #include <cmath>
 
-#include "models/layers/class_loss.h"
 #include "runtime/ops/convolution/pooling.h"
 
 namespace trireme {
 
-ResNetHead::ResNetHead(Blueprint& blueprint, std::int64_t classes)
+ResNetHead::ResNetHead(Blueprint& blueprint, std::int64_t classes, const ops::MixOptions& mix)
     : Layer("head", Shape{}),
       info_{.targets = blueprint.input()[0], .classes = classes},
       linear_(blueprint, "classifier", blueprint.input().back(), classes,
               Init::uniform(1.0F / std::sqrt(static_cast<float>(blueprint.input().back())))),
+      loss_(blueprint, mix),
       pooled_(blueprint.keep({blueprint.input()[0], blueprint.input().back()})),
       dpooled_(blueprint.scratch(pooled_.shape)) {
   info_.logits = blueprint.keep({info_.targets, classes});
@@ -22,7 +22,7 @@ void ResNetHead::forward(const Context& context, const Tensor& x, const Tensor& 
   const Tensor pooled = context(pooled_), logits = context(info_.logits);
   ops::global_average_pool_forward(context.stream, pooled, x);
   linear_.forward(context, logits, pooled);
-  class_loss(context, logits);
+  loss_.forward(context, logits);
 }
 
 void ResNetHead::backward(const Context& context, const Tensor& /*x*/, const Tensor& /*y*/,

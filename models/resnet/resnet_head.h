@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "models/images/image_input.h"
 #include "models/layers/linear_layer.h"
 #include "models/resnet/resnet.h"
 
@@ -9,7 +10,7 @@ namespace trireme {
 // Global average pool, fully connected layer, cross-entropy. (B, H, W, C) -> losses of the context.
 class ResNetHead final : public Layer {
  public:
-  ResNetHead(Blueprint& blueprint, std::int64_t classes);
+  ResNetHead(Blueprint& blueprint, std::int64_t classes, const ops::MixOptions& mix);
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
   [[nodiscard]] double forward_flops() const override {
@@ -22,6 +23,7 @@ class ResNetHead final : public Layer {
  private:
   HeadInfo info_;
   Linear linear_;
+  ClassLoss loss_;
   Activation pooled_, dpooled_;
 };
 

@@ -34,7 +34,7 @@ Shape stem_output(const Blueprint& blueprint, const ResNetOptions& options) {
 ResNetStem::ResNetStem(Blueprint& blueprint, const ResNetOptions& options,
                        const ops::AugmentOptions& augment)
     : Layer("stem", stem_output(blueprint, options)),
-      augment_(augment),
+      input_(blueprint, image_shape(blueprint, options), augment),
       image_(blueprint.keep(image_shape(blueprint, options))),
       convolution_(blueprint, "convolution", image_.shape, options.width, window_of(options),
                    stride_of(options)),
@@ -47,10 +47,8 @@ ResNetStem::ResNetStem(Blueprint& blueprint, const ResNetOptions& options,
 }
 
 void ResNetStem::forward(const Context& context, const Tensor& x, const Tensor& y) {
-  ops::AugmentOptions augment = augment_;
-  augment.random = context.training;
   const Tensor image = context(image_), convolved = context(convolved_);
-  ops::augment(context.stream, image, x, context.batch.sample_ids, context.batch.epochs, augment);
+  input_.forward(context, image, x);
   convolution_.forward(context, convolved, image);
   const Tensor normed = pool_index_ ? context(normed_) : y;
   norm_.forward(context, normed, convolved);

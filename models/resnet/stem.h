@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "models/images/image_input.h"
 #include "models/layers/batch_norm.h"
 #include "models/layers/convolution.h"
 #include "models/resnet/resnet.h"
@@ -22,7 +23,7 @@ class ResNetStem final : public Layer {
                 const Tensor& dx) override;
 
  private:
-  ops::AugmentOptions augment_;
+  ImageInput input_;
   Activation image_;
   Convolution convolution_;
   BatchNorm norm_;

@@ -26,6 +26,9 @@ struct NamePair {
   bool transposed = false;
   // Rows that we have more than they: the vocabulary is padded. No token and no loss reaches them.
   std::int64_t padding_rows = 0;
+  // Theirs is (out, in, height, width), ours (out, height, width, in). Only where there is one.
+  bool filters = false;
+  Shape our_shape{};  // where it does not follow from theirs: the same values otherwise counted
 };
 
 struct Exchange {
@@ -37,7 +40,7 @@ struct Exchange {
   // A name of theirs as it stands in `names`, without what some files put before all of them;
   // nothing for tensors that are not parameters of ours.
   std::optional<std::string> (*plain_name)(std::string_view theirs, const ModelConfig& model);
-  // Where they keep the token table, and the head that may be tied to it.
+  // Where they keep the token table, and the head that may be tied to it; empty: no tokens.
   std::string_view tokens, head;
 };
 

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/vit/class_head.h"
 
-#include "models/layers/class_loss.h"
 #include "runtime/ops/convolution/patches.h"
 #include "runtime/ops/convolution/pooling.h"
 
 namespace trireme {
 
-ClassHead::ClassHead(Blueprint& blueprint, const TransformerOptions& options, Pooling pooling,
-                     std::int64_t classes)
+ClassHead::ClassHead(Blueprint& blueprint, const TransformerOptions& block,
+                     const VitOptions& options, const ops::MixOptions& mix)
     : Layer("head", Shape{}),
-      rows_(blueprint, options.context, options.hidden),
+      rows_(blueprint, block.context, block.hidden),
       split_backward_(blueprint.options().split_backward),
-      pooling_(pooling),
-      info_{.targets = blueprint.micro_batch(), .classes = classes},
-      norm_(blueprint, "final_norm", options.norm, rows_),
-      linear_(blueprint, "classifier", options.hidden, classes, options.matrix_init()),
+      pooling_(options.pooling),
+      info_{.targets = blueprint.micro_batch(), .classes = options.classes},
+      norm_(blueprint, "final_norm", block.norm, rows_),
+      linear_(blueprint, "classifier", block.hidden, options.classes, block.matrix_init()),
+      loss_(blueprint, mix),
       normed_(blueprint.scratch(rows_.whole())),
       dnormed_(blueprint.until_weight(rows_.whole())),
-      pooled_(blueprint.keep({info_.targets, options.hidden})),
+      pooled_(blueprint.keep({info_.targets, block.hidden})),
       dpooled_(blueprint.scratch(pooled_.shape)) {
-  info_.logits = blueprint.keep({info_.targets, classes});
+  info_.logits = blueprint.keep({info_.targets, options.classes});
 }
 
 Tensor ClassHead::as_image(const Tensor& rows) const {
@@ -38,7 +38,7 @@ void ClassHead::forward(const Context& context, const Tensor& x, const Tensor& /
     ops::first_rows_forward(context.stream, pooled, normed);
   }
   linear_.forward(context, logits, pooled);
-  class_loss(context, logits);
+  loss_.forward(context, logits);
 }
 
 void ClassHead::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "models/images/image_input.h"
 #include "models/layers/linear_layer.h"
 #include "models/layers/norm.h"
 #include "models/vit/vit.h"
@@ -13,8 +14,8 @@ namespace trireme {
 class ClassHead final : public Layer {
  public:
   // Declares "final_norm" and "classifier".
-  ClassHead(Blueprint& blueprint, const TransformerOptions& options, Pooling pooling,
-            std::int64_t classes);
+  ClassHead(Blueprint& blueprint, const TransformerOptions& block, const VitOptions& options,
+            const ops::MixOptions& mix);
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
   [[nodiscard]] double forward_flops() const override {
@@ -36,6 +37,7 @@ class ClassHead final : public Layer {
   HeadInfo info_;
   Norm norm_;
   Linear linear_;
+  ClassLoss loss_;
   Activation normed_, dnormed_;  // (B, T, C): all rows
   Activation pooled_, dpooled_;  // (B, C)
 };

@@ -8,6 +8,13 @@
 #include "runtime/ops/loss/embedding.h"
 
 namespace trireme {
+namespace {
+
+Shape image_shape(const Blueprint& blueprint, const VitOptions& options) {
+  return {blueprint.micro_batch(), options.image_size, options.width_of_images(), options.channels};
+}
+
+}  // namespace
 
 PatchEmbedding::PatchEmbedding(Blueprint& blueprint, const VitOptions& options,
                                const TransformerOptions& block, const ops::AugmentOptions& augment)
@@ -16,7 +23,7 @@ PatchEmbedding::PatchEmbedding(Blueprint& blueprint, const VitOptions& options,
       split_backward_(blueprint.options().split_backward),
       patch_(options.patch),
       class_tokens_(options.class_tokens()),
-      augment_(augment),
+      input_(blueprint, image_shape(blueprint, options), augment),
       dropout_(blueprint, "dropout", static_cast<float>(block.dropout), rows_) {
   const std::int64_t hidden = block.hidden, inputs = patch_ * patch_ * options.channels;
   weight_ = blueprint.parameter({.name = "patch.weight",
@@ -33,8 +40,7 @@ PatchEmbedding::PatchEmbedding(Blueprint& blueprint, const VitOptions& options,
                                     .shape = {block.context, hidden},
                                     .init = block.position_init,
                                     .matrix = true});
-  image_ = blueprint.scratch(
-      {blueprint.micro_batch(), options.image_size, options.width_of_images(), options.channels});
+  image_ = blueprint.scratch(image_shape(blueprint, options));
   patches_ = blueprint.keep({blueprint.micro_batch(), block.context, inputs});
   if (rows_.split()) embedded_ = blueprint.scratch(rows_.whole());
   added_ = blueprint.scratch({block.context, hidden});
@@ -64,10 +70,8 @@ Tensor PatchEmbedding::added_rows(const Context& context) const {
 }
 
 void PatchEmbedding::forward(const Context& context, const Tensor& x, const Tensor& y) {
-  ops::AugmentOptions augment = augment_;
-  augment.random = context.training;
   const Tensor image = context(image_), patches = context(patches_);
-  ops::augment(context.stream, image, x, context.batch.sample_ids, context.batch.epochs, augment);
+  input_.forward(context, image, x);
   ops::cut_patches(context.stream, patches, image, patch_, class_tokens_);
   const Tensor embedded = rows_.split() ? context(embedded_) : y;
   ops::linear_forward(context.stream, embedded, patches, context.params.compute(weight_));

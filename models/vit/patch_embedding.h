@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "models/images/image_input.h"
 #include "models/layers/dropout.h"
 #include "models/vit/vit.h"
 
@@ -33,7 +34,7 @@ class PatchEmbedding final : public Layer {
   RowSplit rows_;
   bool split_backward_;
   std::int64_t patch_, class_tokens_;
-  ops::AugmentOptions augment_;
+  ImageInput input_;
   ParamId weight_, bias_, class_token_, positions_;
   Activation image_, patches_;           // (B, H, W, channels); (B, T, patch * patch * channels)
   Activation embedded_{};                // (B, T, C), where only some rows are local

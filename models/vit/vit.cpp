@@ -36,7 +36,7 @@ Chain vit_chain(const VitOptions& options, const ops::AugmentOptions& augment) {
   add_blocks(chain, block);
   chain.push_back({.make = [=](Blueprint& blueprint) -> std::unique_ptr<Layer> {
     const auto scope = blueprint.layer("");
-    return std::make_unique<ClassHead>(blueprint, block, options.pooling, options.classes);
+    return std::make_unique<ClassHead>(blueprint, block, options, augment.mix);
   }});
   return chain;
 }

@@ -39,6 +39,10 @@ std::vector<config::Field> vit_fields() {
   };
 }
 
+ImageExtent image_extent(const VitOptions& model) {
+  return {model.image_size, model.width_of_images(), model.channels};
+}
+
 void check_patches(const config::Subject& subject, const VitOptions& model,
                    const ImageExtent& image) {
   const std::int64_t both = std::gcd(image.height, image.width);
@@ -58,7 +62,7 @@ void check_patches(const config::Subject& subject, const VitOptions& model,
 
 void check_vit(const config::Subject& subject) {
   const auto& model = subject.config.model.as<VitOptions>();
-  const ImageExtent image{model.image_size, model.width_of_images(), model.channels};
+  const ImageExtent image = image_extent(model);
   check_heads_of_hidden(subject, model.hidden, model.heads);
   check_patches(subject, model, image);
   check_image_data(subject, image);
@@ -77,7 +81,8 @@ config::ModelFamily vit_family() {
 }
 
 Chain vit_chain(const Config& config) {
-  return vit_chain(config.model.as<VitOptions>(), augment_options(config));
+  const auto& model = config.model.as<VitOptions>();
+  return vit_chain(model, augment_options(config, image_extent(model)));
 }
 
 }  // namespace trireme

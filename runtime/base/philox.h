@@ -19,7 +19,9 @@ enum class RandomPurpose : std::uint32_t {
   augment = 4,
   sample = 5,
   test = 6,
-  crop = 7
+  crop = 7,
+  mix = 8,
+  mask = 9
 };
 
 struct Philox {

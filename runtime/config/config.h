@@ -117,6 +117,8 @@ struct DataConfig : DataSource {
   // images
   std::int64_t crop_padding = 0;
   bool flip = false;
+  double mixup = 0;
+  double cutmix = 0;
   // Several sources instead of `path`; the lists have a value for each, or none.
   std::vector<NamedSource> sources;
   std::vector<double> weights;  // none: by size

@@ -215,6 +215,14 @@ std::vector<Field> data_fields() {
       FIELD(data.crop_padding, IntegerRange{0, 1024},
             "random crop after padding by this many pixels", {}, Needs::images),
       FIELD(data.flip, Free{}, "mirror half of the images", {}, Needs::images),
+      FIELD(data.mixup, NumberRange{.high = 4},
+            "mix each image and label with the next of the micro-batch, the share that stays drawn "
+            "from Beta(a, a) of this a; 0 = not",
+            {}, Needs::images),
+      FIELD(data.cutmix, NumberRange{.high = 4},
+            "the same by a box of the other image (CutMix); with data.mixup each has half of the "
+            "images; 0 = not",
+            {}, Needs::images),
   };
 }
 

@@ -69,6 +69,37 @@ TEST_P(CrossEntropy, LossesAndGradientsMatchFiniteDifferences) {
   }
 }
 
+// Row 1 stands before a row without a target, row 3 before one of its own class.
+TEST_P(CrossEntropy, SharesMixTheTargetWithThatOfTheNextRow) {
+  constexpr std::size_t rows = 5, classes = 9;
+  const GuardedTensor logits = random_tensor(GetParam(), {rows, classes}, 1, -4.0, 4.0);
+  const GuardedTensor targets(DType::i32, {rows}, {2.0, 7.0, -1.0, 4.0, 4.0});
+  const GuardedTensor shares(DType::f32, {rows}, {0.25, 0.25, 0.25, 0.25, 0.75});
+  const GuardedTensor losses(DType::f32, {rows});
+  const Values before = logits.get();
+  const std::int64_t others[rows] = {7, 7, -1, 4, 2};
+  const double share[rows] = {0.25, 1, 0, 1, 0.75};
+
+  ops::cross_entropy(
+      stream(), losses, {}, logits, targets,
+      {.classes = classes, .label_smoothing = 0.1F, .shares = shares.view().as<float>()});
+
+  const Values loss = losses.get(), gradient = logits.get(), id = targets.get();
+  for (std::size_t row = 0; row < rows; ++row) {
+    const auto first = before.begin() + static_cast<std::ptrdiff_t>(row * classes);
+    const auto function = [&](const Values& v) {
+      if (others[row] < 0) return 0.0;
+      const auto own = static_cast<std::int64_t>(id[row]);
+      return share[row] * row_loss(v.data(), classes, own, 0.1) +
+             (1 - share[row]) * row_loss(v.data(), classes, others[row], 0.1);
+    };
+    const Values at(first, first + classes), expected = numeric_gradient(at, function);
+    EXPECT_NEAR(loss[row], function(at), 4e-6);
+    for (std::size_t i = 0; i < classes; ++i)
+      ASSERT_NEAR(gradient[row * classes + i], expected[i], 1e-6 + rounding_of(GetParam()));
+  }
+}
+
 TEST_P(CrossEntropy, AWeightMultipliesTheLossAndTheGradientOfItsRow) {
   constexpr std::size_t rows = 4, classes = 9;
   const GuardedTensor logits = random_tensor(GetParam(), {rows, classes}, 1, -4.0, 4.0);

@@ -3,7 +3,6 @@
 
 #include <limits>
 
-#include "runtime/ops/convolution/patches.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {
@@ -176,68 +175,6 @@ TEST_P(AveragePool, BackwardSpreadsTheGradientEvenly) {
 
     expect_close(dx.get(), expected, rounding_of(GetParam()), 1e-7);
   }
-}
-
-class Patches : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, Patches, ::testing::Values(DType::f32, DType::bf16, DType::f16),
-                         dtype_label);
-
-TEST_P(Patches, AreRowsOfPixelsBehindRowsOfZeros) {
-  struct Case {
-    Shape images;
-    std::int64_t size, before;
-  };
-  for (const Case& c : {Case{{1, 1, 1, 1}, 1, 0}, Case{{3, 6, 9, 3}, 3, 1},
-                        Case{{2, 8, 16, 4}, 8, 1}, Case{{2, 10, 5, 2}, 5, 2}}) {
-    const std::int64_t down = c.images[1] / c.size, across = c.images[2] / c.size;
-    const std::int64_t channels = c.images[3], rows = c.before + down * across;
-    const GuardedTensor x = random_tensor(GetParam(), c.images, 1);
-    const GuardedTensor y(GetParam(), {c.images[0], rows, c.size * c.size * channels});
-    const std::vector<double> values = x.get();
-    std::vector<double> expected;
-    for (std::int64_t row = 0; row < c.images[0] * rows; ++row) {
-      const std::int64_t n = row / rows, patch = row % rows - c.before;
-      for (std::int64_t i = 0; i < c.size * c.size * channels; ++i) {
-        const std::int64_t h = patch / across * c.size + i / (c.size * channels);
-        const std::int64_t w = patch % across * c.size + i / channels % c.size;
-        const std::int64_t at = ((n * c.images[1] + h) * c.images[2] + w) * channels + i % channels;
-        expected.push_back(patch < 0 ? 0.0 : values[static_cast<std::size_t>(at)]);
-      }
-    }
-
-    ops::cut_patches(stream(), y, x, c.size, c.before);
-
-    EXPECT_EQ(y.get(), expected) << c.images.to_string();
-  }
-}
-
-TEST_P(Patches, FirstRowsAreTakenAndGivenBack) {
-  for (const Shape& shape : {Shape{1, 1, 1}, Shape{3, 7, 33}, Shape{2, 5, 40}}) {
-    const GuardedTensor x = random_tensor(GetParam(), shape, 1), dx(GetParam(), shape);
-    const GuardedTensor y(GetParam(), {shape[0], shape[2]});
-    const std::vector<double> values = x.get();
-    std::vector<double> expected, spread(values.size(), 0.0);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const auto row = static_cast<std::int64_t>(i) / shape[2];
-      if (row % shape[1] != 0) continue;
-      expected.push_back(values[i]);
-      spread[i] = values[i];
-    }
-
-    ops::first_rows_forward(stream(), y, x);
-    ops::first_rows_backward(stream(), dx, y);
-
-    EXPECT_EQ(y.get(), expected);
-    EXPECT_EQ(dx.get(), spread);
-  }
-}
-
-TEST(PatchErrors, NameShapesAndSizes) {
-  const GuardedTensor x(DType::f32, {1, 4, 6, 2}), y(DType::f32, {1, 7, 8}), z(DType::f32, {1, 2});
-
-  expect_error([&] { ops::cut_patches(stream(), y, x, 4, 1); }, {"4 pixels", "(1, 4, 6, 2)"});
-  expect_error([&] { ops::cut_patches(stream(), y, x, 2, 0); }, {"(1, 7, 8)", "(1, 6, 8)"});
-  expect_error([&] { ops::first_rows_forward(stream(), z, y); }, {"(1, 2)", "(1, 8)"});
 }
 
 TEST(PoolingErrors, NameShapesAndOptions) {

@@ -14,7 +14,10 @@ struct CrossEntropyOptions {
   float gradient_scale = 1.0F;   // multiplies dlogits: 1 / (target count of the global batch)
   const float* loss_scale = nullptr;  // one value on the device, multiplies dlogits too
   const float* weights = nullptr;  // (N) on the device: each multiplies its row's loss and dlogits
-  bool write_gradient = true;      // false leaves the logits as they are (evaluation)
+  // (N) on the device: the share of a row's target in the loss; the target of the next row, of the
+  // first after the last, has the rest. Rows whose own or other target is -1 have theirs whole.
+  const float* shares = nullptr;
+  bool write_gradient = true;  // false leaves the logits as they are (evaluation)
 };
 
 // logits(N, Vp), a compute dtype, become dlogits. targets(N) i32; -1 rows have loss, hit and

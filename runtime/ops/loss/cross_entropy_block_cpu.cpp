@@ -112,7 +112,7 @@ struct Finish {
     const std::int64_t local = targets[index] - block.first_class;
     exponentiate(exponentials, row, maxima[index], filled);
     write_row_gradient(
-        row, exponentials, filled, block.width, local >= 0 && local < filled ? local : -1,
+        row, exponentials, filled, block.width, {.own = local >= 0 && local < filled ? local : -1},
         sums[index * CrossEntropySums::count + CrossEntropySums::exponentials], options);
   }
 

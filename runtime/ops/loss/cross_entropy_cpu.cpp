@@ -40,14 +40,23 @@ struct CrossEntropy {
                          });
       hits[index] = first ? 1.0F : 0.0F;
     }
+    const TargetMix mix = target_mix(options, targets, index, rows);
+    double distance = static_cast<double>(own - top);
+    if (mix.other >= 0) {
+      TRIREME_EXPECTS(mix.other < options.classes, "cross_entropy: target {}, but {} classes",
+                      mix.other, options.classes);
+      const float others = load(row[mix.other]) - top;
+      distance = static_cast<double>(mix.share) * distance +
+                 (1.0 - static_cast<double>(mix.share)) * static_cast<double>(others);
+    }
     const RowSums sums = exponentiate(exponentials, row, top, options.classes);
     const float weight = row_weight(options, index);
-    losses[index] = weight * row_loss(sums, static_cast<double>(own - top), options);
+    losses[index] = weight * row_loss(sums, distance, options);
     if (options.write_gradient) {
       CrossEntropyOptions weighted = options;
       weighted.gradient_scale *= weight;
-      write_row_gradient(row, exponentials, options.classes, stride, target, sums.exponentials,
-                         weighted);
+      write_row_gradient(row, exponentials, options.classes, stride, {target, mix.other, mix.share},
+                         sums.exponentials, weighted);
     }
   }
 

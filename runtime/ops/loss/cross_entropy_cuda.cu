@@ -13,6 +13,7 @@ struct CrossEntropy {
   float* hits;  // may be null
   T* logits;
   const std::int32_t* targets;
+  std::int64_t rows;
   std::int64_t stride;
   CrossEntropyOptions options;
 };
@@ -78,6 +79,8 @@ __global__ void __launch_bounds__(threads) cross_entropy_kernel(CrossEntropy<T> 
   // Kept before the gradient replaces it.
   const bool known = target < classes;
   const float own = known ? load(row[target]) : nanf("");
+  const TargetMix mix = target_mix(p.options, p.targets, blockIdx.x, p.rows);
+  const float other = mix.other < 0 ? 0.0F : mix.other < classes ? load(row[mix.other]) : nanf("");
 
   Online online;
   each_row_pack<threads, aligned>(row, classes, [&](std::int64_t column, const auto& pack) {
@@ -102,16 +105,20 @@ __global__ void __launch_bounds__(threads) cross_entropy_kernel(CrossEntropy<T> 
     if (threadIdx.x == 0) p.hits[blockIdx.x] = first == target ? 1.0F : 0.0F;
   }
   const float weight = row_weight(p.options, blockIdx.x);
+  double distance = static_cast<double>(own) - static_cast<double>(top);
+  if (mix.other >= 0) {
+    distance = static_cast<double>(mix.share) * distance +
+               (1.0 - static_cast<double>(mix.share)) *
+                   (static_cast<double>(other) - static_cast<double>(top));
+  }
   if (threadIdx.x == 0) {
-    p.losses[blockIdx.x] =
-        weight * row_loss({exponentials, distances},
-                          static_cast<double>(own) - static_cast<double>(top), p.options);
+    p.losses[blockIdx.x] = weight * row_loss({exponentials, distances}, distance, p.options);
   }
   if (p.options.write_gradient) {
     CrossEntropyOptions weighted = p.options;
     weighted.gradient_scale *= weight;
     write_row_gradient<threads, aligned>(row, classes, p.stride, target,
-                                         RowGradient(top, exponentials, weighted));
+                                         RowGradient(top, exponentials, weighted), mix);
   }
 }
 
@@ -133,10 +140,11 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, con
     using T = decltype(type);
     const std::int64_t stride = logits.shape[1];
     with_row_kernel(logits.as<T>(), stride, [&](auto threads, auto aligned) {
-      trireme::cuda::launch(stream, {.blocks = logits.shape[0], .threads = threads},
-                            cross_entropy_kernel<threads, aligned, T>,
-                            {losses.as<float>(), hits.empty() ? nullptr : hits.as<float>(),
-                             logits.as<T>(), targets.as<std::int32_t>(), stride, options});
+      trireme::cuda::launch(
+          stream, {.blocks = logits.shape[0], .threads = threads},
+          cross_entropy_kernel<threads, aligned, T>,
+          {losses.as<float>(), hits.empty() ? nullptr : hits.as<float>(), logits.as<T>(),
+           targets.as<std::int32_t>(), logits.shape[0], stride, options});
     });
   });
 }

@@ -29,6 +29,20 @@ TRIREME_HOST_DEVICE inline float row_weight(const CrossEntropyOptions& options, 
   return options.weights == nullptr ? 1.0F : options.weights[row];
 }
 
+// The other target of a row and the share of its own; whole where there is no other.
+struct TargetMix {
+  std::int64_t other = -1;
+  float share = 1.0F;
+};
+TRIREME_HOST_DEVICE inline TargetMix target_mix(const CrossEntropyOptions& options,
+                                                const std::int32_t* targets, std::int64_t row,
+                                                std::int64_t rows) {
+  if (options.shares == nullptr) return {};
+  const std::int64_t other = targets[row + 1 < rows ? row + 1 : 0];
+  if (other < 0 || other == targets[row]) return {};
+  return {other, options.shares[row]};
+}
+
 // Read when the row is computed: the loss scale changes between replays of a captured step.
 TRIREME_HOST_DEVICE inline float gradient_scale_of(const CrossEntropyOptions& options) {
   const float* const scale = options.loss_scale;

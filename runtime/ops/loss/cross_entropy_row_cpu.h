@@ -47,11 +47,18 @@ RowSums exponentiate(float* exponentials, const T* row, float top, std::int64_t 
   return sums;
 }
 
-// row[0, count) = dlogits, row[count, stride) = 0. target: its column, or -1 where it is in none of
-// them. exponential_sum is that of the whole row.
+// Columns of a row's target and of the one that it is mixed with, -1 where they are in none of
+// them, and the share of its own.
+struct RowTargets {
+  std::int64_t own = -1;
+  std::int64_t other = -1;
+  float share = 1.0F;
+};
+
+// row[0, count) = dlogits, row[count, stride) = 0. exponential_sum is that of the whole row.
 template <typename T>
 void write_row_gradient(T* row, const float* exponentials, std::int64_t count, std::int64_t stride,
-                        std::int64_t target, double exponential_sum,
+                        const RowTargets& targets, double exponential_sum,
                         const CrossEntropyOptions& options) {
   const float scale = gradient_scale_of(options);
   const auto factor = static_cast<float>(static_cast<double>(scale) / exponential_sum);
@@ -59,7 +66,15 @@ void write_row_gradient(T* row, const float* exponentials, std::int64_t count, s
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i)
     store(row[i], exponentials[i] * factor - spread);
-  if (target >= 0) {
+  const auto take = [&](std::int64_t target, float share) {
+    const float whole = scale * (1.0F - options.label_smoothing);
+    store(row[target], exponentials[target] * factor - spread - whole * share);
+  };
+  if (targets.other >= 0) {
+    take(targets.own, targets.share);
+    take(targets.other, 1.0F - targets.share);
+  } else if (targets.own >= 0) {
+    const std::int64_t target = targets.own;
     store(row[target],
           exponentials[target] * factor - spread - scale * (1.0F - options.label_smoothing));
   }

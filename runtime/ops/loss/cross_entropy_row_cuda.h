@@ -56,10 +56,16 @@ struct RowGradient {
     own = scale * (1.0F - options.label_smoothing);
   }
 
+  // What column i takes of the target of the row, and of the one it is mixed with.
+  __device__ float taken(std::int64_t i, const TargetMix& mix) const {
+    if (mix.other >= 0 && i == mix.other) return own * (1.0F - mix.share);
+    return mix.other >= 0 ? own * mix.share : own;
+  }
   template <typename T>
-  __device__ float operator()(T x, bool target) const {
+  __device__ float operator()(T x, std::int64_t i, std::int64_t target,
+                              const TargetMix& mix) const {
     const float value = row_exp<T>(load(x) - top) * factor - spread;
-    return target ? value - own : value;
+    return i == target || (mix.other >= 0 && i == mix.other) ? value - taken(i, mix) : value;
   }
 };
 
@@ -67,12 +73,13 @@ struct RowGradient {
 // target at all are zero altogether: filled = 0.
 template <int threads, bool aligned, typename T>
 __device__ void write_row_gradient(T* row, std::int64_t filled, std::int64_t stride,
-                                   std::int64_t target, const RowGradient& gradient) {
+                                   std::int64_t target, const RowGradient& gradient,
+                                   const TargetMix& mix = {}) {
   each_row_pack<threads, aligned>(row, stride, [&](std::int64_t column, auto pack) {
 #pragma unroll
     for (int j = 0; j < pack_width<T>; ++j) {
       const std::int64_t i = column + j;
-      store(pack[j], i < filled ? gradient(pack[j], i == target) : 0.0F);
+      store(pack[j], i < filled ? gradient(pack[j], i, target, mix) : 0.0F);
     }
     store_row_pack<aligned>(row, column, stride, pack);
   });

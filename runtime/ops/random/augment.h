@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "runtime/device/device.h"
+#include "runtime/ops/random/mix.h"
 
 namespace trireme::ops {
 
@@ -17,6 +17,7 @@ struct AugmentOptions {
   std::array<float, 4> mean{};  // of bytes: per channel, in units of [0, 1]
   std::array<float, 4> stddev{1, 1, 1, 1};
   std::uint64_t seed = 0;
+  MixOptions mix{};  // what the model does with the augmented pictures; augment itself does not
 };
 
 // y(B, H, W, C), a compute dtype, from images(B, H, W, C); sample_ids(B) and epochs(B) i64. Images

@@ -42,6 +42,11 @@ TEST_F(ResNetLayout, Bf16ChangesNoBitEither) {
                    {{2, "data=2 zero=3"}, {4, "data=2 pipeline=2 zero=1"}});
 }
 
+TEST_F(ResNetLayout, MixedImagesChangeNoBitEither) {
+  expect_same_bits(run(4, {"data.mixup=0.4", "data.cutmix=1"}),
+                   {{4, "data=4 zero=2"}, {2, "pipeline=2 schedule=gpipe"}});
+}
+
 TEST_F(ResNetLayout, FastModeAgreesWithOneRank) {
   expect_same_losses(run(20, {"precision=fp32"}),
                      {{2, "data=2 zero=3"},
@@ -55,8 +60,8 @@ class VitLayout : public LayoutTest {
  protected:
   // 8 micro-batches of 20 rows, a chain of 4 layers.
   static Run run(Settings more = {}) {
-    for (const char* const set :
-         {"model.dropout=0.1", "parallel.tensor_blocks=4", "parallel.bucket_megabytes=0.02"})
+    for (const char* const set : {"model.dropout=0.1", "data.mixup=0.8", "parallel.tensor_blocks=4",
+                                  "parallel.bucket_megabytes=0.02"})
       more.emplace_back(set);
     return {.family = Family::vit, .set = more, .steps = 3};
   }
@@ -91,6 +96,8 @@ TEST_F(VitLayout, RefusesWhatPatchesHeadsAndRowsDoNotAllow) {
   EXPECT_THAT(
       refused({"model.patch=5"}),
       HasSubstr("model.patch=5: 5 does not divide model.image_size = 12; use 2, 3, 4 or 6"));
+  EXPECT_THAT(refused({"data.cutmix=1", "train.micro_batch=1"}),
+              HasSubstr("data.cutmix=1: 1 with train.micro_batch = 1"));
   EXPECT_THAT(refused({"model.heads=5"}), HasSubstr("5 does not divide model.hidden = 32"));
   EXPECT_THAT(refused({"parallel.tensor=2", "train.micro_batch=1", "model.patch=6"}, 2),
               HasSubstr("2 does not divide train.micro_batch * (1 + the patches of an image) = 5"));

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/vit/hugging_face.h"
+
+#include <fmt/format.h>
+
+#include "models/vit/vit.h"
+#include "runtime/base/error.h"
+
+namespace trireme::hugging_face {
+namespace {
+
+class Names {
+ public:
+  explicit Names(const VitOptions& options)
+      : options_(options), model_(transformer_options(options)) {}
+
+  std::vector<NamePair> all() {
+    const std::int64_t hidden = model_.hidden, patch = options_.patch, channels = options_.channels;
+    const std::string embeddings = "vit.embeddings.";
+    add("embedding.patch.weight", embeddings + "patch_embeddings.projection.weight",
+        {hidden, channels, patch, patch});
+    pairs_.back().filters = true;
+    pairs_.back().our_shape = {hidden, patch * patch * channels};
+    add("embedding.patch.bias", embeddings + "patch_embeddings.projection.bias", {hidden});
+    add("embedding.class_token", embeddings + "cls_token", {1, 1, hidden});
+    pairs_.back().our_shape = {hidden};
+    add("embedding.position.weight", embeddings + "position_embeddings",
+        {1, model_.context, hidden});
+    pairs_.back().our_shape = {model_.context, hidden};
+    for (std::int64_t i = 0; i < model_.layers; ++i)
+      block(fmt::format("blocks.{}.", i), fmt::format("vit.encoder.layer.{}.", i));
+    linear("final_norm", "vit.layernorm", {hidden});
+    linear("classifier", "classifier", {options_.classes, hidden});
+    return std::move(pairs_);
+  }
+
+ private:
+  void add(std::string ours, std::string theirs, const Shape& shape) {
+    pairs_.push_back({.ours = std::move(ours), .theirs = {{std::move(theirs), shape}}});
+  }
+  // Weight and bias; of a norm where the weight has one extent.
+  void linear(const std::string& ours, const std::string& theirs, const Shape& weight) {
+    add(ours + ".weight", theirs + ".weight", weight);
+    add(ours + ".bias", theirs + ".bias", {weight[0]});
+  }
+  void block(const std::string& ours, const std::string& theirs) {
+    const std::int64_t hidden = model_.hidden, wide = model_.intermediate;
+    const std::string heads = theirs + "attention.attention.";
+    linear(ours + "norm1", theirs + "layernorm_before", {hidden});
+    for (const auto& [part, shape] :
+         {std::pair{".weight", Shape{hidden, hidden}}, {".bias", Shape{hidden}}}) {
+      pairs_.push_back({.ours = ours + "attention.qkv" + part,
+                        .theirs = {{heads + "query" + part, shape},
+                                   {heads + "key" + part, shape},
+                                   {heads + "value" + part, shape}}});
+    }
+    linear(ours + "attention.output", theirs + "attention.output.dense", {hidden, hidden});
+    linear(ours + "norm2", theirs + "layernorm_after", {hidden});
+    linear(ours + "mlp.expand", theirs + "intermediate.dense", {wide, hidden});
+    linear(ours + "mlp.contract", theirs + "output.dense", {hidden, wide});
+  }
+
+  const VitOptions& options_;
+  TransformerOptions model_;
+  std::vector<NamePair> pairs_;
+};
+
+// What ViTForImageClassification cannot be.
+void check_kind(const VitOptions& model) {
+  if (model.pooling != Pooling::class_token)
+    fail(ExitCode::config,
+         "model.pooling: mean has no form in Hugging Face's ViTForImageClassification, which reads "
+         "the class token");
+}
+
+std::vector<NamePair> vit_names(const ModelConfig& config) {
+  const auto& model = config.as<VitOptions>();
+  check_kind(model);
+  return Names(model).all();
+}
+
+std::string vit_config(const ModelConfig& config) {
+  const auto& options = config.as<VitOptions>();
+  check_kind(options);
+  const TransformerOptions model = transformer_options(options);
+  std::string labels;
+  for (std::int64_t i = 0; i < options.classes; ++i)
+    labels += fmt::format("{}\n    \"{}\": \"LABEL_{}\"", i == 0 ? "" : ",", i, i);
+  const std::string size = options.image_width > 0 && options.image_width != options.image_size
+                               ? fmt::format("[{}, {}]", options.image_size, options.image_width)
+                               : fmt::format("{}", options.image_size);
+  return fmt::format(
+      R"({{
+  "model_type": "vit",
+  "architectures": ["ViTForImageClassification"],
+  "num_hidden_layers": {},
+  "hidden_size": {},
+  "num_attention_heads": {},
+  "intermediate_size": {},
+  "hidden_act": "{}",
+  "hidden_dropout_prob": {},
+  "attention_probs_dropout_prob": 0.0,
+  "layer_norm_eps": {},
+  "qkv_bias": true,
+  "image_size": {},
+  "patch_size": {},
+  "num_channels": {},
+  "id2label": {{{}
+  }},
+  "torch_dtype": "float32"
+}}
+)",
+      model.layers, model.hidden, model.heads, model.intermediate,
+      options.gelu == ops::GeluForm::exact ? "gelu" : "gelu_new", options.dropout,
+      options.norm_epsilon, size, options.patch, options.channels, labels);
+}
+
+// The pooler of ViTModel does not reach the classifier.
+std::optional<std::string> vit_plain_name(std::string_view theirs, const ModelConfig& /*model*/) {
+  if (theirs.starts_with("vit.pooler.")) return {};
+  return std::string(theirs);
+}
+
+}  // namespace
+
+const Exchange& vit_exchange() {
+  static constexpr Exchange exchange{vit_names, vit_config, vit_plain_name, "", ""};
+  return exchange;
+}
+
+}  // namespace trireme::hugging_face

@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Models of random small sizes against transformers: losses, gradients, AdamW steps, weights both ways.
+
+    scripts/parity_huggingface.py [--families LIST] [--models N] [--seed S] [--trireme FILE]
+
+Families: gpt2, llama, mistral, qwen2, qwen3, vit. transformers draws each model, saves it whole or in shards, and
+`trireme checkpoint import` reads it without being told what it is. Then, on one batch of random bytes or pictures in fp32:
+- The mean loss of both, to 1e-5.
+- Every gradient: one step of SGD with a large learning rate, after which the weights, exported again, are the gradients.
+  Within 1e-5 of the gradient's norm of those that PyTorch computes in fp64.
+- Fifty steps of AdamW: the loss of each step, to 1e-4.
+- Weights out again: equal bits, and the same loss of the model that transformers makes of our config.json.
+Sizes are odd: heads that share keys, head sizes off hidden / heads, every rotary scaling, windows, tied heads and not; rows of
+1 + patches, both forms of GELU. A few seconds per model. Needs: pip install numpy safetensors transformers torch. Exit 77
+where one is missing.
+"""
+import argparse
+import copy
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import torch
+    import transformers
+    from safetensors.numpy import load_file
+except ImportError as error:
+    print(f"skipped: {error}; pip install numpy safetensors transformers torch")
+    sys.exit(77)
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+TOLERANCE = 1e-5
+ADAMW_STEPS, ADAMW_RATE, DECAY, ADAMW_TOLERANCE = 50, 1e-3, 0.1, 1e-4
+SGD_RATE = 512.0  # so large that what the weights were is lost beside it
+RUN = """
+run: {{directory: {run}}}
+precision: fp32
+{model}data: {{path: {data}{more}}}
+train: {{steps: {steps}, global_batch: {batch}, micro_batch: {batch}, clip_norm: 0, log_every: 1, initial_weights: {weights}}}
+optimizer: {optimizer}
+lr_schedule: {{name: constant}}
+"""
+SGD = f"{{name: sgd, learning_rate: {SGD_RATE}, momentum: 0.0, weight_decay: 0.0}}"
+ADAMW = f"{{name: adamw, learning_rate: {ADAMW_RATE}, betas: [0.9, 0.95], epsilon: 1e-8, weight_decay: {DECAY}}}"
+
+
+KINDS = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+ROPES = ["default", "linear", "llama3", "yarn"]
+
+
+def rope(draw, kind, context):
+    settings = {"rope_type": kind, "rope_theta": draw.choice([500.0, 10000.0, 1e6])}
+    if kind != "default":
+        settings["factor"] = draw.choice([1.5, 4.0, 8.0])
+    if kind in ("llama3", "yarn"):
+        settings["original_max_position_embeddings"] = draw.choice([8, 32, context])
+    if kind == "llama3":
+        settings |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    return settings
+
+
+def stirred(draw, kind, config):
+    """A model in fp32 whose norms and biases are no longer what they start as."""
+    torch.manual_seed(draw.randrange(1 << 30))
+    model = getattr(transformers, kind)(config).float().eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1 or name.endswith("_token") or name.endswith("position_embeddings"):
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model
+
+
+def draw_llama(draw, family, index):
+    kind = KINDS[family]
+    key_heads, group = draw.choice([1, 2, 3]), draw.choice([1, 2, 4])
+    context = draw.choice([17, 40, 101])
+    sizes = {"num_hidden_layers": draw.choice([1, 2, 3]), "num_key_value_heads": key_heads,
+             "num_attention_heads": key_heads * group, "head_dim": draw.choice([6, 8, 18, 32]),
+             "hidden_size": draw.choice([24, 45, 64]), "intermediate_size": draw.choice([33, 70, 128]),
+             "max_position_embeddings": context, "vocab_size": draw.choice([256, 259, 300])}
+    more = {"tie_word_embeddings": draw.random() < 0.5, "rms_norm_eps": draw.choice([1e-5, 1e-6]),
+            "rope_parameters": rope(draw, ROPES[index % 4], context), "initializer_range": 0.15, "attn_implementation": "eager",
+            "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    window = draw.choice([None, 5, 16])
+    if kind == "Mistral":
+        more["sliding_window"] = window
+    elif kind.startswith("Qwen") and window is not None:
+        more |= {"use_sliding_window": True, "sliding_window": window, "max_window_layers": 0}
+    else:
+        window = None
+    config = getattr(transformers, kind + "Config")(**sizes, **more)
+    model = stirred(draw, kind + "ForCausalLM", config)
+    settings = more["rope_parameters"]
+    text = (f"{kind}: {sizes['num_hidden_layers']} layers of {sizes['hidden_size']}, {key_heads * group} heads of "
+            f"{sizes['head_dim']} on {key_heads}, MLP {sizes['intermediate_size']}, context {context}, rope "
+            f"{settings['rope_type']}, window {window}, {'tied' if more['tie_word_embeddings'] else 'untied'}")
+    return model, text
+
+
+def draw_gpt2(draw, _family, _index):
+    heads = draw.choice([1, 3, 4])
+    hidden, layers, context = heads * draw.choice([5, 8, 16]), draw.choice([1, 2, 3]), draw.choice([17, 40, 101])
+    config = transformers.GPT2Config(n_layer=layers, n_head=heads, n_embd=hidden, n_positions=context,
+                                     vocab_size=draw.choice([256, 259, 300]), initializer_range=0.15, resid_pdrop=0.0,
+                                     embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="eager")
+    return stirred(draw, "GPT2LMHeadModel", config), f"GPT2: {layers} layers of {hidden}, {heads} heads, context {context}"
+
+
+def draw_vit(draw, _family, _index):
+    heads = draw.choice([1, 3, 4])
+    hidden, layers, patch = heads * draw.choice([5, 8, 16]), draw.choice([1, 2, 3]), draw.choice([3, 4, 7])
+    size, wide, act = patch * draw.choice([2, 3, 5]), draw.choice([33, 70, 128]), draw.choice(["gelu", "gelu", "gelu_new"])
+    config = transformers.ViTConfig(num_hidden_layers=layers, num_attention_heads=heads, hidden_size=hidden,
+                                    intermediate_size=wide, image_size=size, patch_size=patch, num_channels=1,
+                                    num_labels=draw.choice([2, 5, 11]), hidden_act=act, initializer_range=0.15,
+                                    layer_norm_eps=draw.choice([1e-12, 1e-6, 1e-5]), attn_implementation="eager")
+    return stirred(draw, "ViTForImageClassification", config), (
+        f"ViT: {layers} layers of {hidden}, {heads} heads, MLP {wide}, {size} pixels in patches of {patch}, {act}")
+
+
+DRAWN_BY = {"gpt2": draw_gpt2, "vit": draw_vit} | dict.fromkeys(KINDS, draw_llama)
+
+
+class Text:
+    """Random bytes, as windows of the context."""
+    more = ""
+
+    def __init__(self, draw, model, batch):
+        self.batch = batch
+        self.tokens = draw.randbytes(batch * model.config.max_position_embeddings + 1)
+
+    def pack(self, trireme, place):
+        (place / "tokens.bin").write_bytes(self.tokens)
+        trireme("data", "pack-text", place / "tokens.bin", "--out", place / "data", "--split", "train")
+
+    def loss(self, model):
+        stream = torch.tensor(list(self.tokens))
+        inputs, targets = stream[:-1].view(self.batch, -1), stream[1:]
+        logits = model(inputs).logits
+        return torch.nn.functional.cross_entropy(logits.view(targets.numel(), -1), targets)
+
+
+class Pictures:
+    """Random grey pictures with random labels."""
+    more = ", mean: [0.5], std: [0.25]"
+
+    def __init__(self, draw, model, batch):
+        size, self.classes = model.config.image_size, model.config.num_labels
+        self.shape = (batch, size, size)
+        self.pixels = draw.randbytes(batch * size * size)
+        self.labels = bytes(draw.randrange(self.classes) for _ in range(batch))
+
+    def pack(self, trireme, place):
+        numbers = [b"".join(value.to_bytes(4, "big") for value in header)
+                   for header in ((0x803, *self.shape), (0x801, self.shape[0]))]
+        (place / "images_idx").write_bytes(numbers[0] + self.pixels)
+        (place / "labels_idx").write_bytes(numbers[1] + self.labels)
+        trireme("data", "pack-images", place / "images_idx", "--labels", place / "labels_idx", "--classes", self.classes,
+                "--out", place / "data", "--split", "train")
+
+    def loss(self, model):
+        pixels = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8).view(self.shape[0], 1, *self.shape[1:])
+        logits = model((pixels.to(model.dtype) / 255 - 0.5) / 0.25).logits
+        return torch.nn.functional.cross_entropy(logits, torch.tensor(list(self.labels)))
+
+
+class Comparison:
+    def __init__(self, trireme, place, draw, family, index):
+        self.program, self.place = trireme, pathlib.Path(place)
+        self.model, self.text = DRAWN_BY[family](draw, family, index)
+        self.batch = draw.choice([1, 2, 3])
+        self.data = (Pictures if family == "vit" else Text)(draw, self.model, self.batch)
+        self.sharded = draw.random() < 0.5
+
+    def trireme(self, *command):
+        done = subprocess.run([self.program, *map(str, command)], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"{self.text}\ntrireme {' '.join(map(str, command))}\nended with status {done.returncode}:\n"
+                             f"{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def prepare(self):
+        theirs = self.place / "theirs"
+        self.model.save_pretrained(theirs, max_shard_size="40KB" if self.sharded else "1GB")
+        self.weights = self.place / "ours.safetensors"
+        printed = self.trireme("checkpoint", "import", theirs, "--out", self.weights)
+        self.section = printed[printed.index("model: {"):]
+        self.data.pack(self.trireme, self.place)
+
+    def train(self, name, steps, optimizer):
+        """The losses of the steps, and the weights after them in their names."""
+        config = self.place / f"{name}.yaml"
+        run = self.place / name
+        config.write_text(RUN.format(run=run, model=self.section, data=self.place / "data/train", more=self.data.more,
+                                     steps=steps, batch=self.batch, weights=self.weights, optimizer=optimizer))
+        self.trireme("train", config)
+        exported = self.place / f"{name}_exported"
+        self.trireme("checkpoint", "export", run / "weights.safetensors", "--config", config, "--out", exported)
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        return [line["loss"] for line in lines if "grad_norm" in line], self.read(exported)
+
+    def read(self, directory):
+        """The tensors of a file by the names of the model's parameters; those of a GPT-2 lack what all begin with."""
+        prefix = "transformer." if self.model.config.model_type == "gpt2" else ""
+        return {prefix + name: values for name, values in load_file(directory / "model.safetensors").items()}
+
+    def saved(self, values):
+        """Values of the parameters by the names that files have, which need not be the module's."""
+        model = copy.deepcopy(self.model)
+        for name, parameter in model.named_parameters():
+            parameter.data = values[name]
+        with tempfile.TemporaryDirectory() as place:
+            model.save_pretrained(place, max_shard_size="1GB")
+            return load_file(pathlib.Path(place) / "model.safetensors")
+
+    def gradients(self, start):
+        losses, after = self.train("sgd", 1, SGD)
+        model = self.model.double()
+        loss = self.data.loss(model)
+        self.start_loss = loss.item()
+        loss.backward()
+        worst, name_of_worst = 0.0, ""
+        references = self.saved({name: p.grad for name, p in model.named_parameters()})
+        # Biases of keys reach no probability: their gradient is zero but for rounding.
+        least = 1e-3 * np.sqrt(sum(np.linalg.norm(values) ** 2 for values in references.values()))
+        for name, reference in references.items():
+            ours = (start[name].astype(np.float64) - after[name]) / SGD_RATE
+            # What the weights were is rounded away with the step; no error of the gradient is as small.
+            rounding = np.linalg.norm(start[name]) * 2.0**-23 / SGD_RATE
+            error = max(np.linalg.norm(ours - reference) - rounding, 0) / max(np.linalg.norm(reference), least)
+            if error >= worst:
+                worst, name_of_worst = error, name
+        return abs(losses[0] - loss.item()), worst, name_of_worst
+
+    def adamw(self):
+        losses, _ = self.train("adamw", ADAMW_STEPS, ADAMW)
+        parameters = dict(self.model.float().named_parameters())
+        # Of the weights with several axes, positions and class tokens are not decayed.
+        undecayed = ("wpe.weight", "position_embeddings", "cls_token")
+        decayed = [p for name, p in parameters.items() if p.dim() > 1 and not name.endswith(undecayed)]
+        others = [p for name, p in parameters.items() if p.dim() == 1 or name.endswith(undecayed)]
+        optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}],
+                                      lr=ADAMW_RATE, betas=(0.9, 0.95), eps=1e-8)
+        worst = 0.0
+        for ours in losses:
+            optimizer.zero_grad()
+            loss = self.data.loss(self.model)
+            worst = max(worst, abs(ours - loss.item()) / max(loss.item(), 0.1))
+            loss.backward()
+            optimizer.step()
+        return worst
+
+    def there_and_back(self, start):
+        config = self.place / "sgd.yaml"
+        self.trireme("checkpoint", "export", self.weights, "--config", config, "--out", self.place / "again")
+        again = self.read(self.place / "again")
+        loaded = type(self.model).from_pretrained(self.place / "again", attn_implementation="eager").eval()
+        with torch.no_grad():
+            same_loss = abs(self.data.loss(loaded).item() - self.start_loss) < TOLERANCE
+        theirs = self.saved(dict(loaded.named_parameters()))
+        return same_loss and all(np.array_equal(values, again[name]) and np.array_equal(values, theirs[name])
+                                 for name, values in start.items())
+
+    def run(self):
+        self.prepare()
+        start = self.saved({name: p.detach().clone() for name, p in self.model.named_parameters()})
+        loss, gradient, worst = self.gradients(start)
+        adamw = self.adamw()
+        same = self.there_and_back(start)
+        good = loss < TOLERANCE and gradient < TOLERANCE and adamw < ADAMW_TOLERANCE and same
+        print(f"{'ok   ' if good else 'WRONG'} {self.text}\n      loss off by {loss:.1e}, worst gradient {gradient:.1e} "
+              f"({worst}), AdamW losses {adamw:.1e}, back {'with equal bits' if same else 'DIFFERENT'}", flush=True)
+        return good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--families", default=",".join(DRAWN_BY))
+    parser.add_argument("--models", type=int, default=4, help="of each family")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--trireme", type=pathlib.Path, default=REPOSITORY / "build/cpu/trireme")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    families = arguments.families.split(",")
+    if unknown := set(families) - set(DRAWN_BY):
+        parser.error(f"--families: unknown {', '.join(sorted(unknown))}; there are {', '.join(DRAWN_BY)}")
+    good, models = 0, [(family, index) for family in families for index in range(arguments.models)]
+    for family, index in models:
+        draw = random.Random(f"{arguments.seed} {family} {index}")
+        with tempfile.TemporaryDirectory(prefix="trireme-parity-") as place:
+            good += Comparison(arguments.trireme.absolute(), place, draw, family, index).run()
+    print(f"{good} of {len(models)} models agree with transformers {transformers.__version__}")
+    return 0 if good == len(models) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
