@@ -36,6 +36,7 @@ except ImportError as error:
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 TOLERANCE = 1e-5
 ADAMW_STEPS, ADAMW_RATE, DECAY, ADAMW_TOLERANCE = 50, 1e-3, 0.1, 1e-4
+ADAMW_EPSILON = 1e-5  # far above the rounding of gradients that are zero, which AdamW would make steps of
 SGD_RATE = 512.0  # so large that what the weights were is lost beside it
 RUN = """
 run: {{directory: {run}}}
@@ -46,7 +47,7 @@ optimizer: {optimizer}
 lr_schedule: {{name: constant}}
 """
 SGD = f"{{name: sgd, learning_rate: {SGD_RATE}, momentum: 0.0, weight_decay: 0.0}}"
-ADAMW = f"{{name: adamw, learning_rate: {ADAMW_RATE}, betas: [0.9, 0.95], epsilon: 1e-8, weight_decay: {DECAY}}}"
+ADAMW = f"{{name: adamw, learning_rate: {ADAMW_RATE}, betas: [0.9, 0.95], epsilon: {ADAMW_EPSILON}, weight_decay: {DECAY}}}"
 
 
 KINDS = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
@@ -245,7 +246,7 @@ class Comparison:
         decayed = [p for name, p in parameters.items() if p.dim() > 1 and not name.endswith(undecayed)]
         others = [p for name, p in parameters.items() if p.dim() == 1 or name.endswith(undecayed)]
         optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}],
-                                      lr=ADAMW_RATE, betas=(0.9, 0.95), eps=1e-8)
+                                      lr=ADAMW_RATE, betas=(0.9, 0.95), eps=ADAMW_EPSILON)
         worst = 0.0
         for ours in losses:
             optimizer.zero_grad()
