@@ -7,7 +7,7 @@ namespace trireme {
 namespace {
 
 // Bytes of an image whose reading hides that of its label.
-constexpr std::size_t large_image = 16 * 1024;
+constexpr std::size_t large_image = 128 * 1024;
 
 }  // namespace
 

@@ -11,7 +11,7 @@ namespace trireme {
 
 class ImageDataset final : public Dataset {
  public:
-  // A label is read with its image, and checked then; those of images of less than 16 kB, which a
+  // A label is read with its image, and checked then; those of images of less than 128 kB, which a
   // second read would slow down, are all read and checked here, and stay in memory.
   explicit ImageDataset(ShardSet shards);
 

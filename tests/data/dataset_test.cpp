@@ -201,7 +201,7 @@ TEST_F(DatasetTest, NamesTheTokenOutsideTheVocabularyWhenItIsRead) {
 }
 
 TEST_F(DatasetTest, LabelsOfLargeImagesAreReadAndCheckedWithThem) {
-  constexpr std::int64_t side = 144, count = 5;  // 20 kB each
+  constexpr std::int64_t side = 384, count = 5;  // 147 kB each
   test::write_image_dataset(directory_.path(), count, 3, side, 3);
   std::vector<std::byte> pixels(side * side);
   std::int32_t label = -1;
