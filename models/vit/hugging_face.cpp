@@ -9,9 +9,9 @@
 namespace trireme::hugging_face {
 namespace {
 
-class Names {
+class VitNames {
  public:
-  explicit Names(const VitOptions& options)
+  explicit VitNames(const VitOptions& options)
       : options_(options), model_(transformer_options(options)) {}
 
   std::vector<NamePair> all() {
@@ -76,7 +76,7 @@ void check_kind(const VitOptions& model) {
 std::vector<NamePair> vit_names(const ModelConfig& config) {
   const auto& model = config.as<VitOptions>();
   check_kind(model);
-  return Names(model).all();
+  return VitNames(model).all();
 }
 
 std::string vit_config(const ModelConfig& config) {
