@@ -44,7 +44,7 @@ void choose_mix(Stream& stream, const Tensor& shares, const Tensor& boxes, const
                    ids = sample_ids.as<std::int64_t>(), epochs = epochs.as<std::int64_t>(),
                    batch = sample_ids.count(), options] {
     for (std::int64_t n = 0; n < batch; ++n) {
-      const MixChoice choice = ops::choose_mix(options, ids[n], epochs[n]);
+      const MixChoice choice = mix_of(options, ids[n], epochs[n]);
       shares[n] = choice.share;
       std::copy_n(choice.box, +MixBox::count, boxes + n * MixBox::count);
     }

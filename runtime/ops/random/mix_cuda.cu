@@ -16,7 +16,7 @@ __global__ void choose_mix_kernel(float* shares, std::int32_t* boxes, const std:
                                   MixOptions options) {
   const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
   if (n >= batch) return;
-  const MixChoice choice = ops::choose_mix(options, ids[n], epochs[n]);
+  const MixChoice choice = mix_of(options, ids[n], epochs[n]);
   shares[n] = choice.share;
   for (int i = 0; i < MixBox::count; ++i)
     boxes[n * MixBox::count + i] = choice.box[i];

@@ -33,7 +33,7 @@ TRIREME_HOST_DEVICE inline double draw_beta(const Philox& random, std::uint64_t 
 
 // The box of CutMix has sqrt(1 - share) of either side around a centre drawn anywhere, and is cut
 // at the borders; the share is then that of the pixels which stay.
-TRIREME_HOST_DEVICE inline MixChoice choose_mix(const MixOptions& options, std::int64_t sample,
+TRIREME_HOST_DEVICE inline MixChoice mix_of(const MixOptions& options, std::int64_t sample,
                                                 std::int64_t epoch) {
   const Philox random = Philox::keyed(options.seed, RandomPurpose::mix);
   const auto id = static_cast<std::uint64_t>(sample), pass = static_cast<std::uint64_t>(epoch);
