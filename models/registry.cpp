@@ -24,6 +24,7 @@ ModelTraits text_traits(const ModelConfig& model) {
           .targets_per_sample = options.context,
           .rows_per_sample = options.context,
           .item_name = "tokens",
+          .generates = true,
           .context = options.context,
           .vocabulary = options.vocabulary};
 }

@@ -22,6 +22,7 @@ struct ModelTraits {
   std::int64_t rows_per_sample = 1;     // that matmuls of blocks see
   std::string item_name;                // what throughput counts: "tokens" or "images"
   // Of tokens.
+  bool generates = false;  // each position knows only those before it: it can continue texts
   std::int64_t context = 0;
   std::int64_t vocabulary = 0;
   // Of images: (image_size, image_width, channels) u8, or f32 from files that are read in place.

@@ -2,114 +2,87 @@
 #include "launch/commands/generate_command.h"
 
 #include <fmt/core.h>
-#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <memory>
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/utf8.h"
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/job/requested_config.h"
+#include "launch/text/continuation.h"
+#include "launch/text/prompts.h"
 #include "models/config.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/config/config.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/state/data_record.h"
 
 namespace trireme {
 namespace {
-
-constexpr std::int64_t byte_vocabulary = 256;
 
 struct GenerateArguments {
   std::string run;
   WeightsChoice weights;
   std::vector<std::string> overrides;
-  std::string prompt = "\n";
-  std::string tokenizer;
+  std::vector<std::string> prompts;
+  std::string prompt_file;
   std::vector<std::int32_t> prompt_ids;
-  std::int64_t tokens = 200;
+  std::string tokenizer;
+  StopRules stop{.tokens = 200, .texts = {}, .ids = {}};
   SamplingOptions sampling;
+  std::int64_t forget = TextGenerator::half_the_context;
+  std::int64_t batch = 8;
+  bool json = false;
 };
 
-// What tokens of a run's model stand for.
-class Words {
- public:
-  Words(const GenerateArguments& arguments, std::int64_t vocabulary)
-      : bytes_(vocabulary == byte_vocabulary && arguments.tokenizer.empty()) {
-    if (arguments.tokenizer.empty()) return;
-    tokenizer_.emplace(arguments.tokenizer);
-    require_ids_of_run(arguments.run, IdNames{arguments.tokenizer, tokenizer_->name(), {}});
-    if (tokenizer_->vocabulary() > vocabulary)
-      fail(ExitCode::config, "--tokenizer: {} has ids up to {}, and the model a vocabulary of {}",
-           arguments.tokenizer, tokenizer_->vocabulary() - 1, vocabulary);
-  }
-  [[nodiscard]] bool known() const { return bytes_ || tokenizer_.has_value(); }
-  [[nodiscard]] std::vector<std::int32_t> tokens_of(const std::string& text) const {
-    if (bytes_) {
-      const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
-      return {bytes, bytes + text.size()};
-    }
-    if (const std::size_t bad = first_invalid_utf8(text); bad != std::string::npos)
-      fail(ExitCode::config, "--prompt: byte {} is not UTF-8, which a tokenizer reads", bad);
-    std::vector<std::uint32_t> ids;
-    TextEncoder(*tokenizer_).encode(text, ids);
-    return {ids.begin(), ids.end()};
-  }
-  [[nodiscard]] std::string text_of(std::int32_t token) const {
-    if (bytes_) return {static_cast<char>(token)};
-    const auto id = static_cast<std::uint32_t>(token);
-    return tokenizer_->text_of({&id, 1});
-  }
-
- private:
-  bool bytes_;
-  std::optional<Tokenizer> tokenizer_;
-};
-
-std::vector<std::int32_t> prompt_tokens(const GenerateArguments& arguments, const Words& words,
-                                        std::int64_t vocabulary) {
-  if (!arguments.prompt_ids.empty()) return arguments.prompt_ids;
-  if (arguments.prompt.empty())
-    fail(ExitCode::config,
-         "--prompt: is empty, and a text begins with something; give a character or more, or leave "
-         "it out to begin with a new line");
-  if (!words.known()) {
-    fail(ExitCode::config,
-         "--prompt: the model has a vocabulary of {} tokens, not bytes; give its tokenizer.json "
-         "with --tokenizer, or token ids with --prompt-ids 15,42,...",
-         vocabulary);
-  }
-  return words.tokens_of(arguments.prompt);
+std::vector<Prompt> prompts_of(const GenerateArguments& arguments, const Words& words) {
+  if (!arguments.prompt_file.empty()) return read_prompts(arguments.prompt_file, words);
+  if (!arguments.prompt_ids.empty()) return {{"", arguments.prompt_ids}};
+  std::vector<Prompt> prompts;
+  for (const std::string& text : arguments.prompts)
+    prompts.push_back(prompt_of_text(text, words));
+  if (prompts.empty()) prompts.push_back(prompt_of_text("\n", words));
+  return prompts;
 }
 
-// One sequence at a time, on the device and the ranks that the job has.
-Config config_of(const GenerateArguments& arguments, const RankProcess& process) {
+// On the device and the ranks that the job has.
+Config config_of(const GenerateArguments& arguments, const RankProcess& process,
+                 Provenance& where) {
   std::vector<std::string> overrides{"parallel.data=auto"};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
-  Provenance where;
   Config config = load_config(config_file_of_run(arguments.run), overrides, &where);
-  config.train.micro_batch = 1;
-  config = resolve_config(std::move(config), process.environment(), &where, Purpose::generate);
-  if (traits_of(config.model).input != InputKind::tokens) {
+  if (!traits_of(config.model).generates) {
     fail(ExitCode::config,
-         "{}/config.yaml: model.family: {} does not generate text; use a gpt2 run", arguments.run,
-         config.model.family);
+         "{}/config.yaml: model.family: {} does not generate text; use a gpt2 or llama run",
+         arguments.run, config.model.family);
   }
-  return config;
+  config.train.micro_batch = 1;
+  return resolve_config(std::move(config), process.environment(), &where, Purpose::generate);
+}
+
+// Positions that the longest text fills.
+std::int64_t capacity_for(const std::vector<Prompt>& prompts, std::int64_t tokens) {
+  std::size_t longest = 0;
+  for (const Prompt& prompt : prompts)
+    longest = std::max(longest, prompt.ids.size());
+  return static_cast<std::int64_t>(longest) + tokens;
 }
 
 // On standard error, which is not part of the text.
 void print_origin(const Session& session, const LoadedWeights& weights) {
   const MeshShape& mesh = session.mesh.shape();
-  fmt::print(stderr, "weights   {}\n", weights.describe());
+  constexpr double mib = 1 << 20;
+  fmt::print(stderr, "weights   {}\ncache     {:.1f} MiB a rank: {} of {} positions\n",
+             weights.describe(), static_cast<double>(session.model->cache_bytes()) / mib,
+             session.config.train.micro_batch == 1
+                 ? "a text"
+                 : fmt::format("{} texts", session.config.train.micro_batch),
+             session.decode.capacity);
   if (mesh.data > 1)
     fmt::print(
         stderr,
@@ -117,42 +90,129 @@ void print_origin(const Session& session, const LoadedWeights& weights) {
         mesh.tensor * mesh.pipeline, mesh.size(), mesh.tensor, mesh.pipeline);
 }
 
-// Writes the text from rank 0; false where the model's answer was not finite.
-bool write_text(Engine& engine, const GenerateArguments& arguments, const Words& words,
-                const std::vector<std::int32_t>& prompt) {
-  const Session& session = engine.session();
-  TextGenerator generator = engine.generator(arguments.sampling);
-  generator.feed(prompt);
-  const bool writes = session.world->rank() == 0;
-  if (writes && words.known() && arguments.prompt_ids.empty()) fmt::print("{}", arguments.prompt);
-  for (std::int64_t i = 0; i < arguments.tokens; ++i) {
-    const std::optional<std::int32_t> token = generator.next();
-    if (!token) return false;
-    if (!writes) continue;
-    if (words.known()) {
-      const std::string text = words.text_of(*token);  // may be a part of a letter
-      std::fwrite(text.data(), 1, text.size(), stdout);
-    } else {
-      fmt::print("{}{}", i == 0 ? "" : " ", *token);
+// Continues prompts, as many at a time as the model has texts; the next begins where one has ended.
+class Generation {
+ public:
+  Generation(TextGenerator generator, const GenerateArguments& arguments, const Words& words,
+             const std::vector<Prompt>& prompts, bool writes)
+      : generator_(std::move(generator)),
+        arguments_(arguments),
+        words_(words),
+        prompts_(prompts),
+        lines_(arguments.json || prompts.size() > 1),
+        writes_(writes),
+        places_(static_cast<std::size_t>(generator_.texts()), prompts.size()),
+        continuations_(prompts.size(), Continuation(words, arguments.stop)) {}
+
+  // False where the model's answer was not finite.
+  bool run() {
+    for (int text = 0; text < generator_.texts(); ++text)
+      begin_next(text);
+    if (writes_ && !lines_ && words_.known()) write(prompts_.front().text);
+    while (printed_ < prompts_.size()) {
+      const std::vector<std::int32_t> drawn = generator_.step();
+      for (std::size_t text = 0; text < places_.size(); ++text) {
+        if (places_[text] == prompts_.size()) continue;
+        take(static_cast<int>(text), drawn[text]);
+        if (!finite_) return false;
+      }
     }
+    if (writes_ && !lines_) write("\n");
+    return true;
+  }
+
+ private:
+  void begin_next(int text) {
+    generator_.restart(text);
+    std::size_t& place = places_[static_cast<std::size_t>(text)];
+    place = next_;
+    if (next_ == prompts_.size()) return;
+    generator_.feed(prompts_[next_++].ids, text);
+  }
+
+  void take(int text, std::int32_t token) {
+    Continuation& continuation = continuations_[places_[static_cast<std::size_t>(text)]];
+    const std::string shown = continuation.take(token);
+    finite_ = continuation.reason() != "not_finite";
+    if (!lines_ && writes_) {
+      if (words_.known()) {
+        write(shown);
+      } else if (!continuation.over() || continuation.reason() == "length") {
+        write(fmt::format("{}{}", continuation.ids().size() == 1 ? "" : " ", token));
+      }
+    }
+    if (!continuation.over()) return;
+    begin_next(text);
+    print_finished();
+  }
+
+  // In the order of the prompts.
+  void print_finished() {
+    for (; printed_ < prompts_.size() && continuations_[printed_].over(); ++printed_) {
+      if (lines_ && writes_) write(line(prompts_[printed_], continuations_[printed_]));
+    }
+  }
+
+  [[nodiscard]] std::string line(const Prompt& prompt, const Continuation& continuation) const {
+    nlohmann::ordered_json object;
+    if (!prompt.text.empty()) object["prompt"] = prompt.text;
+    if (words_.known()) object["text"] = continuation.text();
+    object["ids"] = continuation.ids();
+    object["reason"] = continuation.reason();
+    // A text may end within a letter.
+    return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  }
+
+  static void write(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   }
-  if (writes) std::putchar('\n');
-  return true;
+
+  TextGenerator generator_;
+  const GenerateArguments& arguments_;
+  const Words& words_;
+  const std::vector<Prompt>& prompts_;
+  bool lines_, writes_;
+  std::vector<std::size_t> places_;  // by text: its prompt, or none
+  std::vector<Continuation> continuations_;
+  std::size_t next_ = 0, printed_ = 0;
+  bool finite_ = true;
+};
+
+// May be given several times; a text in brackets is no list.
+void one_text_each(CLI::Option& option) {
+  option.expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 void generate(const GenerateArguments& arguments) {
   const RankProcess process;
-  const Config config = config_of(arguments, process);
-  const std::int64_t vocabulary = traits_of(config.model).vocabulary;
-  const Words words(arguments, vocabulary);
-  const std::vector<std::int32_t> prompt = prompt_tokens(arguments, words, vocabulary);
-  Engine engine(process, config, Purpose::generate);
+  Provenance where;
+  Config config = config_of(arguments, process, where);
+  const Words words(arguments.run, arguments.tokenizer, traits_of(config.model).vocabulary);
+  const std::int64_t context = traits_of(config.model).context;
+  if (arguments.forget > context)
+    fail(ExitCode::config, "--forget: {} tokens of a context of {}; give {} at most",
+         arguments.forget, context, context);
+  if (!arguments.stop.texts.empty() && !words.known())
+    fail(ExitCode::config,
+         "--stop: the model's words are not known; give --tokenizer, or --stop-ids");
+  const std::vector<Prompt> prompts = prompts_of(arguments, words);
+  GenerateArguments ended = arguments;
+  std::ranges::copy(end_tokens_of_run(arguments.run), std::back_inserter(ended.stop.ids));
+  config.train.micro_batch =
+      std::min<std::int64_t>(arguments.batch, static_cast<std::int64_t>(prompts.size()));
+  Engine engine(process, config, Purpose::generate,
+                {.text_capacity = capacity_for(prompts, arguments.stop.tokens)});
   Session& session = engine.session();
   const LoadedWeights weights = engine.load_weights(arguments.run, arguments.weights);
   if (process.mpi.rank() == 0) print_origin(session, weights);
+  // Texts that are shorter than the context forget nothing.
+  const std::int64_t forget = std::min(arguments.forget, session.decode.capacity);
   // The first copy of the model writes; others would write the same.
-  const bool finite = session.mesh.here().data > 0 || write_text(engine, arguments, words, prompt);
+  const bool finite =
+      session.mesh.here().data > 0 || Generation(engine.generator(arguments.sampling, forget),
+                                                 ended, words, prompts, session.world->rank() == 0)
+                                          .run();
   const auto all = gather_texts(*session.world, finite ? "" : "x");
   if (std::ranges::find(all, "x") != all.end())
     refuse_non_finite(session, weights, "the model's answer is not finite");
@@ -166,17 +226,27 @@ void add_generate_command(CLI::App& app) {
   const auto arguments = std::make_shared<GenerateArguments>();
   command->add_option("run", arguments->run, "Run directory")->required();
   add_weights_options(*command, arguments->weights);
-  command->add_option("--prompt", arguments->prompt,
-                      "Text to continue (models of bytes, or with --tokenizer)");
-  command->add_option(
-      "--tokenizer", arguments->tokenizer,
-      "tokenizer.json or *.model that the run's data was packed with: text in and out");
+  auto* const prompt = command->add_option("--prompt", arguments->prompts,
+                                           "Text to continue (models of bytes, or with a "
+                                           "tokenizer); several are continued together, and "
+                                           "written as JSON lines");
+  one_text_each(*prompt);
+  auto* const file = command->add_option(
+      "--prompts", arguments->prompt_file,
+      "File of one JSON object a line, {\"prompt\": \"...\"} or {\"prompt_ids\": [...]}");
+  file->excludes(prompt);
+  command->add_option("--tokenizer", arguments->tokenizer,
+                      "tokenizer.json or *.model that the run's data was packed with: text in and "
+                      "out (default: the "
+                      "one in the run's directory)");
   command
       ->add_option("--prompt-ids", arguments->prompt_ids,
                    "Token ids to continue, separated by commas")
       ->delimiter(',')
-      ->check(integer_from<std::int64_t>(0));
-  command->add_option("--tokens", arguments->tokens, "How many tokens to add")
+      ->check(integer_from<std::int32_t>(0))
+      ->excludes(prompt)
+      ->excludes(file);
+  command->add_option("--tokens", arguments->stop.tokens, "How many tokens to add at most")
       ->capture_default_str()
       ->check(integer_between(std::int64_t{1}, std::int64_t{1'000'000}));
   command
@@ -189,6 +259,30 @@ void add_generate_command(CLI::App& app) {
                    "Draw among the k likeliest tokens; 0 = all")
       ->capture_default_str()
       ->check(integer_from<std::int64_t>(0));
+  command
+      ->add_option("--top-p", arguments->sampling.top_p,
+                   "Draw among the likeliest tokens that together have this probability")
+      ->capture_default_str()
+      ->check(number_between(0, 1));
+  auto* const stop = command->add_option("--stop", arguments->stop.texts,
+                                         "Text to end in front of; may be given several times");
+  one_text_each(*stop);
+  stop->check([](const std::string& text) { return text.empty() ? "is empty" : std::string(); });
+  command
+      ->add_option("--stop-ids", arguments->stop.ids,
+                   "Token ids to end in front of, separated by commas, beside those that the "
+                   "generation_config.json in the run's directory names")
+      ->delimiter(',')
+      ->check(integer_from<std::int32_t>(0));
+  command
+      ->add_option("--forget", arguments->forget,
+                   "How many tokens of a full context are forgotten at once, the oldest first; 0 "
+                   "ends there (default: half of it)")
+      ->check(integer_from<std::int64_t>(0));
+  command->add_option("--batch", arguments->batch, "How many prompts to continue at a time")
+      ->capture_default_str()
+      ->check(integer_between(std::int64_t{1}, std::int64_t{4096}));
+  command->add_flag("--json", arguments->json, "JSON lines: prompt, text, ids, reason of the end");
   command->add_option("--seed", arguments->sampling.seed, "Seed of the draws")
       ->capture_default_str()
       ->check(integer_from<std::uint64_t>(0));

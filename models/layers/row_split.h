@@ -10,7 +10,8 @@ namespace trireme {
 // matmul is split over the ranks; else every rank holds all of them.
 class RowSplit {
  public:
-  RowSplit(const Blueprint& blueprint, std::int64_t context, std::int64_t hidden);
+  // Of `length` rows of each sample.
+  RowSplit(const Blueprint& blueprint, std::int64_t length, std::int64_t hidden);
 
   [[nodiscard]] bool split() const { return split_; }
   [[nodiscard]] const Shape& whole() const { return whole_; }        // (B, T, C)

@@ -54,8 +54,15 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
     prepared_ = keep_or_recompute(blueprint, projected_.shape, blueprint.compute());
   }
   const Shape& block = attended_block_;
-  lse_ = keep_or_recompute(blueprint, {blocks_, block[0], options_.heads, block[1]}, DType::f32);
   attended_ = keep_or_recompute(blueprint, blocks_of(blocks_, block), blueprint.compute());
+  if (blueprint.decodes()) {
+    const std::int64_t capacity = blueprint.options().decode.capacity;
+    const Shape cache{blocks_, block[0], capacity, options_.key_heads * options.head_size};
+    keys_ = blueprint.cache(cache);
+    values_ = blueprint.cache(cache);
+    return;
+  }
+  lse_ = keep_or_recompute(blueprint, {blocks_, block[0], options_.heads, block[1]}, DType::f32);
 }
 
 Tensor SelfAttention::lse_block(const Context& context, std::int64_t b) const {
@@ -68,8 +75,22 @@ void SelfAttention::prepare(const Context& context) const {
   if (head_norms_) head_norms_->forward(context, prepared, context(projected_));
   if (!rope_) return;
   const ops::RopeOptions rope = of_documents(*rope_, context);
+  const Tensor spans = context.decode == nullptr ? Tensor{} : context.decode->spans;
   for (std::int64_t b = 0; b < blocks_; ++b)
-    ops::rope_forward(context.stream, block_of(prepared, b, qkv_.block_shape()), rope);
+    ops::rope_forward(context.stream, block_of(prepared, b, qkv_.block_shape()), rope, spans,
+                      context_length_);
+}
+
+void SelfAttention::attend_cached(const Context& context) const {
+  const Tensor attended = context(attended_), prepared = context(prepared_);
+  const Tensor keys = context(keys_), values = context(values_);
+  const Shape cache{keys_.shape[1], keys_.shape[2], keys_.shape[3]};
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    ops::attention_cached_forward(context.stream, block_of(attended, b, attended_block_),
+                                  block_of(keys, b, cache), block_of(values, b, cache),
+                                  block_of(prepared, b, qkv_.block_shape()), context.decode->spans,
+                                  options_);
+  }
 }
 
 void SelfAttention::attend(const Context& context) const {
@@ -85,7 +106,7 @@ void SelfAttention::attend(const Context& context) const {
 void SelfAttention::forward(const Context& context, const Tensor& normed) const {
   qkv_.forward(context, context(projected_), normed);
   prepare(context);
-  attend(context);
+  context.decode == nullptr ? attend(context) : attend_cached(context);
 }
 
 void SelfAttention::attend_again(const Context& context) const {

@@ -40,6 +40,7 @@ class SelfAttention {
  private:
   void prepare(const Context& context) const;
   void attend(const Context& context) const;
+  void attend_cached(const Context& context) const;
   [[nodiscard]] Tensor lse_block(const Context& context, std::int64_t b) const;
 
   std::int64_t blocks_;  // n
@@ -51,7 +52,8 @@ class SelfAttention {
   Shape attended_block_;
   // projected: of the product, (n, B, T, (heads + 2 key_heads) / V * D); prepared: what attention
   // reads, the same memory unless heads are normalised. lse (n, B, heads / V, T).
-  Activation projected_, prepared_, lse_, attended_;
+  Activation projected_, prepared_, lse_{}, attended_;
+  Activation keys_{}, values_{};  // (n, B, capacity, key_heads / V * D): of a chain that decodes
 };
 
 }  // namespace trireme

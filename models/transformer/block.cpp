@@ -17,9 +17,9 @@ Activation within(Blueprint& blueprint, const Activation& of, const Shape& shape
 TransformerBlock::TransformerBlock(Blueprint& blueprint, const TransformerOptions& options,
                                    std::int64_t index)
     : Layer(fmt::format("blocks.{}", index),
-            RowSplit(blueprint, options.context, options.hidden).local()),
+            RowSplit(blueprint, blueprint.rows_of(options.context), options.hidden).local()),
       context_name_(options.context_name),
-      rows_(blueprint, options.context, options.hidden),
+      rows_(blueprint, blueprint.rows_of(options.context), options.hidden),
       split_backward_(blueprint.options().split_backward),
       recomputes_(blueprint.options().recompute == Recompute::selective),
       sum_(blueprint, rows_),

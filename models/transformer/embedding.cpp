@@ -20,8 +20,9 @@ ParamSpec token_table_spec(const TransformerOptions& options, std::string name) 
 }
 
 Embedding::Embedding(Blueprint& blueprint, const TransformerOptions& options)
-    : Layer("embedding", RowSplit(blueprint, options.context, options.hidden).local()),
-      rows_(blueprint, options.context, options.hidden),
+    : Layer("embedding",
+            RowSplit(blueprint, blueprint.rows_of(options.context), options.hidden).local()),
+      rows_(blueprint, blueprint.rows_of(options.context), options.hidden),
       tensor_(blueprint.tensor()),
       split_backward_(blueprint.options().split_backward),
       table_block_{padded_vocabulary(options.vocabulary) / tensor_.blocks, options.hidden},
@@ -49,9 +50,11 @@ void Embedding::forward(const Context& context, const Tensor& x, const Tensor& y
     look_up_blocks(context, x, y);
     if (positions_.index >= 0) add_positions(context, y);
   } else {
+    const bool own = context.decode == nullptr && positions_.index >= 0;  // rows are positions
     ops::embedding_forward(context.stream, y, x, context.params.compute(tokens_),
-                           positions_.index < 0 ? Tensor{} : context.params.compute(positions_),
+                           own ? context.params.compute(positions_) : Tensor{},
                            context.batch.document_starts);
+    if (positions_.index >= 0 && !own) add_positions(context, y);
   }
   dropout_.forward(context, y);
 }
@@ -79,7 +82,8 @@ void Embedding::look_up_blocks(const Context& context, const Tensor& tokens,
 void Embedding::add_positions(const Context& context, const Tensor& y) const {
   const Tensor table = context.params.compute(positions_);
   const Tensor& starts = context.batch.document_starts;
-  if (!rows_.split()) return ops::add_positions(context.stream, y, y, table, starts);
+  const Tensor spans = context.decode == nullptr ? Tensor{} : context.decode->spans;
+  if (!rows_.split()) return ops::add_positions(context.stream, y, y, table, starts, 0, spans);
   const std::int64_t T = rows_.whole()[1], C = rows_.whole()[2], R = rows_.local()[0];
   for (std::int64_t row = 0; row < R;) {
     const std::int64_t position = (rows_.first_row() + row) % T;

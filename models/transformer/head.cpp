@@ -21,7 +21,7 @@ ops::CrossEntropyOptions loss_options(const Context& context, std::int64_t class
 
 LanguageHead::LanguageHead(Blueprint& blueprint, const TransformerOptions& options)
     : Layer("head", Shape{}),
-      rows_(blueprint, options.context, options.hidden),
+      rows_(blueprint, blueprint.decodes() ? 1 : options.context, options.hidden),
       tensor_(blueprint.tensor()),
       sum_(blueprint, rows_),
       norm_(blueprint, "final_norm", options.norm, rows_),
@@ -31,6 +31,7 @@ LanguageHead::LanguageHead(Blueprint& blueprint, const TransformerOptions& optio
       dnormed_(blueprint.until_weight(rows_.local())) {
   const std::int64_t N = rows_.rows(), W = project_.block_shape()[2];
   info_ = {.targets = N, .classes = options.vocabulary};
+  if (blueprint.options().decode.rows > 1) picked_ = blueprint.scratch(rows_.whole());
   if (!tensor_.blocked()) {
     info_.logits = blueprint.keep({N, W});
     return;
@@ -42,13 +43,27 @@ LanguageHead::LanguageHead(Blueprint& blueprint, const TransformerOptions& optio
 
 void LanguageHead::forward(const Context& context, const Tensor& x, const Tensor& /*y*/) {
   const Tensor normed = context(normed_), logits = context(info_.logits);
-  norm_.forward(context, rows_.own(normed), x);
+  norm_.forward(context, rows_.own(normed), context.decode == nullptr ? x : pick(context, x));
   rows_.gather(context, normed);
   project_.forward(context, logits, normed);
+  if (context.decode != nullptr) return;
   if (tensor_.blocked()) return block_losses(context);
   ops::cross_entropy(context.stream, context.losses, context.hits, logits,
                      context.batch.targets.reshaped({rows_.rows()}),
                      loss_options(context, info_.classes));
+}
+
+Tensor LanguageHead::pick(const Context& context, const Tensor& x) const {
+  if (picked_.shape.rank() == 0) return x;
+  const Tensor picked = context(picked_);
+  const std::int64_t width = rows_.whole()[2];
+  for (std::int64_t b = 0; b < rows_.rows(); ++b) {
+    const std::int64_t row = b * x.shape[1] + context.decode->last[static_cast<std::size_t>(b)];
+    const Tensor to = picked.range(b * width, width);
+    context.stream.device().copy(context.stream, to.data, x.range(row * width, width).data,
+                                 to.bytes());
+  }
+  return picked;
 }
 
 void LanguageHead::block_losses(const Context& context) const {

@@ -70,7 +70,9 @@ Engine::Engine(const RankProcess& process, const Config& resolved, Purpose purpo
 Engine::Engine(RankResources resources, const Config& resolved, Purpose purpose, EngineParts parts)
     : parts_(std::move(parts)),
       session_(std::move(resources), resolved, purpose == Purpose::train,
-               parts_.model ? &*parts_.model : nullptr) {
+               parts_.model ? &*parts_.model : nullptr,
+               purpose == Purpose::generate ? decode_shape(resolved, parts_.text_capacity)
+                                            : DecodeShape{}) {
   if (purpose == Purpose::train && reads_data()) open_training_data();
 }
 
@@ -281,8 +283,8 @@ EvaluationResult Engine::evaluate() {
   return validation().run();
 }
 
-TextGenerator Engine::generator(const SamplingOptions& sampling) {
-  return TextGenerator(session_, sampling);
+TextGenerator Engine::generator(const SamplingOptions& sampling, std::int64_t forget) {
+  return TextGenerator(session_, sampling, forget);
 }
 
 }  // namespace trireme

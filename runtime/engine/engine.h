@@ -31,7 +31,7 @@
 #include "runtime/engine/session.h"
 #include "runtime/engine/state/checkpointing.h"
 #include "runtime/engine/state/loaded_weights.h"
-#include "runtime/engine/text_generator.h"
+#include "runtime/engine/text/text_generator.h"
 #include "runtime/engine/training_state.h"
 
 namespace trireme {
@@ -50,6 +50,8 @@ struct EngineParts {
   // Instead of what data.path, data.files and their like name. Samples lie as layout() says; a data
   // set without files has no shards().
   std::shared_ptr<const Dataset> training{}, validation{};
+  // With Purpose::generate: how many positions of a text are remembered at most; 0: model.context.
+  std::int64_t text_capacity = 0;
   // Instead of any data: micro-batches as they come, for measurements. Nothing is then restored or
   // saved, and run.directory is not looked at.
   std::function<std::unique_ptr<BatchSource>(Device&, const Config&)> batches{};
@@ -121,9 +123,10 @@ class Engine {
   // Loss and accuracy of the current weights on the validation data.
   [[nodiscard]] EvaluationResult evaluate();
   [[nodiscard]] ValidationPass& validation();
-  // Draws tokens, with Purpose::generate and train.micro_batch: 1. Must not outlive the engine.
+  // Continues train.micro_batch texts, with Purpose::generate. Must not outlive the engine.
   // Collective over the ranks of one copy of the model (text_generator.h).
-  [[nodiscard]] TextGenerator generator(const SamplingOptions& sampling = {});
+  [[nodiscard]] TextGenerator generator(const SamplingOptions& sampling = {},
+                                        std::int64_t forget = TextGenerator::half_the_context);
   // What this rank's buffers hold, by what for. Local.
   [[nodiscard]] HeldMemory memory() const { return held_memory(*session_.device); }
 

@@ -76,18 +76,21 @@ ScheduleShape pipeline_shape(const Config& config, bool training) {
   return shape;
 }
 
-BuildOptions build_options(const Config& config, int tensor_rank, bool training) {
+BuildOptions build_options(const Config& config, int tensor_rank, bool training,
+                           const DecodeShape& decode) {
   const ParallelConfig& parallel = config.parallel;
+  const bool decodes = decode.rows > 0;
   return {.compute = compute_dtype(config.precision),
-          .fp8 = config.precision == Precision::fp8,
+          .fp8 = config.precision == Precision::fp8 && !decodes,
           .micro_batch = config.train.micro_batch,
           .training = training,
           .tensor = {.ranks = static_cast<int>(parallel.tensor),
                      .rank = tensor_rank,
                      .blocks = static_cast<int>(std::max<std::int64_t>(parallel.tensor_blocks, 1))},
-          .sequence = parallel.sequence,
+          .sequence = parallel.sequence && !decodes,
           .recompute = config.train.recompute,
-          .split_backward = training && parallel.schedule == ScheduleKind::zero_bubble};
+          .split_backward = training && parallel.schedule == ScheduleKind::zero_bubble,
+          .decode = decode};
 }
 
 bool separates_ties(const Config& config) {

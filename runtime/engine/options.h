@@ -16,7 +16,9 @@ namespace trireme {
 [[nodiscard]] SamplerOptions sampler_options(const Config& config, std::int64_t samples);
 // One micro-batch where nothing is trained.
 [[nodiscard]] ScheduleShape pipeline_shape(const Config& config, bool training);
-[[nodiscard]] BuildOptions build_options(const Config& config, int tensor_rank, bool training);
+// What decodes has no fp8 products and no split rows: passes of one row fit neither.
+[[nodiscard]] BuildOptions build_options(const Config& config, int tensor_rank, bool training,
+                                         const DecodeShape& decode = {});
 // Whether a tied parameter's copies have memory of their own: where a pipeline may part them, and
 // where sums must not depend on whether it does.
 [[nodiscard]] bool separates_ties(const Config& config);

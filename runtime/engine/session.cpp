@@ -186,9 +186,10 @@ RankResources dry_resources(const Config& config, int rank) {
 }
 
 Session::Session(RankResources resources, const Config& resolved, bool training,
-                 const OwnModel* own)
+                 const OwnModel* own, const DecodeShape& decode_shape)
     : config(resolved),
       what(model_of(config, own)),
+      decode(decode_shape),
       dry(resources.dry),
       device(std::move(resources.device)),
       world(std::move(resources.world)),
@@ -205,8 +206,8 @@ Session::Session(RankResources resources, const Config& resolved, bool training,
                                .reproducible = config.reproducibility != Reproducibility::fast,
                                .fused_epilogues = config.device.fused_epilogues,
                                .reserved_processors = reserved_processors(config, *world)});
-  layers =
-      summarize(what.chain, device->type(), build_options(config, mesh.here().tensor, training));
+  layers = summarize(what.chain, device->type(),
+                     build_options(config, mesh.here().tensor, training, decode));
   stages = plan_stages(layers, pipeline, config.parallel.stage_layers);
   model = make_part(training);
 }
@@ -223,9 +224,19 @@ std::unique_ptr<Model> Session::make_part(bool training) const {
         StepEngine::gradient_levels(step_options(config, pipeline, traits()), store.zero.stage);
   }
   return std::make_unique<Model>(
-      *device, what.chain, build_options(config, mesh.here().tensor, training),
+      *device, what.chain, build_options(config, mesh.here().tensor, training, decode),
       stages.chunks(pipeline, stage, training), stages.inputs(pipeline, stage, layers), store,
       training ? separates_ties(config) : config.parallel.pipeline > 1);
+}
+
+std::unique_ptr<Model> Session::part_of_rows(std::int64_t rows) const {
+  const int stage = mesh.here().pipeline;
+  const BuildOptions options =
+      build_options(config, mesh.here().tensor, /*training=*/false, {rows, decode.capacity});
+  const auto summaries = summarize(what.chain, device->type(), options);
+  return std::make_unique<Model>(*model, what.chain, options,
+                                 stages.chunks(pipeline, stage, /*training=*/false),
+                                 stages.inputs(pipeline, stage, summaries));
 }
 
 std::vector<PlacedParam> Session::placed_params() const {

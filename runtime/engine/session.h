@@ -61,12 +61,13 @@ struct RankResources {
 
 // Members are made in order and torn down in reverse.
 struct Session {
-  // `own`: instead of the config's model; copied.
+  // `own`: instead of the config's model; copied. `decode`: of a model that continues texts.
   Session(RankResources resources, const Config& resolved, bool training,
-          const OwnModel* own = nullptr);
+          const OwnModel* own = nullptr, const DecodeShape& decode = {});
 
   Config config;
   OwnModel what;
+  DecodeShape decode;
   bool dry;  // as in RankResources
   std::shared_ptr<Device> device;
   std::unique_ptr<Communicator> world;
@@ -83,6 +84,8 @@ struct Session {
   [[nodiscard]] const ModelTraits& traits() const { return what.traits; }
   // Every parameter of the chain and the stage that holds it.
   [[nodiscard]] std::vector<PlacedParam> placed_params() const;
+  // Of a model that decodes: one with other rows to a pass, which shares parameters and cache.
+  [[nodiscard]] std::unique_ptr<Model> part_of_rows(std::int64_t rows) const;
 
  private:
   [[nodiscard]] std::unique_ptr<Model> make_part(bool training) const;

@@ -45,4 +45,10 @@ Activation Blueprint::workspace(std::size_t bytes) {
   return {Activation::Space::workspace, offset, DType::u8, Shape{static_cast<std::int64_t>(bytes)}};
 }
 
+Activation Blueprint::cache(const Shape& shape) {
+  TRIREME_EXPECTS(options_.decode.rows > 0, "{}: a cache, but the chain does not decode", prefix_);
+  const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(compute());
+  return {Activation::Space::cache, cache_.reserve(bytes), compute(), shape};
+}
+
 }  // namespace trireme

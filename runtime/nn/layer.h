@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -20,15 +21,23 @@ namespace trireme {
 // A tensor of a layer: an offset in one of three arenas.
 struct Activation {
   enum class Space : std::uint8_t {
-    kept,      // lives from forward to backward of a micro-batch: what backward needs
-    scratch,   // lives within one forward or backward call of a layer of the chain; those layers
-               // share it
-    workspace  // lives within one op call; all ops share it
+    kept,       // lives from forward to backward of a micro-batch: what backward needs
+    scratch,    // lives within one forward or backward call of a layer of the chain; those layers
+                // share it
+    workspace,  // lives within one op call; all ops share it
+    cache       // lives from one pass to the next: what a chain that decodes knows of earlier rows
   };
   Space space = Space::scratch;
   std::size_t offset = 0;
   DType dtype = DType::f32;
   Shape shape;
+};
+
+// A chain that decodes continues texts: a pass takes the next `rows` positions of every sample, and
+// layers keep in the cache space what later passes need of up to `capacity` positions.
+struct DecodeShape {
+  std::int64_t rows = 0;  // 0: a pass takes whole samples
+  std::int64_t capacity = 0;
 };
 
 // What a model is built for; layers read it through their Blueprint.
@@ -42,6 +51,7 @@ struct BuildOptions {
   Recompute recompute = Recompute::none;
   // Zero-bubble schedules: backward computes dx only and keeps what backward_weight needs.
   bool split_backward = false;
+  DecodeShape decode{};  // never together with training
 };
 
 // Collects what layers declare. Scopes give parameters their dotted names and let chain layers
@@ -81,12 +91,19 @@ class Blueprint {
   // Kept where backward and backward_weight are apart, else scratch: what the latter needs.
   Activation until_weight(const Shape& shape);
   Activation workspace(std::size_t bytes);
+  // Only where the chain decodes.
+  Activation cache(const Shape& shape);
 
   [[nodiscard]] DeviceType device() const { return device_; }
   [[nodiscard]] const BuildOptions& options() const { return options_; }
   [[nodiscard]] DType compute() const { return options_.compute; }
   [[nodiscard]] std::int64_t micro_batch() const { return options_.micro_batch; }
   [[nodiscard]] const TensorSplit& tensor() const { return options_.tensor; }
+  [[nodiscard]] bool decodes() const { return options_.decode.rows > 0; }
+  // How many positions of a sample a pass takes: all of them, unless the chain decodes.
+  [[nodiscard]] std::int64_t rows_of(std::int64_t context) const {
+    return decodes() ? options_.decode.rows : context;
+  }
   // Of the tensor that the layer now being built will read; rank 0 for the first layer.
   [[nodiscard]] const Shape& input() const { return input_; }
   // Called by the model between layers.
@@ -97,6 +114,7 @@ class Blueprint {
   [[nodiscard]] const Layout& kept_layout() const { return kept_; }
   [[nodiscard]] const Layout& scratch_layout() const { return scratch_; }
   [[nodiscard]] const Layout& workspace_layout() const { return workspace_; }
+  [[nodiscard]] const Layout& cache_layout() const { return cache_; }
   [[nodiscard]] std::string full_name(std::string_view name) const {
     return prefix_ + std::string(name);
   }
@@ -107,7 +125,7 @@ class Blueprint {
   BuildOptions options_;
   Shape input_;
   bool recomputed_ = false;
-  Layout kept_, scratch_, workspace_;
+  Layout kept_, scratch_, workspace_, cache_;
   std::string prefix_;
 };
 
@@ -116,6 +134,13 @@ class GradientSink {
  public:
   virtual ~GradientSink() = default;
   virtual void ready(ParamId id) = 0;
+};
+
+// What a pass of a chain that decodes has beside its tokens (B, rows), of which each sample fills
+// the first few: the others are padding, which leaves nothing in the cache.
+struct DecodePass {
+  Tensor spans{};                        // (B, 2) i32, on the device: first position, rows filled
+  std::span<const std::int32_t> last{};  // (B), on the host: the row whose logits are wanted
 };
 
 // What one forward or backward pass of one micro-batch works with. Owns nothing.
@@ -139,12 +164,15 @@ struct Context {
   float statistic_weight = 1.0F;      // 1 / micro-batches in the global batch
   float label_smoothing = 0.0F;
   GradientSink* gradients = nullptr;  // null: nobody waits for single gradients
+  const Arena* cache = nullptr;       // of a chain that decodes, as is:
+  const DecodePass* decode = nullptr;
 
   [[nodiscard]] Tensor operator()(const Activation& a) const {
     if (a.space == Activation::Space::kept) {
       const auto offset = static_cast<std::ptrdiff_t>(a.offset) + kept_shift;
       return kept.at(static_cast<std::size_t>(offset), a.dtype, a.shape);
     }
+    if (a.space == Activation::Space::cache) return cache->at(a.offset, a.dtype, a.shape);
     const Arena& arena = a.space == Activation::Space::scratch ? scratch : workspace;
     return arena.at(a.offset, a.dtype, a.shape);
   }
@@ -158,7 +186,9 @@ struct Context {
 struct HeadInfo {
   std::int64_t targets = 0;  // per micro-batch: B * T tokens or B labels
   std::int64_t classes = 0;
-  Activation logits{};  // (targets, padded classes); with tensor blocks (local blocks, targets, W)
+  // (targets, padded classes); with tensor blocks (local blocks, targets, W). Of a chain that
+  // decodes: B rows, one of each sample.
+  Activation logits{};
 };
 
 // One element of a model's chain: between two of them a pipeline may cut.

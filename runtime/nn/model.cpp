@@ -81,18 +81,42 @@ ModelLimits limits_of(const Chain& chain) {
 Model::Model(Device& device, const Chain& chain, const BuildOptions& options,
              std::span<const ChunkSpan> chunks, std::span<const Shape> inputs,
              const StoreOptions& store, bool separate_ties)
-    : device_(device), params_(options.tensor, separate_ties) {
-  const ChunkSpan whole{0, static_cast<int>(chain.size()), 1};
-  if (chunks.empty()) chunks = {&whole, 1};
-  Blueprint blueprint(params_, device.type(), options);
-  for (std::size_t i = 0; i < chunks.size(); ++i)
-    build(blueprint, chain, chunks[i], i < inputs.size() ? inputs[i] : Shape{});
-  own_scratch_ = blueprint.scratch_layout().peak_bytes();
-  if (options.training) place_regions(blueprint);
+    : device_(device), params_(std::make_shared<ParamStore>(options.tensor, separate_ties)) {
+  Blueprint blueprint(*params_, device.type(), options);
+  build_chunks(blueprint, chain, chunks, inputs);
   StoreOptions complete = store;
   complete.compute = options.compute;
   complete.training = options.training;
-  allocate(blueprint, complete);
+  params_->allocate(device_, complete);
+  const MemoryScope scope(MemoryRole::activations);
+  own_cache_ = Arena(device_, blueprint.cache_layout());
+  allocate(blueprint);
+}
+
+Model::Model(const Model& other, const Chain& chain, const BuildOptions& options,
+             std::span<const ChunkSpan> chunks, std::span<const Shape> inputs)
+    : device_(other.device_),
+      params_(
+          std::make_shared<ParamStore>(options.tensor, other.params_->layout().separates_ties())),
+      shared_cache_(&other.cache()) {
+  Blueprint blueprint(*params_, device_.type(), options);
+  build_chunks(blueprint, chain, chunks, inputs);
+  TRIREME_EXPECTS(std::ranges::equal(params_->layout().specs(), other.params_->layout().specs(), {},
+                                     &ParamSpec::name, &ParamSpec::name) &&
+                      blueprint.cache_layout().peak_bytes() == other.cache().bytes(),
+                  "two models that share parameters and a cache have the same layers");
+  params_ = other.params_;
+  allocate(blueprint);
+}
+
+void Model::build_chunks(Blueprint& blueprint, const Chain& chain,
+                         std::span<const ChunkSpan> chunks, std::span<const Shape> inputs) {
+  const ChunkSpan whole{0, static_cast<int>(chain.size()), 1};
+  if (chunks.empty()) chunks = {&whole, 1};
+  for (std::size_t i = 0; i < chunks.size(); ++i)
+    build(blueprint, chain, chunks[i], i < inputs.size() ? inputs[i] : Shape{});
+  own_scratch_ = blueprint.scratch_layout().peak_bytes();
+  if (blueprint.options().training) place_regions(blueprint);
   const char* const wanted = std::getenv("TRIREME_POISON_ACTIVATIONS");
   poisoned_ = wanted != nullptr && std::string_view(wanted) == "1";
 }
@@ -106,13 +130,13 @@ void Model::build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& spa
   const BuildOptions& options = blueprint.options();
   Chunk chunk;
   chunk.slots = span.slots;
-  chunk.first_unit = params_.layout().unit_count();
-  params_.open_chunk();
+  chunk.first_unit = params_->layout().unit_count();
+  params_->open_chunk();
   chunk.kept_begin = blueprint.kept_layout().mark();
   Shape shape = input;
   for (int i = span.first; i < span.last; ++i) {
     const ChainLayer& layer = chain[static_cast<std::size_t>(i)];
-    params_.open_unit();
+    params_->open_unit();
     const std::size_t keeps = blueprint.kept_layout().mark();
     chunk.layers.push_back(make_layer(blueprint, layer, shape));
     const auto bytes = static_cast<std::int64_t>(blueprint.kept_layout().mark() - keeps);
@@ -192,8 +216,7 @@ void Model::place_regions(Blueprint& blueprint) {
   }
 }
 
-void Model::allocate(const Blueprint& blueprint, const StoreOptions& store) {
-  params_.allocate(device_, store);
+void Model::allocate(const Blueprint& blueprint) {
   Layout kept;
   for (Chunk& chunk : chunks_) {
     chunk.kept_base = kept.reserve(chunk.kept_bytes * static_cast<std::size_t>(chunk.slots));
@@ -207,12 +230,13 @@ void Model::allocate(const Blueprint& blueprint, const StoreOptions& store) {
 Context Model::context(Stream& stream, const Batch& batch, bool training, int chunk,
                        int slot) const {
   const Chunk& part = at(chunk);
-  Context context{stream, params_, kept_, scratch_, workspace_, batch};
+  Context context{stream, *params_, kept_, scratch_, workspace_, batch};
   context.chunk = chunk;
   context.kept_shift = static_cast<std::ptrdiff_t>(
       part.kept_base + static_cast<std::size_t>(slot % part.slots) * part.kept_bytes);
   context.kept_shift -= static_cast<std::ptrdiff_t>(part.kept_begin);
   context.training = training;
+  context.cache = &cache();
   if (part.layers.back()->head() != nullptr) {
     context.losses = context(losses_);
     context.hits = context(hits_);
@@ -293,6 +317,10 @@ void Model::backward_weight(const Context& context) {
       chunk.layers[i]->backward_weight(here, in.exists ? here(in.value) : here.batch.inputs);
     });
   }
+}
+
+void Model::forget(Stream& stream) const {
+  if (poisoned_) fill_nan(stream, cache().buffer().data(), cache().bytes());
 }
 
 Tensor Model::input(const Context& context) const {

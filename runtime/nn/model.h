@@ -68,6 +68,10 @@ class Model {
   Model(Device& device, const Chain& chain, const BuildOptions& options,
         std::span<const ChunkSpan> chunks = {}, std::span<const Shape> inputs = {},
         const StoreOptions& store = {}, bool separate_ties = false);
+  // The same layers as `other`'s with other rows to a decoding pass: parameters and cache are
+  // other's, which must outlive this.
+  Model(const Model& other, const Chain& chain, const BuildOptions& options,
+        std::span<const ChunkSpan> chunks, std::span<const Shape> inputs);
 
   void forward(const Context& context);
   // With a split backward: the gradient of the input only.
@@ -90,8 +94,12 @@ class Model {
   [[nodiscard]] Tensor input_gradient(const Context& context) const;
   [[nodiscard]] Tensor output_gradient(const Context& context) const;
 
-  [[nodiscard]] ParamStore& params() { return params_; }
-  [[nodiscard]] const ParamStore& params() const { return params_; }
+  // Of a model that decodes: nothing is known of any text. Its memory reads as NaNs under
+  // poison_activations() until it is written.
+  void forget(Stream& stream) const;
+
+  [[nodiscard]] ParamStore& params() { return *params_; }
+  [[nodiscard]] const ParamStore& params() const { return *params_; }
   // Raises an error where this rank does not hold the head.
   [[nodiscard]] const HeadInfo& head() const;
   [[nodiscard]] bool has_head() const { return head_ != nullptr; }
@@ -111,6 +119,8 @@ class Model {
     const ActivationArenas arenas = activation_arenas();
     return arenas.kept + arenas.scratch + arenas.workspace;
   }
+  // Of a model that decodes; one that shares another's counts nothing.
+  [[nodiscard]] std::size_t cache_bytes() const { return own_cache_.bytes(); }
 
  private:
   struct Boundary {
@@ -129,11 +139,16 @@ class Model {
     std::size_t kept_begin = 0, kept_bytes = 0;  // as declared
     std::size_t kept_base = 0;                   // of slot 0 in the arena
   };
+  [[nodiscard]] const Arena& cache() const {
+    return shared_cache_ == nullptr ? own_cache_ : *shared_cache_;
+  }
+  void build_chunks(Blueprint& blueprint, const Chain& chain, std::span<const ChunkSpan> chunks,
+                    std::span<const Shape> inputs);
   void build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& span, const Shape& input);
   [[nodiscard]] static bool reaches_input(const Chunk& chunk, std::size_t i);
   static void lay_out_boundaries(Blueprint& blueprint, Chunk& chunk, const Shape& input);
   void place_regions(Blueprint& blueprint);
-  void allocate(const Blueprint& blueprint, const StoreOptions& store);
+  void allocate(const Blueprint& blueprint);
   void poison(const Context& context, std::size_t i, LayerPass pass) const;
   // Runs a pass of layer i of a chunk, as a graph where these are in use.
   template <typename Work>
@@ -143,12 +158,13 @@ class Model {
   }
 
   Device& device_;
-  ParamStore params_;
+  std::shared_ptr<ParamStore> params_;
   std::vector<Chunk> chunks_;
   const HeadInfo* head_ = nullptr;
   LayerHook* hook_ = nullptr;
   std::unique_ptr<LayerGraphs> graphs_;
-  Arena kept_, scratch_, workspace_;
+  Arena kept_, scratch_, workspace_, own_cache_;
+  const Arena* shared_cache_ = nullptr;
   std::size_t own_scratch_ = 0;  // of the layers; behind it lie the gradients between them
   bool poisoned_ = false;
   Activation losses_{}, hits_{};

@@ -61,6 +61,7 @@ class ParamLayout {
   [[nodiscard]] bool done() const { return elements_ > 0; }
 
   [[nodiscard]] const TensorSplit& split() const { return split_; }
+  [[nodiscard]] bool separates_ties() const { return separate_ties_; }
   [[nodiscard]] const ZeroOptions& zero() const { return zero_; }
   [[nodiscard]] std::span<const ParamSpec> specs() const { return specs_; }
   [[nodiscard]] const ParamSpec& spec(ParamId id) const { return specs_[at(id)]; }

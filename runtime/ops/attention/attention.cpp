@@ -9,6 +9,7 @@ namespace trireme::ops {
 
 TRIREME_KERNEL(attention_forward);
 TRIREME_KERNEL(attention_backward);
+TRIREME_KERNEL(attention_cached_forward);
 
 namespace {
 
@@ -65,6 +66,28 @@ void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, 
   check.disjoint("dqkv", dqkv, "out", out);
   check.disjoint("dqkv", dqkv, "lse", lse);
   TRIREME_DISPATCH(stream, attention_backward, dqkv, dout, out, lse, qkv, options);
+}
+
+void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& keys,
+                              const Tensor& values, const Tensor& qkv, const Tensor& spans,
+                              const AttentionOptions& options) {
+  constexpr std::string_view op = "attention_cached_forward";
+  const Operands check(op);
+  const Shape out_shape = check_qkv(check, op, qkv, options);
+  TRIREME_EXPECTS(options.causal, "{}: causal attention only", op);
+  check.is("out", out, qkv.dtype, out_shape);
+  check.rank("keys", keys, 3);
+  const Shape cache{out_shape[0], keys.shape[1], out_shape[2] / options.heads * options.key_heads};
+  check.is("keys", keys, qkv.dtype, cache);
+  check.is("values", values, qkv.dtype, cache);
+  check.is("spans", spans, DType::i32, Shape{out_shape[0], 2});
+  check.disjoint("out", out, "qkv", qkv);
+  check.disjoint("keys", keys, "values", values);
+  for (const Tensor& cached : {keys, values}) {
+    check.disjoint("a cache", cached, "qkv", qkv);
+    check.disjoint("a cache", cached, "out", out);
+  }
+  TRIREME_DISPATCH(stream, attention_cached_forward, out, keys, values, qkv, spans, options);
 }
 
 std::string attention_backend(DeviceType device, DType compute) {

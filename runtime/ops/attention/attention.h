@@ -31,6 +31,16 @@ void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, con
 void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, const Tensor& out,
                         const Tensor& lse, const Tensor& qkv, const AttentionOptions& options);
 
+// The next rows of texts whose earlier keys and values are in caches: qkv(B, R, (heads + 2
+// key_heads) * D) packed as above, keys and values (B, capacity, key_heads * D). Of sample b the
+// first spans[b][1] rows are real and stand at the positions from spans[b][0] on, all below the
+// capacity; their keys and values are put into the caches, then they see what is there, themselves
+// included. out(B, R, heads * D) is zero in other rows. On the CPU a row has the bits of
+// attention_forward over the whole text. Causal only. spans (B, 2) i32.
+void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& keys,
+                              const Tensor& values, const Tensor& qkv, const Tensor& spans,
+                              const AttentionOptions& options);
+
 // What runs them on `device`: "cuDNN 9.19.0" where it has a plan for the shape (the log says for
 // which), or "own kernels".
 [[nodiscard]] std::string attention_backend(DeviceType device, DType compute);

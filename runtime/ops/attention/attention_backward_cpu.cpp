@@ -123,8 +123,8 @@ struct Backward {
     const std::int64_t rows = w.query_panels.rows, length = sizes.length, size = sizes.size;
     pack_left(w.queries, queries, 0, length, rows, size);
     pack_left(w.slopes, slopes, 0, length, rows, size);
-    pack_panels(w.query_panels, queries, 0, length, size);
-    pack_panels(w.slope_panels, slopes, 0, length, size);
+    pack_panels(w.query_panels, queries, length, size);
+    pack_panels(w.slope_panels, slopes, length, size);
     for (std::int64_t row = 0; row < length; ++row) {
       const T* const o = outputs.row(row);
       const float* const d = w.slopes + row * size;
@@ -206,9 +206,9 @@ struct Backward {
       const std::int64_t count = std::min(key_block, length - key);
       float* const key_gradient = w.key_gradient + key % w.key_rows * w.stride;
       float* const value_gradient = w.value_gradient + key % w.key_rows * w.stride;
-      pack_transposed(w.keys, keys, key, count);
-      pack_transposed(w.values, values, key, count);
-      pack_panels(w.key_panels, keys, key, count, sizes.size);
+      pack_transposed(w.keys, keys.from(-key), count);
+      pack_transposed(w.values, values.from(-key), count);
+      pack_panels(w.key_panels, keys.from(-key), count, sizes.size);
       if (head % group == 0) {
         std::fill_n(key_gradient, key_block * w.stride, 0.0F);
         std::fill_n(value_gradient, key_block * w.stride, 0.0F);

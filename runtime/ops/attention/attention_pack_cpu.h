@@ -26,15 +26,16 @@ void pack_left(float* to, const HeadRows<const T>& from, std::int64_t first, std
   std::fill(to + rows * columns, to + padded_rows * columns, 0.0F);
 }
 
-// Right operand: the common axis is the position, columns are the head's elements.
+// Right operand: the common axis is the position, columns are the head's elements. Positions before
+// `begin` stay as they are.
 template <typename T>
-void pack_panels(const Panels& to, const HeadRows<const T>& from, std::int64_t first,
-                 std::int64_t rows, std::int64_t columns) {
+void pack_panels(const Panels& to, const HeadRows<const T>& from, std::int64_t rows,
+                 std::int64_t columns, std::int64_t begin = 0) {
   for (std::int64_t p = 0; p < to.columns; p += tile_columns) {
     const std::int64_t width = to.width(p);
     const std::int64_t filled = std::min(width, columns - p);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const T* const in = from.row(first + r) + p;
+    for (std::int64_t r = begin; r < rows; ++r) {
+      const T* const in = from.row(r) + p;
       float* const out = to.at(r, p);
 #pragma omp simd
       for (std::int64_t i = 0; i < filled; ++i)
@@ -66,22 +67,23 @@ void transpose_rows(float* to, std::int64_t to_stride, const HeadRows<const T>& 
   }
 }
 
-// Right operand: the common axis is the head's element, columns are positions.
+// Right operand: the common axis is the head's element, columns are positions, from `begin` on,
+// which is a whole number of tile_columns.
 template <typename T>
-void pack_transposed(const Panels& to, const HeadRows<const T>& from, std::int64_t first,
-                     std::int64_t rows) {
-  for (std::int64_t column = 0; column < to.columns; column += lanes) {
+void pack_transposed(const Panels& to, const HeadRows<const T>& from, std::int64_t rows,
+                     std::int64_t begin = 0) {
+  for (std::int64_t column = begin; column < to.columns; column += lanes) {
     const std::int64_t panel = column / tile_columns * tile_columns;
     const std::int64_t width = to.width(panel);
     float* const out = to.at(0, panel) + (column - panel);
     if (column + lanes <= rows) {
-      transpose_rows(out, width, from, first + column, to.rows);
+      transpose_rows(out, width, from, column, to.rows);
       continue;
     }
     for (std::int64_t k = 0; k < to.rows; ++k) {
       for (std::int64_t j = 0; j < lanes; ++j) {
         const bool exists = column + j < rows;
-        out[k * width + j] = exists ? load(from.row(first + column + j)[k]) : 0.0F;
+        out[k * width + j] = exists ? load(from.row(column + j)[k]) : 0.0F;
       }
     }
   }

@@ -11,14 +11,19 @@
 
 namespace trireme::ops {
 
-// One head inside a packed tensor: position t's elements begin at data + t * stride.
+// One head inside a packed tensor: elements of position t begin at data + (t - first) * stride.
 template <typename T>
 struct HeadRows {
   T* data;
   std::int64_t stride;
+  std::int64_t first = 0;
 
   [[nodiscard]] TRIREME_HOST_DEVICE T* row(std::int64_t position) const {
-    return data + position * stride;
+    return data + (position - first) * stride;
+  }
+  // The same rows, of which the first counts as `position`.
+  [[nodiscard]] TRIREME_HOST_DEVICE HeadRows from(std::int64_t position) const {
+    return {data, stride, position};
   }
 };
 

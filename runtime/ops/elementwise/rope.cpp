@@ -40,9 +40,14 @@ void check_rope(std::string_view op, std::string_view name, const Tensor& qkv,
 
 }  // namespace
 
-void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options) {
+void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options,
+                  const Tensor& spans, std::int64_t positions) {
   check_rope("rope_forward", "qkv", qkv, options);
-  TRIREME_DISPATCH(stream, rope_forward, qkv, options);
+  if (!spans.empty()) {
+    Operands("rope_forward").is("spans", spans, DType::i32, Shape{qkv.shape[0], 2});
+    TRIREME_EXPECTS(positions >= 1, "rope_forward: {} positions, expected 1 or more", positions);
+  }
+  TRIREME_DISPATCH(stream, rope_forward, qkv, options, spans, positions);
 }
 
 void rope_backward(Stream& stream, const Tensor& dqkv, const RopeOptions& options) {

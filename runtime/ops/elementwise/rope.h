@@ -35,8 +35,10 @@ struct RopeOptions {
 
 // qkv(B, T, (heads + 2 key_heads) * D), D even: the queries of all heads, then keys, then values.
 // Queries and keys are rotated; element i < D / 2 forms a pair with i + D / 2 ("rotate_half", as
-// Llama and Hugging Face order them). A compute dtype, computed in f32.
-void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options);
+// Llama and Hugging Face order them). A compute dtype, computed in f32. Row t stands at position t,
+// or with spans (B, 2) i32 at spans[b][0] + t, of `positions` that there are.
+void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options,
+                  const Tensor& spans = {}, std::int64_t positions = 0);
 
 // The gradient: dqkv is turned back.
 void rope_backward(Stream& stream, const Tensor& dqkv, const RopeOptions& options);

@@ -5,6 +5,7 @@
 
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/common/float_types.h"
+#include "runtime/ops/common/row_positions.h"
 #include "runtime/ops/common/scratch.h"
 #include "runtime/ops/elementwise/rope_math.h"
 
@@ -33,14 +34,13 @@ const float* rotations(const RopeAngles& angles, std::int64_t length, std::int64
 template <typename T>
 struct Rope {
   T* qkv;
-  std::int64_t batch;
-  std::int64_t length;
+  std::int64_t rows;
+  RowPositions positions;
   std::int64_t width;    // of a position's row
   std::int64_t rotated;  // heads: of queries and keys
   std::int64_t pairs;    // half a head's size
   RopeAngles angles;
-  float direction;             // 1 forward, -1 back
-  const std::int32_t* starts;  // of documents, (B, T); may be null
+  float direction;  // 1 forward, -1 back
 
   void turn(T* head, const float* cosines, const float* sines) const {
     T* const other = head + pairs;
@@ -55,37 +55,38 @@ struct Rope {
   }
 
   void operator()() const {
-    const float* const cosines = rotations(angles, length, pairs);
-    const float* const sines = cosines + length * pairs;
-    for (std::int64_t row = 0; row < batch * length; ++row) {
-      const std::int64_t start = starts == nullptr ? 0 : starts[row];
-      const std::int64_t angle = (row % length - start) * pairs;
+    const float* const cosines = rotations(angles, positions.count, pairs);
+    const float* const sines = cosines + positions.count * pairs;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t angle = positions(row) * pairs;
       for (std::int64_t head = 0; head < rotated; ++head)
         turn(qkv + row * width + head * 2 * pairs, cosines + angle, sines + angle);
     }
   }
 };
 
-void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options, float direction) {
+void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options,
+            const RowPositions& positions, float direction) {
   visit_compute_dtype(qkv.dtype, [&](auto type) {
     using T = decltype(type);
     const std::int64_t pairs = qkv.shape[2] / (options.heads + 2 * options.key_heads) / 2;
-    enqueue(stream,
-            Rope<T>{qkv.as<T>(), qkv.shape[0], qkv.shape[1], qkv.shape[2],
-                    options.heads + options.key_heads, pairs, RopeAngles(options, pairs), direction,
-                    options.document_starts.empty() ? nullptr
-                                                    : options.document_starts.as<std::int32_t>()});
+    enqueue(stream, Rope<T>{qkv.as<T>(), qkv.shape.rows(), positions, qkv.shape[2],
+                            options.heads + options.key_heads, pairs, RopeAngles(options, pairs),
+                            direction});
   });
 }
 
 }  // namespace
 
-void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options) {
-  rotate(stream, qkv, options, 1.0F);
+void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options,
+                  const Tensor& spans, std::int64_t positions) {
+  const std::int64_t length = qkv.shape[1];
+  rotate(stream, qkv, options,
+         {spans, length, spans.empty() ? length : positions, options.document_starts}, 1.0F);
 }
 
 void rope_backward(Stream& stream, const Tensor& dqkv, const RopeOptions& options) {
-  rotate(stream, dqkv, options, -1.0F);
+  rotate(stream, dqkv, options, {{}, dqkv.shape[1], dqkv.shape[1], options.document_starts}, -1.0F);
 }
 
 }  // namespace trireme::ops::cpu

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cuda_slot.h"
+#include "runtime/ops/common/row_positions.h"
 #include "runtime/ops/common/rows_cuda.h"
 #include "runtime/ops/elementwise/rope.h"
 #include "runtime/ops/elementwise/rope_math.h"
@@ -8,20 +9,21 @@ namespace trireme::ops::cuda {
 namespace {
 
 struct Sizes {
-  std::int64_t length;
+  std::int64_t length;         // rows that stand at positions of their own
   std::int64_t width;          // of a position's row
   std::int64_t rotated;        // heads: of queries and keys
   std::int64_t pairs;          // half a head's size
   const std::int32_t* starts;  // of documents, (B, T); may be null
 };
 
-// table(2, T, D / 2): cosines, then sines. One for all heads and samples, for the angles cost more
-// than the rotation.
-__global__ void angles_kernel(float* table, Sizes sizes, RopeAngles angles, float direction) {
+// table(2, length, D / 2): cosines, then sines. One for all heads, and all samples that stand at
+// the same positions, for the angles cost more than the rotation.
+__global__ void angles_kernel(float* table, Sizes sizes, RowPositions positions, RopeAngles angles,
+                              float direction) {
   const std::int64_t count = sizes.length * sizes.pairs;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
        i += std::int64_t{gridDim.x} * blockDim.x) {
-    const Rotation r = angles.rotation(i / sizes.pairs, i % sizes.pairs);
+    const Rotation r = angles.rotation(positions(i / sizes.pairs), i % sizes.pairs);
     table[i] = r.cosine;
     table[count + i] = r.sine * direction;
   }
@@ -57,10 +59,12 @@ __global__ void rotate_kernel(T* qkv, const float* table, Sizes sizes, RowPacks 
   });
 }
 
-void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options, float direction) {
+void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options,
+            const RowPositions& positions, float direction) {
   if (qkv.count() == 0) return;
   const std::int64_t all = options.heads + 2 * options.key_heads;
-  const Sizes sizes{.length = qkv.shape[1],
+  const std::int64_t rows = qkv.shape[0] * qkv.shape[1];
+  const Sizes sizes{.length = positions.spans == nullptr ? qkv.shape[1] : rows,
                     .width = qkv.shape[2],
                     .rotated = options.heads + options.key_heads,
                     .pairs = qkv.shape[2] / all / 2,
@@ -71,10 +75,10 @@ void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options, float
   auto* const table = reinterpret_cast<float*>(
       CudaStream::of(stream).scratch(static_cast<std::size_t>(2 * angles) * sizeof(float)));
   trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, angles, 256), angles_kernel, table,
-                        sizes, RopeAngles(options, sizes.pairs), direction);
+                        sizes, positions, RopeAngles(options, sizes.pairs), direction);
   visit_compute_dtype(qkv.dtype, [&](auto type) {
     using T = decltype(type);
-    const RowPacks packs(qkv.shape[0] * sizes.length * sizes.rotated, sizes.pairs, pack_width<T>);
+    const RowPacks packs(rows * sizes.rotated, sizes.pairs, pack_width<T>);
     with_flag(rows_align<T>(qkv.as<T>(), sizes.pairs), [&](auto aligned) {
       trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, packs.count(), 256),
                             rotate_kernel<aligned, T>, qkv.as<T>(), table, sizes, packs);
@@ -84,12 +88,14 @@ void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options, float
 
 }  // namespace
 
-void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options) {
-  rotate(stream, qkv, options, 1.0F);
+void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options,
+                  const Tensor& spans, std::int64_t positions) {
+  const std::int64_t length = qkv.shape[1];
+  rotate(stream, qkv, options, {spans, length, spans.empty() ? length : positions}, 1.0F);
 }
 
 void rope_backward(Stream& stream, const Tensor& dqkv, const RopeOptions& options) {
-  rotate(stream, dqkv, options, -1.0F);
+  rotate(stream, dqkv, options, {{}, dqkv.shape[1], dqkv.shape[1]}, -1.0F);
 }
 
 TRIREME_CUDA_PROVIDES(ops, rope_forward);

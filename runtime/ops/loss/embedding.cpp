@@ -112,7 +112,7 @@ void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& to
 }
 
 void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table,
-                   const Tensor& document_starts, std::int64_t first) {
+                   const Tensor& document_starts, std::int64_t first, const Tensor& spans) {
   const Operands check("add_positions");
   check.compute_dtype("y", y);
   check.rank("y", y, 3);
@@ -126,7 +126,10 @@ void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tenso
   TRIREME_EXPECTS(first == 0 || (!document_starts.empty() && first > 0 &&
                                  first + y.shape[1] <= position_table.shape[0]),
                   "add_positions: positions from {} on of {}", first, position_table.shape[0]);
-  TRIREME_DISPATCH(stream, add_positions, y, x, position_table, document_starts, first);
+  if (!spans.empty()) check.is("spans", spans, DType::i32, Shape{y.shape[0], 2});
+  TRIREME_EXPECTS(spans.empty() || document_starts.empty(),
+                  "add_positions: spans of sequences that hold several documents");
+  TRIREME_DISPATCH(stream, add_positions, y, x, position_table, document_starts, first, spans);
 }
 
 void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy) {

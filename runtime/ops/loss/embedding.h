@@ -27,9 +27,11 @@ void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& to
 
 // y(B, T, C) = x(B, T, C) + position_table(P, C)[t]: what embedding_forward makes of the token rows
 // x. y may alias x. With document_starts the rows of y are the positions from `first` on of their
-// sequences, of which P are as many as the longest has.
+// sequences, of which P are as many as the longest has. With spans (B, 2) i32 row t stands at
+// position spans[b][0] + t; without documents.
 void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table,
-                   const Tensor& document_starts = {}, std::int64_t first = 0);
+                   const Tensor& document_starts = {}, std::int64_t first = 0,
+                   const Tensor& spans = {});
 
 // Adds dy(B, T, C) into d_position_table(P, C) f32: the bits of embedding_backward.
 void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy);

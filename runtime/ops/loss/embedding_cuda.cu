@@ -3,6 +3,7 @@
 #include "runtime/ops/loss/embedding.h"
 
 #include "runtime/ops/common/reduce_cuda.h"
+#include "runtime/ops/common/row_positions.h"
 #include "runtime/ops/common/rows_cuda.h"
 #include "runtime/ops/loss/embedding_sort_cuda.h"
 
@@ -53,38 +54,16 @@ struct GivenRows {
   }
 };
 
-// Which row of a table each position reads.
-template <typename T>
-struct Positions {
-  const T* table;              // may be null
-  const std::int32_t* starts;  // of documents, (B, T), from which positions count; may be null
-  std::int64_t length;
-  std::int64_t first;  // with documents: position of the first row of a sequence
-
-  Positions(const Tensor& position_table, const Tensor& document_starts, std::int64_t row_length,
-            std::int64_t first_position = 0)
-      : table(position_table.empty() ? nullptr : position_table.as<T>()),
-        starts(document_starts.empty() ? nullptr : document_starts.as<std::int32_t>()),
-        length(row_length),
-        first(first_position) {}
-
-  __device__ std::int64_t of(std::int64_t row) const {
-    const std::int64_t t = static_cast<unsigned>(row) % static_cast<unsigned>(length);
-    return starts == nullptr ? t : first + t - starts[row];
-  }
-};
-
-// y(B, T, C) = source row + row of the position table.
+// y(B, T, C) = source row + the row of its position in positions(P, C), which may be null.
 template <bool aligned, typename T, typename Source>
-__global__ void embed_kernel(T* y, Source source, Positions<T> positions, RowPacks packs,
-                             std::int64_t columns) {
+__global__ void embed_kernel(T* y, Source source, const T* positions, RowPacks packs,
+                             RowPositions position, std::int64_t columns) {
   constexpr int width = pack_width<T>;
   packs.each([&](std::int64_t row, std::int64_t index) {
     const std::int64_t column = index * width;
     auto pack = source.template pack<aligned>(row, column, columns);
-    if (positions.table != nullptr) {
-      const T* const at = positions.table + positions.of(row) * columns;
-      const auto add = row_pack<aligned>(at, column, columns);
+    if (positions != nullptr) {
+      const auto add = row_pack<aligned>(positions + position(row) * columns, column, columns);
 #pragma unroll
       for (int j = 0; j < width; ++j)
         store(pack[j], load(pack[j]) + load(add[j]));
@@ -96,16 +75,17 @@ __global__ void embed_kernel(T* y, Source source, Positions<T> positions, RowPac
 // `rows`: what the source's rows begin at.
 template <typename T, typename Source>
 void embed(Stream& stream, const Tensor& y, const Source& source, const T* rows,
-           const Positions<T>& positions) {
+           const Tensor& position_table, const RowPositions& position) {
   if (y.count() == 0) return;
   const std::int64_t columns = y.shape[2];
+  const T* const positions = position_table.empty() ? nullptr : position_table.as<T>();
   const RowPacks packs(y.shape[0] * y.shape[1], columns, pack_width<T>);
   with_flag(rows_align<T>(y.as<T>(), columns) && rows_align<T>(rows, columns) &&
-                rows_align<T>(positions.table, columns),
+                rows_align<T>(positions, columns),
             [&](auto aligned) {
               trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, packs.count(), 256),
                                     embed_kernel<aligned, T, Source>, y.as<T>(), source, positions,
-                                    packs, columns);
+                                    packs, position, columns);
             });
 }
 
@@ -255,8 +235,8 @@ void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
     const T* const table = token_table.as<T>();
-    embed(stream, y, TokenRows<T>{table, tokens.as<std::int32_t>()}, table,
-          Positions<T>(position_table, document_starts, y.shape[1]));
+    embed(stream, y, TokenRows<T>{table, tokens.as<std::int32_t>()}, table, position_table,
+          RowPositions({}, y.shape[1], y.shape[1], document_starts));
   });
 }
 
@@ -276,16 +256,18 @@ void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& to
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
     const PartialRows<T> rows{table.as<T>(), tokens.as<std::int32_t>(), first_row, table.shape[0]};
-    embed(stream, y, rows, rows.table, Positions<T>({}, {}, y.shape[1]));
+    embed(stream, y, rows, rows.table, {}, RowPositions({}, y.shape[1], y.shape[1]));
   });
 }
 
 void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table,
-                   const Tensor& document_starts, std::int64_t first) {
+                   const Tensor& document_starts, std::int64_t first, const Tensor& spans) {
+  RowPositions position(spans, y.shape[1], position_table.shape[0], document_starts);
+  position.first = first;
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
-    embed(stream, y, GivenRows<T>{x.as<T>()}, static_cast<const T*>(x.as<T>()),
-          Positions<T>(position_table, document_starts, y.shape[1], first));
+    embed(stream, y, GivenRows<T>{x.as<T>()}, static_cast<const T*>(x.as<T>()), position_table,
+          position);
   });
 }
 

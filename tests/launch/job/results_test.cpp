@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "tests/data/make_tokenizer.h"
 #include "tests/launch/fixture/run_fixture.h"
@@ -152,6 +153,69 @@ TEST_F(ResultsTest, SeveralRanksPrintOneCopy) {
   EXPECT_EQ(damaged.exit_code, 4);
   EXPECT_EQ(damaged.output.find("DAMAGED"), damaged.output.rfind("DAMAGED"));
   EXPECT_THAT(damaged.output, Not(HasSubstr("exiting improperly")));
+}
+
+// The context has 24 positions: the last prompts fill it before their end.
+TEST_F(ResultsTest, PromptsAreContinuedTogetherAsEachWouldBeAloneOnEveryLayout) {
+  train("run");
+  const std::vector<std::string> prompts = {"rower", "a", "oars and oarsmen",
+                                            "twenty letters of te"};
+  const std::string command = "generate " + path("run") + " --json --tokens 12 --set " +
+                              "reproducibility=layout --set parallel.tensor_blocks=2 --top-p 0.95";
+  const auto lines = [&](const std::string& printed) {
+    return printed.substr(printed.find("{\"prompt\""));
+  };
+  std::string alone, together, file;
+  for (const std::string& prompt : prompts) {
+    alone += lines(output(command + " --prompt \"" + prompt + "\""));
+    together += " --prompt \"" + prompt + "\"";
+    file += "{\"prompt\": \"" + prompt + "\", \"note\": 1}\n";
+  }
+  write_file(path("prompts.jsonl"), file);
+
+  EXPECT_EQ(std::ranges::count(alone, '\n'), 4);
+  EXPECT_EQ(lines(output(command + together)), alone);
+  EXPECT_THAT(output(command + " --prompt '[a,b]'"), HasSubstr("\"prompt\":\"[a,b]\""));
+  EXPECT_EQ(lines(output(command + together + " --batch 2")), alone);
+  EXPECT_EQ(lines(output(command + " --prompts " + path("prompts.jsonl"))), alone);
+  for (const char* const layout : {"tensor", "pipeline"})
+    EXPECT_EQ(lines(output(command + together + " --set parallel." + layout + "=2", 2)), alone);
+}
+
+TEST_F(ResultsTest, TextsEndWhereTheyAreTold) {
+  train("run");
+  const std::string command =
+      "generate " + path("run") + " --prompt rower --tokens 40 --seed 5 --json";
+  const auto line = [&](const std::string& more) {
+    const std::string printed = output(command + more);
+    return nlohmann::json::parse(printed.substr(printed.find("{\"prompt\"")));
+  };
+  const auto whole = line("");
+  const auto text = whole.at("text").get<std::string>();
+  ASSERT_EQ(whole.at("ids").size(), 40U);
+  EXPECT_EQ(whole.at("reason"), "length");
+
+  const auto full = line(" --forget 0");
+  EXPECT_EQ(full.at("reason"), "context");
+  EXPECT_EQ(full.at("ids").size(), 24U - 5U + 1U);
+  EXPECT_NE(line(" --forget 1").at("text"), text);
+
+  const auto id = whole.at("ids").at(9).get<int>();
+  const auto stopped = line(" --stop-ids " + std::to_string(id));
+  EXPECT_EQ(stopped.at("reason"), "stop");
+  EXPECT_LE(stopped.at("ids").size(), 9U);
+  write_file(path("run/generation_config.json"), fmt::format("{{\"eos_token_id\": [{}]}}", id));
+  EXPECT_EQ(line("").at("ids"), stopped.at("ids"));
+
+  expect_refusal(command + " --prompt-ids 1,2", 2, "--prompt");
+  expect_refusal("generate " + path("run") + " --prompt-ids 1,256", 2, "token id 256 lies outside");
+  expect_refusal("generate " + path("run") + " --prompt \"" + std::string(25, 'x') + "\"", 2,
+                 "a prompt of 25 tokens is longer than the context of 24");
+  expect_refusal(command + " --forget 25", 2, "--forget");
+  expect_refusal(command + " --stop ''", 2, "--stop");
+  write_file(path("bad.jsonl"), "{\"prompt\": \"a\"}\n{\"prompt\": 3}\n");
+  expect_refusal("generate " + path("run") + " --prompts " + path("bad.jsonl"), 2,
+                 "bad.jsonl:2: \"prompt\" is 3, expected a text");
 }
 
 TEST_F(ResultsTest, TextGoesThroughTheTokenizerThatTheDataWasPackedWith) {

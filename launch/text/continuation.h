@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A text that is being continued: what of it may be shown, and where it ends.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launch/text/words.h"
+
+namespace trireme {
+
+struct StopRules {
+  std::int64_t tokens = 0;         // so many, and no more
+  std::vector<std::string> texts;  // in front of the first of these; not of any if empty
+  std::vector<std::int32_t> ids;   // in front of these
+};
+
+class Continuation {
+ public:
+  // Both must outlive this.
+  Continuation(const Words& words, const StopRules& rules) : words_(words), rules_(rules) {}
+
+  // The next token, or TextGenerator's value for none. What may be shown since the last call: the
+  // beginning of what may become a stop text waits until that is known.
+  std::string take(std::int32_t token);
+
+  [[nodiscard]] bool over() const { return !reason_.empty(); }
+  // "length", "stop", "context" or "not_finite"; "": not over.
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+  // Without what stopped it.
+  [[nodiscard]] const std::string& text() const { return text_; }
+  [[nodiscard]] const std::vector<std::int32_t>& ids() const { return ids_; }
+
+ private:
+  [[nodiscard]] std::string shown_up_to(std::size_t end);
+  [[nodiscard]] std::size_t first_stop(std::size_t from) const;
+  [[nodiscard]] std::size_t certain() const;
+
+  const Words& words_;
+  const StopRules& rules_;
+  std::string text_, reason_;
+  std::vector<std::int32_t> ids_;
+  std::size_t shown_ = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/text/json_lines.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+
+namespace trireme {
+
+using Json = nlohmann::json;
+
+struct JsonObject {
+  Json value;
+
+  // What is under `key`, as a message says it.
+  [[nodiscard]] std::string said(const char* key) const {
+    const auto found = value.find(key);
+    return found == value.end() ? "missing"
+                                : found->dump(-1, ' ', true, Json::error_handler_t::replace);
+  }
+};
+
+namespace {
+
+constexpr std::uint64_t size_limit = std::uint64_t{1} << 32;
+
+}  // namespace
+
+bool JsonLine::has(const char* key) const {
+  return object_.value.contains(key);
+}
+
+std::string JsonLine::text(const char* key) const {
+  if (!has(key) || !object_.value[key].is_string())
+    fail(ExitCode::config, "{}: \"{}\" is {}, expected a text", where_, key, object_.said(key));
+  return object_.value[key].get<std::string>();
+}
+
+std::vector<std::int32_t> JsonLine::ids(const char* key) const {
+  const auto refuse = [&] {
+    fail(ExitCode::config, "{}: \"{}\" is {}, expected a list of token ids", where_, key,
+         object_.said(key));
+  };
+  if (!has(key) || !object_.value[key].is_array()) refuse();
+  std::vector<std::int32_t> ids;
+  for (const Json& id : object_.value[key]) {
+    if (!id.is_number_unsigned() ||
+        id.get<std::uint64_t>() > std::numeric_limits<std::int32_t>::max())
+      refuse();
+    ids.push_back(id.get<std::int32_t>());
+  }
+  return ids;
+}
+
+void each_json_line(const std::string& path, const std::function<void(const JsonLine&)>& action) {
+  std::istringstream file(read_whole_file(path, size_limit, ExitCode::config));
+  std::string line;
+  for (std::int64_t number = 1; std::getline(file, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    std::string where = fmt::format("{}:{}", path, number);
+    const JsonObject object{Json::parse(line, nullptr, /*allow_exceptions=*/false)};
+    if (!object.value.is_object()) fail(ExitCode::config, "{}: is no JSON object", where);
+    action(JsonLine(object, std::move(where)));
+  }
+}
+
+}  // namespace trireme

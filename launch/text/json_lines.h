@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of one JSON object a line.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct JsonObject;
+
+class JsonLine {
+ public:
+  JsonLine(const JsonObject& object, std::string where)
+      : object_(object), where_(std::move(where)) {}
+
+  [[nodiscard]] const std::string& where() const { return where_; }  // "FILE:LINE"
+  [[nodiscard]] bool has(const char* key) const;
+  // The text or the token ids under `key`. Raises ExitCode::config, naming the line.
+  [[nodiscard]] std::string text(const char* key) const;
+  [[nodiscard]] std::vector<std::int32_t> ids(const char* key) const;
+
+ private:
+  const JsonObject& object_;
+  std::string where_;
+};
+
+// Calls action for each line that is not blank, in order. Raises ExitCode::config, naming the line,
+// for what is no object.
+void each_json_line(const std::string& path, const std::function<void(const JsonLine&)>& action);
+
+}  // namespace trireme

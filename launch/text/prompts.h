@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The texts that `trireme generate` continues.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launch/text/words.h"
+
+namespace trireme {
+
+struct Prompt {
+  std::string text;  // "": given by ids
+  std::vector<std::int32_t> ids;
+};
+
+[[nodiscard]] Prompt prompt_of_text(const std::string& text, const Words& words,
+                                    const std::string& what = "--prompt");
+// One JSON object a line: {"prompt": "..."} or {"prompt_ids": [...]}; other keys may stand beside.
+// Raises ExitCode::config, naming the line.
+[[nodiscard]] std::vector<Prompt> read_prompts(const std::string& path, const Words& words);
+
+// The tokens that end a text, by the generation_config.json (or config.json) that an import left in
+// the run's directory.
+[[nodiscard]] std::vector<std::int32_t> end_tokens_of_run(const std::string& run);
+
+}  // namespace trireme

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private: at which position of its text a row of (B, T, ...) stands.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runtime/base/host_device.h"
+#include "runtime/base/shape.h"
+
+namespace trireme::ops {
+
+// Row t of a sample stands at t, or with spans (B, 2) i32 at spans[b][0] + t; padding behind the
+// `count` positions that there are stands at the last.
+struct RowPositions {
+  const std::int32_t* spans;   // may be null
+  const std::int32_t* starts;  // of documents, (B, T), from which positions count; may be null
+  std::int64_t length;
+  std::int64_t count;
+  std::int64_t first = 0;  // with documents: position of the first row of a sequence
+
+  RowPositions(const Tensor& spans_of, std::int64_t rows, std::int64_t positions,
+               const Tensor& starts_of = {})
+      : spans(spans_of.empty() ? nullptr : spans_of.as<std::int32_t>()),
+        starts(starts_of.empty() ? nullptr : starts_of.as<std::int32_t>()),
+        length(rows),
+        count(positions) {}
+
+  [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t operator()(std::int64_t row) const {
+    const auto t = static_cast<unsigned>(row) % static_cast<unsigned>(length);
+    if (starts != nullptr) return first + t - starts[row];
+    if (spans == nullptr) return t;
+    const auto b = static_cast<unsigned>(row) / static_cast<unsigned>(length);
+    const std::int64_t position = spans[2 * b] + std::int64_t{t};
+    return position < count ? position : count - 1;
+  }
+};
+
+}  // namespace trireme::ops
