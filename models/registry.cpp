@@ -24,7 +24,7 @@ ModelTraits text_traits(const ModelConfig& model) {
           .targets_per_sample = options.context,
           .rows_per_sample = options.context,
           .item_name = "tokens",
-          .generates = true,
+          .generates = transformer_options(options).causal,
           .context = options.context,
           .vocabulary = options.vocabulary};
 }

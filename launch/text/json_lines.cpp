@@ -27,7 +27,7 @@ struct JsonObject {
 
 namespace {
 
-constexpr std::uint64_t size_limit = std::uint64_t{1} << 32;
+constexpr std::uint64_t lines_limit = std::uint64_t{1} << 32;
 
 }  // namespace
 
@@ -58,7 +58,7 @@ std::vector<std::int32_t> JsonLine::ids(const char* key) const {
 }
 
 void each_json_line(const std::string& path, const std::function<void(const JsonLine&)>& action) {
-  std::istringstream file(read_whole_file(path, size_limit, ExitCode::config));
+  std::istringstream file(read_whole_file(path, lines_limit, ExitCode::config));
   std::string line;
   for (std::int64_t number = 1; std::getline(file, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;

@@ -13,12 +13,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::uint64_t size_limit = std::uint64_t{1} << 24;
+constexpr std::uint64_t settings_limit = std::uint64_t{1} << 24;
 
 // One id or a list of them; what is neither is not for us.
 std::vector<std::int32_t> end_tokens_in(const std::string& path) {
   const Json object =
-      Json::parse(read_whole_file(path, size_limit, ExitCode::config), nullptr, false);
+      Json::parse(read_whole_file(path, settings_limit, ExitCode::config), nullptr, false);
   if (!object.is_object() || !object.contains("eos_token_id")) return {};
   const Json& value = object["eos_token_id"];
   std::vector<std::int32_t> ids;
