@@ -2,21 +2,23 @@
 #include "launch/checkpoint/weight_exchange.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <span>
 
 #include "launch/checkpoint/their_config.h"
+#include "launch/checkpoint/their_files.h"
 #include "models/config.h"
 #include "models/registry.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/files/weight_files.h"
-#include "runtime/checkpoint/save/weights.h"
 
 namespace trireme {
 namespace {
@@ -43,10 +45,14 @@ const hugging_face::Exchange& exchange_of(const ModelConfig& model) {
 
 void refuse_to_replace(const std::string& path, const Destination& destination) {
   std::error_code error;
-  if (fs::is_directory(path, error))
-    fail(ExitCode::config, "--out {}: is a directory; name a file in it", path);
   if (destination.force || !fs::exists(path, error)) return;
   fail(ExitCode::config, "--out: {} exists; give another place, or --force to replace it", path);
+}
+
+void make_directory(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) library_failed(fmt::format("mkdir({})", path), error.message(), ExitCode::config);
 }
 
 // (rows, columns) -> (columns, rows), of each of as many matrices as there are.
@@ -85,20 +91,17 @@ Shape our_shape(const NamePair& pair) {
   return first.rank() == 1 ? Shape{rows} : Shape{rows, first[1]};
 }
 
-// The tensors of theirs that one of ours has; its padding is left out.
-void to_theirs(const NamePair& pair, std::vector<float> values, std::vector<WholeTensor>& tensors) {
-  std::int64_t first = 0;
-  for (const TheirTensor& part : pair.theirs) {
-    std::vector<float> own(values.begin() + first, values.begin() + first + part.shape.count());
-    first += part.shape.count();
-    if (const Turned as = turned(pair, part.shape); as.rows > 0)
-      own = transposed(own, as.columns, as.rows);
-    tensors.push_back({part.name, part.shape, std::move(own)});
-  }
-}
-
 std::string directory_of(const std::string& weights) {
   return fs::is_directory(weights) ? weights : parent_directory(weights);
+}
+
+// The directory of the run that weights or a checkpoint lie in, for its tokenizer.
+std::string text_files_of(const std::string& state) {
+  fs::path directory = fs::absolute(directory_of(state)).lexically_normal();
+  for (int level = 0; level < 3; ++level, directory = directory.parent_path()) {
+    if (fs::exists(directory / "config.yaml")) return directory.string();
+  }
+  return directory_of(state);
 }
 
 void check_tied_head(const WeightFiles& files, const hugging_face::Exchange& exchange,
@@ -126,78 +129,138 @@ class TheirWeights {
     });
   }
 
-  // Each can be taken once.
-  std::vector<float> take(const TheirTensor& part) {
+  // Raises where it is not there, or another than the model's.
+  void require(const TheirTensor& part) {
+    const std::string& name = name_of(part);
+    used_.insert(part.name);
+    const SafetensorsFile& file = files_.file_of(name);
+    if (const Shape shape = file.shape(name); shape != part.shape)
+      fail(ExitCode::checkpoint, "{}: {} is {}, not {}; the config is of another model", path_,
+           name, shape.to_string(), part.shape.to_string());
+  }
+
+  [[nodiscard]] std::vector<float> read(const TheirTensor& part) const {
+    std::vector<float> values = files_.read(name_of(part));
+    if (tied_ && part.name == exchange_.tokens) check_tied_head(files_, exchange_, values);
+    return values;
+  }
+
+  void expect_nothing_else() const {
+    for (const auto& [plain, name] : names_) {
+      if (!used_.contains(plain))
+        fail(ExitCode::checkpoint,
+             "{}: holds tensor {}, which the model of the config does not have", path_, name);
+    }
+  }
+
+ private:
+  [[nodiscard]] const std::string& name_of(const TheirTensor& part) const {
     const auto found = names_.find(part.name);
     if (found == names_.end())
       fail(ExitCode::checkpoint, "{}: has no tensor {} {}; the config is of another model", path_,
            part.name, part.shape.to_string());
-    const Shape shape = files_.file_of(found->second).shape(found->second);
-    if (shape != part.shape)
-      fail(ExitCode::checkpoint, "{}: {} is {}, not {}; the config is of another model", path_,
-           found->second, shape.to_string(), part.shape.to_string());
-    std::vector<float> values = files_.read(found->second);
-    if (tied_ && part.name == exchange_.tokens) check_tied_head(files_, exchange_, values);
-    names_.erase(found);
-    return values;
+    return found->second;
   }
 
-  void expect_nothing_left() const {
-    if (names_.empty()) return;
-    fail(ExitCode::checkpoint, "{}: holds tensor {}, which the model of the config does not have",
-         path_, names_.begin()->second);
-  }
-
- private:
   std::string path_;
   const hugging_face::Exchange& exchange_;
   WeightFiles files_;
   std::map<std::string, std::string> names_;  // by plain name
+  std::set<std::string> used_;                // plain names
   bool tied_ = false;
 };
 
-WholeTensor to_ours(const NamePair& pair, TheirWeights& weights) {
+std::vector<float> to_ours(const NamePair& pair, const TheirWeights& weights) {
   std::vector<float> values;
   for (const TheirTensor& part : pair.theirs) {
-    std::vector<float> own = weights.take(part);
+    std::vector<float> own = weights.read(part);
     if (const Turned as = turned(pair, part.shape); as.rows > 0)
       own = transposed(own, as.rows, as.columns);
     values.insert(values.end(), own.begin(), own.end());
   }
-  const Shape shape = our_shape(pair);
-  values.resize(static_cast<std::size_t>(shape.count()), 0.0F);
-  return {pair.ours, shape, std::move(values)};
+  values.resize(static_cast<std::size_t>(our_shape(pair).count()), 0.0F);
+  return values;
+}
+
+// Where one of theirs lies in ours.
+struct Part {
+  const NamePair* pair;
+  std::int64_t first;  // element
+};
+
+// Before anything is written: a place for the run that a config and weights of theirs make. What of
+// their tokenizer is not read here, or "".
+std::string make_run(const std::string& from, const ModelConfig& model,
+                     const Destination& destination) {
+  if (fs::exists(destination.to + "/metrics.jsonl"))
+    fail(ExitCode::config,
+         "--out: {} is the directory of a run that has trained; give another place",
+         destination.to);
+  for (const char* const name : {"/config.yaml", "/weights.safetensors"})
+    refuse_to_replace(destination.to + name, destination);
+  std::string unread = check_tokenizer(directory_of(from), traits_of(model).vocabulary);
+  make_directory(destination.to);
+  return unread;
+}
+
+void finish_run(const std::string& from, const ModelConfig& model, const std::string& to,
+                const std::string& unread) {
+  const auto copied = copy_text_files(directory_of(from), to);
+  write_file(to + "/config.yaml", model_section(model), ExitCode::internal);
+  fmt::print("{}: config.yaml{}{}\n", to, copied.empty() ? "" : ", ", fmt::join(copied, ", "));
+  if (!unread.empty()) fmt::print("the tokenizer is kept, but not read here: {}\n", unread);
 }
 
 }  // namespace
 
 void export_weights(const RunState& from, const Config& config, const Destination& destination,
-                    bool average) {
+                    bool average, std::uint64_t shard_bytes) {
   const hugging_face::Exchange& exchange = exchange_of(config.model);
   const std::string description_text = exchange.config_json(config.model);
-  const std::string weights = destination.to + "/model.safetensors";
   const std::string description = destination.to + "/" + their_config;
-  refuse_to_replace(weights, destination);
-  refuse_to_replace(description, destination);
+  for (const char* const name : {"model.safetensors", "model.safetensors.index.json", their_config})
+    refuse_to_replace(destination.to + "/" + name, destination);
   const ValueKind kind = average ? ValueKind::average : ValueKind::model;
   const StoredValues stored = from.values(kind);
-  StoredReader reader(stored);
-  std::vector<WholeTensor> tensors;
-  for (const NamePair& pair : exchange.names(config.model)) {
+  const std::vector<NamePair> pairs = exchange.names(config.model);
+  std::vector<PlannedTensor> tensors;
+  std::vector<Part> parts;
+  for (const NamePair& pair : pairs) {
     const auto found = stored.tensors.find(pair.ours);
     if (found == stored.tensors.end() || found->second.shape != our_shape(pair))
       fail(ExitCode::checkpoint, "{}: has no tensor {} {}; --config is of another model", from.path,
            pair.ours, our_shape(pair).to_string());
-    to_theirs(pair, reader.whole(found->second), tensors);
+    std::int64_t first = 0;
+    for (const TheirTensor& part : pair.theirs) {
+      tensors.push_back({part.name, part.shape});
+      parts.push_back({&pair, first});
+      first += part.shape.count();
+    }
   }
-  std::error_code error;
-  fs::create_directories(destination.to, error);
-  if (error)
-    library_failed(fmt::format("mkdir({})", destination.to), error.message(), ExitCode::config);
-  save_weights(weights, tensors, {{"format", "pt"}});
+  const std::string beside = text_files_of(from.path);
+  if (const std::string unread = check_tokenizer(beside, traits_of(config.model).vocabulary);
+      !unread.empty())
+    fmt::print("the tokenizer is taken along, but not read here: {}\n", unread);
+  make_directory(destination.to);
+  remove_their_weights(destination.to);
+  StoredReader reader(stored);
+  const std::size_t files =
+      write_their_weights(destination.to, tensors, shard_bytes, [&](std::size_t i) {
+        const auto& [pair, first] = parts[i];
+        const std::vector<float> whole = reader.whole(stored.tensors.find(pair->ours)->second);
+        const Shape& shape = tensors[i].shape;
+        std::vector<float> own(whole.begin() + first, whole.begin() + first + shape.count());
+        const Turned as = turned(*pair, shape);
+        return as.rows > 0 ? transposed(own, as.columns, as.rows) : own;
+      });
   write_file(description, description_text, ExitCode::internal);
-  fmt::print("from  {}\n{}: {} tensors, and {}\n", from.describe(kind), weights, tensors.size(),
-             their_config);
+  const auto copied = copy_text_files(beside, destination.to);
+  if (std::ranges::find(copied, "generation_config.json") == copied.end())
+    write_file(destination.to + "/generation_config.json", "{\n  \"_from_model_config\": true\n}\n",
+               ExitCode::internal);
+  fmt::print("from  {}\n{}: {} tensors in {}, {}{}{}\n", from.describe(kind), destination.to,
+             tensors.size(), files == 1 ? "model.safetensors" : fmt::format("{} files", files),
+             their_config, copied.empty() ? "" : ", ", fmt::join(copied, ", "));
 }
 
 ModelConfig model_of_hugging_face(const std::string& weights) {
@@ -237,15 +300,26 @@ std::string model_section(const ModelConfig& model) {
 void import_weights(const std::string& from, const ModelConfig& model,
                     const Destination& destination) {
   const hugging_face::Exchange& exchange = exchange_of(model);
-  refuse_to_replace(destination.to, destination);
+  const bool alone = destination.to.ends_with(".safetensors");
+  if (alone && fs::is_directory(destination.to))
+    fail(ExitCode::config, "--out {}: is a directory; name a file in it", destination.to);
+  if (alone) refuse_to_replace(destination.to, destination);
   check_their_config(directory_of(from) + "/" + their_config, model);
   TheirWeights weights(from, exchange, model);
-  std::vector<WholeTensor> tensors;
-  for (const NamePair& pair : exchange.names(model))
-    tensors.push_back(to_ours(pair, weights));
-  weights.expect_nothing_left();
-  save_weights(destination.to, tensors, {{"format", "trireme"}});
-  fmt::print("{}: {} tensors\n", destination.to, tensors.size());
+  const std::vector<NamePair> pairs = exchange.names(model);
+  std::vector<PlannedTensor> tensors;
+  for (const NamePair& pair : pairs) {
+    for (const TheirTensor& part : pair.theirs)
+      weights.require(part);
+    tensors.push_back({pair.ours, our_shape(pair)});
+  }
+  weights.expect_nothing_else();
+  const std::string unread = alone ? "" : make_run(from, model, destination);
+  const std::string file = alone ? destination.to : destination.to + "/weights.safetensors";
+  write_safetensors(file, tensors, {{"format", "trireme"}},
+                    [&](std::size_t i) { return to_ours(pairs[i], weights); });
+  fmt::print("{}: {} tensors\n", file, tensors.size());
+  if (!alone) finish_run(from, model, destination.to, unread);
 }
 
 }  // namespace trireme

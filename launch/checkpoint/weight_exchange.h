@@ -2,6 +2,7 @@
 // Weights in the form of other programs: `trireme checkpoint export` and `import`.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "runtime/checkpoint/restore/run_state.h"
@@ -14,14 +15,19 @@ struct Destination {
   bool force = false;  // replaces what is there; else ExitCode::config
 };
 
-// Makes the directory with model.safetensors and config.json; `average`: of the averaged weights.
-// Raises ExitCode::config for a family that has no form of its own in Hugging Face's libraries.
+// Makes a directory of Hugging Face's: weights in files of `shard_bytes` at most (a tensor that is
+// larger has one of its own) with an index where there are several, config.json,
+// generation_config.json, and the tokenizer of the run; `average`: of the averaged weights. Holds
+// one tensor at a time. Raises ExitCode::config for a family that has no form of its own in Hugging
+// Face's libraries.
 void export_weights(const RunState& from, const Config& config, const Destination& destination,
-                    bool average);
+                    bool average, std::uint64_t shard_bytes);
 
-// Writes a weights file of ours (for generate, eval and a weights-only start) from a safetensors
-// file, an index of several, or a directory of either. A config.json beside them must be that of
-// the same model.
+// Reads a safetensors file, an index of several, or a directory of either, and writes a weights
+// file of ours (NAME.safetensors, for a weights-only start), or a run's directory with config.yaml,
+// weights.safetensors, the tokenizer and what ends a text, for generate and eval. A config.json
+// beside the weights must be that of the same model. Everything is looked at before anything is
+// written; then one tensor is held at a time.
 void import_weights(const std::string& from, const ModelConfig& model,
                     const Destination& destination);
 

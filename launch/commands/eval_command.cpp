@@ -9,11 +9,16 @@
 #include <filesystem>
 #include <memory>
 #include <numbers>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/job/requested_config.h"
+#include "launch/text/continuation_scores.h"
 #include "models/config.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/engine/data_sets.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/state/data_record.h"
@@ -23,7 +28,10 @@ namespace {
 
 struct EvalArguments {
   std::string run;
-  std::string data;
+  std::vector<std::string> data;  // none: the run's own
+  std::vector<std::string> continuations;
+  std::string tokenizer, out;
+  std::int64_t batch = 8;
   std::string split = "validation";
   WeightsChoice weights;
   std::int64_t batches = 0;  // 0: all of the data
@@ -89,39 +97,54 @@ void take_classes(const std::string& run, DataConfig& data) {
 
 // The run's config for this evaluation. What an evaluation during training was limited to is no
 // limit here.
-Config config_of(const EvalArguments& arguments, const RankProcess& process) {
+Config config_of(const EvalArguments& arguments, const RankProcess& process,
+                 const std::string& data) {
   // The run may have trained on another number of ranks: all ranks that are here share the
   // evaluation.
   std::vector<std::string> overrides{"parallel.data=auto"};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   Provenance where;
   Config config = load_config(config_file_of_run(arguments.run), overrides, &where);
+  if (!arguments.continuations.empty()) {
+    config.train.micro_batch = arguments.batch;
+    return resolve_config(std::move(config), process.environment(), &where, Purpose::generate);
+  }
   if (arguments.split == "test") evaluate_on_test(config.data);
-  if (!arguments.data.empty()) evaluate_on(arguments.data, config.data);
+  if (!data.empty()) evaluate_on(data, config.data);
   take_classes(arguments.run, config.data);
   if (arguments.batches > 0 || !where.overridden.contains("train.eval_batches"))
     config.train.eval_batches = arguments.batches;
   return resolve_config(std::move(config), process.environment(), &where, Purpose::evaluate);
 }
 
-void evaluate_run(const EvalArguments& arguments) {
-  const RankProcess process;
-  const Config config = config_of(arguments, process);
-  Engine engine(process, config, Purpose::evaluate);
-  const LoadedWeights weights = engine.load_weights(arguments.run, arguments.weights);
-  ValidationPass& pass = engine.validation();
-  require_ids_of_run(arguments.run, pass.dataset());
-  const EvaluationResult result = engine.evaluate();
-  engine.verify_data();
-  if (!std::isfinite(result.loss))
-    refuse_non_finite(engine.session(), weights, fmt::format("the loss is {}", result.loss));
-  if (process.mpi.rank() != 0) return;
-  fmt::print("weights   {}\ndata      {}\nsamples   {} of {}\nloss      {:.6f} nats\n",
-             weights.describe(), data_text(config.data, DataPart::validation), pass.samples(),
-             pass.dataset().size(), result.loss);
-  if (engine.session().traits().input == InputKind::tokens) {
+// Bytes of text that the targets of a data set stand for; 0: not known, or not all of it is looked
+// at.
+double bytes_of_targets(const ValidationPass& pass, const Words& words) {
+  const Dataset& data = pass.dataset();
+  if (!words.known() || pass.samples() != data.size()) return 0;
+  std::vector<std::byte> inputs(data.layout().input_bytes());
+  std::vector<std::int32_t> targets(static_cast<std::size_t>(data.layout().targets.count()));
+  double bytes = 0;
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    data.read(i, inputs, targets);
+    for (const std::int32_t token : targets)
+      bytes += token < 0 ? 0 : static_cast<double>(words.text_of(token).size());
+  }
+  return bytes;
+}
+
+void print_result(const Session& session, const EvaluationResult& result,
+                  const ValidationPass& pass, const Words* words) {
+  fmt::print("samples   {} of {}\nloss      {:.6f} nats\n", pass.samples(), pass.dataset().size(),
+             result.loss);
+  if (session.traits().input == InputKind::tokens) {
     fmt::print("perplexity {:.4f}\nbits per token {:.6f}\n", std::exp(result.loss),
                result.loss / std::numbers::ln2);
+    if (const double bytes = words == nullptr ? 0 : bytes_of_targets(pass, *words); bytes > 0)
+      fmt::print("bits per byte {:.6f}\n",
+                 result.loss / std::numbers::ln2 *
+                     static_cast<double>(pass.samples() * session.traits().targets_per_sample) /
+                     bytes);
   }
   fmt::print("accuracy  {:.4f} %\n", 100 * result.accuracy);
   for (const EvaluationResult::Part& part : result.parts) {
@@ -131,6 +154,72 @@ void evaluate_run(const EvalArguments& arguments) {
   }
 }
 
+void evaluate_run(const EvalArguments& arguments, const RankProcess& process) {
+  std::vector<std::string> paths = arguments.data;
+  if (paths.empty()) paths.emplace_back();
+  std::vector<Config> configs;
+  for (const std::string& path : paths)
+    configs.push_back(config_of(arguments, process, path));
+  Engine engine(process, configs.front(), Purpose::evaluate);
+  Session& session = engine.session();
+  std::optional<Words> words;
+  if (session.traits().generates)
+    words.emplace(arguments.run, arguments.tokenizer, session.traits().vocabulary);
+  const LoadedWeights weights = engine.load_weights(arguments.run, arguments.weights);
+  if (process.mpi.rank() == 0) fmt::print("weights   {}\n", weights.describe());
+  PipelineRunner runner(*session.device, *session.model, session.mesh.pipeline(),
+                        *session.streams.compute, session.pipeline);
+  for (const Config& config : configs) {
+    ValidationPass pass(session, runner,
+                        open_dataset(*session.world, config, DataPart::validation));
+    require_ids_of_run(arguments.run, pass.dataset());
+    const EvaluationResult result = pass.run();
+    static_cast<void>(pass.watch().finish());
+    if (!std::isfinite(result.loss))
+      refuse_non_finite(session, weights, fmt::format("the loss is {}", result.loss));
+    if (process.mpi.rank() != 0) continue;
+    fmt::print("data      {}\n", data_text(config.data, DataPart::validation));
+    print_result(session, result, pass, words ? &*words : nullptr);
+  }
+}
+
+void score_continuations(const EvalArguments& arguments, const RankProcess& process) {
+  const Config config = config_of(arguments, process, "");
+  const ModelTraits traits = traits_of(config.model);
+  if (!traits.generates)
+    fail(ExitCode::config, "--continuations: model.family: {} does not continue texts",
+         config.model.family);
+  const Words words(arguments.run, arguments.tokenizer, traits.vocabulary);
+  std::vector<ScoredFile> files;
+  for (const std::string& path : arguments.continuations)
+    files.push_back(read_continuations(path, words));
+  Engine engine(process, config, Purpose::evaluate);
+  const LoadedWeights weights = engine.load_weights(arguments.run, arguments.weights);
+  std::string lines;
+  for (const ScoredFile& file : files) {
+    const auto scores = score_texts(engine.session(), file.texts);
+    if (!std::ranges::all_of(
+            scores, [](const TextScore& score) { return std::isfinite(score.log_likelihood); }))
+      refuse_non_finite(engine.session(), weights, file.path + ": a log-likelihood is not finite");
+    lines += score_lines(file, scores);
+    // Lines alone are what another program reads.
+    if (process.mpi.rank() == 0)
+      fmt::print(arguments.out.empty() ? stderr : stdout, "{}", score_summary(file, scores));
+  }
+  if (process.mpi.rank() != 0) return;
+  if (arguments.out.empty()) {
+    fmt::print("{}", lines);
+  } else {
+    write_file(arguments.out, lines, ExitCode::internal);
+  }
+}
+
+void evaluate(const EvalArguments& arguments) {
+  const RankProcess process;
+  arguments.continuations.empty() ? evaluate_run(arguments, process)
+                                  : score_continuations(arguments, process);
+}
+
 }  // namespace
 
 void add_eval_command(CLI::App& app) {
@@ -138,7 +227,29 @@ void add_eval_command(CLI::App& app) {
       app.add_subcommand("eval", "Loss and accuracy of a run's weights on a data set");
   const auto arguments = std::make_shared<EvalArguments>();
   command->add_option("run", arguments->run, "Run directory")->required();
-  command->add_option("--data", arguments->data, "Data set (default: the run's validation set)");
+  auto* const data =
+      command
+          ->add_option(
+              "--data", arguments->data,
+              "Data set (default: the run's validation set); several are evaluated in turn")
+          ->allow_extra_args(false);
+  command
+      ->add_option("--continuations", arguments->continuations,
+                   "Instead: a file of one JSON object a line, {\"context\": \"...\", "
+                   "\"continuation\": \"...\"} or with context_ids and continuation_ids; for each "
+                   "its log-likelihood, and whether every token is the likeliest. May be given "
+                   "several times")
+      ->allow_extra_args(false)
+      ->excludes(data);
+  command->add_option("--out", arguments->out,
+                      "File for the lines of --continuations (default: standard output)");
+  command->add_option("--batch", arguments->batch, "How many continuations a pass takes")
+      ->capture_default_str()
+      ->check(integer_between(std::int64_t{1}, std::int64_t{4096}));
+  command->add_option(
+      "--tokenizer", arguments->tokenizer,
+      "tokenizer.json or *.model, for text and for bits per byte (default: the one in "
+      "the run's directory)");
   auto* const split = command->add_option("--split", arguments->split,
                                           "validation, or test: data.test_path and its like");
   split->check(CLI::IsMember({"validation", "test"}))->capture_default_str();
@@ -151,7 +262,7 @@ void add_eval_command(CLI::App& app) {
   add_set_option(*command, arguments->overrides);
   command->footer(
       "Example: mpirun -np 2 trireme eval runs/gpt_tiny --data data/packed/kjv/validation");
-  command->callback([arguments] { evaluate_run(*arguments); });
+  command->callback([arguments] { evaluate(*arguments); });
 }
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "launch/checkpoint/weight_exchange.h"
+#include "launch/commands/number_check.h"
 #include "launch/commands/one_process.h"
 #include "models/config.h"
 
@@ -28,13 +29,15 @@ Config config_for(const std::string& path, const std::string& given) {
 struct ExchangeArguments {
   std::string from, config, out;
   bool average = false, force = false;
+  std::uint64_t shard_mb = 5000;
 };
 
 void run_export(const ExchangeArguments& arguments) {
   const auto alone = make_single_communicator();
   const RunState state = find_state(arguments.from, *alone);
   export_weights(state, config_for(state.path, arguments.config),
-                 {.to = arguments.out, .force = arguments.force}, arguments.average);
+                 {.to = arguments.out, .force = arguments.force}, arguments.average,
+                 arguments.shard_mb * 1'000'000);
 }
 
 void run_import(const ExchangeArguments& arguments) {
@@ -46,7 +49,7 @@ void run_import(const ExchangeArguments& arguments) {
 
 void add_export(CLI::App& checkpoint) {
   auto* const command = checkpoint.add_subcommand(
-      "export", "Write model.safetensors and config.json for Hugging Face's libraries");
+      "export", "Make a directory for Hugging Face's libraries: weights, config.json, tokenizer");
   const auto arguments = std::make_shared<ExchangeArguments>();
   command
       ->add_option("from", arguments->from,
@@ -56,6 +59,11 @@ void add_export(CLI::App& checkpoint) {
   command->add_option("--config", arguments->config,
                       "Config of the model (default: config.yaml of the run)");
   command->add_flag("--average", arguments->average, "The averaged weights (train.ema_decay)");
+  command
+      ->add_option("--shard-mb", arguments->shard_mb,
+                   "Megabytes (10^6 bytes) that a file of weights has at most")
+      ->capture_default_str()
+      ->check(integer_between(std::uint64_t{1}, std::uint64_t{1'000'000'000}));
   command->add_flag("--force", arguments->force, "Replace what an earlier export left there");
   command->footer("Example: trireme checkpoint export runs/gpt_tiny --out exported");
   on_one_process(*command, [arguments] { run_export(*arguments); });
@@ -63,7 +71,7 @@ void add_export(CLI::App& checkpoint) {
 
 void add_import(CLI::App& checkpoint) {
   auto* const command = checkpoint.add_subcommand(
-      "import", "Make a weights file of ours from Hugging Face's safetensors");
+      "import", "Make a run of Hugging Face's directory, or a weights file of its safetensors");
   const auto arguments = std::make_shared<ExchangeArguments>();
   command
       ->add_option("from", arguments->from,
@@ -72,11 +80,15 @@ void add_import(CLI::App& checkpoint) {
   command->add_option("--config", arguments->config,
                       "Config of the model (default: by the config.json beside the weights; the "
                       "model section for a config of ours is printed)");
-  command->add_option("--out", arguments->out, "File to write")->required();
-  command->add_flag("--force", arguments->force, "Replace the file where there is one");
+  command
+      ->add_option("--out", arguments->out,
+                   "NAME.safetensors to write, or a run's directory to make for generate and eval, "
+                   "with config.yaml and the tokenizer")
+      ->required();
+  command->add_flag("--force", arguments->force, "Replace what is there");
   command->footer(
-      "Example: trireme checkpoint import gpt2/ --config configs/gpt2_124m.yaml --out "
-      "gpt2.safetensors");
+      "Example: trireme checkpoint import Qwen3-0.6B --out runs/qwen3, then trireme generate "
+      "runs/qwen3 --prompt \"Hello\"");
   on_one_process(*command, [arguments] { run_import(*arguments); });
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/checkpoint/files/safetensors.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -20,49 +18,37 @@ static_assert(std::endian::native == std::endian::little, "tensors are stored as
 
 using safetensors::Entry;
 
+struct Item {
+  std::string_view name;
+  DType dtype;
+  Shape shape;
+  std::size_t place;  // as given
+
+  [[nodiscard]] std::uint64_t bytes() const {
+    return static_cast<std::uint64_t>(shape.count()) * size_of(dtype);
+  }
+};
+
 // The reference writer's order; it depends on the tensors only.
-std::vector<const NamedTensor*> ordered(const std::string& path,
-                                        std::span<const NamedTensor> tensors) {
-  std::vector<const NamedTensor*> order;
-  order.reserve(tensors.size());
-  for (const NamedTensor& named : tensors) {
-    if (named.name == "__metadata__") {
-      fail(ExitCode::checkpoint, "{}: '__metadata__' cannot name a tensor", path);
-    }
-    if (named.tensor.empty() && named.tensor.bytes() != 0) {
-      fail(ExitCode::checkpoint, "{}: tensor '{}' of shape {} has no data", path, named.name,
-           named.tensor.shape.to_string());
-    }
-    order.push_back(&named);
-  }
-  std::ranges::sort(order, [](const NamedTensor* a, const NamedTensor* b) {
-    const auto left = safetensors::order_of(a->tensor.dtype);
-    const auto right = safetensors::order_of(b->tensor.dtype);
-    return left != right ? left > right : a->name < b->name;
-  });
-  return order;
+void put_in_order(const std::string& path, std::vector<Item>& items) {
+  std::ranges::sort(items, {}, &Item::name);
+  const auto twice = std::ranges::adjacent_find(items, {}, &Item::name);
+  if (twice != items.end())
+    fail(ExitCode::checkpoint, "{}: tensor '{}' is given twice", path, twice->name);
+  if (std::ranges::find(items, "__metadata__", &Item::name) != items.end())
+    fail(ExitCode::checkpoint, "{}: '__metadata__' cannot name a tensor", path);
+  std::ranges::stable_sort(items, std::ranges::greater(),
+                           [](const Item& item) { return safetensors::order_of(item.dtype); });
 }
 
-void refuse_duplicates(const std::string& path, std::span<const NamedTensor> tensors) {
-  std::vector<std::string_view> names;
-  names.reserve(tensors.size());
-  for (const NamedTensor& named : tensors)
-    names.push_back(named.name);
-  std::ranges::sort(names);
-  const auto twice = std::ranges::adjacent_find(names);
-  if (twice != names.end()) {
-    fail(ExitCode::checkpoint, "{}: tensor '{}' is given twice", path, *twice);
-  }
-}
-
-std::vector<Entry> entries_of(std::span<const NamedTensor* const> order) {
+std::vector<Entry> entries_of(const std::vector<Item>& items) {
   std::vector<Entry> entries;
   std::uint64_t offset = 0;
-  for (const NamedTensor* const named : order) {
-    const auto extents = named->tensor.shape.extents();
-    const std::uint64_t end = offset + named->tensor.bytes();
-    entries.push_back({.name = named->name,
-                       .dtype = std::string(safetensors::element_type(named->tensor.dtype).name),
+  for (const Item& item : items) {
+    const auto extents = item.shape.extents();
+    const std::uint64_t end = offset + item.bytes();
+    entries.push_back({.name = std::string(item.name),
+                       .dtype = std::string(safetensors::element_type(item.dtype).name),
                        .extents = {extents.begin(), extents.end()},
                        .begin = offset,
                        .end = end});
@@ -71,20 +57,50 @@ std::vector<Entry> entries_of(std::span<const NamedTensor* const> order) {
   return entries;
 }
 
+// write(file, place) writes the tensor that was given there.
+template <typename Write>
+void write_items(const std::string& path, std::vector<Item> items,
+                 const std::map<std::string, std::string>& metadata, Write&& write) {
+  put_in_order(path, items);
+  const std::string header = safetensors::make_header(entries_of(items), metadata, path);
+  AtomicFile file(path, ExitCode::checkpoint);
+  file.write(header);
+  for (const Item& item : items)
+    write(file, item.place);
+  file.commit();
+}
+
 }  // namespace
 
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata) {
-  refuse_duplicates(path, tensors);
-  const auto order = ordered(path, tensors);
-  const std::string header = safetensors::make_header(entries_of(order), metadata, path);
-
-  AtomicFile file(path, ExitCode::checkpoint);
-  file.write(header);
-  for (const NamedTensor* const named : order) {
-    file.write(std::span<const std::byte>(named->tensor.data, named->tensor.bytes()));
+  std::vector<Item> items;
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.empty() && tensor.bytes() != 0) {
+      fail(ExitCode::checkpoint, "{}: tensor '{}' of shape {} has no data", path, name,
+           tensor.shape.to_string());
+    }
+    items.push_back({name, tensor.dtype, tensor.shape, items.size()});
   }
-  file.commit();
+  write_items(path, std::move(items), metadata, [&](AtomicFile& file, std::size_t place) {
+    const Tensor& tensor = tensors[place].tensor;
+    file.write(std::span<const std::byte>(tensor.data, tensor.bytes()));
+  });
+}
+
+void write_safetensors(const std::string& path, std::span<const PlannedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const std::function<std::vector<float>(std::size_t)>& values) {
+  std::vector<Item> items;
+  for (const PlannedTensor& tensor : tensors)
+    items.push_back({tensor.name, PlannedTensor::dtype, tensor.shape, items.size()});
+  write_items(path, std::move(items), metadata, [&](AtomicFile& file, std::size_t place) {
+    const std::vector<float> elements = values(place);
+    const PlannedTensor& tensor = tensors[place];
+    TRIREME_EXPECTS(std::ssize(elements) == tensor.shape.count(), "{} elements for tensor '{}' {}",
+                    elements.size(), tensor.name, tensor.shape.to_string());
+    file.write(std::as_bytes(std::span(elements)));
+  });
 }
 
 struct SafetensorsFile::Impl {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -29,6 +30,19 @@ struct NamedTensor {
 // "__metadata__" or text that is not UTF-8 is refused.
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
+
+// What a file is to hold of fp32 weights.
+struct PlannedTensor {
+  std::string name;
+  Shape shape{};
+  static constexpr DType dtype = DType::f32;
+};
+
+// The same, a tensor at a time: `values` gives the elements of tensors[i], in the file's order. A
+// model that is larger than the memory can be written.
+void write_safetensors(const std::string& path, std::span<const PlannedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const std::function<std::vector<float>(std::size_t)>& values);
 
 // An open file whose header was checked in full before anything was allocated from what it claims:
 // header at most 100 MB, regions contiguous, without overlap or hole, sizes equal to the product of

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/data/make_tokenizer.h"
 #include "tests/launch/fixture/run_fixture.h"
@@ -130,6 +131,89 @@ TEST_F(ResultsTest, ExportAndImportNeedNoConfigAndReplaceNothingUnasked) {
   expect_refusal(importing + " --force", 2, "model_type is \"bert\"");
   fs::remove(path("hf/config.json"));
   expect_refusal(importing + " --force", 2, "give --config");
+}
+
+// A directory as Hugging Face's libraries have it, there and back: files of a megabyte with an
+// index, the tokenizer, what ends a text.
+TEST_F(ResultsTest, ADirectoryOfTheirsBecomesARunThatGeneratesAndEvaluates) {
+  train("run", {"model.hidden=192", "model.heads=4"});
+  write_file(path("run/generation_config.json"), R"({"eos_token_id": 300})");
+  const std::string exporting =
+      "checkpoint export " + path("run") + " --out " + path("hf") + " --shard-mb 1";
+  const std::string importing = "checkpoint import " + path("hf") + " --out " + path("back");
+
+  EXPECT_THAT(output(exporting), HasSubstr("files, config.json, generation_config.json"));
+  EXPECT_FALSE(fs::exists(path("hf/model.safetensors")));
+  const auto index = nlohmann::json::parse(read_file(path("hf/model.safetensors.index.json")));
+  for (const auto& [tensor, file] : index.at("weight_map").items())
+    EXPECT_LE(fs::file_size(path("hf/") + file.get<std::string>()), 1'100'000U) << tensor;
+  expect_refusal(exporting, 2, "--force to replace it");
+  EXPECT_THAT(output(importing), HasSubstr("config.yaml, generation_config.json"));
+  expect_refusal(importing, 2, "--force to replace it");
+  EXPECT_THAT(output("checkpoint diff " + path("run") + " " + path("back/weights.safetensors")),
+              HasSubstr("28 tensors equal"));
+  const std::string data = " --data " + data_directory() + "/text/validation";
+  EXPECT_EQ(loss(path("back") + data + " --set precision=fp32"),
+            loss(path("run") + data + " --set precision=fp32"));
+  EXPECT_THAT(output("generate " + path("back") + " --prompt rower --tokens 3"),
+              HasSubstr("rower"));
+
+  // One file again: nothing of the several is left.
+  output("checkpoint export " + path("back") + " --out " + path("hf") + " --force");
+  EXPECT_TRUE(fs::exists(path("hf/model.safetensors")));
+  EXPECT_FALSE(fs::exists(path("hf/model.safetensors.index.json")));
+  EXPECT_FALSE(fs::exists(path("hf/model-00001-of-00002.safetensors")));
+  expect_refusal("checkpoint import " + path("hf") + " --out " + path("run") + " --force", 2,
+                 "is the directory of a run that has trained");
+  TokenizerText tokenizer;
+  tokenizer.merges = {"a b"};
+  write_file(path("hf/tokenizer.json"), tokenizer.json());
+  expect_refusal(importing + " --force", 2, "it is another model's");
+}
+
+TEST_F(ResultsTest, ContinuationsAreScoredAlikeOnEveryLayout) {
+  train("run");
+  const std::string run = path("run");
+  write_file(path("a.jsonl"),
+             "{\"context\": \"row\", \"continuation\": \" the boat\"}\n\n"
+             "{\"context\": \"row \", \"continuation\": \"the boat\", \"note\": null}\n"
+             "{\"context_ids\": [1], \"continuation_ids\": [2, 3]}\n");
+  write_file(path("b.jsonl"),
+             "{\"context\": \"" + std::string(60, 'x') + "\", \"continuation\": \"oars\"}\n");
+  const std::string command =
+      "eval " + run + " --set precision=fp32 --set reproducibility=layout " +
+      "--set parallel.tensor_blocks=2 --continuations " + path("a.jsonl") + " --batch 2";
+  const std::string summary =
+      output(command + " --continuations " + path("b.jsonl") + " --out " + path("one"));
+  EXPECT_THAT(summary,
+              AllOf(HasSubstr("a.jsonl: 3 continuations of 20 tokens"),
+                    HasSubstr("b.jsonl: 1 continuations of 4 tokens"), HasSubstr("bits per byte")));
+  const std::string lines = read_file(path("one"));
+  std::vector<nlohmann::json> scores;
+  std::istringstream stream(lines);
+  for (std::string line; std::getline(stream, line);)
+    scores.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(scores.size(), 4U);
+  EXPECT_EQ(scores[0].at("log_likelihood"), scores[1].at("log_likelihood"));
+  EXPECT_EQ(scores[1].at("tokens"), 9);
+  EXPECT_EQ(scores[2].at("tokens"), 2);
+  // An untrained model of bytes: some 5.5 nats each.
+  EXPECT_NEAR(scores[2].at("log_likelihood").get<double>(), -11, 3);
+  for (const char* const layout : {"tensor", "pipeline", "data"}) {
+    output(command + " --continuations " + path("b.jsonl") + " --out " + path("two") +
+               " --set parallel." + layout + "=2",
+           2);
+    EXPECT_EQ(read_file(path("two")), lines) << layout;
+  }
+  write_file(path("c.jsonl"), "{\"context\": \"\", \"continuation\": \"the boat\"}\n");
+  expect_refusal("eval " + run + " --continuations " + path("c.jsonl"), 2,
+                 "c.jsonl:1: the context");
+  write_file(path("c.jsonl"),
+             "{\"context\": \"a\", \"continuation\": \"" + std::string(25, 'x') + "\"}\n");
+  expect_refusal("eval " + run + " --continuations " + path("c.jsonl"), 2, "text 0: 25 of 26");
+  const std::string data = data_directory() + "/text/validation";
+  EXPECT_THAT(output("eval " + run + " --data " + data + " --data " + data),
+              HasSubstr("bits per byte"));
 }
 
 TEST_F(ResultsTest, SeveralRanksPrintOneCopy) {
