@@ -10,28 +10,22 @@ RUN is a directory with config.yaml and weights.safetensors; SHARDS a directory 
   differ would show in it.
 - Saves with save_pretrained, whole and in small shards, imports both with `trireme checkpoint import`, and compares every
   tensor with RUN's.
-- The same for a model that transformers drew at random: import, export, equal bits, equal loss.
+- The same for a model that transformers drew at random: import, export, equal bits, equal loss; then, as a run, greedy tokens
+  and log-likelihoods of `trireme generate` and `eval` against those of transformers.
 Seconds for a small model. Needs: pip install numpy safetensors transformers torch h5py. Exit 77 where one is missing.
 """
 import argparse
 import pathlib
+import random
 import re
-import subprocess
 import sys
 import tempfile
 
-try:
-    import h5py
-    import numpy as np
-    import torch
-    from safetensors.numpy import load_file
-    from transformers import GPT2LMHeadModel
-except ImportError as error:
-    print(f"skipped: {error}; pip install numpy safetensors transformers torch h5py")
-    sys.exit(77)
+from exchange import Program, add_program, compare_texts, h5py, load_file, np, torch, transformers
 
-REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+GPT2LMHeadModel = transformers.GPT2LMHeadModel
 LOSS_TOLERANCE = 1e-4
+TEXT_TOLERANCE = 1e-5
 BATCH = 16
 
 
@@ -80,12 +74,7 @@ class Exchange:
     def __init__(self, arguments, place):
         self.arguments, self.place = arguments, pathlib.Path(place)
         self.config = pathlib.Path(arguments.run) / "config.yaml"
-
-    def trireme(self, *command):
-        done = subprocess.run([self.arguments.trireme.absolute(), *map(str, command)], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"trireme {' '.join(map(str, command))}\nended with status {done.returncode}:\n{done.stderr}")
-        return done.stdout
+        self.trireme = Program(arguments.trireme)
 
     def exported(self, weights, name):
         self.trireme("checkpoint", "export", weights, "--config", self.config, "--out", self.place / name)
@@ -138,13 +127,19 @@ class Exchange:
         if any(not same(values.numpy(), returned[name].numpy()) for name, values in theirs.items()):
             sys.exit("random weights came back with other values")
         print(f"{len(theirs)} random tensors here and back")
+        run = self.place / "run"
+        self.trireme("checkpoint", "import", self.place / "random_back", "--out", run)
+        tokens, error = compare_texts(self.trireme, run, back, random.Random(1))
+        print(f"as a run: greedy tokens {'the same' if tokens else 'DIFFERENT'}, log-likelihood off by {error:.1e} a token")
+        if not (tokens and error < TEXT_TOLERANCE):
+            sys.exit("texts are continued or scored otherwise than in transformers")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("--data", required=True, help="directory of one packed shard")
-    parser.add_argument("--trireme", type=pathlib.Path, default=REPOSITORY / "build/cpu/trireme")
+    add_program(parser)
     with tempfile.TemporaryDirectory() as place:
         exchange = Exchange(parser.parse_args(), place)
         exchange.random_model(exchange.there_and_back())
