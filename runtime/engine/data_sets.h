@@ -32,6 +32,9 @@ enum class DataPart : std::uint8_t { training, validation };
 // By this process alone.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const Config& config, DataPart part);
 
+// Where the config says so, keeps the index that was made of files read in place. By one process.
+void keep_data_index(const Dataset& dataset, const Config& config, DataPart part);
+
 // The training data in files read in place, whatever model the config has. `masked`: what inputs
 // become where data.mask is 0. By this process alone.
 [[nodiscard]] std::unique_ptr<FieldDataset> open_files_alone(const Config& config,
