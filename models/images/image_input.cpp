@@ -41,6 +41,7 @@ void ClassLoss::forward(const Context& context, const Tensor& logits) const {
   ops::cross_entropy(context.stream, context.losses, context.hits, logits, context.batch.targets,
                      {.classes = logits.shape[1],
                       .label_smoothing = context.label_smoothing,
+                      .z_loss = context.z_loss,
                       .gradient_scale = context.gradient_scale,
                       .loss_scale = context.loss_scale,
                       .weights = weights.empty() ? nullptr : weights.as<float>(),

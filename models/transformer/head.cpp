@@ -12,6 +12,7 @@ namespace {
 ops::CrossEntropyOptions loss_options(const Context& context, std::int64_t classes) {
   return {.classes = classes,
           .label_smoothing = context.label_smoothing,
+          .z_loss = context.z_loss,
           .gradient_scale = context.gradient_scale,
           .loss_scale = context.loss_scale,
           .write_gradient = context.training};

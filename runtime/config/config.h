@@ -169,6 +169,7 @@ struct TrainConfig {
   Recompute recompute = Recompute::none;
   double clip_norm = 1.0;  // 0 = no clipping
   double label_smoothing = 0.0;
+  double z_loss = 0.0;
   double ema_decay = 0.0;         // 0 = no average
   std::int64_t eval_every = 0;    // 0 = only at the end
   std::int64_t eval_batches = 0;  // 0 = the whole validation set

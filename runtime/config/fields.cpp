@@ -313,6 +313,9 @@ std::vector<Field> train_fields() {
       FIELD(train.clip_norm, NumberRange{.high = any_size},
             "largest global gradient norm; 0 = no clipping"),
       FIELD(train.label_smoothing, below_one, "target probability spread over all classes"),
+      FIELD(train.z_loss, NumberRange{.high = 1},
+            "weight of the squared logarithm of the softmax's denominator in the training loss, "
+            "against logits that drift (published: 1e-4)"),
       FIELD(train.ema_decay, below_one, "decay of the averaged weights; 0 = no average"),
       FIELD(train.eval_every, IntegerRange{0, many},
             "steps between evaluations; 0 = only at the end"),

@@ -163,6 +163,7 @@ struct Context {
   const float* loss_scale = nullptr;  // on the device: multiplies the loss's gradient; may be null
   float statistic_weight = 1.0F;      // 1 / micro-batches in the global batch
   float label_smoothing = 0.0F;
+  float z_loss = 0.0F;
   GradientSink* gradients = nullptr;  // null: nobody waits for single gradients
   const Arena* cache = nullptr;       // of a chain that decodes, as is:
   const DecodePass* decode = nullptr;

@@ -133,6 +133,7 @@ Context ModelCase::context(std::uint64_t step) {
   context.rng = fill<std::uint64_t>(rng_, device_, Shape{2}, {9, step});
   context.gradient_scale = 0.01F;
   context.label_smoothing = 0.1F;
+  context.z_loss = 0.01F;
   return context;
 }
 

@@ -13,7 +13,8 @@ class CrossEntropy : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, CrossEntropy,
                          ::testing::Values(DType::f32, DType::bf16, DType::f16), dtype_label);
 
-double row_loss(const double* logits, std::int64_t classes, std::int64_t target, double smoothing) {
+double row_loss(const double* logits, std::int64_t classes, std::int64_t target, double smoothing,
+                double z_loss = 0) {
   double sum = 0, loss = 0;
   for (std::int64_t i = 0; i < classes; ++i)
     sum += std::exp(logits[i] - logits[target]);
@@ -22,11 +23,12 @@ double row_loss(const double* logits, std::int64_t classes, std::int64_t target,
         (i == target ? 1.0 - smoothing : 0.0) + smoothing / static_cast<double>(classes);
     loss -= weight * (logits[i] - logits[target] - std::log(sum));
   }
-  return loss;
+  const double whole = std::log(sum) + logits[target];
+  return loss + z_loss * whole * whole;
 }
 
 TEST_P(CrossEntropy, LossesAndGradientsMatchFiniteDifferences) {
-  for (const double smoothing : {0.0, 0.1}) {
+  for (const auto& [smoothing, z_loss] : {std::pair{0.0, 0.0}, {0.1, 0.0}, {0.1, 0.05}}) {
     for (const std::int64_t classes : {1, 3, 17, 33}) {
       const std::int64_t padded = classes + 5;
       const GuardedTensor logits = random_tensor(GetParam(), {4, padded}, 1, -4.0, 4.0);
@@ -38,6 +40,7 @@ TEST_P(CrossEntropy, LossesAndGradientsMatchFiniteDifferences) {
       ops::CrossEntropyOptions options;
       options.classes = classes;
       options.label_smoothing = static_cast<float>(smoothing);
+      options.z_loss = static_cast<float>(z_loss);
       options.gradient_scale = 0.25F;
 
       ops::cross_entropy(stream(), losses, hits, logits, targets, options);
@@ -51,7 +54,7 @@ TEST_P(CrossEntropy, LossesAndGradientsMatchFiniteDifferences) {
         double expected_loss = 0, expected_hit = 0;
         if (target >= 0) {
           const auto function = [&](const Values& v) {
-            return row_loss(v.data(), classes, target, smoothing);
+            return row_loss(v.data(), classes, target, smoothing, z_loss);
           };
           expected_loss = function(own);
           expected = numeric_gradient(own, function);

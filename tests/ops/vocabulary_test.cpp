@@ -195,6 +195,7 @@ TEST_P(VocabularyBlocks, LossesHitsAndGradientsAreThoseOfTheFusedLoss) {
       ops::CrossEntropyOptions options;
       options.classes = classes;
       options.label_smoothing = static_cast<float>(smoothing);
+      options.z_loss = static_cast<float>(smoothing / 2);
       options.gradient_scale = 0.25F;
       const GuardedTensor scale(DType::f32, {1}, {smoothing == 0.0 ? 1.0 : 4.0});
       options.loss_scale = scale.view().as<float>();

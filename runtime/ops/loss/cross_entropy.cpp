@@ -34,6 +34,8 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, con
   TRIREME_EXPECTS(options.label_smoothing >= 0.0F && options.label_smoothing < 1.0F,
                   "cross_entropy: a label smoothing of {}, expected [0, 1)",
                   options.label_smoothing);
+  TRIREME_EXPECTS(options.z_loss >= 0.0F, "cross_entropy: a z_loss of {}, expected 0 or more",
+                  options.z_loss);
   TRIREME_DISPATCH(stream, cross_entropy, losses, hits, logits, targets, options);
 }
 

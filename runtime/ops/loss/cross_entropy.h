@@ -11,7 +11,9 @@ struct CrossEntropyOptions {
   std::int64_t classes =
       0;  // columns [classes, Vp) are padding: they get probability and gradient zero
   float label_smoothing = 0.0F;  // target = (1 - s) * one-hot + s / classes (Szegedy et al., 2016)
-  float gradient_scale = 1.0F;   // multiplies dlogits: 1 / (target count of the global batch)
+  float z_loss =
+      0.0F;  // adds z_loss * (log of the sum of e^logits)^2 (Chowdhery et al., PaLM, 2022)
+  float gradient_scale = 1.0F;        // multiplies dlogits: 1 / (target count of the global batch)
   const float* loss_scale = nullptr;  // one value on the device, multiplies dlogits too
   const float* weights = nullptr;  // (N) on the device: each multiplies its row's loss and dlogits
   // (N) on the device: the share of a row's target in the loss; the target of the next row, of the
@@ -21,9 +23,9 @@ struct CrossEntropyOptions {
 };
 
 // logits(N, Vp), a compute dtype, become dlogits. targets(N) i32; -1 rows have loss, hit and
-// gradient zero. losses(N) f32: nats per row, with the smoothed target, times the row's weight.
-// hits(N) f32: 1 where the arg-max is the target; may be absent. A target that is no class is an
-// error on the CPU; on a GPU its loss is NaN.
+// gradient zero. losses(N) f32: nats per row, with the smoothed target and z_loss, times the row's
+// weight. hits(N) f32: 1 where the arg-max is the target; may be absent. A target that is no class
+// is an error on the CPU; on a GPU its loss is NaN.
 void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, const Tensor& logits,
                    const Tensor& targets, const CrossEntropyOptions& options);
 

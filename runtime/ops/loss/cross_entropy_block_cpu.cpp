@@ -94,8 +94,9 @@ struct Finish {
     const bool counted = targets[index] >= 0;
     if (losses != nullptr) {
       const RowSums row_sums{all[CrossEntropySums::exponentials], all[CrossEntropySums::distances]};
-      losses[index] =
-          counted ? row_loss(row_sums, all[CrossEntropySums::target_distance], options) : 0.0F;
+      losses[index] = counted ? row_loss(row_sums, all[CrossEntropySums::target_distance],
+                                         maxima[index], options)
+                              : 0.0F;
     }
     if (hits != nullptr) {
       hits[index] = counted && all[CrossEntropySums::rivals] == 0.0 ? 1.0F : 0.0F;
@@ -111,9 +112,10 @@ struct Finish {
     const std::int64_t filled = block.filled();
     const std::int64_t local = targets[index] - block.first_class;
     exponentiate(exponentials, row, maxima[index], filled);
-    write_row_gradient(
-        row, exponentials, filled, block.width, {.own = local >= 0 && local < filled ? local : -1},
-        sums[index * CrossEntropySums::count + CrossEntropySums::exponentials], options);
+    write_row_gradient(row, exponentials, filled, block.width,
+                       {.own = local >= 0 && local < filled ? local : -1},
+                       sums[index * CrossEntropySums::count + CrossEntropySums::exponentials],
+                       maxima[index], options);
   }
 
   void operator()() const {

@@ -93,10 +93,10 @@ __global__ void __launch_bounds__(threads)
   const std::int64_t target = targets[blockIdx.x];
   const double exponentials = all[CrossEntropySums::exponentials];
   if (threadIdx.x == 0 && losses != nullptr) {
-    losses[blockIdx.x] = target < 0
-                             ? 0.0F
-                             : row_loss({exponentials, all[CrossEntropySums::distances]},
-                                        all[CrossEntropySums::target_distance], block.options);
+    losses[blockIdx.x] = target < 0 ? 0.0F
+                                    : row_loss({exponentials, all[CrossEntropySums::distances]},
+                                               all[CrossEntropySums::target_distance],
+                                               maxima[blockIdx.x], block.options);
   }
   if (threadIdx.x == 0 && hits != nullptr) {
     hits[blockIdx.x] = target >= 0 && all[CrossEntropySums::rivals] == 0.0 ? 1.0F : 0.0F;

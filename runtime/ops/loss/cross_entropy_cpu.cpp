@@ -51,12 +51,12 @@ struct CrossEntropy {
     }
     const RowSums sums = exponentiate(exponentials, row, top, options.classes);
     const float weight = row_weight(options, index);
-    losses[index] = weight * row_loss(sums, distance, options);
+    losses[index] = weight * row_loss(sums, distance, top, options);
     if (options.write_gradient) {
       CrossEntropyOptions weighted = options;
       weighted.gradient_scale *= weight;
       write_row_gradient(row, exponentials, options.classes, stride, {target, mix.other, mix.share},
-                         sums.exponentials, weighted);
+                         sums.exponentials, top, weighted);
     }
   }
 

@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(threads) cross_entropy_kernel(CrossEntropy<T> 
                    (static_cast<double>(other) - static_cast<double>(top));
   }
   if (threadIdx.x == 0) {
-    p.losses[blockIdx.x] = weight * row_loss({exponentials, distances}, distance, p.options);
+    p.losses[blockIdx.x] = weight * row_loss({exponentials, distances}, distance, top, p.options);
   }
   if (p.options.write_gradient) {
     CrossEntropyOptions weighted = p.options;

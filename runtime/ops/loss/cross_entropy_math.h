@@ -17,12 +17,23 @@ struct RowSums {
 
 // Nats. target_distance: x[target] - largest.
 TRIREME_HOST_DEVICE inline float row_loss(const RowSums& sums, double target_distance,
-                                          const CrossEntropyOptions& options) {
+                                          double largest, const CrossEntropyOptions& options) {
+  const double log_sum = std::log(sums.exponentials), whole = log_sum + largest;
+  const double z_loss = options.z_loss == 0.0F ? 0.0 : options.z_loss * (whole * whole);
   const auto smoothing = static_cast<double>(options.label_smoothing);
   const double smoothed =
       smoothing == 0.0 ? 0.0 : smoothing * sums.distances / static_cast<double>(options.classes);
-  return static_cast<float>(std::log(sums.exponentials) - (1.0 - smoothing) * target_distance -
-                            smoothed);
+  return static_cast<float>(log_sum - (1.0 - smoothing) * target_distance - smoothed + z_loss);
+}
+
+// What multiplies e^(x - largest) in the gradient: its share in the softmax, more with z_loss,
+// whose derivative by x is 2 z_loss log_sum softmax(x).
+TRIREME_HOST_DEVICE inline float softmax_factor(double exponentials, double largest, float scale,
+                                                const CrossEntropyOptions& options) {
+  const double share = static_cast<double>(scale) / exponentials;
+  if (options.z_loss == 0.0F) return static_cast<float>(share);
+  const double z_loss = options.z_loss;
+  return static_cast<float>(share * (1.0 + 2.0 * z_loss * (std::log(exponentials) + largest)));
 }
 
 TRIREME_HOST_DEVICE inline float row_weight(const CrossEntropyOptions& options, std::int64_t row) {

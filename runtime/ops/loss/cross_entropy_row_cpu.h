@@ -55,13 +55,14 @@ struct RowTargets {
   float share = 1.0F;
 };
 
-// row[0, count) = dlogits, row[count, stride) = 0. exponential_sum is that of the whole row.
+// row[0, count) = dlogits, row[count, stride) = 0. exponential_sum and largest are those of the
+// whole row.
 template <typename T>
 void write_row_gradient(T* row, const float* exponentials, std::int64_t count, std::int64_t stride,
-                        const RowTargets& targets, double exponential_sum,
+                        const RowTargets& targets, double exponential_sum, float largest,
                         const CrossEntropyOptions& options) {
   const float scale = gradient_scale_of(options);
-  const auto factor = static_cast<float>(static_cast<double>(scale) / exponential_sum);
+  const float factor = softmax_factor(exponential_sum, largest, scale, options);
   const float spread = scale * options.label_smoothing / static_cast<float>(options.classes);
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i)

@@ -41,7 +41,7 @@ __device__ void each_row_pack(const T* row, std::int64_t columns, F f) {
   }
 }
 
-// dlogits of one element. factor = gradient scale / sum of exponentials.
+// dlogits of one element.
 struct RowGradient {
   float top;
   float factor;
@@ -51,7 +51,7 @@ struct RowGradient {
   __device__ RowGradient(float largest, double exponentials, const CrossEntropyOptions& options) {
     const float scale = gradient_scale_of(options);
     top = largest;
-    factor = static_cast<float>(static_cast<double>(scale) / exponentials);
+    factor = softmax_factor(exponentials, largest, scale, options);
     spread = scale * options.label_smoothing / static_cast<float>(options.classes);
     own = scale * (1.0F - options.label_smoothing);
   }

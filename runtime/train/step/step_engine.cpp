@@ -304,6 +304,7 @@ Context StepEngine::context(int chunk, int micro_batch) {
     context.loss_scale = scaler->scale().as<float>();
   context.statistic_weight = 1.0F / static_cast<float>(options_.global_micro_batches);
   context.label_smoothing = options_.label_smoothing;
+  context.z_loss = options_.z_loss;
   context.gradients = &reducer_;
   return context;
 }

@@ -33,6 +33,7 @@ struct StepOptions {
   Assignment assignment = Assignment::contiguous;
   float clip_norm = 0;
   float label_smoothing = 0;
+  float z_loss = 0;
   ReducerMode reducer = ReducerMode::overlapped;
   // Sums that do not depend on the layout: gradients as a tree over micro-batches, exact norms.
   bool layout_independent = false;
