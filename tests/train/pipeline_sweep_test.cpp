@@ -69,12 +69,13 @@ class PipelineSweepTest : public test::MpiTest {
     ProcessMesh mesh(*own, {.pipeline = shape.stages, .data = 1, .tensor = 1});
     const GptOptions gpt{
         .layers = layers, .hidden = 8, .heads = 1, .context = context, .vocabulary = vocabulary};
-    Engine engine({{&device(), [](Device*) {}}, std::move(own), nullptr, std::move(mesh)},
-                  config_of(shape), Purpose::train,
-                  {.model = OwnModel{gpt_chain(gpt), {InputKind::tokens, context, "tokens"}},
-                   .batches = [&](Device&, const Config&) {
-                     return std::make_unique<test::FixedSource>(batch_);
-                   }});
+    Engine engine(
+        {{&device(), [](Device*) {}}, std::move(own), nullptr, std::move(mesh)}, config_of(shape),
+        Purpose::train,
+        {.model = OwnModel{gpt_chain(gpt), {InputKind::tokens, context, context, "tokens"}},
+         .batches = [&](Device&, const Config&) {
+           return std::make_unique<test::FixedSource>(batch_);
+         }});
     engine.begin();
     std::vector<StepReport> reports;
     for (int step = 0; step < steps; ++step)

@@ -179,7 +179,7 @@ class GptStepTest : public StepTest {
                               int micro_batches = global_micro_batches) {
     GptOptions gpt = options;
     gpt.dropout = dropout;
-    const OwnModel model{gpt_chain(gpt), {InputKind::tokens, gpt.context, "tokens"}};
+    const OwnModel model{gpt_chain(gpt), {InputKind::tokens, gpt.context, gpt.context, "tokens"}};
     return {device(), world, model, batch_, rows, layout, micro_batches};
   }
 
@@ -270,7 +270,7 @@ TEST_F(StepTest, AResNetAllocatesNothingOnceItIsWarmAndItsStatisticsFollowTheDat
   const Batch batch{images.tensor(), labels.tensor(), ids.tensor(), epochs.tensor()};
   for (const int zero : {0, 1, 3}) {
     SCOPED_TRACE(zero);
-    Training training(device(), world(), {chain, {InputKind::images, 1, "images"}}, batch, 4,
+    Training training(device(), world(), {chain, {InputKind::images, 1, 1, "images"}}, batch, 4,
                       {.mesh = {.data = size()}, .zero = zero}, 2 * size());
 
     const auto reports = training.run(60);
