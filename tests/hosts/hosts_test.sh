@@ -259,7 +259,9 @@ expect_copies() {
   local host copies
   for host in 1 2; do
     copies=("$place/disk$host"/trireme-*/*.copy)
-    [[ ${#copies[@]} -eq 1 ]] && cmp -s "${copies[0]}" "$place/data/shard_00000.h5" || complain "a copy of the data on n$host, found ${copies[*]}"
+    if [[ ${#copies[@]} -ne 1 ]] || ! cmp -s "${copies[0]}" "$place/data/shard_00000.h5"; then
+      complain "a copy of the data on n$host, found ${copies[*]}"
+    fi
   done
 }
 stage() {
