@@ -98,7 +98,8 @@ Config config_of(const GenerateArguments& arguments, const RankProcess& process)
   Config config = load_config(config_file_of_run(arguments.run), overrides, &where);
   config.train.micro_batch = 1;
   config = resolve_config(std::move(config), process.environment(), &where, Purpose::generate);
-  if (traits_of(config.model).input != InputKind::tokens) {
+  const ModelTraits traits = traits_of(config.model);
+  if (traits.input != InputKind::tokens || traits.mask_token > 0) {
     fail(ExitCode::config,
          "{}/config.yaml: model.family: {} does not generate text; use a gpt2 run", arguments.run,
          config.model.family);
