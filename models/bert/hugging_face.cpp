@@ -6,9 +6,9 @@
 namespace trireme::hugging_face {
 namespace {
 
-class Names {
+class BertNames {
  public:
-  explicit Names(const BertOptions& options)
+  explicit BertNames(const BertOptions& options)
       : options_(options),
         model_(transformer_options(options)),
         padding_(padded_vocabulary(model_.vocabulary) - model_.vocabulary) {}
@@ -65,7 +65,7 @@ class Names {
 };
 
 std::vector<NamePair> bert_names(const ModelConfig& config) {
-  return Names(config.as<BertOptions>()).all();
+  return BertNames(config.as<BertOptions>()).all();
 }
 
 std::string bert_config(const ModelConfig& config) {
