@@ -11,6 +11,7 @@ Families: gpt2, llama, mistral, qwen2, qwen3, vit. transformers draws each model
   Within 1e-5 of the gradient's norm of those that PyTorch computes in fp64.
 - Fifty steps of AdamW: the loss of each step, to 1e-4.
 - Weights out again: equal bits, and the same loss of the model that transformers makes of our config.json.
+Every second model of a language has data.documents: separate.
 Sizes are odd: heads that share keys, head sizes off hidden / heads, every rotary scaling, windows, tied heads and not; rows of
 1 + patches, both forms of GELU. A few seconds per model. Needs: pip install numpy safetensors transformers torch. Exit 77
 where one is missing.
@@ -146,6 +147,35 @@ class Text:
         return torch.nn.functional.cross_entropy(logits.view(targets.numel(), -1), targets)
 
 
+class Texts(Text):
+    """The same with a text behind every zero, kept apart: the model of transformers sees every part of a text in a window by
+    itself, which is attention under a block-diagonal mask with positions that begin anew."""
+    more = ", documents: separate"
+
+    def __init__(self, draw, model, batch):
+        super().__init__(draw, model, batch)
+        self.tokens = bytes(0 if token < 20 else token for token in self.tokens)
+
+    def pack(self, trireme, place):
+        (place / "tokens.bin").write_bytes(self.tokens)
+        trireme("data", "pack-text", place / "tokens.bin", "--out", place / "data", "--split", "train", "--document-separator", "\\0")
+
+    def parts(self):
+        """Inputs and targets; none crosses the end of a text."""
+        context = len(self.tokens) // self.batch
+        for first in range(0, self.batch * context, context):
+            window = self.tokens[first:first + context + 1]
+            begins = [0] + [t for t in range(1, context + 1) if window[t - 1] == 0]
+            for begin, end in zip(begins, begins[1:] + [context + 1]):
+                if end - begin > 1:
+                    yield list(window[begin:end - 1]), list(window[begin + 1:end])
+
+    def loss(self, model):
+        losses = [torch.nn.functional.cross_entropy(model(torch.tensor([inputs])).logits[0], torch.tensor(targets), reduction="none")
+                  for inputs, targets in self.parts()]
+        return torch.cat(losses).mean()
+
+
 class Pictures:
     """Random grey pictures with random labels."""
     more = ", mean: [0.5], std: [0.25]"
@@ -175,7 +205,10 @@ class Comparison:
         self.program, self.place = trireme, pathlib.Path(place)
         self.model, self.text = DRAWN_BY[family](draw, family, index)
         self.batch = draw.choice([1, 2, 3])
-        self.data = (Pictures if family == "vit" else Text)(draw, self.model, self.batch)
+        kind = Pictures if family == "vit" else Texts if index % 2 == 1 else Text
+        self.data = kind(draw, self.model, self.batch)
+        if kind is Texts:
+            self.text += ", documents apart"
         self.sharded = draw.random() < 0.5
 
     def trireme(self, *command):

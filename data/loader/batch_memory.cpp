@@ -28,12 +28,16 @@ BatchMemory::BatchMemory(Device& of, const SampleLayout& sample, std::int64_t ro
       place(batch.targets, DType::i32, labels ? Shape{rows} : with_rows(rows, sample.targets));
   const std::size_t weights =
       sample.weighted ? place(batch.weights, DType::f32, Shape{rows}) : std::size_t{0};
+  const std::size_t starts =
+      sample.documents ? place(batch.document_starts, DType::i32, with_rows(rows, sample.inputs))
+                       : std::size_t{0};
   const std::size_t ids = place(batch.sample_ids, DType::i64, Shape{rows});
   const std::size_t epochs = place(batch.epochs, DType::i64, Shape{rows});
   buffer = Buffer(of, layout.peak_bytes(), kind);
   batch.inputs.data = buffer.data() + inputs;
   batch.targets.data = buffer.data() + targets;
   if (sample.weighted) batch.weights.data = buffer.data() + weights;
+  if (sample.documents) batch.document_starts.data = buffer.data() + starts;
   batch.sample_ids.data = buffer.data() + ids;
   batch.epochs.data = buffer.data() + epochs;
 }

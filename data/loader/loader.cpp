@@ -115,8 +115,28 @@ void Loader::fill_row(Slot& slot, SampleId id, std::int64_t row) const {
   } else {
     dataset_.read_in_epoch(id.epoch, id.sample, inputs, targets);
   }
+  if (dataset_.layout().documents) separate_documents(slot.host.batch, id.sample, row);
   if (dataset_.layout().weighted)
     slot.host.batch.weights.as<float>()[row] = padding ? 0.0F : dataset_.weight(id.sample);
+}
+
+// The token behind a document's last is another's first: no target.
+void Loader::separate_documents(const Batch& batch, std::int64_t sample, std::int64_t row) const {
+  const auto length = static_cast<std::size_t>(dataset_.layout().targets.count());
+  const auto index = static_cast<std::size_t>(row);
+  const std::span to(batch.document_starts.as<std::int32_t>() + index * length, length);
+  if (sample < 0) {
+    std::ranges::fill(to, 0);
+    return;
+  }
+  static thread_local std::vector<std::int32_t> starts;
+  starts.resize(length + 1);
+  dataset_.document_starts(sample, starts);
+  std::ranges::copy(std::span(starts).first(length), to.begin());
+  const std::span targets(batch.targets.as<std::int32_t>() + index * length, length);
+  for (std::size_t t = 0; t < length; ++t) {
+    if (starts[t + 1] == static_cast<std::int32_t>(t) + 1) targets[t] = ignored_target;
+  }
 }
 
 bool Loader::is_ready(std::int64_t batch) {

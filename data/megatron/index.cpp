@@ -33,7 +33,9 @@ Value value_at(std::span<const std::byte> bytes, std::size_t at) {
 
 class IndexReader {
  public:
-  explicit IndexReader(const std::string& path) : file_(path) {
+  // `starts`, where given, receives those of documents.
+  explicit IndexReader(const std::string& path, std::vector<std::uint64_t>* starts = nullptr)
+      : file_(path), starts_(starts) {
     index_.index_path = path;
     index_.data_path = path.substr(0, path.size() - std::min<std::size_t>(path.size(), 4)) + ".bin";
   }
@@ -103,6 +105,7 @@ class IndexReader {
               "has sequence {} at byte {}, and the one before it ends at {}; only sequences one "
               "behind the other can be read in place",
               done + i, places[i], bytes);
+        if (starts_ != nullptr) begins_.push_back(bytes / size);
         bytes += static_cast<std::uint64_t>(lengths[i]) * size;
       }
     }
@@ -126,6 +129,7 @@ class IndexReader {
           refuse("has document bound {} at sequence {}, behind {} and within {} sequences",
                  done + i, bounds[i], before, sequences);
         before = bounds[i];
+        add_start(static_cast<std::size_t>(before));
       }
     }
     if (before != sequences)
@@ -133,7 +137,17 @@ class IndexReader {
     index_.documents = bounds_ - 1;
   }
 
+  // The document that begins with this sequence; none at the end, one where several are empty.
+  void add_start(std::size_t sequence) {
+    if (starts_ == nullptr || sequence == begins_.size()) return;
+    const std::uint64_t start = begins_[sequence];
+    if (start < index_.tokens && (starts_->empty() || starts_->back() < start))
+      starts_->push_back(start);
+  }
+
   InputFile file_;
+  std::vector<std::uint64_t>* starts_;
+  std::vector<std::uint64_t> begins_;  // first tokens of sequences, where documents are asked for
   MegatronIndex index_;
   std::uint64_t bounds_ = 0;
   Checksum checksum_;
@@ -166,6 +180,14 @@ std::optional<std::string> find_megatron_index(const std::string& path) {
 
 MegatronIndex open_megatron_index(const std::string& index_path) {
   return IndexReader(index_path).read();
+}
+
+std::vector<std::uint64_t> document_starts(const MegatronIndex& index) {
+  std::vector<std::uint64_t> starts;
+  const MegatronIndex again = IndexReader(index.index_path, &starts).read();
+  if (again.checksum != index.checksum)
+    fail(ExitCode::data, "{}: was changed while it was opened", index.index_path);
+  return starts;
 }
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trireme {
 
@@ -29,5 +30,9 @@ struct MegatronIndex {
 // other in the .bin file, documents that follow one another. Raises ExitCode::data, naming the file
 // and what is wrong.
 [[nodiscard]] MegatronIndex open_megatron_index(const std::string& index_path);
+
+// The number of the first token of every document that has any, rising. Reads and checks the index
+// once more.
+[[nodiscard]] std::vector<std::uint64_t> document_starts(const MegatronIndex& index);
 
 }  // namespace trireme

@@ -86,12 +86,19 @@ void Dataset::check_request(std::int64_t index, std::span<const std::byte> input
                   targets.size());
 }
 
-SampleLayout token_samples(std::int64_t context) {
-  return {DType::i32, Shape{context}, Shape{context}};
+SampleLayout token_samples(std::int64_t context, bool documents) {
+  return {.input_dtype = DType::i32,
+          .inputs = Shape{context},
+          .targets = Shape{context},
+          .documents = documents};
 }
 
 SampleLayout image_samples(std::int64_t height, std::int64_t width, std::int64_t channels) {
   return {DType::u8, Shape{height, width, channels}, Shape{1}};
+}
+
+void Dataset::document_starts(std::int64_t /*index*/, std::span<std::int32_t> /*starts*/) const {
+  TRIREME_EXPECTS(false, "a data set of {} has no documents", name_of(kind()));
 }
 
 std::vector<std::string> Dataset::files() const {
@@ -104,13 +111,14 @@ std::vector<std::string> Dataset::files() const {
 std::unique_ptr<Dataset> Dataset::open(const std::string& path, const DatasetOptions& options) {
   if (const auto index = find_megatron_index(path)) {
     check_reads_tokens(*index, options);
-    return std::make_unique<MegatronDataset>(*index, options.context, options.vocabulary);
+    return std::make_unique<MegatronDataset>(*index, options.context, options.vocabulary,
+                                             options.documents);
   }
   ShardSet shards(list_shards(path, options.split), options.check_blocks);
   const Shard& first = shards.shards().front();
   if (first.header.kind == DataKind::tokens) {
     check_token_options(first, options);
-    return std::make_unique<TokenDataset>(std::move(shards), options.context);
+    return std::make_unique<TokenDataset>(std::move(shards), options.context, options.documents);
   }
   check_image_options(first, options);
   return std::make_unique<ImageDataset>(std::move(shards));

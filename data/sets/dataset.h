@@ -24,15 +24,17 @@ struct DatasetOptions {
   std::int64_t image_size = 0;   // height
   std::int64_t image_width = 0;  // 0: as the height
   std::int64_t channels = 0;
+  bool documents = false;    // of tokens: tells them apart
   bool check_blocks = true;  // false: to measure what the block checksums cost
 };
 
 // One sample as it lies in a batch.
 struct SampleLayout {
   DType input_dtype = DType::i32;
-  Shape inputs;           // tokens (T), images (H, W, C)
-  Shape targets;          // i32: tokens (T), labels (1)
-  bool weighted = false;  // samples have weights
+  Shape inputs;            // tokens (T), images (H, W, C)
+  Shape targets;           // i32: tokens (T), labels (1)
+  bool weighted = false;   // samples have weights
+  bool documents = false;  // of tokens: documents are told apart
 
   // Pictures, of bytes or floats, with a label each.
   [[nodiscard]] bool is_labelled() const { return input_dtype != DType::i32; }
@@ -43,7 +45,7 @@ struct SampleLayout {
 };
 
 // Of what a data set holds: sequences of `context` tokens; pictures with a label each.
-[[nodiscard]] SampleLayout token_samples(std::int64_t context);
+[[nodiscard]] SampleLayout token_samples(std::int64_t context, bool documents = false);
 [[nodiscard]] SampleLayout image_samples(std::int64_t height, std::int64_t width,
                                          std::int64_t channels);
 
@@ -95,6 +97,10 @@ class Dataset {
   // Files that were written to since an earlier start of the run looked at them, and kept their
   // size, so that their fingerprint may be the same: "a.h5 and 2 more were"; "" for none.
   [[nodiscard]] virtual std::string touched() const { return ""; }
+
+  // Where the document of each of the T + 1 tokens of window `index` begins in it, 0 where it began
+  // before; asked for where layout().documents. Any number of threads may call this at once.
+  virtual void document_starts(std::int64_t index, std::span<std::int32_t> starts) const;
 
   // What was left out or altered of the samples read so far, for the end of a run; "" for nothing.
   [[nodiscard]] virtual std::string shortcomings() const { return ""; }

@@ -40,11 +40,11 @@ void widen_as(MegatronType type, std::span<const std::byte> stored, std::span<st
 }  // namespace
 
 MegatronDataset::MegatronDataset(const std::string& index_path, std::int64_t context,
-                                 std::int64_t vocabulary)
+                                 std::int64_t vocabulary, bool documents)
     : index_(open_megatron_index(index_path)),
       file_(index_.data_path),
       watch_(file_.source().descriptor(), file_.path()),
-      layout_(token_samples(context)),
+      layout_(token_samples(context, documents)),
       limit_(vocabulary > 0 ? vocabulary : any_vocabulary) {
   TRIREME_EXPECTS(context > 0, "tokens are read as windows of model.context tokens, got {}",
                   context);
@@ -55,6 +55,11 @@ MegatronDataset::MegatronDataset(const std::string& index_path, std::int64_t con
          "{}: holds {} tokens, one sample of context {} needs {}; lower model.context",
          index_.data_path, index_.tokens, context, context + 1);
   fingerprint_ = fingerprint_of_files();
+  if (documents) borders_ = DocumentBorders(index_);
+}
+
+void MegatronDataset::document_starts(std::int64_t index, std::span<std::int32_t> starts) const {
+  borders_.fill(static_cast<std::uint64_t>(index * layout_.inputs.count()), starts);
 }
 
 std::uint64_t MegatronDataset::fingerprint_of_files() const {

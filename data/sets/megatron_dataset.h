@@ -4,6 +4,7 @@
 
 #include "data/megatron/index.h"
 #include "data/sets/dataset.h"
+#include "data/sets/document_borders.h"
 #include "data/shard/data_file.h"
 #include "data/shard/file_stamp.h"
 
@@ -14,8 +15,9 @@ namespace trireme {
 // refused by what the file system tells of it.
 class MegatronDataset final : public Dataset {
  public:
-  // `vocabulary` of the model; 0: any.
-  MegatronDataset(const std::string& index_path, std::int64_t context, std::int64_t vocabulary);
+  // `vocabulary` of the model; 0: any. `documents`: keeps where they begin, 8 bytes each.
+  MegatronDataset(const std::string& index_path, std::int64_t context, std::int64_t vocabulary,
+                  bool documents = false);
 
   [[nodiscard]] DataKind kind() const override { return DataKind::tokens; }
   [[nodiscard]] std::int64_t size() const override { return size_; }
@@ -26,6 +28,8 @@ class MegatronDataset final : public Dataset {
   [[nodiscard]] std::vector<std::string> files() const override { return {index_.data_path}; }
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
+
+  void document_starts(std::int64_t index, std::span<std::int32_t> starts) const override;
 
   // Tokens from `first` on. Raises ExitCode::data naming one that is no id of the vocabulary.
   void read_ids(std::uint64_t first, std::span<std::int64_t> to) const;
@@ -38,6 +42,7 @@ class MegatronDataset final : public Dataset {
   MegatronIndex index_;
   DataFile file_;
   ChangeWatch watch_;
+  DocumentBorders borders_;
   SampleLayout layout_;
   std::int64_t size_ = 0;
   std::int64_t limit_ = 0;  // every id is below

@@ -12,7 +12,8 @@ namespace trireme {
 namespace {
 
 bool same(const SampleLayout& a, const SampleLayout& b) {
-  return a.input_dtype == b.input_dtype && a.inputs == b.inputs && a.targets == b.targets;
+  return a.input_dtype == b.input_dtype && a.inputs == b.inputs && a.targets == b.targets &&
+         a.documents == b.documents;
 }
 
 std::string described(const SampleLayout& layout) {
@@ -85,6 +86,11 @@ std::string MixtureDataset::touched() const {
     if (std::string text = source.data->touched(); !text.empty()) return text;
   }
   return "";
+}
+
+void MixtureDataset::document_starts(std::int64_t index, std::span<std::int32_t> starts) const {
+  const Place place = find(index);
+  place.data.document_starts(place.index, starts);
 }
 
 std::string MixtureDataset::shortcomings() const {

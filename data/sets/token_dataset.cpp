@@ -33,7 +33,7 @@ void refuse_ids(const Shard& shard, std::uint64_t first, std::span<const Token> 
 template void refuse_ids(const Shard&, std::uint64_t, std::span<const std::uint16_t>);
 template void refuse_ids(const Shard&, std::uint64_t, std::span<const std::uint32_t>);
 
-TokenDataset::TokenDataset(ShardSet shards, std::int64_t context)
+TokenDataset::TokenDataset(ShardSet shards, std::int64_t context, bool documents)
     : shards_(std::move(shards)), vocabulary_(shards_.shards().front().header.vocabulary) {
   TRIREME_EXPECTS(context > 0, "token shards are read as windows of model.context tokens, got {}",
                   context);
@@ -45,7 +45,8 @@ TokenDataset::TokenDataset(ShardSet shards, std::int64_t context)
          "lower model.context",
          path, shards_.elements(), context, context + 1);
   }
-  layout_ = token_samples(context);
+  layout_ = token_samples(context, documents);
+  if (documents) borders_ = DocumentBorders(shards_);
 }
 
 template <typename Token>
@@ -91,6 +92,10 @@ void TokenDataset::read(std::int64_t index, std::span<std::byte> inputs,
   } else {
     read_as<std::uint32_t>(index, first, tokens, targets);
   }
+}
+
+void TokenDataset::document_starts(std::int64_t index, std::span<std::int32_t> starts) const {
+  borders_.fill(static_cast<std::uint64_t>(index * layout_.inputs.count()), starts);
 }
 
 void TokenDataset::read_stored(std::int64_t index, std::span<std::byte> window) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "data/sets/dataset.h"
+#include "data/sets/document_borders.h"
 #include "data/shard/shard_set.h"
 
 namespace trireme {
@@ -12,7 +13,8 @@ namespace trireme {
 // samples.
 class TokenDataset final : public Dataset {
  public:
-  TokenDataset(ShardSet shards, std::int64_t context);
+  // `documents`: keeps where they begin, 8 bytes each.
+  TokenDataset(ShardSet shards, std::int64_t context, bool documents = false);
 
   [[nodiscard]] DataKind kind() const override { return DataKind::tokens; }
   [[nodiscard]] std::int64_t size() const override { return size_; }
@@ -21,6 +23,8 @@ class TokenDataset final : public Dataset {
   [[nodiscard]] const std::vector<Shard>& shards() const override { return shards_.shards(); }
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
+
+  void document_starts(std::int64_t index, std::span<std::int32_t> starts) const override;
 
   // Window `index` as stored (u16 or u32), (T + 1) * size_of(dtype) bytes, ids checked.
   void read_stored(std::int64_t index, std::span<std::byte> window) const;
@@ -33,6 +37,7 @@ class TokenDataset final : public Dataset {
   void load(std::int64_t sample, std::uint64_t first, std::span<Token> to) const;
 
   ShardSet shards_;
+  DocumentBorders borders_;
   SampleLayout layout_;
   std::int64_t size_;
   std::uint64_t vocabulary_;

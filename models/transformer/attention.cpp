@@ -13,6 +13,13 @@ ColumnOptions projection(const TransformerOptions& options) {
           .bias = options.biases != Biases::none};
 }
 
+// With the documents of the micro-batch, where they are apart.
+template <typename Options>
+Options of_documents(Options options, const Context& context) {
+  options.document_starts = context.batch.document_starts;
+  return options;
+}
+
 }  // namespace
 
 SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& options,
@@ -60,16 +67,18 @@ void SelfAttention::prepare(const Context& context) const {
   const Tensor prepared = context(prepared_);
   if (head_norms_) head_norms_->forward(context, prepared, context(projected_));
   if (!rope_) return;
+  const ops::RopeOptions rope = of_documents(*rope_, context);
   for (std::int64_t b = 0; b < blocks_; ++b)
-    ops::rope_forward(context.stream, block_of(prepared, b, qkv_.block_shape()), *rope_);
+    ops::rope_forward(context.stream, block_of(prepared, b, qkv_.block_shape()), rope);
 }
 
 void SelfAttention::attend(const Context& context) const {
   const Tensor attended = context(attended_), prepared = context(prepared_);
+  const ops::AttentionOptions options = of_documents(options_, context);
   for (std::int64_t b = 0; b < blocks_; ++b) {
     ops::attention_forward(context.stream, block_of(attended, b, attended_block_),
                            lse_block(context, b), block_of(prepared, b, qkv_.block_shape()),
-                           options_);
+                           options);
   }
 }
 
@@ -88,12 +97,13 @@ void SelfAttention::backward(const Context& context, const Tensor& dprojected,
                              const Tensor& dattended) const {
   const Tensor attended = context(attended_), prepared = context(prepared_);
   const Shape &narrow = attended_block_, &wide = qkv_.block_shape();
+  const ops::AttentionOptions options = of_documents(options_, context);
   for (std::int64_t b = 0; b < blocks_; ++b) {
     const Tensor gradient = block_of(dprojected, b, wide);
     ops::attention_backward(context.stream, gradient, block_of(dattended, b, narrow),
                             block_of(attended, b, narrow), lse_block(context, b),
-                            block_of(prepared, b, wide), options_);
-    if (rope_) ops::rope_backward(context.stream, gradient, *rope_);
+                            block_of(prepared, b, wide), options);
+    if (rope_) ops::rope_backward(context.stream, gradient, of_documents(*rope_, context));
   }
   if (head_norms_) head_norms_->backward(context, dprojected, context(projected_));
 }
@@ -113,6 +123,7 @@ void SelfAttention::add_limits(ModelLimits& limits) const {
   limits.tensor.push_back({options_.heads * blocks_, "model.heads"});
   if (options_.key_heads != options_.heads)
     limits.tensor.push_back({options_.key_heads * blocks_, "model.kv_heads"});
+  limits.documents = options_.causal;
 }
 
 double SelfAttention::forward_flops() const {

@@ -50,7 +50,8 @@ void Embedding::forward(const Context& context, const Tensor& x, const Tensor& y
     if (positions_.index >= 0) add_positions(context, y);
   } else {
     ops::embedding_forward(context.stream, y, x, context.params.compute(tokens_),
-                           positions_.index < 0 ? Tensor{} : context.params.compute(positions_));
+                           positions_.index < 0 ? Tensor{} : context.params.compute(positions_),
+                           context.batch.document_starts);
   }
   dropout_.forward(context, y);
 }
@@ -77,14 +78,20 @@ void Embedding::look_up_blocks(const Context& context, const Tensor& tokens,
 // Local rows may begin and end within a sequence: one call for each sequence that they touch.
 void Embedding::add_positions(const Context& context, const Tensor& y) const {
   const Tensor table = context.params.compute(positions_);
-  if (!rows_.split()) return ops::add_positions(context.stream, y, y, table);
+  const Tensor& starts = context.batch.document_starts;
+  if (!rows_.split()) return ops::add_positions(context.stream, y, y, table, starts);
   const std::int64_t T = rows_.whole()[1], C = rows_.whole()[2], R = rows_.local()[0];
   for (std::int64_t row = 0; row < R;) {
     const std::int64_t position = (rows_.first_row() + row) % T;
     const std::int64_t count = std::min(T - position, R - row);
     const Tensor part = y.range(row * C, count * C).reshaped({1, count, C});
-    ops::add_positions(context.stream, part, part,
-                       table.range(position * C, count * C).reshaped({count, C}));
+    if (starts.empty()) {
+      ops::add_positions(context.stream, part, part,
+                         table.range(position * C, count * C).reshaped({count, C}));
+    } else {
+      const Tensor own = starts.range(rows_.first_row() + row, count).reshaped({1, count});
+      ops::add_positions(context.stream, part, part, table, own, position);
+    }
     row += count;
   }
 }
@@ -103,14 +110,15 @@ void Embedding::accumulate(const Context& context, const Tensor& dy, const Tenso
   const Tensor d_table = context.params.gradient(tokens_);
   const bool learned = positions_.index >= 0;
   const Tensor d_positions = learned ? context.params.gradient(positions_) : Tensor{};
+  const Tensor& starts = context.batch.document_starts;
   if (tensor_.blocked()) {
-    if (learned) ops::embedding_backward(context.stream, {}, d_positions, dy, tokens);
+    if (learned) ops::embedding_backward(context.stream, {}, d_positions, dy, tokens, starts);
     for (std::int64_t b = 0; b < tensor_.local(); ++b) {
       ops::embedding_partial_backward(context.stream, block_of(d_table, b, table_block_), dy,
                                       tokens, (tensor_.first() + b) * table_block_[0]);
     }
   } else {
-    ops::embedding_backward(context.stream, d_table, d_positions, dy, tokens);
+    ops::embedding_backward(context.stream, d_table, d_positions, dy, tokens, starts);
   }
   if (learned) context.ready(positions_);
   context.ready(

@@ -49,6 +49,13 @@ enum class DeviceChoice : std::uint8_t { cpu, cuda, automatic };
                                              {DeviceChoice::automatic, "auto"}});
 }
 
+// data.documents: what a sequence of several texts is to attention and positions.
+enum class Documents : std::uint8_t { joined, separate };
+[[nodiscard]] constexpr auto names_of(Documents /*key*/) {
+  return std::to_array<Named<Documents>>(
+      {{Documents::joined, "joined"}, {Documents::separate, "separate"}});
+}
+
 // device.graphs: what is recorded as CUDA graphs once it has run, and replayed from then on.
 enum class GraphMode : std::uint8_t {
   off,

@@ -114,6 +114,8 @@ struct DataConfig : DataSource {
   LastBatch last_batch = LastBatch::drop;
   std::string stage;           // a directory of each host, "" = none
   double stage_gigabytes = 0;  // 0 = as much as the disk has
+  // tokens
+  Documents documents = Documents::joined;
   // images
   std::int64_t crop_padding = 0;
   bool flip = false;

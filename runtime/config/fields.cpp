@@ -212,6 +212,9 @@ std::vector<Field> data_fields() {
       FIELD(data.stage_gigabytes, NumberRange{.high = any_size},
             "most that these copies take on a host: of more, the first files that fit; 0 = what "
             "the disk has"),
+      FIELD(data.documents, one_of<Documents>(),
+            "of the texts in a sequence: separate = attention stays within each, its positions "
+            "begin with it and no target crosses its end"),
       FIELD(data.crop_padding, IntegerRange{0, 1024},
             "random crop after padding by this many pixels", {}, Needs::images),
       FIELD(data.flip, Free{}, "mirror half of the images", {}, Needs::images),

@@ -149,7 +149,8 @@ std::unique_ptr<Dataset> open_packed(const Config& config, const DataSource& dat
                         .classes = traits.classes,
                         .image_size = traits.image_size,
                         .image_width = traits.image_width,
-                        .channels = traits.channels});
+                        .channels = traits.channels,
+                        .documents = config.data.documents == Documents::separate});
 }
 
 // Images of bytes, as they lie beside numbers of files where there are some.
@@ -247,7 +248,8 @@ std::string data_text(const DataConfig& data, DataPart part) {
 
 SampleLayout sample_layout(const Config& config) {
   const ModelTraits model = traits_of(config.model);
-  if (model.input == InputKind::tokens) return token_samples(model.context);
+  if (model.input == InputKind::tokens)
+    return token_samples(model.context, config.data.documents == Documents::separate);
   SampleLayout layout = image_samples(model.image_size, model.image_width, model.channels);
   if (config.data.float_samples()) layout.input_dtype = DType::f32;
   layout.weighted = !config.data.weight.empty() ||

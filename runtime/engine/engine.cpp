@@ -94,6 +94,10 @@ void Engine::open_training_data() {
     require_data_on_all_hosts(world, "data.validation_path", path);
   if (!parts_.training) parts_.training = open_dataset(world, config, DataPart::training);
   const Dataset& dataset = *parts_.training;
+  if (data.documents == Documents::separate && !dataset.layout().documents)
+    fail(ExitCode::config,
+         "data.documents: separate, but the program's own data set does not say where documents "
+         "begin (SampleLayout::documents); use joined");
   require_same_data(world, data_key(data, DataPart::training), data_text(data, DataPart::training),
                     dataset);
   const IdNames names = dataset.id_names();

@@ -18,6 +18,9 @@ struct Batch {
   Tensor epochs;  // (B) i64: the epoch each row belongs to; with sample_ids the key of its random
                   // numbers
   Tensor weights{};  // (B) f32: each multiplies the loss of its row; absent: 1
+  // Tokens (B, T) i32: where the document of each begins in its row, 0 where it began before;
+  // documents are apart then. Absent: a row is one text.
+  Tensor document_starts{};
 };
 
 }  // namespace trireme

@@ -94,6 +94,42 @@ TEST_F(DatasetTest, ReadsStoredWindowsAsTheyAre) {
     EXPECT_EQ(window[t], 27 + t);
 }
 
+// Begins of documents in the windows of T = 4, of 21 tokens in shards of 8: 0, 3, (7, across the
+// border), 12, 13 and, at a border, 16.
+TEST_F(DatasetTest, KnowsWhereDocumentsBeginAcrossShards) {
+  const auto write = [&](std::uint64_t index, std::uint64_t count, bool continues,
+                         const std::vector<std::uint64_t>& offsets) {
+    ShardHeader header;
+    header.shard_index = index;
+    header.shard_count = 3;
+    header.count = count;
+    header.continues = continues;
+    header.tokenizer = "bytes";
+    header.vocabulary = 256;
+    ShardWriter writer(shard(index), header);
+    const std::vector<std::uint16_t> tokens(count, 7);
+    writer.write(tokens.data(), count);
+    writer.finish(offsets);
+  };
+  write(0, 8, false, {0, 3, 7, 8});
+  write(1, 8, true, {0, 4, 5, 8});
+  write(2, 5, false, {0, 5});
+  const auto dataset = Dataset::open(directory_.path(), {.context = 4, .documents = true});
+  const auto starts = [&](std::int64_t window) {
+    std::vector<std::int32_t> result(5);
+    dataset->document_starts(window, result);
+    return result;
+  };
+  using Starts = std::vector<std::int32_t>;
+
+  EXPECT_TRUE(dataset->layout().documents);
+  EXPECT_EQ(starts(0), (Starts{0, 0, 0, 3, 3}));
+  EXPECT_EQ(starts(1), (Starts{0, 0, 0, 3, 3}));
+  EXPECT_EQ(starts(2), (Starts{0, 0, 0, 0, 4}));
+  EXPECT_EQ(starts(3), (Starts{0, 1, 1, 1, 4}));
+  EXPECT_EQ(starts(4), (Starts{0, 0, 0, 0, 0}));
+}
+
 TEST_F(DatasetTest, ReadsImagesAndLabelsAcrossShards) {
   test::write_image_dataset(directory_.path(), 23, 10, 4, 3);
   const auto dataset =

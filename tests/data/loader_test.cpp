@@ -40,7 +40,7 @@ HostBatch host(const Batch& batch) {
 }
 
 // A data set without files, whose reads can be slow or fail.
-class FakeDataset final : public Dataset {
+class FakeDataset : public Dataset {
  public:
   explicit FakeDataset(std::int64_t size) : size_(size) {}
   [[nodiscard]] DataKind kind() const override { return DataKind::tokens; }
@@ -65,6 +65,11 @@ class FakeDataset final : public Dataset {
  private:
   std::int64_t size_;
   SampleLayout layout_{.inputs = Shape{1}, .targets = Shape{1}};
+
+ protected:
+  void set_layout(const SampleLayout& layout) { layout_ = layout; }
+
+ private:
   std::vector<Shard> shards_;
 };
 
@@ -108,6 +113,47 @@ TEST_F(LoaderTest, DeliversTheSamplesOfThePlan) {
       ASSERT_EQ(batch.targets.as<std::int32_t>()[row * 8 + 5], id.sample * 8 + 6);
     }
   }
+}
+
+// Documents of one, two and three tokens, again and again.
+class DocumentDataset final : public FakeDataset {
+ public:
+  DocumentDataset() : FakeDataset(5) { set_layout(token_samples(4, /*documents=*/true)); }
+  void read(std::int64_t /*index*/, std::span<std::byte> inputs,
+            std::span<std::int32_t> targets) const override {
+    std::ranges::fill(inputs, std::byte{1});
+    std::ranges::fill(targets, 9);
+  }
+  void document_starts(std::int64_t index, std::span<std::int32_t> starts) const override {
+    constexpr std::array begins{0, 1, 1, 3, 3, 3};
+    for (std::size_t i = 0; i < starts.size(); ++i) {
+      const std::int64_t at = index * 4 + static_cast<std::int64_t>(i);
+      const std::int64_t begin = at / 6 * 6 + begins[static_cast<std::size_t>(at % 6)];
+      starts[i] = static_cast<std::int32_t>(std::max<std::int64_t>(begin - index * 4, 0));
+    }
+  }
+};
+
+TEST_F(LoaderTest, KeepsDocumentsApart) {
+  const DocumentDataset dataset;
+  const BatchPlan plan = BatchPlan::evaluation(dataset.size(), 2, 0, 1);
+  Loader loader(*device_, dataset, plan, {});
+  const auto next = [&] {
+    const Batch& batch = loader.next(*copy_, *compute_);
+    EXPECT_EQ(batch.document_starts.shape, (Shape{2, 4}));
+    return std::pair(values<std::int32_t>(batch.document_starts),
+                     values<std::int32_t>(batch.targets));
+  };
+  using Values = std::vector<std::int32_t>;
+
+  const auto [first, first_targets] = next();
+  static_cast<void>(next());
+  const auto [last, last_targets] = next();
+
+  EXPECT_EQ(first, (Values{0, 1, 1, 3, 0, 0, 2, 3}));
+  EXPECT_EQ(first_targets, (Values{-1, 9, -1, 9, 9, -1, -1, 9}));
+  EXPECT_EQ(last, (Values{0, 0, 2, 3, 0, 0, 0, 0})) << "a padding row behind the last sample";
+  EXPECT_EQ(last_targets, (Values{9, -1, -1, 9, -1, -1, -1, -1}));
 }
 
 TEST_F(LoaderTest, DeliversImagesWithLabels) {

@@ -140,6 +140,18 @@ TEST_F(Megatron, IsRefusedWhereItsTokensAreWrittenToWhileTheyAreRead) {
   EXPECT_THAT(error->what(), testing::HasSubstr(prefix_ + ".bin: has changed since"));
 }
 
+TEST_F(Megatron, KnowsWhereItsDocumentsBegin) {
+  // Documents of sequences: {2, 1}, none, {0}, {3, 2}, {4} and nothing at the end.
+  write(megatron_index({2, 1, 0, 3, 2, 4}, {0, 2, 2, 3, 5, 6, 6}, 8),
+        megatron_data<std::uint16_t>(std::vector<std::int64_t>(12, 1)));
+  const auto data = Dataset::open(prefix_, {.context = 11, .documents = true});
+  std::vector<std::int32_t> starts(12);
+
+  data->document_starts(0, starts);
+
+  EXPECT_EQ(starts, (std::vector<std::int32_t>{0, 0, 0, 3, 3, 3, 3, 3, 8, 8, 8, 8}));
+}
+
 TEST_F(Megatron, HasAFingerprintOfBothFiles) {
   const auto fingerprint = [&] { return Dataset::open(prefix_, {.context = 2})->fingerprint(); };
   write(megatron_index({4, 2}, {0, 1, 2}, 8), megatron_data<std::uint16_t>({1, 2, 3, 4, 5, 6}));

@@ -109,6 +109,21 @@ TEST_P(GptGradientTest, DrawsTheSameDropoutMaskInBackward) {
   expect_gradients_match(model, context, 2e-3, 0.01);
 }
 
+TEST_P(GptGradientTest, OfDocumentsApartMatchFiniteDifferences) {
+  Model model(*device_,
+              gpt_chain({.layers = 2, .hidden = 32, .heads = 4, .context = 10, .vocabulary = 13}),
+              training());
+  model.params().initialize(*compute_, 11);
+  const test::Owned<std::int32_t> inputs(*device_, {2, 10}, random_tokens(20, 13, 1));
+  const test::Owned<std::int32_t> targets(*device_, {2, 10}, random_tokens(20, 13, 2));
+  const test::Owned<std::int32_t> starts(
+      *device_, {2, 10}, {0, 0, 0, 3, 3, 3, 3, 7, 8, 8, 0, 1, 1, 1, 1, 1, 1, 1, 1, 9});
+  Batch batch{inputs.tensor(), targets.tensor(), {}, {}};
+  batch.document_starts = starts.tensor();
+
+  expect_gradients_match(model, model.context(*compute_, batch, true), 1e-3, 0.01);
+}
+
 TEST_P(GptGradientTest, OfALlamaMatchFiniteDifferences) {
   Model model(*device_,
               llama_chain({.layers = 2,

@@ -98,6 +98,35 @@ void ModelCase::fill_parameters() {
   params.refresh_compute(compute_);
 }
 
+void ModelCase::separate(const std::vector<std::int64_t>& lengths, std::size_t counted) {
+  const std::int64_t length = batch_.inputs.shape[1];
+  std::vector<std::int32_t> starts;
+  auto* const target = batch_.targets.as<std::int32_t>();
+  for (std::int64_t row = 0; row < build_.micro_batch; ++row) {
+    document_of_.clear();
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      const auto begin = static_cast<std::int32_t>(document_of_.size());
+      starts.insert(starts.end(), static_cast<std::size_t>(lengths[i]), begin);
+      document_of_.insert(document_of_.end(), static_cast<std::size_t>(lengths[i]), i);
+    }
+    for (std::int64_t t = 0; t < length; ++t) {
+      const std::size_t at = static_cast<std::size_t>(t);
+      const bool last = at + 1 < document_of_.size() && document_of_[at + 1] != document_of_[at];
+      if (last || document_of_[at] != counted) target[row * length + t] = ignored_target;
+    }
+  }
+  batch_.document_starts = fill(starts_, device_, batch_.inputs.shape, starts);
+}
+
+void ModelCase::change_other_tokens(std::size_t document) {
+  auto* const token = batch_.inputs.as<std::int32_t>();
+  const auto vocabulary = static_cast<std::int32_t>(model_.head().classes);
+  for (std::int64_t i = 0; i < batch_.inputs.count(); ++i) {
+    if (document_of_[static_cast<std::size_t>(i % batch_.inputs.shape[1])] != document)
+      token[i] = (token[i] + 17) % vocabulary;
+  }
+}
+
 Context ModelCase::context(std::uint64_t step) {
   Context context = model_.context(compute_, batch_, build_.training);
   context.tensor = group_;

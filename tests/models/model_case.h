@@ -90,6 +90,13 @@ class ModelCase {
 
   [[nodiscard]] Model& model() { return model_; }
   [[nodiscard]] Context context(std::uint64_t step);
+  // Documents of these lengths, one behind the other in every sample; only targets of number
+  // `counted` of each count.
+  void separate(const std::vector<std::int64_t>& lengths, std::size_t counted);
+  // They are one text from here on; what counts stays.
+  void forget_documents() { batch_.document_starts = {}; }
+  // Other tokens in all documents but this one.
+  void change_other_tokens(std::size_t document);
   // Forward and backward of `passes` micro-batches, gradients accumulated.
   [[nodiscard]] ModelResult run(int passes = 2);
 
@@ -103,8 +110,9 @@ class ModelCase {
   BuildOptions build_;
   const TensorGroup* group_;
   Model model_;
-  Buffer inputs_, targets_, ids_, epochs_, rng_;
+  Buffer inputs_, targets_, ids_, epochs_, rng_, starts_;
   Batch batch_{};
+  std::vector<std::size_t> document_of_;  // by position of a sample
 };
 
 // What a rank of `split` stores of a gradient that one rank with the same blocks stores whole.

@@ -169,6 +169,42 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{DType::bf16, 4, false, "Vit"}, Variant{DType::bf16, 4, true, "Vit"}),
     [](const auto& info) { return info.param.name(); });
 
+// Not with fp8, whose scales are those of a whole micro-batch.
+class TransformerDocuments : public TransformerVariants {};
+
+// Losses and gradients of the second of three documents do not know the others' tokens.
+TEST_P(TransformerDocuments, ADocumentChangesNoBitOfAnother) {
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    BuildOptions options = build();
+    options.recompute = recompute;
+    options.split_backward = recompute == Recompute::selective;
+    ModelCase model(*device_, *compute_, GetParam().model(), options);
+    model.separate({3, 5, 4}, 1);
+    const ModelResult before = model.run();
+
+    model.change_other_tokens(1);
+
+    expect_same_bits(model.run(), before);
+  }
+}
+
+TEST_P(TransformerDocuments, DocumentsThatAreJoinedKnowOneAnother) {
+  ModelCase model(*device_, *compute_, GetParam().model(), build());
+  model.separate({3, 5, 4}, 1);
+  model.forget_documents();
+  const ModelResult before = model.run();
+
+  model.change_other_tokens(1);
+
+  EXPECT_NE(model.run().losses, before.losses);
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypesAndBlocks, TransformerDocuments,
+                         testing::Values(Variant{DType::f32, 1}, Variant{DType::bf16, 4},
+                                         Variant{DType::f32, 4, false, "Llama"},
+                                         Variant{DType::bf16, 1, false, "Llama"}),
+                         [](const auto& info) { return info.param.name(); });
+
 class GptFp8 : public test::CpuFixture, public testing::WithParamInterface<int> {};
 
 // A product of random operands is off by a few hundredths; layers after one another add up.

@@ -2,6 +2,7 @@
 #include "runtime/ops/attention/attention.h"
 
 #include "runtime/ops/common/scratch.h"
+#include "runtime/ops/elementwise/rope.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {
@@ -16,13 +17,30 @@ struct Sizes {
   bool causal = true;
   std::int64_t window = 0;
   double soft_cap = 0;
+  std::vector<std::int64_t> documents{};  // where those of the first sample begin, behind 0
 
   [[nodiscard]] ops::AttentionOptions options() const {
     return {heads, key_heads, causal, window, soft_cap};
   }
+  // In sample b all begin b positions later.
+  [[nodiscard]] std::int64_t start(std::int64_t b, std::int64_t t) const {
+    std::int64_t last = 0;
+    for (const std::int64_t begin : documents)
+      last = begin + b <= t ? begin + b : last;
+    return last;
+  }
+  [[nodiscard]] GuardedTensor starts() const {
+    Values values;
+    for (std::int64_t b = 0; b < batch; ++b) {
+      for (std::int64_t t = 0; t < length; ++t)
+        values.push_back(static_cast<double>(start(b, t)));
+    }
+    return {DType::i32, {batch, length}, values};
+  }
   [[nodiscard]] std::string name() const {
-    return fmt::format("{} keys of {} heads, {}, window {}, cap {}", qkv().to_string(), key_heads,
-                       causal ? "causal" : "full", window, soft_cap);
+    return fmt::format("{} keys of {} heads, {}, window {}, cap {}, {} documents",
+                       qkv().to_string(), key_heads, causal ? "causal" : "full", window, soft_cap,
+                       documents.size() + 1);
   }
   [[nodiscard]] Shape qkv() const { return {batch, length, (heads + 2 * key_heads) * size}; }
   [[nodiscard]] Shape out() const { return {batch, length, heads * size}; }
@@ -35,8 +53,9 @@ struct Sizes {
     return static_cast<std::size_t>(((b * length + t) * (heads + 2 * key_heads) + place) * size +
                                     d);
   }
-  [[nodiscard]] bool sees(std::int64_t query, std::int64_t key) const {
-    return (!causal || key <= query) && (window == 0 || key > query - window);
+  [[nodiscard]] bool sees(std::int64_t b, std::int64_t query, std::int64_t key) const {
+    return (!causal || key <= query) && (window == 0 || key > query - window) &&
+           key >= start(b, query);
   }
   // The score that the softmax takes, and its slope by the product of query and key.
   [[nodiscard]] std::pair<double, double> score(double product) const {
@@ -79,7 +98,23 @@ const Sizes all_sizes[] = {{2, 1, 1, 1},
                            // Soft caps.
                            {1, 70, 2, 16, 2, true, 0, 0.5},
                            {1, 150, 4, 12, 2, true, 33, 2.0},
-                           {1, 40, 1, 64, 1, true, 0, 50.0}};
+                           {1, 40, 1, 64, 1, true, 0, 50.0},
+                           // Documents: short ones, across blocks, at their borders, with the rest.
+                           {2, 40, 2, 16, 2, true, 0, 0, {1, 2, 7, 30}},
+                           {1, 300, 1, 12, 1, true, 0, 0, {95, 96, 97, 250}},
+                           {2, 200, 4, 24, 2, true, 0, 0, {48, 144, 180}},
+                           {1, 193, 2, 8, 2, true, 30, 0, {20, 100, 101, 150}},
+                           {2, 150, 4, 20, 1, true, 40, 1.5, {60, 99}}};
+
+// The options of `s`, with what they point to.
+struct CaseOptions {
+  GuardedTensor starts;
+  ops::AttentionOptions options;
+
+  explicit CaseOptions(const Sizes& s) : starts(s.starts()), options(s.options()) {
+    if (!s.documents.empty()) options.document_starts = starts.view();
+  }
+};
 
 struct Reference {
   Values out, lse;
@@ -94,7 +129,7 @@ Reference reference(const Sizes& s, const Values& qkv) {
         Values p(static_cast<std::size_t>(s.length));
         double sum = 0;
         for (std::int64_t j = 0; j < s.length; ++j) {
-          if (!s.sees(i, j)) continue;
+          if (!s.sees(b, i, j)) continue;
           double product = 0;
           for (std::int64_t d = 0; d < s.size; ++d) {
             product += qkv[s.at(b, i, 0, h, d)] * qkv[s.at(b, j, 1, h, d)];
@@ -131,8 +166,9 @@ TEST_P(Attention, ForwardIsTheSoftmaxOverTheKeysSeen) {
     const GuardedTensor qkv = random_tensor(GetParam(), s.qkv(), 1, -2.0, 2.0);
     const GuardedTensor out(GetParam(), s.out()), lse(DType::f32, s.lse());
     const Reference expected = reference(s, qkv.get());
+    const CaseOptions with(s);
 
-    ops::attention_forward(stream(), out, lse, qkv, s.options());
+    ops::attention_forward(stream(), out, lse, qkv, with.options);
 
     expect_close(out.get(), expected.out, 1e-5, absolute());
     expect_close(lse.get(), expected.lse, 1e-5, 5e-6);
@@ -183,7 +219,7 @@ Values reference_gradient(const Sizes& s, const Values& qkv, const Values& dout)
         }
         const double lse = forward.lse[static_cast<std::size_t>((b * s.heads + h) * s.length + i)];
         for (std::int64_t j = 0; j < s.length; ++j) {
-          if (!s.sees(i, j)) continue;
+          if (!s.sees(b, i, j)) continue;
           double product = 0, slope = 0;
           for (std::int64_t d = 0; d < s.size; ++d) {
             product += qkv[s.at(b, i, 0, h, d)] * qkv[s.at(b, j, 1, h, d)];
@@ -211,9 +247,10 @@ TEST_P(Attention, BackwardMatchesTheReferenceAtEverySize) {
     const GuardedTensor dout = random_tensor(GetParam(), s.out(), 2);
     const GuardedTensor out(GetParam(), s.out()), lse(DType::f32, s.lse());
     const GuardedTensor dqkv(GetParam(), s.qkv());
-    ops::attention_forward(stream(), out, lse, qkv, s.options());
+    const CaseOptions with(s);
+    ops::attention_forward(stream(), out, lse, qkv, with.options);
 
-    ops::attention_backward(stream(), dqkv, dout, out, lse, qkv, s.options());
+    ops::attention_backward(stream(), dqkv, dout, out, lse, qkv, with.options);
 
     expect_close(dqkv.get(), reference_gradient(s, qkv.get(), dout.get()),
                  rounding_of(GetParam()) * 8, absolute());
@@ -225,7 +262,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, AttentionGradients,
                          ::testing::Values(Sizes{1, 6, 2, 3}, Sizes{1, 5, 4, 2, 2},
                                            Sizes{2, 4, 2, 2, 1, false},
                                            Sizes{1, 7, 2, 2, 2, true, 3},
-                                           Sizes{1, 6, 2, 3, 1, true, 4, 0.7}),
+                                           Sizes{1, 6, 2, 3, 1, true, 4, 0.7},
+                                           Sizes{2, 7, 2, 2, 1, true, 3, 0, {1, 4}}),
                          [](const auto& info) { return fmt::format("case_{}", info.index); });
 
 TEST_P(AttentionGradients, AgreeWithFiniteDifferences) {
@@ -235,9 +273,10 @@ TEST_P(AttentionGradients, AgreeWithFiniteDifferences) {
   const GuardedTensor out(DType::f32, s.out()), lse(DType::f32, s.lse());
   const GuardedTensor dqkv(DType::f32, s.qkv());
   const Values slope = dout.get();
+  const CaseOptions with(s);
 
-  ops::attention_forward(stream(), out, lse, qkv, s.options());
-  ops::attention_backward(stream(), dqkv, dout, out, lse, qkv, s.options());
+  ops::attention_forward(stream(), out, lse, qkv, with.options);
+  ops::attention_backward(stream(), dqkv, dout, out, lse, qkv, with.options);
 
   const Values numeric = numeric_gradient(qkv.get(), [&](const Values& values) {
     const Reference forward = reference(s, values);
@@ -268,6 +307,71 @@ TEST_P(Attention, DoesNotLookBehindItsWindow) {
   EXPECT_EQ(Values(before.begin() + static_cast<std::ptrdiff_t>(first), before.end()),
             Values(after.begin() + static_cast<std::ptrdiff_t>(first), after.end()));
   EXPECT_NE(before[last], after[last]);
+}
+
+// Nor do the bits of a document's results and gradients on the others.
+TEST_P(Attention, SeesItsOwnDocumentAlone) {
+  const Sizes s{1, 150, 2, 8, 2, true, 0, 0, {70, 120}};
+  const CaseOptions with(s);
+  const GuardedTensor qkv = random_tensor(GetParam(), s.qkv(), 1);
+  const GuardedTensor dout = random_tensor(GetParam(), s.out(), 2);
+  const auto run = [&](double others) {
+    Values values = qkv.get(), slopes = dout.get();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::size_t t = i / 48;
+      if (others != 0 && (t < 70 || t >= 120)) values[i] = others;
+      if (others != 0 && (t < 70 || t >= 120)) slopes[i / 3] = -others;
+    }
+    const GuardedTensor x(GetParam(), s.qkv(), values), dy(GetParam(), s.out(), slopes);
+    const GuardedTensor out(GetParam(), s.out()), lse(DType::f32, s.lse());
+    const GuardedTensor dqkv(GetParam(), s.qkv());
+    ops::attention_forward(stream(), out, lse, x, with.options);
+    ops::attention_backward(stream(), dqkv, dy, out, lse, x, with.options);
+    const Values y = out.get(), dx = dqkv.get();
+    return std::pair(Values(y.begin() + 70 * 16, y.begin() + 120 * 16),
+                     Values(dx.begin() + 70 * 48, dx.begin() + 120 * 48));
+  };
+
+  EXPECT_EQ(run(0), run(30));
+}
+
+TEST_P(Attention, HasRotaryPositionsThatCountFromTheBeginOfADocument) {
+  const Shape shape{2, 7, 4 * 6};
+  const GuardedTensor qkv = random_tensor(GetParam(), shape, 1);
+  const GuardedTensor starts(DType::i32, {2, 7}, {0, 0, 0, 3, 3, 3, 3, 0, 1, 1, 1, 1, 1, 6});
+  const Values before = qkv.get();
+  ops::RopeOptions options{.heads = 2, .key_heads = 1, .base = 100.0};
+  Values expected;  // of each document by itself
+  for (const std::int64_t count : {3, 4, 1, 5, 1}) {
+    const auto first = before.begin() + static_cast<std::ptrdiff_t>(expected.size());
+    const GuardedTensor alone(GetParam(), {1, count, 24}, Values(first, first + count * 24));
+    ops::rope_forward(stream(), alone, options);
+    const Values turned = alone.get();
+    expected.insert(expected.end(), turned.begin(), turned.end());
+  }
+
+  options.document_starts = starts.view();
+  ops::rope_forward(stream(), qkv, options);
+
+  EXPECT_EQ(qkv.get(), expected);
+  ops::rope_backward(stream(), qkv, options);
+  expect_close(qkv.get(), before, 4 * rounding_of(GetParam()), 1e-6 + 4 * rounding_of(GetParam()));
+}
+
+TEST_P(Attention, RefusesDocumentsThatDoNotFit) {
+  const Sizes s{1, 10, 1, 8, 1, true, 0, 0, {4}}, full{1, 10, 1, 8, 1, false, 0, 0, {4}};
+  const Sizes longer{1, 11, 1, 8};
+  const GuardedTensor qkv = random_tensor(GetParam(), s.qkv(), 1);
+  const GuardedTensor out(GetParam(), s.out()), lse(DType::f32, s.lse());
+  const CaseOptions with(full);
+  CaseOptions too_long(s);
+  const GuardedTensor starts = longer.starts();
+  too_long.options.document_starts = starts.view();
+
+  expect_error([&] { ops::attention_forward(stream(), out, lse, qkv, with.options); },
+               {"documents", "not causal"});
+  expect_error([&] { ops::attention_forward(stream(), out, lse, qkv, too_long.options); },
+               {"document_starts", "(1, 11)", "(1, 10)"});
 }
 
 TEST_P(Attention, OfRepeatedKeysHasTheResultOfSharedOnes) {

@@ -41,6 +41,38 @@ TEST_P(VocabularyBlocks, EmbeddingsAddUpToTheWhole) {
   EXPECT_EQ(y.raw(), whole.raw());
 }
 
+TEST_P(VocabularyBlocks, PositionsCountFromTheBeginOfADocument) {
+  const GuardedTensor table = random_tensor(GetParam(), {6, 19}, 1);
+  const GuardedTensor positions = random_tensor(GetParam(), {5, 19}, 2);
+  const GuardedTensor tokens(DType::i32, {2, 5}, {5, 0, 5, 1, 3, 2, 2, 4, 0, 1});
+  const GuardedTensor starts(DType::i32, {2, 5}, {0, 0, 2, 2, 2, 0, 1, 2, 2, 2});
+  const Values own = {0, 1, 0, 1, 2, 0, 0, 0, 1, 2};
+  const GuardedTensor bare(GetParam(), {2, 5, 19}), y(GetParam(), {2, 5, 19});
+  const GuardedTensor tail(GetParam(), {1, 3, 19});
+  const GuardedTensor d_positions = random_tensor(DType::f32, {5, 19}, 3);
+  const Values before = d_positions.get();
+
+  ops::embedding_forward(stream(), y, tokens, table, positions, starts);
+  ops::embedding_forward(stream(), bare, tokens, table);
+  ops::embedding_backward(stream(), {}, d_positions, y, tokens, starts);
+  // The last three positions of the second sequence, as a rank of sequence parallelism has them.
+  const auto last = [](const GuardedTensor& x) { return x.view().range(7 * 19, 57); };
+  ops::add_positions(stream(), tail, last(bare).reshaped({1, 3, 19}), positions,
+                     starts.view().range(7, 3).reshaped({1, 3}), 2);
+
+  const Values got = y.get(), found = bare.get(), rows = positions.get(), part = tail.get();
+  Values gradient = before;
+  for (std::size_t row = 0; row < own.size(); ++row) {
+    for (std::size_t i = 0; i < 19; ++i) {
+      const std::size_t at = static_cast<std::size_t>(own[row]) * 19 + i;
+      EXPECT_NEAR(got[row * 19 + i], found[row * 19 + i] + rows[at], 2 * rounding_of(GetParam()));
+      gradient[at] += got[row * 19 + i];
+    }
+  }
+  expect_close(d_positions.get(), gradient, 1e-6, 1e-6);
+  EXPECT_EQ(part, Values(got.begin() + 7 * 19, got.end()));
+}
+
 TEST_P(VocabularyBlocks, EmbeddingsHoldNoNegativeZero) {
   const GuardedTensor table(GetParam(), {2, 3}, {-0.0, 0.0, -1.0, -0.0, -2.0, 0.0});
   const GuardedTensor tokens(DType::i32, {1, 3}, {3, 4, 9}), y(GetParam(), {1, 3, 3});

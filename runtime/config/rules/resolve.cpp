@@ -51,6 +51,7 @@ Config resolve_config(const config::KeyTable& keys, Config config, const Environ
   config::check_data(subject);
   subject.limits = subject.family().limits(config);
   config::check_matmuls(subject);
+  config::check_documents(subject);
   if (purpose != Purpose::train) {
     config.parallel = without_training(subject);
     config::check_layout(subject);

@@ -50,6 +50,14 @@ void check_device(const Subject& subject) {
   }
 }
 
+void check_documents(const Subject& subject) {
+  const Documents documents = subject.config.data.documents;
+  if (documents == Documents::joined || subject.limits.documents) return;
+  refuse(subject, "data.documents",
+         "{} needs causal attention over texts, which model.family: {} does not have; use joined",
+         name_of(documents), subject.config.model.family);
+}
+
 void check_matmuls(const Subject& subject) {
   if (subject.config.precision == Precision::fp8 && !subject.limits.fp8) {
     refuse(subject, "precision",

@@ -28,6 +28,11 @@ Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv,
                   op, options.window);
   TRIREME_EXPECTS(options.soft_cap >= 0, "{}: a soft cap of {}, expected 0 or more", op,
                   options.soft_cap);
+  if (!options.document_starts.empty()) {
+    check.is("document_starts", options.document_starts, DType::i32,
+             Shape{qkv.shape[0], qkv.shape[1]});
+    TRIREME_EXPECTS(options.causal, "{}: documents in attention that is not causal", op);
+  }
   return Shape{qkv.shape[0], qkv.shape[1], qkv.shape[2] / (heads + 2 * key_heads) * heads};
 }
 

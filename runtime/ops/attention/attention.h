@@ -17,6 +17,9 @@ struct AttentionOptions {
   bool causal = true;          // a query sees its own position and earlier ones, else all
   std::int64_t window = 0;     // of these the last so many (Beltagy et al., 2020); 0: all; causal
   double soft_cap = 0;         // scores s become soft_cap * tanh(s / soft_cap); 0: they stay
+  // (B, T) i32: where the document of each position begins in its sequence, not falling and not
+  // behind the position. A query sees its own document alone; causal. Absent: a sequence is one.
+  Tensor document_starts{};
 };
 
 // qkv(B, T, (heads + 2 key_heads) * D): queries of all heads, then keys, then values. out(B, T,

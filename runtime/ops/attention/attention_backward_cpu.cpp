@@ -228,8 +228,10 @@ struct Backward {
   void operator()() const {
     const Workspace w(sizes);
     for (std::int64_t sample = 0; sample < sizes.batch; ++sample) {
+      Backward here = *this;
+      here.sizes.choose(sample);
       for (std::int64_t index = 0; index < sizes.heads; ++index)
-        head(w, sample, index);
+        here.head(w, sample, index);
     }
   }
 };

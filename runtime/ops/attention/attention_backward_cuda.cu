@@ -84,13 +84,14 @@ __global__ void __launch_bounds__(tile_threads, 1) attention_backward_kernel(Bac
   float* const other_slopes = other + tile;                   // dout, or values
   float* const slopes = other_slopes + tile;                  // ds
   float* const weights = slopes + rows * tile_stride<rows>;   // p
-  const AttentionSizes& sizes = p.sizes;
+  AttentionSizes sizes = p.sizes;
   const TileThread at;
   const std::int64_t length = sizes.length;
   const int size = static_cast<int>(sizes.size);
   const std::int64_t tiles = (length + rows - 1) / rows;
   const std::int64_t own_heads = keys_own ? sizes.key_heads : sizes.heads;
   const std::int64_t sample = blockIdx.x / tiles / own_heads;
+  sizes.choose(sample);
   const std::int64_t own_head = blockIdx.x / tiles % own_heads;
   const std::int64_t key_head = keys_own ? own_head : own_head / sizes.group();
   // The tiles with most work first.

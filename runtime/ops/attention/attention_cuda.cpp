@@ -17,6 +17,8 @@ using Pass = AttentionGraph::Pass;
 const CudnnPlan* plan_for(const Stream& stream, Pass pass, const Tensor& qkv,
                           const AttentionSizes& sizes) {
   if (qkv.dtype == DType::f32) return nullptr;  // cuDNN's is f16 and bf16 only
+  // Its ragged form takes a number of sequences that is part of the plan; documents are data.
+  if (sizes.starts != nullptr) return nullptr;
   return cudnn_plan(
       AttentionGraph{.pass = pass,
                      .dtype = qkv.dtype,

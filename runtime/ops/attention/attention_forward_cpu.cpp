@@ -155,16 +155,23 @@ struct Forward {
     }
   }
 
+  // Of the sample that its sizes have chosen.
+  void sample(const Workspace& w, std::int64_t index) const {
+    const std::int64_t group = sizes.group();
+    for (std::int64_t key_head = 0; key_head < sizes.key_heads; ++key_head) {
+      pack_transposed(w.keys, sizes.keys(qkv, index, key_head), 0, sizes.length);
+      pack_panels(w.values, sizes.values(qkv, index, key_head), 0, sizes.length, sizes.size);
+      for (std::int64_t member = 0; member < group; ++member)
+        head(w, index, key_head * group + member);
+    }
+  }
+
   void operator()() const {
     const Workspace w = workspace();
-    const std::int64_t group = sizes.group();
-    for (std::int64_t sample = 0; sample < sizes.batch; ++sample) {
-      for (std::int64_t key_head = 0; key_head < sizes.key_heads; ++key_head) {
-        pack_transposed(w.keys, sizes.keys(qkv, sample, key_head), 0, sizes.length);
-        pack_panels(w.values, sizes.values(qkv, sample, key_head), 0, sizes.length, sizes.size);
-        for (std::int64_t member = 0; member < group; ++member)
-          head(w, sample, key_head * group + member);
-      }
+    for (std::int64_t index = 0; index < sizes.batch; ++index) {
+      Forward here = *this;
+      here.sizes.choose(index);
+      here.sample(w, index);
     }
   }
 };

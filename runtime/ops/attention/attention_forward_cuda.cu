@@ -31,6 +31,7 @@ __global__ void __launch_bounds__(tile_threads)
   const std::int64_t tiles = (length + rows - 1) / rows;
   const std::int64_t index = blockIdx.x / tiles;
   const std::int64_t sample = index / sizes.heads, head = index % sizes.heads;
+  sizes.choose(sample);
   const std::int64_t query = (tiles - 1 - blockIdx.x % tiles) * rows;  // those with most keys first
   const HeadRows<const T> keys = sizes.keys(qkv, sample, head / sizes.group());
   const HeadRows<const T> values = sizes.values(qkv, sample, head / sizes.group());
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(tile_threads)
       }
       const float largest_yet =
           fmaxf(top[i], row_threads_reduce(largest, [](float a, float b) { return fmaxf(a, b); }));
-      // In front of its window a row has seen nothing yet.
+      // In front of its window, or document, a row has seen nothing yet.
       const float new_top = largest_yet == -INFINITY ? 0.0F : largest_yet;
       const float correction = exp2f(factor * (top[i] - new_top));
       top[i] = largest_yet;

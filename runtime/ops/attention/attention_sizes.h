@@ -30,9 +30,10 @@ struct AttentionSizes {
   std::int64_t size;  // of a head
   std::int64_t window;
   bool causal;
-  float soft_cap;     // 0: none
-  float scale;        // of the products: 1 / sqrt(size)
-  float score_scale;  // of what the softmax takes: `scale`, or 1 behind a soft cap
+  float soft_cap;              // 0: none
+  float scale;                 // of the products: 1 / sqrt(size)
+  float score_scale;           // of what the softmax takes: `scale`, or 1 behind a soft cap
+  const std::int32_t* starts;  // of documents: of all samples, then of the one chosen; may be null
 
   AttentionSizes(const Tensor& qkv, const AttentionOptions& options)
       : batch(qkv.shape[0]),
@@ -44,7 +45,14 @@ struct AttentionSizes {
         causal(options.causal),
         soft_cap(static_cast<float>(options.soft_cap)),
         scale(static_cast<float>(1.0 / std::sqrt(static_cast<double>(size)))),
-        score_scale(soft_cap > 0 ? 1.0F : scale) {}
+        score_scale(soft_cap > 0 ? 1.0F : scale),
+        starts(options.document_starts.empty() ? nullptr
+                                               : options.document_starts.as<std::int32_t>()) {}
+
+  // From here on keys and queries are those of this sample; once.
+  TRIREME_HOST_DEVICE void choose(std::int64_t sample) {
+    if (starts != nullptr) starts += sample * length;
+  }
 
   // Heads of queries that share one of keys.
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t group() const { return heads / key_heads; }
@@ -73,9 +81,13 @@ struct AttentionSizes {
     return {out + sample * length * stride + head * size, stride};
   }
 
-  // Keys [first_key(query), end_of_keys(query)) are seen.
+  // Keys [first_key(query), end_of_keys(query)) are seen. Neither falls from query to query; of a
+  // query behind the last it is that of the last.
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t first_key(std::int64_t query) const {
-    return window > 0 && query >= window ? query + 1 - window : 0;
+    const std::int64_t in_window = window > 0 && query >= window ? query + 1 - window : 0;
+    if (starts == nullptr) return in_window;
+    const std::int64_t start = starts[query < length ? query : length - 1];
+    return start > in_window ? start : in_window;
   }
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t end_of_keys(std::int64_t query) const {
     return causal && query < length ? query + 1 : length;
@@ -85,10 +97,26 @@ struct AttentionSizes {
     return causal ? key : 0;
   }
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t end_of_queries(std::int64_t key) const {
-    return window > 0 && key + window < length ? key + window : length;
+    const std::int64_t end = window > 0 && key + window < length ? key + window : length;
+    return starts == nullptr ? end : end_of_document(key, end);
   }
 
  private:
+  // The first of the queries in (key, end) whose document begins behind the key, else `end`.
+  [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t end_of_document(std::int64_t key,
+                                                                 std::int64_t end) const {
+    std::int64_t low = key + 1;
+    while (low < end) {
+      const std::int64_t middle = low + (end - low) / 2;
+      if (starts[middle] > key) {
+        end = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    return end;
+  }
+
   template <typename T>
   [[nodiscard]] TRIREME_HOST_DEVICE HeadRows<T> packed(T* qkv, std::int64_t sample,
                                                        std::int64_t place) const {

@@ -23,6 +23,10 @@ void check_rope(std::string_view op, std::string_view name, const Tensor& qkv,
   TRIREME_EXPECTS(qkv.shape[2] % (2 * all) == 0,
                   "{}: {} of shape {} does not divide into {} heads of an even size", op, name,
                   qkv.shape.to_string(), all);
+  if (!options.document_starts.empty()) {
+    check.is("document_starts", options.document_starts, DType::i32,
+             Shape{qkv.shape[0], qkv.shape[1]});
+  }
   TRIREME_EXPECTS(options.base > 1.0, "{}: a base of {}, expected more than 1", op, options.base);
   if (options.scaling == RopeScaling::none) return;
   TRIREME_EXPECTS(options.factor >= 1.0, "{}: a factor of {}, expected 1 or more", op,

@@ -28,6 +28,9 @@ struct RopeOptions {
   double low_turns = 1;               // llama3; YaRN's beta_slow
   double high_turns = 4;              // llama3; YaRN's beta_fast
   std::int64_t original_context = 0;  // of llama3 and yarn
+  // (B, T) i32: where the document of each position begins in its sequence; turns are counted from
+  // there. Absent: from the sequence's begin.
+  Tensor document_starts{};
 };
 
 // qkv(B, T, (heads + 2 key_heads) * D), D even: the queries of all heads, then keys, then values.

@@ -39,7 +39,8 @@ struct Rope {
   std::int64_t rotated;  // heads: of queries and keys
   std::int64_t pairs;    // half a head's size
   RopeAngles angles;
-  float direction;  // 1 forward, -1 back
+  float direction;             // 1 forward, -1 back
+  const std::int32_t* starts;  // of documents, (B, T); may be null
 
   void turn(T* head, const float* cosines, const float* sines) const {
     T* const other = head + pairs;
@@ -57,7 +58,8 @@ struct Rope {
     const float* const cosines = rotations(angles, length, pairs);
     const float* const sines = cosines + length * pairs;
     for (std::int64_t row = 0; row < batch * length; ++row) {
-      const std::int64_t angle = row % length * pairs;
+      const std::int64_t start = starts == nullptr ? 0 : starts[row];
+      const std::int64_t angle = (row % length - start) * pairs;
       for (std::int64_t head = 0; head < rotated; ++head)
         turn(qkv + row * width + head * 2 * pairs, cosines + angle, sines + angle);
     }
@@ -68,9 +70,11 @@ void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options, float
   visit_compute_dtype(qkv.dtype, [&](auto type) {
     using T = decltype(type);
     const std::int64_t pairs = qkv.shape[2] / (options.heads + 2 * options.key_heads) / 2;
-    enqueue(stream, Rope<T>{qkv.as<T>(), qkv.shape[0], qkv.shape[1], qkv.shape[2],
-                            options.heads + options.key_heads, pairs, RopeAngles(options, pairs),
-                            direction});
+    enqueue(stream,
+            Rope<T>{qkv.as<T>(), qkv.shape[0], qkv.shape[1], qkv.shape[2],
+                    options.heads + options.key_heads, pairs, RopeAngles(options, pairs), direction,
+                    options.document_starts.empty() ? nullptr
+                                                    : options.document_starts.as<std::int32_t>()});
   });
 }
 

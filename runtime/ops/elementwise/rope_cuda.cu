@@ -9,9 +9,10 @@ namespace {
 
 struct Sizes {
   std::int64_t length;
-  std::int64_t width;    // of a position's row
-  std::int64_t rotated;  // heads: of queries and keys
-  std::int64_t pairs;    // half a head's size
+  std::int64_t width;          // of a position's row
+  std::int64_t rotated;        // heads: of queries and keys
+  std::int64_t pairs;          // half a head's size
+  const std::int32_t* starts;  // of documents, (B, T); may be null
 };
 
 // table(2, T, D / 2): cosines, then sines. One for all heads and samples, for the angles cost more
@@ -34,7 +35,8 @@ __global__ void rotate_kernel(T* qkv, const float* table, Sizes sizes, RowPacks 
     const std::int64_t column = index * width;
     const std::int64_t head = static_cast<unsigned>(item) % static_cast<unsigned>(sizes.rotated);
     const std::int64_t row = static_cast<unsigned>(item) / static_cast<unsigned>(sizes.rotated);
-    const std::int64_t t = static_cast<unsigned>(row) % static_cast<unsigned>(sizes.length);
+    std::int64_t t = static_cast<unsigned>(row) % static_cast<unsigned>(sizes.length);
+    if (sizes.starts != nullptr) t -= sizes.starts[row];
     T* const firsts = qkv + row * sizes.width + head * 2 * sizes.pairs;
     T* const seconds = firsts + sizes.pairs;
     const float* const cosines = table + t * sizes.pairs;
@@ -61,7 +63,10 @@ void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options, float
   const Sizes sizes{.length = qkv.shape[1],
                     .width = qkv.shape[2],
                     .rotated = options.heads + options.key_heads,
-                    .pairs = qkv.shape[2] / all / 2};
+                    .pairs = qkv.shape[2] / all / 2,
+                    .starts = options.document_starts.empty()
+                                  ? nullptr
+                                  : options.document_starts.as<std::int32_t>()};
   const std::int64_t angles = sizes.length * sizes.pairs;
   auto* const table = reinterpret_cast<float*>(
       CudaStream::of(stream).scratch(static_cast<std::size_t>(2 * angles) * sizeof(float)));

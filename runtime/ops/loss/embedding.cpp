@@ -32,6 +32,11 @@ void check_positions(const Operands& check, std::string_view name, const Tensor&
                   table.shape.to_string(), values.shape.to_string());
 }
 
+void check_starts(const Operands& check, const Tensor& starts, const Tensor& values) {
+  if (starts.empty()) return;
+  check.is("document_starts", starts, DType::i32, Shape{values.shape[0], values.shape[1]});
+}
+
 void check_token_table(const Operands& check, std::string_view name, const Tensor& table,
                        const Tensor& y) {
   check.present(name, table);
@@ -63,7 +68,8 @@ void check_first_row(std::string_view op, std::int64_t first_row) {
 }  // namespace
 
 void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
-                       const Tensor& token_table, const Tensor& position_table) {
+                       const Tensor& token_table, const Tensor& position_table,
+                       const Tensor& document_starts) {
   const Operands check("embedding_forward");
   check.compute_dtype("y", y);
   check_tokens(check, tokens, y);
@@ -73,11 +79,13 @@ void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
     check_positions(check, "position_table", position_table, y);
     check.disjoint("y", y, "position_table", position_table);
   }
-  TRIREME_DISPATCH(stream, embedding_forward, y, tokens, token_table, position_table);
+  check_starts(check, document_starts, y);
+  TRIREME_DISPATCH(stream, embedding_forward, y, tokens, token_table, position_table,
+                   document_starts);
 }
 
 void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tensor& d_position_table,
-                        const Tensor& dy, const Tensor& tokens) {
+                        const Tensor& dy, const Tensor& tokens, const Tensor& document_starts) {
   const Operands check("embedding_backward");
   check.compute_dtype("dy", dy);
   check_tokens(check, tokens, dy);
@@ -88,7 +96,9 @@ void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tenso
     check_position_gradient(check, d_position_table, dy);
     check.disjoint("d_position_table", d_position_table, "d_token_table", d_token_table);
   }
-  TRIREME_DISPATCH(stream, embedding_backward, d_token_table, d_position_table, dy, tokens);
+  check_starts(check, document_starts, dy);
+  TRIREME_DISPATCH(stream, embedding_backward, d_token_table, d_position_table, dy, tokens,
+                   document_starts);
 }
 
 void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
@@ -101,7 +111,8 @@ void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& to
   TRIREME_DISPATCH(stream, embedding_partial_forward, y, tokens, table, first_row);
 }
 
-void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table) {
+void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table,
+                   const Tensor& document_starts, std::int64_t first) {
   const Operands check("add_positions");
   check.compute_dtype("y", y);
   check.rank("y", y, 3);
@@ -111,7 +122,11 @@ void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tenso
   check.dtype("position_table", position_table, y.dtype);
   check_positions(check, "position_table", position_table, y);
   check.disjoint("y", y, "position_table", position_table);
-  TRIREME_DISPATCH(stream, add_positions, y, x, position_table);
+  check_starts(check, document_starts, y);
+  TRIREME_EXPECTS(first == 0 || (!document_starts.empty() && first > 0 &&
+                                 first + y.shape[1] <= position_table.shape[0]),
+                  "add_positions: positions from {} on of {}", first, position_table.shape[0]);
+  TRIREME_DISPATCH(stream, add_positions, y, x, position_table, document_starts, first);
 }
 
 void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy) {

@@ -8,13 +8,16 @@ namespace trireme::ops {
 
 // y(B, T, C) = token_table(V, C)[tokens(B, T)] + position_table(P, C)[t], P >= T; the position
 // table may be absent. tokens are i32 in [0, V): validated where data enters, not here.
+// document_starts(B, T) i32, here and below: where the document of each position begins in its
+// sequence; its positions are counted from there. Absent: from the sequence's begin.
 void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
-                       const Tensor& token_table, const Tensor& position_table = {});
+                       const Tensor& token_table, const Tensor& position_table = {},
+                       const Tensor& document_starts = {});
 
 // Adds dy(B, T, C) into the f32 gradients (V, C) and (P, C), in a fixed order: same bits every run.
 // Either gradient may be absent.
 void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tensor& d_position_table,
-                        const Tensor& dy, const Tensor& tokens);
+                        const Tensor& dy, const Tensor& tokens, const Tensor& document_starts = {});
 
 // The pieces of a vocabulary that is split by rows: table(rows, C) holds the token rows
 // [first_row, first_row + rows). y(B, T, C) is +0 for tokens of other blocks and 0 + row for those
@@ -23,8 +26,10 @@ void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& to
                                const Tensor& table, std::int64_t first_row);
 
 // y(B, T, C) = x(B, T, C) + position_table(P, C)[t]: what embedding_forward makes of the token rows
-// x. y may alias x.
-void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table);
+// x. y may alias x. With document_starts the rows of y are the positions from `first` on of their
+// sequences, of which P are as many as the longest has.
+void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table,
+                   const Tensor& document_starts = {}, std::int64_t first = 0);
 
 // Adds dy(B, T, C) into d_position_table(P, C) f32: the bits of embedding_backward.
 void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy);

@@ -24,18 +24,35 @@ void add_position(T* out, const T* token, const T* position, std::int64_t count)
     store(out[i], load(token[i]) + load(position[i]));
 }
 
+// Of the positions of a tensor's rows; with documents counted from their begin.
+struct Positions {
+  std::int64_t length;
+  std::int64_t first;
+  const std::int32_t* starts;  // may be null
+
+  Positions(const Tensor& document_starts, std::int64_t row_length, std::int64_t first_position = 0)
+      : length(row_length),
+        first(first_position),
+        starts(document_starts.empty() ? nullptr : document_starts.as<std::int32_t>()) {}
+
+  [[nodiscard]] std::int64_t of(std::int64_t row) const {
+    return row % length + (starts == nullptr ? 0 : first - starts[row]);
+  }
+};
+
 }  // namespace
 
 void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
-                       const Tensor& token_table, const Tensor& position_table) {
+                       const Tensor& token_table, const Tensor& position_table,
+                       const Tensor& document_starts) {
   const std::int64_t rows = tokens.count();
-  const std::int64_t length = tokens.shape[1];
+  const Positions at(document_starts, tokens.shape[1]);
   const std::int64_t width = y.shape[2];
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
     const T* const positions = position_table.empty() ? nullptr : position_table.as<T>();
     enqueue(stream, [to = y.as<T>(), ids = tokens.as<std::int32_t>(), table = token_table.as<T>(),
-                     positions, rows, length, width] {
+                     positions, rows, at, width] {
       for (std::int64_t row = 0; row < rows; ++row) {
         T* const out = to + row * width;
         const T* const token = table + ids[row] * width;
@@ -43,7 +60,7 @@ void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
           std::memcpy(out, token, static_cast<std::size_t>(width) * sizeof(T));
           continue;
         }
-        add_position(out, token, positions + row % length * width, width);
+        add_position(out, token, positions + at.of(row) * width, width);
       }
     });
   });
@@ -51,20 +68,20 @@ void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
 
 // One row after the other: each gradient row is a sum in the order of the batch.
 void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tensor& d_position_table,
-                        const Tensor& dy, const Tensor& tokens) {
+                        const Tensor& dy, const Tensor& tokens, const Tensor& document_starts) {
   const std::int64_t rows = tokens.count();
-  const std::int64_t length = tokens.shape[1];
+  const Positions at(document_starts, tokens.shape[1]);
   const std::int64_t width = dy.shape[2];
   float* const table = d_token_table.empty() ? nullptr : d_token_table.as<float>();
   float* const positions = d_position_table.empty() ? nullptr : d_position_table.as<float>();
   visit_compute_dtype(dy.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, [table, positions, from = dy.as<T>(), ids = tokens.as<std::int32_t>(), rows,
-                     length, width] {
+    enqueue(stream, [table, positions, from = dy.as<T>(), ids = tokens.as<std::int32_t>(), rows, at,
+                     width] {
       for (std::int64_t row = 0; row < rows; ++row) {
         const T* const gradient = from + row * width;
         if (table != nullptr) add_row(table + ids[row] * width, gradient, width);
-        if (positions != nullptr) add_row(positions + row % length * width, gradient, width);
+        if (positions != nullptr) add_row(positions + at.of(row) * width, gradient, width);
       }
     });
   });
@@ -92,14 +109,15 @@ void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& to
   });
 }
 
-void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table) {
+void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table,
+                   const Tensor& document_starts, std::int64_t first) {
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [to = y.as<T>(), from = x.as<T>(), positions = position_table.as<T>(),
-                     rows = y.shape.rows(), length = y.shape[1], width = y.shape[2]] {
-      for (std::int64_t row = 0; row < rows; ++row) {
-        add_position(to + row * width, from + row * width, positions + row % length * width, width);
-      }
+                     rows = y.shape.rows(), at = Positions(document_starts, y.shape[1], first),
+                     width = y.shape[2]] {
+      for (std::int64_t row = 0; row < rows; ++row)
+        add_position(to + row * width, from + row * width, positions + at.of(row) * width, width);
     });
   });
 }

@@ -53,17 +53,38 @@ struct GivenRows {
   }
 };
 
-// y(B, T, C) = source row + positions(T, C), which may be null.
+// Which row of a table each position reads.
+template <typename T>
+struct Positions {
+  const T* table;              // may be null
+  const std::int32_t* starts;  // of documents, (B, T), from which positions count; may be null
+  std::int64_t length;
+  std::int64_t first;  // with documents: position of the first row of a sequence
+
+  Positions(const Tensor& position_table, const Tensor& document_starts, std::int64_t row_length,
+            std::int64_t first_position = 0)
+      : table(position_table.empty() ? nullptr : position_table.as<T>()),
+        starts(document_starts.empty() ? nullptr : document_starts.as<std::int32_t>()),
+        length(row_length),
+        first(first_position) {}
+
+  __device__ std::int64_t of(std::int64_t row) const {
+    const std::int64_t t = static_cast<unsigned>(row) % static_cast<unsigned>(length);
+    return starts == nullptr ? t : first + t - starts[row];
+  }
+};
+
+// y(B, T, C) = source row + row of the position table.
 template <bool aligned, typename T, typename Source>
-__global__ void embed_kernel(T* y, Source source, const T* positions, RowPacks packs,
-                             std::int64_t length, std::int64_t columns) {
+__global__ void embed_kernel(T* y, Source source, Positions<T> positions, RowPacks packs,
+                             std::int64_t columns) {
   constexpr int width = pack_width<T>;
   packs.each([&](std::int64_t row, std::int64_t index) {
     const std::int64_t column = index * width;
     auto pack = source.template pack<aligned>(row, column, columns);
-    if (positions != nullptr) {
-      const std::int64_t t = static_cast<unsigned>(row) % static_cast<unsigned>(length);
-      const auto add = row_pack<aligned>(positions + t * columns, column, columns);
+    if (positions.table != nullptr) {
+      const T* const at = positions.table + positions.of(row) * columns;
+      const auto add = row_pack<aligned>(at, column, columns);
 #pragma unroll
       for (int j = 0; j < width; ++j)
         store(pack[j], load(pack[j]) + load(add[j]));
@@ -75,17 +96,16 @@ __global__ void embed_kernel(T* y, Source source, const T* positions, RowPacks p
 // `rows`: what the source's rows begin at.
 template <typename T, typename Source>
 void embed(Stream& stream, const Tensor& y, const Source& source, const T* rows,
-           const Tensor& position_table) {
+           const Positions<T>& positions) {
   if (y.count() == 0) return;
   const std::int64_t columns = y.shape[2];
-  const T* const positions = position_table.empty() ? nullptr : position_table.as<T>();
   const RowPacks packs(y.shape[0] * y.shape[1], columns, pack_width<T>);
   with_flag(rows_align<T>(y.as<T>(), columns) && rows_align<T>(rows, columns) &&
-                rows_align<T>(positions, columns),
+                rows_align<T>(positions.table, columns),
             [&](auto aligned) {
               trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, packs.count(), 256),
                                     embed_kernel<aligned, T, Source>, y.as<T>(), source, positions,
-                                    packs, y.shape[1], columns);
+                                    packs, columns);
             });
 }
 
@@ -162,10 +182,32 @@ void add_table_gradient(Stream& stream, const Tensor& d_table, const Tensor& dy,
                         d_table.as<float>(), dy.as<T>(), sorted, count, rows, columns);
 }
 
+// Calls visit(t) for each position of a sequence that is number `position` of its document, in
+// order; starts(T) may be null.
+template <typename Visit>
+__device__ void each_at(const std::int32_t* starts, std::int64_t position, std::int64_t length,
+                        Visit visit) {
+  if (starts == nullptr) return visit(position);
+  for (std::int64_t begin = 0; begin < length;) {
+    const std::int64_t t = begin + position;
+    if (t < length && starts[t] == begin) visit(t);
+    std::int64_t low = begin + 1, high = length;
+    while (low < high) {
+      const std::int64_t middle = low + (high - low) / 2;
+      if (starts[middle] > begin) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    begin = high;
+  }
+}
+
 // positions(T, C) += dy(B, T, C) over B in order.
 template <bool aligned, typename T>
-__global__ void position_gradient_kernel(float* positions, const T* dy, RowPacks packs,
-                                         std::int64_t batch, std::int64_t columns) {
+__global__ void position_gradient_kernel(float* positions, const T* dy, const std::int32_t* starts,
+                                         RowPacks packs, std::int64_t batch, std::int64_t columns) {
   constexpr int width = pack_width<T>;
   packs.each([&](std::int64_t t, std::int64_t index) {
     const std::int64_t column = index * width;
@@ -173,10 +215,13 @@ __global__ void position_gradient_kernel(float* positions, const T* dy, RowPacks
     auto sum = row_floats<aligned, width>(to, column, columns);
 #pragma unroll 4
     for (std::int64_t b = 0; b < batch; ++b) {
-      const auto pack = row_pack<aligned>(dy + (b * packs.rows + t) * columns, column, columns);
+      const std::int64_t first = b * packs.rows;
+      each_at(starts == nullptr ? nullptr : starts + first, t, packs.rows, [&](std::int64_t at) {
+        const auto pack = row_pack<aligned>(dy + (first + at) * columns, column, columns);
 #pragma unroll
-      for (int j = 0; j < width; ++j)
-        sum[j] += load(pack[j]);
+        for (int j = 0; j < width; ++j)
+          sum[j] += load(pack[j]);
+      });
     }
 #pragma unroll
     for (int j = 0; j < width; ++j) {
@@ -186,37 +231,43 @@ __global__ void position_gradient_kernel(float* positions, const T* dy, RowPacks
 }
 
 template <typename T>
-void add_position_gradient(Stream& stream, const Tensor& d_positions, const Tensor& dy) {
+void add_position_gradient(Stream& stream, const Tensor& d_positions, const Tensor& dy,
+                           const Tensor& document_starts) {
   const std::int64_t columns = dy.shape[2];
+  const std::int32_t* const starts =
+      document_starts.empty() ? nullptr : document_starts.as<std::int32_t>();
   const RowPacks packs(dy.shape[1], columns, pack_width<T>);
   with_flag(rows_align<T>(dy.as<T>(), columns) && rows_align<T>(d_positions.as<float>(), columns),
             [&](auto aligned) {
               constexpr int threads = 128;
               trireme::cuda::launch(
                   stream, trireme::cuda::grid_for(stream, packs.count(), threads, threads),
-                  position_gradient_kernel<aligned, T>, d_positions.as<float>(), dy.as<T>(), packs,
-                  dy.shape[0], columns);
+                  position_gradient_kernel<aligned, T>, d_positions.as<float>(), dy.as<T>(), starts,
+                  packs, dy.shape[0], columns);
             });
 }
 
 }  // namespace
 
 void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
-                       const Tensor& token_table, const Tensor& position_table) {
+                       const Tensor& token_table, const Tensor& position_table,
+                       const Tensor& document_starts) {
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
     const T* const table = token_table.as<T>();
-    embed(stream, y, TokenRows<T>{table, tokens.as<std::int32_t>()}, table, position_table);
+    embed(stream, y, TokenRows<T>{table, tokens.as<std::int32_t>()}, table,
+          Positions<T>(position_table, document_starts, y.shape[1]));
   });
 }
 
 void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tensor& d_position_table,
-                        const Tensor& dy, const Tensor& tokens) {
+                        const Tensor& dy, const Tensor& tokens, const Tensor& document_starts) {
   if (dy.count() == 0) return;
   visit_compute_dtype(dy.dtype, [&](auto type) {
     using T = decltype(type);
     if (!d_token_table.empty()) add_table_gradient<T>(stream, d_token_table, dy, tokens, 0);
-    if (!d_position_table.empty()) add_position_gradient<T>(stream, d_position_table, dy);
+    if (!d_position_table.empty())
+      add_position_gradient<T>(stream, d_position_table, dy, document_starts);
   });
 }
 
@@ -225,21 +276,23 @@ void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& to
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
     const PartialRows<T> rows{table.as<T>(), tokens.as<std::int32_t>(), first_row, table.shape[0]};
-    embed(stream, y, rows, rows.table, Tensor{});
+    embed(stream, y, rows, rows.table, Positions<T>({}, {}, y.shape[1]));
   });
 }
 
-void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table) {
+void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table,
+                   const Tensor& document_starts, std::int64_t first) {
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
-    embed(stream, y, GivenRows<T>{x.as<T>()}, x.as<T>(), position_table);
+    embed(stream, y, GivenRows<T>{x.as<T>()}, static_cast<const T*>(x.as<T>()),
+          Positions<T>(position_table, document_starts, y.shape[1], first));
   });
 }
 
 void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy) {
   if (dy.count() == 0) return;
   visit_compute_dtype(dy.dtype, [&](auto type) {
-    add_position_gradient<decltype(type)>(stream, d_position_table, dy);
+    add_position_gradient<decltype(type)>(stream, d_position_table, dy, {});
   });
 }
 

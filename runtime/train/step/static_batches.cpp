@@ -8,8 +8,8 @@
 namespace trireme {
 namespace {
 
-constexpr std::array parts{&Batch::inputs, &Batch::targets, &Batch::weights, &Batch::sample_ids,
-                           &Batch::epochs};
+constexpr std::array parts{&Batch::inputs,     &Batch::targets, &Batch::weights,
+                           &Batch::sample_ids, &Batch::epochs,  &Batch::document_starts};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // reproducibility: layout for a GPT: every way to split a run gives the bits of one rank.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "tests/launch/fixture/layout_fixture.h"
@@ -18,6 +19,16 @@ class GptLayout : public LayoutTest {
                  "train.steps=3", "parallel.tensor_blocks=4", "parallel.bucket_megabytes=0.02"};
     set.insert(set.end(), more.begin(), more.end());
     return {.family = Family::gpt, .set = set, .steps = 3};
+  }
+  // The text with a document behind every "oar".
+  Settings documents() {
+    const std::string packed = directory() + "/documents";
+    const CommandResult result = trireme(fmt::format(
+        "data pack-text --quiet --document-separator oar --validation 0.1 --out {} {}/text.txt",
+        packed, data_directory()));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return {"data.documents=separate", "data.path=" + packed + "/train",
+            "data.validation_path=" + packed + "/validation"};
   }
 };
 
@@ -67,6 +78,23 @@ TEST_F(GptLayout, Fp16ChangesNoBitEither) {
 Settings llama() {
   return {"model.family=llama", "model.heads=8",  "model.kv_heads=4",   "model.head_size=6",
           "model.qk_norm=true", "model.window=9", "model.qkv_bias=true"};
+}
+
+// Texts of some words each, so that most targets count but not all.
+TEST_F(GptLayout, WithDocumentsApartChangesNoBit) {
+  expect_same_bits(run(documents()), {{2, "data=2 zero=3"},
+                                      {4, "tensor=4 sequence=true recompute=full"},
+                                      {4, "tensor=2 pipeline=2 schedule=zero-bubble"},
+                                      {2, "pipeline=2 recompute=selective"},
+                                      {2, "pipeline=2 schedule=interleaved chunks=2"}});
+}
+
+TEST_F(GptLayout, OfALlamaWithDocumentsApartInBf16ChangesNoBit) {
+  Settings set = documents();
+  std::ranges::move(llama(), std::back_inserter(set));
+  set.emplace_back("precision=bf16");
+  expect_same_bits(run(set), {{4, "data=2 tensor=2 zero=2 sequence=true"},
+                              {2, "pipeline=2 schedule=zero-bubble"}});
 }
 
 TEST_F(GptLayout, OfALlamaChangesNoBit) {
