@@ -88,6 +88,8 @@ def draw_llama(draw, family, index):
     more = {"tie_word_embeddings": draw.random() < 0.5, "rms_norm_eps": draw.choice([1e-5, 1e-6]),
             "rope_parameters": rope(draw, ROPES[index % 4], context), "initializer_range": 0.15, "attn_implementation": "eager",
             "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    if kind == "Llama":  # whose config refuses what does not divide, with a head_dim too
+        sizes["hidden_size"] = key_heads * group * draw.choice([5, 9, 16])
     window = draw.choice([None, 5, 16])
     if kind == "Mistral":
         more["sliding_window"] = window
@@ -162,7 +164,7 @@ class Texts(Text):
 
     def parts(self):
         """Inputs and targets; none crosses the end of a text."""
-        context = len(self.tokens) // self.batch
+        context = (len(self.tokens) - 1) // self.batch
         for first in range(0, self.batch * context, context):
             window = self.tokens[first:first + context + 1]
             begins = [0] + [t for t in range(1, context + 1) if window[t - 1] == 0]
