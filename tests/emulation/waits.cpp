@@ -63,6 +63,7 @@ std::chrono::duration<double> patience() {
 void print_waits() {
   Registry& self = registry();
   const std::lock_guard lock(self.mutex);
+  self.waits.sort();  // by thread: in which order they came to wait says nothing
   std::string text = "CUDA emulator: deadlock: no rank of the job has done anything for " +
                      std::to_string(static_cast<int>(patience().count())) + " s; rank " +
                      std::to_string(self.rank) + " waits:";
