@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the same models with PyTorch and with Trireme on the same machine and compares speed and memory.
 
-    python3 scripts/compare_pytorch.py                                     GPT and ResNet, fp32 and bf16, 1 and 2 ranks
+    python3 scripts/compare_pytorch.py                                     all families, fp32 and bf16, 1 and 2 ranks
     python3 scripts/compare_pytorch.py --model gpt --precision fp32 --ranks 1 --rounds 5
     python3 scripts/compare_pytorch.py --device cuda                       GPT-2 of four sizes and ResNet-50 on one GPU
 
-On cores: GPT has 6 layers, 384 wide, 6 heads, T = 256, B = 16, V = 256, AdamW, gradients clipped at 1.0; ResNet is the
-network of configs/resnet_fashion.yaml at its batch with its optimizer. Every process is pinned to its cores and each
+On cores: GPT, Llama and BERT have 6 layers, 384 wide, 6 heads, T = 256, B = 16, V = 256, AdamW, gradients clipped at 1.0;
+ViT has 6 layers, 192 wide, 49 patches, B = 64; ResNet is the network of configs/resnet_fashion.yaml at B = 64. Every process is pinned to its cores and each
 rank has one thread. Every rank trains on the whole batch (so 2 ranks do twice the work per step) unless --strong divides
 it. PyTorch is eager with F.scaled_dot_product_attention, fused optimizers and channels_last images; bf16 is its autocast.
 
@@ -20,7 +20,7 @@ and without the warm-up, the median step on cores and the mean step on a GPU, wh
 resident set of any process, or of the GPU as its driver sees it.
 
 Needs a build (scripts/quickstart.sh or cmake --build --preset cpu) and PyTorch: pip install torch. Without --compile a
-full call takes about 15 minutes on 2 cores. Exits 1 where a run fails, never because of a number.
+full call takes about 30 minutes on 2 cores. Exits 1 where a run fails, never because of a number.
 """
 import argparse
 import json
@@ -113,7 +113,7 @@ class Comparison:
         arguments, actions = self.arguments, {}
         if self.cuda:
             # Compiling 36 blocks and more one by one takes minutes; above that one block is compiled for all.
-            deep = self.work.is_gpt and self.work["model.layers"] > arguments.compile_layers
+            deep = not self.work.of_images and self.work["model.layers"] > arguments.compile_layers
             if arguments.torch_python:
                 actions["PyTorch"] = lambda: self.pytorch("blocks" if deep else "all")
         elif arguments.torch_python:
@@ -145,7 +145,8 @@ class Comparison:
         """Plain data for --json."""
         peak = self.arguments.peak_tflops or gpu_info.peak_tflops(self.gpu or (gpu_info.query("name") or [""])[0],
                                                                   self.precision)
-        sides = {name: dict(side, mfu=side["rate"] * self.work.flops_per_item() / (peak * 1e12) if self.cuda and peak else None)
+        flops = self.work.flops_per_item() if self.cuda and peak else None
+        sides = {name: dict(side, mfu=side["rate"] * flops / (peak * 1e12) if flops else None)
                  for name, side in self.sides.items()}
         return {"model": self.work.name, "title": self.work.title, "unit": self.work.unit + "/s", "precision": self.precision,
                 "torch": self.version, "sides": sides}
@@ -169,7 +170,7 @@ def report(row, arguments):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--model", choices=[*WORKLOADS, "all"], default="all", help="default: all of the device")
+    parser.add_argument("--model", choices=[*WORKLOADS, "all"], nargs="+", default=["all"], help="default: all of the device")
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16", "both"], help="both is fp32 and bf16, the default on "
                         "cores; on a GPU the default is bf16")
     parser.add_argument("--ranks", type=int, nargs="+", help="rank counts of Trireme (default: 1 2 on cores, 1 on a GPU)")
@@ -214,7 +215,9 @@ def check_tools(arguments):
 def main():
     arguments = parse()
     check_tools(arguments)
-    models = [arguments.model] if arguments.model != "all" else CUDA_MODELS if arguments.device == "cuda" else CPU_MODELS
+    models = arguments.model
+    if "all" in models:
+        models = CUDA_MODELS if arguments.device == "cuda" else CPU_MODELS
     rows = []
     with tempfile.TemporaryDirectory(prefix="trireme-compare-") as place:
         for model in models:

@@ -10,13 +10,18 @@ import sys
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-# Overrides of each workload beyond `common` below. On one core: a GPT of 6 x 384 and the quickstart's CNN. On one GPU:
-# the published sizes, at batches that both sides hold in 80 GB.
+# 6 layers of 384, T = 256, B = 16, whatever the family.
+SMALL = {"model.layers": 6, "model.hidden": 384, "model.heads": 6, "model.context": 256, "model.init_std": 0.02,
+         "train.micro_batch": 16, "optimizer.learning_rate": 1e-3, "optimizer.betas": [0.9, 0.95], "parallel.zero": 0}
+
+# Overrides of each workload beyond its config. On one core: transformers of 6 x 384, a ViT of 6 x 192 and the quickstart's
+# CNN. On one GPU: the published sizes, at batches that both sides hold in 80 GB.
 WORKLOADS = {
-    "gpt": ("gpt_tiny", {
-        "model.layers": 6, "model.hidden": 384, "model.heads": 6, "model.context": 256, "model.init_std": 0.02,
-        "model.position_init": "normal", "train.micro_batch": 16, "optimizer.learning_rate": 1e-3,
-        "optimizer.betas": [0.9, 0.95], "parallel.zero": 0}),
+    "gpt": ("gpt_tiny", {**SMALL, "model.position_init": "normal"}),
+    "llama": ("llama_tiny", {**SMALL, "model.kv_heads": 2, "model.intermediate": 1024}),
+    "bert": ("bert_tiny", SMALL),
+    "vit": ("vit_fashion", {"model.hidden": 192, "model.heads": 3, "model.intermediate": 768, "model.patch": 4,
+                            "train.micro_batch": 64, "data.flip": False}),
     "resnet": ("resnet_fashion", {"train.micro_batch": 64, "data.flip": False}),
     "gpt2_124m": ("gpt2_124m", {"train.micro_batch": 32}),
     "gpt2_350m": ("gpt2_350m", {"train.micro_batch": 32}),
@@ -24,7 +29,7 @@ WORKLOADS = {
     "gpt2_1558m": ("gpt2_1558m", {"train.micro_batch": 8}),
     "resnet50": ("resnet50_imagenet", {"train.micro_batch": 256, "data.crop_padding": 0, "data.flip": False}),
 }
-CPU_MODELS = ["gpt", "resnet"]
+CPU_MODELS = ["gpt", "llama", "bert", "vit", "resnet"]
 CUDA_MODELS = ["gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m", "resnet50"]
 
 
@@ -52,8 +57,9 @@ class Workload:
         self.path = os.path.join("configs", config + ".yaml")
         self.overrides = dict(overrides)
         self.text = _text_with_bases(os.path.join(REPOSITORY, self.path))
-        self.is_gpt = self["model.family"] == "gpt2"
-        self.unit = "tokens" if self.is_gpt else "images"
+        self.family = self["model.family"]
+        self.of_images = self.family in ("vit", "resnet")
+        self.unit = "images" if self.of_images else "tokens"
 
     def __getitem__(self, key):
         if key in self.overrides:
@@ -77,12 +83,21 @@ class Workload:
     @property
     def items(self):
         """Tokens or images of one micro-batch."""
-        return self.batch * self["model.context"] if self.is_gpt else self.batch
+        return self.batch if self.of_images else self.batch * self["model.context"]
+
+    @property
+    def token_ids(self):
+        """Ids that data may hold."""
+        return min(self["model.vocabulary"], self.get("model.mask_token", self["model.vocabulary"]))
 
     @property
     def title(self):
-        if self.is_gpt:
-            return (f"GPT {self['model.layers']} x {self['model.hidden']}, T {self['model.context']}, "
+        if self.family == "vit":
+            return (f"ViT {self['model.layers']} x {self['model.hidden']}, patches of {self['model.patch']} in "
+                    f"{self['model.image_size']} px, B {self.batch}")
+        if not self.of_images:
+            name = {"gpt2": "GPT", "llama": "Llama", "bert": "BERT"}[self.family]
+            return (f"{name} {self['model.layers']} x {self['model.hidden']}, T {self['model.context']}, "
                     f"V {self['model.vocabulary']}, B {self.batch}")
         return f"ResNet {self['model.stages']} of {self.path}, {self['model.image_size']} px, B {self.batch}"
 
@@ -99,11 +114,12 @@ class Workload:
         return (self["model.vocabulary"] + self["model.context"]) * width + layers * (12 * width + 13) * width + 2 * width
 
     def flops_per_item(self):
-        """Forward and backward, per token or image. GPT: 6 N + 6 L C T, the formula of llm.c, which counts the causal
-        half of attention. ResNet: three times the multiply-adds of convolutions and classifier, two FLOPs each."""
-        if self.is_gpt:
+        """Forward and backward, per token or image; None for families that are not measured on a GPU. GPT: 6 N + 6 L C T,
+        the formula of llm.c, which counts the causal half of attention. ResNet: three times the multiply-adds of
+        convolutions and classifier, two FLOPs each."""
+        if self.family == "gpt2":
             return 6 * self.parameters() + 6 * self["model.layers"] * self["model.hidden"] * self["model.context"]
-        return 6 * self._resnet_multiply_adds()
+        return 6 * self._resnet_multiply_adds() if self.family == "resnet" else None
 
     def _resnet_multiply_adds(self):
         width, small = self["model.width"], self["model.stem"] == "small"
@@ -154,8 +170,8 @@ def pack_random(workload, trireme, place):
     """Random data of the shape that `workload` reads; gives its directory."""
     out = os.path.join(place, "data_" + workload.name)
     generator = random.Random(1)
-    if workload.is_gpt:
-        if workload["model.vocabulary"] > 256:
+    if not workload.of_images:
+        if workload.token_ids > 256:
             try:
                 write_random_tokens(os.path.join(out, "train"), workload["model.vocabulary"], 8 << 20)
                 return os.path.join(out, "train")

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The models of compare_pytorch.py in PyTorch: each takes a Workload, and (inputs, targets) to the mean loss."""
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Attention(nn.Module):
+    """Heads that may share keys; a rotation of queries and keys where `rotary` holds its cosines and sines."""
+
+    def __init__(self, width, heads, key_heads, bias, causal):
+        super().__init__()
+        self.heads, self.key_heads, self.causal = heads, key_heads, causal
+        self.qkv = nn.Linear(width, width + 2 * key_heads * (width // heads), bias=bias)
+        self.projection = nn.Linear(width, width, bias=bias)
+
+    def forward(self, x, rotary=None):
+        batch, length, width = x.shape
+        size = width // self.heads
+        q, k, v = (part.view(batch, length, -1, size).transpose(1, 2)
+                   for part in self.qkv(x).split([width, self.key_heads * size, self.key_heads * size], dim=2))
+        if rotary is not None:
+            q, k = rotated(q, *rotary), rotated(k, *rotary)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal, enable_gqa=self.key_heads != self.heads)
+        return self.projection(y.transpose(1, 2).reshape(batch, length, width))
+
+
+def rotated(x, cosines, sines):
+    half = x.shape[-1] // 2
+    turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
+    return x * cosines + turned * sines
+
+
+class Mlp(nn.Module):
+    def __init__(self, width, wide, gelu):
+        super().__init__()
+        self.gelu = gelu
+        self.up, self.down = nn.Linear(width, wide), nn.Linear(wide, width)
+
+    def forward(self, x):
+        return self.down(F.gelu(self.up(x), approximate=self.gelu))
+
+
+class Swiglu(nn.Module):
+    def __init__(self, width, wide):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 2 * wide, bias=False), nn.Linear(wide, width, bias=False)
+
+    def forward(self, x):
+        gates, values = self.up(x).chunk(2, dim=-1)
+        return self.down(F.silu(gates) * values)
+
+
+class Block(nn.Module):
+    """Norms before the branches, or behind them as BERT has it."""
+
+    def __init__(self, norm, attention, mlp, norms_after=False):
+        super().__init__()
+        self.norm1, self.norm2, self.attention, self.mlp, self.after = norm(), norm(), attention, mlp, norms_after
+
+    def forward(self, x, rotary=None):
+        if self.after:
+            x = self.norm1(x + self.attention(x))
+            return self.norm2(x + self.mlp(x))
+        x = x + self.attention(self.norm1(x), rotary)
+        return x + self.mlp(self.norm2(x))
+
+
+def classic_block(work, gelu, causal, norms_after=False):
+    """A block of layer norms, GELU and biases."""
+    width, heads = work["model.hidden"], work["model.heads"]
+    wide = work.get("model.intermediate", 4 * width)
+    return Block(lambda: nn.LayerNorm(width), Attention(width, heads, heads, True, causal), Mlp(width, wide, gelu), norms_after)
+
+
+def token_loss(logits, targets):
+    return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets.view(-1), ignore_index=-1)
+
+
+class Transformer(nn.Module):
+    """What all families of tokens have: a table, tied to the head, and blocks."""
+
+    def __init__(self, work, blocks):
+        super().__init__()
+        # A table of whole tiles: a size that PyTorch's matrix products like better than 50257.
+        self.tokens = nn.Embedding(-(-work["model.vocabulary"] // 128) * 128, work["model.hidden"])
+        self.blocks = nn.ModuleList(blocks)
+
+    def draw(self):
+        for parameter in self.parameters():
+            if parameter.dim() == 2:
+                nn.init.normal_(parameter, std=0.02)
+
+    def run(self, x, *more):
+        for block in self.blocks:
+            x = block(x, *more)
+        return x
+
+    def head(self, x):
+        return x @ self.tokens.weight.t()
+
+
+class Gpt(Transformer):
+    def __init__(self, work):
+        super().__init__(work, (classic_block(work, "tanh", causal=True) for _ in range(work["model.layers"])))
+        self.positions = nn.Embedding(work["model.context"], work["model.hidden"])
+        self.norm = nn.LayerNorm(work["model.hidden"])
+        self.draw()
+
+    def forward(self, ids, targets):
+        return token_loss(self.head(self.norm(self.run(self.tokens(ids) + self.positions.weight))), targets)
+
+
+class Llama(Transformer):
+    def __init__(self, work):
+        width, heads, length = work["model.hidden"], work["model.heads"], work["model.context"]
+        super().__init__(work, (
+            Block(lambda: nn.RMSNorm(width, eps=1e-5), Attention(width, heads, work["model.kv_heads"], False, causal=True),
+                  Swiglu(width, work["model.intermediate"])) for _ in range(work["model.layers"])))
+        self.norm = nn.RMSNorm(width, eps=1e-5)
+        size = width // heads
+        angles = torch.outer(torch.arange(length), 10000.0 ** (-torch.arange(0, size, 2) / size)).repeat(1, 2)
+        self.register_buffer("cosines", angles.cos())
+        self.register_buffer("sines", angles.sin())
+        self.draw()
+
+    def forward(self, ids, targets):
+        x = self.tokens(ids)
+        rotary = (self.cosines.to(x.dtype), self.sines.to(x.dtype))
+        return token_loss(self.head(self.norm(self.run(x, rotary))), targets)
+
+
+class Bert(Transformer):
+    def __init__(self, work):
+        width = work["model.hidden"]
+        super().__init__(work, (classic_block(work, "none", causal=False, norms_after=True)
+                                for _ in range(work["model.layers"])))
+        self.positions, self.kinds = nn.Embedding(work["model.context"], width), nn.Embedding(2, width)
+        self.norm = nn.LayerNorm(width)
+        self.transform = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width))
+        self.bias = nn.Parameter(torch.zeros(self.tokens.num_embeddings))
+        self.draw()
+
+    def forward(self, ids, targets):
+        x = self.norm(self.tokens(ids) + self.positions.weight + self.kinds.weight[0])
+        return token_loss(self.head(self.transform(self.run(x))) + self.bias, targets)
+
+
+class Vit(nn.Module):
+    """The mean of all patches goes to the classifier."""
+
+    def __init__(self, work):
+        super().__init__()
+        width, patch = work["model.hidden"], work["model.patch"]
+        self.patches = nn.Conv2d(work["model.channels"], width, patch, patch)
+        self.positions = nn.Parameter(torch.randn((work["model.image_size"] // patch) ** 2, width) * 0.02)
+        self.blocks = nn.ModuleList(classic_block(work, "none", causal=False) for _ in range(work["model.layers"]))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, work["model.classes"])
+
+    def forward(self, images, labels):
+        x = self.patches(images).flatten(2).transpose(1, 2) + self.positions
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy(self.head(self.norm(x).mean(dim=1)).float(), labels)
+
+
+def unit(inputs, outputs, window, stride):
+    return nn.Sequential(nn.Conv2d(inputs, outputs, window, stride, window // 2, bias=False), nn.BatchNorm2d(outputs))
+
+
+class ResNetBlock(nn.Module):
+    def __init__(self, inputs, width, stride, bottleneck):
+        super().__init__()
+        outputs = 4 * width if bottleneck else width
+        if bottleneck:  # the stride is in the 3x3 convolution
+            units = [unit(inputs, width, 1, 1), unit(width, width, 3, stride), unit(width, outputs, 1, 1)]
+        else:
+            units = [unit(inputs, width, 3, stride), unit(width, outputs, 3, 1)]
+        self.branch = nn.Sequential(*[layer for part in units for layer in (part, nn.ReLU(inplace=True))][:-1])
+        changes = stride != 1 or inputs != outputs
+        self.shortcut = unit(inputs, outputs, 1, stride) if changes else nn.Identity()
+
+    def forward(self, x):
+        return F.relu(self.branch(x) + self.shortcut(x))
+
+
+class ResNet(nn.Module):
+    def __init__(self, work):
+        super().__init__()
+        width, bottleneck = work["model.width"], work["model.block"] == "bottleneck"
+        if work["model.stem"] == "small":
+            self.stem = nn.Sequential(unit(work["model.channels"], width, 3, 1), nn.ReLU(inplace=True))
+        else:
+            self.stem = nn.Sequential(unit(work["model.channels"], width, 7, 2), nn.ReLU(inplace=True),
+                                      nn.MaxPool2d(3, 2, 1))
+        layers, inputs = [], width
+        for stage, count in enumerate(work["model.stages"]):
+            for index in range(count):
+                layers.append(ResNetBlock(inputs, width << stage, 2 if stage > 0 and index == 0 else 1, bottleneck))
+                inputs = (width << stage) * (4 if bottleneck else 1)
+        self.blocks = nn.Sequential(*layers)
+        self.head = nn.Linear(inputs, work["model.classes"])
+        self.smoothing = work.get("train.label_smoothing", 0.0)
+
+    def forward(self, images, labels):
+        logits = self.head(self.blocks(self.stem(images)).mean(dim=(2, 3)))
+        return F.cross_entropy(logits.float(), labels, label_smoothing=self.smoothing)
+
+
+MODELS = {"gpt2": Gpt, "llama": Llama, "bert": Bert, "vit": Vit, "resnet": ResNet}
