@@ -76,7 +76,7 @@ class Comparison:
 
     def trireme(self, ranks, data):
         self.runs += 1
-        arguments, directory = self.arguments, os.path.join(self.place, f"run_{self.work.name}_{self.runs}")
+        arguments, directory = self.arguments, os.path.join(self.place, f"run_{self.work.name}_{self.precision}_{self.runs}")
         batch = self.work.batch // ranks if arguments.strong else self.work.batch
         settings = self.work.settings(directory, data, arguments.steps, batch, ranks)
         settings |= {"precision": self.precision, "device.type": arguments.device}
