@@ -34,6 +34,14 @@ std::string describe_header(const ShardSet& set) {
     text +=
         fmt::format("  tokens       {}\n  documents    {}\n  tokenizer    {}\n  vocabulary   {}\n",
                     set.elements(), documents, first.tokenizer, first.vocabulary);
+    if (first.counted) {
+      std::uint64_t counted = 0;
+      for (const Shard& shard : set.shards())
+        counted += *shard.header.counted;
+      text += fmt::format(
+          "  counted      {} ({:.1f} % of the tokens are targets, by /loss_mask)\n", counted,
+          100.0 * static_cast<double>(counted) / static_cast<double>(set.elements()));
+    }
   } else {
     constexpr std::size_t limit = 20;
     const std::vector<std::string>& all = first.classes;

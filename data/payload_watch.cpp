@@ -25,7 +25,8 @@ PayloadWatch::PayloadWatch(const Dataset& data, const PayloadWatchOptions& optio
   for (std::size_t i = options.rank; i < data.shards().size(); i += options.ranks) {
     shards_.push_back(data.shards()[i]);
     stamps_.push_back(stamp_of(shards_.back().path));
-    left_ += shards_.back().data_bytes() + shards_.back().index_bytes();
+    left_ +=
+        shards_.back().data_bytes() + shards_.back().index_bytes() + shards_.back().mask_bytes();
   }
   if (!shards_.empty()) thread_ = std::thread([this] { run(); });
 }

@@ -2,6 +2,7 @@
 #include "data/verify.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "data/megatron/index.h"
@@ -36,8 +37,13 @@ class PayloadScan {
     scan<Element>(shard_.index_offset, shard_.index_bytes(), index_block_bytes,
                   shard_.data_blocks(), check);
   }
+  template <typename Check>
+  void mask(Check&& check) {
+    scan<std::uint8_t>(shard_.mask_offset, shard_.mask_bytes(), index_block_bytes,
+                       shard_.data_blocks() + shard_.index_blocks(), check);
+  }
 
-  // After both: raises where a checksum does not match.
+  // After all: raises where a checksum does not match.
   void finish() const {
     if (!damaged_.empty()) refuse_damaged();
     if (checksum_.value() == shard_.header.payload_checksum) return;
@@ -111,6 +117,24 @@ void scan_tokens(const Shard& shard, PayloadScan& payload) {
   });
 }
 
+void scan_mask(const Shard& shard, PayloadScan& payload) {
+  if (!shard.header.counted) return;
+  std::uint64_t counted = 0;
+  bool complete = true;
+  std::uint64_t seen = 0;
+  payload.mask([&](std::uint64_t first, std::span<const std::uint8_t> bytes) {
+    complete = complete && first == seen;
+    seen = first + bytes.size();
+    for (const std::uint8_t byte : bytes)
+      counted += static_cast<std::uint64_t>(std::popcount(byte));
+  });
+  // Damaged blocks are left out, and named by finish().
+  if (!complete || seen != shard.mask_bytes() || counted == *shard.header.counted) return;
+  fail(ExitCode::data,
+       "{}: /loss_mask has {} bits set, and attribute 'counted' says {}; re-pack the data set",
+       shard.path, counted, *shard.header.counted);
+}
+
 void scan_offsets(const Shard& shard, PayloadScan& payload) {
   std::uint64_t last = 0;
   payload.index<std::uint64_t>([&](std::uint64_t first, std::span<const std::uint64_t> offsets) {
@@ -123,6 +147,7 @@ void scan_offsets(const Shard& shard, PayloadScan& payload) {
       last = offsets[i];
     }
   });
+  scan_mask(shard, payload);
   payload.finish();
   if (last != shard.header.count) {
     fail(ExitCode::data, "{}: the last document ends at {}, the tokens at {}; re-pack the data set",
@@ -186,6 +211,10 @@ void verify_rest(const Shard& shard, const ByteProgress& progress) {
   file.source().read(shard.index_offset, index);
   blocks.check_index(index);
   progress(index.size());
+  std::vector<std::byte> mask(shard.mask_bytes());
+  if (!mask.empty()) file.source().read(shard.mask_offset, mask);
+  blocks.check_mask(mask);
+  progress(mask.size());
 }
 
 std::vector<ShardReport> verify_dataset(const std::string& path, const ByteProgress& progress) {

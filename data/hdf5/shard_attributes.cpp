@@ -126,9 +126,10 @@ ShardHeader read_header(const std::string& path, const RootGroup& root, std::uin
   if (const std::string format = read.text("format"); format != "trireme-shard") {
     refuse(path, fmt::format("attribute 'format' is '{}', not 'trireme-shard'", format));
   }
-  if (const std::uint64_t version = read.integer("version"); version != shard_version) {
-    refuse(path, fmt::format("has format version {}; this program reads version {}", version,
-                             shard_version));
+  const std::uint64_t version = read.integer("version");
+  if (version != shard_version && version != masked_shard_version) {
+    refuse(path, fmt::format("has format version {}; this program reads versions {} and {}",
+                             version, shard_version, masked_shard_version));
   }
   ShardHeader header;
   const std::string kind = read.text("kind");
@@ -139,8 +140,11 @@ ShardHeader read_header(const std::string& path, const RootGroup& root, std::uin
   header.shard_index = read.integer("shard_index");
   header.shard_count = read.integer("shard_count");
   header.count = read.integer("count");
+  if (version == masked_shard_version) header.counted = read.integer("counted");
   header.payload_checksum = read.integer("payload_xxh3");
   if (header.count == 0) refuse(path, fmt::format("holds no {}", kind));
+  if (header.counted && (header.kind != DataKind::tokens || *header.counted > header.count))
+    refuse(path, fmt::format("says that {} of {} {} count", *header.counted, header.count, kind));
   if (header.shard_index >= header.shard_count) {
     refuse(path, fmt::format("says it is shard {} of {}", header.shard_index, header.shard_count));
   }

@@ -105,6 +105,12 @@ void locate_tokens(Shard& shard, const InputFile& file, const RootGroup& root) {
   offsets.type_is(8, false, "uint64");
   offsets.shape_is({header.documents + 1});
   shard.index_offset = offsets.offset_of(checked_bytes(shard.path, {header.documents + 1, 8}));
+  if (!header.counted) return;
+  const DatasetCheck mask(file, root, "loss_mask");
+  mask.storage_is_plain();
+  mask.type_is(1, false, "uint8");
+  mask.shape_is({shard.mask_bytes()});
+  shard.mask_offset = mask.offset_of(shard.mask_bytes());
 }
 
 void locate_images(Shard& shard, const InputFile& file, const RootGroup& root) {
@@ -124,7 +130,7 @@ void locate_images(Shard& shard, const InputFile& file, const RootGroup& root) {
 
 void locate_blocks(Shard& shard, const InputFile& file, const RootGroup& root) {
   if (!hdf5::read_block_attributes(root, shard)) return;
-  const std::uint64_t blocks = shard.data_blocks() + shard.index_blocks();
+  const std::uint64_t blocks = shard.blocks_in_all();
   const DatasetCheck table(file, root, "block_checksums");
   table.storage_is_plain();
   table.type_is(4, false, "uint32");

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -174,14 +175,23 @@ void ShardWriter::write(const void* elements, std::uint64_t count) {
   it.written += count;
 }
 
-void ShardWriter::finish(std::span<const std::uint64_t> document_offsets) {
+void ShardWriter::finish(std::span<const std::uint64_t> document_offsets,
+                         std::span<const std::byte> loss_mask) {
   State& it = *state_;
   TRIREME_EXPECTS(it.header.kind == DataKind::tokens && document_offsets.size() >= 2 &&
                       document_offsets.front() == 0 && document_offsets.back() == it.header.count,
                   "document offsets of a shard of {} tokens", it.header.count);
   it.header.documents = document_offsets.size() - 1;
+  if (!loss_mask.empty()) {
+    TRIREME_EXPECTS(loss_mask.size() == loss_mask_bytes(it.header.count),
+                    "a loss mask of {} bytes for {} tokens", loss_mask.size(), it.header.count);
+    it.header.counted = 0;
+    for (const std::byte byte : loss_mask)
+      *it.header.counted +=
+          static_cast<std::uint64_t>(std::popcount(std::to_integer<unsigned>(byte)));
+  }
   commit("document_offsets", H5T_NATIVE_UINT64, std::as_bytes(document_offsets),
-         document_offsets.size());
+         document_offsets.size(), loss_mask);
 }
 
 void ShardWriter::finish(std::span<const std::int32_t> labels) {
@@ -191,26 +201,31 @@ void ShardWriter::finish(std::span<const std::int32_t> labels) {
 }
 
 void ShardWriter::commit(const char* name, std::int64_t type, std::span<const std::byte> index,
-                         std::uint64_t elements) {
+                         std::uint64_t elements, std::span<const std::byte> mask) {
   State& it = *state_;
   TRIREME_EXPECTS(it.written == it.header.count, "{} of {} elements written", it.written,
                   it.header.count);
   it.blocks.end_block();
-  it.blocks.add(index, index_block_bytes);
-  it.blocks.end_block();
+  for (const auto part : {index, mask}) {
+    it.blocks.add(part, index_block_bytes);
+    it.blocks.end_block();
+  }
   std::uint64_t size = 0;
   {
     const hdf5::Session session;
     hsize_t used = 0;
     written(H5Fget_filesize(it.file, &used), "H5Fget_filesize", it.path);
     reserve(it.descriptor,
-            used + index.size() + it.blocks.table().size() * sizeof(std::uint32_t) +
+            used + index.size() + mask.size() + it.blocks.table().size() * sizeof(std::uint32_t) +
                 metadata_reserve + 2 * join_classes(it.header.classes).size(),
             it.path);
     write_dataset(it.file, name, type, index, elements, it.path);
+    if (!mask.empty())
+      write_dataset(it.file, "loss_mask", H5T_NATIVE_UINT8, mask, mask.size(), it.path);
     write_dataset(it.file, "block_checksums", H5T_NATIVE_UINT32,
                   std::as_bytes(std::span(it.blocks.table())), it.blocks.table().size(), it.path);
     it.checksum.update(index);
+    it.checksum.update(mask);
     it.header.payload_checksum = it.checksum.value();
     hdf5::write_header(it.path, it.file, it.header);
     hdf5::write_block_attributes(

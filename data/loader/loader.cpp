@@ -13,6 +13,8 @@ namespace {
 // Between two looks at whether a busy compute stream has come to its end.
 constexpr auto look_again = std::chrono::microseconds(200);
 
+static_assert(masked_target == ignored_target);
+
 }  // namespace
 
 Loader::Loader(Device& device, const Dataset& dataset, const BatchPlan& plan,

@@ -26,7 +26,8 @@ class SplitStreams {
   explicit SplitStreams(std::size_t token_bytes) : token_bytes_(token_bytes) {}
   void add_split(TokenStream stream) { streams_.push_back(std::move(stream)); }
   void begin_document() { at_document_start_ = true; }
-  void add(std::span<const std::byte> tokens) {
+  // `counted`: a byte for each token of a stream with a loss mask.
+  void add(std::span<const std::byte> tokens, std::span<const std::byte> counted = {}) {
     while (!tokens.empty()) {
       while (streams_[current_].left() == 0)
         ++current_;
@@ -34,8 +35,10 @@ class SplitStreams {
       if (std::exchange(at_document_start_, false)) stream.begin_document();
       const auto part =
           tokens.first(std::min<std::uint64_t>(tokens.size(), stream.left() * token_bytes_));
-      token_bytes_ == 1 ? stream.add(part) : stream.add_stored(part);
+      const auto marks = counted.first(std::min(counted.size(), part.size() / token_bytes_));
+      token_bytes_ == 1 ? stream.add(part) : stream.add_stored(part, marks);
       tokens = tokens.subspan(part.size());
+      counted = counted.subspan(marks.size());
     }
   }
   [[nodiscard]] std::vector<TokenStream>& streams() { return streams_; }
@@ -54,17 +57,26 @@ void check_options(const PackTextOptions& options) {
     fail(ExitCode::config, "--dtype: {} is not allowed; use uint16 or uint32",
          name_of(*options.dtype));
   }
-  const bool tokenizes = !options.tokenizer.empty(), lines = !options.json_field.empty();
+  const bool tokenizes = !options.tokenizer.empty(), lines = options.reads_lines();
+  const bool chat = options.chat_template != ChatTemplate::none;
+  if (int{!options.json_field.empty()} + int{options.pairs} + int{chat} > 1)
+    fail(ExitCode::config,
+         "--json-field, --pairs and --chat-template exclude each other; they say what a line is");
   if (lines && !options.separator.empty())
     fail(ExitCode::config,
-         "--document-separator and --json-field exclude each other; each line is a document");
+         "--document-separator excludes --json-field, --pairs and --chat-template; each line is a "
+         "document");
+  if (chat && !tokenizes)
+    fail(ExitCode::config, "--chat-template: bytes have no special tokens; it needs --tokenizer");
   for (const auto& [option, token] : {std::pair("--begin-token", options.begin_token),
                                       std::pair("--end-token", options.end_token)}) {
     if (!token.empty() && !tokenizes)
       fail(ExitCode::config, "{}: '{}' needs --tokenizer; bytes have no such token", option, token);
   }
   if (options.skip_bad && !lines)
-    fail(ExitCode::config, "--skip-bad: leaves out bad JSON lines and needs --json-field");
+    fail(ExitCode::config,
+         "--skip-bad: leaves out bad JSON lines and needs --json-field, --pairs or "
+         "--chat-template");
   if (options.refuse_invalid && !tokenizes)
     fail(ExitCode::config, "--invalid-utf8: bytes may be any; it needs --tokenizer");
   check_output_options(options.output, options.split, options.validation);
@@ -109,13 +121,15 @@ std::vector<PackedSplit> write_splits(const Stream& stream, const PackTextOption
   for (const auto& [name, size] : split_sizes(stream.tokens, options.validation, stream.unit)) {
     streams.add_split({name.empty() ? stage.path() : stage.add(name), size, options.shard_tokens,
                        stream.dtype, stream.tokenizer, stream.vocabulary});
-    packed.push_back({name.empty() ? target : target + "/" + name, size, 0, 0});
+    packed.push_back({name.empty() ? target : target + "/" + name, size, 0, 0, {}});
   }
   fill();
   for (std::size_t i = 0; i < packed.size(); ++i) {
     streams.streams()[i].finish();
     packed[i].documents = streams.streams()[i].documents();
     packed[i].shards = streams.streams()[i].shards();
+    if (options.pairs || options.chat_template != ChatTemplate::none)
+      packed[i].counted = streams.streams()[i].counted();
   }
   return packed;
 }
@@ -141,8 +155,9 @@ PackedText pack_spooled(const std::vector<TextPart>& parts, const PackTextOption
                                  [&] {
                                    tokens.spool->replay(
                                        [&] { streams.begin_document(); },
-                                       [&](std::span<const std::byte> stored) {
-                                         streams.add(stored);
+                                       [&](std::span<const std::byte> stored,
+                                           std::span<const std::byte> counted) {
+                                         streams.add(stored, counted);
                                          progress.add(stored.size() / size_of(tokens.dtype));
                                        });
                                  }),
@@ -157,7 +172,7 @@ PackedText pack_text(const PackTextOptions& options) {
   const std::string target = output_of(options.output, options.split);
   StagedDirectory stage(target, options.force);
   const std::vector<TextPart> parts = list_text(options.inputs, stage.path());
-  const bool spools = !options.tokenizer.empty() || !options.json_field.empty();
+  const bool spools = !options.tokenizer.empty() || options.reads_lines();
   PackedText packed = spools ? pack_spooled(parts, options, target, stage)
                              : pack_bytes(parts, options, target, stage);
   stage.commit();

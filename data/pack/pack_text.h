@@ -11,6 +11,12 @@
 
 namespace trireme {
 
+// How a conversation becomes text:
+//   chatml  <|im_start|>ROLE\nCONTENT<|im_end|>\n
+//   llama3  <|start_header_id|>ROLE<|end_header_id|>\n\nCONTENT<|eot_id|>, CONTENT without white
+//           space around it, as Meta's template has it
+enum class ChatTemplate : std::uint8_t { none, chatml, llama3 };
+
 struct PackTextOptions {
   std::vector<std::string> inputs{};  // files, directories, "-"
   std::string output{};
@@ -30,8 +36,16 @@ struct PackTextOptions {
   std::string end_token{};
   bool refuse_invalid = false;  // UTF-8, which becomes U+FFFD otherwise; with a tokenizer
   std::string json_field{};     // of inputs that are JSON lines, each a document
-  bool skip_bad = false;        // leave out lines without such a field
-  std::size_t threads = 0;      // that tokenize; 0: one per core
+  // Inputs are JSON lines, each a prompt and its completion, or a conversation in such a template;
+  // what the prompts and all roles but the assistant say does not count (dialogue.h).
+  bool pairs = false;
+  ChatTemplate chat_template = ChatTemplate::none;
+  bool skip_bad = false;    // leave out lines that are not as they should be
+  std::size_t threads = 0;  // that tokenize; 0: one per core
+
+  [[nodiscard]] bool reads_lines() const {
+    return !json_field.empty() || pairs || chat_template != ChatTemplate::none;
+  }
 };
 
 struct PackedSplit {
@@ -39,6 +53,7 @@ struct PackedSplit {
   std::uint64_t samples = 0;  // tokens or images
   std::uint64_t documents = 0;
   std::uint64_t shards = 0;
+  std::optional<std::uint64_t> counted{};  // tokens that are targets; all
 };
 
 struct PackedText {

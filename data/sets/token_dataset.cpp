@@ -92,6 +92,27 @@ void TokenDataset::read(std::int64_t index, std::span<std::byte> inputs,
   } else {
     read_as<std::uint32_t>(index, first, tokens, targets);
   }
+  if (shards_.shards().front().header.counted) leave_out_masked(index, first + 1, targets);
+}
+
+void TokenDataset::leave_out_masked(std::int64_t sample, std::uint64_t first,
+                                    std::span<std::int32_t> targets) const {
+  static thread_local std::vector<std::byte> mask;
+  for (std::size_t which = shards_.shard_of(first); !targets.empty(); ++which) {
+    const std::uint64_t at = first - shards_.start_of(which);
+    const std::uint64_t count =
+        std::min<std::uint64_t>(targets.size(), shards_.shards()[which].header.count - at);
+    const std::uint64_t begin = at / 8;
+    mask.resize(loss_mask_bytes(at + count) - begin);
+    shards_.read_mask(which, begin, mask, sample);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const std::uint64_t bit = at + i;
+      const auto byte = std::to_integer<unsigned>(mask[bit / 8 - begin]);
+      if (((byte >> (bit % 8)) & 1U) == 0) targets[i] = masked_target;
+    }
+    targets = targets.subspan(count);
+    first += count;
+  }
 }
 
 void TokenDataset::document_starts(std::int64_t index, std::span<std::int32_t> starts) const {

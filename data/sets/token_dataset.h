@@ -9,8 +9,8 @@
 namespace trireme {
 
 // Sample i is the window [i * T, i * T + T + 1) of the concatenation of all shards; windows may
-// cross shard borders. Inputs are its first T tokens, targets its last T. N = (tokens - 1) / T
-// samples.
+// cross shard borders. Inputs are its first T tokens, targets its last T, those that a loss mask
+// leaves out masked_target. N = (tokens - 1) / T samples.
 class TokenDataset final : public Dataset {
  public:
   // `documents`: keeps where they begin, 8 bytes each.
@@ -33,6 +33,9 @@ class TokenDataset final : public Dataset {
   template <typename Token>
   void read_as(std::int64_t sample, std::uint64_t first, std::span<std::int32_t> inputs,
                std::span<std::int32_t> targets) const;
+  // targets[t] is token first + t.
+  void leave_out_masked(std::int64_t sample, std::uint64_t first,
+                        std::span<std::int32_t> targets) const;
   template <typename Token>
   void load(std::int64_t sample, std::uint64_t first, std::span<Token> to) const;
 

@@ -53,10 +53,12 @@ BlockChecks::BlockChecks(const Shard& shard, const InputFile& file)
       block_bytes_(shard.block_bytes),
       data_bytes_(shard.data_bytes()),
       data_blocks_(shard.data_blocks()),
+      index_{shard.index_offset, shard.index_bytes(), shard.data_blocks()},
+      mask_{shard.mask_offset, shard.mask_bytes(), shard.data_blocks() + shard.index_blocks()},
       cut_(shard.header.kind == DataKind::tokens),
       shift_(std::countr_zero(shard.block_bytes)),
-      table_(shard.data_blocks() + shard.index_blocks()),
-      verified_((shard.data_blocks() + shard.index_blocks()) / 64 + 1) {
+      table_(shard.blocks_in_all()),
+      verified_(shard.blocks_in_all() / 64 + 1) {
   shard_.header.classes.clear();  // of no use here, and long
   TRIREME_EXPECTS(block_bytes_ > 0, "{} has no block checksums", shard.path);
   file.read(shard.table_offset, std::as_writable_bytes(std::span(table_)));
@@ -88,24 +90,34 @@ void BlockChecks::read(const DataFile& file, std::uint64_t first, std::span<std:
 
 void BlockChecks::read_index(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
                              std::optional<std::int64_t> sample) {
+  read_part(index_, file, first, to, sample);
+}
+
+void BlockChecks::read_mask(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
+                            std::optional<std::int64_t> sample) {
+  read_part(mask_, file, first, to, sample);
+}
+
+void BlockChecks::read_part(const Part& part, const DataFile& file, std::uint64_t first,
+                            std::span<std::byte> to, std::optional<std::int64_t> sample) {
   while (!to.empty()) {
-    const auto part =
+    const auto piece =
         to.first(std::min<std::uint64_t>(index_block_bytes - first % index_block_bytes, to.size()));
-    with_fallback(file, [&] { read_index_block(file, first, part, sample); });
-    to = to.subspan(part.size());
-    first += part.size();
+    with_fallback(file, [&] { read_part_block(part, file, first, piece, sample); });
+    to = to.subspan(piece.size());
+    first += piece.size();
   }
 }
 
-void BlockChecks::read_index_block(const DataFile& file, std::uint64_t first,
-                                   std::span<std::byte> to, std::optional<std::int64_t> sample) {
+void BlockChecks::read_part_block(const Part& part, const DataFile& file, std::uint64_t first,
+                                  std::span<std::byte> to, std::optional<std::int64_t> sample) {
   const std::uint64_t number = first / index_block_bytes, start = number * index_block_bytes;
-  const std::uint64_t block = data_blocks_ + number;
-  if (is_verified(block)) return file.read(shard_.index_offset + first, to);
+  const std::uint64_t block = part.first_block + number;
+  if (is_verified(block)) return file.read(part.offset + first, to);
   std::array<std::byte, index_block_bytes> bytes;  // NOLINT: filled by read
-  const auto whole = std::span(bytes).first(
-      std::min<std::uint64_t>(index_block_bytes, shard_.index_bytes() - start));
-  file.read(shard_.index_offset + start, whole);
+  const auto whole =
+      std::span(bytes).first(std::min<std::uint64_t>(index_block_bytes, part.bytes - start));
+  file.read(part.offset + start, whole);
   check(block, whole, sample);
   std::memcpy(to.data(), whole.data() + (first - start), to.size());
 }
@@ -164,34 +176,43 @@ void BlockChecks::check(std::uint64_t block, std::span<const std::byte> bytes,
   verified_[block / 64].fetch_or(std::uint64_t{1} << (block % 64), std::memory_order_relaxed);
 }
 
-void BlockChecks::check_index(std::span<const std::byte> index) const {
-  for (std::uint64_t block = data_blocks_; !index.empty(); ++block) {
-    const auto bytes = index.first(std::min<std::uint64_t>(index_block_bytes, index.size()));
-    if (!matches(block, bytes)) refuse(block, bytes, std::nullopt, std::nullopt);
-    index = index.subspan(bytes.size());
+void BlockChecks::check_whole(const Part& part, std::span<const std::byte> bytes) const {
+  for (std::uint64_t block = part.first_block; !bytes.empty(); ++block) {
+    const auto piece = bytes.first(std::min<std::uint64_t>(index_block_bytes, bytes.size()));
+    if (!matches(block, piece)) refuse(block, piece, std::nullopt, std::nullopt);
+    bytes = bytes.subspan(piece.size());
   }
+}
+
+std::string BlockChecks::elements_of(std::uint64_t block, std::uint64_t bytes) const {
+  const bool tokens = shard_.header.kind == DataKind::tokens;
+  const auto named = [&](const char* name, std::uint64_t first, std::uint64_t last) {
+    return first == last ? fmt::format("{} {}", name, first)
+                         : fmt::format("{}s {} to {}", name, first, last);
+  };
+  if (block >= mask_.first_block) {
+    const std::uint64_t start = (block - mask_.first_block) * index_block_bytes;
+    return "loss mask of " +
+           named("token", 8 * start, std::min(8 * (start + bytes), shard_.header.count) - 1);
+  }
+  if (block >= data_blocks_) {
+    const std::uint64_t size = tokens ? sizeof(std::uint64_t) : sizeof(std::int32_t);
+    const std::uint64_t start = (block - data_blocks_) * index_block_bytes;
+    return named(tokens ? "document offset" : "label", start / size, (start + bytes) / size - 1);
+  }
+  const std::uint64_t start = block * block_bytes_, size = shard_.element_bytes();
+  return named(tokens ? "token" : "image", start / size, (start + bytes) / size - 1);
 }
 
 void BlockChecks::refuse(std::uint64_t block, std::span<const std::byte> bytes,
                          std::optional<std::int64_t> sample,
                          const std::optional<std::string>& others) const {
-  const bool tokens = shard_.header.kind == DataKind::tokens, data = block < data_blocks_;
-  const std::uint64_t element_bytes = data     ? shard_.element_bytes()
-                                      : tokens ? sizeof(std::uint64_t)
-                                               : sizeof(std::int32_t);
-  const std::uint64_t start =
-      data ? block * block_bytes_ : (block - data_blocks_) * index_block_bytes;
-  const std::uint64_t first = start / element_bytes,
-                      last = (start + bytes.size()) / element_bytes - 1;
-  const char* const name =
-      data ? (tokens ? "token" : "image") : (tokens ? "document offset" : "label");
-  const std::string what = first == last ? fmt::format("{} {}", name, first)
-                                         : fmt::format("{}s {} to {}", name, first, last);
   fail(ExitCode::data,
        "{}: block {} ({} of this shard{}) does not match its checksum ({:08x}, computed {:08x}){}: "
        "the file was damaged; restore it, copy it again or re-pack the data set{}",
-       shard_.path, block, what, sample ? fmt::format(", read for sample {}", *sample) : "",
-       table_[block], block_checksum(bytes), others.value_or(""),
+       shard_.path, block, elements_of(block, bytes.size()),
+       sample ? fmt::format(", read for sample {}", *sample) : "", table_[block],
+       block_checksum(bytes), others.value_or(""),
        others ? ""
               : fmt::format("; `trireme data verify {}` lists all damaged blocks", shard_.path));
 }

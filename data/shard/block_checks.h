@@ -55,13 +55,17 @@ class BlockChecks {
   // are read whole where they have not been checked.
   void read_index(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
                   std::optional<std::int64_t> sample);
-  // The whole of the document offsets or labels.
-  void check_index(std::span<const std::byte> index) const;
+  // The same of the loss mask.
+  void read_mask(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
+                 std::optional<std::int64_t> sample);
+  // The whole of the document offsets or labels, of the loss mask.
+  void check_index(std::span<const std::byte> index) const { check_whole(index_, index); }
+  void check_mask(std::span<const std::byte> mask) const { check_whole(mask_, mask); }
 
   // Of all blocks of `bytes` > 0 bytes of the data from byte `first` on.
   [[nodiscard]] bool are_verified(std::uint64_t first, std::uint64_t bytes) const;
 
-  // Blocks are those of the data, then those of the index.
+  // Blocks are those of the data, then those of the index, then those of the mask.
   [[nodiscard]] bool matches(std::uint64_t block, std::span<const std::byte> bytes) const {
     return block_checksum(bytes) == table_[block];
   }
@@ -72,6 +76,10 @@ class BlockChecks {
                            const std::optional<std::string>& others) const;
 
  private:
+  // What lies behind the data, in blocks of index_block_bytes.
+  struct Part {
+    std::uint64_t offset = 0, bytes = 0, first_block = 0;
+  };
   [[nodiscard]] bool is_verified(std::uint64_t block) const {
     return ((verified_[block / 64].load(std::memory_order_relaxed) >> (block % 64)) & 1) != 0;
   }
@@ -86,8 +94,13 @@ class BlockChecks {
   // Again from the file itself where what is wrong may be a copy's.
   template <typename Read>
   static void with_fallback(const DataFile& file, Read&& read);
-  void read_index_block(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
-                        std::optional<std::int64_t> sample);
+  void read_part(const Part& part, const DataFile& file, std::uint64_t first,
+                 std::span<std::byte> to, std::optional<std::int64_t> sample);
+  void read_part_block(const Part& part, const DataFile& file, std::uint64_t first,
+                       std::span<std::byte> to, std::optional<std::int64_t> sample);
+  void check_whole(const Part& part, std::span<const std::byte> bytes) const;
+  // "tokens 4 to 7", of a block.
+  [[nodiscard]] std::string elements_of(std::uint64_t block, std::uint64_t bytes) const;
   void read_once(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
                  std::optional<std::int64_t> sample);
   void read_cut(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
@@ -97,6 +110,7 @@ class BlockChecks {
   std::uint64_t block_bytes_;
   std::uint64_t data_bytes_;
   std::uint64_t data_blocks_;
+  Part index_, mask_;
   bool cut_;   // samples begin and end inside of blocks, whose size is a power of two
   int shift_;  // its exponent
   std::vector<std::uint32_t> table_;

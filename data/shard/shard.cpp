@@ -43,7 +43,7 @@ DType dtype_from_stored_name(std::string_view name) {
 
 Attributes attributes_of(const ShardHeader& header) {
   Attributes all = {{"format", std::string("trireme-shard")},
-                    {"version", shard_version},
+                    {"version", header.counted ? masked_shard_version : shard_version},
                     {"kind", std::string(name_of(header.kind))},
                     {"dtype", std::string(stored_name(header.dtype))},
                     {"shard_index", header.shard_index},
@@ -54,6 +54,7 @@ Attributes attributes_of(const ShardHeader& header) {
     all.emplace_back("continues", std::uint64_t{header.continues});
     all.emplace_back("tokenizer", header.tokenizer);
     all.emplace_back("vocabulary", header.vocabulary);
+    if (header.counted) all.emplace_back("counted", *header.counted);
   } else {
     all.emplace_back("height", header.height);
     all.emplace_back("width", header.width);

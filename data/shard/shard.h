@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,15 +19,25 @@ enum class DataKind : std::uint8_t { tokens, images };
 
 [[nodiscard]] std::string_view name_of(DataKind kind);
 
-inline constexpr std::uint64_t shard_version = 1;
+// Tokens with a loss mask have the later one: a program that knows nothing of masks would train on
+// all of them.
+inline constexpr std::uint64_t shard_version = 1, masked_shard_version = 2;
 
 // Bytes of the data that share a checksum: what packers write for tokens; for images it is one
 // image. The data set's README says why.
 inline constexpr std::uint64_t token_block_bytes = 4096;
-// Of document offsets and labels.
+// Of document offsets, labels and loss masks.
 inline constexpr std::uint64_t index_block_bytes = 4096;
 // What a reader takes for tokens, in powers of two.
 inline constexpr std::uint64_t shortest_cut_block = 512, longest_cut_block = 65536;
+
+// What a batch has in place of a target that a loss mask leaves out.
+inline constexpr std::int32_t masked_target = -1;
+
+// Of a loss mask: token i is bit i % 8, from the lowest, of byte i / 8.
+[[nodiscard]] constexpr std::uint64_t loss_mask_bytes(std::uint64_t tokens) {
+  return tokens / 8 + (tokens % 8 != 0 ? 1 : 0);
+}
 
 class BlockChecks;
 
@@ -41,12 +52,14 @@ struct ShardHeader {
   bool continues = false;       // the first part began before this shard
   std::string tokenizer;        // "bytes", or "huggingface:<file>:xxh3=<16 hex digits>"
   std::uint64_t vocabulary = 0;
+  // Tokens that count as targets; without a value there is no loss mask and all do.
+  std::optional<std::uint64_t> counted = std::nullopt;
   // images
   std::uint64_t height = 0;
   std::uint64_t width = 0;
   std::uint64_t channels = 0;
   std::vector<std::string> classes;
-  // XXH3-64 of the payload: the data, then the offsets or labels.
+  // XXH3-64 of the payload: the data, then the offsets or labels, then the loss mask.
   std::uint64_t payload_checksum = 0;
 };
 
@@ -58,6 +71,7 @@ struct Shard {
   std::uint64_t file_bytes = 0;
   std::uint64_t data_offset = 0;   // byte of the first token or image
   std::uint64_t index_offset = 0;  // byte of the first document offset (u64) or label (i32)
+  std::uint64_t mask_offset = 0;   // byte of the loss mask, a bit per token, where there is one
   std::uint64_t block_bytes = 0;   // of the data for each block checksum; 0: there are none
   std::uint64_t table_offset = 0;  // byte of the first block checksum (u32)
   std::uint64_t table_checksum = 0;
@@ -72,6 +86,15 @@ struct Shard {
   }
   [[nodiscard]] std::uint64_t index_blocks() const {
     return (index_bytes() + index_block_bytes - 1) / index_block_bytes;
+  }
+  [[nodiscard]] std::uint64_t mask_bytes() const {
+    return header.counted ? loss_mask_bytes(header.count) : 0;
+  }
+  [[nodiscard]] std::uint64_t mask_blocks() const {
+    return (mask_bytes() + index_block_bytes - 1) / index_block_bytes;
+  }
+  [[nodiscard]] std::uint64_t blocks_in_all() const {
+    return data_blocks() + index_blocks() + mask_blocks();
   }
 };
 

@@ -66,6 +66,10 @@ void raise_descriptor_limit(std::size_t files) {
   static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
 }
 
+std::string_view mask_name(const ShardHeader& header) {
+  return header.counted ? "there" : "absent";
+}
+
 void check_agrees(const Shard& first, const Shard& other, std::uint64_t position) {
   const ShardHeader &a = first.header, &b = other.header;
   const auto differ = [&](std::string_view what, const auto& mine, const auto& theirs) {
@@ -79,6 +83,7 @@ void check_agrees(const Shard& first, const Shard& other, std::uint64_t position
   differ("dtype", stored_name(a.dtype), stored_name(b.dtype));
   differ("vocabulary", a.vocabulary, b.vocabulary);
   differ("tokenizer", a.tokenizer, b.tokenizer);
+  differ("its loss mask", mask_name(a), mask_name(b));
   differ("image height", a.height, b.height);
   differ("image width", a.width, b.width);
   differ("channels", a.channels, b.channels);
@@ -163,6 +168,13 @@ void ShardSet::read_index(std::size_t shard, std::uint64_t first, std::span<std:
   const Shard& from = shards_[shard];
   if (from.blocks) return from.blocks->read_index(files_[shard], first, to, sample);
   files_[shard].read(from.index_offset + first, to);
+}
+
+void ShardSet::read_mask(std::size_t shard, std::uint64_t first, std::span<std::byte> to,
+                         std::optional<std::int64_t> sample) const {
+  const Shard& from = shards_[shard];
+  if (from.blocks) return from.blocks->read_mask(files_[shard], first, to, sample);
+  files_[shard].read(from.mask_offset + first, to);
 }
 
 std::size_t ShardSet::shard_of(std::uint64_t position) const {

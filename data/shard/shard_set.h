@@ -43,6 +43,9 @@ class ShardSet {
   // The same of its document offsets or labels.
   void read_index(std::size_t shard, std::uint64_t first, std::span<std::byte> to,
                   std::optional<std::int64_t> sample) const;
+  // The same of its loss mask, which it has.
+  void read_mask(std::size_t shard, std::uint64_t first, std::span<std::byte> to,
+                 std::optional<std::int64_t> sample) const;
   // The shard that holds element `position` of the concatenation.
   [[nodiscard]] std::size_t shard_of(std::uint64_t position) const;
   // The position of the first element of `shard`.

@@ -18,7 +18,7 @@ namespace trireme {
 // full disk or a failing write.
 class ShardWriter {
  public:
-  // `header` must be complete but for `documents` and `payload_checksum`.
+  // `header` must be complete but for `documents`, `counted` and `payload_checksum`.
   ShardWriter(std::string path, ShardHeader header);
   ~ShardWriter();
   ShardWriter(const ShardWriter&) = delete;
@@ -27,15 +27,17 @@ class ShardWriter {
   // Appends `count` tokens (of the header's dtype) or images.
   void write(const void* elements, std::uint64_t count);
   // Exactly header.count elements must have been written. Tokens: the start of each document in
-  // this shard, first 0, then header.count.
-  void finish(std::span<const std::uint64_t> document_offsets);
+  // this shard, first 0, then header.count. `loss_mask`: loss_mask_bytes(header.count) bytes, or
+  // none, and then all tokens count.
+  void finish(std::span<const std::uint64_t> document_offsets,
+              std::span<const std::byte> loss_mask = {});
   // Images: header.count labels.
   void finish(std::span<const std::int32_t> labels);
 
  private:
   struct State;
   void commit(const char* name, std::int64_t type, std::span<const std::byte> index,
-              std::uint64_t elements);
+              std::uint64_t elements, std::span<const std::byte> mask = {});
 
   std::unique_ptr<State> state_;
 };

@@ -21,7 +21,11 @@ namespace trireme {
 namespace {
 
 void print_split(const PackedSplit& split, const char* unit) {
-  fmt::print("{}: {} {}{} in {} shard{}\n", split.path, split.samples, unit,
+  const std::string counted =
+      split.counted ? fmt::format(" ({:.1f} % count)", 100.0 * static_cast<double>(*split.counted) /
+                                                           static_cast<double>(split.samples))
+                    : "";
+  fmt::print("{}: {} {}{}{} in {} shard{}\n", split.path, split.samples, unit, counted,
              split.documents > 0
                  ? fmt::format(", {} document{}", split.documents, split.documents == 1 ? "" : "s")
                  : "",
@@ -32,7 +36,7 @@ struct TextArguments {
   PackTextOptions options;
   std::string dtype = "auto";
   std::string separator;
-  std::string invalid = "replace";
+  std::string invalid = "replace", chat_template;
   bool quiet = false;
 };
 
@@ -44,6 +48,9 @@ void run_pack_text(TextArguments& arguments) {
   options.separator = unescape(arguments.separator);
   options.refuse_invalid = arguments.invalid == "refuse";
   options.progress = !arguments.quiet;
+  if (!arguments.chat_template.empty())
+    options.chat_template =
+        arguments.chat_template == "chatml" ? ChatTemplate::chatml : ChatTemplate::llama3;
   const PackedText packed = pack_text(options);
   for (const std::string& message : packed.skipped)
     fmt::print(stderr, "skipped: {}\n", message);
@@ -72,8 +79,16 @@ void add_tokenizer_options(CLI::App& command, TextArguments& arguments) {
   command.add_option(
       "--json-field", options.json_field,
       "Inputs are JSON lines, plain, gzip or zstd: this field of each is a document");
+  command.add_flag("--pairs", options.pairs,
+                   "Inputs are JSON lines {\"prompt\": ..., \"completion\": ...}; tokens of the "
+                   "prompt are no targets");
+  command
+      .add_option("--chat-template", arguments.chat_template,
+                  "Inputs are JSON lines {\"messages\": [{\"role\": ..., \"content\": ...}, ...]} "
+                  "(system, user, assistant), written so; only what the assistant says is a target")
+      ->check(CLI::IsMember({"chatml", "llama3"}));
   command.add_flag("--skip-bad", options.skip_bad,
-                   "Leave out lines that are no JSON object with that field, and name them");
+                   "Leave out lines that are not what the options say, and name them");
   command.add_option("--threads", options.threads, "Threads that tokenize (default: one per core)")
       ->check(integer_between(1, 1024));
 }
@@ -109,6 +124,9 @@ void add_pack_text(CLI::App& data) {
   command->footer(
       "Examples: trireme data pack-text web.jsonl.gz --json-field text --tokenizer tokenizer.json "
       "--end-token '<|endoftext|>' --out data/web --validation 0.01\n"
+      "          trireme data pack-text chats.jsonl --chat-template chatml --tokenizer "
+      "tokenizer.json "
+      "--out data/chats --validation 0.05\n"
       "          bible -f gen1:1-rev22:21 | trireme data pack-text - --out data/kjv --validation "
       "0.05");
   command->callback([arguments] { run_pack_text(*arguments); });

@@ -5,7 +5,9 @@
 
 #include <filesystem>
 
+#include "data/inspect.h"
 #include "data/sets/token_dataset.h"
+#include "data/verify.h"
 #include "tests/data/edit_shard.h"
 #include "tests/data/make_data.h"
 #include "tests/support/expect_error.h"
@@ -92,6 +94,55 @@ TEST_F(DatasetTest, ReadsStoredWindowsAsTheyAre) {
 
   for (std::uint16_t t = 0; t < 10; ++t)
     EXPECT_EQ(window[t], 27 + t);
+}
+
+TEST_F(DatasetTest, LeavesOutTargetsByTheLossMaskAcrossShards) {
+  // 30 tokens in shards of 11, 11 and 8, of which those that 3 divides count.
+  const std::vector<std::uint32_t> tokens = test::counting_tokens(30, 250);
+  for (const std::uint64_t s : {0U, 1U, 2U}) {
+    const std::size_t first = s * 11, count = s == 2 ? 8 : 11;
+    std::vector<std::byte> mask(loss_mask_bytes(count));
+    for (std::size_t i = 0; i < count; ++i)
+      mask[i / 8] |= (first + i) % 3 == 0 ? std::byte{1} << (i % 8) : std::byte{0};
+    ShardHeader header = test::token_header(count, 250);
+    header.shard_index = s;
+    header.shard_count = 3;
+    const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(first);
+    test::write_token_shard(shard(s), header, {begin, begin + static_cast<std::ptrdiff_t>(count)},
+                            {}, mask);
+  }
+  for (const std::int64_t context : {1, 4, 29}) {
+    const auto dataset = open(context);
+    for (std::int64_t i = 0; i < dataset->size(); ++i) {
+      const Sample sample = read_tokens(*dataset, i);
+      for (std::int64_t t = 0; t < context; ++t) {
+        const std::int64_t at = i * context + t;
+        EXPECT_EQ(sample.inputs[static_cast<std::size_t>(t)], at);
+        EXPECT_EQ(sample.targets[static_cast<std::size_t>(t)],
+                  (at + 1) % 3 == 0 ? at + 1 : masked_target);
+      }
+    }
+  }
+
+  EXPECT_NE(describe_dataset(directory_.path(), 0).find("counted      10 (33.3 %"),
+            std::string::npos);
+  for (const ShardReport& report : verify_dataset(directory_.path()))
+    EXPECT_EQ(report.problem, "");
+  test::flip_bit(shard(1), open_shard(shard(1)).mask_offset, 2);
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(read_tokens(*open(4), 3)); }, shard(1),
+      "(loss mask of tokens 0 to 10 of this shard, read for sample 3)");
+  EXPECT_NE(verify_dataset(directory_.path())[1].problem.find("loss mask"), std::string::npos);
+  test::write_token_shard(
+      shard(2),
+      [] {
+        ShardHeader header = test::token_header(8, 250);
+        header.shard_index = 2;
+        header.shard_count = 3;
+        return header;
+      }(),
+      test::counting_tokens(8, 250));
+  expect_refused({.context = 4}, shard(2), "its loss mask is absent, but there in", shard(0));
 }
 
 // Begins of documents in the windows of T = 4, of 21 tokens in shards of 8: 0, 3, (7, across the

@@ -33,7 +33,8 @@ inline ShardHeader token_header(std::uint64_t count, std::uint64_t vocabulary,
 
 inline void write_token_shard(const std::string& path, const ShardHeader& header,
                               const std::vector<std::uint32_t>& tokens,
-                              std::vector<std::uint64_t> offsets = {}) {
+                              std::vector<std::uint64_t> offsets = {},
+                              const std::vector<std::byte>& loss_mask = {}) {
   if (offsets.empty()) offsets = {0, tokens.size()};
   ShardWriter writer(path, header);
   if (header.dtype == DType::u32) {
@@ -42,7 +43,7 @@ inline void write_token_shard(const std::string& path, const ShardHeader& header
     const std::vector<std::uint16_t> narrow(tokens.begin(), tokens.end());
     writer.write(narrow.data(), narrow.size());
   }
-  writer.finish(offsets);
+  writer.finish(offsets, loss_mask);
 }
 
 // Cuts `tokens` into shards of `shard_tokens`; the vocabulary is not checked here.

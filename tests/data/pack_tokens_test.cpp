@@ -22,6 +22,7 @@ using test::write_text;
 
 struct Packed {
   std::vector<std::uint32_t> ids{};
+  std::string counted{};                   // of all tokens: + where one is a target, else -
   std::vector<std::uint64_t> documents{};  // where they begin
   ShardHeader header{};
 };
@@ -46,6 +47,10 @@ Packed packed_in(const std::string& directory) {
       all.documents.push_back(all.ids.size() + offsets[i]);
     shard.header.dtype == DType::u16 ? append_ids<std::uint16_t>(set, s, all.ids)
                                      : append_ids<std::uint32_t>(set, s, all.ids);
+    std::vector<std::byte> mask(shard.mask_bytes());
+    if (!mask.empty()) set.read_mask(s, 0, mask, {});
+    for (std::uint64_t i = 0; !mask.empty() && i < shard.header.count; ++i)
+      all.counted += (mask[i / 8] >> (i % 8) & std::byte{1}) == std::byte{0} ? '-' : '+';
   }
   return all;
 }
@@ -207,6 +212,101 @@ TEST_F(PackTokens, NamesBadJsonLinesOrLeavesThemOut) {
   EXPECT_EQ(packed.skipped[4].find(with.inputs[0] + ":30006: is no JSON"), 0U);
 }
 
+TEST_F(PackTokens, MasksPromptsAndCountsCompletions) {
+  PackTextOptions with = options({input("a.jsonl",
+                                        "{\"prompt\":\"ab ab\",\"completion\":\" ab\",\"id\":1}\n"
+                                        "{\"completion\":\"abab\",\"prompt\":\"\"}\n")});
+  with.pairs = true;
+  with.begin_token = "<|begin|>";
+  with.end_token = "<|end|>";
+  with.shard_tokens = 4;
+  const PackedText packed = pack_text(with);
+  const Packed all = packed_in(out_);
+  EXPECT_EQ(all.ids,
+            encoded({"<|begin|>", "ab ab", " ab", "<|end|>", "<|begin|>", "abab", "<|end|>"}));
+  EXPECT_EQ(all.counted, "---++-++");
+  EXPECT_EQ(all.documents, (std::vector<std::uint64_t>{0, 5}));
+  EXPECT_EQ(packed.splits[0].counted, 4U);
+
+  with.tokenizer = with.begin_token = with.end_token = "";
+  with.force = true;
+  static_cast<void>(pack_text(with));
+  EXPECT_EQ(packed_in(out_).counted, "-----+++++++") << "bytes";
+}
+
+TEST_F(PackTokens, WritesConversationsByTheirTemplate) {
+  test::TokenizerText text;
+  text.merges = {"a b", "\u010a \u010a", "\u010a a"};  // the last reaches across a header's end
+  text.added = {{.text = "<|im_start|>"},        {.text = "<|im_end|>"},
+                {.text = "<|start_header_id|>"}, {.text = "<|end_header_id|>"},
+                {.text = "<|eot_id|>"},          {.text = "<|begin|>"}};
+  write_text(tokenizer_, text.json());
+  PackTextOptions with =
+      options({input("a.jsonl",
+                     "{\"messages\":[{\"role\":\"user\",\"content\":\"ab\"},"
+                     "{\"role\":\"assistant\",\"content\":\"\\n ab\\u00a0\"}]}\n")});
+  with.chat_template = ChatTemplate::chatml;
+  static_cast<void>(pack_text(with));
+  const Packed chatml = packed_in(out_);
+  // One token holds the line feeds of the header and of the content: it counts.
+  EXPECT_EQ(chatml.ids, encoded({"<|im_start|>user\nab<|im_end|>\n"
+                                 "<|im_start|>assistant\n\n ab\u00a0<|im_end|>\n"}));
+  EXPECT_EQ(chatml.counted, std::string(19, '-') + "++++++-");
+
+  with.chat_template = ChatTemplate::llama3;
+  with.begin_token = "<|begin|>";
+  with.force = true;
+  static_cast<void>(pack_text(with));
+  const Packed llama = packed_in(out_);
+  EXPECT_EQ(llama.ids, encoded({"<|begin|><|start_header_id|>user<|end_header_id|>\n\nab<|eot_id|>"
+                                "<|start_header_id|>assistant<|end_header_id|>\n\nab<|eot_id|>"}));
+  EXPECT_EQ(llama.counted, std::string(llama.ids.size() - 2, '-') + "++");
+}
+
+TEST_F(PackTokens, NamesLinesThatAreNoDialogues) {
+  test::TokenizerText text;
+  text.added = {{.text = "<|im_start|>"}, {.text = "<|im_end|>"}};
+  write_text(tokenizer_, text.json());
+  const auto skipped = [&](const std::string& line, bool pairs) {
+    PackTextOptions with = options({input(
+        "a.jsonl", "\n" + line + "\n" +
+                       (pairs ? "{\"prompt\":\"\",\"completion\":\"a\"}"
+                              : "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\"}]}"))});
+    with.pairs = pairs;
+    if (!pairs) with.chat_template = ChatTemplate::chatml;
+    with.force = true;
+    expect_error(
+        ExitCode::data, [&] { static_cast<void>(pack_text(with)); }, with.inputs[0] + ":2: ");
+    with.skip_bad = true;
+    const PackedText packed = pack_text(with);
+    EXPECT_EQ(packed.splits[0].documents, 1U);
+    return packed.skipped.size() == 1 ? packed.skipped[0] : "";
+  };
+  const auto expect_part = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  const auto message = [](const std::string& fields) {
+    return "{\"messages\":[{" + fields + "}]}";
+  };
+  expect_part(skipped("{\"prompt\":\"a\"}", true), "no field 'completion'");
+  expect_part(skipped("{\"prompt\":1,\"completion\":\"a\"}", true),
+              "a number in its field 'prompt'");
+  expect_part(skipped("{\"prompt\":\"a\",\"completion\":\"\"}", true), "an empty completion");
+  expect_part(skipped("[]", false), "is array, not an object");
+  expect_part(skipped("{\"messages\":", false), "is no JSON");
+  expect_part(skipped("{}", false), "no field 'messages'");
+  expect_part(skipped("{\"messages\":5}", false), "number in its field 'messages'");
+  expect_part(skipped("{\"messages\":[]}", false), "no message of the assistant");
+  expect_part(skipped("{\"messages\":[7]}", false), "message 1 is no object");
+  expect_part(skipped(message("\"role\":\"user\",\"content\":\"a\""), false),
+              "no message of the assistant");
+  expect_part(skipped(message("\"role\":\"bot\",\"content\":\"a\""), false),
+              "message 1 has the role 'bot'; roles are system, user, assistant");
+  expect_part(skipped(message("\"content\":\"a\""), false), "message 1 has no field 'role'");
+  expect_part(skipped(message("\"role\":\"assistant\",\"content\":null"), false),
+              "message 1 has null in its field 'content'");
+}
+
 TEST_F(PackTokens, UnpacksGzipAndNamesDamagedFiles) {
   const std::string path = directory_.file("a.jsonl.gz");
   for (const char* const line : {"{\"text\":\"ab\"}\n", "{\"text\":\" ab\"}\n"}) {  // two members
@@ -268,6 +368,11 @@ TEST_F(PackTokens, RefusesOptionsThatCannotBeHonoured) {
   refused([](auto& it) { it.end_token = "<|none|>"; }, "--end-token: '<|none|>'");
   refused([](auto& it) { it.tokenizer = "", it.begin_token = "x"; }, "--begin-token");
   refused([](auto& it) { it.skip_bad = true; }, "--skip-bad");
+  refused([](auto& it) { it.pairs = true, it.json_field = "text"; }, "--pairs");
+  refused([](auto& it) { it.pairs = true, it.separator = "x"; }, "--document-separator");
+  refused([](auto& it) { it.chat_template = ChatTemplate::chatml; }, "'<|im_start|>' is not in");
+  refused([](auto& it) { it.chat_template = ChatTemplate::llama3, it.tokenizer = ""; },
+          "--chat-template");
   refused([](auto& it) { it.json_field = "text", it.separator = "x"; }, "--json-field");
   refused([](auto& it) { it.tokenizer = "", it.refuse_invalid = true; }, "--invalid-utf8");
 }

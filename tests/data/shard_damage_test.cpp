@@ -21,11 +21,19 @@ namespace {
 using test::read_text;
 using test::write_text;
 
-class ShardDamage : public testing::TestWithParam<DataKind> {
+struct DamagedKind {
+  DataKind kind;
+  bool masked = false;
+};
+
+class ShardDamage : public testing::TestWithParam<DamagedKind> {
  protected:
   ShardDamage() {
-    if (GetParam() == DataKind::tokens) {
-      test::write_token_dataset(directory_.path(), test::counting_tokens(900, 250), 900, 250);
+    if (GetParam().kind == DataKind::tokens) {
+      const std::vector<std::byte> mask(GetParam().masked ? loss_mask_bytes(900) : 0,
+                                        std::byte{0x2d});
+      test::write_token_shard(path_, test::token_header(900, 250), test::counting_tokens(900, 250),
+                              {}, mask);
     } else {
       test::write_image_dataset(directory_.path(), 40, 40, 6, 4);
     }
@@ -52,7 +60,15 @@ class ShardDamage : public testing::TestWithParam<DataKind> {
 
   static std::string payload(const std::string& bytes, const Shard& shard) {
     return bytes.substr(shard.data_offset, shard.data_bytes()) +
-           bytes.substr(shard.index_offset, shard.index_bytes());
+           bytes.substr(shard.index_offset, shard.index_bytes()) +
+           bytes.substr(shard.mask_offset, shard.mask_bytes());
+  }
+  // Where byte `at` of the payload is in the file.
+  [[nodiscard]] std::uint64_t place_of(std::uint64_t at) const {
+    if (at < shard_.data_bytes()) return shard_.data_offset + at;
+    at -= shard_.data_bytes();
+    return at < shard_.index_bytes() ? shard_.index_offset + at
+                                     : shard_.mask_offset + at - shard_.index_bytes();
   }
 
   test::TemporaryDirectory directory_;
@@ -73,10 +89,10 @@ TEST_P(ShardDamage, EveryFlippedBitOfThePayloadIsFound) {
   const Philox random = Philox::keyed(1, RandomPurpose::test);
   for (std::uint64_t trial = 0; trial < 150; ++trial) {
     const auto words = random(1, trial);
-    const std::uint64_t at = words[0] % (shard_.data_bytes() + shard_.index_bytes());
+    const std::uint64_t at =
+        words[0] % (shard_.data_bytes() + shard_.index_bytes() + shard_.mask_bytes());
     std::string bytes = good_;
-    char& byte = at < shard_.data_bytes() ? bytes[shard_.data_offset + at]
-                                          : bytes[shard_.index_offset + at - shard_.data_bytes()];
+    char& byte = bytes[place_of(at)];
     byte = static_cast<char>(byte ^ (1 << (words[1] % 8)));
     EXPECT_TRUE(is_found(bytes)) << "payload byte " << at;
   }
@@ -170,8 +186,14 @@ TEST_P(ShardDamage, CraftedMetadataWithRightChecksumsIsFoundOrHarmless) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, ShardDamage, testing::Values(DataKind::tokens, DataKind::images),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Kinds, ShardDamage,
+                         testing::Values(DamagedKind{DataKind::tokens},
+                                         DamagedKind{DataKind::tokens, true},
+                                         DamagedKind{DataKind::images}),
+                         [](const auto& info) {
+                           return std::string(info.param.masked ? "masked_" : "") +
+                                  std::string(name_of(info.param.kind));
+                         });
 
 class Verify : public testing::Test {
  protected:

@@ -118,12 +118,12 @@ void ModelCase::separate(const std::vector<std::int64_t>& lengths, std::size_t c
   batch_.document_starts = fill(starts_, device_, batch_.inputs.shape, starts);
 }
 
-void ModelCase::change_other_tokens(std::size_t document) {
+void ModelCase::change_other_tokens(std::size_t document, bool only_behind) {
   auto* const token = batch_.inputs.as<std::int32_t>();
   const auto vocabulary = static_cast<std::int32_t>(model_.head().classes);
   for (std::int64_t i = 0; i < batch_.inputs.count(); ++i) {
-    if (document_of_[static_cast<std::size_t>(i % batch_.inputs.shape[1])] != document)
-      token[i] = (token[i] + 17) % vocabulary;
+    const std::size_t of = document_of_[static_cast<std::size_t>(i % batch_.inputs.shape[1])];
+    if (of > document || (of < document && !only_behind)) token[i] = (token[i] + 17) % vocabulary;
   }
 }
 

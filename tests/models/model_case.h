@@ -95,8 +95,8 @@ class ModelCase {
   void separate(const std::vector<std::int64_t>& lengths, std::size_t counted);
   // They are one text from here on; what counts stays.
   void forget_documents() { batch_.document_starts = {}; }
-  // Other tokens in all documents but this one.
-  void change_other_tokens(std::size_t document);
+  // Other tokens in all documents but this one, or in those behind it.
+  void change_other_tokens(std::size_t document, bool only_behind = false);
   // Forward and backward of `passes` micro-batches, gradients accumulated.
   [[nodiscard]] ModelResult run(int passes = 2);
 

@@ -92,28 +92,44 @@ bool BatchEncoder::encode_joined(const std::string& open, bool begins, TextBatch
   return whole;
 }
 
+std::string BatchEncoder::encode_line(std::string_view line, TextBatch& batch) {
+  const std::size_t before = batch.ids.size();
+  batch.ids.insert(batch.ids.end(), options_.begin.begin(), options_.begin.end());
+  std::string text, problem;
+  if (options_.dialogue != nullptr) {
+    batch.counted.resize(batch.ids.size(), 0);
+    problem = options_.dialogue->encode(line, encoder_ ? &*encoder_ : nullptr, options_.end,
+                                        {batch.ids, batch.counted});
+  } else if (!read_json_line(line, options_.json_field, text)) {
+    problem = std::move(text);
+  } else {
+    encode_text(text, batch.ids);
+    batch.ids.insert(batch.ids.end(), options_.end.begin(), options_.end.end());
+  }
+  const bool empty = options_.dialogue == nullptr && text.empty();
+  if (problem.empty() && !empty) {
+    batch.runs.push_back({batch.ids.size() - before, true});
+  } else {
+    batch.ids.resize(before);
+    batch.counted.resize(std::min(batch.counted.size(), before));
+  }
+  return problem;
+}
+
 void BatchEncoder::encode_lines(TextBatch& batch) {
   std::string_view rest = batch.text;
-  std::string text;
   for (std::uint64_t number = batch.first_line; !rest.empty(); ++number) {
     stop_if_asked();
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (is_blank(line)) continue;
-    if (!read_json_line(line, options_.json_field, text)) {
-      if (!options_.skip_bad)
-        fail(ExitCode::data, "{}:{}: {}; mend the line, or leave such lines out with --skip-bad",
-             *batch.lines_of, number, text);
-      batch.bad_lines.push_back(fmt::format("{}:{}: {}", *batch.lines_of, number, text));
-      continue;
-    }
-    if (text.empty()) continue;
-    const std::size_t before = batch.ids.size();
-    batch.ids.insert(batch.ids.end(), options_.begin.begin(), options_.begin.end());
-    encode_text(text, batch.ids);
-    batch.ids.insert(batch.ids.end(), options_.end.begin(), options_.end.end());
-    batch.runs.push_back({batch.ids.size() - before, true});
+    const std::string problem = encode_line(line, batch);
+    if (problem.empty()) continue;
+    if (!options_.skip_bad)
+      fail(ExitCode::data, "{}:{}: {}; mend the line, or leave such lines out with --skip-bad",
+           *batch.lines_of, number, problem);
+    batch.bad_lines.push_back(fmt::format("{}:{}: {}", *batch.lines_of, number, problem));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/pack/text/dialogue.h"
 #include "data/pack/text/text_batch.h"
 #include "data/tokenizer/tokenizer.h"
 
@@ -14,7 +15,8 @@ namespace trireme {
 struct EncodeOptions {
   const Tokenizer* tokenizer = nullptr;       // null: tokens are bytes
   std::vector<std::uint32_t> begin{}, end{};  // of each document
-  std::string json_field{};                   // empty: no JSON lines
+  std::string json_field{};                   // empty: no JSON lines, or dialogues
+  const Dialogue* dialogue = nullptr;         // of JSON lines that are such
   bool skip_bad = false;                      // lines
   bool refuse_invalid = false;                // UTF-8, which is replaced otherwise
 };
@@ -35,6 +37,8 @@ class BatchEncoder {
   [[nodiscard]] bool encode_part(std::string_view text, const DocumentPart& part,
                                  std::string_view after, TextBatch& batch,
                                  std::vector<std::uint32_t>& ids);
+  // Of a line, appended to the batch without begin and end tokens. Else says what is wrong with it.
+  [[nodiscard]] std::string encode_line(std::string_view line, TextBatch& batch);
   void encode_text(std::string_view text, std::vector<std::uint32_t>& ids);
 
   const EncodeOptions& options_;

@@ -11,6 +11,7 @@
 #include "data/pack/text/batch_cutter.h"
 #include "data/pack/text/batch_encoder.h"
 #include "data/pack/text/batch_pool.h"
+#include "data/pack/text/dialogue.h"
 #include "data/pack/text/packed_text.h"
 #include "runtime/base/error.h"
 
@@ -42,6 +43,7 @@ class Collector {
 
   void take(TextBatch& batch) {
     std::span<const std::uint32_t> ids = batch.ids;
+    std::span<const std::uint8_t> counted = batch.counted;
     std::string_view text = batch.text;
     for (std::size_t i = 0; i < batch.runs.size(); ++i) {
       const TokenRun& run = batch.runs[i];
@@ -52,9 +54,10 @@ class Collector {
         open_text_ = text;
         begins_ = run.begins;
       } else {
-        add(ids.first(run.tokens), run.begins);
+        add(ids.first(run.tokens), run.begins, counted.first(std::min(counted.size(), run.tokens)));
       }
       ids = ids.subspan(run.tokens);
+      counted = counted.subspan(std::min(counted.size(), run.tokens));
       if (!batch.parts.empty()) text.remove_prefix(batch.parts[i].bytes);
     }
     to_.replaced += batch.replaced;
@@ -72,11 +75,12 @@ class Collector {
     TRIREME_EXPECTS(was_open || !batch.parts.front().ends, "a document's end is no cut");
     open_text_ += batch.text.substr(0, batch.parts.front().bytes);
   }
-  void add(std::span<const std::uint32_t> ids, bool begins) {
+  void add(std::span<const std::uint32_t> ids, bool begins,
+           std::span<const std::uint8_t> counted = {}) {
     begin_ |= begins;
     if (ids.empty()) return;
     if (std::exchange(begin_, false)) to_.spool->begin_document();
-    to_.spool->add(ids);
+    to_.spool->add(ids, counted);
   }
 
   BatchEncoder encoder_;
@@ -103,7 +107,7 @@ void read_all(const std::vector<TextPart>& parts, const PackTextOptions& options
       cutter.end_file();
     }
   };
-  if (!options.json_field.empty()) {
+  if (options.reads_lines()) {
     LineCutter cutter(give);
     feed(cutter);
   } else {
@@ -126,12 +130,15 @@ SpooledTokens spool_tokens(const std::vector<TextPart>& parts, const PackTextOpt
     result.vocabulary = reads->vocabulary();
   }
   result.dtype = dtype_for(result.vocabulary, options.dtype);
-  result.spool = std::make_unique<TokenSpool>(directory, result.dtype);
+  const bool dialogues = options.pairs || options.chat_template != ChatTemplate::none;
+  result.spool = std::make_unique<TokenSpool>(directory, result.dtype, dialogues);
+  const Dialogue dialogue(reads, options.chat_template, options.tokenizer);
   const EncodeOptions encode{
       .tokenizer = reads,
       .begin = added_token(reads, "--begin-token", options.begin_token, options),
       .end = added_token(reads, "--end-token", options.end_token, options),
       .json_field = options.json_field,
+      .dialogue = dialogues ? &dialogue : nullptr,
       .skip_bad = options.skip_bad,
       .refuse_invalid = options.refuse_invalid};
   const std::size_t threads = options.threads > 0

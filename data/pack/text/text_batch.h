@@ -32,6 +32,7 @@ struct TextBatch {
 
   // What became of it: a run for each part, or for each line that has text.
   std::vector<std::uint32_t> ids;
+  std::vector<std::uint8_t> counted;  // 1 for each id that is a target; empty: all are
   std::vector<TokenRun> runs;
   bool last_part_is_open = false;  // its tokens depend on what follows; it has a run without tokens
   std::uint64_t replaced = 0;      // invalid UTF-8

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens and where documents begin, in nameless files: shards say at their start how many they
-// hold.
+// Tokens, where documents begin and which tokens count, in nameless files: shards say at their
+// start how many they hold.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,23 +16,26 @@ namespace trireme {
 
 class TokenSpool {
  public:
-  // `dtype` is u16 or u32, into which every id fits.
-  TokenSpool(const std::string& directory, DType dtype);
+  // `dtype` is u16 or u32, into which every id fits. `masked`: tokens come with what counts.
+  TokenSpool(const std::string& directory, DType dtype, bool masked = false);
 
   void begin_document();
-  void add(std::span<const std::uint32_t> ids);
+  // `counted`, of a masked spool: 1 for each token that is a target, else 0.
+  void add(std::span<const std::uint32_t> ids, std::span<const std::uint8_t> counted = {});
   [[nodiscard]] std::uint64_t tokens() const { return tokens_; }
 
-  // All of it, in order: `begin_document` before the first token of each document, `take` with
-  // tokens as they are stored.
-  void replay(const std::function<void()>& begin_document,
-              const std::function<void(std::span<const std::byte>)>& take);
+  // Tokens as they are stored, and a byte for each where they are masked.
+  using Take =
+      std::function<void(std::span<const std::byte> tokens, std::span<const std::byte> counted)>;
+  // All of it, in order: `begin_document` before the first token of each document.
+  void replay(const std::function<void()>& begin_document, const Take& take);
 
  private:
   void flush_starts();
 
   DType dtype_;
   SpoolFile ids_, starts_;
+  std::optional<SpoolFile> counted_;
   std::vector<std::uint64_t> pending_starts_;
   std::vector<std::byte> stored_;
   std::uint64_t tokens_ = 0;

@@ -48,12 +48,13 @@ void TokenStream::open_shard_writer() {
       std::make_unique<ShardWriter>(directory_ + "/" + shard_file_name(index), std::move(header));
   in_shard_ = 0;
   offsets_ = {0};
+  mask_.clear();
 }
 
 void TokenStream::close_shard_writer() {
   flush();
   offsets_.push_back(shard_size_);
-  shard_->finish(offsets_);
+  shard_->finish(offsets_, mask_);
   shard_.reset();
 }
 
@@ -78,7 +79,18 @@ void TokenStream::write(std::span<const std::byte> tokens, std::size_t size) {
   }
 }
 
-void TokenStream::add_tokens(std::span<const std::byte> tokens, std::size_t size) {
+void TokenStream::add_mask(std::span<const std::byte> counted) {
+  mask_.resize(loss_mask_bytes(shard_size_));
+  for (std::size_t i = 0; i < counted.size(); ++i) {
+    if (counted[i] == std::byte{0}) continue;
+    const std::uint64_t token = in_shard_ + i;
+    mask_[token / 8] |= std::byte{1} << (token % 8);
+    ++counted_;
+  }
+}
+
+void TokenStream::add_tokens(std::span<const std::byte> tokens, std::size_t size,
+                             std::span<const std::byte> counted) {
   TRIREME_EXPECTS(tokens.size() / size <= left(), "{} tokens, {} missing", tokens.size() / size,
                   left());
   while (!tokens.empty()) {
@@ -89,6 +101,10 @@ void TokenStream::add_tokens(std::span<const std::byte> tokens, std::size_t size
     const std::uint64_t count =
         std::min<std::uint64_t>(tokens.size() / size, shard_size_ - in_shard_);
     write(tokens.first(count * size), size);
+    if (!counted.empty()) {
+      add_mask(counted.first(count));
+      counted = counted.subspan(count);
+    }
     in_shard_ += count;
     written_ += count;
     tokens = tokens.subspan(count * size);

@@ -23,21 +23,27 @@ class TokenStream {
   // elsewhere.
   void begin_document() { at_document_start_ = true; }
   // Appends bytes as tokens; at most total in all.
-  void add(std::span<const std::byte> bytes) { add_tokens(bytes, 1); }
-  // Appends tokens that are of the stream's dtype.
-  void add_stored(std::span<const std::byte> tokens) { add_tokens(tokens, size_of(dtype_)); }
+  void add(std::span<const std::byte> bytes) { add_tokens(bytes, 1, {}); }
+  // Appends tokens that are of the stream's dtype. `counted`: a byte for each token, 1 where it is
+  // a target; empty for all tokens of a stream without a loss mask.
+  void add_stored(std::span<const std::byte> tokens, std::span<const std::byte> counted = {}) {
+    add_tokens(tokens, size_of(dtype_), counted);
+  }
   // All tokens must have been added.
   void finish();
 
   [[nodiscard]] std::uint64_t left() const { return total_ - written_; }
   [[nodiscard]] std::uint64_t shards() const { return shard_count_; }
   [[nodiscard]] std::uint64_t documents() const { return documents_; }
+  [[nodiscard]] std::uint64_t counted() const { return counted_; }  // 0 without a loss mask
 
  private:
   void open_shard_writer();
   void close_shard_writer();
   // Tokens of `size` bytes each: 1, or that of the dtype.
-  void add_tokens(std::span<const std::byte> tokens, std::size_t size);
+  void add_tokens(std::span<const std::byte> tokens, std::size_t size,
+                  std::span<const std::byte> counted);
+  void add_mask(std::span<const std::byte> counted);
   void write(std::span<const std::byte> tokens, std::size_t size);
   void flush();
 
@@ -55,8 +61,10 @@ class TokenStream {
   std::uint64_t in_shard_ = 0;          // tokens written to the open shard
   std::uint64_t shard_size_ = 0;        // tokens it will hold
   std::vector<std::uint64_t> offsets_;  // of the open shard
-  std::vector<std::byte> converted_;    // documents may be short; the file gets large blocks
-  std::size_t buffered_ = 0;            // tokens in converted_
+  std::vector<std::byte> mask_;         // of the open shard, a bit per token
+  std::uint64_t counted_ = 0;
+  std::vector<std::byte> converted_;  // documents may be short; the file gets large blocks
+  std::size_t buffered_ = 0;          // tokens in converted_
 };
 
 }  // namespace trireme

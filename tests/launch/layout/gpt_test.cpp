@@ -30,6 +30,22 @@ class GptLayout : public LayoutTest {
     return {"data.documents=separate", "data.path=" + packed + "/train",
             "data.validation_path=" + packed + "/validation"};
   }
+  // Questions and answers, of which some windows hold nothing that counts.
+  Settings prompts() {
+    const std::string packed = directory() + "/prompts";
+    std::string lines;
+    for (int i = 0; i < 300; ++i)
+      lines += fmt::format(R"({{"prompt":"{:050}+{}=","completion":"{}"}})"
+                           "\n",
+                           i, i * i, i + i * i);
+    write_file(packed + ".jsonl", lines);
+    const CommandResult result = trireme(
+        fmt::format("data pack-text --quiet --pairs --validation 0.1 --out {0} {0}.jsonl", packed));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_NE(result.output.find("% count)"), std::string::npos) << result.output;
+    return {"data.documents=separate", "data.path=" + packed + "/train",
+            "data.validation_path=" + packed + "/validation"};
+  }
 };
 
 TEST_F(GptLayout, DataRanksAndZeroStagesChangeNoBit) {
@@ -87,6 +103,12 @@ TEST_F(GptLayout, WithDocumentsApartChangesNoBit) {
                                       {4, "tensor=2 pipeline=2 schedule=zero-bubble"},
                                       {2, "pipeline=2 recompute=selective"},
                                       {2, "pipeline=2 schedule=interleaved chunks=2"}});
+}
+
+TEST_F(GptLayout, WithPromptsThatDoNotCountChangesNoBit) {
+  expect_same_bits(run(prompts()), {{2, "data=2 zero=3"},
+                                    {4, "tensor=2 pipeline=2 schedule=zero-bubble"},
+                                    {4, "tensor=4 sequence=true recompute=full"}});
 }
 
 TEST_F(GptLayout, OfALlamaWithDocumentsApartInBf16ChangesNoBit) {

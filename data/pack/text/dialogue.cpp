@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/pack/text/dialogue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "data/pack/text/json_line.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+using json = nlohmann::json;
+
+constexpr std::array roles = {"system", "user", "assistant"};
+
+void mark(MarkedTokens to, bool counts) {
+  to.counted.resize(to.ids.size(), counts ? 1 : 0);
+}
+
+void add_text(std::string_view text, TextEncoder* encoder, bool begins, MarkedTokens to) {
+  if (encoder != nullptr) return encoder->encode(text, to.ids, begins);
+  for (const char byte : text)
+    to.ids.push_back(static_cast<unsigned char>(byte));
+}
+
+// What Python's str.strip() takes away, in UTF-8.
+bool is_space(std::string_view character) {
+  constexpr std::array<std::string_view, 19> wide = {
+      "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003",
+      "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
+      "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
+  if (character.size() > 1) return std::ranges::find(wide, character) != wide.end();
+  const char byte = character.front();
+  return byte == ' ' || (byte >= '\t' && byte <= '\r') || (byte >= '\x1c' && byte <= '\x1f');
+}
+
+std::string_view stripped(std::string_view text) {
+  const auto continues = [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80;
+  };
+  while (!text.empty()) {
+    std::size_t size = 1;
+    while (size < text.size() && continues(text[size]))
+      ++size;
+    if (!is_space(text.substr(0, size))) break;
+    text.remove_prefix(size);
+  }
+  while (!text.empty()) {
+    std::size_t start = text.size() - 1;
+    while (start > 0 && continues(text[start]))
+      --start;
+    if (!is_space(text.substr(start))) break;
+    text.remove_suffix(text.size() - start);
+  }
+  return text;
+}
+
+// What is wrong with message `number` from 1, or "".
+std::string problem_of(const json& message, std::size_t number) {
+  if (!message.is_object()) return fmt::format("message {} is no object", number);
+  for (const char* const field : {"role", "content"}) {
+    const auto at = message.find(field);
+    if (at == message.end()) return fmt::format("message {} has no field '{}'", number, field);
+    if (!at->is_string())
+      return fmt::format("message {} has {} in its field '{}', not text", number, at->type_name(),
+                         field);
+  }
+  const auto& role = message["role"].get_ref<const std::string&>();
+  if (std::ranges::find(roles, role) != roles.end()) return "";
+  return fmt::format("message {} has the role '{}'; roles are {}", number, role,
+                     fmt::join(roles, ", "));
+}
+
+// The messages of a line, or what is wrong with it.
+std::string read_messages(std::string_view line, json& messages) {
+  json whole;
+  try {
+    whole = json::parse(line);
+  } catch (const json::parse_error& error) {
+    return fmt::format("is no JSON (byte {})", error.byte);
+  }
+  if (!whole.is_object()) return fmt::format("is {}, not an object", whole.type_name());
+  const auto at = whole.find("messages");
+  if (at == whole.end()) return "has no field 'messages'";
+  if (!at->is_array())
+    return fmt::format("has {} in its field 'messages', not a list", at->type_name());
+  messages = std::move(*at);
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (std::string problem = problem_of(messages[i], i + 1); !problem.empty()) return problem;
+  }
+  return "";
+}
+
+}  // namespace
+
+Dialogue::Dialogue(const Tokenizer* tokenizer, ChatTemplate chat, const std::string& tokenizer_path)
+    : tokenizer_(tokenizer), chat_(chat) {
+  if (chat == ChatTemplate::none) return;
+  if (tokenizer->name().starts_with("sentencepiece:"))
+    fail(ExitCode::config,
+         "--chat-template: {} is a SentencePiece model, in whose texts special tokens are not "
+         "told apart; give the tokenizer.json of the model",
+         tokenizer_path);
+  const auto id_of = [&](const char* token) {
+    const auto id = tokenizer->id_of(token);
+    if (!id)
+      fail(ExitCode::config,
+           "--chat-template: '{}' is not in {}; use the template that the model was trained with, "
+           "or a tokenizer that has this token",
+           token, tokenizer_path);
+    return *id;
+  };
+  if (chat == ChatTemplate::chatml) {
+    begin_ = id_of("<|im_start|>");
+    turn_end_ = id_of("<|im_end|>");
+  } else {
+    begin_ = id_of("<|start_header_id|>");
+    header_end_ = id_of("<|end_header_id|>");
+    turn_end_ = id_of("<|eot_id|>");
+  }
+}
+
+std::string Dialogue::encode_pair(std::string_view line, TextEncoder* encoder,
+                                  std::span<const std::uint32_t> end, MarkedTokens to) const {
+  std::string prompt, completion;
+  if (!read_json_line(line, "prompt", prompt)) return prompt;
+  if (!read_json_line(line, "completion", completion)) return completion;
+  if (!prompt.empty()) add_text(prompt, encoder, true, to);
+  mark(to, false);
+  if (!completion.empty()) add_text(completion, encoder, prompt.empty(), to);
+  to.ids.insert(to.ids.end(), end.begin(), end.end());
+  mark(to, true);
+  return "";
+}
+
+std::size_t Dialogue::tokens_within(std::span<const std::uint32_t> ids, std::size_t bytes) const {
+  std::size_t count = 0, size = 0;
+  while (count < ids.size()) {
+    size += tokenizer_->text_of(ids.subspan(count, 1)).size();
+    if (size > bytes) break;
+    ++count;
+  }
+  return count;
+}
+
+// Special tokens are found in contents too, as transformers finds them.
+void Dialogue::encode_message(const std::string& role, std::string_view content,
+                              TextEncoder& encoder, MarkedTokens to) const {
+  const bool chatml = chat_ == ChatTemplate::chatml, counts = role == "assistant";
+  to.ids.push_back(begin_);
+  std::string header = chatml ? role + "\n" : "\n\n";
+  if (!chatml) {
+    encoder.encode(role, to.ids);
+    to.ids.push_back(header_end_);
+    content = stripped(content);
+  }
+  const std::size_t first = to.ids.size();
+  encoder.encode(header + std::string(content), to.ids);
+  to.ids.push_back(turn_end_);
+  to.counted.resize(first + tokens_within(std::span(to.ids).subspan(first), header.size()), 0);
+  mark(to, counts);
+  if (chatml) encoder.encode("\n", to.ids);
+  mark(to, false);
+}
+
+std::string Dialogue::encode(std::string_view line, TextEncoder* encoder,
+                             std::span<const std::uint32_t> end, MarkedTokens to) const {
+  const std::size_t before = to.ids.size();
+  if (chat_ == ChatTemplate::none) {
+    if (std::string problem = encode_pair(line, encoder, end, to); !problem.empty()) return problem;
+  } else {
+    json messages;
+    if (std::string problem = read_messages(line, messages); !problem.empty()) return problem;
+    for (const json& message : messages)
+      encode_message(message["role"].get_ref<const std::string&>(),
+                     message["content"].get_ref<const std::string&>(), *encoder, to);
+    to.ids.insert(to.ids.end(), end.begin(), end.end());
+    mark(to, false);
+  }
+  const auto marks = std::span(to.counted).subspan(before);
+  if (std::ranges::find(marks, 1) != marks.end()) return "";
+  return chat_ == ChatTemplate::none
+             ? "has an empty completion and so no token that counts"
+             : "has no message of the assistant and so no token that counts";
+}
+
+}  // namespace trireme

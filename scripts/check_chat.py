@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares conversations that `trireme data pack-text --chat-template` packs with transformers' apply_chat_template.
+
+Tokens and which of them count, one by one, of random conversations in several scripts, with white space where contents
+begin and end. Downloads nothing. Exits with 77 where Python lacks transformers, tokenizers or h5py.
+
+  scripts/check_chat.py --trireme build/cpu/trireme
+"""
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+try:
+    import h5py
+    import numpy
+    from transformers import PreTrainedTokenizerFast
+
+    import check_tokenizer
+except ImportError as error:
+    print(f"skipped: {error}; install with: pip install transformers tokenizers h5py numpy")
+    sys.exit(77)
+
+SPECIAL = {"chatml": ["<|im_start|>", "<|im_end|>"],
+           "llama3": ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]}
+# As the models have them, with the marks by which transformers tells what the assistant says.
+TEMPLATES = {
+    "chatml": "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' }}{% if m['role'] == 'assistant' %}"
+              "{% generation %}{{ m['content'] + '<|im_end|>' }}{% endgeneration %}{% else %}{{ m['content'] + '<|im_end|>' }}{% endif %}"
+              "{{ '\n' }}{% endfor %}",
+    "llama3": "{{ '<|begin_of_text|>' }}{% for m in messages %}"
+              "{{ '<|start_header_id|>' + m['role'] + '<|end_header_id|>\n\n' }}{% if m['role'] == 'assistant' %}"
+              "{% generation %}{{ m['content'] | trim + '<|eot_id|>' }}{% endgeneration %}"
+              "{% else %}{{ m['content'] | trim + '<|eot_id|>' }}{% endif %}{% endfor %}"}
+
+
+def conversation(source):
+    words = ["the", "Oars", "rame", "über", "日本語", "42", "x²", "don't", "\n", "\n\n", "  ", "\t", "🙂", "שלום", "...", "<|im_en", "\u00a0", "\u3000", "{}"]
+    text = lambda: "".join(source.choice(words) + source.choice(["", " "]) for _ in range(source.randint(0, 12)))
+    messages = [{"role": "system", "content": text()}] if source.random() < 0.5 else []
+    for _ in range(source.randint(1, 3)):
+        messages += [{"role": "user", "content": text()}, {"role": "assistant", "content": text()}]
+    return messages
+
+
+def packed(directory):
+    """Tokens and marks of each document."""
+    with h5py.File(os.path.join(directory, "shard_00000.h5")) as file:
+        tokens, offsets = file["tokens"][:], file["document_offsets"][:]
+        marks = numpy.unpackbits(file["loss_mask"][:], bitorder="little")[:len(tokens)]
+    return [(tokens[a:b].tolist(), marks[a:b].tolist()) for a, b in zip(offsets[:-1], offsets[1:])]
+
+
+def check(template, style, trireme, conversations, directory):
+    base = next(it for it in check_tokenizer.styles() if it[0] == style)
+    path = os.path.join(directory, f"{style}.json")
+    texts = [message["content"] for messages in conversations for message in messages] * 20
+    check_tokenizer.make_tokenizer((*base[:5], SPECIAL[template]), texts, path)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=path, chat_template=TEMPLATES[template], clean_up_tokenization_spaces=False)
+    lines = os.path.join(directory, "chats.jsonl")
+    with open(lines, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"messages": messages}) + "\n" for messages in conversations)
+    out = os.path.join(directory, f"{template}_{style}")
+    command = [trireme, "data", "pack-text", lines, "--chat-template", template, "--tokenizer", path, "--split", "train", "--out", out, "--quiet"]
+    if template == "llama3":
+        command += ["--begin-token", "<|begin_of_text|>"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    count = 0
+    for number, (messages, ours) in enumerate(zip(conversations, packed(os.path.join(out, "train")), strict=True), 1):
+        theirs = tokenizer.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
+        if ours != (theirs["input_ids"], theirs["assistant_masks"]):
+            sys.exit(f"{template}, {style}: conversation {number} differs:\n{messages}\n{ours}\n{theirs}")
+        count += len(ours[0])
+    print(f"{template}, tokenizer in the style of {style}: {count} tokens and their marks of {len(conversations)} conversations agree")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trireme", required=True)
+    parser.add_argument("--conversations", type=int, default=300)
+    arguments = parser.parse_args()
+    source = random.Random(7)
+    conversations = [conversation(source) for _ in range(arguments.conversations)]
+    with tempfile.TemporaryDirectory() as directory:
+        for template in TEMPLATES:
+            for style in ("gpt2", "llama3", "qwen"):
+                check(template, style, os.path.abspath(arguments.trireme), conversations, directory)
+
+
+if __name__ == "__main__":
+    main()
