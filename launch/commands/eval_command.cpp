@@ -8,13 +8,13 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
-#include <numbers>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
+#include "launch/job/evaluation_report.h"
 #include "launch/job/requested_config.h"
 #include "launch/text/continuation_scores.h"
 #include "models/config.h"
@@ -30,7 +30,7 @@ struct EvalArguments {
   std::string run;
   std::vector<std::string> data;  // none: the run's own
   std::vector<std::string> continuations;
-  std::string tokenizer, out;
+  std::string tokenizer, out, json;
   std::int64_t batch = 8;
   std::string split = "validation";
   WeightsChoice weights;
@@ -133,27 +133,6 @@ double bytes_of_targets(const ValidationPass& pass, const Words& words) {
   return bytes;
 }
 
-void print_result(const Session& session, const EvaluationResult& result,
-                  const ValidationPass& pass, const Words* words) {
-  fmt::print("samples   {} of {}\nloss      {:.6f} nats\n", pass.samples(), pass.dataset().size(),
-             result.loss);
-  if (session.traits().input == InputKind::tokens) {
-    fmt::print("perplexity {:.4f}\nbits per token {:.6f}\n", std::exp(result.loss),
-               result.loss / std::numbers::ln2);
-    if (const double bytes = words == nullptr ? 0 : bytes_of_targets(pass, *words); bytes > 0)
-      fmt::print("bits per byte {:.6f}\n",
-                 result.loss / std::numbers::ln2 *
-                     static_cast<double>(pass.samples() * session.traits().targets_per_sample) /
-                     bytes);
-  }
-  fmt::print("accuracy  {:.4f} %\n", 100 * result.accuracy);
-  for (const EvaluationResult::Part& part : result.parts) {
-    if (!part.source.empty())
-      fmt::print("{}: loss {:.6f} nats, accuracy {:.4f} %\n", part.source, part.loss,
-                 100 * part.accuracy);
-  }
-}
-
 void evaluate_run(const EvalArguments& arguments, const RankProcess& process) {
   std::vector<std::string> paths = arguments.data;
   if (paths.empty()) paths.emplace_back();
@@ -169,6 +148,7 @@ void evaluate_run(const EvalArguments& arguments, const RankProcess& process) {
   if (process.mpi.rank() == 0) fmt::print("weights   {}\n", weights.describe());
   PipelineRunner runner(*session.device, *session.model, session.mesh.pipeline(),
                         *session.streams.compute, session.pipeline);
+  std::vector<EvaluatedData> results;
   for (const Config& config : configs) {
     ValidationPass pass(session, runner,
                         open_dataset(*session.world, config, DataPart::validation));
@@ -178,9 +158,17 @@ void evaluate_run(const EvalArguments& arguments, const RankProcess& process) {
     if (!std::isfinite(result.loss))
       refuse_non_finite(session, weights, fmt::format("the loss is {}", result.loss));
     if (process.mpi.rank() != 0) continue;
-    fmt::print("data      {}\n", data_text(config.data, DataPart::validation));
-    print_result(session, result, pass, words ? &*words : nullptr);
+    results.push_back({.data = data_text(config.data, DataPart::validation),
+                       .samples = pass.samples(),
+                       .of = pass.dataset().size(),
+                       .result = result,
+                       .tokens = session.traits().input == InputKind::tokens,
+                       .bytes = words ? bytes_of_targets(pass, *words) : 0});
+    fmt::print("{}", evaluation_text(results.back()));
   }
+  if (process.mpi.rank() == 0 && !arguments.json.empty())
+    write_file(arguments.json, evaluation_json(arguments.run, weights.describe(), results),
+               ExitCode::internal);
 }
 
 void score_continuations(const EvalArguments& arguments, const RankProcess& process) {
@@ -224,7 +212,7 @@ void evaluate(const EvalArguments& arguments) {
 
 void add_eval_command(CLI::App& app) {
   auto* const command =
-      app.add_subcommand("eval", "Loss and accuracy of a run's weights on a data set");
+      app.add_subcommand("eval", "Loss, top-1 and top-5 accuracy of a run's weights on data sets");
   const auto arguments = std::make_shared<EvalArguments>();
   command->add_option("run", arguments->run, "Run directory")->required();
   auto* const data =
@@ -233,6 +221,8 @@ void add_eval_command(CLI::App& app) {
               "--data", arguments->data,
               "Data set (default: the run's validation set); several are evaluated in turn")
           ->allow_extra_args(false);
+  auto* const json =
+      command->add_option("--json", arguments->json, "Write the results to this file as well");
   command
       ->add_option("--continuations", arguments->continuations,
                    "Instead: a file of one JSON object a line, {\"context\": \"...\", "
@@ -240,7 +230,8 @@ void add_eval_command(CLI::App& app) {
                    "its log-likelihood, and whether every token is the likeliest. May be given "
                    "several times")
       ->allow_extra_args(false)
-      ->excludes(data);
+      ->excludes(data)
+      ->excludes(json);
   command->add_option("--out", arguments->out,
                       "File for the lines of --continuations (default: standard output)");
   command->add_option("--batch", arguments->batch, "How many continuations a pass takes")

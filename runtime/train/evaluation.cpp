@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/evaluation.h"
 
+#include <optional>
+
 #include "runtime/comm/watchdog/step_watch.h"
+#include "runtime/train/target_ranks.h"
 
 namespace trireme {
 namespace {
@@ -9,7 +12,9 @@ namespace {
 class EvaluationWork final : public StageWork {
  public:
   EvaluationWork(const EvaluationSetup& setup, LossTotals& totals)
-      : setup_(setup), totals_(totals) {}
+      : setup_(setup), totals_(totals) {
+    if (setup.model.has_head()) ranks_.emplace(setup.device, setup.model);
+  }
 
   void next(BatchSource& source) {
     batch_ = source.next(*setup_.streams.copy, *setup_.streams.compute);
@@ -23,12 +28,13 @@ class EvaluationWork final : public StageWork {
   void compute(const Action& action) override {
     const Context here = context(action.chunk, action.micro_batch);
     setup_.model.forward(here);
-    if (!here.losses.empty()) totals_.add(here, action.micro_batch);
+    if (!here.losses.empty()) totals_.add(here, action.micro_batch, ranks_->of(here));
   }
 
  private:
   const EvaluationSetup& setup_;
   LossTotals& totals_;
+  std::optional<TargetRanks> ranks_;
   Batch batch_;
 };
 
@@ -51,14 +57,18 @@ EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
   std::int64_t first = 0;
   for (const std::int64_t micro_batches : plan.parts) {
     const LossTotals::Values sums = totals.read(first, first + micro_batches);
-    result.parts.push_back(
-        {.loss = sums.loss / sums.divisor(), .accuracy = sums.hits / sums.divisor()});
+    result.parts.push_back({.loss = sums.loss / sums.divisor(),
+                            .accuracy = sums.hits / sums.divisor(),
+                            .top5 = sums.top5 / sums.divisor(),
+                            .targets = sums.targets});
     first += micro_batches;
   }
   const LossTotals::Values sums = totals.read();
   setup.runner.synchronize();
   result.loss = sums.loss / sums.divisor();
   result.accuracy = sums.hits / sums.divisor();
+  result.top5 = sums.top5 / sums.divisor();
+  result.targets = sums.targets;
   return result;
 }
 

@@ -19,12 +19,15 @@ struct EvaluationPlan {
   std::vector<std::int64_t> parts;
 };
 
+// Means over targets that count.
 struct EvaluationResult {
-  double loss = 0;  // mean nats per target, of all parts together
+  double loss = 0;  // nats, of all parts together
   double accuracy = 0;
+  double top5 = 0;  // how often the target was among the five likeliest
+  double targets = 0;
   struct Part {
     std::string source{};  // of several; the caller names it
-    double loss = 0, accuracy = 0;
+    double loss = 0, accuracy = 0, top5 = 0, targets = 0;
   };
   std::vector<Part> parts{};
 };

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedding and loss over a vocabulary that is split into blocks, against the ops that see all of
 // it.
+#include <algorithm>
 #include <limits>
 
 #include "runtime/ops/loss/cross_entropy_block.h"
 #include "runtime/ops/loss/embedding.h"
+#include "runtime/ops/loss/target_rank.h"
 #include "runtime/ops/update/block_sum.h"
 #include "tests/ops/guarded_tensor.h"
 
@@ -333,6 +335,58 @@ TEST(VocabularyLoss, RefusesATargetThatIsNoClass) {
   run();  // a GPU cannot raise an error: the loss shows it
   EXPECT_FALSE(std::isnan(split.losses.get()[0]));
   EXPECT_TRUE(std::isnan(split.losses.get()[1]));
+}
+
+// Logits with ties, padded classes and rows without a target, whole and in blocks.
+TEST_P(VocabularyBlocks, RanksOfTargetsAreThoseOfAStableSort) {
+  constexpr std::int64_t rows = 9, classes = 37, padded = 40;
+  Values values(rows * padded);
+  std::vector<double> labels(rows);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    labels[static_cast<std::size_t>(row)] =
+        row == 4 ? -1.0 : static_cast<double>(row * 11 % classes);
+    for (std::int64_t i = 0; i < padded; ++i)
+      values[static_cast<std::size_t>(row * padded + i)] =
+          i >= classes ? 1000.0 : static_cast<double>((i * i + 3 * row) % 7) - 3.0;
+  }
+  Values expected(rows, 0.0);
+  for (std::size_t row = 0; row < rows; ++row) {
+    if (labels[row] < 0) expected[row] = std::numeric_limits<double>::infinity();
+    const double* const logit = values.data() + row * padded;
+    const auto target = static_cast<std::int64_t>(labels[row]);
+    for (std::int64_t i = 0; target >= 0 && i < classes; ++i)
+      expected[row] += logit[i] > logit[target] || (logit[i] == logit[target] && i < target);
+  }
+  const GuardedTensor targets(DType::i32, {rows}, labels);
+
+  for (const std::int64_t blocks : {1, 2, 8}) {
+    const std::int64_t width = padded / blocks;
+    const GuardedTensor own(DType::f32, {rows}), ranks(DType::f32, {rows});
+    std::vector<GuardedTensor> parts;
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      Values part;
+      for (std::int64_t row = 0; row < rows; ++row)
+        part.insert(part.end(), values.begin() + row * padded + b * width,
+                    values.begin() + row * padded + (b + 1) * width);
+      parts.emplace_back(GetParam(), Shape{rows, width}, part);
+    }
+    const auto each = [&](auto&& op) {
+      for (std::int64_t b = 0; b < blocks; ++b)
+        op(parts[static_cast<std::size_t>(b)].view(), ops::ClassBlock{classes, b * width}, b > 0);
+    };
+    each([&](const Tensor& logits, const ops::ClassBlock& block, bool accumulate) {
+      ops::target_logits(stream(), own, logits, targets, block, accumulate);
+    });
+    each([&](const Tensor& logits, const ops::ClassBlock& block, bool accumulate) {
+      ops::target_ranks(stream(), ranks, own, logits, targets, block, accumulate);
+    });
+    const GuardedTensor total(DType::f64, {1}, {2.0});
+    ops::count_below(stream(), total, ranks, 5.0F);
+
+    EXPECT_EQ(ranks.get(), expected) << blocks << " blocks";
+    EXPECT_EQ(total.get()[0], 2.0 + static_cast<double>(std::ranges::count_if(
+                                        expected, [](double rank) { return rank < 5; })));
+  }
 }
 
 }  // namespace

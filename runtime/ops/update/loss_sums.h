@@ -14,6 +14,7 @@ struct LossSums {
   enum Index : int {
     loss,     // nats
     hits,     // predictions that were right
+    top5,     // targets among the five likeliest; counted in evaluations only
     targets,  // that count
     count
   };

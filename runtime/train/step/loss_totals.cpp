@@ -4,6 +4,7 @@
 #include "runtime/comm/comm_label.h"
 #include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/loss/cross_entropy.h"
+#include "runtime/ops/loss/target_rank.h"
 #include "runtime/ops/update/loss_sums.h"
 
 namespace trireme {
@@ -33,11 +34,12 @@ void LossTotals::reset(Stream& compute) {
   device_.fill_zero(compute, sums_.data(), sums_.bytes());
 }
 
-void LossTotals::add(const Context& context, std::int64_t index) {
+void LossTotals::add(const Context& context, std::int64_t index, const Tensor& ranks) {
   const Tensor sums =
       sums_.view(DType::f64, Shape{batches_ * Sums::count}).range(index * Sums::count, Sums::count);
   ops::accumulate_sum(context.stream, sums.range(Sums::loss, 1), context.losses);
   ops::accumulate_sum(context.stream, sums.range(Sums::hits, 1), context.hits);
+  if (!ranks.empty()) ops::count_below(context.stream, sums.range(Sums::top5, 1), ranks, 5.0F);
   ops::count_targets(context.stream, sums.range(Sums::targets, 1), context.batch.targets);
 }
 
@@ -79,6 +81,7 @@ LossTotals::Values LossTotals::read(std::int64_t first, std::int64_t end) const 
     const std::int64_t at = k % interleave() * (count / interleave()) + k / interleave();
     values.loss += sums[at * Sums::count + Sums::loss];
     values.hits += sums[at * Sums::count + Sums::hits];
+    values.top5 += sums[at * Sums::count + Sums::top5];
     values.targets += sums[at * Sums::count + Sums::targets];
   }
   return values;

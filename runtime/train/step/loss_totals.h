@@ -23,6 +23,7 @@ class LossTotals {
   struct Values {
     double loss = 0;  // nats, summed over targets
     double hits = 0;
+    double top5 = 0;     // of an evaluation
     double targets = 0;  // that count: not ignored_target
     // What a mean over them divides by: at least 1.
     [[nodiscard]] double divisor() const { return std::max(targets, 1.0); }
@@ -32,8 +33,9 @@ class LossTotals {
   LossTotals(Device& device, const ProcessMesh& mesh, std::int64_t batches, Assignment assignment);
 
   void reset(Stream& compute);
-  // Adds what the head of micro-batch `index` of this rank wrote into the context.
-  void add(const Context& context, std::int64_t index);
+  // Adds what the head of micro-batch `index` of this rank wrote into the context; `ranks`: the
+  // places of its targets (TargetRanks), of an evaluation.
+  void add(const Context& context, std::int64_t index, const Tensor& ranks = {});
   // After the last add: brings the sums to every rank, on the comm stream, and starts the copy to
   // the host. Only the last pipeline stage has added any. Who joins the comm stream then may read
   // gathered().

@@ -217,6 +217,30 @@ TEST_F(TrainTest, EvalRepeatsTheLastValidationOnAnyNumberOfRanks) {
   }
 }
 
+TEST_F(TrainTest, EvalWritesTheSameNumbersOnEveryLayout) {
+  ASSERT_RUNS(train_gpt("run", 0, {"reproducibility=layout", "parallel.virtual_tensor=2"}));
+  const std::string command = "eval " + directory() + "/run --json " + directory() + "/";
+  const auto numbers = [&](const std::string& layout, int ranks) {
+    std::string set = command + layout + ".json";
+    if (ranks > 1) set += " --set parallel." + layout + "=" + std::to_string(ranks);
+    const CommandResult result = trireme(set, ranks);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return read_file(directory() + "/" + layout + ".json");
+  };
+
+  const std::string alone = numbers("none", 0);
+
+  const auto json = nlohmann::json::parse(alone).at("results").at(0);
+  EXPECT_EQ(json.at("loss").get<double>(), validation_loss_of("run"));
+  EXPECT_GT(json.at("top1").get<double>(), 0);
+  EXPECT_GT(json.at("top5").get<double>(), json.at("top1").get<double>());
+  EXPECT_LT(json.at("top5").get<double>(), 1);
+  EXPECT_EQ(json.at("perplexity").get<double>(), std::exp(json.at("loss").get<double>()));
+  for (const std::string layout : {"data", "tensor", "pipeline"})
+    EXPECT_EQ(numbers(layout, 2), alone) << layout;
+  EXPECT_EQ(trireme(command + "a.json --continuations b.jsonl").exit_code, 2);
+}
+
 TEST_F(TrainTest, GenerateContinuesThePromptAndRepeatsItselfForTheSameSeed) {
   ASSERT_RUNS(train_gpt("run", 0));
   const std::string command =
