@@ -3,6 +3,7 @@
 """Weights of a GPT run to Hugging Face's libraries and back, bit for bit.
 
     scripts/check_hugging_face.py RUN --data SHARDS [--trireme FILE]
+    scripts/check_hugging_face.py --expectations DIRECTORY
 
 RUN is a directory with config.yaml and weights.safetensors; SHARDS a directory of one packed shard of its tokens.
 - Exports with `trireme checkpoint export`, reads the result with safetensors, loads it with transformers (no key may be
@@ -12,21 +13,31 @@ RUN is a directory with config.yaml and weights.safetensors; SHARDS a directory 
   tensor with RUN's.
 - The same for a model that transformers drew at random: import, export, equal bits, equal loss; then, as a run, greedy tokens
   and log-likelihoods of `trireme generate` and `eval` against those of transformers.
+- `trireme checkpoint import` holds its forward pass against logits of transformers, and refuses weights of which one tensor is
+  another; what `export --expectations` says our logits are is what transformers makes of them.
+With --expectations, of any model: the logits of transformers on fixed inputs, in fp32, are written into the directory as
+trireme_expectations.safetensors, which `trireme checkpoint import` looks for.
 Seconds for a small model. Needs: pip install numpy safetensors transformers torch h5py. Exit 77 where one is missing.
 """
 import argparse
 import pathlib
 import random
 import re
+import subprocess
 import sys
 import tempfile
 
 from exchange import Program, add_program, compare_texts, h5py, load_file, np, torch, transformers
+from safetensors.numpy import save_file as save_numpy
+from safetensors.torch import save_file
 
 GPT2LMHeadModel = transformers.GPT2LMHeadModel
 LOSS_TOLERANCE = 1e-4
 TEXT_TOLERANCE = 1e-5
 BATCH = 16
+LOGIT_TOLERANCE = 1e-4  # of the largest logit
+EXPECTED_TOKENS = 16
+EXPECTATIONS = "trireme_expectations.safetensors"
 
 
 def same(left, right):
@@ -68,6 +79,32 @@ def loss_in_transformers(model, data):
             total += torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets[at:at + BATCH].flatten(),
                                                        reduction="sum").item()
     return total / (count * length)
+
+
+def fixed_inputs(config):
+    """Token ids of two texts, or a picture, that depend on nothing but the model's sizes."""
+    if hasattr(config, "image_size"):
+        shape = (1, config.num_channels, config.image_size, config.image_size)
+        values = torch.arange(np.prod(shape)).mul(37).remainder(255).div(127.5).sub(1)
+        return {"pixel_values": values.float().view(shape)}
+    length = min(EXPECTED_TOKENS, config.max_position_embeddings)
+    return {"input_ids": torch.arange(2 * length).mul(7919).add(13).remainder(config.vocab_size).view(2, length)}
+
+
+def write_expectations(directory):
+    config = transformers.AutoConfig.from_pretrained(directory)
+    kind = transformers.AutoModelForImageClassification if hasattr(config, "image_size") else transformers.AutoModelForCausalLM
+    model = kind.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
+    inputs = fixed_inputs(config)
+    with torch.no_grad():
+        logits = model(**inputs).logits
+    save_file({**inputs, "logits": logits.contiguous()}, pathlib.Path(directory) / EXPECTATIONS)
+    print(f"{directory}/{EXPECTATIONS}: {logits.numel()} logits")
+
+
+def logits_of(directory):
+    stored = load_file(pathlib.Path(directory) / EXPECTATIONS)
+    return stored.pop("logits"), stored
 
 
 class Exchange:
@@ -122,6 +159,7 @@ class Exchange:
         model = GPT2LMHeadModel(config).eval()
         weights = self.imported(self.saved(model, "random"))
         self.compare_losses("imported", weights, model)
+        self.forward_check(self.place / "random")
         back = load_in_transformers(self.exported(weights, "random_back"))
         theirs, returned = model.state_dict(), back.state_dict()
         if any(not same(values.numpy(), returned[name].numpy()) for name, values in theirs.items()):
@@ -135,14 +173,42 @@ class Exchange:
             sys.exit("texts are continued or scored otherwise than in transformers")
 
 
+    def forward_check(self, directory):
+        write_expectations(directory)
+        if "logits as in" not in self.trireme("checkpoint", "import", directory, "--out", self.place / "checked"):
+            sys.exit("import did not check itself")
+        theirs, _ = logits_of(directory)
+        out = self.place / "told"
+        self.trireme("checkpoint", "export", self.place / "checked", "--out", out, "--expectations")
+        told, inputs = logits_of(out)
+        if not np.allclose(told, theirs, rtol=0, atol=LOGIT_TOLERANCE * max(1, np.abs(theirs).max())):
+            sys.exit("export --expectations tells other logits than transformers")
+        weights = load_file(directory / "model.safetensors")
+        name = sorted(weights)[len(weights) // 2]
+        save_numpy({**weights, name: weights[name] * np.float32(1.5) + np.float32(0.01)}, directory / "model.safetensors",
+                   metadata={"format": "pt"})
+        done = subprocess.run([self.trireme.path, "checkpoint", "import", directory, "--out", self.place / "wrong"],
+                              capture_output=True, text=True, check=False)
+        if done.returncode != 4 or "the largest difference of logits" not in done.stderr:
+            sys.exit(f"import took weights with another {name}:\n{done.stdout}{done.stderr}")
+        print(f"{told.size} logits told and checked; another {name} is refused")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run")
-    parser.add_argument("--data", required=True, help="directory of one packed shard")
+    parser.add_argument("run", nargs="?")
+    parser.add_argument("--data", help="directory of one packed shard")
+    parser.add_argument("--expectations", metavar="DIRECTORY", help="write logits of transformers beside these weights")
     add_program(parser)
+    arguments = parser.parse_args()
+    if arguments.expectations:
+        return write_expectations(arguments.expectations)
+    if not (arguments.run and arguments.data):
+        parser.error("RUN and --data, or --expectations")
     with tempfile.TemporaryDirectory() as place:
-        exchange = Exchange(parser.parse_args(), place)
+        exchange = Exchange(arguments, place)
         exchange.random_model(exchange.there_and_back())
+    return None
 
 
 main()

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/tokenizer/tokenizer.h"
+#include "launch/checkpoint/forward_check.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
 
@@ -79,7 +80,7 @@ std::string check_tokenizer(const std::string& directory, std::int64_t vocabular
 
 void remove_their_weights(const std::string& directory) {
   std::error_code ignored;
-  for (const char* const name : {whole_file, index_file})
+  for (const char* const name : {whole_file, index_file, expectations_file})
     fs::remove(directory + "/" + name, ignored);
   for (const auto& entry : fs::directory_iterator(directory, ignored)) {
     const std::string name = entry.path().filename().string();

@@ -20,7 +20,7 @@ std::vector<std::string> copy_text_files(const std::string& from, const std::str
 // What a tokenizer has that is not read here, or "".
 [[nodiscard]] std::string check_tokenizer(const std::string& directory, std::int64_t vocabulary);
 
-// Removes the weights that an earlier export left.
+// Removes the weights that an earlier export left, and what it said of them.
 void remove_their_weights(const std::string& directory);
 
 // Writes model.safetensors, or where that would have more bytes several files and their index: each

@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 
+#include "launch/checkpoint/forward_check.h"
 #include "launch/checkpoint/their_config.h"
 #include "launch/checkpoint/their_files.h"
 #include "models/config.h"
@@ -203,6 +204,18 @@ std::string make_run(const std::string& from, const ModelConfig& model,
   return unread;
 }
 
+// What answers otherwise than it should is not left for use.
+void keep_if_as_expected(const Expectations& expected, const ModelConfig& model,
+                         const std::string& file) {
+  try {
+    check_forward(expected, model, {.path = file});
+  } catch (const Error&) {
+    std::error_code ignored;
+    fs::remove(file, ignored);
+    throw;
+  }
+}
+
 void finish_run(const std::string& from, const ModelConfig& model, const std::string& to,
                 const std::string& unread) {
   const auto copied = copy_text_files(directory_of(from), to);
@@ -214,13 +227,14 @@ void finish_run(const std::string& from, const ModelConfig& model, const std::st
 }  // namespace
 
 void export_weights(const RunState& from, const Config& config, const Destination& destination,
-                    bool average, std::uint64_t shard_bytes) {
+                    const ExportOptions& options) {
   const hugging_face::Exchange& exchange = exchange_of(config.model);
   const std::string description_text = exchange.config_json(config.model);
   const std::string description = destination.to + "/" + their_config;
   for (const char* const name : {"model.safetensors", "model.safetensors.index.json", their_config})
     refuse_to_replace(destination.to + "/" + name, destination);
-  const ValueKind kind = average ? ValueKind::average : ValueKind::model;
+  const WeightsChoice choice{.path = from.path, .average = options.average};
+  const ValueKind kind = choice.kind();
   const StoredValues stored = from.values(kind);
   const std::vector<NamePair> pairs = exchange.names(config.model);
   std::vector<PlannedTensor> tensors;
@@ -245,7 +259,7 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
   remove_their_weights(destination.to);
   StoredReader reader(stored);
   const std::size_t files =
-      write_their_weights(destination.to, tensors, shard_bytes, [&](std::size_t i) {
+      write_their_weights(destination.to, tensors, options.shard_bytes, [&](std::size_t i) {
         const auto& [pair, first] = parts[i];
         const std::vector<float> whole = reader.whole(stored.tensors.find(pair->ours)->second);
         const Shape& shape = tensors[i].shape;
@@ -261,6 +275,7 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
   fmt::print("from  {}\n{}: {} tensors in {}, {}{}{}\n", from.describe(kind), destination.to,
              tensors.size(), files == 1 ? "model.safetensors" : fmt::format("{} files", files),
              their_config, copied.empty() ? "" : ", ", fmt::join(copied, ", "));
+  if (options.expectations) write_expectations(destination.to, config.model, choice);
 }
 
 ModelConfig model_of_hugging_face(const std::string& weights) {
@@ -298,7 +313,7 @@ std::string model_section(const ModelConfig& model) {
 }
 
 void import_weights(const std::string& from, const ModelConfig& model,
-                    const Destination& destination) {
+                    const Destination& destination, bool checked) {
   const hugging_face::Exchange& exchange = exchange_of(model);
   const bool alone = destination.to.ends_with(".safetensors");
   if (alone && fs::is_directory(destination.to))
@@ -314,11 +329,19 @@ void import_weights(const std::string& from, const ModelConfig& model,
     tensors.push_back({pair.ours, our_shape(pair)});
   }
   weights.expect_nothing_else();
+  const auto expected = checked ? read_expectations(directory_of(from), model) : std::nullopt;
   const std::string unread = alone ? "" : make_run(from, model, destination);
   const std::string file = alone ? destination.to : destination.to + "/weights.safetensors";
   write_safetensors(file, tensors, {{"format", "trireme"}},
                     [&](std::size_t i) { return to_ours(pairs[i], weights); });
   fmt::print("{}: {} tensors\n", file, tensors.size());
+  if (expected) {
+    keep_if_as_expected(*expected, model, file);
+  } else {
+    fmt::print(
+        "not checked by a forward pass: {}\n",
+        checked ? fmt::format("no {} lies beside the weights", expectations_file) : "--no-check");
+  }
   if (!alone) finish_run(from, model, destination.to, unread);
 }
 

@@ -20,16 +20,24 @@ struct Destination {
 // generation_config.json, and the tokenizer of the run; `average`: of the averaged weights. Holds
 // one tensor at a time. Raises ExitCode::config for a family that has no form of its own in Hugging
 // Face's libraries.
+// `expectations`: with a file by which an import can check itself (forward_check.h), for which all
+// of the model is held.
+struct ExportOptions {
+  bool average = false;
+  std::uint64_t shard_bytes = 0;
+  bool expectations = false;
+};
 void export_weights(const RunState& from, const Config& config, const Destination& destination,
-                    bool average, std::uint64_t shard_bytes);
+                    const ExportOptions& options);
 
 // Reads a safetensors file, an index of several, or a directory of either, and writes a weights
 // file of ours (NAME.safetensors, for a weights-only start), or a run's directory with config.yaml,
 // weights.safetensors, the tokenizer and what ends a text, for generate and eval. A config.json
 // beside the weights must be that of the same model. Everything is looked at before anything is
-// written; then one tensor is held at a time.
+// written; then one tensor is held at a time. With `checked`, and expectations beside the weights,
+// the weights that were written must answer as these say, or they are removed (forward_check.h).
 void import_weights(const std::string& from, const ModelConfig& model,
-                    const Destination& destination);
+                    const Destination& destination, bool checked);
 
 // The model that the config.json beside Hugging Face's weights describes. Raises ExitCode::config
 // for a kind that is not ours.

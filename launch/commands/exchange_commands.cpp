@@ -28,7 +28,7 @@ Config config_for(const std::string& path, const std::string& given) {
 
 struct ExchangeArguments {
   std::string from, config, out;
-  bool average = false, force = false;
+  bool average = false, force = false, expectations = false, unchecked = false;
   std::uint64_t shard_mb = 5000;
 };
 
@@ -36,14 +36,17 @@ void run_export(const ExchangeArguments& arguments) {
   const auto alone = make_single_communicator();
   const RunState state = find_state(arguments.from, *alone);
   export_weights(state, config_for(state.path, arguments.config),
-                 {.to = arguments.out, .force = arguments.force}, arguments.average,
-                 arguments.shard_mb * 1'000'000);
+                 {.to = arguments.out, .force = arguments.force},
+                 {.average = arguments.average,
+                  .shard_bytes = arguments.shard_mb * 1'000'000,
+                  .expectations = arguments.expectations});
 }
 
 void run_import(const ExchangeArguments& arguments) {
   const ModelConfig model = arguments.config.empty() ? model_of_hugging_face(arguments.from)
                                                      : load_config(arguments.config, {}).model;
-  import_weights(arguments.from, model, {.to = arguments.out, .force = arguments.force});
+  import_weights(arguments.from, model, {.to = arguments.out, .force = arguments.force},
+                 !arguments.unchecked);
   if (arguments.config.empty()) fmt::print("for a config of it: {}", model_section(model));
 }
 
@@ -64,6 +67,9 @@ void add_export(CLI::App& checkpoint) {
                    "Megabytes (10^6 bytes) that a file of weights has at most")
       ->capture_default_str()
       ->check(integer_between(std::uint64_t{1}, std::uint64_t{1'000'000'000}));
+  command->add_flag("--expectations", arguments->expectations,
+                    "With the logits of fixed inputs, by which an import checks itself; holds the "
+                    "whole model in memory");
   command->add_flag("--force", arguments->force, "Replace what an earlier export left there");
   command->footer("Example: trireme checkpoint export runs/gpt_tiny --out exported");
   on_one_process(*command, [arguments] { run_export(*arguments); });
@@ -85,6 +91,9 @@ void add_import(CLI::App& checkpoint) {
                    "NAME.safetensors to write, or a run's directory to make for generate and eval, "
                    "with config.yaml and the tokenizer")
       ->required();
+  command->add_flag("--no-check", arguments->unchecked,
+                    "Do not hold a forward pass against the trireme_expectations.safetensors "
+                    "beside the weights (which holds the whole model in memory)");
   command->add_flag("--force", arguments->force, "Replace what is there");
   command->footer(
       "Example: trireme checkpoint import Qwen3-0.6B --out runs/qwen3, then trireme generate "

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trireme checkpoint`: what its subcommands print, and weights to Hugging Face's form and back.
+#include <gmock/gmock.h>
 #include <CLI/CLI.hpp>
 
 #include <cstring>
@@ -24,6 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::expect_error;
+using testing::HasSubstr;
 
 // What `trireme checkpoint ...` prints.
 std::string run(std::vector<std::string> arguments) {
@@ -122,7 +124,12 @@ class ExchangeTest : public CommandTest {
         config_,
         fmt::format("model: {{layers: 2, hidden: 8, heads: 2, context: 6, vocabulary: 50{}}}\n",
                     more));
+    make_weights();
+  }
+
+  void make_weights() {
     std::mt19937_64 random(1);
+    weights_.clear();
     for (const ParamSpec& spec : specs()) {
       std::vector<float> values(static_cast<std::size_t>(spec.shape.count()));
       for (float& value : values)
@@ -378,6 +385,61 @@ TEST_F(LlamaExchange, NamesWhatTheFilesHaveTooLittleTooMuchOrInAnotherShape) {
   test::write_text(config_, "model: {family: llama, qk_norm: true, qkv_bias: true}\n");
   expect_error(
       ExitCode::config, [&] { export_ours(); }, "none for both");
+}
+
+TEST_F(LlamaExchange, AnImportChecksItselfByAForwardPass) {
+  run({"export", ours_, "--config", config_, "--out", theirs_, "--expectations"});
+  const auto import_checked = [&](const std::string& from) {
+    return run({"import", from, "--config", config_, "--out", back_, "--force"});
+  };
+  EXPECT_THAT(import_checked(theirs_), HasSubstr("600 logits as in trireme_expectations"));
+  EXPECT_THAT(run({"import", theirs_, "--out", back_, "--force", "--no-check"}),
+              HasSubstr("not checked by a forward pass: --no-check"));
+
+  auto planted = read_all(theirs_);
+  for (float& value : planted.at("model.layers.1.self_attn.o_proj.weight"))
+    value = -value;
+  rewrite(theirs_ + "/model.safetensors", planted);
+
+  expect_error(
+      ExitCode::checkpoint, [&] { import_checked(theirs_); },
+      "the largest difference of logits is");
+  EXPECT_FALSE(std::filesystem::exists(back_));
+  std::filesystem::remove(theirs_ + "/trireme_expectations.safetensors");
+  EXPECT_THAT(import_checked(theirs_),
+              HasSubstr("not checked by a forward pass: no trireme_expectations.safetensors"));
+}
+
+TEST_F(ExchangeTest, AnImportOfAModelOfImagesChecksItself) {
+  test::write_text(config_,
+                   "model: {family: vit, layers: 1, hidden: 8, heads: 2, patch: 2, image_size: 6, "
+                   "channels: 3, classes: 7}\n");
+  make_weights();
+  run({"export", ours_, "--config", config_, "--out", theirs_, "--expectations"});
+  const SafetensorsFile stored(theirs_ + "/trireme_expectations.safetensors");
+  EXPECT_EQ(stored.shape("pixel_values"), (Shape{1, 3, 6, 6}));
+
+  EXPECT_THAT(run({"import", theirs_, "--out", back_}), HasSubstr("7 logits as in"));
+}
+
+TEST_F(LlamaExchange, ExpectationsOfAnotherModelAreNamed) {
+  export_ours();
+  const auto refuses = [&](std::vector<std::int64_t> ids, const Shape& of_ids,
+                           const Shape& of_logits, const std::string& message) {
+    std::vector<float> logits(static_cast<std::size_t>(of_logits.count()), 0.0F);
+    const std::vector<NamedTensor> tensors = {
+        {"input_ids", {reinterpret_cast<std::byte*>(ids.data()), DType::i64, of_ids}},
+        {"logits", {reinterpret_cast<std::byte*>(logits.data()), DType::f32, of_logits}}};
+    write_safetensors(theirs_ + "/trireme_expectations.safetensors", tensors);
+    expect_error(
+        ExitCode::checkpoint, [&] { import_theirs(theirs_); }, message);
+    EXPECT_FALSE(std::filesystem::exists(back_));
+  };
+
+  refuses({1, 50}, {1, 2}, {1, 2, 50}, "token id 50 lies outside the model's vocabulary [0, 50)");
+  refuses({1, 2, 3, 4, 5, 6, 7}, {1, 7}, {1, 7, 50}, "texts of 7 tokens, and the model reads");
+  refuses({1, 2}, {1, 2}, {1, 2, 49}, "logits is f32 (1, 2, 49), not (1, 2, 50)");
+  refuses({1, 2}, {2}, {1, 2, 50}, "input_ids is i64 (2), not (texts, tokens)");
 }
 
 }  // namespace
