@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <array>
 
+#include "models/bert/bert.h"
+#include "models/bert/bert_config.h"
+#include "models/bert/hugging_face.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt/gpt_config.h"
 #include "models/gpt/hugging_face.h"
@@ -40,6 +43,13 @@ ModelTraits resnet_traits(const ModelConfig& model) {
           .classes = resnet.classes};
 }
 
+ModelTraits bert_traits(const ModelConfig& model) {
+  ModelTraits traits = text_traits<BertOptions>(model);
+  traits.mask_token = model.as<BertOptions>().mask_token;
+  traits.mask_share = model.as<BertOptions>().mask_share;
+  return traits;
+}
+
 ModelTraits vit_traits(const ModelConfig& model) {
   const auto& vit = model.as<VitOptions>();
   return {.input = InputKind::images,
@@ -74,7 +84,8 @@ std::span<const Family> families() {
       Family{llama_family(), text_traits<LlamaOptions>, text_chain<LlamaOptions>,
              &hugging_face::llama_exchange()},
       Family{resnet_family(), resnet_traits, resnet_chain},
-      Family{vit_family(), vit_traits, vit_chain, &hugging_face::vit_exchange()}};
+      Family{vit_family(), vit_traits, vit_chain, &hugging_face::vit_exchange()},
+      Family{bert_family(), bert_traits, text_chain<BertOptions>, &hugging_face::bert_exchange()}};
   return all;
 }
 

@@ -25,6 +25,8 @@ struct ModelTraits {
   bool generates = false;  // each position knows only those before it: it can continue texts
   std::int64_t context = 0;
   std::int64_t vocabulary = 0;
+  std::int64_t mask_token = 0;  // of a model that tells hidden tokens, else 0
+  double mask_share = 0;
   // Of images: (image_size, image_width, channels) u8, or f32 from files that are read in place.
   std::int64_t image_size = 0;
   std::int64_t image_width = 0;

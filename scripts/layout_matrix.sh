@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Trains one small GPT for 20 steps on every kind of layout of 1, 2, 4 and 8 ranks with reproducibility: layout and
+# Trains one small model for 20 steps on every kind of layout of 1, 2, 4 and 8 ranks with reproducibility: layout and
 # compares each with the run on one rank, bit by bit: the loss and the gradient norm of every step, the weights and the
 # optimizer's state. Prints one table and exits with 1 when a layout differs or fails. About two minutes on two cores.
 #
-#   scripts/layout_matrix.sh [--ranks LIST] [--precision P] [--quick] [--trireme FILE] [--keep DIR]
+#   scripts/layout_matrix.sh [--model M] [--ranks LIST] [--precision P] [--quick] [--trireme FILE] [--keep DIR]
 #
+#   --model M        gpt (default), bert or vit
 #   --ranks LIST     rank counts to run, for example 1,2,4 (default: 1,2,4,8); one rank is always run, to compare with
 #   --precision P    fp32 (default) or bf16
 #   --quick          a dozen layouts instead of all
@@ -18,12 +19,13 @@ set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-rank_counts=1,2,4,8 precision=fp32 quick=false keep='' trireme=$repository/build/cpu/trireme
+model=gpt rank_counts=1,2,4,8 precision=fp32 quick=false keep='' trireme=$repository/build/cpu/trireme
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --ranks | --precision | --trireme | --keep)
+    --model | --ranks | --precision | --trireme | --keep)
       [[ $# -ge 2 ]] || die "$1 needs a value"
       case $1 in
+        --model) model=$2 ;;
         --ranks) rank_counts=$2 ;;
         --precision) precision=$2 ;;
         --trireme) trireme=$(realpath -- "$2") ;;
@@ -33,7 +35,7 @@ while [[ $# -gt 0 ]]; do
       ;;
     --quick) quick=true ;;
     -h | --help)
-      sed -n '3,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '3,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     *) die "unknown option $1; see scripts/layout_matrix.sh --help" ;;
@@ -41,6 +43,7 @@ while [[ $# -gt 0 ]]; do
   shift
 done
 [[ $rank_counts =~ ^[1248](,[1248])*$ ]] || die "--ranks $rank_counts: give some of 1, 2, 4 and 8, with commas between"
+[[ $model == gpt || $model == bert || $model == vit ]] || die "--model $model: use gpt, bert or vit"
 [[ $precision == fp32 || $precision == bf16 ]] || die "--precision $precision: use fp32 or bf16"
 [[ -x $trireme ]] || die "$trireme: there is no such program; build it or say where it is with --trireme"
 
@@ -106,20 +109,41 @@ trap clean_up EXIT
 trap 'exit 130' INT TERM
 
 data=$repository/quickstart/data/kjv
-if ! "$trireme" data inspect "$data/validation" >/dev/null 2>&1; then
-  data=$work/data
+made_up_text() {
   awk 'BEGIN { srand(1); split("oar rower keel bench trireme sea pull the", word, " ")
     for (i = 0; i < 12000; ++i) printf "%s%s", word[1 + int(8 * rand())], i % 12 == 11 ? "\n" : " " }' >"$work/text.txt"
+}
+if [[ $model == vit ]]; then
+  # Letters as pixels of 12 x 12 pictures, and as labels.
+  data=$work/data
+  made_up_text
+  { printf '\0\0\10\3\0\0\0\170\0\0\0\14\0\0\0\14' && head -c 17280 "$work/text.txt"; } >"$work/images_idx"
+  { printf '\0\0\10\1\0\0\0\170' && head -c 120 "$work/text.txt" | LC_ALL=C tr 'a-h' '\000' | LC_ALL=C tr 'i-q' '\001' |
+    LC_ALL=C tr -c '\000\001' '\002'; } >"$work/labels_idx"
+  "$trireme" data pack-images --quiet "$work/images_idx" --labels "$work/labels_idx" --classes 3 --out "$data" \
+    --validation 0.2 >/dev/null || die "$trireme cannot pack the data"
+elif ! "$trireme" data inspect "$data/validation" >/dev/null 2>&1; then
+  data=$work/data
+  made_up_text
   "$trireme" data pack-text --quiet "$work/text.txt" --out "$data" --validation 0.1 >/dev/null ||
     die "$trireme cannot pack the data"
 fi
 
+blocks='layers: 6, hidden: 64, heads: 4, dropout: 0.1'
+case $model in
+  gpt) keys="family: gpt2, $blocks, context: 32, vocabulary: 256" more='' ;;
+  bert) keys="family: bert, $blocks, context: 32, vocabulary: 257, mask_token: 256" more='' ;;
+  vit) # 1 + 9 rows of each picture
+    keys="family: vit, $blocks, patch: 4, image_size: 12, channels: 1, classes: 3"
+    more=', mean: [0.4], std: [0.1], flip: true, mixup: 0.8, cutmix: 1'
+    ;;
+esac
 cat >"$work/config.yaml" <<EOF_CONFIG
 run: {directory: $work/run}
 precision: $precision
 reproducibility: layout
-model: {family: gpt2, layers: 6, hidden: 64, heads: 4, context: 32, vocabulary: 256, dropout: 0.1}
-data: {path: $data/train, validation_path: $data/validation, workers: 1, prefetch: 2}
+model: {$keys}
+data: {path: $data/train, validation_path: $data/validation, workers: 1, prefetch: 2$more}
 parallel: {tensor_blocks: 4, bucket_megabytes: 0.125, timeout_seconds: 60}
 train: {steps: 20, global_batch: 16, micro_batch: 2, eval_batches: 2, log_every: 20}
 optimizer: {name: adamw, learning_rate: 3e-3}
@@ -141,7 +165,7 @@ loss_of() { sed -n 's/.*final loss .*exact bits \([^)]*\)).*/\1/p' "$run.log"; }
 weights_of() { sed -n 's/.*weights xxh3 \([0-9a-f]*\).*/\1/p' "$run.log"; }
 results_of() {
   grep -o 'final loss .*' "$run.log"
-  grep -oE '"(step|loss|validation_loss|grad_norm)":[^,}]*' "$run/metrics.jsonl"
+  grep -oE '"(step|loss|validation_loss|accuracy|grad_norm)":[^,}]*' "$run/metrics.jsonl"
 }
 
 # row RANKS LAYOUT SCHEDULE ZERO SEQUENCE RECOMPUTE LOSS WEIGHTS EQUAL
@@ -149,7 +173,7 @@ row() { printf '%5s  %-9s  %-13s  %-4s  %-8s  %-9s  %-20s  %-16s  %s\n' "$@"; }
 
 # shellcheck source=launch/mpi_env.sh
 source "$repository/launch/mpi_env.sh" 8
-say "20 steps in $precision, 8 micro-batches, 4 tensor blocks; layouts are data x tensor x pipeline"
+say "20 steps of $model in $precision, 8 micro-batches, 4 tensor blocks; layouts are data x tensor x pipeline"
 row ranks layout schedule ZeRO sequence recompute 'final loss' weights equal
 
 count=0 differing=0 failed=0

@@ -4,7 +4,7 @@
 
     scripts/parity_huggingface.py [--families LIST] [--models N] [--seed S] [--trireme FILE]
 
-Families: gpt2, llama, mistral, qwen2, qwen3, vit. transformers draws each model, saves it whole or in shards, and
+Families: gpt2, llama, mistral, qwen2, qwen3, bert, vit. transformers draws each model, saves it whole or in shards, and
 `trireme checkpoint import` reads it without being told what it is. Then, on one batch of random bytes or pictures in fp32:
 - The mean loss of both, to 1e-5.
 - Every gradient: one step of SGD with a large learning rate, after which the weights, exported again, are the gradients.
@@ -127,7 +127,22 @@ def draw_vit(draw, _family, _index):
         f"ViT: {layers} layers of {hidden}, {heads} heads, MLP {wide}, {size} pixels in patches of {patch}, {act}")
 
 
-DRAWN_BY = {"gpt2": draw_gpt2, "vit": draw_vit} | dict.fromkeys(KINDS, draw_llama)
+def draw_bert(draw, _family, _index):
+    heads = draw.choice([1, 3, 4])
+    hidden, layers, context = heads * draw.choice([5, 8, 16]), draw.choice([1, 2, 3]), draw.choice([17, 40, 101])
+    wide, act = draw.choice([33, 70, 128]), draw.choice(["gelu", "gelu", "gelu_new"])
+    vocabulary = draw.choice([257, 300])
+    # The table of transformers gives a padding token no gradient, and these texts have none.
+    config = transformers.BertConfig(num_hidden_layers=layers, num_attention_heads=heads, hidden_size=hidden,
+                                     intermediate_size=wide, max_position_embeddings=context, vocab_size=vocabulary,
+                                     mask_token_id=256, pad_token_id=None, hidden_act=act, hidden_dropout_prob=0.0,
+                                     attention_probs_dropout_prob=0.0, initializer_range=0.15,
+                                     layer_norm_eps=draw.choice([1e-12, 1e-6, 1e-5]), attn_implementation="eager")
+    return stirred(draw, "BertForMaskedLM", config), (
+        f"BERT: {layers} layers of {hidden}, {heads} heads, MLP {wide}, context {context}, {act}")
+
+
+DRAWN_BY = {"gpt2": draw_gpt2, "bert": draw_bert, "vit": draw_vit} | dict.fromkeys(KINDS, draw_llama)
 
 
 class Text:
@@ -142,7 +157,7 @@ class Text:
         (place / "tokens.bin").write_bytes(self.tokens)
         trireme("data", "pack-text", place / "tokens.bin", "--out", place / "data", "--split", "train")
 
-    def loss(self, model):
+    def loss(self, model, _step=0):
         stream = torch.tensor(list(self.tokens))
         inputs, targets = stream[:-1].view(self.batch, -1), stream[1:]
         logits = model(inputs).logits
@@ -172,10 +187,52 @@ class Texts(Text):
                 if end - begin > 1:
                     yield list(window[begin:end - 1]), list(window[begin + 1:end])
 
-    def loss(self, model):
+    def loss(self, model, _step=0):
         losses = [torch.nn.functional.cross_entropy(model(torch.tensor([inputs])).logits[0], torch.tensor(targets), reduction="none")
                   for inputs, targets in self.parts()]
         return torch.cat(losses).mean()
+
+
+def philox(seed, purpose, high, low):
+    """The four words of Philox4x32-10 for a counter, as runtime/base/philox.h keys it."""
+    mask = 0xFFFFFFFF
+    key = [seed & mask, seed >> 32 ^ purpose * 0x9E3779B9 & mask]
+    counter = [low & mask, low >> 32, high & mask, high >> 32]
+    for _ in range(10):
+        first, second = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
+        counter = [second >> 32 ^ counter[1] ^ key[0], second & mask, first >> 32 ^ counter[3] ^ key[1], first & mask]
+        key = [key[0] + 0x9E3779B9 & mask, key[1] + 0xBB67AE85 & mask]
+    return counter
+
+
+class HiddenText(Text):
+    """The same with tokens hidden as data/sets/masked_tokens.h says, of the seed that runs have by default."""
+    SEED, MASK, PURPOSE, SHARE = 1234, 256, 9, 0.15
+
+    def __init__(self, draw, model, batch):
+        super().__init__(draw, model, batch)
+        self.vocabulary = model.config.vocab_size
+
+    def hidden(self, sample, epoch, tokens):
+        words = [philox(self.SEED, self.PURPOSE, sample, epoch << 32 | place) for place in range(len(tokens) + 1)]
+        uniform = [[(word >> 8) * 2.0**-24 for word in of_place] for of_place in words]
+        asked = [place for place in range(len(tokens)) if uniform[place][0] < self.SHARE]
+        inputs, targets = list(tokens), [-100] * len(tokens)
+        for place in asked or [words[-1][0] * len(tokens) >> 32]:
+            targets[place] = tokens[place]
+            if uniform[place][1] < 0.8:
+                inputs[place] = self.MASK
+            elif uniform[place][1] < 0.9:
+                other = words[place][2] * (self.vocabulary - 1) >> 32
+                inputs[place] = other + (other >= self.MASK)
+        return inputs, targets
+
+    def loss(self, model, step=0):
+        context = len(self.tokens) // self.batch
+        rows = [self.hidden(i, step, self.tokens[i * context:(i + 1) * context]) for i in range(self.batch)]
+        inputs, targets = (torch.tensor(part) for part in zip(*rows))
+        logits = model(inputs).logits
+        return torch.nn.functional.cross_entropy(logits.view(targets.numel(), -1), targets.view(-1))
 
 
 class Pictures:
@@ -196,7 +253,7 @@ class Pictures:
         trireme("data", "pack-images", place / "images_idx", "--labels", place / "labels_idx", "--classes", self.classes,
                 "--out", place / "data", "--split", "train")
 
-    def loss(self, model):
+    def loss(self, model, _step=0):
         pixels = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8).view(self.shape[0], 1, *self.shape[1:])
         logits = model((pixels.to(model.dtype) / 255 - 0.5) / 0.25).logits
         return torch.nn.functional.cross_entropy(logits, torch.tensor(list(self.labels)))
@@ -207,7 +264,7 @@ class Comparison:
         self.program, self.place = trireme, pathlib.Path(place)
         self.model, self.text = DRAWN_BY[family](draw, family, index)
         self.batch = draw.choice([1, 2, 3])
-        kind = Pictures if family == "vit" else Texts if index % 2 == 1 else Text
+        kind = {"vit": Pictures, "bert": HiddenText}.get(family, Texts if index % 2 == 1 else Text)
         self.data = kind(draw, self.model, self.batch)
         if kind is Texts:
             self.text += ", documents apart"
@@ -277,15 +334,15 @@ class Comparison:
         losses, _ = self.train("adamw", ADAMW_STEPS, ADAMW)
         parameters = dict(self.model.float().named_parameters())
         # Of the weights with several axes, positions and class tokens are not decayed.
-        undecayed = ("wpe.weight", "position_embeddings", "cls_token")
+        undecayed = ("wpe.weight", "position_embeddings", "position_embeddings.weight", "cls_token")
         decayed = [p for name, p in parameters.items() if p.dim() > 1 and not name.endswith(undecayed)]
         others = [p for name, p in parameters.items() if p.dim() == 1 or name.endswith(undecayed)]
         optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}],
                                       lr=ADAMW_RATE, betas=(0.9, 0.95), eps=ADAMW_EPSILON)
         worst = 0.0
-        for ours in losses:
+        for step, ours in enumerate(losses):
             optimizer.zero_grad()
-            loss = self.data.loss(self.model)
+            loss = self.data.loss(self.model, step)
             worst = max(worst, abs(ours - loss.item()) / max(loss.item(), 0.1))
             loss.backward()
             optimizer.step()

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "models/bert/bert.h"
+#include "models/bert/bert_config.h"
 #include "models/config.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt/gpt_config.h"
@@ -164,6 +166,42 @@ void read_image_size(const Keys& keys, VitOptions& model) {
   }
 }
 
+ops::GeluForm gelu_of(const Keys& keys) {
+  const std::string gelu = keys.text("hidden_act", "gelu");
+  if (gelu != "gelu" && gelu != "gelu_new" && gelu != "gelu_pytorch_tanh")
+    keys.refuse("hidden_act", "and gelu, gelu_new and gelu_pytorch_tanh are those that there are");
+  return gelu == "gelu" ? ops::GeluForm::exact : ops::GeluForm::tanh;
+}
+
+// The id that hides tokens stands with their tokenizer; that of the published vocabularies is 103.
+BertOptions bert_of(const Keys& keys) {
+  BertOptions model{.layers = keys.size("num_hidden_layers"),
+                    .hidden = keys.size("hidden_size"),
+                    .heads = keys.size("num_attention_heads"),
+                    .intermediate = keys.size("intermediate_size"),
+                    .context = keys.size("max_position_embeddings"),
+                    .vocabulary = keys.size("vocab_size"),
+                    .dropout = keys.number("hidden_dropout_prob", 0.0),
+                    .norm_epsilon = keys.number("layer_norm_eps", 1e-12),
+                    .gelu = gelu_of(keys),
+                    .token_types = keys.size("type_vocab_size")};
+  constexpr std::int64_t published_mask = 103;
+  model.mask_token = keys.find("mask_token_id") != nullptr
+                         ? keys.size("mask_token_id")
+                         : std::min(published_mask, model.vocabulary - 1);
+  keys.expect("is_decoder", false, "our encoder");
+  keys.expect("position_embedding_type", "absolute", "our encoder");
+  keys.expect("tie_word_embeddings", true, "our head");
+  return model;
+}
+
+// Two where nothing is said of them.
+std::int64_t classes_of(const Keys& keys) {
+  const Json* const labels = keys.find("id2label");
+  if (labels != nullptr && labels->is_object()) return static_cast<std::int64_t>(labels->size());
+  return keys.find("num_labels") != nullptr ? keys.size("num_labels") : 2;
+}
+
 VitOptions vit_of(const Keys& keys) {
   VitOptions model{.layers = keys.size("num_hidden_layers"),
                    .hidden = keys.size("hidden_size"),
@@ -171,20 +209,12 @@ VitOptions vit_of(const Keys& keys) {
                    .intermediate = keys.size("intermediate_size"),
                    .dropout = keys.number("hidden_dropout_prob", 0.0),
                    .norm_epsilon = keys.number("layer_norm_eps", 1e-12),
+                   .gelu = gelu_of(keys),
                    .patch = keys.size("patch_size"),
                    .channels = keys.size("num_channels"),
-                   .classes = 2};
+                   .classes = classes_of(keys)};
   read_image_size(keys, model);
   keys.expect("qkv_bias", true, "our attention");
-  const std::string gelu = keys.text("hidden_act", "gelu");
-  if (gelu != "gelu" && gelu != "gelu_new" && gelu != "gelu_pytorch_tanh")
-    keys.refuse("hidden_act", "and gelu, gelu_new and gelu_pytorch_tanh are those that there are");
-  model.gelu = gelu == "gelu" ? ops::GeluForm::exact : ops::GeluForm::tanh;
-  if (const Json* const labels = keys.find("id2label"); labels != nullptr && labels->is_object()) {
-    model.classes = static_cast<std::int64_t>(labels->size());
-  } else if (keys.find("num_labels") != nullptr) {
-    model.classes = keys.size("num_labels");
-  }
   return model;
 }
 
@@ -208,12 +238,16 @@ ModelConfig model_of_their_config(const std::string& path) {
   } else if (std::ranges::find(llama_types, type) != llama_types.end()) {
     model.family = llama_name;
     model.as<LlamaOptions>() = llama_of(keys, type);
+  } else if (type == "bert") {
+    model.family = bert_name;
+    model.as<BertOptions>() = bert_of(keys);
   } else if (type == "vit") {
     model.family = vit_name;
     model.as<VitOptions>() = vit_of(keys);
   } else {
     fail(ExitCode::config,
-         "{}: model_type is {}; weights of gpt2, llama, mistral, qwen2, qwen3 and vit models can "
+         "{}: model_type is {}; weights of gpt2, llama, mistral, qwen2, qwen3, bert and vit models "
+         "can "
          "be imported",
          path, type.empty() ? "missing" : fmt::format("\"{}\"", type));
   }
@@ -238,6 +272,11 @@ void check_their_config(const std::string& path, const ModelConfig& model) {
          theirs.model.family, model.family);
   // "auto" and what it stands for are one.
   const auto spelled = [](Config& config) {
+    if (config.model.family == bert_name) {
+      auto& options = config.model.as<BertOptions>();
+      options.intermediate = transformer_options(options).intermediate;
+      options.mask_token = 1;
+    }
     if (config.model.family == vit_name) {
       auto& options = config.model.as<VitOptions>();
       options.intermediate = transformer_options(options).intermediate;
@@ -258,7 +297,8 @@ void check_their_config(const std::string& path, const ModelConfig& model) {
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const auto& [key, value] = wanted[i];
     const bool of_weights = key.starts_with("model.") && key != "model.dropout" &&
-                            key != "model.init_std" && key != "model.position_init";
+                            key != "model.init_std" && key != "model.mask_share" &&
+                            key != "model.position_init";
     if (of_weights && value != found[i].second)
       fail(ExitCode::config, "{}: describes a model with {}: {}, and the config has {}", path, key,
            found[i].second, value);

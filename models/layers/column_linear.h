@@ -24,10 +24,13 @@ class ColumnLinear {
   // Declares "<name>.weight" (outputs, C), decayed, and "<name>.bias" (outputs).
   ColumnLinear(Blueprint& blueprint, std::string_view name, const ColumnOptions& options, Init init,
                const PartialSum& sum);
-  // Without bias and never in fp8: a head, whose weight was declared elsewhere. Of tied weights
-  // that are one parameter, the other reader reports the gradient.
-  ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t outputs, const PartialSum& sum)
-      : ColumnLinear(blueprint, weight, outputs, sum, /*fp8=*/false) {}
+  // Never in fp8: a head, whose weight, and bias where it has one, were declared elsewhere. Of tied
+  // weights that are one parameter, the other reader reports the gradient.
+  ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t outputs, const PartialSum& sum,
+               ParamId bias = {})
+      : ColumnLinear(blueprint, weight, outputs, sum, /*fp8=*/false) {
+    bias_ = bias;
+  }
 
   [[nodiscard]] const Shape& block_shape() const { return block_; }  // (B, T, outputs / blocks)
   void forward(const Context& context, const Tensor& y, const Tensor& x) const;

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "models/layers/blocks.h"
+#include "runtime/ops/elementwise/bias.h"
+#include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/loss/embedding.h"
 #include "runtime/ops/update/block_sum.h"
 
@@ -35,6 +37,20 @@ Embedding::Embedding(Blueprint& blueprint, const TransformerOptions& options)
                                              .matrix = true});
   }
   const Shape& whole = rows_.whole();
+  if (options.token_types > 0) {
+    TRIREME_EXPECTS(options.learned_positions, "token types without learned positions");
+    types_ = blueprint.shared_parameter({.name = "embedding.type.weight",
+                                         .shape = {options.token_types, options.hidden},
+                                         .init = options.matrix_init(),
+                                         .decay = true});
+    added_ = blueprint.scratch({options.context, options.hidden});
+    added_gradient_ = blueprint.scratch({options.context, options.hidden}, DType::f32);
+  }
+  if (options.embedding_norm) {
+    norm_.emplace(blueprint, "embedding.norm", options.norm, rows_);
+    sum_ = blueprint.keep(rows_.local());
+    dsum_ = blueprint.scratch(whole);
+  }
   if (tensor_.blocked())
     found_ = blueprint.scratch({tensor_.local(), whole[0], whole[1], whole[2]});
 }
@@ -46,16 +62,17 @@ void Embedding::add_limits(ModelLimits& limits) const {
 }
 
 void Embedding::forward(const Context& context, const Tensor& x, const Tensor& y) {
+  const Tensor sum = norm_ ? context(sum_) : y;
   if (tensor_.blocked()) {
-    look_up_blocks(context, x, y);
-    if (positions_.index >= 0) add_positions(context, y);
+    look_up_blocks(context, x, sum);
+    if (positions_.index >= 0) add_positions(context, sum);
   } else {
     const bool own = context.decode == nullptr && positions_.index >= 0;  // rows are positions
-    ops::embedding_forward(context.stream, y, x, context.params.compute(tokens_),
-                           own ? context.params.compute(positions_) : Tensor{},
-                           context.batch.document_starts);
-    if (positions_.index >= 0 && !own) add_positions(context, y);
+    ops::embedding_forward(context.stream, sum, x, context.params.compute(tokens_),
+                           own ? added_rows(context) : Tensor{}, context.batch.document_starts);
+    if (positions_.index >= 0 && !own) add_positions(context, sum);
   }
+  if (norm_) norm_->forward(context, y, sum);
   dropout_.forward(context, y);
 }
 
@@ -78,9 +95,39 @@ void Embedding::look_up_blocks(const Context& context, const Tensor& tokens,
   if (context.tensor != nullptr) context.tensor->all_reduce(context.stream, y);
 }
 
+Tensor Embedding::added_rows(const Context& context) const {
+  const Tensor positions = context.params.compute(positions_);
+  if (types_.index < 0) return positions;
+  const Tensor added = context(added_);
+  const std::int64_t C = added.shape[1];
+  ops::add_bias_residual(context.stream, added, positions,
+                         context.params.compute(types_).range(0, C).reshaped(Shape{C}));
+  return added;
+}
+
+void Embedding::accumulate_added(const Context& context, const Tensor& dy,
+                                 const Tensor& tokens) const {
+  const Tensor added = context(added_gradient_), types = context.params.gradient(types_);
+  context.stream.device().fill_zero(context.stream, added.data, added.bytes());
+  ops::embedding_backward(context.stream, {}, added, dy, tokens, context.batch.document_starts);
+  ops::add_in_place(context.stream, context.params.gradient(positions_), added);
+  const std::int64_t C = added.shape[1];
+  ops::column_sums(context.stream, types.range(0, C).reshaped(Shape{C}), added);
+  context.ready(types_);
+}
+
+Tensor Embedding::backward_norm(const Context& context, const Tensor& dy) const {
+  if (!norm_) return dy;
+  const Tensor whole = context(dsum_), own = rows_.own(dy.reshaped(rows_.whole()));
+  norm_->backward(context, rows_.own(whole), own, context(sum_), /*accumulate=*/false);
+  if (split_backward_) norm_->backward_weight(context, own, context(sum_));
+  rows_.gather(context, whole);
+  return whole;
+}
+
 // Local rows may begin and end within a sequence: one call for each sequence that they touch.
 void Embedding::add_positions(const Context& context, const Tensor& y) const {
-  const Tensor table = context.params.compute(positions_);
+  const Tensor table = added_rows(context);
   const Tensor& starts = context.batch.document_starts;
   const Tensor spans = context.decode == nullptr ? Tensor{} : context.decode->spans;
   if (!rows_.split()) return ops::add_positions(context.stream, y, y, table, starts, 0, spans);
@@ -110,13 +157,17 @@ void Embedding::backward_weight(const Context& context, const Tensor& x) {
   accumulate(context, dropout_.gradient(context), x);
 }
 
-void Embedding::accumulate(const Context& context, const Tensor& dy, const Tensor& tokens) const {
+void Embedding::accumulate(const Context& context, const Tensor& gradient,
+                           const Tensor& tokens) const {
+  const Tensor dy = backward_norm(context, gradient);
   const Tensor d_table = context.params.gradient(tokens_);
   const bool learned = positions_.index >= 0;
-  const Tensor d_positions = learned ? context.params.gradient(positions_) : Tensor{};
+  const bool alone = learned && types_.index < 0;
+  const Tensor d_positions = alone ? context.params.gradient(positions_) : Tensor{};
   const Tensor& starts = context.batch.document_starts;
+  if (learned && !alone) accumulate_added(context, dy, tokens);
   if (tensor_.blocked()) {
-    if (learned) ops::embedding_backward(context.stream, {}, d_positions, dy, tokens, starts);
+    if (alone) ops::embedding_backward(context.stream, {}, d_positions, dy, tokens, starts);
     for (std::int64_t b = 0; b < tensor_.local(); ++b) {
       ops::embedding_partial_backward(context.stream, block_of(d_table, b, table_block_), dy,
                                       tokens, (tensor_.first() + b) * table_block_[0]);

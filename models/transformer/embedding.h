@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "models/layers/dropout.h"
+#include "models/layers/norm.h"
 #include "models/transformer/transformer.h"
 
 namespace trireme {
@@ -11,7 +14,8 @@ namespace trireme {
 [[nodiscard]] ParamSpec token_table_spec(const TransformerOptions& options,
                                          std::string name = "embedding.token.weight");
 
-// Tokens (B, T) -> the local rows of the hidden states (B, T, C). With tensor blocks each holds a
+// Tokens (B, T) -> the local rows of the hidden states (B, T, C), normalised where the options say
+// so. With tensor blocks each holds a
 // run of rows of the token table.
 class Embedding final : public Layer {
  public:
@@ -28,7 +32,12 @@ class Embedding final : public Layer {
  private:
   void look_up_blocks(const Context& context, const Tensor& tokens, const Tensor& y) const;
   void add_positions(const Context& context, const Tensor& y) const;
-  void accumulate(const Context& context, const Tensor& dy, const Tensor& tokens) const;
+  // (T, C): what every sample's rows get, of positions and of the first token type.
+  [[nodiscard]] Tensor added_rows(const Context& context) const;
+  void accumulate_added(const Context& context, const Tensor& dy, const Tensor& tokens) const;
+  // Behind the norm, all rows -> before it, all rows.
+  [[nodiscard]] Tensor backward_norm(const Context& context, const Tensor& dy) const;
+  void accumulate(const Context& context, const Tensor& gradient, const Tensor& tokens) const;
 
   RowSplit rows_;
   TensorSplit tensor_;
@@ -36,7 +45,11 @@ class Embedding final : public Layer {
   Shape table_block_;  // (padded vocabulary / blocks, C)
   Dropout dropout_;
   ParamId tokens_, positions_;  // positions only where they are learned
-  Activation found_{};          // (local blocks, B, T, C): what each block knows of every token
+  ParamId types_;
+  std::optional<Norm> norm_;
+  Activation sum_{}, dsum_{};              // before the norm: local rows, and all
+  Activation added_{}, added_gradient_{};  // (T, C), with token types
+  Activation found_{};  // (local blocks, B, T, C): what each block knows of every token
 };
 
 }  // namespace trireme

@@ -18,6 +18,12 @@ ops::CrossEntropyOptions loss_options(const Context& context, std::int64_t class
           .write_gradient = context.training};
 }
 
+ParamId head_bias(Blueprint& blueprint, const TransformerOptions& options) {
+  if (!options.head_bias) return {};
+  return blueprint.parameter(
+      {.name = "head.bias", .shape = {padded_vocabulary(options.vocabulary)}, .shard_axis = 0});
+}
+
 }  // namespace
 
 LanguageHead::LanguageHead(Blueprint& blueprint, const TransformerOptions& options)
@@ -27,7 +33,7 @@ LanguageHead::LanguageHead(Blueprint& blueprint, const TransformerOptions& optio
       sum_(blueprint, rows_),
       norm_(blueprint, "final_norm", options.norm, rows_),
       project_(blueprint, blueprint.shared_parameter(token_table_spec(options, "head.weight")),
-               padded_vocabulary(options.vocabulary), sum_),
+               padded_vocabulary(options.vocabulary), sum_, head_bias(blueprint, options)),
       normed_(blueprint.keep(rows_.whole())),
       dnormed_(blueprint.until_weight(rows_.local())) {
   const std::int64_t N = rows_.rows(), W = project_.block_shape()[2];

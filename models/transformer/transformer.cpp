@@ -6,6 +6,8 @@
 #include "models/transformer/block.h"
 #include "models/transformer/embedding.h"
 #include "models/transformer/head.h"
+#include "models/transformer/post_norm_block.h"
+#include "models/transformer/token_transform.h"
 
 namespace trireme {
 
@@ -17,6 +19,8 @@ void add_blocks(Chain& chain, const TransformerOptions& options) {
   for (std::int64_t i = 0; i < options.layers; ++i) {
     chain.push_back({.make = [options, i](Blueprint& blueprint) -> std::unique_ptr<Layer> {
                        const auto scope = blueprint.layer(fmt::format("blocks.{}", i));
+                       if (options.post_norm)
+                         return std::make_unique<PostNormBlock>(blueprint, options, i);
                        return std::make_unique<TransformerBlock>(blueprint, options, i);
                      },
                      .block = true});
@@ -30,6 +34,12 @@ Chain transformer_chain(const TransformerOptions& options) {
     return std::make_unique<Embedding>(blueprint, options);
   }});
   add_blocks(chain, options);
+  if (options.head_transform) {
+    chain.push_back({.make = [options](Blueprint& blueprint) -> std::unique_ptr<Layer> {
+      const auto scope = blueprint.layer("");
+      return std::make_unique<TokenTransform>(blueprint, options);
+    }});
+  }
   chain.push_back({.make = [options](Blueprint& blueprint) -> std::unique_ptr<Layer> {
     const auto scope = blueprint.layer("");
     return std::make_unique<LanguageHead>(blueprint, options);

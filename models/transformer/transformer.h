@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pre-norm transformer block and what stands before and after it, with the options in which the
-// families differ: GPT-2 (gpt/gpt.h), Llama (llama/llama.h) and ViT (vit/vit.h) are settings of it.
+// Transformer blocks, pre-norm or post-norm, and what stands before and after it, with the options
+// in which the families differ: GPT-2 (gpt/gpt.h), Llama (llama/llama.h), ViT (vit/vit.h) and BERT
+// (bert/bert.h) are settings of it.
 #pragma once
 
 #include <string_view>
@@ -36,6 +37,11 @@ struct TransformerOptions {
   double dropout = 0;  // on the embedding and on both residual branches
 
   NormStyle norm{};
+  bool post_norm = false;        // norms behind the sums of residuals, none before the head
+  bool embedding_norm = false;   // one behind the embedding too
+  std::int64_t token_types = 0;  // rows of a table of which every token gets the first
+  bool head_transform = false;   // one more layer before the head's norm
+  bool head_bias = false;
   MlpKind mlp = MlpKind::gelu;
   ops::GeluForm gelu = ops::GeluForm::tanh;
   Biases biases = Biases::all;

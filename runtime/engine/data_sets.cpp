@@ -12,6 +12,7 @@
 #include "data/fields/statistics.h"
 #include "data/fields/storage/index_child.h"
 #include "data/sets/float_images.h"
+#include "data/sets/masked_tokens.h"
 #include "data/sets/mixture_dataset.h"
 #include "models/registry.h"
 #include "runtime/base/error.h"
@@ -142,15 +143,22 @@ FieldOptions field_options(const Config& config, const DataSource& data, DataPar
 std::unique_ptr<Dataset> open_packed(const Config& config, const DataSource& data, DataPart part) {
   const ModelTraits traits = traits_of(config.model);
   const bool training = part == DataPart::training;
-  return Dataset::open(training ? data.path : data.validation_path,
-                       {.context = traits.context,
-                        .split = training ? "train" : "validation",
-                        .vocabulary = traits.vocabulary,
-                        .classes = traits.classes,
-                        .image_size = traits.image_size,
-                        .image_width = traits.image_width,
-                        .channels = traits.channels,
-                        .documents = config.data.documents == Documents::separate});
+  auto set = Dataset::open(training ? data.path : data.validation_path,
+                           {.context = traits.context,
+                            .split = training ? "train" : "validation",
+                            .vocabulary = traits.vocabulary,
+                            .classes = traits.classes,
+                            .image_size = traits.image_size,
+                            .image_width = traits.image_width,
+                            .channels = traits.channels,
+                            .documents = config.data.documents == Documents::separate});
+  if (traits.mask_token == 0) return set;
+  return std::make_unique<MaskedTokens>(
+      std::move(set), MaskOptions{.share = traits.mask_share,
+                                  .mask = static_cast<std::int32_t>(traits.mask_token),
+                                  .vocabulary = static_cast<std::int32_t>(traits.vocabulary),
+                                  .seed = config.run.seed,
+                                  .every_epoch = training});
 }
 
 // Images of bytes, as they lie beside numbers of files where there are some.

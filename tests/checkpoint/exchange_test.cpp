@@ -258,9 +258,9 @@ TEST_F(ExchangeTest, RefusesAnotherModel) {
   test::write_text(theirs_ + "/config.json", R"({"model_type": "llama"})");
   expect_error(
       ExitCode::config, [&] { import_theirs(theirs_); }, "num_hidden_layers is missing");
-  test::write_text(theirs_ + "/config.json", R"({"model_type": "bert"})");
+  test::write_text(theirs_ + "/config.json", R"({"model_type": "t5"})");
   expect_error(
-      ExitCode::config, [&] { import_theirs(theirs_); }, "model_type is \"bert\"");
+      ExitCode::config, [&] { import_theirs(theirs_); }, "model_type is \"t5\"");
   test::write_text(config_, "model: {family: resnet}\n");
   expect_error(
       ExitCode::config, [&] { export_ours(); }, "resnet has no exchange");

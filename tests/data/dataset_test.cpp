@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "data/inspect.h"
+#include "data/sets/masked_tokens.h"
 #include "data/sets/token_dataset.h"
 #include "data/verify.h"
 #include "tests/data/edit_shard.h"
@@ -352,6 +354,76 @@ TEST_F(DatasetTest, NamesAFileThatIsCutWhileInUse) {
   EXPECT_NO_THROW(read_tokens(*dataset, 0));
   expect_error(
       ExitCode::data, [&] { read_tokens(*dataset, 5); }, shard(0), "ends at byte");
+}
+
+// Tokens 0, 1, 2, ... over and over.
+class Counting final : public Dataset {
+ public:
+  static constexpr std::int64_t context = 1000;
+  [[nodiscard]] DataKind kind() const override { return DataKind::tokens; }
+  [[nodiscard]] std::int64_t size() const override { return 4; }
+  [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
+  [[nodiscard]] std::uint64_t fingerprint() const override { return 1; }
+  void read(std::int64_t /*index*/, std::span<std::byte> inputs,
+            std::span<std::int32_t> targets) const override {
+    auto* const tokens = reinterpret_cast<std::int32_t*>(inputs.data());
+    for (std::size_t i = 0; i < targets.size(); ++i)
+      tokens[i] = targets[i] = static_cast<std::int32_t>(i % 50);
+  }
+
+ private:
+  SampleLayout layout_ = token_samples(context);
+};
+
+Sample masked(const MaskOptions& options, std::int64_t epoch, std::int64_t index,
+              std::size_t count = Counting::context) {
+  const MaskedTokens dataset(std::make_unique<Counting>(), options);
+  Sample sample{std::vector<std::int32_t>(count), std::vector<std::int32_t>(count)};
+  dataset.read_in_epoch(epoch, index, std::as_writable_bytes(std::span(sample.inputs)),
+                        sample.targets);
+  return sample;
+}
+
+TEST(MaskedTokens, HideMostOfTheShareAndAskForItAlone) {
+  const Sample sample = masked({.share = 0.15, .mask = 50, .vocabulary = 51, .seed = 3}, 0, 1);
+
+  int asked = 0, hidden = 0, kept = 0;
+  for (std::size_t i = 0; i < sample.inputs.size(); ++i) {
+    const auto token = static_cast<std::int32_t>(i % 50);
+    if (sample.targets[i] < 0) {
+      EXPECT_EQ(sample.inputs[i], token);
+      continue;
+    }
+    EXPECT_EQ(sample.targets[i], token);
+    ++asked;
+    hidden += sample.inputs[i] == 50 ? 1 : 0;
+    kept += sample.inputs[i] == token ? 1 : 0;
+  }
+  EXPECT_NEAR(asked, 150, 40);
+  EXPECT_NEAR(hidden, 0.8 * asked, 25);
+  EXPECT_NEAR(kept, 0.1 * asked, 15);
+}
+
+TEST(MaskedTokens, DependOnSeedEpochAndSample) {
+  const MaskOptions options{.share = 0.15, .mask = 50, .vocabulary = 51, .seed = 3};
+  MaskOptions other = options, fixed = options;
+  other.seed = 4;
+  fixed.every_epoch = false;
+  const auto inputs = masked(options, 0, 1).inputs;
+
+  EXPECT_EQ(masked(options, 0, 1).inputs, inputs);
+  EXPECT_NE(masked(options, 1, 1).inputs, inputs);
+  EXPECT_NE(masked(options, 0, 2).inputs, inputs);
+  EXPECT_NE(masked(other, 0, 1).inputs, inputs);
+  EXPECT_EQ(masked(fixed, 1, 1).inputs, inputs);
+}
+
+TEST(MaskedTokens, AskForOneAtLeast) {
+  for (std::int64_t index = 0; index < 40; ++index) {
+    const Sample sample =
+        masked({.share = 0.001, .mask = 50, .vocabulary = 51, .seed = 3}, 0, index, 5);
+    EXPECT_GE(std::ranges::count_if(sample.targets, [](auto target) { return target >= 0; }), 1);
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <random>
 
+#include "models/bert/bert.h"
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
 #include "models/resnet/resnet.h"
@@ -142,6 +143,24 @@ TEST_P(GptGradientTest, OfALlamaMatchFiniteDifferences) {
                            .rope_scaling = ops::RopeScaling::yarn,
                            .rope_factor = 2,
                            .rope_original_context = 8}),
+              training());
+  model.params().initialize(*compute_, 11);
+  const test::Owned<std::int32_t> inputs(*device_, {2, 10}, random_tokens(20, 13, 1));
+  const test::Owned<std::int32_t> targets(*device_, {2, 10}, random_tokens(20, 13, 2));
+  const Batch batch{inputs.tensor(), targets.tensor(), {}, {}};
+
+  expect_gradients_match(model, model.context(*compute_, batch, true), 1e-3, 0.01);
+}
+
+TEST_P(GptGradientTest, OfABertMatchFiniteDifferences) {
+  Model model(*device_,
+              transformer_chain(transformer_options(BertOptions{.layers = 2,
+                                                                .hidden = 16,
+                                                                .heads = 4,
+                                                                .intermediate = 20,
+                                                                .context = 10,
+                                                                .vocabulary = 13,
+                                                                .init_std = 0.2})),
               training());
   model.params().initialize(*compute_, 11);
   const test::Owned<std::int32_t> inputs(*device_, {2, 10}, random_tokens(20, 13, 1));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "models/bert/bert.h"
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
 #include "models/vit/vit.h"
@@ -47,6 +48,13 @@ inline const VitOptions small_vit{.layers = 2,
                                   .image_width = 44,
                                   .channels = 3,
                                   .classes = 7};
+inline const TransformerOptions small_bert = transformer_options(BertOptions{.layers = 2,
+                                                                             .hidden = 32,
+                                                                             .heads = 4,
+                                                                             .intermediate = 44,
+                                                                             .context = 12,
+                                                                             .vocabulary = 50,
+                                                                             .dropout = 0.2F});
 inline constexpr std::int64_t small_batch = 3;
 
 // What a case is made of: a chain and what it is fed.

@@ -12,6 +12,7 @@ namespace {
 
 using test::ModelCase;
 using test::ModelResult;
+using test::small_bert;
 using test::small_gpt;
 using test::small_llama;
 using test::small_vit;
@@ -28,6 +29,7 @@ struct Mode {
 
   [[nodiscard]] TestModel model() const {
     if (family == "Vit") return small_vit;
+    if (family == "Bert") return small_bert;
     return family == "Llama" ? small_llama : small_gpt;
   }
 };
@@ -85,6 +87,9 @@ INSTANTIATE_TEST_SUITE_P(
         Mode{.recompute = Recompute::selective}, Mode{.family = "Llama"},
         Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .family = "Llama"},
         Mode{.sequence = true, .recompute = Recompute::selective, .family = "Llama"},
+        Mode{.family = "Bert"},
+        Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .family = "Bert"},
+        Mode{.sequence = true, .recompute = Recompute::selective, .family = "Bert"},
         Mode{.family = "Vit"}, Mode{.sequence = true, .split_backward = true, .family = "Vit"},
         Mode{.compute = DType::bf16,
              .sequence = true,

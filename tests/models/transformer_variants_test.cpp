@@ -15,6 +15,7 @@ namespace {
 using test::Bits;
 using test::ModelCase;
 using test::ModelResult;
+using test::small_bert;
 using test::small_gpt;
 using test::small_llama;
 using test::small_vit;
@@ -45,6 +46,7 @@ struct Variant {
 
   [[nodiscard]] TestModel model() const {
     if (family == "Vit") return small_vit;
+    if (family == "Bert") return small_bert;
     return family == "Llama" ? small_llama : small_gpt;
   }
   [[nodiscard]] std::string name() const {
@@ -166,6 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{DType::bf16, 4, true}, Variant{DType::f32, 1, false, "Llama"},
                     Variant{DType::f32, 2, false, "Llama"}, Variant{DType::bf16, 4, false, "Llama"},
                     Variant{DType::bf16, 4, true, "Llama"}, Variant{DType::f32, 1, false, "Vit"},
+                    Variant{DType::f32, 1, false, "Bert"}, Variant{DType::bf16, 4, false, "Bert"},
                     Variant{DType::bf16, 4, false, "Vit"}, Variant{DType::bf16, 4, true, "Vit"}),
     [](const auto& info) { return info.param.name(); });
 
@@ -266,7 +269,8 @@ INSTANTIATE_TEST_SUITE_P(Counts, TransformerBlocks,
                          testing::Values(Variant{DType::f32, 2}, Variant{DType::f32, 4},
                                          Variant{DType::f32, 2, false, "Llama"},
                                          Variant{DType::f32, 4, false, "Llama"},
-                                         Variant{DType::f32, 4, false, "Vit"}),
+                                         Variant{DType::f32, 4, false, "Vit"},
+                                         Variant{DType::f32, 4, false, "Bert"}),
                          [](const auto& info) { return info.param.name(); });
 
 TEST_F(TransformerVariants, EvaluationNeitherDropsNorWritesGradients) {

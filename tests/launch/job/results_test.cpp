@@ -134,8 +134,8 @@ TEST_F(ResultsTest, ExportAndImportNeedNoConfigAndReplaceNothingUnasked) {
               HasSubstr("28 tensors equal"));
   EXPECT_THAT(output("checkpoint inspect " + path("run")), HasSubstr("step      6"));
 
-  write_file(path("hf/config.json"), R"({"model_type": "bert"})");
-  expect_refusal(importing + " --force", 2, "model_type is \"bert\"");
+  write_file(path("hf/config.json"), R"({"model_type": "t5"})");
+  expect_refusal(importing + " --force", 2, "model_type is \"t5\"");
   fs::remove(path("hf/config.json"));
   expect_refusal(importing + " --force", 2, "give --config");
 }

@@ -134,6 +134,15 @@ TEST_F(GptLayout, OfALlamaInBf16ChangesNoBit) {
                               {4, "tensor=2 pipeline=2 schedule=zero-bubble"}});
 }
 
+// Hidden tokens are drawn by sample, post-norm blocks, a head with one more layer and a bias.
+TEST_F(GptLayout, OfABertChangesNoBit) {
+  const Settings bert{"model.family=bert", "model.vocabulary=257", "model.mask_token=256"};
+  expect_same_bits(run(bert), {{4, "data=4 zero=2"},
+                               {4, "tensor=4 sequence=true recompute=selective"},
+                               {2, "pipeline=2 schedule=zero-bubble"},
+                               {4, "tensor=2 pipeline=2 recompute=full"}});
+}
+
 // Scales belong to the fixed tensor blocks.
 TEST_F(GptLayout, Fp8ChangesNoBitEither) {
   expect_same_bits(run({"precision=fp8"}), {{2, "data=2 zero=3"},

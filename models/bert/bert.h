@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// BERT (Devlin et al., 2019) for masked language modelling: token, position and token type
+// embeddings with a norm, post-norm blocks without a causal mask, and a head of one more layer, a
+// norm and the token table with a bias. Samples are of one segment: the first token type.
+// Initialisation as for gpt/gpt.h.
+#pragma once
+
+#include "models/transformer/transformer.h"
+#include "models/vit/vit.h"
+
+namespace trireme {
+
+// The keys of the model section for family bert; bert_config.cpp documents them. 0 stands for
+// "auto", or for none of it.
+struct BertOptions {
+  std::int64_t layers = 4;
+  std::int64_t hidden = 256;
+  std::int64_t heads = 4;
+  std::int64_t intermediate = 0;
+  std::int64_t context = 256;
+  std::int64_t vocabulary = 256;
+  double dropout = 0;
+  double init_std = 0.02;
+  double norm_epsilon = 1e-5;
+  ops::GeluForm gelu = ops::GeluForm::exact;
+  std::int64_t token_types = 2;
+  std::int64_t mask_token = 0;
+  double mask_share = 0.15;
+  friend bool operator==(const BertOptions&, const BertOptions&) = default;
+};
+
+[[nodiscard]] TransformerOptions transformer_options(const BertOptions& options);
+
+}  // namespace trireme

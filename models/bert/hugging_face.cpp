@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/bert/hugging_face.h"
+
+#include "models/bert/bert.h"
+
+namespace trireme::hugging_face {
+namespace {
+
+class BertNames {
+ public:
+  explicit BertNames(const BertOptions& options)
+      : options_(options),
+        model_(transformer_options(options)),
+        padding_(padded_vocabulary(model_.vocabulary) - model_.vocabulary) {}
+
+  std::vector<NamePair> all() {
+    const std::int64_t hidden = model_.hidden;
+    const std::string embeddings = "bert.embeddings.", head = "cls.predictions.";
+    add("embedding.token.weight", embeddings + "word_embeddings.weight",
+        {model_.vocabulary, hidden});
+    pairs_.back().padding_rows = padding_;
+    add("embedding.position.weight", embeddings + "position_embeddings.weight",
+        {model_.context, hidden});
+    add("embedding.type.weight", embeddings + "token_type_embeddings.weight",
+        {options_.token_types, hidden});
+    linear("embedding.norm", embeddings + "LayerNorm", {hidden});
+    for (std::int64_t i = 0; i < model_.layers; ++i)
+      block(fmt::format("blocks.{}.", i), fmt::format("bert.encoder.layer.{}.", i));
+    linear("transform", head + "transform.dense", {hidden, hidden});
+    linear("final_norm", head + "transform.LayerNorm", {hidden});
+    add("head.bias", head + "bias", {model_.vocabulary});
+    pairs_.back().padding_rows = padding_;
+    return std::move(pairs_);
+  }
+
+ private:
+  void add(std::string ours, std::string theirs, const Shape& shape) {
+    pairs_.push_back({.ours = std::move(ours), .theirs = {{std::move(theirs), shape}}});
+  }
+  void linear(const std::string& ours, const std::string& theirs, const Shape& weight) {
+    add(ours + ".weight", theirs + ".weight", weight);
+    add(ours + ".bias", theirs + ".bias", {weight[0]});
+  }
+  void block(const std::string& ours, const std::string& theirs) {
+    const std::int64_t hidden = model_.hidden, wide = model_.intermediate;
+    const std::string heads = theirs + "attention.self.";
+    for (const auto& [part, shape] :
+         {std::pair{".weight", Shape{hidden, hidden}}, {".bias", Shape{hidden}}}) {
+      pairs_.push_back({.ours = ours + "attention.qkv" + part,
+                        .theirs = {{heads + "query" + part, shape},
+                                   {heads + "key" + part, shape},
+                                   {heads + "value" + part, shape}}});
+    }
+    linear(ours + "attention.output", theirs + "attention.output.dense", {hidden, hidden});
+    linear(ours + "norm1", theirs + "attention.output.LayerNorm", {hidden});
+    linear(ours + "mlp.expand", theirs + "intermediate.dense", {wide, hidden});
+    linear(ours + "mlp.contract", theirs + "output.dense", {hidden, wide});
+    linear(ours + "norm2", theirs + "output.LayerNorm", {hidden});
+  }
+
+  const BertOptions& options_;
+  TransformerOptions model_;
+  std::int64_t padding_;
+  std::vector<NamePair> pairs_;
+};
+
+std::vector<NamePair> bert_names(const ModelConfig& config) {
+  return BertNames(config.as<BertOptions>()).all();
+}
+
+std::string bert_config(const ModelConfig& config) {
+  const auto& options = config.as<BertOptions>();
+  const TransformerOptions model = transformer_options(options);
+  return fmt::format(
+      R"({{
+  "model_type": "bert",
+  "architectures": ["BertForMaskedLM"],
+  "num_hidden_layers": {},
+  "hidden_size": {},
+  "num_attention_heads": {},
+  "intermediate_size": {},
+  "max_position_embeddings": {},
+  "vocab_size": {},
+  "type_vocab_size": {},
+  "mask_token_id": {},
+  "hidden_act": "{}",
+  "hidden_dropout_prob": {},
+  "attention_probs_dropout_prob": 0.0,
+  "layer_norm_eps": {},
+  "pad_token_id": null,
+  "tie_word_embeddings": true,
+  "torch_dtype": "float32"
+}}
+)",
+      model.layers, model.hidden, model.heads, model.intermediate, model.context, model.vocabulary,
+      options.token_types, options.mask_token,
+      options.gelu == ops::GeluForm::exact ? "gelu" : "gelu_new", options.dropout,
+      options.norm_epsilon);
+}
+
+// The decoder is the token table, its bias stands twice in old files; the pooler and the head for
+// pairs of sentences do not reach the tokens.
+std::optional<std::string> bert_plain_name(std::string_view theirs, const ModelConfig& /*model*/) {
+  const bool copy = theirs.starts_with("cls.predictions.decoder.");
+  const bool beside =
+      theirs.starts_with("bert.pooler.") || theirs.starts_with("cls.seq_relationship.");
+  if (copy || beside || theirs == "bert.embeddings.position_ids") return {};
+  std::string plain(theirs);  // before 2019 norms were gamma and beta
+  if (theirs.ends_with(".LayerNorm.gamma")) return plain.substr(0, plain.size() - 5) + "weight";
+  if (theirs.ends_with(".LayerNorm.beta")) return plain.substr(0, plain.size() - 4) + "bias";
+  return plain;
+}
+
+}  // namespace
+
+const Exchange& bert_exchange() {
+  static constexpr Exchange exchange{bert_names, bert_config, bert_plain_name,
+                                     "bert.embeddings.word_embeddings.weight",
+                                     "cls.predictions.decoder.weight"};
+  return exchange;
+}
+
+}  // namespace trireme::hugging_face

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/layers/dropout.h"
+#include "models/layers/norm.h"
+#include "models/transformer/attention.h"
+#include "models/transformer/mlp.h"
+
+namespace trireme {
+
+// The block of the first transformers (Vaswani et al., 2017) and of BERT, which normalises sums:
+// m = norm1(x + attention(x)); y = norm2(m + mlp(m)). (B, T, C) -> (B, T, C). Parameters and tensor
+// blocks are those of TransformerBlock.
+class PostNormBlock final : public Layer {
+ public:
+  PostNormBlock(Blueprint& blueprint, const TransformerOptions& options, std::int64_t index);
+
+  [[nodiscard]] double forward_flops() const override;
+  [[nodiscard]] bool backward_in_place() const override { return true; }
+  [[nodiscard]] bool splits_backward() const override { return true; }
+  void add_limits(ModelLimits& limits) const override;
+  void forward(const Context& context, const Tensor& x, const Tensor& y) override;
+  void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
+                const Tensor& dx) override;
+  void backward_weight(const Context& context, const Tensor& x) override;
+
+ private:
+  // One branch and the norm behind it.
+  struct Branch {
+    Branch(Blueprint& blueprint, std::string_view name, const TransformerOptions& options,
+           const RowSplit& rows);
+    Dropout dropout;
+    Activation sum;              // local rows: what the norm reads
+    Activation normed_gradient;  // local rows; kept where weight gradients come later
+  };
+  // out = residual + dropout(product(in)).
+  void project(const Context& context, const RowLinear& product, const Dropout& dropout,
+               const Tensor& out, const Tensor& in, const Tensor& residual) const;
+  // From the gradient behind the norm to that of the sum before it, which is returned.
+  Tensor backward_norm(const Context& context, const Norm& norm, const Branch& branch,
+                       const Tensor& gradient) const;
+  // All rows of x, as forward has left them.
+  [[nodiscard]] Tensor whole_input(const Context& context, const Tensor& x) const;
+
+  std::string context_name_;
+  RowSplit rows_;
+  bool split_backward_, recomputes_;
+  PartialSum sum_;
+  SelfAttention attention_;
+  RowLinear output_;
+  Norm norm1_;
+  Mlp mlp_;
+  Norm norm2_;
+  Branch first_, second_;
+  Activation input_{};  // (B, T, C), where x has only some rows
+  Activation middle_;   // (B, T, C): all rows between the branches
+  Activation dsum_, dattended_, dprojected_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/layers/linear_layer.h"
+#include "models/layers/row_split.h"
+#include "models/transformer/transformer.h"
+
+namespace trireme {
+
+// y = gelu(x W^T + b), the local rows of (B, T, C) both: what stands between BERT's last block and
+// the norm of its head. Every tensor rank computes all rows: beside the blocks that is little.
+class TokenTransform final : public Layer {
+ public:
+  // Declares "transform.weight" (C, C) and "transform.bias".
+  TokenTransform(Blueprint& blueprint, const TransformerOptions& options);
+
+  [[nodiscard]] double forward_flops() const override {
+    return linear_.forward_flops(rows_.rows());
+  }
+  [[nodiscard]] bool splits_backward() const override { return true; }
+  void forward(const Context& context, const Tensor& x, const Tensor& y) override;
+  void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
+                const Tensor& dx) override;
+  void backward_weight(const Context& context, const Tensor& x) override;
+
+ private:
+  // All rows of a tensor of local ones, in `whole` where they are not the same.
+  [[nodiscard]] Tensor gathered(const Context& context, const Activation& whole,
+                                const Tensor& local) const;
+  void keep_own(const Context& context, const Tensor& local, const Tensor& whole) const;
+
+  RowSplit rows_;
+  bool split_backward_;
+  ops::GeluForm form_;
+  Linear linear_;
+  Activation pre_, dpre_;                            // (B, T, C): all rows
+  Activation input_{}, activated_{}, dactivated_{};  // the same, where rows are split
+};
+
+}  // namespace trireme
