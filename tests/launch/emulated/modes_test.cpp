@@ -60,6 +60,12 @@ TEST_F(EmulatedModes, LlamasAgreeWithTheCpuEngine) {
       agreement);
 }
 
+TEST_F(EmulatedModes, BertsAgreeWithTheCpuEngine) {
+  expect_cpu_losses(
+      gpt({"model.family=bert", "model.vocabulary=257", "model.mask_token=256"}),
+      {{1, ""}, {2, "tensor=2 sequence=true"}, {2, "pipeline=2 schedule=zero-bubble"}}, agreement);
+}
+
 TEST_F(EmulatedModes, ResNetsAgreeWithTheCpuEngine) {
   expect_cpu_losses(
       resnet(), {{1, ""}, {2, "data=2 zero=2"}, {2, "pipeline=2 schedule=interleaved chunks=2"}},
