@@ -5,20 +5,16 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <iterator>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/job/requested_config.h"
-#include "launch/text/continuation.h"
-#include "launch/text/prompts.h"
+#include "launch/text/generation.h"
 #include "models/config.h"
-#include "runtime/comm/gather_texts.h"
 #include "runtime/config/config.h"
 #include "runtime/engine/engine.h"
 
@@ -74,7 +70,7 @@ std::int64_t capacity_for(const std::vector<Prompt>& prompts, std::int64_t token
 }
 
 // On standard error, which is not part of the text.
-void print_origin(const Session& session, const LoadedWeights& weights) {
+void print_origin(const Session& session, const LoadedWeights& weights, std::size_t prompts) {
   const MeshShape& mesh = session.mesh.shape();
   constexpr double mib = 1 << 20;
   fmt::print(stderr, "weights   {}\ncache     {:.1f} MiB a rank: {} of {} positions\n",
@@ -84,100 +80,12 @@ void print_origin(const Session& session, const LoadedWeights& weights) {
                  : fmt::format("{} texts", session.config.train.micro_batch),
              session.decode.capacity);
   if (mesh.data > 1)
-    fmt::print(
-        stderr,
-        "ranks     {} of {} compute: parallel.tensor {} x parallel.pipeline {} (see --set)\n",
-        mesh.tensor * mesh.pipeline, mesh.size(), mesh.tensor, mesh.pipeline);
+    fmt::print(stderr,
+               "ranks     {} copies of the model on {} each (parallel.tensor {} x "
+               "parallel.pipeline {}) share {}\n",
+               mesh.data, mesh.tensor * mesh.pipeline, mesh.tensor, mesh.pipeline,
+               prompts == 1 ? "one prompt: the others wait" : fmt::format("{} prompts", prompts));
 }
-
-// Continues prompts, as many at a time as the model has texts; the next begins where one has ended.
-class Generation {
- public:
-  Generation(TextGenerator generator, const GenerateArguments& arguments, const Words& words,
-             const std::vector<Prompt>& prompts, bool writes)
-      : generator_(std::move(generator)),
-        arguments_(arguments),
-        words_(words),
-        prompts_(prompts),
-        lines_(arguments.json || prompts.size() > 1),
-        writes_(writes),
-        places_(static_cast<std::size_t>(generator_.texts()), prompts.size()),
-        continuations_(prompts.size(), Continuation(words, arguments.stop)) {}
-
-  // False where the model's answer was not finite.
-  bool run() {
-    for (int text = 0; text < generator_.texts(); ++text)
-      begin_next(text);
-    if (writes_ && !lines_ && words_.known()) write(prompts_.front().text);
-    while (printed_ < prompts_.size()) {
-      const std::vector<std::int32_t> drawn = generator_.step();
-      for (std::size_t text = 0; text < places_.size(); ++text) {
-        if (places_[text] == prompts_.size()) continue;
-        take(static_cast<int>(text), drawn[text]);
-        if (!finite_) return false;
-      }
-    }
-    if (writes_ && !lines_) write("\n");
-    return true;
-  }
-
- private:
-  void begin_next(int text) {
-    generator_.restart(text);
-    std::size_t& place = places_[static_cast<std::size_t>(text)];
-    place = next_;
-    if (next_ == prompts_.size()) return;
-    generator_.feed(prompts_[next_++].ids, text);
-  }
-
-  void take(int text, std::int32_t token) {
-    Continuation& continuation = continuations_[places_[static_cast<std::size_t>(text)]];
-    const std::string shown = continuation.take(token);
-    finite_ = continuation.reason() != "not_finite";
-    if (!lines_ && writes_) {
-      if (words_.known()) {
-        write(shown);
-      } else if (!continuation.over() || continuation.reason() == "length") {
-        write(fmt::format("{}{}", continuation.ids().size() == 1 ? "" : " ", token));
-      }
-    }
-    if (!continuation.over()) return;
-    begin_next(text);
-    print_finished();
-  }
-
-  // In the order of the prompts.
-  void print_finished() {
-    for (; printed_ < prompts_.size() && continuations_[printed_].over(); ++printed_) {
-      if (lines_ && writes_) write(line(prompts_[printed_], continuations_[printed_]));
-    }
-  }
-
-  [[nodiscard]] std::string line(const Prompt& prompt, const Continuation& continuation) const {
-    nlohmann::ordered_json object;
-    if (!prompt.text.empty()) object["prompt"] = prompt.text;
-    if (words_.known()) object["text"] = continuation.text();
-    object["ids"] = continuation.ids();
-    object["reason"] = continuation.reason();
-    // A text may end within a letter.
-    return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  }
-
-  static void write(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  }
-
-  TextGenerator generator_;
-  const GenerateArguments& arguments_;
-  const Words& words_;
-  const std::vector<Prompt>& prompts_;
-  bool lines_, writes_;
-  std::vector<std::size_t> places_;  // by text: its prompt, or none
-  std::vector<Continuation> continuations_;
-  std::size_t next_ = 0, printed_ = 0;
-  bool finite_ = true;
-};
 
 // May be given several times; a text in brackets is no list.
 void one_text_each(CLI::Option& option) {
@@ -199,22 +107,22 @@ void generate(const GenerateArguments& arguments) {
   const std::vector<Prompt> prompts = prompts_of(arguments, words);
   GenerateArguments ended = arguments;
   std::ranges::copy(end_tokens_of_run(arguments.run), std::back_inserter(ended.stop.ids));
-  config.train.micro_batch =
-      std::min<std::int64_t>(arguments.batch, static_cast<std::int64_t>(prompts.size()));
+  const auto count = static_cast<std::int64_t>(prompts.size());
+  const std::int64_t of_copy = (count + config.parallel.data - 1) / config.parallel.data;
+  config.train.micro_batch = std::min(arguments.batch, of_copy);
   Engine engine(process, config, Purpose::generate,
                 {.text_capacity = capacity_for(prompts, arguments.stop.tokens)});
   Session& session = engine.session();
   const LoadedWeights weights = engine.load_weights(arguments.run, arguments.weights);
-  if (process.mpi.rank() == 0) print_origin(session, weights);
+  if (process.mpi.rank() == 0) print_origin(session, weights, prompts.size());
   // Texts that are shorter than the context forget nothing.
   const std::int64_t forget = std::min(arguments.forget, session.decode.capacity);
-  // The first copy of the model writes; others would write the same.
-  const bool finite =
-      session.mesh.here().data > 0 || Generation(engine.generator(arguments.sampling, forget),
-                                                 ended, words, prompts, session.world->rank() == 0)
-                                          .run();
-  const auto all = gather_texts(*session.world, finite ? "" : "x");
-  if (std::ranges::find(all, "x") != all.end())
+  TextGenerator generator = engine.generator(arguments.sampling, forget);
+  // On all ranks alike, before any of them writes.
+  for (const Prompt& prompt : prompts)
+    generator.require_prompt(prompt.ids);
+  const bool lines = arguments.json || prompts.size() > 1;
+  if (!continue_prompts(session, generator, words, ended.stop, prompts, lines))
     refuse_non_finite(session, weights, "the model's answer is not finite");
 }
 
@@ -288,7 +196,7 @@ void add_generate_command(CLI::App& app) {
       ->check(integer_from<std::uint64_t>(0));
   add_set_option(*command, arguments->overrides,
                  ": device.type, precision, or parallel.tensor and parallel.pipeline, over which "
-                 "ranks share one copy of the model");
+                 "ranks share a copy of the model; copies share the prompts");
   command->footer(
       "Example: trireme generate runs/gpt_tiny --prompt \"In the beginning\" --tokens 300");
   command->callback([arguments] { generate(*arguments); });

@@ -19,6 +19,7 @@ struct PlanArguments {
   bool search = false;
   double budget = 0;
   std::string json;
+  std::string generate;  // BATCHxTOKENS
   // The schedule. Without a config these are the pipeline; with one they replace its values.
   bool print_schedule = false;
   std::optional<int> stages, micro_batches, chunks;

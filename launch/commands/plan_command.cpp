@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
+#include <charconv>
 #include <memory>
 
 #include "launch/commands/number_check.h"
@@ -40,6 +41,52 @@ void search(const PlanArguments& arguments, const PlanContext& context, int rank
        "no layout of {} ranks fits into the {} of {}: use more ranks, or a smaller model", ranks,
        size_text(static_cast<std::uint64_t>(context.hardware.device.memory_bytes)),
        context.hardware.name);
+}
+
+// Of "BATCHxTOKENS".
+struct Texts {
+  std::int64_t batch = 0, tokens = 0;
+};
+Texts texts_of(const std::string& text) {
+  Texts texts;
+  const char* const end = text.data() + text.size();
+  const auto batch = std::from_chars(text.data(), end, texts.batch);
+  if (batch.ec == std::errc() && batch.ptr != end && *batch.ptr == 'x') {
+    const auto tokens = std::from_chars(batch.ptr + 1, end, texts.tokens);
+    const bool whole = tokens.ec == std::errc() && tokens.ptr == end;
+    if (whole && texts.batch >= 1 && texts.batch <= 4096 && texts.tokens >= 1) return texts;
+  }
+  fail(ExitCode::config,
+       "--generate: \"{}\" is not BATCHxTOKENS: how many texts (1 to 4096) a copy of the model "
+       "continues at a time, and how many tokens each has at its end, like 8x1024",
+       text);
+}
+
+void plan_texts(const PlanArguments& arguments, const PlanContext& context, int ranks,
+                const Provenance& where) {
+  const Texts texts = texts_of(arguments.generate);
+  Config given = context.given;
+  const ModelTraits traits = traits_of(given.model);
+  if (!traits.generates)
+    fail(ExitCode::config, "--generate: model.family: {} does not generate text",
+         given.model.family);
+  if (texts.tokens > traits.context)
+    fail(ExitCode::config, "--generate: texts of {} tokens, and model.context is {}; {} at most",
+         texts.tokens, traits.context, traits.context);
+  given.train.micro_batch = texts.batch;
+  given.train.global_batch = texts.batch * ranks;  // of any layout a multiple
+  const Environment place = context.machine ? planned_environment(ranks, context.hardware)
+                                            : planned_environment(ranks, context.given);
+  const LayoutPlan plan =
+      plan_generation(resolve_config(std::move(given), place, &where, Purpose::generate),
+                      texts.tokens, context.hardware);
+  write_json(arguments, plan_json(plan, context));
+  fmt::print("{}", describe_plan(plan, context));
+  if (context.machine && !fits(plan, context.hardware))
+    fail(ExitCode::config,
+         "{}; continue fewer or shorter texts at a time, or raise parallel.tensor or "
+         "parallel.pipeline",
+         describe_overflow(plan, context.hardware));
 }
 
 std::string way_out(const LayoutPlan& plan, const PlanContext& context, int ranks) {
@@ -84,6 +131,7 @@ void plan_memory_alone(const PlanArguments& arguments, PlanContext& context,
          "how long a step takes as well");
   }
   context.machine = false;
+  if (!arguments.generate.empty()) return plan_texts(arguments, context, *arguments.ranks, where);
   const Config config =
       resolve_config(context.given, planned_environment(*arguments.ranks, context.given), &where);
   const LayoutPlan plan{.config = config, .stages = plan_memory_of_stages(config, {})};
@@ -108,6 +156,7 @@ void run_plan(const PlanArguments& arguments) {
   check_device_type(context.given, context.hardware, where);
   const int ranks = ranks_of(arguments, context.hardware);
   context.hardware = on_nodes(context.hardware, ranks, arguments.nodes.value_or(0));
+  if (!arguments.generate.empty()) return plan_texts(arguments, context, ranks, where);
   if (arguments.search || context.given.parallel.search) return search(arguments, context, ranks);
   plan_config(arguments, context, ranks, where);
 }
@@ -138,9 +187,14 @@ void add_plan_command(CLI::App& app) {
           ->check(number_between(1, 1e24));
   auto* const json =
       command->add_option("--json", arguments->json, "Write the whole plan to this file as well");
+  auto* const generate = command->add_option(
+      "--generate", arguments->generate,
+      "BATCHxTOKENS: memory of `trireme generate` instead, its cache for so many texts at a time "
+      "of so many tokens, prompts included");
+  generate->excludes(search)->excludes(budget);
   auto* const schedule = command->add_flag("--print-schedule", arguments->print_schedule,
                                            "Draw the pipeline schedule and its bubble instead");
-  for (CLI::Option* const other : {hardware, nodes, search, budget, json})
+  for (CLI::Option* const other : {hardware, nodes, search, budget, json, generate})
     schedule->excludes(other);
   command->add_option("--stages", arguments->stages, "Pipeline stages")
       ->check(integer_between(1, 65536))

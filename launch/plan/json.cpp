@@ -88,6 +88,7 @@ void add_times(json& text, const LayoutPlan& plan, const PlanContext& context) {
   const RunCost cost = cost_of(plan, context);
   text["memory"]["capacity"] = context.hardware.device.memory_bytes;
   text["memory"]["fits"] = fits(plan, context.hardware);
+  if (plan.capacity > 0) return;
   text["step_seconds"] = step_json(plan.step);
   text["bytes_sent_per_rank"] = {{"data", plan.step.volumes.data},
                                  {"tensor", plan.step.volumes.tensor},
@@ -124,6 +125,8 @@ json as_json(const LayoutPlan& plan, const PlanContext& context) {
             {items + "_per_step",
              plan.config.train.global_batch * traits_of(plan.config.model).targets_per_sample},
             {"memory", {{"needed", memory_needed(plan, context.hardware)}, {"stages", stages}}}};
+  if (plan.capacity > 0)
+    text["generate"] = {{"texts", plan.config.train.micro_batch}, {"tokens", plan.capacity}};
   if (context.machine) add_times(text, plan, context);
   return text;
 }

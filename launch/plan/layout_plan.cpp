@@ -17,7 +17,8 @@ std::vector<MemoryLine> memory_lines(const StageMemory& stage, DeviceType type,
           {"weights", of(MemoryRole::parameters)},
           {"gradients", of(MemoryRole::gradients)},
           {"optimizer", of(MemoryRole::optimizer)},
-          {"activations", of(MemoryRole::activations)},
+          {"activations", of(MemoryRole::activations) - stage.cache},
+          {"cache", stage.cache},
           {"staging", of(MemoryRole::staging)},
           {"other", of(MemoryRole::other)},
           {"workspace", of(MemoryRole::workspace)},
@@ -30,13 +31,28 @@ std::uint64_t total_of(std::span<const MemoryLine> lines) {
       [](std::uint64_t sum, const MemoryLine& line) { return sum + line.bytes; });
 }
 
-std::vector<StageMemory> plan_memory_of_stages(const Config& config,
-                                               const plan::Hardware& hardware) {
-  auto stages = plan_stages_memory(config);
+namespace {
+
+std::vector<StageMemory> fullest_first(std::vector<StageMemory> stages, const Config& config,
+                                       const plan::Hardware& hardware) {
   std::ranges::stable_sort(stages, std::ranges::greater(), [&](const StageMemory& stage) {
     return total_of(memory_lines(stage, device_type(config), hardware));
   });
   return stages;
+}
+
+}  // namespace
+
+std::vector<StageMemory> plan_memory_of_stages(const Config& config,
+                                               const plan::Hardware& hardware) {
+  return fullest_first(plan_stages_memory(config), config, hardware);
+}
+
+LayoutPlan plan_generation(const Config& config, std::int64_t capacity,
+                           const plan::Hardware& hardware) {
+  return {.config = config,
+          .stages = fullest_first(plan_generation_memory(config, capacity), config, hardware),
+          .capacity = capacity};
 }
 
 LayoutPlan plan_layout(const Config& config, const plan::Hardware& hardware, StepPlanner& planner) {

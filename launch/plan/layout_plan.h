@@ -19,6 +19,7 @@ struct LayoutPlan {
   Config config;  // resolved
   plan::StepEstimate step{};
   std::vector<StageMemory> stages{};  // the fullest first
+  std::int64_t capacity = 0;          // of a text, where texts are continued; 0: it trains
 };
 
 // The memory of a rank by what it is for, framework first, in the order in which a run takes it.
@@ -36,6 +37,10 @@ struct MemoryLine {
 // The memory alone, the fullest stage first.
 [[nodiscard]] std::vector<StageMemory> plan_memory_of_stages(const Config& config,
                                                              const plan::Hardware& hardware);
+// Of a job that continues texts of `capacity` tokens: the memory alone. `config` is resolved for
+// Purpose::generate.
+[[nodiscard]] LayoutPlan plan_generation(const Config& config, std::int64_t capacity,
+                                         const plan::Hardware& hardware);
 
 // Of a step on the machine of parallel.hardware; nothing where the config names none, or one of
 // other devices. Raises ExitCode::config for a broken description.

@@ -153,6 +153,11 @@ std::string heading(const LayoutPlan& plan, const PlanContext& context) {
     if (parallel.chunks > 1) text += fmt::format(" of {} chunks", parallel.chunks);
   }
   if (parallel.sequence) text += ", sequence parallel";
+  if (plan.capacity > 0)
+    return text +
+           fmt::format("\n{} texts of {} tokens at a time on each copy of the model\n",
+                       config.train.micro_batch, plan.capacity) +
+           decisions(plan, context) + "\n";
   return text +
          fmt::format(
              "\na step: {} {}, {:.3g} FLOPs, {} micro-batches of {} on each data-parallel rank\n",
@@ -205,6 +210,7 @@ std::string describe_plan(const LayoutPlan& plan, const PlanContext& context) {
   if (const std::uint64_t host = total_of(plan.stages.front().held.host);
       host > 0 && device_type(plan.config) == DeviceType::cuda)
     text += fmt::format("page-locked host memory: {} a rank\n", size_text(host));
+  if (plan.capacity > 0 && context.machine) return text + verdict(plan, context.hardware);
   if (!context.machine) {
     return text + fmt::format(
                       "{}--hardware FILE says whether it fits and how long a step takes; see "

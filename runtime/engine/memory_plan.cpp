@@ -2,6 +2,7 @@
 #include "runtime/engine/memory_plan.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <optional>
 
@@ -64,8 +65,8 @@ HeldMemory held_memory_of(const Session& session) {
   return held;
 }
 
-void describe_activations(const Session& session, StageMemory& memory) {
-  const auto chunks = session.stages.chunks(session.pipeline, memory.stage, /*training=*/true);
+void describe_activations(const Session& session, StageMemory& memory, bool training) {
+  const auto chunks = session.stages.chunks(session.pipeline, memory.stage, training);
   std::uint64_t of_layers = 0;
   for (const ChunkSpan& chunk : chunks) {
     for (int i = chunk.first; i < chunk.last; ++i) {
@@ -82,8 +83,21 @@ void describe_activations(const Session& session, StageMemory& memory) {
   const ActivationArenas all = session.model->activation_arenas();
   memory.kept_between = all.kept - std::min<std::uint64_t>(all.kept, of_layers);
   memory.scratch = all.scratch + all.workspace;
-  if (session.config.train.recompute != Recompute::none)
+  if (training && session.config.train.recompute != Recompute::none)
     memory.recompute_saves = kept_without_recompute(session, chunks) - of_layers;
+}
+
+// `plan` fills in what the first rank of a stage holds.
+std::vector<StageMemory> each_stage(const Config& config,
+                                    const std::function<void(int rank, StageMemory&)>& plan) {
+  const MeshShape shape = mesh_shape(config.parallel);
+  std::vector<StageMemory> stages;
+  for (int stage = 0; stage < shape.pipeline; ++stage) {
+    StageMemory memory{.stage = stage, .ranks = shape.data * shape.tensor};
+    plan(rank_of(shape, {.pipeline = stage}), memory);
+    stages.push_back(std::move(memory));
+  }
+  return stages;
 }
 
 }  // namespace
@@ -140,20 +154,25 @@ void log_memory_plan(Session& session) {
 }
 
 std::vector<StageMemory> plan_stages_memory(const Config& config) {
-  const MeshShape shape = mesh_shape(config.parallel);
-  std::vector<StageMemory> stages;
-  for (int stage = 0; stage < shape.pipeline; ++stage) {
-    Engine engine(dry_resources(config, rank_of(shape, {.pipeline = stage})), config);
+  return each_stage(config, [&](int rank, StageMemory& memory) {
+    Engine engine(dry_resources(config, rank), config);
     engine.begin();
-    const Session& session = engine.session();
-    StageMemory memory{.stage = stage,
-                       .ranks = shape.data * shape.tensor,
-                       .held = held_memory_of(session),
-                       .communication = communication_scratch(session)};
-    describe_activations(session, memory);
-    stages.push_back(std::move(memory));
-  }
-  return stages;
+    memory.held = held_memory_of(engine.session());
+    memory.communication = communication_scratch(engine.session());
+    describe_activations(engine.session(), memory, /*training=*/true);
+  });
+}
+
+std::vector<StageMemory> plan_generation_memory(const Config& config, std::int64_t capacity) {
+  return each_stage(config, [&](int rank, StageMemory& memory) {
+    Engine engine(dry_resources(config, rank), config, Purpose::generate,
+                  {.text_capacity = capacity});
+    const TextGenerator generator = engine.generator();
+    memory.held = held_memory_of(engine.session());
+    memory.cache = engine.session().model->cache_bytes();
+    memory.communication = communication_scratch(engine.session());
+    describe_activations(engine.session(), memory, /*training=*/false);
+  });
 }
 
 }  // namespace trireme

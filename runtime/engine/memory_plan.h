@@ -54,6 +54,7 @@ struct StageMemory {
   int stage = 0;
   int ranks = 1;
   HeldMemory held{};
+  std::uint64_t cache = 0;  // of `held` activations: keys and values of texts that are continued
   // Beside Buffers: what reductions by our own tree collect from peers. What NCCL takes counts as
   // framework.
   std::uint64_t communication = 0;
@@ -66,5 +67,9 @@ struct StageMemory {
 
 // One for each pipeline stage.
 [[nodiscard]] std::vector<StageMemory> plan_stages_memory(const Config& config);
+// The same of a job that continues texts of up to `capacity` positions, train.micro_batch of them
+// on each copy of the model; `config` is resolved for Purpose::generate.
+[[nodiscard]] std::vector<StageMemory> plan_generation_memory(const Config& config,
+                                                              std::int64_t capacity);
 
 }  // namespace trireme

@@ -77,7 +77,7 @@ Decoder::Decoder(Session& session)
   };
   pair(tokens_, tokens_host_, texts_ * wide_.rows);
   pair(spans_, spans_host_, 2 * std::int64_t{texts_});
-  session.model->forget(stream_);
+  if (!session.dry) session.model->forget(stream_);
   if (!session.model->has_head()) return;
   const TensorSplit& split = session.model->params().layout().split();
   pair(rows_, rows_host_, texts_ * session.model->head().logits.shape.back() * split.blocks);

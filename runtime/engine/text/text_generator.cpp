@@ -16,20 +16,28 @@ TextGenerator::TextGenerator(Session& session, const SamplingOptions& sampling, 
                   "{} tokens to forget of a context of {}", forget_, decoder_.capacity());
 }
 
-void TextGenerator::feed(std::span<const std::int32_t> tokens, int text) {
+void TextGenerator::require_known(std::span<const std::int32_t> tokens) const {
   const std::int64_t vocabulary = session_.traits().vocabulary;
-  Text& to = at(text);
   for (const std::int32_t token : tokens) {
     if (token < 0 || token >= vocabulary) {
       fail(ExitCode::config, "token id {} lies outside the model's vocabulary [0, {})", token,
            vocabulary);
     }
   }
-  if (to.tokens.empty() && std::ssize(tokens) > decoder_.capacity()) {
+}
+
+void TextGenerator::require_prompt(std::span<const std::int32_t> tokens) const {
+  require_known(tokens);
+  if (std::ssize(tokens) > decoder_.capacity()) {
     fail(ExitCode::config,
          "a prompt of {} tokens is longer than the context of {}; give its last {} at most",
          tokens.size(), decoder_.capacity(), decoder_.capacity());
   }
+}
+
+void TextGenerator::feed(std::span<const std::int32_t> tokens, int text) {
+  Text& to = at(text);
+  to.tokens.empty() ? require_prompt(tokens) : require_known(tokens);
   to.tokens.insert(to.tokens.end(), tokens.begin(), tokens.end());
 }
 

@@ -27,8 +27,10 @@ class TextGenerator {
                 std::int64_t forget = half_the_context);
 
   [[nodiscard]] int texts() const { return decoder_.texts(); }  // train.micro_batch
-  // Appends tokens to a text. Raises ExitCode::config for an id outside the vocabulary, and for a
-  // text that begins with more tokens than the context has.
+  // Raises ExitCode::config for an id outside the vocabulary, and for more tokens than the context
+  // has.
+  void require_prompt(std::span<const std::int32_t> tokens) const;
+  // Appends tokens to a text, the first of which are a prompt as above.
   void feed(std::span<const std::int32_t> tokens, int text = 0);
   // Of each text the next token, which is appended, or not_finite or `ended`. A text draws as it
   // would alone, with this seed. Those without tokens wait. Collective over the ranks of the copy.
@@ -49,6 +51,7 @@ class TextGenerator {
 
     [[nodiscard]] std::int64_t unread() const { return std::ssize(tokens) - begin - known; }
   };
+  void require_known(std::span<const std::int32_t> tokens) const;
   [[nodiscard]] Text& at(int text) { return texts_[static_cast<std::size_t>(text)]; }
   void make_room(Text& text) const;
   // The next piece of every text; false where there is none.

@@ -221,6 +221,33 @@ TEST_F(WholePlan, CountsBytesAsTheFormulasDo) {
   EXPECT_NEAR(json["step_seconds"]["total"], parts, 1e-9 * parts);
 }
 
+// 4 layers of 64 in fp32: keys and values of a position take 2,048 bytes on a rank that has all.
+TEST_F(WholePlan, CountsTheCacheOfTextsThatAreContinued) {
+  const std::string file = directory_.path() + "/plan.json";
+  const auto cache = [&](const std::string& more) {
+    const std::string text = plan(gpt() + more + " --json " + file);
+    EXPECT_THAT(text,
+                AllOf(HasSubstr("cache"), HasSubstr("fits into"), Not(HasSubstr("step time"))));
+    const auto json = nlohmann::json::parse(test::read_file(file));
+    const auto& bytes = json["memory"]["stages"][0]["bytes"];
+    EXPECT_EQ(bytes["gradients"], 0);
+    EXPECT_FALSE(json.contains("step_seconds"));
+    return bytes["cache"].get<double>();
+  };
+
+  EXPECT_EQ(cache("--ranks 1 --generate 8x32"), 8 * 32 * 2048);
+  EXPECT_EQ(cache("--ranks 1 --generate 3x16"), 3 * 16 * 2048);
+  EXPECT_EQ(cache("--ranks 2 --set parallel.tensor=2 --generate 8x32"), 8 * 32 * 1024);
+  EXPECT_EQ(cache("--ranks 4 --set parallel.pipeline=2 --generate 8x32"), 8 * 32 * 1024);
+  for (const char* const wrong : {"8", "8x", "x8", "0x8", "8x8x8", "8x-1", "5000x8", "axb"})
+    expect_refusal(gpt() + "--ranks 1 --generate " + std::string(wrong), "is not BATCHxTOKENS");
+  expect_refusal(gpt() + "--ranks 1 --generate 8x33", "model.context is 32; 32 at most");
+  expect_refusal(gpt("89000000") + "--ranks 1 --generate 64x32", "cache overflow");
+  expect_refusal(config("model: {family: resnet}\n") + "--ranks 1 --generate 8x32",
+                 "resnet does not generate text");
+  EXPECT_THROW((void)plan(gpt() + "--ranks 1 --search --generate 8x32"), CLI::ExcludesError);
+}
+
 TEST_F(WholePlan, RecomputationSavesWhatItSays) {
   const std::string file = directory_.path() + "/plan.json";
   const auto kept = [&](const std::string& recompute, const char* key) {

@@ -265,6 +265,12 @@ TEST_F(ResultsTest, PromptsAreContinuedTogetherAsEachWouldBeAloneOnEveryLayout) 
   EXPECT_EQ(generated(command + " --prompts " + path("prompts.jsonl")), alone);
   for (const char* const layout : {"tensor", "pipeline"})
     EXPECT_EQ(generated(command + together + " --set parallel." + layout + "=2", 2), alone);
+  // Copies of the model share the prompts; of five copies one has none.
+  for (const int copies : {2, 3, 5})
+    EXPECT_EQ(generated(command + together + " --batch 1", copies), alone) << copies << " copies";
+  EXPECT_EQ(generated(command + together + " --set parallel.tensor=2", 4), alone);
+  expect_refusal(command + together + " --prompt \"" + std::string(25, 'x') + "\"", 2,
+                 "a prompt of 25 tokens", 3);
 }
 
 TEST_F(ResultsTest, TextsEndWhereTheyAreTold) {
