@@ -187,16 +187,17 @@ void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, 
   const Sizes sizes{x.shape.rows(), dw.shape[0], dw.shape[1]};
   if (sizes.empty()) return;
   float* const bias_gradient = db.empty() ? nullptr : db.as<float>();
-  const bool native = use_native(stream, x.dtype);
+  const bool native =
+      use_native(stream, x.dtype) || (x.dtype == DType::f32 && multiplies_transposed_well());
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [sizes, dw = dw.as<float>(), bias_gradient, dy = dy.as<T>(), x = x.as<T>(),
-                     native] {
+                     native, dtype = x.dtype] {
       if (!native) {
         backward_weight(sizes, dw, bias_gradient, dy, x);
         return;
       }
-      native_backward_weight(DType::bf16, sizes.rows, sizes.outputs, sizes.inputs, dw, dy, x);
+      native_backward_weight(dtype, sizes.rows, sizes.outputs, sizes.inputs, dw, dy, x);
       if (bias_gradient != nullptr) {
         add_column_sums(bias_gradient, dy, sizes.rows, sizes.outputs);
       }

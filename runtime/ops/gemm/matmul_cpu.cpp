@@ -44,6 +44,14 @@ void matmul(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixView& a,
              "dnnl_sgemm");
 }
 
+bool multiplies_transposed_well() {
+  static const bool answer = [] {
+    constexpr auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+  }();
+  return answer;
+}
+
 void native_forward(DType dtype, std::int64_t rows, std::int64_t outputs, std::int64_t inputs,
                     void* y, const void* x, const void* w, const float* bias,
                     const void* residual) {
