@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/update/loss_guard.h"
+#include "runtime/ops/update/loss_sums.h"
 
 #include <limits>
 
@@ -22,7 +23,7 @@ class LossGuardTest : public ::testing::Test {
   // The update's gradient scale after a step with this loss.
   double step(double loss) {
     const GuardedTensor scalars(DType::f32, {ops::StepScalars::count}, {1e-3, 1, 1, 0.5});
-    const GuardedTensor sums(DType::f64, {1, 3}, {loss, 1, 1});
+    const GuardedTensor sums(DType::f64, {1, ops::LossSums::count}, {loss, 1, 0, 1});
     ops::guard_loss(stream(), scalars, state_, sums, options_);
     return scalars.get()[ops::StepScalars::gradient_scale];
   }
@@ -117,9 +118,9 @@ TEST(LossGuardSum, FollowsTheOrderOfTheGlobalBatch) {
     std::vector<double> values;
     for (const std::size_t k : held) {
       const double counted = k < 4 ? 1 : 0;  // the others have ignored targets alone
-      values.insert(values.end(), {in_order[k], 0, counted});
+      values.insert(values.end(), {in_order[k], 0, 0, counted});
     }
-    const GuardedTensor sums(DType::f64, {6, 3}, values);
+    const GuardedTensor sums(DType::f64, {6, ops::LossSums::count}, values);
     const GuardedTensor scalars(DType::f32, {ops::StepScalars::count}, {0, 1, 1, 1});
     const GuardedTensor state(DType::f64, {LossGuardState::count},
                               std::vector<double>(LossGuardState::count));
