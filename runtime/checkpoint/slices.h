@@ -4,6 +4,7 @@
 // what tensor-parallel ranks hold alike the first writes; of tied copies only the original.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,11 @@ struct CheckpointValues {
   Tensor average{};  // a whole arena of averaged parameters; empty where there is none
   // Small tensors that every rank holds alike (LossScaler::state), by name.
   std::vector<std::pair<std::string, Tensor>> scalars{};
+  // Of these, running means that begin anew where a checkpoint was written without them.
+  std::vector<std::string> measured{};
+  [[nodiscard]] bool starts_anew(const std::string& scalar) const {
+    return std::ranges::find(measured, scalar) != measured.end();
+  }
 
   [[nodiscard]] bool has(ValueKind kind) const;
   [[nodiscard]] std::vector<ValueKind> kinds() const;

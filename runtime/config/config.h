@@ -179,6 +179,7 @@ struct TrainConfig {
   double spike_zscore = 0;                     // 0 = no spike rule
   std::int64_t spike_window = 100;             // steps
   std::int64_t divergence_check_every = 1000;  // steps; 0 = never
+  std::int64_t noise_scale_every = 0;          // steps; 0 = never
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
 

@@ -334,6 +334,9 @@ std::vector<Field> train_fields() {
       FIELD(train.divergence_check_every, IntegerRange{0, many},
             "steps between comparisons of the replicas' weights, of which one begins and one ends "
             "a run (exit code 5 where they differ); 0 = never"),
+      FIELD(train.noise_scale_every, IntegerRange{0, many},
+            "steps between measurements of the gradient noise scale, the batch in samples beyond "
+            "which a step gains little (McCandlish et al., 2018); 0 = never"),
   };
 }
 

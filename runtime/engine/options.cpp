@@ -95,7 +95,7 @@ BuildOptions build_options(const Config& config, int tensor_rank, bool training,
 
 bool separates_ties(const Config& config) {
   return config.parallel.pipeline > 1 || config.parallel.zero >= 2 ||
-         config.reproducibility == Reproducibility::layout;
+         config.train.noise_scale_every > 0 || config.reproducibility == Reproducibility::layout;
 }
 
 std::int64_t bucket_elements(const Config& config) {
@@ -123,6 +123,9 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
           .loss_scale = loss_scale_options(config),
           .loss_guard = {.spike_zscore = config.train.spike_zscore,
                          .spike_window = config.train.spike_window},
+          .noise = {.every = config.train.noise_scale_every,
+                    .samples = config.train.micro_batch,
+                    .micro_batches = config.train.global_batch / config.train.micro_batch},
           .schedule = {.kind = schedule.name,
                        .peak = config.optimizer.learning_rate,
                        .steps = config.train.steps,

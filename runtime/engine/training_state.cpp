@@ -45,6 +45,10 @@ CheckpointValues TrainingState::checkpoint_values() const {
   if (const LossScaler* const scaler = optimizer.loss_scaler())
     values.scalars.emplace_back("loss_scale", scaler->state());
   values.scalars.emplace_back("loss_guard", engine.loss_guard().state());
+  if (const NoiseMeter* const meter = engine.noise_meter()) {
+    values.scalars.emplace_back("noise_scale", meter->state());
+    values.measured.emplace_back("noise_scale");
+  }
   return values;
 }
 

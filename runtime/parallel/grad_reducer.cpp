@@ -168,6 +168,9 @@ void GradReducer::ready(ParamId id) {
   int& missing = missing_[static_cast<std::size_t>(index)];
   TRIREME_EXPECTS(missing > 0, "parameter {} reported twice in one backward", layout.spec(id).name);
   if (--missing > 0) return;
+  if (probe_ != nullptr && bucket.kind == ParamKind::weight)
+    probe_->add_micro_batch(compute_, index,
+                            partial({bucket.first, bucket.count}, weights_.leaf(micro_batch)));
   const ScopedCommLabel label(labels_[static_cast<std::size_t>(index)]);
   if (sharded_gradients() && bucket.kind == ParamKind::weight) return scatter(bucket, micro_batch);
   if (last(micro_batch) && options_.mode == ReducerMode::overlapped) launch(bucket, micro_batch);

@@ -27,6 +27,14 @@ enum class GradientSum : std::uint8_t {
   tree
 };
 
+// Told of the gradients that a micro-batch alone has left in a bucket of weights, before they are
+// added to others: where they add up as a tree, below ZeRO stage 2.
+class GradientProbe {
+ public:
+  virtual ~GradientProbe() = default;
+  virtual void add_micro_batch(Stream& compute, int bucket, const Tensor& gradients) = 0;
+};
+
 struct ReducerOptions {
   ReducerMode mode = ReducerMode::overlapped;
   GradientSum sum = GradientSum::running;
@@ -53,6 +61,8 @@ class GradReducer final : public GradientSink {
   // What StoreOptions::gradient_levels must be.
   [[nodiscard]] static int levels(const ReducerOptions& options, int zero_stage);
 
+  // Until the next call; null: nobody looks.
+  void set_probe(GradientProbe* probe) { probe_ = probe; }
   void begin_step(std::int64_t step = 0);
   // Around the forward of a micro-batch, which collects running statistics.
   void before_forward(int chunk, int micro_batch);
@@ -104,6 +114,7 @@ class GradReducer final : public GradientSink {
   Stream& compute_;
   Stream& comm_;
   ReducerOptions options_;
+  GradientProbe* probe_ = nullptr;
   PartialSums weights_, statistics_;
   StreamClock clock_;
   std::vector<Chunk> chunks_;

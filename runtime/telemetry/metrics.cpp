@@ -74,6 +74,11 @@ std::string format_json(const StepMetrics& metrics, ItemKind kind) {
     json["loss_scale"] = *metrics.loss_scale;
     json["skipped_steps"] = metrics.skipped_steps;
   }
+  if (metrics.noise_scale) {
+    json["noise_scale"] = *metrics.noise_scale;
+    json["noise_trace"] = metrics.noise_trace;
+    json["noise_square"] = metrics.noise_square;
+  }
   if (metrics.spikes) json["spikes"] = *metrics.spikes;
   if (metrics.targets < metrics.items) json["targets"] = metrics.targets;
   if (metrics.non_finite_steps > 0) json["non_finite_steps"] = metrics.non_finite_steps;

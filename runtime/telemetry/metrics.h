@@ -32,21 +32,23 @@ struct StepMetrics {
   double forward_ms = 0;  // this and the next two: without waits for communication
   double backward_ms = 0;
   double optimizer_ms = 0;
-  double data_wait_ms = 0;             // for the next batch, or for a rank that waited for its own
-  double exposed_comm_ms = 0;          // for communication that no computation hid
-  double straggler_ms = 0;             // in communication, for a rank whose own work took longer
-  double bubble_ms = 0;                // for the neighbours in the pipeline
-  double other_ms = 0;                 // of the step, and none of these
-  double core_wait_ms = 0;             // of a rank's own work: its process had no core
-  double core_straggler_ms = 0;        // of straggler_ms: for a rank that had none
-  double reduce_ms = 0;                // reducing gradients, hidden behind backward or exposed
-  double reduce_wait_ms = 0;           // of that: exposed
-  std::optional<double> loss_scale{};  // of this step, where the loss is scaled
-  std::int64_t skipped_steps = 0;      // up to and with this one, because gradients overflowed
-  std::int64_t non_finite_steps = 0;   // of this run, skipped with no loss scale to mend it
-  std::optional<std::int64_t> spikes{};  // up to and with this one, where there is a spike rule
-  double epoch = 0;                      // passes over the data, up to and with this step
-  std::int64_t items_seen = 0;           // tokens or images, up to and with this step
+  double data_wait_ms = 0;              // for the next batch, or for a rank that waited for its own
+  double exposed_comm_ms = 0;           // for communication that no computation hid
+  double straggler_ms = 0;              // in communication, for a rank whose own work took longer
+  double bubble_ms = 0;                 // for the neighbours in the pipeline
+  double other_ms = 0;                  // of the step, and none of these
+  double core_wait_ms = 0;              // of a rank's own work: its process had no core
+  double core_straggler_ms = 0;         // of straggler_ms: for a rank that had none
+  double reduce_ms = 0;                 // reducing gradients, hidden behind backward or exposed
+  double reduce_wait_ms = 0;            // of that: exposed
+  std::optional<double> loss_scale{};   // of this step, where the loss is scaled
+  std::int64_t skipped_steps = 0;       // up to and with this one, because gradients overflowed
+  std::int64_t non_finite_steps = 0;    // of this run, skipped with no loss scale to mend it
+  std::optional<double> noise_scale{};  // samples; of the steps that measure it
+  double noise_trace = 0, noise_square = 0;  // what this step alone says of its two parts
+  std::optional<std::int64_t> spikes{};      // up to and with this one, where there is a spike rule
+  double epoch = 0;                          // passes over the data, up to and with this step
+  std::int64_t items_seen = 0;               // tokens or images, up to and with this step
   std::chrono::system_clock::time_point time{};  // when it was reported
 };
 

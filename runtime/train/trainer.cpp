@@ -134,6 +134,11 @@ StepMetrics Trainer::metrics_of(const StepReport& report) const {
       .epoch = static_cast<double>(done) / static_cast<double>(options_.steps_per_epoch),
       .items_seen = done * engine_.targets_per_step(),
       .time = std::chrono::system_clock::now()};
+  if (report.noise) {
+    metrics.noise_scale = report.noise->scale;
+    metrics.noise_trace = report.noise->trace;
+    metrics.noise_square = report.noise->square;
+  }
   if (engine_.loss_guard().options().spike_zscore > 0) metrics.spikes = report.judgement.spikes;
   return metrics;
 }

@@ -72,6 +72,19 @@ TEST(ParallelRules, BlocksAreSharedEvenlyByTheTensorRanks) {
             "--set parallel.tensor_blocks=8: 8 does not divide model.heads = 4; use 2 or 4");
 }
 
+TEST(ParallelRules, GradientNoiseNeedsGradientsOfSingleMicroBatches) {
+  const std::string every = "train.noise_scale_every=5";
+  EXPECT_EQ(resolved(gpt, {every}).train.noise_scale_every, 5);
+  EXPECT_EQ(refusal(gpt, {every, "parallel.zero=2"}, ranks(2)),
+            "--set train.noise_scale_every=5: 5 with parallel.zero: 2, where no rank has the "
+            "gradients of one micro-batch; use 0, or zero 0 or 1");
+  EXPECT_THAT(refusal(gpt, {every, "train.global_batch=4", "train.micro_batch=4"}),
+              HasSubstr("use 0, or train.micro_batch 2 or less"));
+  EXPECT_THAT(refusal(gpt, {every, "device.graphs=step", "device.type=cuda"},
+                      {.cuda_in_build = true, .gpus = 1}),
+              HasSubstr("with device.graphs: step"));
+}
+
 TEST(ParallelRules, ResNetHasNoTensorRanks) {
   EXPECT_EQ(
       refusal(resnet, {"parallel.tensor=2"}, ranks(2)),

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "models/gpt/gpt.h"
+#include "models/llama/llama.h"
 #include "models/resnet/resnet.h"
 #include "runtime/engine/engine.h"
 #include "tests/support/cpu_fixture.h"
@@ -50,6 +51,7 @@ struct Layout {
   int chunks = 1;
   bool layout_independent = false;
   DType dtype = DType::f32;
+  std::int64_t noise_every = 0;
 
   [[nodiscard]] std::string to_string() const {
     return fmt::format("pipeline {} x data {}, ZeRO {}, {}, {}, {}", mesh.pipeline, mesh.data, zero,
@@ -72,6 +74,7 @@ Config config_of(const Layout& layout, std::int64_t rows, int micro_batches) {
   config.train.micro_batch = rows;
   config.train.global_batch = rows * micro_batches;
   config.train.divergence_check_every = 0;
+  config.train.noise_scale_every = layout.noise_every;
   config.optimizer.learning_rate = 1e-2;
   config.optimizer.betas = {0.9, 0.999};
   config.optimizer.weight_decay = 0;
@@ -237,6 +240,107 @@ TEST_F(GptStepTest, HasTheSameBitsOnEveryLayoutWhenAskedTo) {
       EXPECT_EQ(reports[i].loss, expected[i].loss) << "step " << i;
       EXPECT_EQ(reports[i].grad_norm, expected[i].grad_norm) << "step " << i;
     }
+  }
+}
+
+// Micro-batches of one sample each.
+class NoiseTest : public StepTest {
+ protected:
+  static constexpr std::int64_t length = 8;
+  static constexpr LlamaOptions options{
+      .layers = 2, .hidden = 16, .heads = 2, .context = length, .vocabulary = 31};
+
+  struct Sample {
+    Sample(Device& device, unsigned seed)
+        : inputs(device, {1, length}, random_values<std::int32_t>(length, 31, seed)),
+          targets(device, {1, length}, random_values<std::int32_t>(length, 31, seed + 100)) {}
+    test::Owned<std::int32_t> inputs, targets;
+  };
+  // The micro-batches of a data rank, again in each step.
+  class Source final : public BatchSource {
+   public:
+    explicit Source(std::vector<Batch> batches) : batches_(std::move(batches)) {}
+    const Batch& next(Stream&, Stream&) override { return batches_[next_++ % batches_.size()]; }
+    [[nodiscard]] double wait_seconds() const override { return 0; }
+
+   private:
+    std::vector<Batch> batches_;
+    std::size_t next_ = 0;
+  };
+
+  // Trains on samples [first, first + count) without moving; the last step's report.
+  [[nodiscard]] StepReport run(const Layout& layout, Communicator& world, int first, int count,
+                               int steps) {
+    const OwnModel model{llama_chain(options), {InputKind::tokens, length, length, "tokens"}};
+    Config config = config_of(layout, 1, count);
+    config.optimizer.learning_rate = 0;
+    Engine engine(resources_of(device(), world, layout.mesh), config, Purpose::train,
+                  {.model = model, .batches = [&](Device&, const Config&) {
+                     const int local = count / layout.mesh.data;
+                     const int own = first + world.rank() % layout.mesh.data * local;
+                     std::vector<Batch> batches;
+                     for (int i = own; i < own + local; ++i) {
+                       const Sample& sample = samples_[static_cast<std::size_t>(i)];
+                       batches.push_back(
+                           {sample.inputs.tensor(), sample.targets.tensor(), ids_.tensor(), {}});
+                     }
+                     return std::make_unique<Source>(batches);
+                   }});
+    engine.begin();
+    StepReport report;
+    for (int step = 0; step < steps; ++step)
+      report = engine.step();
+    engine.training().state->engine.settle();
+    return report;
+  }
+
+  static constexpr int batch = 8;
+  std::vector<Sample> samples_ = [this] {
+    std::vector<Sample> samples;
+    for (unsigned i = 0; i < batch; ++i)
+      samples.emplace_back(device(), i + 1);
+    return samples;
+  }();
+  const test::Owned<std::int64_t> ids_{device(), {1}, {1}};
+};
+
+TEST_F(NoiseTest, IsThatOfTheGradientsOfSingleSamples) {
+  const auto single = make_single_communicator();
+  double small = 0;
+  for (int i = 0; i < batch; ++i) {
+    const double norm = run({}, *single, i, 1, 1).grad_norm;
+    small += norm * norm / batch;
+  }
+
+  const StepReport report = run({.noise_every = 1}, *single, 0, batch, 1);
+
+  const double large = report.grad_norm * report.grad_norm;
+  ASSERT_TRUE(report.noise.has_value());
+  EXPECT_NEAR(report.noise->square, (batch * large - small) / (batch - 1), 1e-5 * small);
+  EXPECT_NEAR(report.noise->trace, (small - large) / (1 - 1.0 / batch), 1e-5 * small);
+  EXPECT_DOUBLE_EQ(report.noise->scale, report.noise->trace / report.noise->square);
+  EXPECT_FALSE(run({.noise_every = 2}, *single, 0, batch, 1).noise.has_value());
+  // Equal measurements have their own mean.
+  EXPECT_NEAR(run({.noise_every = 2}, *single, 0, batch, 4).noise->scale, report.noise->scale,
+              1e-5 * std::abs(report.noise->scale));
+}
+
+TEST_F(NoiseTest, HasTheSameBitsOnEveryLayout) {
+  const auto single = make_single_communicator();
+  const Layout alone{.layout_independent = true, .noise_every = 1};
+  const NoiseReading expected = run(alone, *single, 0, batch, 2).noise.value();
+
+  for (Layout layout : layouts()) {
+    if (!layout.layout_independent || layout.dtype != DType::f32 || layout.zero > 1) continue;
+    if (layout.chunks > 1) continue;  // more than the model has layers
+    layout.noise_every = 1;
+    SCOPED_TRACE(layout.to_string());
+
+    const NoiseReading got = run(layout, world(), 0, batch, 2).noise.value();
+
+    EXPECT_EQ(got.scale, expected.scale);
+    EXPECT_EQ(got.trace, expected.trace);
+    EXPECT_EQ(got.square, expected.square);
   }
 }
 

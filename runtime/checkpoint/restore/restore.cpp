@@ -167,6 +167,7 @@ std::string differences(const Manifest& manifest, std::span<const PlacedParam> p
   for (const auto& [name, tensor] : values.scalars) {
     const auto entry =
         std::ranges::find(manifest.scalars, name, &std::pair<std::string, std::string>::first);
+    if (entry == manifest.scalars.end() && values.starts_anew(name)) continue;
     if (entry == manifest.scalars.end() || entry->second.size() != 2 * tensor.bytes())
       text += fmt::format("\n  {} is not in it (precision)", name);
   }
@@ -187,9 +188,9 @@ RestoreReport restore_checkpoint(const FoundCheckpoint& from, Device& device, St
   for (const ValueKind kind : values.kinds())
     restorer.fill(kind, stored_values(from.path, from.manifest, kind));
   for (const auto& [name, tensor] : values.scalars) {
-    restorer.set_scalar(tensor, std::ranges::find(from.manifest.scalars, name,
-                                                  &std::pair<std::string, std::string>::first)
-                                    ->second);
+    const auto entry =
+        std::ranges::find(from.manifest.scalars, name, &std::pair<std::string, std::string>::first);
+    if (entry != from.manifest.scalars.end()) restorer.set_scalar(tensor, entry->second);
   }
   values.params.refresh_compute(stream);
   stream.synchronize();

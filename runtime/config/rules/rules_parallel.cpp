@@ -208,6 +208,31 @@ void check_reproducible(const Subject& subject) {
          batches, data, config.parallel.zero, any_of(fitting), larger);
 }
 
+// Of gradients of single micro-batches.
+void check_noise(const Subject& subject) {
+  const Config& config = subject.config;
+  const TrainConfig& train = config.train;
+  const std::int64_t every = train.noise_scale_every;
+  if (every == 0) return;
+  if (config.parallel.zero >= 2) {
+    refuse(subject, "train.noise_scale_every",
+           "{} with parallel.zero: {}, where no rank has the gradients of one micro-batch; use 0, "
+           "or zero 0 or 1",
+           every, config.parallel.zero);
+  }
+  if (micro_batches(config) < 2) {
+    refuse(subject, "train.noise_scale_every",
+           "{} with one micro-batch in train.global_batch = {}, and two sizes of batches are "
+           "compared; use 0, or train.micro_batch {} or less",
+           every, train.global_batch, std::max<std::int64_t>(train.global_batch / 2, 1));
+  }
+  if (config.device.graphs == GraphMode::step) {
+    refuse(subject, "train.noise_scale_every",
+           "{} with device.graphs: step, whose steps are all alike; use 0, or graphs layer or off",
+           every);
+  }
+}
+
 }  // namespace
 
 void check_split(const Subject& subject) {
@@ -220,6 +245,7 @@ void check_parallel(const Subject& subject) {
   check_tensor(subject);
   check_pipeline(subject);
   check_reproducible(subject);
+  check_noise(subject);
   if (config.train.ema_decay > 0 && config.parallel.zero >= 3) {
     refuse(subject, "train.ema_decay",
            "{} with parallel.zero: 3, where no rank has whole parameters; use 0, or zero 0, 1 or 2",

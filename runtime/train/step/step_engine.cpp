@@ -20,7 +20,9 @@ constexpr std::size_t loss_scale_bytes = ops::LossScaleState::count * sizeof(flo
 ReducerOptions reducer_options(const Model* model, const StepOptions& options) {
   ReducerOptions reducer{
       .mode = options.reducer,
-      .sum = options.layout_independent ? GradientSum::tree : GradientSum::running,
+      // Noise is measured on gradients of single micro-batches, which a running sum never has.
+      .sum = options.layout_independent || options.noise.every > 0 ? GradientSum::tree
+                                                                   : GradientSum::running,
       .micro_batches = options.pipeline.micro_batches,
       .chunks = {}};
   for (int chunk = 0; model != nullptr && chunk < model->chunk_count(); ++chunk)
@@ -80,6 +82,8 @@ StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOption
       norm_host(device, sizeof(float), MemoryKind::host),
       scale_host(device, loss_scale_bytes, MemoryKind::host),
       guard_host(device, ops::LossGuardState::count * sizeof(double), MemoryKind::host),
+      noise_host(device, options.noise.every > 0 ? ops::NoiseState::count * sizeof(double) : 0,
+                 MemoryKind::host),
       rng(device, rng_bytes, MemoryKind::device),
       rng_host(device, rng_bytes, MemoryKind::host),
       start(device.make_event(EventKind::timed)),
@@ -107,6 +111,7 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       batches_(streams, batches_held(options.pipeline, mesh.here().pipeline)) {
   for (auto& slot : slots_)
     slot = std::make_unique<Slot>(device, mesh, options);
+  if (options.noise.every > 0) noise_.emplace(device, mesh, model.params(), streams, options.noise);
   for (auto& end : ends_)
     end = device.make_event(EventKind::timed);
   model_.set_hook(this);
@@ -226,7 +231,13 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   if (const LossScaler* const scaler = optimizer_.loss_scaler())
     device_.copy(compute, slot.scale_host.data(), scaler->state().data, loss_scale_bytes);
   reducer_.begin_step(step);
+  slot.noisy = noise_ && noise_->measures(step);
+  if (slot.noisy) {
+    noise_->begin(compute);
+    reducer_.set_probe(&*noise_);
+  }
   runner_.run(step, *this);
+  reducer_.set_probe(nullptr);
   reduce(slot);
   update(step, slot);
   if (options_.after_update) {
@@ -265,6 +276,12 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
   set_activity("update");
   const Range range("optimizer");
   const StallPhase phase(streams_.stalls, StallPhase::update);
+  if (slot.noisy) {
+    const LossScaler* const scaler = optimizer_.loss_scaler();
+    noise_->finish(compute, scaler == nullptr ? Tensor{} : scaler->scale(), slot.totals.gathered(),
+                   static_cast<double>(targets_per_step()));
+    device_.copy(compute, slot.noise_host.data(), noise_->state().data, slot.noise_host.bytes());
+  }
   optimizer_.measure(compute, step, slot.totals.gathered(),
                      static_cast<double>(targets_per_step()));
   guard_.judge(compute, slot.totals, optimizer_.scalars());
@@ -284,6 +301,7 @@ void StepEngine::reduce(Slot& slot) {
   const double waited = on_cpu ? core_waits_.milliseconds() : 0;
   streams_.compute->record(*slot.reduce_begin);
   reducer_.finish();
+  if (slot.noisy) noise_->add_whole(*streams_.comm);
   ties_.add(*streams_.comm);
   reducer_.join();  // also what was published
   streams_.compute->record(*slot.reduce_end);
@@ -359,6 +377,7 @@ StepReport StepEngine::read(std::int64_t step) {
   report.grad_norm = static_cast<double>(*reinterpret_cast<const float*>(slot.norm_host.data()));
   read_loss_scale(slot, report);
   report.judgement = judgement_of(slot.guard_host);
+  if (slot.noisy) report.noise = NoiseMeter::reading_of(slot.noise_host);
   read_times(step, slot, report);
   last_read_ = {step, report.own};
   if (options_.flags) {

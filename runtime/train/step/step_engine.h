@@ -19,6 +19,7 @@
 #include "runtime/parallel/tied_gradients.h"
 #include "runtime/train/meters/core_waits.h"
 #include "runtime/train/step/loss_guard.h"
+#include "runtime/train/step/noise_meter.h"
 #include "runtime/train/step/step_batches.h"
 #include "runtime/train/step/step_exchange.h"
 #include "runtime/train/step/streams.h"
@@ -41,6 +42,7 @@ struct StepOptions {
   OptimizerOptions optimizer{};
   std::optional<ops::LossScaleOptions> loss_scale{};
   LossGuardOptions loss_guard{};
+  NoiseMeterOptions noise{};
   LrSchedule schedule{};
   std::function<void(Stream&)>
       after_update{};  // enqueues what follows each update (weight averages); may be empty
@@ -72,8 +74,9 @@ struct StepReport {
   // Skipped for gradients that overflowed under a scale that can still fall.
   bool overflowed = false;
   LossJudgement judgement{};
-  StepFlags flags{};  // the largest of all ranks
-  RankStep own{};     // this step's times
+  std::optional<NoiseReading> noise{};  // of the steps that measure it
+  StepFlags flags{};                    // the largest of all ranks
+  RankStep own{};                       // this step's times
   // The times of step `timed` (below 0: of none) on all ranks; until a later step is read.
   std::int64_t timed = -1;
   std::span<const RankStep> by_rank{};
@@ -102,6 +105,8 @@ class StepEngine final : private StageWork, private LayerHook {
   [[nodiscard]] std::int64_t targets_per_step() const;
   [[nodiscard]] const Optimizer& optimizer() const { return optimizer_; }
   [[nodiscard]] const LossGuard& loss_guard() const { return guard_; }
+  // Null where gradient noise is not measured.
+  [[nodiscard]] const NoiseMeter* noise_meter() const { return noise_ ? &*noise_ : nullptr; }
   [[nodiscard]] PipelineRunner& runner() { return runner_; }
   [[nodiscard]] ParamGatherer& gatherer() { return gatherer_; }
 
@@ -111,8 +116,9 @@ class StepEngine final : private StageWork, private LayerHook {
     Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options);
     LossTotals totals;
     StepExchange exchange;
-    Buffer norm_host, scale_host, guard_host, rng, rng_host;
+    Buffer norm_host, scale_host, guard_host, noise_host, rng, rng_host;
     std::unique_ptr<Event> start, updated, reduce_begin, reduce_end;
+    bool noisy = false;    // the step measures gradient noise
     bool warm = false;     // a step went through it
     bool follows = false;  // a step before this one ran
     std::unique_ptr<Graph> graph{};
@@ -147,6 +153,7 @@ class StepEngine final : private StageWork, private LayerHook {
   ParamGatherer gatherer_;
   Optimizer optimizer_;
   LossGuard guard_;
+  std::optional<NoiseMeter> noise_;
   PipelineRunner runner_;
   CoreWaits core_waits_;
   std::array<std::unique_ptr<Slot>, 2> slots_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -95,6 +96,39 @@ TEST_F(ResumeTest, StatisticsLossScaleAndAverageGoOnToo) {
     return read_file(directory() + "/" + run + "/weights_average.safetensors");
   };
   EXPECT_TRUE(average("whole") == average("parts"));
+}
+
+TEST_F(ResumeTest, GradientNoiseIsMeasuredAlikeOnEveryLayoutAndGoesOn) {
+  const auto settings = [&](Settings more) {
+    more.emplace_back("train.noise_scale_every=2");
+    return layout(more);
+  };
+  const auto noise = [&](const std::string& run) {
+    std::istringstream lines(read_file(directory() + "/" + run + "/metrics.jsonl"));
+    std::string found;
+    for (std::string line; std::getline(lines, line);) {
+      const auto object = nlohmann::json::parse(line);
+      if (object.contains("noise_scale"))
+        found += object["step"].dump() + " " + object["noise_scale"].dump() + " " +
+                 object["noise_trace"].dump() + " " + object["noise_square"].dump() + "\n";
+    }
+    return found;
+  };
+  expect_done(train_gpt("whole", 1, settings({})));
+  const std::string expected = noise("whole");
+  EXPECT_EQ(std::ranges::count(expected, '\n'), 5);
+
+  EXPECT_EQ(train_gpt("parts", 2, settings({"parallel.tensor=2", "run.deadline_minutes=0.00001"}))
+                .exit_code,
+            75);
+  expect_done(train_gpt("parts", 4, settings({"parallel.pipeline=2", "parallel.zero=1"})));
+
+  EXPECT_EQ(noise("parts"), expected);
+  // It may be asked for later, and left out again.
+  EXPECT_EQ(train_gpt("later", 1, layout({"run.deadline_minutes=0.00001"})).exit_code, 75);
+  expect_done(train_gpt("later", 1, settings({})));
+  EXPECT_NE(noise("later"), "");
+  EXPECT_TRUE(weights_of("later") == weights_of("whole"));
 }
 
 TEST_F(ResumeTest, AKilledRunGoesOnFromItsNewestCheckpoint) {

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/step/noise_meter.h"
+
+#include "runtime/comm/comm_label.h"
+#include "runtime/ops/update/exact_sum.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t exact_bytes = 2 * ops::exact_sum_words * sizeof(std::uint64_t);
+
+// The whole of every parameter whose blocks, or copy, this tensor rank alone has.
+template <typename Run>
+std::vector<std::vector<Run>> counted_runs(const ParamLayout& layout) {
+  std::vector<std::vector<Run>> runs(layout.buckets().size());
+  const TensorSplit& split = layout.split();
+  const auto order = layout.order();
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const ParamId id = order[i];
+    const ParamSpec& spec = layout.spec(id);
+    const int index = layout.bucket_of(id);
+    const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(index)];
+    if (bucket.kind != ParamKind::weight || (split.rank > 0 && !is_split(spec, split))) continue;
+    const bool last = i + 1 == order.size() || layout.bucket_of(order[i + 1]) != index;
+    const std::int64_t first = layout.offset(id) - bucket.first;
+    const std::int64_t end = last ? bucket.count : layout.offset(order[i + 1]) - bucket.first;
+    auto& own = runs[static_cast<std::size_t>(index)];
+    if (!own.empty() && own.back().first + own.back().count == first) {
+      own.back().count = end - own.back().first;
+    } else {
+      own.push_back({first, end - first});
+    }
+  }
+  return runs;
+}
+
+}  // namespace
+
+NoiseMeter::NoiseMeter(Device& device, const ProcessMesh& mesh, const ParamStore& params,
+                       Streams& streams, const NoiseMeterOptions& options)
+    : params_(params),
+      options_(options),
+      counts_whole_(params.options().zero.stage >= 1 || mesh.here().data == 0),
+      data_(device, mesh.data(), *streams.comm, &streams.stalls),
+      model_(device, mesh.model(), *streams.comm, &streams.stalls),
+      runs_(counted_runs<Run>(params.layout())),
+      exact_(device, exact_bytes, MemoryKind::device),
+      squares_(device, 2 * sizeof(double), MemoryKind::device),
+      state_(device, ops::NoiseState::count * sizeof(double), MemoryKind::device) {
+  const auto stream = device.make_stream(StreamKind::compute);
+  device.fill_zero(*stream, state_.data(), state_.bytes());  // the stream's end waits for it
+}
+
+Tensor NoiseMeter::exact(int row) const {
+  return exact_.view(DType::u64, Shape{2 * ops::exact_sum_words})
+      .range(row * ops::exact_sum_words, ops::exact_sum_words);
+}
+
+Tensor NoiseMeter::state() const {
+  return state_.view(DType::f64, Shape{ops::NoiseState::count});
+}
+
+void NoiseMeter::begin(Stream& compute) {
+  compute.device().fill_zero(compute, exact_.data(), exact_.bytes());
+}
+
+void NoiseMeter::add_micro_batch(Stream& compute, int bucket, const Tensor& gradients) {
+  for (const Run& run : runs_[static_cast<std::size_t>(bucket)])
+    ops::accumulate_squares_exact(compute, exact(0), gradients.range(run.first, run.count));
+}
+
+void NoiseMeter::add_whole(Stream& comm) {
+  if (!counts_whole_) return;
+  const ParamLayout& layout = params_.layout();
+  for (const OwnedRun& run : layout.owned_params()) {
+    if (run.kind != ParamKind::weight || !run.counted_in_tensor) continue;
+    const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(run.bucket)];
+    ops::accumulate_squares_exact(comm, exact(1),
+                                  params_.gradients().owned(bucket).range(run.first, run.count));
+  }
+}
+
+void NoiseMeter::finish(Stream& compute, const Tensor& loss_scale, const Tensor& sums,
+                        double targets) {
+  const ScopedCommLabel label("gradient noise");
+  const Tensor all = exact_.view(DType::u64, Shape{2 * ops::exact_sum_words});
+  data_.all_reduce(compute, all);
+  model_.all_reduce(compute, all);
+  const Tensor squares = squares_.view(DType::f64, Shape{2});
+  ops::exact_sum_values(compute, squares, all.reshaped({2, ops::exact_sum_words}));
+  ops::estimate_noise(compute, state(), squares,
+                      {.small = static_cast<double>(options_.samples),
+                       .micro_batches = static_cast<double>(options_.micro_batches),
+                       .targets = targets,
+                       .loss_scale = loss_scale,
+                       .sums = sums});
+}
+
+NoiseReading NoiseMeter::reading_of(const Buffer& host_state) {
+  const auto* const values = reinterpret_cast<const double*>(host_state.data());
+  using State = ops::NoiseState;
+  return {.scale = values[State::trace] / values[State::square],
+          .trace = values[State::last_trace],
+          .square = values[State::last_square]};
+}
+
+}  // namespace trireme

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient noise scale of a run: of some steps, the squared norms of the gradients of single
+// micro-batches and of the whole batch (ops/update/noise_scale.h). Squares are summed as integers,
+// so no layout has other bits than its gradients have. A tied matrix counts once for each use.
+#pragma once
+
+#include <optional>
+
+#include "runtime/comm/process_mesh.h"
+#include "runtime/nn/tensor_group.h"
+#include "runtime/ops/update/noise_scale.h"
+#include "runtime/parallel/grad_reducer.h"
+#include "runtime/train/step/streams.h"
+
+namespace trireme {
+
+struct NoiseMeterOptions {
+  std::int64_t every = 0;          // steps; 0: never
+  std::int64_t samples = 1;        // of a micro-batch
+  std::int64_t micro_batches = 2;  // of the global batch
+};
+
+// What a copy of the state on the host says.
+struct NoiseReading {
+  double scale = 0;   // trace / square, in samples: the batch below which more samples pay
+  double trace = 0;   // of this step alone
+  double square = 0;  // likewise
+};
+
+class NoiseMeter final : public GradientProbe {
+ public:
+  // All must outlive this. Gradients add up as a tree, below ZeRO stage 2.
+  NoiseMeter(Device& device, const ProcessMesh& mesh, const ParamStore& params, Streams& streams,
+             const NoiseMeterOptions& options);
+
+  // Of step `step`, which counts from 0: measured are every, 2 every, ... as reports count.
+  [[nodiscard]] bool measures(std::int64_t step) const {
+    return options_.every > 0 && (step + 1) % options_.every == 0;
+  }
+  void begin(Stream& compute);
+  void add_micro_batch(Stream& compute, int bucket, const Tensor& gradients) override;
+  // The comm stream has the reduced gradients, tied ones not yet added to each other.
+  void add_whole(Stream& comm);
+  // The compute stream has joined the comm stream. Collective over the mesh.
+  void finish(Stream& compute, const Tensor& loss_scale, const Tensor& sums, double targets);
+
+  // ops::NoiseState on the device: all that a checkpoint must keep.
+  [[nodiscard]] Tensor state() const;
+  // Of a copy of the state.
+  [[nodiscard]] static NoiseReading reading_of(const Buffer& host_state);
+
+ private:
+  // Elements that no other rank counts, in a bucket.
+  struct Run {
+    std::int64_t first = 0, count = 0;
+  };
+  [[nodiscard]] Tensor exact(int row) const;  // 0: micro-batches, 1: the whole batch
+
+  const ParamStore& params_;
+  NoiseMeterOptions options_;
+  bool counts_whole_;  // of what all data ranks have alike
+  TensorGroup data_, model_;
+  std::vector<std::vector<Run>> runs_;  // by bucket
+  Buffer exact_, squares_, state_;      // (2, exact_sum_words) u64, (2) f64, NoiseState
+};
+
+}  // namespace trireme
