@@ -81,19 +81,26 @@ def loss_in_transformers(model, data):
     return total / (count * length)
 
 
+def masks(config):
+    return any("MaskedLM" in name for name in config.architectures or [])
+
+
 def fixed_inputs(config):
     """Token ids of two texts, or a picture, that depend on nothing but the model's sizes."""
     if hasattr(config, "image_size"):
         shape = (1, config.num_channels, config.image_size, config.image_size)
         values = torch.arange(np.prod(shape)).mul(37).remainder(255).div(127.5).sub(1)
         return {"pixel_values": values.float().view(shape)}
-    length = min(EXPECTED_TOKENS, config.max_position_embeddings)
+    # A model that sees both ways is asked about whole contexts.
+    length = config.max_position_embeddings if masks(config) else min(EXPECTED_TOKENS, config.max_position_embeddings)
     return {"input_ids": torch.arange(2 * length).mul(7919).add(13).remainder(config.vocab_size).view(2, length)}
 
 
 def write_expectations(directory):
     config = transformers.AutoConfig.from_pretrained(directory)
-    kind = transformers.AutoModelForImageClassification if hasattr(config, "image_size") else transformers.AutoModelForCausalLM
+    kind = transformers.AutoModelForMaskedLM if masks(config) else transformers.AutoModelForCausalLM
+    if hasattr(config, "image_size"):
+        kind = transformers.AutoModelForImageClassification
     model = kind.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
     inputs = fixed_inputs(config)
     with torch.no_grad():

@@ -58,9 +58,13 @@ BatchPlan BatchPlan::evaluation(std::span<const SampleRun> runs, std::int64_t mi
 
 SampleId BatchPlan::at(std::int64_t batch, std::int64_t row) const {
   if (sampler_) {
-    const std::int64_t own = batch % count_;
-    const std::int64_t micro = strided_ ? own * ranks_ + rank_ : rank_ * count_ + own;
-    return sampler_->at(first_step_ + batch / count_, micro * micro_batch_ + row);
+    const BatchRamp& ramp = sampler_->ramp();
+    const std::int64_t together = micro_batch_ * ranks_;  // samples of one batch of every rank
+    const std::int64_t sample = ramp.samples_before(first_step_) + batch * together;
+    const std::int64_t step = ramp.step_of(sample), count = ramp.size_at(step) / together;
+    const std::int64_t own = (sample - ramp.samples_before(step)) / together;
+    const std::int64_t micro = strided_ ? own * ranks_ + rank_ : rank_ * count + own;
+    return sampler_->at(step, micro * micro_batch_ + row);
   }
   const std::int64_t micro = (batch % count_) * ranks_ + rank_;
   const auto next = std::ranges::upper_bound(parts_, micro, {}, &Part::first_micro);

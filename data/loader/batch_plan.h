@@ -24,7 +24,8 @@ class BatchPlan {
  public:
   // Training. A step has M = global_batch / micro_batch micro-batches; data-parallel rank r of D
   // owns M / D of them: the run [r * M / D, (r + 1) * M / D), or when `strided` r, r + D, r + 2 D,
-  // ... Batch k of the plan is number k mod (M / D) of these at step first_step + k / (M / D).
+  // ... Batch k of the plan is number k mod (M / D) of these at step first_step + k / (M / D); on a
+  // ramp M is the step's.
   // Raises ExitCode::config when G is not a multiple of micro_batch * D.
   [[nodiscard]] static BatchPlan training(const Sampler& sampler, std::int64_t micro_batch,
                                           std::int64_t rank, std::int64_t ranks,
@@ -42,6 +43,7 @@ class BatchPlan {
 
   [[nodiscard]] std::int64_t micro_batch() const { return micro_batch_; }
   // Batches of this rank per step (training) or per pass (evaluation).
+  // Of a ramp the largest step's.
   [[nodiscard]] std::int64_t count() const { return count_; }
   // Row `row` of batch `batch` (from 0, without end); sample -1 = padding.
   [[nodiscard]] SampleId at(std::int64_t batch, std::int64_t row) const;

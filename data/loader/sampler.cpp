@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/loader/sampler.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "data/loader/permutation.h"
@@ -8,7 +9,8 @@
 
 namespace trireme {
 
-Sampler::Sampler(const SamplerOptions& options) : options_(options) {
+Sampler::Sampler(const SamplerOptions& options)
+    : options_(options), ramp_(options.ramp.value_or(BatchRamp(options.global_batch))) {
   const std::int64_t samples = options.samples, batch = options.global_batch;
   TRIREME_EXPECTS(samples > 0 && batch > 0, "{} samples in global batches of {}", samples, batch);
   const bool pad = options.last_batch == LastBatch::pad;
@@ -19,21 +21,50 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
          "{} or less, pack more data, or set data.last_batch: pad",
          samples, batch, samples);
   }
-  steps_per_epoch_ = pad ? (samples - 1) / batch + 1 : samples / batch;
+  steps_per_epoch_ = steps_from(0, batch);
+  for (const BatchRamp::Phase& phase : ramp_.phases()) {
+    const Place at = starts_.empty() ? Place{} : place(phase.first_step);
+    starts_.push_back({phase.first_step, phase.size, at.epoch, at.position});
+  }
+}
+
+// How many batches of one size an epoch still has from a position on.
+std::int64_t Sampler::steps_from(std::int64_t position, std::int64_t size) const {
+  const std::int64_t left = std::max<std::int64_t>(options_.samples - position, 0);
+  return options_.last_batch == LastBatch::pad ? (left + size - 1) / size : left / size;
+}
+
+// Where the batch of a step begins.
+Sampler::Place Sampler::place(std::int64_t step) const {
+  const Start& start = *std::prev(std::ranges::upper_bound(starts_, step, {}, &Start::first_step));
+  std::int64_t steps = step - start.first_step;
+  const std::int64_t rest = steps_from(start.position, start.size);
+  if (steps < rest) return {start.epoch, start.position + steps * start.size};
+  steps -= rest;
+  const std::int64_t whole = steps_from(0, start.size);
+  return {start.epoch + 1 + steps / whole, steps % whole * start.size};
+}
+
+double Sampler::epochs(std::int64_t done) const {
+  if (mixture_ || ramp_.phases().size() == 1)
+    return static_cast<double>(done) / static_cast<double>(steps_per_epoch_);
+  const Place at = place(done);
+  return static_cast<double>(at.epoch) +
+         static_cast<double>(at.position) / static_cast<double>(options_.samples);
 }
 
 Sampler::Sampler(std::shared_ptr<const MixtureOrder> mixture)
     : options_{.global_batch = mixture->global_batch()},
+      ramp_(mixture->global_batch()),
       mixture_(std::move(mixture)),
       steps_per_epoch_(mixture_->steps_per_epoch()) {}
 
 SampleId Sampler::at(std::int64_t step, std::int64_t slot) const {
   if (mixture_) return mixture_->at(step, slot);
-  TRIREME_EXPECTS(step >= 0 && slot >= 0 && slot < options_.global_batch, "slot {} of step {}",
-                  slot, step);
-  const std::int64_t epoch = step / steps_per_epoch_;
-  const std::int64_t position =
-      ((step % steps_per_epoch_) * options_.global_batch + slot) % options_.samples;
+  TRIREME_EXPECTS(step >= 0 && slot >= 0 && slot < ramp_.size_at(step), "slot {} of step {}", slot,
+                  step);
+  const Place first = place(step);
+  const std::int64_t epoch = first.epoch, position = (first.position + slot) % options_.samples;
   if (!options_.shuffle) return {epoch, position};
   const Permutation order(static_cast<std::uint64_t>(options_.samples), options_.seed,
                           static_cast<std::uint64_t>(epoch));

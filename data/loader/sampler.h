@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "data/loader/mixture_order.h"
 #include "data/loader/sample_id.h"
-#include "runtime/config/choices.h"
+#include "runtime/config/batch_ramp.h"
 
 namespace trireme {
 
@@ -18,6 +20,7 @@ struct SamplerOptions {
   std::uint64_t seed = 0;
   bool shuffle = true;
   LastBatch last_batch = LastBatch::drop;
+  std::optional<BatchRamp> ramp{};  // up to G; nothing: always G
 };
 
 class Sampler {
@@ -30,13 +33,30 @@ class Sampler {
   // drop: N / G rounded down; pad: rounded up. Of a mixture: its sources' samples together.
   [[nodiscard]] std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   [[nodiscard]] std::int64_t global_batch() const { return options_.global_batch; }
+  [[nodiscard]] const BatchRamp& ramp() const { return ramp_; }
+  // Passes over the data, as a fraction, after so many steps.
+  [[nodiscard]] double epochs(std::int64_t done) const;
   // The sample at `slot` in [0, G) of the global batch of `step` (from 0). Position
   // i = (step mod steps_per_epoch) * G + slot of epoch step / steps_per_epoch holds
-  // permutation(seed, epoch)(i mod N); of a mixture: see there.
+  // permutation(seed, epoch)(i mod N); of a mixture: see there. On a ramp steps of another size
+  // follow where those before ended: a batch that goes beyond the end of an epoch begins the next
+  // one, or fills up, as the last of an epoch does.
   [[nodiscard]] SampleId at(std::int64_t step, std::int64_t slot) const;
 
  private:
+  // Where a run of steps of one size begins.
+  struct Start {
+    std::int64_t first_step = 0, size = 0, epoch = 0, position = 0;
+  };
+  struct Place {
+    std::int64_t epoch = 0, position = 0;
+  };
+  [[nodiscard]] std::int64_t steps_from(std::int64_t position, std::int64_t size) const;
+  [[nodiscard]] Place place(std::int64_t step) const;
+
   SamplerOptions options_;
+  BatchRamp ramp_;
+  std::vector<Start> starts_;
   std::shared_ptr<const MixtureOrder> mixture_;  // where there is one
   std::int64_t steps_per_epoch_;
 };

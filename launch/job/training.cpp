@@ -25,7 +25,7 @@ namespace {
 
 std::vector<std::int64_t> samples_of(const Sampler& sampler, std::int64_t step) {
   std::vector<std::int64_t> samples;
-  for (std::int64_t slot = 0; slot < sampler.global_batch(); ++slot)
+  for (std::int64_t slot = 0; slot < sampler.ramp().size_at(step); ++slot)
     samples.push_back(sampler.at(step, slot).sample);
   return samples;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "launch/plan/goodput.h"
+#include "runtime/config/batch_ramp.h"
 
 namespace trireme {
 namespace {
@@ -184,9 +185,9 @@ std::string cost_text(const LayoutPlan& plan, const PlanContext& context) {
 
 RunCost cost_of(const LayoutPlan& plan, const PlanContext& context) {
   const Config& config = plan.config;
-  const double of_run = static_cast<double>(config.train.steps) *
-                        static_cast<double>(config.train.global_batch) *
-                        static_cast<double>(traits_of(config.model).targets_per_sample);
+  const double of_run =
+      static_cast<double>(batch_ramp(config.train).samples_before(config.train.steps)) *
+      static_cast<double>(traits_of(config.model).targets_per_sample);
   RunCost cost{.items = context.budget > 0 ? context.budget : of_run};
   cost.hours = cost.items / plan.step.items_per_second / 3600;
   cost.rank_hours = cost.hours * mesh_shape(config.parallel).size();

@@ -99,6 +99,13 @@ enum class LastBatch : std::uint8_t {
   return std::to_array<Named<LastBatch>>({{LastBatch::drop, "drop"}, {LastBatch::pad, "pad"}});
 }
 
+// Between two points of a ramp.
+enum class RampForm : std::uint8_t { stepwise, linear };
+[[nodiscard]] constexpr auto names_of(RampForm /*key*/) {
+  return std::to_array<Named<RampForm>>(
+      {{RampForm::stepwise, "stepwise"}, {RampForm::linear, "linear"}});
+}
+
 // data.samples: what one sample of an HDF5 file is.
 enum class SampleUnit : std::uint8_t {
   file,  // all of a file

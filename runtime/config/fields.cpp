@@ -305,6 +305,12 @@ std::vector<Field> train_fields() {
       FIELD(train.steps, IntegerRange{1, many}, "optimizer steps"),
       FIELD(train.global_batch, IntegerRange{1, 1 << 30}, "samples per step over all ranks"),
       FIELD(train.micro_batch, IntegerRange{1, 1 << 20}, "samples per forward pass of one rank"),
+      FIELD(train.batch_ramp, texts,
+            "STEP:SIZE, the step (from 0) from which on a global batch has so many samples, as "
+            "often as it grows; the last size is train.global_batch"),
+      FIELD(train.batch_ramp_form, one_of<RampForm>(),
+            "between two of train.batch_ramp: stepwise = the earlier size; linear = sizes on a "
+            "line, in multiples of the largest number that divides all of them"),
       FIELD(train.initial_weights, Text{},
             "weights to begin with: a safetensors file, an index of several, a directory of either "
             "or a checkpoint, of any layout; empty = random"),

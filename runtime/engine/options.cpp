@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/engine/options.h"
 
+#include "runtime/config/batch_ramp.h"
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -46,6 +48,14 @@ std::optional<ops::LossScaleOptions> loss_scale_options(const Config& config) {
                                .minimum = static_cast<float>(scale.minimum)};
 }
 
+StepSizes step_sizes(const TrainConfig& train) {
+  if (train.batch_ramp.empty()) return {};
+  const BatchRamp ramp = batch_ramp(train);
+  const std::int64_t rows = train.micro_batch;
+  return {.at = [ramp, rows](std::int64_t step) { return ramp.size_at(step) / rows; },
+          .before = [ramp, rows](std::int64_t step) { return ramp.samples_before(step) / rows; }};
+}
+
 }  // namespace
 
 ItemKind item_kind(const ModelTraits& traits) {
@@ -57,7 +67,8 @@ SamplerOptions sampler_options(const Config& config, std::int64_t samples) {
           .global_batch = config.train.global_batch,
           .seed = config.run.seed,
           .shuffle = config.data.shuffle,
-          .last_batch = config.data.last_batch};
+          .last_batch = config.data.last_batch,
+          .ramp = batch_ramp(config.train)};
 }
 
 ScheduleShape pipeline_shape(const Config& config, bool training) {
@@ -111,6 +122,7 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
           .pipeline = pipeline,
           .global_micro_batches =
               static_cast<int>(config.train.global_batch / config.train.micro_batch),
+          .sizes = step_sizes(config.train),
           .targets_per_micro_batch = config.train.micro_batch * traits.targets_per_sample,
           .assignment = strided ? Assignment::strided : Assignment::contiguous,
           .clip_norm = static_cast<float>(config.train.clip_norm),
@@ -123,9 +135,7 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
           .loss_scale = loss_scale_options(config),
           .loss_guard = {.spike_zscore = config.train.spike_zscore,
                          .spike_window = config.train.spike_window},
-          .noise = {.every = config.train.noise_scale_every,
-                    .samples = config.train.micro_batch,
-                    .micro_batches = config.train.global_batch / config.train.micro_batch},
+          .noise = {.every = config.train.noise_scale_every, .samples = config.train.micro_batch},
           .schedule = {.kind = schedule.name,
                        .peak = config.optimizer.learning_rate,
                        .steps = config.train.steps,
@@ -143,7 +153,7 @@ TrainerOptions trainer_options(const Config& config, const ModelTraits& traits,
           .non_finite_limit = config.train.non_finite_limit,
           .divergence_check_every = config.train.divergence_check_every,
           .classifier = traits.input == InputKind::images,
-          .steps_per_epoch = sampler.steps_per_epoch(),
+          .epochs = [sampler](std::int64_t done) { return sampler.epochs(done); },
           .facts = facts};
 }
 

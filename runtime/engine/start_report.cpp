@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/engine/start_report.h"
 
+#include "runtime/config/batch_ramp.h"
+
 #include <algorithm>
 
 #include "runtime/base/log.h"
@@ -38,9 +40,12 @@ void log_start(const Session& session, const Dataset& dataset) {
         "device.graphs: step: steps run without graphs, for the transfers of a pipeline's stages "
         "reach from one step into the next; layer records their layers");
   }
-  log::get("train").info("{} samples in {}; {} steps of {} samples", dataset.size(),
-                         describe_training_data(config, dataset), config.train.steps,
-                         config.train.global_batch);
+  const BatchRamp ramp = batch_ramp(config.train);
+  log::get("train").info(
+      "{} samples in {}; {} steps of {}{} samples", dataset.size(),
+      describe_training_data(config, dataset), config.train.steps,
+      ramp.phases().size() == 1 ? "" : fmt::format("{} to ", ramp.phases().front().size),
+      config.train.global_batch);
 }
 
 void log_memory(Session& session, const Optimizer& optimizer) {

@@ -77,6 +77,10 @@ GradReducer::GradReducer(Device& device, Communicator& group, ParamStore& params
   }
 }
 
+void GradReducer::set_micro_batches(int count) {
+  options_.micro_batches = weights_.micro_batches = statistics_.micro_batches = count;
+}
+
 Tensor GradReducer::partial(const Span& span, int level) const {
   return params_.gradients().held(level).range(span.first, span.count);
 }

@@ -63,6 +63,8 @@ class GradReducer final : public GradientSink {
 
   // Until the next call; null: nobody looks.
   void set_probe(GradientProbe* probe) { probe_ = probe; }
+  // Of this rank from the next step on; at most those of the options.
+  void set_micro_batches(int count);
   void begin_step(std::int64_t step = 0);
   // Around the forward of a micro-batch, which collects running statistics.
   void before_forward(int chunk, int micro_batch);

@@ -19,7 +19,6 @@ PipelineRunner::PipelineRunner(Device& device, Model& model, Communicator& pipel
       compute_(compute),
       shape_(shape),
       stage_(pipeline.rank()),
-      actions_(stage_actions(shape, stage_)),
       links_(device, pipeline, shape) {
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
     TRIREME_EXPECTS(model.slots(chunk) >= slots(shape, stage_, chunk),
@@ -32,14 +31,23 @@ PipelineRunner::PipelineRunner(Device& device, Model& model, Communicator& pipel
         *event = device.make_event();
     }
   }
+  plans_[0] = plans_[1] = plan_of(shape.micro_batches);
   for (auto& parity : times_) {
-    for (const Action& action : actions_) {
-      if (!is_compute(action.kind)) continue;
+    for (std::size_t i = 0; i < plans_[0].computations; ++i) {
       ActionTimes& times = parity.emplace_back();
       for (auto* event : {&times.begin, &times.ready, &times.end})
         *event = device.make_event(EventKind::timed);
     }
   }
+}
+
+PipelineRunner::Plan PipelineRunner::plan_of(int micro_batches) const {
+  ScheduleShape shape = shape_;
+  shape.micro_batches = micro_batches;
+  Plan plan{.micro_batches = micro_batches, .actions = stage_actions(shape, stage_)};
+  for (const Action& action : plan.actions)
+    plan.computations += is_compute(action.kind) ? 1 : 0;
+  return plan;
 }
 
 PipelineRunner::SlotEvents& PipelineRunner::slot(const Action& action) {
@@ -55,9 +63,11 @@ bool PipelineRunner::receives(const Action& action) const {
   return false;
 }
 
-void PipelineRunner::run(std::int64_t step, StageWork& work) {
+void PipelineRunner::run(std::int64_t step, int micro_batches, StageWork& work) {
+  Plan& plan = plans_[step % 2];
+  if (plan.micro_batches != micro_batches) plan = plan_of(micro_batches);
   std::size_t computed = 0;
-  for (const Action& action : actions_) {
+  for (const Action& action : plan.actions) {
     if (is_compute(action.kind)) {
       compute(action, times_[step % 2][computed++], work);
     } else {
@@ -137,7 +147,8 @@ void PipelineRunner::forward_only(int micro_batch, StageWork& work) {
 
 double PipelineRunner::span_ms(std::int64_t step) const {
   const auto& computed = times_[step % 2];
-  return computed.back().end->milliseconds_since(*computed.front().ready);
+  const std::size_t last = plans_[step % 2].computations - 1;
+  return computed[last].end->milliseconds_since(*computed.front().ready);
 }
 
 StageTimes PipelineRunner::times(std::int64_t step) const {
@@ -155,7 +166,7 @@ StageTimes PipelineRunner::times(std::int64_t step) const {
 StageTimes PipelineRunner::times(std::int64_t step, int chunk) const {
   StageTimes sum;
   std::size_t computed = 0;
-  for (const Action& action : actions_) {
+  for (const Action& action : plans_[step % 2].actions) {
     if (!is_compute(action.kind)) continue;
     const ActionTimes& times = times_[step % 2][computed++];
     if (action.chunk != chunk) continue;

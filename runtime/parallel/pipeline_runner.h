@@ -34,8 +34,13 @@ class PipelineRunner {
   PipelineRunner(Device& device, Model& model, Communicator& pipeline, Stream& compute,
                  const ScheduleShape& shape);
 
-  // Enqueues one step. Times are kept for two steps, by the parity of `step`.
-  void run(std::int64_t step, StageWork& work);
+  // Enqueues one step of so many micro-batches, those of the shape at most and the same number on
+  // all stages. Times are kept for two steps, by the parity of `step`.
+  void run(std::int64_t step, int micro_batches, StageWork& work);
+  // Of a step that was run.
+  [[nodiscard]] int micro_batches(std::int64_t step) const {
+    return plans_[step % 2].micro_batches;
+  }
   // Of a step whose work is done.
   [[nodiscard]] StageTimes times(std::int64_t step) const;
   // The same by chunk.
@@ -59,6 +64,12 @@ class PipelineRunner {
   struct ActionTimes {
     std::unique_ptr<Event> begin, ready, end;  // ready: what it waited for is there
   };
+  struct Plan {
+    int micro_batches = 0;
+    std::vector<Action> actions{};
+    std::size_t computations = 0;
+  };
+  [[nodiscard]] Plan plan_of(int micro_batches) const;
   [[nodiscard]] SlotEvents& slot(const Action& action);
   [[nodiscard]] bool receives(const Action& action) const;
   void compute(const Action& action, ActionTimes& times, StageWork& work);
@@ -68,7 +79,7 @@ class PipelineRunner {
   Stream& compute_;
   ScheduleShape shape_;
   int stage_;
-  std::vector<Action> actions_;
+  Plan plans_[2];  // by the parity of the step
   PipelineLinks links_;
   std::vector<std::vector<SlotEvents>> slots_;  // [chunk][slot]
   std::vector<ActionTimes> times_[2];           // of the computations, in order

@@ -121,19 +121,18 @@ void Trainer::pass_on(const StepReport& report) {
 
 StepMetrics Trainer::metrics_of(const StepReport& report) const {
   const std::int64_t done = report.step + 1;
-  StepMetrics metrics{
-      .step = done,
-      .loss = report.loss,
-      .learning_rate = report.learning_rate,
-      .grad_norm = report.grad_norm,
-      .items = engine_.targets_per_step(),
-      .targets = report.targets,
-      .loss_scale = report.loss_scale,
-      .skipped_steps = report.skipped_steps,
-      .non_finite_steps = non_finite_,
-      .epoch = static_cast<double>(done) / static_cast<double>(options_.steps_per_epoch),
-      .items_seen = done * engine_.targets_per_step(),
-      .time = std::chrono::system_clock::now()};
+  StepMetrics metrics{.step = done,
+                      .loss = report.loss,
+                      .learning_rate = report.learning_rate,
+                      .grad_norm = report.grad_norm,
+                      .items = engine_.targets_of(report.step),
+                      .targets = report.targets,
+                      .loss_scale = report.loss_scale,
+                      .skipped_steps = report.skipped_steps,
+                      .non_finite_steps = non_finite_,
+                      .epoch = options_.epochs ? options_.epochs(done) : 0,
+                      .items_seen = engine_.targets_before(done),
+                      .time = std::chrono::system_clock::now()};
   if (report.noise) {
     metrics.noise_scale = report.noise->scale;
     metrics.noise_trace = report.noise->trace;

@@ -23,7 +23,8 @@ struct TrainerOptions {
   std::int64_t non_finite_limit = 1;        // consecutive non-finite steps that end the run
   std::int64_t divergence_check_every = 0;  // steps between comparisons of replicas; 0 = none
   bool classifier = false;                  // evaluations report accuracy
-  std::int64_t steps_per_epoch = 1;
+  // Passes over the data after so many steps; may be empty.
+  std::function<double(std::int64_t done)> epochs{};
   RunFacts facts{};  // for advice
 };
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "models/gpt/gpt.h"
+#include "runtime/config/batch_ramp.h"
 #include "tests/config/resolve_support.h"
 
 namespace trireme {
@@ -83,6 +84,50 @@ TEST(ParallelRules, GradientNoiseNeedsGradientsOfSingleMicroBatches) {
   EXPECT_THAT(refusal(gpt, {every, "device.graphs=step", "device.type=cuda"},
                       {.cuda_in_build = true, .gpus = 1}),
               HasSubstr("with device.graphs: step"));
+}
+
+TEST(ParallelRules, BatchesThatGrowFitTheLayoutAtEverySize) {
+  const auto ramp = [](const std::string& sizes) { return "train.batch_ramp=" + sizes; };
+  EXPECT_NO_THROW((void)resolved(gpt, {ramp("[0:8, 100:16, 200:32]")}, ranks(2)));
+  EXPECT_THAT(
+      refusal(gpt, {ramp("[0:8, 100:20, 200:32]")}, ranks(2)),
+      HasSubstr("20 samples from step 100 on cannot be shared by parallel.data = 2 ranks in "
+                "micro-batches of 4; use 16 or 24"));
+  EXPECT_THAT(
+      refusal(gpt,
+              {ramp("[0:8, 200:32]"), "train.batch_ramp_form=linear", "reproducibility=layout"},
+              ranks(2)),
+      HasSubstr("24 samples from step 134 on cannot be shared by parallel.data = 2 ranks in "
+                "micro-batches of 4 that are whole subtrees of one sum (reproducibility: "
+                "layout); use 16 or 32"));
+  EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:16]")}),
+              HasSubstr("ends with 16 samples, and train.global_batch is 32"));
+  EXPECT_THAT(refusal(gpt, {ramp("[5:8, 100:32]")}), HasSubstr("begins at step 5"));
+  EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:8, 200:32]")}), HasSubstr("sizes grow"));
+  EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:16, 100:32]")}), HasSubstr("does not come after"));
+  for (const char* const wrong : {"[8, 100:32]", "[0:8:3, 100:32]", "['0:', 1:32]", "['0:-8', 9:32]"})
+    EXPECT_THAT(refusal(gpt, {ramp(wrong)}), HasSubstr("is not STEP:SIZE")) << wrong;
+}
+
+TEST(BatchRamp, IsAPureFunctionOfTheStep) {
+  const std::vector<BatchRamp::Point> points = {{0, 8}, {10, 16}, {14, 32}};
+  const BatchRamp stepwise(points, RampForm::stepwise), linear(points, RampForm::linear);
+  EXPECT_EQ(stepwise.size_at(9), 8);
+  EXPECT_EQ(stepwise.size_at(10), 16);
+  EXPECT_EQ(stepwise.size_at(1000), 32);
+  EXPECT_EQ(linear.size_at(9), 8);
+  EXPECT_EQ(linear.size_at(11), 16);
+  EXPECT_EQ(linear.size_at(12), 24);
+  EXPECT_EQ(linear.size_at(14), 32);
+  for (const BatchRamp& ramp : {stepwise, linear, BatchRamp(3)}) {
+    std::int64_t sum = 0;
+    for (std::int64_t step = 0; step < 40; ++step) {
+      EXPECT_EQ(ramp.samples_before(step), sum);
+      EXPECT_EQ(ramp.step_of(sum), step);
+      sum += ramp.size_at(step);
+      EXPECT_EQ(ramp.step_of(sum - 1), step);
+    }
+  }
 }
 
 TEST(ParallelRules, ResNetHasNoTensorRanks) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -145,6 +146,67 @@ TEST(Sampler, IsTheIdentityWhenShufflingIsOff) {
   EXPECT_EQ(sampler.at(0, 0), (SampleId{0, 0}));
   EXPECT_EQ(sampler.at(9, 9), (SampleId{0, 99}));
   EXPECT_EQ(sampler.at(10, 0), (SampleId{1, 0}));
+}
+
+Sampler ramped(std::int64_t samples, LastBatch last) {
+  const std::vector<BatchRamp::Point> points = {{0, 4}, {7, 12}, {20, 24}};
+  return Sampler({.samples = samples,
+                  .global_batch = 24,
+                  .seed = 42,
+                  .last_batch = last,
+                  .ramp = BatchRamp(points, RampForm::linear)});
+}
+
+TEST(Sampler, SeesEverySampleOnceInAnEpochWhileBatchesGrow) {
+  for (const LastBatch last : {LastBatch::drop, LastBatch::pad}) {
+    const Sampler sampler = ramped(101, last);
+    std::map<std::int64_t, std::vector<std::int64_t>> epochs;
+    std::int64_t before = 0;
+    for (std::int64_t step = 0; step < 60; ++step) {
+      const std::int64_t size = sampler.ramp().size_at(step);
+      const std::int64_t epoch = sampler.at(step, 0).epoch;
+      EXPECT_GE(epoch, before);
+      before = epoch;
+      for (std::int64_t slot = 0; slot < size; ++slot) {
+        const SampleId id = sampler.at(step, slot);
+        EXPECT_EQ(id.epoch, epoch) << "a batch is of one epoch";
+        epochs[epoch].push_back(id.sample);
+      }
+    }
+    ASSERT_GT(epochs.size(), 5U);
+    epochs.erase(std::prev(epochs.end()));  // not over
+    for (const auto& [epoch, samples] : epochs) {
+      const std::set<std::int64_t> once(samples.begin(), samples.end());
+      if (last == LastBatch::drop) {
+        EXPECT_EQ(once.size(), samples.size()) << "epoch " << epoch;
+        EXPECT_GT(once.size(), 101U - 24U);
+      } else {
+        EXPECT_EQ(once.size(), 101U) << "epoch " << epoch;
+        EXPECT_LT(samples.size(), 101U + 24U);
+      }
+    }
+  }
+}
+
+TEST(BatchPlan, GivesTheStepsOfARampToAnyNumberOfRanks) {
+  const Sampler sampler = ramped(1000, LastBatch::drop);
+  for (const bool strided : {false, true}) {
+    for (const std::int64_t ranks : {1, 2, 4}) {
+      const std::int64_t first = 5;
+      std::vector<std::int64_t> next(static_cast<std::size_t>(ranks), 0);
+      for (std::int64_t step = first; step < 30; ++step) {
+        const std::int64_t local = sampler.ramp().size_at(step) / ranks;
+        for (std::int64_t rank = 0; rank < ranks; ++rank) {
+          const BatchPlan plan = BatchPlan::training(sampler, 1, rank, ranks, first, strided);
+          for (std::int64_t i = 0; i < local; ++i) {
+            const std::int64_t slot = strided ? i * ranks + rank : rank * local + i;
+            EXPECT_EQ(plan.at(next[static_cast<std::size_t>(rank)]++, 0), sampler.at(step, slot))
+                << ranks << " ranks, step " << step;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(Sampler, OrdersEveryEpochDifferently) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "runtime/ops/update/loss_sums.h"
+#include "runtime/ops/update/noise_scale.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {
@@ -190,6 +192,41 @@ TEST(ExactSumErrors, NameTheStateAndItsSize) {
   expect_error([&] { ops::accumulate_squares_exact(stream(), state, wrong); }, {"f64", "f32"});
   expect_error([&] { ops::accumulate_squares_exact(stream(), state, Tensor{}); }, {"x is absent"});
   expect_error([&] { ops::exact_sum_values(stream(), total, few); }, {"exact_sum_values", "8"});
+}
+
+// g of b samples: |g|^2 = 2 + 24 / b, so |G|^2 = 2 and tr(S) = 24.
+TEST(NoiseScale, IsTheQuotientOfTheMeansOfBothEstimates) {
+  constexpr double small = 4, micro_batches = 8, large = small * micro_batches;
+  const GuardedTensor state(DType::f64, {ops::NoiseState::count},
+                            std::vector<double>(ops::NoiseState::count));
+  const GuardedTensor scale(DType::f32, {1}, {16.0});
+  // Half of the targets count: gradients are half of what they are divided by in the end.
+  std::vector<double> totals(2 * ops::LossSums::count, 0.0);
+  totals[ops::LossSums::targets] = 20;
+  totals[ops::LossSums::count + ops::LossSums::targets] = 30;
+  const GuardedTensor sums(DType::f64, {2, ops::LossSums::count}, totals);
+  const double factor = 16 * 0.5;
+  const auto measure = [&](double of_small, double of_large) {
+    const GuardedTensor squares(
+        DType::f64, {2}, {of_small / micro_batches * factor * factor, of_large * factor * factor});
+    ops::estimate_noise(stream(), state, squares,
+                        {.small = small,
+                         .micro_batches = micro_batches,
+                         .targets = 100,
+                         .loss_scale = scale,
+                         .sums = sums});
+  };
+
+  measure(2 + 24 / small, 2 + 24 / large);
+  const auto once = state.get();
+  EXPECT_NEAR(once[ops::NoiseState::last_square], 2, 1e-12);
+  EXPECT_NEAR(once[ops::NoiseState::last_trace], 24, 1e-12);
+  EXPECT_NEAR(once[ops::NoiseState::trace] / once[ops::NoiseState::square], 12, 1e-12);
+  measure(5 + 24 / small, 5 + 24 / large);
+  const auto twice = state.get();
+  EXPECT_NEAR(twice[ops::NoiseState::square], 0.95 * 0.05 * 2 + 0.05 * 5, 1e-12);
+  measure(std::numeric_limits<double>::infinity(), 1);
+  EXPECT_EQ(state.get(), twice) << "what is not finite is left out";
 }
 
 }  // namespace

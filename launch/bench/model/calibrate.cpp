@@ -100,6 +100,7 @@ std::optional<Config> larger_model(const Config& config) {
   model.context = context;
   larger.train.global_batch /= config.train.micro_batch;
   larger.train.micro_batch = 1;
+  larger.train.batch_ramp.clear();
   return larger;
 }
 

@@ -66,6 +66,7 @@ Config on_one_rank(Config config, const Environment& environment, const Provenan
   config.parallel = {};
   config.parallel.bucket_megabytes = all.bucket_megabytes;
   config.train.global_batch = micro_batches * config.train.micro_batch;
+  config.train.batch_ramp.clear();
   Environment alone = environment;
   alone.ranks = 1;
   return resolve_config(config, alone, &where);

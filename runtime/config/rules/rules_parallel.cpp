@@ -8,6 +8,7 @@
 
 #include <fmt/ranges.h>
 
+#include "runtime/config/batch_ramp.h"
 #include "runtime/config/rules/rules.h"
 
 namespace trireme::config {
@@ -233,6 +234,70 @@ void check_noise(const Subject& subject) {
   }
 }
 
+bool ramp_fits(const Config& config, std::int64_t size) {
+  const ParallelConfig& parallel = config.parallel;
+  const std::int64_t unit = config.train.micro_batch * parallel.data;
+  if (size % unit != 0) return false;
+  const std::int64_t batches = size / config.train.micro_batch;
+  if (parallel.schedule == ScheduleKind::interleaved && parallel.pipeline > 1 &&
+      batches / parallel.data % parallel.pipeline != 0)
+    return false;
+  return config.reproducibility != Reproducibility::layout ||
+         aligned(batches, parallel.data, parallel.zero);
+}
+
+// The nearest sizes on both sides that this layout can take.
+std::vector<std::int64_t> ramp_neighbours(const Config& config, std::int64_t size) {
+  const std::int64_t unit = config.train.micro_batch * config.parallel.data;
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t below = size / unit * unit; below > 0 && sizes.empty(); below -= unit) {
+    if (ramp_fits(config, below)) sizes.push_back(below);
+  }
+  for (std::int64_t above = (size / unit + 1) * unit; above <= config.train.global_batch;
+       above += unit) {
+    if (!ramp_fits(config, above)) continue;
+    sizes.push_back(above);
+    break;
+  }
+  return sizes;
+}
+
+// Each size against the layout; the largest is train.global_batch, which all else is planned for.
+void check_ramp(const Subject& subject) {
+  const Config& config = subject.config;
+  const TrainConfig& train = config.train;
+  constexpr std::string_view key = "train.batch_ramp";
+  if (train.batch_ramp.empty()) return;
+  std::string problem;
+  const auto points = ramp_points(train.batch_ramp, problem);
+  if (!problem.empty()) refuse(subject, key, "{}", problem);
+  if (points.back().size != train.global_batch)
+    refuse(subject, key, "ends with {} samples, and train.global_batch is {}; make them equal",
+           points.back().size, train.global_batch);
+  if (!config.data.sources.empty())
+    refuse(subject, key, "with data.sources, whose order counts batches of one size; use no ramp");
+  if (config.device.graphs == GraphMode::step)
+    refuse(subject, key, "with device.graphs: step, whose steps are all alike; use layer or off");
+  const BatchRamp ramp(points, train.batch_ramp_form);
+  for (const BatchRamp::Phase& phase : ramp.phases()) {
+    if (!ramp_fits(config, phase.size)) {
+      refuse(subject, key,
+             "{} samples from step {} on cannot be shared by parallel.data = {} ranks in "
+             "micro-batches of {}{}; use {}",
+             phase.size, phase.first_step, config.parallel.data, train.micro_batch,
+             config.reproducibility == Reproducibility::layout
+                 ? " that are whole subtrees of one sum (reproducibility: layout)"
+                 : "",
+             any_of(ramp_neighbours(config, phase.size)));
+    }
+    if (train.noise_scale_every > 0 && phase.size < 2 * train.micro_batch)
+      refuse(subject, key,
+             "{} samples from step {} on are one micro-batch, and "
+             "train.noise_scale_every compares two sizes; use {} or more",
+             phase.size, phase.first_step, 2 * train.micro_batch);
+  }
+}
+
 }  // namespace
 
 void check_split(const Subject& subject) {
@@ -246,6 +311,7 @@ void check_parallel(const Subject& subject) {
   check_pipeline(subject);
   check_reproducible(subject);
   check_noise(subject);
+  check_ramp(subject);
   if (config.train.ema_decay > 0 && config.parallel.zero >= 3) {
     refuse(subject, "train.ema_decay",
            "{} with parallel.zero: 3, where no rank has whole parameters; use 0, or zero 0, 1 or 2",

@@ -18,7 +18,7 @@ BubbleMeter::BubbleMeter(const PipelineRunner& runner)
 
 void BubbleMeter::add(std::int64_t step) {
   if (step == 0) return;
-  ++steps_;
+  micro_batches_ += runner_.micro_batches(step);
   span_ += runner_.span_ms(step);
   for (int chunk = 0; chunk < runner_.shape().chunks; ++chunk) {
     const StageTimes times = runner_.times(step, chunk);
@@ -45,8 +45,7 @@ BubbleReport BubbleMeter::report(Communicator& pipeline) const {
   const HostStream stream;
   pipeline.all_gather(*stream, mine, all);
 
-  const double per =
-      1.0 / static_cast<double>(std::max<std::int64_t>(steps_, 1) * shape.micro_batches);
+  const double per = 1.0 / static_cast<double>(std::max<std::int64_t>(micro_batches_, 1));
   Costs costs = uniform_costs(shape, 0, 0, 0);
   // The first stage begins first, and one of the stages ends last.
   double busy = 0, span = 0;

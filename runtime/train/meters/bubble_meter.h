@@ -30,7 +30,7 @@ class BubbleMeter {
   const PipelineRunner& runner_;
   std::vector<StageTimes> sums_;  // by chunk
   double span_ = 0;
-  std::int64_t steps_ = 0;
+  std::int64_t micro_batches_ = 0;  // of all steps
 };
 
 }  // namespace trireme

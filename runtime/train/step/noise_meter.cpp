@@ -81,7 +81,7 @@ void NoiseMeter::add_whole(Stream& comm) {
 }
 
 void NoiseMeter::finish(Stream& compute, const Tensor& loss_scale, const Tensor& sums,
-                        double targets) {
+                        double targets, int micro_batches) {
   const ScopedCommLabel label("gradient noise");
   const Tensor all = exact_.view(DType::u64, Shape{2 * ops::exact_sum_words});
   data_.all_reduce(compute, all);
@@ -90,7 +90,7 @@ void NoiseMeter::finish(Stream& compute, const Tensor& loss_scale, const Tensor&
   ops::exact_sum_values(compute, squares, all.reshaped({2, ops::exact_sum_words}));
   ops::estimate_noise(compute, state(), squares,
                       {.small = static_cast<double>(options_.samples),
-                       .micro_batches = static_cast<double>(options_.micro_batches),
+                       .micro_batches = static_cast<double>(micro_batches),
                        .targets = targets,
                        .loss_scale = loss_scale,
                        .sums = sums});

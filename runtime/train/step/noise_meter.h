@@ -15,9 +15,8 @@
 namespace trireme {
 
 struct NoiseMeterOptions {
-  std::int64_t every = 0;          // steps; 0: never
-  std::int64_t samples = 1;        // of a micro-batch
-  std::int64_t micro_batches = 2;  // of the global batch
+  std::int64_t every = 0;    // steps; 0: never
+  std::int64_t samples = 1;  // of a micro-batch
 };
 
 // What a copy of the state on the host says.
@@ -41,8 +40,10 @@ class NoiseMeter final : public GradientProbe {
   void add_micro_batch(Stream& compute, int bucket, const Tensor& gradients) override;
   // The comm stream has the reduced gradients, tied ones not yet added to each other.
   void add_whole(Stream& comm);
-  // The compute stream has joined the comm stream. Collective over the mesh.
-  void finish(Stream& compute, const Tensor& loss_scale, const Tensor& sums, double targets);
+  // The compute stream has joined the comm stream; `targets` and `micro_batches` of the global
+  // batch. Collective over the mesh.
+  void finish(Stream& compute, const Tensor& loss_scale, const Tensor& sums, double targets,
+              int micro_batches);
 
   // ops::NoiseState on the device: all that a checkpoint must keep.
   [[nodiscard]] Tensor state() const;

@@ -145,14 +145,35 @@ int StepEngine::batches_held(const ScheduleShape& shape, int stage) {
   return held;
 }
 
-std::int64_t StepEngine::targets_per_step() const {
-  return options_.targets_per_micro_batch * options_.global_micro_batches;
+std::int64_t StepEngine::targets_of(std::int64_t step) const {
+  const std::int64_t micro_batches =
+      options_.sizes.at ? options_.sizes.at(step) : options_.global_micro_batches;
+  return options_.targets_per_micro_batch * micro_batches;
+}
+
+std::int64_t StepEngine::targets_before(std::int64_t step) const {
+  const std::int64_t micro_batches =
+      options_.sizes.before ? options_.sizes.before(step) : step * options_.global_micro_batches;
+  return options_.targets_per_micro_batch * micro_batches;
+}
+
+void StepEngine::set_size(std::int64_t step) {
+  const int data_ranks = options_.global_micro_batches / options_.pipeline.micro_batches;
+  targets_ = targets_of(step);
+  global_micro_batches_ = static_cast<int>(targets_ / options_.targets_per_micro_batch);
+  micro_batches_ = global_micro_batches_ / data_ranks;
+  TRIREME_EXPECTS(micro_batches_ >= 1 && micro_batches_ <= options_.pipeline.micro_batches &&
+                      micro_batches_ * data_ranks == global_micro_batches_,
+                  "step {} of {} micro-batches on {} data ranks", step, global_micro_batches_,
+                  data_ranks);
+  reducer_.set_micro_batches(micro_batches_);
 }
 
 void StepEngine::run(std::int64_t step, BatchSource& source) {
   Slot& slot = slot_of(step);
   slot_ = &slot;
   set_comm_step(step + 1);  // as reports count
+  set_size(step);
   Stream& compute = *streams_.compute;
   auto* const rng = reinterpret_cast<std::uint64_t*>(slot.rng_host.data());
   rng[0] = options_.seed;
@@ -188,7 +209,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
 // reduced. Whatever this writes, the step writes anew before it reads it.
 void StepEngine::rehearse(std::int64_t step, Slot& slot) {
   Stream& compute = *streams_.compute;
-  const int last = options_.pipeline.micro_batches - 1;  // after which gradients are reduced
+  const int last = micro_batches_ - 1;  // after which gradients are reduced
   batches_.use_first_for_all();
   streams_.stalls.begin_step(step);
   device_.copy(compute, slot.rng.data(), slot.rng_host.data(), rng_bytes);
@@ -236,7 +257,7 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
     noise_->begin(compute);
     reducer_.set_probe(&*noise_);
   }
-  runner_.run(step, *this);
+  runner_.run(step, micro_batches_, *this);
   reducer_.set_probe(nullptr);
   reduce(slot);
   update(step, slot);
@@ -279,11 +300,10 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
   if (slot.noisy) {
     const LossScaler* const scaler = optimizer_.loss_scaler();
     noise_->finish(compute, scaler == nullptr ? Tensor{} : scaler->scale(), slot.totals.gathered(),
-                   static_cast<double>(targets_per_step()));
+                   static_cast<double>(targets_), global_micro_batches_);
     device_.copy(compute, slot.noise_host.data(), noise_->state().data, slot.noise_host.bytes());
   }
-  optimizer_.measure(compute, step, slot.totals.gathered(),
-                     static_cast<double>(targets_per_step()));
+  optimizer_.measure(compute, step, slot.totals.gathered(), static_cast<double>(targets_));
   guard_.judge(compute, slot.totals, optimizer_.scalars());
   optimizer_.update(compute);
   gatherer_.after_update();
@@ -317,10 +337,10 @@ Context StepEngine::context(int chunk, int micro_batch) {
                                    chunk, micro_batch);
   context.tensor = tensor_;
   context.rng = slot_->rng.view(DType::u64, Shape{2});
-  context.gradient_scale = 1.0F / static_cast<float>(targets_per_step());
+  context.gradient_scale = 1.0F / static_cast<float>(targets_);
   if (const LossScaler* const scaler = optimizer_.loss_scaler())
     context.loss_scale = scaler->scale().as<float>();
-  context.statistic_weight = 1.0F / static_cast<float>(options_.global_micro_batches);
+  context.statistic_weight = 1.0F / static_cast<float>(global_micro_batches_);
   context.label_smoothing = options_.label_smoothing;
   context.z_loss = options_.z_loss;
   context.gradients = &reducer_;

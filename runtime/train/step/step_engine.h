@@ -26,10 +26,18 @@
 
 namespace trireme {
 
+// Where the global batch changes from step to step: micro-batches of all data ranks together.
+struct StepSizes {
+  // Of a step, and of all before it. Empty: always StepOptions::global_micro_batches, which no step
+  // exceeds.
+  std::function<std::int64_t(std::int64_t step)> at{}, before{};
+};
+
 struct StepOptions {
   std::uint64_t seed = 0;
   ScheduleShape pipeline{};  // micro_batches: of this rank's pipeline
   int global_micro_batches = 1;
+  StepSizes sizes{};
   std::int64_t targets_per_micro_batch = 1;
   Assignment assignment = Assignment::contiguous;
   float clip_norm = 0;
@@ -102,7 +110,9 @@ class StepEngine final : private StageWork, private LayerHook {
   [[nodiscard]] StepReport read(std::int64_t step);
   // All parameters that this rank holds are whole (but for stage 3) and final.
   void settle();
-  [[nodiscard]] std::int64_t targets_per_step() const;
+  // Of step `step`, and of all before it; ignored ones count.
+  [[nodiscard]] std::int64_t targets_of(std::int64_t step) const;
+  [[nodiscard]] std::int64_t targets_before(std::int64_t step) const;
   [[nodiscard]] const Optimizer& optimizer() const { return optimizer_; }
   [[nodiscard]] const LossGuard& loss_guard() const { return guard_; }
   // Null where gradient noise is not measured.
@@ -129,6 +139,7 @@ class StepEngine final : private StageWork, private LayerHook {
   void compute(const Action& action) override;
   void before_forward(int unit, int next) override;
   void before_backward(int unit, int next) override;
+  void set_size(std::int64_t step);
   void rehearse(std::int64_t step, Slot& slot);
   void enqueue(std::int64_t step, Slot& slot);
   void replay(std::int64_t step, Slot& slot);
@@ -157,12 +168,14 @@ class StepEngine final : private StageWork, private LayerHook {
   PipelineRunner runner_;
   CoreWaits core_waits_;
   std::array<std::unique_ptr<Slot>, 2> slots_;
-  std::array<std::unique_ptr<Event>, 3> ends_;  // step s at s % 3: there until s + 2 is read
-  Slot* slot_ = nullptr;                        // of the step that is being enqueued
-  StepBatches batches_;                         // likewise
-  bool began_ = false;                          // a step has run
-  bool unrecordable_ = false;                   // a step could not be
-  bool recorded_ = false;                       // a step was, and the log says so
+  std::array<std::unique_ptr<Event>, 3> ends_;        // step s at s % 3: there until s + 2 is read
+  Slot* slot_ = nullptr;                              // of the step that is being enqueued
+  std::int64_t targets_ = 1;                          // likewise
+  int global_micro_batches_ = 1, micro_batches_ = 1;  // likewise, and of those this rank's
+  StepBatches batches_;                               // likewise
+  bool began_ = false;                                // a step has run
+  bool unrecordable_ = false;                         // a step could not be
+  bool recorded_ = false;                             // a step was, and the log says so
   struct {
     std::int64_t step = -1;
     RankStep times{};

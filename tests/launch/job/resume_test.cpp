@@ -98,6 +98,34 @@ TEST_F(ResumeTest, StatisticsLossScaleAndAverageGoOnToo) {
   EXPECT_TRUE(average("whole") == average("parts"));
 }
 
+// Steps of 2, 4 and 8 samples.
+TEST_F(ResumeTest, BatchesGrowAlikeOnEveryLayoutAndAfterAStop) {
+  const auto growing = [&](Settings more) {
+    more.insert(more.end(), {"train.batch_ramp=[0:2,3:4,6:8]", "train.micro_batch=1"});
+    return layout(more);
+  };
+  expect_done(train_gpt("whole", 1, growing({})));
+  std::string last;
+  std::istringstream lines(read_file(directory() + "/whole/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);)
+    if (line.find("tokens_seen") != std::string::npos) last = line;
+  EXPECT_EQ(nlohmann::json::parse(last).at("tokens_seen").get<int>(), (3 * 2 + 3 * 4 + 4 * 8) * 24);
+  const std::vector<Settings> layouts = {
+      {"parallel.tensor=2"}, {"parallel.pipeline=2"}, {"parallel.zero=3"}, {}};
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const std::string name = fmt::format("grows{}", i);
+    expect_done(train_gpt(name, 2, growing(layouts[i])));
+    expect_same_run("whole", name);
+  }
+  EXPECT_EQ(train_gpt("parts", 2, growing({"run.deadline_minutes=0.00001"})).exit_code, 75);
+  expect_done(train_gpt("parts", 1, growing({})));
+  expect_same_run("whole", "parts");
+  const CommandResult other =
+      train_gpt("whole", 1, layout({"train.micro_batch=1", "train.steps=12"}));
+  EXPECT_EQ(other.exit_code, 2) << other.output;
+  EXPECT_THAT(other.output, HasSubstr("train.batch_ramp"));
+}
+
 TEST_F(ResumeTest, GradientNoiseIsMeasuredAlikeOnEveryLayoutAndGoesOn) {
   const auto settings = [&](Settings more) {
     more.emplace_back("train.noise_scale_every=2");
