@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gpt/gpt.h"
 
+#include "models/transformer/head_rules.h"
+
 namespace trireme {
 namespace {
 
@@ -28,6 +30,7 @@ TransformerOptions transformer_options(const GptOptions& options) {
           .dropout = options.dropout,
           .learned_positions = true,
           .init_std = options.init_std,
+          .width = width_over(options.hidden, options.mup_base_width),
           .position_init = position_init(options)};
 }
 

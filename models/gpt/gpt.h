@@ -26,6 +26,7 @@ struct GptOptions {
   double dropout = 0;  // on the embedding and on both residual branches
   double init_std = 0.02;
   PositionInit position_init = PositionInit::normal;
+  std::int64_t mup_base_width = 0;  // 0: the standard parametrisation
   friend bool operator==(const GptOptions&, const GptOptions&) = default;
 };
 

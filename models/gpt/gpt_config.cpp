@@ -32,12 +32,16 @@ std::vector<config::Field> gpt_fields() {
       GPT_FIELD(position_init, config::one_of<PositionInit>(),
                 "how learned positions start: as published, or as sine waves (small models learn "
                 "much faster)"),
+      GPT_FIELD(mup_base_width, (IntegerRange{1, 65536, {}, "off"}),
+                "muP: model.hidden of the model whose optimizer.learning_rate and init_std these "
+                "are; a wider one of the same head size then needs no others (Yang et al., 2022)"),
   };
 }
 
 void check_gpt(const config::Subject& subject) {
   const auto& model = subject.config.model.as<GptOptions>();
   check_heads_of_hidden(subject, model.hidden, model.heads);
+  check_width_transfer(subject, model.mup_base_width);
 }
 
 }  // namespace

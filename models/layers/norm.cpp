@@ -10,13 +10,15 @@
 namespace trireme {
 
 Norm::Norm(Blueprint& blueprint, std::string_view name, const NormStyle& options,
-           const RowSplit& rows)
+           const RowSplit& rows, float gain)
     : options_(options), rows_(rows), split_backward_(blueprint.options().split_backward) {
   const auto scope = blueprint.scope(name);
   const Shape channels{rows.whole().back()}, statistic{rows.local().rows()};
-  weight_ = blueprint.parameter({.name = "weight", .shape = channels, .init = Init::constant(1)});
+  weight_ = blueprint.parameter(
+      {.name = "weight", .shape = channels, .init = Init::constant(gain).at_rate(gain)});
   if (options.kind == NormKind::layer) {
-    bias_ = blueprint.parameter({.name = "bias", .shape = channels});
+    bias_ = blueprint.parameter(
+        {.name = "bias", .shape = channels, .init = Init::constant(0).at_rate(gain)});
     mean_ = blueprint.keep(statistic, DType::f32);
   }
   rstd_ = blueprint.keep(statistic, DType::f32);

@@ -20,9 +20,12 @@ struct NormStyle {
 // over the ranks.
 class Norm {
  public:
+  // `gain`: what the scale starts at; scale and bias move at that rate, so that a norm of another
+  // gain is one of gain 1 whose result is multiplied.
   // Declares "<name>.weight" and, of a layer norm, "<name>.bias" (C), not decayed; keeps its
   // statistics of each row.
-  Norm(Blueprint& blueprint, std::string_view name, const NormStyle& options, const RowSplit& rows);
+  Norm(Blueprint& blueprint, std::string_view name, const NormStyle& options, const RowSplit& rows,
+       float gain = 1);
 
   void forward(const Context& context, const Tensor& y, const Tensor& x) const;
   // dx is overwritten, or added to when `accumulate`. Accumulates and reports the parameter

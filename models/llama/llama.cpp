@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/llama/llama.h"
 
+#include "models/transformer/head_rules.h"
+
 namespace trireme {
 namespace {
 
@@ -42,7 +44,8 @@ TransformerOptions transformer_options(const LlamaOptions& o) {
                    .high_turns = high_turns(o),
                    .original_context = o.rope_original_context},
           .tied_head = o.tied_head,
-          .init_std = o.init_std};
+          .init_std = o.init_std,
+          .width = width_over(o.hidden, o.mup_base_width)};
 }
 
 }  // namespace trireme

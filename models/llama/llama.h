@@ -43,6 +43,7 @@ struct LlamaOptions {
   std::int64_t rope_original_context = 0;
   double rope_low_turns = 1;
   double rope_high_turns = 0;
+  std::int64_t mup_base_width = 0;
   friend bool operator==(const LlamaOptions&, const LlamaOptions&) = default;
 };
 

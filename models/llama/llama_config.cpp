@@ -2,6 +2,7 @@
 #include "models/llama/llama_config.h"
 
 #include "models/llama/llama.h"
+#include "models/transformer/head_rules.h"
 #include "runtime/config/rules/rules.h"
 
 namespace trireme {
@@ -23,6 +24,7 @@ std::vector<config::Field> llama_fields() {
       LLAMA_FIELD(vocabulary, IntegerRange{2, 2147483647}, ""),
       LLAMA_FIELD(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}), ""),
       LLAMA_FIELD(init_std, (NumberRange{.low = 0, .high = 10, .low_is_open = true}), ""),
+      LLAMA_FIELD(mup_base_width, (IntegerRange{1, 65536, {}, "off"}), ""),
       LLAMA_FIELD(kv_heads, (IntegerRange{1, 1024, {}, "auto"}),
                   "heads of keys and values, each for as many heads of queries; divides "
                   "model.heads; auto = model.heads"),
@@ -117,6 +119,7 @@ void check_llama(const config::Subject& subject) {
   const auto& model = subject.config.model.as<LlamaOptions>();
   check_heads(subject, model);
   check_rope(subject, model);
+  check_width_transfer(subject, model.mup_base_width);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
                .causal = options.causal,
                .window = options.window,
                .soft_cap = options.soft_cap},
-      qkv_(blueprint, "attention.qkv", projection(options), options.matrix_init(), sum),
+      qkv_(blueprint, "attention.qkv", projection(options), options.hidden_init(), sum),
       attended_block_{qkv_.block_shape()[0], qkv_.block_shape()[1],
                       options_.heads * options.head_size} {
   TRIREME_EXPECTS(

@@ -31,7 +31,7 @@ LanguageHead::LanguageHead(Blueprint& blueprint, const TransformerOptions& optio
       rows_(blueprint, blueprint.decodes() ? 1 : options.context, options.hidden),
       tensor_(blueprint.tensor()),
       sum_(blueprint, rows_),
-      norm_(blueprint, "final_norm", options.norm, rows_),
+      norm_(blueprint, "final_norm", options.norm, rows_, 1.0F / static_cast<float>(options.width)),
       project_(blueprint, blueprint.shared_parameter(token_table_spec(options, "head.weight")),
                padded_vocabulary(options.vocabulary), sum_, head_bias(blueprint, options)),
       normed_(blueprint.keep(rows_.whole())),

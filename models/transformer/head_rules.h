@@ -8,4 +8,13 @@ namespace trireme {
 // That model.heads divides model.hidden into heads that kernels take. Raises ExitCode::config.
 void check_heads_of_hidden(const config::Subject& subject, std::int64_t hidden, std::int64_t heads);
 
+// That the optimizer has learning rates by parameter where widths are transferred from
+// model.mup_base_width. Raises ExitCode::config.
+void check_width_transfer(const config::Subject& subject, std::int64_t base_width);
+
+// TransformerOptions::width.
+[[nodiscard]] inline double width_over(std::int64_t hidden, std::int64_t base_width) {
+  return base_width == 0 ? 1 : static_cast<double>(hidden) / static_cast<double>(base_width);
+}
+
 }  // namespace trireme

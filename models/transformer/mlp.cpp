@@ -17,7 +17,7 @@ Mlp::Mlp(Blueprint& blueprint, const TransformerOptions& options, const PartialS
               {.outputs = options.intermediate * (gated_ ? 2 : 1),
                .parts = gated_ ? 2 : 1,
                .bias = options.biases == Biases::all},
-              options.matrix_init(), sum),
+              options.hidden_init(), sum),
       contract_(blueprint, "mlp.contract", options.intermediate, options.biases == Biases::all,
                 options.residual_init(), sum) {
   const Shape activated = blocks_of(blocks_, contract_.block_shape());

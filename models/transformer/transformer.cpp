@@ -11,8 +11,14 @@
 
 namespace trireme {
 
+Init TransformerOptions::hidden_init() const {
+  const auto times = static_cast<float>(width);
+  return Init::normal(static_cast<float>(init_std) / std::sqrt(times)).at_rate(1.0F / times);
+}
+
 Init TransformerOptions::residual_init() const {
-  return Init::normal(static_cast<float>(init_std) / std::sqrt(2.0F * static_cast<float>(layers)));
+  const Init init = hidden_init();
+  return Init::normal(init.b / std::sqrt(2.0F * static_cast<float>(layers))).at_rate(init.rate);
 }
 
 void add_blocks(Chain& chain, const TransformerOptions& options) {

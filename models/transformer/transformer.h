@@ -55,10 +55,17 @@ struct TransformerOptions {
   bool tied_head = true;  // reads the token table
 
   double init_std = 0.02;  // of matrices; those that end a branch: over sqrt(2 layers)
+  // Hidden width over that of the model whose learning rate and init_std these are (muP: Yang & Hu
+  // et al., "Tensor Programs V", 2022, table 8). Matrices between hidden activations start smaller
+  // by its root and move slower by itself; what the head reads is divided by it, which the last
+  // norm's scale does. 1: the standard parametrisation, to the bit.
+  double width = 1;
   Init position_init{};
 
   [[nodiscard]] std::int64_t group() const { return heads / key_heads; }
   [[nodiscard]] Init matrix_init() const { return Init::normal(static_cast<float>(init_std)); }
+  // Of matrices between hidden activations; residual: that end a branch.
+  [[nodiscard]] Init hidden_init() const;
   [[nodiscard]] Init residual_init() const;
 };
 

@@ -333,6 +333,11 @@ Tensor Model::output(const Context& context) const {
   return boundary.exists ? context(boundary.value) : Tensor{};
 }
 
+Tensor Model::output_of(const Context& context, std::size_t i) const {
+  const Boundary& boundary = at(context.chunk).boundaries[i + 1];
+  return boundary.exists ? context(boundary.value) : Tensor{};
+}
+
 Tensor Model::input_gradient(const Context& context) const {
   const Boundary& boundary = at(context.chunk).boundaries.front();
   return boundary.exists ? context(boundary.gradient) : Tensor{};

@@ -93,6 +93,8 @@ class Model {
   [[nodiscard]] Tensor output(const Context& context) const;
   [[nodiscard]] Tensor input_gradient(const Context& context) const;
   [[nodiscard]] Tensor output_gradient(const Context& context) const;
+  // What layer `i` of the context's chunk hands on; empty for a head.
+  [[nodiscard]] Tensor output_of(const Context& context, std::size_t i) const;
 
   // Of a model that decodes: nothing is known of any text. Its memory reads as NaNs under
   // poison_activations() until it is written.

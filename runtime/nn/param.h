@@ -17,11 +17,18 @@ struct Init {
   Kind kind = Kind::constant;
   float a = 0;  // the constant, the mean, the lower bound or the amplitude
   float b = 0;  // the stddev or the upper bound
+  // Of the steps of what starts so, times the learning rate: an optimizer of Adam's kind.
+  float rate = 1;
 
-  static Init constant(float value) { return {Kind::constant, value, 0}; }
-  static Init normal(float stddev) { return {Kind::normal, 0, stddev}; }
-  static Init uniform(float bound) { return {Kind::uniform, -bound, bound}; }
-  static Init sinusoid(float amplitude) { return {Kind::sinusoid, amplitude, 0}; }
+  [[nodiscard]] Init at_rate(float multiplier) const {
+    Init init = *this;
+    init.rate = multiplier;
+    return init;
+  }
+  static Init constant(float value) { return {Kind::constant, value, 0, 1}; }
+  static Init normal(float stddev) { return {Kind::normal, 0, stddev, 1}; }
+  static Init uniform(float bound) { return {Kind::uniform, -bound, bound, 1}; }
+  static Init sinusoid(float amplitude) { return {Kind::sinusoid, amplitude, 0, 1}; }
 };
 
 enum class ParamKind : std::uint8_t {

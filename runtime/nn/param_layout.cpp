@@ -149,13 +149,14 @@ void ParamLayout::find_owned_runs() {
                        .decay = spec.decay,
                        .kind = spec.kind,
                        .statistic_decay = spec.statistic_decay,
+                       .rate = spec.init.rate,
                        .counted = !spec.is_copy() && !repeated,
                        .counted_in_tensor = !repeated};
     owned_params_.push_back(run);
     const auto alike = [&](const OwnedRun& other) {
       return other.bucket == run.bucket && other.first + other.count == run.first &&
              other.decay == run.decay && other.statistic_decay == run.statistic_decay &&
-             other.counted == run.counted;
+             other.rate == run.rate && other.counted == run.counted;
     };
     if (!owned_.empty() && alike(owned_.back())) {
       owned_.back().count += run.count;

@@ -45,7 +45,8 @@ struct OwnedRun {
   bool decay = false;
   ParamKind kind = ParamKind::weight;
   float statistic_decay = 0;
-  bool counted = true;  // in the gradient norm: once among all ranks and tied copies
+  float rate = 1;                 // Init::rate
+  bool counted = true;            // in the gradient norm: once among all ranks and tied copies
   bool counted_in_tensor = true;  // in sums over the ranks that hold parts of this parameter
 };
 

@@ -23,6 +23,15 @@ Options decaying(Options options, bool decay) {
   return options;
 }
 
+// The decay stays that of the learning rate, whatever a parameter's own.
+template <typename Options>
+Options of_run(Options options, const OwnedRun& run) {
+  options = decaying(options, run.decay);
+  options.rate = run.rate;
+  options.weight_decay /= run.rate;
+  return options;
+}
+
 }  // namespace
 
 Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions& options,
@@ -37,6 +46,13 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
     if (communicator == nullptr || communicator->size() == 1) return;
     group.emplace(device, *communicator, *ranks.comm, ranks.stalls);
   };
+  const bool rated = std::holds_alternative<ops::AdamWOptions>(options_) ||
+                     std::holds_alternative<ops::LionOptions>(options_);
+  for (const OwnedRun& run : params.layout().owned_runs())
+    TRIREME_EXPECTS(rated || run.rate == 1.0F,
+                    "{} has a learning rate of its own, and another "
+                    "optimizer than AdamW or Lion",
+                    params.layout().spec(run.param).name);
   join(slices_, ranks.slices);
   join(tensor_, ranks.tensor);
   join(model_, ranks.model);
@@ -204,10 +220,9 @@ void Optimizer::orthogonalize(Stream& stream) {
 void Optimizer::update_weights(Stream& stream, const OwnedRun& run) {
   const auto [parameter, compute, first, second, gradient] = slices(run);
   if (const auto* const adamw = std::get_if<ops::AdamWOptions>(&options_)) {
-    ops::adamw(stream, parameter, compute, first, second, gradient, scalars(),
-               decaying(*adamw, run.decay));
+    ops::adamw(stream, parameter, compute, first, second, gradient, scalars(), of_run(*adamw, run));
   } else if (const auto* const lion = std::get_if<ops::LionOptions>(&options_)) {
-    ops::lion(stream, parameter, compute, first, gradient, scalars(), decaying(*lion, run.decay));
+    ops::lion(stream, parameter, compute, first, gradient, scalars(), of_run(*lion, run));
   } else if (const auto* const sgd = std::get_if<ops::SgdOptions>(&options_)) {
     ops::sgd(stream, parameter, compute, first, gradient, scalars(), decaying(*sgd, run.decay));
   } else if (std::holds_alternative<ops::LambOptions>(options_)) {

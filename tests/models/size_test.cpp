@@ -2,6 +2,9 @@
 // Parameter counts of well-known sizes, from the declarations alone.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "models/config.h"
 #include "models/gpt/gpt.h"
 #include "models/registry.h"
@@ -31,6 +34,32 @@ TEST(GptSizes, AreThoseOfTheGpt2Family) {
   EXPECT_EQ(gpt_weights(24, 1024, 16), 354'823'168);
   EXPECT_EQ(gpt_weights(36, 1280, 20), 774'030'080);
   EXPECT_EQ(gpt_weights(48, 1600, 25), 1'557'611'200);
+}
+
+// Table 8 of Tensor Programs V, of four times the base width.
+TEST(WidthTransfer, ScalesWhatTheTableSaysAndNothingElse) {
+  const auto specs_of = [](std::int64_t base) {
+    std::map<std::string, ParamSpec> specs;
+    const GptOptions options{.layers = 2, .hidden = 64, .heads = 4, .mup_base_width = base};
+    for (const LayerSummary& layer : summarize(gpt_chain(options), DeviceType::cpu, {})) {
+      for (const ParamSpec& spec : layer.params)
+        specs[spec.name] = spec;
+    }
+    return specs;
+  };
+  const auto standard = specs_of(0), same = specs_of(64), wide = specs_of(16);
+  for (const auto& [name, spec] : wide) {
+    const Init& plain = standard.at(name).init;
+    EXPECT_EQ(same.at(name).init.a, plain.a) << name;
+    EXPECT_EQ(same.at(name).init.b, plain.b) << name;
+    EXPECT_EQ(same.at(name).init.rate, 1.0F) << name;
+    const bool hidden = spec.hidden, last = name.starts_with("final_norm");
+    EXPECT_EQ(spec.init.rate, hidden || last ? 0.25F : 1.0F) << name;
+    EXPECT_FLOAT_EQ(spec.init.b, hidden ? plain.b / 2 : plain.b) << name;
+    EXPECT_EQ(spec.init.a, last ? plain.a / 4 : plain.a) << name;
+  }
+  EXPECT_TRUE(wide.at("blocks.1.attention.output.weight").hidden);
+  EXPECT_FALSE(wide.at("embedding.token.weight").hidden);
 }
 
 // Of a file in configs/; none of these vocabularies has padding.

@@ -62,6 +62,34 @@ TEST_F(OptimizerTest, FirstAdamWStepMovesEveryParameterByTheLearningRate) {
     EXPECT_NEAR(after[i], before[i] - 0.01F, 1e-6F);
 }
 
+// A rate of its own changes the step and not the decay.
+TEST_F(OptimizerTest, AdamWAndLionMoveAParameterAtItsOwnRate) {
+  for (const bool lion : {false, true}) {
+    ParamStore params;
+    const auto declare = [&](const char* name, float rate) {
+      return params.declare({.name = name,
+                             .shape = {4},
+                             .init = Init::constant(1).at_rate(rate),
+                             .decay = true,
+                             .matrix = true});
+    };
+    const ParamId whole = declare("whole", 1), half = declare("half", 0.5F);
+    params.allocate(*device_, {.training = true});
+    params.initialize(*compute_, 5);
+    const Tensor gradients = params.gradients().whole();
+    std::fill_n(gradients.as<float>(), gradients.count(), 3.0F);
+    OptimizerOptions options = ops::AdamWOptions{.weight_decay = 0.5F};
+    if (lion) options = ops::LionOptions{.weight_decay = 0.5F};
+    Optimizer optimizer(*device_, params, options, 0);
+
+    optimizer.prepare(0, 0.01);
+    optimizer.step(*compute_, 0);
+
+    EXPECT_NEAR(values_of<float>(params.master(whole))[3], 1 - 0.01 * (1 + 0.5), 1e-6);
+    EXPECT_NEAR(values_of<float>(params.master(half))[3], 1 - 0.01 * (0.5 + 0.5), 1e-6);
+  }
+}
+
 TEST_F(OptimizerTest, ReportsTheNormOfWeightsWithoutStatistics) {
   set_gradients(2);
   Optimizer optimizer(*device_, params_, ops::AdamWOptions{}, 0);

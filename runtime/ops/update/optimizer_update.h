@@ -15,6 +15,7 @@ struct StepScalars {
 struct AdamWOptions {
   float beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F;
   float weight_decay = 0.0F;  // decoupled (Loshchilov & Hutter, 2019)
+  float rate = 1.0F;          // multiplies the learning rate
 };
 
 // For each element, with g = gradient * scalars[gradient_scale]:
@@ -29,6 +30,7 @@ void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const
 struct LionOptions {
   float beta1 = 0.9F, beta2 = 0.99F;
   float weight_decay = 0.0F;  // decoupled, as for adamw
+  float rate = 1.0F;          // likewise
 };
 
 // Lion (Chen et al., 2023): with g as for adamw,

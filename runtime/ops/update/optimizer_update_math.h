@@ -45,7 +45,7 @@ struct AdamWStep {
   TRIREME_HOST_DEVICE AdamWStep(const AdamWOptions& options, const float* scalars)
       : direction(options, scalars),
         decay(options.weight_decay),
-        learning_rate(scalars[StepScalars::learning_rate]) {}
+        learning_rate(scalars[StepScalars::learning_rate] * options.rate) {}
 
   // Returns the new parameter; updates the moments.
   TRIREME_HOST_DEVICE float operator()(float p, float& m, float& v, float gradient) const {
@@ -143,7 +143,7 @@ struct LionStep {
         rest1(1.0F - options.beta1),
         rest2(1.0F - options.beta2),
         decay(options.weight_decay),
-        learning_rate(scalars[StepScalars::learning_rate]),
+        learning_rate(scalars[StepScalars::learning_rate] * options.rate),
         gradient_scale(scalars[StepScalars::gradient_scale]) {}
 
   TRIREME_HOST_DEVICE float operator()(float p, float& m, float gradient) const {

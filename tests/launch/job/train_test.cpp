@@ -241,6 +241,43 @@ TEST_F(TrainTest, EvalWritesTheSameNumbersOnEveryLayout) {
   EXPECT_EQ(trireme(command + "a.json --continuations b.jsonl").exit_code, 2);
 }
 
+TEST_F(TrainTest, WidthTransferIsTheStandardParametrisationAtItsBaseAndTheSameOnEveryLayout) {
+  const std::vector<std::string> layout = {"reproducibility=layout", "parallel.tensor_blocks=2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), layout.begin(), layout.end());
+    return more;
+  };
+  ASSERT_RUNS(train_gpt("standard", 0, with({})));
+  ASSERT_RUNS(train_gpt("base", 0, with({"model.mup_base_width=32"})));
+  EXPECT_TRUE(weights_of("base") == weights_of("standard"));
+
+  ASSERT_RUNS(train_gpt("wide", 0, with({"model.mup_base_width=8"})));
+  EXPECT_FALSE(weights_of("wide") == weights_of("standard"));
+  int runs = 0;
+  for (const char* const split : {"parallel.tensor=2", "parallel.pipeline=2", "parallel.zero=3"}) {
+    const std::string name = "wide" + std::to_string(++runs);
+    ASSERT_RUNS(train_gpt(name, 2, with({"model.mup_base_width=8", split})));
+    EXPECT_TRUE(weights_of(name) == weights_of("wide")) << split;
+  }
+  const CommandResult refused =
+      train_gpt("sgd", 0, {"model.mup_base_width=8", "optimizer.name=sgd"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.output, HasSubstr("use adamw or lion, or off"));
+}
+
+TEST_F(TrainTest, CoordinatesGrowWithWidthInTheStandardParametrisationAndNotInMup) {
+  const std::string command = "bench coordinates " + data_directory() + "/";
+  const CommandResult result = trireme(command + "gpt.yaml --factors 1,4,12 --set device.type=cpu");
+
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("standard parametrisation: activations grow with width"));
+  EXPECT_THAT(result.output, HasSubstr("muP: activations do not grow with width"));
+  EXPECT_EQ(trireme(command + "gpt.yaml --factors 2,2").exit_code, 2);
+  const CommandResult resnet = trireme(command + "resnet.yaml");
+  EXPECT_EQ(resnet.exit_code, 2);
+  EXPECT_THAT(resnet.output, HasSubstr("widths are transferred in families gpt2 and llama"));
+}
+
 TEST_F(TrainTest, GenerateContinuesThePromptAndRepeatsItselfForTheSameSeed) {
   ASSERT_RUNS(train_gpt("run", 0));
   const std::string command =
