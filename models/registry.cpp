@@ -13,6 +13,7 @@
 #include "models/llama/hugging_face.h"
 #include "models/llama/llama.h"
 #include "models/llama/llama_config.h"
+#include "models/resnet/hugging_face.h"
 #include "models/resnet/resnet_config.h"
 #include "models/vit/hugging_face.h"
 #include "models/vit/vit_config.h"
@@ -83,7 +84,7 @@ std::span<const Family> families() {
              &hugging_face::gpt2_exchange()},
       Family{llama_family(), text_traits<LlamaOptions>, text_chain<LlamaOptions>,
              &hugging_face::llama_exchange()},
-      Family{resnet_family(), resnet_traits, resnet_chain},
+      Family{resnet_family(), resnet_traits, resnet_chain, &hugging_face::resnet_exchange()},
       Family{vit_family(), vit_traits, vit_chain, &hugging_face::vit_exchange()},
       Family{bert_family(), bert_traits, text_chain<BertOptions>, &hugging_face::bert_exchange()}};
   return all;

@@ -39,7 +39,7 @@ struct Family {
   ModelTraits (*traits)(const ModelConfig& model);
   // `config` is resolved.
   Chain (*chain)(const Config& config);
-  const hugging_face::Exchange* exchange = nullptr;  // null: the family has no such form
+  const hugging_face::Exchange* exchange = nullptr;  // never null
 };
 
 // The first is the default of model.family.

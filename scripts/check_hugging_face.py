@@ -87,8 +87,9 @@ def masks(config):
 
 def fixed_inputs(config):
     """Token ids of two texts, or a picture, that depend on nothing but the model's sizes."""
-    if hasattr(config, "image_size"):
-        shape = (1, config.num_channels, config.image_size, config.image_size)
+    if hasattr(config, "num_channels"):
+        size = getattr(config, "image_size", 224)  # that of published ResNets, whose config does not say it
+        shape = (1, config.num_channels, size, size)
         values = torch.arange(np.prod(shape)).mul(37).remainder(255).div(127.5).sub(1)
         return {"pixel_values": values.float().view(shape)}
     # A model that sees both ways is asked about whole contexts.
@@ -99,7 +100,7 @@ def fixed_inputs(config):
 def write_expectations(directory):
     config = transformers.AutoConfig.from_pretrained(directory)
     kind = transformers.AutoModelForMaskedLM if masks(config) else transformers.AutoModelForCausalLM
-    if hasattr(config, "image_size"):
+    if hasattr(config, "num_channels"):
         kind = transformers.AutoModelForImageClassification
     model = kind.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
     inputs = fixed_inputs(config)

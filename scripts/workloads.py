@@ -27,7 +27,8 @@ WORKLOADS = {
     "gpt2_350m": ("gpt2_350m", {"train.micro_batch": 32}),
     "gpt2_774m": ("gpt2_774m", {"train.micro_batch": 16}),
     "gpt2_1558m": ("gpt2_1558m", {"train.micro_batch": 8}),
-    "resnet50": ("resnet50_imagenet", {"train.micro_batch": 256, "data.crop_padding": 0, "data.flip": False}),
+    "resnet50": ("resnet50_imagenet", {"train.micro_batch": 256, "train.ema_decay": 0, "data.crop_padding": 0, "data.flip": False,
+                                       "data.mixup": 0, "data.cutmix": 0}),
 }
 CPU_MODELS = ["gpt", "llama", "bert", "vit", "resnet"]
 CUDA_MODELS = ["gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m", "resnet50"]

@@ -15,6 +15,8 @@
 #include "models/gpt/gpt_config.h"
 #include "models/llama/llama.h"
 #include "models/llama/llama_config.h"
+#include "models/resnet/resnet.h"
+#include "models/resnet/resnet_config.h"
 #include "models/vit/vit_config.h"
 #include "runtime/base/file.h"
 #include "runtime/config/rules/rules.h"
@@ -155,7 +157,8 @@ LlamaOptions llama_of(const Keys& keys, std::string_view type) {
 }
 
 // One number for both sides, or height and width.
-void read_image_size(const Keys& keys, VitOptions& model) {
+template <typename Options>
+void read_image_size(const Keys& keys, Options& model) {
   const Json* const size = keys.find("image_size");
   if (size != nullptr && size->is_array() && size->size() == 2 && (*size)[0].is_number_integer() &&
       (*size)[1].is_number_integer()) {
@@ -218,6 +221,42 @@ VitOptions vit_of(const Keys& keys) {
   return model;
 }
 
+std::vector<std::int64_t> sizes_of(const Keys& keys, const char* key) {
+  const Json* const list = keys.find(key);
+  const bool right = list != nullptr && list->is_array() && !list->empty() &&
+                     std::ranges::all_of(*list, [](const Json& item) {
+                       return item.is_number_integer() && item >= 1 && item <= 1 << 20;
+                     });
+  if (!right) keys.refuse(key, "not a list of sizes");
+  return list->get<std::vector<std::int64_t>>();
+}
+
+// Theirs reads pictures of any size and need not say which: 224 as published.
+ResNetOptions resnet_of(const Keys& keys) {
+  const std::string type = keys.text("layer_type", "bottleneck");
+  const auto block = value_named<ResNetBlockKind>(type);
+  constexpr std::int64_t widest = 1 << 20;
+  if (const std::int64_t width = keys.size("embedding_size"); width < 1 || width > widest)
+    keys.refuse("embedding_size", "not 1 to 1048576");
+  if (!block) keys.refuse("layer_type", "and basic and bottleneck are those that there are");
+  ResNetOptions model{.block = *block,
+                      .stages = sizes_of(keys, "depths"),
+                      .width = keys.size("embedding_size"),
+                      .stem = ResNetStemKind::imagenet,
+                      .channels = keys.size("num_channels"),
+                      .classes = classes_of(keys)};
+  if (keys.find("image_size") != nullptr) read_image_size(keys, model);
+  Json widths = Json::array();
+  for (std::size_t s = 0; s < model.stages.size() && s < 8; ++s)
+    widths.push_back((model.width << s) * (*block == ResNetBlockKind::bottleneck ? 4 : 1));
+  if (keys.find("hidden_sizes") == nullptr) keys.refuse("hidden_sizes", "not a list of sizes");
+  keys.expect("hidden_sizes", widths, "our ResNet of this embedding_size");
+  keys.expect("hidden_act", "relu", "our ResNet");
+  keys.expect("downsample_in_first_stage", false, "our ResNet");
+  keys.expect("downsample_in_bottleneck", false, "our bottleneck, with its stride in the 3x3,");
+  return model;
+}
+
 Json read(const std::string& path) {
   Json object = Json::parse(read_whole_file(path, size_limit, ExitCode::checkpoint), nullptr,
                             /*allow_exceptions=*/false);
@@ -241,15 +280,18 @@ ModelConfig model_of_their_config(const std::string& path) {
   } else if (type == "bert") {
     model.family = bert_name;
     model.as<BertOptions>() = bert_of(keys);
+  } else if (type == "resnet") {
+    model.family = resnet_name;
+    model.as<ResNetOptions>() = resnet_of(keys);
   } else if (type == "vit") {
     model.family = vit_name;
     model.as<VitOptions>() = vit_of(keys);
   } else {
-    fail(ExitCode::config,
-         "{}: model_type is {}; weights of gpt2, llama, mistral, qwen2, qwen3, bert and vit models "
-         "can "
-         "be imported",
-         path, type.empty() ? "missing" : fmt::format("\"{}\"", type));
+    fail(
+        ExitCode::config,
+        "{}: model_type is {}; weights of gpt2, llama, mistral, qwen2, qwen3, bert, vit and resnet "
+        "models can be imported",
+        path, type.empty() ? "missing" : fmt::format("\"{}\"", type));
   }
   // Values are held to the limits of our keys, and to the rules between them.
   Config config = default_config();
@@ -276,6 +318,10 @@ void check_their_config(const std::string& path, const ModelConfig& model) {
       auto& options = config.model.as<BertOptions>();
       options.intermediate = transformer_options(options).intermediate;
       options.mask_token = 1;
+    }
+    if (config.model.family == resnet_name) {  // whose weights read pictures of any size
+      auto& options = config.model.as<ResNetOptions>();
+      options.image_size = options.image_width = 0;
     }
     if (config.model.family == vit_name) {
       auto& options = config.model.as<VitOptions>();

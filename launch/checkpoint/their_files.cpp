@@ -32,7 +32,7 @@ struct FileOfWeights {
 };
 
 std::uint64_t bytes_of(const PlannedTensor& tensor) {
-  return static_cast<std::uint64_t>(tensor.shape.count()) * size_of(tensor.dtype);
+  return static_cast<std::uint64_t>(tensor.shape.count()) * size_of(tensor.dtype());
 }
 
 std::vector<FileOfWeights> shards_of(const std::vector<PlannedTensor>& tensors,

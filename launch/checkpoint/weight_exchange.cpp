@@ -6,17 +6,19 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <charconv>
 #include <filesystem>
 #include <map>
-#include <set>
 #include <span>
 
 #include "launch/checkpoint/forward_check.h"
 #include "launch/checkpoint/their_config.h"
 #include "launch/checkpoint/their_files.h"
+#include "launch/checkpoint/their_pictures.h"
+#include "launch/checkpoint/their_weights.h"
 #include "models/config.h"
 #include "models/registry.h"
+#include "models/resnet/resnet_config.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/files/weight_files.h"
@@ -31,17 +33,30 @@ using hugging_face::TheirTensor;
 constexpr const char* their_config = "config.json";
 
 const hugging_face::Exchange& exchange_of(const ModelConfig& model) {
-  const hugging_face::Exchange* const exchange = family_of(model).exchange;
-  if (exchange != nullptr) return *exchange;
-  std::string known;
-  for (const Family& family : families()) {
-    if (family.exchange != nullptr)
-      known += fmt::format("{}{}", known.empty() ? "" : ", ", family.keys.name);
-  }
-  fail(ExitCode::config,
-       "model.family: {} has no exchange with Hugging Face (filters are (out, height, width, in) "
-       "here and (out, in, height, width) there, and the stems differ); these have: {}",
-       model.family, known);
+  return *family_of(model).exchange;
+}
+
+std::vector<std::string> counters_of(const ModelConfig& model) {
+  const auto counters = exchange_of(model).counters;
+  return counters == nullptr ? std::vector<std::string>{} : counters(model);
+}
+
+// Of imported weights: what their counters said.
+constexpr const char* batches_key = "batches_tracked";
+
+// Batches that the running statistics have seen: one of each step.
+std::int64_t batches_behind(const RunState& from) {
+  if (!from.path.ends_with(".safetensors")) return from.step.value_or(0);
+  const SafetensorsFile file(from.path);
+  const auto told = file.metadata().find(batches_key);
+  if (told == file.metadata().end()) return from.step.value_or(0);
+  const std::string& text = told->second;
+  std::int64_t batches = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), batches);
+  if (error != std::errc() || end != text.data() + text.size() || batches < 0)
+    fail(ExitCode::checkpoint, "{}: its metadata's {} is '{}', not a number", from.path,
+         batches_key, text);
+  return batches;
 }
 
 void refuse_to_replace(const std::string& path, const Destination& destination) {
@@ -105,72 +120,6 @@ std::string text_files_of(const std::string& state) {
   return directory_of(state);
 }
 
-void check_tied_head(const WeightFiles& files, const hugging_face::Exchange& exchange,
-                     const std::vector<float>& tokens) {
-  if (!files.contains(exchange.head)) return;
-  const std::vector<float> head = files.read(exchange.head);
-  const std::size_t bytes = std::min(head.size(), tokens.size()) * sizeof(float);
-  if (head.size() != tokens.size() || std::memcmp(head.data(), tokens.data(), bytes) != 0)
-    fail(ExitCode::checkpoint,
-         "{}: {} differs from {}; the head is tied to the tokens in the model of the config",
-         files.file_of(exchange.head).path(), exchange.head, exchange.tokens);
-}
-
-// Their tensors by the names that `names` gives them.
-class TheirWeights {
- public:
-  TheirWeights(const std::string& path, const hugging_face::Exchange& exchange,
-               const ModelConfig& model)
-      : path_(path), exchange_(exchange), files_(path) {
-    for (const std::string& name : files_.names()) {
-      if (const auto plain = exchange.plain_name(name, model)) names_.emplace(*plain, name);
-    }
-    tied_ = std::ranges::none_of(exchange.names(model), [&](const NamePair& pair) {
-      return pair.theirs.front().name == exchange.head;
-    });
-  }
-
-  // Raises where it is not there, or another than the model's.
-  void require(const TheirTensor& part) {
-    const std::string& name = name_of(part);
-    used_.insert(part.name);
-    const SafetensorsFile& file = files_.file_of(name);
-    if (const Shape shape = file.shape(name); shape != part.shape)
-      fail(ExitCode::checkpoint, "{}: {} is {}, not {}; the config is of another model", path_,
-           name, shape.to_string(), part.shape.to_string());
-  }
-
-  [[nodiscard]] std::vector<float> read(const TheirTensor& part) const {
-    std::vector<float> values = files_.read(name_of(part));
-    if (tied_ && part.name == exchange_.tokens) check_tied_head(files_, exchange_, values);
-    return values;
-  }
-
-  void expect_nothing_else() const {
-    for (const auto& [plain, name] : names_) {
-      if (!used_.contains(plain))
-        fail(ExitCode::checkpoint,
-             "{}: holds tensor {}, which the model of the config does not have", path_, name);
-    }
-  }
-
- private:
-  [[nodiscard]] const std::string& name_of(const TheirTensor& part) const {
-    const auto found = names_.find(part.name);
-    if (found == names_.end())
-      fail(ExitCode::checkpoint, "{}: has no tensor {} {}; the config is of another model", path_,
-           part.name, part.shape.to_string());
-    return found->second;
-  }
-
-  std::string path_;
-  const hugging_face::Exchange& exchange_;
-  WeightFiles files_;
-  std::map<std::string, std::string> names_;  // by plain name
-  std::set<std::string> used_;                // plain names
-  bool tied_ = false;
-};
-
 std::vector<float> to_ours(const NamePair& pair, const TheirWeights& weights) {
   std::vector<float> values;
   for (const TheirTensor& part : pair.theirs) {
@@ -217,9 +166,9 @@ void keep_if_as_expected(const Expectations& expected, const ModelConfig& model,
 }
 
 void finish_run(const std::string& from, const ModelConfig& model, const std::string& to,
-                const std::string& unread) {
+                const std::string& pictures, const std::string& unread) {
   const auto copied = copy_text_files(directory_of(from), to);
-  write_file(to + "/config.yaml", model_section(model), ExitCode::internal);
+  write_file(to + "/config.yaml", model_section(model) + pictures, ExitCode::internal);
   fmt::print("{}: config.yaml{}{}\n", to, copied.empty() ? "" : ", ", fmt::join(copied, ", "));
   if (!unread.empty()) fmt::print("the tokenizer is kept, but not read here: {}\n", unread);
 }
@@ -251,6 +200,9 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
       first += part.shape.count();
     }
   }
+  const std::int64_t batches = batches_behind(from);
+  for (const std::string& name : counters_of(config.model))
+    tensors.push_back({name, {}, batches});
   const std::string beside = text_files_of(from.path);
   if (const std::string unread = check_tokenizer(beside, traits_of(config.model).vocabulary);
       !unread.empty())
@@ -269,7 +221,11 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
       });
   write_file(description, description_text, ExitCode::internal);
   const auto copied = copy_text_files(beside, destination.to);
-  if (std::ranges::find(copied, "generation_config.json") == copied.end())
+  const ModelTraits traits = traits_of(config.model);
+  if (traits.input == InputKind::images)
+    write_file(destination.to + "/" + preprocessor_file, preprocessor_text(traits, config.data),
+               ExitCode::internal);
+  if (traits.generates && std::ranges::find(copied, "generation_config.json") == copied.end())
     write_file(destination.to + "/generation_config.json", "{\n  \"_from_model_config\": true\n}\n",
                ExitCode::internal);
   fmt::print("from  {}\n{}: {} tensors in {}, {}{}{}\n", from.describe(kind), destination.to,
@@ -293,10 +249,12 @@ std::string model_section(const ModelConfig& model) {
   static constexpr std::array<std::string_view, 7> of_images = {
       "model.layers",     "model.hidden",   "model.heads",  "model.patch",
       "model.image_size", "model.channels", "model.classes"};
-  const bool text = traits_of(model).input == InputKind::tokens;
-  const std::span<const std::string_view> sizes =
-      text ? std::span<const std::string_view>(of_text)
-           : std::span<const std::string_view>(of_images);
+  static constexpr std::array<std::string_view, 6> of_resnets = {
+      "model.block",      "model.stages",   "model.width",
+      "model.image_size", "model.channels", "model.classes"};
+  std::span<const std::string_view> sizes = of_images;
+  if (model.family == resnet_name) sizes = of_resnets;
+  if (traits_of(model).input == InputKind::tokens) sizes = of_text;
   Config config = default_config();
   const KeyValues defaults = values_by_key(config);
   config.model = model;
@@ -330,9 +288,13 @@ void import_weights(const std::string& from, const ModelConfig& model,
   }
   weights.expect_nothing_else();
   const auto expected = checked ? read_expectations(directory_of(from), model) : std::nullopt;
+  const std::string pictures = read_preprocessor(directory_of(from), traits_of(model));
+  const std::optional<std::int64_t> batches = weights.batches(counters_of(model));
+  std::map<std::string, std::string> metadata{{"format", "trireme"}};
+  if (batches) metadata[batches_key] = fmt::format("{}", *batches);
   const std::string unread = alone ? "" : make_run(from, model, destination);
   const std::string file = alone ? destination.to : destination.to + "/weights.safetensors";
-  write_safetensors(file, tensors, {{"format", "trireme"}},
+  write_safetensors(file, tensors, metadata,
                     [&](std::size_t i) { return to_ours(pairs[i], weights); });
   fmt::print("{}: {} tensors\n", file, tensors.size());
   if (expected) {
@@ -342,7 +304,8 @@ void import_weights(const std::string& from, const ModelConfig& model,
         "not checked by a forward pass: {}\n",
         checked ? fmt::format("no {} lies beside the weights", expectations_file) : "--no-check");
   }
-  if (!alone) finish_run(from, model, destination.to, unread);
+  if (!pictures.empty()) fmt::print("{}: {}", preprocessor_file, pictures);
+  if (!alone) finish_run(from, model, destination.to, pictures, unread);
 }
 
 }  // namespace trireme

@@ -67,7 +67,7 @@ void check_resnet(const config::Subject& subject) {
 }  // namespace
 
 config::ModelFamily resnet_family() {
-  return {.name = "resnet",
+  return {.name = resnet_name,
           .input = config::Input::images,
           .fields = resnet_fields,
           .check = check_resnet,

@@ -7,6 +7,8 @@
 
 namespace trireme {
 
+inline constexpr std::string_view resnet_name = "resnet";
+
 [[nodiscard]] config::ModelFamily resnet_family();
 // The model that a config describes, with the augmentation of its data section.
 [[nodiscard]] Chain resnet_chain(const Config& config);

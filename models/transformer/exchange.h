@@ -42,6 +42,8 @@ struct Exchange {
   std::optional<std::string> (*plain_name)(std::string_view theirs, const ModelConfig& model);
   // Where they keep the token table, and the head that may be tied to it; empty: no tokens.
   std::string_view tokens, head;
+  // Their counters of the batches that running statistics have seen, i64 scalars; null: none.
+  std::vector<std::string> (*counters)(const ModelConfig& model) = nullptr;
 };
 
 }  // namespace trireme::hugging_face

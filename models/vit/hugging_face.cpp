@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "models/images/image_exchange.h"
 #include "models/vit/vit.h"
 #include "runtime/base/error.h"
 
@@ -83,12 +84,6 @@ std::string vit_config(const ModelConfig& config) {
   const auto& options = config.as<VitOptions>();
   check_kind(options);
   const TransformerOptions model = transformer_options(options);
-  std::string labels;
-  for (std::int64_t i = 0; i < options.classes; ++i)
-    labels += fmt::format("{}\n    \"{}\": \"LABEL_{}\"", i == 0 ? "" : ",", i, i);
-  const std::string size = options.image_width > 0 && options.image_width != options.image_size
-                               ? fmt::format("[{}, {}]", options.image_size, options.image_width)
-                               : fmt::format("{}", options.image_size);
   return fmt::format(
       R"({{
   "model_type": "vit",
@@ -102,17 +97,17 @@ std::string vit_config(const ModelConfig& config) {
   "attention_probs_dropout_prob": 0.0,
   "layer_norm_eps": {},
   "qkv_bias": true,
-  "image_size": {},
+  {},
   "patch_size": {},
   "num_channels": {},
-  "id2label": {{{}
-  }},
+  {},
   "torch_dtype": "float32"
 }}
 )",
       model.layers, model.hidden, model.heads, model.intermediate,
       options.gelu == ops::GeluForm::exact ? "gelu" : "gelu_new", options.dropout,
-      options.norm_epsilon, size, options.patch, options.channels, labels);
+      options.norm_epsilon, image_size_text(options.image_size, options.width_of_images()),
+      options.patch, options.channels, class_names_text(options.classes));
 }
 
 // The pooler of ViTModel does not reach the classifier.

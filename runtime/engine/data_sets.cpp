@@ -153,6 +153,12 @@ std::unique_ptr<Dataset> open_packed(const Config& config, const DataSource& dat
                             .channels = traits.channels,
                             .documents = config.data.documents == Documents::separate});
   if (traits.mask_token == 0) return set;
+  if (!set->shards().empty() && set->shards().front().header.counted)
+    fail(ExitCode::config,
+         "{}: {} has a loss mask, and model.family: {} asks for tokens that it draws itself; pack "
+         "the texts without prompts and chats",
+         data_key(config.data, part), training ? data.path : data.validation_path,
+         config.model.family);
   return std::make_unique<MaskedTokens>(
       std::move(set), MaskOptions{.share = traits.mask_share,
                                   .mask = static_cast<std::int32_t>(traits.mask_token),

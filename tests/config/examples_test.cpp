@@ -33,9 +33,10 @@ TEST(ExampleConfigs, AreThoseThatTheReadmePromises) {
     names.insert(file.stem().string());
 
   for (const char* const name :
-       {"gpt_tiny", "gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m", "llama_tiny",
-        "llama3_2_1b", "llama3_8b", "llama3_70b", "qwen2_5_7b", "qwen3_0_6b", "resnet_fashion",
-        "resnet18", "resnet50_imagenet", "bert_tiny", "vit_fashion", "vit_b16_imagenet"}) {
+       {"gpt_tiny",   "gpt2_124m",      "gpt2_350m", "gpt2_774m",   "gpt2_1558m",
+        "llama_tiny", "llama3_2_1b",    "llama3_8b", "llama3_70b",  "qwen2_5_7b",
+        "qwen3_0_6b", "resnet_fashion", "resnet18",  "resnet34",    "resnet50_imagenet",
+        "resnet101",  "resnet152",      "bert_tiny", "vit_fashion", "vit_b16_imagenet"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
 }

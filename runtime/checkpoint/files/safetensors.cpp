@@ -93,10 +93,15 @@ void write_safetensors(const std::string& path, std::span<const PlannedTensor> t
                        const std::function<std::vector<float>(std::size_t)>& values) {
   std::vector<Item> items;
   for (const PlannedTensor& tensor : tensors)
-    items.push_back({tensor.name, PlannedTensor::dtype, tensor.shape, items.size()});
+    items.push_back({tensor.name, tensor.dtype(), tensor.shape, items.size()});
   write_items(path, std::move(items), metadata, [&](AtomicFile& file, std::size_t place) {
-    const std::vector<float> elements = values(place);
     const PlannedTensor& tensor = tensors[place];
+    if (tensor.scalar) {
+      TRIREME_EXPECTS(tensor.shape == Shape{}, "scalar '{}' of shape {}", tensor.name,
+                      tensor.shape.to_string());
+      return file.write(std::as_bytes(std::span(&*tensor.scalar, 1)));
+    }
+    const std::vector<float> elements = values(place);
     TRIREME_EXPECTS(std::ssize(elements) == tensor.shape.count(), "{} elements for tensor '{}' {}",
                     elements.size(), tensor.name, tensor.shape.to_string());
     file.write(std::as_bytes(std::span(elements)));

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,15 +32,16 @@ struct NamedTensor {
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-// What a file is to hold of fp32 weights.
+// What a file is to hold of fp32 weights; or a scalar of i64, whose value stands here.
 struct PlannedTensor {
   std::string name;
   Shape shape{};
-  static constexpr DType dtype = DType::f32;
+  std::optional<std::int64_t> scalar{};
+  [[nodiscard]] DType dtype() const { return scalar ? DType::i64 : DType::f32; }
 };
 
-// The same, a tensor at a time: `values` gives the elements of tensors[i], in the file's order. A
-// model that is larger than the memory can be written.
+// The same, a tensor at a time: `values` gives the elements of tensors[i], in the file's order, but
+// those of scalars. A model that is larger than the memory can be written.
 void write_safetensors(const std::string& path, std::span<const PlannedTensor> tensors,
                        const std::map<std::string, std::string>& metadata,
                        const std::function<std::vector<float>(std::size_t)>& values);

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/checkpoint/their_pictures.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/file.h"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double byte_scale = 1.0 / 255;
+
+bool flag(const Json& file, const char* key, bool otherwise) {
+  const auto found = file.find(key);
+  return found != file.end() && found->is_boolean() ? found->get<bool>() : otherwise;
+}
+
+// One number for each channel, or `otherwise` for all of them where the key is missing.
+std::vector<double> per_channel(const Json& file, const std::string& path, const char* key,
+                                std::int64_t channels, double otherwise) {
+  const auto found = file.find(key);
+  if (found == file.end() || found->is_null())
+    return std::vector<double>(static_cast<std::size_t>(channels), otherwise);
+  const bool numbers = found->is_array() && std::ranges::all_of(*found, [](const Json& item) {
+                         return item.is_number() && std::isfinite(item.get<double>());
+                       });
+  if (!numbers || std::ssize(*found) != channels)
+    fail(ExitCode::config, "{}: {} is {}, not {} numbers as the model's channels", path, key,
+         found->dump(), channels);
+  return found->get<std::vector<double>>();
+}
+
+}  // namespace
+
+std::string preprocessor_text(const ModelTraits& traits, const DataConfig& data) {
+  const std::int64_t side = std::min(traits.image_size, traits.image_width);
+  // Packed images have been resized and cropped before.
+  const std::int64_t resized = !data.has_images()     ? side
+                               : data.eval_resize > 0 ? data.eval_resize
+                                                      : side * 8 / 7;
+  const auto channels = static_cast<std::size_t>(traits.channels);
+  const auto or_all = [&](const std::vector<double>& values, double otherwise) {
+    return values.empty() ? std::vector<double>(channels, otherwise) : values;
+  };
+  return fmt::format(
+      R"({{
+  "image_processor_type": "CLIPImageProcessor",
+  "do_resize": true,
+  "size": {{"shortest_edge": {}}},
+  "resample": 2,
+  "do_center_crop": true,
+  "crop_size": {{"height": {}, "width": {}}},
+  "do_convert_rgb": {},
+  "do_rescale": true,
+  "rescale_factor": {},
+  "do_normalize": true,
+  "image_mean": [{}],
+  "image_std": [{}]
+}}
+)",
+      resized, traits.image_size, traits.image_width, traits.channels == 3, byte_scale,
+      fmt::join(or_all(data.mean, 0), ", "), fmt::join(or_all(data.std, 1), ", "));
+}
+
+std::string read_preprocessor(const std::string& directory, const ModelTraits& traits) {
+  const std::string path = directory + "/" + preprocessor_file;
+  const auto text = read_file_if_exists(path, std::uint64_t{1} << 24, ExitCode::checkpoint);
+  if (!text || traits.input != InputKind::images) return {};
+  const Json file = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!file.is_object()) fail(ExitCode::checkpoint, "{}: is not a JSON object", path);
+  const auto factor = file.find("rescale_factor");
+  const bool scaled = factor == file.end() ||
+                      (factor->is_number() && std::abs(factor->get<double>() - byte_scale) < 1e-9);
+  if (!flag(file, "do_rescale", true) || !scaled)
+    fail(ExitCode::config,
+         "{}: pixels are not divided by 255 (do_rescale, rescale_factor), and data.mean and "
+         "data.std are of pixels in 0..1; remove the file, and set both in the config",
+         path);
+  if (!flag(file, "do_normalize", true)) return {};
+  const auto mean = per_channel(file, path, "image_mean", traits.channels, 0);
+  const auto deviation = per_channel(file, path, "image_std", traits.channels, 1);
+  if (const auto bad = std::ranges::find_if(deviation, [](double value) { return value <= 0; });
+      bad != deviation.end())
+    fail(ExitCode::config, "{}: image_std has {}, which divides no pixel; use more than 0", path,
+         *bad);
+  return fmt::format("data: {{mean: [{}], std: [{}]}}\n", fmt::join(mean, ", "),
+                     fmt::join(deviation, ", "));
+}
+
+}  // namespace trireme

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/checkpoint/their_weights.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/error.h"
+
+namespace trireme {
+
+using hugging_face::NamePair;
+using hugging_face::TheirTensor;
+
+TheirWeights::TheirWeights(const std::string& path, const hugging_face::Exchange& exchange,
+                           const ModelConfig& model)
+    : path_(path), exchange_(exchange), files_(path) {
+  for (const std::string& name : files_.names()) {
+    if (const auto plain = exchange.plain_name(name, model)) names_.emplace(*plain, name);
+  }
+  tied_ = std::ranges::none_of(exchange.names(model), [&](const NamePair& pair) {
+    return pair.theirs.front().name == exchange.head;
+  });
+}
+
+void TheirWeights::require(const TheirTensor& part) {
+  const std::string& name = full_name(part);
+  used_.insert(part.name);
+  const SafetensorsFile& file = files_.file_of(name);
+  if (const Shape shape = file.shape(name); shape != part.shape)
+    fail(ExitCode::checkpoint, "{}: {} is {}, not {}; the config is of another model", path_, name,
+         shape.to_string(), part.shape.to_string());
+}
+
+void TheirWeights::expect_nothing_else() const {
+  for (const auto& [plain, name] : names_) {
+    if (!used_.contains(plain))
+      fail(ExitCode::checkpoint, "{}: holds tensor {}, which the model of the config does not have",
+           path_, name);
+  }
+}
+
+std::vector<float> TheirWeights::read(const TheirTensor& part) const {
+  std::vector<float> values = files_.read(full_name(part));
+  if (tied_ && part.name == exchange_.tokens) check_tied_head(values);
+  return values;
+}
+
+std::optional<std::int64_t> TheirWeights::batches(std::span<const std::string> counters) const {
+  std::optional<std::int64_t> most;
+  for (const std::string& name : counters) {
+    if (!files_.contains(name)) continue;
+    const SafetensorsFile& file = files_.file_of(name);
+    std::int64_t count = -1;
+    if (file.dtype(name) == DType::i64 && file.shape(name) == Shape{})
+      file.read(name, &count, sizeof(count));
+    if (count < 0)
+      fail(ExitCode::checkpoint, "{}: {} is {} {}, not a count of i64 ()", path_, name,
+           name_of(file.dtype(name)), file.shape(name).to_string());
+    most = std::max(most.value_or(0), count);
+  }
+  return most;
+}
+
+const std::string& TheirWeights::full_name(const TheirTensor& part) const {
+  const auto found = names_.find(part.name);
+  if (found == names_.end())
+    fail(ExitCode::checkpoint, "{}: has no tensor {} {}; the config is of another model", path_,
+         part.name, part.shape.to_string());
+  return found->second;
+}
+
+void TheirWeights::check_tied_head(const std::vector<float>& tokens) const {
+  if (!files_.contains(exchange_.head)) return;
+  const std::vector<float> head = files_.read(exchange_.head);
+  const std::size_t bytes = std::min(head.size(), tokens.size()) * sizeof(float);
+  if (head.size() != tokens.size() || std::memcmp(head.data(), tokens.data(), bytes) != 0)
+    fail(ExitCode::checkpoint,
+         "{}: {} differs from {}; the head is tied to the tokens in the model of the config",
+         files_.file_of(exchange_.head).path(), exchange_.head, exchange_.tokens);
+}
+
+}  // namespace trireme

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/resnet/hugging_face.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "models/images/image_exchange.h"
+#include "models/resnet/resnet.h"
+#include "models/resnet/resnet_block.h"
+#include "runtime/base/error.h"
+
+namespace trireme::hugging_face {
+namespace {
+
+bool has_bottlenecks(const ResNetOptions& model) {
+  return model.block == ResNetBlockKind::bottleneck;
+}
+
+class ResNetNames {
+ public:
+  explicit ResNetNames(const ResNetOptions& options) : options_(options) {}
+
+  std::vector<NamePair> all() {
+    constexpr std::int64_t stem_window = 7;
+    const bool bottleneck = has_bottlenecks(options_);
+    std::int64_t inputs = options_.width;
+    unit("stem.convolution", "stem.norm", "resnet.embedder.embedder.",
+         {inputs, options_.channels, stem_window, stem_window});
+    for (std::size_t s = 0; s < options_.stages.size(); ++s) {
+      const ResNetBlockOptions block{.bottleneck = bottleneck, .width = options_.width << s};
+      for (std::int64_t i = 0; i < options_.stages[s]; ++i) {
+        block_units(fmt::format("stages.{}.{}.", s, i),
+                    fmt::format("resnet.encoder.stages.{}.layers.{}.", s, i), inputs, block);
+        inputs = block.outputs();
+      }
+    }
+    add("classifier.weight", "classifier.1.weight", {options_.classes, inputs});
+    add("classifier.bias", "classifier.1.bias", {options_.classes});
+    return std::move(pairs_);
+  }
+
+ private:
+  void add(std::string ours, std::string theirs, const Shape& shape) {
+    pairs_.push_back({.ours = std::move(ours), .theirs = {{std::move(theirs), shape}}});
+  }
+  // A convolution and the batch norm behind it; `filters` (out, in, height, width).
+  void unit(const std::string& convolution, const std::string& norm, const std::string& theirs,
+            const Shape& filters) {
+    add(convolution + ".weight", theirs + "convolution.weight", filters);
+    pairs_.back().filters = true;
+    for (const auto& [own, other] : {std::pair{"weight", "weight"},
+                                     {"bias", "bias"},
+                                     {"running_mean", "running_mean"},
+                                     {"running_variance", "running_var"}}) {
+      add(norm + "." + own, theirs + "normalization." + other, {filters[0]});
+    }
+  }
+  void block_units(const std::string& ours, const std::string& theirs, std::int64_t inputs,
+                   const ResNetBlockOptions& block) {
+    const auto branch = [&](int number, std::int64_t from, std::int64_t to, std::int64_t window) {
+      unit(fmt::format("{}convolution{}", ours, number), fmt::format("{}norm{}", ours, number),
+           fmt::format("{}layer.{}.", theirs, number - 1), {to, from, window, window});
+    };
+    const std::int64_t width = block.width, outputs = block.outputs();
+    if (block.bottleneck) {
+      branch(1, inputs, width, 1);
+      branch(2, width, width, 3);
+      branch(3, width, outputs, 1);
+    } else {
+      branch(1, inputs, width, 3);
+      branch(2, width, outputs, 3);
+    }
+    if (inputs != outputs)
+      unit(ours + "convolution_shortcut", ours + "norm_shortcut", theirs + "shortcut.",
+           {outputs, inputs, 1, 1});
+  }
+
+  const ResNetOptions& options_;
+  std::vector<NamePair> pairs_;
+};
+
+// What ResNetForImageClassification cannot be.
+void check_kind(const ResNetOptions& model) {
+  if (model.stem != ResNetStemKind::imagenet)
+    fail(ExitCode::config,
+         "model.stem: {} has no form in Hugging Face's ResNetForImageClassification, whose stem is "
+         "7x7 filters and a pooling; only stem: imagenet can be exchanged",
+         name_of(model.stem));
+}
+
+std::vector<NamePair> resnet_names(const ModelConfig& config) {
+  const auto& model = config.as<ResNetOptions>();
+  check_kind(model);
+  return ResNetNames(model).all();
+}
+
+std::string resnet_config(const ModelConfig& config) {
+  const auto& model = config.as<ResNetOptions>();
+  check_kind(model);
+  std::vector<std::int64_t> widths;
+  for (std::size_t s = 0; s < model.stages.size(); ++s)
+    widths.push_back((model.width << s) * (has_bottlenecks(model) ? 4 : 1));
+  return fmt::format(
+      R"({{
+  "model_type": "resnet",
+  "architectures": ["ResNetForImageClassification"],
+  "layer_type": "{}",
+  "depths": [{}],
+  "hidden_sizes": [{}],
+  "embedding_size": {},
+  "hidden_act": "relu",
+  "downsample_in_first_stage": false,
+  "downsample_in_bottleneck": false,
+  {},
+  "num_channels": {},
+  {},
+  "torch_dtype": "float32"
+}}
+)",
+      name_of(model.block), fmt::join(model.stages, ", "), fmt::join(widths, ", "), model.width,
+      image_size_text(model.image_size, width_of_images(model)), model.channels,
+      class_names_text(model.classes));
+}
+
+std::optional<std::string> resnet_plain_name(std::string_view theirs,
+                                             const ModelConfig& /*model*/) {
+  if (theirs.ends_with(".num_batches_tracked")) return {};  // see Exchange::counters
+  return std::string(theirs);
+}
+
+std::vector<std::string> resnet_counters(const ModelConfig& config) {
+  std::vector<std::string> names;
+  for (const NamePair& pair : resnet_names(config)) {
+    constexpr std::string_view statistic = "running_mean";
+    const std::string& name = pair.theirs.front().name;
+    if (name.ends_with(statistic))
+      names.push_back(name.substr(0, name.size() - statistic.size()) + "num_batches_tracked");
+  }
+  return names;
+}
+
+}  // namespace
+
+const Exchange& resnet_exchange() {
+  static constexpr Exchange exchange{resnet_names, resnet_config,  resnet_plain_name, "",
+                                     "",           resnet_counters};
+  return exchange;
+}
+
+}  // namespace trireme::hugging_face
