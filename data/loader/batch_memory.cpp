@@ -42,8 +42,10 @@ BatchMemory::BatchMemory(Device& of, const SampleLayout& sample, std::int64_t ro
   batch.epochs.data = buffer.data() + epochs;
 }
 
-LoaderMemory::LoaderMemory(Device& of, const SampleLayout& sample, std::int64_t rows,
+LoaderMemory::LoaderMemory(Device& of, const SampleLayout& of_data, std::int64_t rows,
                            const LoaderOptions& options) {
+  SampleLayout sample = of_data;
+  sample.documents = sample.documents || options.context.has_value();
   const MemoryScope scope(MemoryRole::staging);
   for (std::int64_t i = 0; i < options.prefetch; ++i)
     host.emplace_back(of, sample, rows, MemoryKind::host);

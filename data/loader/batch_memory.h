@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "data/sets/dataset.h"
+#include "runtime/config/batch_ramp.h"
 #include "runtime/device/device.h"
 #include "runtime/nn/batch.h"
 
@@ -15,6 +17,9 @@ struct LoaderOptions {
   std::int64_t workers = 2;   // threads that read
   std::int64_t prefetch = 4;  // host buffers of one micro-batch each
   std::int64_t held = 1;  // latest batches that stay valid on the device; a pipeline needs several
+  // Rows of tokens are cut into sequences, whose length depends on the step; nothing: they are
+  // whole.
+  std::optional<BatchRamp> context{};
 };
 
 // One batch of `rows` samples in one buffer, laid out alike on host and device, so that moving it

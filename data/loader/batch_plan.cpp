@@ -56,12 +56,18 @@ BatchPlan BatchPlan::evaluation(std::span<const SampleRun> runs, std::int64_t mi
   return plan;
 }
 
+std::int64_t BatchPlan::step_of(std::int64_t batch) const {
+  TRIREME_EXPECTS(sampler_.has_value(), "a plan of an evaluation has no steps");
+  const BatchRamp& ramp = sampler_->ramp();
+  return ramp.step_of(ramp.samples_before(first_step_) + batch * micro_batch_ * ranks_);
+}
+
 SampleId BatchPlan::at(std::int64_t batch, std::int64_t row) const {
   if (sampler_) {
     const BatchRamp& ramp = sampler_->ramp();
     const std::int64_t together = micro_batch_ * ranks_;  // samples of one batch of every rank
     const std::int64_t sample = ramp.samples_before(first_step_) + batch * together;
-    const std::int64_t step = ramp.step_of(sample), count = ramp.size_at(step) / together;
+    const std::int64_t step = step_of(batch), count = ramp.size_at(step) / together;
     const std::int64_t own = (sample - ramp.samples_before(step)) / together;
     const std::int64_t micro = strided_ ? own * ranks_ + rank_ : rank_ * count + own;
     return sampler_->at(step, micro * micro_batch_ + row);

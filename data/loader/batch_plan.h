@@ -45,6 +45,8 @@ class BatchPlan {
   // Batches of this rank per step (training) or per pass (evaluation).
   // Of a ramp the largest step's.
   [[nodiscard]] std::int64_t count() const { return count_; }
+  // The step that a training batch is of.
+  [[nodiscard]] std::int64_t step_of(std::int64_t batch) const;
   // Row `row` of batch `batch` (from 0, without end); sample -1 = padding.
   [[nodiscard]] SampleId at(std::int64_t batch, std::int64_t row) const;
 

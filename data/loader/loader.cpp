@@ -22,6 +22,7 @@ Loader::Loader(Device& device, const Dataset& dataset, const BatchPlan& plan,
     : device_(device),
       dataset_(dataset),
       plan_(plan),
+      context_(options.context),
       parts_(std::min(options.workers, plan.micro_batch())),
       memory_(device, dataset.layout(), plan.micro_batch(), options) {
   TRIREME_EXPECTS(options.workers > 0 && options.prefetch > 0 && options.held > 0,
@@ -98,6 +99,7 @@ void Loader::fill(Slot& slot, std::int64_t batch, std::int64_t part) {
   for (std::int64_t row = rows * part / parts_; row < rows * (part + 1) / parts_ && !stopping_;
        ++row) {
     fill_row(slot, plan_.at(batch, row), row);
+    if (context_) cut_sequences(slot.host.batch, batch, row);
   }
 }
 
@@ -120,6 +122,20 @@ void Loader::fill_row(Slot& slot, SampleId id, std::int64_t row) const {
   if (dataset_.layout().documents) separate_documents(slot.host.batch, id.sample, row);
   if (dataset_.layout().weighted)
     slot.host.batch.weights.as<float>()[row] = padding ? 0.0F : dataset_.weight(id.sample);
+}
+
+// Into sequences of the step's length, each of which begins as a document does. What follows the
+// last token of one stays its target.
+void Loader::cut_sequences(const Batch& batch, std::int64_t number, std::int64_t row) const {
+  const auto length = batch.document_starts.count() / plan_.micro_batch();
+  const std::span starts(batch.document_starts.as<std::int32_t>() + row * length,
+                         static_cast<std::size_t>(length));
+  if (!dataset_.layout().documents) std::ranges::fill(starts, 0);
+  const std::int64_t longest = context_->size_at(plan_.step_of(number));
+  for (std::int64_t t = 0; t < length; ++t) {
+    std::int32_t& start = starts[static_cast<std::size_t>(t)];
+    start = std::max(start, static_cast<std::int32_t>(t / longest * longest));
+  }
 }
 
 // The token behind a document's last is another's first: no target.

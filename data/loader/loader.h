@@ -56,6 +56,7 @@ class Loader final : public BatchSource {
   void work();
   void fill(Slot& slot, std::int64_t batch, std::int64_t part);
   void fill_row(Slot& slot, SampleId id, std::int64_t row) const;
+  void cut_sequences(const Batch& batch, std::int64_t number, std::int64_t row) const;
   void separate_documents(const Batch& batch, std::int64_t sample, std::int64_t row) const;
   [[nodiscard]] bool is_ready(std::int64_t batch);
   // Blocks until `batch` is complete in its slot; raises its error.
@@ -72,6 +73,7 @@ class Loader final : public BatchSource {
   Device& device_;
   const Dataset& dataset_;
   BatchPlan plan_;
+  std::optional<BatchRamp> context_;
   std::int64_t parts_;  // a batch is read in this many pieces, so that several workers share it
   LoaderMemory memory_;
   std::vector<Slot> slots_;

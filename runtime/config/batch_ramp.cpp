@@ -11,12 +11,23 @@
 #include "runtime/config/config.h"
 
 namespace trireme {
+namespace {
+
+// Whose product, all samples of a run, is a 64-bit number.
+constexpr std::int64_t last_step = std::int64_t{1} << 32, largest_size = std::int64_t{1} << 30;
+
+std::int64_t common_divisor(std::span<const BatchRamp::Point> points) {
+  std::int64_t divisor = 0;
+  for (const BatchRamp::Point& point : points)
+    divisor = std::gcd(divisor, point.size);
+  return divisor;
+}
+
+}  // namespace
 
 BatchRamp::BatchRamp(std::span<const Point> points, RampForm form) {
   TRIREME_EXPECTS(!points.empty() && points.front().step == 0, "a ramp from step 0");
-  std::int64_t unit = 0;
-  for (const Point& point : points)
-    unit = std::gcd(unit, point.size);
+  const std::int64_t unit = common_divisor(points);
   for (std::size_t i = 0; i < points.size(); ++i) {
     const auto [step, size] = points[i];
     append(step, size);
@@ -59,8 +70,8 @@ std::int64_t BatchRamp::step_of(std::int64_t sample) const {
   return phase.first_step + (sample - phase.samples_before) / phase.size;
 }
 
-std::vector<BatchRamp::Point> ramp_points(std::span<const std::string> texts,
-                                          std::string& problem) {
+std::vector<BatchRamp::Point> ramp_points(std::span<const std::string> texts, std::string& problem,
+                                          std::string_view unit) {
   std::vector<BatchRamp::Point> points;
   for (const std::string& text : texts) {
     BatchRamp::Point point;
@@ -68,11 +79,11 @@ std::vector<BatchRamp::Point> ramp_points(std::span<const std::string> texts,
     const auto step = std::from_chars(text.data(), end, point.step);
     const bool split = step.ec == std::errc() && step.ptr != end && *step.ptr == ':';
     const auto size = split ? std::from_chars(step.ptr + 1, end, point.size) : step;
-    if (!split || size.ec != std::errc() || size.ptr != end || point.step < 0 || point.size < 1) {
+    if (!split || size.ec != std::errc() || size.ptr != end || point.step < 0 ||
+        point.step > last_step || point.size < 1 || point.size > largest_size) {
       problem = fmt::format(
-          "\"{}\" is not STEP:SIZE, the step (from 0) from which on a global "
-          "batch has so many samples",
-          text);
+          "\"{}\" is not STEP:SIZE, the step (from 0) from which on there are so many {}", text,
+          unit);
       return {};
     }
     points.push_back(point);
@@ -84,9 +95,14 @@ std::vector<BatchRamp::Point> ramp_points(std::span<const std::string> texts,
     if (points[i].step <= step)
       problem = fmt::format("step {} does not come after step {}", points[i].step, step);
     if (points[i].size <= size)
-      problem = fmt::format("{} samples are no more than {}; sizes grow", points[i].size, size);
+      problem = fmt::format("{} {} are no more than {}; sizes grow", points[i].size, unit, size);
   }
   return points;
+}
+
+std::int64_t sizes_of(std::span<const BatchRamp::Point> points, RampForm form) {
+  if (form == RampForm::stepwise) return std::ssize(points);
+  return (points.back().size - points.front().size) / common_divisor(points) + 1;
 }
 
 BatchRamp batch_ramp(const TrainConfig& train) {
@@ -94,6 +110,11 @@ BatchRamp batch_ramp(const TrainConfig& train) {
   std::string problem;
   const auto points = ramp_points(train.batch_ramp, problem);
   return {points, train.batch_ramp_form};
+}
+
+BatchRamp context_ramp(const TrainConfig& train) {
+  std::string problem;
+  return {ramp_points(train.context_ramp, problem), RampForm::stepwise};
 }
 
 }  // namespace trireme

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/config/choices.h"
@@ -28,9 +29,9 @@ class BatchRamp {
 
   // Every step takes the same.
   explicit BatchRamp(std::int64_t size = 1) : phases_{{0, size, 0}} {}
-  // The first point is of step 0, and steps and sizes ascend. stepwise: a size holds until the next point.
-  // linear: between two points sizes lie on a line, rounded down to whole multiples of the greatest
-  // common divisor of all points' sizes, so that what divides these divides all of them.
+  // The first point is of step 0, and steps and sizes ascend. stepwise: a size holds until the next
+  // point. linear: between two points sizes lie on a line, rounded down to whole multiples of the
+  // greatest common divisor of all points' sizes, so that what divides these divides all of them.
   BatchRamp(std::span<const Point> points, RampForm form);
 
   [[nodiscard]] std::int64_t size_at(std::int64_t step) const { return at(step).size; }
@@ -48,12 +49,18 @@ class BatchRamp {
   std::vector<Phase> phases_;
 };
 
-// Of "STEP:SIZE" texts; what is wrong with them is put into `problem`.
+// Of "STEP:SIZE" texts, sizes in `unit`; what is wrong with them is put into `problem`.
 [[nodiscard]] std::vector<BatchRamp::Point> ramp_points(std::span<const std::string> texts,
-                                                        std::string& problem);
+                                                        std::string& problem,
+                                                        std::string_view unit = "samples");
+
+// How many different ones a ramp of these points may have.
+[[nodiscard]] std::int64_t sizes_of(std::span<const BatchRamp::Point> points, RampForm form);
 
 // Of a config whose rules were checked; one size where it has no ramp.
 struct TrainConfig;
 [[nodiscard]] BatchRamp batch_ramp(const TrainConfig& train);
+// Of a config with train.context_ramp: tokens of a sequence in the place of samples.
+[[nodiscard]] BatchRamp context_ramp(const TrainConfig& train);
 
 }  // namespace trireme

@@ -167,7 +167,8 @@ struct TrainConfig {
   std::int64_t micro_batch = 4;
   std::vector<std::string> batch_ramp;  // "STEP:SIZE" (batch_ramp.h); empty = one size
   RampForm batch_ramp_form = RampForm::stepwise;
-  std::string initial_weights;  // path; empty = random
+  std::vector<std::string> context_ramp;  // "STEP:TOKENS"; empty = always model.context
+  std::string initial_weights;            // path; empty = random
   Recompute recompute = Recompute::none;
   double clip_norm = 1.0;  // 0 = no clipping
   double label_smoothing = 0.0;

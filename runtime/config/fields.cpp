@@ -311,6 +311,10 @@ std::vector<Field> train_fields() {
       FIELD(train.batch_ramp_form, one_of<RampForm>(),
             "between two of train.batch_ramp: stepwise = the earlier size; linear = sizes on a "
             "line, in multiples of the largest number that divides all of them"),
+      FIELD(train.context_ramp, texts,
+            "STEP:TOKENS, the step (from 0) from which on sequences are so long, as often as they "
+            "grow; the last is model.context. Rows are cut into such sequences: a step keeps its "
+            "tokens"),
       FIELD(train.initial_weights, Text{},
             "weights to begin with: a safetensors file, an index of several, a directory of either "
             "or a checkpoint, of any layout; empty = random"),

@@ -269,8 +269,12 @@ LoaderOptions loader_options(const DataConfig& data, int held) {
 }
 
 LoaderOptions training_loader_options(const Session& session) {
-  return loader_options(session.config.data,
-                        StepEngine::batches_held(session.pipeline, session.mesh.here().pipeline));
+  LoaderOptions options =
+      loader_options(session.config.data,
+                     StepEngine::batches_held(session.pipeline, session.mesh.here().pipeline));
+  if (!session.config.train.context_ramp.empty())
+    options.context = context_ramp(session.config.train);
+  return options;
 }
 
 ValidationPass::ValidationPass(Session& session, PipelineRunner& runner,

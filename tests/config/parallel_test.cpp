@@ -105,8 +105,23 @@ TEST(ParallelRules, BatchesThatGrowFitTheLayoutAtEverySize) {
   EXPECT_THAT(refusal(gpt, {ramp("[5:8, 100:32]")}), HasSubstr("begins at step 5"));
   EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:8, 200:32]")}), HasSubstr("sizes grow"));
   EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:16, 100:32]")}), HasSubstr("does not come after"));
-  for (const char* const wrong : {"[8, 100:32]", "[0:8:3, 100:32]", "['0:', 1:32]", "['0:-8', 9:32]"})
+  EXPECT_THAT(refusal(gpt, {ramp("[0:1, 9:1000000]"), "train.batch_ramp_form=linear",
+                            "train.global_batch=1000000"}),
+              HasSubstr("has 1000000 sizes on its way"));
+  for (const char* const wrong : {"[8, 100:32]", "[0:8, 99999999999:32]", "[0:8:3, 100:32]",
+                                  "['0:', 1:32]", "['0:-8', 9:32]"})
     EXPECT_THAT(refusal(gpt, {ramp(wrong)}), HasSubstr("is not STEP:SIZE")) << wrong;
+}
+
+TEST(ParallelRules, SequencesThatGrowEndAtTheContext) {
+  const auto ramp = [](const std::string& sizes) { return "train.context_ramp=" + sizes; };
+  EXPECT_NO_THROW((void)resolved(gpt, {ramp("[0:32, 100:100, 200:256]")}));
+  EXPECT_THAT(refusal(gpt, {ramp("[0:32, 100:100]")}),
+              HasSubstr("ends with 100 tokens, and model.context is 256; make them equal"));
+  EXPECT_THAT(refusal(gpt, {ramp("[0:32, 100:32, 200:256]")}),
+              HasSubstr("32 tokens are no more than 32; sizes grow"));
+  EXPECT_THAT(refusal(gpt, {ramp("[32, 200:256]")}), HasSubstr("is not STEP:SIZE"));
+  EXPECT_THAT(refusal(resnet, {ramp("[0:1]")}), HasSubstr("has no sequences to cut"));
 }
 
 TEST(BatchRamp, IsAPureFunctionOfTheStep) {

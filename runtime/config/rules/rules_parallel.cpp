@@ -278,6 +278,12 @@ void check_ramp(const Subject& subject) {
     refuse(subject, key, "with data.sources, whose order counts batches of one size; use no ramp");
   if (config.device.graphs == GraphMode::step)
     refuse(subject, key, "with device.graphs: step, whose steps are all alike; use layer or off");
+  constexpr std::int64_t most_sizes = 4096;
+  if (const std::int64_t sizes = sizes_of(points, train.batch_ramp_form); sizes > most_sizes)
+    refuse(subject, key,
+           "has {} sizes on its way, and {} are as many as there may be; take sizes "
+           "with a larger common divisor, or batch_ramp_form: stepwise",
+           sizes, most_sizes);
   const BatchRamp ramp(points, train.batch_ramp_form);
   for (const BatchRamp::Phase& phase : ramp.phases()) {
     if (!ramp_fits(config, phase.size)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What cannot be honoured: by this build, or by the chosen model and optimizer.
+#include "runtime/config/batch_ramp.h"
 #include "runtime/config/rules/rules.h"
 #include "runtime/config/value.h"
 
@@ -50,7 +51,29 @@ void check_device(const Subject& subject) {
   }
 }
 
+// Sequences shorter than a row are told apart as documents are.
+void check_context_ramp(const Subject& subject) {
+  const Config& config = subject.config;
+  constexpr std::string_view key = "train.context_ramp";
+  if (config.train.context_ramp.empty()) return;
+  if (!subject.limits.documents) {
+    refuse(subject, key, "with model.family: {}, which has no sequences to cut; leave it out",
+           config.model.family);
+  }
+  if (config.device.graphs == GraphMode::step)
+    refuse(subject, key, "with device.graphs: step, whose steps are all alike; use layer or off");
+  std::string problem;
+  const auto points = ramp_points(config.train.context_ramp, problem, "tokens");
+  if (!problem.empty()) refuse(subject, key, "{}", problem);
+  const std::int64_t context = subject.family().targets_per_sample(config.model);
+  if (points.back().size != context) {
+    refuse(subject, key, "ends with {} tokens, and model.context is {}; make them equal",
+           points.back().size, context);
+  }
+}
+
 void check_documents(const Subject& subject) {
+  check_context_ramp(subject);
   const Documents documents = subject.config.data.documents;
   if (documents == Documents::joined || subject.limits.documents) return;
   refuse(subject, "data.documents",

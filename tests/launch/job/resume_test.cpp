@@ -126,6 +126,29 @@ TEST_F(ResumeTest, BatchesGrowAlikeOnEveryLayoutAndAfterAStop) {
   EXPECT_THAT(other.output, HasSubstr("train.batch_ramp"));
 }
 
+// Of 24 tokens in a row; the first steps see 5 and 12 of them together.
+TEST_F(ResumeTest, SequencesGrowAlikeOnEveryLayoutAndAfterAStop) {
+  const auto growing = [&](Settings more) {
+    more.emplace_back("train.context_ramp=[0:5,3:12,6:24]");
+    return layout(more);
+  };
+  expect_done(train_gpt("whole", 1, growing({})));
+  expect_done(train_gpt("long", 1, layout({"train.context_ramp=[0:24]"})));
+  expect_done(train_gpt("plain", 1, layout({})));
+  expect_same_run("plain", "long");
+  EXPECT_NE(steps_of("whole").front().loss, steps_of("plain").front().loss);
+
+  const std::vector<Settings> layouts = {{"parallel.tensor=2"}, {"parallel.pipeline=2"}, {}};
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const std::string name = fmt::format("grows{}", i);
+    expect_done(train_gpt(name, 2, growing(layouts[i])));
+    expect_same_run("whole", name);
+  }
+  EXPECT_EQ(train_gpt("parts", 2, growing({"run.deadline_minutes=0.00001"})).exit_code, 75);
+  expect_done(train_gpt("parts", 1, growing({})));
+  expect_same_run("whole", "parts");
+}
+
 TEST_F(ResumeTest, GradientNoiseIsMeasuredAlikeOnEveryLayoutAndGoesOn) {
   const auto settings = [&](Settings more) {
     more.emplace_back("train.noise_scale_every=2");
