@@ -5,8 +5,10 @@
 # SIGKILL for a random rank: at a random time after the start, after a random number of steps, or while a checkpoint is
 # being written. Prints one line per job and exits with 1 when anything differs.
 #
-#   scripts/kill_and_resume.sh [--jobs N] [--kills N] [--steps N] [--seed N] [--trireme FILE] [--keep DIR]
+#   scripts/kill_and_resume.sh [--model M] [--precision P] [--jobs N] [--kills N] [--steps N] [--seed N] [--trireme FILE] [--keep DIR]
 #
+#   --model M        gpt (default), llama, bert, vit or resnet
+#   --precision P    fp32 (default) or bf16
 #   --jobs N         whole jobs (default: 3; 100 take about half an hour on two cores)
 #   --kills N        most kills of one job; each has at least one (default: 3)
 #   --steps N        steps of a job, a multiple of 3 (default: 60)
@@ -16,11 +18,13 @@
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+# shellcheck source=scripts/small_models.sh
+source "$(dirname "${BASH_SOURCE[0]}")/small_models.sh"
 
-jobs=3 kills=3 steps=60 seed=$(date +%s) trireme=$repository/build/cpu/trireme keep=''
+model=gpt precision=fp32 jobs=3 kills=3 steps=60 seed=$(date +%s) trireme=$repository/build/cpu/trireme keep=''
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --jobs | --kills | --steps | --seed | --trireme | --keep)
+    --model | --precision | --jobs | --kills | --steps | --seed | --trireme | --keep)
       [[ $# -ge 2 ]] || die "$1 needs a value"
       declare "${1#--}=$2"
       shift
@@ -35,6 +39,8 @@ while [[ $# -gt 0 ]]; do
 done
 [[ $jobs$kills$steps$seed =~ ^[0-9]+$ ]] || die "--jobs, --kills, --steps and --seed are numbers"
 ((steps % 3 == 0 && steps > 0)) || die "--steps $steps: checkpoints are written every 3 steps, so it must be a multiple of 3"
+[[ " $small_models " == *" $model "* ]] || die "--model $model: use one of $small_models"
+[[ $precision == fp32 || $precision == bf16 ]] || die "--precision $precision: use fp32 or bf16"
 ((kills > 0)) || die "--kills 0: nothing would be tested"
 trireme=$(realpath -- "$trireme")
 [[ -x $trireme ]] || die "$trireme: there is no such program; build it or say where it is with --trireme"
@@ -49,19 +55,17 @@ if [[ -z $keep ]]; then trap '(($? != 0)) || rm -rf -- "$work"' EXIT; fi
 RANDOM=$((seed % 32768))
 say "seed $seed, $work"
 
-# Text that a small model learns something from.
-awk 'BEGIN { srand(1); split("oar rower keel bench trireme sea pull the", w, " ")
-             for (i = 0; i < 20000; ++i) printf "%s ", w[1 + int(rand() * 8)] }' >"$work/text.txt"
-"$trireme" data pack-text "$work/text.txt" --out "$work/data" --validation 0.1 --quiet
+small_model "$model" "$work" "$trireme" 4 32 2 || die "$trireme cannot pack the data"
 cat >"$work/config.yaml" <<YAML
 run: {seed: 3}
+precision: $precision
 reproducibility: layout
-model: {family: gpt2, layers: 4, hidden: 32, heads: 4, context: 32, vocabulary: 256, dropout: 0.1}
-data: {path: $work/data/train, validation_path: $work/data/validation, workers: 1}
-train: {steps: $steps, global_batch: 8, micro_batch: 1, log_every: 1000, eval_every: 20}
+model: {$model_keys}
+data: {path: $work/data/train, validation_path: $work/data/validation, workers: 1$data_keys}
+train: {steps: $steps, global_batch: 16, micro_batch: 2, log_every: 1000, eval_every: 20}
 optimizer: {name: adamw, learning_rate: 3e-3}
 lr_schedule: {name: cosine, warmup_steps: 5}
-parallel: {tensor_blocks: 2, timeout_seconds: 60}
+parallel: {tensor_blocks: $tensor_blocks, timeout_seconds: 60}
 checkpoint: {every_steps: 3, keep: 2}
 YAML
 
@@ -70,6 +74,11 @@ layouts=(
   "1" "2" "2 parallel.tensor=2" "2 parallel.pipeline=2" "4 parallel.tensor=2" "4 parallel.pipeline=2" "2 parallel.zero=1"
   "2 parallel.zero=2" "4 parallel.zero=3" "4 parallel.tensor=2 parallel.pipeline=2"
 )
+
+if [[ $model == resnet ]]; then
+  layouts=("1" "2" "2 parallel.pipeline=2" "4 parallel.pipeline=2" "4 parallel.pipeline=4" "2 parallel.zero=1" "2 parallel.zero=2"
+    "4 parallel.zero=3")
+fi
 
 # start DIRECTORY LOG RANKS [SETTING...]: a job in the background, whose process is $job.
 start() {

@@ -6,18 +6,20 @@
 #
 #   scripts/layout_matrix.sh [--model M] [--ranks LIST] [--precision P] [--quick] [--trireme FILE] [--keep DIR]
 #
-#   --model M        gpt (default), bert or vit
+#   --model M        gpt (default), llama, bert, vit or resnet
 #   --ranks LIST     rank counts to run, for example 1,2,4 (default: 1,2,4,8); one rank is always run, to compare with
 #   --precision P    fp32 (default) or bf16
 #   --quick          a dozen layouts instead of all
 #   --trireme FILE   the program (default: build/cpu/trireme)
 #   --keep DIR       put the run directories and logs there and leave them
 #
-# The data is the quickstart's where it is packed, else text made up here. Needs the program built: scripts/test.sh or
-# scripts/quickstart.sh does that.
+# The data is made up here. Layouts that a family does not have must be refused: their reasons stand below the table. Needs the
+# program built: scripts/test.sh or scripts/quickstart.sh does that.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+# shellcheck source=scripts/small_models.sh
+source "$(dirname "${BASH_SOURCE[0]}")/small_models.sh"
 
 model=gpt rank_counts=1,2,4,8 precision=fp32 quick=false keep='' trireme=$repository/build/cpu/trireme
 while [[ $# -gt 0 ]]; do
@@ -43,7 +45,7 @@ while [[ $# -gt 0 ]]; do
   shift
 done
 [[ $rank_counts =~ ^[1248](,[1248])*$ ]] || die "--ranks $rank_counts: give some of 1, 2, 4 and 8, with commas between"
-[[ $model == gpt || $model == bert || $model == vit ]] || die "--model $model: use gpt, bert or vit"
+[[ " $small_models " == *" $model "* ]] || die "--model $model: use one of $small_models"
 [[ $precision == fp32 || $precision == bf16 ]] || die "--precision $precision: use fp32 or bf16"
 [[ -x $trireme ]] || die "$trireme: there is no such program; build it or say where it is with --trireme"
 
@@ -108,43 +110,14 @@ clean_up() { if [[ -z $keep ]]; then rm -rf -- "$work"; fi; }
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
-data=$repository/quickstart/data/kjv
-made_up_text() {
-  awk 'BEGIN { srand(1); split("oar rower keel bench trireme sea pull the", word, " ")
-    for (i = 0; i < 12000; ++i) printf "%s%s", word[1 + int(8 * rand())], i % 12 == 11 ? "\n" : " " }' >"$work/text.txt"
-}
-if [[ $model == vit ]]; then
-  # Letters as pixels of 12 x 12 pictures, and as labels.
-  data=$work/data
-  made_up_text
-  { printf '\0\0\10\3\0\0\0\170\0\0\0\14\0\0\0\14' && head -c 17280 "$work/text.txt"; } >"$work/images_idx"
-  { printf '\0\0\10\1\0\0\0\170' && head -c 120 "$work/text.txt" | LC_ALL=C tr 'a-h' '\000' | LC_ALL=C tr 'i-q' '\001' |
-    LC_ALL=C tr -c '\000\001' '\002'; } >"$work/labels_idx"
-  "$trireme" data pack-images --quiet "$work/images_idx" --labels "$work/labels_idx" --classes 3 --out "$data" \
-    --validation 0.2 >/dev/null || die "$trireme cannot pack the data"
-elif ! "$trireme" data inspect "$data/validation" >/dev/null 2>&1; then
-  data=$work/data
-  made_up_text
-  "$trireme" data pack-text --quiet "$work/text.txt" --out "$data" --validation 0.1 >/dev/null ||
-    die "$trireme cannot pack the data"
-fi
-
-blocks='layers: 6, hidden: 64, heads: 4, dropout: 0.1'
-case $model in
-  gpt) keys="family: gpt2, $blocks, context: 32, vocabulary: 256" more='' ;;
-  bert) keys="family: bert, $blocks, context: 32, vocabulary: 257, mask_token: 256" more='' ;;
-  vit) # 1 + 9 rows of each picture
-    keys="family: vit, $blocks, patch: 4, image_size: 12, channels: 1, classes: 3"
-    more=', mean: [0.4], std: [0.1], flip: true, mixup: 0.8, cutmix: 1'
-    ;;
-esac
+small_model "$model" "$work" "$trireme" 6 64 4 || die "$trireme cannot pack the data"
 cat >"$work/config.yaml" <<EOF_CONFIG
 run: {directory: $work/run}
 precision: $precision
 reproducibility: layout
-model: {$keys}
-data: {path: $data/train, validation_path: $data/validation, workers: 1, prefetch: 2$more}
-parallel: {tensor_blocks: 4, bucket_megabytes: 0.125, timeout_seconds: 60}
+model: {$model_keys}
+data: {path: $work/data/train, validation_path: $work/data/validation, workers: 1, prefetch: 2$data_keys}
+parallel: {tensor_blocks: $tensor_blocks, bucket_megabytes: 0.125, timeout_seconds: 60}
 train: {steps: 20, global_batch: 16, micro_batch: 2, eval_batches: 2, log_every: 20}
 optimizer: {name: adamw, learning_rate: 3e-3}
 EOF_CONFIG
@@ -168,15 +141,18 @@ results_of() {
   grep -oE '"(step|loss|validation_loss|accuracy|grad_norm)":[^,}]*' "$run/metrics.jsonl"
 }
 
+# Whether the family lacks what a layout of TENSOR SCHEDULE RECOMPUTE asks for.
+refuses() { [[ $model == resnet && ($1 -gt 1 || $2 == zero-bubble || $3 == selective) ]]; }
+
 # row RANKS LAYOUT SCHEDULE ZERO SEQUENCE RECOMPUTE LOSS WEIGHTS EQUAL
 row() { printf '%5s  %-9s  %-13s  %-4s  %-8s  %-9s  %-20s  %-16s  %s\n' "$@"; }
 
 # shellcheck source=launch/mpi_env.sh
 source "$repository/launch/mpi_env.sh" 8
-say "20 steps of $model in $precision, 8 micro-batches, 4 tensor blocks; layouts are data x tensor x pipeline"
+say "20 steps of $model in $precision, 8 micro-batches, $tensor_blocks tensor blocks; layouts are data x tensor x pipeline"
 row ranks layout schedule ZeRO sequence recompute 'final loss' weights equal
 
-count=0 differing=0 failed=0
+count=0 differing=0 failed=0 refused=0
 while read -r d t p schedule zero sequence recompute star; do
   ranks=$((d * t * p))
   if ((count > 0)); then
@@ -190,7 +166,10 @@ while read -r d t p schedule zero sequence recompute star; do
   train "$d" "$t" "$p" "$schedule" "$zero" "$sequence" "$recompute" || status=$?
   if [[ -t 2 ]]; then printf '\r\033[K' >&2; fi
   equal=yes loss=- weights=-
-  if ((status != 0)); then
+  if ((status == 2)) && refuses "$t" "$schedule" "$recompute"; then
+    equal=refused refused=$((refused + 1))
+    sed -n 's/.*error: //p' "$run.log" | head -n 1 >>"$work/reasons.txt"
+  elif ((status != 0)); then
     equal="failed with $status" failed=$((failed + 1))
     grep -m 1 -A 5 'error: ' "$run.log" >>"$work/failures.txt" || tail -n 20 "$run.log" >>"$work/failures.txt"
     if ((count == 1)); then break; fi
@@ -204,6 +183,7 @@ while read -r d t p schedule zero sequence recompute star; do
   row "$ranks" "$d x $t x $p" "$schedule" "$zero" "$sequence" "$recompute" "$loss" "$weights" "$equal"
 done < <(layouts)
 
+if ((refused > 0)); then sort "$work/reasons.txt" | uniq -c; fi
 if ((failed > 0)); then cat "$work/failures.txt" >&2; fi
-say "$((count - differing - failed)) of $count layouts equal, $differing differ, $failed failed, after $SECONDS s"
+say "$((count - differing - failed - refused)) of $count layouts equal, $differing differ, $failed failed, $refused refused, after $SECONDS s"
 ((differing + failed == 0))
