@@ -126,6 +126,18 @@ TEST(Metrics, TheLossReadsBackToTheSameBits) {
   }
 }
 
+TEST(Metrics, GradientNoiseIsToldOfTheStepsThatMeasureIt) {
+  StepMetrics metrics = sample_step();
+  EXPECT_EQ(json_of(metrics).find("noise"), std::string::npos);
+  metrics.noise_scale = 12.5;
+  metrics.noise_trace = 24;
+  metrics.noise_square = -0.25;
+
+  EXPECT_NE(
+      json_of(metrics).find("\"noise_scale\":12.5,\"noise_trace\":24.0,\"noise_square\":-0.25"),
+      std::string::npos);
+}
+
 TEST(Metrics, ANonFiniteValueIsNullAndFlagged) {
   StepMetrics metrics = sample_step();
   metrics.loss = std::nan("");
