@@ -132,6 +132,68 @@ std::vector<float> to_ours(const NamePair& pair, const TheirWeights& weights) {
   return values;
 }
 
+// Of ours, with what an adapter beside it adds: W + alpha / rank B A.
+class MergedReader {
+ public:
+  MergedReader(const RunState& from, const StoredValues& stored, const LoraConfig& lora)
+      : from_(from), stored_(stored), lora_(lora), reader_(stored) {
+    bool adapted = false;
+    for (const auto& [name, tensor] : stored.tensors)
+      adapted = adapted || name.ends_with(".lora_a");
+    if (adapted && lora.rank == 0)
+      fail(ExitCode::config,
+           "{}: holds adapters, and the config has lora.rank: 0; give the --config of the run that "
+           "trained them",
+           from.path);
+    if (!adapted && lora.rank > 0)
+      fail(ExitCode::config,
+           "{}: holds no adapters, and the config has lora.rank: {}; give the --config of the run "
+           "that these weights are of",
+           from.path, lora.rank);
+  }
+
+  [[nodiscard]] std::vector<float> whole(const std::string& name) {
+    std::vector<float> values = reader_.whole(stored_.tensors.find(name)->second);
+    const std::string layer = name.substr(0, name.rfind('.'));
+    const auto a = stored_.tensors.find(layer + ".lora_a");
+    if (!name.ends_with(".weight") || a == stored_.tensors.end()) return values;
+    const Shape& shape = stored_.tensors.find(name)->second.shape;
+    const auto b = stored_.tensors.find(layer + ".lora_b");
+    if (b == stored_.tensors.end() || a->second.shape != Shape{lora_.rank, shape[1]} ||
+        b->second.shape != Shape{shape[0], lora_.rank})
+      fail(ExitCode::checkpoint, "{}: {} is no adapter of rank {} of {} {}", from_.path, a->first,
+           lora_.rank, name, shape.to_string());
+    add_product(values, reader_.whole(b->second), reader_.whole(a->second), shape);
+    return values;
+  }
+
+ private:
+  // In double, for the sum is rounded once.
+  void add_product(std::vector<float>& values, const std::vector<float>& b,
+                   const std::vector<float>& a, const Shape& shape) const {
+    const auto columns = static_cast<std::size_t>(shape[1]);
+    const auto rank = static_cast<std::size_t>(lora_.rank);
+    const double scale = lora_.alpha / static_cast<double>(lora_.rank);
+    std::vector<double> row(columns);
+    for (std::size_t r = 0; r < static_cast<std::size_t>(shape[0]); ++r) {
+      std::ranges::fill(row, 0.0);
+      for (std::size_t k = 0; k < rank; ++k) {
+        const double factor = scale * static_cast<double>(b[r * rank + k]);
+        for (std::size_t c = 0; c < columns; ++c)
+          row[c] += factor * static_cast<double>(a[k * columns + c]);
+      }
+      for (std::size_t c = 0; c < columns; ++c)
+        values[r * columns + c] =
+            static_cast<float>(static_cast<double>(values[r * columns + c]) + row[c]);
+    }
+  }
+
+  const RunState& from_;
+  const StoredValues& stored_;
+  LoraConfig lora_;
+  StoredReader reader_;
+};
+
 // Where one of theirs lies in ours.
 struct Part {
   const NamePair* pair;
@@ -185,6 +247,7 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
   const WeightsChoice choice{.path = from.path, .average = options.average};
   const ValueKind kind = choice.kind();
   const StoredValues stored = from.values(kind);
+  MergedReader reader(from, stored, config.lora);
   const std::vector<NamePair> pairs = exchange.names(config.model);
   std::vector<PlannedTensor> tensors;
   std::vector<Part> parts;
@@ -209,11 +272,10 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
     fmt::print("the tokenizer is taken along, but not read here: {}\n", unread);
   make_directory(destination.to);
   remove_their_weights(destination.to);
-  StoredReader reader(stored);
   const std::size_t files =
       write_their_weights(destination.to, tensors, options.shard_bytes, [&](std::size_t i) {
         const auto& [pair, first] = parts[i];
-        const std::vector<float> whole = reader.whole(stored.tensors.find(pair->ours)->second);
+        const std::vector<float> whole = reader.whole(pair->ours);
         const Shape& shape = tensors[i].shape;
         std::vector<float> own(whole.begin() + first, whole.begin() + first + shape.count());
         const Turned as = turned(*pair, shape);

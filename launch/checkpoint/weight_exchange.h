@@ -18,7 +18,8 @@ struct Destination {
 // Makes a directory of Hugging Face's: weights in files of `shard_bytes` at most (a tensor that is
 // larger has one of its own) with an index where there are several, config.json,
 // generation_config.json, and the tokenizer of the run; `average`: of the averaged weights. Holds
-// one tensor at a time. Raises ExitCode::config for a family that has no form of its own in Hugging
+// one tensor at a time. Adapters (lora.rank) are merged into the weights. Raises ExitCode::config
+// for a family that has no form of its own in Hugging
 // Face's libraries.
 // `expectations`: with a file by which an import can check itself (forward_check.h), for which all
 // of the model is held.

@@ -71,11 +71,10 @@ void inspect(const std::string& path, bool tensors, bool whole_config) {
   fmt::print("tensors   {}\n", manifest.tensors.size());
   if (!tensors) return;
   for (const ManifestTensor& tensor : manifest.tensors) {
-    fmt::print("  {:<40} {:<20} {}{}\n", tensor.name, tensor.shape.to_string(),
-               tensor.kind == ParamKind::weight ? "weight" : "statistic",
-               tensor.blocking.blocks > 1
-                   ? fmt::format(", in {} tensor blocks", tensor.blocking.blocks)
-                   : "");
+    fmt::print(
+        "  {:<40} {:<20} {}{}\n", tensor.name, tensor.shape.to_string(), name_of(tensor.kind),
+        tensor.blocking.blocks > 1 ? fmt::format(", in {} tensor blocks", tensor.blocking.blocks)
+                                   : "");
   }
 }
 

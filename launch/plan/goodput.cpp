@@ -106,7 +106,8 @@ std::optional<GoodputPlan> plan_goodput(const LayoutPlan& plan, const PlanContex
   if (hardware.reliability.mtbf_hours <= 0) return std::nullopt;
   const int ranks = mesh_shape(plan.config.parallel).size();
   StepPlanner planner;
-  const auto parameters = static_cast<double>(parameter_count(planner.input(plan.config).layers));
+  const auto parameters =
+      static_cast<double>(parameter_counts(planner.input(plan.config).layers).all);
   GoodputPlan found{.mtbf = plan::job_mtbf_seconds(hardware, ranks),
                     .restart = hardware.reliability.restart_seconds,
                     .save = plan::checkpoint_seconds(parameters, ranks, hardware),

@@ -144,9 +144,9 @@ std::string heading(const LayoutPlan& plan, const PlanContext& context) {
   const auto input = planner.input(config);
   const auto samples = config.train.global_batch;
   std::string text = fmt::format(
-      "{} of {} parameters in {} on {} rank(s): data {} x tensor {} x pipeline {}, ZeRO {}, "
+      "{} of {} in {} on {} rank(s): data {} x tensor {} x pipeline {}, ZeRO {}, "
       "recompute {}",
-      config.model.family, parameter_count(input.layers), name_of(config.precision),
+      config.model.family, text_of(parameter_counts(input.layers)), name_of(config.precision),
       input.mesh.size(), parallel.data, parallel.tensor, parallel.pipeline, parallel.zero,
       name_of(config.train.recompute));
   if (parallel.pipeline > 1) {

@@ -30,6 +30,13 @@ ColumnLinear::ColumnLinear(Blueprint& blueprint, std::string_view name,
                                  .shard_axis = 0,
                                  .shard_parts = options.parts,
                                  .shard_lead = options.lead});
+  if (blueprint.adapts(name))
+    adapter_.emplace(blueprint, AdaptedWeight{.outputs = options.outputs,
+                                              .inputs = weight_block_[1],
+                                              .axis = 0,
+                                              .parts = options.parts,
+                                              .lead = options.lead,
+                                              .rows = block_.rows()});
   if (!options.bias) return;
   bias_ = blueprint.parameter({.name = "bias",
                                .shape = {options.outputs},
@@ -44,10 +51,12 @@ void ColumnLinear::forward(const Context& context, const Tensor& y, const Tensor
     matmul_.forward(context, block_of(y, b, block_), x, block_of(weight, b, weight_block_),
                     bias_block(context, b));
   }
+  if (adapter_) adapter_->forward(context, {y, blocks_}, {x});
 }
 
 void ColumnLinear::forward_gelu(const Context& context, const Tensor& y, const Tensor& pre,
                                 const Tensor& x) const {
+  TRIREME_EXPECTS(!adapter_, "an adapter adds to what GELU reads");
   const Tensor weight = context.params.compute(weight_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
     matmul_.forward_gelu(context, block_of(y, b, block_), block_of(pre, b, block_), x,
@@ -67,19 +76,25 @@ void ColumnLinear::backward(const Context& context, const Tensor& dx, const Tens
     matmul_.backward_input(context, blocked_ ? sum_.block(context, b) : dx, block_of(dy, b, block_),
                            block_of(weight, b, weight_block_));
   }
+  if (adapter_) {
+    const Tensor first = blocked_ ? sum_.block(context, 0) : dx;
+    const Tensor all{first.data, first.dtype, blocks_of(blocks_, sum_.rows().whole())};
+    adapter_->backward_input(context, {all, blocks_}, {dy, blocks_});
+  }
   if (blocked_) sum_.start(context);
   if (!split_backward_) accumulate(context, dy, x);
   if (blocked_) ops::add_bias_residual(context.stream, dx, sum_.finish(context));
-  if (!split_backward_) report(context);
+  if (!split_backward_) finish_weights(context, dy, x);
 }
 
 void ColumnLinear::backward_weight(const Context& context, const Tensor& dy,
                                    const Tensor& x) const {
   accumulate(context, dy, x);
-  report(context);
+  finish_weights(context, dy, x);
 }
 
 void ColumnLinear::accumulate(const Context& context, const Tensor& dy, const Tensor& x) const {
+  if (!context.params.trains(weight_)) return;
   const Tensor dw = context.params.gradient(weight_);
   const Tensor db = bias_.index < 0 ? Tensor{} : context.params.gradient(bias_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
@@ -89,7 +104,10 @@ void ColumnLinear::accumulate(const Context& context, const Tensor& dy, const Te
   }
 }
 
-void ColumnLinear::report(const Context& context) const {
+// The adapter's own sums over ranks come after those of dx.
+void ColumnLinear::finish_weights(const Context& context, const Tensor& dy, const Tensor& x) const {
+  if (adapter_) adapter_->backward_weight(context, {dy, blocks_}, {x});
+  if (!context.params.trains(weight_)) return;
   if (bias_.index >= 0) context.ready(bias_);
   const ParamSpec& spec = context.params.layout().spec(weight_);
   if (spec.tie.empty() || spec.is_copy()) context.ready(weight_);
@@ -97,7 +115,8 @@ void ColumnLinear::report(const Context& context) const {
 
 double ColumnLinear::forward_flops() const {
   return 2.0 * static_cast<double>(block_.rows()) * static_cast<double>(blocks_) *
-         static_cast<double>(weight_block_.count());
+             static_cast<double>(weight_block_.count()) +
+         (adapter_ ? adapter_->forward_flops() : 0.0);
 }
 
 }  // namespace trireme

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "models/layers/linear_matmuls.h"
+#include "models/layers/low_rank.h"
 #include "models/layers/partial_sum.h"
 
 namespace trireme {
@@ -18,7 +21,7 @@ struct ColumnOptions {
 // y = x W^T + b whose outputs are split over the tensor ranks (column parallel in Megatron-LM's
 // terms): x (B, T, C) on every rank, y (local blocks, B, T, outputs / blocks). Each block is a
 // matmul of its own, so that it has the same bits on any number of ranks. One block is a plain
-// linear layer.
+// linear layer. Where the blueprint adapts it, its weights are frozen and an adapter is beside it.
 class ColumnLinear {
  public:
   // Declares "<name>.weight" (outputs, C), decayed, and "<name>.bias" (outputs).
@@ -34,7 +37,7 @@ class ColumnLinear {
 
   [[nodiscard]] const Shape& block_shape() const { return block_; }  // (B, T, outputs / blocks)
   void forward(const Context& context, const Tensor& y, const Tensor& x) const;
-  // y = gelu(pre), pre = x W^T + b.
+  // y = gelu(pre), pre = x W^T + b; not of a layer that is adapted.
   void forward_gelu(const Context& context, const Tensor& y, const Tensor& pre,
                     const Tensor& x) const;
   // dx receives the local rows. The parameter gradients are accumulated while ranks exchange dx,
@@ -42,13 +45,15 @@ class ColumnLinear {
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x) const;
   void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
   [[nodiscard]] double forward_flops() const;
+  [[nodiscard]] bool is_adapted() const { return adapter_.has_value(); }
 
  private:
   ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t outputs, const PartialSum& sum,
                bool fp8);
   [[nodiscard]] Tensor bias_block(const Context& context, std::int64_t b) const;
   void accumulate(const Context& context, const Tensor& dy, const Tensor& x) const;
-  void report(const Context& context) const;
+  // The adapter's gradients; reports all.
+  void finish_weights(const Context& context, const Tensor& dy, const Tensor& x) const;
 
   PartialSum sum_;
   bool blocked_, split_backward_;
@@ -57,6 +62,7 @@ class ColumnLinear {
   Shape weight_block_;  // (outputs / blocks, C)
   LinearMatmuls matmul_;
   ParamId weight_, bias_;
+  std::optional<LowRankAdapter> adapter_;
 };
 
 }  // namespace trireme

@@ -43,7 +43,7 @@ void Norm::backward(const Context& context, const Tensor& dx, const Tensor& dy, 
 }
 
 void Norm::backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const {
-  differentiate(context, {}, dy, x, false, true);
+  if (context.params.trains(weight_)) differentiate(context, {}, dy, x, false, true);
 }
 
 void Norm::differentiate_rows(const Context& context, const Gradients& to, const Tensor& dy,
@@ -62,6 +62,7 @@ void Norm::differentiate_rows(const Context& context, const Gradients& to, const
 
 void Norm::differentiate(const Context& context, const Tensor& dx, const Tensor& dy,
                          const Tensor& x, bool accumulate, bool with_parameters) const {
+  with_parameters = with_parameters && context.params.trains(weight_);
   if (rows_.runs() > 0) {
     differentiate_runs(context, dx, dy, x, accumulate, with_parameters);
   } else {

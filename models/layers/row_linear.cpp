@@ -3,6 +3,7 @@
 
 #include "models/layers/blocks.h"
 #include "runtime/ops/elementwise/bias.h"
+#include "runtime/ops/elementwise/gelu.h"
 
 namespace trireme {
 
@@ -24,6 +25,10 @@ RowLinear::RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t i
                                  .matrix = true,
                                  .hidden = true,
                                  .shard_axis = 1});
+  if (blueprint.adapts(name))
+    adapter_.emplace(
+        blueprint,
+        AdaptedWeight{.outputs = outputs, .inputs = inputs, .axis = 1, .rows = block_.rows()});
   if (bias) bias_ = blueprint.parameter({.name = "bias", .shape = {outputs}});
 }
 
@@ -33,11 +38,17 @@ void RowLinear::forward(const Context& context, const Tensor& y, const Tensor& x
   const Tensor bias = bias_.index < 0 ? Tensor{} : context.params.compute(bias_);
   if (!blocked_) {
     matmul_.forward(context, y, x, weight, bias, residual);
+    if (adapter_) adapter_->forward(context, {y}, {x});
     return;
   }
   for (std::int64_t b = 0; b < blocks_; ++b) {
     matmul_.forward(context, sum_.block(context, b), block_of(x, b, block_),
                     block_of(weight, b, weight_block_));
+  }
+  if (adapter_) {
+    const Tensor first = sum_.block(context, 0);
+    const Tensor all{first.data, first.dtype, blocks_of(blocks_, sum_.rows().whole())};
+    adapter_->forward(context, {all, blocks_}, {x, blocks_});
   }
   sum_.start(context);
   ops::add_bias_residual(context.stream, y, sum_.finish(context), bias, residual);
@@ -47,13 +58,19 @@ void RowLinear::backward(const Context& context, const Tensor& dx, const Tensor&
                          const Tensor& x, const Tensor& pre) const {
   if (!split_backward_) backward_weight(context, dy, x);
   const Tensor weight = context.params.compute(weight_);
+  const bool fused = !pre.empty() && !adapter_;
   for (std::int64_t b = 0; b < blocks_; ++b) {
     matmul_.backward_input(context, block_of(dx, b, block_), dy, block_of(weight, b, weight_block_),
-                           pre.empty() ? pre : block_of(pre, b, block_));
+                           fused ? block_of(pre, b, block_) : Tensor{});
   }
+  if (!adapter_) return;
+  adapter_->backward_input(context, {dx, blocks_}, {dy});
+  if (!pre.empty()) ops::gelu_backward(context.stream, dx, dx, pre);
 }
 
 void RowLinear::backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const {
+  if (adapter_) adapter_->backward_weight(context, {dy}, {x, blocks_});
+  if (!context.params.trains(weight_)) return;
   const Tensor dw = context.params.gradient(weight_);
   const Tensor db = bias_.index < 0 ? Tensor{} : context.params.gradient(bias_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
@@ -67,7 +84,8 @@ void RowLinear::backward_weight(const Context& context, const Tensor& dy, const 
 
 double RowLinear::forward_flops() const {
   return 2.0 * static_cast<double>(block_.rows()) * static_cast<double>(blocks_) *
-         static_cast<double>(weight_block_.count());
+             static_cast<double>(weight_block_.count()) +
+         (adapter_ ? adapter_->forward_flops() : 0.0);
 }
 
 }  // namespace trireme

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "models/layers/linear_matmuls.h"
+#include "models/layers/low_rank.h"
 #include "models/layers/partial_sum.h"
 
 namespace trireme {
@@ -9,7 +12,7 @@ namespace trireme {
 // y = x W^T + b + residual whose inputs are split over the tensor ranks (row parallel in
 // Megatron-LM's terms): x (local blocks, B, T, inputs / blocks), y the local rows of (B, T, C). The
 // matmuls of the blocks are summed, then bias and residual are added once. One block is a plain
-// linear layer.
+// linear layer. Where the blueprint adapts it, its weights are frozen and an adapter is beside it.
 class RowLinear {
  public:
   // Declares "<name>.weight" (C, inputs), decayed, and with `bias` "<name>.bias" (C), which no rank
@@ -36,6 +39,7 @@ class RowLinear {
   Shape weight_block_;  // (C, inputs / blocks)
   LinearMatmuls matmul_;
   ParamId weight_, bias_;
+  std::optional<LowRankAdapter> adapter_;
 };
 
 }  // namespace trireme

@@ -124,6 +124,7 @@ void TransformerBlock::add_limits(ModelLimits& limits) const {
   mlp_.add_limits(limits);
   limits.rows = {rows_.whole()[1], context_name_};
   limits.fp8 = true;
+  limits.adapted = {"qkv", "output", "expand", "contract"};
   limits.selective_recompute = true;
 }
 

@@ -159,6 +159,7 @@ void Embedding::backward_weight(const Context& context, const Tensor& x) {
 
 void Embedding::accumulate(const Context& context, const Tensor& gradient,
                            const Tensor& tokens) const {
+  if (!context.params.trains(tokens_)) return;
   const Tensor dy = backward_norm(context, gradient);
   const Tensor d_table = context.params.gradient(tokens_);
   const bool learned = positions_.index >= 0;

@@ -20,6 +20,7 @@ Mlp::Mlp(Blueprint& blueprint, const TransformerOptions& options, const PartialS
               options.hidden_init(), sum),
       contract_(blueprint, "mlp.contract", options.intermediate, options.biases == Biases::all,
                 options.residual_init(), sum) {
+  fusible_ = fusible_ && !expand_.is_adapted();
   const Shape activated = blocks_of(blocks_, contract_.block_shape());
   expanded_ = blueprint.keep(blocks_of(blocks_, expand_.block_shape()));
   activated_ = keep_or_recompute(blueprint, activated, blueprint.compute());

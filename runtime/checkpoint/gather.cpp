@@ -65,7 +65,7 @@ void scatter_runs(std::vector<float>& whole, const ParamSpec& spec, const Tensor
 
 std::vector<WholeTensor> gather_whole(Device& device, const ProcessMesh& mesh, Stream& comm,
                                       const ParamStore& params, std::span<const PlacedParam> placed,
-                                      const OwnedValues& owned, bool with_statistics) {
+                                      const OwnedValues& owned, bool with_constants) {
   BucketValues values(device, mesh, comm, params, owned);
   const ParamLayout& layout = params.layout();
   const MeshShape& shape = mesh.shape();
@@ -74,7 +74,7 @@ std::vector<WholeTensor> gather_whole(Device& device, const ProcessMesh& mesh, S
   std::vector<WholeTensor> tensors;
   std::vector<float> received;
   for (const auto& [spec, stage] : placed) {
-    if (spec.kind == ParamKind::statistic && !with_statistics) continue;
+    if (spec.kind != ParamKind::weight && !with_constants) continue;
     const ParamId id = layout.find(spec.name);
     const bool mine = stage == mesh.here().pipeline;
     TRIREME_EXPECTS(!mine || id.index >= 0, "stage {} has no parameter {}", stage, spec.name);

@@ -29,11 +29,11 @@ using OwnedValues = std::function<Tensor(const Bucket&)>;
 
 // Collective over the mesh; blocks the host. World rank 0 gets every tensor, the others nothing.
 // The values may lie on a GPU: they are copied to the host on `comm` and travel between hosts.
-// `kind`: weights only, or statistics too.
+// `with_constants`: what has no moments too, statistics and frozen weights.
 [[nodiscard]] std::vector<WholeTensor> gather_whole(Device& device, const ProcessMesh& mesh,
                                                     Stream& comm, const ParamStore& params,
                                                     std::span<const PlacedParam> placed,
-                                                    const OwnedValues& owned, bool with_statistics);
+                                                    const OwnedValues& owned, bool with_constants);
 
 // XXH3-64 over names, shapes and bytes, in the order given, as 16 hexadecimal digits.
 [[nodiscard]] std::string digest_of(std::span<const WholeTensor> tensors);

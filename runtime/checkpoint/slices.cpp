@@ -96,7 +96,7 @@ Held held_of(const CheckpointValues& values, ValueKind kind, const Bucket& bucke
   }
   if (kind == ValueKind::average)
     return {bucket.first, bucket.count, values.average.range(bucket.first, bucket.count)};
-  if (bucket.kind == ParamKind::statistic) return {};
+  if (bucket.kind != ParamKind::weight) return {};
   const Tensor& moments = kind == ValueKind::first ? values.first : values.second;
   return {first, count, moments.range(bucket.owned, count)};
 }

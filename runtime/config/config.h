@@ -237,6 +237,14 @@ struct CommConfig {
   friend bool operator==(const CommConfig&, const CommConfig&) = default;
 };
 
+// Fine-tuning of low-rank factors beside linear layers (Hu et al., LoRA, 2021), all else frozen.
+struct LoraConfig {
+  std::int64_t rank = 0;  // 0: every weight is trained
+  double alpha = 16;      // what the factors' product adds is multiplied by alpha / rank
+  std::vector<std::string> targets = {"qkv", "output", "expand", "contract"};
+  friend bool operator==(const LoraConfig&, const LoraConfig&) = default;
+};
+
 struct Config {
   RunConfig run;
   DeviceConfig device;
@@ -247,6 +255,7 @@ struct Config {
   ParallelConfig parallel;
   CommConfig comm;
   TrainConfig train;
+  LoraConfig lora;
   OptimizerConfig optimizer;
   LrScheduleConfig lr_schedule;
   LossScaleConfig loss_scale;

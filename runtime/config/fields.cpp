@@ -350,6 +350,19 @@ std::vector<Field> train_fields() {
   };
 }
 
+std::vector<Field> lora_fields() {
+  return {
+      FIELD(lora.rank, IntegerRange{0, 4096},
+            "rank of the factors that are trained beside frozen weights (LoRA); 0 = all weights "
+            "are trained"),
+      FIELD(lora.alpha, (NumberRange{.high = 1e6, .low_is_open = true}),
+            "their product counts alpha / rank times"),
+      FIELD(lora.targets, texts,
+            "linear layers of each block that have them: qkv, output (of attention), expand, "
+            "contract (of the MLP)"),
+  };
+}
+
 std::vector<Field> optimizer_fields() {
   return {
       FIELD(optimizer.name, one_of<OptimizerKind>(),
@@ -437,7 +450,7 @@ std::vector<Field> common_fields() {
   std::vector<Field> table;
   for (auto part : {run_and_device_fields, model_fields, data_place_fields, sample_fields,
                     image_fields, data_fields, mixture_fields, parallel_fields, comm_fields,
-                    train_fields, optimizer_fields, checkpoint_fields}) {
+                    train_fields, lora_fields, optimizer_fields, checkpoint_fields}) {
     std::ranges::move(part(), std::back_inserter(table));
   }
   return table;

@@ -28,6 +28,7 @@ struct ModelLimits {
   bool fp8 = false;                  // has linear layers that multiply 8-bit floats
   bool selective_recompute = false;  // has activations that Recompute::selective does not keep
   bool splits_backward = true;       // every layer does
+  std::vector<std::string> adapted;  // roles of linear layers that may have low-rank adapters
   bool documents = false;            // can keep the texts of a sequence apart
 };
 

@@ -30,7 +30,7 @@ std::uint64_t communication_scratch(const Session& session) {
   };
   std::int64_t bucket = 0, output = 0;
   for (const Bucket& each : session.model->params().layout().buckets())
-    bucket = std::max(bucket, each.count);
+    bucket = std::max(bucket, each.kind == ParamKind::frozen ? 0 : each.count);
   for (const LayerSummary& layer : session.layers)
     output = std::max(output, layer.output.rank() > 0 ? layer.output.count() : 0);
   const MeshShape& mesh = session.mesh.shape();

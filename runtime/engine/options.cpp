@@ -39,6 +39,13 @@ OptimizerOptions optimizer_options(const OptimizerConfig& config) {
   return adamw;
 }
 
+AdapterOptions adapter_options(const LoraConfig& config) {
+  if (config.rank == 0) return {};
+  return {.rank = config.rank,
+          .scale = static_cast<float>(config.alpha / static_cast<double>(config.rank)),
+          .targets = config.targets};
+}
+
 std::optional<ops::LossScaleOptions> loss_scale_options(const Config& config) {
   if (config.precision != Precision::fp16) return std::nullopt;
   const LossScaleConfig& scale = config.loss_scale;
@@ -101,7 +108,8 @@ BuildOptions build_options(const Config& config, int tensor_rank, bool training,
           .sequence = parallel.sequence && !decodes,
           .recompute = config.train.recompute,
           .split_backward = training && parallel.schedule == ScheduleKind::zero_bubble,
-          .decode = decode};
+          .decode = decode,
+          .adapters = adapter_options(config.lora)};
 }
 
 bool separates_ties(const Config& config) {

@@ -250,13 +250,25 @@ std::vector<PlacedParam> Session::placed_params() const {
   return placed;
 }
 
-std::int64_t parameter_count(const std::vector<LayerSummary>& layers) {
-  std::int64_t count = 0;
+ParameterCounts parameter_counts(const std::vector<LayerSummary>& layers) {
+  ParameterCounts counts;
   for (const LayerSummary& layer : layers) {
-    for (const ParamSpec& spec : layer.params)
-      count += spec.kind == ParamKind::weight && !spec.is_copy() ? spec.shape.count() : 0;
+    for (const ParamSpec& spec : layer.params) {
+      if (spec.is_copy() || spec.kind == ParamKind::statistic) continue;
+      counts.all += spec.shape.count();
+      counts.trained += spec.kind == ParamKind::weight ? spec.shape.count() : 0;
+    }
   }
-  return count;
+  return counts;
+}
+
+std::string text_of(const ParameterCounts& counts) {
+  std::string text = fmt::format("{} parameters", counts.all);
+  if (counts.trained < counts.all)
+    text +=
+        fmt::format(", {} ({:.2f} %) of them trained", counts.trained,
+                    100.0 * static_cast<double>(counts.trained) / static_cast<double>(counts.all));
+  return text;
 }
 
 PayloadWatchOptions watch_of_rank(const Session& session) {

@@ -92,7 +92,13 @@ struct Session {
 };
 
 // Without embedded padding: elements of all weights of the chain, tied copies counted once.
-[[nodiscard]] std::int64_t parameter_count(const std::vector<LayerSummary>& layers);
+struct ParameterCounts {
+  std::int64_t all = 0;
+  std::int64_t trained = 0;  // not frozen
+};
+[[nodiscard]] ParameterCounts parameter_counts(const std::vector<LayerSummary>& layers);
+// "1234 parameters, 56 (4.54 %) of them trained"
+[[nodiscard]] std::string text_of(const ParameterCounts& counts);
 
 // This rank's part of watching a data set.
 [[nodiscard]] PayloadWatchOptions watch_of_rank(const Session& session);

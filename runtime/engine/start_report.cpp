@@ -17,8 +17,8 @@ namespace trireme {
 void log_start(const Session& session, const Dataset& dataset) {
   const Config& config = session.config;
   const ParallelConfig& parallel = config.parallel;
-  log::get("train").info("{}: {} parameters, {} on {} rank(s), data {} x tensor {} x pipeline {}",
-                         config.model.family, parameter_count(session.layers),
+  log::get("train").info("{}: {}, {} on {} rank(s), data {} x tensor {} x pipeline {}",
+                         config.model.family, text_of(parameter_counts(session.layers)),
                          name_of(config.precision), session.world->size(), parallel.data,
                          parallel.tensor, parallel.pipeline);
   if (parallel.pipeline > 1 || parallel.zero > 0 ||

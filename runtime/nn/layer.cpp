@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/nn/layer.h"
 
+#include <algorithm>
+
 namespace trireme {
 
 Blueprint::Scope::Scope(Blueprint& blueprint, std::string_view name, bool share_scratch)
@@ -18,7 +20,19 @@ Blueprint::Scope::~Scope() {
 
 ParamId Blueprint::parameter(ParamSpec spec) {
   spec.name = full_name(spec.name);
+  return shared_parameter(std::move(spec));
+}
+
+ParamId Blueprint::shared_parameter(ParamSpec spec) {
+  if (options_.adapters.rank > 0 && spec.kind == ParamKind::weight && !spec.adapter)
+    spec.kind = ParamKind::frozen;
   return params_.declare(spec);
+}
+
+bool Blueprint::adapts(std::string_view name) const {
+  const AdapterOptions& adapters = options_.adapters;
+  const std::string_view role = name.substr(name.rfind('.') + 1);
+  return adapters.rank > 0 && std::ranges::find(adapters.targets, role) != adapters.targets.end();
 }
 
 Activation Blueprint::keep(const Shape& shape, DType dtype) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/config/choices.h"
 #include "runtime/config/model_limits.h"
@@ -40,6 +41,13 @@ struct DecodeShape {
   std::int64_t capacity = 0;
 };
 
+// Low-rank adapters (Hu et al., LoRA, 2021) beside some of the linear layers; all else is frozen.
+struct AdapterOptions {
+  std::int64_t rank = 0;               // 0: there are none
+  float scale = 1;                     // alpha / rank
+  std::vector<std::string> targets{};  // last parts of the layers' names: "qkv"
+};
+
 // What a model is built for; layers read it through their Blueprint.
 struct BuildOptions {
   DType compute = DType::f32;
@@ -52,6 +60,7 @@ struct BuildOptions {
   // Zero-bubble schedules: backward computes dx only and keeps what backward_weight needs.
   bool split_backward = false;
   DecodeShape decode{};  // never together with training
+  AdapterOptions adapters{};
 };
 
 // Collects what layers declare. Scopes give parameters their dotted names and let chain layers
@@ -82,7 +91,9 @@ class Blueprint {
   // spec.name is relative to the current scope.
   ParamId parameter(ParamSpec spec);
   // A parameter declared elsewhere under its full name (tied weights).
-  ParamId shared_parameter(const ParamSpec& spec) { return params_.declare(spec); }
+  ParamId shared_parameter(ParamSpec spec);
+  // Whether the linear layer of this name, or of the current scope, has an adapter.
+  [[nodiscard]] bool adapts(std::string_view name) const;
   // Kept from forward to backward; inside a layer that is recomputed as a whole, scratch.
   Activation keep(const Shape& shape, DType dtype);
   Activation keep(const Shape& shape) { return keep(shape, compute()); }

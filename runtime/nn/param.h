@@ -36,7 +36,10 @@ enum class ParamKind : std::uint8_t {
   // A running statistic. Its gradient slot collects this step's value (summed over micro-batches
   // and ranks like any gradient) and the update is p = decay * p + (1 - decay) * collected: no
   // second mechanism for batch norm.
-  statistic
+  statistic,
+  // A weight that stays as it is: no gradient, no moments, no collective. Every data-parallel rank
+  // has all of it, whatever the stage of ZeRO.
+  frozen
 };
 
 struct ParamSpec {
@@ -56,6 +59,7 @@ struct ParamSpec {
   std::string tie{};
   ParamKind kind = ParamKind::weight;
   float statistic_decay = 0.9F;
+  bool adapter = false;  // a factor beside a frozen matrix
 
   // Parts of one length that make up the axis.
   [[nodiscard]] int shard_units() const { return shard_parts - 1 + shard_lead; }

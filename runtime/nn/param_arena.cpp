@@ -20,10 +20,8 @@ ParamArena::ParamArena(Device& device, const ParamLayout& layout, const Options&
                   MemoryKind::device);
   };
   if (options.form != Form::buffers_only) {
-    for (int level = 0; level < options.levels; ++level) {
-      memory_.push_back(
-          make(options.form == Form::whole ? layout.elements() : layout.owned_elements()));
-    }
+    for (int level = 0; level < options.levels; ++level)
+      memory_.push_back(make(held_elements()));
   }
   const int units = std::max(layout.unit_count(), 1);
   buffer_of_.assign(static_cast<std::size_t>(units), -1);
@@ -32,6 +30,13 @@ ParamArena::ParamArena(Device& device, const ParamLayout& layout, const Options&
     widest = std::max(widest, layout.unit_weights(unit).count);
   for (int i = 0; i < options.buffers; ++i)
     buffers_.push_back(make(widest));
+}
+
+std::int64_t ParamArena::held_elements() const {
+  const ParamLayout& all = *layout_;
+  if (options_.form == Form::whole)
+    return options_.frozen ? all.elements() : all.trained_elements();
+  return options_.frozen ? all.owned_elements() : all.owned_trained_elements();
 }
 
 std::size_t ParamArena::bytes() const {
@@ -65,8 +70,7 @@ Tensor ParamArena::whole(int level) const {
 }
 
 Tensor ParamArena::held(int level) const {
-  return range(level, 0,
-               options_.form == Form::whole ? layout_->elements() : layout_->owned_elements());
+  return range(level, 0, held_elements());
 }
 
 Tensor ParamArena::param(ParamId id, int level) const {

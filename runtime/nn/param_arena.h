@@ -23,15 +23,17 @@ class ParamArena {
     std::string_view what;  // the values are called in messages
     DType dtype = DType::f32;
     Form form = Form::whole;
-    int levels = 1;   // arenas of that form; the buffers are of all of them
-    int buffers = 0;  // each holds the weights of any unit
+    int levels = 1;      // arenas of that form; the buffers are of all of them
+    int buffers = 0;     // each holds the weights of any unit
+    bool frozen = true;  // has a place for frozen weights
   };
   ParamArena() = default;
   // `layout` is laid out and outlives the arena.
   ParamArena(Device& device, const ParamLayout& layout, const Options& options);
 
   [[nodiscard]] std::size_t bytes() const;
-  // All elements of the layout, weights first; padding stays zero. Of the form `whole` only.
+  // All elements that it has a place for, weights first; padding stays zero. Of the form `whole`
+  // only.
   [[nodiscard]] Tensor whole(int level = 0) const;
   // Those, or the own slices, which Bucket::owned indexes.
   [[nodiscard]] Tensor held(int level = 0) const;
@@ -45,6 +47,7 @@ class ParamArena {
   Tensor place(int unit, int buffer);
 
  private:
+  [[nodiscard]] std::int64_t held_elements() const;
   [[nodiscard]] Tensor range(int level, std::int64_t first, std::int64_t count) const;
   // Elements of one bucket, counted from the beginning of the layout.
   [[nodiscard]] Tensor elements(const Bucket& bucket, int unit, int level, std::int64_t first,

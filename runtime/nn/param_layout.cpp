@@ -77,6 +77,9 @@ void ParamLayout::fill_buckets(std::int64_t target) {
     bucket.count = elements_ - bucket.first;
     owned_elements_ = bucket.owned + slice_count(bucket);
     if (bucket.kind == ParamKind::weight) weight_elements_ = elements_;
+    if (bucket.kind == ParamKind::frozen) return;
+    trained_elements_ = elements_;
+    owned_trained_elements_ = owned_elements_;
   };
   for (const ParamId id : order_) {
     Entry& entry = entries_[at(id)];
@@ -105,8 +108,7 @@ void ParamLayout::lay_out(const ZeroOptions& zero, std::int64_t bucket_elements)
   zero_ = zero;
   for (int i = static_cast<int>(specs_.size()) - 1; i >= 0; --i)
     order_.push_back({i});
-  std::stable_partition(order_.begin(), order_.end(),
-                        [&](ParamId id) { return spec(id).kind == ParamKind::weight; });
+  std::ranges::stable_sort(order_, {}, [&](ParamId id) { return spec(id).kind; });
   fill_buckets(bucket_elements);
   find_owned_runs();
 }
@@ -135,6 +137,7 @@ void ParamLayout::find_owned_runs() {
     const ParamSpec& spec = specs_[at(order_[i])];
     const Entry& entry = entries_[at(order_[i])];
     const Bucket& bucket = buckets_[static_cast<std::size_t>(entry.bucket)];
+    if (bucket.kind == ParamKind::frozen) return;  // the last of all
     const bool last = i + 1 == order_.size() || bucket_of(order_[i + 1]) != entry.bucket;
     const std::int64_t end = last ? bucket.first + bucket.count : offset(order_[i + 1]);
     const std::int64_t slice = slice_first(bucket);

@@ -26,7 +26,7 @@ struct ZeroOptions {
 };
 
 // The unit of reduction and gathering. Its borders are parameter borders. With ZeRO the weights of
-// a bucket are padded to a multiple of the ranks; statistics are never sliced.
+// a bucket are padded to a multiple of the ranks; statistics and frozen weights are never sliced.
 struct Bucket {
   std::int64_t first = 0;  // element range of the arenas
   std::int64_t count = 0;
@@ -78,12 +78,16 @@ class ParamLayout {
   [[nodiscard]] std::int64_t elements() const { return elements_; }
   [[nodiscard]] std::int64_t weight_elements() const { return weight_elements_; }
   [[nodiscard]] std::int64_t owned_elements() const { return owned_elements_; }
-  // Whole element counts of all weights but copies, padding not included.
+  // Of those that have gradients: all in front of the frozen ones.
+  [[nodiscard]] std::int64_t trained_elements() const { return trained_elements_; }
+  [[nodiscard]] std::int64_t owned_trained_elements() const { return owned_trained_elements_; }
+  [[nodiscard]] bool trains(ParamId id) const { return spec(id).kind != ParamKind::frozen; }
+  // Whole element counts of all weights but copies and frozen ones, padding not included.
   [[nodiscard]] std::int64_t parameter_count() const;
-  // Arena order: reverse of declaration, weights before statistics.
+  // Arena order: reverse of declaration, weights before statistics before frozen weights.
   [[nodiscard]] std::span<const ParamId> order() const { return order_; }
   [[nodiscard]] std::span<const Bucket> buckets() const { return buckets_; }
-  // Runs of neighbours joined, and one for each parameter.
+  // Runs of neighbours joined, and one for each parameter; of what has gradients.
   [[nodiscard]] std::span<const OwnedRun> owned_runs() const { return owned_; }
   [[nodiscard]] std::span<const OwnedRun> owned_params() const { return owned_params_; }
   // "bucket 3 (blocks.1.mlp.contract.weight and 11 more)", for messages.
@@ -118,6 +122,7 @@ class ParamLayout {
   std::vector<Bucket> buckets_;
   std::vector<OwnedRun> owned_, owned_params_;
   std::int64_t elements_ = 0, weight_elements_ = 0, owned_elements_ = 0;
+  std::int64_t trained_elements_ = 0, owned_trained_elements_ = 0;
 };
 
 }  // namespace trireme

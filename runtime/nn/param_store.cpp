@@ -20,10 +20,17 @@ void ParamStore::allocate(Device& device, const StoreOptions& options) {
                         {.what = "parameters",
                          .form = sliced_masters() ? Form::slices : Form::whole,
                          .buffers = sliced_masters() ? param_buffers : 0});
+  // Of sliced masters only what is frozen has whole copies: own slices beside them are of no use,
+  // and there are few weights where most are frozen.
+  const bool keeps_frozen = layout_->trained_elements() < layout_->elements();
+  const Form copies = !rounded()          ? Form::buffers_only
+                      : !sliced_masters() ? Form::whole
+                      : keeps_frozen      ? Form::slices
+                                          : Form::buffers_only;
   compute_ = ParamArena(device, *layout_,
                         {.what = "compute copies",
                          .dtype = options.compute,
-                         .form = rounded() && !sliced_masters() ? Form::whole : Form::buffers_only,
+                         .form = copies,
                          .buffers = rounded() && sliced_masters() ? param_buffers : 0});
   const MemoryScope gradients(MemoryRole::gradients);
   const bool sliced = options.zero.stage >= 2;
@@ -31,7 +38,8 @@ void ParamStore::allocate(Device& device, const StoreOptions& options) {
                           {.what = "gradients",
                            .form = sliced ? Form::slices : Form::whole,
                            .levels = options.training ? options.gradient_levels : 0,
-                           .buffers = options.training && sliced ? gradient_buffers : 0});
+                           .buffers = options.training && sliced ? gradient_buffers : 0,
+                           .frozen = false});
 }
 
 void ParamStore::initialize_param(Stream& stream, ParamId id, std::uint64_t seed) {
@@ -76,10 +84,16 @@ void ParamStore::initialize(Stream& stream, std::uint64_t seed) {
                     own.bytes());
     }
   }
+  refresh_compute(stream);
 }
 
 void ParamStore::refresh_compute(Stream& stream) {
-  if (rounded() && !sliced_masters()) ops::cast(stream, compute_.whole(), masters_.whole());
+  if (!rounded()) return;
+  if (!sliced_masters()) return ops::cast(stream, compute_.whole(), masters_.whole());
+  for (const Bucket& bucket : layout_->buckets()) {
+    if (bucket.kind == ParamKind::frozen)
+      ops::cast(stream, compute_.bucket(bucket), masters_.bucket(bucket));
+  }
 }
 
 void ParamStore::refresh_compute(Stream& stream, const Bucket& bucket) {

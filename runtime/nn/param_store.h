@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // All parameters of a rank's part of the model, by name and by bucket: what is declared, and the
 // arenas of its values, compute copies and gradients. Arenas are ordered by when backward finishes
-// parameters (the reverse of declaration), weights before statistics; a bucket is a contiguous
-// range. With ZeRO each data-parallel rank owns one equal slice of every bucket of weights: stage 1
-// slices the optimizer state, 2 also the gradients, 3 also the parameters.
+// parameters (the reverse of declaration), weights before statistics before frozen weights; a
+// bucket is a contiguous range. With ZeRO each data-parallel rank owns one equal slice of every
+// bucket of weights: stage 1 slices the optimizer state, 2 also the gradients, 3 also the
+// parameters.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +54,8 @@ class ParamStore {
   [[nodiscard]] Tensor master(ParamId id) const { return masters_.param(id); }
   // Where backward accumulates at the moment.
   [[nodiscard]] Tensor gradient(ParamId id) const;
+  // Whether it has one.
+  [[nodiscard]] bool trains(ParamId id) const { return layout_->trains(id); }
   // What kernels read: the compute dtype for matrices, fp32 for the rest.
   [[nodiscard]] Tensor compute(ParamId id) const;
 

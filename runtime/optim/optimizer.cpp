@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/comm/comm_label.h"
@@ -59,8 +60,10 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
   const MemoryScope scope(MemoryRole::optimizer);
   if (loss_scale) scaler_.emplace(device, *loss_scale);
   const auto stream = device.make_stream(StreamKind::compute);  // whose end waits for it all
+  // A stage whose weights are all frozen has none of them, which is not the same as no moments.
   const std::size_t state =
-      static_cast<std::size_t>(params.layout().owned_elements()) * sizeof(float);
+      std::max(static_cast<std::size_t>(params.layout().owned_trained_elements()), std::size_t{1}) *
+      sizeof(float);
   const auto* const sgd = std::get_if<ops::SgdOptions>(&options_);
   const bool lamb = std::holds_alternative<ops::LambOptions>(options_),
              muon = std::holds_alternative<MuonWithAdamW>(options_);
@@ -162,7 +165,7 @@ void Optimizer::sum_squares(Stream& stream) {
 Tensor Optimizer::moments(const Buffer& buffer) const {
   return buffer.data() == nullptr
              ? Tensor{}
-             : buffer.view(DType::f32, Shape{params_.layout().owned_elements()});
+             : buffer.view(DType::f32, Shape{params_.layout().owned_trained_elements()});
 }
 
 Optimizer::Slices Optimizer::slices(const OwnedRun& run) const {

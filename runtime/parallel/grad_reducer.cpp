@@ -63,7 +63,7 @@ GradReducer::GradReducer(Device& device, Communicator& group, ParamStore& params
     Chunk chunk{.units = units, .buckets = {}, .weights = {}, .statistics = {}};
     for (std::size_t b = 0; b < buckets.size(); ++b) {
       const Bucket& bucket = buckets[b];
-      if (!units.contains(bucket.units.first)) continue;
+      if (!units.contains(bucket.units.first) || bucket.kind == ParamKind::frozen) continue;
       chunk.buckets.push_back(static_cast<int>(b));
       Span& span = bucket.kind == ParamKind::weight ? chunk.weights : chunk.statistics;
       const std::int64_t first = sharded_gradients() ? bucket.owned : bucket.first;
@@ -233,7 +233,8 @@ void GradReducer::finish() {
   for (std::size_t i = 0; i < buckets.size(); ++i) {
     TRIREME_EXPECTS(missing_[i] == 0, "{} of {} gradients of bucket {} were never reported",
                     missing_[i], buckets[i].params, i);
-    const bool waiting = options_.mode == ReducerMode::inline_after_backward &&
+    const bool waiting = buckets[i].kind != ParamKind::frozen &&
+                         options_.mode == ReducerMode::inline_after_backward &&
                          !(sharded_gradients() && buckets[i].kind == ParamKind::weight);
     const ScopedCommLabel label(labels_[i]);
     if (waiting) launch(buckets[i], options_.micro_batches - 1);

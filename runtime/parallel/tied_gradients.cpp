@@ -14,7 +14,7 @@ TiedGradients::TiedGradients(Device& device, Communicator& pipeline, const Param
   std::int64_t widest = 0;
   for (const ParamId id : layout.order()) {
     const ParamSpec& spec = layout.spec(id);
-    if (spec.tie.empty()) continue;
+    if (spec.tie.empty() || !layout.trains(id)) continue;
     Tie tie{.bucket = layout.bucket_of(id)};
     const auto copy = std::ranges::find_if(layout.order(), [&](ParamId other) {
       return layout.spec(other).is_copy() && layout.spec(other).tie == spec.tie;

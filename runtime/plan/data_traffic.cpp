@@ -109,6 +109,7 @@ class Stage {
     std::vector<Message> messages;
     double all = 0;
     for (const Bucket& bucket : layout_.buckets()) {
+      if (bucket.kind == ParamKind::frozen) continue;
       const double seconds =
           seconds_of(reduction(bucket), reduced_bytes(bucket), group_, hardware_.links);
       messages.push_back({ready_at(bucket.units.first), seconds});

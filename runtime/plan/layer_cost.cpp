@@ -26,6 +26,7 @@ struct Matmul {
   double rows, in, out;  // as this rank computes it
   double sum_width = 0;  // columns of what tensor-parallel ranks add up; 0 = nothing
   bool sums_forward = false;
+  bool trained = true;  // else nobody asks for the gradient of its weights
 };
 
 struct Work {
@@ -53,9 +54,11 @@ class LayerModel {
 
   LayerSeconds seconds() const {
     LayerSeconds s;
-    double weights = 0;
-    for (const Matmul& matmul : work_.matmuls)
+    double weights = 0, trained = 0;
+    for (const Matmul& matmul : work_.matmuls) {
       weights += matmul_seconds(matmul);
+      if (matmul.trained) trained += matmul_seconds(matmul);
+    }
     const double convolution = op_seconds(work_.convolution_flops, work_.convolution_bytes,
                                           hardware_.efficiency.convolution, work_.filters);
     const double attention = op_seconds(work_.attention_flops, 0, hardware_.efficiency.attention,
@@ -66,7 +69,7 @@ class LayerModel {
     const bool first = layer_.forward_flops == 0;
     // Nobody asks for the gradient of images.
     const bool reads_images = work_.filters > 0 && &layer_ == &input_.layers.front();
-    s.backward_weight = weights + convolution + (first ? elementwise : 0);
+    s.backward_weight = trained + convolution + (first ? elementwise : 0);
     s.backward_input = first ? 0
                              : weights + (reads_images ? 0 : convolution) +
                                    attention_backward * attention +
@@ -95,10 +98,12 @@ class LayerModel {
       Matmul matmul{.rows = std::min(rows_, std::round(declared)),
                     .in = rows_split ? in / tensor_ : in,
                     .out = columns_split ? out / tensor_ : out,
-                    .sum_width = rows_split      ? out
+                    .sum_width = spec.adapter    ? 0
+                                 : rows_split    ? out
                                  : columns_split ? in
                                                  : 0,
-                    .sums_forward = rows_split};
+                    .sums_forward = rows_split,
+                    .trained = spec.kind != ParamKind::frozen};
       flops -= 2 * matmul.rows * matmul.in * matmul.out;
       work_.elementwise_bytes += input_.engine.elementwise_traffic * element_ *
                                  ((rows_split ? rows_ : rows_whole) * matmul.in +

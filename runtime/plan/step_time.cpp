@@ -219,7 +219,9 @@ double model_flops(const StepInput& input) {
   double flops = 0;
   for (const LayerSummary& layer : input.layers)
     flops += layer.forward_flops;
-  return passes_of_flops * flops * micro_batches_of(input);
+  // Gradients of frozen matrices are not computed; those of adapters are little.
+  const double passes = input.build.adapters.rank > 0 ? passes_of_flops - 1 : passes_of_flops;
+  return passes * flops * micro_batches_of(input);
 }
 
 StepEstimate estimate_step(const StepInput& input, const Hardware& hardware) {

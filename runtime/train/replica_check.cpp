@@ -68,8 +68,8 @@ void ReplicaCheck::add_whole_parameters() {
   }
 }
 
-// Statistics are whole on every rank in every stage. Every rank lists every parameter, so that the
-// lists agree; of some it owns nothing.
+// Statistics and frozen weights are whole on every rank in every stage. Every rank lists every
+// parameter, so that the lists agree; of some it owns nothing.
 void ReplicaCheck::add_own_slices() {
   const ParamLayout& layout = params_.layout();
   for (const ParamId id : layout.order()) {
@@ -83,7 +83,7 @@ void ReplicaCheck::add_own_slices() {
     Tensor values;
     if (first < last) values = params_.masters().owned(bucket).range(first - slice, last - first);
     regions_.push_back(
-        {spec.name, values, spec.kind == ParamKind::statistic, !is_split(spec, layout.split())});
+        {spec.name, values, spec.kind != ParamKind::weight, !is_split(spec, layout.split())});
   }
 }
 

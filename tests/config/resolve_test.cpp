@@ -9,6 +9,7 @@
 namespace trireme {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -156,6 +157,26 @@ TEST(ResolveModel, KeysOfAnotherModelOrOptimizerAreRefused) {
   EXPECT_THAT(refusal(gpt, {"data.flip=true"}), HasSubstr("only with resnet"));
   EXPECT_THAT(refusal(gpt, {"optimizer.nesterov=true"}), HasSubstr("only with sgd"));
   EXPECT_THAT(refusal(gpt, {"lr_schedule.decay_fraction=0.5"}), HasSubstr("only with wsd"));
+}
+
+TEST(ResolveAdapters, AreBesideLayersThatTheModelHas) {
+  const std::string lora = gpt + "train: {initial_weights: base}\nlora: {rank: 4}\n";
+  EXPECT_EQ(resolved(lora, {"lora.targets=[qkv,output]"}).lora.targets.size(), 2U);
+  EXPECT_THAT(refusal(lora, {"lora.targets=[q,v]"}),
+              AllOf(StartsWith("--set lora.targets=[q,v]: 'q' is no linear layer"),
+                    HasSubstr("one matrix, qkv"), HasSubstr("qkv, output, expand, contract")));
+  EXPECT_THAT(refusal(lora, {"lora.targets=[]"}), HasSubstr("names no layer"));
+  EXPECT_THAT(refusal(lora, {"train.initial_weights=''"}),
+              HasSubstr("4 without train.initial_weights"));
+  EXPECT_NO_THROW(resolved(lora, {"train.initial_weights=''"}, {}, Purpose::generate));
+  EXPECT_THAT(refusal(lora, {"train.ema_decay=0.9"}), HasSubstr("no averages are kept"));
+  EXPECT_THAT(refusal(lora, {"optimizer.name=muon"}), HasSubstr("hidden matrices"));
+  EXPECT_THAT(refusal(gpt, {"lora.alpha=8"}), HasSubstr("has no effect with lora.rank: 0"));
+  EXPECT_THAT(refusal(resnet, {"lora.rank=4", "train.initial_weights=base"}),
+              HasSubstr("only blocks of language models"));
+  EXPECT_THAT(refusal("model: {family: vit}\ndata: {path: shards}\n",
+                      {"lora.rank=4", "train.initial_weights=base"}),
+              HasSubstr("the classifier of images"));
 }
 
 TEST(ResolveData, ShardsAreRequiredForWhatReadsThem) {

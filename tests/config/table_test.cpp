@@ -93,6 +93,7 @@ TEST(ConfigTable, HasOneRowForEveryMemberOfEveryStruct) {
       {"optimizer", member_count<OptimizerConfig>()},
       {"lr_schedule", member_count<LrScheduleConfig>()},
       {"loss_scale", member_count<LossScaleConfig>()},
+      {"lora", member_count<LoraConfig>()},
       {"checkpoint", member_count<CheckpointConfig>()}};
   std::map<std::string_view, std::size_t> rows;
   for (const Field& field : key_table().fields()) {

@@ -42,7 +42,7 @@ class ModelGradientTest : public test::CpuFixture {
     model.backward(context);
     for (int i = 0; i < static_cast<int>(model.params().layout().specs().size()); ++i) {
       const ParamSpec& spec = model.params().layout().specs()[static_cast<std::size_t>(i)];
-      if (spec.kind == ParamKind::statistic) continue;
+      if (spec.kind != ParamKind::weight) continue;
       const Tensor values = model.params().master({i});
       float* const p = values.as<float>();
       const auto before = test::values_of<float>(values);
@@ -168,6 +168,51 @@ TEST_P(GptGradientTest, OfABertMatchFiniteDifferences) {
   const Batch batch{inputs.tensor(), targets.tensor(), {}, {}};
 
   expect_gradients_match(model, model.context(*compute_, batch, true), 1e-3, 0.01);
+}
+
+// Of a GPT-2, whose fused GELU an adapter takes apart, and of a Llama.
+TEST_P(GptGradientTest, OfLowRankFactorsMatchFiniteDifferences) {
+  const Chain chains[] = {gpt_chain({.layers = 2,
+                                     .hidden = 32,
+                                     .heads = 4,
+                                     .context = 10,
+                                     .vocabulary = 13,
+                                     .init_std = 0.2}),
+                          llama_chain({.layers = 2,
+                                       .hidden = 16,
+                                       .heads = 8,
+                                       .kv_heads = 4,
+                                       .head_size = 4,
+                                       .intermediate = 20,
+                                       .context = 10,
+                                       .vocabulary = 13,
+                                       .init_std = 0.2})};
+  for (const Chain& chain : chains) {
+    BuildOptions options = training();
+    options.adapters = {
+        .rank = 3, .scale = 1.5F, .targets = {"qkv", "output", "expand", "contract"}};
+    Model model(*device_, chain, options);
+    ParamStore& params = model.params();
+    params.initialize(*compute_, 11);
+    int factors = 0;
+    for (int i = 0; i < static_cast<int>(params.layout().specs().size()); ++i) {
+      const ParamSpec& spec = params.layout().spec({i});
+      ASSERT_EQ(spec.kind == ParamKind::weight, spec.name.find("lora_") != std::string::npos);
+      factors += spec.kind == ParamKind::weight ? 1 : 0;
+      if (!spec.name.ends_with("lora_b")) continue;
+      EXPECT_EQ(test::values_of<float>(params.master({i})),
+                std::vector<float>(static_cast<std::size_t>(spec.shape.count()), 0.0F));
+      ops::fill_normal(*compute_, params.master({i}), 5, static_cast<std::uint64_t>(i), 0, 0, 0.3F);
+    }
+    EXPECT_EQ(factors, 2 * 4 * 2);
+    EXPECT_EQ(params.layout().trained_elements(), params.gradients().whole().count());
+    EXPECT_LT(params.layout().trained_elements(), params.layout().elements());
+    const test::Owned<std::int32_t> inputs(*device_, {2, 10}, random_tokens(20, 13, 1));
+    const test::Owned<std::int32_t> targets(*device_, {2, 10}, random_tokens(20, 13, 2));
+    const Batch batch{inputs.tensor(), targets.tensor(), {}, {}};
+
+    expect_gradients_match(model, model.context(*compute_, batch, true), 1e-3, 0.01);
+  }
 }
 
 TEST_P(GptGradientTest, OfAVisionTransformerMatchFiniteDifferences) {

@@ -150,9 +150,11 @@ ModelResult ModelCase::run(int passes) {
     model_.backward(now);
     if (build_.split_backward) model_.backward_weight(now);
   }
-  for (int i = 0; i < static_cast<int>(model_.params().layout().specs().size()); ++i)
-    result.gradients[model_.params().layout().spec({i}).name] =
-        bits_of(model_.params().gradient({i}));
+  for (int i = 0; i < static_cast<int>(model_.params().layout().specs().size()); ++i) {
+    if (model_.params().trains({i}))
+      result.gradients[model_.params().layout().spec({i}).name] =
+          bits_of(model_.params().gradient({i}));
+  }
   result.reports = sink.counts();
   for (const std::uint32_t bits : result.losses)
     result.loss += static_cast<double>(std::bit_cast<float>(bits));

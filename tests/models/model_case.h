@@ -56,6 +56,8 @@ inline const TransformerOptions small_bert = transformer_options(BertOptions{.la
                                                                              .vocabulary = 50,
                                                                              .dropout = 0.2F});
 inline constexpr std::int64_t small_batch = 3;
+inline const AdapterOptions small_adapters{
+    .rank = 3, .scale = 1.25F, .targets = {"qkv", "output", "expand", "contract"}};
 
 // What a case is made of: a chain and what it is fed.
 struct TestModel {
@@ -84,7 +86,7 @@ using Bits = std::vector<std::uint32_t>;
 
 struct ModelResult {
   Bits losses, hits;
-  std::map<std::string, Bits> gradients;  // as stored by the rank
+  std::map<std::string, Bits> gradients;  // as stored by the rank; not of frozen parameters
   std::map<std::string, int> reports;     // of finished gradients, over all passes
   double loss = 0;                        // mean
   std::size_t activation_bytes = 0;

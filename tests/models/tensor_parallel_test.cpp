@@ -26,6 +26,7 @@ struct Mode {
   bool split_backward = false;
   Recompute recompute = Recompute::none;
   std::string_view family = "Gpt";
+  bool adapted = false;
 
   [[nodiscard]] TestModel model() const {
     if (family == "Vit") return small_vit;
@@ -43,10 +44,11 @@ class TensorParallel : public test::MpiTest {
             .tensor = {.ranks = size(), .rank = rank(), .blocks = blocks},
             .sequence = mode.sequence,
             .recompute = mode.recompute,
-            .split_backward = mode.split_backward};
+            .split_backward = mode.split_backward,
+            .adapters = mode.adapted ? test::small_adapters : AdapterOptions{}};
   }
   [[nodiscard]] ModelResult run_alone(const Mode& mode) {
-    BuildOptions alone = build({.compute = mode.compute});
+    BuildOptions alone = build({.compute = mode.compute, .adapted = mode.adapted});
     alone.tensor = {.ranks = 1, .rank = 0, .blocks = blocks};
     const auto single = make_single_communicator();
     const TensorGroup group(device(), *single, comm_stream());
@@ -67,6 +69,7 @@ TEST_P(TensorParallelBits, AreThoseOfOneRankWithTheSameBlocks) {
   EXPECT_EQ(got.hits, expected.hits);
   EXPECT_EQ(got.gradients.size(), expected.gradients.size());
   for (const ParamSpec& spec : split.model().params().layout().specs()) {
+    if (spec.kind == ParamKind::frozen) continue;
     EXPECT_EQ(got.gradients.at(spec.name),
               test::part_of(expected.gradients.at(spec.name), spec, build(GetParam()).tensor))
         << spec.name;
@@ -94,11 +97,18 @@ INSTANTIATE_TEST_SUITE_P(
         Mode{.compute = DType::bf16,
              .sequence = true,
              .recompute = Recompute::full,
-             .family = "Vit"}),
+             .family = "Vit"},
+        Mode{.adapted = true},
+        Mode{.compute = DType::bf16,
+             .sequence = true,
+             .split_backward = true,
+             .family = "Llama",
+             .adapted = true},
+        Mode{.sequence = true, .recompute = Recompute::full, .family = "Llama", .adapted = true}),
     [](const auto& info) {
       const Mode& mode = info.param;
-      return fmt::format("{}{}{}{}{}", mode.family, name_of(mode.compute),
-                         mode.sequence ? "Sequence" : "",
+      return fmt::format("{}{}{}{}{}{}", mode.adapted ? "Adapted" : "", mode.family,
+                         name_of(mode.compute), mode.sequence ? "Sequence" : "",
                          mode.split_backward ? "SplitBackward" : "",
                          mode.recompute == Recompute::none        ? ""
                          : mode.recompute == Recompute::selective ? "Selective"

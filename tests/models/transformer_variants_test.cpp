@@ -43,6 +43,7 @@ struct Variant {
   int blocks;
   bool fp8 = false;
   std::string_view family = "Gpt";
+  bool adapted = false;
 
   [[nodiscard]] TestModel model() const {
     if (family == "Vit") return small_vit;
@@ -50,7 +51,8 @@ struct Variant {
     return family == "Llama" ? small_llama : small_gpt;
   }
   [[nodiscard]] std::string name() const {
-    return fmt::format("{}{}{}In{}Blocks", family, name_of(compute), fp8 ? "WithFp8" : "", blocks);
+    return fmt::format("{}{}{}{}In{}Blocks", adapted ? "Adapted" : "", family, name_of(compute),
+                       fp8 ? "WithFp8" : "", blocks);
   }
 };
 
@@ -66,6 +68,7 @@ class TransformerVariants : public test::CpuFixture, public testing::WithParamIn
   [[nodiscard]] static BuildOptions build() {
     BuildOptions options = training(GetParam().compute, GetParam().blocks);
     options.fp8 = GetParam().fp8;
+    if (GetParam().adapted) options.adapters = test::small_adapters;
     return options;
   }
 };
@@ -138,15 +141,15 @@ TEST_P(TransformerVariants, ReportsEveryGradientOnceAPass) {
       EXPECT_EQ(result.reports.size(), result.gradients.size());
       for (const auto& [name, count] : result.reports)
         EXPECT_EQ(count, 2) << name;
-      EXPECT_EQ(
-          result.reports.contains("head.weight"),
-          !GetParam().model().vit && (separate_ties || !GetParam().model().options.tied_head));
+      EXPECT_EQ(result.reports.contains("head.weight"),
+                !GetParam().model().vit && !GetParam().adapted &&
+                    (separate_ties || !GetParam().model().options.tied_head));
     }
   }
 }
 
 TEST_P(TransformerVariants, TiesKeptApartHaveGradientsThatAddUp) {
-  if (GetParam().model().vit) GTEST_SKIP() << "nothing is tied";
+  if (GetParam().model().vit || GetParam().adapted) GTEST_SKIP() << "nothing tied is trained";
   TransformerOptions tied = GetParam().model().options;
   tied.tied_head = true;
   const ModelResult together = run(build(), tied), apart = run(build(), tied, true);
@@ -169,7 +172,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{DType::f32, 2, false, "Llama"}, Variant{DType::bf16, 4, false, "Llama"},
                     Variant{DType::bf16, 4, true, "Llama"}, Variant{DType::f32, 1, false, "Vit"},
                     Variant{DType::f32, 1, false, "Bert"}, Variant{DType::bf16, 4, false, "Bert"},
-                    Variant{DType::bf16, 4, false, "Vit"}, Variant{DType::bf16, 4, true, "Vit"}),
+                    Variant{DType::bf16, 4, false, "Vit"}, Variant{DType::bf16, 4, true, "Vit"},
+                    Variant{DType::f32, 1, false, "Gpt", true},
+                    Variant{DType::bf16, 4, false, "Llama", true},
+                    Variant{DType::bf16, 4, true, "Gpt", true}),
     [](const auto& info) { return info.param.name(); });
 
 // Not with fp8, whose scales are those of a whole micro-batch.

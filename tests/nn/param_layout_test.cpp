@@ -217,6 +217,25 @@ TEST(ParamLayout, JoinsNeighboursThatTheOptimizerTreatsAlike) {
   EXPECT_EQ(layout.owned_runs()[2].kind, ParamKind::statistic);
 }
 
+TEST(ParamLayout, KeepsFrozenWeightsBehindAllThatHasGradients) {
+  for (const int stage : {0, 3}) {
+    ParamLayout layout({}, false);
+    layout.declare({.name = "frozen", .shape = {line}, .kind = ParamKind::frozen});
+    layout.declare({.name = "s", .shape = {3}, .kind = ParamKind::statistic});
+    layout.declare({.name = "also", .shape = {5 * line}, .kind = ParamKind::frozen});
+    const ParamId trained = layout.declare({.name = "trained", .shape = {line}});
+    layout.lay_out({.stage = stage, .ranks = 2, .rank = 1}, no_target);
+
+    EXPECT_EQ(layout.parameter_count(), line);
+    EXPECT_EQ(layout.order()[0].index, trained.index);
+    EXPECT_EQ(layout.spec(layout.order()[2]).name, "also");
+    EXPECT_EQ(layout.owned_runs().size(), 2U);
+    EXPECT_EQ(layout.elements() - layout.trained_elements(), 6 * line);
+    EXPECT_EQ(layout.owned_elements() - layout.owned_trained_elements(), 6 * line)
+        << "frozen weights are whole on every rank";
+  }
+}
+
 // Over tensor ranks, and over data ranks where the weights are sliced.
 TEST(ParamLayout, CountsEveryLogicalElementOnceInTheNorm) {
   for (const int stage : {0, 1, 2, 3}) {

@@ -30,6 +30,19 @@ TEST_P(Elementwise, AddsInPlaceAtOddSizes) {
   }
 }
 
+TEST_P(Elementwise, ScaleInPlaceMultipliesEveryElement) {
+  for (const std::int64_t n : {1, 7, 33, 1000}) {
+    const GuardedTensor y = random_tensor(GetParam(), {n}, 1);
+    std::vector<double> expected = y.get();
+    for (double& value : expected)
+      value *= 1.75;
+
+    ops::scale_in_place(stream(), y, 1.75F);
+
+    expect_close(y.get(), expected, rounding_of(GetParam()), 1e-9);
+  }
+}
+
 TEST_P(Elementwise, ReluForwardTakesTheMaximumOfTheSumAndZero) {
   for (const std::int64_t n : {1, 3, 7, 17, 33, 1000}) {
     const GuardedTensor a = random_tensor(GetParam(), {n}, 3),

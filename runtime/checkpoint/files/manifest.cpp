@@ -25,7 +25,7 @@ json shape_json(const Shape& shape) {
 json tensor_json(const ManifestTensor& tensor) {
   json object{{"name", tensor.name},
               {"shape", shape_json(tensor.shape)},
-              {"kind", tensor.kind == ParamKind::weight ? "weight" : "statistic"},
+              {"kind", name_of(tensor.kind)},
               {"blocks", tensor.blocking.blocks},
               {"run", tensor.blocking.run}};
   if (tensor.blocking.lead > 1) object["lead"] = tensor.blocking.lead;
@@ -33,6 +33,11 @@ json tensor_json(const ManifestTensor& tensor) {
 }
 
 }  // namespace
+
+std::string_view name_of(ParamKind kind) {
+  constexpr std::array<std::string_view, 3> names = {"weight", "statistic", "frozen"};
+  return names[static_cast<std::size_t>(kind)];
+}
 
 std::string_view name_of(ValueKind kind) {
   constexpr std::array<std::string_view, value_kinds.size()> names = {

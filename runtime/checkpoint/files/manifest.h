@@ -24,6 +24,8 @@ inline constexpr std::array value_kinds = {ValueKind::model, ValueKind::first, V
 [[nodiscard]] constexpr bool is_moment(ValueKind kind) {
   return kind == ValueKind::first || kind == ValueKind::second;
 }
+// "weight", "statistic", "frozen".
+[[nodiscard]] std::string_view name_of(ParamKind kind);
 [[nodiscard]] constexpr bool has_value(ParamKind param, ValueKind kind) {
   return param == ParamKind::weight || !is_moment(kind);
 }
@@ -66,7 +68,7 @@ struct ManifestTensor {
 };
 
 // Elements [first, first + count) of one block of a tensor. The values of a file's slices follow
-// one another in each of its datasets, weights before statistics.
+// one another in each of its datasets, weights before statistics before frozen weights.
 struct ManifestSlice {
   std::int64_t tensor = 0;  // index into Manifest::tensors
   std::int64_t block = 0;

@@ -111,9 +111,11 @@ class Reader {
     }
     entry.shape = Shape(shape);
     const std::string kind = tensor.text("kind");
-    if (kind != "weight" && kind != "statistic")
-      tensor.refuse("kind", "is neither weight nor statistic");
-    entry.kind = kind == "weight" ? ParamKind::weight : ParamKind::statistic;
+    constexpr std::array kinds = {ParamKind::weight, ParamKind::statistic, ParamKind::frozen};
+    const auto known =
+        std::ranges::find(kinds, kind, [](ParamKind one) { return std::string(name_of(one)); });
+    if (known == kinds.end()) tensor.refuse("kind", "is none of weight, statistic, frozen");
+    entry.kind = *known;
     entry.blocking = {tensor.number("blocks", 1, count), tensor.number("run", 1, count)};
     if (value.contains("lead")) entry.blocking.lead = tensor.number("lead", 1, count);
     if (count % entry.blocking.blocks != 0 || entry.block_count() % entry.blocking.run != 0 ||
@@ -169,7 +171,7 @@ class Reader {
     };
     // The values of a slice stand at the same place in every dataset because of this.
     if (!file.slices.empty() && kind_of(file.slices.back()) > tensor.kind)
-      refuse(path_, where, "is of a weight behind statistics");
+      refuse(path_, where, "is of a weight behind statistics or frozen weights");
     file.slices.push_back(slice);
   }
 

@@ -55,7 +55,6 @@ class Restorer {
     const ParamSpec& spec = layout.spec(id);
     const TensorSplit& split = layout.split();
     const bool blocked = is_split(spec, split);
-    const StoredTensor& tensor = stored.tensors.find(spec.identity())->second;
     StoredRange range{.blocking = blocking_of(spec, split),
                       .first_block = blocked ? split.first() : 0,
                       .local_blocks = blocked ? split.local() : 1};
@@ -65,11 +64,13 @@ class Restorer {
     const std::int64_t end =
         std::min(offset + stored_shape(spec, split).count(), held.first + held.count);
     if (begin >= end) return filled;
+    if (spec.adapter && !stored.tensors.contains(spec.identity())) return end;
     pad(held, filled, begin);
     for (std::int64_t at = begin; at < end; at += range.count) {
       range.first = at - offset;
       range.count = std::min(end - at, piece_elements);
-      read(tensor, range, held.values.range(at - held.first, range.count), reader);
+      read(stored.tensors.find(spec.identity())->second, range,
+           held.values.range(at - held.first, range.count), reader);
     }
     return end;
   }
@@ -204,11 +205,19 @@ RestoreReport restore_weights(const StoredValues& stored, const std::string& fro
   std::map<std::string, Shape, std::less<>> there;
   for (const auto& [name, tensor] : stored.tensors)
     there.emplace(name, tensor.shape);
-  const std::string problem = tensor_differences(there, placed);
+  const auto is_adapter = [](const PlacedParam& param) { return param.spec.adapter; };
+  std::vector<PlacedParam> wanted(placed.begin(), placed.end());
+  const bool base = std::ranges::none_of(placed, [&](const PlacedParam& param) {
+    return is_adapter(param) && there.contains(param.spec.name);
+  });
+  if (base) std::erase_if(wanted, is_adapter);
+  const std::string problem = tensor_differences(there, wanted);
   if (!problem.empty())
     fail(ExitCode::checkpoint,
-         "{}: holds the weights of another model than the config:{}\n  set model.* as it was for "
-         "them; weights in Hugging Face's names first go through `trireme checkpoint import`",
+         "{}: holds the weights of another model than the config:{}\n  set model.* and lora.* as "
+         "they "
+         "were for them; weights in Hugging Face's names first go through `trireme checkpoint "
+         "import`, adapters are merged by `trireme checkpoint export`",
          from, problem);
   const CheckpointValues values{.params = params};
   Restorer restorer(device, stream, values);

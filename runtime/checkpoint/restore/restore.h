@@ -32,7 +32,7 @@ RestoreReport restore_checkpoint(const FoundCheckpoint& from, Device& device, St
 
 // The weights and statistics alone, from wherever they lie (run_state.h); `from` names that in
 // messages. Moments, averages and scalars stay as they are. Raises ExitCode::checkpoint with the
-// differences before anything is changed.
+// differences before anything is changed. Adapters that `stored` has none of stay as they are too.
 RestoreReport restore_weights(const StoredValues& stored, const std::string& from, Device& device,
                               Stream& stream, std::span<const PlacedParam> placed,
                               ParamStore& params);

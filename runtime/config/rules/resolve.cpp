@@ -52,6 +52,7 @@ Config resolve_config(const config::KeyTable& keys, Config config, const Environ
   subject.limits = subject.family().limits(config);
   config::check_matmuls(subject);
   config::check_documents(subject);
+  config::check_adapters(subject);
   if (purpose != Purpose::train) {
     config.parallel = without_training(subject);
     config::check_layout(subject);

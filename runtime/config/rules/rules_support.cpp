@@ -81,6 +81,48 @@ void check_documents(const Subject& subject) {
          name_of(documents), subject.config.model.family);
 }
 
+void check_adapters(const Subject& subject) {
+  const Config& config = subject.config;
+  const LoraConfig& lora = config.lora;
+  const std::vector<std::string>& known = subject.limits.adapted;
+  if (lora.rank == 0) {
+    if (lora != LoraConfig{})
+      refuse(subject, lora.alpha != LoraConfig{}.alpha ? "lora.alpha" : "lora.targets",
+             "has no effect with lora.rank: 0; give a rank, such as 8");
+    return;
+  }
+  if (known.empty() || subject.family().input != Input::tokens)
+    refuse(subject, "lora.rank",
+           "{} with model.family: {}; only blocks of language models have low-rank factors, and "
+           "the classifier of images would stay as it is: use 0",
+           lora.rank, config.model.family);
+  if (subject.purpose == Purpose::train && config.train.initial_weights.empty())
+    refuse(subject, "lora.rank",
+           "{} without train.initial_weights: all weights but the factors would stay as they are "
+           "drawn; name the weights to begin with, or use 0",
+           lora.rank);
+  if (lora.targets.empty())
+    refuse(subject, "lora.targets", "names no layer; use some of {}", fmt::join(known, ", "));
+  for (const std::string& target : lora.targets) {
+    if (std::ranges::find(known, target) != known.end()) continue;
+    const bool part =
+        target == "q" || target == "k" || target == "v" || target == "gate" || target == "up";
+    refuse(subject, "lora.targets", "'{}' is no linear layer of a block{}; use some of {}", target,
+           part ? " of its own (queries, keys and values are one matrix, qkv, gates and values "
+                  "another, expand)"
+                : "",
+           fmt::join(known, ", "));
+  }
+  if (config.train.ema_decay > 0)
+    refuse(subject, "train.ema_decay",
+           "{} with lora.rank: {}, of which no averages are kept; use 0", config.train.ema_decay,
+           lora.rank);
+  if (config.optimizer.name == OptimizerKind::muon)
+    refuse(subject, "optimizer.name",
+           "muon with lora.rank: {}: it is for hidden matrices, which are frozen; use adamw",
+           lora.rank);
+}
+
 void check_matmuls(const Subject& subject) {
   if (subject.config.precision == Precision::fp8 && !subject.limits.fp8) {
     refuse(subject, "precision",

@@ -31,7 +31,8 @@ std::string digits_of(std::uint64_t fingerprint) {
 // another value is another run.
 constexpr std::array fixed_keys = {
     "run.seed",           "train.global_batch", "train.batch_ramp", "train.batch_ramp_form",
-    "train.context_ramp", "data.shuffle",       "data.last_batch",  "optimizer.name"};
+    "train.context_ramp", "data.shuffle",       "data.last_batch",  "optimizer.name",
+    "lora.rank",          "lora.alpha",         "lora.targets"};
 // These are free to change: where and how the same computation is done and reported.
 constexpr std::array free_sections = {"run.", "parallel.", "device.", "checkpoint.", "comm."};
 constexpr std::array free_keys = {"data.path",

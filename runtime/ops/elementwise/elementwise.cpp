@@ -7,6 +7,7 @@
 namespace trireme::ops {
 
 TRIREME_KERNEL(add_in_place);
+TRIREME_KERNEL(scale_in_place);
 TRIREME_KERNEL(relu_forward);
 TRIREME_KERNEL(relu_backward);
 TRIREME_KERNEL(cast);
@@ -18,6 +19,12 @@ void add_in_place(Stream& stream, const Tensor& y, const Tensor& x) {
   check.is("x", x, y.dtype, y.shape);
   check.same_or_disjoint("y", y, "x", x);
   TRIREME_DISPATCH(stream, add_in_place, y, x);
+}
+
+void scale_in_place(Stream& stream, const Tensor& y, float factor) {
+  const Operands check("scale_in_place");
+  check.compute_dtype("y", y);
+  TRIREME_DISPATCH(stream, scale_in_place, y, factor);
 }
 
 void relu_forward(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b) {

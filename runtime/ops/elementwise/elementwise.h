@@ -9,6 +9,9 @@ namespace trireme::ops {
 // y += x.
 void add_in_place(Stream& stream, const Tensor& y, const Tensor& x);
 
+// y *= factor, rounded once.
+void scale_in_place(Stream& stream, const Tensor& y, float factor);
+
 // y = max(a + b, 0); b may be absent.
 void relu_forward(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b = {});
 // dx = dy where y > 0, else 0. dx may alias dy.

@@ -23,6 +23,17 @@ void add_in_place(Stream& stream, const Tensor& y, const Tensor& x) {
   });
 }
 
+void scale_in_place(Stream& stream, const Tensor& y, float factor) {
+  visit_compute_dtype(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [to = y.as<T>(), factor, n = y.count()] {
+#pragma omp simd
+      for (std::int64_t i = 0; i < n; ++i)
+        store(to[i], load(to[i]) * factor);
+    });
+  });
+}
+
 void relu_forward(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b) {
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);

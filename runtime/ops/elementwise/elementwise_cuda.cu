@@ -10,6 +10,10 @@ namespace {
 struct Add {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
+struct Scale {
+  float factor;
+  __device__ float operator()(float a) const { return a * factor; }
+};
 // A NaN passes: hiding it here would only move the failure elsewhere.
 struct Relu {
   __device__ float operator()(float a) const { return a < 0.0F ? 0.0F : a; }
@@ -28,6 +32,13 @@ void add_in_place(Stream& stream, const Tensor& y, const Tensor& x) {
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
     transform(stream, y.as<T>(), y.count(), Add{}, y.as<T>(), x.as<T>());
+  });
+}
+
+void scale_in_place(Stream& stream, const Tensor& y, float factor) {
+  visit_compute_dtype(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    transform(stream, y.as<T>(), y.count(), Scale{factor}, y.as<T>());
   });
 }
 
@@ -69,6 +80,7 @@ void accumulate_sum(Stream& stream, const Tensor& total, const Tensor& x) {
 }
 
 TRIREME_CUDA_PROVIDES(ops, add_in_place);
+TRIREME_CUDA_PROVIDES(ops, scale_in_place);
 TRIREME_CUDA_PROVIDES(ops, relu_forward);
 TRIREME_CUDA_PROVIDES(ops, relu_backward);
 TRIREME_CUDA_PROVIDES(ops, cast);

@@ -30,6 +30,16 @@ class EmulatedModes : public EmulatedTest {
     }
   }
 
+  // Low-rank factors beside the weights of a run.
+  Run adapted(const Settings& more) {
+    const Layout source{1, "device.type=cpu", "source"};
+    train_layout(gpt(), source);
+    Settings set{"train.initial_weights=" + directory() + "/" + name_of(source), "lora.rank=3",
+                 "lora.alpha=6"};
+    set.insert(set.end(), more.begin(), more.end());
+    return gpt(set);
+  }
+
   void expect_equal(const Run& run, const std::vector<Layout>& layouts) {
     const std::string first = transcript(run, layouts.front());
     for (std::size_t i = 1; i < layouts.size(); ++i)
@@ -64,6 +74,16 @@ TEST_F(EmulatedModes, BertsAgreeWithTheCpuEngine) {
   expect_cpu_losses(
       gpt({"model.family=bert", "model.vocabulary=257", "model.mask_token=256"}),
       {{1, ""}, {2, "tensor=2 sequence=true"}, {2, "pipeline=2 schedule=zero-bubble"}}, agreement);
+}
+
+TEST_F(EmulatedModes, AdaptersAgreeWithTheCpuEngine) {
+  expect_cpu_losses(adapted({}),
+                    {{1, ""}, {2, "tensor=2 sequence=true"}, {4, "data=2 pipeline=2 zero=3"}},
+                    agreement);
+}
+
+TEST_F(EmulatedModes, AdaptersInBf16AgreeWithTheCpuEngine) {
+  expect_cpu_losses(adapted({"precision=bf16"}), {{2, "data=2 zero=3"}}, 1e-3);
 }
 
 TEST_F(EmulatedModes, ResNetsAgreeWithTheCpuEngine) {

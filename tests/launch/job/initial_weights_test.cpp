@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -123,6 +124,54 @@ TEST_F(InitialWeightsTest, OfAnotherModelOrMissingAreRefusedBeforeARunDirectoryI
   const CommandResult damaged = begin("damaged", 2, checkpoint);
   EXPECT_EQ(damaged.exit_code, 4);
   EXPECT_THAT(damaged.output, HasSubstr("does not match its checksum"));
+}
+
+TEST_F(InitialWeightsTest, AreUnderAdaptersTheBaseModelUntilTheyAreTrained) {
+  const Settings adapters{"lora.rank=4", "lora.alpha=8", "optimizer.learning_rate=1e-2",
+                          "lr_schedule.name=constant"};
+  ASSERT_EQ(begin("base", 1, source()).exit_code, 0);
+  Settings saving = adapters;
+  saving.insert(saving.end(), {"train.steps=2", "checkpoint.every_steps=2"});
+  const CommandResult first = begin("run", 2, source(), saving);
+  ASSERT_EQ(first.exit_code, 0) << first.output;
+  EXPECT_THAT(first.output, HasSubstr("of them trained"));
+  ASSERT_EQ(steps_of("run").size(), 2U);
+  EXPECT_EQ(steps_of("run")[0].loss, steps_of("base")[0].loss);
+
+  // Its checkpoints go on under other layouts.
+  Settings whole = adapters, split = adapters;
+  for (Settings* const set : {&whole, &split})
+    set->insert(set->end(),
+                {"train.steps=4", "reproducibility=layout", "checkpoint.every_steps=2"});
+  ASSERT_EQ(begin("whole", 1, source(), whole).exit_code, 0);
+  Settings half = split;
+  half.insert(half.end(), {"train.steps=2", "parallel.zero=3"});
+  ASSERT_EQ(begin("split", 2, source(), half).exit_code, 0);
+  split.emplace_back("parallel.pipeline=2");
+  const CommandResult on = begin("split", 2, source(), split);
+  ASSERT_EQ(on.exit_code, 0) << on.output;
+  EXPECT_TRUE(values_of("split") == values_of("whole"));
+  split.emplace_back("lora.alpha=4");
+  const CommandResult other = begin("split", 2, source(), split);
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.output, HasSubstr("lora.alpha: is 4 and was 8"));
+
+  // Merged, they are weights as any.
+  const auto at = [&](const char* name) { return directory() + "/" + name; };
+  ASSERT_EQ(
+      trireme(fmt::format("checkpoint export {} --out {}", at("whole"), at("theirs"))).exit_code,
+      0);
+  ASSERT_EQ(
+      trireme(fmt::format("checkpoint import {} --out {}", at("theirs"), at("merged"))).exit_code,
+      0);
+  ASSERT_EQ(begin("again", 1, at("merged")).exit_code, 0);
+  EXPECT_NEAR(validation_loss_of("again"), validation_loss_of("whole"), 1e-4);
+  EXPECT_GT(std::abs(validation_loss_of("again") - validation_loss_of("base")), 1e-3);
+  const CommandResult mistaken = trireme(
+      fmt::format("checkpoint export {}/weights.safetensors --config {}/config.yaml --out {}",
+                  at("whole"), at("base"), at("mistaken")));
+  EXPECT_EQ(mistaken.exit_code, 2);
+  EXPECT_THAT(mistaken.output, HasSubstr("holds adapters"));
 }
 
 TEST_F(InitialWeightsTest, AreNotReadByARunThatGoesOn) {

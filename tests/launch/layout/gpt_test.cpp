@@ -127,6 +127,30 @@ TEST_F(GptLayout, OfALlamaChangesNoBit) {
                                   {4, "tensor=2 pipeline=2 recompute=full"}});
 }
 
+// Of the stages one holds nothing that is trained.
+TEST_F(GptLayout, OfAdaptersChangesNoBit) {
+  static_cast<void>(train_layout(run(), {1, "", "source"}));
+  const Run adapted =
+      run({"train.initial_weights=" + directory() + "/" + name_of({1, "", "source"}), "lora.rank=3",
+           "lora.alpha=6"});
+  expect_same_bits(adapted, {{4, "data=4 zero=1"},
+                             {8, "data=8 zero=2"},
+                             {4, "tensor=4 recompute=full"},
+                             {2, "pipeline=2 schedule=zero-bubble stage_layers=[1,3]"},
+                             {4, "pipeline=4"}});
+}
+
+TEST_F(GptLayout, OfAdaptersOfALlamaInBf16ChangesNoBit) {
+  Settings set = llama();
+  set.emplace_back("precision=bf16");
+  static_cast<void>(train_layout(run(set), {1, "", "source"}));
+  set.insert(set.end(), {"train.initial_weights=" + directory() + "/" + name_of({1, "", "source"}),
+                         "lora.rank=5", "lora.targets=[qkv,contract]"});
+  expect_same_bits(run(set),
+                   {{8, "data=2 tensor=2 pipeline=2 zero=3 schedule=interleaved chunks=2"},
+                    {4, "data=2 tensor=2 zero=3 sequence=true recompute=selective"}});
+}
+
 TEST_F(GptLayout, OfALlamaInBf16ChangesNoBit) {
   Settings set = llama();
   set.emplace_back("precision=bf16");

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/layers/low_rank.h"
+
+#include <cmath>
+
+#include "models/layers/blocks.h"
+#include "runtime/ops/elementwise/elementwise.h"
+#include "runtime/ops/gemm/linear.h"
+#include "runtime/ops/update/block_sum.h"
+
+namespace trireme {
+
+LowRankAdapter::LowRankAdapter(Blueprint& blueprint, const AdaptedWeight& weight)
+    : column_(weight.axis == 0),
+      blocked_(blueprint.tensor().blocked()),
+      blocks_(blueprint.tensor().local()),
+      rows_(weight.rows),
+      rank_(blueprint.options().adapters.rank),
+      scale_(blueprint.options().adapters.scale),
+      a_{rank_, column_ ? weight.inputs : weight.inputs / blueprint.tensor().blocks},
+      b_{column_ ? weight.outputs / blueprint.tensor().blocks : weight.outputs, rank_} {
+  const auto bound = static_cast<float>(1.0 / std::sqrt(static_cast<double>(weight.inputs)));
+  a_id_ = blueprint.parameter({.name = "lora_a",
+                               .shape = {rank_, weight.inputs},
+                               .init = Init::uniform(bound),
+                               .decay = true,
+                               .matrix = true,
+                               .shard_axis = column_ ? -1 : 1,
+                               .adapter = true});
+  b_id_ = blueprint.parameter({.name = "lora_b",
+                               .shape = {weight.outputs, rank_},
+                               .decay = true,
+                               .matrix = true,
+                               .shard_axis = column_ ? 0 : -1,
+                               .shard_parts = column_ ? weight.parts : 1,
+                               .shard_lead = column_ ? weight.lead : 1,
+                               .adapter = true});
+  const auto bytes = [&](std::int64_t width) {
+    constexpr std::size_t alignment = 256;  // what tensor cores read fastest
+    const std::size_t all = static_cast<std::size_t>(rows_ * width) * size_of(blueprint.compute());
+    return (all + alignment - 1) / alignment * alignment;
+  };
+  narrow_bytes_ = bytes(rank_);
+  workspace_ = blueprint.workspace(2 * narrow_bytes_ + bytes(b_[0]));
+  workspace_.dtype = blueprint.compute();
+  if (!blocked_ || !blueprint.options().training) return;
+  const Shape& whole = column_ ? a_ : b_;
+  partial_ = blueprint.scratch({blocks_, whole[0], whole[1]}, DType::f32);
+}
+
+// No op that an adapter calls has a workspace of its own.
+Tensor LowRankAdapter::in_workspace(const Context& context, std::size_t offset,
+                                    std::int64_t width) const {
+  return context.workspace.at(workspace_.offset + offset, workspace_.dtype, Shape{rows_, width});
+}
+
+Tensor LowRankAdapter::a_block(const Tensor& a, std::int64_t b) const {
+  return column_ ? a : block_of(a, b, a_);
+}
+
+Tensor LowRankAdapter::b_block(const Tensor& factor, std::int64_t b) const {
+  return column_ ? block_of(factor, b, b_) : factor;
+}
+
+Tensor LowRankAdapter::inner(const Context& context, const Tensor& x, std::int64_t b) const {
+  const Tensor u = in_workspace(context, 0, rank_);
+  ops::linear_forward(context.stream, u, x.reshaped({rows_, a_[1]}),
+                      a_block(context.params.compute(a_id_), b));
+  if (scale_ != 1) ops::scale_in_place(context.stream, u, scale_);
+  return u;
+}
+
+Tensor LowRankAdapter::inner_gradient(const Context& context, const Tensor& dy,
+                                      std::int64_t b) const {
+  const Tensor du = in_workspace(context, narrow_bytes_, rank_);
+  ops::linear_backward_input(context.stream, du, dy.reshaped({rows_, b_[0]}),
+                             b_block(context.params.compute(b_id_), b));
+  if (scale_ != 1) ops::scale_in_place(context.stream, du, scale_);
+  return du;
+}
+
+void LowRankAdapter::forward(const Context& context, const BlockedRows& y,
+                             const BlockedRows& x) const {
+  const Tensor added = in_workspace(context, 2 * narrow_bytes_, b_[0]);
+  Tensor u;
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    if (b == 0 || !column_) u = inner(context, x.at(b), b);
+    ops::linear_forward(context.stream, added, u, b_block(context.params.compute(b_id_), b));
+    ops::add_in_place(context.stream, y.at(b).reshaped(added.shape), added);
+  }
+}
+
+void LowRankAdapter::backward_input(const Context& context, const BlockedRows& dx,
+                                    const BlockedRows& dy) const {
+  Tensor du;
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    if (b == 0 || column_) du = inner_gradient(context, dy.at(b), b);
+    ops::linear_backward_input(context.stream, dx.at(b).reshaped({rows_, a_[1]}), du,
+                               a_block(context.params.compute(a_id_), b), /*accumulate=*/true);
+  }
+}
+
+void LowRankAdapter::backward_weight(const Context& context, const BlockedRows& dy,
+                                     const BlockedRows& x) const {
+  const ParamId whole_id = column_ ? a_id_ : b_id_;
+  const Tensor partial = blocked_ ? context(partial_) : Tensor{};
+  if (blocked_) context.stream.device().fill_zero(context.stream, partial.data, partial.bytes());
+  // The factor's own block, or its part of the sum over blocks.
+  const auto gradient = [&](ParamId id, const Shape& shape, std::int64_t b) {
+    const bool sums = blocked_ && id.index == whole_id.index;
+    return block_of(sums ? partial : context.params.gradient(id), b, shape);
+  };
+  Tensor u, du;
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    const Tensor rows = x.at(b).reshaped({rows_, a_[1]}), slope = dy.at(b).reshaped({rows_, b_[0]});
+    if (b == 0 || !column_) u = inner(context, rows, b);
+    if (b == 0 || column_) du = inner_gradient(context, slope, b);
+    ops::linear_backward_weight(context.stream, gradient(b_id_, b_, b), {}, slope, u);
+    ops::linear_backward_weight(context.stream, gradient(a_id_, a_, b), {}, du, rows);
+  }
+  if (blocked_) {
+    const Shape& shape = column_ ? a_ : b_;
+    const Tensor total = block_of(partial, 0, shape);
+    if (blocks_ > 1) ops::sum_blocks(context.stream, total, partial);
+    if (context.tensor != nullptr) context.tensor->all_reduce(context.stream, total);
+    ops::add_in_place(context.stream, context.params.gradient(whole_id), total);
+  }
+  context.ready(b_id_);
+  context.ready(a_id_);
+}
+
+double LowRankAdapter::forward_flops() const {
+  return 2.0 * static_cast<double>(rows_) *
+         (static_cast<double>(a_.count()) * static_cast<double>(column_ ? 1 : blocks_) +
+          static_cast<double>(b_.count()) * static_cast<double>(blocks_));
+}
+
+}  // namespace trireme

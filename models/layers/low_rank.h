@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/layers/row_split.h"
+
+namespace trireme {
+
+// The weight of a linear layer that an adapter is beside: (outputs, inputs), split over the tensor
+// blocks along `axis`, as ParamSpec has it.
+struct AdaptedWeight {
+  std::int64_t outputs = 0, inputs = 0;
+  int axis = 0, parts = 1, lead = 1;
+  std::int64_t rows = 0;  // of a micro-batch, B * T
+};
+
+// A (rows, width) tensor of each tensor block, one behind the other, or one that serves all.
+struct BlockedRows {
+  Tensor all;
+  std::int64_t blocks = 1;
+
+  [[nodiscard]] Tensor at(std::int64_t b) const {
+    if (blocks == 1) return all;
+    const std::int64_t count = all.count() / blocks;
+    return all.range(b * count, count);
+  }
+};
+
+// y += s x A^T B^T beside a linear layer whose own weight stays as it is (Hu et al., LoRA, 2021):
+// A (rank, inputs) is drawn from +-1 / sqrt(inputs), B (outputs, rank) starts at zero, s = alpha /
+// rank. The factor along the split axis is split as the weight is, the other is whole on every
+// rank; its gradient is summed over the tensor blocks as a tree, then over the ranks. Products with
+// a factor are of one shape whatever the number of blocks here is, so the bits are those of any
+// layout. Nothing is kept from forward to backward.
+class LowRankAdapter {
+ public:
+  // Declares "lora_a" and "lora_b" in the current scope.
+  LowRankAdapter(Blueprint& blueprint, const AdaptedWeight& weight);
+
+  // Split by outputs: x serves all blocks; by inputs: y of one block or of each.
+  void forward(const Context& context, const BlockedRows& y, const BlockedRows& x) const;
+  // dx += s dy B A.
+  void backward_input(const Context& context, const BlockedRows& dx, const BlockedRows& dy) const;
+  // Accumulates and reports both gradients.
+  void backward_weight(const Context& context, const BlockedRows& dy, const BlockedRows& x) const;
+  [[nodiscard]] double forward_flops() const;
+
+ private:
+  // s x A^T and s dy B, (rows, rank), in the workspace.
+  [[nodiscard]] Tensor inner(const Context& context, const Tensor& x, std::int64_t b) const;
+  [[nodiscard]] Tensor inner_gradient(const Context& context, const Tensor& dy,
+                                      std::int64_t b) const;
+  [[nodiscard]] Tensor in_workspace(const Context& context, std::size_t offset,
+                                    std::int64_t width) const;
+  [[nodiscard]] Tensor a_block(const Tensor& a, std::int64_t b) const;
+  [[nodiscard]] Tensor b_block(const Tensor& factor, std::int64_t b) const;
+
+  bool column_, blocked_;
+  std::int64_t blocks_;  // local
+  std::int64_t rows_, rank_;
+  float scale_;
+  Shape a_, b_;  // of a block: (rank, inputs), (outputs, rank)
+  ParamId a_id_, b_id_;
+  Activation workspace_{};  // two of (rows, rank), one of (rows, outputs)
+  std::size_t narrow_bytes_ = 0;
+  Activation partial_{};  // (local blocks, ...) f32: gradients of the factor that is not split
+};
+
+}  // namespace trireme
