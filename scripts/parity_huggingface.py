@@ -11,6 +11,8 @@ Families: gpt2, llama, mistral, qwen2, qwen3, bert, vit, resnet. transformers dr
 - Every gradient: one step of SGD with a large learning rate, after which the weights, exported again, are the gradients.
   Within 1e-5 of the gradient's norm of those that PyTorch computes in fp64.
 - Fifty steps of AdamW: the loss of each step, to 1e-4 of those of fp64.
+- Twenty steps of AdamW on low-rank adapters (lora.rank) of a language model, which PyTorch has as W + alpha / rank B A: the loss of
+  each step, to 1e-4, and that of the merged model that transformers makes of the export.
 - Weights out again: equal bits, and the same loss of the model that transformers makes of our config.json.
 - Running means and variances of a ResNet, to 1e-5 after a step and 1e-3 after fifty; its losses and gradients are those of training, its logits those of evaluation.
 Every second model of a language has data.documents: separate.
@@ -40,6 +42,7 @@ except ImportError as error:
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 TOLERANCE = 1e-5
 ADAMW_STEPS, ADAMW_RATE, DECAY, ADAMW_TOLERANCE = 50, 1e-3, 0.1, 1e-4
+LORA_STEPS, LORA_RATE = 20, 3e-3
 ADAMW_EPSILON = 1e-5  # far above the rounding of gradients that are zero, which AdamW would make steps of
 STATISTICS_SHARE = 1e-2  # of an error after fifty steps, whose weights differ
 SGD_RATE = 512.0  # so large that what the weights were is lost beside it
@@ -47,11 +50,13 @@ RUN = """
 run: {{directory: {run}}}
 precision: fp32
 {model}data: {{path: {data}{more}}}
+lora: {lora}
 train: {{steps: {steps}, global_batch: {batch}, micro_batch: {batch}, clip_norm: 0, log_every: 1, initial_weights: {weights}}}
 optimizer: {optimizer}
 lr_schedule: {{name: constant}}
 """
 SGD = f"{{name: sgd, learning_rate: {SGD_RATE}, momentum: 0.0, weight_decay: 0.0}}"
+LORA_ADAMW = f"{{name: adamw, learning_rate: {LORA_RATE}, betas: [0.9, 0.95], epsilon: {ADAMW_EPSILON}, weight_decay: {DECAY}}}"
 ADAMW = f"{{name: adamw, learning_rate: {ADAMW_RATE}, betas: [0.9, 0.95], epsilon: {ADAMW_EPSILON}, weight_decay: {DECAY}}}"
 
 
@@ -289,6 +294,35 @@ class Pictures:
         return torch.nn.functional.cross_entropy(logits, torch.tensor(list(self.labels)))
 
 
+class Adapters:
+    """A model whose weights have alpha / rank B A added to them; A is one for what is one matrix of ours."""
+    PARTS = {"attention.qkv": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"], "attention.output": ["self_attn.o_proj"],
+             "mlp.expand": ["mlp.gate_proj", "mlp.up_proj"], "mlp.contract": ["mlp.down_proj"]}
+    GPT2_PARTS = {"attention.qkv": ["attn.c_attn"], "attention.output": ["attn.c_proj"], "mlp.expand": ["mlp.c_fc"], "mlp.contract": ["mlp.c_proj"]}
+
+    def __init__(self, model, factors, scale):
+        self.model, self.scale = model, scale
+        self.weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+        self.factors = {name: value.requires_grad_() for name, value in factors.items()}
+
+    def __call__(self, inputs):
+        gpt2 = self.model.config.model_type == "gpt2"
+        weights = dict(self.weights)
+        for name, a in self.factors.items():
+            if not name.endswith(".lora_a"):
+                continue
+            layer = name.removesuffix(".lora_a")
+            _, index, role = layer.split(".", 2)
+            added, row = self.scale * self.factors[layer + ".lora_b"] @ a, 0
+            for part in (self.GPT2_PARTS if gpt2 else self.PARTS)[role]:
+                theirs = f"transformer.h.{index}.{part}.weight" if gpt2 else f"model.layers.{index}.{part}.weight"
+                rows = weights[theirs].shape[1 if gpt2 else 0]
+                own = added[row:row + rows]
+                weights[theirs] = weights[theirs] + (own.T if gpt2 else own)
+                row += rows
+        return torch.func.functional_call(self.model, weights, (inputs,))
+
+
 class Comparison:
     def __init__(self, trireme, place, draw, family, index):
         self.program, self.place = trireme, pathlib.Path(place)
@@ -327,12 +361,12 @@ class Comparison:
         self.largest = max(1.0, logits.abs().max().item())
         return {name: inputs.numpy(), "logits": logits.contiguous().numpy()}
 
-    def train(self, name, steps, optimizer):
+    def train(self, name, steps, optimizer, lora="{}"):
         """The losses of the steps, and the weights after them in their names."""
         config = self.place / f"{name}.yaml"
         run = self.place / name
         config.write_text(RUN.format(run=run, model=self.section, data=self.place / "data/train", more=self.data.more,
-                                     steps=steps, batch=self.batch, weights=self.weights, optimizer=optimizer))
+                                     steps=steps, batch=self.batch, weights=self.weights, optimizer=optimizer, lora=lora))
         self.trireme("train", config)
         exported = self.place / f"{name}_exported"
         self.trireme("checkpoint", "export", run / "weights.safetensors", "--config", config, "--out", exported)
@@ -405,6 +439,29 @@ class Comparison:
                 worst = max(worst, np.abs(after[name] - theirs.numpy()).max() / max(theirs.abs().max().item(), 0.1))
         return worst
 
+    def adapted(self, draw):
+        """Worst difference of losses of adapters that are trained here and there, and of the merged model."""
+        rank, alpha = draw.choice([1, 3, 8]), draw.choice([4.0, 16.0])
+        targets = draw.choice([["qkv", "output", "expand", "contract"], ["qkv", "contract"]])
+        lora = f"{{rank: {rank}, alpha: {alpha}, targets: [{', '.join(targets)}]}}"
+        self.train("lora_begin", 1, LORA_ADAMW.replace(str(LORA_RATE), "0.0"), lora)
+        losses, _ = self.train("lora", LORA_STEPS, LORA_ADAMW, lora)
+        model = copy.deepcopy(self.model).float()
+        begin = load_file(self.place / "lora_begin/weights.safetensors")
+        adapters = Adapters(model, {name: torch.tensor(values) for name, values in begin.items() if ".lora_" in name}, alpha / rank)
+        optimizer = torch.optim.AdamW(adapters.factors.values(), lr=LORA_RATE, betas=(0.9, 0.95), eps=ADAMW_EPSILON, weight_decay=DECAY)
+        worst = 0.0
+        for ours in losses:
+            optimizer.zero_grad()
+            loss = self.data.loss(adapters)
+            worst = max(worst, abs(ours - loss.item()) / max(loss.item(), 0.1))
+            loss.backward()
+            optimizer.step()
+        merged = type(self.model).from_pretrained(self.place / "lora_exported", attn_implementation="eager").eval()
+        with torch.no_grad():
+            after, ours = self.data.loss(adapters).item(), self.data.loss(merged).item()
+        return max(worst, abs(ours - after) / max(after, 0.1))
+
     def there_and_back(self, start):
         config = self.place / "sgd.yaml"
         self.trireme("checkpoint", "export", self.weights, "--config", config, "--out", self.place / "again")
@@ -417,16 +474,17 @@ class Comparison:
         return same_loss and all(np.array_equal(values, again[name]) and np.array_equal(values, theirs[name])
                                  for name, values in start.items())
 
-    def run(self):
+    def run(self, draw):
         self.prepare()
         start = self.saved({name: p.detach().clone() for name, p in self.model.named_parameters()})
         loss, gradient, worst = self.gradients(start)
+        lora = self.adapted(draw) if type(self.data) in (Text, Texts) else 0.0
         adamw = self.adamw()
         same = self.there_and_back(start)
         statistics = f", statistics {self.statistics:.1e}" if self.statistics > 0 else ""
-        good = max(self.logits, self.statistics) < TOLERANCE and loss < TOLERANCE and gradient < TOLERANCE and adamw < ADAMW_TOLERANCE and same
+        good = max(self.logits, self.statistics) < TOLERANCE and loss < TOLERANCE and gradient < TOLERANCE and max(adamw, lora) < ADAMW_TOLERANCE and same
         print(f"{'ok   ' if good else 'WRONG'} {self.text}\n      logits off by {self.logits:.1e}, loss by {loss:.1e}, worst gradient {gradient:.1e} "
-              f"({worst}), AdamW losses {adamw:.1e}{statistics}, back {'with equal bits' if same else 'DIFFERENT'}", flush=True)
+              f"({worst}), AdamW losses {adamw:.1e}, of adapters {lora:.1e}{statistics}, back {'with equal bits' if same else 'DIFFERENT'}", flush=True)
         return good
 
 
@@ -447,7 +505,7 @@ def main():
     for family, index in models:
         draw = random.Random(f"{arguments.seed} {family} {index}")
         with tempfile.TemporaryDirectory(prefix="trireme-parity-") as place:
-            good += Comparison(arguments.trireme.absolute(), place, draw, family, index).run()
+            good += Comparison(arguments.trireme.absolute(), place, draw, family, index).run(draw)
     print(f"{good} of {len(models)} models agree with transformers {transformers.__version__}")
     return 0 if good == len(models) else 1
 
