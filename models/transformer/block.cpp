@@ -124,7 +124,8 @@ void TransformerBlock::add_limits(ModelLimits& limits) const {
   mlp_.add_limits(limits);
   limits.rows = {rows_.whole()[1], context_name_};
   limits.fp8 = true;
-  limits.adapted = {"qkv", "output", "expand", "contract"};
+  // Of causal models; others end in layers that would have to be trained whole.
+  if (limits.documents) limits.adapted = {"qkv", "output", "expand", "contract"};
   limits.selective_recompute = true;
 }
 

@@ -24,8 +24,8 @@ class Stage {
   }
 
   DataTraffic traffic() {
-    DataTraffic traffic{.elements = static_cast<double>(layout_.elements()),
-                        .owned_elements = static_cast<double>(layout_.owned_elements()),
+    DataTraffic traffic{.elements = static_cast<double>(layout_.trained_elements()),
+                        .owned_elements = static_cast<double>(layout_.owned_trained_elements()),
                         .buckets = static_cast<int>(layout_.buckets().size())};
     if (group_.size == 1) return traffic;
     const double reduced = reduce_last(traffic);

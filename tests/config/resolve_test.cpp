@@ -173,7 +173,7 @@ TEST(ResolveAdapters, AreBesideLayersThatTheModelHas) {
   EXPECT_THAT(refusal(lora, {"optimizer.name=muon"}), HasSubstr("hidden matrices"));
   EXPECT_THAT(refusal(gpt, {"lora.alpha=8"}), HasSubstr("has no effect with lora.rank: 0"));
   EXPECT_THAT(refusal(resnet, {"lora.rank=4", "train.initial_weights=base"}),
-              HasSubstr("only blocks of language models"));
+              HasSubstr("only the blocks of causal language models"));
   EXPECT_THAT(refusal("model: {family: vit}\ndata: {path: shards}\n",
                       {"lora.rank=4", "train.initial_weights=base"}),
               HasSubstr("the classifier of images"));

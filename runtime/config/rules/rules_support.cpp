@@ -91,10 +91,10 @@ void check_adapters(const Subject& subject) {
              "has no effect with lora.rank: 0; give a rank, such as 8");
     return;
   }
-  if (known.empty() || subject.family().input != Input::tokens)
+  if (known.empty())
     refuse(subject, "lora.rank",
-           "{} with model.family: {}; only blocks of language models have low-rank factors, and "
-           "the classifier of images would stay as it is: use 0",
+           "{} with model.family: {}; only the blocks of causal language models have low-rank "
+           "factors, and the classifier of images or masked words would stay as it is: use 0",
            lora.rank, config.model.family);
   if (subject.purpose == Purpose::train && config.train.initial_weights.empty())
     refuse(subject, "lora.rank",
