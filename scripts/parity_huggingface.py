@@ -294,35 +294,6 @@ class Pictures:
         return torch.nn.functional.cross_entropy(logits, torch.tensor(list(self.labels)))
 
 
-class Adapters:
-    """A model whose weights have alpha / rank B A added to them; A is one for what is one matrix of ours."""
-    PARTS = {"attention.qkv": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"], "attention.output": ["self_attn.o_proj"],
-             "mlp.expand": ["mlp.gate_proj", "mlp.up_proj"], "mlp.contract": ["mlp.down_proj"]}
-    GPT2_PARTS = {"attention.qkv": ["attn.c_attn"], "attention.output": ["attn.c_proj"], "mlp.expand": ["mlp.c_fc"], "mlp.contract": ["mlp.c_proj"]}
-
-    def __init__(self, model, factors, scale):
-        self.model, self.scale = model, scale
-        self.weights = {name: p.detach().clone() for name, p in model.named_parameters()}
-        self.factors = {name: value.requires_grad_() for name, value in factors.items()}
-
-    def __call__(self, inputs):
-        gpt2 = self.model.config.model_type == "gpt2"
-        weights = dict(self.weights)
-        for name, a in self.factors.items():
-            if not name.endswith(".lora_a"):
-                continue
-            layer = name.removesuffix(".lora_a")
-            _, index, role = layer.split(".", 2)
-            added, row = self.scale * self.factors[layer + ".lora_b"] @ a, 0
-            for part in (self.GPT2_PARTS if gpt2 else self.PARTS)[role]:
-                theirs = f"transformer.h.{index}.{part}.weight" if gpt2 else f"model.layers.{index}.{part}.weight"
-                rows = weights[theirs].shape[1 if gpt2 else 0]
-                own = added[row:row + rows]
-                weights[theirs] = weights[theirs] + (own.T if gpt2 else own)
-                row += rows
-        return torch.func.functional_call(self.model, weights, (inputs,))
-
-
 class Comparison:
     def __init__(self, trireme, place, draw, family, index):
         self.program, self.place = trireme, pathlib.Path(place)
