@@ -35,6 +35,8 @@ try:
     import torch
     import transformers
     from safetensors.numpy import load_file, save_file
+
+    from torch_adapters import Adapters
 except ImportError as error:
     print(f"skipped: {error}; pip install numpy safetensors transformers torch")
     sys.exit(77)
