@@ -204,6 +204,9 @@ void score_continuations(const EvalArguments& arguments, const RankProcess& proc
 
 void evaluate(const EvalArguments& arguments) {
   const RankProcess process;
+  for (const std::string& file : {arguments.json, arguments.out}) {
+    if (process.mpi.rank() == 0 && !file.empty()) require_writable(file, ExitCode::config);
+  }
   arguments.continuations.empty() ? evaluate_run(arguments, process)
                                   : score_continuations(arguments, process);
 }

@@ -38,7 +38,7 @@ struct GenerateArguments {
 
 std::vector<Prompt> prompts_of(const GenerateArguments& arguments, const Words& words) {
   if (!arguments.prompt_file.empty()) return read_prompts(arguments.prompt_file, words);
-  if (!arguments.prompt_ids.empty()) return {{"", arguments.prompt_ids}};
+  if (!arguments.prompt_ids.empty()) return {{"", arguments.prompt_ids, "--prompt-ids"}};
   std::vector<Prompt> prompts;
   for (const std::string& text : arguments.prompts)
     prompts.push_back(prompt_of_text(text, words));
@@ -120,7 +120,7 @@ void generate(const GenerateArguments& arguments) {
   TextGenerator generator = engine.generator(arguments.sampling, forget);
   // On all ranks alike, before any of them writes.
   for (const Prompt& prompt : prompts)
-    generator.require_prompt(prompt.ids);
+    with_context(prompt.where, [&] { generator.require_prompt(prompt.ids); });
   const bool lines = arguments.json || prompts.size() > 1;
   if (!continue_prompts(session, generator, words, ended.stop, prompts, lines))
     refuse_non_finite(session, weights, "the model's answer is not finite");

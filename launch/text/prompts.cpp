@@ -37,14 +37,16 @@ Prompt prompt_of_text(const std::string& text, const Words& words, const std::st
         "{}: is empty, and a text begins with something; give a character or more, or leave it out "
         "to begin with a new line",
         what);
-  return {text, words.tokens_of(text, what)};
+  return {text, words.tokens_of(text, what), what};
 }
 
 std::vector<Prompt> read_prompts(const std::string& path, const Words& words) {
   std::vector<Prompt> prompts;
   each_json_line(path, [&](const JsonLine& line) {
     if (line.has("prompt_ids")) {
-      prompts.push_back({"", line.ids("prompt_ids")});
+      if (line.has("prompt"))
+        fail(ExitCode::config, "{}: has a prompt and prompt_ids; leave one out", line.where());
+      prompts.push_back({"", line.ids("prompt_ids"), line.where()});
       if (prompts.back().ids.empty()) fail(ExitCode::config, "{}: has no prompt ids", line.where());
     } else {
       prompts.push_back(prompt_of_text(line.text("prompt"), words, line.where()));

@@ -13,6 +13,7 @@ namespace trireme {
 struct Prompt {
   std::string text;  // "": given by ids
   std::vector<std::int32_t> ids;
+  std::string where;  // for messages: the option, or a file's line
 };
 
 [[nodiscard]] Prompt prompt_of_text(const std::string& text, const Words& words,

@@ -6,8 +6,30 @@
 #include <filesystem>
 
 namespace trireme {
+namespace {
+
+// `path`, which an atomic file may replace.
+const std::string& replaceable(const std::string& path, ExitCode code) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (path.empty()) fail(code, "the name of the file to write is empty");
+  const std::string directory = parent_directory(path);
+  if (!fs::exists(directory, ignored) && ignored == std::error_code())
+    fail(code, "{}: there is no directory {}; make it first", path, directory);
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::is_directory(status)) fail(code, "{}: is a directory; name a file", path);
+  const bool device = fs::exists(status) && !fs::is_regular_file(status);
+  // Where a link stands for what a process has open.
+  const bool stream = fs::is_symlink(path, ignored) && fs::equivalent(directory, "/dev", ignored);
+  if (device || stream)
+    fail(code, "{}: is a device or a pipe, and a file would take its place; name a file", path);
+  return path;
+}
+
+}  // namespace
+
 AtomicFile::AtomicFile(const std::string& path, ExitCode code)
-    : path_(path),
+    : path_(replaceable(path, code)),
       name_(std::filesystem::path(path).filename().string()),
       code_(code),
       directory_(
@@ -34,6 +56,10 @@ void AtomicFile::commit() {
   temporary_.clear();
   file_.close(path_, code_);
   directory_.sync();
+}
+
+void require_writable(const std::string& path, ExitCode code) {
+  static_cast<void>(OutputDirectory(parent_directory(replaceable(path, code)), code));
 }
 
 void write_file(const std::string& path, std::string_view text, ExitCode code) {

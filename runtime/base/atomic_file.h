@@ -12,7 +12,8 @@
 namespace trireme {
 
 // Writes to a temporary of a random name beside `path`; commit() makes it durable and gives it its
-// name in one step: a link of that name is replaced, not followed. Without commit() (an error)
+// name in one step: a link of that name is replaced, not followed; what is no regular file, or leads
+// to none (/dev/stdout), is refused, for the rename would take its place. Without commit() (an error)
 // `path` is as it was before, and the destructor removes the temporary; what a kill leaves is
 // removed by the next AtomicFile of this path (and by the next owner of a run's directory).
 class AtomicFile {
@@ -34,6 +35,10 @@ class AtomicFile {
   std::string temporary_;
   FileDescriptor file_;
 };
+
+// Refuses what write_file would: a device, a pipe or a directory at `path`, or no directory for it.
+// For a program that has long to work before it writes.
+void require_writable(const std::string& path, ExitCode code);
 
 // The whole of `text` as the file `path`, atomically.
 void write_file(const std::string& path, std::string_view text, ExitCode code);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <cstdlib>
@@ -100,13 +101,29 @@ TEST_F(FileTest, RelativeNameWithoutADirectoryIsWrittenHere) {
 
 TEST_F(FileTest, MissingDirectoryIsNamed) {
   EXPECT_THAT(data_error([&] { write_file(path("no/such/a"), "x", ExitCode::data); }),
-              HasSubstr("no/such) failed: ENOENT"));
+              HasSubstr("no/such; make it first"));
+}
+
+TEST_F(FileTest, DirectoriesAndDevicesAreNotReplaced) {
+  std::filesystem::create_directory(path("taken"));
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink("/dev/null", path("link"));
+
+  const auto error = [&](const std::string& to) {
+    return data_error([&] { write_file(to, "x", ExitCode::data); });
+  };
+  EXPECT_THAT(error(path("taken")), HasSubstr("is a directory; name a file"));
+  for (const std::string& to : {path("pipe"), path("link"), std::string("/dev/stdout")})
+    EXPECT_THAT(error(to), HasSubstr(to + ": is a device or a pipe"));
+  EXPECT_EQ(files(), 3U);
 }
 
 TEST_F(FileTest, FailedRenameRemovesTheTemporary) {
-  std::filesystem::create_directory(path("taken"));
-
-  EXPECT_THAT(data_error([&] { write_file(path("taken"), "x", ExitCode::data); }),
+  EXPECT_THAT(data_error([&] {
+                AtomicFile file(path("taken"), ExitCode::data);
+                std::filesystem::create_directory(path("taken"));
+                file.commit();
+              }),
               HasSubstr("rename("));
   EXPECT_EQ(files(), 1U);
 }

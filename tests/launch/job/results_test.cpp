@@ -307,6 +307,14 @@ TEST_F(ResultsTest, TextsEndWhereTheyAreTold) {
   write_file(path("bad.jsonl"), "{\"prompt\": \"a\"}\n{\"prompt\": 3}\n");
   expect_refusal("generate " + path("run") + " --prompts " + path("bad.jsonl"), 2,
                  "bad.jsonl:2: \"prompt\" is 3, expected a text");
+  const auto refuses = [&](const std::string& last, const std::string& what) {
+    write_file(path("bad.jsonl"), "{\"prompt\": \"a\"}\n" + last + "\n");
+    expect_refusal("generate " + path("run") + " --prompts " + path("bad.jsonl"), 2,
+                   "bad.jsonl:2: " + what);
+  };
+  refuses(R"({"prompt_ids": [1, 256]})", "token id 256 lies outside");
+  refuses(R"({"prompt": ")" + std::string(25, 'x') + "\"}", "a prompt of 25 tokens");
+  refuses(R"({"prompt": "a", "prompt_ids": [1]})", "has a prompt and prompt_ids");
 }
 
 TEST_F(ResultsTest, TextGoesThroughTheTokenizerThatTheDataWasPackedWith) {

@@ -238,6 +238,9 @@ TEST_F(TrainTest, EvalWritesTheSameNumbersOnEveryLayout) {
   EXPECT_EQ(json.at("perplexity").get<double>(), std::exp(json.at("loss").get<double>()));
   for (const std::string layout : {"data", "tensor", "pipeline"})
     EXPECT_EQ(numbers(layout, 2), alone) << layout;
+  const CommandResult late = trireme(command + "none/a.json");
+  EXPECT_EQ(late.exit_code, 2);
+  EXPECT_EQ(late.output.find("loss "), std::string::npos) << "evaluated before it was refused";
   EXPECT_EQ(trireme(command + "a.json --continuations b.jsonl").exit_code, 2);
 }
 
