@@ -68,7 +68,9 @@ void refuse_to_replace(const std::string& path, const Destination& destination) 
 void make_directory(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) library_failed(fmt::format("mkdir({})", path), error.message(), ExitCode::config);
+  if (error)
+    fail(ExitCode::config, "--out: cannot make the directory {}: {}; give another place", path,
+         error.message());
 }
 
 // (rows, columns) -> (columns, rows), of each of as many matrices as there are.
@@ -298,6 +300,7 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
 
 ModelConfig model_of_hugging_face(const std::string& weights) {
   const std::string path = directory_of(weights) + "/" + their_config;
+  if (!fs::exists(weights)) fail(ExitCode::config, "{}: no such file or directory", weights);
   if (!fs::exists(path))
     fail(ExitCode::config, "{}: there is no {} beside the weights; give --config", weights,
          their_config);

@@ -54,7 +54,7 @@ void run_pack_text(TextArguments& arguments) {
   const PackedText packed = pack_text(options);
   for (const std::string& message : packed.skipped)
     fmt::print(stderr, "skipped: {}\n", message);
-  if (!packed.skipped.empty()) fmt::print("{} bad lines skipped\n", packed.skipped.size());
+  if (!packed.skipped.empty()) fmt::print("bad lines skipped: {}\n", packed.skipped.size());
   if (packed.replaced > 0)
     fmt::print("{} times U+FFFD in place of bytes that are not UTF-8\n", packed.replaced);
   for (const PackedSplit& split : packed.splits)

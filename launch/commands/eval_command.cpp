@@ -157,6 +157,11 @@ void evaluate_run(const EvalArguments& arguments, const RankProcess& process) {
     static_cast<void>(pass.watch().finish());
     if (!std::isfinite(result.loss))
       refuse_non_finite(session, weights, fmt::format("the loss is {}", result.loss));
+    if (result.targets == 0)
+      fail(ExitCode::data,
+           "{}: none of the targets of its first {} samples counts (loss masks), so there is no "
+           "loss; give other data, or more --batches",
+           data_text(config.data, DataPart::validation), pass.samples());
     if (process.mpi.rank() != 0) continue;
     results.push_back({.data = data_text(config.data, DataPart::validation),
                        .samples = pass.samples(),

@@ -12,10 +12,11 @@
 namespace trireme {
 
 // Writes to a temporary of a random name beside `path`; commit() makes it durable and gives it its
-// name in one step: a link of that name is replaced, not followed; what is no regular file, or leads
-// to none (/dev/stdout), is refused, for the rename would take its place. Without commit() (an error)
-// `path` is as it was before, and the destructor removes the temporary; what a kill leaves is
-// removed by the next AtomicFile of this path (and by the next owner of a run's directory).
+// name in one step: a link of that name is replaced, not followed; what is no regular file, or
+// leads to none (/dev/stdout), is refused, for the rename would take its place. Without commit()
+// (an error) `path` is as it was before, and the destructor removes the temporary; what a kill
+// leaves is removed by the next AtomicFile of this path (and by the next owner of a run's
+// directory).
 class AtomicFile {
  public:
   AtomicFile(const std::string& path, ExitCode code);

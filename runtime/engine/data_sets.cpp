@@ -142,6 +142,7 @@ FieldOptions field_options(const Config& config, const DataSource& data, DataPar
 // Packed shards or tokens of Megatron-LM.
 std::unique_ptr<Dataset> open_packed(const Config& config, const DataSource& data, DataPart part) {
   const ModelTraits traits = traits_of(config.model);
+  constexpr std::int64_t bytes = 256;
   const bool training = part == DataPart::training;
   auto set = Dataset::open(training ? data.path : data.validation_path,
                            {.context = traits.context,
@@ -159,6 +160,12 @@ std::unique_ptr<Dataset> open_packed(const Config& config, const DataSource& dat
          "the texts without prompts and chats",
          data_key(config.data, part), training ? data.path : data.validation_path,
          config.model.family);
+  if (!set->shards().empty() && set->shards().front().header.tokenizer == "bytes" &&
+      traits.mask_token < bytes)
+    fail(ExitCode::config,
+         "model.mask_token: {} is a byte of the text in {}; use {}, with model.vocabulary: {} or "
+         "more",
+         traits.mask_token, training ? data.path : data.validation_path, bytes, bytes + 1);
   return std::make_unique<MaskedTokens>(
       std::move(set), MaskOptions{.share = traits.mask_share,
                                   .mask = static_cast<std::int32_t>(traits.mask_token),

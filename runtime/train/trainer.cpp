@@ -179,6 +179,13 @@ void Trainer::run_evaluation(std::int64_t step) {
   const double seconds = seconds_since(start);
   evaluation_seconds_ += seconds;
   if (reporting_.console == nullptr) return;
+  if (result.targets == 0) {
+    log::get("train").warn(
+        "step {}: no target of the validation samples counts (loss masks), so there is no "
+        "validation loss; raise train.eval_batches, or give other data",
+        step + 1);
+    return;
+  }
   EvaluationMetrics metrics{.step = step + 1,
                             .validation_loss = result.loss,
                             .accuracy = {},

@@ -99,7 +99,8 @@ TEST(ParallelRules, BatchesThatGrowFitTheLayoutAtEverySize) {
               ranks(2)),
       HasSubstr("24 samples from step 134 on cannot be shared by parallel.data = 2 ranks in "
                 "micro-batches of 4 that are whole subtrees of one sum (reproducibility: "
-                "layout); use 16 or 32"));
+                "layout); it lies between two of the list: use batch_ramp_form: stepwise, or sizes "
+                "between which only such lie as 16 or 32"));
   EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:16]")}),
               HasSubstr("ends with 16 samples, and train.global_batch is 32"));
   EXPECT_THAT(refusal(gpt, {ramp("[5:8, 100:32]")}), HasSubstr("begins at step 5"));

@@ -287,13 +287,18 @@ void check_ramp(const Subject& subject) {
   const BatchRamp ramp(points, train.batch_ramp_form);
   for (const BatchRamp::Phase& phase : ramp.phases()) {
     if (!ramp_fits(config, phase.size)) {
+      const bool between = std::ranges::find(points, phase.size, &BatchRamp::Point::size) ==
+                           points.end();  // on the line, not in the list
       refuse(subject, key,
              "{} samples from step {} on cannot be shared by parallel.data = {} ranks in "
-             "micro-batches of {}{}; use {}",
+             "micro-batches of {}{}; {} {}",
              phase.size, phase.first_step, config.parallel.data, train.micro_batch,
              config.reproducibility == Reproducibility::layout
                  ? " that are whole subtrees of one sum (reproducibility: layout)"
                  : "",
+             between ? "it lies between two of the list: use batch_ramp_form: stepwise, or sizes "
+                       "between which only such lie as"
+                     : "use",
              any_of(ramp_neighbours(config, phase.size)));
     }
     if (train.noise_scale_every > 0 && phase.size < 2 * train.micro_batch)

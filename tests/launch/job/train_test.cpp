@@ -242,6 +242,14 @@ TEST_F(TrainTest, EvalWritesTheSameNumbersOnEveryLayout) {
   EXPECT_EQ(late.exit_code, 2);
   EXPECT_EQ(late.output.find("loss "), std::string::npos) << "evaluated before it was refused";
   EXPECT_EQ(trireme(command + "a.json --continuations b.jsonl").exit_code, 2);
+  write_file(directory() + "/pairs.jsonl",
+             R"({"prompt": ")" + std::string(999, 'x') + R"(", "completion": "y"})");
+  ASSERT_RUNS(trireme("data pack-text " + directory() + "/pairs.jsonl --pairs --split v --out " +
+                      directory() + "/pairs"));
+  const CommandResult uncounted =
+      trireme("eval " + directory() + "/run --batches 1 --data " + directory() + "/pairs/v");
+  EXPECT_EQ(uncounted.exit_code, 3);
+  EXPECT_NE(uncounted.output.find("so there is no loss"), std::string::npos) << uncounted.output;
 }
 
 TEST_F(TrainTest, WidthTransferIsTheStandardParametrisationAtItsBaseAndTheSameOnEveryLayout) {
