@@ -103,7 +103,7 @@ void MegatronDataset::read_ids(std::uint64_t first, std::span<std::int64_t> to) 
 void MegatronDataset::read(std::int64_t index, std::span<std::byte> inputs,
                            std::span<std::int32_t> targets) const {
   check_request(index, inputs, targets);
-  watch_.check(file_.source().descriptor(), file_.path());
+  file_.require_unchanged(watch_);
   const std::size_t context = targets.size();
   const std::span tokens(reinterpret_cast<std::int32_t*>(inputs.data()), context);
   const std::uint64_t first = static_cast<std::uint64_t>(index) * context;

@@ -43,6 +43,10 @@ void DataFile::read(std::uint64_t offset, std::span<std::byte> to) const {
   source_.read(offset, to);
 }
 
+void DataFile::require_unchanged(const ChangeWatch& watch) const {
+  if (!copy_->is_there()) watch.check(source_.descriptor(), path());
+}
+
 bool DataFile::read_copy(std::uint64_t offset, std::span<std::byte> to) const {
   try {
     std::call_once(opened_->once,

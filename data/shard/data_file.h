@@ -13,6 +13,7 @@
 #include <string>
 
 #include "data/shard/file.h"
+#include "data/shard/file_stamp.h"
 
 namespace trireme {
 
@@ -47,6 +48,9 @@ class DataFile {
   [[nodiscard]] const std::string& path() const { return source_.path(); }
   // The file itself, whatever copy there is.
   [[nodiscard]] const InputFile& source() const { return source_; }
+  // Raises ExitCode::data where the file has changed since `watch` was made; what becomes of it while
+  // a copy is read does not matter.
+  void require_unchanged(const ChangeWatch& watch) const;
   // What was read is wrong: whether it may have been a copy, which is then withdrawn, so that
   // reading again reads the file.
   [[nodiscard]] bool leave_copy(std::string_view why) const { return copy_->withdraw(why); }

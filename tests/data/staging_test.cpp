@@ -7,9 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "tests/checkpoint/faulty_calls.h"
 #include "tests/data/edit_shard.h"
@@ -270,6 +272,8 @@ TEST_F(StagingTest, TokensOfMegatronAreReadFromTheCopyWithTheSameFingerprint) {
 
   EXPECT_EQ(Dataset::open(prefix, {.context = 100})->fingerprint(), set->fingerprint());
   fs::resize_file(prefix + ".bin", 10);  // the file is not read any more
+  constexpr std::chrono::milliseconds until_looked_at_again(20);
+  std::this_thread::sleep_for(until_looked_at_again);
   std::vector<std::int32_t> window(100), targets(100);
   set->read(48, std::as_writable_bytes(std::span(window)), targets);
   EXPECT_EQ(window.front(), 4800);

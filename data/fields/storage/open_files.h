@@ -25,7 +25,7 @@ class OpenFiles {
     explicit File(const std::string& path) : data(path), watch(data.source().descriptor(), path) {}
     DataFile data;
     ChangeWatch watch;
-    void check() const { watch.check(data.source().descriptor(), data.path()); }
+    void check() const { data.require_unchanged(watch); }
   };
 
   // `path`, whose size is to be `bytes`. Stays open as long as somebody holds it. `modified`: its
