@@ -48,8 +48,8 @@ class DataFile {
   [[nodiscard]] const std::string& path() const { return source_.path(); }
   // The file itself, whatever copy there is.
   [[nodiscard]] const InputFile& source() const { return source_; }
-  // Raises ExitCode::data where the file has changed since `watch` was made; what becomes of it while
-  // a copy is read does not matter.
+  // Raises ExitCode::data where the file has changed since `watch` was made; what becomes of it
+  // while a copy is read does not matter.
   void require_unchanged(const ChangeWatch& watch) const;
   // What was read is wrong: whether it may have been a copy, which is then withdrawn, so that
   // reading again reads the file.
