@@ -141,6 +141,11 @@ void evaluate_run(const EvalArguments& arguments, const RankProcess& process) {
     configs.push_back(config_of(arguments, process, path));
   Engine engine(process, configs.front(), Purpose::evaluate);
   Session& session = engine.session();
+  std::vector<std::unique_ptr<Dataset>> sets;  // all, before the first is evaluated
+  for (const Config& config : configs) {
+    sets.push_back(open_dataset(*session.world, config, DataPart::validation));
+    require_ids_of_run(arguments.run, *sets.back());
+  }
   std::optional<Words> words;
   if (session.traits().generates)
     words.emplace(arguments.run, arguments.tokenizer, session.traits().vocabulary);
@@ -149,10 +154,9 @@ void evaluate_run(const EvalArguments& arguments, const RankProcess& process) {
   PipelineRunner runner(*session.device, *session.model, session.mesh.pipeline(),
                         *session.streams.compute, session.pipeline);
   std::vector<EvaluatedData> results;
-  for (const Config& config : configs) {
-    ValidationPass pass(session, runner,
-                        open_dataset(*session.world, config, DataPart::validation));
-    require_ids_of_run(arguments.run, pass.dataset());
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    const Config& config = configs[i];
+    ValidationPass pass(session, runner, std::move(sets[i]));
     const EvaluationResult result = pass.run();
     static_cast<void>(pass.watch().finish());
     if (!std::isfinite(result.loss))
@@ -231,18 +235,23 @@ void add_eval_command(CLI::App& app) {
           ->allow_extra_args(false);
   auto* const json =
       command->add_option("--json", arguments->json, "Write the results to this file as well");
+  auto* const continuations =
+      command
+          ->add_option(
+              "--continuations", arguments->continuations,
+              "Instead: a file of one JSON object a line, {\"context\": \"...\", "
+              "\"continuation\": \"...\"} or with context_ids and continuation_ids; for each "
+              "its log-likelihood, and whether every token is the likeliest. May be given "
+              "several times")
+          ->allow_extra_args(false)
+          ->excludes(data)
+          ->excludes(json);
   command
-      ->add_option("--continuations", arguments->continuations,
-                   "Instead: a file of one JSON object a line, {\"context\": \"...\", "
-                   "\"continuation\": \"...\"} or with context_ids and continuation_ids; for each "
-                   "its log-likelihood, and whether every token is the likeliest. May be given "
-                   "several times")
-      ->allow_extra_args(false)
-      ->excludes(data)
-      ->excludes(json);
-  command->add_option("--out", arguments->out,
-                      "File for the lines of --continuations (default: standard output)");
+      ->add_option("--out", arguments->out,
+                   "File for the lines of --continuations (default: standard output)")
+      ->needs(continuations);
   command->add_option("--batch", arguments->batch, "How many continuations a pass takes")
+      ->needs(continuations)
       ->capture_default_str()
       ->check(integer_between(std::int64_t{1}, std::int64_t{4096}));
   command->add_option(
@@ -252,11 +261,12 @@ void add_eval_command(CLI::App& app) {
   auto* const split = command->add_option("--split", arguments->split,
                                           "validation, or test: data.test_path and its like");
   split->check(CLI::IsMember({"validation", "test"}))->capture_default_str();
-  split->excludes("--data");
+  split->excludes("--data")->excludes(continuations);
   add_weights_options(*command, arguments->weights);
   command
       ->add_option("--batches", arguments->batches,
                    "Evaluate the first N x train.global_batch samples (default: all of the data)")
+      ->excludes(continuations)
       ->check(integer_from<std::int64_t>(1));
   add_set_option(*command, arguments->overrides);
   command->footer(

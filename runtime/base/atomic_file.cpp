@@ -3,7 +3,9 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
+#include <system_error>
 
 namespace trireme {
 namespace {
@@ -59,7 +61,10 @@ void AtomicFile::commit() {
 }
 
 void require_writable(const std::string& path, ExitCode code) {
-  static_cast<void>(OutputDirectory(parent_directory(replaceable(path, code)), code));
+  const std::string directory = parent_directory(replaceable(path, code));
+  if (::access(directory.c_str(), W_OK | X_OK) != 0)
+    fail(code, "{}: nothing can be written to the directory {}: {}; name another file", path,
+         directory, std::generic_category().message(errno));
 }
 
 void write_file(const std::string& path, std::string_view text, ExitCode code) {

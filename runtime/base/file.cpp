@@ -35,6 +35,8 @@ FileDescriptor open_regular_file(const std::string& path, ExitCode code) {
     fail(code, "{}: too many open files; raise the limit with `ulimit -n`, or use larger files",
          path);
   if (!file.is_open() && errno == ENOENT) fail(code, "{}: there is no such file (ENOENT)", path);
+  if (!file.is_open() && errno == EACCES)
+    fail(code, "{}: may not be read by this user (EACCES); change its permissions", path);
   if (!file.is_open()) system_failed("open", path, code);
   static_cast<void>(regular_file_size(file, path, code));
   return file;

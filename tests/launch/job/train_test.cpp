@@ -240,16 +240,23 @@ TEST_F(TrainTest, EvalWritesTheSameNumbersOnEveryLayout) {
     EXPECT_EQ(numbers(layout, 2), alone) << layout;
   const CommandResult late = trireme(command + "none/a.json");
   EXPECT_EQ(late.exit_code, 2);
+  const std::string eval = "eval " + directory() + "/run ";
   EXPECT_EQ(late.output.find("loss "), std::string::npos) << "evaluated before it was refused";
+  EXPECT_EQ(trireme(eval + "--out " + directory() + "/a").exit_code, 2);
   EXPECT_EQ(trireme(command + "a.json --continuations b.jsonl").exit_code, 2);
   write_file(directory() + "/pairs.jsonl",
              R"({"prompt": ")" + std::string(999, 'x') + R"(", "completion": "y"})");
   ASSERT_RUNS(trireme("data pack-text " + directory() + "/pairs.jsonl --pairs --split v --out " +
                       directory() + "/pairs"));
-  const CommandResult uncounted =
-      trireme("eval " + directory() + "/run --batches 1 --data " + directory() + "/pairs/v");
-  EXPECT_EQ(uncounted.exit_code, 3);
-  EXPECT_NE(uncounted.output.find("so there is no loss"), std::string::npos) << uncounted.output;
+  const std::string uncounted = "--batches 1 --data " + directory() + "/pairs/v";
+  const auto refused = [&](const std::string& options) {
+    const CommandResult result = trireme(eval + options);
+    EXPECT_EQ(result.exit_code, 3);
+    return result.output;
+  };
+  EXPECT_THAT(refused(uncounted), testing::HasSubstr("so there is no loss"));
+  EXPECT_THAT(refused(uncounted + " --data " + directory() + "/none"),
+              testing::HasSubstr("none: no such file"));  // before the first is evaluated
 }
 
 TEST_F(TrainTest, WidthTransferIsTheStandardParametrisationAtItsBaseAndTheSameOnEveryLayout) {
