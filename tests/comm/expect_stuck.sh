@@ -75,10 +75,11 @@ for ((run = 1; ; ++run)); do
   watcher=$!
   output=$(timeout -k 5 "$seconds" "$@" "$root/$run/run" 2>&1)
   got=$?
+  took=$((SECONDS - began))
   pkill -P $watcher 2>/dev/null
   wait $watcher 2>/dev/null
   printf '%s\n' "$output"
-  if [[ $got -eq 124 || $got -eq 137 ]]; then
+  if [[ $took -ge $seconds && ($got -eq 124 || $got -eq 137) ]]; then  # 137 alone: a rank was killed
     if [[ -e $root/ranks && ! -s $root/ranks && $run -lt 3 ]]; then
       echo "mpirun goes on without ranks: again"
       continue
@@ -90,7 +91,7 @@ for ((run = 1; ; ++run)); do
     continue
   fi
   failed=0
-  check_end $got "$output" $((SECONDS - began))
+  check_end $got "$output" $took
   [[ $failed -eq 0 ]] || exit 1
   check_dumps "$root/$run"
   [[ $failed -ne 0 && $run -lt $runs ]] || exit $failed
