@@ -25,7 +25,7 @@ TransformerOptions transformer_options(const BertOptions& options) {
           .causal = false,
           .learned_positions = true,
           .init_std = options.init_std,
-          .position_init = Init::normal(static_cast<float>(options.init_std))};
+          .position_init = init_of(options.position_init, options.init_std)};
 }
 
 }  // namespace trireme

@@ -21,6 +21,7 @@ struct BertOptions {
   std::int64_t vocabulary = 256;
   double dropout = 0;
   double init_std = 0.02;
+  PositionInit position_init = PositionInit::normal;
   double norm_epsilon = 1e-5;
   ops::GeluForm gelu = ops::GeluForm::exact;
   std::int64_t token_types = 2;

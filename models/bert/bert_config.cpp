@@ -24,6 +24,7 @@ std::vector<config::Field> bert_fields() {
       BERT_FIELD(vocabulary, IntegerRange{2, 2147483647}, ""),
       BERT_FIELD(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}), ""),
       BERT_FIELD(init_std, (NumberRange{.low = 0, .high = 10, .low_is_open = true}), ""),
+      BERT_FIELD(position_init, config::one_of<PositionInit>(), ""),
       BERT_FIELD(norm_epsilon, (NumberRange{.low = 0, .high = 1, .low_is_open = true}), ""),
       BERT_FIELD(gelu, config::one_of<ops::GeluForm>(), ""),
       BERT_FIELD(token_types, IntegerRange{1, 1024},

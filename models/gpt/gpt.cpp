@@ -4,19 +4,6 @@
 #include "models/transformer/head_rules.h"
 
 namespace trireme {
-namespace {
-
-// Large enough to stand out of the token table, whose rows start near 0.02: attention then finds
-// neighbours early.
-constexpr float sinusoid_amplitude = 0.1F;
-
-Init position_init(const GptOptions& options) {
-  if (options.position_init == PositionInit::sinusoidal) return Init::sinusoid(sinusoid_amplitude);
-  return Init::normal(static_cast<float>(options.init_std) / 2);
-}
-
-}  // namespace
-
 TransformerOptions transformer_options(const GptOptions& options) {
   return {.layers = options.layers,
           .hidden = options.hidden,
@@ -31,7 +18,7 @@ TransformerOptions transformer_options(const GptOptions& options) {
           .learned_positions = true,
           .init_std = options.init_std,
           .width = width_over(options.hidden, options.mup_base_width),
-          .position_init = position_init(options)};
+          .position_init = init_of(options.position_init, options.init_std / 2)};
 }
 
 }  // namespace trireme

@@ -5,16 +5,8 @@
 #pragma once
 
 #include "models/transformer/transformer.h"
-#include "runtime/config/choices.h"
 
 namespace trireme {
-
-// How the learned positions start: the published normal, or sine waves.
-enum class PositionInit : std::uint8_t { normal, sinusoidal };
-[[nodiscard]] constexpr auto names_of(PositionInit /*key*/) {
-  return std::to_array<Named<PositionInit>>(
-      {{PositionInit::normal, "normal"}, {PositionInit::sinusoidal, "sinusoidal"}});
-}
 
 // The keys of the model section for family gpt2; gpt_config.cpp documents them.
 struct GptOptions {

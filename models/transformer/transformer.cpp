@@ -11,6 +11,14 @@
 
 namespace trireme {
 
+Init init_of(PositionInit positions, double std) {
+  // Large enough to stand out of the token table, whose rows start near 0.02: attention then finds
+  // neighbours early.
+  constexpr float sinusoid_amplitude = 0.1F;
+  if (positions == PositionInit::sinusoidal) return Init::sinusoid(sinusoid_amplitude);
+  return Init::normal(static_cast<float>(std));
+}
+
 Init TransformerOptions::hidden_init() const {
   const auto times = static_cast<float>(width);
   return Init::normal(static_cast<float>(init_std) / std::sqrt(times)).at_rate(1.0F / times);

@@ -7,11 +7,21 @@
 #include <string_view>
 
 #include "models/layers/norm.h"
+#include "runtime/config/choices.h"
 #include "runtime/nn/model.h"
 #include "runtime/ops/elementwise/gelu.h"
 #include "runtime/ops/elementwise/rope.h"
 
 namespace trireme {
+
+// How the learned positions start: the published normal, or sine waves.
+enum class PositionInit : std::uint8_t { normal, sinusoidal };
+[[nodiscard]] constexpr auto names_of(PositionInit /*key*/) {
+  return std::to_array<Named<PositionInit>>(
+      {{PositionInit::normal, "normal"}, {PositionInit::sinusoidal, "sinusoidal"}});
+}
+// `std` is that of the normal.
+[[nodiscard]] Init init_of(PositionInit positions, double std);
 
 inline constexpr std::int64_t vocabulary_multiple = 64;
 [[nodiscard]] constexpr std::int64_t padded_vocabulary(std::int64_t vocabulary) {
