@@ -7,9 +7,9 @@
     python3 scripts/compare_pytorch.py --device cuda                       GPT-2 of four sizes and ResNet-50 on one GPU
 
 On cores: GPT, Llama and BERT have 6 layers, 384 wide, 6 heads, T = 256, B = 16, V = 256, AdamW, gradients clipped at 1.0;
-ViT has 6 layers, 192 wide, 49 patches, B = 64; ResNet is the network of configs/resnet_fashion.yaml at B = 64. Every process is pinned to its cores and each
-rank has one thread. Every rank trains on the whole batch (so 2 ranks do twice the work per step) unless --strong divides
-it. PyTorch is eager with F.scaled_dot_product_attention, fused optimizers and channels_last images; bf16 is its autocast.
+ViT has 6 layers, 192 wide, 49 patches, B = 64; ResNet is the network of configs/resnet_fashion.yaml at B = 64. Every process
+is pinned to its cores and each rank has one thread. Every rank trains on the whole batch (so 2 ranks do twice the work per
+step) unless --strong divides it. PyTorch is eager with F.scaled_dot_product_attention, fused optimizers and channels_last images; bf16 is its autocast.
 
 On a GPU: the configs in configs/ with the batches of workloads.py, random data, bf16. PyTorch has torch.compile, autocast
 over fp32 master weights, cuDNN's attention and no other, a padded vocabulary, fused optimizers, channels_last images and
@@ -98,7 +98,7 @@ class Comparison:
 
     def pytorch(self, compiled):
         arguments = self.arguments
-        command = [arguments.torch_python, os.path.join(REPOSITORY, "scripts", "torch_worker.py"), "--model",
+        command = [arguments.torch_python, os.path.join(REPOSITORY, "scripts", "peers", "torch_worker.py"), "--model",
                    self.work.name, "--precision", self.precision, "--steps", str(arguments.steps), "--device",
                    arguments.device, "--batch", str(self.work.batch), "--compile", compiled]
         with gpu_info.MemoryWatch() as memory:

@@ -44,7 +44,7 @@ struct DataBenchArguments : BenchSize {
   std::string path;
   std::int64_t context = 1024;
   bool sequential = false;
-  std::string script = "scripts/bench_h5py.py";
+  std::string script = "scripts/peers/bench_h5py.py";
   FieldBench fields;  // where an input is given
   ImageBench images;
 };

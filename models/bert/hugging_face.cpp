@@ -6,7 +6,7 @@
 namespace trireme::hugging_face {
 namespace {
 
-class BertNames {
+class BertNames : NameList {
  public:
   explicit BertNames(const BertOptions& options)
       : options_(options),
@@ -34,23 +34,9 @@ class BertNames {
   }
 
  private:
-  void add(std::string ours, std::string theirs, const Shape& shape) {
-    pairs_.push_back({.ours = std::move(ours), .theirs = {{std::move(theirs), shape}}});
-  }
-  void linear(const std::string& ours, const std::string& theirs, const Shape& weight) {
-    add(ours + ".weight", theirs + ".weight", weight);
-    add(ours + ".bias", theirs + ".bias", {weight[0]});
-  }
   void block(const std::string& ours, const std::string& theirs) {
     const std::int64_t hidden = model_.hidden, wide = model_.intermediate;
-    const std::string heads = theirs + "attention.self.";
-    for (const auto& [part, shape] :
-         {std::pair{".weight", Shape{hidden, hidden}}, {".bias", Shape{hidden}}}) {
-      pairs_.push_back({.ours = ours + "attention.qkv" + part,
-                        .theirs = {{heads + "query" + part, shape},
-                                   {heads + "key" + part, shape},
-                                   {heads + "value" + part, shape}}});
-    }
+    qkv(ours + "attention.qkv", theirs + "attention.self.", hidden);
     linear(ours + "attention.output", theirs + "attention.output.dense", {hidden, hidden});
     linear(ours + "norm1", theirs + "attention.output.LayerNorm", {hidden});
     linear(ours + "mlp.expand", theirs + "intermediate.dense", {wide, hidden});
@@ -61,7 +47,6 @@ class BertNames {
   const BertOptions& options_;
   TransformerOptions model_;
   std::int64_t padding_;
-  std::vector<NamePair> pairs_;
 };
 
 std::vector<NamePair> bert_names(const ModelConfig& config) {

@@ -16,7 +16,7 @@ bool has_bottlenecks(const ResNetOptions& model) {
   return model.block == ResNetBlockKind::bottleneck;
 }
 
-class ResNetNames {
+class ResNetNames : NameList {
  public:
   explicit ResNetNames(const ResNetOptions& options) : options_(options) {}
 
@@ -34,15 +34,11 @@ class ResNetNames {
         inputs = block.outputs();
       }
     }
-    add("classifier.weight", "classifier.1.weight", {options_.classes, inputs});
-    add("classifier.bias", "classifier.1.bias", {options_.classes});
+    linear("classifier", "classifier.1", {options_.classes, inputs});
     return std::move(pairs_);
   }
 
  private:
-  void add(std::string ours, std::string theirs, const Shape& shape) {
-    pairs_.push_back({.ours = std::move(ours), .theirs = {{std::move(theirs), shape}}});
-  }
   // A convolution and the batch norm behind it; `filters` (out, in, height, width).
   void unit(const std::string& convolution, const std::string& norm, const std::string& theirs,
             const Shape& filters) {
@@ -76,7 +72,6 @@ class ResNetNames {
   }
 
   const ResNetOptions& options_;
-  std::vector<NamePair> pairs_;
 };
 
 // What ResNetForImageClassification cannot be.

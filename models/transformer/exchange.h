@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "models/transformer/transformer.h"
@@ -29,6 +30,32 @@ struct NamePair {
   // Theirs is (out, in, height, width), ours (out, height, width, in). Only where there is one.
   bool filters = false;
   Shape our_shape{};  // where it does not follow from theirs: the same values otherwise counted
+};
+
+// What the families whose layers are told apart by name have in common: their lists are made by a
+// class of it.
+class NameList {
+ protected:
+  void add(std::string ours, std::string theirs, const Shape& shape) {
+    pairs_.push_back({.ours = std::move(ours), .theirs = {{std::move(theirs), shape}}});
+  }
+  // Weight and bias; of a norm where the weight has one extent.
+  void linear(const std::string& ours, const std::string& theirs, const Shape& weight) {
+    add(ours + ".weight", theirs + ".weight", weight);
+    add(ours + ".bias", theirs + ".bias", {weight[0]});
+  }
+  // Our one matrix of queries, keys and values, each (hidden, hidden), and its bias.
+  void qkv(const std::string& ours, const std::string& theirs, std::int64_t hidden) {
+    for (const auto& [part, shape] :
+         {std::pair{".weight", Shape{hidden, hidden}}, {".bias", Shape{hidden}}}) {
+      pairs_.push_back({.ours = ours + part,
+                        .theirs = {{theirs + "query" + part, shape},
+                                   {theirs + "key" + part, shape},
+                                   {theirs + "value" + part, shape}}});
+    }
+  }
+
+  std::vector<NamePair> pairs_;
 };
 
 struct Exchange {

@@ -10,7 +10,7 @@
 namespace trireme::hugging_face {
 namespace {
 
-class VitNames {
+class VitNames : NameList {
  public:
   explicit VitNames(const VitOptions& options)
       : options_(options), model_(transformer_options(options)) {}
@@ -36,25 +36,10 @@ class VitNames {
   }
 
  private:
-  void add(std::string ours, std::string theirs, const Shape& shape) {
-    pairs_.push_back({.ours = std::move(ours), .theirs = {{std::move(theirs), shape}}});
-  }
-  // Weight and bias; of a norm where the weight has one extent.
-  void linear(const std::string& ours, const std::string& theirs, const Shape& weight) {
-    add(ours + ".weight", theirs + ".weight", weight);
-    add(ours + ".bias", theirs + ".bias", {weight[0]});
-  }
   void block(const std::string& ours, const std::string& theirs) {
     const std::int64_t hidden = model_.hidden, wide = model_.intermediate;
-    const std::string heads = theirs + "attention.attention.";
     linear(ours + "norm1", theirs + "layernorm_before", {hidden});
-    for (const auto& [part, shape] :
-         {std::pair{".weight", Shape{hidden, hidden}}, {".bias", Shape{hidden}}}) {
-      pairs_.push_back({.ours = ours + "attention.qkv" + part,
-                        .theirs = {{heads + "query" + part, shape},
-                                   {heads + "key" + part, shape},
-                                   {heads + "value" + part, shape}}});
-    }
+    qkv(ours + "attention.qkv", theirs + "attention.attention.", hidden);
     linear(ours + "attention.output", theirs + "attention.output.dense", {hidden, hidden});
     linear(ours + "norm2", theirs + "layernorm_after", {hidden});
     linear(ours + "mlp.expand", theirs + "intermediate.dense", {wide, hidden});
@@ -63,7 +48,6 @@ class VitNames {
 
   const VitOptions& options_;
   TransformerOptions model_;
-  std::vector<NamePair> pairs_;
 };
 
 // What ViTForImageClassification cannot be.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of tensor-parallel layers (Shoeybi et al., Megatron-LM, 2019; sequence parallel:
-// Korthikanti et al., 2022), and of optimizers over any group. On one rank they cost nothing. Sums follow the tree over ranks of
-// communicator.h, so with each rank's own blocks summed as a tree before, the whole sum is one tree
-// over blocks.
+// Korthikanti et al., 2022), and of optimizers over any group. On one rank they cost nothing. Sums
+// follow the tree over ranks of communicator.h, so with each rank's own blocks summed as a tree
+// before, the whole sum is one tree over blocks.
 #pragma once
 
 #include <memory>

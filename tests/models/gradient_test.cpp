@@ -78,18 +78,21 @@ class GptGradientTest : public ModelGradientTest, public testing::WithParamInter
             .training = true,
             .tensor = {.ranks = 1, .rank = 0, .blocks = GetParam()}};
   }
+  // Of a context of 10 tokens, of 13 that there are.
+  void expect_text_gradients_match(const Chain& chain) {
+    Model model(*device_, chain, training());
+    model.params().initialize(*compute_, 11);
+    const test::Owned<std::int32_t> inputs(*device_, {2, 10}, random_tokens(20, 13, 1));
+    const test::Owned<std::int32_t> targets(*device_, {2, 10}, random_tokens(20, 13, 2));
+    const Batch batch{inputs.tensor(), targets.tensor(), {}, {}};
+
+    expect_gradients_match(model, model.context(*compute_, batch, true), 1e-3, 0.01);
+  }
 };
 
 TEST_P(GptGradientTest, MatchesFiniteDifferencesWithPaddedVocabularyAndTiedHead) {
-  Model model(*device_,
-              gpt_chain({.layers = 2, .hidden = 32, .heads = 4, .context = 10, .vocabulary = 13}),
-              training());
-  model.params().initialize(*compute_, 11);
-  const test::Owned<std::int32_t> inputs(*device_, {2, 10}, random_tokens(20, 13, 1));
-  const test::Owned<std::int32_t> targets(*device_, {2, 10}, random_tokens(20, 13, 2));
-  const Batch batch{inputs.tensor(), targets.tensor(), {}, {}};
-
-  expect_gradients_match(model, model.context(*compute_, batch, true), 1e-3, 0.01);
+  expect_text_gradients_match(
+      gpt_chain({.layers = 2, .hidden = 32, .heads = 4, .context = 10, .vocabulary = 13}));
 }
 
 TEST_P(GptGradientTest, DrawsTheSameDropoutMaskInBackward) {
@@ -126,48 +129,32 @@ TEST_P(GptGradientTest, OfDocumentsApartMatchFiniteDifferences) {
 }
 
 TEST_P(GptGradientTest, OfALlamaMatchFiniteDifferences) {
-  Model model(*device_,
-              llama_chain({.layers = 2,
-                           .hidden = 16,
-                           .heads = 8,
-                           .kv_heads = 4,
-                           .head_size = 4,
-                           .intermediate = 20,
-                           .context = 10,
-                           .vocabulary = 13,
-                           .init_std = 0.2,
-                           .qkv_bias = true,
-                           .qk_norm = true,
-                           .window = 6,
-                           .attention_soft_cap = 2.0,
-                           .rope_scaling = ops::RopeScaling::yarn,
-                           .rope_factor = 2,
-                           .rope_original_context = 8}),
-              training());
-  model.params().initialize(*compute_, 11);
-  const test::Owned<std::int32_t> inputs(*device_, {2, 10}, random_tokens(20, 13, 1));
-  const test::Owned<std::int32_t> targets(*device_, {2, 10}, random_tokens(20, 13, 2));
-  const Batch batch{inputs.tensor(), targets.tensor(), {}, {}};
-
-  expect_gradients_match(model, model.context(*compute_, batch, true), 1e-3, 0.01);
+  expect_text_gradients_match(llama_chain({.layers = 2,
+                                           .hidden = 16,
+                                           .heads = 8,
+                                           .kv_heads = 4,
+                                           .head_size = 4,
+                                           .intermediate = 20,
+                                           .context = 10,
+                                           .vocabulary = 13,
+                                           .init_std = 0.2,
+                                           .qkv_bias = true,
+                                           .qk_norm = true,
+                                           .window = 6,
+                                           .attention_soft_cap = 2.0,
+                                           .rope_scaling = ops::RopeScaling::yarn,
+                                           .rope_factor = 2,
+                                           .rope_original_context = 8}));
 }
 
 TEST_P(GptGradientTest, OfABertMatchFiniteDifferences) {
-  Model model(*device_,
-              transformer_chain(transformer_options(BertOptions{.layers = 2,
-                                                                .hidden = 16,
-                                                                .heads = 4,
-                                                                .intermediate = 20,
-                                                                .context = 10,
-                                                                .vocabulary = 13,
-                                                                .init_std = 0.2})),
-              training());
-  model.params().initialize(*compute_, 11);
-  const test::Owned<std::int32_t> inputs(*device_, {2, 10}, random_tokens(20, 13, 1));
-  const test::Owned<std::int32_t> targets(*device_, {2, 10}, random_tokens(20, 13, 2));
-  const Batch batch{inputs.tensor(), targets.tensor(), {}, {}};
-
-  expect_gradients_match(model, model.context(*compute_, batch, true), 1e-3, 0.01);
+  expect_text_gradients_match(transformer_chain(transformer_options(BertOptions{.layers = 2,
+                                                                                .hidden = 16,
+                                                                                .heads = 4,
+                                                                                .intermediate = 20,
+                                                                                .context = 10,
+                                                                                .vocabulary = 13,
+                                                                                .init_std = 0.2})));
 }
 
 // Of a GPT-2, whose fused GELU an adapter takes apart, and of a Llama.

@@ -14,7 +14,7 @@ struct FieldBench : BenchSize {
   std::string input;   // path of the data set
   std::string target;  // of the labels
   std::string axes = "HWC";
-  std::string script = "scripts/bench_h5py_fields.py";
+  std::string script = "scripts/peers/bench_h5py_fields.py";
 };
 
 void bench_fields(const FieldBench& bench);

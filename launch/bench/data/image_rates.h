@@ -15,7 +15,7 @@ struct ImageBench : BenchSize {
   std::string images;  // archive, directory or pattern
   std::string label = "cls";
   std::int64_t side = 224;  // of samples
-  std::string script = "scripts/bench_torchvision.py";
+  std::string script = "scripts/peers/bench_torchvision.py";
 };
 
 void bench_images(const ImageBench& bench);

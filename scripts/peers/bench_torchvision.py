@@ -5,7 +5,7 @@ DataLoader.
 
 Images come from archives (*.tar, directories of them, patterns), whose members are looked up once and read by pread, or from a directory of
 class folders. Prints lines "rate NAME WORKERS SAMPLES_PER_SECOND".
-Example: scripts/bench_torchvision.py --side 224 --workers 2 imagenet/train
+Example: scripts/peers/bench_torchvision.py --side 224 --workers 2 imagenet/train
 """
 import glob
 import io

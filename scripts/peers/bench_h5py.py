@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The h5py side of `trireme bench data`: reads the same samples of the same shards and prints samples_per_second.
 
-Example: scripts/bench_h5py.py --context 1024 data/kjv/train/shard_*.h5
+Example: scripts/peers/bench_h5py.py --context 1024 data/kjv/train/shard_*.h5
 """
 import argparse
 import sys

@@ -4,6 +4,7 @@
 JSON object with the milliseconds of every step. Not for use by hand; see compare_pytorch.py."""
 import argparse
 import json
+import os
 import sys
 import time
 
@@ -14,7 +15,9 @@ except ImportError as error:
 from torch import nn
 
 from torch_models import MODELS
-from workloads import WORKLOADS, Workload
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from workloads import WORKLOADS, Workload  # noqa: E402
 
 BATCHES = 8  # distinct batches, made beforehand: reading data costs this side nothing
 

@@ -4,7 +4,7 @@
 its workers.
 
 Prints lines "rate NAME WORKERS SAMPLES_PER_SECOND"; a file is a sample.
-Example: scripts/bench_h5py_fields.py --dataset climate/data --workers 2 data/deepcam/train/*.h5
+Example: scripts/peers/bench_h5py_fields.py --dataset climate/data --workers 2 data/deepcam/train/*.h5
 """
 import sys
 
