@@ -5,7 +5,7 @@ namespace trireme {
 
 BatchNorm::BatchNorm(Blueprint& blueprint, std::string_view name, const Shape& input, bool relu,
                      float initial_scale)
-    : per_channel_(input.rows()), options_{.relu = relu} {
+    : options_{.relu = relu} {
   const auto scope = blueprint.scope(name);
   const Shape channels{input.back()};
   weight_ = blueprint.parameter(
@@ -21,28 +21,33 @@ BatchNorm::BatchNorm(Blueprint& blueprint, std::string_view name, const Shape& i
   variance_ = blueprint.keep(channels, DType::f32);
 }
 
-void BatchNorm::forward(const Context& context, const Tensor& y, const Tensor& x) const {
+ops::BatchNormChannels BatchNorm::take_statistics(const Context& context, const Tensor& x) const {
   const ParamStore& params = context.params;
   const Tensor gamma = params.compute(weight_), beta = params.compute(bias_);
-  if (!context.training) {
-    ops::batch_norm_inference(context.stream, y, x, gamma, beta, params.compute(running_mean_),
-                              params.compute(running_variance_), options_);
-    return;
+  if (!context.training)
+    return {gamma, beta, params.compute(running_mean_), params.compute(running_variance_)};
+  const ops::BatchNormChannels channels{gamma, beta, context(mean_), context(variance_)};
+  ops::BatchNormRunning running{.weight = context.statistic_weight};
+  if (!context.recomputing) {  // else collected the first time
+    running.mean_sum = params.gradient(running_mean_);
+    running.variance_sum = params.gradient(running_variance_);
   }
-  const Tensor mean = context(mean_), variance = context(variance_);
-  ops::batch_norm_forward(context.stream, y, mean, variance, x, gamma, beta, options_);
-  if (context.recomputing) return;  // collected the first time
-  ops::batch_norm_collect(context.stream, params.gradient(running_mean_),
-                          params.gradient(running_variance_), mean, variance, per_channel_,
-                          context.statistic_weight);
+  ops::batch_norm_statistics(context.stream, channels.mean, channels.variance, x, running);
+  return channels;
+}
+
+void BatchNorm::forward(const Context& context, const Tensor& y, const Tensor& x,
+                        const ops::BatchNormSummand& summand) const {
+  ops::batch_norm_apply(context.stream, y, x, take_statistics(context, x), options_, summand);
 }
 
 void BatchNorm::backward(const Context& context, const Tensor& dx, const Tensor& dy,
-                         const Tensor& x, const Tensor& y) const {
+                         const Tensor& x, const Tensor& sum) const {
   const ParamStore& params = context.params;
-  ops::batch_norm_backward(context.stream, dx, params.gradient(weight_), params.gradient(bias_), dy,
-                           x, y, params.compute(weight_), context(mean_), context(variance_),
-                           options_);
+  ops::batch_norm_backward(
+      context.stream, dx, params.gradient(weight_), params.gradient(bias_), dy, x,
+      {params.compute(weight_), params.compute(bias_), context(mean_), context(variance_)},
+      options_, sum);
   for (const ParamId id : {running_variance_, running_mean_, bias_, weight_})
     context.ready(id);
 }

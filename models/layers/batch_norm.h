@@ -16,13 +16,23 @@ class BatchNorm {
   BatchNorm(Blueprint& blueprint, std::string_view name, const Shape& input, bool relu,
             float initial_scale = 1.0F);
 
-  void forward(const Context& context, const Tensor& y, const Tensor& x) const;
-  // dx may alias dy. y is forward's output; it may be empty without ReLU.
+  // y = normalised x (+ summand), then ReLU where asked for.
+  void forward(const Context& context, const Tensor& y, const Tensor& x,
+               const ops::BatchNormSummand& summand = {}) const;
+  // Normalised x as another's summand, which that one computes in passing.
+  [[nodiscard]] ops::BatchNormSummand as_summand(const Context& context, const Tensor& x) const {
+    return {.x = x, .channels = take_statistics(context, x)};
+  }
+  // dx may alias dy, but where forward had a summand: then `sum` is its y, and dy becomes the
+  // gradient of the summand.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
-                const Tensor& y) const;
+                const Tensor& sum = {}) const;
 
  private:
-  std::int64_t per_channel_;  // values behind one statistic: N * H * W
+  // What normalises x: its own statistics in training, else the running ones.
+  [[nodiscard]] ops::BatchNormChannels take_statistics(const Context& context,
+                                                       const Tensor& x) const;
+
   ops::BatchNormOptions options_;
   ParamId weight_, bias_, running_mean_, running_variance_;
   Activation mean_, variance_;

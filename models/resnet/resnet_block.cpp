@@ -16,14 +16,14 @@ Shape block_output(const Shape& input, const ResNetBlockOptions& options) {
 }  // namespace
 
 ResNetBlock::Unit::Unit(Blueprint& blueprint, std::string_view name, const Shape& input,
-                        std::int64_t outputs, std::int64_t window, std::int64_t stride, bool relu,
-                        float initial_scale)
+                        std::int64_t outputs, std::int64_t window, std::int64_t stride, Place place)
     : convolution(blueprint, fmt::format("convolution{}", name), input, outputs, window, stride),
-      norm(blueprint, fmt::format("norm{}", name), convolution.output_shape(), relu, initial_scale),
+      norm(blueprint, fmt::format("norm{}", name), convolution.output_shape(),
+           /*relu=*/place != Place::shortcut, place == Place::last ? 0.0F : 1.0F),
       convolved(blueprint.keep(convolution.output_shape())),
-      normed(relu ? blueprint.keep(convolution.output_shape())
-                  : blueprint.scratch(convolution.output_shape())),
-      gradient(blueprint.scratch(convolution.output_shape())) {}
+      gradient(blueprint.scratch(convolution.output_shape())) {
+  if (place == Place::inner) normed = blueprint.keep(convolution.output_shape());
+}
 
 ResNetBlock::ResNetBlock(Blueprint& blueprint, std::string name, const ResNetBlockOptions& options)
     : Layer(std::move(name), block_output(blueprint.input(), options)) {
@@ -31,49 +31,47 @@ ResNetBlock::ResNetBlock(Blueprint& blueprint, std::string name, const ResNetBlo
   const std::int64_t width = options.width, outputs = options.outputs();
   branch_.reserve(3);
   if (options.bottleneck) {
-    branch_.emplace_back(blueprint, "1", input, width, 1, 1, true, 1.0F);
+    branch_.emplace_back(blueprint, "1", input, width, 1, 1, Place::inner);
     branch_.emplace_back(blueprint, "2", branch_[0].convolution.output_shape(), width, 3,
-                         options.stride, true, 1.0F);
+                         options.stride, Place::inner);
     branch_.emplace_back(blueprint, "3", branch_[1].convolution.output_shape(), outputs, 1, 1,
-                         false, 0.0F);
+                         Place::last);
   } else {
-    branch_.emplace_back(blueprint, "1", input, width, 3, options.stride, true, 1.0F);
+    branch_.emplace_back(blueprint, "1", input, width, 3, options.stride, Place::inner);
     branch_.emplace_back(blueprint, "2", branch_[0].convolution.output_shape(), outputs, 3, 1,
-                         false, 0.0F);
+                         Place::last);
   }
   if (input == output_shape()) return;
-  shortcut_.emplace(blueprint, "_shortcut", input, outputs, 1, options.stride, false, 1.0F);
+  shortcut_.emplace(blueprint, "_shortcut", input, outputs, 1, options.stride, Place::shortcut);
   dx_shortcut_ = blueprint.scratch(input);
 }
 
 void ResNetBlock::forward(const Context& context, const Tensor& x, const Tensor& y) {
-  Tensor at = x;
-  for (const Unit& unit : branch_) {
-    const Tensor convolved = context(unit.convolved), normed = context(unit.normed);
-    unit.convolution.forward(context, convolved, at);
-    unit.norm.forward(context, normed, convolved);
-    at = normed;
-  }
-  Tensor shortcut = x;
+  ops::BatchNormSummand shortcut{.x = x};
   if (shortcut_) {
     const Tensor convolved = context(shortcut_->convolved);
-    shortcut = context(shortcut_->normed);
     shortcut_->convolution.forward(context, convolved, x);
-    shortcut_->norm.forward(context, shortcut, convolved);
+    shortcut = shortcut_->norm.as_summand(context, convolved);
   }
-  ops::relu_forward(context.stream, y, at, shortcut);
+  Tensor at = x;
+  for (const Unit& unit : branch_) {
+    const Tensor convolved = context(unit.convolved);
+    unit.convolution.forward(context, convolved, at);
+    at = unit.normed ? context(*unit.normed) : y;
+    unit.norm.forward(context, at, convolved, unit.normed ? ops::BatchNormSummand{} : shortcut);
+  }
 }
 
 void ResNetBlock::backward(const Context& context, const Tensor& x, const Tensor& y,
                            const Tensor& dy, const Tensor& dx) {
-  ops::relu_backward(context.stream, dy, dy, y);  // dy is now the gradient of both summands
   Tensor gradient = dy;
   for (std::size_t i = branch_.size(); i-- > 0;) {
     const Unit& unit = branch_[i];
     const Tensor dconvolved = context(unit.gradient);
-    const Tensor normed = i + 1 < branch_.size() ? context(unit.normed) : Tensor{};
-    unit.norm.backward(context, dconvolved, gradient, context(unit.convolved), normed);
-    const Tensor input = i > 0 ? context(branch_[i - 1].normed) : x;
+    // The last unit's leaves in dy the gradient of both summands.
+    unit.norm.backward(context, dconvolved, gradient, context(unit.convolved),
+                       unit.normed ? Tensor{} : y);
+    const Tensor input = i > 0 ? context(*branch_[i - 1].normed) : x;
     const Tensor dinput = i > 0 ? context(branch_[i - 1].gradient) : dx;
     unit.convolution.backward(context, dinput, dconvolved, input);
     gradient = dinput;
@@ -83,7 +81,7 @@ void ResNetBlock::backward(const Context& context, const Tensor& x, const Tensor
     return;
   }
   const Tensor dconvolved = context(shortcut_->gradient), dx_shortcut = context(dx_shortcut_);
-  shortcut_->norm.backward(context, dconvolved, dy, context(shortcut_->convolved), {});
+  shortcut_->norm.backward(context, dconvolved, dy, context(shortcut_->convolved));
   shortcut_->convolution.backward(context, dx_shortcut, dconvolved, x);
   ops::add_in_place(context.stream, dx, dx_shortcut);
 }

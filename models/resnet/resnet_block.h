@@ -19,7 +19,8 @@ struct ResNetBlockOptions {
 
 // y = relu(branch(x) + shortcut(x)). The branch is a row of convolution + batch norm units, ReLU
 // after all but the last; the shortcut is the identity or a 1x1 convolution + batch norm where the
-// shape changes.
+// shape changes. The last norm of the branch ends the block: it adds the shortcut, which it
+// normalises in passing, and takes the ReLU of the sum.
 class ResNetBlock final : public Layer {
  public:
   ResNetBlock(Blueprint& blueprint, std::string name, const ResNetBlockOptions& options);
@@ -30,14 +31,15 @@ class ResNetBlock final : public Layer {
                 const Tensor& dx) override;
 
  private:
+  enum class Place { inner, last, shortcut };
   struct Unit {
     Unit(Blueprint& blueprint, std::string_view name, const Shape& input, std::int64_t outputs,
-         std::int64_t window, std::int64_t stride, bool relu, float initial_scale);
+         std::int64_t window, std::int64_t stride, Place place);
     Convolution convolution;
     BatchNorm norm;
-    Activation convolved;  // kept: input of the norm
-    Activation normed;     // kept where the next unit reads it, else scratch
-    Activation gradient;   // of `normed`, turned in place into that of `convolved`
+    Activation convolved;              // kept: input of the norm
+    std::optional<Activation> normed;  // kept: inner units only, for the next one
+    Activation gradient;               // of `normed`, then (in place) that of `convolved`
   };
 
   std::vector<Unit> branch_;

@@ -40,9 +40,8 @@ ResNetStem::ResNetStem(Blueprint& blueprint, const ResNetOptions& options,
                    stride_of(options)),
       norm_(blueprint, "norm", convolution_.output_shape(), /*relu=*/true),
       convolved_(blueprint.keep(convolution_.output_shape())),
-      dnormed_(blueprint.scratch(convolution_.output_shape())) {
+      normed_(blueprint.scratch(convolution_.output_shape())) {
   if (is_small(options)) return;
-  normed_ = blueprint.keep(convolution_.output_shape());
   pool_index_ = blueprint.keep(output_shape(), DType::u8);
 }
 
@@ -56,14 +55,13 @@ void ResNetStem::forward(const Context& context, const Tensor& x, const Tensor& 
     ops::max_pool_forward(context.stream, y, context(*pool_index_), normed, stem_pool);
 }
 
-void ResNetStem::backward(const Context& context, const Tensor& /*x*/, const Tensor& y,
+void ResNetStem::backward(const Context& context, const Tensor& /*x*/, const Tensor& /*y*/,
                           const Tensor& dy, const Tensor& /*dx*/) {
-  const Tensor dnormed = context(dnormed_);
-  const Tensor normed = pool_index_ ? context(normed_) : y;
+  const Tensor gradient = context(normed_);
   if (pool_index_)
-    ops::max_pool_backward(context.stream, dnormed, dy, context(*pool_index_), stem_pool);
-  norm_.backward(context, dnormed, pool_index_ ? dnormed : dy, context(convolved_), normed);
-  convolution_.backward(context, {}, dnormed, context(image_));
+    ops::max_pool_backward(context.stream, gradient, dy, context(*pool_index_), stem_pool);
+  norm_.backward(context, gradient, pool_index_ ? gradient : dy, context(convolved_));
+  convolution_.backward(context, {}, gradient, context(image_));
 }
 
 }  // namespace trireme

@@ -27,7 +27,8 @@ class ResNetStem final : public Layer {
   Activation image_;
   Convolution convolution_;
   BatchNorm norm_;
-  Activation convolved_, normed_, dnormed_;
+  Activation convolved_;
+  Activation normed_;                     // forward: what is pooled; backward: its gradient
   std::optional<Activation> pool_index_;  // present with the imagenet stem
 };
 

@@ -6,10 +6,9 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(batch_norm_forward);
-TRIREME_KERNEL(batch_norm_inference);
+TRIREME_KERNEL(batch_norm_statistics);
+TRIREME_KERNEL(batch_norm_apply);
 TRIREME_KERNEL(batch_norm_backward);
-TRIREME_KERNEL(batch_norm_collect);
 
 namespace {
 
@@ -36,68 +35,70 @@ void check_per_channel(const Operands& check, const Shape& channels,
     check.is(each.name, each.tensor, DType::f32, channels);
 }
 
-}  // namespace
-
-void batch_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, const Tensor& variance,
-                        const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                        const BatchNormOptions& options) {
-  const Operands check("batch_norm_forward");
-  const Shape channels = check_activations(check, {{"x", x}, {"y", y}});
-  check_per_channel(check, channels,
-                    {{"mean", mean}, {"variance", variance}, {"gamma", gamma}, {"beta", beta}});
-  check.disjoint("y", y, "x", x);
-  check.disjoint("mean", mean, "variance", variance);
-  TRIREME_DISPATCH(stream, batch_norm_forward, y, mean, variance, x, gamma, beta, options);
+void check_channels(const Operands& check, const Shape& expected,
+                    const BatchNormChannels& channels) {
+  check_per_channel(check, expected,
+                    {{"gamma", channels.gamma},
+                     {"beta", channels.beta},
+                     {"mean", channels.mean},
+                     {"variance", channels.variance}});
 }
 
-void batch_norm_inference(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& gamma,
-                          const Tensor& beta, const Tensor& mean, const Tensor& variance,
-                          const BatchNormOptions& options) {
-  const Operands check("batch_norm_inference");
-  const Shape channels = check_activations(check, {{"x", x}, {"y", y}});
-  check_per_channel(check, channels,
-                    {{"mean", mean}, {"variance", variance}, {"gamma", gamma}, {"beta", beta}});
+}  // namespace
+
+void batch_norm_statistics(Stream& stream, const Tensor& mean, const Tensor& variance,
+                           const Tensor& x, const BatchNormRunning& running) {
+  const Operands check("batch_norm_statistics");
+  const Shape channels = check_activations(check, {{"x", x}});
+  check_per_channel(check, channels, {{"mean", mean}, {"variance", variance}});
+  check.disjoint("mean", mean, "variance", variance);
+  if (!running.mean_sum.empty() || !running.variance_sum.empty()) {
+    check_per_channel(check, channels,
+                      {{"mean_sum", running.mean_sum}, {"variance_sum", running.variance_sum}});
+    check.disjoint("mean_sum", running.mean_sum, "mean", mean);
+    check.disjoint("variance_sum", running.variance_sum, "variance", variance);
+  }
+  TRIREME_DISPATCH(stream, batch_norm_statistics, mean, variance, x, running);
+}
+
+void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
+                      const BatchNormChannels& channels, const BatchNormOptions& options,
+                      const BatchNormSummand& summand) {
+  const Operands check("batch_norm_apply");
+  const Shape per_channel = check_activations(check, {{"x", x}, {"y", y}});
+  check_channels(check, per_channel, channels);
   check.same_or_disjoint("y", y, "x", x);
-  TRIREME_DISPATCH(stream, batch_norm_inference, y, x, gamma, beta, mean, variance, options);
+  if (!summand.x.empty()) {
+    check.is("summand", summand.x, x.dtype, x.shape);
+    check.same_or_disjoint("y", y, "summand", summand.x);
+  }
+  if (!summand.channels.gamma.empty()) {
+    check.present("summand", summand.x);
+    check_channels(check, per_channel, summand.channels);
+  }
+  TRIREME_DISPATCH(stream, batch_norm_apply, y, x, channels, options, summand);
 }
 
 void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
-                         const Tensor& dbeta, const Tensor& dy, const Tensor& x, const Tensor& y,
-                         const Tensor& gamma, const Tensor& mean, const Tensor& variance,
-                         const BatchNormOptions& options) {
+                         const Tensor& dbeta, const Tensor& dy, const Tensor& x,
+                         const BatchNormChannels& channels, const BatchNormOptions& options,
+                         const Tensor& sum) {
   const Operands check("batch_norm_backward");
-  const Shape channels = check_activations(check, {{"x", x}, {"dy", dy}, {"dx", dx}});
-  check_per_channel(check, channels,
-                    {{"dgamma", dgamma},
-                     {"dbeta", dbeta},
-                     {"gamma", gamma},
-                     {"mean", mean},
-                     {"variance", variance}});
+  const Shape per_channel = check_activations(check, {{"x", x}, {"dy", dy}, {"dx", dx}});
+  check_channels(check, per_channel, channels);
+  check_per_channel(check, per_channel, {{"dgamma", dgamma}, {"dbeta", dbeta}});
   check.disjoint("dgamma", dgamma, "dbeta", dbeta);
-  check.same_or_disjoint("dx", dx, "dy", dy);
   check.disjoint("dx", dx, "x", x);
-  if (options.relu) {
-    check.is("y", y, x.dtype, x.shape);
-    check.disjoint("dx", dx, "y", y);
+  if (sum.empty()) {
+    check.same_or_disjoint("dx", dx, "dy", dy);
+  } else {
+    TRIREME_EXPECTS(options.relu, "batch_norm_backward: a sum is of use where ReLU followed it");
+    check.is("sum", sum, x.dtype, x.shape);
+    check.disjoint("dx", dx, "dy", dy);
+    check.disjoint("dx", dx, "sum", sum);
+    check.disjoint("dy", dy, "sum", sum);
   }
-  TRIREME_DISPATCH(stream, batch_norm_backward, dx, dgamma, dbeta, dy, x, y, gamma, mean, variance,
-                   options);
-}
-
-void batch_norm_collect(Stream& stream, const Tensor& mean_sum, const Tensor& variance_sum,
-                        const Tensor& mean, const Tensor& variance, std::int64_t n, float weight) {
-  const Operands check("batch_norm_collect");
-  check.present("mean", mean);
-  check.rank("mean", mean, 1);
-  check_per_channel(check, mean.shape,
-                    {{"mean", mean},
-                     {"variance", variance},
-                     {"mean_sum", mean_sum},
-                     {"variance_sum", variance_sum}});
-  check.disjoint("mean_sum", mean_sum, "mean", mean);
-  check.disjoint("variance_sum", variance_sum, "variance", variance);
-  TRIREME_EXPECTS(n > 0, "batch_norm_collect: {} values a channel", n);
-  TRIREME_DISPATCH(stream, batch_norm_collect, mean_sum, variance_sum, mean, variance, n, weight);
+  TRIREME_DISPATCH(stream, batch_norm_backward, dx, dgamma, dbeta, dy, x, channels, options, sum);
 }
 
 }  // namespace trireme::ops

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch normalisation over N, H, W of an NHWC tensor (Ioffe & Szegedy, 2015), with an optional
-// fused ReLU. x, y, dy, dx: f32, bf16 or f16; everything per channel: f32.
+// Batch normalisation over N, H, W of an NHWC tensor (Ioffe & Szegedy, 2015), with the sum and the
+// ReLU that end a residual block taken in the same pass. x, y, dy, dx: f32, bf16 or f16; everything
+// per channel: f32.
 #pragma once
 
 #include "runtime/device/device.h"
@@ -9,29 +10,45 @@ namespace trireme::ops {
 
 struct BatchNormOptions {
   float epsilon = 1e-5F;
-  bool relu = false;  // y = max(normalised, 0)
+  bool relu = false;  // y = max(normalised (+ summand), 0)
 };
 
-// Statistics of this micro-batch into mean(C) and variance(C) (biased); y from them.
-void batch_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, const Tensor& variance,
-                        const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                        const BatchNormOptions& options);
+// What normalises each channel, (C) each: (x - mean) / sqrt(variance + epsilon) * gamma + beta.
+struct BatchNormChannels {
+  Tensor gamma, beta, mean, variance;
+};
 
-// y from given running statistics (evaluation).
-void batch_norm_inference(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& gamma,
-                          const Tensor& beta, const Tensor& mean, const Tensor& variance,
-                          const BatchNormOptions& options);
+// What is added to the normalised values: x, or x normalised by its own channels where it has
+// them. Both summands are rounded to the dtype of y first, so a sum has the bits of separate
+// passes.
+struct BatchNormSummand {
+  Tensor x;
+  BatchNormChannels channels{};
+};
 
-// dx is overwritten; dgamma, dbeta are accumulated. y is read only when options.relu (for its
-// mask). dx may alias dy.
+// The running statistics' accumulators, (C) each; absent: nothing is accumulated.
+struct BatchNormRunning {
+  Tensor mean_sum{}, variance_sum{};
+  float weight = 1.0F;
+};
+
+// Mean and biased variance of each channel's n values into mean(C) and variance(C); adds weight *
+// mean and weight * variance * n / (n - 1) to `running`.
+void batch_norm_statistics(Stream& stream, const Tensor& mean, const Tensor& variance,
+                           const Tensor& x, const BatchNormRunning& running = {});
+
+// y from given statistics. y may alias x and the summand.
+void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
+                      const BatchNormChannels& channels, const BatchNormOptions& options,
+                      const BatchNormSummand& summand = {});
+
+// The gradient through statistics and apply: dx is overwritten; dgamma, dbeta are accumulated. What
+// options.relu cut off is found from x again, and dx may alias dy. Where apply had a summand, `sum`
+// is its y: what the ReLU cut off is found from that, and dy is overwritten with the gradient of
+// the sum, which is the summand's too; dx is apart from dy.
 void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
-                         const Tensor& dbeta, const Tensor& dy, const Tensor& x, const Tensor& y,
-                         const Tensor& gamma, const Tensor& mean, const Tensor& variance,
-                         const BatchNormOptions& options);
-
-// Adds weight * mean and weight * variance * n / (n - 1) to the running-statistics accumulators, n
-// values a channel.
-void batch_norm_collect(Stream& stream, const Tensor& mean_sum, const Tensor& variance_sum,
-                        const Tensor& mean, const Tensor& variance, std::int64_t n, float weight);
+                         const Tensor& dbeta, const Tensor& dy, const Tensor& x,
+                         const BatchNormChannels& channels, const BatchNormOptions& options,
+                         const Tensor& sum = {});
 
 }  // namespace trireme::ops

@@ -18,19 +18,21 @@ namespace {
 struct Scratch {
   double* total1;
   double* total2;
-  float *a, *b, *c, *d;  // one wide row each
+  float *a, *b, *c, *d, *e, *f;  // one wide row each
 
   explicit Scratch(const ChannelRows& rows) {
     static thread_local ScratchBlock block;
     const auto doubles = static_cast<std::size_t>(rows.channels);
     const auto wide = static_cast<std::size_t>(rows.width);
     total1 = reinterpret_cast<double*>(
-        block.at_least(2 * doubles * sizeof(double) + 4 * wide * sizeof(float)));
+        block.at_least(2 * doubles * sizeof(double) + 6 * wide * sizeof(float)));
     total2 = total1 + doubles;
     a = reinterpret_cast<float*>(total2 + doubles);
     b = a + wide;
     c = b + wide;
     d = c + wide;
+    e = d + wide;
+    f = e + wide;
     std::fill_n(total1, 2 * doubles, 0.0);
   }
 };
@@ -79,67 +81,108 @@ void statistics(const ChannelRows& rows, const Scratch& s, const T* x, std::int6
   }
 }
 
-struct Normalization {
-  const float *mean, *variance, *gamma, *beta;
+struct Channels {
+  const float *gamma, *beta, *mean, *variance;
+
+  explicit Channels(const BatchNormChannels& from)
+      : gamma(from.gamma.as<float>()),
+        beta(from.beta.as<float>()),
+        mean(from.mean.as<float>()),
+        variance(from.variance.as<float>()) {}
+
+  // The three numbers of normalized(), along wide rows.
+  void spread(const ChannelRows& rows, float epsilon, float* to_mean, float* scale,
+              float* shift) const {
+    std::copy_n(mean, rows.channels, to_mean);
+    std::copy_n(beta, rows.channels, shift);
+#pragma omp simd
+    for (std::int64_t c = 0; c < rows.channels; ++c)
+      scale[c] = normalizing_scale(gamma[c], variance[c], epsilon);
+    for (float* const each : {to_mean, scale, shift})
+      rows.repeat_channels(each);
+  }
+};
+
+enum class Summand { none, plain, normalized };
+
+template <typename T>
+struct Application {
+  T* y;
+  const T *x, *summand;
+  Channels by, summand_by;
+  std::int64_t count;
   BatchNormOptions options;
 };
 
-template <typename T>
-void normalize(const ChannelRows& rows, const Scratch& s, T* y, const T* x, std::int64_t count,
-               const Normalization& by) {
+// No restrict: y may be the very elements of x or of the summand.
+template <Summand added, bool relu, typename T>
+void apply(const ChannelRows& rows, const Application<T>& a) {
+  const Scratch s(rows);
   float *const mean = s.a, *const scale = s.b, *const shift = s.c;
-  std::copy_n(by.mean, rows.channels, mean);
-  std::copy_n(by.beta, rows.channels, shift);
+  float *const mean2 = s.d, *const scale2 = s.e, *const shift2 = s.f;
+  a.by.spread(rows, a.options.epsilon, mean, scale, shift);
+  if constexpr (added == Summand::normalized)
+    a.summand_by.spread(rows, a.options.epsilon, mean2, scale2, shift2);
+  T* const y = a.y;
+  const T *const x = a.x, *const summand = a.summand;
+  for_each_wide_row(rows, a.count * rows.channels, [&](std::int64_t first, std::int64_t n) {
 #pragma omp simd
-  for (std::int64_t c = 0; c < rows.channels; ++c)
-    scale[c] = normalizing_scale(by.gamma[c], by.variance[c], by.options.epsilon);
-  for (float* const each : {mean, scale, shift})
-    rows.repeat_channels(each);
-  const bool relu = by.options.relu;
-  for_each_wide_row(rows, count * rows.channels, [&](std::int64_t first, std::int64_t n) {
-    if (relu) {
-#pragma omp simd
-      for (std::int64_t i = 0; i < n; ++i) {
-        const float value = (load(x[first + i]) - mean[i]) * scale[i] + shift[i];
-        store(y[first + i], value < 0.0F ? 0.0F : value);
+    for (std::int64_t i = 0; i < n; ++i) {
+      float value = normalized(load(x[first + i]), mean[i], scale[i], shift[i]);
+      if constexpr (added == Summand::plain) {
+        value = rounded<T>(value) + load(summand[first + i]);
+      } else if constexpr (added == Summand::normalized) {
+        const float other = normalized(load(summand[first + i]), mean2[i], scale2[i], shift2[i]);
+        value = rounded<T>(value) + rounded<T>(other);
       }
-    } else {
-#pragma omp simd
-      for (std::int64_t i = 0; i < n; ++i) {
-        store(y[first + i], (load(x[first + i]) - mean[i]) * scale[i] + shift[i]);
-      }
+      store(y[first + i], relu ? relu_of(value) : value);
     }
   });
 }
 
-// The gradient that reaches the normalised value: masked where ReLU cut it off.
-template <bool relu, typename T>
-float masked(T dy, const T* y, std::int64_t i) {
-  if constexpr (relu) return load(y[i]) > 0.0F ? load(dy) : 0.0F;
-  return load(dy);
-}
+// What shows where ReLU cut the gradient off.
+enum class Mask { none, input, sum };
 
-// total1 = sum of dy, total2 = sum of dy * (x - mean).
-template <bool relu, typename T>
-void gradient_sums(const ChannelRows& rows, const Scratch& s, const T* dy, const T* x, const T* y,
-                   const float* channel_mean, std::int64_t count) {
-  float *const sum1 = s.a, *const sum2 = s.b, *const mean = s.c;
-  std::copy_n(channel_mean, rows.channels, mean);
-  rows.repeat_channels(mean);
+template <typename T>
+struct Gradient {
+  T* dx;
+  float *dgamma, *dbeta;
+  T* dy;
+  const T *x, *sum;
+  Channels by;
+  std::int64_t count;
+  float epsilon;
+};
+
+// total1 = sum of dy, total2 = sum of dy * (x - mean). Of a sum, dy is masked in place.
+template <Mask mask, typename T>
+void gradient_sums(const ChannelRows& rows, const Scratch& s, const Gradient<T>& g) {
+  float *const sum1 = s.a, *const sum2 = s.b, *const mean = s.c, *const scale = s.d,
+               *const shift = s.e;
+  g.by.spread(rows, g.epsilon, mean, scale, shift);
   const std::int64_t chunk = rows.chunk_rows() * rows.channels;
-  const std::int64_t elements = count * rows.channels;
+  const std::int64_t elements = g.count * rows.channels;
   for (std::int64_t begin = 0; begin < elements; begin += chunk) {
     std::fill_n(sum1, 2 * rows.width, 0.0F);  // sum2 follows sum1
-    for_each_wide_row(rows, std::min(chunk, elements - begin),
-                      [&](std::int64_t first, std::int64_t n) {
-                        const std::int64_t from = begin + first;
+    for_each_wide_row(
+        rows, std::min(chunk, elements - begin), [&](std::int64_t first, std::int64_t n) {
+          T* const dy = g.dy + begin + first;
+          const T* const x = g.x + begin + first;
+          const T* const sum = mask == Mask::sum ? g.sum + begin + first : nullptr;
 #pragma omp simd
-                        for (std::int64_t i = 0; i < n; ++i) {
-                          const float g = masked<relu>(dy[from + i], y, from + i);
-                          sum1[i] += g;
-                          sum2[i] += g * (load(x[from + i]) - mean[i]);
-                        }
-                      });
+          for (std::int64_t i = 0; i < n; ++i) {
+            float above = load(dy[i]);
+            const float in = load(x[i]);
+            if constexpr (mask == Mask::input)
+              above = through_relu<T>(above, normalized(in, mean[i], scale[i], shift[i]));
+            if constexpr (mask == Mask::sum) {
+              above = load(sum[i]) > 0.0F ? above : 0.0F;
+              store(dy[i], above);
+            }
+            sum1[i] += above;
+            sum2[i] += above * (in - mean[i]);
+          }
+        });
     rows.fold(sum1);
     rows.fold(sum2);
 #pragma omp simd
@@ -150,54 +193,47 @@ void gradient_sums(const ChannelRows& rows, const Scratch& s, const T* dy, const
   }
 }
 
-template <typename T>
-struct Gradient {
-  T* dx;
-  float *dgamma, *dbeta;
-  const T *dy, *x, *y;
-  const float *gamma, *mean, *variance;
-  std::int64_t count;
-  float epsilon;
-};
-
-template <bool relu, typename T>
+template <Mask mask, typename T>
 void gradient(const ChannelRows& rows, const Gradient<T>& g) {
   const Scratch s(rows);
-  gradient_sums<relu>(rows, s, g.dy, g.x, g.y, g.mean, g.count);
-  float *const scale = s.a, *const offset = s.b, *const mean = s.c, *const slope = s.d;
+  gradient_sums<mask>(rows, s, g);
+  float *const factor = s.a, *const offset = s.b, *const mean = s.c, *const scale = s.d,
+               *const shift = s.e, *const slope = s.f;
   const double inverse_count = 1.0 / static_cast<double>(g.count);
   for (std::int64_t c = 0; c < rows.channels; ++c) {
-    const ChannelGradient channel(s.total1[c], s.total2[c], inverse_count, g.gamma[c],
-                                  g.variance[c], g.epsilon);
-    scale[c] = channel.scale;
+    const ChannelGradient channel(s.total1[c], s.total2[c], inverse_count, g.by.gamma[c],
+                                  g.by.variance[c], g.epsilon);
+    factor[c] = channel.scale;
     offset[c] = channel.offset;
     slope[c] = channel.slope;
     g.dgamma[c] += channel.dgamma;
     g.dbeta[c] += channel.dbeta;
   }
-  for (float* const each : {scale, offset, slope})
+  for (float* const each : {factor, offset, slope})
     rows.repeat_channels(each);
-  const T *const dy = g.dy, *const x = g.x, *const y = g.y;
+  const T *const dy = g.dy, *const x = g.x;
   T* const dx = g.dx;
   for_each_wide_row(rows, g.count * rows.channels, [&](std::int64_t first, std::int64_t n) {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {
-      const float from_above = masked<relu>(dy[first + i], y, first + i);
-      const float centred = load(x[first + i]) - mean[i];
-      store(dx[first + i], scale[i] * from_above - offset[i] - slope[i] * centred);
+      float above = load(dy[first + i]);
+      const float in = load(x[first + i]);
+      if constexpr (mask == Mask::input)
+        above = through_relu<T>(above, normalized(in, mean[i], scale[i], shift[i]));
+      store(dx[first + i], factor[i] * above - offset[i] - slope[i] * (in - mean[i]));
     }
   });
 }
 
 }  // namespace
 
-void batch_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, const Tensor& variance,
-                        const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                        const BatchNormOptions& options) {
+void batch_norm_statistics(Stream& stream, const Tensor& mean, const Tensor& variance,
+                           const Tensor& x, const BatchNormRunning& running) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, [y = y.as<T>(), mean = mean.as<float>(), variance = variance.as<float>(),
-                     x = x.as<T>(), gamma = gamma.as<float>(), beta = beta.as<float>(), options,
+    enqueue(stream, [mean = mean.as<float>(), variance = variance.as<float>(), x = x.as<T>(),
+                     mean_sum = running.mean_sum.as<float>(),
+                     variance_sum = running.variance_sum.as<float>(), weight = running.weight,
                      count = x.shape.rows(), channels = x.shape.back()] {
       const ChannelRows rows(channels);
       const Scratch s(rows);
@@ -206,54 +242,60 @@ void batch_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, con
         mean[c] = static_cast<float>(s.total1[c]);
         variance[c] = static_cast<float>(s.total2[c] / static_cast<double>(count));
       }
-      normalize(rows, s, y, x, count, {mean, variance, gamma, beta, options});
+      if (mean_sum == nullptr) return;
+      const float correction = unbiased_factor(count);
+#pragma omp simd
+      for (std::int64_t c = 0; c < channels; ++c) {
+        mean_sum[c] += weight * mean[c];
+        variance_sum[c] += weight * (variance[c] * correction);
+      }
     });
   });
 }
 
-void batch_norm_inference(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& gamma,
-                          const Tensor& beta, const Tensor& mean, const Tensor& variance,
-                          const BatchNormOptions& options) {
+void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
+                      const BatchNormChannels& channels, const BatchNormOptions& options,
+                      const BatchNormSummand& summand) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
-    const Normalization by{mean.as<float>(), variance.as<float>(), gamma.as<float>(),
-                           beta.as<float>(), options};
-    enqueue(stream,
-            [y = y.as<T>(), x = x.as<T>(), by, count = x.shape.rows(), channels = x.shape.back()] {
-              const ChannelRows rows(channels);
-              normalize(rows, Scratch(rows), y, x, count, by);
-            });
+    const Application<T> a{y.as<T>(),
+                           x.as<T>(),
+                           summand.x.empty() ? nullptr : summand.x.as<T>(),
+                           Channels(channels),
+                           Channels(summand.channels),
+                           x.shape.rows(),
+                           options};
+    enqueue(stream, [a, channels = x.shape.back()] {
+      const ChannelRows rows(channels);
+      const auto run = [&]<Summand added>(std::integral_constant<Summand, added>) {
+        a.options.relu ? apply<added, true>(rows, a) : apply<added, false>(rows, a);
+      };
+      if (a.summand == nullptr)
+        run(std::integral_constant<Summand, Summand::none>{});
+      else if (a.summand_by.gamma == nullptr)
+        run(std::integral_constant<Summand, Summand::plain>{});
+      else
+        run(std::integral_constant<Summand, Summand::normalized>{});
+    });
   });
 }
 
 void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
-                         const Tensor& dbeta, const Tensor& dy, const Tensor& x, const Tensor& y,
-                         const Tensor& gamma, const Tensor& mean, const Tensor& variance,
-                         const BatchNormOptions& options) {
+                         const Tensor& dbeta, const Tensor& dy, const Tensor& x,
+                         const BatchNormChannels& channels, const BatchNormOptions& options,
+                         const Tensor& sum) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
-    const Gradient<T> g{dx.as<T>(),        dgamma.as<float>(), dbeta.as<float>(),
-                        dy.as<T>(),        x.as<T>(),          options.relu ? y.as<T>() : nullptr,
-                        gamma.as<float>(), mean.as<float>(),   variance.as<float>(),
-                        x.shape.rows(),    options.epsilon};
+    const Gradient<T> g{dx.as<T>(),         dgamma.as<float>(), dbeta.as<float>(),
+                        dy.as<T>(),         x.as<T>(),          sum.empty() ? nullptr : sum.as<T>(),
+                        Channels(channels), x.shape.rows(),     options.epsilon};
     enqueue(stream, [g, relu = options.relu, channels = x.shape.back()] {
       const ChannelRows rows(channels);
-      relu ? gradient<true>(rows, g) : gradient<false>(rows, g);
+      if (g.sum != nullptr)
+        gradient<Mask::sum>(rows, g);
+      else
+        relu ? gradient<Mask::input>(rows, g) : gradient<Mask::none>(rows, g);
     });
-  });
-}
-
-void batch_norm_collect(Stream& stream, const Tensor& mean_sum, const Tensor& variance_sum,
-                        const Tensor& mean, const Tensor& variance, std::int64_t n, float weight) {
-  enqueue(stream, [mean_sum = mean_sum.as<float>(), variance_sum = variance_sum.as<float>(),
-                   mean = mean.as<float>(), variance = variance.as<float>(),
-                   channels = mean.count(), n, weight] {
-    const float correction = unbiased_factor(n);
-#pragma omp simd
-    for (std::int64_t c = 0; c < channels; ++c) {
-      mean_sum[c] += weight * mean[c];
-      variance_sum[c] += weight * (variance[c] * correction);
-    }
   });
 }
 

@@ -58,39 +58,86 @@ __global__ void statistics_kernel(Moments* partial, const T* x, ChannelTiles til
     partial[at.slice * tiles.channels + at.channel + k] = own[k];
 }
 
-__global__ void finish_statistics_kernel(float* mean, float* variance, const Moments* partial,
-                                         ChannelTiles tiles) {
+// Where the running statistics are gathered; null: nowhere.
+struct Running {
+  float *mean_sum, *variance_sum;
+  float weight, correction;
+};
+
+__global__ void finish_statistics_kernel(float* mean, float* variance, Running running,
+                                         const Moments* partial, ChannelTiles tiles) {
   const std::int64_t c = channel_of_thread();
   const Moments all = join_slices<MomentsJoin>(partial, tiles, c);
   if (threadIdx.x >= channels_per_block || c >= tiles.channels) return;
-  mean[c] = static_cast<float>(all.mean);
-  variance[c] = static_cast<float>(all.squares / static_cast<double>(tiles.rows));
+  const auto average = static_cast<float>(all.mean);
+  const auto spread = static_cast<float>(all.squares / static_cast<double>(tiles.rows));
+  mean[c] = average;
+  variance[c] = spread;
+  if (running.mean_sum == nullptr) return;
+  running.mean_sum[c] += running.weight * average;
+  running.variance_sum[c] += running.weight * (spread * running.correction);
 }
 
+struct Channels {
+  const float *gamma, *beta, *mean, *variance;
+
+  explicit Channels(const BatchNormChannels& from)
+      : gamma(from.gamma.as<float>()),
+        beta(from.beta.as<float>()),
+        mean(from.mean.as<float>()),
+        variance(from.variance.as<float>()) {}
+};
+
+// What a thread needs to normalise its pack of channels.
+template <int width>
 struct Normalization {
-  const float *mean, *variance, *gamma, *beta;
+  float mean[width] = {}, scale[width] = {}, shift[width] = {};
+
+  __device__ Normalization(const Channels& by, std::int64_t channel, float epsilon) {
+    for (int k = 0; k < width; ++k) {
+      const std::int64_t c = channel + k;
+      mean[k] = by.mean[c];
+      scale[k] = normalizing_scale(by.gamma[c], by.variance[c], epsilon);
+      shift[k] = by.beta[c];
+    }
+  }
+  __device__ float operator()(float x, int k) const {
+    return normalized(x, mean[k], scale[k], shift[k]);
+  }
+};
+
+enum class Summand { none, plain, normalized };
+
+template <typename T>
+struct Application {
+  T* y;
+  const T *x, *summand;
+  Channels by, summand_by;
   BatchNormOptions options;
 };
 
-template <int width, typename T>
-__global__ void normalize_kernel(T* y, const T* x, ChannelTiles tiles, Normalization by) {
+template <Summand added, int width, typename T>
+__global__ void apply_kernel(Application<T> a, ChannelTiles tiles) {
   const ChannelPlace at(tiles, width);
   if (at.begin >= at.end) return;
-  float mean[width], scale[width], shift[width];
-  for (int k = 0; k < width; ++k) {
-    const std::int64_t c = at.channel + k;
-    mean[k] = by.mean[c];
-    scale[k] = normalizing_scale(by.gamma[c], by.variance[c], by.options.epsilon);
-    shift[k] = by.beta[c];
-  }
-  const bool relu = by.options.relu;
+  const Normalization<width> own(a.by, at.channel, a.options.epsilon);
+  const Normalization<width> other(added == Summand::normalized ? a.summand_by : a.by, at.channel,
+                                   a.options.epsilon);
+  const bool relu = a.options.relu;
   for (std::int64_t row = at.begin; row < at.end; row += at.step) {
-    auto pack = load_pack<width>(x + row * tiles.channels + at.channel);
+    const std::int64_t from = row * tiles.channels + at.channel;
+    auto pack = load_pack<width>(a.x + from);
+    Pack<T, width> summand;
+    if constexpr (added != Summand::none) summand = load_pack<width>(a.summand + from);
     for (int k = 0; k < width; ++k) {
-      const float value = (load(pack[k]) - mean[k]) * scale[k] + shift[k];
-      store(pack[k], relu && value < 0.0F ? 0.0F : value);
+      float value = own(load(pack[k]), k);
+      if constexpr (added == Summand::plain)
+        value = rounded<T>(value) + load(summand[k]);
+      else if constexpr (added == Summand::normalized)
+        value = rounded<T>(value) + rounded<T>(other(load(summand[k]), k));
+      store(pack[k], relu ? relu_of(value) : value);
     }
-    store_pack(y + row * tiles.channels + at.channel, pack);
+    store_pack(a.y + from, pack);
   }
 }
 
@@ -105,41 +152,44 @@ struct GradientSumsJoin {
   }
 };
 
-// The gradient that reaches the normalised values: masked where ReLU cut it off.
-template <bool relu, int width, typename T>
-__device__ void load_masked(float (&gradient)[width], const T* dy, const T* y, std::int64_t at) {
-  const auto above = load_pack<width>(dy + at);
-  if constexpr (relu) {
-    const auto out = load_pack<width>(y + at);
-    for (int k = 0; k < width; ++k)
-      gradient[k] = load(out[k]) > 0.0F ? load(above[k]) : 0.0F;
-  } else {
-    for (int k = 0; k < width; ++k)
-      gradient[k] = load(above[k]);
-  }
-}
+// What shows where ReLU cut the gradient off.
+enum class Mask { none, input, sum };
 
-// partial(slices, C)
-template <bool relu, int width, typename T>
-__global__ void gradient_sums_kernel(GradientSums* partial, const T* dy, const T* x, const T* y,
-                                     const float* mean, ChannelTiles tiles) {
+template <typename T>
+struct Gradient {
+  T* dx;
+  T* dy;
+  const T *x, *sum;
+  float *dgamma, *dbeta;
+  Channels by;
+  float epsilon;
+};
+
+// partial(slices, C). Of a sum, dy is masked in place.
+template <Mask mask, int width, typename T>
+__global__ void gradient_sums_kernel(GradientSums* partial, Gradient<T> g, ChannelTiles tiles) {
   const ChannelPlace at(tiles, width);
   GradientSums own[width] = {};
-  float centre[width] = {};
-  for (int k = 0; k < width && at.inside; ++k)
-    centre[k] = mean[at.channel + k];
+  const Normalization<width> by(g.by, at.inside ? at.channel : 0, g.epsilon);
   for (std::int64_t row = at.begin; row < at.end; row += run * at.step) {
     const int length = run_length(at, row);
     float sum[width] = {}, product[width] = {};
 #pragma unroll 2
     for (int i = 0; i < length; ++i) {
       const std::int64_t from = (row + i * at.step) * tiles.channels + at.channel;
-      float gradient[width];
-      load_masked<relu>(gradient, dy, y, from);
-      const auto pack = load_pack<width>(x + from);
+      auto above = load_pack<width>(g.dy + from);
+      const auto in = load_pack<width>(g.x + from);
+      if constexpr (mask == Mask::sum) {
+        const auto out = load_pack<width>(g.sum + from);
+        for (int k = 0; k < width; ++k)
+          store(above[k], load(out[k]) > 0.0F ? load(above[k]) : 0.0F);
+        store_pack(g.dy + from, above);
+      }
       for (int k = 0; k < width; ++k) {
-        sum[k] += gradient[k];
-        product[k] += gradient[k] * (load(pack[k]) - centre[k]);
+        float gradient = load(above[k]);
+        if constexpr (mask == Mask::input) gradient = through_relu<T>(gradient, by(load(in[k]), k));
+        sum[k] += gradient;
+        product[k] += gradient * (load(in[k]) - by.mean[k]);
       }
     }
     for (int k = 0; k < width; ++k) {
@@ -153,61 +203,60 @@ __global__ void gradient_sums_kernel(GradientSums* partial, const T* dy, const T
     partial[at.slice * tiles.channels + at.channel + k] = own[k];
 }
 
-struct Channels {
-  float *dgamma, *dbeta;
-  const float *gamma, *mean, *variance;
-  float epsilon;
-};
-
 // factors(3, C): what dx takes of dy, of 1 and of x - mean.
-__global__ void finish_gradient_kernel(float* factors, Channels by, const GradientSums* partial,
+template <typename T>
+__global__ void finish_gradient_kernel(float* factors, Gradient<T> g, const GradientSums* partial,
                                        ChannelTiles tiles) {
   const std::int64_t c = channel_of_thread();
   const GradientSums all = join_slices<GradientSumsJoin>(partial, tiles, c);
   if (threadIdx.x >= channels_per_block || c >= tiles.channels) return;
   const ChannelGradient channel(all.dy, all.product, 1.0 / static_cast<double>(tiles.rows),
-                                by.gamma[c], by.variance[c], by.epsilon);
+                                g.by.gamma[c], g.by.variance[c], g.epsilon);
   factors[c] = channel.scale;
   factors[tiles.channels + c] = channel.offset;
   factors[2 * tiles.channels + c] = channel.slope;
-  by.dgamma[c] += channel.dgamma;
-  by.dbeta[c] += channel.dbeta;
+  g.dgamma[c] += channel.dgamma;
+  g.dbeta[c] += channel.dbeta;
 }
 
-template <bool relu, int width, typename T>
-__global__ void gradient_kernel(T* dx, const T* dy, const T* x, const T* y, const float* mean,
-                                const float* factors, ChannelTiles tiles) {
+template <Mask mask, int width, typename T>
+__global__ void gradient_kernel(Gradient<T> g, const float* factors, ChannelTiles tiles) {
   const ChannelPlace at(tiles, width);
   if (at.begin >= at.end) return;
-  float centre[width], scale[width], offset[width], slope[width];
+  const Normalization<width> by(g.by, at.channel, g.epsilon);
+  float factor[width], offset[width], slope[width];
   for (int k = 0; k < width; ++k) {
     const std::int64_t c = at.channel + k;
-    centre[k] = mean[c];
-    scale[k] = factors[c];
+    factor[k] = factors[c];
     offset[k] = factors[tiles.channels + c];
     slope[k] = factors[2 * tiles.channels + c];
   }
   for (std::int64_t row = at.begin; row < at.end; row += at.step) {
     const std::int64_t from = row * tiles.channels + at.channel;
-    float gradient[width];
-    load_masked<relu>(gradient, dy, y, from);
-    auto pack = load_pack<width>(x + from);
-    for (int k = 0; k < width; ++k)
-      store(pack[k], scale[k] * gradient[k] - offset[k] - slope[k] * (load(pack[k]) - centre[k]));
-    store_pack(dx + from, pack);
+    const auto above = load_pack<width>(g.dy + from);
+    auto pack = load_pack<width>(g.x + from);
+    for (int k = 0; k < width; ++k) {
+      const float in = load(pack[k]);
+      float gradient = load(above[k]);
+      if constexpr (mask == Mask::input) gradient = through_relu<T>(gradient, by(in, k));
+      store(pack[k], factor[k] * gradient - offset[k] - slope[k] * (in - by.mean[k]));
+    }
+    store_pack(g.dx + from, pack);
   }
 }
 
 template <int width, typename T>
-void normalize(Stream& stream, T* y, const T* x, const Shape& shape, const Normalization& by) {
-  const ChannelTiles tiles(shape.count() / shape[3], shape[3], width, ChannelTiles::map_blocks);
-  launch(stream, tiles.grid(), normalize_kernel<width, T>, y, x, tiles, by);
+void apply(Stream& stream, const Application<T>& a, const Shape& shape) {
+  const ChannelTiles tiles(shape.rows(), shape[3], width, ChannelTiles::map_blocks);
+  const auto kernel = a.summand == nullptr            ? apply_kernel<Summand::none, width, T>
+                      : a.summand_by.gamma == nullptr ? apply_kernel<Summand::plain, width, T>
+                                                      : apply_kernel<Summand::normalized, width, T>;
+  launch(stream, tiles.grid(), kernel, a, tiles);
 }
 
-template <bool relu, int width, typename T>
-void gradient(Stream& stream, T* dx, const T* dy, const T* x, const T* y, const Shape& shape,
-              const Channels& by) {
-  const std::int64_t channels = shape[3], rows = shape.count() / channels;
+template <Mask mask, int width, typename T>
+void gradient(Stream& stream, const Gradient<T>& g, const Shape& shape) {
+  const std::int64_t channels = shape[3], rows = shape.rows();
   const ChannelTiles sums(rows, channels, width, ChannelTiles::sum_blocks);
   const ChannelTiles map(rows, channels, width, ChannelTiles::map_blocks);
   const auto partial_bytes =
@@ -216,93 +265,84 @@ void gradient(Stream& stream, T* dx, const T* dy, const T* x, const T* y, const 
       partial_bytes + static_cast<std::size_t>(3 * channels) * sizeof(float));
   auto* const partial = reinterpret_cast<GradientSums*>(scratch);
   auto* const factors = reinterpret_cast<float*>(scratch + partial_bytes);
-  launch(stream, sums.grid(), gradient_sums_kernel<relu, width, T>, partial, dy, x, y, by.mean,
-         sums);
-  launch(stream, channel_grid(channels), finish_gradient_kernel, factors, by, partial, sums);
-  launch(stream, map.grid(), gradient_kernel<relu, width, T>, dx, dy, x, y, by.mean, factors, map);
+  launch(stream, sums.grid(), gradient_sums_kernel<mask, width, T>, partial, g, sums);
+  launch(stream, channel_grid(channels), finish_gradient_kernel<T>, factors, g, partial, sums);
+  // Of a sum, dy is masked by now.
+  constexpr Mask left = mask == Mask::sum ? Mask::none : mask;
+  launch(stream, map.grid(), gradient_kernel<left, width, T>, g, factors, map);
 }
 
-__global__ void collect_kernel(float* mean_sum, float* variance_sum, const float* mean,
-                               const float* variance, std::int64_t channels, float correction,
-                               float weight) {
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (c >= channels) return;
-  mean_sum[c] += weight * mean[c];
-  variance_sum[c] += weight * (variance[c] * correction);
+// Whether x and every other operand of its shape can be taken in packs.
+template <typename T, typename... Others>
+bool packs_fit_all(const Tensor& x, const Others*... others) {
+  return packs_fit(x.as<T>(), x.shape[3], pack_width<T>) &&
+         (packs_fit(others, 0, pack_width<T>) && ...);
 }
 
 }  // namespace
 
-void batch_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, const Tensor& variance,
-                        const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                        const BatchNormOptions& options) {
+void batch_norm_statistics(Stream& stream, const Tensor& mean, const Tensor& variance,
+                           const Tensor& x, const BatchNormRunning& running) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
-    const std::int64_t channels = x.shape[3], rows = x.count() / channels;
-    const bool fits =
-        packs_fit(x.as<T>(), channels, pack_width<T>) && packs_fit(y.as<T>(), 0, pack_width<T>);
-    with_width<T>(fits, [&](auto width) {
+    const std::int64_t channels = x.shape[3], rows = x.shape.rows();
+    with_width<T>(packs_fit_all<T>(x), [&](auto width) {
       constexpr int w = decltype(width)::value;
       const ChannelTiles tiles(rows, channels, w, ChannelTiles::sum_blocks);
       auto* const partial = reinterpret_cast<Moments*>(CudaStream::of(stream).scratch(
           static_cast<std::size_t>(tiles.slices * channels) * sizeof(Moments)));
       launch(stream, tiles.grid(), statistics_kernel<w, T>, partial, x.as<T>(), tiles);
       launch(stream, channel_grid(channels), finish_statistics_kernel, mean.as<float>(),
-             variance.as<float>(), partial, tiles);
-      normalize<w>(
-          stream, y.as<T>(), x.as<T>(), x.shape,
-          {mean.as<float>(), variance.as<float>(), gamma.as<float>(), beta.as<float>(), options});
+             variance.as<float>(),
+             Running{running.mean_sum.as<float>(), running.variance_sum.as<float>(), running.weight,
+                     unbiased_factor(rows)},
+             partial, tiles);
     });
   });
 }
 
-void batch_norm_inference(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& gamma,
-                          const Tensor& beta, const Tensor& mean, const Tensor& variance,
-                          const BatchNormOptions& options) {
+void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
+                      const BatchNormChannels& channels, const BatchNormOptions& options,
+                      const BatchNormSummand& summand) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
-    const bool fits =
-        packs_fit(x.as<T>(), x.shape[3], pack_width<T>) && packs_fit(y.as<T>(), 0, pack_width<T>);
-    with_width<T>(fits, [&](auto width) {
-      normalize<decltype(width)::value>(
-          stream, y.as<T>(), x.as<T>(), x.shape,
-          {mean.as<float>(), variance.as<float>(), gamma.as<float>(), beta.as<float>(), options});
-    });
+    const Application<T> a{.y = y.as<T>(),
+                           .x = x.as<T>(),
+                           .summand = summand.x.empty() ? nullptr : summand.x.as<T>(),
+                           .by = Channels(channels),
+                           .summand_by = Channels(summand.channels),
+                           .options = options};
+    with_width<T>(packs_fit_all<T>(x, a.y, a.summand),
+                  [&](auto width) { apply<decltype(width)::value>(stream, a, x.shape); });
   });
 }
 
 void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
-                         const Tensor& dbeta, const Tensor& dy, const Tensor& x, const Tensor& y,
-                         const Tensor& gamma, const Tensor& mean, const Tensor& variance,
-                         const BatchNormOptions& options) {
-  const Channels by{dgamma.as<float>(), dbeta.as<float>(),    gamma.as<float>(),
-                    mean.as<float>(),   variance.as<float>(), options.epsilon};
+                         const Tensor& dbeta, const Tensor& dy, const Tensor& x,
+                         const BatchNormChannels& channels, const BatchNormOptions& options,
+                         const Tensor& sum) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
-    const T* const out = options.relu ? y.as<T>() : nullptr;
-    const bool fits = packs_fit(x.as<T>(), x.shape[3], pack_width<T>) &&
-                      packs_fit(dx.as<T>(), 0, pack_width<T>) &&
-                      packs_fit(dy.as<T>(), 0, pack_width<T>) && packs_fit(out, 0, pack_width<T>);
-    with_width<T>(fits, [&](auto width) {
+    const Gradient<T> g{.dx = dx.as<T>(),
+                        .dy = dy.as<T>(),
+                        .x = x.as<T>(),
+                        .sum = sum.empty() ? nullptr : sum.as<T>(),
+                        .dgamma = dgamma.as<float>(),
+                        .dbeta = dbeta.as<float>(),
+                        .by = Channels(channels),
+                        .epsilon = options.epsilon};
+    with_width<T>(packs_fit_all<T>(x, g.dx, g.dy, g.sum), [&](auto width) {
       constexpr int w = decltype(width)::value;
-      const auto run = options.relu ? gradient<true, w, T> : gradient<false, w, T>;
-      run(stream, dx.as<T>(), dy.as<T>(), x.as<T>(), out, x.shape, by);
+      const auto run = g.sum != nullptr ? gradient<Mask::sum, w, T>
+                       : options.relu   ? gradient<Mask::input, w, T>
+                                        : gradient<Mask::none, w, T>;
+      run(stream, g, x.shape);
     });
   });
 }
 
-void batch_norm_collect(Stream& stream, const Tensor& mean_sum, const Tensor& variance_sum,
-                        const Tensor& mean, const Tensor& variance, std::int64_t n, float weight) {
-  const std::int64_t channels = mean.count();
-  launch(stream,
-         {.blocks = trireme::cuda::ceil_div(channels, channel_threads), .threads = channel_threads},
-         collect_kernel, mean_sum.as<float>(), variance_sum.as<float>(), mean.as<float>(),
-         variance.as<float>(), channels, unbiased_factor(n), weight);
-}
-
-TRIREME_CUDA_PROVIDES(ops, batch_norm_forward);
-TRIREME_CUDA_PROVIDES(ops, batch_norm_inference);
+TRIREME_CUDA_PROVIDES(ops, batch_norm_statistics);
+TRIREME_CUDA_PROVIDES(ops, batch_norm_apply);
 TRIREME_CUDA_PROVIDES(ops, batch_norm_backward);
-TRIREME_CUDA_PROVIDES(ops, batch_norm_collect);
 
 }  // namespace trireme::ops::cuda

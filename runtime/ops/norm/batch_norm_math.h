@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "runtime/base/host_device.h"
+#include "runtime/ops/common/float_types.h"
 #include "runtime/ops/norm/batch_norm.h"
 
 namespace trireme::ops {
@@ -38,6 +40,34 @@ struct MomentsJoin {
 
 TRIREME_HOST_DEVICE inline float normalizing_scale(float gamma, float variance, float epsilon) {
   return gamma / std::sqrt(variance + epsilon);
+}
+
+TRIREME_HOST_DEVICE inline float normalized(float x, float mean, float scale, float shift) {
+  return (x - mean) * scale + shift;
+}
+
+// A NaN passes: hiding it here would only move the failure elsewhere.
+TRIREME_HOST_DEVICE inline float relu_of(float value) {
+  return value < 0.0F ? 0.0F : value;
+}
+
+template <typename T>
+TRIREME_HOST_DEVICE float rounded(float value) {
+  T result;
+  store(result, value);
+  return load(result);
+}
+
+// The largest float that is 0 once rounded to T: half of T's smallest denormal number.
+template <typename T>
+inline constexpr float rounds_to_zero = std::is_same_v<T, float> ? 0.0F
+                                        : std::is_same_v<T, f16> ? 0x1p-25F
+                                                                 : 0x1p-134F;
+
+// What of a gradient passes a ReLU whose input was `value` before it was rounded to T.
+template <typename T>
+TRIREME_HOST_DEVICE float through_relu(float gradient, float value) {
+  return value > rounds_to_zero<T> ? gradient : 0.0F;
 }
 
 // With xhat = (x - mean) / s: dx = gamma / s * (dy - average(dy) - xhat * average(dy * xhat))
