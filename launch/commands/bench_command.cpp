@@ -7,6 +7,7 @@
 #include "launch/bench/bench_comm.h"
 #include "launch/bench/bench_coordinates.h"
 #include "launch/bench/bench_data.h"
+#include "launch/bench/bench_kernels.h"
 #include "launch/bench/bench_model.h"
 
 namespace trireme {
@@ -20,6 +21,7 @@ void add_bench_command(CLI::App& app) {
   add_bench_data(*command);
   add_bench_checkpoint(*command);
   add_bench_model(*command);
+  add_bench_kernels(*command);
   add_bench_comm(*command);
   add_bench_coordinates(*command);
 }

@@ -7,8 +7,8 @@
 namespace trireme {
 namespace {
 
-// Bytes that the optimizer moves for each parameter of its slice, in fp32: it reads weight,
-// gradient and state, and writes weight and state.
+// On a CPU, where nothing is counted: bytes that the optimizer moves for each parameter of its
+// slice, in fp32: it reads weight, gradient and state, and writes weight and state.
 double optimizer_bytes(const OptimizerConfig& config) {
   constexpr int weight_and_gradient = 3;
   return static_cast<double>(weight_and_gradient + 2 * config.moments()) * sizeof(float);
@@ -26,19 +26,25 @@ double stored_sample_bytes(const ModelTraits& traits, bool in_place) {
 
 }  // namespace
 
-const std::vector<LayerSummary>& StepPlanner::layers(const Config& config) {
+const StepPlanner::Layers& StepPlanner::layers(const Config& config) {
   const BuildOptions build = build_options(config, /*tensor_rank=*/0, /*training=*/true);
   const Key key{config.parallel.tensor, config.parallel.sequence, config.train.recompute,
                 config.train.micro_batch, build.split_backward};
   const auto [found, fresh] = known_.try_emplace(key);
-  if (fresh) found->second = summarize(make_chain(config), device_type(config), build);
+  if (fresh) {
+    found->second.declared = summarize(make_chain(config), device_type(config), build);
+    if (device_type(config) == DeviceType::cuda) found->second.counted = count_work(config);
+  }
   return found->second;
 }
 
 plan::StepInput StepPlanner::input(const Config& config) {
   const ModelTraits traits = traits_of(config.model);
   TRIREME_EXPECTS(config.precision != Precision::automatic, "precision is not resolved");
-  plan::StepInput input{.layers = layers(config),
+  const Layers& known = layers(config);
+  const bool counted = !known.counted.layers.empty();
+  plan::StepInput input{.layers = known.declared,
+                        .work = known.counted.layers,
                         .build = build_options(config, /*tensor_rank=*/0, /*training=*/true),
                         .mesh = mesh_shape(config.parallel),
                         .schedule = pipeline_shape(config, /*training=*/true),
@@ -48,7 +54,8 @@ plan::StepInput StepPlanner::input(const Config& config) {
                         .bucket_elements = bucket_elements(config),
                         .separate_ties = separates_ties(config),
                         .overlapped_reducer = config.parallel.reducer == ReducerMode::overlapped,
-                        .optimizer_bytes = optimizer_bytes(config.optimizer),
+                        .optimizer_bytes = counted ? known.counted.optimizer_bytes
+                                                   : optimizer_bytes(config.optimizer),
                         .items_per_sample = traits.targets_per_sample,
                         .rows_per_sample = traits.rows_per_sample,
                         .sample_bytes = stored_sample_bytes(traits, config.data.float_samples())};

@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "launch/plan/counted_work.h"
 #include "models/registry.h"
 #include "runtime/plan/step_time.h"
 
@@ -20,9 +21,13 @@ class StepPlanner {
   // What declarations depend on, in one search: tensor ranks, sequence, recompute, micro-batch,
   // split backward.
   using Key = std::tuple<std::int64_t, bool, Recompute, std::int64_t, bool>;
-  const std::vector<LayerSummary>& layers(const Config& config);
+  struct Layers {
+    std::vector<LayerSummary> declared{};
+    CountedWork counted{};  // of GPUs
+  };
+  const Layers& layers(const Config& config);
 
-  std::map<Key, std::vector<LayerSummary>> known_;
+  std::map<Key, Layers> known_;
 };
 
 }  // namespace trireme

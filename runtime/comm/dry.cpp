@@ -2,6 +2,8 @@
 #include "runtime/comm/dry.h"
 
 #include "runtime/comm/call.h"
+#include "runtime/device/dry/dry_device.h"
+#include "runtime/device/work_log.h"
 
 namespace trireme {
 namespace {
@@ -20,6 +22,15 @@ class DryCommunicator final : public Communicator {
  protected:
   void submit(Stream& /*stream*/, const Call& call) override {
     counters().add_call(call.verb, call.bytes());
+    WorkLog* const log = WorkLog::current();
+    if (log == nullptr) return;
+    if (size() == 1) {  // as SingleCommunicator
+      if (call.in != nullptr && call.out != nullptr) note_copy(call.out, call.in, call.bytes());
+    } else {
+      log->note(WorkKind::message,
+                fmt::format("{} {} ({})", name_of(call.verb), name_of(call.dtype), name()),
+                static_cast<double>(call.bytes()));
+    }
   }
   void submit_group_end(Stream& /*stream*/) override {}
 };

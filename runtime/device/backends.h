@@ -14,6 +14,8 @@ namespace trireme {
 [[nodiscard]] int count_cuda_devices() noexcept;
 // Raises ExitCode::config without the back end.
 [[nodiscard]] std::unique_ptr<Device> make_cuda_device(const DevicePlace& place);
+// A device for Execution::host; only with the back end, see make_counting_device().
+[[nodiscard]] std::unique_ptr<Device> make_counting_cuda_device();
 // Do nothing without the back end.
 void begin_cuda_range(const char* name) noexcept;
 void end_cuda_range() noexcept;

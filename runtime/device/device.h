@@ -73,6 +73,13 @@ struct ExecutionPolicy {
   int reserved_processors = 0;
 };
 
+// What becomes of the work that is asked of a device. What is not run is only noted (work_log.h).
+enum class Execution : std::uint8_t {
+  run,
+  host,  // operations run on the host up to what they would launch
+  none   // operations are not even called
+};
+
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -209,6 +216,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   [[nodiscard]] virtual DeviceType type() const = 0;
+  [[nodiscard]] virtual Execution execution() const { return Execution::run; }
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(StreamKind kind) = 0;
   [[nodiscard]] virtual std::unique_ptr<Event> make_event(EventKind kind = EventKind::order) = 0;
   // Asynchronous on `stream`; host memory must come from MemoryKind::host and stay alive until

@@ -2,15 +2,18 @@
 #include "runtime/device/range.h"
 
 #include "runtime/device/backends.h"
+#include "runtime/device/work_log.h"
 
 namespace trireme {
 
 Range::Range(const char* name) noexcept {
   begin_cuda_range(name);
+  if (WorkLog* const log = WorkLog::current()) log->begin_range(name);
 }
 
 Range::~Range() {
   end_cuda_range();
+  if (WorkLog* const log = WorkLog::current()) log->end_range();
 }
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 // `trireme bench comm` measured. Seconds, bytes, FLOP/s throughout.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -22,12 +23,23 @@ struct DeviceFacts {
 
 // Shares of the peaks that kernels reach.
 struct Efficiency {
-  double matmul = 1;       // of large matmuls
-  double attention = 1;    // of the flops that attention does outside its projections
+  double matmul = 1;  // of large matmuls
+  // Of the flops that attention does outside its projections: with heads of 128 or more, of 64 or
+  // fewer (0: the same), in between a mixture.
+  double attention = 1, attention_64 = 0;
   double convolution = 1;  // of large convolutions
   double memory = 1;       // of the bandwidth, by element-wise kernels and the optimizer
   // A matmul whose smallest dimension is d reaches matmul * d / (d + half_dimension).
   double half_dimension = 0;
+
+  [[nodiscard]] double matmul_of(double smallest_dimension) const {
+    return matmul * smallest_dimension / (smallest_dimension + half_dimension);
+  }
+  [[nodiscard]] double attention_of(double head_size) const {
+    if (attention_64 == 0) return attention;
+    const double share = std::clamp((head_size - 64) / 64, 0.0, 1.0);
+    return attention_64 + share * (attention - attention_64);
+  }
 };
 
 struct Node {

@@ -44,6 +44,7 @@ std::span<const HardwareField> hardware_fields() {
        true},
       {"efficiency", "attention", [](H& h) -> Slot { return &h.efficiency.attention; }, min_share,
        1, true},
+      {"efficiency", "attention_64", [](H& h) -> Slot { return &h.efficiency.attention_64; }, 0, 1},
       {"efficiency", "convolution", [](H& h) -> Slot { return &h.efficiency.convolution; },
        min_share, 1, true},
       {"efficiency", "memory", [](H& h) -> Slot { return &h.efficiency.memory; }, min_share, 1,

@@ -38,9 +38,9 @@ struct Work {
 
 class LayerModel {
  public:
-  LayerModel(const LayerSummary& layer, bool block, const StepInput& input,
-             const Hardware& hardware)
-      : layer_(layer),
+  LayerModel(std::size_t layer, bool block, const StepInput& input, const Hardware& hardware)
+      : layer_(input.layers[layer]),
+        counted_(input.work.empty() ? nullptr : &input.work[layer]),
         input_(input),
         hardware_(hardware),
         tensor_(input.mesh.tensor),
@@ -53,6 +53,27 @@ class LayerModel {
   }
 
   LayerSeconds seconds() const {
+    LayerSeconds s = counted_ != nullptr ? counted_seconds() : declared_seconds();
+    add_messages(s);
+    return s;
+  }
+
+ private:
+  LayerSeconds counted_seconds() const {
+    return {.forward = seconds_of_all(counted_->forward),
+            .backward_input = seconds_of_all(counted_->backward_input),
+            .backward_weight = seconds_of_all(counted_->backward_weight),
+            .recompute = seconds_of_all(counted_->recompute)};
+  }
+
+  double seconds_of_all(const std::vector<OperationWork>& work) const {
+    double sum = 0;
+    for (const OperationWork& each : work)
+      sum += plan::seconds_of(each, input_.precision, hardware_);
+    return sum;
+  }
+
+  LayerSeconds declared_seconds() const {
     LayerSeconds s;
     double weights = 0, trained = 0;
     for (const Matmul& matmul : work_.matmuls) {
@@ -61,8 +82,10 @@ class LayerModel {
     }
     const double convolution = op_seconds(work_.convolution_flops, work_.convolution_bytes,
                                           hardware_.efficiency.convolution, work_.filters);
-    const double attention = op_seconds(work_.attention_flops, 0, hardware_.efficiency.attention,
-                                        work_.attention_flops > 0 ? 1 : 0);
+    const double attention =
+        op_seconds(work_.attention_flops, 0,
+                   hardware_.efficiency.attention_of(static_cast<double>(input_.head_size)),
+                   work_.attention_flops > 0 ? 1 : 0);
     const double elementwise =
         op_seconds(0, work_.elementwise_bytes, 1, static_cast<int>(work_.matmuls.size()) + 1);
     s.forward = weights + convolution + attention + elementwise;
@@ -77,11 +100,9 @@ class LayerModel {
     if (block_ && input_.build.recompute == Recompute::full) s.recompute = s.forward;
     if (block_ && input_.build.recompute == Recompute::selective)
       s.recompute = selective_seconds(weights, attention, elementwise);
-    add_messages(s);
     return s;
   }
 
- private:
   void find_work() {
     double flops = layer_.forward_flops / tensor_;
     const double rows_whole = input_.build.sequence ? rows_ / tensor_ : rows_;
@@ -127,16 +148,8 @@ class LayerModel {
     return (input_.build.split_backward ? 2 : 1) * attention + elementwise / 2;
   }
 
-  double rate(bool matmul) const {
-    const Precision precision = input_.precision;
-    // Outside the matmuls of blocks, fp8 computes in bf16.
-    const bool eight_bits = precision == Precision::fp8 && matmul && fp8_;
-    const double flops =
-        hardware_.flops(precision == Precision::fp8 && !eight_bits ? Precision::bf16 : precision);
-    if (flops > 0) return flops;
-    fail(ExitCode::config, "{}: peak_flops has no rate for precision {}", hardware_.name,
-         name_of(precision));
-  }
+  // Outside the matmuls of blocks, fp8 computes in bf16.
+  double rate(bool matmul) const { return peak_of(input_.precision, matmul && fp8_, hardware_); }
 
   double bytes_seconds(double bytes) const {
     return bytes / (hardware_.device.memory_bandwidth * hardware_.efficiency.memory);
@@ -149,9 +162,7 @@ class LayerModel {
 
   double matmul_seconds(const Matmul& matmul) const {
     const double min_dimension = std::min({matmul.rows, matmul.in, matmul.out});
-    const Efficiency& efficiency = hardware_.efficiency;
-    const double reached =
-        efficiency.matmul * min_dimension / (min_dimension + efficiency.half_dimension);
+    const double reached = hardware_.efficiency.matmul_of(min_dimension);
     const double operands = matmul.rows * (matmul.in + matmul.out) + matmul.in * matmul.out;
     const double bytes = operands * (fp8_ ? fp8_bytes : element_);
     const double quantising = fp8_ ? bytes_seconds(operands * (element_ + fp8_bytes)) : 0;
@@ -205,6 +216,7 @@ class LayerModel {
   }
 
   const LayerSummary& layer_;
+  const LayerWork* counted_;
   const StepInput& input_;
   const Hardware& hardware_;
   int tensor_;
@@ -217,7 +229,7 @@ class LayerModel {
 
 }  // namespace
 
-LayerSeconds layer_seconds(const LayerSummary& layer, bool block, const StepInput& input,
+LayerSeconds layer_seconds(std::size_t layer, bool block, const StepInput& input,
                            const Hardware& hardware) {
   return LayerModel(layer, block, input, hardware).seconds();
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Seconds of one layer for one micro-batch on one rank. The work follows from what the layer
-// declares: matrix parameters of shape (out, in) are products of `rows` rows; the rest of its flops
-// is attention, or convolution where it has filters. Private to this room.
+// Seconds of one layer for one micro-batch on one rank. The work is what was counted of the layer
+// (StepInput::work), or follows from what it declares: matrix parameters of shape (out, in) are
+// products of `rows` rows; the rest of its flops is attention, or convolution where it has filters.
+// Private to this room.
 #pragma once
 
 #include "runtime/plan/step_time.h"
@@ -18,9 +19,9 @@ struct LayerSeconds {
   double tensor_bytes = 0;  // that the rank sends, hidden or not
 };
 
-// Computation on a rank that has its node to itself; contention comes later. `block`: one of the
-// repeated layers, which recomputation and fp8 concern.
-[[nodiscard]] LayerSeconds layer_seconds(const LayerSummary& layer, bool block,
-                                         const StepInput& input, const Hardware& hardware);
+// Of number `layer`; on a rank that has its node to itself, contention comes later. `block`: one of
+// the repeated layers, which recomputation and fp8 concern.
+[[nodiscard]] LayerSeconds layer_seconds(std::size_t layer, bool block, const StepInput& input,
+                                         const Hardware& hardware);
 
 }  // namespace trireme::plan

@@ -64,7 +64,7 @@ class Estimator {
     const std::size_t count = input_.layers.size();
     for (std::size_t i = 0; i < count; ++i) {
       const bool block = i > 0 && i + 1 < count;
-      LayerSeconds s = layer_seconds(input_.layers[i], block, input_, hardware_);
+      LayerSeconds s = layer_seconds(i, block, input_, hardware_);
       for (double* part : {&s.forward, &s.backward_input, &s.backward_weight, &s.recompute})
         *part *= contention_.slowdown;
       layers_.push_back(s);
@@ -163,8 +163,10 @@ class Estimator {
   }
 
   void add_optimizer() {
-    // The compute copies are written anew from the fp32 values.
-    const double copies = element_ < 4 ? (4 + element_) * gradient_elements_ : 0;
+    // The update writes the compute copies of what it owns; those of gathered values are made of
+    // them.
+    const bool gathers = input_.zero >= 1 && input_.mesh.data > 1;
+    const double copies = element_ < 4 ? ((gathers ? 4 : 0) + element_) * gradient_elements_ : 0;
     const double bytes = input_.optimizer_bytes * optimizer_elements_ + copies +
                          norm_and_clear_bytes * gradient_elements_;
     const double bandwidth = hardware_.device.memory_bandwidth * hardware_.efficiency.memory;

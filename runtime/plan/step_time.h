@@ -11,6 +11,7 @@
 #include "runtime/nn/model.h"
 #include "runtime/parallel/stage_plan.h"
 #include "runtime/plan/hardware.h"
+#include "runtime/plan/layer_work.h"
 
 namespace trireme::plan {
 
@@ -36,7 +37,9 @@ struct EngineTraits {
 
 struct StepInput {
   std::vector<LayerSummary> layers;  // the whole chain, of one micro-batch
-  BuildOptions build{};              // micro_batch, tensor, sequence, recompute, split_backward
+  // What each of them asks for on one of its tensor ranks. Empty: as the declarations have it.
+  std::vector<LayerWork> work{};
+  BuildOptions build{};  // micro_batch, tensor, sequence, recompute, split_backward
   MeshShape mesh{};
   ScheduleShape schedule{};  // micro_batches: of one pipeline
   StagePlan stages{};
@@ -45,9 +48,11 @@ struct StepInput {
   std::int64_t bucket_elements = 1 << 20;
   bool separate_ties = false;
   bool overlapped_reducer = true;
-  double optimizer_bytes = 28;        // of memory traffic per owned parameter: AdamW in fp32
+  // Of memory traffic per owned parameter, without the norm and the compute copy: AdamW in fp32.
+  double optimizer_bytes = 28;
   std::int64_t items_per_sample = 1;  // tokens of a sequence; 1 for images
   std::int64_t rows_per_sample = 1;   // rows that a product has for each sample: tokens, or 1
+  std::int64_t head_size = 128;       // of attention, where `work` is empty
   double sample_bytes = 0;            // read from storage for each sample
   EngineTraits engine{};
 };

@@ -88,6 +88,32 @@ TEST(HardwareFiles, TakeDefaultsForWhatIsOptional) {
   EXPECT_EQ(hardware.flops(Precision::bf16), 0);
 }
 
+TEST(Efficiency, OfAttentionIsMixedBetweenHeadsOf64AndOf128) {
+  const Efficiency same{.attention = 0.4};
+  const Efficiency mixed{.attention = 0.5, .attention_64 = 0.3};
+
+  EXPECT_EQ(same.attention_of(64), 0.4);
+  EXPECT_EQ(mixed.attention_of(32), 0.3);
+  EXPECT_DOUBLE_EQ(mixed.attention_of(96), 0.4);
+  EXPECT_EQ(mixed.attention_of(256), 0.5);
+}
+
+TEST(OperationWork, TakesTheLongerOfItsBytesAndItsFlopsAndALaunch) {
+  Hardware hardware;
+  hardware.device.memory_bandwidth = 100;
+  hardware.device.launch_seconds = 1;
+  hardware.device.peak_flops[static_cast<std::size_t>(Precision::bf16)] = 1000;
+  hardware.efficiency = {.matmul = 0.5, .memory = 0.5, .half_dimension = 4};
+
+  const auto seconds = [&](const OperationWork& work) {
+    return seconds_of(work, Precision::bf16, hardware);
+  };
+  EXPECT_EQ(seconds({.bytes = 200}), 4 + 1);
+  EXPECT_EQ(seconds({.rate = Rate::matmul, .bytes = 200, .flops = 500, .smallest = 4}), 4 + 1);
+  EXPECT_EQ(seconds({.rate = Rate::matmul, .bytes = 200, .flops = 5000, .smallest = 4}), 20 + 1);
+  EXPECT_THROW(static_cast<void>(seconds_of({.flops = 1}, Precision::fp8, {})), Error);
+}
+
 TEST(HardwareFiles, RefuseAnUnknownKeyWithItsLineAndTheNearestOne) {
   EXPECT_THAT(message_of(file_with("  matmul:", "  matmuls:")),
               AllOf(HasSubstr("a.yaml:8: efficiency.matmuls: unknown key"),

@@ -39,6 +39,7 @@ inline StepInput plan_input(const PlanShape& shape) {
   input.precision = shape.precision;
   input.zero = shape.zero;
   input.separate_ties = shape.mesh.pipeline > 1 || shape.zero >= 2;
+  input.head_size = shape.model.hidden / shape.model.heads;
   input.items_per_sample = input.rows_per_sample = shape.model.context;
   return input;
 }

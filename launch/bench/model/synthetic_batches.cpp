@@ -35,6 +35,32 @@ void draw(std::byte* to, std::int64_t count, std::int64_t limit, const Philox& r
     values[i] = static_cast<T>(random(stream, static_cast<std::uint64_t>(i))[0] % limit);
 }
 
+Tensor view(const Buffer& memory, std::size_t offset, DType dtype, const Shape& shape) {
+  return {memory.data() + offset, dtype, shape};
+}
+
+// Random tokens or pixels, and sample i in row i.
+void draw_all(const Batch& batch, const ModelTraits& model, const Philox& random) {
+  const auto draw_input = [&]<typename T>(T /*type*/, std::int64_t limit) {
+    draw<T>(batch.inputs.data, batch.inputs.count(), limit, random, 0);
+  };
+  constexpr std::int64_t pixel_values = 256;
+  const bool tokens = model.input == InputKind::tokens;
+  if (tokens) {
+    draw_input(std::int32_t{}, model.vocabulary);
+  } else if (batch.inputs.dtype == DType::f32) {
+    draw_input(float{}, pixel_values);
+  } else {
+    draw_input(std::uint8_t{}, pixel_values);
+  }
+  draw<std::int32_t>(batch.targets.data, batch.targets.count(),
+                     tokens ? model.vocabulary : model.classes, random, 1);
+  for (std::int64_t i = 0; i < batch.sample_ids.count(); ++i) {
+    batch.sample_ids.as<std::int64_t>()[i] = i;
+    batch.epochs.as<std::int64_t>()[i] = 0;
+  }
+}
+
 }  // namespace
 
 SyntheticBatches::SyntheticBatches(Device& device, const Config& config) : device_(device) {
@@ -52,31 +78,17 @@ SyntheticBatches::SyntheticBatches(Device& device, const Config& config) : devic
   const std::size_t epochs = places.add({samples}, DType::i64);
   host_ = Buffer(device, places.bytes(), MemoryKind::host);
   memory_ = Buffer(device, places.bytes(), MemoryKind::device);
-  const Philox random = Philox::keyed(config.run.seed, RandomPurpose::sample);
-  const auto at = [&](std::size_t offset) { return host_.data() + offset; };
-  if (tokens) {
-    draw<std::int32_t>(at(inputs), input.count(), model.vocabulary, random, 0);
-    draw<std::int32_t>(at(targets), target.count(), model.vocabulary, random, 1);
-  } else {
-    constexpr std::int64_t pixel_values = 256;
-    if (input_type == DType::f32) {
-      draw<float>(at(inputs), input.count(), pixel_values, random, 0);
-    } else {
-      draw<std::uint8_t>(at(inputs), input.count(), pixel_values, random, 0);
-    }
-    draw<std::int32_t>(at(targets), target.count(), model.classes, random, 1);
+  if (device.execution() == Execution::run) {
+    draw_all({.inputs = view(host_, inputs, input_type, input),
+              .targets = view(host_, targets, DType::i32, target),
+              .sample_ids = view(host_, ids, DType::i64, {samples}),
+              .epochs = view(host_, epochs, DType::i64, {samples})},
+             model, Philox::keyed(config.run.seed, RandomPurpose::sample));
   }
-  for (std::int64_t i = 0; i < samples; ++i) {
-    reinterpret_cast<std::int64_t*>(at(ids))[i] = i;
-    reinterpret_cast<std::int64_t*>(at(epochs))[i] = 0;
-  }
-  const auto tensor = [&](std::size_t offset, DType dtype, const Shape& shape) {
-    return Tensor{memory_.data() + offset, dtype, shape};
-  };
-  batch_ = {.inputs = tensor(inputs, input_type, input),
-            .targets = tensor(targets, DType::i32, target),
-            .sample_ids = tensor(ids, DType::i64, {samples}),
-            .epochs = tensor(epochs, DType::i64, {samples})};
+  batch_ = {.inputs = view(memory_, inputs, input_type, input),
+            .targets = view(memory_, targets, DType::i32, target),
+            .sample_ids = view(memory_, ids, DType::i64, {samples}),
+            .epochs = view(memory_, epochs, DType::i64, {samples})};
 }
 
 std::unique_ptr<BatchSource> synthetic_batches(Device& device, const Config& config) {

@@ -7,6 +7,7 @@
 #include "runtime/device/backends.h"
 #include "runtime/device/cuda/cuda_graph.h"
 #include "runtime/device/cuda_slot.h"
+#include "runtime/device/dry/dry_device.h"
 
 namespace trireme {
 namespace {
@@ -73,7 +74,13 @@ std::unique_ptr<Device> make_cuda_device(const DevicePlace& place) {
   return std::make_unique<CudaDevice>(place);
 }
 
+std::unique_ptr<Device> make_counting_cuda_device() {
+  constexpr int h100 = 90, multiprocessors_of_sxm5 = 132;
+  return std::make_unique<CudaDevice>(h100, multiprocessors_of_sxm5);
+}
+
 TRIREME_CUDA_PROVIDES(trireme, count_cuda_devices);
+TRIREME_CUDA_PROVIDES(trireme, make_counting_cuda_device);
 TRIREME_CUDA_PROVIDES(trireme, make_cuda_device);
 
 }  // namespace cuda
@@ -92,7 +99,11 @@ CudaDevice::CudaDevice(const DevicePlace& place) : index_(choose_index(place)) {
   choose_device(index_);
 }
 
+CudaDevice::CudaDevice(int capability, int multiprocessors)
+    : multiprocessors_(multiprocessors), capability_(capability), described_(true) {}
+
 std::string CudaDevice::name() const {
+  if (described_) return fmt::format("described GPU, {} multiprocessors", multiprocessors_);
   cudaDeviceProp properties{};
   TRIREME_CUDA(cudaGetDeviceProperties(&properties, index_));
   return fmt::format("{}, {} multiprocessors", static_cast<const char*>(properties.name),
@@ -111,25 +122,36 @@ std::unique_ptr<Stream> CudaDevice::make_stream(StreamKind kind) {
 }
 
 std::unique_ptr<Event> CudaDevice::make_event(EventKind kind) {
+  if (described_) return make_dry_event();
   return std::make_unique<CudaEvent>(kind, index_);
 }
 
 void CudaDevice::copy(Stream& stream, void* to, const void* from, std::size_t bytes) {
   if (bytes == 0 || to == from) return;
+  note_copy(to, from, bytes);
+  if (described_) return;
   TRIREME_CUDA(
       cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, CudaStream::of(stream).handle()));
 }
 
 void CudaDevice::fill_zero(Stream& stream, void* to, std::size_t bytes) {
   if (bytes == 0) return;
+  note_fill(bytes);
+  if (described_) return;
   TRIREME_CUDA(cudaMemsetAsync(to, 0, bytes, CudaStream::of(stream).handle()));
 }
 
 std::unique_ptr<Graph> CudaDevice::capture(Stream& stream, const std::function<void()>& work) {
+  TRIREME_EXPECTS(!described_, "nothing runs on a described GPU, so nothing can be recorded");
   return std::make_unique<CudaGraph>(CudaStream::of(stream), work);
 }
 
 std::byte* CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
+  if (described_) {
+    std::byte* const reserved = reserve_memory(bytes);
+    if (reserved == nullptr) out_of_memory(bytes, kind, "the address space");
+    return reserved;
+  }
   choose_device(index_);  // loader threads allocate too
   void* data = nullptr;
   const cudaError_t code = kind == MemoryKind::device
@@ -145,7 +167,8 @@ std::byte* CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
   return static_cast<std::byte*>(data);
 }
 
-void CudaDevice::release(std::byte* data, std::size_t /*bytes*/, MemoryKind kind) noexcept {
+void CudaDevice::release(std::byte* data, std::size_t bytes, MemoryKind kind) noexcept {
+  if (described_) return release_reserved(data, bytes);
   // With an error on its way up, kernels may wait for a peer that waits for this rank, and freeing
   // waits for them. The end of the process frees it.
   if (std::uncaught_exceptions() > 0) return;

@@ -15,10 +15,15 @@ inline constexpr int oldest_capability = 80;
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(const DevicePlace& place);
+  // A GPU that is only described, for Execution::host: no call of CUDA is made for it.
+  CudaDevice(int capability, int multiprocessors);
   // The CUDA device behind `device`; another back end's is a contract error.
   [[nodiscard]] static CudaDevice& of(Device& device);
 
   [[nodiscard]] DeviceType type() const override { return DeviceType::cuda; }
+  [[nodiscard]] Execution execution() const override {
+    return described_ ? Execution::host : Execution::run;
+  }
   [[nodiscard]] std::unique_ptr<Stream> make_stream(StreamKind kind) override;
   [[nodiscard]] std::unique_ptr<Event> make_event(EventKind kind) override;
   void copy(Stream& stream, void* to, const void* from, std::size_t bytes) override;
@@ -40,6 +45,7 @@ class CudaDevice final : public Device {
   int index_ = 0;
   int multiprocessors_ = 0;
   int capability_ = 0;
+  bool described_ = false;
 };
 
 // "13.0" of 13000, as the runtime counts versions.

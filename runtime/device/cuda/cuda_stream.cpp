@@ -66,6 +66,7 @@ double CudaEvent::milliseconds_since(const Event& start) const {
 }
 
 CudaStream::CudaStream(Device& device, StreamKind kind) : device_(device), kind_(kind) {
+  if (device.execution() != Execution::run) return;
   int least = 0, greatest = 0;
   TRIREME_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   const int priority = kind == StreamKind::comm ? greatest : least;
@@ -73,7 +74,7 @@ CudaStream::CudaStream(Device& device, StreamKind kind) : device_(device), kind_
 }
 
 CudaStream::~CudaStream() {
-  if (std::uncaught_exceptions() > 0) return;  // as for memory: see CudaDevice::release
+  if (!runs() || std::uncaught_exceptions() > 0) return;  // as for memory: see CudaDevice::release
   report_cuda(cudaStreamSynchronize(handle_), "cudaStreamSynchronize");
   report_cuda(cudaStreamDestroy(handle_), "cudaStreamDestroy");
 }
@@ -88,6 +89,7 @@ CudaStream& CudaStream::of(Stream& stream) {
 // Inside a graph a time is taken at every replay; an event that orders streams is resolved into the
 // graph's edges.
 void CudaStream::record(Event& event) {
+  if (!runs()) return;
   const CudaEvent& here = CudaEvent::of(event);
   const unsigned flags =
       here.timed() && capturing() ? cudaEventRecordExternal : cudaEventRecordDefault;
@@ -95,14 +97,17 @@ void CudaStream::record(Event& event) {
 }
 
 void CudaStream::wait(Event& event) {
+  if (!runs()) return;
   TRIREME_CUDA(cudaStreamWaitEvent(handle_, CudaEvent::of(event).handle(), 0));
 }
 
 void CudaStream::synchronize() {
+  if (!runs()) return;
   TRIREME_CUDA(cudaStreamSynchronize(handle_));
 }
 
 bool CudaStream::capturing() const {
+  if (!runs()) return false;
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   TRIREME_CUDA(cudaStreamIsCapturing(handle_, &status));
   return status != cudaStreamCaptureStatusNone;

@@ -47,6 +47,9 @@ class CudaStream final : public Stream {
   [[nodiscard]] Device& device() const override { return device_; }
   [[nodiscard]] cudaStream_t handle() const { return handle_; }
   [[nodiscard]] bool capturing() const override;
+  // Whether what is launched is to run, beside being noted (Execution). Without it there is no
+  // handle.
+  [[nodiscard]] bool runs() const { return handle_ != nullptr; }
 
   // Device memory for the kernels of one op on this stream, aligned to 256 bytes; the next op's
   // call gives out the same bytes. Grows to the largest request and stays, so that a steady step

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/attention/attention.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "runtime/ops/attention/attention_sizes.h"
 #include "runtime/ops/common/cudnn_graphs.h"
 #include "runtime/ops/common/dispatch.h"
 #include "runtime/ops/common/operands.h"
@@ -37,6 +41,41 @@ Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv,
   return Shape{qkv.shape[0], qkv.shape[1], qkv.shape[2] / (heads + 2 * key_heads) * heads};
 }
 
+std::int64_t head_size(const Tensor& qkv, const AttentionOptions& options) {
+  return AttentionSizes(qkv, options).size;
+}
+
+// Of the two products of forward, over what a query sees where a sequence is one document.
+double forward_flops(const Tensor& qkv, const AttentionOptions& options) {
+  const AttentionSizes sizes(qkv, options);
+  double pairs = 0;
+  for (std::int64_t query = 0; query < sizes.length; ++query)
+    pairs += static_cast<double>(std::min(sizes.end_of_keys(query), sizes.length) -
+                                 sizes.first_key(query));
+  return 4 * pairs * static_cast<double>(sizes.batch * sizes.heads * sizes.size);
+}
+
+Passes forward_passes(const Tensor& out, const Tensor& lse, const Tensor& qkv,
+                      const AttentionOptions& options) {
+  return reads(qkv, options.document_starts)
+      .writes(out, lse)
+      .flops(forward_flops(qkv, options), head_size(qkv, options));
+}
+
+// Scores are computed anew, then four products for two. Of f32 our own kernels: the rows' sums of
+// dout * out, then a pass for keys and values and one for queries. Else as cuDNN does it: one pass,
+// beside which dq is added up in f32 and rounded.
+Passes backward_passes(const Tensor& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
+                       const Tensor& qkv, const AttentionOptions& options) {
+  Passes passes = reads(dout, out, qkv, dout, lse)
+                      .writes(dqkv)
+                      .flops(2.5 * forward_flops(qkv, options), head_size(qkv, options));
+  if (qkv.dtype == DType::f32)
+    return std::move(passes).reads(qkv, dout, lse, options.document_starts);
+  const double sums = static_cast<double>(out.count()) * sizeof(float);
+  return std::move(passes).bytes(sums, sums);
+}
+
 }  // namespace
 
 void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
@@ -49,7 +88,8 @@ void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, con
   check.disjoint("out", out, "qkv", qkv);
   check.disjoint("lse", lse, "qkv", qkv);
   check.disjoint("lse", lse, "out", out);
-  TRIREME_DISPATCH(stream, attention_forward, out, lse, qkv, options);
+  TRIREME_DISPATCH(stream, attention_forward, forward_passes(out, lse, qkv, options), out, lse, qkv,
+                   options);
 }
 
 void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, const Tensor& out,
@@ -65,7 +105,8 @@ void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, 
   check.disjoint("dqkv", dqkv, "dout", dout);
   check.disjoint("dqkv", dqkv, "out", out);
   check.disjoint("dqkv", dqkv, "lse", lse);
-  TRIREME_DISPATCH(stream, attention_backward, dqkv, dout, out, lse, qkv, options);
+  TRIREME_DISPATCH(stream, attention_backward, backward_passes(dqkv, dout, out, lse, qkv, options),
+                   dqkv, dout, out, lse, qkv, options);
 }
 
 void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& keys,
@@ -87,7 +128,8 @@ void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& k
     check.disjoint("a cache", cached, "qkv", qkv);
     check.disjoint("a cache", cached, "out", out);
   }
-  TRIREME_DISPATCH(stream, attention_cached_forward, out, keys, values, qkv, spans, options);
+  TRIREME_DISPATCH(stream, attention_cached_forward, reads(qkv, keys, values, spans).writes(out),
+                   out, keys, values, qkv, spans, options);
 }
 
 std::string attention_backend(DeviceType device, DType compute) {

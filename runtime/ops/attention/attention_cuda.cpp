@@ -19,7 +19,8 @@ const CudnnPlan* plan_for(const Stream& stream, Pass pass, const Tensor& qkv,
   if (qkv.dtype == DType::f32) return nullptr;  // cuDNN's is f16 and bf16 only
   // Its ragged form takes a number of sequences that is part of the plan; documents are data.
   if (sizes.starts != nullptr) return nullptr;
-  return cudnn_plan(
+  return cudnn_plan_for(
+      stream,
       AttentionGraph{.pass = pass,
                      .dtype = qkv.dtype,
                      .batch = sizes.batch,

@@ -1,9 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/common/cudnn_graphs.h"
 
+#include <map>
+#include <mutex>
+
 #include "runtime/device/cuda_slot.h"
+#include "runtime/device/work_log.h"
 
 namespace trireme::ops::cuda {
+namespace {
+
+// What profilers show of cuDNN 9: attention's backward is three kernels (the rows' sums of dout *
+// out, the products, dq rounded from f32), everything else one.
+class CountedPlan final : public CudnnPlan {
+ public:
+  explicit CountedPlan(const CudnnGraph& graph) {
+    if (const auto* const attention = std::get_if<AttentionGraph>(&graph)) {
+      const bool forward = attention->pass == AttentionGraph::Pass::forward;
+      name_ = forward ? "cudnn attention forward" : "cudnn attention backward";
+      kernels_ = forward ? 1 : 3;
+      result_ = attention->dtype;
+    } else {
+      name_ = "cudnn convolution";
+      result_ = std::get<ConvolutionGraph>(graph).result;
+    }
+  }
+
+  [[nodiscard]] std::size_t workspace_bytes() const override { return 0; }
+  [[nodiscard]] DType result() const override { return result_; }
+  void run(Stream& /*stream*/, std::span<void* const> /*operands*/,
+           void* /*workspace*/) const override {
+    if (WorkLog* const log = WorkLog::current()) log->note(WorkKind::library, name_, 0, kernels_);
+  }
+
+ private:
+  std::string name_;
+  int kernels_ = 1;
+  DType result_ = DType::f32;
+};
+
+const CudnnPlan* counted_plan(const CudnnGraph& graph) {
+  const auto* const attention = std::get_if<AttentionGraph>(&graph);
+  if (attention != nullptr && attention->soft_cap > 0) return nullptr;
+  static std::mutex mutex;
+  static std::map<CudnnGraph, CountedPlan> plans;
+  const std::lock_guard lock(mutex);
+  return &plans.try_emplace(graph, graph).first->second;
+}
+
+}  // namespace
 
 std::string cudnn_version() {
   const auto version = cuda_slot<&cudnn_version>;
@@ -13,6 +58,10 @@ std::string cudnn_version() {
 const CudnnPlan* cudnn_plan(const CudnnGraph& graph) {
   const auto plan = cuda_slot<&cudnn_plan>;
   return plan != nullptr ? plan(graph) : nullptr;
+}
+
+const CudnnPlan* cudnn_plan_for(const Stream& stream, const CudnnGraph& graph) {
+  return stream.device().execution() == Execution::run ? cudnn_plan(graph) : counted_plan(graph);
 }
 
 }  // namespace trireme::ops::cuda

@@ -12,6 +12,7 @@
 #include <string>
 #include <variant>
 
+#include "runtime/device/device.h"
 #include "runtime/ops/convolution/convolution_geometry.h"
 
 namespace trireme::ops::cuda {
@@ -76,6 +77,10 @@ class CudnnPlan {
 
 // The plan for the current GPU, or null: not in the build, or cuDNN has none (logged once a graph).
 [[nodiscard]] const CudnnPlan* cudnn_plan(const CudnnGraph& graph);
+
+// The plan for the stream's GPU. One that is only described (Execution::host) gets a plan that is
+// noted and not run, for every graph but attention with a soft cap.
+[[nodiscard]] const CudnnPlan* cudnn_plan_for(const Stream& stream, const CudnnGraph& graph);
 
 // Asks about a GPU that is only described (compute capability 90 is major 9, minor 0; cuDNN's own
 // JSON of device properties): for machines without one.

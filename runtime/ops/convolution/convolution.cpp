@@ -43,6 +43,12 @@ void check_workspace(const Operands& check, const Stream& stream, const Tensor& 
                   "convolution: the workspace is not aligned to 64 bytes");
 }
 
+// Padding multiplied, too.
+double flops(const Tensor& y, const Tensor& w) {
+  return 2.0 * static_cast<double>(y.count()) *
+         static_cast<double>(w.shape[1] * w.shape[2] * w.shape[3]);
+}
+
 }  // namespace
 
 Shape convolution_output_shape(const Shape& x, const Shape& w, const ConvolutionOptions& options) {
@@ -83,7 +89,8 @@ void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const
   check.disjoint("workspace", workspace, "y", y);
   check.disjoint("workspace", workspace, "x", x);
   check_workspace(check, stream, workspace, x.dtype, x.shape, w.shape, options);
-  TRIREME_DISPATCH(stream, convolution_forward, y, x, w, options, workspace);
+  TRIREME_DISPATCH(stream, convolution_forward, reads(x, w).writes(y).flops(flops(y, w)), y, x, w,
+                   options, workspace);
 }
 
 void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
@@ -98,7 +105,8 @@ void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& 
   check.disjoint("workspace", workspace, "dx", dx);
   check.disjoint("workspace", workspace, "dy", dy);
   check_workspace(check, stream, workspace, dx.dtype, dx.shape, w.shape, options);
-  TRIREME_DISPATCH(stream, convolution_backward_input, dx, dy, w, options, workspace);
+  TRIREME_DISPATCH(stream, convolution_backward_input, reads(dy, w).writes(dx).flops(flops(dy, w)),
+                   dx, dy, w, options, workspace);
 }
 
 void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor& dy,
@@ -113,7 +121,9 @@ void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor&
   check.disjoint("dw", dw, "x", x);
   check.disjoint("workspace", workspace, "dw", dw);
   check_workspace(check, stream, workspace, x.dtype, x.shape, dw.shape, options);
-  TRIREME_DISPATCH(stream, convolution_backward_weight, dw, dy, x, options, workspace);
+  TRIREME_DISPATCH(stream, convolution_backward_weight,
+                   reads(dy, x).updates(dw, dw).flops(flops(dy, dw)), dw, dy, x, options,
+                   workspace);
 }
 
 }  // namespace trireme::ops

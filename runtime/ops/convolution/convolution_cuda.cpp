@@ -16,12 +16,13 @@ using Pass = ConvolutionGraph::Pass;
 // The gradient of a weight is asked for in f32: it is added to others.
 const CudnnPlan* plan_for(const Stream& stream, Pass pass, DType dtype,
                           const ConvolutionGeometry& g) {
-  return cudnn_plan(ConvolutionGraph{.pass = pass,
-                                     .dtype = dtype,
-                                     .result = pass == Pass::backward_weight ? DType::f32 : dtype,
-                                     .geometry = g,
-                                     .tf32 = stream.policy().matmul == MatmulPrecision::tf32,
-                                     .workspace_limit = plan_workspace_limit(dtype, g)});
+  return cudnn_plan_for(
+      stream, ConvolutionGraph{.pass = pass,
+                               .dtype = dtype,
+                               .result = pass == Pass::backward_weight ? DType::f32 : dtype,
+                               .geometry = g,
+                               .tf32 = stream.policy().matmul == MatmulPrecision::tf32,
+                               .workspace_limit = plan_workspace_limit(dtype, g)});
 }
 
 bool run(const CudnnPlan* plan, Stream& stream, const Tensor& a, const Tensor& b,

@@ -35,17 +35,17 @@ void cut_patches(Stream& stream, const Tensor& y, const Tensor& images, std::int
   check.is("y", y, images.dtype,
            Shape{x[0], before + (x[1] / size) * (x[2] / size), size * size * x[3]});
   check.disjoint("y", y, "images", images);
-  TRIREME_DISPATCH(stream, cut_patches, y, images, size, before);
+  TRIREME_DISPATCH(stream, cut_patches, reads(images).writes(y), y, images, size, before);
 }
 
 void first_rows_forward(Stream& stream, const Tensor& y, const Tensor& x) {
   check_first_rows(Operands("first_rows_forward"), "y", y, "x", x);
-  TRIREME_DISPATCH(stream, first_rows_forward, y, x);
+  TRIREME_DISPATCH(stream, first_rows_forward, reads(y).writes(y), y, x);
 }
 
 void first_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dy) {
   check_first_rows(Operands("first_rows_backward"), "dy", dy, "dx", dx);
-  TRIREME_DISPATCH(stream, first_rows_backward, dx, dy);
+  TRIREME_DISPATCH(stream, first_rows_backward, reads(dy).writes(dx), dx, dy);
 }
 
 }  // namespace trireme::ops

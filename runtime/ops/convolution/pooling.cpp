@@ -49,7 +49,7 @@ void max_pool_forward(Stream& stream, const Tensor& y, const Tensor& index, cons
   check.disjoint("y", y, "x", x);
   check.disjoint("index", index, "x", x);
   check.disjoint("index", index, "y", y);
-  TRIREME_DISPATCH(stream, max_pool_forward, y, index, x, options);
+  TRIREME_DISPATCH(stream, max_pool_forward, reads(x).writes(y, index), y, index, x, options);
 }
 
 void max_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& index,
@@ -61,7 +61,7 @@ void max_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const
   check.is("index", index, DType::u8, out);
   check.disjoint("dx", dx, "dy", dy);
   check.disjoint("dx", dx, "index", index);
-  TRIREME_DISPATCH(stream, max_pool_backward, dx, dy, index, options);
+  TRIREME_DISPATCH(stream, max_pool_backward, reads(dy, index).writes(dx), dx, dy, index, options);
 }
 
 void global_average_pool_forward(Stream& stream, const Tensor& y, const Tensor& x) {
@@ -69,7 +69,7 @@ void global_average_pool_forward(Stream& stream, const Tensor& y, const Tensor& 
   check_nhwc(check, "x", x);
   check.is("y", y, x.dtype, Shape{x.shape[0], x.shape[3]});
   check.disjoint("y", y, "x", x);
-  TRIREME_DISPATCH(stream, global_average_pool_forward, y, x);
+  TRIREME_DISPATCH(stream, global_average_pool_forward, reads(x).writes(y), y, x);
 }
 
 void global_average_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy) {
@@ -77,7 +77,7 @@ void global_average_pool_backward(Stream& stream, const Tensor& dx, const Tensor
   check_nhwc(check, "dx", dx);
   check.is("dy", dy, dx.dtype, Shape{dx.shape[0], dx.shape[3]});
   check.disjoint("dx", dx, "dy", dy);
-  TRIREME_DISPATCH(stream, global_average_pool_backward, dx, dy);
+  TRIREME_DISPATCH(stream, global_average_pool_backward, reads(dy).writes(dx), dx, dy);
 }
 
 }  // namespace trireme::ops

@@ -26,7 +26,8 @@ void add_bias_residual(Stream& stream, const Tensor& y, const Tensor& x, const T
     check.is("residual", residual, y.dtype, y.shape);
     check.same_or_disjoint("y", y, "residual", residual);
   }
-  TRIREME_DISPATCH(stream, add_bias_residual, y, x, bias, residual);
+  TRIREME_DISPATCH(stream, add_bias_residual, reads(x, bias, residual).writes(y), y, x, bias,
+                   residual);
 }
 
 void column_sums(Stream& stream, const Tensor& db, const Tensor& dy) {
@@ -36,7 +37,7 @@ void column_sums(Stream& stream, const Tensor& db, const Tensor& dy) {
                   dy.shape.to_string());
   check.is("db", db, DType::f32, Shape{dy.shape.back()});
   check.disjoint("db", db, "dy", dy);
-  TRIREME_DISPATCH(stream, column_sums, db, dy);
+  TRIREME_DISPATCH(stream, column_sums, reads(dy).updates(db), db, dy);
 }
 
 }  // namespace trireme::ops

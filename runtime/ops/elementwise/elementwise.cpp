@@ -18,13 +18,13 @@ void add_in_place(Stream& stream, const Tensor& y, const Tensor& x) {
   check.compute_dtype("y", y);
   check.is("x", x, y.dtype, y.shape);
   check.same_or_disjoint("y", y, "x", x);
-  TRIREME_DISPATCH(stream, add_in_place, y, x);
+  TRIREME_DISPATCH(stream, add_in_place, reads(x).updates(y), y, x);
 }
 
 void scale_in_place(Stream& stream, const Tensor& y, float factor) {
   const Operands check("scale_in_place");
   check.compute_dtype("y", y);
-  TRIREME_DISPATCH(stream, scale_in_place, y, factor);
+  TRIREME_DISPATCH(stream, scale_in_place, updates(y), y, factor);
 }
 
 void relu_forward(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b) {
@@ -36,7 +36,7 @@ void relu_forward(Stream& stream, const Tensor& y, const Tensor& a, const Tensor
     check.is("b", b, y.dtype, y.shape);
     check.same_or_disjoint("y", y, "b", b);
   }
-  TRIREME_DISPATCH(stream, relu_forward, y, a, b);
+  TRIREME_DISPATCH(stream, relu_forward, reads(a, b).writes(y), y, a, b);
 }
 
 void relu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y) {
@@ -46,7 +46,7 @@ void relu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Ten
   check.is("y", y, dx.dtype, dx.shape);
   check.same_or_disjoint("dx", dx, "dy", dy);
   check.disjoint("dx", dx, "y", y);
-  TRIREME_DISPATCH(stream, relu_backward, dx, dy, y);
+  TRIREME_DISPATCH(stream, relu_backward, reads(dy, y).writes(dx), dx, dy, y);
 }
 
 void cast(Stream& stream, const Tensor& y, const Tensor& x) {
@@ -55,13 +55,13 @@ void cast(Stream& stream, const Tensor& y, const Tensor& x) {
   check.compute_dtype("x", x);
   check.shape("x", x, y.shape);
   check.disjoint("y", y, "x", x);
-  TRIREME_DISPATCH(stream, cast, y, x);
+  TRIREME_DISPATCH(stream, cast, reads(x).writes(y), y, x);
 }
 
 void accumulate_sum(Stream& stream, const Tensor& total, const Tensor& x) {
   const Operands check("accumulate_sum");
   check.reduction("total", total, DType::f64, x);
-  TRIREME_DISPATCH(stream, accumulate_sum, total, x);
+  TRIREME_DISPATCH(stream, accumulate_sum, reads(x).updates(total), total, x);
 }
 
 }  // namespace trireme::ops

@@ -14,7 +14,7 @@ void gelu_forward(Stream& stream, const Tensor& y, const Tensor& x, GeluForm for
   check.compute_dtype("y", y);
   check.is("x", x, y.dtype, y.shape);
   check.same_or_disjoint("y", y, "x", x);
-  TRIREME_DISPATCH(stream, gelu_forward, y, x, form);
+  TRIREME_DISPATCH(stream, gelu_forward, reads(x).writes(y), y, x, form);
 }
 
 void gelu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
@@ -25,7 +25,7 @@ void gelu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Ten
   check.is("x", x, dx.dtype, dx.shape);
   check.same_or_disjoint("dx", dx, "dy", dy);
   check.same_or_disjoint("dx", dx, "x", x);
-  TRIREME_DISPATCH(stream, gelu_backward, dx, dy, x, form);
+  TRIREME_DISPATCH(stream, gelu_backward, reads(dy, x).writes(dx), dx, dy, x, form);
 }
 
 }  // namespace trireme::ops

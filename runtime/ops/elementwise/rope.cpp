@@ -38,6 +38,14 @@ void check_rope(std::string_view op, std::string_view name, const Tensor& qkv,
                   options.original_context, options.low_turns, options.high_turns);
 }
 
+// Of queries and keys.
+Passes turned(const Tensor& qkv, const RopeOptions& options) {
+  const auto all = static_cast<double>(options.heads + 2 * options.key_heads);
+  const double bytes = static_cast<double>(qkv.bytes()) *
+                       static_cast<double>(options.heads + options.key_heads) / all;
+  return Passes().bytes(bytes, bytes);
+}
+
 }  // namespace
 
 void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options,
@@ -47,12 +55,14 @@ void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options,
     Operands("rope_forward").is("spans", spans, DType::i32, Shape{qkv.shape[0], 2});
     TRIREME_EXPECTS(positions >= 1, "rope_forward: {} positions, expected 1 or more", positions);
   }
-  TRIREME_DISPATCH(stream, rope_forward, qkv, options, spans, positions);
+  TRIREME_DISPATCH(stream, rope_forward, turned(qkv, options).reads(options.document_starts, spans),
+                   qkv, options, spans, positions);
 }
 
 void rope_backward(Stream& stream, const Tensor& dqkv, const RopeOptions& options) {
   check_rope("rope_backward", "dqkv", dqkv, options);
-  TRIREME_DISPATCH(stream, rope_backward, dqkv, options);
+  TRIREME_DISPATCH(stream, rope_backward, turned(dqkv, options).reads(options.document_starts),
+                   dqkv, options);
 }
 
 }  // namespace trireme::ops

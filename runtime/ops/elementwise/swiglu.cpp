@@ -30,7 +30,7 @@ void check_halves(const Operands& check, std::string_view op, std::string_view n
 void swiglu_forward(Stream& stream, const Tensor& y, const Tensor& x) {
   const Operands check("swiglu_forward");
   check_halves(check, "swiglu_forward", "y", y, "x", x);
-  TRIREME_DISPATCH(stream, swiglu_forward, y, x);
+  TRIREME_DISPATCH(stream, swiglu_forward, reads(x).writes(y), y, x);
 }
 
 void swiglu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x) {
@@ -39,7 +39,7 @@ void swiglu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const T
   check.is("dx", dx, x.dtype, x.shape);
   check.same_or_disjoint("dx", dx, "x", x);
   check.disjoint("dx", dx, "dy", dy);
-  TRIREME_DISPATCH(stream, swiglu_backward, dx, dy, x);
+  TRIREME_DISPATCH(stream, swiglu_backward, reads(dy, x).writes(dx), dx, dy, x);
 }
 
 }  // namespace trireme::ops

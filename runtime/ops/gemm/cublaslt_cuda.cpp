@@ -2,11 +2,13 @@
 #include "runtime/ops/gemm/cublaslt_cuda.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <mutex>
 
 #include "runtime/base/log.h"
+#include "runtime/device/cuda/launch.h"
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/float_types.h"
 #include "runtime/ops/common/library_version.h"
@@ -179,7 +181,15 @@ GemmChoice Library::measure(CudaStream& stream, const GemmKey& key, const Gemm& 
 
 }  // namespace
 
+// As work logs name it.
+static const char* call_of(Epilogue epilogue) {
+  constexpr std::array names{"cublasLtMatmul", "cublasLtMatmul + bias", "cublasLtMatmul + GELU",
+                             "cublasLtMatmul * GELU'", "cublasLtMatmul + bias gradient"};
+  return names[static_cast<std::size_t>(epilogue)];
+}
+
 void multiply(Stream& stream, const Gemm& gemm) {
+  if (!trireme::cuda::asked_to_call(stream, call_of(gemm.epilogue))) return;
   Library::get().run(CudaStream::of(stream), gemm);
 }
 
@@ -188,6 +198,8 @@ bool fuses(Stream& stream, const Gemm& gemm) {
   if (!stream.policy().fused_epilogues) return false;
   if (gemm.aux != nullptr && (gemm.m % aux_columns != 0 || common_alignment(gemm) < aux_alignment))
     return false;
+  // A GPU that is only described is taken to have them all.
+  if (stream.device().execution() != Execution::run) return true;
   return Library::get().has(CudaStream::of(stream), gemm);
 }
 

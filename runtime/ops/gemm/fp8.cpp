@@ -36,7 +36,7 @@ void quantize_fp8(Stream& stream, const Fp8Matrix& q, const Tensor& x, bool tran
   check.disjoint("codes", q.codes, "x", x);
   check.disjoint("scale", q.scale, "x", x);
   check.disjoint("scale", q.scale, "codes", q.codes);
-  TRIREME_DISPATCH(stream, quantize_fp8, q, x, transposed);
+  TRIREME_DISPATCH(stream, quantize_fp8, reads(x, x).writes(q.codes, q.scale), q, x, transposed);
 }
 
 void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Matrix& b,
@@ -60,7 +60,11 @@ void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Ma
     check.count("residual", residual, y.count());
     check.same_or_disjoint("residual", residual, "y", y);
   }
-  TRIREME_DISPATCH(stream, linear_fp8, y, a, b, bias, residual);
+  TRIREME_DISPATCH(stream, linear_fp8,
+                   reads(a.codes, a.scale, b.codes, b.scale, bias, residual)
+                       .writes(y)
+                       .multiplies(y.shape.rows(), y.shape.back(), a.codes.shape.back()),
+                   y, a, b, bias, residual);
 }
 
 }  // namespace trireme::ops

@@ -5,6 +5,7 @@
 
 #include "runtime/ops/common/dispatch.h"
 #include "runtime/ops/common/operands.h"
+#include "runtime/ops/elementwise/gelu.h"
 
 namespace trireme::ops {
 
@@ -62,6 +63,16 @@ void check_backward_input(std::string_view op, const Tensor& dx, const Tensor& d
   check.disjoint("dx", dx, "w", w);
 }
 
+// The bias is rounded to the dtype of a 16-bit product first, which then reads that.
+Passes forward_passes(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
+  const double rounded = bias.empty() || y.dtype == DType::f32
+                             ? 0
+                             : static_cast<double>(bias.count() * size_of(y.dtype));
+  return reads(x, w, bias)
+      .bytes(rounded, rounded)
+      .multiplies(x.shape.rows(), w.shape[0], w.shape[1]);
+}
+
 }  // namespace
 
 void linear_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
@@ -75,13 +86,18 @@ void linear_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tens
     check_same_rows(op, residual, y);
     check.disjoint("y", y, "residual", residual);
   }
-  TRIREME_DISPATCH(stream, linear_forward, y, x, w, bias, residual);
+  TRIREME_DISPATCH(stream, linear_forward, forward_passes(y, x, w, bias).reads(residual).writes(y),
+                   y, x, w, bias, residual);
 }
 
 void linear_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
                            bool accumulate) {
   check_backward_input("linear_backward_input", dx, dy, w);
-  TRIREME_DISPATCH(stream, linear_backward_input, dx, dy, w, accumulate);
+  TRIREME_DISPATCH(stream, linear_backward_input,
+                   reads(dy, w)
+                       .writes_or_adds(accumulate, dx)
+                       .multiplies(dy.shape.rows(), w.shape[0], w.shape[1]),
+                   dx, dy, w, accumulate);
 }
 
 void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, const Tensor& dy,
@@ -105,7 +121,12 @@ void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, 
     check.disjoint("db", db, "dy", dy);
     check.disjoint("db", db, "x", x);
   }
-  TRIREME_DISPATCH(stream, linear_backward_weight, dw, db, dy, x);
+  TRIREME_DISPATCH(stream, linear_backward_weight,
+                   reads(dy, x)
+                       .updates(dw, db)
+                       .reads_if(!db.empty() && !stream.policy().fused_epilogues, dy)
+                       .multiplies(dy.shape.rows(), dw.shape[0], dw.shape[1]),
+                   dw, db, dy, x);
 }
 
 void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, const Tensor& x,
@@ -116,7 +137,13 @@ void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, con
   check.is("pre", pre, y.dtype, y.shape);
   for (const auto& [name, other] : {std::pair{"y", &y}, {"x", &x}, {"w", &w}})
     check.disjoint("pre", pre, name, *other);
-  TRIREME_DISPATCH(stream, linear_gelu_forward, y, pre, x, w, bias);
+  if (bias.empty() || !stream.policy().fused_epilogues) {
+    linear_forward(stream, pre, x, w, bias);
+    gelu_forward(stream, y, pre);
+    return;
+  }
+  TRIREME_DISPATCH(stream, linear_gelu_forward, forward_passes(y, x, w, bias).writes(pre, y), y,
+                   pre, x, w, bias);
 }
 
 void linear_gelu_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
@@ -126,7 +153,14 @@ void linear_gelu_backward_input(Stream& stream, const Tensor& dx, const Tensor& 
   const Operands check(op);
   check.is("pre", pre, dx.dtype, dx.shape);
   check.disjoint("dx", dx, "pre", pre);
-  TRIREME_DISPATCH(stream, linear_gelu_backward_input, dx, dy, w, pre);
+  if (!stream.policy().fused_epilogues) {
+    linear_backward_input(stream, dx, dy, w);
+    gelu_backward(stream, dx, dx, pre);
+    return;
+  }
+  TRIREME_DISPATCH(stream, linear_gelu_backward_input,
+                   reads(dy, w, pre).writes(dx).multiplies(dy.shape.rows(), w.shape[0], w.shape[1]),
+                   dx, dy, w, pre);
 }
 
 }  // namespace trireme::ops

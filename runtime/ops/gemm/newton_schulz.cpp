@@ -34,17 +34,23 @@ void check_square(const Operands& check, std::string_view name, const Tensor& g,
   check.is(name, g, dtype, Shape{side, side});
 }
 
+// What they hold of a parameter, f32.
+double bytes_of(const MatrixBlocks& blocks) {
+  return static_cast<double>(blocks.count * blocks.rows * blocks.columns) * sizeof(float);
+}
+
 }  // namespace
 
 void load_matrices(Stream& stream, const Tensor& y, const Tensor& x, const MatrixBlocks& blocks) {
   check_blocks(Operands("load_matrices"), y, x, blocks);
-  TRIREME_DISPATCH(stream, load_matrices, y, x, blocks);
+  TRIREME_DISPATCH(stream, load_matrices, writes(y).bytes(bytes_of(blocks), 0), y, x, blocks);
 }
 
 void store_matrices(Stream& stream, const Tensor& x, const Tensor& y, const MatrixBlocks& blocks,
                     float factor) {
   check_blocks(Operands("store_matrices"), y, x, blocks);
-  TRIREME_DISPATCH(stream, store_matrices, x, y, blocks, factor);
+  TRIREME_DISPATCH(stream, store_matrices, reads(y).bytes(0, bytes_of(blocks)), x, y, blocks,
+                   factor);
 }
 
 void newton_schulz_gram(Stream& stream, const Tensor& g, const Tensor& scale, const Tensor& gram,
@@ -56,7 +62,8 @@ void newton_schulz_gram(Stream& stream, const Tensor& g, const Tensor& scale, co
   check_square(check, "g", g, g.dtype, gram.shape[0]);
   check.is("scale", scale, DType::f32, Shape{1});
   check.disjoint("g", g, "gram", gram);
-  TRIREME_DISPATCH(stream, newton_schulz_gram, g, scale, gram, normalize);
+  TRIREME_DISPATCH(stream, newton_schulz_gram, reads(gram).writes(g, scale), g, scale, gram,
+                   normalize);
 }
 
 void newton_schulz_polynomial(Stream& stream, const Tensor& p, const Tensor& g, const Tensor& g2,
@@ -70,7 +77,8 @@ void newton_schulz_polynomial(Stream& stream, const Tensor& p, const Tensor& g, 
   check.is("scale", scale, DType::f32, Shape{1});
   check.disjoint("p", p, "g", g);
   check.disjoint("p", p, "g2", g2);
-  TRIREME_DISPATCH(stream, newton_schulz_polynomial, p, g, g2, scale);
+  TRIREME_DISPATCH(stream, newton_schulz_polynomial, reads(g, g2, scale).writes(p), p, g, g2,
+                   scale);
 }
 
 }  // namespace trireme::ops

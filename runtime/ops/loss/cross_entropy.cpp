@@ -9,6 +9,16 @@ namespace trireme::ops {
 TRIREME_KERNEL(cross_entropy);
 TRIREME_KERNEL(count_targets);
 
+namespace {
+
+// Of what options point to, a value a row.
+double row_bytes(const CrossEntropyOptions& options, const Tensor& targets) {
+  const int given = (options.weights != nullptr ? 1 : 0) + (options.shares != nullptr ? 1 : 0);
+  return static_cast<double>(targets.count()) * given * sizeof(float);
+}
+
+}  // namespace
+
 void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, const Tensor& logits,
                    const Tensor& targets, const CrossEntropyOptions& options) {
   const Operands check("cross_entropy");
@@ -36,7 +46,13 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, con
                   options.label_smoothing);
   TRIREME_EXPECTS(options.z_loss >= 0.0F, "cross_entropy: a z_loss of {}, expected 0 or more",
                   options.z_loss);
-  TRIREME_DISPATCH(stream, cross_entropy, losses, hits, logits, targets, options);
+  TRIREME_DISPATCH(stream, cross_entropy,
+                   reads(targets)
+                       .bytes(row_bytes(options, targets), 0)
+                       .reads(logits)
+                       .writes_if(options.write_gradient, logits)
+                       .writes(losses, hits),
+                   losses, hits, logits, targets, options);
 }
 
 void count_targets(Stream& stream, const Tensor& total, const Tensor& targets) {
@@ -45,7 +61,7 @@ void count_targets(Stream& stream, const Tensor& total, const Tensor& targets) {
   check.present("targets", targets);
   check.dtype("targets", targets, DType::i32);
   check.disjoint("total", total, "targets", targets);
-  TRIREME_DISPATCH(stream, count_targets, total, targets);
+  TRIREME_DISPATCH(stream, count_targets, reads(targets).updates(total), total, targets);
 }
 
 }  // namespace trireme::ops

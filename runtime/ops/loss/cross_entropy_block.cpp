@@ -53,8 +53,9 @@ void cross_entropy_block_max(Stream& stream, const Tensor& maxima, const Tensor&
   const Operands check(op);
   check_block(check, op, logits, first_class, classes);
   check_rows(check, "maxima", maxima, DType::f32, logits);
-  TRIREME_DISPATCH(stream, cross_entropy_block_max, maxima, logits, first_class, classes,
-                   accumulate);
+  TRIREME_DISPATCH(stream, cross_entropy_block_max,
+                   reads(logits).writes_or_adds(accumulate, maxima), maxima, logits, first_class,
+                   classes, accumulate);
 }
 
 void cross_entropy_block_sums(Stream& stream, const Tensor& sums, const Tensor& maxima,
@@ -63,8 +64,8 @@ void cross_entropy_block_sums(Stream& stream, const Tensor& sums, const Tensor& 
   constexpr std::string_view op = "cross_entropy_block_sums";
   const Operands check(op);
   check_phase(check, op, logits, maxima, sums, targets, first_class, options);
-  TRIREME_DISPATCH(stream, cross_entropy_block_sums, sums, maxima, logits, targets, first_class,
-                   options);
+  TRIREME_DISPATCH(stream, cross_entropy_block_sums, reads(maxima, logits, targets).writes(sums),
+                   sums, maxima, logits, targets, first_class, options);
 }
 
 void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tensor& hits,
@@ -81,8 +82,12 @@ void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tens
     check.disjoint("losses or hits", result, "sums", sums);
   }
   check.disjoint("losses", losses, "hits", hits);
-  TRIREME_DISPATCH(stream, cross_entropy_block_finish, losses, hits, logits, maxima, sums, targets,
-                   first_class, options);
+  TRIREME_DISPATCH(stream, cross_entropy_block_finish,
+                   reads(maxima, sums, targets)
+                       .reads_if(options.write_gradient, logits)
+                       .writes_if(options.write_gradient, logits)
+                       .writes(losses, hits),
+                   losses, hits, logits, maxima, sums, targets, first_class, options);
 }
 
 }  // namespace trireme::ops

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/loss/embedding.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "runtime/ops/common/dispatch.h"
 #include "runtime/ops/common/operands.h"
 
@@ -65,6 +68,34 @@ void check_first_row(std::string_view op, std::int64_t first_row) {
   TRIREME_EXPECTS(first_row >= 0, "{}: the first row is {}, expected 0 or more", op, first_row);
 }
 
+// Rows of a table that tokens of y(B, T, C) look up, at most: they may be all different.
+double rows_of(const Tensor& table, const Tensor& y) {
+  return static_cast<double>(std::min(y.bytes(), table.bytes()));
+}
+
+// Rows of a table of positions that y(B, T, C) has added.
+double positions_of(const Tensor& table, const Tensor& y) {
+  return table.empty() ? 0
+                       : static_cast<double>(y.shape[1] * y.shape[2]) *
+                             static_cast<double>(size_of(table.dtype));
+}
+
+// dy is read for either table. Sorting the tokens takes a few bytes a token.
+Passes gradient_passes(const Tensor& d_tokens, const Tensor& d_positions, const Tensor& dy,
+                       const Tensor& tokens) {
+  const double values = static_cast<double>(dy.count()) * sizeof(float);
+  Passes passes;
+  if (!d_tokens.empty()) {
+    const double rows = std::min(values, static_cast<double>(d_tokens.bytes()));
+    passes = std::move(passes).reads(tokens, dy).bytes(rows, rows);
+  }
+  if (!d_positions.empty()) {
+    const double rows = positions_of(d_positions, dy);
+    passes = std::move(passes).reads(dy).bytes(rows, rows);
+  }
+  return passes;
+}
+
 }  // namespace
 
 void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
@@ -80,8 +111,11 @@ void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
     check.disjoint("y", y, "position_table", position_table);
   }
   check_starts(check, document_starts, y);
-  TRIREME_DISPATCH(stream, embedding_forward, y, tokens, token_table, position_table,
-                   document_starts);
+  TRIREME_DISPATCH(stream, embedding_forward,
+                   reads(tokens, document_starts)
+                       .writes(y)
+                       .bytes(rows_of(token_table, y) + positions_of(position_table, y), 0),
+                   y, tokens, token_table, position_table, document_starts);
 }
 
 void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tensor& d_position_table,
@@ -97,8 +131,10 @@ void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tenso
     check.disjoint("d_position_table", d_position_table, "d_token_table", d_token_table);
   }
   check_starts(check, document_starts, dy);
-  TRIREME_DISPATCH(stream, embedding_backward, d_token_table, d_position_table, dy, tokens,
-                   document_starts);
+  TRIREME_DISPATCH(
+      stream, embedding_backward,
+      gradient_passes(d_token_table, d_position_table, dy, tokens).reads(document_starts),
+      d_token_table, d_position_table, dy, tokens, document_starts);
 }
 
 void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
@@ -108,7 +144,9 @@ void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& to
   check_tokens(check, tokens, y);
   check_token_table(check, "table", table, y);
   check_first_row("embedding_partial_forward", first_row);
-  TRIREME_DISPATCH(stream, embedding_partial_forward, y, tokens, table, first_row);
+  TRIREME_DISPATCH(stream, embedding_partial_forward,
+                   reads(tokens).writes(y).bytes(rows_of(table, y), 0), y, tokens, table,
+                   first_row);
 }
 
 void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table,
@@ -129,7 +167,10 @@ void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tenso
   if (!spans.empty()) check.is("spans", spans, DType::i32, Shape{y.shape[0], 2});
   TRIREME_EXPECTS(spans.empty() || document_starts.empty(),
                   "add_positions: spans of sequences that hold several documents");
-  TRIREME_DISPATCH(stream, add_positions, y, x, position_table, document_starts, first, spans);
+  TRIREME_DISPATCH(
+      stream, add_positions,
+      reads(x, document_starts, spans).writes(y).bytes(positions_of(position_table, y), 0), y, x,
+      position_table, document_starts, first, spans);
 }
 
 void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy) {
@@ -138,7 +179,8 @@ void add_positions_backward(Stream& stream, const Tensor& d_position_table, cons
   check.rank("dy", dy, 3);
   check.present("d_position_table", d_position_table);
   check_position_gradient(check, d_position_table, dy);
-  TRIREME_DISPATCH(stream, add_positions_backward, d_position_table, dy);
+  TRIREME_DISPATCH(stream, add_positions_backward, gradient_passes({}, d_position_table, dy, {}),
+                   d_position_table, dy);
 }
 
 void embedding_partial_backward(Stream& stream, const Tensor& d_table, const Tensor& dy,
@@ -148,7 +190,8 @@ void embedding_partial_backward(Stream& stream, const Tensor& d_table, const Ten
   check_tokens(check, tokens, dy);
   check_token_gradient(check, "d_table", d_table, dy);
   check_first_row("embedding_partial_backward", first_row);
-  TRIREME_DISPATCH(stream, embedding_partial_backward, d_table, dy, tokens, first_row);
+  TRIREME_DISPATCH(stream, embedding_partial_backward, gradient_passes(d_table, {}, dy, tokens),
+                   d_table, dy, tokens, first_row);
 }
 
 }  // namespace trireme::ops

@@ -31,6 +31,12 @@ __global__ void make_keys_kernel(std::uint32_t* rows, std::uint32_t* positions,
 // needs instead.
 void sort_pairs(Stream& stream, std::byte* temporary, std::size_t& bytes, Keys& rows,
                 Keys& positions, std::int64_t count, int bits) {
+  // A histogram, its sums and a pass for each digit of 8 bits.
+  const int kernels = 2 + (bits + 7) / 8;
+  const bool runs = temporary == nullptr ? CudaStream::of(stream).runs()
+                                         : trireme::cuda::asked_to_call(
+                                               stream, "cub::DeviceRadixSort::SortPairs", kernels);
+  if (!runs) return;
   TRIREME_CUDA(cub::DeviceRadixSort::SortPairs(temporary, bytes, rows, positions, count, 0, bits,
                                                CudaStream::of(stream).handle()));
 }

@@ -38,7 +38,13 @@ void target_logits(Stream& stream, const Tensor& values, const Tensor& logits,
   const Operands check(op);
   check_block(check, op, logits, targets, block);
   check_rows(check, "values", values, DType::f32, logits);
-  TRIREME_DISPATCH(stream, target_logits, values, logits, targets, block, accumulate);
+  TRIREME_DISPATCH(
+      stream, target_logits,
+      reads(targets)
+          .bytes(static_cast<double>(targets.count()) * static_cast<double>(size_of(logits.dtype)),
+                 0)
+          .writes_or_adds(accumulate, values),
+      values, logits, targets, block, accumulate);
 }
 
 void target_ranks(Stream& stream, const Tensor& ranks, const Tensor& values, const Tensor& logits,
@@ -49,7 +55,9 @@ void target_ranks(Stream& stream, const Tensor& ranks, const Tensor& values, con
   check_rows(check, "values", values, DType::f32, logits);
   check_rows(check, "ranks", ranks, DType::f32, logits);
   check.disjoint("ranks", ranks, "values", values);
-  TRIREME_DISPATCH(stream, target_ranks, ranks, values, logits, targets, block, accumulate);
+  TRIREME_DISPATCH(stream, target_ranks,
+                   reads(values, logits, targets).writes_or_adds(accumulate, ranks), ranks, values,
+                   logits, targets, block, accumulate);
 }
 
 void count_below(Stream& stream, const Tensor& total, const Tensor& values, float limit) {
@@ -58,7 +66,7 @@ void count_below(Stream& stream, const Tensor& total, const Tensor& values, floa
   check.present("values", values);
   check.dtype("values", values, DType::f32);
   check.disjoint("total", total, "values", values);
-  TRIREME_DISPATCH(stream, count_below, total, values, limit);
+  TRIREME_DISPATCH(stream, count_below, reads(values).updates(total), total, values, limit);
 }
 
 }  // namespace trireme::ops

@@ -58,7 +58,9 @@ void batch_norm_statistics(Stream& stream, const Tensor& mean, const Tensor& var
     check.disjoint("mean_sum", running.mean_sum, "mean", mean);
     check.disjoint("variance_sum", running.variance_sum, "variance", variance);
   }
-  TRIREME_DISPATCH(stream, batch_norm_statistics, mean, variance, x, running);
+  TRIREME_DISPATCH(stream, batch_norm_statistics,
+                   reads(x).writes(mean, variance).updates(running.mean_sum, running.variance_sum),
+                   mean, variance, x, running);
 }
 
 void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
@@ -76,7 +78,12 @@ void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
     check.present("summand", summand.x);
     check_channels(check, per_channel, summand.channels);
   }
-  TRIREME_DISPATCH(stream, batch_norm_apply, y, x, channels, options, summand);
+  const BatchNormChannels &own = channels, &other = summand.channels;
+  TRIREME_DISPATCH(stream, batch_norm_apply,
+                   reads(x, own.gamma, own.beta, own.mean, own.variance, summand.x)
+                       .reads(other.gamma, other.beta, other.mean, other.variance)
+                       .writes(y),
+                   y, x, channels, options, summand);
 }
 
 void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
@@ -98,7 +105,17 @@ void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
     check.disjoint("dx", dx, "sum", sum);
     check.disjoint("dy", dy, "sum", sum);
   }
-  TRIREME_DISPATCH(stream, batch_norm_backward, dx, dgamma, dbeta, dy, x, channels, options, sum);
+  // Sums first, then dx; between them what they make of the channels.
+  const bool normalises = options.relu && sum.empty();
+  const BatchNormChannels& of = channels;
+  TRIREME_DISPATCH(
+      stream, batch_norm_backward,
+      reads(dy, x, sum, dy, x, of.mean, of.gamma, of.variance, of.mean)
+          .reads_if(normalises, of.gamma, of.beta, of.variance, of.gamma, of.beta, of.variance)
+          .updates(dgamma, dbeta)
+          .writes_if(!sum.empty(), dy)
+          .writes(dx),
+      dx, dgamma, dbeta, dy, x, channels, options, sum);
 }
 
 }  // namespace trireme::ops

@@ -29,6 +29,13 @@ Shape check_input(const Operands& check, std::string_view op, const Tensor& x, c
   return scale;
 }
 
+// Of queries and keys.
+double normed_bytes(const Tensor& x, const HeadNormOptions& options) {
+  const auto all = static_cast<double>(options.heads + 2 * options.key_heads);
+  return static_cast<double>(x.bytes()) * static_cast<double>(options.heads + options.key_heads) /
+         all;
+}
+
 }  // namespace
 
 void head_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
@@ -39,7 +46,8 @@ void head_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, cons
   check_input(check, op, x, rstd, query_gamma, key_gamma, options);
   check.is("y", y, x.dtype, x.shape);
   check.disjoint("y", y, "x", x);
-  TRIREME_DISPATCH(stream, head_norm_forward, y, rstd, x, query_gamma, key_gamma, options);
+  TRIREME_DISPATCH(stream, head_norm_forward, reads(x, query_gamma, key_gamma).writes(y, rstd), y,
+                   rstd, x, query_gamma, key_gamma, options);
 }
 
 void head_norm_backward(Stream& stream, const Tensor& dqkv, const Tensor& d_query_gamma,
@@ -53,8 +61,11 @@ void head_norm_backward(Stream& stream, const Tensor& dqkv, const Tensor& d_quer
   check.disjoint("dqkv", dqkv, "x", x);
   check.is("d_query_gamma", d_query_gamma, DType::f32, scale);
   check.is("d_key_gamma", d_key_gamma, DType::f32, scale);
-  TRIREME_DISPATCH(stream, head_norm_backward, dqkv, d_query_gamma, d_key_gamma, x, rstd,
-                   query_gamma, key_gamma, options);
+  TRIREME_DISPATCH(stream, head_norm_backward,
+                   reads(rstd, query_gamma, key_gamma)
+                       .bytes(2 * normed_bytes(x, options), normed_bytes(x, options))
+                       .updates(d_query_gamma, d_key_gamma),
+                   dqkv, d_query_gamma, d_key_gamma, x, rstd, query_gamma, key_gamma, options);
 }
 
 }  // namespace trireme::ops

@@ -37,7 +37,8 @@ void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, con
   check_statistic(check, "rstd", rstd, x);
   check.is("gamma", gamma, DType::f32, Shape{x.shape.back()});
   check.is("beta", beta, DType::f32, Shape{x.shape.back()});
-  TRIREME_DISPATCH(stream, layer_norm_forward, y, mean, rstd, x, gamma, beta, epsilon);
+  TRIREME_DISPATCH(stream, layer_norm_forward, reads(x, gamma, beta).writes(y, mean, rstd), y, mean,
+                   rstd, x, gamma, beta, epsilon);
 }
 
 void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
@@ -67,8 +68,10 @@ void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
     check.is("dbeta", dbeta, DType::f32, channels);
     check.disjoint("dgamma", dgamma, "dbeta", dbeta);
   }
-  TRIREME_DISPATCH(stream, layer_norm_backward, dx, dgamma, dbeta, dy, x, gamma, mean, rstd,
-                   accumulate);
+  TRIREME_DISPATCH(
+      stream, layer_norm_backward,
+      reads(dy, x, gamma, mean, rstd).writes_or_adds(accumulate, dx).updates(dgamma, dbeta), dx,
+      dgamma, dbeta, dy, x, gamma, mean, rstd, accumulate);
 }
 
 }  // namespace trireme::ops

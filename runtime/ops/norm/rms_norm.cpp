@@ -39,7 +39,8 @@ void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const
     check.disjoint("y", y, "sum", sum);
     check.same_or_disjoint("y", y, "residual", residual);
   }
-  TRIREME_DISPATCH(stream, rms_norm_forward, y, rstd, x, gamma, epsilon, residual, sum);
+  TRIREME_DISPATCH(stream, rms_norm_forward, reads(x, gamma, residual).writes(y, rstd, sum), y,
+                   rstd, x, gamma, epsilon, residual, sum);
 }
 
 void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, const Tensor& dy,
@@ -59,7 +60,9 @@ void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, c
     }
   }
   if (!dgamma.empty()) check.is("dgamma", dgamma, DType::f32, Shape{x.shape.back()});
-  TRIREME_DISPATCH(stream, rms_norm_backward, dx, dgamma, dy, x, gamma, rstd, accumulate);
+  TRIREME_DISPATCH(stream, rms_norm_backward,
+                   reads(dy, x, gamma, rstd).writes_or_adds(accumulate, dx).updates(dgamma), dx,
+                   dgamma, dy, x, gamma, rstd, accumulate);
 }
 
 }  // namespace trireme::ops

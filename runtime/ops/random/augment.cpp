@@ -27,7 +27,8 @@ void augment(Stream& stream, const Tensor& y, const Tensor& images, const Tensor
     TRIREME_EXPECTS(options.stddev[c] > 0.0F, "augment: std {} of channel {} is not positive",
                     options.stddev[c], c);
   }
-  TRIREME_DISPATCH(stream, augment, y, images, sample_ids, epochs, options);
+  TRIREME_DISPATCH(stream, augment, reads(images, sample_ids, epochs).writes(y), y, images,
+                   sample_ids, epochs, options);
 }
 
 }  // namespace trireme::ops

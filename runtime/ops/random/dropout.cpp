@@ -30,7 +30,8 @@ void dropout(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& sam
   TRIREME_EXPECTS(y.shape.rank() >= 1, "dropout: y has no batch axis");
   check.is("sample_ids", sample_ids, DType::i64, Shape{y.shape[0]});
   check_mask(check, "dropout", y, x, sample_ids, rng, probability);
-  TRIREME_DISPATCH(stream, dropout, y, x, sample_ids, rng, layer, probability);
+  TRIREME_DISPATCH(stream, dropout, reads(x, sample_ids, rng).writes(y), y, x, sample_ids, rng,
+                   layer, probability);
 }
 
 void dropout_rows(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& sample_ids,
@@ -48,8 +49,8 @@ void dropout_rows(Stream& stream, const Tensor& y, const Tensor& x, const Tensor
                       y.shape.rows() <= batch_rows - first_row,
                   "dropout_rows: {} rows from {} lie outside {} samples of {} rows", y.shape.rows(),
                   first_row, sample_ids.count(), rows_per_sample);
-  TRIREME_DISPATCH(stream, dropout_rows, y, x, sample_ids, rng, layer, probability, first_row,
-                   rows_per_sample);
+  TRIREME_DISPATCH(stream, dropout_rows, reads(x, rng).writes(y), y, x, sample_ids, rng, layer,
+                   probability, first_row, rows_per_sample);
 }
 
 }  // namespace trireme::ops

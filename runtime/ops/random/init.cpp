@@ -24,25 +24,25 @@ void check_target(const Operands& check, const Tensor& x, std::int64_t first) {
 void fill_normal(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
                  std::int64_t first, float mean, float stddev) {
   check_target(Operands("fill_normal"), x, first);
-  TRIREME_DISPATCH(stream, fill_normal, x, seed, parameter, first, mean, stddev);
+  TRIREME_DISPATCH(stream, fill_normal, writes(x), x, seed, parameter, first, mean, stddev);
 }
 
 void fill_uniform(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
                   std::int64_t first, float low, float high) {
   check_target(Operands("fill_uniform"), x, first);
-  TRIREME_DISPATCH(stream, fill_uniform, x, seed, parameter, first, low, high);
+  TRIREME_DISPATCH(stream, fill_uniform, writes(x), x, seed, parameter, first, low, high);
 }
 
 void fill_constant(Stream& stream, const Tensor& x, float value) {
   check_target(Operands("fill_constant"), x, 0);
-  TRIREME_DISPATCH(stream, fill_constant, x, value);
+  TRIREME_DISPATCH(stream, fill_constant, writes(x), x, value);
 }
 
 void fill_sinusoid(Stream& stream, const Tensor& x, float amplitude) {
   check_target(Operands("fill_sinusoid"), x, 0);
   TRIREME_EXPECTS(x.shape.rank() == 2, "fill_sinusoid: x has shape {}, expected (positions, width)",
                   x.shape.to_string());
-  TRIREME_DISPATCH(stream, fill_sinusoid, x, amplitude);
+  TRIREME_DISPATCH(stream, fill_sinusoid, writes(x), x, amplitude);
 }
 
 }  // namespace trireme::ops

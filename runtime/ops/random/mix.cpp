@@ -33,7 +33,8 @@ void choose_mix(Stream& stream, const Tensor& shares, const Tensor& boxes, const
                   options.cutmix, max_mix_parameter);
   TRIREME_EXPECTS(options.height >= 1 && options.width >= 1, "choose_mix: pictures of {} x {}",
                   options.height, options.width);
-  TRIREME_DISPATCH(stream, choose_mix, shares, boxes, sample_ids, epochs, options);
+  TRIREME_DISPATCH(stream, choose_mix, reads(sample_ids, epochs).writes(shares, boxes), shares,
+                   boxes, sample_ids, epochs, options);
 }
 
 void mix_images(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& shares,
@@ -44,7 +45,7 @@ void mix_images(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& 
   check.is("x", x, y.dtype, y.shape);
   check.disjoint("y", y, "x", x);
   check_choice(check, shares, boxes, y.shape[0]);
-  TRIREME_DISPATCH(stream, mix_images, y, x, shares, boxes);
+  TRIREME_DISPATCH(stream, mix_images, reads(x, shares, boxes).writes(y), y, x, shares, boxes);
 }
 
 }  // namespace trireme::ops

@@ -25,7 +25,7 @@ void sum_blocks(Stream& stream, const Tensor& y, const Tensor& x) {
   const Tensor first = x.range(0, size);
   check.same_or_disjoint("y", y, "x", first);
   check.disjoint("y", y, "x", x.range(size, x.count() - size));
-  TRIREME_DISPATCH(stream, sum_blocks, y, x);
+  TRIREME_DISPATCH(stream, sum_blocks, reads(x).writes(y), y, x);
 }
 
 }  // namespace trireme::ops

@@ -11,7 +11,7 @@ TRIREME_KERNEL(accumulate_digest);
 void accumulate_digest(Stream& stream, const Tensor& digest, const Tensor& x) {
   const Operands check("accumulate_digest");
   check.reduction("digest", digest, DType::u64, x);
-  TRIREME_DISPATCH(stream, accumulate_digest, digest, x);
+  TRIREME_DISPATCH(stream, accumulate_digest, reads(x).updates(digest), digest, x);
 }
 
 }  // namespace trireme::ops

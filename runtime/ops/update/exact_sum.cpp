@@ -15,7 +15,7 @@ void accumulate_squares_exact(Stream& stream, const Tensor& state, const Tensor&
   check.dtype("x", x, DType::f32);
   if (x.count() != 0) check.present("x", x);
   check.disjoint("state", state, "x", x);
-  TRIREME_DISPATCH(stream, accumulate_squares_exact, state, x);
+  TRIREME_DISPATCH(stream, accumulate_squares_exact, reads(x).updates(state), state, x);
 }
 
 void exact_sum_values(Stream& stream, const Tensor& totals, const Tensor& states) {
@@ -26,7 +26,7 @@ void exact_sum_values(Stream& stream, const Tensor& totals, const Tensor& states
   check.dtype("states", states, DType::u64);
   check.count("states", states, totals.count() * exact_sum_words);
   check.disjoint("totals", totals, "states", states);
-  TRIREME_DISPATCH(stream, exact_sum_values, totals, states);
+  TRIREME_DISPATCH(stream, exact_sum_values, reads(states).writes(totals), totals, states);
 }
 
 }  // namespace trireme::ops

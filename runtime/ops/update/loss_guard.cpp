@@ -22,7 +22,7 @@ void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, cons
                   options.zscore, options.window);
   TRIREME_EXPECTS(options.interleave >= 1 && micro_batches % options.interleave == 0,
                   "guard_loss: {} micro-batches of {} ranks", micro_batches, options.interleave);
-  TRIREME_DISPATCH(stream, guard_loss, scalars, state, sums, options);
+  TRIREME_DISPATCH(stream, guard_loss, reads(sums).updates(state), scalars, state, sums, options);
 }
 
 }  // namespace trireme::ops

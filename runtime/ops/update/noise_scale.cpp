@@ -23,7 +23,8 @@ void estimate_noise(Stream& stream, const Tensor& state, const Tensor& squares,
   TRIREME_EXPECTS(options.micro_batches >= 2 && options.small >= 1,
                   "estimate_noise: {} micro-batches of {} samples, expected two or more",
                   options.micro_batches, options.small);
-  TRIREME_DISPATCH(stream, estimate_noise, state, squares, options);
+  TRIREME_DISPATCH(stream, estimate_noise, reads(squares, options.sums).updates(state), state,
+                   squares, options);
 }
 
 }  // namespace trireme::ops

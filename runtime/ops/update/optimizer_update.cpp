@@ -63,7 +63,8 @@ void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const
   check_moment(check, "m", m, parameter, compute, gradient);
   check_moment(check, "v", v, parameter, compute, gradient);
   check.disjoint("m", m, "v", v);
-  TRIREME_DISPATCH(stream, adamw, parameter, compute, m, v, gradient, scalars, options);
+  TRIREME_DISPATCH(stream, adamw, reads(gradient, scalars).updates(parameter, m, v).writes(compute),
+                   parameter, compute, m, v, gradient, scalars, options);
 }
 
 void lion(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
@@ -71,7 +72,8 @@ void lion(Stream& stream, const Tensor& parameter, const Tensor& compute, const 
   const Operands check("lion");
   check_update(check, parameter, compute, gradient, scalars);
   check_moment(check, "m", m, parameter, compute, gradient);
-  TRIREME_DISPATCH(stream, lion, parameter, compute, m, gradient, scalars, options);
+  TRIREME_DISPATCH(stream, lion, reads(gradient, scalars).updates(parameter, m).writes(compute),
+                   parameter, compute, m, gradient, scalars, options);
 }
 
 void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
@@ -80,7 +82,8 @@ void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const T
   check_update(check, parameter, compute, gradient, scalars);
   if (options.momentum != 0.0F || !buffer.empty())
     check_moment(check, "buffer", buffer, parameter, compute, gradient);
-  TRIREME_DISPATCH(stream, sgd, parameter, compute, buffer, gradient, scalars, options);
+  TRIREME_DISPATCH(stream, sgd, reads(gradient, scalars).updates(parameter, buffer).writes(compute),
+                   parameter, compute, buffer, gradient, scalars, options);
 }
 
 void lamb_direction(Stream& stream, const Tensor& gradient, const Tensor& m, const Tensor& v,
@@ -90,7 +93,8 @@ void lamb_direction(Stream& stream, const Tensor& gradient, const Tensor& m, con
   check_moment(check, "m", m, parameter, {}, gradient);
   check_moment(check, "v", v, parameter, {}, gradient);
   check.disjoint("m", m, "v", v);
-  TRIREME_DISPATCH(stream, lamb_direction, gradient, m, v, parameter, scalars, options);
+  TRIREME_DISPATCH(stream, lamb_direction, reads(parameter, scalars).updates(gradient, m, v),
+                   gradient, m, v, parameter, scalars, options);
 }
 
 void lamb(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
@@ -98,7 +102,9 @@ void lamb(Stream& stream, const Tensor& parameter, const Tensor& compute, const 
   const Operands check("lamb");
   check_update(check, parameter, compute, direction, scalars);
   check.is("ratio", ratio, DType::f32, Shape{1});
-  TRIREME_DISPATCH(stream, lamb, parameter, compute, direction, ratio, scalars);
+  TRIREME_DISPATCH(stream, lamb,
+                   reads(direction, ratio, scalars).updates(parameter).writes(compute), parameter,
+                   compute, direction, ratio, scalars);
 }
 
 void lars(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
@@ -108,21 +114,25 @@ void lars(Stream& stream, const Tensor& parameter, const Tensor& compute, const 
   check_update(check, parameter, compute, gradient, scalars);
   check_moment(check, "buffer", buffer, parameter, compute, gradient);
   check.is("ratio", ratio, DType::f32, Shape{1});
-  TRIREME_DISPATCH(stream, lars, parameter, compute, buffer, gradient, ratio, scalars, options);
+  TRIREME_DISPATCH(stream, lars,
+                   reads(gradient, ratio, scalars).updates(parameter, buffer).writes(compute),
+                   parameter, compute, buffer, gradient, ratio, scalars, options);
 }
 
 void muon_direction(Stream& stream, const Tensor& gradient, const Tensor& buffer,
                     const Tensor& scalars, const MuonOptions& options) {
   const Operands check("muon_direction");
   check_update(check, buffer, {}, gradient, scalars);
-  TRIREME_DISPATCH(stream, muon_direction, gradient, buffer, scalars, options);
+  TRIREME_DISPATCH(stream, muon_direction, reads(scalars).updates(gradient, buffer), gradient,
+                   buffer, scalars, options);
 }
 
 void muon(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
           const Tensor& scalars, const MuonOptions& options) {
   const Operands check("muon");
   check_update(check, parameter, compute, direction, scalars);
-  TRIREME_DISPATCH(stream, muon, parameter, compute, direction, scalars, options);
+  TRIREME_DISPATCH(stream, muon, reads(direction, scalars).updates(parameter).writes(compute),
+                   parameter, compute, direction, scalars, options);
 }
 
 void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
@@ -132,7 +142,8 @@ void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
   check.is("squares", squares, DType::f64, Shape{ratios.count(), 2});
   check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
   check.disjoint("ratios", ratios, "squares", squares);
-  TRIREME_DISPATCH(stream, trust_ratios, ratios, squares, scalars, options);
+  TRIREME_DISPATCH(stream, trust_ratios, reads(squares, scalars).writes(ratios), ratios, squares,
+                   scalars, options);
 }
 
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
@@ -144,13 +155,14 @@ void exponential_average(Stream& stream, const Tensor& average, const Tensor& pa
   TRIREME_EXPECTS(decay >= 0.0F && decay <= 1.0F, "exponential_average: decay {} is not in [0, 1]",
                   decay);
   if (!scalars.empty()) check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
-  TRIREME_DISPATCH(stream, exponential_average, average, parameter, decay, scalars);
+  TRIREME_DISPATCH(stream, exponential_average, reads(parameter, scalars).updates(average), average,
+                   parameter, decay, scalars);
 }
 
 void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
   const Operands check("accumulate_squares");
   check.reduction("total", total, DType::f64, x);
-  TRIREME_DISPATCH(stream, accumulate_squares, total, x);
+  TRIREME_DISPATCH(stream, accumulate_squares, reads(x).updates(total), total, x);
 }
 
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
@@ -167,7 +179,9 @@ void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const
     check.is("sums", factors.sums, DType::f64, Shape{micro_batches, LossSums::count});
   }
   TRIREME_EXPECTS(factors.targets >= 1, "clip_scale: {} targets", factors.targets);
-  TRIREME_DISPATCH(stream, clip_scale, scalars, norm, total, clip, factors);
+  TRIREME_DISPATCH(stream, clip_scale,
+                   reads(total, factors.sums, factors.loss_scale).writes(scalars, norm), scalars,
+                   norm, total, clip, factors);
 }
 
 void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalars,
@@ -180,7 +194,8 @@ void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalar
       options.factor > 1.0F && options.minimum > 0.0F && options.growth_interval >= 1.0F,
       "update_loss_scale: factor {}, minimum {}, growth interval {}", options.factor,
       options.minimum, options.growth_interval);
-  TRIREME_DISPATCH(stream, update_loss_scale, state, scalars, options);
+  TRIREME_DISPATCH(stream, update_loss_scale, reads(scalars).updates(state), state, scalars,
+                   options);
 }
 
 }  // namespace trireme::ops

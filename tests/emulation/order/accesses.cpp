@@ -19,6 +19,7 @@ namespace trireme::emulated::order {
 
 bool kernels_observed = false;
 Covered device_memory, pinned_memory;
+AccessObserver access_observer = nullptr;
 
 namespace {
 
@@ -223,6 +224,7 @@ static void order_access(std::uintptr_t address, std::size_t bytes, bool writes)
 
 void touch_covered(std::uintptr_t address, std::size_t bytes, bool writes) {
   if (running == nullptr) return;
+  if (access_observer != nullptr) access_observer(running->id, address, bytes, writes);
   order_access(address, bytes, writes);
   if (writes) {
     contents_written(address, bytes);

@@ -26,6 +26,12 @@ void allocated(const void* data, std::size_t bytes);
 // The host must have waited for all that uses it: that freeing waits, too, is nothing to rely on.
 void released(const void* data);
 
+// Beside the checks, for tests: gets each access to covered memory, with the number of the kernel
+// or call that makes it. Null: nobody does.
+using AccessObserver = void (*)(std::uint32_t operation, std::uintptr_t address, std::size_t bytes,
+                                bool writes);
+extern AccessObserver access_observer;
+
 // By the work that runs on this thread; anything else than covered memory is nobody's concern.
 void touch_covered(std::uintptr_t address, std::size_t bytes, bool writes);
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/work_log.h"
+
+#include "runtime/base/error.h"
+
+namespace trireme {
+
+std::string_view name_of(WorkKind kind) {
+  switch (kind) {
+    case WorkKind::kernel:
+      return "kernel";
+    case WorkKind::library:
+      return "library";
+    case WorkKind::copy:
+      return "copy";
+    case WorkKind::fill:
+      return "fill";
+    case WorkKind::message:
+      return "message";
+  }
+  return "unknown";
+}
+
+WorkLog::WorkLog() {
+  TRIREME_EXPECTS(current() == nullptr, "a thread keeps one work log at a time");
+  detail::current_work_log = this;
+}
+
+WorkLog::~WorkLog() {
+  detail::current_work_log = nullptr;
+}
+
+void WorkLog::begin_range(const char* name) {
+  lengths_.push_back(range_.size());
+  if (!range_.empty()) range_ += '/';
+  range_ += name;
+}
+
+// A range may have been opened before the log was.
+void WorkLog::end_range() {
+  if (lengths_.empty()) return;
+  range_.resize(lengths_.back());
+  lengths_.pop_back();
+}
+
+void WorkLog::begin_operation(const char* name, const Traffic& traffic) {
+  if (depth_++ == 0) operations_.push_back({name, traffic, range_});
+}
+
+void WorkLog::end_operation() {
+  --depth_;
+}
+
+void WorkLog::clear() {
+  TRIREME_EXPECTS(depth_ == 0, "a work log is cleared within an operation");
+  operations_.clear();
+  items_.clear();
+}
+
+void WorkLog::note(WorkKind kind, std::string name, double bytes, int kernels) {
+  const int operation = depth_ > 0 ? static_cast<int>(operations_.size()) - 1 : -1;
+  items_.push_back({kind, std::move(name), bytes, kernels, operation, range_});
+}
+
+}  // namespace trireme

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// What operations declare that they read and write (ops/common/traffic.h) against the loads and
+// stores of their kernels: steps of small models on an emulated GPU whose kernels are observed. The
+// bytes that each kernel touches, each once, without scratch memory.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cmath>
+#include <map>
+
+#include "launch/bench/kernels/step_count.h"
+#include "launch/bench/model/measure.h"
+#include "launch/bench/model/synthetic_batches.h"
+#include "models/config.h"
+#include "runtime/device/cuda/cuda_stream.h"
+#include "runtime/engine/engine.h"
+#include "tests/emulation/order/accesses.h"
+
+namespace trireme {
+namespace {
+
+using emulated::order::device_memory;
+
+constexpr std::size_t scratch_bytes = std::size_t{16} << 20;
+
+// For each byte of device memory the last kernel that read it, and that wrote it: pages of zeros
+// until then.
+class Marks {
+ public:
+  explicit Marks(std::size_t bytes)
+      : bytes_(bytes),
+        marks_(static_cast<std::uint32_t*>(
+            mmap(nullptr, bytes * sizeof(std::uint32_t), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
+  ~Marks() { munmap(marks_, bytes_ * sizeof(std::uint32_t)); }
+  Marks(const Marks&) = delete;
+  Marks& operator=(const Marks&) = delete;
+
+  // Whether `kernel` has not been there.
+  bool visit(std::size_t at, std::uint32_t kernel) {
+    return std::exchange(marks_[at], kernel) != kernel;
+  }
+
+ private:
+  std::size_t bytes_;
+  std::uint32_t* marks_;
+};
+
+struct Bytes {
+  double read = 0, written = 0;
+};
+
+// Between its making and its end.
+struct Observation {
+  explicit Observation(CudaStream& stream)
+      : scratch(reinterpret_cast<std::uintptr_t>(stream.scratch(scratch_bytes))),
+        workspace(reinterpret_cast<std::uintptr_t>(stream.workspace())),
+        read(device_memory.bytes),
+        written(device_memory.bytes) {
+    current = this;
+    emulated::order::access_observer = [](std::uint32_t kernel, std::uintptr_t address,
+                                          std::size_t bytes, bool writes) {
+      current->see(kernel, address, bytes, writes);
+    };
+  }
+  ~Observation() { emulated::order::access_observer = nullptr; }
+
+  void see(std::uint32_t kernel, std::uintptr_t address, std::size_t bytes, bool writes) {
+    const WorkLog* const log = WorkLog::current();
+    const bool own = address - scratch < scratch_bytes ||
+                     address - workspace < CudaStream::workspace_bytes ||
+                     address - device_memory.first >= device_memory.bytes;
+    if (own || log == nullptr || !log->inside_operation()) return;
+    Bytes& sum = by_operation[log->operations().back().name];
+    for (std::size_t i = 0; i < bytes; ++i) {
+      const std::size_t at = address - device_memory.first + i;
+      if (writes) {
+        sum.written += written.visit(at, kernel) ? 1 : 0;
+      } else {
+        sum.read += read.visit(at, kernel) ? 1 : 0;
+      }
+    }
+  }
+
+  static inline Observation* current = nullptr;
+  std::uintptr_t scratch, workspace;
+  Marks read, written;
+  std::map<std::string, Bytes> by_operation;
+};
+
+// How far below what is declared the bytes may stay, and how far above; relative.
+struct Tolerance {
+  double below = 0, above = 0;
+  const char* why = "";
+};
+const std::map<std::string, Tolerance> tolerances{
+    {"embedding_forward", {.below = 0.7, .why = "rows of tokens that come again are read once"}},
+    {"embedding_backward", {.below = 0.7, .why = "rows of tokens that come again are added once"}},
+    {"augment", {.below = 0.2, .why = "crops reach over the edge, where nothing is read"}},
+    {"convolution_forward", {.below = 0.2, .why = "a stride beyond the window skips inputs"}},
+    {"convolution_backward_weight",
+     {.below = 0.1, .above = 0.1, .why = "declared as cuDNN and our addition do it"}},
+    {"newton_schulz_gram", {.above = 0.01, .why = "the trace is read apart"}},
+};
+// Muon multiplies matrices by themselves: two operands that are one.
+const std::map<std::string, Tolerance> with_muon{{"linear_forward", {.below = 0.25}},
+                                                 {"linear_backward_weight", {.below = 0.25}}};
+// Of structs of scalars a kernel reads and writes the members that it needs: bytes of a call.
+constexpr double scalars = 64;
+
+Tolerance tolerance_of(const std::string& name, bool muon) {
+  if (const auto found = with_muon.find(name); muon && found != with_muon.end())
+    return found->second;
+  const auto found = tolerances.find(name);
+  return found == tolerances.end() ? Tolerance{} : found->second;
+}
+
+struct Declared : Bytes {
+  int calls = 0;
+};
+
+void expect_between(const std::string& what, double observed, double declared, double unread,
+                    const Tolerance& tolerance) {
+  EXPECT_LE(observed, declared * (1 + tolerance.above)) << what;
+  EXPECT_GE(observed, declared * (1 - tolerance.below) - unread) << what;
+}
+
+void observe_step(const std::string& file, const std::vector<std::string>& overrides) {
+  Provenance where;
+  const Config given = load_config("configs/" + file, overrides, &where);
+  const Config config = model_bench::on_one_rank(
+      given, {.ranks = 1, .cuda_in_build = true, .gpus = 1, .native_bf16 = true}, where);
+  const std::shared_ptr<Device> device = Device::create(DeviceType::cuda);
+  Engine all(single_resources(device), config, Purpose::train,
+             {.batches = model_bench::synthetic_batches});
+  all.begin();
+  StepEngine& engine = all.training().state->engine;
+  BatchSource& batches = *all.training().batches;
+  engine.run(0, batches);
+  static_cast<void>(engine.read(0));
+  WorkLog log;
+  Observation observation(CudaStream::of(*all.session().streams.compute));
+  engine.run(1, batches);
+  static_cast<void>(engine.read(1));
+  std::map<std::string, Declared> declared;
+  for (const WorkOperation& each : log.operations()) {
+    declared[each.name].read += each.traffic.read;
+    declared[each.name].written += each.traffic.written;
+    ++declared[each.name].calls;
+  }
+  for (const auto& [name, bytes] : declared) {
+    const Bytes& seen = observation.by_operation[name];
+    const Tolerance tolerance = tolerance_of(name, config.optimizer.name == OptimizerKind::muon);
+    const double unread = scalars * bytes.calls;
+    expect_between(name + " reads", seen.read, bytes.read, unread, tolerance);
+    expect_between(name + " writes", seen.written, bytes.written, unread, tolerance);
+  }
+}
+
+TEST(Traffic, OfGptIsWhatItsOperationsDeclare) {
+  observe_step("gpt_tiny.yaml", {"model.layers=1", "model.hidden=32", "model.heads=2",
+                                 "model.context=24", "model.dropout=0.1", "precision=fp32"});
+}
+
+TEST(Traffic, OfLlamaIsWhatItsOperationsDeclare) {
+  observe_step("llama_tiny.yaml",
+               {"model.layers=1", "model.hidden=32", "model.heads=4", "model.kv_heads=2",
+                "model.intermediate=48", "model.context=24", "precision=fp32"});
+}
+
+TEST(Traffic, OfResNetIsWhatItsOperationsDeclare) {
+  observe_step("resnet_fashion.yaml",
+               {"model.width=8", "train.micro_batch=2", "train.global_batch=4", "precision=fp32"});
+}
+
+TEST(Traffic, OfVitIsWhatItsOperationsDeclare) {
+  observe_step("vit_fashion.yaml",
+               {"model.layers=1", "model.hidden=32", "model.heads=2", "model.intermediate=48",
+                "train.micro_batch=2", "train.global_batch=4", "precision=fp32"});
+}
+
+TEST(Traffic, OfBertIsWhatItsOperationsDeclare) {
+  observe_step("bert_tiny.yaml", {"model.layers=1", "model.hidden=32", "model.heads=2",
+                                  "model.context=24", "precision=fp32"});
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `trireme bench kernels` counts: against steps that run on an emulated GPU, and against
+// budgets.
+#include <gtest/gtest.h>
+
+#include "launch/bench/kernels/step_count.h"
+#include "launch/bench/model/measure.h"
+#include "launch/bench/model/synthetic_batches.h"
+#include "launch/plan/counted_work.h"
+#include "models/config.h"
+#include "runtime/engine/engine.h"
+
+namespace trireme {
+namespace {
+
+using kernel_bench::KernelCount;
+using kernel_bench::OperationCount;
+using kernel_bench::StepCount;
+
+Config on_one_gpu(const std::string& file, std::vector<std::string> overrides) {
+  Provenance where;
+  overrides.emplace_back("device.type=cuda");
+  Config given = load_config("configs/" + file, overrides, &where);
+  return resolve_config(std::move(given),
+                        {.ranks = 1, .cuda_in_build = true, .gpus = 1, .native_bf16 = true},
+                        &where);
+}
+
+// The second step, that runs.
+StepCount count_running(const Config& config) {
+  Engine all(single_resources(Device::create(DeviceType::cuda)), config, Purpose::train,
+             {.batches = model_bench::synthetic_batches});
+  all.begin();
+  StepEngine& engine = all.training().state->engine;
+  BatchSource& batches = *all.training().batches;
+  engine.run(0, batches);
+  static_cast<void>(engine.read(0));
+  const WorkLog log;
+  engine.run(1, batches);
+  static_cast<void>(engine.read(1));
+  return kernel_bench::count_of(log, all.session().pipeline.micro_batches);
+}
+
+// "forward/block gelu_forward: 4 calls, 1024 bytes read ...; 4 x gelu_kernel", a line an operation.
+std::string text_of(const StepCount& count) {
+  std::string text;
+  for (const OperationCount& each : count.operations) {
+    text += fmt::format("{}/{} {}: {} calls, {} read, {} written, {} flops;", each.pass, each.layer,
+                        each.name, each.calls, each.traffic.read, each.traffic.written,
+                        each.traffic.flops);
+    for (const KernelCount& kernel : each.kernels)
+      text += fmt::format(" {} x {}", kernel.calls, kernel.name);
+    text += '\n';
+  }
+  return text;
+}
+
+void expect_same_as_running(const std::string& file, const std::vector<std::string>& overrides) {
+  const Config config = on_one_gpu(file, overrides);
+
+  const StepCount counted = kernel_bench::count_step(config);
+
+  EXPECT_TRUE(counted.launches);
+  EXPECT_EQ(text_of(counted), text_of(count_running(config)));
+}
+
+// In fp32 our own kernels compute attention, on the described GPU as on the emulated one, which has
+// no cuDNN.
+TEST(KernelCounts, OfGptAreThoseOfAStepThatRuns) {
+  expect_same_as_running("gpt_tiny.yaml",
+                         {"model.layers=2", "model.hidden=32", "model.context=16",
+                          "model.dropout=0.1", "parallel.zero=0", "precision=fp32"});
+}
+
+TEST(KernelCounts, OfLlamaAreThoseOfAStepThatRuns) {
+  expect_same_as_running("llama_tiny.yaml",
+                         {"model.layers=2", "model.hidden=32", "model.intermediate=32",
+                          "model.context=16", "parallel.zero=0", "precision=fp32"});
+}
+
+double bytes_of(const std::vector<plan::LayerWork>& layers) {
+  double sum = 0;
+  for (const plan::LayerWork& layer : layers) {
+    for (const auto* part :
+         {&layer.forward, &layer.recompute, &layer.backward_input, &layer.backward_weight}) {
+      for (const plan::OperationWork& each : *part)
+        sum += each.bytes;
+    }
+  }
+  return sum;
+}
+
+// The planner counts on a device of no back end; bench kernels on the one of this program.
+TEST(KernelCounts, AreWhatThePlannerReads) {
+  const Config config =
+      on_one_gpu("llama_tiny.yaml", {"parallel.zero=0", "train.recompute=full", "precision=bf16"});
+
+  const CountedWork planned = count_work(config);
+
+  const kernel_bench::Totals counted = micro_batch_totals(kernel_bench::count_step(config));
+  EXPECT_DOUBLE_EQ(bytes_of(planned.layers), counted.read + counted.written);
+  EXPECT_NEAR(planned.optimizer_bytes, 28, 0.01);  // AdamW; scalars are a few bytes more
+  EXPECT_TRUE(planned.layers.front().recompute.empty()) << "the embedding is no block";
+  EXPECT_FALSE(planned.layers[1].recompute.empty());
+}
+
+struct Budget {
+  double launches;       // a micro-batch
+  double gigabytes;      // 8 samples
+  double step_launches;  // beside its micro-batches
+};
+
+void expect_within(const Budget& budget, const Config& config) {
+  const StepCount count = kernel_bench::count_step(config);
+
+  const kernel_bench::Totals micro_batch = micro_batch_totals(count);
+  const double samples = static_cast<double>(config.train.micro_batch);
+  EXPECT_LE(micro_batch.launches, budget.launches);
+  EXPECT_LE(1e-9 * (micro_batch.read + micro_batch.written) * 8 / samples, budget.gigabytes);
+  EXPECT_LE(step_totals(count).launches, budget.step_launches);
+}
+
+// Rows of the table in runtime/ops/kernels.md.
+TEST(KernelCounts, OfGpt2With124MillionParametersStayWithinTheirBudgets) {
+  expect_within({.launches = 455, .gigabytes = 24.4, .step_launches = 300},
+                on_one_gpu("gpt2_124m.yaml", {"train.micro_batch=64"}));
+}
+
+}  // namespace
+}  // namespace trireme
