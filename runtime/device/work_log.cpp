@@ -59,7 +59,17 @@ void WorkLog::clear() {
 
 void WorkLog::note(WorkKind kind, std::string name, double bytes, int kernels) {
   const int operation = depth_ > 0 ? static_cast<int>(operations_.size()) - 1 : -1;
-  items_.push_back({kind, std::move(name), bytes, kernels, operation, range_});
+  items_.push_back({.kind = kind,
+                    .name = std::move(name),
+                    .bytes = bytes,
+                    .kernels = kernels,
+                    .operation = operation,
+                    .range = range_});
+}
+
+void WorkLog::note_kernel(std::string name, const WorkGrid& grid) {
+  note(WorkKind::kernel, std::move(name));
+  items_.back().grid = grid;
 }
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 // and without a GPU, by the code that would run it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -29,10 +30,18 @@ enum class WorkKind : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(WorkKind kind);
 
+// How a kernel is launched.
+struct WorkGrid {
+  std::int64_t blocks = 0;
+  int threads = 0;               // of a block
+  std::size_t shared_bytes = 0;  // dynamic
+};
+
 struct WorkItem {
   WorkKind kind = WorkKind::kernel;
   std::string name;
   double bytes = 0;    // of copies, fills and messages
+  WorkGrid grid{};     // of kernels
   int kernels = 1;     // that a library call launches, as far as is known
   int operation = -1;  // index in WorkLog::operations(), -1: of none
   std::string range;   // "backward/block.3": the Ranges (device/range.h) that are open
@@ -61,6 +70,7 @@ class WorkLog {
   void begin_operation(const char* name, const Traffic& traffic);
   void end_operation();
   void note(WorkKind kind, std::string name, double bytes = 0, int kernels = 1);
+  void note_kernel(std::string name, const WorkGrid& grid);
 
   [[nodiscard]] bool inside_operation() const { return depth_ > 0; }
   // Forgets what was noted, between operations.

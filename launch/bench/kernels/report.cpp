@@ -42,6 +42,8 @@ void add_operation(std::string& text, const OperationCount& each, const Part& pa
     text += fmt::format("{:26}{} x {}", "", of(kernel.calls), kernel.name);
     if (kernel.launches > kernel.calls)
       text += fmt::format(" ({} kernels each)", kernel.launches / kernel.calls);
+    if (kernel.kind == WorkKind::kernel)
+      text += fmt::format(", {} blocks of {}", kernel.grid.blocks, kernel.grid.threads);
     text += '\n';
   }
 }
@@ -128,6 +130,9 @@ std::string to_json(const StepCount& count, const Config& config, const plan::Ha
                          {"name", kernel.name},
                          {"calls", kernel.calls},
                          {"launches", kernel.launches},
+                         {"blocks", kernel.grid.blocks},
+                         {"threads", kernel.grid.threads},
+                         {"shared_bytes", kernel.grid.shared_bytes},
                          {"bytes", kernel.bytes}});
     }
     json row{{"pass", each.pass},

@@ -41,6 +41,7 @@ void add(OperationCount& row, const WorkItem& item) {
   if (found == row.kernels.end())
     found = row.kernels.insert(found, {.kind = item.kind, .name = item.name});
   const bool launches = item.kind == WorkKind::kernel || item.kind == WorkKind::library;
+  if (item.grid.blocks > found->grid.blocks) found->grid = item.grid;
   ++found->calls;
   found->launches += launches ? item.kernels : 0;
   found->bytes += item.bytes;

@@ -19,6 +19,7 @@ struct KernelCount {
   std::int64_t calls = 0;     // that the host makes
   std::int64_t launches = 0;  // of kernels, those of libraries as far as they are known
   double bytes = 0;           // of copies, fills and messages
+  WorkGrid grid{};            // of kernels; of calls that differ the one of most blocks
 };
 
 struct OperationCount {

@@ -8,15 +8,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "runtime/device/cuda/asked.h"
 #include "runtime/device/cuda/cuda_device.h"
 
 namespace trireme::cuda {
-
-struct Grid {
-  std::int64_t blocks = 1;  // no blocks: nothing is launched
-  int threads = 256;
-  std::size_t shared_bytes = 0;  // dynamic, see dynamic_shared()
-};
 
 inline constexpr std::size_t static_shared_limit = 48 * 1024;
 
@@ -33,15 +28,11 @@ inline constexpr std::size_t static_shared_limit = 48 * 1024;
   return {.blocks = std::min(ceil_div(count, per_block), fill), .threads = threads};
 }
 
-// Notes what a stream is asked for, where somebody counts; false: it is not to be launched.
-[[nodiscard]] bool asked_to_launch(Stream& stream, const void* kernel);
-// The same for a call of a library that is known to launch so many kernels.
-[[nodiscard]] bool asked_to_call(Stream& stream, const char* library, int kernels = 1);
-
 template <typename... Parameters>
 void launch(Stream& stream, const Grid& grid, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
-  if (grid.blocks == 0 || !asked_to_launch(stream, reinterpret_cast<const void*>(kernel))) return;
+  if (grid.blocks == 0) return;
+  if (!asked_to_launch(stream, reinterpret_cast<const void*>(kernel), grid)) return;
   if (grid.shared_bytes > static_shared_limit) {
     TRIREME_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                       cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -28,17 +28,21 @@ template <int width, typename T>
 __device__ Pack<T, width> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, width>*>(from);
 }
-// To global memory. Said in so many words, for of a struct whose elements were changed one by one
-// nvcc makes four stores.
 template <typename T, int width>
 __device__ void store_pack(T* to, const Pack<T, width>& pack) {
+  *reinterpret_cast<Pack<T, width>*>(to) = pack;
+}
+// To global memory, in one store: of a pack whose elements were changed in place nvcc makes four.
+// Takes registers, so not where there are none to spare.
+template <typename T, int width>
+__device__ void store_at_once(T* to, const Pack<T, width>& pack) {
 #if defined(__CUDA_ARCH__)
   if constexpr (sizeof(pack) == sizeof(uint4)) {
     __stwb(reinterpret_cast<uint4*>(to), __builtin_bit_cast(uint4, pack));
     return;
   }
 #endif
-  *reinterpret_cast<Pack<T, width>*>(to) = pack;
+  store_pack(to, pack);
 }
 
 // Elements of T in a pack of 16 bytes.

@@ -137,7 +137,7 @@ __global__ void apply_kernel(Application<T> a, ChannelTiles tiles) {
         value = rounded<T>(value) + rounded<T>(other(load(summand[k]), k));
       store(pack[k], relu ? relu_of(value) : value);
     }
-    store_pack(a.y + from, pack);
+    store_at_once(a.y + from, pack);
   }
 }
 
@@ -183,7 +183,7 @@ __global__ void gradient_sums_kernel(GradientSums* partial, Gradient<T> g, Chann
         const auto out = load_pack<width>(g.sum + from);
         for (int k = 0; k < width; ++k)
           store(above[k], load(out[k]) > 0.0F ? load(above[k]) : 0.0F);
-        store_pack(g.dy + from, above);
+        store_at_once(g.dy + from, above);
       }
       for (int k = 0; k < width; ++k) {
         float gradient = load(above[k]);
@@ -241,7 +241,7 @@ __global__ void gradient_kernel(Gradient<T> g, const float* factors, ChannelTile
       if constexpr (mask == Mask::input) gradient = through_relu<T>(gradient, by(in, k));
       store(pack[k], factor[k] * gradient - offset[k] - slope[k] * (in - by.mean[k]));
     }
-    store_pack(g.dx + from, pack);
+    store_at_once(g.dx + from, pack);
   }
 }
 

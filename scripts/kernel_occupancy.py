@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How a config's kernels fill an H100: the grids that `trireme bench kernels` counts beside the
+registers and shared memory that ptxas reports of a build. Prints a row for each kernel and exits 1
+where an operation that moves much leaves multiprocessors without a block, or a kernel has room for
+one block of a multiprocessor's threads where half of them could be two, unless it is listed below."""
+
+import argparse
+import collections
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+# Of compute capability 9.0 (CUDA programming guide, technical specifications).
+PROCESSORS, THREADS, BLOCKS, REGISTERS, SHARED = 132, 2048, 32, 65536, 228 * 1024
+RESERVED = 1024  # bytes of shared memory that each block takes beside its own
+MUCH = 4e6       # bytes of a call
+# Parts of kernels' names that may do so, with the reason.
+FEW_BLOCKS = {
+    "transform_kernel<4, bf16, Same, float>": "biases, which are few",
+    "join_chunks_kernel": "adds up what the chunks left",
+    "column_totals_kernel": "adds up what the blocks left",
+    "make_keys_kernel": "of the tokens alone",
+}
+ONE_BLOCK = {
+    "cross_entropy_kernel<1024": "56 registers; 1024 threads twice would need 32",
+}
+
+Resources = collections.namedtuple("Resources", "registers shared")
+
+
+def shortened(name):
+    for part in ("(anonymous namespace)::", "trireme::", "ops::", "cuda::"):
+        name = name.replace(part, "")
+    return re.sub(r"^void ", "", name).split("(")[0]
+
+
+def resources_of(build):
+    """By kernel, as ptxas said when it was compiled."""
+    reports = sorted(build.rglob("*.ptxas"))
+    if not reports:
+        sys.exit(f"scripts/kernel_occupancy.py: no *.ptxas in {build}; build it with -DTRIREME_CUDA=ON")
+    text = "".join(path.read_text() for path in reports)
+    text = subprocess.run(["c++filt"], input=text, check=True, capture_output=True, text=True).stdout
+    found, name = {}, None
+    for line in text.splitlines():
+        if "Function properties for " in line:
+            name = shortened(line.split("Function properties for ")[1])
+        elif used := re.search(r"Used (\d+) registers", line):
+            shared = re.search(r"(\d+) bytes smem", line)
+            found[name] = Resources(int(used[1]), int(shared[1]) if shared else 0)
+    return found
+
+
+def counted(program, config, overrides):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "kernels.json"
+        sets = [word for override in overrides for word in ("--set", override)]
+        subprocess.run([program, "bench", "kernels", config, *sets, "--json", path], check=True,
+                       stdout=subprocess.DEVNULL)
+        return json.loads(path.read_text())
+
+
+def blocks_per_processor(resources, threads, dynamic):
+    warps = -(-threads // 32)
+    registers = -(-resources.registers * 32 // 256) * 256 * warps
+    shared = resources.shared + dynamic + RESERVED
+    return min(BLOCKS, THREADS // (32 * warps), REGISTERS // registers, SHARED // shared)
+
+
+def reason(table, name):
+    return next((why for part, why in table.items() if part in name), None)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("build", type=pathlib.Path, help="e.g. build/cuda, after its targets are built")
+    parser.add_argument("--trireme", type=pathlib.Path, help="the build's program (default: in the build)")
+    parser.add_argument("--config", default="configs/gpt2_124m.yaml")
+    parser.add_argument("--set", action="append", default=[], help="override, as of trireme")
+    arguments = parser.parse_args()
+    program = arguments.trireme or arguments.build / "trireme"
+    resources = resources_of(arguments.build)
+    step = counted(program, arguments.config, arguments.set)
+    print(f"{'blocks':>9} {'of':>5} {'regs':>5} {'a SM':>5} {'waves':>7}  kernel of operation")
+    faults, unknown = 0, 0
+    for operation in step["operations"]:
+        moved = (operation["read_bytes"] + operation["written_bytes"]) / max(operation["calls"], 1)
+        for kernel in operation["kernels"]:
+            if kernel["kind"] != "kernel":
+                continue
+            known = resources.get(kernel["name"])
+            if known is None:
+                print(f"{kernel['name']}: ptxas reported nothing of it")
+                unknown += 1
+                continue
+            here = blocks_per_processor(known, kernel["threads"], kernel["shared_bytes"])
+            print(f"{kernel['blocks']:9} {kernel['threads']:5} {known.registers:5} {here:5} "
+                  f"{kernel['blocks'] / (here * PROCESSORS):7.2f}  {kernel['name']} of {operation['operation']}")
+            if moved >= MUCH and kernel["blocks"] < PROCESSORS and not reason(FEW_BLOCKS, kernel["name"]):
+                print(f"{'':9} fills {kernel['blocks']} of {PROCESSORS} multiprocessors")
+                faults += 1
+            if moved >= MUCH and here < 2 and kernel["threads"] <= THREADS // 2 and \
+                    not kernel["shared_bytes"] and not reason(ONE_BLOCK, kernel["name"]):
+                print(f"{'':9} one block of {kernel['threads']} threads a multiprocessor")
+                faults += 1
+    print(f"{faults} faults, {unknown} kernels not known")
+    sys.exit(1 if faults or unknown else 0)
+
+
+if __name__ == "__main__":
+    main()

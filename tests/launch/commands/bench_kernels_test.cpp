@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme bench kernels` inside the test's own process, which is linked without the CUDA back end:
+// operations, bytes and messages, but no launches (tests/launch/emulated/kernel_counts_test.cpp).
+#include <gmock/gmock.h>
+
+#include <CLI/CLI.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "launch/bench/bench_kernels.h"
+#include "runtime/base/file.h"
+#include "tests/support/command.h"
+#include "tests/support/expect_error.h"
+
+namespace trireme {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+std::string bench(const std::string& arguments) {
+  CLI::App app;
+  add_bench_kernels(app);
+  testing::internal::CaptureStdout();
+  try {
+    app.parse("kernels " + arguments);
+  } catch (...) {
+    testing::internal::GetCapturedStdout();
+    throw;
+  }
+  return testing::internal::GetCapturedStdout();
+}
+
+class BenchKernels : public testing::Test {
+ protected:
+  Json rows(const std::string& arguments) {
+    const std::string file = directory_.path() + "/rows.json";
+    bench(arguments + " --json " + file);
+    return Json::parse(read_whole_file(file, 1 << 24, ExitCode::internal));
+  }
+  test::TemporaryDirectory directory_;
+};
+
+const Json& row(const Json& all, const std::string& pass, const std::string& operation) {
+  for (const Json& each : all["operations"]) {
+    if (each["pass"] == pass && each["operation"] == operation) return each;
+  }
+  throw std::runtime_error("no row of " + operation);
+}
+
+TEST_F(BenchKernels, SaysHowLaunchesAreCountedWhereTheBuildHasNone) {
+  EXPECT_THAT(bench("configs/gpt_tiny.yaml"),
+              AllOf(HasSubstr("layer_norm_forward"), HasSubstr("per micro-batch"),
+                    HasSubstr("Launches need the CUDA back end"), HasSubstr("--preset cuda")));
+}
+
+// y(B T, 4 hidden) = x w^T + bias, and so on.
+TEST_F(BenchKernels, CountsTheBytesAndFlopsOfAMicroBatch) {
+  const Json all = rows(
+      "configs/gpt_tiny.yaml --set model.layers=1 --set train.micro_batch=2 "
+      "--set train.global_batch=2 --set precision=bf16");
+
+  const double rows_of_batch = 2 * 128, hidden = 192;
+  const Json& gelu = row(all, "forward", "gelu_forward");
+  EXPECT_EQ(gelu["read_bytes"], rows_of_batch * 4 * hidden * 2);
+  EXPECT_EQ(gelu["written_bytes"], gelu["read_bytes"]);
+  // Of w there are 3, 1, 4 and 4 times hidden^2 elements.
+  double flops = 0;
+  for (const Json& each : all["operations"]) {
+    if (each["operation"] == "linear_forward" && each["layer"] == "blocks") flops = each["flops"];
+  }
+  EXPECT_EQ(flops, 2 * rows_of_batch * 12 * hidden * hidden);
+  EXPECT_TRUE(gelu["launches"].is_null());
+}
+
+TEST_F(BenchKernels, NamesTheMessagesOfDataParallelRanks) {
+  const Json all = rows("configs/gpt2_124m.yaml --ranks 8");
+
+  double bytes = 0;
+  for (const Json& each : all["operations"]) {
+    for (const Json& kernel : each["kernels"]) {
+      if (kernel["kind"] == "message" && kernel["name"] == "all_reduce f32 (data)")
+        bytes += kernel["bytes"].get<double>();
+    }
+  }
+  EXPECT_NEAR(bytes, 4 * 124.5e6, 0.05e9) << "every gradient once, in f32";
+}
+
+TEST_F(BenchKernels, RefusesAMachineWithoutGpus) {
+  test::expect_error(
+      ExitCode::config,
+      [] { (void)bench("configs/gpt_tiny.yaml --hardware configs/hardware/cpu_example.yaml"); },
+      "cpu_example.yaml", "without GPUs");
+}
+
+}  // namespace
+}  // namespace trireme
