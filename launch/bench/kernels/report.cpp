@@ -48,6 +48,29 @@ void add_operation(std::string& text, const OperationCount& each, const Part& pa
   }
 }
 
+// A line for each kind of layer, in the order of their first operations.
+void add_layers(std::string& text, const StepCount& count, const Part& part, Precision precision,
+                const plan::Hardware& hardware) {
+  struct Layer {
+    std::string name;
+    double launches = 0, bytes = 0, flops = 0, seconds = 0;
+  };
+  std::vector<Layer> layers;
+  for (const OperationCount& each : count.operations) {
+    if (repeats(each) != part.repeated || each.layer.empty()) continue;
+    auto found = std::ranges::find(layers, each.layer, &Layer::name);
+    if (found == layers.end()) found = layers.insert(found, {.name = each.layer});
+    found->launches += part.share * static_cast<double>(each.launches());
+    found->bytes += part.share * (each.traffic.read + each.traffic.written);
+    found->flops += part.share * each.traffic.flops;
+    found->seconds += part.share * roofline_seconds(each, precision, hardware);
+  }
+  for (const Layer& layer : layers)
+    text += fmt::format("{}: {} launches, {:.3f} GB, {:.1f} GFLOP, {:.3f} ms\n", layer.name,
+                        count.launches ? fmt::format("{:.6g}", layer.launches) : "-",
+                        1e-9 * layer.bytes, 1e-9 * layer.flops, 1e3 * layer.seconds);
+}
+
 void add_part(std::string& text, const StepCount& count, const Part& part, Precision precision,
               const plan::Hardware& hardware) {
   text += fmt::format("\n{}\n{:10} {:12} {:32} {:>8} {:>8} {:>10} {:>10} {:>10} {:>9}\n",
@@ -60,6 +83,7 @@ void add_part(std::string& text, const StepCount& count, const Part& part, Preci
     seconds += part.share * own;
     add_operation(text, each, part, count.launches, own);
   }
+  add_layers(text, count, part, precision, hardware);
   const Totals sum = part.repeated ? micro_batch_totals(count) : step_totals(count);
   text += fmt::format(
       "total: {} launches, {} calls of the host, {:.3f} GB read, {:.3f} GB written, {:.1f} GFLOP, "
