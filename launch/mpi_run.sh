@@ -3,7 +3,7 @@
 # mpirun with the settings of launch/mpi_env.sh, for jobs that must end when they are over.
 #
 #   launch/mpi_run.sh -np 8 build/cpu/trireme train configs/gpt_tiny.yaml
-#   launch/mpi_run.sh --host a:8,b:8 -np 16 build/cuda/trireme train configs/gpt2_124m.yaml
+#   launch/mpi_run.sh --host a:8,b:8 -np 16 build/cuda/trireme train configs/gpt2_124m.yaml --set train.micro_batch=32
 #
 # A rank that sees another host vanish ends the job with a message, but mpirun and its daemons may wait for that host for
 # many minutes. So this script ends mpirun TRIREME_END_SECONDS (default 30) after the first rank's last words, and
