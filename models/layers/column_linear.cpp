@@ -66,7 +66,7 @@ void ColumnLinear::forward_gelu(const Context& context, const Tensor& y, const T
 
 Tensor ColumnLinear::bias_block(const Context& context, std::int64_t b) const {
   if (bias_.index < 0) return {};
-  return block_of(context.params.compute(bias_), b, Shape{weight_block_[0]});
+  return block_of(matmul_.bias(context, bias_), b, Shape{weight_block_[0]});
 }
 
 void ColumnLinear::backward(const Context& context, const Tensor& dx, const Tensor& dy,

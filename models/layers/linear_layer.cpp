@@ -16,7 +16,7 @@ Linear::Linear(Blueprint& blueprint, std::string_view name, std::int64_t inputs,
 
 void Linear::forward(const Context& context, const Tensor& y, const Tensor& x,
                      const Tensor& residual) const {
-  const Tensor bias = bias_.index < 0 ? Tensor{} : context.params.compute(bias_);
+  const Tensor bias = bias_.index < 0 ? Tensor{} : context.params.added(bias_);
   ops::linear_forward(context.stream, y, x, context.params.compute(weight_), bias, residual);
 }
 

@@ -15,6 +15,10 @@ class LinearMatmuls {
   LinearMatmuls(Blueprint& blueprint, std::int64_t rows, const Shape& weight, bool fp8);
 
   // As the ops of ops/linear.h.
+  // The bias that forward takes.
+  [[nodiscard]] Tensor bias(const Context& context, ParamId id) const {
+    return fp8_ ? context.params.compute(id) : context.params.added(id);
+  }
   void forward(const Context& context, const Tensor& y, const Tensor& x, const Tensor& w,
                const Tensor& bias = {}, const Tensor& residual = {}) const;
   void forward_gelu(const Context& context, const Tensor& y, const Tensor& pre, const Tensor& x,

@@ -35,8 +35,8 @@ RowLinear::RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t i
 void RowLinear::forward(const Context& context, const Tensor& y, const Tensor& x,
                         const Tensor& residual) const {
   const Tensor weight = context.params.compute(weight_);
-  const Tensor bias = bias_.index < 0 ? Tensor{} : context.params.compute(bias_);
   if (!blocked_) {
+    const Tensor bias = bias_.index < 0 ? Tensor{} : matmul_.bias(context, bias_);
     matmul_.forward(context, y, x, weight, bias, residual);
     if (adapter_) adapter_->forward(context, {y}, {x});
     return;
@@ -51,6 +51,7 @@ void RowLinear::forward(const Context& context, const Tensor& y, const Tensor& x
     adapter_->forward(context, {all, blocks_}, {x, blocks_});
   }
   sum_.start(context);
+  const Tensor bias = bias_.index < 0 ? Tensor{} : context.params.compute(bias_);
   ops::add_bias_residual(context.stream, y, sum_.finish(context), bias, residual);
 }
 

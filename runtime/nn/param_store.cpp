@@ -109,6 +109,10 @@ Tensor ParamStore::compute(ParamId id) const {
   return rounded() && layout_->spec(id).matrix ? compute_.param(id) : master(id);
 }
 
+Tensor ParamStore::added(ParamId id) const {
+  return rounded() && device_->type() == DeviceType::cuda ? compute_.param(id) : compute(id);
+}
+
 void ParamStore::select_level(UnitRange units, ParamKind kind, int level) {
   for (const ParamId id : layout_->order()) {
     if (units.contains(layout_->unit_of(id)) && layout_->spec(id).kind == kind)

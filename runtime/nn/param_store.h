@@ -58,6 +58,9 @@ class ParamStore {
   [[nodiscard]] bool trains(ParamId id) const { return layout_->trains(id); }
   // What kernels read: the compute dtype for matrices, fp32 for the rest.
   [[nodiscard]] Tensor compute(ParamId id) const;
+  // What a product adds to its rows: on a GPU in the compute dtype, as cuBLASLt reads it, so that
+  // no step rounds it again; on a CPU fp32.
+  [[nodiscard]] Tensor added(ParamId id) const;
 
   [[nodiscard]] const ParamArena& masters() const { return masters_; }      // f32
   [[nodiscard]] const ParamArena& gradients() const { return gradients_; }  // f32, partial sums

@@ -213,7 +213,7 @@ bool multiplies_fp8(Stream& stream, const Gemm& p) {
 
 const void* epilogue_bias(Stream& stream, const Tensor& bias, DType output) {
   if (bias.empty()) return nullptr;
-  if (output == DType::f32) return bias.data;
+  if (output == bias.dtype) return bias.data;
   const Tensor rounded{
       CudaStream::of(stream).scratch(static_cast<std::size_t>(bias.count()) * size_of(output)),
       output, bias.shape};

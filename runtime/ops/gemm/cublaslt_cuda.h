@@ -44,8 +44,8 @@ struct Gemm {
 // are multiplied in full or, where the device was set so, as TF32.
 void multiply(Stream& stream, const Gemm& gemm);
 
-// `bias` (m) f32 as an epilogue reads it, in the output's dtype and in the stream's scratch memory
-// where that is another; nullptr for none.
+// `bias` (m) as an epilogue reads it, in the output's dtype: itself, or rounded in the stream's
+// scratch memory; nullptr for none.
 [[nodiscard]] const void* epilogue_bias(Stream& stream, const Tensor& bias, DType output);
 
 // The library's own version, as found at run time.

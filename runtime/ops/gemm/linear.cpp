@@ -31,8 +31,8 @@ void check_same_rows(std::string_view op, const Tensor& x, const Tensor& y) {
                   y.shape.to_string());
 }
 
-void check_forward(std::string_view op, const Operands& check, const Tensor& y, const Tensor& x,
-                   const Tensor& w, const Tensor& bias) {
+void check_forward(const Stream& stream, std::string_view op, const Operands& check,
+                   const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
   check.compute_dtype("w", w);
   check.rank("w", w, 2);
   check.present("x", x);
@@ -44,7 +44,9 @@ void check_forward(std::string_view op, const Operands& check, const Tensor& y, 
   check_same_rows(op, x, y);
   check.disjoint("y", y, "x", x);
   check.disjoint("y", y, "w", w);
-  if (!bias.empty()) check.is("bias", bias, DType::f32, Shape{w.shape[0]});
+  if (bias.empty()) return;
+  const bool rounded = bias.dtype == y.dtype && stream.device().type() == DeviceType::cuda;
+  check.is("bias", bias, rounded ? y.dtype : DType::f32, Shape{w.shape[0]});
 }
 
 void check_backward_input(std::string_view op, const Tensor& dx, const Tensor& dy,
@@ -63,9 +65,9 @@ void check_backward_input(std::string_view op, const Tensor& dx, const Tensor& d
   check.disjoint("dx", dx, "w", w);
 }
 
-// The bias is rounded to the dtype of a 16-bit product first, which then reads that.
+// An f32 bias is rounded to the dtype of a 16-bit product first, which then reads that.
 Passes forward_passes(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
-  const double rounded = bias.empty() || y.dtype == DType::f32
+  const double rounded = bias.empty() || y.dtype == bias.dtype
                              ? 0
                              : static_cast<double>(bias.count() * size_of(y.dtype));
   return reads(x, w, bias)
@@ -79,7 +81,7 @@ void linear_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tens
                     const Tensor& bias, const Tensor& residual) {
   constexpr std::string_view op = "linear_forward";
   const Operands check(op);
-  check_forward(op, check, y, x, w, bias);
+  check_forward(stream, op, check, y, x, w, bias);
   if (!residual.empty()) {
     check.dtype("residual", residual, w.dtype);
     check_rows(op, "residual", residual, w.shape[0], "w", w);
@@ -133,7 +135,7 @@ void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, con
                          const Tensor& w, const Tensor& bias) {
   constexpr std::string_view op = "linear_gelu_forward";
   const Operands check(op);
-  check_forward(op, check, y, x, w, bias);
+  check_forward(stream, op, check, y, x, w, bias);
   check.is("pre", pre, y.dtype, y.shape);
   for (const auto& [name, other] : {std::pair{"y", &y}, {"x", &x}, {"w", &w}})
     check.disjoint("pre", pre, name, *other);

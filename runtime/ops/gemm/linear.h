@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layer matmuls. Weights are (out, in), row-major, as in PyTorch's Linear.
-// x, w, y, dy, dx share one compute dtype (f32, bf16 or f16); bias, dw and db are f32. Matmuls
-// accumulate in fp32.
+// x, w, y, dy, dx share one compute dtype (f32, bf16 or f16); dw and db are f32, and so is bias,
+// which on CUDA may be of y's dtype instead. Matmuls accumulate in fp32.
 #pragma once
 
 #include "runtime/device/device.h"
