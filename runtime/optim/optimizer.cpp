@@ -18,21 +18,6 @@ Buffer zeroed(Device& device, Stream* stream, std::size_t bytes) {
   return buffer;
 }
 
-template <typename Options>
-Options decaying(Options options, bool decay) {
-  if (!decay) options.weight_decay = 0;
-  return options;
-}
-
-// The decay stays that of the learning rate, whatever a parameter's own.
-template <typename Options>
-Options of_run(Options options, const OwnedRun& run) {
-  options = decaying(options, run.decay);
-  options.rate = run.rate;
-  options.weight_decay /= run.rate;
-  return options;
-}
-
 }  // namespace
 
 Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions& options,
@@ -71,7 +56,7 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
   if (lamb || muon || std::holds_alternative<ops::AdamWOptions>(options_))
     second_ = zeroed(device, stream.get(), state);
   if (lamb || std::holds_alternative<ops::LarsOptions>(options_))
-    ratios_.emplace(device, params.layout(), exact_norms_);
+    ratios_.emplace(device, params.layout());
   if (muon) {
     muon_.emplace(device, params, slices_ ? &*slices_ : nullptr, tensor_ ? &*tensor_ : nullptr);
   }
@@ -80,6 +65,34 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
   norm_ = zeroed(device, stream.get(), sizeof(float));
   sum_ = zeroed(device, stream.get(), sizeof(double));
   exact_ = zeroed(device, stream.get(), ops::exact_sum_words * sizeof(std::uint64_t));
+  make_tables();
+}
+
+void Optimizer::make_tables() {
+  const ParamLayout& layout = params_.layout();
+  std::vector<ops::UpdateRun> weights, hidden;
+  std::vector<ops::SquaresRun> counted;
+  std::vector<TrustRatios::Run> trusted;
+  for (const OwnedRun& run : ratios_ || muon_ ? layout.owned_params() : layout.owned_runs()) {
+    if (run.kind == ParamKind::statistic) {
+      statistics_.push_back(run);
+      continue;
+    }
+    ops::UpdateRun tensors = tensors_of(run);
+    if (ratios_) tensors.ratio = ratios_->ratio(run.param);
+    // Biases and norms step as far as their direction is long, as both papers' recipes have it.
+    if (ratios_ && run.decay && run.counted_in_tensor)
+      trusted.push_back({run.param, tensors.parameter, tensors.gradient});
+    (muon_ && layout.spec(run.param).hidden ? hidden : weights).push_back(tensors);
+  }
+  for (const OwnedRun& run : layout.owned_runs()) {
+    if (run.kind == ParamKind::weight && run.counted)
+      counted.push_back({.values = tensors_of(run).gradient});
+  }
+  weights_ = ops::UpdateTable(device_, weights);
+  hidden_ = ops::UpdateTable(device_, hidden);
+  counted_ = ops::SquaresTable(device_, counted, 1, exact_norms_);
+  if (ratios_) ratios_->measure(trusted, exact_norms_);
 }
 
 Tensor Optimizer::gradient_norm() const {
@@ -128,34 +141,26 @@ void Optimizer::measure(Stream& stream, std::int64_t step, const Tensor& sums, d
 
 void Optimizer::update(Stream& stream) {
   if (ratios_) measure_tensors(stream);
-  if (muon_) orthogonalize(stream);
-  const ParamLayout& layout = params_.layout();
-  for (const OwnedRun& run : ratios_ || muon_ ? layout.owned_params() : layout.owned_runs()) {
-    if (run.kind == ParamKind::statistic) {
-      update_statistic(stream, run);
-    } else {
-      update_weights(stream, run);
-    }
+  if (muon_) {
+    ops::muon_direction(stream, hidden_, scalars(), std::get<MuonWithAdamW>(options_).muon);
+    muon_->orthogonalize(stream);
+  }
+  update_weights(stream);
+  for (const OwnedRun& run : statistics_) {
+    const ops::UpdateRun at = tensors_of(run);
+    ops::exponential_average(stream, at.parameter, at.gradient, run.statistic_decay, scalars());
   }
 }
 
 void Optimizer::sum_squares(Stream& stream) {
   const Tensor sum = sum_.view(DType::f64, Shape{1});
   const Tensor exact = exact_.view(DType::u64, Shape{ops::exact_sum_words});
-  const Tensor& total = exact_norms_ ? exact : sum;
-  device_.fill_zero(stream, total.data, total.bytes());
-  const auto buckets = params_.layout().buckets();
-  for (const OwnedRun& run : params_.layout().owned_runs()) {
-    if (run.kind != ParamKind::weight || !run.counted) continue;
-    const Tensor gradient = params_.gradients()
-                                .owned(buckets[static_cast<std::size_t>(run.bucket)])
-                                .range(run.first, run.count);
-    if (exact_norms_) {
-      ops::accumulate_squares_exact(stream, exact, gradient);
-    } else {
-      ops::accumulate_squares(stream, sum, gradient);
-    }
+  if (exact_norms_) {
+    ops::sum_squares_exact(stream, exact, counted_);
+  } else {
+    ops::sum_squares(stream, sum, counted_);
   }
+  const Tensor& total = exact_norms_ ? exact : sum;
   const ScopedCommLabel label("gradient norm");
   if (slices_) slices_->all_reduce(stream, total);
   if (model_) model_->all_reduce(stream, total);
@@ -168,36 +173,24 @@ Tensor Optimizer::moments(const Buffer& buffer) const {
              : buffer.view(DType::f32, Shape{params_.layout().owned_trained_elements()});
 }
 
-Optimizer::Slices Optimizer::slices(const OwnedRun& run) const {
+ops::UpdateRun Optimizer::tensors_of(const OwnedRun& run) const {
   const Bucket& bucket = params_.layout().buckets()[static_cast<std::size_t>(run.bucket)];
   const auto part = [&](const Tensor& all, std::int64_t first) {
     return all.empty() ? all : all.range(first + run.first, run.count);
   };
   return {.parameter = part(params_.masters().owned(bucket), 0),
+          .gradient = part(params_.gradients().owned(bucket), 0),
           .compute = part(params_.compute_copies().owned(bucket), 0),
           .first = part(moments(first_), bucket.owned),
           .second = part(moments(second_), bucket.owned),
-          .gradient = part(params_.gradients().owned(bucket), 0)};
-}
-
-void Optimizer::update_statistic(Stream& stream, const OwnedRun& run) {
-  const Slices at = slices(run);
-  ops::exponential_average(stream, at.parameter, at.gradient, run.statistic_decay, scalars());
+          .decays = run.decay,
+          .rate = run.rate};
 }
 
 void Optimizer::measure_tensors(Stream& stream) {
-  const auto* const lamb = std::get_if<ops::LambOptions>(&options_);
-  ratios_->clear(stream);
-  for (const OwnedRun& run : params_.layout().owned_params()) {
-    if (run.kind == ParamKind::statistic) continue;
-    const Slices at = slices(run);
-    if (lamb != nullptr) {
-      ops::lamb_direction(stream, at.gradient, at.first, at.second, at.parameter, scalars(),
-                          decaying(*lamb, run.decay));
-    }
-    // Biases and norms step as far as their direction is long, as both papers' recipes have it.
-    if (run.decay) ratios_->add(stream, run, at.parameter, at.gradient);
-  }
+  if (const auto* const lamb = std::get_if<ops::LambOptions>(&options_))
+    ops::lamb_direction(stream, weights_, scalars(), *lamb);
+  ratios_->sum(stream);
   const ScopedCommLabel label("trust ratios");
   if (slices_) slices_->all_reduce(stream, ratios_->sums());
   if (tensor_) tensor_->all_reduce(stream, ratios_->sums());
@@ -209,36 +202,21 @@ void Optimizer::measure_tensors(Stream& stream) {
   ratios_->finish(stream, scalars(), trust);
 }
 
-void Optimizer::orthogonalize(Stream& stream) {
-  const ParamLayout& layout = params_.layout();
-  for (const OwnedRun& run : layout.owned_params()) {
-    if (!layout.spec(run.param).hidden) continue;
-    const Slices at = slices(run);
-    ops::muon_direction(stream, at.gradient, at.first, scalars(),
-                        std::get<MuonWithAdamW>(options_).muon);
-  }
-  muon_->orthogonalize(stream);
-}
-
-void Optimizer::update_weights(Stream& stream, const OwnedRun& run) {
-  const auto [parameter, compute, first, second, gradient] = slices(run);
+void Optimizer::update_weights(Stream& stream) {
   if (const auto* const adamw = std::get_if<ops::AdamWOptions>(&options_)) {
-    ops::adamw(stream, parameter, compute, first, second, gradient, scalars(), of_run(*adamw, run));
+    ops::adamw(stream, weights_, scalars(), *adamw);
   } else if (const auto* const lion = std::get_if<ops::LionOptions>(&options_)) {
-    ops::lion(stream, parameter, compute, first, gradient, scalars(), of_run(*lion, run));
+    ops::lion(stream, weights_, scalars(), *lion);
   } else if (const auto* const sgd = std::get_if<ops::SgdOptions>(&options_)) {
-    ops::sgd(stream, parameter, compute, first, gradient, scalars(), decaying(*sgd, run.decay));
+    ops::sgd(stream, weights_, scalars(), *sgd);
   } else if (std::holds_alternative<ops::LambOptions>(options_)) {
-    ops::lamb(stream, parameter, compute, gradient, ratios_->ratio(run.param), scalars());
+    ops::lamb(stream, weights_, scalars());
   } else if (const auto* const lars = std::get_if<ops::LarsOptions>(&options_)) {
-    ops::lars(stream, parameter, compute, first, gradient, ratios_->ratio(run.param), scalars(),
-              decaying(*lars, run.decay));
-  } else if (const auto& both = std::get<MuonWithAdamW>(options_);
-             params_.layout().spec(run.param).hidden) {
-    ops::muon(stream, parameter, compute, gradient, scalars(), decaying(both.muon, run.decay));
+    ops::lars(stream, weights_, scalars(), *lars);
   } else {
-    ops::adamw(stream, parameter, compute, first, second, gradient, scalars(),
-               decaying(both.adamw, run.decay));
+    const auto& both = std::get<MuonWithAdamW>(options_);
+    ops::muon(stream, hidden_, scalars(), both.muon);
+    ops::adamw(stream, weights_, scalars(), both.adamw);
   }
 }
 

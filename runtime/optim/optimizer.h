@@ -74,18 +74,13 @@ class Optimizer {
  private:
   // (StepScalars) f32 on the host; steps take turns on two, for the copy happens later.
   [[nodiscard]] float* staged(std::int64_t step) const;
-  // What belongs to a run of weights; moments and compute copies may be absent.
-  struct Slices {
-    Tensor parameter, compute, first, second, gradient;
-  };
-  [[nodiscard]] Slices slices(const OwnedRun& run) const;
+  // What belongs to a run of weights or statistics; moments and compute copies may be absent.
+  [[nodiscard]] ops::UpdateRun tensors_of(const OwnedRun& run) const;
+  void make_tables();
   void sum_squares(Stream& stream);
-  void update_statistic(Stream& stream, const OwnedRun& run);
-  void update_weights(Stream& stream, const OwnedRun& run);
+  void update_weights(Stream& stream);
   // LAMB and LARS: the norms of all tensors.
   void measure_tensors(Stream& stream);
-  // Muon: the directions of all hidden matrices.
-  void orthogonalize(Stream& stream);
   [[nodiscard]] Tensor moments(const Buffer& buffer) const;
 
   Device& device_;
@@ -101,6 +96,9 @@ class Optimizer {
       second_;  // AdamW, LAMB: m, v; Lion: m; SGD, LARS: momentum; Muon: its own, or m, v
   Buffer scalars_, scalars_host_, norm_, sum_;  // StepScalars, its staging copy, (1) f32, (1) f64
   Buffer exact_;                                // ops::exact_sum_words u64
+  ops::UpdateTable weights_, hidden_;           // Muon's hidden matrices are not in the first
+  ops::SquaresTable counted_;                   // gradients in the norm
+  std::vector<OwnedRun> statistics_;
 };
 
 }  // namespace trireme

@@ -1,18 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/optim/trust_ratios.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "runtime/ops/update/exact_sum.h"
 
 namespace trireme {
 
-TrustRatios::TrustRatios(Device& device, const ParamLayout& layout, bool exact)
-    : device_(device), params_(static_cast<std::int64_t>(layout.specs().size())), exact_(exact) {
+TrustRatios::TrustRatios(Device& device, const ParamLayout& layout)
+    : device_(device), params_(static_cast<std::int64_t>(layout.specs().size())) {
   const auto n = static_cast<std::size_t>(params_);
   squares_ = Buffer(device, 2 * n * sizeof(double), MemoryKind::device);
   ratios_ = Buffer(device, n * sizeof(float), MemoryKind::device);
+}
+
+void TrustRatios::measure(std::vector<Run> runs, bool exact) {
+  std::ranges::sort(runs, {}, [](const Run& run) { return run.param.index; });
+  std::vector<ops::SquaresRun> both;
+  for (const Run& run : runs) {
+    both.push_back({.values = run.parameter, .total = 2 * run.param.index});
+    both.push_back({.values = run.direction, .total = 2 * run.param.index + 1});
+  }
+  table_ = ops::SquaresTable(device_, both, 2 * params_, exact);
   if (!exact) return;
-  states_ =
-      Buffer(device, 2 * n * ops::exact_sum_words * sizeof(std::uint64_t), MemoryKind::device);
+  states_ = Buffer(
+      device_, static_cast<std::size_t>(2 * params_ * ops::exact_sum_words) * sizeof(std::uint64_t),
+      MemoryKind::device);
 }
 
 Tensor TrustRatios::squares() const {
@@ -20,31 +34,20 @@ Tensor TrustRatios::squares() const {
 }
 
 Tensor TrustRatios::sums() const {
-  return exact_ ? states_.view(DType::u64, Shape{2 * params_ * ops::exact_sum_words}) : squares();
+  return table_.exact() ? states_.view(DType::u64, Shape{2 * params_ * ops::exact_sum_words})
+                        : squares().reshaped({2 * params_});
 }
 
-void TrustRatios::clear(Stream& stream) {
-  device_.fill_zero(stream, sums().data, sums().bytes());
-}
-
-void TrustRatios::add(Stream& stream, const OwnedRun& run, const Tensor& parameter,
-                      const Tensor& direction) {
-  if (!run.counted_in_tensor) return;
-  const std::int64_t words = exact_ ? ops::exact_sum_words : 1;
-  std::int64_t place = 2 * run.param.index * words;
-  for (const Tensor& values : {parameter, direction}) {
-    const Tensor sum = sums().range(place, words);
-    if (exact_) {
-      ops::accumulate_squares_exact(stream, sum, values);
-    } else {
-      ops::accumulate_squares(stream, sum, values);
-    }
-    place += words;
+void TrustRatios::sum(Stream& stream) {
+  if (table_.exact()) {
+    ops::sum_squares_exact(stream, sums(), table_);
+  } else {
+    ops::sum_squares(stream, sums(), table_);
   }
 }
 
 void TrustRatios::finish(Stream& stream, const Tensor& scalars, const ops::TrustOptions& options) {
-  if (exact_) ops::exact_sum_values(stream, squares(), sums());
+  if (table_.exact()) ops::exact_sum_values(stream, squares(), sums());
   ops::trust_ratios(stream, ratios_.view(DType::f32, Shape{params_}), squares(), scalars, options);
 }
 

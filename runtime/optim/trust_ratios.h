@@ -3,6 +3,8 @@
 // over all ranks that hold parts of them.
 #pragma once
 
+#include <vector>
+
 #include "runtime/nn/param_layout.h"
 #include "runtime/ops/update/optimizer_update.h"
 
@@ -10,16 +12,21 @@ namespace trireme {
 
 class TrustRatios {
  public:
-  // `exact` as in OptimizerRanks.
-  TrustRatios(Device& device, const ParamLayout& layout, bool exact);
+  TrustRatios(Device& device, const ParamLayout& layout);
 
-  void clear(Stream& stream);
-  // The part of parameter and direction in this run, once among the ranks that hold it.
-  void add(Stream& stream, const OwnedRun& run, const Tensor& parameter, const Tensor& direction);
-  // What is to be summed over the ranks that hold parts of a parameter, between add and finish.
+  // The part of parameter and direction that a run has, once among the ranks that hold it.
+  struct Run {
+    ParamId param{};
+    Tensor parameter{}, direction{};
+  };
+  // What sum() takes: at most one run of a parameter. `exact` as in OptimizerRanks.
+  void measure(std::vector<Run> runs, bool exact);
+  // The sums of squares of all of it.
+  void sum(Stream& stream);
+  // What is to be added over the ranks that hold parts of a parameter, between sum and finish.
   [[nodiscard]] Tensor sums() const;
   void finish(Stream& stream, const Tensor& scalars, const ops::TrustOptions& options);
-  // (1) f32; 1 where nothing was added.
+  // (1) f32; 1 where nothing was measured.
   [[nodiscard]] Tensor ratio(ParamId id) const;
 
  private:
@@ -27,10 +34,10 @@ class TrustRatios {
 
   Device& device_;
   std::int64_t params_;
-  bool exact_;
   Buffer squares_;  // (params, 2) f64: of the parameter, of its direction
   Buffer states_;   // (params, 2, exact_sum_words) u64
   Buffer ratios_;   // (params) f32
+  ops::SquaresTable table_;
 };
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 
 #include "runtime/ops/update/loss_sums.h"
 #include "runtime/ops/update/noise_scale.h"
+#include "runtime/ops/update/update_table.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {
@@ -181,6 +182,31 @@ TEST(ExactSum, ShowsInfinitiesAndNaNsWhereverTheyAre) {
     accumulate(state, x.data(), x.size());
     EXPECT_TRUE(std::isnan(value_of(state)));
   }
+}
+
+// Runs of a table within a part, over several parts and of several totals, one without a run.
+TEST(ExactSum, OfATableHasTheBitsOfOneCallForEachRun) {
+  const std::vector<std::size_t> sizes{3, 512, 140001, 65536, 700};
+  const std::int64_t total_of[] = {0, 0, 0, 2, 2};
+  std::vector<State> expected(3, empty_state());
+  std::vector<GuardedTensor> values;
+  std::vector<ops::SquaresRun> runs;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const Floats x = i == 2 ? normal_values(sizes[i], 9) : wild_values(sizes[i], 8);
+    values.emplace_back(DType::f32, Shape{static_cast<std::int64_t>(x.size())});
+    values.back().set_elements(x);
+    runs.push_back({values.back(), total_of[i]});
+    accumulate(expected[static_cast<std::size_t>(total_of[i])], x.data(), x.size());
+  }
+  const GuardedTensor states(DType::u64, {3 * ops::exact_sum_words});
+  const ops::SquaresTable table(stream().device(), runs, 3, true);
+
+  ops::sum_squares_exact(stream(), states, table);
+
+  State all;
+  for (const State& state : expected)
+    all.insert(all.end(), state.begin(), state.end());
+  EXPECT_EQ(states.elements<std::uint64_t>(), all);
 }
 
 TEST(ExactSumErrors, NameTheStateAndItsSize) {

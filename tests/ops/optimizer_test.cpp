@@ -2,6 +2,7 @@
 #include "runtime/ops/update/optimizer_update.h"
 
 #include <limits>
+#include <numeric>
 
 #include "runtime/ops/common/fixed_sum.h"
 #include "tests/ops/guarded_tensor.h"
@@ -14,6 +15,27 @@ using ops::StepScalars;
 
 GuardedTensor scalars_of(double learning_rate, double c1, double c2, double scale) {
   return {DType::f32, {StepScalars::count}, {learning_rate, c1, c2, scale}};
+}
+
+template <typename Op>
+void with_table(const std::vector<ops::UpdateRun>& runs, const Op& op) {
+  const ops::UpdateTable table(stream().device(), runs);
+  op(table);
+  stream().synchronize();
+}
+
+void adamw(const ops::UpdateRun& run, const Tensor& scalars, const ops::AdamWOptions& options) {
+  with_table({run}, [&](const auto& table) { ops::adamw(stream(), table, scalars, options); });
+}
+void sgd(const ops::UpdateRun& run, const Tensor& scalars, const ops::SgdOptions& options) {
+  with_table({run}, [&](const auto& table) { ops::sgd(stream(), table, scalars, options); });
+}
+
+void sum_squares_of(const Tensor& squares, const Tensor& parameter, const Tensor& direction) {
+  const ops::SquaresRun runs[] = {{parameter, 0}, {direction, 1}};
+  const ops::SquaresTable table(stream().device(), runs, 2, false);
+  ops::sum_squares(stream(), squares.reshaped({2}), table);
+  stream().synchronize();
 }
 
 TEST(AdamW, FollowsTheFormulaOverSeveralSteps) {
@@ -36,7 +58,7 @@ TEST(AdamW, FollowsTheFormulaOverSeveralSteps) {
         rp[i] -= 1e-2 * ((rm[i] / c1) / (std::sqrt(rv[i] / c2) + 1e-8) + 0.1 * rp[i]);
       }
 
-      ops::adamw(stream(), p, low, m, v, g, scalars_of(1e-2, c1, c2, 0.5), options);
+      adamw({p, g, low, m, v, {}, true}, scalars_of(1e-2, c1, c2, 0.5), options);
     }
     expect_close(p.get(), rp, 1e-6, 1e-6);
     expect_close(m.get(), rm, 1e-5, 1e-7);
@@ -59,7 +81,7 @@ TEST(AdamW, IsTheSameWithAndWithoutTheComputeCopy) {
     const GuardedTensor v = random_tensor(DType::f32, {1025}, 5, 0.0, 1.0),
                         low(DType::bf16, {1025});
 
-    ops::adamw(stream(), p, copy ? low.view() : Tensor{}, m, v, g, scalars, {});
+    adamw({p, g, copy ? low.view() : Tensor{}, m, v}, scalars, {});
 
     results.push_back(p.raw());
   }
@@ -80,8 +102,8 @@ TEST(AdamW, IsTheSameAtAnyAlignment) {
     const GuardedTensor p = shifted(), m = shifted(), v = shifted(), g = shifted();
     const GuardedTensor low(DType::bf16, {n});
 
-    ops::adamw(stream(), p.view().range(shift, n), low, m.view().range(shift, n),
-               v.view().range(shift, n), g.view().range(shift, n), scalars, {.weight_decay = 0.1F});
+    const auto part = [&](const GuardedTensor& all) { return all.view().range(shift, n); };
+    adamw({part(p), part(g), low, part(m), part(v), {}, true}, scalars, {.weight_decay = 0.1F});
 
     std::vector<double> result = low.get();
     for (const GuardedTensor* const each : {&p, &m, &v}) {
@@ -104,9 +126,11 @@ TEST(AdamW, LeavesEverythingAloneWhenTheGradientIsNotFinite) {
   const GuardedTensor total(DType::f64, {1}, {0.0});
   const auto before = p.raw();
 
-  ops::accumulate_squares(stream(), total, g);
+  const ops::SquaresRun run{g};
+  const ops::SquaresTable squares(stream().device(), {&run, 1}, 1, false);
+  ops::sum_squares(stream(), total, squares);
   ops::clip_scale(stream(), scalars, norm, total, 1.0F);
-  ops::adamw(stream(), p, {}, m, v, g, scalars, {});
+  adamw({p, g, {}, m, v}, scalars, {});
 
   EXPECT_TRUE(std::isinf(norm.get()[0]));
   EXPECT_EQ(p.raw(), before);
@@ -129,7 +153,9 @@ TEST(Lion, FollowsTheFormulaOverSeveralSteps) {
         rm[i] = 0.99 * rm[i] + 0.01 * g;
       }
 
-      ops::lion(stream(), p, low, m, gradient, scalars_of(1e-2, 1, 1, 0.5), options);
+      with_table({{p, gradient, low, m, {}, {}, true}}, [&](const auto& table) {
+        ops::lion(stream(), table, scalars_of(1e-2, 1, 1, 0.5), options);
+      });
     }
     expect_close(p.get(), rp, 1e-6, 1e-6);
     expect_close(m.get(), rm, 1e-5, 1e-7);
@@ -152,7 +178,7 @@ TEST(Sgd, FollowsTheFormulaWithAndWithoutNesterov) {
         rp[i] -= 0.1 * (nesterov ? g + 0.9 * rb[i] : rb[i]);
       }
 
-      ops::sgd(stream(), p, low, b, gradient, scalars_of(0.1, 1, 1, 2.0), options);
+      sgd({p, gradient, low, b, {}, {}, true}, scalars_of(0.1, 1, 1, 2.0), options);
     }
     expect_close(p.get(), rp, 1e-5, 1e-6);
     expect_close(low.get(), rp, 0x1p-8, 1e-6);
@@ -191,11 +217,12 @@ TEST(Lamb, StepsByTheNormOfTheTensorOverThatOfItsDirection) {
     const GuardedTensor scalars = scalars_of(1e-2, c1, c2, 0.5);
     const GuardedTensor squares(DType::f64, {1, 2}, {0, 0});
 
-    ops::lamb_direction(stream(), gradient, m, v, p, scalars, options);
-    ops::accumulate_squares(stream(), squares.view().range(0, 1), p);
-    ops::accumulate_squares(stream(), squares.view().range(1, 1), gradient);
-    ops::trust_ratios(stream(), ratio, squares, scalars, {});
-    ops::lamb(stream(), p, low, gradient, ratio, scalars);
+    with_table({{p, gradient, low, m, v, ratio, true}}, [&](const auto& table) {
+      ops::lamb_direction(stream(), table, scalars, options);
+      sum_squares_of(squares, p, gradient);
+      ops::trust_ratios(stream(), ratio, squares, scalars, {});
+      ops::lamb(stream(), table, scalars);
+    });
 
     EXPECT_NEAR(ratio.get()[0], trust, 1e-4 * trust);
   }
@@ -221,12 +248,12 @@ TEST(Lars, StepsByTheNormOfTheTensorOverThatOfItsGradient) {
     const GuardedTensor scalars = scalars_of(0.5, 1, 1, 2.0);
     const GuardedTensor squares(DType::f64, {1, 2}, {0, 0});
 
-    ops::accumulate_squares(stream(), squares.view().range(0, 1), p);
-    ops::accumulate_squares(stream(), squares.view().range(1, 1), gradient);
+    sum_squares_of(squares, p, gradient);
     ops::trust_ratios(
         stream(), ratio, squares, scalars,
         {.coefficient = options.coefficient, .weight_decay = 0.01F, .gradients = true});
-    ops::lars(stream(), p, low, b, gradient, ratio, scalars, options);
+    with_table({{p, gradient, low, b, {}, ratio, true}},
+               [&](const auto& table) { ops::lars(stream(), table, scalars, options); });
   }
   expect_close(p.get(), rp, 1e-5, 1e-6);
   expect_close(low.get(), rp, 0x1p-8, 1e-6);
@@ -257,8 +284,10 @@ TEST(Sgd, ReplayedFromAGraphReadsTheScalarsOfThatStep) {
   if (test::device_under_test() == DeviceType::cpu) GTEST_SKIP() << "the CPU records no graphs";
   const GuardedTensor p(DType::f32, {2}, {1.0, 2.0}), g(DType::f32, {2}, {1.0, -1.0});
   GuardedTensor scalars = scalars_of(0, 1, 1, 1);
+  const ops::UpdateRun run{p, g};
+  const ops::UpdateTable table(stream().device(), {&run, 1});
   const auto graph =
-      stream().device().capture(stream(), [&] { ops::sgd(stream(), p, {}, {}, g, scalars, {}); });
+      stream().device().capture(stream(), [&] { ops::sgd(stream(), table, scalars, {}); });
   const auto replayed = [&](double learning_rate, double scale) {
     scalars.set({learning_rate, 1, 1, scale});
     graph->launch(stream());
@@ -273,12 +302,14 @@ TEST(Sgd, ReplayedFromAGraphReadsTheScalarsOfThatStep) {
 TEST(Sgd, NeedsNoBufferWithoutMomentum) {
   const GuardedTensor p(DType::f32, {3}, {1.0, 2.0, 3.0}), g(DType::f32, {3}, {1.0, -1.0, 0.5});
 
-  ops::sgd(stream(), p, {}, {}, g, scalars_of(0.5, 1, 1, 1), {});
+  sgd({p, g}, scalars_of(0.5, 1, 1, 1), {});
 
   EXPECT_EQ(p.get(), (std::vector<double>{0.5, 2.5, 2.75}));
   expect_error(
-      [&] { ops::sgd(stream(), p, {}, {}, g, scalars_of(1, 1, 1, 1), {.momentum = 0.9F}); },
-      {"sgd", "buffer is absent"});
+      [&] {
+        sgd({p, g}, scalars_of(1, 1, 1, 1), {.momentum = 0.9F});
+      },
+      {"sgd", "a first moment is absent"});
 }
 
 TEST(ExponentialAverage, MovesTowardsTheParameter) {
@@ -290,19 +321,96 @@ TEST(ExponentialAverage, MovesTowardsTheParameter) {
   EXPECT_EQ(average.get(), (std::vector<double>{1.5, 2.0, 2.0}));
 }
 
-TEST(AccumulateSquares, HasTheSameBitsEveryTime) {
-  const GuardedTensor x = random_tensor(DType::f32, {10007}, 7);
-  const GuardedTensor first(DType::f64, {1}, {0.0}), second(DType::f64, {1}, {0.0});
-  double expected = 0.0;
-  for (const double value : x.get())
-    expected += value * value;
+// Runs that end within a tile, at its border and behind it.
+const std::vector<std::int64_t> run_sizes{5, 4096, 1, 10007, 70001, 16};
 
-  ops::accumulate_squares(stream(), first, x);
-  ops::accumulate_squares(stream(), second, x);
+// Each run follows the one before it in memory, so that most begin at odd places.
+Tensor run_of(const Tensor& all, std::size_t run) {
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < run; ++i)
+    first += run_sizes[i];
+  return all.range(first, run_sizes[run]);
+}
 
-  EXPECT_NEAR(first.get()[0], expected, 1e-9);
-  EXPECT_EQ(first.get()[0], ops::fixed_sum<true>(x.elements<float>().data(), 10007));
-  EXPECT_EQ(first.raw(), second.raw());
+const std::int64_t all_runs = std::accumulate(run_sizes.begin(), run_sizes.end(), std::int64_t{0});
+
+TEST(UpdateTable, UpdatesEachOfItsRunsAsOneAlone) {
+  const GuardedTensor g = random_tensor(DType::f32, {all_runs}, 2),
+                      scalars = scalars_of(.01, .1, .05, 1);
+  std::vector<std::vector<unsigned char>> results;
+  for (const bool together : {false, true}) {
+    const GuardedTensor p = random_tensor(DType::f32, {all_runs}, 3),
+                        m = random_tensor(DType::f32, {all_runs}, 4),
+                        v = random_tensor(DType::f32, {all_runs}, 5, 0.0, 1.0),
+                        low(DType::bf16, {all_runs});
+    std::vector<ops::UpdateRun> runs;
+    for (std::size_t i = 0; i < run_sizes.size(); ++i) {
+      const auto part = [&](const GuardedTensor& all) { return run_of(all, i); };
+      runs.push_back({part(p),
+                      part(g),
+                      i == 2 ? Tensor{} : part(low),
+                      part(m),
+                      part(v),
+                      {},
+                      i % 2 == 0,
+                      i == 3 ? 0.3F : 1.0F});
+    }
+    const ops::AdamWOptions options{.weight_decay = 0.1F};
+    const auto update = [&](const auto& table) { ops::adamw(stream(), table, scalars, options); };
+    if (together) {
+      with_table(runs, update);
+    } else {
+      for (const ops::UpdateRun& run : runs)
+        with_table({run}, update);
+    }
+    for (const GuardedTensor* const each : {&p, &m, &v, &low})
+      results.push_back(each->raw());
+  }
+  for (std::size_t i = 0; i < results.size() / 2; ++i)
+    EXPECT_EQ(results[i], results[i + results.size() / 2]) << "tensor " << i;
+}
+
+TEST(UpdateTable, RefusesTensorsThatDoNotGoTogether) {
+  const GuardedTensor p(DType::f32, {4}), g(DType::f32, {5}), other(DType::f32, {4}),
+      bf(DType::bf16, {4}), half(DType::f16, {4}), more(DType::f32, {4});
+  Device& device = stream().device();
+  const auto table = [&](const std::vector<ops::UpdateRun>& runs) {
+    return ops::UpdateTable(device, runs);
+  };
+
+  expect_error([&] { table({{p, g}}); }, {"gradient", "(5)", "4"});
+  expect_error([&] { table({{p, p}}); }, {"shares memory"});
+  expect_error([&] { table({{p, other, bf}, {p, other, half}}); }, {"bf16", "f16"});
+  expect_error(
+      [&] {
+        adamw({p, other}, scalars_of(1, 1, 1, 1), {});
+      },
+      {"adamw", "first moment is absent"});
+}
+
+TEST(SumSquares, AddsChunksAndRunsInOrder) {
+  const GuardedTensor x = random_tensor(DType::f32, {all_runs}, 7);
+  const std::vector<float> values = x.elements<float>();
+  // Of six runs three go to the first total, none to the second, two to the third, one to the last.
+  const std::int64_t total_of[] = {0, 0, 0, 2, 2, 3};
+  std::vector<double> expected(4, 0.0);
+  std::vector<ops::SquaresRun> runs;
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < run_sizes.size(); ++i) {
+    runs.push_back({run_of(x, i), total_of[i]});
+    expected[static_cast<std::size_t>(total_of[i])] +=
+        ops::fixed_sum<true>(values.data() + first, run_sizes[i]);
+    first += run_sizes[i];
+  }
+  const GuardedTensor totals(DType::f64, {4}, {7, 7, 7, 7});
+  const ops::SquaresTable table(stream().device(), runs, 4, false);
+
+  ops::sum_squares(stream(), totals, table);
+
+  EXPECT_EQ(totals.get(), expected);
+  const std::vector<ops::SquaresRun> backwards{{x, 1}, {x, 0}};
+  expect_error([&] { ops::SquaresTable(stream().device(), backwards, 2, false); },
+               {"total 0 of 2"});
 }
 
 TEST(ClipScale, ScalesOnlyNormsAboveTheLimit) {
@@ -386,14 +494,6 @@ TEST(LossScale, StopsGrowingWhereTheGradientOfTheLossWouldOverflow) {
   ops::update_loss_scale(stream(), state, scalars_of(1, 1, 1, 1), options);
 
   EXPECT_EQ(state.get()[ops::LossScaleState::scale], most);
-}
-
-TEST(OptimizerErrors, NameTheTensorAndItsSize) {
-  const GuardedTensor p(DType::f32, {4}), g(DType::f32, {5}), scalars = scalars_of(1, 1, 1, 1);
-
-  expect_error([&] { ops::adamw(stream(), p, {}, p, p, g, scalars, {}); },
-               {"adamw", "gradient", "(5)", "4"});
-  expect_error([&] { ops::adamw(stream(), p, {}, p, p, p, scalars, {}); }, {"shares memory"});
 }
 
 }  // namespace

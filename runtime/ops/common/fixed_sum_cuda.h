@@ -11,34 +11,43 @@ namespace trireme::ops::cuda {
 inline constexpr int fixed_sum_threads = 256;
 inline constexpr int chunks_per_block = fixed_sum_threads / static_cast<int>(sum_lanes);
 
+// Of the elements of one chunk, by 16 lanes of a warp whose lanes all call; `end` is 0 for lanes
+// without a chunk.
+template <bool squares>
+__device__ double sum_of_chunk(const float* x, std::int64_t begin, std::int64_t end) {
+  constexpr int lanes = static_cast<int>(sum_lanes);
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  double partial = 0.0;
+#pragma unroll 16
+  for (std::int64_t i = begin + lane; i < end; i += lanes) {
+    const auto value = static_cast<double>(x[i]);
+    partial += squares ? value * value : value;
+  }
+  for (int half = lanes / 2; half > 0; half /= 2)
+    partial += __shfl_xor_sync(whole_warp, partial, half);
+  return partial;
+}
+
 // sums(chunks)
 template <bool squares>
 __global__ void chunk_sums_kernel(double* sums, std::int64_t chunks, const float* x,
                                   std::int64_t count) {
   constexpr int lanes = static_cast<int>(sum_lanes);
-  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  const bool first_lane = threadIdx.x % lanes == 0;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * chunks_per_block;
   const int own = static_cast<int>(threadIdx.x) / lanes;
   for (std::int64_t base = static_cast<std::int64_t>(blockIdx.x) * chunks_per_block; base < chunks;
        base += stride) {
     const std::int64_t chunk = base + own;
-    const std::int64_t begin = chunk * sum_chunk + lane;
     const std::int64_t end = chunk < chunks ? std::min((chunk + 1) * sum_chunk, count) : 0;
-    double partial = 0.0;
-#pragma unroll 16
-    for (std::int64_t i = begin; i < end; i += lanes) {
-      const auto value = static_cast<double>(x[i]);
-      partial += squares ? value * value : value;
-    }
-    for (int half = lanes / 2; half > 0; half /= 2)
-      partial += __shfl_xor_sync(whole_warp, partial, half);
-    if (lane == 0 && chunk < chunks) sums[chunk] = partial;
+    const double sum = sum_of_chunk<squares>(x, chunk * sum_chunk, end);
+    if (first_lane && chunk < chunks) sums[chunk] = sum;
   }
 }
 
-// total(1) += sums, one after the other; one warp.
-inline __global__ void join_chunks_kernel(double* total, const double* sums, std::int64_t chunks) {
-  const int lane = static_cast<int>(threadIdx.x);
+// Every lane of the warp gets `sums` added one after the other.
+inline __device__ double sum_in_order(const double* sums, std::int64_t chunks) {
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
   double sum = 0.0;
   double next = lane < chunks ? sums[lane] : 0.0;
   for (std::int64_t first = 0; first < chunks; first += warp_size) {
@@ -49,7 +58,13 @@ inline __global__ void join_chunks_kernel(double* total, const double* sums, std
     for (int i = 0; i < warp_size; ++i)
       sum += __shfl_sync(whole_warp, mine, i);
   }
-  if (lane == 0) *total += sum;
+  return sum;
+}
+
+// total(1) += sums; one warp.
+inline __global__ void join_chunks_kernel(double* total, const double* sums, std::int64_t chunks) {
+  const double sum = sum_in_order(sums, chunks);
+  if (threadIdx.x == 0) *total += sum;
 }
 
 template <bool squares>

@@ -6,6 +6,7 @@
 
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/update/exact_sum_math.h"
+#include "runtime/ops/update/update_table.h"
 
 namespace trireme::ops::cpu {
 namespace {
@@ -70,20 +71,40 @@ void add_block(ExactSum& sum, const float* x, std::int64_t count) {
   }
 }
 
+// Leaves the sum carried.
+void add_values(ExactSum& sum, const float* x, std::int64_t n) {
+  constexpr std::int64_t stretch = ExactSum::adds_before_carry / (2 * ExactBins::passes) * block;
+  for (std::int64_t begin = 0; begin < n; begin += stretch) {
+    const std::int64_t end = std::min(begin + stretch, n);
+    for (std::int64_t first = begin; first < end; first += block)
+      add_block(sum, x + first, std::min(block, end - first));
+    sum.carry();
+  }
+}
+
 }  // namespace
 
 void accumulate_squares_exact(Stream& stream, const Tensor& state, const Tensor& x) {
   enqueue(stream, [state = state.as<std::uint64_t>(), x = x.as<float>(), n = x.count()] {
     ExactSum sum;
     sum.load(state);
-    constexpr std::int64_t stretch = ExactSum::adds_before_carry / (2 * ExactBins::passes) * block;
-    for (std::int64_t begin = 0; begin < n; begin += stretch) {
-      const std::int64_t end = std::min(begin + stretch, n);
-      for (std::int64_t first = begin; first < end; first += block)
-        add_block(sum, x + first, std::min(block, end - first));
-      sum.carry();
-    }
+    add_values(sum, x, n);
     sum.store(state);
+  });
+}
+
+void sum_squares_exact(Stream& stream, const Tensor& states, const SquaresTable& table) {
+  enqueue(stream, [states = states.as<std::uint64_t>(), &table] {
+    const auto first_run = table.first_run();
+    for (std::int64_t total = 0; total < table.totals(); ++total) {
+      ExactSum sum{};
+      const auto i = static_cast<std::size_t>(total);
+      for (std::int64_t run = first_run[i]; run < first_run[i + 1]; ++run) {
+        const SquaresEntry& entry = table.entries()[static_cast<std::size_t>(run)];
+        add_values(sum, entry.values, entry.count);
+      }
+      sum.store(states + total * exact_sum_words);
+    }
   });
 }
 

@@ -3,8 +3,10 @@
 // its own in shared memory; the warps' and then the blocks' numbers are added word by word.
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/reduce_cuda.h"
+#include "runtime/ops/common/runs_cuda.h"
 #include "runtime/ops/update/exact_sum.h"
 #include "runtime/ops/update/exact_sum_math.h"
+#include "runtime/ops/update/update_table.h"
 
 namespace trireme::ops::cuda {
 namespace {
@@ -65,40 +67,74 @@ __device__ void add_block(ExactSum& sum, float (&x)[terms]) {
   }
 }
 
-// sums(gridDim, exact_sum_words). A warp's number needs no carry on the way: adds_before_carry
-// blocks of terms are more than any memory holds.
-__global__ void block_sums_kernel(std::uint64_t* sums, const float* x, std::int64_t count) {
-  __shared__ ExactSum parts[warps];
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  const int warp = static_cast<int>(threadIdx.x) / warp_size;
-  auto* const words = reinterpret_cast<std::uint64_t*>(parts);
-  constexpr int part_words = static_cast<int>(exact_sum_words);
+// sums(gridDim, exact_sum_words): what the block's warps add to `parts`, which begin as zero. A
+// warp's number needs no carry on the way: adds_before_carry blocks of terms are more than any
+// memory holds.
+struct BlockSums {
+  ExactSum parts[warps];
+
+  static constexpr int part_words = static_cast<int>(exact_sum_words);
   static_assert(sizeof(ExactSum) == part_words * sizeof(std::uint64_t));
-  for (int i = static_cast<int>(threadIdx.x); i < warps * part_words; i += threads)
-    words[i] = 0;
-  __syncthreads();
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * warps * ExactBins::block;
-  for (std::int64_t first =
-           (static_cast<std::int64_t>(blockIdx.x) * warps + warp) * ExactBins::block;
-       first < count; first += stride) {
-    float values[terms];
+
+  __device__ void clear() {
+    auto* const words = reinterpret_cast<std::uint64_t*>(parts);
+    for (int i = static_cast<int>(threadIdx.x); i < warps * part_words; i += threads)
+      words[i] = 0;
+    __syncthreads();
+  }
+  // The squares of x[begin, end), whose blocks of terms are `stride` apart for the warp.
+  __device__ void add(const float* x, std::int64_t begin, std::int64_t end, std::int64_t stride) {
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    ExactSum& own = parts[threadIdx.x / warp_size];
+    for (std::int64_t first = begin; first < end; first += stride) {
+      float values[terms];
 #pragma unroll
-    for (int i = 0; i < terms; ++i) {
-      const std::int64_t at = first + i * warp_size + lane;
-      values[i] = at < count ? x[at] : 0.0F;
+      for (int i = 0; i < terms; ++i) {
+        const std::int64_t at = first + i * warp_size + lane;
+        values[i] = at < end ? x[at] : 0.0F;
+      }
+      add_block(own, values);
     }
-    add_block(parts[warp], values);
   }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < warps; ++i)
-      parts[i].carry();
-    for (int i = 1; i < warps; ++i)
-      parts[0] += words + i * part_words;
-    parts[0].carry();
-    parts[0].store(sums + blockIdx.x * exact_sum_words);
+  __device__ void store(std::uint64_t* sum) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      const auto* const words = reinterpret_cast<const std::uint64_t*>(parts);
+      for (int i = 0; i < warps; ++i)
+        parts[i].carry();
+      for (int i = 1; i < warps; ++i)
+        parts[0] += words + i * part_words;
+      parts[0].carry();
+      parts[0].store(sum);
+    }
+    __syncthreads();
   }
-  __syncthreads();
+};
+
+__device__ std::int64_t own_terms() {
+  return static_cast<std::int64_t>(threadIdx.x / warp_size) * ExactBins::block;
+}
+
+__global__ void block_sums_kernel(std::uint64_t* sums, const float* x, std::int64_t count) {
+  __shared__ BlockSums block;
+  block.clear();
+  const std::int64_t all = warps * ExactBins::block;
+  block.add(x, blockIdx.x * all + own_terms(), count, gridDim.x * all);
+  block.store(sums + blockIdx.x * exact_sum_words);
+}
+
+// sums(parts of the table, exact_sum_words)
+__global__ void part_sums_kernel(std::uint64_t* sums, const SquaresEntry* entries, int runs,
+                                 std::int64_t parts) {
+  __shared__ BlockSums block;
+  for (std::int64_t part = blockIdx.x; part < parts; part += gridDim.x) {
+    block.clear();
+    const SquaresEntry entry = entries[last_from(entries, runs, &SquaresEntry::part, part)];
+    const std::int64_t first = (part - entry.part) * SquaresTable::exact_part_elements;
+    const std::int64_t end = std::min(first + SquaresTable::exact_part_elements, entry.count);
+    block.add(entry.values, first + own_terms(), end, warps * ExactBins::block);
+    block.store(sums + part * exact_sum_words);
+  }
 }
 
 // state += sums(blocks, exact_sum_words)
@@ -120,6 +156,32 @@ __global__ void join_sums_kernel(std::uint64_t* state, const std::uint64_t* sums
   total.store(state);
 }
 
+// states(totals, exact_sum_words) of the sums of the parts; a block for each total, whose threads
+// each take a word of every `groups`-th part.
+__global__ void join_parts_kernel(std::uint64_t* states, const std::uint64_t* sums,
+                                  const SquaresEntry* entries, const std::int64_t* first_run,
+                                  int runs, std::int64_t parts) {
+  constexpr int part_words = BlockSums::part_words, groups = threads / part_words;
+  __shared__ std::uint64_t words[groups][part_words];
+  const auto begin_of = [&](std::int64_t run) { return run < runs ? entries[run].part : parts; };
+  const std::int64_t end = begin_of(first_run[blockIdx.x + 1]);
+  const int word = static_cast<int>(threadIdx.x) % part_words;
+  const int group = static_cast<int>(threadIdx.x) / part_words;
+  if (group < groups) {
+    std::uint64_t sum = 0;
+    for (std::int64_t i = begin_of(first_run[blockIdx.x]) + group; i < end; i += groups)
+      sum += sums[i * part_words + word];
+    words[group][word] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  ExactSum total{};
+  for (int i = 0; i < groups; ++i)
+    total += words[i];
+  total.carry();
+  total.store(states + blockIdx.x * exact_sum_words);
+}
+
 __global__ void values_kernel(double* totals, const std::uint64_t* states) {
   __shared__ ExactSum sum;
   sum.load(states + blockIdx.x * exact_sum_words);
@@ -139,12 +201,23 @@ void accumulate_squares_exact(Stream& stream, const Tensor& state, const Tensor&
                         state.as<std::uint64_t>(), sums, grid.blocks);
 }
 
+void sum_squares_exact(Stream& stream, const Tensor& states, const SquaresTable& table) {
+  auto* const sums = reinterpret_cast<std::uint64_t*>(table.sums());
+  const auto runs = static_cast<int>(table.entries().size());
+  trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, table.parts(), 1, threads),
+                        part_sums_kernel, sums, table.entries_on_device(), runs, table.parts());
+  trireme::cuda::launch(stream, {.blocks = table.totals(), .threads = threads}, join_parts_kernel,
+                        states.as<std::uint64_t>(), sums, table.entries_on_device(),
+                        table.first_run_on_device(), runs, table.parts());
+}
+
 void exact_sum_values(Stream& stream, const Tensor& totals, const Tensor& states) {
   trireme::cuda::launch(stream, {.blocks = totals.count(), .threads = 1}, values_kernel,
                         totals.as<double>(), states.as<std::uint64_t>());
 }
 
 TRIREME_CUDA_PROVIDES(ops, accumulate_squares_exact);
+TRIREME_CUDA_PROVIDES(ops, sum_squares_exact);
 TRIREME_CUDA_PROVIDES(ops, exact_sum_values);
 
 }  // namespace trireme::ops::cuda

@@ -17,7 +17,6 @@ TRIREME_KERNEL(muon_direction);
 TRIREME_KERNEL(muon);
 TRIREME_KERNEL(trust_ratios);
 TRIREME_KERNEL(exponential_average);
-TRIREME_KERNEL(accumulate_squares);
 TRIREME_KERNEL(clip_scale);
 TRIREME_KERNEL(update_loss_scale);
 
@@ -30,109 +29,79 @@ void check_f32(const Operands& check, std::string_view name, const Tensor& tenso
   check.count(name, tensor, count);
 }
 
-// The operands that all optimizers share.
-void check_update(const Operands& check, const Tensor& parameter, const Tensor& compute,
-                  const Tensor& gradient, const Tensor& scalars) {
-  const std::int64_t n = parameter.count();
-  check_f32(check, "parameter", parameter, n);
-  check_f32(check, "gradient", gradient, n);
-  check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
-  check.disjoint("parameter", parameter, "gradient", gradient);
-  if (compute.empty()) return;
-  check.compute_dtype("compute", compute);
-  check.count("compute", compute, n);
-  check.disjoint("compute", compute, "parameter", parameter);
-  check.disjoint("compute", compute, "gradient", gradient);
+// What an optimizer needs of every run of a table beside parameter and gradient.
+struct Needs {
+  bool first = false, second = false, ratio = false;
+};
+
+void check_update(std::string_view op, const UpdateTable& table, const Tensor& scalars,
+                  const Needs& needs) {
+  TRIREME_EXPECTS(!needs.first || table.has_first(), "{}: a first moment is absent", op);
+  TRIREME_EXPECTS(!needs.second || table.has_second(), "{}: a second moment is absent", op);
+  TRIREME_EXPECTS(!needs.ratio || table.has_ratio(), "{}: a ratio is absent", op);
+  Operands(op).is("scalars", scalars, DType::f32, Shape{StepScalars::count});
 }
 
-void check_moment(const Operands& check, std::string_view name, const Tensor& moment,
-                  const Tensor& parameter, const Tensor& compute, const Tensor& gradient) {
-  check_f32(check, name, moment, parameter.count());
-  check.disjoint(name, moment, "parameter", parameter);
-  check.disjoint(name, moment, "gradient", gradient);
-  check.disjoint(name, moment, "compute", compute);
+// What a launch over a table moves: `read` and `written` f32 of each element, the entries, and the
+// copies in the compute dtype where it makes them.
+Passes over(const UpdateTable& table, int read, int written, bool copies) {
+  const auto values = static_cast<double>(table.elements()) * sizeof(float);
+  return Passes().bytes(
+      values * read + static_cast<double>(table.entries().size_bytes()),
+      values * written + (copies ? static_cast<double>(table.copied_bytes()) : 0.0));
 }
 
 }  // namespace
 
-void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
-           const Tensor& v, const Tensor& gradient, const Tensor& scalars,
+void adamw(Stream& stream, const UpdateTable& table, const Tensor& scalars,
            const AdamWOptions& options) {
-  const Operands check("adamw");
-  check_update(check, parameter, compute, gradient, scalars);
-  check_moment(check, "m", m, parameter, compute, gradient);
-  check_moment(check, "v", v, parameter, compute, gradient);
-  check.disjoint("m", m, "v", v);
-  TRIREME_DISPATCH(stream, adamw, reads(gradient, scalars).updates(parameter, m, v).writes(compute),
-                   parameter, compute, m, v, gradient, scalars, options);
+  check_update("adamw", table, scalars, {.first = true, .second = true});
+  TRIREME_DISPATCH(stream, adamw, over(table, 4, 3, true).reads(scalars), table, scalars, options);
 }
 
-void lion(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
-          const Tensor& gradient, const Tensor& scalars, const LionOptions& options) {
-  const Operands check("lion");
-  check_update(check, parameter, compute, gradient, scalars);
-  check_moment(check, "m", m, parameter, compute, gradient);
-  TRIREME_DISPATCH(stream, lion, reads(gradient, scalars).updates(parameter, m).writes(compute),
-                   parameter, compute, m, gradient, scalars, options);
+void lion(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+          const LionOptions& options) {
+  check_update("lion", table, scalars, {.first = true});
+  TRIREME_DISPATCH(stream, lion, over(table, 3, 2, true).reads(scalars), table, scalars, options);
 }
 
-void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
-         const Tensor& gradient, const Tensor& scalars, const SgdOptions& options) {
-  const Operands check("sgd");
-  check_update(check, parameter, compute, gradient, scalars);
-  if (options.momentum != 0.0F || !buffer.empty())
-    check_moment(check, "buffer", buffer, parameter, compute, gradient);
-  TRIREME_DISPATCH(stream, sgd, reads(gradient, scalars).updates(parameter, buffer).writes(compute),
-                   parameter, compute, buffer, gradient, scalars, options);
+void sgd(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+         const SgdOptions& options) {
+  check_update("sgd", table, scalars, {.first = options.momentum != 0.0F});
+  const int buffers = table.has_first() ? 1 : 0;
+  TRIREME_DISPATCH(stream, sgd, over(table, 2 + buffers, 1 + buffers, true).reads(scalars), table,
+                   scalars, options);
 }
 
-void lamb_direction(Stream& stream, const Tensor& gradient, const Tensor& m, const Tensor& v,
-                    const Tensor& parameter, const Tensor& scalars, const LambOptions& options) {
-  const Operands check("lamb_direction");
-  check_update(check, parameter, {}, gradient, scalars);
-  check_moment(check, "m", m, parameter, {}, gradient);
-  check_moment(check, "v", v, parameter, {}, gradient);
-  check.disjoint("m", m, "v", v);
-  TRIREME_DISPATCH(stream, lamb_direction, reads(parameter, scalars).updates(gradient, m, v),
-                   gradient, m, v, parameter, scalars, options);
+void lamb_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+                    const LambOptions& options) {
+  check_update("lamb_direction", table, scalars, {.first = true, .second = true});
+  TRIREME_DISPATCH(stream, lamb_direction, over(table, 4, 3, false).reads(scalars), table, scalars,
+                   options);
 }
 
-void lamb(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
-          const Tensor& ratio, const Tensor& scalars) {
-  const Operands check("lamb");
-  check_update(check, parameter, compute, direction, scalars);
-  check.is("ratio", ratio, DType::f32, Shape{1});
-  TRIREME_DISPATCH(stream, lamb,
-                   reads(direction, ratio, scalars).updates(parameter).writes(compute), parameter,
-                   compute, direction, ratio, scalars);
+void lamb(Stream& stream, const UpdateTable& table, const Tensor& scalars) {
+  check_update("lamb", table, scalars, {.ratio = true});
+  TRIREME_DISPATCH(stream, lamb, over(table, 2, 1, true).reads(scalars), table, scalars);
 }
 
-void lars(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
-          const Tensor& gradient, const Tensor& ratio, const Tensor& scalars,
+void lars(Stream& stream, const UpdateTable& table, const Tensor& scalars,
           const LarsOptions& options) {
-  const Operands check("lars");
-  check_update(check, parameter, compute, gradient, scalars);
-  check_moment(check, "buffer", buffer, parameter, compute, gradient);
-  check.is("ratio", ratio, DType::f32, Shape{1});
-  TRIREME_DISPATCH(stream, lars,
-                   reads(gradient, ratio, scalars).updates(parameter, buffer).writes(compute),
-                   parameter, compute, buffer, gradient, ratio, scalars, options);
+  check_update("lars", table, scalars, {.first = true, .ratio = true});
+  TRIREME_DISPATCH(stream, lars, over(table, 3, 2, true).reads(scalars), table, scalars, options);
 }
 
-void muon_direction(Stream& stream, const Tensor& gradient, const Tensor& buffer,
-                    const Tensor& scalars, const MuonOptions& options) {
-  const Operands check("muon_direction");
-  check_update(check, buffer, {}, gradient, scalars);
-  TRIREME_DISPATCH(stream, muon_direction, reads(scalars).updates(gradient, buffer), gradient,
-                   buffer, scalars, options);
+void muon_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+                    const MuonOptions& options) {
+  check_update("muon_direction", table, scalars, {.first = true});
+  TRIREME_DISPATCH(stream, muon_direction, over(table, 2, 2, false).reads(scalars), table, scalars,
+                   options);
 }
 
-void muon(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
-          const Tensor& scalars, const MuonOptions& options) {
-  const Operands check("muon");
-  check_update(check, parameter, compute, direction, scalars);
-  TRIREME_DISPATCH(stream, muon, reads(direction, scalars).updates(parameter).writes(compute),
-                   parameter, compute, direction, scalars, options);
+void muon(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+          const MuonOptions& options) {
+  check_update("muon", table, scalars, {});
+  TRIREME_DISPATCH(stream, muon, over(table, 2, 1, true).reads(scalars), table, scalars, options);
 }
 
 void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
@@ -157,12 +126,6 @@ void exponential_average(Stream& stream, const Tensor& average, const Tensor& pa
   if (!scalars.empty()) check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
   TRIREME_DISPATCH(stream, exponential_average, reads(parameter, scalars).updates(average), average,
                    parameter, decay, scalars);
-}
-
-void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
-  const Operands check("accumulate_squares");
-  check.reduction("total", total, DType::f64, x);
-  TRIREME_DISPATCH(stream, accumulate_squares, reads(x).updates(total), total, x);
 }
 
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused optimizer updates over flat fp32 arenas, and the gradient norm. Values that change from
-// step to step live in device memory (StepScalars), so that a captured step can be replayed.
+// Fused optimizer updates over all runs of a table, in one launch each, and the gradient norm.
+// Values that change from step to step live in device memory (StepScalars), so that a captured step
+// can be replayed.
 #pragma once
 
-#include "runtime/device/device.h"
+#include "runtime/ops/update/update_table.h"
 
 namespace trireme::ops {
 
@@ -15,28 +16,26 @@ struct StepScalars {
 struct AdamWOptions {
   float beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F;
   float weight_decay = 0.0F;  // decoupled (Loshchilov & Hutter, 2019)
-  float rate = 1.0F;          // multiplies the learning rate
 };
 
-// For each element, with g = gradient * scalars[gradient_scale]:
+// For each element of each run, with g = gradient * scalars[gradient_scale], lr the learning rate
+// times the run's and decay = weight_decay over the run's rate, or 0:
 //   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
 //   p -= lr * ((m / c1) / (sqrt(v / c2) + eps) + decay * p),  c1 = 1 - b1^t, c2 = 1 - b2^t
-// `compute` (a compute dtype, may be absent) receives the rounded new parameter. All other
-// tensors f32 of equal count.
-void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
-           const Tensor& v, const Tensor& gradient, const Tensor& scalars,
+// m is the run's first moment and v its second. `compute`, where a run has it, receives the rounded
+// new parameter.
+void adamw(Stream& stream, const UpdateTable& table, const Tensor& scalars,
            const AdamWOptions& options);
 
 struct LionOptions {
   float beta1 = 0.9F, beta2 = 0.99F;
   float weight_decay = 0.0F;  // decoupled, as for adamw
-  float rate = 1.0F;          // likewise
 };
 
-// Lion (Chen et al., 2023): with g as for adamw,
+// Lion (Chen et al., 2023): with g, lr and decay as for adamw,
 //   p -= lr * (sign(b1 m + (1 - b1) g) + decay * p);  m = b2 m + (1 - b2) g
-void lion(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
-          const Tensor& gradient, const Tensor& scalars, const LionOptions& options);
+void lion(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+          const LionOptions& options);
 
 struct SgdOptions {
   float momentum = 0.0F;
@@ -45,9 +44,10 @@ struct SgdOptions {
 };
 
 // g = gradient * scale + decay * p;  b = momentum b + g;  p -= lr * (nesterov ? g + momentum b :
-// b).
-void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
-         const Tensor& gradient, const Tensor& scalars, const SgdOptions& options);
+// b). b is the first moment; without momentum there need be none. The runs' rates are 1, here and
+// below.
+void sgd(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+         const SgdOptions& options);
 
 struct LambOptions {
   float beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-6F;
@@ -58,11 +58,10 @@ struct LambOptions {
 // direction as far as trust_ratios says. First half, with m and v as for adamw: the direction in
 // place of the gradient,
 //   gradient = (m / c1) / (sqrt(v / c2) + eps) + decay * p
-void lamb_direction(Stream& stream, const Tensor& gradient, const Tensor& m, const Tensor& v,
-                    const Tensor& parameter, const Tensor& scalars, const LambOptions& options);
-// Second half: p -= lr * ratio(1) * direction.
-void lamb(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
-          const Tensor& ratio, const Tensor& scalars);
+void lamb_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+                    const LambOptions& options);
+// Second half: p -= lr * ratio * gradient, that is direction.
+void lamb(Stream& stream, const UpdateTable& table, const Tensor& scalars);
 
 struct LarsOptions {
   float momentum = 0.9F;
@@ -71,9 +70,9 @@ struct LarsOptions {
 };
 
 // LARS (You, Gitman and Ginsburg, "Large batch training of convolutional networks", 2017):
-//   b = momentum b + lr * ratio(1) * (gradient * scale + decay * p);  p -= b
-void lars(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
-          const Tensor& gradient, const Tensor& ratio, const Tensor& scalars,
+//   b = momentum b + lr * ratio * (gradient * scale + decay * p);  p -= b
+// b is the first moment.
+void lars(Stream& stream, const UpdateTable& table, const Tensor& scalars,
           const LarsOptions& options);
 
 struct MuonOptions {
@@ -84,12 +83,12 @@ struct MuonOptions {
 // Muon (Jordan et al., 2024), for matrices between hidden activations. First half, with g as for
 // adamw: the momentum and, in place of the gradient, Nesterov's look ahead along it,
 //   b = momentum b + g;  gradient = g + momentum b
-void muon_direction(Stream& stream, const Tensor& gradient, const Tensor& buffer,
-                    const Tensor& scalars, const MuonOptions& options);
-// Second half, once newton_schulz.h has made the direction of that: p -= lr * (direction + decay
-// p).
-void muon(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
-          const Tensor& scalars, const MuonOptions& options);
+// b is the first moment.
+void muon_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+                    const MuonOptions& options);
+// Second half, once newton_schulz.h has made the direction of that: p -= lr * (gradient + decay p).
+void muon(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+          const MuonOptions& options);
 
 struct TrustOptions {
   float coefficient = 1.0F;
@@ -107,10 +106,6 @@ void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
 // marked as not finite leaves the average as it is.
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
                          float decay, const Tensor& scalars = {});
-
-// total(1) f64 += sum of squares of x (f32), in fixed chunks in f64: no atomics, the same bits for
-// the same x.
-void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x);
 
 // The gradients of a step are those of the mean loss over the targets that count, times
 // loss_scale * count / targets: the count is known when all micro-batches are through.

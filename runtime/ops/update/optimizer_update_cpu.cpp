@@ -26,90 +26,108 @@ void round_block(T* to, const float* from, std::int64_t n) {
     store(to[i], from[i]);
 }
 
-template <typename Step, typename... State>
-void update_block(const Step& step, float* p, const float* g, std::int64_t n, State*... state) {
+template <typename Step>
+void update_block(const Step& step, const StepOperands& at, std::int64_t n) {
+  float *const p = at.target, *const first = at.states[0], *const second = at.states[1];
+  const float* const g = at.source;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i)
-    p[i] = step(p[i], state[i]..., g[i]);
+  for (std::int64_t i = 0; i < n; ++i) {
+    if constexpr (Step::state_count == 2) {
+      p[i] = step(p[i], first[i], second[i], g[i]);
+    } else if constexpr (Step::state_count == 1) {
+      p[i] = step(p[i], first[i], g[i]);
+    } else {
+      p[i] = step(p[i], g[i]);
+    }
+  }
 }
 
-// Calls action with the compute copy: a pointer of its element type, null where it is absent.
-template <typename Action>
-void visit_copy(const Tensor& compute, Action&& action) {
-  visit_compute_dtype(compute.empty() ? DType::f32 : compute.dtype, [&](auto type) {
+template <typename Step, typename T, typename Options>
+void update_run(const UpdateEntry& run, const Options& options, const float* scalars) {
+  const Step step(options, run, scalars);
+  StepOperands at = Step::operands(run);
+  T* const copy = Step::copied ? static_cast<T*>(run.compute) : nullptr;
+  for (std::int64_t first = 0; first < run.count; first += block) {
+    const std::int64_t count = std::min(block, run.count - first);
+    update_block(step, at, count);
+    if (copy != nullptr) round_block(copy + first, at.target, count);
+    at.target += count;
+    at.source += count;
+    if constexpr (Step::state_count > 0) at.states[0] += count;
+    if constexpr (Step::state_count > 1) at.states[1] += count;
+  }
+}
+
+template <typename Step, typename Options>
+void update(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+            const Options& options) {
+  visit_compute_dtype(table.compute(), [&](auto type) {
     using T = decltype(type);
-    action(compute.empty() ? nullptr : compute.as<T>());
-  });
-}
-
-// p[i] = step(p[i], state[i]..., g[i]) and its copy in the compute dtype, which may be absent.
-template <typename Step, typename Options, typename... State>
-void update(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& gradient,
-            const Tensor& scalars, const Options& options, State*... state) {
-  visit_copy(compute, [&](auto* copy) {
-    enqueue(stream, [p = parameter.as<float>(), copy, g = gradient.as<float>(),
-                     scalars = scalars.as<float>(), options, n = parameter.count(), state...] {
+    enqueue(stream, [&table, scalars = scalars.as<float>(), options] {
       if (skipped(scalars)) return;
-      const Step step(options, scalars);
-      for (std::int64_t first = 0; first < n; first += block) {
-        const std::int64_t count = std::min(block, n - first);
-        update_block(step, p + first, g + first, count, state + first...);
-        if (copy != nullptr) round_block(copy + first, p + first, count);
-      }
+      for (const UpdateEntry& run : table.entries())
+        update_run<Step, T>(run, options, scalars);
     });
   });
 }
 
 }  // namespace
 
-void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
-           const Tensor& v, const Tensor& gradient, const Tensor& scalars,
+void adamw(Stream& stream, const UpdateTable& table, const Tensor& scalars,
            const AdamWOptions& options) {
-  update<AdamWStep>(stream, parameter, compute, gradient, scalars, options, m.as<float>(),
-                    v.as<float>());
+  update<AdamWStep>(stream, table, scalars, options);
 }
 
-void lion(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
-          const Tensor& gradient, const Tensor& scalars, const LionOptions& options) {
-  update<LionStep>(stream, parameter, compute, gradient, scalars, options, m.as<float>());
+void lion(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+          const LionOptions& options) {
+  update<LionStep>(stream, table, scalars, options);
 }
 
-void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
-         const Tensor& gradient, const Tensor& scalars, const SgdOptions& options) {
-  if (buffer.empty()) {
-    update<SgdStep>(stream, parameter, compute, gradient, scalars, options);
+void sgd(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+         const SgdOptions& options) {
+  if (table.has_first()) {
+    update<SgdStep<1>>(stream, table, scalars, options);
   } else {
-    update<SgdStep>(stream, parameter, compute, gradient, scalars, options, buffer.as<float>());
+    update<SgdStep<0>>(stream, table, scalars, options);
   }
 }
 
-void lamb_direction(Stream& stream, const Tensor& gradient, const Tensor& m, const Tensor& v,
-                    const Tensor& parameter, const Tensor& scalars, const LambOptions& options) {
-  update<LambDirectionStep>(stream, gradient, {}, parameter, scalars, options, m.as<float>(),
-                            v.as<float>());
+void lamb_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+                    const LambOptions& options) {
+  update<LambDirectionStep>(stream, table, scalars, options);
 }
 
-void lamb(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
-          const Tensor& ratio, const Tensor& scalars) {
-  update<LambStep>(stream, parameter, compute, direction, scalars,
-                   Trusted<LambOptions>{{}, ratio.as<float>()});
+void lamb(Stream& stream, const UpdateTable& table, const Tensor& scalars) {
+  update<LambStep>(stream, table, scalars, NoOptions{});
 }
 
-void lars(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
-          const Tensor& gradient, const Tensor& ratio, const Tensor& scalars,
+void lars(Stream& stream, const UpdateTable& table, const Tensor& scalars,
           const LarsOptions& options) {
-  update<LarsStep>(stream, parameter, compute, gradient, scalars,
-                   Trusted<LarsOptions>{options, ratio.as<float>()}, buffer.as<float>());
+  update<LarsStep>(stream, table, scalars, options);
 }
 
-void muon_direction(Stream& stream, const Tensor& gradient, const Tensor& buffer,
-                    const Tensor& scalars, const MuonOptions& options) {
-  update<MuonDirectionStep>(stream, buffer, {}, gradient, scalars, options, gradient.as<float>());
+void muon_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+                    const MuonOptions& options) {
+  update<MuonDirectionStep>(stream, table, scalars, options);
 }
 
-void muon(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
-          const Tensor& scalars, const MuonOptions& options) {
-  update<MuonStep>(stream, parameter, compute, direction, scalars, options);
+void muon(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+          const MuonOptions& options) {
+  update<MuonStep>(stream, table, scalars, options);
+}
+
+void sum_squares(Stream& stream, const Tensor& totals, const SquaresTable& table) {
+  enqueue(stream, [totals = totals.as<double>(), &table] {
+    const auto first_run = table.first_run();
+    for (std::int64_t i = 0; i < table.totals(); ++i) {
+      totals[i] = 0.0;
+      for (std::int64_t run = first_run[static_cast<std::size_t>(i)];
+           run < first_run[static_cast<std::size_t>(i) + 1]; ++run) {
+        const SquaresEntry& entry = table.entries()[static_cast<std::size_t>(run)];
+        totals[i] += fixed_sum<true>(entry.values, entry.count);
+      }
+    }
+  });
 }
 
 void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
@@ -132,12 +150,6 @@ void exponential_average(Stream& stream, const Tensor& average, const Tensor& pa
             for (std::int64_t i = 0; i < n; ++i)
               a[i] = decay * a[i] + rest * p[i];
           });
-}
-
-void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
-  enqueue(stream, [to = total.as<double>(), from = x.as<float>(), n = x.count()] {
-    *to += fixed_sum<true>(from, n);
-  });
 }
 
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,

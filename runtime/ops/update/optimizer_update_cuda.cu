@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/fixed_sum_cuda.h"
+#include "runtime/ops/common/runs_cuda.h"
 #include "runtime/ops/common/transform_cuda.h"
 #include "runtime/ops/update/optimizer_update.h"
 #include "runtime/ops/update/optimizer_update_math.h"
@@ -12,57 +13,116 @@ __device__ bool skipped(const float* scalars) {
   return scalars[StepScalars::gradient_scale] == 0.0F;
 }
 
-// p[i] = step(p[i], state[i]..., g[i]) and its copy in the compute dtype, which may be absent.
-template <int width, typename Step, typename T, typename Options, typename... State>
-__global__ void update_kernel(float* p, T* low, const float* g, std::int64_t count,
-                              const float* scalars, Options options, State*... state) {
-  if (skipped(scalars)) return;
-  const Step step(options, scalars);
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x * width;
-  std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * width;
-  for (; i + width <= count; i += stride) {
-    auto parameter = load_pack<width>(p + i);
-    const auto gradient = load_pack<width>(g + i);
-    [&](auto... packs) {
-      for (int j = 0; j < width; ++j)
-        parameter[j] = step(parameter[j], packs[j]..., gradient[j]);
-      (store_pack(state + i, packs), ...);
-    }(load_pack<width>(state + i)...);
-    store_pack(p + i, parameter);
-    if (low != nullptr) {
-      Pack<T, width> rounded;
-      for (int j = 0; j < width; ++j)
-        store(rounded[j], parameter[j]);
-      store_pack(low + i, rounded);
-    }
-  }
-  // The last, partial pack.
-  for (; i < count; ++i) {
-    p[i] = step(p[i], state[i]..., g[i]);
-    if (low != nullptr) store(low[i], p[i]);
+constexpr int threads = 256;
+
+template <typename Step, typename Target, typename First, typename Second>
+__device__ void apply(const Step& step, Target& target, First& first, Second& second,
+                      float source) {
+  if constexpr (Step::state_count == 2) {
+    target = step(target, first, second, source);
+  } else if constexpr (Step::state_count == 1) {
+    target = step(target, first, source);
+  } else {
+    target = step(target, source);
   }
 }
 
-template <typename Step, typename Options, typename... State>
-void update(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& gradient,
-            const Tensor& scalars, const Options& options, State*... state) {
-  float* const p = parameter.as<float>();
-  const float* const g = gradient.as<float>();
-  const std::int64_t count = parameter.count();
-  visit_compute_dtype(compute.empty() ? DType::bf16 : compute.dtype, [&](auto type) {
+// Elements [i, i + width) of a run.
+template <int width, typename Step, typename T>
+__device__ void update_pack(const Step& step, const StepOperands& at, T* low, std::int64_t i) {
+  Pack<float, width> target = load_pack<width>(at.target + i), first{}, second{};
+  const auto source = load_pack<width>(at.source + i);
+  if constexpr (Step::state_count > 0) first = load_pack<width>(at.states[0] + i);
+  if constexpr (Step::state_count > 1) second = load_pack<width>(at.states[1] + i);
+  for (int j = 0; j < width; ++j)
+    apply(step, target[j], first[j], second[j], source[j]);
+  if constexpr (Step::state_count > 0) store_pack(at.states[0] + i, first);
+  if constexpr (Step::state_count > 1) store_pack(at.states[1] + i, second);
+  store_pack(at.target + i, target);
+  if (low == nullptr) return;
+  Pack<T, width> rounded;
+  for (int j = 0; j < width; ++j)
+    store(rounded[j], target[j]);
+  store_pack(low + i, rounded);
+}
+
+// A block takes a tile of a run at a time.
+template <int width, typename Step, typename T, typename Options>
+__global__ void update_kernel(const UpdateEntry* entries, int runs, std::int64_t tiles,
+                              const float* scalars, Options options) {
+  if (skipped(scalars)) return;
+  constexpr std::int64_t elements = UpdateTable::tile_elements;
+  for (std::int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const UpdateEntry run = entries[last_from(entries, runs, &UpdateEntry::tile, tile)];
+    const Step step(options, run, scalars);
+    const StepOperands at = Step::operands(run);
+    T* const low = Step::copied ? static_cast<T*>(run.compute) : nullptr;
+    const std::int64_t begin = (tile - run.tile) * elements;
+    const std::int64_t end = std::min(begin + elements, run.count);
+    std::int64_t i = begin + static_cast<std::int64_t>(threadIdx.x) * width;
+#pragma unroll 4
+    for (; i + width <= end; i += threads * width)
+      update_pack<width>(step, at, low, i);
+    // The last, partial pack.
+    for (; i < end; ++i)
+      update_pack<1>(step, at, low, i);
+  }
+}
+
+template <typename Step, typename Options>
+void update(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+            const Options& options) {
+  visit_compute_dtype(table.compute(), [&](auto type) {
     using T = decltype(type);
-    T* const low = compute.empty() ? nullptr : compute.as<T>();
-    constexpr int widest = pack_width<float>;
-    const bool fits = packs_fit(p, 0, widest) && packs_fit(g, 0, widest) &&
-                      packs_fit(low, 0, widest) && (packs_fit(state, 0, widest) && ...);
-    with_width<float>(fits, [&](auto width) {
-      constexpr int w = decltype(width)::value;
-      constexpr int threads = 256;
-      trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, count, threads * w, threads),
-                            update_kernel<w, Step, T, Options, State...>, p, low, g, count,
-                            scalars.as<float>(), options, state...);
+    with_width<float>(table.aligned(), [&](auto width) {
+      trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, table.tiles(), 1, threads),
+                            update_kernel<decltype(width)::value, Step, T, Options>,
+                            table.on_device(), static_cast<int>(table.entries().size()),
+                            table.tiles(), scalars.as<float>(), options);
     });
   });
+}
+
+// sums(parts of the table)
+__global__ void part_sums_kernel(double* sums, const SquaresEntry* entries, int runs,
+                                 std::int64_t parts) {
+  constexpr int lanes = static_cast<int>(sum_lanes);
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * chunks_per_block;
+  for (std::int64_t base = static_cast<std::int64_t>(blockIdx.x) * chunks_per_block; base < parts;
+       base += stride) {
+    const std::int64_t part = base + threadIdx.x / lanes;
+    const float* values = nullptr;
+    std::int64_t begin = 0, end = 0;
+    if (part < parts) {
+      const SquaresEntry entry = entries[last_from(entries, runs, &SquaresEntry::part, part)];
+      values = entry.values;
+      begin = (part - entry.part) * sum_chunk;
+      end = std::min(begin + sum_chunk, entry.count);
+    }
+    const double sum = sum_of_chunk<true>(values, begin, end);
+    if (threadIdx.x % lanes == 0 && part < parts) sums[part] = sum;
+  }
+}
+
+constexpr int join_threads = 1024;
+
+// totals(n) of the sums of the parts. A block has a total, a warp of it a run at a time, whose
+// parts it adds in order; then the runs are.
+__global__ void join_parts_kernel(double* totals, double* sums, const SquaresEntry* entries,
+                                  const std::int64_t* first_run, int runs, std::int64_t parts) {
+  constexpr int warps = join_threads / warp_size;
+  const std::int64_t begin = first_run[blockIdx.x], end = first_run[blockIdx.x + 1];
+  double* const run_sums = sums + parts;
+  for (std::int64_t run = begin + threadIdx.x / warp_size; run < end; run += warps) {
+    const std::int64_t from = entries[run].part;
+    const std::int64_t to = run + 1 < runs ? entries[run + 1].part : parts;
+    const double sum = sum_in_order(sums + from, to - from);
+    if (threadIdx.x % warp_size == 0) run_sums[run] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.x >= warp_size) return;
+  const double total = sum_in_order(run_sums + begin, end - begin);
+  if (threadIdx.x == 0) totals[blockIdx.x] = total;
 }
 
 struct Average {
@@ -98,59 +158,51 @@ constexpr trireme::cuda::Grid one_thread{.blocks = 1, .threads = 1};
 
 }  // namespace
 
-void adamw(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
-           const Tensor& v, const Tensor& gradient, const Tensor& scalars,
+void adamw(Stream& stream, const UpdateTable& table, const Tensor& scalars,
            const AdamWOptions& options) {
-  update<AdamWStep>(stream, parameter, compute, gradient, scalars, options, m.as<float>(),
-                    v.as<float>());
+  update<AdamWStep>(stream, table, scalars, options);
 }
 
-void lion(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& m,
-          const Tensor& gradient, const Tensor& scalars, const LionOptions& options) {
-  update<LionStep>(stream, parameter, compute, gradient, scalars, options, m.as<float>());
+void lion(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+          const LionOptions& options) {
+  update<LionStep>(stream, table, scalars, options);
 }
 
-void sgd(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
-         const Tensor& gradient, const Tensor& scalars, const SgdOptions& options) {
-  if (buffer.empty()) {
-    update<SgdStep>(stream, parameter, compute, gradient, scalars, options);
+void sgd(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+         const SgdOptions& options) {
+  if (table.has_first()) {
+    update<SgdStep<1>>(stream, table, scalars, options);
   } else {
-    update<SgdStep>(stream, parameter, compute, gradient, scalars, options, buffer.as<float>());
+    update<SgdStep<0>>(stream, table, scalars, options);
   }
 }
 
-void lamb_direction(Stream& stream, const Tensor& gradient, const Tensor& m, const Tensor& v,
-                    const Tensor& parameter, const Tensor& scalars, const LambOptions& options) {
-  update<LambDirectionStep>(stream, gradient, {}, parameter, scalars, options, m.as<float>(),
-                            v.as<float>());
+void lamb_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+                    const LambOptions& options) {
+  update<LambDirectionStep>(stream, table, scalars, options);
 }
 
-void lamb(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
-          const Tensor& ratio, const Tensor& scalars) {
-  update<LambStep>(stream, parameter, compute, direction, scalars,
-                   Trusted<LambOptions>{{}, ratio.as<float>()});
+void lamb(Stream& stream, const UpdateTable& table, const Tensor& scalars) {
+  update<LambStep>(stream, table, scalars, NoOptions{});
 }
 
-void lars(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& buffer,
-          const Tensor& gradient, const Tensor& ratio, const Tensor& scalars,
+void lars(Stream& stream, const UpdateTable& table, const Tensor& scalars,
           const LarsOptions& options) {
-  update<LarsStep>(stream, parameter, compute, gradient, scalars,
-                   Trusted<LarsOptions>{options, ratio.as<float>()}, buffer.as<float>());
+  update<LarsStep>(stream, table, scalars, options);
 }
 
-void muon_direction(Stream& stream, const Tensor& gradient, const Tensor& buffer,
-                    const Tensor& scalars, const MuonOptions& options) {
-  update<MuonDirectionStep>(stream, buffer, {}, gradient, scalars, options, gradient.as<float>());
+void muon_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+                    const MuonOptions& options) {
+  update<MuonDirectionStep>(stream, table, scalars, options);
 }
 
-void muon(Stream& stream, const Tensor& parameter, const Tensor& compute, const Tensor& direction,
-          const Tensor& scalars, const MuonOptions& options) {
-  update<MuonStep>(stream, parameter, compute, direction, scalars, options);
+void muon(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+          const MuonOptions& options) {
+  update<MuonStep>(stream, table, scalars, options);
 }
 
 void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
                   const Tensor& scalars, const TrustOptions& options) {
-  constexpr int threads = 128;
   trireme::cuda::launch(stream,
                         {.blocks = (ratios.count() + threads - 1) / threads, .threads = threads},
                         trust_ratios_kernel, ratios.as<float>(), squares.as<double>(),
@@ -165,8 +217,15 @@ void exponential_average(Stream& stream, const Tensor& average, const Tensor& pa
   transform(stream, a, average.count(), Average{decay, 1.0F - decay, guard}, a, p);
 }
 
-void accumulate_squares(Stream& stream, const Tensor& total, const Tensor& x) {
-  add_fixed_sum<true>(stream, total, x);
+void sum_squares(Stream& stream, const Tensor& totals, const SquaresTable& table) {
+  auto* const sums = reinterpret_cast<double*>(table.sums());
+  const auto runs = static_cast<int>(table.entries().size());
+  trireme::cuda::launch(
+      stream, trireme::cuda::grid_for(stream, table.parts(), chunks_per_block, fixed_sum_threads),
+      part_sums_kernel, sums, table.entries_on_device(), runs, table.parts());
+  trireme::cuda::launch(stream, {.blocks = table.totals(), .threads = join_threads},
+                        join_parts_kernel, totals.as<double>(), sums, table.entries_on_device(),
+                        table.first_run_on_device(), runs, table.parts());
 }
 
 void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
@@ -191,7 +250,7 @@ TRIREME_CUDA_PROVIDES(ops, muon_direction);
 TRIREME_CUDA_PROVIDES(ops, muon);
 TRIREME_CUDA_PROVIDES(ops, trust_ratios);
 TRIREME_CUDA_PROVIDES(ops, exponential_average);
-TRIREME_CUDA_PROVIDES(ops, accumulate_squares);
+TRIREME_CUDA_PROVIDES(ops, sum_squares);
 TRIREME_CUDA_PROVIDES(ops, clip_scale);
 TRIREME_CUDA_PROVIDES(ops, update_loss_scale);
 

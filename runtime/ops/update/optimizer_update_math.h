@@ -8,8 +8,30 @@
 #include "runtime/base/philox.h"
 #include "runtime/ops/update/loss_sums.h"
 #include "runtime/ops/update/optimizer_update.h"
+#include "runtime/ops/update/update_table.h"
 
 namespace trireme::ops {
+
+// What a step goes over in a run, element by element: target = step(target, states..., source).
+struct StepOperands {
+  float* target;
+  const float* source;
+  float* states[2];  // of which a step takes state_count
+};
+
+// A step that makes the parameter, and its copy in the compute dtype, from its gradient.
+template <int states>
+struct ParameterStep {
+  static constexpr int state_count = states;
+  static constexpr bool copied = true;
+  TRIREME_HOST_DEVICE static StepOperands operands(const UpdateEntry& run) {
+    return {run.parameter, run.gradient, {run.first, run.second}};
+  }
+};
+
+TRIREME_HOST_DEVICE inline float decay_of(const UpdateEntry& run, float weight_decay) {
+  return run.decays ? weight_decay / run.rate : 0.0F;
+}
 
 // What adamw and lamb step along.
 struct AdamDirection {
@@ -38,14 +60,15 @@ struct AdamDirection {
   }
 };
 
-struct AdamWStep {
+struct AdamWStep : ParameterStep<2> {
   AdamDirection direction;
   float decay, learning_rate;
 
-  TRIREME_HOST_DEVICE AdamWStep(const AdamWOptions& options, const float* scalars)
+  TRIREME_HOST_DEVICE AdamWStep(const AdamWOptions& options, const UpdateEntry& run,
+                                const float* scalars)
       : direction(options, scalars),
-        decay(options.weight_decay),
-        learning_rate(scalars[StepScalars::learning_rate] * options.rate) {}
+        decay(decay_of(run, options.weight_decay)),
+        learning_rate(scalars[StepScalars::learning_rate] * run.rate) {}
 
   // Returns the new parameter; updates the moments.
   TRIREME_HOST_DEVICE float operator()(float p, float& m, float& v, float gradient) const {
@@ -54,42 +77,46 @@ struct AdamWStep {
 };
 
 struct LambDirectionStep {
+  static constexpr int state_count = 2;
+  static constexpr bool copied = false;
+  TRIREME_HOST_DEVICE static StepOperands operands(const UpdateEntry& run) {
+    return {run.gradient, run.parameter, {run.first, run.second}};
+  }
+
   AdamDirection direction;
   float decay;
 
-  TRIREME_HOST_DEVICE LambDirectionStep(const LambOptions& options, const float* scalars)
-      : direction(options, scalars), decay(options.weight_decay) {}
+  TRIREME_HOST_DEVICE LambDirectionStep(const LambOptions& options, const UpdateEntry& run,
+                                        const float* scalars)
+      : direction(options, scalars), decay(decay_of(run, options.weight_decay)) {}
 
   TRIREME_HOST_DEVICE float operator()(float gradient, float& m, float& v, float p) const {
     return direction(m, v, gradient) + decay * p;
   }
 };
 
-// The second halves of lamb and lars, with the ratio on the device.
-template <typename Options>
-struct Trusted {
-  Options options;
-  const float* ratio;
-};
+// What lamb needs beside the run: nothing.
+struct NoOptions {};
 
-struct LambStep {
+struct LambStep : ParameterStep<0> {
   float rate;
 
-  TRIREME_HOST_DEVICE LambStep(const Trusted<LambOptions>& trusted, const float* scalars)
-      : rate(scalars[StepScalars::learning_rate] * *trusted.ratio) {}
+  TRIREME_HOST_DEVICE LambStep(NoOptions /*options*/, const UpdateEntry& run, const float* scalars)
+      : rate(scalars[StepScalars::learning_rate] * *run.ratio) {}
 
   TRIREME_HOST_DEVICE float operator()(float p, float direction) const {
     return p - rate * direction;
   }
 };
 
-struct LarsStep {
+struct LarsStep : ParameterStep<1> {
   float momentum, decay, rate, gradient_scale;
 
-  TRIREME_HOST_DEVICE LarsStep(const Trusted<LarsOptions>& trusted, const float* scalars)
-      : momentum(trusted.options.momentum),
-        decay(trusted.options.weight_decay),
-        rate(scalars[StepScalars::learning_rate] * *trusted.ratio),
+  TRIREME_HOST_DEVICE LarsStep(const LarsOptions& options, const UpdateEntry& run,
+                               const float* scalars)
+      : momentum(options.momentum),
+        decay(decay_of(run, options.weight_decay)),
+        rate(scalars[StepScalars::learning_rate] * *run.ratio),
         gradient_scale(scalars[StepScalars::gradient_scale]) {}
 
   TRIREME_HOST_DEVICE float operator()(float p, float& b, float gradient) const {
@@ -99,9 +126,16 @@ struct LarsStep {
 };
 
 struct MuonDirectionStep {
+  static constexpr int state_count = 1;
+  static constexpr bool copied = false;
+  TRIREME_HOST_DEVICE static StepOperands operands(const UpdateEntry& run) {
+    return {run.first, run.gradient, {run.gradient, nullptr}};
+  }
+
   float momentum, gradient_scale;
 
-  TRIREME_HOST_DEVICE MuonDirectionStep(const MuonOptions& options, const float* scalars)
+  TRIREME_HOST_DEVICE MuonDirectionStep(const MuonOptions& options, const UpdateEntry& /*run*/,
+                                        const float* scalars)
       : momentum(options.momentum), gradient_scale(scalars[StepScalars::gradient_scale]) {}
 
   // Returns the buffer; `gradient` becomes the direction.
@@ -113,11 +147,13 @@ struct MuonDirectionStep {
   }
 };
 
-struct MuonStep {
+struct MuonStep : ParameterStep<0> {
   float decay, learning_rate;
 
-  TRIREME_HOST_DEVICE MuonStep(const MuonOptions& options, const float* scalars)
-      : decay(options.weight_decay), learning_rate(scalars[StepScalars::learning_rate]) {}
+  TRIREME_HOST_DEVICE MuonStep(const MuonOptions& options, const UpdateEntry& run,
+                               const float* scalars)
+      : decay(decay_of(run, options.weight_decay)),
+        learning_rate(scalars[StepScalars::learning_rate]) {}
 
   TRIREME_HOST_DEVICE float operator()(float p, float direction) const {
     return p - learning_rate * (direction + decay * p);
@@ -134,16 +170,17 @@ TRIREME_HOST_DEVICE inline float trust_ratio(const double* squares, float gradie
   return static_cast<float>(options.coefficient * parameter / length);
 }
 
-struct LionStep {
+struct LionStep : ParameterStep<1> {
   float beta1, beta2, rest1, rest2, decay, learning_rate, gradient_scale;
 
-  TRIREME_HOST_DEVICE LionStep(const LionOptions& options, const float* scalars)
+  TRIREME_HOST_DEVICE LionStep(const LionOptions& options, const UpdateEntry& run,
+                               const float* scalars)
       : beta1(options.beta1),
         beta2(options.beta2),
         rest1(1.0F - options.beta1),
         rest2(1.0F - options.beta2),
-        decay(options.weight_decay),
-        learning_rate(scalars[StepScalars::learning_rate] * options.rate),
+        decay(decay_of(run, options.weight_decay)),
+        learning_rate(scalars[StepScalars::learning_rate] * run.rate),
         gradient_scale(scalars[StepScalars::gradient_scale]) {}
 
   TRIREME_HOST_DEVICE float operator()(float p, float& m, float gradient) const {
@@ -155,14 +192,17 @@ struct LionStep {
   }
 };
 
-struct SgdStep {
+// `states`: 1 with momentum.
+template <int states>
+struct SgdStep : ParameterStep<states> {
   float momentum, decay, learning_rate, gradient_scale;
   // What g and b contribute to the step: (1, momentum) for Nesterov, else (0, 1).
   float gradient_weight, buffer_weight;
 
-  TRIREME_HOST_DEVICE SgdStep(const SgdOptions& options, const float* scalars)
+  TRIREME_HOST_DEVICE SgdStep(const SgdOptions& options, const UpdateEntry& run,
+                              const float* scalars)
       : momentum(options.momentum),
-        decay(options.weight_decay),
+        decay(decay_of(run, options.weight_decay)),
         learning_rate(scalars[StepScalars::learning_rate]),
         gradient_scale(scalars[StepScalars::gradient_scale]),
         gradient_weight(options.nesterov ? 1.0F : 0.0F),
