@@ -3,6 +3,7 @@
 
 #include "runtime/ops/common/scratch.h"
 #include "runtime/ops/gemm/matmul_cpu.h"
+#include "runtime/ops/gemm/split_matmul_cpu.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {
@@ -23,9 +24,11 @@ INSTANTIATE_TEST_SUITE_P(Types, Linear, ::testing::Values(DType::f32, DType::bf1
 struct Sizes {
   std::int64_t rows, outputs, inputs;
 };
-// Odd, one, and beyond every chunk of the implementation (256 and 512 rows, 2048 outputs).
-const Sizes all_sizes[] = {{1, 1, 1},    {3, 7, 5},      {17, 33, 19},  {33, 17, 256},
-                           {7, 256, 64}, {530, 37, 256}, {600, 24, 11}, {19, 2051, 9}};
+// Odd, one, and beyond every chunk of the implementation (256, 384 and 512 rows, 2048 outputs, 1536
+// values of a sum).
+const Sizes all_sizes[] = {{1, 1, 1},     {3, 7, 5},     {17, 33, 19},
+                           {33, 17, 256}, {7, 256, 64},  {530, 37, 256},
+                           {600, 24, 11}, {19, 2051, 9}, {8, 5, 1600}};
 
 // c(M, N) = a(M, K) b(K, N) with any strides.
 struct View {
@@ -201,6 +204,63 @@ TEST_P(Linear, GivesTheSameBitsEachTimeAndAllocatesNoMoreScratch) {
 
   EXPECT_EQ(run(), first);
   EXPECT_EQ(ops::cpu::scratch_allocations(), allocations);
+}
+
+// Two parts of 8 bits would lose a third of a float, and f32 products lose nothing here.
+TEST(LinearBits, OfAFactorAreAllKeptInAProductWithOne) {
+  constexpr std::int64_t n = 70, i = 40;
+  const GuardedTensor x = random_tensor(DType::f32, {n, i}, 1, -1e4, 1e4);
+  Values identity(i * i, 0.0);
+  for (std::int64_t k = 0; k < i; ++k)
+    identity[static_cast<std::size_t>(k * i + k)] = 1.0;
+  const GuardedTensor w(DType::f32, {i, i}, identity), y(DType::f32, {n, i}),
+      dx(DType::f32, {n, i});
+  const GuardedTensor dw(DType::f32, {i, n}, Values(i * n, 0.0));
+  Values transposed(i * n), diagonal(n * n, 0.0);
+  for (std::int64_t r = 0; r < n; ++r) {
+    diagonal[static_cast<std::size_t>(r * n + r)] = 1.0;
+    for (std::int64_t k = 0; k < i; ++k)
+      transposed[static_cast<std::size_t>(k * n + r)] =
+          x.get()[static_cast<std::size_t>(r * i + k)];
+  }
+  const GuardedTensor ones(DType::f32, {n, n}, diagonal);
+
+  ops::linear_forward(stream(), y, x, w);
+  ops::linear_backward_input(stream(), dx, x, w);
+  ops::linear_backward_weight(stream(), dw, {}, x, ones);
+
+  EXPECT_EQ(y.get(), x.get());
+  EXPECT_EQ(dx.get(), x.get());
+  EXPECT_EQ(dw.get(), transposed);
+}
+
+// What tensor parallelism, micro-batches and texts that grow row by row rest on.
+TEST(LinearBits, OfARowAreThoseInAnyBatchAndAnySplitOfOutputs) {
+  if (stream().device().type() != DeviceType::cpu) GTEST_SKIP() << "a library's choice on a GPU";
+  if (!ops::cpu::multiplies_in_parts()) GTEST_SKIP() << "a library's choice without tiles of bf16";
+  constexpr std::int64_t n = 401, o = 150, i = 1700, half = o / 2;
+  const GuardedTensor x = random_tensor(DType::f32, {n, i}, 1);
+  const GuardedTensor w = random_tensor(DType::f32, {o, i}, 2);
+  const GuardedTensor y(DType::f32, {n, o}), dx(DType::f32, {n, i});
+  ops::linear_forward(stream(), y, x, w);
+  ops::linear_backward_input(stream(), dx, y, w);
+  const Values all = y.get(), slopes = dx.get();
+
+  for (const std::int64_t rows : {1, 2, 7, 385}) {
+    const Tensor some = x.view().range((n - rows) * i, rows * i).reshaped({rows, i});
+    const Tensor from = y.view().range((n - rows) * o, rows * o).reshaped({rows, o});
+    const GuardedTensor end(DType::f32, {rows, half}), slope(DType::f32, {rows, i});
+
+    ops::linear_forward(stream(), end, some,
+                        w.view().range(half * i, half * i).reshaped({half, i}));
+    ops::linear_backward_input(stream(), slope, from, w);
+
+    Values expected;
+    for (std::int64_t r = n - rows; r < n; ++r)
+      expected.insert(expected.end(), all.begin() + r * o + half, all.begin() + (r + 1) * o);
+    EXPECT_EQ(end.get(), expected) << rows << " rows";
+    EXPECT_EQ(slope.get(), Values(slopes.end() - rows * i, slopes.end())) << rows << " rows";
+  }
 }
 
 TEST_P(Linear, RefusesOperandsThatDoNotFit) {
