@@ -55,6 +55,11 @@ void enqueue(Stream& stream, F&& task) {
   CpuStream::of(stream).enqueue(std::forward<F>(task));
 }
 
+// True inside a task while another thread waits for its stream.
+[[nodiscard]] inline bool stream_awaited() noexcept {
+  return StreamCore::current_awaited();
+}
+
 // True inside a task whose stream is being torn down by an exception: a task that polls for a peer
 // gives up then.
 [[nodiscard]] inline bool stream_cancelled() noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cpu/stream_core.h"
 
+#include <algorithm>
 #include <exception>
 
 namespace trireme {
@@ -11,35 +12,56 @@ thread_local const StreamCore* current_core = nullptr;
 }  // namespace
 
 bool StreamCore::done(Ticket ticket) const {
-  const std::lock_guard lock(mutex_);
   return completed_ >= ticket;
 }
 
 void StreamCore::await(Ticket ticket) const {
-  std::unique_lock lock(mutex_);
-  await_locked(lock, ticket);
+  TRIREME_EXPECTS(completed_ >= ticket || current_core != this,
+                  "a task cannot wait for its own stream");
+  await_done(ticket);
+  if (!failed_) return;
+  const std::lock_guard lock(mutex_);
+  if (failure_->ticket <= ticket) throw Error(failure_->code, failure_->message);
 }
 
 void StreamCore::await_all() const {
+  await(pushed_);
+}
+
+void StreamCore::await_done(Ticket ticket) const noexcept {
+  if (completed_ >= ticket) return;
   std::unique_lock lock(mutex_);
-  await_locked(lock, pushed_);
+  for (;;) {
+    awaited_ = std::min<Ticket>(awaited_, ticket);
+    if (completed_ >= ticket) return;
+    done_.wait(lock);
+  }
 }
 
-void StreamCore::await_locked(std::unique_lock<std::mutex>& lock, Ticket ticket) const {
-  TRIREME_EXPECTS(completed_ >= ticket || current_core != this,
-                  "a task cannot wait for its own stream");
-  ++waiting_;
-  done_.wait(lock, [&] { return completed_ >= ticket; });
-  --waiting_;
-  if (failure_ && failure_->ticket <= ticket) throw Error(failure_->code, failure_->message);
-}
-
-void StreamCore::await_space(std::unique_lock<std::mutex>& lock) {
+StreamCore::Slot& StreamCore::free_slot() {
   TRIREME_EXPECTS(current_core != this, "a task cannot enqueue on its own stream");
   TRIREME_EXPECTS(!closed_, "enqueued on a stream that is being destroyed");
-  ++pushing_;
-  space_.wait(lock, [&] { return pushed_ - completed_ < capacity; });
-  --pushing_;
+  const Ticket next = pushed_ + 1;
+  if (next > capacity) await_done(next - capacity);
+  return ring_[(next - 1) % capacity];
+}
+
+void StreamCore::wake_worker() {
+  { const std::lock_guard lock(mutex_); }
+  work_.notify_one();
+}
+
+bool StreamCore::await_work() {
+  // A task that follows within a microsecond finds the worker awake; longer would take the core
+  // from the thread that computes.
+  for (int i = 0; i < 1000; ++i) {
+    if (pushed_ > completed_) return true;
+  }
+  std::unique_lock lock(mutex_);
+  sleeping_ = true;
+  work_.wait(lock, [&] { return pushed_ > completed_ || closed_; });
+  sleeping_ = false;
+  return pushed_ > completed_;
 }
 
 std::optional<StreamCore::Failure> StreamCore::execute(Slot& slot, bool skip,
@@ -60,27 +82,30 @@ std::optional<StreamCore::Failure> StreamCore::execute(Slot& slot, bool skip,
 
 void StreamCore::run() {
   current_core = this;
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    work_.wait(lock, [&] { return pushed_ > completed_ || closed_; });
-    if (pushed_ == completed_) return;
-    Slot& slot = ring_[completed_ % capacity];
-    const bool skip = failure_.has_value();
+  while (await_work()) {
     const Ticket ticket = completed_ + 1;
-    lock.unlock();
-    std::optional<Failure> failure = execute(slot, skip, ticket);
-    lock.lock();
-    completed_ = ticket;
-    if (failure && !failure_) failure_ = std::move(failure);
-    if (waiting_ > 0) done_.notify_all();
-    if (pushing_ > 0) space_.notify_one();
+    complete(ticket, execute(ring_[(ticket - 1) % capacity], failed_, ticket));
   }
 }
 
+void StreamCore::complete(Ticket ticket, std::optional<Failure> failure) {
+  if (failure) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::move(failure);
+    failed_ = true;
+  }
+  completed_ = ticket;
+  if (awaited_ > ticket) return;
+  {
+    const std::lock_guard lock(mutex_);
+    awaited_ = nobody;  // who still waits says so again
+  }
+  done_.notify_all();
+}
+
 void StreamCore::close() {
-  const std::lock_guard lock(mutex_);
   closed_ = true;
-  work_.notify_one();
+  wake_worker();
 }
 
 void StreamCore::cancel() noexcept {
@@ -90,19 +115,21 @@ void StreamCore::cancel() noexcept {
     failure_ = Failure{ExitCode::internal,
                        "the stream was cancelled because an exception ended the work around it",
                        completed_ + 1};
+    failed_ = true;
   }
   cancelled_.store(true, std::memory_order_relaxed);
 }
 
 void StreamCore::await_idle() const noexcept {
-  std::unique_lock lock(mutex_);
-  ++waiting_;
-  done_.wait(lock, [&] { return completed_ == pushed_; });
-  --waiting_;
+  await_done(pushed_);
 }
 
 bool StreamCore::current_cancelled() noexcept {
   return current_core != nullptr && current_core->cancelled_.load(std::memory_order_relaxed);
+}
+
+bool StreamCore::current_awaited() noexcept {
+  return current_core != nullptr && current_core->awaited_ != nobody;
 }
 
 bool StreamCore::on_worker() noexcept {
