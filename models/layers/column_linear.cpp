@@ -14,7 +14,7 @@ ColumnLinear::ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t ou
       blocks_(blueprint.tensor().local()),
       block_{sum.rows().whole()[0], sum.rows().whole()[1], outputs / blueprint.tensor().blocks},
       weight_block_{block_[2], sum.rows().whole()[2]},
-      matmul_(blueprint, block_.rows(), weight_block_, fp8),
+      matmul_(blueprint, LinearKind::column, block_.rows(), weight_block_, blocks_, fp8),
       weight_(weight) {}
 
 ColumnLinear::ColumnLinear(Blueprint& blueprint, std::string_view name,
@@ -48,7 +48,7 @@ ColumnLinear::ColumnLinear(Blueprint& blueprint, std::string_view name,
 void ColumnLinear::forward(const Context& context, const Tensor& y, const Tensor& x) const {
   const Tensor weight = context.params.compute(weight_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    matmul_.forward(context, block_of(y, b, block_), x, block_of(weight, b, weight_block_),
+    matmul_.forward(context, b, block_of(y, b, block_), x, block_of(weight, b, weight_block_),
                     bias_block(context, b));
   }
   if (adapter_) adapter_->forward(context, {y, blocks_}, {x});
@@ -59,7 +59,7 @@ void ColumnLinear::forward_gelu(const Context& context, const Tensor& y, const T
   TRIREME_EXPECTS(!adapter_, "an adapter adds to what GELU reads");
   const Tensor weight = context.params.compute(weight_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    matmul_.forward_gelu(context, block_of(y, b, block_), block_of(pre, b, block_), x,
+    matmul_.forward_gelu(context, b, block_of(y, b, block_), block_of(pre, b, block_), x,
                          block_of(weight, b, weight_block_), bias_block(context, b));
   }
 }
@@ -73,8 +73,8 @@ void ColumnLinear::backward(const Context& context, const Tensor& dx, const Tens
                             const Tensor& x) const {
   const Tensor weight = context.params.compute(weight_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    matmul_.backward_input(context, blocked_ ? sum_.block(context, b) : dx, block_of(dy, b, block_),
-                           block_of(weight, b, weight_block_));
+    matmul_.backward_input(context, b, blocked_ ? sum_.block(context, b) : dx,
+                           block_of(dy, b, block_), block_of(weight, b, weight_block_));
   }
   if (adapter_) {
     const Tensor first = blocked_ ? sum_.block(context, 0) : dx;
@@ -98,7 +98,7 @@ void ColumnLinear::accumulate(const Context& context, const Tensor& dy, const Te
   const Tensor dw = context.params.gradient(weight_);
   const Tensor db = bias_.index < 0 ? Tensor{} : context.params.gradient(bias_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    matmul_.backward_weight(context, block_of(dw, b, weight_block_),
+    matmul_.backward_weight(context, b, block_of(dw, b, weight_block_),
                             db.empty() ? db : block_of(db, b, Shape{weight_block_[0]}),
                             block_of(dy, b, block_), x);
   }

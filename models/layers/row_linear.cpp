@@ -15,7 +15,8 @@ RowLinear::RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t i
       blocks_(blueprint.tensor().local()),
       block_{sum.rows().whole()[0], sum.rows().whole()[1], inputs / blueprint.tensor().blocks},
       weight_block_{sum.rows().whole()[2], block_[2]},
-      matmul_(blueprint, block_.rows(), weight_block_, blueprint.options().fp8) {
+      matmul_(blueprint, LinearKind::row, block_.rows(), weight_block_, blocks_,
+              blueprint.options().fp8) {
   const std::int64_t outputs = weight_block_[0];
   const auto scope = blueprint.scope(name);
   weight_ = blueprint.parameter({.name = "weight",
@@ -37,12 +38,12 @@ void RowLinear::forward(const Context& context, const Tensor& y, const Tensor& x
   const Tensor weight = context.params.compute(weight_);
   if (!blocked_) {
     const Tensor bias = bias_.index < 0 ? Tensor{} : matmul_.bias(context, bias_);
-    matmul_.forward(context, y, x, weight, bias, residual);
+    matmul_.forward(context, 0, y, x, weight, bias, residual);
     if (adapter_) adapter_->forward(context, {y}, {x});
     return;
   }
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    matmul_.forward(context, sum_.block(context, b), block_of(x, b, block_),
+    matmul_.forward(context, b, sum_.block(context, b), block_of(x, b, block_),
                     block_of(weight, b, weight_block_));
   }
   if (adapter_) {
@@ -61,7 +62,8 @@ void RowLinear::backward(const Context& context, const Tensor& dx, const Tensor&
   const Tensor weight = context.params.compute(weight_);
   const bool fused = !pre.empty() && !adapter_;
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    matmul_.backward_input(context, block_of(dx, b, block_), dy, block_of(weight, b, weight_block_),
+    matmul_.backward_input(context, b, block_of(dx, b, block_), dy,
+                           block_of(weight, b, weight_block_),
                            fused ? block_of(pre, b, block_) : Tensor{});
   }
   if (!adapter_) return;
@@ -75,8 +77,8 @@ void RowLinear::backward_weight(const Context& context, const Tensor& dy, const 
   const Tensor dw = context.params.gradient(weight_);
   const Tensor db = bias_.index < 0 ? Tensor{} : context.params.gradient(bias_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    matmul_.backward_weight(context, block_of(dw, b, weight_block_), blocked_ ? Tensor{} : db, dy,
-                            block_of(x, b, block_));
+    matmul_.backward_weight(context, b, block_of(dw, b, weight_block_), blocked_ ? Tensor{} : db,
+                            dy, block_of(x, b, block_));
   }
   if (blocked_ && !db.empty()) ops::column_sums(context.stream, db, dy);
   if (bias_.index >= 0) context.ready(bias_);

@@ -63,6 +63,13 @@ StepSizes step_sizes(const TrainConfig& train) {
           .before = [ramp, rows](std::int64_t step) { return ramp.samples_before(step) / rows; }};
 }
 
+// Where several micro-batches use them, and a rank has weights of its own.
+bool keeps_fp8_weights(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  return config.precision == Precision::fp8 && parallel.zero < 3 &&
+         config.train.global_batch > config.train.micro_batch * parallel.data;
+}
+
 }  // namespace
 
 ItemKind item_kind(const ModelTraits& traits) {
@@ -100,6 +107,7 @@ BuildOptions build_options(const Config& config, int tensor_rank, bool training,
   const bool decodes = decode.rows > 0;
   return {.compute = compute_dtype(config.precision),
           .fp8 = config.precision == Precision::fp8 && !decodes,
+          .keep_fp8_weights = training && keeps_fp8_weights(config),
           .micro_batch = config.train.micro_batch,
           .training = training,
           .tensor = {.ranks = static_cast<int>(parallel.tensor),

@@ -61,8 +61,12 @@ Activation Blueprint::workspace(std::size_t bytes) {
 
 Activation Blueprint::cache(const Shape& shape) {
   TRIREME_EXPECTS(options_.decode.rows > 0, "{}: a cache, but the chain does not decode", prefix_);
-  const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(compute());
-  return {Activation::Space::cache, cache_.reserve(bytes), compute(), shape};
+  return derived(shape, compute());
+}
+
+Activation Blueprint::derived(const Shape& shape, DType dtype) {
+  const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
+  return {Activation::Space::cache, cache_.reserve(bytes), dtype, shape};
 }
 
 }  // namespace trireme

@@ -26,7 +26,8 @@ struct Activation {
     scratch,    // lives within one forward or backward call of a layer of the chain; those layers
                 // share it
     workspace,  // lives within one op call; all ops share it
-    cache       // lives from one pass to the next: what a chain that decodes knows of earlier rows
+    cache       // lives from one pass to the next: what a chain that decodes knows of earlier rows,
+                // or what is made of the weights once a step
   };
   Space space = Space::scratch;
   std::size_t offset = 0;
@@ -52,6 +53,7 @@ struct AdapterOptions {
 struct BuildOptions {
   DType compute = DType::f32;
   bool fp8 = false;  // linear layers of transformer blocks multiply 8-bit floats (ops/fp8.h)
+  bool keep_fp8_weights = false;  // in memory of their own, two codes a weight, from pass to pass
   std::int64_t micro_batch = 1;
   bool training = false;
   TensorSplit tensor{};   // must equal the ParamStore's
@@ -104,6 +106,8 @@ class Blueprint {
   Activation workspace(std::size_t bytes);
   // Only where the chain decodes.
   Activation cache(const Shape& shape);
+  // In the same space: what is made of the weights (Context::weights_changed).
+  Activation derived(const Shape& shape, DType dtype);
 
   [[nodiscard]] DeviceType device() const { return device_; }
   [[nodiscard]] const BuildOptions& options() const { return options_; }
@@ -176,7 +180,10 @@ struct Context {
   float label_smoothing = 0.0F;
   float z_loss = 0.0F;
   GradientSink* gradients = nullptr;  // null: nobody waits for single gradients
-  const Arena* cache = nullptr;       // of a chain that decodes, as is:
+  // What layers made of their weights before may be out of date: forward makes it again.
+  bool weights_changed = true;
+  const Arena* cache = nullptr;
+  // Of a chain that decodes:
   const DecodePass* decode = nullptr;
 
   [[nodiscard]] Tensor operator()(const Activation& a) const {

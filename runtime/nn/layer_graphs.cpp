@@ -28,8 +28,16 @@ LayerGraphs::Key LayerGraphs::key_of(const Context& context, int unit, LayerPass
     weights = context.params.compute(first).data;
     if (pass != LayerPass::forward) gradients = context.params.gradient(first).data;
   }
-  return {unit,    pass,     context.kept_shift, context.batch.inputs.data, context.rng.data,
-          weights, gradients};
+  const bool makes_of_weights =
+      pass == LayerPass::forward && context.weights_changed && context.cache->bytes() > 0;
+  return {unit,
+          pass,
+          makes_of_weights,
+          context.kept_shift,
+          context.batch.inputs.data,
+          context.rng.data,
+          weights,
+          gradients};
 }
 
 void LayerGraphs::run(const Context& context, int unit, LayerPass pass,

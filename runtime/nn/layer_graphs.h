@@ -27,7 +27,7 @@ class LayerGraphs {
 
  private:
   // Everything that differs between passes of a training run and that a graph holds by value.
-  using Key = std::tuple<int, LayerPass, std::ptrdiff_t, const std::byte*, const std::byte*,
+  using Key = std::tuple<int, LayerPass, bool, std::ptrdiff_t, const std::byte*, const std::byte*,
                          const std::byte*, const std::byte*>;
   struct Recording {
     std::unique_ptr<Graph> graph;

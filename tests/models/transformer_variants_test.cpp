@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank: however a transformer is built, it computes the same function; where the sums have the
 // same order, the same bits.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "tests/models/model_case.h"
 #include "tests/support/cpu_fixture.h"
@@ -238,6 +239,37 @@ TEST_P(GptFp8, GradientsPointWhereThoseOfBf16Do) {
     }
     EXPECT_LT(std::sqrt(distance), 0.2 * std::sqrt(length)) << name;
   }
+}
+
+TEST_P(GptFp8, WeightsThatAreKeptGiveTheBitsOfThoseMadeForEachProduct) {
+  for (const bool split : {false, true}) {
+    BuildOptions build = training(DType::bf16, GetParam());
+    build.fp8 = true;
+    build.split_backward = split;
+    const ModelResult expected = ModelCase(*device_, *compute_, small_gpt, build).run();
+    build.keep_fp8_weights = true;
+
+    expect_same_bits(ModelCase(*device_, *compute_, small_gpt, build).run(), expected);
+  }
+}
+
+TEST_P(GptFp8, WeightsThatAreKeptAreMadeAgainWhenTheyHaveChanged) {
+  BuildOptions build = training(DType::bf16, GetParam());
+  build.fp8 = true;
+  build.keep_fp8_weights = true;
+  ModelCase model(*device_, *compute_, small_gpt, build);
+  Context context = model.context(0);
+  const auto losses = [&] {
+    model.model().forward(context);
+    return test::values_of<float>(context.losses);
+  };
+  const std::vector<float> expected = losses();
+  std::memset(context.cache->buffer().data(), 0xff, context.cache->bytes());  // NaNs
+
+  context.weights_changed = false;
+  EXPECT_THAT(losses(), testing::Contains(testing::IsNan()));
+  context.weights_changed = true;
+  EXPECT_EQ(losses(), expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(Blocks, GptFp8, testing::Values(1, 4));

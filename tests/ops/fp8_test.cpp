@@ -19,7 +19,9 @@ struct Quantized {
       : codes(format, transposed ? Shape{x.shape.back(), x.shape.rows()}
                                  : Shape{x.shape.rows(), x.shape.back()}),
         scale(DType::f32, {1}) {
-    ops::quantize_fp8(stream(), *this, x, transposed);
+    const Tensor none;
+    ops::quantize_fp8(stream(),
+                      {transposed ? none : codes, transposed ? Tensor(codes) : none, scale}, x);
   }
   operator ops::Fp8Matrix() const { return {codes, scale}; }  // NOLINT: tests read better
 
@@ -90,6 +92,40 @@ TEST_P(Quantize, TheTransposeHoldsTheSameCodes) {
                 turned[static_cast<std::size_t>(c * rows + r)]);
     }
   }
+}
+
+// Shapes of whole packs, of odd ones, and of several tiles.
+TEST_P(Quantize, OneReadingForBothAndAKnownScaleGiveTheSameCodes) {
+  for (const Shape& shape : {Shape{1, 1}, Shape{37, 19}, Shape{3, 40, 72}, Shape{64, 200},
+                             Shape{129, 64}, Shape{16, 8}}) {
+    const GuardedTensor x = random_tensor(dtype, shape, 2, -3.0, 3.0);
+    const Quantized straight(format, x), turned(format, x, /*transposed=*/true);
+    const GuardedTensor codes(format, straight.codes.view().shape), scale(DType::f32, {1});
+    const GuardedTensor transposed(format, turned.codes.view().shape);
+    const GuardedTensor again(format, codes.view().shape),
+        again_turned(format, transposed.view().shape);
+
+    ops::quantize_fp8(stream(), {codes, transposed, scale}, x);
+    ops::encode_fp8(stream(), {again, {}, scale}, x);
+    ops::encode_fp8(stream(), {{}, again_turned, scale}, x);
+
+    EXPECT_EQ(scale.raw(), straight.scale.raw());
+    EXPECT_EQ(codes.raw(), straight.codes.raw());
+    EXPECT_EQ(transposed.raw(), turned.codes.raw());
+    EXPECT_EQ(again.raw(), codes.raw());
+    EXPECT_EQ(again_turned.raw(), transposed.raw());
+  }
+}
+
+TEST_P(Quantize, AScaleThatIsNotFiniteStaysSo) {
+  const GuardedTensor x(dtype, {1, 2}, {1.0, std::numeric_limits<double>::infinity()});
+  const Quantized q(format, x);
+  const GuardedTensor again(format, {1, 2});
+
+  ops::encode_fp8(stream(), {again, {}, q.scale}, x);
+
+  EXPECT_EQ(again.raw(), q.codes.raw());
+  EXPECT_TRUE(std::isinf(q.scale.get()[0]));
 }
 
 TEST_P(Quantize, ZerosStayZeroAndWhatIsNotFiniteSpoilsTheScale) {
@@ -212,7 +248,11 @@ TEST(LinearFp8Errors, NameTheOperand) {
 
   expect_error([&] { ops::linear_fp8(stream(), y, a, b); }, {"linear_fp8", "(2, 3)", "(4, 5)"});
   expect_error([&] { ops::linear_fp8(stream(), y, {plain, scale}, a); }, {"a holds f32"});
-  expect_error([&] { ops::quantize_fp8(stream(), a, y); }, {"quantize_fp8", "(2, 3)", "(2, 4)"});
+  expect_error(
+      [&] {
+        ops::quantize_fp8(stream(), {a.codes, {}, scale}, y);
+      },
+      {"quantize_fp8", "(2, 3)", "(2, 4)"});
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 namespace trireme::ops {
 
 TRIREME_KERNEL(quantize_fp8);
+TRIREME_KERNEL(encode_fp8);
 TRIREME_KERNEL(linear_fp8);
 
 namespace {
@@ -24,19 +25,35 @@ void check_matrix(const Operands& check, std::string_view name, const Fp8Matrix&
   check.is("scale", matrix.scale, DType::f32, Shape{1});
 }
 
+void check_operand(const Operands& check, const Fp8Operand& q, const Tensor& x) {
+  check.compute_dtype("x", x);
+  const std::int64_t rows = x.shape.rows(), columns = x.shape.back();
+  TRIREME_EXPECTS(!q.codes.empty() || !q.transposed.empty(), "no codes to write");
+  const auto check_codes = [&](std::string_view name, const Fp8Matrix& matrix, const Shape& shape) {
+    if (matrix.codes.empty()) return;
+    check_matrix(check, name, matrix);
+    check.shape(name, matrix.codes, shape);
+    check.disjoint(name, matrix.codes, "x", x);
+    check.disjoint("scale", q.scale, name, matrix.codes);
+  };
+  check_codes("codes", q.straight(), Shape{rows, columns});
+  check_codes("transposed", q.turned(), Shape{columns, rows});
+  check.disjoint("codes", q.codes, "transposed", q.transposed);
+  if (!q.codes.empty() && !q.transposed.empty())
+    check.dtype("transposed", q.transposed, q.codes.dtype);
+  check.disjoint("scale", q.scale, "x", x);
+}
+
 }  // namespace
 
-void quantize_fp8(Stream& stream, const Fp8Matrix& q, const Tensor& x, bool transposed) {
-  const Operands check("quantize_fp8");
-  check.compute_dtype("x", x);
-  check_matrix(check, "codes", q);
-  const std::int64_t columns = x.shape.back();
-  check.shape("codes", q.codes,
-              transposed ? Shape{columns, x.shape.rows()} : Shape{x.shape.rows(), columns});
-  check.disjoint("codes", q.codes, "x", x);
-  check.disjoint("scale", q.scale, "x", x);
-  check.disjoint("scale", q.scale, "codes", q.codes);
-  TRIREME_DISPATCH(stream, quantize_fp8, reads(x, x).writes(q.codes, q.scale), q, x, transposed);
+void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x) {
+  check_operand(Operands("quantize_fp8"), q, x);
+  TRIREME_DISPATCH(stream, quantize_fp8, reads(x, x).writes(q.codes, q.transposed, q.scale), q, x);
+}
+
+void encode_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x) {
+  check_operand(Operands("encode_fp8"), q, x);
+  TRIREME_DISPATCH(stream, encode_fp8, reads(x, q.scale).writes(q.codes, q.transposed), q, x);
 }
 
 void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Matrix& b,

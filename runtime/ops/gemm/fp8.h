@@ -11,16 +11,30 @@
 
 namespace trireme::ops {
 
-// What quantize_fp8 leaves of a matrix x (R, C): x ~ codes * scale.
+// A matrix (R, C) of codes: x ~ codes * scale.
 struct Fp8Matrix {
   Tensor codes;  // (R, C) f8e4m3 or f8e5m2
   Tensor scale;  // (1) f32 on the device: the power of two that takes the largest |x| to the upper
                  // half of the format's range; NaN or infinity where x holds one
 };
 
-// Writes `q` from x (R, C), a compute dtype, C its last extent; `transposed`: codes of (C, R), so
-// of x^T. Multiplying by a power of two is exact, so each code is the nearest to x.
-void quantize_fp8(Stream& stream, const Fp8Matrix& q, const Tensor& x, bool transposed = false);
+// Codes of x (R, C) and of x^T, of one scale; one of the two may be absent.
+struct Fp8Operand {
+  Tensor codes;       // (R, C)
+  Tensor transposed;  // (C, R)
+  Tensor scale;       // (1), as above
+
+  [[nodiscard]] Fp8Matrix straight() const { return {codes, scale}; }
+  [[nodiscard]] Fp8Matrix turned() const { return {transposed, scale}; }
+};
+
+// Writes `q` from x (R, C), a compute dtype, C its last extent: x is read once for its largest
+// magnitude and once for all codes. Multiplying by a power of two is exact, so each code is the
+// nearest to x.
+void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x);
+
+// The codes alone, by the scale that quantize_fp8 found for the same x before: x is read once.
+void encode_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x);
 
 // y(M, N) = a(M, K) b(N, K)^T + bias(N) + residual(M, N), summed in f32 and rounded once to y's
 // dtype, a compute dtype. bias f32; residual as y, or y itself: y is added to. Both may be absent.

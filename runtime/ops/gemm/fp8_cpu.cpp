@@ -25,19 +25,61 @@ std::uint32_t largest_magnitude(const T* x, std::int64_t count) {
   return result;
 }
 
+// What is written of x (rows, columns); codes or turned may be null.
 template <typename Code, typename T>
-void quantize(Code* codes, float* scale, const T* x, std::int64_t rows, std::int64_t columns,
-              bool transposed) {
-  const Fp8Scale factor(largest_magnitude(x, rows * columns), Code::largest);
-  *scale = factor.scale;
-  // From one column of codes to the next, and from one row of x.
-  const std::int64_t step = transposed ? rows : 1, row_step = transposed ? 1 : columns;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const T* const from = x + row * columns;
-    Code* const to = codes + row * row_step;
-    for (std::int64_t i = 0; i < columns; ++i)
-      store(to[i * step], load(from[i]) * factor.inverse);
+struct Encoding {
+  Code *codes, *turned;
+  float* scale;
+  const T* x;
+  std::int64_t rows, columns;
+
+  void find_scale() const {
+    *scale = Fp8Scale(largest_magnitude(x, rows * columns), Code::largest).scale;
   }
+
+  // Tile by tile, so that what is turned stays in the first-level cache.
+  void operator()() const {
+    constexpr std::int64_t side = 64;
+    const float inverse = Fp8Scale(*scale).inverse;
+    for (std::int64_t row = 0; row < rows; row += side) {
+      for (std::int64_t column = 0; column < columns; column += side)
+        encode_tile<side>(row, column, inverse);
+    }
+  }
+
+ private:
+  template <std::int64_t side>
+  void encode_tile(std::int64_t row, std::int64_t column, float inverse) const {
+    Code tile[side][side];
+    const std::int64_t height = std::min(side, rows - row),
+                       width = std::min(side, columns - column);
+    for (std::int64_t r = 0; r < height; ++r) {
+      const T* const from = x + (row + r) * columns + column;
+#pragma omp simd
+      for (std::int64_t c = 0; c < width; ++c)
+        store(tile[r][c], load(from[c]) * inverse);
+      if (codes != nullptr) std::copy_n(tile[r], width, codes + (row + r) * columns + column);
+    }
+    if (turned == nullptr) return;
+    for (std::int64_t c = 0; c < width; ++c) {
+      Code* const to = turned + (column + c) * rows + row;
+      for (std::int64_t r = 0; r < height; ++r)
+        to[r] = tile[r][c];
+    }
+  }
+};
+
+template <typename Action>
+void visit_encoding(const Fp8Operand& q, const Tensor& x, const Action& action) {
+  visit_compute_dtype(x.dtype, [&](auto from) {
+    visit_float8(q.codes.empty() ? q.transposed.dtype : q.codes.dtype, [&](auto to) {
+      using Code = decltype(to);
+      using T = decltype(from);
+      action(Encoding<Code, T>{q.codes.empty() ? nullptr : q.codes.as<Code>(),
+                               q.transposed.empty() ? nullptr : q.transposed.as<Code>(),
+                               q.scale.as<float>(), x.as<T>(), x.shape.rows(), x.shape.back()});
+    });
+  });
 }
 
 // Rows of codes, wherever they are.
@@ -102,16 +144,17 @@ struct Gemm {
 
 }  // namespace
 
-void quantize_fp8(Stream& stream, const Fp8Matrix& q, const Tensor& x, bool transposed) {
-  visit_compute_dtype(x.dtype, [&](auto from) {
-    visit_float8(q.codes.dtype, [&](auto to) {
-      using T = decltype(from);
-      using Code = decltype(to);
-      enqueue(stream, [codes = q.codes.as<Code>(), scale = q.scale.as<float>(), x = x.as<T>(),
-                       rows = x.shape.rows(), columns = x.shape.back(),
-                       transposed] { quantize(codes, scale, x, rows, columns, transposed); });
+void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x) {
+  visit_encoding(q, x, [&](const auto& encoding) {
+    enqueue(stream, [encoding] {
+      encoding.find_scale();
+      encoding();
     });
   });
+}
+
+void encode_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x) {
+  visit_encoding(q, x, [&](const auto& encoding) { enqueue(stream, encoding); });
 }
 
 void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Matrix& b,

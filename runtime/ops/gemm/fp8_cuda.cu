@@ -17,10 +17,10 @@ using trireme::cuda::Grid;
 using trireme::cuda::grid_for;
 using trireme::cuda::launch;
 
-// *largest = the largest magnitude_of x; it is 0 before. Of integers, so blocks may come in any
-// order.
+// partial(blocks): the largest magnitude_of x that each block saw. Of integers, so their order is
+// all one.
 template <int width, typename T>
-__global__ void magnitude_kernel(std::uint32_t* largest, const T* x, std::int64_t count) {
+__global__ void magnitude_kernel(std::uint32_t* partial, const T* x, std::int64_t count) {
   std::uint32_t mine = 0;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads * width;
   for (std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) * width;
@@ -31,57 +31,119 @@ __global__ void magnitude_kernel(std::uint32_t* largest, const T* x, std::int64_
       mine = Max{}(mine, magnitude_of(load(pack[j])));
   }
   mine = block_reduce<threads>(mine, std::uint32_t{0}, Max{});
-  if (threadIdx.x == 0) atomicMax(largest, mine);
+  if (threadIdx.x == 0) partial[blockIdx.x] = mine;
 }
 
-// The scale for the largest magnitude, which the first thread also writes down.
-template <typename Code>
-__device__ Fp8Scale scale_for(const std::uint32_t* largest, float* scale) {
-  const Fp8Scale factor(*largest, Code::largest);
-  if (blockIdx.x == 0 && threadIdx.x == 0) *scale = factor.scale;
-  return factor;
-}
+// x, where its codes go (either may be null) and what its scale comes from: partial magnitudes, or
+// with count 0 the scale as it stands.
+template <typename Code, typename T>
+struct Encoding {
+  Code *codes, *turned;
+  float* scale;
+  const std::uint32_t* partial;
+  int partials;
+  const T* x;
+  std::int64_t rows, columns;
+
+  // All threads of a block must call. The first one writes the scale down.
+  [[nodiscard]] __device__ Fp8Scale find_scale() const {
+    if (partials == 0) return Fp8Scale(*scale);
+    std::uint32_t mine = 0;
+    for (int i = static_cast<int>(threadIdx.x); i < partials; i += threads)
+      mine = Max{}(mine, partial[i]);
+    const Fp8Scale factor(block_reduce<threads>(mine, std::uint32_t{0}, Max{}), Code::largest);
+    if (blockIdx.x == 0 && threadIdx.x == 0) *scale = factor.scale;
+    return factor;
+  }
+};
 
 template <int width, typename Code, typename T>
-__global__ void quantize_kernel(Code* codes, float* scale, const std::uint32_t* largest, const T* x,
-                                std::int64_t count) {
-  const Fp8Scale factor = scale_for<Code>(largest, scale);
+__global__ void encode_kernel(Encoding<Code, T> e) {
+  const Fp8Scale factor = e.find_scale();
+  const std::int64_t count = e.rows * e.columns;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads * width;
   for (std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) * width;
        i < count; i += stride) {
-    const auto pack = load_pack<width>(x + i);
+    const auto pack = load_pack<width>(e.x + i);
     Pack<Code, width> out;
 #pragma unroll
     for (int j = 0; j < width; ++j)
       store(out[j], load(pack[j]) * factor.inverse);
-    store_pack(codes + i, out);
+    store_pack(e.codes + i, out);
   }
 }
 
-// codes (columns, rows) of x (rows, columns): one tile a block, read and written along its rows.
-template <typename Code, typename T>
-__global__ void quantize_transposed_kernel(Code* codes, float* scale, const std::uint32_t* largest,
-                                           const T* x, std::int64_t rows, std::int64_t columns) {
+// Codes of x^T, and of x where they are wanted: one tile a block, read and written along its rows.
+template <int width, typename Code, typename T>
+__global__ void encode_turned_kernel(Encoding<Code, T> e) {
   constexpr int pitch = tile + 4;  // the rows of a column lie in different banks
-  __shared__ std::uint8_t turned[tile][pitch];
-  const Fp8Scale factor = scale_for<Code>(largest, scale);
-  const std::int64_t column_tiles = (columns + tile - 1) / tile;
+  constexpr int packs = tile / width;
+  __shared__ Code turned[tile][pitch];
+  const Fp8Scale factor = e.find_scale();
+  const std::int64_t column_tiles = (e.columns + tile - 1) / tile;
   const std::int64_t row = blockIdx.x / column_tiles * tile;
   const std::int64_t column = blockIdx.x % column_tiles * tile;
-  const int first = static_cast<int>(threadIdx.x) / warp_size;
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  for (int r = first; r < tile; r += threads / warp_size) {
-    for (int c = lane; c < tile; c += warp_size) {
-      if (row + r >= rows || column + c >= columns) continue;
-      turned[r][c] = Code(load(x[(row + r) * columns + column + c]) * factor.inverse).bits;
+#pragma unroll 2
+  for (int i = static_cast<int>(threadIdx.x); i < tile * packs; i += threads) {
+    const int r = i / packs, c = i % packs * width;
+    if (row + r >= e.rows || column + c >= e.columns) continue;
+    const std::int64_t at = (row + r) * e.columns + column + c;
+    const auto pack = load_pack<width>(e.x + at);
+    Pack<Code, width> out;
+#pragma unroll
+    for (int j = 0; j < width; ++j) {
+      store(out[j], load(pack[j]) * factor.inverse);
+      turned[r][c + j] = out[j];
     }
+    if (e.codes != nullptr) store_pack(e.codes + at, out);
   }
   __syncthreads();
-  for (int c = first; c < tile; c += threads / warp_size) {
-    for (int r = lane; r < tile; r += warp_size) {
-      if (row + r < rows && column + c < columns)
-        codes[(column + c) * rows + row + r].bits = turned[r][c];
-    }
+#pragma unroll 2
+  for (int i = static_cast<int>(threadIdx.x); i < tile * packs; i += threads) {
+    const int c = i / packs, r = i % packs * width;
+    if (row + r >= e.rows || column + c >= e.columns) continue;
+    Pack<Code, width> out;
+#pragma unroll
+    for (int j = 0; j < width; ++j)
+      out[j] = turned[r + j][c];
+    store_pack(e.turned + (column + c) * e.rows + row + r, out);
+  }
+}
+
+// Calls action(encoding, width) with the types of q and x and the width that all of them allow.
+template <typename Action>
+void visit_encoding(const Fp8Operand& q, const Tensor& x, const Action& action) {
+  visit_compute_dtype(x.dtype, [&](auto from) {
+    visit_float8(q.codes.empty() ? q.transposed.dtype : q.codes.dtype, [&](auto to) {
+      using T = decltype(from);
+      using Code = decltype(to);
+      const Encoding<Code, T> e{.codes = q.codes.empty() ? nullptr : q.codes.as<Code>(),
+                                .turned = q.transposed.empty() ? nullptr : q.transposed.as<Code>(),
+                                .scale = q.scale.as<float>(),
+                                .partial = nullptr,
+                                .partials = 0,
+                                .x = x.as<T>(),
+                                .rows = x.shape.rows(),
+                                .columns = x.shape.back()};
+      // What is turned is read and written along rows of its own; else all is one row.
+      const std::int64_t row = e.turned == nullptr ? x.count() : e.columns;
+      const bool fits = packs_fit(e.x, row, pack_width<T>) &&
+                        packs_fit(e.codes, 0, pack_width<T>) &&
+                        packs_fit(e.turned, e.rows, e.turned == nullptr ? 1 : pack_width<T>);
+      with_width<T>(fits, [&](auto width) { action(e, width); });
+    });
+  });
+}
+
+template <int width, typename Code, typename T>
+void encode(Stream& stream, const Encoding<Code, T>& e) {
+  if (e.turned == nullptr) {
+    launch(stream, grid_for(stream, e.rows * e.columns, threads * width, threads),
+           encode_kernel<width, Code, T>, e);
+  } else {
+    launch(stream,
+           {.blocks = ceil_div(e.rows, tile) * ceil_div(e.columns, tile), .threads = threads},
+           encode_turned_kernel<width, Code, T>, e);
   }
 }
 
@@ -155,35 +217,27 @@ void multiply_by_kernel(Stream& stream, const Tensor& y, const Fp8Matrix& a, con
 
 }  // namespace
 
-void quantize_fp8(Stream& stream, const Fp8Matrix& q, const Tensor& x, bool transposed) {
-  const std::int64_t rows = x.shape.rows(), columns = x.shape.back(), count = x.count();
-  auto* const largest =
-      reinterpret_cast<std::uint32_t*>(CudaStream::of(stream).scratch(sizeof(std::uint32_t)));
-  stream.device().fill_zero(stream, largest, sizeof(*largest));
-  visit_compute_dtype(x.dtype, [&](auto from) {
-    visit_float8(q.codes.dtype, [&](auto to) {
-      using T = decltype(from);
-      using Code = decltype(to);
-      const T* const values = x.as<T>();
-      Code* const codes = q.codes.as<Code>();
-      float* const scale = q.scale.as<float>();
-      const bool fits = packs_fit(values, count, pack_width<T>) &&
-                        (transposed || packs_fit(codes, count, pack_width<T>));
-      with_width<T>(fits, [&](auto width) {
-        const Grid grid = grid_for(stream, count, threads * width(), threads);
-        launch(stream, grid, magnitude_kernel<width(), T>, largest, values, count);
-        if (!transposed) {
-          launch(stream, grid, quantize_kernel<width(), Code, T>, codes, scale, largest, values,
-                 count);
-        }
-      });
-      if (transposed) {
-        launch(stream,
-               {.blocks = ceil_div(rows, tile) * ceil_div(columns, tile), .threads = threads},
-               quantize_transposed_kernel<Code, T>, codes, scale, largest, values, rows, columns);
-      }
-    });
+void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x) {
+  visit_encoding(q, x, [&](auto e, auto width) {
+    using T = std::remove_cv_t<std::remove_pointer_t<decltype(e.x)>>;
+    constexpr int w = decltype(width)::value;
+    // Every block of the second kernel reads what every block of the first one leaves.
+    constexpr std::int64_t most_partials = 2 * threads;
+    const std::int64_t count = x.count();
+    Grid grid = grid_for(stream, count, threads * w, threads);
+    grid.blocks = std::min(grid.blocks, most_partials);
+    auto* const partial = reinterpret_cast<std::uint32_t*>(CudaStream::of(stream).scratch(
+        static_cast<std::size_t>(grid.blocks) * sizeof(std::uint32_t)));
+    launch(stream, grid, magnitude_kernel<w, T>, partial, e.x, count);
+    e.partial = partial;
+    e.partials = static_cast<int>(grid.blocks);
+    encode<w>(stream, e);
   });
+}
+
+void encode_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x) {
+  visit_encoding(q, x,
+                 [&](const auto& e, auto width) { encode<decltype(width)::value>(stream, e); });
 }
 
 void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Matrix& b,
@@ -218,6 +272,7 @@ void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Ma
 }
 
 TRIREME_CUDA_PROVIDES(ops, quantize_fp8);
+TRIREME_CUDA_PROVIDES(ops, encode_fp8);
 TRIREME_CUDA_PROVIDES(ops, linear_fp8);
 
 }  // namespace trireme::ops::cuda

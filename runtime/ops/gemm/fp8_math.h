@@ -29,9 +29,17 @@ struct Fp8Scale {
     }
     // The next power of two up, within what has an inverse.
     const std::uint32_t exponent = (std::bit_cast<std::uint32_t>(amax / largest) + 0x7fffffU) >> 23;
-    const std::uint32_t kept = exponent < 1U ? 1U : exponent;
-    scale = std::bit_cast<float>(kept << 23);
-    inverse = std::bit_cast<float>((254U - kept) << 23);
+    scale = std::bit_cast<float>((exponent < 1U ? 1U : exponent) << 23);
+    inverse = inverse_of(scale);
+  }
+  // One that was found before.
+  TRIREME_HOST_DEVICE explicit Fp8Scale(float found)
+      : scale(found), inverse(magnitude_of(found) >= 0x7f800000U ? 0.0F : inverse_of(found)) {}
+
+ private:
+  // Of a power of two.
+  TRIREME_HOST_DEVICE static float inverse_of(float power) {
+    return std::bit_cast<float>((254U << 23) - std::bit_cast<std::uint32_t>(power));
   }
 };
 

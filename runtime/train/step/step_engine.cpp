@@ -108,7 +108,8 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
                  options.loss_scale),
       guard_(device, options.loss_guard),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
-      batches_(streams, batches_held(options.pipeline, mesh.here().pipeline)) {
+      batches_(streams, batches_held(options.pipeline, mesh.here().pipeline)),
+      weights_changed_(static_cast<std::size_t>(options.pipeline.chunks), true) {
   for (auto& slot : slots_)
     slot = std::make_unique<Slot>(device, mesh, options);
   if (options.noise.every > 0) noise_.emplace(device, mesh, model.params(), streams, options.noise);
@@ -252,6 +253,7 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   if (const LossScaler* const scaler = optimizer_.loss_scaler())
     device_.copy(compute, slot.scale_host.data(), scaler->state().data, loss_scale_bytes);
   reducer_.begin_step(step);
+  weights_changed_.assign(static_cast<std::size_t>(options_.pipeline.chunks), true);
   slot.noisy = noise_ && noise_->measures(step);
   if (slot.noisy) {
     noise_->begin(compute);
@@ -349,13 +351,15 @@ Context StepEngine::context(int chunk, int micro_batch) {
 
 void StepEngine::compute(const Action& action) {
   const int chunk = action.chunk, m = action.micro_batch;
-  const Context here = context(chunk, m);
+  Context here = context(chunk, m);
   const bool forward = action.kind == ActionKind::forward;
+  here.weights_changed = forward && weights_changed_[static_cast<std::size_t>(chunk)];
   const Range range(forward ? "forward" : "backward");
   const StallPhase phase(streams_.stalls, forward ? StallPhase::forward : StallPhase::backward);
   if (forward) {
     reducer_.before_forward(chunk, m);
     model_.forward(here);
+    weights_changed_[static_cast<std::size_t>(chunk)] = false;
     reducer_.after_forward(chunk, m);
     if (!here.losses.empty()) slot_->totals.add(here, m);
     return;

@@ -173,6 +173,7 @@ class StepEngine final : private StageWork, private LayerHook {
   std::int64_t targets_ = 1;                          // likewise
   int global_micro_batches_ = 1, micro_batches_ = 1;  // likewise, and of those this rank's
   StepBatches batches_;                               // likewise
+  std::vector<bool> weights_changed_;                 // by chunk: no forward since the update
   bool began_ = false;                                // a step has run
   bool unrecordable_ = false;                         // a step could not be
   bool recorded_ = false;                             // a step was, and the log says so
