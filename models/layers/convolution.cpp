@@ -29,13 +29,13 @@ void Convolution::forward(const Context& context, const Tensor& y, const Tensor&
 }
 
 void Convolution::backward(const Context& context, const Tensor& dx, const Tensor& dy,
-                           const Tensor& x) const {
+                           const Tensor& x, const Tensor& addend) const {
   ops::convolution_backward_weight(context.stream, context.params.gradient(weight_), dy, x,
                                    options_, context(workspace_));
   context.ready(weight_);
   if (dx.empty()) return;
   ops::convolution_backward_input(context.stream, dx, dy, context.params.compute(weight_), options_,
-                                  context(workspace_));
+                                  context(workspace_), addend);
 }
 
 double Convolution::forward_flops() const {

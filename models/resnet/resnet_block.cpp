@@ -3,8 +3,6 @@
 
 #include <numeric>
 
-#include "runtime/ops/elementwise/elementwise.h"
-
 namespace trireme {
 namespace {
 
@@ -43,7 +41,7 @@ ResNetBlock::ResNetBlock(Blueprint& blueprint, std::string name, const ResNetBlo
   }
   if (input == output_shape()) return;
   shortcut_.emplace(blueprint, "_shortcut", input, outputs, 1, options.stride, Place::shortcut);
-  dx_shortcut_ = blueprint.scratch(input);
+  dx_branch_ = blueprint.scratch(input);
 }
 
 void ResNetBlock::forward(const Context& context, const Tensor& x, const Tensor& y) {
@@ -64,6 +62,8 @@ void ResNetBlock::forward(const Context& context, const Tensor& x, const Tensor&
 
 void ResNetBlock::backward(const Context& context, const Tensor& x, const Tensor& y,
                            const Tensor& dy, const Tensor& dx) {
+  // dx is the sum of both summands' gradients: the convolution that comes last adds the other one.
+  const Tensor dx_branch = shortcut_ ? context(dx_branch_) : dx;
   Tensor gradient = dy;
   for (std::size_t i = branch_.size(); i-- > 0;) {
     const Unit& unit = branch_[i];
@@ -72,18 +72,15 @@ void ResNetBlock::backward(const Context& context, const Tensor& x, const Tensor
     unit.norm.backward(context, dconvolved, gradient, context(unit.convolved),
                        unit.normed ? Tensor{} : y);
     const Tensor input = i > 0 ? context(*branch_[i - 1].normed) : x;
-    const Tensor dinput = i > 0 ? context(branch_[i - 1].gradient) : dx;
-    unit.convolution.backward(context, dinput, dconvolved, input);
+    const Tensor dinput = i > 0 ? context(branch_[i - 1].gradient) : dx_branch;
+    unit.convolution.backward(context, dinput, dconvolved, input,
+                              i == 0 && !shortcut_ ? dy : Tensor{});
     gradient = dinput;
   }
-  if (!shortcut_) {
-    ops::add_in_place(context.stream, dx, dy);
-    return;
-  }
-  const Tensor dconvolved = context(shortcut_->gradient), dx_shortcut = context(dx_shortcut_);
+  if (!shortcut_) return;
+  const Tensor dconvolved = context(shortcut_->gradient);
   shortcut_->norm.backward(context, dconvolved, dy, context(shortcut_->convolved));
-  shortcut_->convolution.backward(context, dx_shortcut, dconvolved, x);
-  ops::add_in_place(context.stream, dx, dx_shortcut);
+  shortcut_->convolution.backward(context, dx, dconvolved, x, dx_branch);
 }
 
 double ResNetBlock::forward_flops() const {

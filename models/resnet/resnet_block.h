@@ -26,6 +26,7 @@ class ResNetBlock final : public Layer {
   ResNetBlock(Blueprint& blueprint, std::string name, const ResNetBlockOptions& options);
 
   [[nodiscard]] double forward_flops() const override;
+  void add_limits(ModelLimits& limits) const override { limits.convolutions = true; }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                 const Tensor& dx) override;
@@ -44,7 +45,7 @@ class ResNetBlock final : public Layer {
 
   std::vector<Unit> branch_;
   std::optional<Unit> shortcut_;
-  Activation dx_shortcut_;
+  Activation dx_branch_;  // where there is a shortcut
 };
 
 }  // namespace trireme

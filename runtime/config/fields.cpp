@@ -45,7 +45,10 @@ std::vector<Field> run_and_device_fields() {
             "record each layer's passes, or the whole step, as CUDA graphs and replay them",
             on_cuda),
       FIELD(device.fused_epilogues, Choices{{"off", "on"}},
-            "matmuls also compute the GELU beside them and bias gradients", on_cuda),
+            "matmuls also compute the GELU beside them and bias gradients, convolutions the sums "
+            "that "
+            "their gradients go into",
+            on_cuda),
       FIELD(device.autotune, Text{.may_be_empty = false},
             "file of measured algorithms of matmuls; what it lacks is measured after the last "
             "step; off = the library's suggestions",

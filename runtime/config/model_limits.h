@@ -25,6 +25,7 @@ struct ModelLimits {
   Extent rows;
   // Of the activation that matmuls with fused epilogues compute; 0: the model has none.
   Extent gelu;
+  bool convolutions = false;         // whose sums cuDNN may compute beside them
   bool fp8 = false;                  // has linear layers that multiply 8-bit floats
   bool selective_recompute = false;  // has activations that Recompute::selective does not keep
   bool splits_backward = true;       // every layer does

@@ -67,7 +67,8 @@ struct ExecutionPolicy {
   MatmulPrecision matmul = MatmulPrecision::fp32;
   // The same operands give the same bits in every run, also where that takes longer or more memory.
   bool reproducible = true;
-  // Matmuls also compute what follows them (GELU, bias gradients), before their result is rounded.
+  // Matmuls and convolutions also compute what follows them (GELU, bias gradients, sums), before
+  // their result is rounded.
   bool fused_epilogues = false;
   // Multiprocessors that matmuls leave to collectives, which run beside them.
   int reserved_processors = 0;

@@ -6,6 +6,7 @@ from basics import VERBOSE, require_cudnn_attention, require_cudnn_convolution
 from harness import Row, failed, falls, judged, not_proved, proved, worst_relative
 
 MODELS = ("gpt", "resnet")
+FUSED_CONVOLUTIONS = r"cuDNN \S+ runs convolution_.* added,"
 # Largest relative difference of a loss over ten steps. bf16 rounds to 8 bits, and every product may be summed in another
 # order; the losses themselves are sums over a thousand tokens, over which roundings average out.
 BOUNDS = {"fp32": 1e-5, "bf16": 2e-2}
@@ -30,6 +31,18 @@ def against_cpu(model, precision, extra=None):
     return run
 
 
+def fused_convolutions(check):
+    """Gradients that cuDNN adds up itself beside those that a kernel of ours adds."""
+    if not check.on_gpu:
+        return not_proved("the CPU has no fused epilogues")
+    apart = check.train("resnet", {"precision": "bf16"})
+    fused = check.train("resnet", {"precision": "bf16", "device.fused_epilogues": "on"}, environment=VERBOSE)
+    worst = worst_relative(fused.losses, apart.losses)
+    plans = fused.lines(FUSED_CONVOLUTIONS)
+    seen = f"losses of {len(fused.losses)} steps differ by {worst:.1e} (bound {BOUNDS['bf16']:g}); {len(plans)} sums by cuDNN"
+    return judged(worst <= BOUNDS["bf16"] and falls(fused.losses) and bool(plans), seen)
+
+
 def evaluates(check):
     """One run's weights on both devices."""
     trained = check.train("gpt", {"precision": "fp32", "device.type": "cpu", "train.steps": 3})
@@ -48,7 +61,8 @@ def parity(_check):
         Row("gpt dropout", "dropout draws the CPU's masks", 30, against_cpu("gpt", "fp32", {"model.dropout": 0.1})),
         Row("gpt recompute", "recomputed activations are those of the CPU", 30,
             against_cpu("gpt", "fp32", {"train.recompute": "full"})),
-        Row("evaluation", "trireme eval computes the CPU's loss", 30, evaluates)]
+        Row("evaluation", "trireme eval computes the CPU's loss", 30, evaluates),
+        Row("resnet fused", "device.fused_epilogues adds gradients of convolutions and stays near", 30, fused_convolutions)]
 
 
 def twice(model, precision):

@@ -4,6 +4,7 @@
 #include "runtime/ops/common/cudnn_graphs.h"
 #include "runtime/ops/convolution/convolution_direct_cpu.h"
 #include "runtime/ops/convolution/convolution_dnnl_cpu.h"
+#include "runtime/ops/elementwise/elementwise.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {
@@ -113,6 +114,23 @@ TEST_P(Convolution, BackwardInputMatchesTheReferenceAndOverwrites) {
   ops::convolution_backward_input(stream(), dx, in.dy, in.w, c.options(), in.workspace);
 
   expect_close(dx.get(), expected, relative(), absolute(c.out * c.kernel_height * c.kernel_width));
+}
+
+// Where cuDNN adds, the gradient is not rounded first.
+TEST_P(Convolution, BackwardInputAddsAsAPassOfItsOwnWould) {
+  const Operands in(c, dtype);
+  const GuardedTensor addend = random_tensor(dtype, c.x(), 10), dx(dtype, c.x()), sum(dtype, c.x());
+  ops::convolution_backward_input(stream(), sum, in.dy, in.w, c.options(), in.workspace);
+  ops::add_in_place(stream(), sum, addend);
+
+  ops::convolution_backward_input(stream(), dx, in.dy, in.w, c.options(), in.workspace, addend);
+  EXPECT_EQ(dx.raw(), sum.raw());
+
+  stream().set_policy({.fused_epilogues = true});
+  ops::convolution_backward_input(stream(), dx, in.dy, in.w, c.options(), in.workspace, addend);
+  stream().set_policy({});
+  expect_close(dx.get(), sum.get(), 2 * relative(),
+               absolute(c.out * c.kernel_height * c.kernel_width));
 }
 
 TEST_P(Convolution, BackwardWeightMatchesTheReferenceAndAccumulates) {

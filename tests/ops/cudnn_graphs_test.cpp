@@ -234,6 +234,28 @@ TEST_F(CudnnGraphs, AnswerForUnroundedWeightGradients) {
   EXPECT_EQ(unrounded.candidates == 0, !unrounded.refusal.empty());
 }
 
+// What device.fused_epilogues asks for in a bottleneck block: weight gradients that are added in
+// f32 and input gradients that the shortcut's is added to.
+TEST_F(CudnnGraphs, AddTheGradientsOfResnetsOnEveryArchitecture) {
+  for (const int capability : {80, 90, 100}) {
+    for (const ConvolutionGeometry& geometry : resnet(/*bottleneck=*/true, 128)) {
+      if (geometry.in == 3) continue;  // the stem has neither engine
+      ConvolutionGraph weight =
+          convolution(ConvolutionGraph::Pass::backward_weight, DType::bf16, geometry);
+      weight.result = DType::f32;
+      weight.adds = true;
+      ConvolutionGraph input =
+          convolution(ConvolutionGraph::Pass::backward_input, DType::bf16, geometry);
+      input.adds = true;
+      for (const ConvolutionGraph& graph : {weight, input}) {
+        const CudnnOffer result = offer(graph, capability);
+        EXPECT_GE(result.candidates, 1) << result.refusal;
+        EXPECT_LE(result.workspace_bytes, graph.workspace_limit);
+      }
+    }
+  }
+}
+
 // Whatever the answer: our own kernels run what is refused.
 TEST_F(CudnnGraphs, AnswerForOddConvolutions) {
   for (const ConvolutionGeometry& geometry :

@@ -17,10 +17,10 @@ void check_fused_epilogues(const Subject& subject) {
   const Config& config = subject.config;
   if (!config.device.fused_epilogues) return;
   constexpr std::string_view key = "device.fused_epilogues";
-  if (subject.limits.gelu.value == 0) {
+  if (subject.limits.gelu.value == 0 && !subject.limits.convolutions) {
     refuse(subject, key,
-           "on is for the linear layers of transformer blocks, and model.family: {} has none; use "
-           "off",
+           "on is for the linear layers of transformer blocks and for convolutions, and "
+           "model.family: {} has none that can be fused; use off",
            config.model.family);
   }
   if (config.precision == Precision::fp8)

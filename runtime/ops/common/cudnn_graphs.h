@@ -32,7 +32,8 @@ struct AttentionGraph {
   friend auto operator<=>(const AttentionGraph&, const AttentionGraph&) = default;
 };
 
-// Operands, forward: x, w, y; backward_input: dy, w, dx; backward_weight: dy, x, dw. Always the
+// Operands, forward: x, w, y; backward_input: dy, w, dx; backward_weight: dy, x, dw. With `adds` a
+// tensor like the result comes before it, which is added before the result is rounded. Always the
 // same bits for the same operands.
 struct ConvolutionGraph {
   enum class Pass : std::uint8_t { forward, backward_input, backward_weight } pass;
@@ -41,6 +42,7 @@ struct ConvolutionGraph {
   ConvolutionGeometry geometry;
   bool tf32;                    // f32 operands may be rounded to 10 bits of mantissa
   std::size_t workspace_limit;  // plans that want more are passed over
+  bool adds = false;            // not with forward
   friend auto operator<=>(const ConvolutionGraph&, const ConvolutionGraph&) = default;
 };
 

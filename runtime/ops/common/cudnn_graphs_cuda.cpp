@@ -138,29 +138,32 @@ void define(Graph& graph, const ConvolutionGraph& c) {
         .set_dilation({1, 1});
   };
   Operands operands(graph);
+  const auto result = [&](const TensorPointer& gradient, const Extents& extents) {
+    TensorPointer sum = gradient;
+    if (c.adds) {
+      gradient->set_dim(extents).set_stride(channels_last(extents));
+      sum = graph.pointwise(gradient, operands.input(c.result, extents, channels_last(extents)),
+                            fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
+    }
+    operands.output(sum, c.result, extents, channels_last(extents));
+  };
   switch (c.pass) {
     case ConvolutionGraph::Pass::forward: {
       const TensorPointer image = operands.input(c.dtype, x, channels_last(x));
       const TensorPointer filter = operands.input(c.dtype, w, channels_last(w));
-      operands.output(
-          graph.conv_fprop(image, filter, with_options(fe::graph::Conv_fprop_attributes())),
-          c.result, y, channels_last(y));
+      result(graph.conv_fprop(image, filter, with_options(fe::graph::Conv_fprop_attributes())), y);
       return;
     }
     case ConvolutionGraph::Pass::backward_input: {
       const TensorPointer loss = operands.input(c.dtype, y, channels_last(y));
       const TensorPointer filter = operands.input(c.dtype, w, channels_last(w));
-      operands.output(
-          graph.conv_dgrad(loss, filter, with_options(fe::graph::Conv_dgrad_attributes())),
-          c.result, x, channels_last(x));
+      result(graph.conv_dgrad(loss, filter, with_options(fe::graph::Conv_dgrad_attributes())), x);
       return;
     }
     case ConvolutionGraph::Pass::backward_weight: {
       const TensorPointer loss = operands.input(c.dtype, y, channels_last(y));
       const TensorPointer image = operands.input(c.dtype, x, channels_last(x));
-      operands.output(
-          graph.conv_wgrad(loss, image, with_options(fe::graph::Conv_wgrad_attributes())), c.result,
-          w, channels_last(w));
+      result(graph.conv_wgrad(loss, image, with_options(fe::graph::Conv_wgrad_attributes())), w);
       return;
     }
   }
@@ -222,7 +225,8 @@ class Proposal : public Graph {
 // What serves a graph, best first.
 std::vector<CudnnGraph> choices(const CudnnGraph& graph) {
   std::vector<CudnnGraph> result{graph};
-  if (const auto* const c = std::get_if<ConvolutionGraph>(&graph); c && c->result != c->dtype) {
+  if (const auto* const c = std::get_if<ConvolutionGraph>(&graph);
+      c && c->result != c->dtype && !c->adds) {
     ConvolutionGraph rounded = *c;
     rounded.result = c->dtype;
     result.emplace_back(rounded);
@@ -310,10 +314,10 @@ std::string to_string(const CudnnGraph& graph) {
   const ConvolutionGeometry& g = c.geometry;
   constexpr std::array<std::string_view, 3> passes{"forward", "backward_input", "backward_weight"};
   return fmt::format(
-      "convolution_{} {}{} to {} x({}, {}, {}, {}) w({}, {}, {}, {}) stride {} padding {}",
+      "convolution_{} {}{} to {}{} x({}, {}, {}, {}) w({}, {}, {}, {}) stride {} padding {}",
       passes[static_cast<std::size_t>(c.pass)], name_of(c.dtype), c.tf32 ? " as tf32" : "",
-      name_of(c.result), g.batch, g.height, g.width, g.in, g.out, g.kernel_height, g.kernel_width,
-      g.in, g.stride, g.padding);
+      name_of(c.result), c.adds ? ", added," : "", g.batch, g.height, g.width, g.in, g.out,
+      g.kernel_height, g.kernel_width, g.in, g.stride, g.padding);
 }
 
 namespace linked {
@@ -346,7 +350,11 @@ const CudnnPlan* cudnn_plan(const CudnnGraph& graph) {
     log_plan(choice, *at->second);
     return at->second.get();
   }
-  log::get("ops").info("cuDNN has no plan for {}, own kernels run it: {}", to_string(graph),
+  const auto* const convolution = std::get_if<ConvolutionGraph>(&graph);
+  log::get("ops").info("cuDNN has no plan for {}, {}: {}", to_string(graph),
+                       convolution != nullptr && convolution->adds
+                           ? "the sum is a kernel of its own"
+                           : "own kernels run it",
                        first_line(status));
   return nullptr;
 }

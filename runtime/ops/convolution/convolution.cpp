@@ -94,7 +94,8 @@ void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const
 }
 
 void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
-                                const ConvolutionOptions& options, const Tensor& workspace) {
+                                const ConvolutionOptions& options, const Tensor& workspace,
+                                const Tensor& addend) {
   const Operands check("convolution_backward_input");
   check.compute_dtype("dx", dx);
   check.present("w", w);
@@ -102,11 +103,19 @@ void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& 
   check.is("dy", dy, dx.dtype, convolution_output_shape(dx.shape, w.shape, options));
   check.disjoint("dx", dx, "dy", dy);
   check.disjoint("dx", dx, "w", w);
+  if (!addend.empty()) {
+    check.is("addend", addend, dx.dtype, dx.shape);
+    check.disjoint("addend", addend, "dx", dx);
+    check.disjoint("addend", addend, "workspace", workspace);
+  }
   check.disjoint("workspace", workspace, "dx", dx);
   check.disjoint("workspace", workspace, "dy", dy);
   check_workspace(check, stream, workspace, dx.dtype, dx.shape, w.shape, options);
-  TRIREME_DISPATCH(stream, convolution_backward_input, reads(dy, w).writes(dx).flops(flops(dy, w)),
-                   dx, dy, w, options, workspace);
+  const bool adds = !addend.empty();
+  TRIREME_DISPATCH(
+      stream, convolution_backward_input,
+      reads(dy, w, addend).reads_if(adds, dx).writes(dx).writes_if(adds, dx).flops(flops(dy, w)),
+      dx, dy, w, options, workspace, addend);
 }
 
 void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor& dy,

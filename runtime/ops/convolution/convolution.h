@@ -25,11 +25,15 @@ struct ConvolutionOptions {
 void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
                          const ConvolutionOptions& options, const Tensor& workspace);
 
-// dx is overwritten.
+// dx is overwritten, by the gradient plus `addend` where that is given: another tensor of dx's
+// shape. The gradient is rounded before it is added, but where cuDNN does both at once
+// (ExecutionPolicy::fused_epilogues).
 void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
-                                const ConvolutionOptions& options, const Tensor& workspace);
+                                const ConvolutionOptions& options, const Tensor& workspace,
+                                const Tensor& addend = {});
 
-// dw(O, KH, KW, I) f32 is accumulated; on a GPU each addend may be rounded to the dtype of x.
+// dw(O, KH, KW, I) f32 is accumulated; on a GPU each addend may be rounded to the dtype of x, but
+// where cuDNN adds it at once.
 void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor& dy,
                                  const Tensor& x, const ConvolutionOptions& options,
                                  const Tensor& workspace);

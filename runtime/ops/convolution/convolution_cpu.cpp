@@ -6,6 +6,7 @@
 #include "runtime/ops/common/float_types.h"
 #include "runtime/ops/convolution/convolution_direct_cpu.h"
 #include "runtime/ops/convolution/convolution_dnnl_cpu.h"
+#include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme::ops::cpu {
 
@@ -43,21 +44,23 @@ void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const
 }
 
 void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
-                                const ConvolutionOptions& options, const Tensor& workspace) {
+                                const ConvolutionOptions& options, const Tensor& workspace,
+                                const Tensor& addend) {
   const ConvolutionGeometry g(dx.shape, w.shape, options);
   if (use_dnnl(dx.dtype)) {
     enqueue(stream, [g, dx = dx.data, dy = dy.data, w = w.data, workspace = workspace.data] {
       by_dnnl::backward_input(DType::bf16, g, dx, dy, w, workspace);
     });
-    return;
+  } else {
+    visit_compute_dtype(dx.dtype, [&](auto type) {
+      using T = decltype(type);
+      enqueue(stream,
+              [g, dx = dx.as<T>(), dy = dy.as<T>(), w = w.as<T>(), workspace = workspace.data] {
+                direct::backward_input(g, dx, dy, w, workspace);
+              });
+    });
   }
-  visit_compute_dtype(dx.dtype, [&](auto type) {
-    using T = decltype(type);
-    enqueue(stream,
-            [g, dx = dx.as<T>(), dy = dy.as<T>(), w = w.as<T>(), workspace = workspace.data] {
-              direct::backward_input(g, dx, dy, w, workspace);
-            });
-  });
+  if (!addend.empty()) ops::add_in_place(stream, dx, addend);
 }
 
 void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor& dy,

@@ -7,22 +7,26 @@
 #include "runtime/ops/convolution/convolution.h"
 #include "runtime/ops/convolution/convolution_kernels_cuda.h"
 #include "runtime/ops/convolution/convolution_workspace.h"
+#include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme::ops::cuda {
 namespace {
 
 using Pass = ConvolutionGraph::Pass;
 
-// The gradient of a weight is asked for in f32: it is added to others.
+// The gradient of a weight is asked for in f32: it is added to others. Null where `adds` is not
+// wanted of this stream.
 const CudnnPlan* plan_for(const Stream& stream, Pass pass, DType dtype,
-                          const ConvolutionGeometry& g) {
+                          const ConvolutionGeometry& g, bool adds = false) {
+  if (adds && !stream.policy().fused_epilogues) return nullptr;
   return cudnn_plan_for(
       stream, ConvolutionGraph{.pass = pass,
                                .dtype = dtype,
                                .result = pass == Pass::backward_weight ? DType::f32 : dtype,
                                .geometry = g,
                                .tf32 = stream.policy().matmul == MatmulPrecision::tf32,
-                               .workspace_limit = plan_workspace_limit(dtype, g)});
+                               .workspace_limit = plan_workspace_limit(dtype, g),
+                               .adds = adds});
 }
 
 bool run(const CudnnPlan* plan, Stream& stream, const Tensor& a, const Tensor& b,
@@ -43,16 +47,31 @@ void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const
 }
 
 void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
-                                const ConvolutionOptions& options, const Tensor& workspace) {
+                                const ConvolutionOptions& options, const Tensor& workspace,
+                                const Tensor& addend) {
   const ConvolutionGeometry g(dx.shape, w.shape, options);
+  const CudnnPlan* const fused =
+      addend.empty() ? nullptr : plan_for(stream, Pass::backward_input, dx.dtype, g, true);
+  if (fused != nullptr) {
+    const std::array<void*, 4> operands{dy.data, w.data, addend.data, dx.data};
+    fused->run(stream, operands, workspace.data);
+    return;
+  }
   if (!run(plan_for(stream, Pass::backward_input, dx.dtype, g), stream, dy, w, dx, workspace))
     simt_convolution_backward_input(stream, g, dx, dy, w);
+  if (!addend.empty()) ops::add_in_place(stream, dx, addend);
 }
 
 void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor& dy,
                                  const Tensor& x, const ConvolutionOptions& options,
                                  const Tensor& workspace) {
   const ConvolutionGeometry g(x.shape, dw.shape, options);
+  if (const CudnnPlan* const fused =
+          plan_for(stream, Pass::backward_weight, x.dtype, g, /*adds=*/true)) {
+    const std::array<void*, 4> operands{dy.data, x.data, dw.data, dw.data};
+    fused->run(stream, operands, workspace.data);
+    return;
+  }
   const CudnnPlan* const plan = plan_for(stream, Pass::backward_weight, x.dtype, g);
   if (plan == nullptr) {
     simt_convolution_backward_weight(stream, g, dw, dy, x, workspace);
