@@ -34,11 +34,17 @@ Clock& hosts_clock() {
 std::mutex lanes_mutex;
 std::vector<LaneOrigin> origins;
 
-// When all are taken, new streams share the ticks of the last: what one did before the other began
-// then counts as ordered.
 std::size_t enter(int branch_of) {
   const std::lock_guard lock(lanes_mutex);
-  if (origins.size() < lanes_per_rank) origins.push_back({Frames::here(), branch_of});
+  if (origins.size() == lanes_per_rank) {
+    std::fprintf(
+        stderr,
+        "CUDA emulator: TRIREME_EMULATED_ORDER: a process may make %zu streams and branches "
+        "of graphs (lanes_per_rank)\n",
+        lanes_per_rank);
+    std::abort();
+  }
+  origins.push_back({Frames::here(), branch_of});
   return origins.size() - 1;
 }
 

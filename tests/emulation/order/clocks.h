@@ -25,7 +25,8 @@ struct Place {
   [[nodiscard]] static const Place& get();  // as mpirun tells
 };
 
-inline constexpr std::size_t lanes_per_rank = 64;
+// Streams and branches of graphs that a process may make, several engines' of a test included.
+inline constexpr std::size_t lanes_per_rank = 128;
 
 // What has happened before: of every lane of every rank, so many ticks.
 class Clock {
