@@ -76,13 +76,16 @@ void split_matmul(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixVi
                   const MatrixView& b, bool accumulate, float* c, Finish&& finish) {
   static thread_local ScratchBlock scratch;
   const std::int64_t deepest = std::min(part_depth_block, k);
+  // A few rows use packed columns once: those stay in the second-level cache until then.
+  const std::int64_t column_block =
+      std::min(n, m <= part_result ? part_column_run : part_column_block);
   const std::int64_t left_bytes = part_bytes(std::min(part_row_block, m), deepest);
-  std::byte* const left = scratch.at_least(
-      static_cast<std::size_t>(left_bytes + part_bytes(std::min(part_column_block, n), deepest)));
+  std::byte* const left =
+      scratch.at_least(static_cast<std::size_t>(left_bytes + part_bytes(column_block, deepest)));
   std::byte* const right = left + left_bytes;
   const PartTiles tiles;
-  for (std::int64_t block = 0; block < n; block += part_column_block) {
-    const std::int64_t columns = std::min(part_column_block, n - block);
+  for (std::int64_t block = 0; block < n; block += column_block) {
+    const std::int64_t columns = std::min(column_block, n - block);
     for (std::int64_t at = 0; at < k; at += part_depth_block) {
       const std::int64_t depth = std::min(part_depth_block, k - at);
       pack_right_parts(right, b, block, columns, at, depth);
