@@ -22,6 +22,7 @@ MUCH = 4e6       # bytes of a call
 FEW_BLOCKS = {
     "transform_kernel<4, bf16, Same, float>": "biases, which are few",
     "join_chunks_kernel": "adds up what the chunks left",
+    "join_parts_kernel": "adds up what the parts left",
     "column_totals_kernel": "adds up what the blocks left",
     "make_keys_kernel": "of the tokens alone",
 }

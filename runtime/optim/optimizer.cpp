@@ -65,10 +65,10 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
   norm_ = zeroed(device, stream.get(), sizeof(float));
   sum_ = zeroed(device, stream.get(), sizeof(double));
   exact_ = zeroed(device, stream.get(), ops::exact_sum_words * sizeof(std::uint64_t));
-  make_tables();
+  make_tables(*stream);
 }
 
-void Optimizer::make_tables() {
+void Optimizer::make_tables(Stream& stream) {
   const ParamLayout& layout = params_.layout();
   std::vector<ops::UpdateRun> weights, hidden;
   std::vector<ops::SquaresRun> counted;
@@ -89,10 +89,10 @@ void Optimizer::make_tables() {
     if (run.kind == ParamKind::weight && run.counted)
       counted.push_back({.values = tensors_of(run).gradient});
   }
-  weights_ = ops::UpdateTable(device_, weights);
-  hidden_ = ops::UpdateTable(device_, hidden);
-  counted_ = ops::SquaresTable(device_, counted, 1, exact_norms_);
-  if (ratios_) ratios_->measure(trusted, exact_norms_);
+  weights_ = ops::UpdateTable(stream, weights);
+  hidden_ = ops::UpdateTable(stream, hidden);
+  counted_ = ops::SquaresTable(stream, counted, 1, exact_norms_);
+  if (ratios_) ratios_->measure(stream, trusted, exact_norms_);
 }
 
 Tensor Optimizer::gradient_norm() const {

@@ -76,7 +76,7 @@ class Optimizer {
   [[nodiscard]] float* staged(std::int64_t step) const;
   // What belongs to a run of weights or statistics; moments and compute copies may be absent.
   [[nodiscard]] ops::UpdateRun tensors_of(const OwnedRun& run) const;
-  void make_tables();
+  void make_tables(Stream& stream);
   void sum_squares(Stream& stream);
   void update_weights(Stream& stream);
   // LAMB and LARS: the norms of all tensors.

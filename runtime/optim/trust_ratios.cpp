@@ -15,14 +15,14 @@ TrustRatios::TrustRatios(Device& device, const ParamLayout& layout)
   ratios_ = Buffer(device, n * sizeof(float), MemoryKind::device);
 }
 
-void TrustRatios::measure(std::vector<Run> runs, bool exact) {
+void TrustRatios::measure(Stream& stream, std::vector<Run> runs, bool exact) {
   std::ranges::sort(runs, {}, [](const Run& run) { return run.param.index; });
   std::vector<ops::SquaresRun> both;
   for (const Run& run : runs) {
     both.push_back({.values = run.parameter, .total = 2 * run.param.index});
     both.push_back({.values = run.direction, .total = 2 * run.param.index + 1});
   }
-  table_ = ops::SquaresTable(device_, both, 2 * params_, exact);
+  table_ = ops::SquaresTable(stream, both, 2 * params_, exact);
   if (!exact) return;
   states_ = Buffer(
       device_, static_cast<std::size_t>(2 * params_ * ops::exact_sum_words) * sizeof(std::uint64_t),

@@ -20,7 +20,7 @@ class TrustRatios {
     Tensor parameter{}, direction{};
   };
   // What sum() takes: at most one run of a parameter. `exact` as in OptimizerRanks.
-  void measure(std::vector<Run> runs, bool exact);
+  void measure(Stream& stream, std::vector<Run> runs, bool exact);
   // The sums of squares of all of it.
   void sum(Stream& stream);
   // What is to be added over the ranks that hold parts of a parameter, between sum and finish.

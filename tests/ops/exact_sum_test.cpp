@@ -199,7 +199,7 @@ TEST(ExactSum, OfATableHasTheBitsOfOneCallForEachRun) {
     accumulate(expected[static_cast<std::size_t>(total_of[i])], x.data(), x.size());
   }
   const GuardedTensor states(DType::u64, {3 * ops::exact_sum_words});
-  const ops::SquaresTable table(stream().device(), runs, 3, true);
+  const ops::SquaresTable table(stream(), runs, 3, true);
 
   ops::sum_squares_exact(stream(), states, table);
 

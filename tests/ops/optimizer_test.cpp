@@ -19,7 +19,7 @@ GuardedTensor scalars_of(double learning_rate, double c1, double c2, double scal
 
 template <typename Op>
 void with_table(const std::vector<ops::UpdateRun>& runs, const Op& op) {
-  const ops::UpdateTable table(stream().device(), runs);
+  const ops::UpdateTable table(stream(), runs);
   op(table);
   stream().synchronize();
 }
@@ -33,7 +33,7 @@ void sgd(const ops::UpdateRun& run, const Tensor& scalars, const ops::SgdOptions
 
 void sum_squares_of(const Tensor& squares, const Tensor& parameter, const Tensor& direction) {
   const ops::SquaresRun runs[] = {{parameter, 0}, {direction, 1}};
-  const ops::SquaresTable table(stream().device(), runs, 2, false);
+  const ops::SquaresTable table(stream(), runs, 2, false);
   ops::sum_squares(stream(), squares.reshaped({2}), table);
   stream().synchronize();
 }
@@ -127,7 +127,7 @@ TEST(AdamW, LeavesEverythingAloneWhenTheGradientIsNotFinite) {
   const auto before = p.raw();
 
   const ops::SquaresRun run{g};
-  const ops::SquaresTable squares(stream().device(), {&run, 1}, 1, false);
+  const ops::SquaresTable squares(stream(), {&run, 1}, 1, false);
   ops::sum_squares(stream(), total, squares);
   ops::clip_scale(stream(), scalars, norm, total, 1.0F);
   adamw({p, g, {}, m, v}, scalars, {});
@@ -285,7 +285,7 @@ TEST(Sgd, ReplayedFromAGraphReadsTheScalarsOfThatStep) {
   const GuardedTensor p(DType::f32, {2}, {1.0, 2.0}), g(DType::f32, {2}, {1.0, -1.0});
   GuardedTensor scalars = scalars_of(0, 1, 1, 1);
   const ops::UpdateRun run{p, g};
-  const ops::UpdateTable table(stream().device(), {&run, 1});
+  const ops::UpdateTable table(stream(), {&run, 1});
   const auto graph =
       stream().device().capture(stream(), [&] { ops::sgd(stream(), table, scalars, {}); });
   const auto replayed = [&](double learning_rate, double scale) {
@@ -373,9 +373,8 @@ TEST(UpdateTable, UpdatesEachOfItsRunsAsOneAlone) {
 TEST(UpdateTable, RefusesTensorsThatDoNotGoTogether) {
   const GuardedTensor p(DType::f32, {4}), g(DType::f32, {5}), other(DType::f32, {4}),
       bf(DType::bf16, {4}), half(DType::f16, {4}), more(DType::f32, {4});
-  Device& device = stream().device();
   const auto table = [&](const std::vector<ops::UpdateRun>& runs) {
-    return ops::UpdateTable(device, runs);
+    return ops::UpdateTable(stream(), runs);
   };
 
   expect_error([&] { table({{p, g}}); }, {"gradient", "(5)", "4"});
@@ -403,14 +402,13 @@ TEST(SumSquares, AddsChunksAndRunsInOrder) {
     first += run_sizes[i];
   }
   const GuardedTensor totals(DType::f64, {4}, {7, 7, 7, 7});
-  const ops::SquaresTable table(stream().device(), runs, 4, false);
+  const ops::SquaresTable table(stream(), runs, 4, false);
 
   ops::sum_squares(stream(), totals, table);
 
   EXPECT_EQ(totals.get(), expected);
   const std::vector<ops::SquaresRun> backwards{{x, 1}, {x, 0}};
-  expect_error([&] { ops::SquaresTable(stream().device(), backwards, 2, false); },
-               {"total 0 of 2"});
+  expect_error([&] { ops::SquaresTable(stream(), backwards, 2, false); }, {"total 0 of 2"});
 }
 
 TEST(ClipScale, ScalesOnlyNormsAboveTheLimit) {

@@ -29,8 +29,7 @@ ParallelConfig without_training(const config::Subject& subject) {
   if (own || asked("parallel.tensor")) kept.tensor = was.tensor;
   if (own || asked("parallel.pipeline")) kept.pipeline = was.pipeline;
   const bool blocks = was.tensor_blocks > 0 && was.tensor_blocks % kept.tensor == 0;
-  const bool same_bits =
-      kept.tensor > 1 && subject.config.reproducibility == Reproducibility::layout && blocks;
+  const bool same_bits = subject.config.reproducibility == Reproducibility::layout && blocks;
   kept.tensor_blocks =
       same_bits || asked("parallel.tensor_blocks") ? was.tensor_blocks : kept.tensor;
   return kept;

@@ -24,17 +24,17 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
 
 // Through a little pinned memory at a time.
 template <typename T>
-Buffer uploaded(Device& device, std::span<const T> values) {
+Buffer uploaded(Stream& stream, std::span<const T> values) {
+  Device& device = stream.device();
   constexpr std::size_t most = std::size_t{16} << 10;
   Buffer memory(device, values.size_bytes(), MemoryKind::device);
   const Buffer staging(device, std::min(values.size_bytes(), most), MemoryKind::host);
-  const auto stream = device.make_stream(StreamKind::compute);
   const auto* const from = reinterpret_cast<const std::byte*>(values.data());
   for (std::size_t done = 0; done < values.size_bytes(); done += most) {
     const std::size_t now = std::min(most, values.size_bytes() - done);
     std::memcpy(staging.data(), from + done, now);
-    device.copy(*stream, memory.data() + done, staging.data(), now);
-    stream->synchronize();
+    device.copy(stream, memory.data() + done, staging.data(), now);
+    stream.synchronize();
   }
   return memory;
 }
@@ -49,10 +49,10 @@ bool begins_at(const Tensor& tensor, std::size_t bytes) {
 
 }  // namespace
 
-UpdateTable::UpdateTable(Device& device, std::span<const UpdateRun> runs) {
+UpdateTable::UpdateTable(Stream& stream, std::span<const UpdateRun> runs) {
   for (const UpdateRun& run : runs)
     add(run);
-  memory_ = uploaded(device, std::span<const UpdateEntry>(entries_));
+  memory_ = uploaded(stream, std::span<const UpdateEntry>(entries_));
 }
 
 void UpdateTable::add(const UpdateRun& run) {
@@ -106,7 +106,7 @@ const UpdateEntry* UpdateTable::on_device() const {
   return reinterpret_cast<const UpdateEntry*>(memory_.data());
 }
 
-SquaresTable::SquaresTable(Device& device, std::span<const SquaresRun> runs, std::int64_t totals,
+SquaresTable::SquaresTable(Stream& stream, std::span<const SquaresRun> runs, std::int64_t totals,
                            bool exact)
     : exact_(exact) {
   const Operands check("table of squares");
@@ -125,10 +125,11 @@ SquaresTable::SquaresTable(Device& device, std::span<const SquaresRun> runs, std
   }
   const auto count = static_cast<std::int64_t>(entries_.size());
   first_run_.resize(static_cast<std::size_t>(totals) + 1, count);
-  entry_memory_ = uploaded(device, std::span<const SquaresEntry>(entries_));
-  run_memory_ = uploaded(device, std::span<const std::int64_t>(first_run_));
+  entry_memory_ = uploaded(stream, std::span<const SquaresEntry>(entries_));
+  run_memory_ = uploaded(stream, std::span<const std::int64_t>(first_run_));
   const std::int64_t words = exact ? parts_ * exact_sum_words : parts_ + count;
-  sums_ = Buffer(device, static_cast<std::size_t>(words) * sizeof(double), MemoryKind::device);
+  sums_ =
+      Buffer(stream.device(), static_cast<std::size_t>(words) * sizeof(double), MemoryKind::device);
 }
 
 const SquaresEntry* SquaresTable::entries_on_device() const {

@@ -43,8 +43,8 @@ class UpdateTable {
   static constexpr std::int64_t tile_elements = 4096;
 
   UpdateTable() = default;
-  // Waits until the table is on the device.
-  UpdateTable(Device& device, std::span<const UpdateRun> runs);
+  // Waits for the stream, until the table is on the device.
+  UpdateTable(Stream& stream, std::span<const UpdateRun> runs);
 
   [[nodiscard]] std::span<const UpdateEntry> entries() const { return entries_; }
   [[nodiscard]] const UpdateEntry* on_device() const;
@@ -88,8 +88,8 @@ class SquaresTable {
   static constexpr std::int64_t part_elements = 4096, exact_part_elements = 65536;
 
   SquaresTable() = default;
-  // `exact`: for sum_squares_exact, else for sum_squares. Waits until the table is on the device.
-  SquaresTable(Device& device, std::span<const SquaresRun> runs, std::int64_t totals, bool exact);
+  // `exact`: for sum_squares_exact, else for sum_squares. Waits as UpdateTable.
+  SquaresTable(Stream& stream, std::span<const SquaresRun> runs, std::int64_t totals, bool exact);
 
   [[nodiscard]] bool exact() const { return exact_; }
   [[nodiscard]] std::int64_t totals() const {

@@ -131,11 +131,20 @@ TEST(KernelCounts, OfGpt2StayWithinTheirBudgetsWhereProductsComputeWhatFollowsTh
                 on_one_gpu("gpt2_124m.yaml", {"device.fused_epilogues=true"}));
 }
 
-TEST(KernelCounts, OfAnUpdateDoNotGrowWithTheModel) {
-  const StepCount small = kernel_bench::count_step(on_one_gpu("gpt2_124m.yaml", {}));
-  const StepCount large = kernel_bench::count_step(on_one_gpu("gpt2_1558m.yaml", {}));
-
-  EXPECT_EQ(step_totals(large).launches, step_totals(small).launches);
+TEST(KernelCounts, AnUpdateIsFewLaunchesWhateverTheNumberOfParameters) {
+  for (const std::string mode : {"fast", "layout"}) {
+    for (const std::string name : {"adamw", "lion", "sgd", "lamb", "lars"}) {
+      const auto launches = [&](int layers) {
+        return step_totals(kernel_bench::count_step(on_one_gpu(
+                               "gpt_tiny.yaml", {"reproducibility=" + mode, "precision=bf16",
+                                                 "optimizer.name=" + name,
+                                                 "model.layers=" + std::to_string(layers)})))
+            .launches;
+      };
+      EXPECT_LE(launches(2), 20) << mode << " " << name;
+      EXPECT_EQ(launches(8), launches(2)) << mode << " " << name;
+    }
+  }
 }
 
 }  // namespace

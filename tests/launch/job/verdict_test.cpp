@@ -86,7 +86,7 @@ TEST_F(VerdictTest, ASlowDiskOfOneRankIsItsDataWait) {
 TEST_F(VerdictTest, RanksOnOneCoreAreToldThatTheyShareIt) {
   const std::string on_one = fmt::format("taskset -c {}", cores().front());
 
-  EXPECT_THAT(verdict_of(on_one, on_one, "--set train.steps=20 --set model.hidden=96"),
+  EXPECT_THAT(verdict_of(on_one, on_one, "--set train.steps=20 --set model.hidden=256"),
               HasSubstr("; ranks share cores: start at most one rank for each"));
 }
 
