@@ -113,6 +113,14 @@ bool CudaStream::capturing() const {
   return status != cudaStreamCaptureStatusNone;
 }
 
+unsigned* CudaStream::arrivals(std::size_t count) {
+  const std::size_t held = arrivals_.size();
+  std::byte* const counters = grow(arrivals_, count * sizeof(unsigned));
+  if (arrivals_.size() > held && runs())
+    TRIREME_CUDA(cudaMemsetAsync(counters, 0, arrivals_.back().bytes(), handle_));
+  return reinterpret_cast<unsigned*>(counters);
+}
+
 std::byte* CudaStream::grow(std::vector<Buffer>& buffers, std::size_t bytes) {
   const std::size_t held = buffers.empty() ? 0 : buffers.back().bytes();
   if (bytes > held) {

@@ -60,6 +60,8 @@ class CudaStream final : public Stream {
   // For the libraries' products on this stream: what Hopper's fastest algorithms ask for.
   static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
   [[nodiscard]] std::byte* workspace() { return grow(workspace_, workspace_bytes); }
+  // Counters at which the blocks of a kernel on this stream arrive: zero before each, and after.
+  [[nodiscard]] unsigned* arrivals(std::size_t count);
 
  private:
   // The newest of the buffers.
@@ -68,7 +70,7 @@ class CudaStream final : public Stream {
   Device& device_;
   StreamKind kind_;
   cudaStream_t handle_ = nullptr;
-  std::vector<Buffer> scratch_, workspace_;
+  std::vector<Buffer> scratch_, workspace_, arrivals_;
 };
 
 }  // namespace trireme

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private to the CUDA kernels: sums over the rows of a matrix, in two stages with a fixed order:
-// blocks leave partial sums in the stream's scratch, a second kernel adds those. No atomics; the
-// number of partial sums depends on the shape only.
+// blocks leave partial sums in the stream's scratch, then the last block of some columns, or a
+// second kernel, adds those. No sum is atomic; the number of partial sums depends on the shape only.
 #pragma once
 
 #include <algorithm>
 
+#include "runtime/ops/common/arrivals_cuda.h"
 #include "runtime/ops/common/rows_cuda.h"
 
 namespace trireme::ops::cuda {
@@ -39,16 +40,31 @@ __device__ void join_groups(float (&sums)[width], float* shared) {
   __syncthreads();
 }
 
-// partial(chunks, outputs, columns) of rows [chunk * chunk_rows, ...). Terms adds one row's pack:
-// terms(row, column, sums), sums[output][element of the pack].
+// What column i of partial(chunks, all) adds up to, in group 0; as many columns as lanes at once.
+inline __device__ float sum_of_chunks(const float* partial, std::int64_t chunks, std::int64_t all,
+                                      std::int64_t i, float* shared) {
+  float sum[1] = {};
+  if (i < all) {
+#pragma unroll 8
+    for (std::int64_t chunk = threadIdx.x / 32; chunk < chunks; chunk += column_groups)
+      sum[0] += partial[chunk * all + i];
+  }
+  join_groups(sum, shared);
+  return sum[0];
+}
+
+// targets += partial(chunks, outputs, columns), which it makes of rows [chunk * chunk_rows, ...).
+// Terms adds one row's pack: terms(row, column, sums), sums[output][element of the pack].
+// arrivals(tiles) are 0 before and after.
 template <int outputs, int width, typename Terms>
 __global__ void __launch_bounds__(column_threads)
-    column_partials_kernel(float* partial, Terms terms, std::int64_t rows, std::int64_t columns,
-                           std::int64_t chunk_rows) {
+    column_sums_kernel(ColumnTargets<outputs> targets, float* partial, unsigned* arrivals,
+                       Terms terms, std::int64_t rows, std::int64_t columns,
+                       std::int64_t chunk_rows, std::int64_t chunks) {
   __shared__ float shared[column_threads * width];
   const std::int64_t tiles = (columns + 32 * width - 1) / (32 * width);
-  const std::int64_t chunk = blockIdx.x / tiles;
-  const std::int64_t column = (blockIdx.x % tiles * 32 + threadIdx.x % 32) * width;
+  const std::int64_t chunk = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  const std::int64_t column = (tile * 32 + threadIdx.x % 32) * width;
   const std::int64_t first = chunk * chunk_rows;
   const std::int64_t end = first + chunk_rows < rows ? first + chunk_rows : rows;
   float sums[outputs][width] = {};
@@ -68,6 +84,18 @@ __global__ void __launch_bounds__(column_threads)
       }
     }
   }
+  if (!last_to_arrive(arrivals + tile, static_cast<unsigned>(chunks))) return;
+#pragma unroll
+  for (int o = 0; o < outputs; ++o) {
+    for (int j = 0; j < width; ++j) {
+      const std::int64_t at = (tile * width + j) * 32 + threadIdx.x % 32;
+      const bool inside = at < columns;
+      const float sum =
+          sum_of_chunks(partial, chunks, outputs * columns,
+                        inside ? o * columns + at : outputs * columns, shared);
+      if (threadIdx.x < 32 && inside) targets.to[o][at] += sum;
+    }
+  }
 }
 
 // targets[o][column] += sum of partial(chunks, outputs, columns) over its chunks.
@@ -78,18 +106,12 @@ __global__ void __launch_bounds__(column_threads)
   __shared__ float shared[column_threads];
   const std::int64_t all = outputs * columns;
   const std::int64_t i = std::int64_t{blockIdx.x} * 32 + threadIdx.x % 32;
-  float sum[1] = {};
-  if (i < all) {
-#pragma unroll 8
-    for (std::int64_t chunk = threadIdx.x / 32; chunk < chunks; chunk += column_groups)
-      sum[0] += partial[chunk * all + i];
-  }
-  join_groups(sum, shared);
+  const float sum = sum_of_chunks(partial, chunks, all, i, shared);
   if (threadIdx.x < 32 && i < all) {
     // Compared, not indexed: an index would put the targets into memory of the thread's own.
 #pragma unroll
     for (int o = 0; o < outputs; ++o) {
-      if (i / columns == o) targets.to[o][i % columns] += sum[0];
+      if (i / columns == o) targets.to[o][i % columns] += sum;
     }
   }
 }
@@ -117,9 +139,9 @@ void add_column_sums(Stream& stream, const ColumnTargets<outputs>& targets, cons
   auto* const partial = reinterpret_cast<float*>(CudaStream::of(stream).scratch(
       static_cast<std::size_t>(chunks * outputs * columns) * sizeof(float)));
   trireme::cuda::launch(stream, {.blocks = tiles * chunks, .threads = column_threads},
-                        column_partials_kernel<outputs, width, Terms>, partial, terms, rows,
-                        columns, chunk_rows);
-  add_column_partials(stream, targets, partial, chunks, columns);
+                        column_sums_kernel<outputs, width, Terms>, targets, partial,
+                        CudaStream::of(stream).arrivals(static_cast<std::size_t>(tiles)), terms,
+                        rows, columns, chunk_rows, chunks);
 }
 
 }  // namespace trireme::ops::cuda
