@@ -3,8 +3,8 @@
 // beside its operands in TRIREME_DISPATCH:
 //   reads(x, gamma, beta).writes(y, mean, rstd)
 // Each pass of a kernel over an operand counts: one that two kernels read is named twice. Absent
-// operands count nothing. tests/emulation/traffic_test.cpp holds every declaration against the loads and
-// stores of the kernels.
+// operands count nothing. tests/emulation/traffic_test.cpp holds every declaration against the
+// loads and stores of the kernels.
 #pragma once
 
 #include <algorithm>

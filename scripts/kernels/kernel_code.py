@@ -108,7 +108,7 @@ def shortened(name):
 def kernels_of(build):
     objects = sorted(build.rglob("*.cu.o"))
     if not objects:
-        sys.exit(f"scripts/kernel_code.py: no *.cu.o in {build}; build it with -DTRIREME_CUDA=ON first")
+        sys.exit(f"scripts/kernels/kernel_code.py: no *.cu.o in {build}; build it with -DTRIREME_CUDA=ON first")
     found = []
     for text in disassembled(objects):
         for mangled, lines in functions(text):

@@ -3,7 +3,7 @@
 # What ptxas said of every CUDA kernel of a build: registers, static shared memory, stack and spilled bytes. Exits 1 if a
 # kernel spills or has a stack frame (arrays that are not in registers) and is not listed below, or if there is no report.
 #
-#   scripts/kernel_resources.sh BUILD_FOLDER      e.g. build/cuda, after its targets are built (a second)
+#   scripts/kernels/kernel_resources.sh BUILD_FOLDER      e.g. build/cuda, after its targets are built (a second)
 set -euo pipefail
 
 if [[ $# -ne 1 || $1 == -* ]]; then
@@ -17,7 +17,7 @@ allowed=''
 
 mapfile -d '' -t reports < <(find "$build" -name '*.ptxas' -print0 | sort -z)
 if [[ ${#reports[@]} -eq 0 ]]; then
-  echo "scripts/kernel_resources.sh: no *.ptxas in $build; build it with -DTRIREME_CUDA=ON first" >&2
+  echo "scripts/kernels/kernel_resources.sh: no *.ptxas in $build; build it with -DTRIREME_CUDA=ON first" >&2
   exit 1
 fi
 

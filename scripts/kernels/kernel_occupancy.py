@@ -43,7 +43,7 @@ def resources_of(build):
     """By kernel, as ptxas said when it was compiled."""
     reports = sorted(build.rglob("*.ptxas"))
     if not reports:
-        sys.exit(f"scripts/kernel_occupancy.py: no *.ptxas in {build}; build it with -DTRIREME_CUDA=ON")
+        sys.exit(f"scripts/kernels/kernel_occupancy.py: no *.ptxas in {build}; build it with -DTRIREME_CUDA=ON")
     text = "".join(path.read_text() for path in reports)
     text = subprocess.run(["c++filt"], input=text, check=True, capture_output=True, text=True).stdout
     found, name = {}, None
