@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <memory>
 
 #include "launch/bench/kernels/report.h"
@@ -18,20 +19,37 @@ namespace {
 struct KernelBenchArguments {
   std::string config;
   std::vector<std::string> overrides;
-  std::string hardware = "configs/hardware/h100.yaml";
+  std::string hardware;
   int ranks = 1;
   std::string json;
 };
 
+// The option's, the config's, or the H100 described beside the config, wherever this is called
+// from.
+std::string hardware_file(const KernelBenchArguments& arguments, const Config& config) {
+  if (!arguments.hardware.empty()) return arguments.hardware;
+  if (!config.parallel.hardware.empty()) return config.parallel.hardware;
+  const auto beside = std::filesystem::path(arguments.config).parent_path() / "hardware/h100.yaml";
+  std::error_code ignored;
+  if (!std::filesystem::exists(beside, ignored)) {
+    fail(ExitCode::config,
+         "bench kernels: which GPU? {} is not there and parallel.hardware is empty; give "
+         "--hardware FILE, see configs/hardware",
+         beside.string());
+  }
+  return beside.string();
+}
+
 void bench_kernels(const KernelBenchArguments& arguments) {
   Provenance where;
   const Config given = load_config(arguments.config, arguments.overrides, &where);
-  const plan::Hardware hardware = plan::load_hardware(arguments.hardware);
+  const std::string file = hardware_file(arguments, given);
+  const plan::Hardware hardware = plan::load_hardware(file);
   if (described_device(hardware) != DeviceType::cuda) {
     fail(ExitCode::config,
          "bench kernels: --hardware {}: {} is a machine without GPUs (node.cores); kernels are "
          "counted for GPUs, see configs/hardware",
-         arguments.hardware, hardware.name);
+         file, hardware.name);
   }
   check_device_type(given, hardware, where);
   const Config config =
@@ -50,10 +68,9 @@ void add_bench_kernels(CLI::App& bench_command) {
       "kernels", "Count what a training step asks of one GPU, without running it");
   const auto arguments = std::make_shared<KernelBenchArguments>();
   add_config_options(*command, arguments->config, arguments->overrides)->required();
-  command
-      ->add_option("--hardware", arguments->hardware,
-                   "Description of the machine, for the times beside the counts")
-      ->capture_default_str();
+  command->add_option("--hardware", arguments->hardware,
+                      "Description of the machine, for the times beside the counts (default: "
+                      "parallel.hardware, or hardware/h100.yaml beside the config)");
   command->add_option("--ranks", arguments->ranks, "Ranks that the config would run on")
       ->check(integer_between(1, 1 << 20))
       ->capture_default_str();
