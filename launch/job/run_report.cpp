@@ -11,9 +11,11 @@ Reporter::Reporter(const Config& config, const std::string& requested,
                    const RunEnvironment& environment, const ModelTraits& traits,
                    const RunFacts& facts, std::optional<std::int64_t> done)
     : directory(config.run.directory, done.has_value()),
-      metrics(directory.metrics_path(), item_kind(traits), done),
+      log(directory.metrics_path(), item_kind(traits), done),
       console(console_options(config, traits, facts)) {
   log::keep_in(directory.log_path());
+  sinks.add(log);
+  sinks.add(console);
   directory.write_config(to_yaml(with_absolute_paths(config)));
   directory.write_user_config(requested);
   directory.write_environment(environment);

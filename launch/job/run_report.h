@@ -20,9 +20,12 @@ namespace trireme {
 struct Reporter {
   Reporter(const Config& config, const std::string& requested, const RunEnvironment& environment,
            const ModelTraits& traits, const RunFacts& facts, std::optional<std::int64_t> done);
+  Reporter(const Reporter&) = delete;
+  Reporter& operator=(const Reporter&) = delete;
   RunDirectory directory;
-  MetricsLog metrics;
+  MetricsLog log;
   Console console;
+  MetricsSinks sinks;  // all of them
 };
 
 // Of the rank whose resident set was largest. Collective.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 
 #include "launch/job/libraries.h"
@@ -83,21 +84,21 @@ bool is_finished(Session& session, const StartingPoint& start) {
   return true;
 }
 
-// Empty but on rank 0. From here on the run directory is written to; nobody goes on before it is
+// Null but on rank 0. From here on the run directory is written to; nobody goes on before it is
 // known to be good.
-std::optional<Reporter> open_reports(Engine& engine, const StartingPoint& start,
-                                     const RunFacts& facts, const std::vector<std::string>& hosts,
-                                     const TrainingRequest& request) {
+std::unique_ptr<Reporter> open_reports(Engine& engine, const StartingPoint& start,
+                                       const RunFacts& facts, const std::vector<std::string>& hosts,
+                                       const TrainingRequest& request) {
   const Session& session = engine.session();
-  std::optional<Reporter> reporter;
+  std::unique_ptr<Reporter> reporter;
   engine.open_run([&] {
     std::optional<std::int64_t> done;
     if (start.again && !start.overwrite) done = start.step();
-    reporter.emplace(
+    reporter = std::make_unique<Reporter>(
         session.config, request.requested,
         RunEnvironment{session.world->size(), hosts, library_versions(), request.command_line},
         session.traits(), facts, done);
-    return &reporter->metrics;
+    return &reporter->sinks;
   });
   return reporter;
 }
@@ -163,19 +164,18 @@ bool run_training(const RankProcess& process, const Config& config,
   Checkpointing& checkpoints = *parts.checkpoints;
   const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
   const RunFacts facts = run_facts(config, most_crowded(*session.world));
-  std::optional<Reporter> reporter = open_reports(engine, start, facts, hosts, request);
+  const std::unique_ptr<Reporter> reporter = open_reports(engine, start, facts, hosts, request);
   Trainer::Services services = services_of(engine, requests);
   services.after_step = [&] {
     engine.check();
     if (reporter) keep_times(config, seconds_before, checkpoints, requests);
   };
   BubbleMeter meter(parts.state->engine.runner());
-  Console* const console = reporter ? &reporter->console : nullptr;
-  MetricsLog* const metrics = reporter ? &reporter->metrics : nullptr;
-  StepReports reports(session.mesh, console, metrics, request.split_times);
+  MetricsSink* const metrics = reporter ? &reporter->sinks : nullptr;
+  StepReports reports(session.mesh, metrics, request.split_times);
   Trainer trainer(parts.state->engine, *parts.batches,
                   trainer_options(config, session.traits(), *parts.sampler, start.step(), facts),
-                  {&reports, console, metrics, &meter}, services);
+                  {&reports, metrics, &meter}, services);
   trainer.run();
   parts.state->engine.settle();
   if (request.split_times && reporter) write_time_split(reports, *reporter);
@@ -193,7 +193,7 @@ bool run_training(const RankProcess& process, const Config& config,
   } else {
     if (planned_seconds) log_step_time(*planned_seconds, mean_step_seconds(trainer, config, start));
     engine.require_run();
-    leave_results(engine, trainer, meter, reports.slow(), hosts, reporter ? &*reporter : nullptr);
+    leave_results(engine, trainer, meter, reports.slow(), hosts, reporter.get());
     checkpoints.require_saved();
   }
   return !stopped;

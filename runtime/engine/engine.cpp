@@ -47,7 +47,7 @@ GraphMode recordable(GraphMode wanted, Session& session) {
   return GraphMode::off;
 }
 
-MetricsLog* write_config_alone(const Config& config, bool again) {
+MetricsSink* write_config_alone(const Config& config, bool again) {
   const RunDirectory directory(config.run.directory, again);
   directory.write_config(to_yaml(with_absolute_paths(config)));
   return nullptr;
@@ -179,11 +179,11 @@ void Engine::begin(std::function<StepFlags()> flags) {
   if (!dataset.shards().empty()) watch_.emplace(dataset, watch_of_rank(session_));
 }
 
-void Engine::open_run(const std::function<MetricsLog*()>& write) {
+void Engine::open_run(const std::function<MetricsSink*()>& write) {
   const Config& config = session_.config;
   const std::string& directory = config.run.directory;
   const bool first = session_.world->rank() == 0;
-  MetricsLog* metrics = nullptr;
+  MetricsSink* metrics = nullptr;
   if (first) {
     RunDirectory::create(directory);
     owner_->take();

@@ -89,9 +89,9 @@ class Engine {
   // and makes everything that trains. `flags`: StepOptions::flags.
   void begin(std::function<StepFlags()> flags = {});
   // Takes run.directory for this job; from here on it is written to. On rank 0 `write` puts there
-  // what the caller wants to be seen first (by default config.yaml) and gives the log that failed
-  // saves get a line in, or null. save() calls it if nobody has.
-  void open_run(const std::function<MetricsLog*()>& write = {});
+  // what the caller wants to be seen first (by default config.yaml) and gives the sink that
+  // failed saves are told to, or null. save() calls it if nobody has.
+  void open_run(const std::function<MetricsSink*()>& write = {});
 
   // Raises ExitCode::config, on rank 0, where run.directory is no longer this job's. Local.
   void require_run() const;

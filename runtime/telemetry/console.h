@@ -43,13 +43,16 @@ struct ConsoleOptions {
 // Writes the above to a descriptor; rank 0 only. Lines also go to the log that is kept, those of
 // steps on a terminal only there. A console that cannot be written to (a closed pipe, a full disk
 // under a redirection) never ends a run.
-class Console {
+class Console final : public MetricsSink {
  public:
   // `descriptor` stays the caller's.
   explicit Console(const ConsoleOptions& options, int descriptor = 1);
 
-  void step(const StepMetrics& metrics);
-  void evaluation(const EvaluationMetrics& metrics);
+  void step(const StepMetrics& metrics) override;
+  void evaluation(const EvaluationMetrics& metrics) override;
+  // Both are logged where they happen.
+  void skipped(const SkippedBatch& /*skipped*/) override {}
+  void failed_save(const FailedSave& /*failed*/) override {}
   // Fills in `totals` (all steps seen) before printing.
   void finish(RunSummary summary);
 

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "runtime/base/output_directory.h"
+#include "runtime/telemetry/metric_table.h"
 
 namespace trireme {
 namespace {
@@ -23,8 +24,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // All that a clock call can tell of milliseconds.
-double thousandths(double value) {
+double in_thousandths(double value) {
   return std::round(1e3 * value) / 1e3;
+}
+
+Json rounded(double value, MetricDigits digits) {
+  if (digits == MetricDigits::whole) return static_cast<std::int64_t>(value);
+  return digits == MetricDigits::exact ? value : in_thousandths(value);
 }
 
 bool all_finite(const Json& value) {
@@ -66,61 +72,33 @@ std::string_view name_of(ItemKind kind) {
 }
 
 std::string format_json(const StepMetrics& metrics, ItemKind kind) {
-  Json json = {{"step", metrics.step},
-               {"loss", metrics.loss},
-               {"lr", metrics.learning_rate},
-               {"grad_norm", metrics.grad_norm}};
-  if (metrics.loss_scale) {
-    json["loss_scale"] = *metrics.loss_scale;
-    json["skipped_steps"] = metrics.skipped_steps;
-  }
-  if (metrics.noise_scale) {
-    json["noise_scale"] = *metrics.noise_scale;
-    json["noise_trace"] = metrics.noise_trace;
-    json["noise_square"] = metrics.noise_square;
-  }
-  if (metrics.spikes) json["spikes"] = *metrics.spikes;
-  if (metrics.targets < metrics.items) json["targets"] = metrics.targets;
-  if (metrics.non_finite_steps > 0) json["non_finite_steps"] = metrics.non_finite_steps;
-  json["epoch"] = metrics.epoch;
-  const std::string items(name_of(kind));
-  json[items + "_seen"] = metrics.items_seen;
-  json[items + "_per_s"] =
-      metrics.step_ms > 0 ? thousandths(1e3 * static_cast<double>(metrics.items) / metrics.step_ms)
-                          : 0.0;
-  const std::pair<const char*, double> times[] = {
-      {"step_ms", metrics.step_ms},
-      {"forward_ms", metrics.forward_ms},
-      {"backward_ms", metrics.backward_ms},
-      {"optimizer_ms", metrics.optimizer_ms},
-      {"data_wait_ms", metrics.data_wait_ms},
-      {"exposed_comm_ms", metrics.exposed_comm_ms},
-      {"straggler_ms", metrics.straggler_ms},
-      {"bubble_ms", metrics.bubble_ms},
-      {"other_ms", metrics.other_ms},
-      {"core_wait_ms", metrics.core_wait_ms + metrics.core_straggler_ms},
-      {"reduce_ms", metrics.reduce_ms}};
-  for (const auto& [key, milliseconds] : times)
-    json[key] = thousandths(milliseconds);
+  Json json = {{"step", metrics.step}};
+  for (const StepMetric& metric : step_metrics())
+    if (const auto value = metric.value(metrics))
+      json[name_for(metric.name, kind)] = rounded(*value, metric.digits);
   return line_of(std::move(json), metrics.time);
 }
 
 std::string format_json(const EvaluationMetrics& metrics) {
-  Json json = {{"step", metrics.step}, {"validation_loss", metrics.validation_loss}};
-  if (metrics.accuracy) json["accuracy"] = *metrics.accuracy;
+  Json json = {{"step", metrics.step}}, times = Json::object();
+  for (const EvaluationMetric& metric : evaluation_metrics()) {
+    Json& part = metric.unit == "ms" ? times : json;
+    if (const auto value = metric.value(metrics))
+      part[std::string(metric.name)] = rounded(*value, metric.digits);
+  }
   for (const EvaluationMetrics::Source& source : metrics.sources) {
     Json& part = json["validation"][source.name];
     part["loss"] = source.loss;
     if (source.accuracy) part["accuracy"] = *source.accuracy;
   }
-  json["evaluation_ms"] = thousandths(metrics.evaluation_ms);
+  json.update(times);
   return line_of(std::move(json), metrics.time);
 }
 
 std::string format_json(const SkippedBatch& skipped) {
   return line_of({{"step", skipped.step},
                   {"skipped", "spike"},
-                  {"deviations", thousandths(skipped.zscore)},
+                  {"deviations", in_thousandths(skipped.zscore)},
                   {"samples", skipped.samples}},
                  skipped.time);
 }
@@ -130,6 +108,26 @@ std::string format_json(const FailedSave& failed) {
                   {"checkpoint_failed", failed.problem},
                   {"failed_saves", failed.in_a_row}},
                  failed.time);
+}
+
+void MetricsSinks::step(const StepMetrics& metrics) {
+  for (MetricsSink* const sink : sinks_)
+    sink->step(metrics);
+}
+
+void MetricsSinks::evaluation(const EvaluationMetrics& metrics) {
+  for (MetricsSink* const sink : sinks_)
+    sink->evaluation(metrics);
+}
+
+void MetricsSinks::skipped(const SkippedBatch& skipped) {
+  for (MetricsSink* const sink : sinks_)
+    sink->skipped(skipped);
+}
+
+void MetricsSinks::failed_save(const FailedSave& failed) {
+  for (MetricsSink* const sink : sinks_)
+    sink->failed_save(failed);
 }
 
 MetricsLog::MetricsLog(std::string path, ItemKind kind, std::optional<std::int64_t> done)

@@ -90,19 +90,45 @@ struct EvaluationMetrics {
 [[nodiscard]] std::string format_json(const SkippedBatch& skipped);
 [[nodiscard]] std::string format_json(const FailedSave& failed);
 
+// Where a run's reports go: the log, the console, files that other tools read. Rank 0 only. Calls
+// come from the thread that trains, steps in order; a slow sink holds up the run.
+class MetricsSink {
+ public:
+  virtual ~MetricsSink() = default;
+  virtual void step(const StepMetrics& metrics) = 0;
+  virtual void evaluation(const EvaluationMetrics& metrics) = 0;
+  virtual void skipped(const SkippedBatch& skipped) = 0;
+  virtual void failed_save(const FailedSave& failed) = 0;
+};
+
+// Passes everything on, in the order of the list; an error of one keeps it from those behind.
+class MetricsSinks final : public MetricsSink {
+ public:
+  // `sink` must outlive this.
+  void add(MetricsSink& sink) { sinks_.push_back(&sink); }
+
+  void step(const StepMetrics& metrics) override;
+  void evaluation(const EvaluationMetrics& metrics) override;
+  void skipped(const SkippedBatch& skipped) override;
+  void failed_save(const FailedSave& failed) override;
+
+ private:
+  std::vector<MetricsSink*> sinks_;
+};
+
 // metrics.jsonl of one run; rank 0 only. Each line is one write() to a file opened for appending,
 // so a killed run leaves whole lines. A line that does not fit on the disk is taken back and raises
 // ExitCode::internal once; later calls do nothing, so that a run already failing does not repeat
 // itself.
-class MetricsLog {
+class MetricsLog final : public MetricsSink {
  public:
   // A run that goes on after `done` steps keeps the lines up to them; a new one has no file yet.
   MetricsLog(std::string path, ItemKind kind, std::optional<std::int64_t> done = {});
 
-  void step(const StepMetrics& metrics);
-  void evaluation(const EvaluationMetrics& metrics);
-  void skipped(const SkippedBatch& skipped);
-  void failed_save(const FailedSave& failed);
+  void step(const StepMetrics& metrics) override;
+  void evaluation(const EvaluationMetrics& metrics) override;
+  void skipped(const SkippedBatch& skipped) override;
+  void failed_save(const FailedSave& failed) override;
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:

@@ -113,7 +113,7 @@ void Trainer::report(std::int64_t step) {
 
 void Trainer::pass_on(const StepReport& report) {
   StepReports::Entry entry{.metrics = metrics_of(report), .own = report.own};
-  if (report.judgement.verdict == ops::LossVerdict::spike && reporting_.console != nullptr)
+  if (report.judgement.verdict == ops::LossVerdict::spike && reporting_.metrics != nullptr)
     entry.skipped = spike(report);
   reporting_.steps->add(std::move(entry));
   if (report.timed >= 0) reporting_.steps->learn(report.timed + 1, report.by_rank);
@@ -152,7 +152,7 @@ void Trainer::guard(const StepReport& report) {
          report.step + 1, report.loss, report.grad_norm, in_a_row_, options_.non_finite_limit,
          advice_for(Trouble::non_finite, options_.facts));
   }
-  if (reporting_.console == nullptr) return;
+  if (reporting_.metrics == nullptr) return;
   log::get("train").warn(
       "step {}: the loss is {} and the gradient norm {}; the step was skipped, {} of {} in a row "
       "that end the run (train.non_finite_limit)",
@@ -178,7 +178,7 @@ void Trainer::run_evaluation(std::int64_t step) {
   const EvaluationResult result = services_.evaluate();
   const double seconds = seconds_since(start);
   evaluation_seconds_ += seconds;
-  if (reporting_.console == nullptr) return;
+  if (reporting_.metrics == nullptr) return;
   if (result.targets == 0) {
     log::get("train").warn(
         "step {}: no target of the validation samples counts (loss masks), so there is no "
@@ -198,7 +198,6 @@ void Trainer::run_evaluation(std::int64_t step) {
     if (options_.classifier) metrics.sources.back().accuracy = part.accuracy;
   }
   reporting_.metrics->evaluation(metrics);
-  reporting_.console->evaluation(metrics);
 }
 
 }  // namespace trireme

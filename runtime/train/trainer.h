@@ -5,7 +5,6 @@
 
 #include <functional>
 
-#include "runtime/telemetry/console.h"
 #include "runtime/telemetry/metrics.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/meters/bubble_meter.h"
@@ -30,12 +29,11 @@ struct TrainerOptions {
 
 class Trainer {
  public:
-  // Where reports go. Rank 0 has a console and a log, other ranks none (null).
+  // Where reports go.
   struct Reporting {
-    StepReports* steps = nullptr;  // every rank
-    Console* console = nullptr;
-    MetricsLog* metrics = nullptr;
-    BubbleMeter* bubble = nullptr;  // every rank of a pipeline
+    StepReports* steps = nullptr;    // every rank
+    MetricsSink* metrics = nullptr;  // rank 0
+    BubbleMeter* bubble = nullptr;   // every rank of a pipeline
   };
   // What the loop calls where a run has it; all of it may be empty or null.
   struct Services {

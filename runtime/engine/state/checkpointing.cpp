@@ -32,7 +32,7 @@ Checkpointing::Checkpointing(Session& session, const TrainingState& state, const
   if (writes_checkpoints(session.config.checkpoint)) make_saver();
 }
 
-void Checkpointing::open(MetricsLog* metrics) {
+void Checkpointing::open(MetricsSink* metrics) {
   metrics_ = metrics;
   epoch_ = std::stoll(broadcast_text(*session_.world, fmt::format("{}", owner_.epoch()), 0));
   if (!saver_) return;

@@ -28,9 +28,9 @@ class Checkpointing {
                 const StartingPoint& start, const RunOwner& owner);
 
   // Once rank 0 has taken the run directory: what is wrong with its directory of checkpoints shows
-  // now, not at the first save. Failed saves get a line in `metrics`, which must outlive this; null
-  // on other ranks. Collective.
-  void open(MetricsLog* metrics);
+  // now, not at the first save. Failed saves are told to `metrics`, which must outlive this; null on
+  // other ranks. Collective.
+  void open(MetricsSink* metrics);
   // Starts a checkpoint of the state after `done` steps. Collective.
   void save(std::int64_t done);
   // Logs a save that has ended since the last call; raises unsaved_exit at the
@@ -55,7 +55,7 @@ class Checkpointing {
   std::int64_t epoch_ = 0;
   double longest_save_seconds_ = 0;
   std::optional<std::int64_t> restored_;
-  MetricsLog* metrics_ = nullptr;
+  MetricsSink* metrics_ = nullptr;
   std::int64_t failed_ = 0;               // in a row
   std::string problem_;                   // of the last that failed
   std::optional<CheckpointSaver> saver_;  // from the first save on: it holds a copy of the state

@@ -43,11 +43,9 @@ void fill(StepMetrics& metrics, const StepSplit& split) {
 
 }  // namespace
 
-StepReports::StepReports(const ProcessMesh& mesh, Console* console, MetricsLog* log,
-                         bool keep_splits)
+StepReports::StepReports(const ProcessMesh& mesh, MetricsSink* sink, bool keep_splits)
     : mesh_(mesh),
-      console_(console),
-      log_(log),
+      sink_(sink),
       keep_splits_(keep_splits),
       sums_(static_cast<std::size_t>(mesh.shape().size())) {}
 
@@ -102,9 +100,9 @@ void StepReports::abandon() noexcept {
 
 void StepReports::write(Entry& entry, const StepSplit& split) {
   fill(entry.metrics, split);
-  if (log_ != nullptr) log_->step(entry.metrics);
-  if (console_ != nullptr) console_->step(entry.metrics);
-  if (entry.skipped && log_ != nullptr) log_->skipped(*entry.skipped);
+  if (sink_ == nullptr) return;
+  sink_->step(entry.metrics);
+  if (entry.skipped) sink_->skipped(*entry.skipped);
 }
 
 std::string StepReports::splits() const {

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/telemetry/console.h"
 #include "runtime/telemetry/metrics.h"
 #include "runtime/train/meters/time_split.h"
 
@@ -22,9 +21,9 @@ class StepReports {
     RankStep own{};
     std::optional<SkippedBatch> skipped{};  // follows its step's line
   };
-  // On every rank. Rank 0 has a console and a log, other ranks none (null). `keep_splits`: for
-  // splits(), where steps take 200 bytes each.
-  StepReports(const ProcessMesh& mesh, Console* console, MetricsLog* log, bool keep_splits);
+  // On every rank; other ranks than 0 have no `sink` (null). `keep_splits`: for splits(), where
+  // steps take 200 bytes each.
+  StepReports(const ProcessMesh& mesh, MetricsSink* sink, bool keep_splits);
 
   // The step after the last; at most four may be unwritten.
   void add(Entry entry);
@@ -44,8 +43,7 @@ class StepReports {
   void write(Entry& entry, const StepSplit& split);
 
   const ProcessMesh& mesh_;
-  Console* console_;
-  MetricsLog* log_;
+  MetricsSink* sink_;
   bool keep_splits_;
   std::array<Entry, 4> waiting_;  // the first `count_`, in order
   std::size_t count_ = 0;

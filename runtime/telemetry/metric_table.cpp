@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/metric_table.h"
+
+#include <array>
+
+namespace trireme {
+namespace {
+
+using Value = std::optional<double>;
+using S = StepMetrics;
+using E = EvaluationMetrics;
+constexpr auto gauge = MetricKind::gauge;
+constexpr auto counter = MetricKind::counter;
+constexpr auto whole = MetricDigits::whole;
+constexpr auto exact = MetricDigits::exact;
+constexpr auto thousandths = MetricDigits::thousandths;
+
+template <auto member>
+Value of(const S& metrics) {
+  return static_cast<double>(metrics.*member);
+}
+
+constexpr StepMetric milliseconds(std::string_view name, Value (*value)(const S&),
+                                  std::string_view meaning) {
+  return {{name, "ms", gauge, thousandths, meaning}, value};
+}
+
+constexpr std::array step_table{
+    StepMetric{{"loss", "1", gauge, exact, "training loss, mean over the global batch"},
+               of<&S::loss>},
+    StepMetric{{"lr", "1", gauge, exact, "learning rate of the step"}, of<&S::learning_rate>},
+    StepMetric{{"grad_norm", "1", gauge, exact, "global gradient norm before clipping"},
+               of<&S::grad_norm>},
+    StepMetric{{"loss_scale", "1", gauge, exact, "factor on the loss of the step (fp16)"},
+               [](const S& m) { return m.loss_scale; }},
+    StepMetric{{"skipped_steps", "steps", counter, whole,
+                "steps so far whose update was left out because gradients overflowed (fp16)"},
+               [](const S& m) {
+                 return m.loss_scale ? Value(static_cast<double>(m.skipped_steps)) : Value();
+               }},
+    StepMetric{{"noise_scale", "samples", gauge, exact,
+                "gradient noise scale (McCandlish et al., 2018), of the steps that measure it"},
+               [](const S& m) { return m.noise_scale; }},
+    StepMetric{{"noise_trace", "1", gauge, exact,
+                "trace of a sample's gradient covariance by this step alone"},
+               [](const S& m) { return m.noise_scale ? Value(m.noise_trace) : Value(); }},
+    StepMetric{
+        {"noise_square", "1", gauge, exact, "squared norm of the gradient by this step alone"},
+        [](const S& m) { return m.noise_scale ? Value(m.noise_square) : Value(); }},
+    StepMetric{
+        {"spikes", "batches", counter, whole,
+         "batches so far that were skipped because their loss leapt (train.spike_zscore)"},
+        [](const S& m) { return m.spikes ? Value(static_cast<double>(*m.spikes)) : Value(); }},
+    StepMetric{{"targets", "items", gauge, whole,
+                "of the step's items those counted in the loss, where they are not all"},
+               [](const S& m) {
+                 return m.targets < m.items ? Value(static_cast<double>(m.targets)) : Value();
+               }},
+    StepMetric{{"non_finite_steps", "steps", counter, whole,
+                "steps of this start that were skipped because loss or gradients were not finite"},
+               [](const S& m) {
+                 return m.non_finite_steps > 0 ? Value(static_cast<double>(m.non_finite_steps))
+                                               : Value();
+               }},
+    StepMetric{{"epoch", "passes", counter, exact, "passes over the data so far"}, of<&S::epoch>},
+    StepMetric{{"items_seen", "items", counter, whole, "trained on so far, over all ranks"},
+               of<&S::items_seen>},
+    StepMetric{{"items_per_s", "items/s", gauge, thousandths, "throughput of all ranks together"},
+               [](const S& m) {
+                 return Value(m.step_ms > 0 ? 1e3 * static_cast<double>(m.items) / m.step_ms : 0.0);
+               }},
+    milliseconds("step_ms", of<&S::step_ms>,
+                 "time of the step, mean over the ranks as all that follow; the eight parts from "
+                 "forward_ms to other_ms add up to it"),
+    milliseconds("forward_ms", of<&S::forward_ms>,
+                 "forward passes, without waits for communication"),
+    milliseconds("backward_ms", of<&S::backward_ms>,
+                 "backward passes, without waits for communication"),
+    milliseconds("optimizer_ms", of<&S::optimizer_ms>,
+                 "norm, clip and update, without waits for communication"),
+    milliseconds("data_wait_ms", of<&S::data_wait_ms>,
+                 "waits for the next batch, or for a rank that waited for its own"),
+    milliseconds("exposed_comm_ms", of<&S::exposed_comm_ms>,
+                 "waits for communication that no computation hid"),
+    milliseconds("straggler_ms", of<&S::straggler_ms>,
+                 "waits in communication for a rank whose own work took longer"),
+    milliseconds("bubble_ms", of<&S::bubble_ms>, "waits for neighbours in the pipeline"),
+    milliseconds("other_ms", of<&S::other_ms>, "of the step, and none of these"),
+    milliseconds(
+        "core_wait_ms", [](const S& m) { return Value(m.core_wait_ms + m.core_straggler_ms); },
+        "of passes and straggler_ms: a process had no core to run on (CPU)"),
+    milliseconds("reduce_ms", of<&S::reduce_ms>,
+                 "gradients were being reduced, hidden behind backward or exposed"),
+};
+
+constexpr std::array evaluation_table{
+    EvaluationMetric{{"validation_loss", "1", gauge, exact, "loss over the validation set"},
+                     [](const E& m) { return Value(m.validation_loss); }},
+    EvaluationMetric{{"accuracy", "1", gauge, exact,
+                      "share of the validation set's targets that were right (classifiers)"},
+                     [](const E& m) { return m.accuracy; }},
+    EvaluationMetric{{"evaluation_ms", "ms", gauge, thousandths, "time of the evaluation"},
+                     [](const E& m) { return Value(m.evaluation_ms); }},
+};
+
+}  // namespace
+
+std::span<const StepMetric> step_metrics() {
+  return step_table;
+}
+
+std::span<const EvaluationMetric> evaluation_metrics() {
+  return evaluation_table;
+}
+
+std::string name_for(std::string_view name_or_unit, ItemKind kind) {
+  constexpr std::string_view items = "items";
+  std::string name(name_or_unit);
+  if (name_or_unit.starts_with(items)) name.replace(0, items.size(), name_of(kind));
+  return name;
+}
+
+}  // namespace trireme
