@@ -11,6 +11,7 @@
 #include "launch/commands/field_commands.h"
 #include "launch/commands/generate_command.h"
 #include "launch/commands/plan_command.h"
+#include "launch/commands/report_command.h"
 #include "launch/commands/scale_command.h"
 #include "launch/commands/train_command.h"
 #include "launch/guard.h"
@@ -29,6 +30,7 @@ int run_program(int argc, char** argv) {
     add_train_command(app, {argv, argv + argc});
     add_plan_command(app);
     add_scale_command(app);
+    add_report_command(app);
     add_doctor_command(app);
     add_eval_command(app);
     add_generate_command(app);

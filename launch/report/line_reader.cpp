@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/report/line_reader.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace trireme::report {
+
+LineReader::LineReader(std::string path, std::size_t longest)
+    : path_(std::move(path)),
+      file_(open_regular_file(path_, ExitCode::data)),
+      longest_(longest),
+      buffer_(std::min(longest, std::size_t{1} << 20)) {}
+
+// False at the end of the file. Makes room first: what was given out goes, and the buffer grows up
+// to the longest line.
+bool LineReader::fill() {
+  std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+  end_ -= std::exchange(begin_, 0);
+  if (end_ == buffer_.size()) {
+    if (buffer_.size() < longest_) {
+      buffer_.resize(std::min(2 * buffer_.size(), longest_));
+    } else {
+      passing_over_ = true;
+      end_ = 0;
+    }
+  }
+  ssize_t bytes = 0;
+  do {
+    bytes = ::read(file_.get(), buffer_.data() + end_, buffer_.size() - end_);
+  } while (bytes < 0 && errno == EINTR);
+  if (bytes < 0) fail(ExitCode::data, "{}: cannot be read: {}", path_, std::strerror(errno));
+  end_ += static_cast<std::size_t>(bytes);
+  return bytes > 0;
+}
+
+std::optional<std::string_view> LineReader::next() {
+  for (std::size_t looked = 0;;) {
+    const std::string_view have(buffer_.data() + begin_, end_ - begin_);
+    const std::size_t size = have.find('\n', std::min(looked, have.size()));
+    if (size == std::string_view::npos) {
+      const bool filled = fill();
+      looked = passing_over_ ? 0 : have.size();
+      if (filled) continue;
+      torn_end_ = passing_over_ || end_ > begin_;
+      return {};
+    }
+    begin_ += size + 1;
+    looked = 0;
+    ++number_;
+    if (!std::exchange(passing_over_, false)) return have.substr(0, size);
+    ++too_long_;
+  }
+}
+
+}  // namespace trireme::report

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/report/run_data.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "models/config.h"
+#include "runtime/checkpoint/directory.h"
+#include "runtime/checkpoint/files/names.h"
+#include "runtime/engine/options.h"
+#include "runtime/telemetry/run_directory.h"
+
+namespace trireme::report {
+namespace {
+
+namespace fs = std::filesystem;
+using RunJson = nlohmann::json;
+
+constexpr std::uint64_t largest_text = std::uint64_t{4} << 20;
+
+// Does `read`; what it raises becomes a remark.
+template <typename Read>
+void tolerate(RunData& run, Read&& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    run.remarks.emplace_back(error.what());
+  } catch (const std::exception& error) {
+    run.remarks.push_back(fmt::format("{}: {}", run.directory, error.what()));
+  }
+}
+
+// Opening a directory is what tells whether it may be looked into.
+void require_directory(const std::string& directory) {
+  const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.is_open()) return;
+  fail(ExitCode::config, "{}: {}; give the directory of a run (run.directory of its config)",
+       directory, std::strerror(errno));
+}
+
+std::string text_file(RunData& run, const std::string& path, std::string_view lacks) {
+  std::string text;
+  tolerate(run, [&] {
+    if (auto found = read_file_if_exists(path, largest_text, ExitCode::data))
+      text = std::move(*found);
+    else
+      run.remarks.push_back(fmt::format("{} is not there: {}", path, lacks));
+  });
+  return text;
+}
+
+void read_environment(RunData& run) {
+  const RunJson text = RunJson::parse(run.environment, nullptr, false);
+  if (!text.is_object()) {
+    if (!run.environment.empty())
+      run.remarks.push_back(fmt::format("{}/environment.json is no JSON object", run.directory));
+    return;
+  }
+  const auto take = [&](const RunJson& object, const char* key, std::string& to) {
+    const auto found = object.find(key);
+    if (found != object.end() && found->is_string()) to = *found;
+  };
+  take(text, "version", run.version);
+  take(text, "revision", run.revision);
+  take(text, "start_time", run.started);
+  if (const auto cpu = text.find("cpu"); cpu != text.end() && cpu->is_object()) {
+    take(*cpu, "model", run.cpu);
+    const auto cores = cpu->find("cores_online");
+    if (cores != cpu->end() && cores->is_number_integer()) run.facts.host_cores = *cores;
+  }
+  if (const auto ranks = text.find("ranks"); ranks != text.end() && ranks->is_number_integer())
+    run.rank_count = *ranks;
+  if (const auto hosts = text.find("hosts"); hosts != text.end() && hosts->is_array()) {
+    for (const RunJson& host : *hosts)
+      run.hosts.push_back(host.is_string() ? host.get<std::string>() : "?");
+  }
+}
+
+// The host with the most ranks has the fewest cores for each.
+CoreCrowd crowd_of(const RunData& run) {
+  std::map<std::string, std::vector<int>> by_host;
+  for (std::size_t rank = 0; rank < run.hosts.size(); ++rank)
+    by_host[run.hosts[rank]].push_back(static_cast<int>(rank));
+  CoreCrowd crowd{.host = {}, .ranks = {}, .cores = std::max(run.facts.host_cores, 1)};
+  for (const auto& [host, ranks] : by_host) {
+    if (ranks.size() > crowd.ranks.size()) crowd.host = host, crowd.ranks = ranks;
+  }
+  return crowd;
+}
+
+void read_settings(RunData& run) {
+  if (run.config.empty()) return;
+  tolerate(run, [&] {
+    const Config config = parse_config(run.config, RunDirectory::config_in(run.directory), {});
+    run.planned_steps = config.train.steps;
+    run.family = config.model.family;
+    run.device = name_of(config.device.type);
+    run.facts = run_facts(config, crowd_of(run));
+  });
+}
+
+void read_checkpoints(RunData& run) {
+  tolerate(run, [&] {
+    for (const auto& [step, path] : list_checkpoints(RunDirectory::checkpoints_in(run.directory))) {
+      StoredCheckpoint one{.name = fs::path(path).filename().string(), .step = step};
+      struct stat manifest {};
+      one.whole = ::stat((path + "/" + std::string(manifest_name)).c_str(), &manifest) == 0;
+      if (one.whole) one.written = static_cast<double>(manifest.st_mtim.tv_sec);
+      std::error_code ended;
+      for (fs::directory_iterator file(path, ended); !ended && file != fs::directory_iterator();
+           file.increment(ended)) {
+        std::error_code unknown;
+        const auto bytes = file->file_size(unknown);
+        if (!unknown) one.bytes += bytes;
+      }
+      if (!one.whole)
+        run.remarks.push_back(fmt::format("{} has no {}: it is not whole", path, manifest_name));
+      run.checkpoints.push_back(std::move(one));
+    }
+  });
+}
+
+// Whether some process holds the run's lock.
+bool is_held(const std::string& directory) {
+  const FileDescriptor file(
+      ::open((directory + "/owner.lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  return file.is_open() && ::fcntl(file.get(), F_OFD_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
+}
+
+RunState state_of(const RunData& run) {
+  if (is_held(run.directory)) return RunState::running;
+  std::error_code unknown;
+  const bool weights = fs::exists(RunDirectory::weights_in(run.directory), unknown);
+  if (run.planned_steps > 0 && run.metrics.last_step >= run.planned_steps && weights)
+    return RunState::finished;
+  if (!run.has_metrics || run.planned_steps == 0) return RunState::unknown;
+  // Of another host the lock may not be seen here.
+  constexpr double fresh_seconds = 60;
+  return run.file_age_seconds < fresh_seconds ? RunState::unknown : RunState::ended_early;
+}
+
+void remark_on_metrics(RunData& run) {
+  const MetricsHistory& all = run.metrics;
+  const auto say = [&](std::string text) { run.remarks.push_back(std::move(text)); };
+  if (all.broken > 0)
+    say(
+        fmt::format("metrics.jsonl: {} of {} lines cannot be read, the first is line {}; they are "
+                    "left out",
+                    all.broken, all.lines, all.first_broken));
+  if (all.too_long > 0) say(fmt::format("metrics.jsonl: {} lines are too long", all.too_long));
+  if (all.torn_end)
+    say("metrics.jsonl: its last line is not whole: a run writes it, or was killed");
+  if (all.of_no_kind > 0)
+    say(
+        fmt::format("metrics.jsonl: {} lines are of no kind that this version knows; they are left "
+                    "out",
+                    all.of_no_kind));
+  if (all.steps == 0) say("metrics.jsonl has no step yet");
+  if (all.missing_steps > 0)
+    say(fmt::format("metrics.jsonl: {} steps up to step {} have no line", all.missing_steps,
+                    all.highest_step));
+  if (all.went_back.count > 0) {
+    say(
+        fmt::format("metrics.jsonl: its steps go back {} times, first {}: two jobs wrote there, or "
+                    "files were joined; {} steps are there twice, of which the later count",
+                    all.went_back.count, all.went_back.first.front().text, all.repeated_steps));
+  }
+  if (all.clock_jumps > 0)
+    say(
+        fmt::format("metrics.jsonl: the clock was set back {} times; times are those that the "
+                    "steps measured",
+                    all.clock_jumps));
+  if (run.planned_steps > 0 && all.highest_step > run.planned_steps)
+    say(fmt::format(
+        "metrics.jsonl has step {}, config.yaml train.steps = {}: they are of different "
+        "starts",
+        all.highest_step, run.planned_steps));
+}
+
+void remark_on_ranks(RunData& run) {
+  const RankHistory& ranks = run.ranks;
+  if (ranks.broken > 0)
+    run.remarks.push_back(
+        fmt::format("ranks.jsonl: {} lines cannot be read, the first is line {}; they are left out",
+                    ranks.broken, ranks.first_broken));
+  const int expected = ranks.starts.empty() ? run.rank_count : ranks.starts.back().ranks;
+  const auto period = ranks.totals.find("period_ms");
+  if (period != ranks.totals.end() && expected > 0 &&
+      static_cast<int>(period->second.size()) < expected)
+    run.remarks.push_back(
+        fmt::format("ranks.jsonl tells of {} of {} ranks", period->second.size(), expected));
+}
+
+// Also of a link that leads nowhere and a file without permission: those are remarked on.
+bool is_there(const std::string& path) {
+  std::error_code unknown;
+  return fs::symlink_status(path, unknown).type() != fs::file_type::not_found;
+}
+
+void read_metrics_file(RunData& run) {
+  const std::string path = run.directory + "/metrics.jsonl";
+  if (!is_there(path)) {
+    run.remarks.push_back(path + " is not there: no step was reported");
+    return;
+  }
+  tolerate(run, [&] {
+    run.metrics = read_metrics(path);
+    run.has_metrics = true;
+    struct stat file {};
+    if (::stat(path.c_str(), &file) != 0) return;
+    const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    run.file_age_seconds = std::max(0.0, static_cast<double>(now - file.st_mtim.tv_sec));
+  });
+}
+
+void read_ranks_file(RunData& run) {
+  const std::string path = run.directory + "/ranks.jsonl";
+  if (!is_there(path)) {
+    run.remarks.push_back(path + " is not there: nothing is known of single ranks");
+    return;
+  }
+  tolerate(run, [&] { run.ranks = read_ranks(path); });
+}
+
+}  // namespace
+
+std::string_view name_of(RunState state) {
+  switch (state) {
+    case RunState::running:
+      return "running";
+    case RunState::finished:
+      return "finished";
+    case RunState::ended_early:
+      return "ended before its last step";
+    case RunState::unknown:
+      break;
+  }
+  return "not known";
+}
+
+RunData read_run(const std::string& directory) {
+  require_directory(directory);
+  RunData run{.directory = directory};
+  std::error_code unknown;
+  const fs::path whole = fs::canonical(directory, unknown);
+  run.name = unknown ? directory : whole.filename().string();
+  run.environment = text_file(run, directory + "/environment.json",
+                              "host, version and command line are not known");
+  run.config = text_file(run, RunDirectory::config_in(directory), "settings are not known");
+  read_metrics_file(run);
+  if (run.config.empty() && run.environment.empty() && !run.has_metrics) {
+    fail(ExitCode::data, "{}: holds no run that can be read: {}; give a run.directory", directory,
+         fmt::join(run.remarks, "; "));
+  }
+  read_ranks_file(run);
+  read_environment(run);
+  read_settings(run);
+  if (run.hosts.empty() && !run.ranks.starts.empty()) run.hosts = run.ranks.starts.back().hosts;
+  if (run.has_metrics) remark_on_metrics(run);
+  remark_on_ranks(run);
+  read_checkpoints(run);
+  run.state = state_of(run);
+  return run;
+}
+
+RunSummary summary_of(const RunData& run) {
+  RunSummary summary{.totals = run.metrics.totals,
+                     .wall_seconds = run.metrics.running_seconds,
+                     .evaluation_seconds = run.metrics.evaluation_seconds,
+                     .hosts = run.hosts};
+  // metrics.jsonl's core_wait_ms has both kinds.
+  summary.totals.core_wait_ms =
+      std::max(0.0, summary.totals.core_wait_ms - summary.totals.core_straggler_ms);
+  summary.wall_seconds =
+      std::max(summary.wall_seconds, 1e-3 * summary.totals.step_ms + summary.evaluation_seconds);
+  return summary;
+}
+
+}  // namespace trireme::report

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that a run directory tells about a run, whatever state it is in.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/report/metrics_history.h"
+#include "launch/report/rank_history.h"
+
+namespace trireme::report {
+
+struct StoredCheckpoint {
+  std::string name{};
+  std::int64_t step = 0;
+  double written = 0;  // seconds since 1970, of its manifest
+  std::uint64_t bytes = 0;
+  bool whole = false;  // has a manifest
+};
+
+enum class RunState : std::uint8_t { unknown, running, finished, ended_early };
+[[nodiscard]] std::string_view name_of(RunState state);
+
+struct RunData {
+  std::string directory{}, name{};
+  MetricsHistory metrics{};
+  RankHistory ranks{};
+  std::string config{}, environment{};  // the files as they are; empty: not there
+  std::int64_t planned_steps = 0;       // train.steps; 0: not known
+  std::string family{}, version{}, revision{}, started{}, cpu{}, device{};
+  std::vector<std::string> hosts{};  // by rank
+  int rank_count = 0;
+  RunFacts facts{};
+  std::vector<StoredCheckpoint> checkpoints{};  // by step
+  RunState state = RunState::unknown;
+  double file_age_seconds = 0;  // since metrics.jsonl was last written
+  // What is missing or broken, a sentence each, for the reader of the report.
+  std::vector<std::string> remarks{};
+  bool has_metrics = false;
+};
+
+// Raises ExitCode::config where `directory` is none or cannot be looked into, and ExitCode::data
+// where nothing in it is of a run.
+[[nodiscard]] RunData read_run(const std::string& directory);
+
+// For the verdict: of all steps that the metrics have.
+[[nodiscard]] RunSummary summary_of(const RunData& run);
+
+}  // namespace trireme::report

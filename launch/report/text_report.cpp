@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/report/text_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "runtime/telemetry/console.h"
+
+namespace trireme::report {
+namespace {
+
+constexpr double unknown_figure = std::numeric_limits<double>::quiet_NaN();
+
+std::string row(std::string_view name, const std::string& text) {
+  return text.empty() ? text : fmt::format("{:<12} {}\n", name, text);
+}
+
+// Mean over the last twentieth of the buckets that have the series.
+double recent_mean(const Buckets& buckets, std::string_view name) {
+  const std::size_t column = buckets.find(name);
+  if (column == Buckets::none || buckets.all().empty()) return unknown_figure;
+  const auto all = buckets.all();
+  Cell sum;
+  for (const Bucket& bucket : all.last(std::max<std::size_t>(all.size() / 20, 1))) {
+    if (const Cell* const cell = bucket.cell(column)) sum.add(*cell);
+  }
+  return sum.count > 0 ? sum.mean() : unknown_figure;
+}
+
+double overall_mean(const Buckets& buckets, std::string_view name) {
+  const std::size_t column = buckets.find(name);
+  Cell sum;
+  for (const Bucket& bucket : buckets.all()) {
+    if (const Cell* const cell = bucket.cell(column)) sum.add(*cell);
+  }
+  return sum.count > 0 ? sum.mean() : unknown_figure;
+}
+
+std::string about(const RunData& run) {
+  std::vector<std::string> parts;
+  if (!run.family.empty()) parts.push_back(run.family);
+  if (run.rank_count > 0) {
+    const std::set<std::string> hosts(run.hosts.begin(), run.hosts.end());
+    parts.push_back(fmt::format(
+        "{} rank{}{}", run.rank_count, run.rank_count == 1 ? "" : "s",
+        hosts.empty()
+            ? ""
+            : fmt::format(" on {}", hosts.size() == 1 ? *hosts.begin()
+                                                      : fmt::format("{} hosts", hosts.size()))));
+  }
+  const RunFacts& facts = run.facts;
+  if (facts.ranks > 1)
+    parts.push_back(fmt::format("data {} x tensor {} x pipeline {}, ZeRO {}", facts.data,
+                                facts.tensor, facts.pipeline, facts.zero));
+  if (!run.version.empty()) parts.push_back(fmt::format("{} ({})", run.version, run.revision));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string state_text(const RunData& run) {
+  std::string text(name_of(run.state));
+  if (!run.started.empty()) text += fmt::format("; last start {}", run.started);
+  if (run.ranks.start_count > 1) text += fmt::format(", of {} starts", run.ranks.start_count);
+  if (run.has_metrics && run.state != RunState::finished)
+    text += fmt::format("; last line written {} ago", format_duration(run.file_age_seconds));
+  return text;
+}
+
+std::string progress(const RunData& run, const Figures& figures) {
+  const MetricsHistory& all = run.metrics;
+  if (all.steps == 0) return {};
+  std::string text = fmt::format("step {}", all.last_step);
+  if (run.planned_steps > 0) {
+    text += fmt::format(
+        " of {} ({:.1f} %)", run.planned_steps,
+        percent(static_cast<double>(all.last_step), static_cast<double>(run.planned_steps)));
+  }
+  if (all.items_seen) text += fmt::format(", {} {}", format_quantity(*all.items_seen), all.items);
+  text += fmt::format(", running {}", format_duration(all.running_seconds));
+  if (run.state != RunState::finished && figures.remaining_seconds > 0)
+    text += fmt::format(", about {} of steps left", format_duration(figures.remaining_seconds));
+  return text;
+}
+
+std::string loss_text(const MetricsHistory& all) {
+  if (!all.last_loss) return {};
+  std::string text = fmt::format("{:.4f} at step {}", *all.last_loss, all.last_step);
+  if (all.first_loss) text += fmt::format(", {:.4f} at first", *all.first_loss);
+  if (all.lowest_loss)
+    text += fmt::format(", lowest {:.4f} at step {}", *all.lowest_loss, all.lowest_loss_step);
+  if (all.non_finite.count > 0)
+    text += fmt::format("; NaN or infinite in {} steps, first step {}", all.non_finite.count,
+                        all.non_finite.first.front());
+  return text;
+}
+
+std::string validation_text(const MetricsHistory& all) {
+  if (all.evaluations.empty()) return {};
+  const Evaluation& last = all.evaluations.back();
+  // NaN is never less.
+  const Evaluation* best = &last;
+  for (const Evaluation& one : all.evaluations) {
+    if (one.loss < best->loss || std::isnan(best->loss)) best = &one;
+  }
+  std::string text = fmt::format("{:.4f} at step {}", last.loss, last.step);
+  if (last.accuracy) text += fmt::format(", accuracy {:.2f} %", 100 * *last.accuracy);
+  return text + fmt::format(", best {:.4f} at step {}; {} evaluations", best->loss, best->step,
+                            all.evaluation_count);
+}
+
+std::string rate_text(const RunData& run, const Figures& figures) {
+  if (run.metrics.totals.step_ms <= 0 || run.metrics.items.empty()) return {};
+  return fmt::format("{} {}/s, {} lately; step {:.1f} ms, {:.1f} lately",
+                     format_quantity(figures.items_per_second), run.metrics.items,
+                     format_quantity(figures.recent_items_per_second), figures.step_ms,
+                     figures.recent_step_ms);
+}
+
+std::string time_text(const RunSummary& summary) {
+  std::vector<std::string> parts;
+  for (const TimeShare& share : shares_of(summary)) {
+    if (!share.always_shown && share.seconds <= 0) continue;
+    parts.push_back(fmt::format("{} {:.1f} s ({:.1f} %)", share.name, share.seconds,
+                                percent(share.seconds, summary.wall_seconds)));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string goodput_text(const RunData& run, const Figures& figures) {
+  const MetricsHistory& all = run.metrics;
+  if (!(figures.goodput > 0)) return {};
+  std::string text = fmt::format("{:.1f} % of {}", 100 * figures.goodput,
+                                 format_duration(all.running_seconds + all.paused_seconds));
+  if (all.pauses.count > 0)
+    text += fmt::format("; {} pause{} (stops, starts) of {}", all.pauses.count,
+                        all.pauses.count == 1 ? "" : "s", format_duration(all.paused_seconds));
+  if (all.repeated_steps > 0)
+    text += fmt::format("; {} steps done again, {}", all.repeated_steps,
+                        format_duration(all.repeated_seconds));
+  if (run.ranks.lost_steps > 0)
+    text += fmt::format("; {} steps lost at restarts, {}", run.ranks.lost_steps,
+                        format_duration(run.ranks.lost_seconds));
+  return text;
+}
+
+std::string checkpoints_text(const RunData& run) {
+  std::string text;
+  if (!run.checkpoints.empty()) {
+    const StoredCheckpoint& newest = run.checkpoints.back();
+    text = fmt::format("{} kept, newest of step {} ({})", run.checkpoints.size(), newest.step,
+                       bytes_text(static_cast<double>(newest.bytes)));
+  }
+  const auto& failed = run.metrics.failed_saves;
+  if (failed.count > 0)
+    text += fmt::format("{}{} could not be written, first at step {}: {}", text.empty() ? "" : "; ",
+                        failed.count, failed.first.front().step, failed.first.front().text);
+  return text;
+}
+
+}  // namespace
+
+std::string bytes_text(double bytes) {
+  constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < units.size(); ++unit)
+    bytes /= 1024;
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, units[unit]);
+}
+
+Figures figures_of(const RunData& run) {
+  const MetricsHistory& all = run.metrics;
+  const StepTotals& totals = all.totals;
+  const double seconds = 1e-3 * totals.step_ms, count = static_cast<double>(totals.steps);
+  Figures figures{.items_per_second = static_cast<double>(totals.items) / seconds,
+                  .recent_items_per_second = recent_mean(all.buckets, all.items + "_per_s"),
+                  .step_ms = totals.step_ms / count,
+                  .recent_step_ms = recent_mean(all.buckets, "step_ms"),
+                  .mfu = overall_mean(all.buckets, "mfu")};
+  const double left =
+      static_cast<double>(std::max<std::int64_t>(run.planned_steps - all.last_step, 0));
+  figures.remaining_seconds = 1e-3 * left * figures.recent_step_ms;
+  const double whole = all.running_seconds + all.paused_seconds;
+  figures.goodput =
+      whole > 0 ? std::max(seconds - all.repeated_seconds, 0.0) / whole : unknown_figure;
+  return figures;
+}
+
+std::string text_report(const RunData& run) {
+  const MetricsHistory& all = run.metrics;
+  const Figures figures = figures_of(run);
+  std::string text = row("run", run.directory) + row("", about(run)) +
+                     row("state", state_text(run)) + row("progress", progress(run, figures)) +
+                     row("loss", loss_text(all)) + row("validation", validation_text(all)) +
+                     row("throughput", rate_text(run, figures));
+  if (std::isfinite(figures.mfu))
+    text += row("mfu", fmt::format("{:.1f} % of the devices' peak", 100 * figures.mfu));
+  if (all.steps > 0) {
+    const RunSummary summary = summary_of(run);
+    text += row("time", time_text(summary)) + row("goodput", goodput_text(run, figures)) +
+            row("checkpoints", checkpoints_text(run));
+    if (all.skipped.count > 0)
+      text += row("skipped",
+                  fmt::format("{} batches, first at step {}: {}", all.skipped.count,
+                              all.skipped.first.front().step, all.skipped.first.front().text));
+    text += verdict(summary, run.facts) + "\n";
+  }
+  for (const std::string& remark : run.remarks)
+    text += fmt::format("note: {}\n", remark);
+  return text;
+}
+
+std::string text_comparison(std::span<const RunData> runs) {
+  std::string text = fmt::format("{:<28}{:>10}{:>12}{:>12}{:>12}{:>12}{:>10}\n", "run", "steps",
+                                 "loss", "validation", "items/s", "step, ms", "goodput");
+  for (const RunData& run : runs) {
+    const Figures figures = figures_of(run);
+    const MetricsHistory& all = run.metrics;
+    const auto number = [](double value, int digits) {
+      return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : std::string("-");
+    };
+    text += fmt::format(
+        "{:<28}{:>10}{:>12}{:>12}{:>12}{:>12}{:>10}\n", run.name.substr(0, 27), all.last_step,
+        number(all.last_loss.value_or(unknown_figure), 4),
+        number(all.evaluations.empty() ? unknown_figure : all.evaluations.back().loss, 4),
+        number(figures.items_per_second, 0), number(figures.step_ms, 1),
+        number(100 * figures.goodput, 1));
+  }
+  return text;
+}
+
+}  // namespace trireme::report

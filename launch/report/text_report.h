@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person asks of a run first, for a terminal.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "launch/report/run_data.h"
+
+namespace trireme::report {
+
+// What the figures of a run come to; NaN where the run does not tell.
+struct Figures {
+  double items_per_second = 0;         // of the steps' own time
+  double recent_items_per_second = 0;  // of the last twentieth of the steps
+  double step_ms = 0, recent_step_ms = 0;
+  double mfu = 0;  // 0..1
+  double remaining_seconds = 0;
+  double goodput = 0;  // 0..1: new steps' time of the time from first to last line
+};
+[[nodiscard]] Figures figures_of(const RunData& run);
+
+[[nodiscard]] std::string text_report(const RunData& run);
+// Beside each other, first run first.
+[[nodiscard]] std::string text_comparison(std::span<const RunData> runs);
+
+// "4.5 MiB".
+[[nodiscard]] std::string bytes_text(double bytes);
+
+}  // namespace trireme::report

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines of metrics.jsonl as a run writes them, for tests of what reads them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trireme::test {
+
+// A step of 100 ms, of which 20 waited for data and 10 for communication, that was reported at
+// `seconds` past midnight.
+[[nodiscard]] std::string step_line(std::int64_t step, double loss, double seconds);
+[[nodiscard]] std::string evaluation_line(std::int64_t step, double loss, double seconds);
+
+}  // namespace trireme::test

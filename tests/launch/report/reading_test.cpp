@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading run directories in whatever state they are.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "launch/report/line_reader.h"
+#include "launch/report/run_data.h"
+#include "launch/report/text_report.h"
+#include "tests/launch/report/lines.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
+
+namespace trireme::test {
+namespace {
+
+using report::Buckets;
+using report::LineReader;
+using report::MetricsHistory;
+using report::RankHistory;
+using report::read_metrics;
+using report::read_ranks;
+using report::read_run;
+using report::RunData;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+class ReportReading : public testing::Test {
+ protected:
+  [[nodiscard]] MetricsHistory metrics_of(const std::string& text) const {
+    write_text(directory_.file("metrics.jsonl"), text);
+    return read_metrics(directory_.file("metrics.jsonl"));
+  }
+  [[nodiscard]] RankHistory ranks_of(const std::string& text) const {
+    write_text(directory_.file("ranks.jsonl"), text);
+    return read_ranks(directory_.file("ranks.jsonl"));
+  }
+  [[nodiscard]] std::string path() const { return directory_.path(); }
+  [[nodiscard]] std::string file(const std::string& name) const { return directory_.file(name); }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+std::string steps(std::int64_t first, std::int64_t last, double start = 0) {
+  std::string text;
+  for (std::int64_t step = first; step <= last; ++step)
+    text += step_line(step, 1.0 / static_cast<double>(step),
+                      start + 0.1 * static_cast<double>(step - first + 1));
+  return text;
+}
+
+TEST_F(ReportReading, LinesOfAnyLengthAreReadWholeOrPassedOver) {
+  const std::string longest(100, 'a');
+  write_text(file("lines"), "one\n" + longest + "\n" + longest + "b\n\nlast\nhalf");
+  LineReader reader(file("lines"), 101);
+
+  EXPECT_EQ(reader.next(), "one");
+  EXPECT_EQ(reader.next(), longest);
+  EXPECT_EQ(reader.next(), "");
+  EXPECT_EQ(reader.number(), 4);
+  EXPECT_EQ(reader.next(), "last");
+  EXPECT_EQ(reader.next(), std::nullopt);
+  EXPECT_EQ(reader.too_long(), 1);
+  EXPECT_TRUE(reader.torn_end());
+}
+
+TEST_F(ReportReading, BucketsKeepEverySpikeInBoundedMemory) {
+  Buckets buckets(64);
+  const std::size_t column = buckets.column("loss");
+  for (std::int64_t step = 1; step <= 100000; ++step)
+    buckets.add(buckets.at(step, 0), column, step == 77777 ? 9.0 : step == 5 ? -3.0 : 1.0);
+
+  ASSERT_LE(buckets.all().size(), 64U);
+  EXPECT_GE(buckets.all().size(), 32U);
+  std::int64_t count = 0, expected_first = 1;
+  for (const report::Bucket& bucket : buckets.all()) {
+    const report::Cell& cell = *bucket.cell(column);
+    count += cell.count;
+    EXPECT_EQ(bucket.first, expected_first);
+    expected_first = bucket.last + 1;
+    EXPECT_EQ(cell.max == 9.0, bucket.first <= 77777 && 77777 <= bucket.last);
+    EXPECT_EQ(cell.min == -3.0, bucket.first <= 5 && 5 <= bucket.last);
+  }
+  EXPECT_EQ(count, 100000);
+}
+
+TEST_F(ReportReading, StepsFarApartDoNotGrowTheBuckets) {
+  Buckets buckets(16);
+  const std::size_t column = buckets.column("loss");
+  for (int bit = 0; bit < 53; ++bit)
+    buckets.add(buckets.at(std::int64_t{1} << bit, 0), column, 1);
+  EXPECT_LE(buckets.all().size(), 16U);
+}
+
+TEST_F(ReportReading, TotalsOfAWholeRunAddUp) {
+  const MetricsHistory all = metrics_of(steps(1, 10) + evaluation_line(10, 0.5, 1.6));
+
+  EXPECT_EQ(all.steps, 10);
+  EXPECT_EQ(all.last_step, 10);
+  EXPECT_NEAR(all.totals.step_ms, 1000, 1e-9);
+  EXPECT_NEAR(all.totals.data_wait_ms, 200, 1e-9);
+  EXPECT_EQ(all.totals.items, 10000);
+  EXPECT_EQ(all.items, "tokens");
+  EXPECT_NEAR(all.running_seconds, 1.6, 1e-3);
+  EXPECT_NEAR(all.evaluation_seconds, 0.5, 1e-9);
+  ASSERT_EQ(all.evaluations.size(), 1U);
+  EXPECT_EQ(all.evaluations[0].sources[0].first, "a\"b");
+  EXPECT_EQ(all.broken + all.missing_steps + all.repeated_steps + all.clock_jumps, 0);
+  EXPECT_FALSE(all.torn_end);
+}
+
+TEST_F(ReportReading, BrokenLinesAreCountedAndTheRestIsRead) {
+  const std::string good = step_line(3, 0.5, 1);
+  const MetricsHistory all = metrics_of(
+      steps(1, 2) + good.substr(0, 40) + "\n" + std::string(30, '\0') + "\n[1, 2]\n\"step\"\n{}\n" +
+      "{\"step\":-1,\"loss\":1}\n{\"step\":1e300,\"loss\":1}\n{\"step\":\"3\",\"loss\":1}\n" +
+      "{\"step\":4,\"loss\":1e999}\n" + std::string(100000, '[') + "\n" + good +
+      "{\"step\":3,\"rate_of_a_later_version\":7}\n" + good.substr(0, 60));
+
+  EXPECT_EQ(all.steps, 3);
+  EXPECT_EQ(all.broken, 10);
+  EXPECT_EQ(all.first_broken, 3);
+  EXPECT_EQ(all.of_no_kind, 1);
+  EXPECT_TRUE(all.torn_end);
+  EXPECT_EQ(all.last_loss, 0.5);
+}
+
+TEST_F(ReportReading, LossesThatAreNotFiniteAreNamed) {
+  const double nan = std::nan("");
+  const MetricsHistory all =
+      metrics_of(steps(1, 2) + step_line(3, nan, 0.3) + step_line(4, 1.0 / 0.0, 0.4));
+
+  EXPECT_EQ(all.non_finite.count, 2);
+  EXPECT_EQ(all.non_finite.first, (std::vector<std::int64_t>{3, 4}));
+  EXPECT_EQ(all.lowest_loss, 0.5);
+  EXPECT_TRUE(std::isnan(*all.last_loss));
+}
+
+TEST_F(ReportReading, ALaterStartReplacesWhatAnEarlierOneReported) {
+  const MetricsHistory all = metrics_of(steps(1, 10) + steps(5, 6, 1));
+
+  EXPECT_EQ(all.went_back.count, 1);
+  EXPECT_EQ(all.repeated_steps, 2);
+  EXPECT_NEAR(all.repeated_seconds, 0.2, 1e-9);
+  EXPECT_EQ(all.last_step, 6);
+  for (const report::Bucket& bucket : all.buckets.all())
+    EXPECT_EQ(bucket.cell(all.buckets.find("loss"))->count, 1) << bucket.first;
+}
+
+TEST_F(ReportReading, StopsAndClocksThatJumpAreNoRunningTime) {
+  const MetricsHistory all =
+      metrics_of(steps(1, 10) + steps(11, 20, 5000) + steps(21, 30, 10) + steps(41, 50, 11));
+
+  EXPECT_EQ(all.pauses.count, 1);
+  EXPECT_NEAR(all.paused_seconds, 4999, 1);
+  EXPECT_EQ(all.clock_jumps, 1);
+  EXPECT_EQ(all.missing_steps, 10);
+  EXPECT_NEAR(all.running_seconds, 4, 0.2);
+}
+
+TEST_F(ReportReading, TimeStampsAreReadAsTheyAreWritten) {
+  EXPECT_EQ(report::seconds_of("1970-01-02T00:00:01.250Z"), 86401.25);
+  EXPECT_EQ(report::seconds_of("2026-02-30T00:00:00Z"), std::nullopt);
+  EXPECT_EQ(report::seconds_of("2026-02-03 00:00:00Z"), std::nullopt);
+  EXPECT_EQ(report::seconds_of("2026"), std::nullopt);
+}
+
+std::string window_line(int first, int last, const std::string& late) {
+  return fmt::format(R"({{"steps":[{},{}],"timestamp":"2026-11-22T00:00:01.000Z",)"
+                     R"("split":{{"compute":80,"straggler":20}},)"
+                     R"("by_rank":{{"late_ms":{},"period_ms":[100,100]}}}})"
+                     "\n",
+                     first, last, late);
+}
+
+TEST_F(ReportReading, RanksAreReadByWindowsAndStarts) {
+  const std::string start =
+      R"({"start":"2026-11-22T00:00:00.000Z","step":0,"ranks":2,"hosts":["a","b"],)"
+      R"("mesh":{"data":2,"tensor":1},"facts":{"x":1}})"
+      "\n";
+  const std::string again = R"({"start":"2026-11-22T01:00:00.000Z","step":10,"ranks":2})"
+                            "\n";
+
+  const RankHistory ranks =
+      ranks_of(start + window_line(1, 10, "[1,30]") + window_line(11, 20, "[2,40]") + again +
+               "{\"steps\":[1]}\n" + window_line(11, 14, "[3,50]"));
+
+  EXPECT_EQ(ranks.start_count, 2);
+  EXPECT_EQ(ranks.starts[0].hosts, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(ranks.lost_steps, 10);
+  EXPECT_NEAR(ranks.lost_seconds, 1, 1e-9);
+  ASSERT_EQ(ranks.windows.size(), 2U);
+  EXPECT_EQ(ranks.windows[1].first, 11);
+  EXPECT_FLOAT_EQ(ranks.windows[1].by_rank.at("late_ms")[1], 50);
+  EXPECT_EQ(ranks.totals.at("late_ms"), (std::vector<double>{3, 50}));
+  EXPECT_EQ(ranks.broken, 1);
+}
+
+TEST_F(ReportReading, ManyRanksAndWindowsStaySmall) {
+  std::string late = "[0";
+  for (int rank = 1; rank < 5000; ++rank)
+    late += rank == 4321 ? ",777" : ",1";
+  std::string text;
+  for (int window = 0; window < 1000; ++window)
+    text += window_line(10 * window + 1, 10 * window + 10, late + "]");
+
+  const RankHistory ranks = ranks_of(text);
+
+  EXPECT_EQ(ranks.ranks, 5000);
+  EXPECT_LE(ranks.windows.size(), 240U);
+  const std::vector<float>& rows = ranks.windows[0].by_rank.at("late_ms");
+  EXPECT_LE(rows.size(), 256U);
+  const auto merged = static_cast<float>(ranks.windows[0].steps) / 10;
+  EXPECT_FLOAT_EQ(rows[static_cast<std::size_t>(4321 / ranks.ranks_per_row)], 777 * merged);
+  EXPECT_EQ(ranks.windows.back().last, 10000);
+}
+
+TEST_F(ReportReading, ADirectoryWithoutARunIsRefused) {
+  expect_error(
+      ExitCode::config, [&] { static_cast<void>(read_run(path() + "/none")); },
+      "No such file or directory");
+  write_text(file("file"), "");
+  expect_error(
+      ExitCode::config, [&] { static_cast<void>(read_run(file("file"))); }, "Not a directory");
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(read_run(path())); }, "holds no run",
+      "metrics.jsonl is not there");
+}
+
+TEST_F(ReportReading, WhatIsMissingOrOfAnotherVersionIsRemarkedOn) {
+  write_text(file("metrics.jsonl"), steps(1, 3));
+  write_text(file("config.yaml"), "train: {steps_of_another_version: 3}\n");
+  write_text(file("environment.json"), "{\"ranks\": \"many\", \"hosts\": [1, \"b\"], \"cpu\": 3");
+
+  const RunData run = read_run(path());
+
+  EXPECT_EQ(run.metrics.steps, 3);
+  EXPECT_THAT(run.remarks, Contains(HasSubstr("steps_of_another_version")));
+  EXPECT_THAT(run.remarks, Contains(HasSubstr("environment.json is no JSON")));
+  EXPECT_THAT(run.remarks, Contains(HasSubstr("ranks.jsonl is not there")));
+  const std::string text = report::text_report(run);
+  EXPECT_THAT(text, HasSubstr("verdict: without its data wait (20.0 %)"));
+  EXPECT_THAT(text, HasSubstr("note: "));
+}
+
+TEST_F(ReportReading, WhatIsNoRegularFileIsPassedOver) {
+  write_text(file("config.yaml"), "train: {steps: 3}\n");
+  ASSERT_EQ(::mkfifo(file("metrics.jsonl").c_str(), 0600), 0);
+  std::filesystem::create_directory(file("ranks.jsonl"));
+
+  const RunData run = read_run(path());
+
+  EXPECT_FALSE(run.has_metrics);
+  EXPECT_EQ(run.planned_steps, 3);
+  EXPECT_THAT(report::text_report(run), HasSubstr("metrics.jsonl"));
+}
+
+TEST_F(ReportReading, WithoutPermissionTheReasonIsGiven) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
+  write_text(file("metrics.jsonl"), steps(1, 3));
+  write_text(file("config.yaml"), "train: {steps: 3}\n");
+  ASSERT_EQ(::chmod(file("metrics.jsonl").c_str(), 0), 0);
+  EXPECT_THAT(read_run(path()).remarks, Contains(HasSubstr("Permission denied")));
+}
+
+TEST_F(ReportReading, ANoticeOfTwoJobsInOneDirectory) {
+  std::string mixed;
+  for (int step = 1; step <= 50; ++step)
+    mixed += step_line(step, 1, 0.1 * step) + step_line(500 + step, 2, 0.1 * step);
+  write_text(file("metrics.jsonl"), mixed);
+
+  const RunData run = read_run(path());
+
+  EXPECT_EQ(run.metrics.went_back.count, 49);
+  EXPECT_THAT(run.remarks, Contains(HasSubstr("two jobs wrote there")));
+  EXPECT_THAT(report::text_report(run), Not(HasSubstr("nan")));
+}
+
+}  // namespace
+}  // namespace trireme::test
