@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <numeric>
+#include <string_view>
 #include <vector>
 
 #include "tests/emulation/fiber.h"
@@ -155,6 +157,28 @@ void run_block(const std::function<void()>& thread) {
   if (!b.shared.intact()) die("it wrote behind the end of its shared memory");
 }
 
+// The order in which the blocks of a grid run. A GPU promises none: with
+// TRIREME_EMULATED_BLOCKS=mixed every launch of a thread has another.
+class BlockOrder {
+ public:
+  explicit BlockOrder(std::int64_t blocks) : blocks_(blocks) {
+    static const bool mixed = [] {
+      const char* const text = std::getenv("TRIREME_EMULATED_BLOCKS");
+      return text != nullptr && std::string_view(text) == "mixed";
+    }();
+    if (!mixed || blocks < 2) return;
+    static thread_local std::int64_t launches = 0;
+    first_ = ++launches % blocks;
+    step_ = blocks * 5 / 8 + launches % 3;
+    while (std::gcd(step_, blocks) != 1)
+      ++step_;
+  }
+  [[nodiscard]] std::int64_t block(std::int64_t i) const { return (first_ + i * step_) % blocks_; }
+
+ private:
+  std::int64_t blocks_, first_ = 0, step_ = 1;
+};
+
 void wait_here(Waiting reason, unsigned mask) {
   Lane& lane = block().here();
   lane.waiting = reason;
@@ -234,13 +258,12 @@ void run_grid(Dim3 grid, Dim3 dims, std::size_t shared_bytes, const std::functio
     const auto index = static_cast<unsigned>(i);
     b.lane(i).index = Dim3(index % dims.x, index / dims.x % dims.y, index / (dims.x * dims.y));
   }
-  for (unsigned z = 0; z < grid.z; ++z) {
-    for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; ++x) {
-        blockIdx = Dim3(x, y, z);
-        run_block(ordered);
-      }
-    }
+  const BlockOrder order(grid.count());
+  for (std::int64_t i = 0; i < grid.count(); ++i) {
+    const std::int64_t at = order.block(i), row = at / grid.x;
+    blockIdx = Dim3(static_cast<unsigned>(at % grid.x), static_cast<unsigned>(row % grid.y),
+                    static_cast<unsigned>(row / grid.y));
+    run_block(ordered);
   }
   Fiber::acquire(&b.ended);
 }

@@ -21,7 +21,7 @@ namespace {
 
 using emulated::order::device_memory;
 
-constexpr std::size_t scratch_bytes = std::size_t{16} << 20;
+constexpr std::size_t scratch_bytes = std::size_t{16} << 20, arrival_counters = 1024;
 
 // For each byte of device memory the last kernel that read it, and that wrote it: pages of zeros
 // until then.
@@ -55,6 +55,7 @@ struct Observation {
   explicit Observation(CudaStream& stream)
       : scratch(reinterpret_cast<std::uintptr_t>(stream.scratch(scratch_bytes))),
         workspace(reinterpret_cast<std::uintptr_t>(stream.workspace())),
+        arrivals(reinterpret_cast<std::uintptr_t>(stream.arrivals(arrival_counters))),
         read(device_memory.bytes),
         written(device_memory.bytes) {
     current = this;
@@ -69,6 +70,7 @@ struct Observation {
     const WorkLog* const log = WorkLog::current();
     const bool own = address - scratch < scratch_bytes ||
                      address - workspace < CudaStream::workspace_bytes ||
+                     address - arrivals < arrival_counters * sizeof(unsigned) ||
                      address - device_memory.first >= device_memory.bytes;
     if (own || log == nullptr || !log->inside_operation()) return;
     Bytes& sum = by_operation[log->operations().back().name];
@@ -83,7 +85,7 @@ struct Observation {
   }
 
   static inline Observation* current = nullptr;
-  std::uintptr_t scratch, workspace;
+  std::uintptr_t scratch, workspace, arrivals;
   Marks read, written;
   std::map<std::string, Bytes> by_operation;
 };

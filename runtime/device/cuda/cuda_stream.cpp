@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cuda/cuda_stream.h"
 
+#include <algorithm>
 #include <exception>
 
 namespace trireme {
@@ -111,6 +112,15 @@ bool CudaStream::capturing() const {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   TRIREME_CUDA(cudaStreamIsCapturing(handle_, &status));
   return status != cudaStreamCaptureStatusNone;
+}
+
+unsigned* CudaStream::arrivals(std::size_t count) {
+  constexpr std::size_t first_count = 1024;  // of hardly any kernel does it have to grow
+  const std::size_t held = arrivals_.size();
+  std::byte* const counters = grow(arrivals_, std::max(count, first_count) * sizeof(unsigned));
+  if (arrivals_.size() > held && runs())
+    TRIREME_CUDA(cudaMemsetAsync(counters, 0, arrivals_.back().bytes(), handle_));
+  return reinterpret_cast<unsigned*>(counters);
 }
 
 std::byte* CudaStream::grow(std::vector<Buffer>& buffers, std::size_t bytes) {

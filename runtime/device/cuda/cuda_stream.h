@@ -60,6 +60,9 @@ class CudaStream final : public Stream {
   // For the libraries' products on this stream: what Hopper's fastest algorithms ask for.
   static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
   [[nodiscard]] std::byte* workspace() { return grow(workspace_, workspace_bytes); }
+  // `count` counters at which the blocks of one kernel arrive (ops/common/arrivals_cuda.h): zero
+  // before it, and it leaves them so. Kept and grown as scratch is, beside it.
+  [[nodiscard]] unsigned* arrivals(std::size_t count);
 
  private:
   // The newest of the buffers.
@@ -68,7 +71,7 @@ class CudaStream final : public Stream {
   Device& device_;
   StreamKind kind_;
   cudaStream_t handle_ = nullptr;
-  std::vector<Buffer> scratch_, workspace_;
+  std::vector<Buffer> scratch_, workspace_, arrivals_;
 };
 
 }  // namespace trireme

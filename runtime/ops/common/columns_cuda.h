@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA kernels: sums over the rows of a matrix, in two stages with a fixed order:
-// blocks leave partial sums in the stream's scratch, a second kernel adds those. No atomics; the
-// number of partial sums depends on the shape only.
+// Private to the CUDA kernels: sums over the rows of a matrix, in two stages with a fixed order in
+// one kernel: blocks leave partial sums in the stream's scratch, and whichever comes last adds them
+// up. Nothing is added atomically; the number of partial sums depends on the shape only.
 #pragma once
 
 #include <algorithm>
 
+#include "runtime/ops/common/arrivals_cuda.h"
 #include "runtime/ops/common/rows_cuda.h"
 
 namespace trireme::ops::cuda {
@@ -39,16 +40,27 @@ __device__ void join_groups(float (&sums)[width], float* shared) {
   __syncthreads();
 }
 
-// partial(chunks, outputs, columns) of rows [chunk * chunk_rows, ...). Terms adds one row's pack:
-// terms(row, column, sums), sums[output][element of the pack].
+template <int width>
+__device__ void add_pack(Pack<float, width>& to, const Pack<float, width>& pack) {
+#pragma unroll
+  for (int j = 0; j < width; ++j)
+    to[j] += pack[j];
+}
+
+// targets += sums over the rows of what `terms` makes of them: terms(row, column, sums) adds one
+// row's pack, sums[output][element of the pack]. Blocks of the same columns leave their sums in
+// partial(chunks, outputs, tiles * 32 * width), and the last of them adds those up.
 template <int outputs, int width, typename Terms>
 __global__ void __launch_bounds__(column_threads)
-    column_partials_kernel(float* partial, Terms terms, std::int64_t rows, std::int64_t columns,
-                           std::int64_t chunk_rows) {
+    column_sums_kernel(ColumnTargets<outputs> targets, float* partial, unsigned* arrivals,
+                       Terms terms, std::int64_t rows, std::int64_t columns,
+                       std::int64_t chunk_rows, std::int64_t chunks) {
   __shared__ float shared[column_threads * width];
   const std::int64_t tiles = (columns + 32 * width - 1) / (32 * width);
   const std::int64_t chunk = blockIdx.x / tiles;
-  const std::int64_t column = (blockIdx.x % tiles * 32 + threadIdx.x % 32) * width;
+  const std::int64_t tile = blockIdx.x % tiles;
+  const std::int64_t column = (tile * 32 + threadIdx.x % 32) * width;
+  const std::int64_t stride = tiles * 32 * width;
   const std::int64_t first = chunk * chunk_rows;
   const std::int64_t end = first + chunk_rows < rows ? first + chunk_rows : rows;
   float sums[outputs][width] = {};
@@ -60,49 +72,30 @@ __global__ void __launch_bounds__(column_threads)
 #pragma unroll
   for (int o = 0; o < outputs; ++o) {
     join_groups(sums[o], shared);
-    float* const out = partial + (chunk * outputs + o) * columns;
     if (threadIdx.x < 32) {
+      Pack<float, width> pack;
 #pragma unroll
-      for (int j = 0; j < width; ++j) {
-        if (column + j < columns) out[column + j] = sums[o][j];
-      }
+      for (int j = 0; j < width; ++j)
+        pack[j] = sums[o][j];
+      store_pack(partial + (chunk * outputs + o) * stride + column, pack);
+    }
+  }
+
+  if (!last_to_arrive(arrivals + tile, static_cast<unsigned>(chunks))) return;
+#pragma unroll
+  for (int o = 0; o < outputs; ++o) {
+    Pack<float, width> total{};
+#pragma unroll 4
+    for (std::int64_t from = threadIdx.x / 32; from < chunks; from += column_groups)
+      add_pack(total, load_pack<width>(partial + (from * outputs + o) * stride + column));
+    join_groups(total.values, shared);
+#pragma unroll
+    for (int j = 0; j < width; ++j) {
+      if (threadIdx.x < 32 && column + j < columns) targets.to[o][column + j] += total[j];
     }
   }
 }
 
-// targets[o][column] += sum of partial(chunks, outputs, columns) over its chunks.
-template <int outputs>
-__global__ void __launch_bounds__(column_threads)
-    column_totals_kernel(ColumnTargets<outputs> targets, const float* partial, std::int64_t chunks,
-                         std::int64_t columns) {
-  __shared__ float shared[column_threads];
-  const std::int64_t all = outputs * columns;
-  const std::int64_t i = std::int64_t{blockIdx.x} * 32 + threadIdx.x % 32;
-  float sum[1] = {};
-  if (i < all) {
-#pragma unroll 8
-    for (std::int64_t chunk = threadIdx.x / 32; chunk < chunks; chunk += column_groups)
-      sum[0] += partial[chunk * all + i];
-  }
-  join_groups(sum, shared);
-  if (threadIdx.x < 32 && i < all) {
-    // Compared, not indexed: an index would put the targets into memory of the thread's own.
-#pragma unroll
-    for (int o = 0; o < outputs; ++o) {
-      if (i / columns == o) targets.to[o][i % columns] += sum[0];
-    }
-  }
-}
-
-template <int outputs>
-void add_column_partials(Stream& stream, const ColumnTargets<outputs>& targets,
-                         const float* partial, std::int64_t chunks, std::int64_t columns) {
-  trireme::cuda::launch(
-      stream, {.blocks = trireme::cuda::ceil_div(outputs * columns, 32), .threads = column_threads},
-      column_totals_kernel<outputs>, targets, partial, chunks, columns);
-}
-
-// targets += sums over the rows of what `terms` makes of them.
 template <int outputs, int width, typename Terms>
 void add_column_sums(Stream& stream, const ColumnTargets<outputs>& targets, const Terms& terms,
                      std::int64_t rows, std::int64_t columns) {
@@ -114,12 +107,78 @@ void add_column_sums(Stream& stream, const ColumnTargets<outputs>& targets, cons
   const std::int64_t chunk_rows =
       std::max(min_rows, trireme::cuda::ceil_div(trireme::cuda::ceil_div(rows, max_blocks), 8) * 8);
   const std::int64_t chunks = trireme::cuda::ceil_div(rows, chunk_rows);
-  auto* const partial = reinterpret_cast<float*>(CudaStream::of(stream).scratch(
-      static_cast<std::size_t>(chunks * outputs * columns) * sizeof(float)));
+  CudaStream& cuda = CudaStream::of(stream);
+  auto* const partial = reinterpret_cast<float*>(cuda.scratch(
+      static_cast<std::size_t>(chunks * outputs * tiles * 32 * width) * sizeof(float)));
   trireme::cuda::launch(stream, {.blocks = tiles * chunks, .threads = column_threads},
-                        column_partials_kernel<outputs, width, Terms>, partial, terms, rows,
-                        columns, chunk_rows);
-  add_column_partials(stream, targets, partial, chunks, columns);
+                        column_sums_kernel<outputs, width, Terms>, targets, partial,
+                        cuda.arrivals(static_cast<std::size_t>(tiles)), terms, rows, columns,
+                        chunk_rows, chunks);
+}
+
+// What a kernel whose every block has sums for all columns leaves them in, to be added up by its
+// last blocks (add_block_sums).
+template <int outputs>
+struct BlockSums {
+  ColumnTargets<outputs> targets;
+  float* partial;      // (blocks + column_groups, outputs, stride); null: nothing is wanted
+  unsigned* arrivals;  // column_groups + 1
+  std::int64_t columns;
+  std::int64_t stride;  // columns, and what makes the last pack of them whole
+
+  [[nodiscard]] __device__ float* row(std::int64_t block, int output) const {
+    return partial + (block * outputs + output) * stride;
+  }
+};
+
+template <int outputs>
+[[nodiscard]] BlockSums<outputs> room_for_block_sums(Stream& stream,
+                                                     const ColumnTargets<outputs>& targets,
+                                                     std::int64_t blocks, std::int64_t columns,
+                                                     int width) {
+  CudaStream& cuda = CudaStream::of(stream);
+  const std::int64_t stride = trireme::cuda::ceil_div(columns, width) * width;
+  auto* const partial = reinterpret_cast<float*>(cuda.scratch(
+      static_cast<std::size_t>((blocks + column_groups) * outputs * stride) * sizeof(float)));
+  return {targets, partial, cuda.arrivals(column_groups + 1), columns, stride};
+}
+
+// targets += the sums of all blocks, each of which has written its own. Of every eighth block the
+// last to come adds those up (one block alone would read megabytes); the last of these the rest.
+template <int outputs>
+__device__ void add_block_sums(const BlockSums<outputs>& sums) {
+  constexpr int width = pack_width<float>;
+  const std::int64_t all = outputs * sums.stride;
+  const std::int64_t blocks = gridDim.x;
+  const std::int64_t groups = blocks < column_groups ? blocks : column_groups;
+  const std::int64_t group = blockIdx.x % column_groups;
+  const auto members = static_cast<unsigned>((blocks - group + column_groups - 1) / column_groups);
+  if (!last_to_arrive(sums.arrivals + group, members)) return;
+  const std::int64_t first = std::int64_t{threadIdx.x} * width;
+  const std::int64_t step = std::int64_t{blockDim.x} * width;
+  float* const grouped = sums.partial + blocks * all;
+  for (std::int64_t i = first; i < all; i += step) {
+    Pack<float, width> total{};
+#pragma unroll 8
+    for (std::int64_t block = group; block < blocks; block += column_groups)
+      add_pack(total, load_pack<width>(sums.partial + block * all + i));
+    store_pack(grouped + group * all + i, total);
+  }
+  if (!last_to_arrive(sums.arrivals + column_groups, static_cast<unsigned>(groups))) return;
+  for (std::int64_t i = first; i < all; i += step) {
+    auto total = load_pack<width>(grouped + i);
+    for (std::int64_t from = 1; from < groups; ++from)
+      add_pack(total, load_pack<width>(grouped + from * all + i));
+      // Compared, not indexed: an index would put the targets into memory of the thread's own.
+#pragma unroll
+    for (int o = 0; o < outputs; ++o) {
+      const std::int64_t column = i - o * sums.stride;
+#pragma unroll
+      for (int j = 0; j < width; ++j) {
+        if (column >= 0 && column + j < sums.columns) sums.targets.to[o][column + j] += total[j];
+      }
+    }
+  }
 }
 
 }  // namespace trireme::ops::cuda

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private to the CUDA kernels: fixed_sum (fixed_sum.h) on the GPU, to the same bits. 16 lanes of a
-// warp are the 16 partial sums of a chunk; one warp then adds the chunks in order.
+// warp are the 16 partial sums of a chunk; a warp of the last block then adds the chunks in order.
 #pragma once
 
+#include "runtime/ops/common/arrivals_cuda.h"
 #include "runtime/ops/common/fixed_sum.h"
 #include "runtime/ops/common/reduce_cuda.h"
 
@@ -28,23 +29,6 @@ __device__ double sum_of_chunk(const float* x, std::int64_t begin, std::int64_t 
   return partial;
 }
 
-// sums(chunks)
-template <bool squares>
-__global__ void chunk_sums_kernel(double* sums, std::int64_t chunks, const float* x,
-                                  std::int64_t count) {
-  constexpr int lanes = static_cast<int>(sum_lanes);
-  const bool first_lane = threadIdx.x % lanes == 0;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * chunks_per_block;
-  const int own = static_cast<int>(threadIdx.x) / lanes;
-  for (std::int64_t base = static_cast<std::int64_t>(blockIdx.x) * chunks_per_block; base < chunks;
-       base += stride) {
-    const std::int64_t chunk = base + own;
-    const std::int64_t end = chunk < chunks ? std::min((chunk + 1) * sum_chunk, count) : 0;
-    const double sum = sum_of_chunk<squares>(x, chunk * sum_chunk, end);
-    if (first_lane && chunk < chunks) sums[chunk] = sum;
-  }
-}
-
 // Every lane of the warp gets `sums` added one after the other.
 inline __device__ double sum_in_order(const double* sums, std::int64_t chunks) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -61,8 +45,22 @@ inline __device__ double sum_in_order(const double* sums, std::int64_t chunks) {
   return sum;
 }
 
-// total(1) += sums; one warp.
-inline __global__ void join_chunks_kernel(double* total, const double* sums, std::int64_t chunks) {
+// total(1) += the sums of the chunks, one after the other, for which sums(chunks) is room.
+template <bool squares>
+__global__ void fixed_sum_kernel(double* total, double* sums, unsigned* arrivals,
+                                 std::int64_t chunks, const float* x, std::int64_t count) {
+  constexpr int lanes = static_cast<int>(sum_lanes);
+  const bool first_lane = threadIdx.x % lanes == 0;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * chunks_per_block;
+  const int own = static_cast<int>(threadIdx.x) / lanes;
+  for (std::int64_t base = static_cast<std::int64_t>(blockIdx.x) * chunks_per_block; base < chunks;
+       base += stride) {
+    const std::int64_t chunk = base + own;
+    const std::int64_t end = chunk < chunks ? std::min((chunk + 1) * sum_chunk, count) : 0;
+    const double sum = sum_of_chunk<squares>(x, chunk * sum_chunk, end);
+    if (first_lane && chunk < chunks) sums[chunk] = sum;
+  }
+  if (!last_to_arrive(arrivals, gridDim.x) || threadIdx.x >= warp_size) return;
   const double sum = sum_in_order(sums, chunks);
   if (threadIdx.x == 0) *total += sum;
 }
@@ -74,9 +72,8 @@ void add_fixed_sum(Stream& stream, const Tensor& total, const Tensor& x) {
       CudaStream::of(stream).scratch(static_cast<std::size_t>(chunks) * sizeof(double)));
   trireme::cuda::launch(
       stream, trireme::cuda::grid_for(stream, chunks, chunks_per_block, fixed_sum_threads),
-      chunk_sums_kernel<squares>, sums, chunks, x.as<float>(), x.count());
-  trireme::cuda::launch(stream, {.blocks = 1, .threads = warp_size}, join_chunks_kernel,
-                        total.as<double>(), sums, chunks);
+      fixed_sum_kernel<squares>, total.as<double>(), sums, CudaStream::of(stream).arrivals(1),
+      chunks, x.as<float>(), x.count());
 }
 
 }  // namespace trireme::ops::cuda

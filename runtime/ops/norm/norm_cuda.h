@@ -174,11 +174,11 @@ __device__ void store_dx(const NormBackward<T>& p, std::int64_t row, std::int64_
   store_row_pack<aligned>(out, column, p.columns, pack);
 }
 
-// partial(blocks, outputs, columns): what this block's rows add to dgamma (and dbeta), or null. One
-// code for all outputs, whichever are wanted: another kernel might round differently.
+// What this block's rows add to dgamma (and dbeta) goes to `channels`. One code for all outputs,
+// whichever are wanted: another kernel might round differently.
 template <bool centered, int threads, bool aligned, typename T>
 __global__ void __launch_bounds__(norm_block<threads>)
-    norm_backward_kernel(NormBackward<T> p, float* partial) {
+    norm_backward_kernel(NormBackward<T> p, BlockSums<centered ? 2 : 1> channels) {
   constexpr int width = pack_width<T>;
   constexpr int packs = held_values<threads> / width;
   constexpr int groups = norm_block<threads> / threads;
@@ -242,22 +242,23 @@ __global__ void __launch_bounds__(norm_block<threads>)
     }
   }
 
-  if (partial == nullptr) return;
+  if (channels.partial == nullptr) return;
   __shared__ float shared[groups > 1 ? column_threads * width : 1];
 #pragma unroll
   for (int o = 0; o < outputs; ++o) {
-    float* const out = partial + (std::int64_t{blockIdx.x} * outputs + o) * columns;
 #pragma unroll
     for (int k = 0; k < packs; ++k) {
       if constexpr (groups > 1) join_groups(sums[o][k], shared);
       const std::int64_t column =
           static_cast<std::int64_t>(k * threads + threadIdx.x % threads) * width;
+      Pack<float, width> pack;
 #pragma unroll
-      for (int j = 0; j < width; ++j) {
-        if (group == 0 && column + j < columns) out[column + j] = sums[o][k][j];
-      }
+      for (int j = 0; j < width; ++j)
+        pack[j] = sums[o][k][j];
+      if (group == 0 && column < columns) store_pack(channels.row(blockIdx.x, o) + column, pack);
     }
   }
+  add_block_sums(channels);
 }
 
 // dx of rows that are too long to be held: a block each.
@@ -360,13 +361,10 @@ void norm_backward(Stream& stream, const NormBackward<T>& p) {
       constexpr std::int64_t max_blocks = threads <= 128 ? 528 : threads == 256 ? 396 : 132;
       const std::int64_t blocks =
           std::min(trireme::cuda::ceil_div(p.rows, block / threads), max_blocks);
-      float* const partial =
-          channels ? reinterpret_cast<float*>(CudaStream::of(stream).scratch(
-                         static_cast<std::size_t>(blocks * outputs * p.columns) * sizeof(float)))
-                   : nullptr;
+      BlockSums<outputs> sums{};
+      if (channels) sums = room_for_block_sums(stream, targets, blocks, p.columns, pack_width<T>);
       trireme::cuda::launch(stream, {.blocks = blocks, .threads = block},
-                            norm_backward_kernel<centered, threads, aligned, T>, p, partial);
-      if (channels) add_column_partials(stream, targets, partial, blocks, p.columns);
+                            norm_backward_kernel<centered, threads, aligned, T>, p, sums);
     });
   });
 }
