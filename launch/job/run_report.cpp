@@ -7,15 +7,37 @@
 #include "runtime/engine/options.h"
 
 namespace trireme {
+namespace {
+
+ExportFacts export_facts(const Config& config, const RunEnvironment& environment,
+                         const ModelTraits& traits, std::optional<std::int64_t> done) {
+  return {.directory = config.run.directory,
+          .name = config.run.directory,
+          .items = item_kind(traits),
+          .done = done,
+          .config = to_yaml(with_absolute_paths(config)),
+          .keys = values_by_key(config),
+          .command_line = recorded_command_line(environment),
+          .start = std::chrono::system_clock::now()};
+}
+
+ExportChoice export_choice(const TelemetryConfig& config) {
+  return {.tensorboard = config.tensorboard};
+}
+
+}  // namespace
+
 Reporter::Reporter(const Config& config, const std::string& requested,
                    const RunEnvironment& environment, const ModelTraits& traits,
                    const RunFacts& facts, std::optional<std::int64_t> done)
     : directory(config.run.directory, done.has_value()),
       log(directory.metrics_path(), item_kind(traits), done),
-      console(console_options(config, traits, facts)) {
+      console(console_options(config, traits, facts)),
+      exporters(export_choice(config.telemetry), export_facts(config, environment, traits, done)) {
   log::keep_in(directory.log_path());
   sinks.add(log);
   sinks.add(console);
+  sinks.add(exporters);
   directory.write_config(to_yaml(with_absolute_paths(config)));
   directory.write_user_config(requested);
   directory.write_environment(environment);

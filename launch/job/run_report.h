@@ -10,6 +10,7 @@
 #include "runtime/engine/session.h"
 #include "runtime/telemetry/console.h"
 #include "runtime/telemetry/environment.h"
+#include "runtime/telemetry/export/exporters.h"
 #include "runtime/telemetry/run_directory.h"
 #include "runtime/train/meters/bubble_meter.h"
 
@@ -25,6 +26,7 @@ struct Reporter {
   RunDirectory directory;
   MetricsLog log;
   Console console;
+  Exporters exporters;
   MetricsSinks sinks;  // all of them
 };
 

@@ -127,6 +127,7 @@ void leave_results(Engine& engine, const Trainer& trainer, const BubbleMeter& me
   log_bubble(session, state.engine.runner(), meter);
   session.world->barrier();  // the last wait that has a deadline
   if (reporter == nullptr) return;
+  reporter->exporters.finish(RunEnd::done);
   reporter->console.finish({.totals = {},
                             .wall_seconds = trainer.wall_seconds(),
                             .evaluation_seconds = trainer.evaluation_seconds(),
@@ -189,7 +190,10 @@ bool run_training(const RankProcess& process, const Config& config,
   if (stopped) {
     checkpoints.require_saved();
     session.world->barrier();
-    if (reporter) log_stop_reason(trainer, config);
+    if (reporter) {
+      reporter->exporters.finish(RunEnd::stopped);
+      log_stop_reason(trainer, config);
+    }
   } else {
     if (planned_seconds) log_step_time(*planned_seconds, mean_step_seconds(trainer, config, start));
     engine.require_run();

@@ -230,6 +230,12 @@ struct CheckpointConfig {
   friend bool operator==(const CheckpointConfig&, const CheckpointConfig&) = default;
 };
 
+// What a run reports beside metrics.jsonl.
+struct TelemetryConfig {
+  bool tensorboard = true;
+  friend bool operator==(const TelemetryConfig&, const TelemetryConfig&) = default;
+};
+
 // 0 = NCCL's choice.
 struct CommConfig {
   std::int64_t min_ctas = 0;
@@ -260,6 +266,7 @@ struct Config {
   LrScheduleConfig lr_schedule;
   LossScaleConfig loss_scale;
   CheckpointConfig checkpoint;
+  TelemetryConfig telemetry;
   friend bool operator==(const Config&, const Config&) = default;
 };
 

@@ -418,6 +418,13 @@ std::vector<Field> checkpoint_fields() {
   };
 }
 
+std::vector<Field> telemetry_fields() {
+  return {
+      FIELD(telemetry.tensorboard, Free{},
+            "write event files for TensorBoard into run.directory: tensorboard --logdir"),
+  };
+}
+
 #undef FIELD
 
 }  // namespace
@@ -451,9 +458,10 @@ Slot Field::member(Config& config) const {
 
 std::vector<Field> common_fields() {
   std::vector<Field> table;
-  for (auto part : {run_and_device_fields, model_fields, data_place_fields, sample_fields,
-                    image_fields, data_fields, mixture_fields, parallel_fields, comm_fields,
-                    train_fields, lora_fields, optimizer_fields, checkpoint_fields}) {
+  for (auto part :
+       {run_and_device_fields, model_fields, data_place_fields, sample_fields, image_fields,
+        data_fields, mixture_fields, parallel_fields, comm_fields, train_fields, lora_fields,
+        optimizer_fields, checkpoint_fields, telemetry_fields}) {
     std::ranges::move(part(), std::back_inserter(table));
   }
   return table;

@@ -12,7 +12,6 @@ constexpr std::string_view unsupported = "not supported by this version";
 constexpr std::array removed{RemovedKey{"parallel.context", "1", one_rank},
                              RemovedKey{"parallel.expert", "1", one_rank},
                              RemovedKey{"telemetry.trace", "", unsupported},
-                             RemovedKey{"telemetry.tensorboard", "false", unsupported},
                              RemovedKey{"telemetry.prometheus", "false", unsupported}};
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "runtime/telemetry/environment.h"
 
 #include <fmt/chrono.h>
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 
@@ -102,6 +103,13 @@ std::string environment_json(const RunEnvironment& environment) {
   };
   // A host name, argument or variable need not be UTF-8; the file must be.
   return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::string recorded_command_line(const RunEnvironment& environment) {
+  const std::string text =
+      fmt::format("{}", fmt::join(without_secrets(environment.command_line), " "));
+  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace))
+      .get<std::string>();
 }
 
 std::uint64_t peak_resident_bytes() {

@@ -31,6 +31,9 @@ struct RunEnvironment {
 // run, by a list (secrets.h). Secrets in the command line and in values are left out.
 [[nodiscard]] std::string environment_json(const RunEnvironment& environment);
 
+// The words of the command line with blanks between, without secrets; UTF-8.
+[[nodiscard]] std::string recorded_command_line(const RunEnvironment& environment);
+
 // Peak resident memory of this process in bytes.
 [[nodiscard]] std::uint64_t peak_resident_bytes();
 

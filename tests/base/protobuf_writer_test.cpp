@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against bytes of the encoding's specification, and of protoc --encode.
+// Against the bytes of the encoding's specification.
 #include "runtime/base/protobuf_writer.h"
 
 #include <gtest/gtest.h>

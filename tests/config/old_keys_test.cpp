@@ -102,15 +102,15 @@ TEST(RemovedKeys, WithTheValueThatTheyHadAreIgnoredWithOneLine) {
   Provenance where;
   const Config config = parse_config(
       "parallel: {context: 1, expert: 1}\n"
-      "telemetry: {trace: \"\", tensorboard: false, prometheus: false}\n",
+      "telemetry: {trace: \"\", prometheus: false}\n",
       "a.yaml", {}, &where);
 
   EXPECT_EQ(config, parsed("run: {}"));
   EXPECT_THAT(where.places, IsEmpty());
   EXPECT_THAT(where.notices,
               ElementsAre("a.yaml: parallel.context, parallel.expert, telemetry.trace, "
-                          "telemetry.tensorboard, telemetry.prometheus: ignored; these keys are "
-                          "gone, since each allowed but one value"));
+                          "telemetry.prometheus: ignored; these keys are gone, since each allowed "
+                          "but one value"));
   EXPECT_EQ(parsed("telemetry:\n"), parsed("run: {}"));
 }
 
@@ -121,8 +121,8 @@ TEST(RemovedKeys, WithAnotherValueAreRefusedAsEver) {
   EXPECT_EQ(parse_error("run: {}", {"telemetry.trace=10-20"}),
             "--set telemetry.trace=10-20: 10-20 cannot be honoured: not supported by this version; "
             "use \"\"");
-  EXPECT_THAT(parse_error("telemetry: {tensorboard: true}"), HasSubstr("; use false"));
-  EXPECT_THAT(parse_error("telemetry: 5"), HasSubstr("expected a section of keys, found"));
+  EXPECT_THAT(parse_error("telemetry: {prometheus: true}"), HasSubstr("; use false"));
+  EXPECT_THAT(parse_error("telemetry: 5"), HasSubstr("expected a section of keys such as"));
 }
 
 // A file of a published version means today what it meant then: its keys are read, and those that
@@ -142,6 +142,8 @@ TEST(PublishedKeys, AreReadAndHaveTheirDefaults) {
     // Ranks are compared more often than then, which changes no result.
     if (key == "train.divergence_check_every")
       config.train.divergence_check_every = TrainConfig{}.divergence_check_every;
+    // More files are written than then, which changes no result either.
+    if (key == "telemetry.tensorboard") config.telemetry = {};
     EXPECT_EQ(config, parsed("run: {}"));
     ++count;
   }

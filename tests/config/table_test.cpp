@@ -94,7 +94,8 @@ TEST(ConfigTable, HasOneRowForEveryMemberOfEveryStruct) {
       {"lr_schedule", member_count<LrScheduleConfig>()},
       {"loss_scale", member_count<LossScaleConfig>()},
       {"lora", member_count<LoraConfig>()},
-      {"checkpoint", member_count<CheckpointConfig>()}};
+      {"checkpoint", member_count<CheckpointConfig>()},
+      {"telemetry", member_count<TelemetryConfig>()}};
   std::map<std::string_view, std::size_t> rows;
   for (const Field& field : key_table().fields()) {
     if (!field.section().empty()) ++rows[field.section()];

@@ -34,7 +34,8 @@ constexpr std::array fixed_keys = {
     "train.context_ramp", "data.shuffle",       "data.last_batch",  "optimizer.name",
     "lora.rank",          "lora.alpha",         "lora.targets"};
 // These are free to change: where and how the same computation is done and reported.
-constexpr std::array free_sections = {"run.", "parallel.", "device.", "checkpoint.", "comm."};
+constexpr std::array free_sections = {"run.",        "parallel.", "device.",
+                                      "checkpoint.", "comm.",     "telemetry."};
 constexpr std::array free_keys = {"data.path",
                                   "data.validation_path",
                                   "data.files",

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Event files, which TensorBoard reads: events.out.tfevents.SECONDS.HOST.PID, TFRecords of Event
+// messages (tensorflow/core/util/event.proto). TensorBoard takes the files of a directory in the
+// order of their names, as one run.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/protobuf_writer.h"
+#include "runtime/telemetry/export/append_file.h"
+
+namespace trireme {
+
+// CRC-32C (Castagnoli), RFC 3720 appendix B.4.
+[[nodiscard]] std::uint32_t crc32c(std::string_view bytes);
+// TFRecord: length, its masked CRC-32C, the bytes, theirs; all little-endian.
+[[nodiscard]] std::string tf_record(std::string_view bytes);
+
+// What a value of a summary is, for the reader: said at its first appearance.
+struct SummaryTag {
+  std::string name;         // "train/loss"
+  std::string description;  // Markdown
+  bool described = false;   // to the file
+};
+
+// One event: values of one step. Its messages are written as they are added.
+class SummaryEvent {
+ public:
+  SummaryEvent(std::chrono::system_clock::time_point time, std::int64_t step);
+  void scalar(SummaryTag& tag, double value);
+  // Markdown.
+  void text(std::string_view tag, std::string_view text);
+  // Rows of (left edge, right edge, count), edges ascending.
+  void histogram(std::string_view tag, std::span<const double> rows);
+  [[nodiscard]] bool empty() const { return summary_.bytes().empty(); }
+  [[nodiscard]] std::string record() const;
+
+ private:
+  void metadata(std::string_view plugin, std::string_view description, int data_class);
+
+  ProtobufWriter event_;
+  ProtobufWriter summary_;
+};
+
+class EventFile {
+ public:
+  // A new file, named behind those that are there. A run that goes on after `done` steps tells
+  // TensorBoard to forget what earlier files have of later ones. Flushed.
+  EventFile(const OutputDirectory& directory, std::optional<std::int64_t> done,
+            std::chrono::system_clock::time_point now);
+
+  void add(const SummaryEvent& event) { file_.add(event.record()); }
+  void flush() { file_.flush(); }
+  [[nodiscard]] const std::string& path() const { return file_.path(); }
+
+ private:
+  AppendFile file_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What other tools call the metrics of the table: made from its names, so that a metric is found
+// in every tool by the name that it has in metrics.jsonl.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/telemetry/metric_table.h"
+
+namespace trireme {
+
+// For TensorBoard, W&B and MLflow, which show what comes before the slash as a group:
+// "train/loss", "time/forward_ms"; of an evaluation "evaluation/accuracy", and of one source of its
+// data "evaluation_SOURCE/accuracy".
+[[nodiscard]] std::string grouped_name(const StepMetric& metric, ItemKind kind);
+[[nodiscard]] std::string grouped_name(const EvaluationMetric& metric,
+                                       const std::string& source = "");
+
+// What an evaluation says of the sources that have sets of their own, by rows of the same table.
+struct SourceValue {
+  const EvaluationMetric* metric;
+  std::string source;
+  double value;
+};
+[[nodiscard]] std::vector<SourceValue> values_of_sources(const EvaluationMetrics& metrics);
+
+// "meaning (unit)"
+[[nodiscard]] std::string description_of(const MetricInfo& metric, ItemKind kind);
+
+}  // namespace trireme

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// All files for other tools that a run writes, by the keys of its `telemetry` section. None is
+// worth a training run: one that cannot be written any more is given up with a warning, and the
+// run goes on without it. What cannot even be begun ends the run at its start.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/telemetry/export/export_facts.h"
+#include "runtime/telemetry/export/exporter.h"
+
+namespace trireme {
+
+struct ExportChoice {
+  bool tensorboard = false;
+};
+
+class Exporters final : public MetricsSink {
+ public:
+  // Raises ExitCode::config, with the key, where files cannot be made.
+  Exporters(const ExportChoice& choice, const ExportFacts& facts);
+  // Tells them that the run failed, unless finish() was called.
+  ~Exporters() override;
+  Exporters(const Exporters&) = delete;
+  Exporters& operator=(const Exporters&) = delete;
+
+  void step(const StepMetrics& metrics) override;
+  void evaluation(const EvaluationMetrics& metrics) override;
+  void skipped(const SkippedBatch& skipped) override;
+  void failed_save(const FailedSave& failed) override;
+  void finish(RunEnd end);
+
+ private:
+  struct Entry {
+    std::string key;  // "telemetry.tensorboard"
+    std::unique_ptr<Exporter> exporter;
+  };
+  template <typename Made>
+  void add(const std::string& key, const ExportFacts& facts);
+  template <typename Call>
+  void each(Call call);
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/export/tensorboard.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "runtime/telemetry/export/exported_names.h"
+
+namespace trireme {
+
+TensorBoard::TensorBoard(const ExportFacts& facts)
+    : file_(OutputDirectory(facts.directory, ExitCode::config), facts.done, facts.start),
+      timer_(facts.flush_every) {
+  for (const StepMetric& metric : step_metrics())
+    step_tags_.push_back({grouped_name(metric, facts.items), description_of(metric, facts.items)});
+  for (const EvaluationMetric& metric : evaluation_metrics())
+    evaluation_tags_.push_back({grouped_name(metric), description_of(metric, facts.items)});
+  SummaryEvent event(facts.start, facts.done.value_or(0));
+  event.text("config", fmt::format("```yaml\n{}```\n", facts.config));
+  event.text("command line", fmt::format("`{}`", facts.command_line));
+  add_now(event);
+}
+
+void TensorBoard::add_now(const SummaryEvent& event) {
+  file_.add(event);
+  file_.flush();
+}
+
+void TensorBoard::step(const StepMetrics& metrics) {
+  SummaryEvent event(metrics.time, metrics.step);
+  for (std::size_t row = 0; row < step_tags_.size(); ++row)
+    if (const auto value = step_metrics()[row].value(metrics))
+      event.scalar(step_tags_[row], *value);
+  file_.add(event);
+  if (timer_.due()) file_.flush();
+}
+
+void TensorBoard::evaluation(const EvaluationMetrics& metrics) {
+  SummaryEvent event(metrics.time, metrics.step);
+  for (std::size_t row = 0; row < evaluation_tags_.size(); ++row)
+    if (const auto value = evaluation_metrics()[row].value(metrics))
+      event.scalar(evaluation_tags_[row], *value);
+  for (const SourceValue& of_source : values_of_sources(metrics)) {
+    SummaryTag tag{grouped_name(*of_source.metric, of_source.source), ""};
+    event.scalar(tag, of_source.value);
+  }
+  add_now(event);
+}
+
+void TensorBoard::skipped(const SkippedBatch& skipped) {
+  SummaryEvent event(skipped.time, skipped.step);
+  event.text("skipped batches",
+             fmt::format("step {}: its loss was {:.3f} deviations above the mean; samples {}",
+                         skipped.step, skipped.zscore, fmt::join(skipped.samples, ", ")));
+  add_now(event);
+}
+
+void TensorBoard::failed_save(const FailedSave& failed) {
+  SummaryEvent event(failed.time, failed.step);
+  event.text("checkpoints not written",
+             fmt::format("step {}, {} in a row: {}", failed.step, failed.in_a_row, failed.problem));
+  add_now(event);
+}
+
+void TensorBoard::finish(RunEnd /*end*/) {
+  file_.flush();
+}
+
+}  // namespace trireme

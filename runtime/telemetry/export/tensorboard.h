@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run as TensorBoard shows it: every metric of every step and evaluation, the config and what
+// went wrong as text.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/telemetry/export/event_file.h"
+#include "runtime/telemetry/export/export_facts.h"
+#include "runtime/telemetry/export/exporter.h"
+
+namespace trireme {
+
+class TensorBoard final : public Exporter {
+ public:
+  explicit TensorBoard(const ExportFacts& facts);
+
+  void step(const StepMetrics& metrics) override;
+  void evaluation(const EvaluationMetrics& metrics) override;
+  void skipped(const SkippedBatch& skipped) override;
+  void failed_save(const FailedSave& failed) override;
+  void finish(RunEnd end) override;
+
+ private:
+  void add_now(const SummaryEvent& event);
+
+  EventFile file_;
+  FlushTimer timer_;
+  std::vector<SummaryTag> step_tags_;        // by row of the table
+  std::vector<SummaryTag> evaluation_tags_;  // the same
+};
+
+}  // namespace trireme

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# read_back.sh WRITE_SAMPLE_RUN TOOL: what the tool's own reader finds in a run's files is what metrics.jsonl says. Exit code 77
+# where the reader is not installed; TRIREME_PYTHON names a Python that has it.
+set -euo pipefail
+repository=$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../../..
+directory=$(mktemp -d)
+trap 'rm -rf "$directory"' EXIT
+"$1" "$directory"
+"${TRIREME_PYTHON:-python3}" "$repository/scripts/check_exports.py" "$2" "$directory"

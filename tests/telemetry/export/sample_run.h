@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run reports, for tests of the files that are made of it.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "runtime/telemetry/export/export_facts.h"
+
+namespace trireme::test {
+
+// 2026-11-22 12:01:02.345 UTC.
+inline constexpr std::chrono::system_clock::time_point noon{
+    std::chrono::milliseconds(1795348862345)};
+
+inline ExportFacts sample_facts(const std::string& directory) {
+  return {.directory = directory,
+          .name = "runs/sample",
+          .config = "run:\n  directory: runs/sample\n",
+          .keys = {{"run.directory", "runs/sample"}, {"train.steps", "1000"}},
+          .command_line = "trireme train a.yaml",
+          .start = noon};
+}
+
+// Every metric of the table has a value of its own in it.
+inline StepMetrics sample_step(std::int64_t step = 7) {
+  return {.step = step,
+          .loss = 1.5,
+          .learning_rate = 1e-3,
+          .grad_norm = 0.75,
+          .items = 4096,
+          .targets = 4000,
+          .step_ms = 125,
+          .forward_ms = 40,
+          .backward_ms = 80,
+          .optimizer_ms = 2,
+          .data_wait_ms = 0.25,
+          .exposed_comm_ms = 1.25,
+          .straggler_ms = 2.5,
+          .bubble_ms = 3.25,
+          .other_ms = 0.5,
+          .core_wait_ms = 1,
+          .reduce_ms = 4.75,
+          .loss_scale = 1024,
+          .skipped_steps = 3,
+          .non_finite_steps = 4,
+          .noise_scale = 33,
+          .noise_trace = 34,
+          .noise_square = 35,
+          .spikes = 5,
+          .epoch = 0.125,
+          .items_seen = 4096 * step,
+          .time = noon + std::chrono::milliseconds(125) * step};
+}
+
+inline EvaluationMetrics sample_evaluation(std::int64_t step = 7) {
+  return {.step = step,
+          .validation_loss = 1.25,
+          .accuracy = 0.5,
+          .sources = {{"books", 1.125, 0.625}, {"code", 1.375, {}}},
+          .evaluation_ms = 250,
+          .time = noon + std::chrono::milliseconds(125) * step};
+}
+
+}  // namespace trireme::test
