@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/job/training.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -37,6 +39,7 @@ StepRequestOptions request_options(const Config& config, bool leader) {
       .leader = leader,
       .every_steps = config.checkpoint.every_steps,
       .every_minutes = config.checkpoint.every_minutes,
+      .test_minutes = config.telemetry.health_minutes,
       .deadlines = deadlines_from(config.run.deadline_minutes, std::getenv("SLURM_JOB_END_TIME"),
                                   std::chrono::system_clock::now()),
       .earlier_save_seconds = earlier ? std::optional(earlier->save) : std::nullopt};
@@ -136,13 +139,38 @@ void leave_results(Engine& engine, const Trainer& trainer, const BubbleMeter& me
                             .hosts = hosts});
 }
 
-Trainer::Services services_of(Engine& engine, StepRequests& requests) {
+// Collective; raises ExitCode::communication on every rank alike.
+void test_ranks(SelfTest& test, std::span<const std::string> hosts, const RunFacts& facts,
+                bool leader, std::int64_t done) {
+  const std::vector<HealthSample> once = test.run();
+  HealthReport report = judge_health(once, hosts);
+  if (!report.slow.empty()) report = judge_health(both_of(once, test.run()), hosts);
+  if (leader) {
+    log::get("train").info("self test after step {}: {}", done, report.summary);
+    // Where ranks take turns on a core the one that is off it looks slow.
+    for (const std::string& slow : report.slow)
+      if (!share_cores(facts)) log::get("train").warn("self test after step {}: {}", done, slow);
+  }
+  if (report.wrong.empty()) return;
+  fail(ExitCode::communication,
+       "self test after step {}: {}; leave that machine out and resume from a checkpoint of a time "
+       "when it was known to be right (telemetry.health_minutes)",
+       done, fmt::join(report.wrong, "; "));
+}
+
+Trainer::Services services_of(Engine& engine, StepRequests& requests,
+                              const std::vector<std::string>& hosts, const RunFacts& facts) {
   TrainingParts& parts = engine.training();
   Trainer::Services services{.save = [&](std::int64_t done) { parts.checkpoints->save(done); },
                              .requests = &requests};
   if (parts.validation) services.evaluate = [&] { return parts.validation->run(); };
   services.samples = [&](std::int64_t step) { return samples_of(*parts.sampler, step); };
   if (parts.state->replicas) services.replicas = &*parts.state->replicas;
+  if (parts.state->self_test) {
+    services.self_test = [&](std::int64_t done) {
+      test_ranks(*parts.state->self_test, hosts, facts, engine.session().world->rank() == 0, done);
+    };
+  }
   return services;
 }
 
@@ -166,7 +194,7 @@ bool run_training(const RankProcess& process, const Config& config,
   const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
   const RunFacts facts = run_facts(config, most_crowded(*session.world));
   const std::unique_ptr<Reporter> reporter = open_reports(engine, start, facts, hosts, request);
-  Trainer::Services services = services_of(engine, requests);
+  Trainer::Services services = services_of(engine, requests, hosts, facts);
   services.after_step = [&] {
     engine.check();
     if (reporter) keep_times(config, seconds_before, checkpoints, requests);

@@ -233,6 +233,7 @@ struct CheckpointConfig {
 // What a run reports beside metrics.jsonl.
 struct TelemetryConfig {
   bool tensorboard = true;
+  double health_minutes = 60;  // between self tests of the ranks; 0 = never
   friend bool operator==(const TelemetryConfig&, const TelemetryConfig&) = default;
 };
 

@@ -422,6 +422,11 @@ std::vector<Field> telemetry_fields() {
   return {
       FIELD(telemetry.tensorboard, Free{},
             "write event files for TensorBoard into run.directory: tensorboard --logdir"),
+      FIELD(
+          telemetry.health_minutes, NumberRange{.high = year_of_minutes},
+          "minutes between self tests of all ranks, of which one begins a run: a matmul of known "
+          "result and a timed exchange name ranks and hosts that are slow or wrong (exit code 5); "
+          "0 = never"),
   };
 }
 

@@ -34,6 +34,10 @@ TrainingState::TrainingState(Session& session, StepOptions options)
       session_(session) {
   if (session.config.train.divergence_check_every > 0)
     replicas.emplace(*session.device, session.model->params(), session.mesh, session.streams);
+  if (session.config.telemetry.health_minutes > 0) {
+    self_test.emplace(*session.device, session.mesh, session.streams,
+                      compute_dtype(session.config.precision));
+  }
 }
 
 CheckpointValues TrainingState::checkpoint_values() const {

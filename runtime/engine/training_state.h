@@ -7,6 +7,7 @@
 
 #include "runtime/checkpoint/slices.h"
 #include "runtime/engine/session.h"
+#include "runtime/train/health/self_test.h"
 #include "runtime/train/replica_check.h"
 #include "runtime/train/step/step_engine.h"
 
@@ -35,6 +36,7 @@ struct TrainingState {
   AverageWeights average;
   StepEngine engine;
   std::optional<ReplicaCheck> replicas;
+  std::optional<SelfTest> self_test;
 
   // Where a checkpoint's values lie.
   [[nodiscard]] CheckpointValues checkpoint_values() const;

@@ -57,7 +57,7 @@ double stop_margin_seconds(double save_seconds, double step_seconds) {
 }
 
 StepRequests::StepRequests(const StepRequestOptions& options, Clock::time_point now)
-    : options_(options), start_(now), last_save_(now), last_step_(now) {}
+    : options_(options), start_(now), last_save_(now), last_test_(now), last_step_(now) {}
 
 StepFlags StepRequests::flags(Clock::time_point now) {
   mine_[StepFlags::checkpoint_signals] = SignalRequests::checkpoints();
@@ -80,21 +80,29 @@ StepFlags StepRequests::flags(Clock::time_point now) {
     ++mine_[StepFlags::checkpoint_times];
     last_save_ = now;
   }
+  if (options_.test_minutes > 0 && seconds_between(last_test_, now) >= 60 * options_.test_minutes) {
+    ++mine_[StepFlags::self_test_times];
+    last_test_ = now;
+  }
   return mine_;
 }
 
 void StepRequests::agree(const StepFlags& agreed) {
-  for (const auto index : {StepFlags::checkpoint_signals, StepFlags::checkpoint_times}) {
-    if (agreed[index] <= honoured_[index]) continue;
-    honoured_[index] = agreed[index];
-    pending_.checkpoint = true;
-  }
+  const auto is_new = [&](StepFlags::Index index) {
+    const bool more = agreed[index] > honoured_[index];
+    honoured_[index] = std::max(honoured_[index], agreed[index]);
+    return more;
+  };
+  if (is_new(StepFlags::checkpoint_signals)) pending_.checkpoint = true;
+  if (is_new(StepFlags::checkpoint_times)) pending_.checkpoint = true;
+  if (is_new(StepFlags::self_test_times)) pending_.self_test = true;
   pending_.stop = std::max(pending_.stop, static_cast<StopReason>(agreed[StepFlags::stop]));
 }
 
 StepDecision StepRequests::take(std::int64_t done) {
   StepDecision decision = pending_;
   pending_.checkpoint = false;
+  pending_.self_test = false;
   const bool by_number = options_.every_steps > 0 && done % options_.every_steps == 0;
   decision.checkpoint |= by_number || decision.stop != StopReason::none;
   return decision;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// When to write a checkpoint and when to stop before the last step: signals, the clock of rank 0,
-// the end of the allocation. Wishes travel as StepFlags and come back as decisions that every rank
-// takes after the same step.
+// When to write a checkpoint, to test ranks, and to stop before the last step: signals, the clock
+// of rank 0, the end of the allocation. Wishes travel as StepFlags and come back as decisions that
+// every rank takes after the same step.
 #pragma once
 
 #include <chrono>
@@ -34,12 +34,14 @@ struct StepRequestOptions {
   bool leader = false;           // rank 0: its clock counts, other ranks only pass on signals
   std::int64_t every_steps = 0;  // 0 = never
   double every_minutes = 0;      // 0 = never
+  double test_minutes = 0;       // between self tests; 0 = never
   Deadlines deadlines{};
   std::optional<double> earlier_save_seconds{};  // what a save took when the run last ran
 };
 
 struct StepDecision {
   bool checkpoint = false;
+  bool self_test = false;
   StopReason stop = StopReason::none;
 };
 
@@ -70,7 +72,7 @@ class StepRequests {
   [[nodiscard]] double margin_seconds() const;
 
   StepRequestOptions options_;
-  Clock::time_point start_, last_save_, last_step_;
+  Clock::time_point start_, last_save_, last_test_, last_step_;
   double longest_step_ = 0;
   std::optional<double> measured_save_, before_first_step_;
   StepFlags mine_, honoured_;

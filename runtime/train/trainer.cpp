@@ -39,6 +39,7 @@ void Trainer::loop() {
   const StepWatch watch;
   // Ranks that start from other weights show themselves in the first step.
   if (services_.replicas != nullptr) services_.replicas->start(options_.first_step);
+  if (services_.self_test) services_.self_test(options_.first_step);
   for (std::int64_t step = options_.first_step; step < options_.steps; ++step) {
     engine_.run(step, source_);
     const std::int64_t done = step + 1;
@@ -58,6 +59,8 @@ void Trainer::loop() {
     if (services_.after_step) services_.after_step();
     if (services_.requests == nullptr) continue;
     const StepDecision decision = services_.requests->take(done);
+    // A checkpoint of a rank that computes wrong is worth nothing.
+    if (decision.self_test && services_.self_test) services_.self_test(done);
     if (decision.checkpoint) save(done);
     if (decision.stop == StopReason::none || final_step) continue;
     stopped_ = decision.stop;

@@ -43,6 +43,8 @@ class Trainer {
     // Starts a checkpoint of the state after so many steps; collective. StepOptions::flags then
     // asks `requests`.
     std::function<void(std::int64_t done)> save{};
+    // Tests the ranks before the first step and whenever `requests` say so; collective.
+    std::function<void(std::int64_t done)> self_test{};
     // After every step; not collective.
     std::function<void()> after_step{};
     StepRequests* requests = nullptr;

@@ -147,6 +147,17 @@ TEST_F(StepRequestsTest, MinutesCountFromTheLastCheckpointWhateverItWasFor) {
   EXPECT_TRUE(step(requests, 180).checkpoint);
 }
 
+TEST_F(StepRequestsTest, SelfTestsAreDueByTheClockAndAreNoCheckpoints) {
+  StepRequests requests = make({.leader = true, .test_minutes = 1});
+
+  EXPECT_FALSE(step(requests, 59).self_test);
+  const StepDecision decision = step(requests, 61);
+  EXPECT_TRUE(decision.self_test);
+  EXPECT_FALSE(decision.checkpoint);
+  EXPECT_FALSE(step(requests, 120).self_test);
+  EXPECT_TRUE(step(requests, 121).self_test);
+}
+
 TEST_F(StepRequestsTest, TheConfiguredDeadlineStopsTheRunThen) {
   StepRequests requests = make({.leader = true, .deadlines = {.configured = 90}});
 

@@ -14,6 +14,7 @@ struct StepFlags {
   enum Index : int {
     checkpoint_signals,  // so many times asked for from outside
     checkpoint_times,    // so many times due by the clock
+    self_test_times,     // the same of self tests
     stop,                // StopReason
     count
   };
