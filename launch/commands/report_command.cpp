@@ -4,13 +4,16 @@
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "launch/report/metrics_text.h"
 #include "launch/report/run_data.h"
+#include "launch/report/runs_page.h"
 #include "launch/report/text_report.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/error.h"
 
 namespace trireme {
@@ -18,8 +21,31 @@ namespace {
 
 struct ReportArguments {
   std::vector<std::string> runs;
-  bool metrics = false;
+  std::string output, align = "step";
+  bool metrics = false, text_only = false;
 };
+
+// Of one run beside what it reads, of several here: none of them is the others' place.
+std::string output_path(const ReportArguments& arguments) {
+  if (!arguments.output.empty()) return arguments.output;
+  return arguments.runs.size() == 1 ? arguments.runs.front() + "/report.html" : "report.html";
+}
+
+void write_page(const ReportArguments& arguments, const std::vector<report::RunData>& runs) {
+  constexpr std::pair<const char*, report::Alignment> alignments[] = {
+      {"step", report::Alignment::step},
+      {"items", report::Alignment::items},
+      {"time", report::Alignment::time}};
+  const auto* const alignment =
+      std::ranges::find(alignments, arguments.align, [](const auto& one) { return one.first; });
+  const std::string path = output_path(arguments);
+  try {
+    write_file(path, report::runs_page(runs, alignment->second), ExitCode::config);
+  } catch (const Error& error) {
+    fail(error.code(), "{}; name a place with --output FILE, or use --text-only", error.what());
+  }
+  fmt::print("{}{}\n", runs.size() > 1 ? "\n" : "", path);
+}
 
 void make_report(const ReportArguments& arguments) {
   if (arguments.metrics) {
@@ -38,6 +64,7 @@ void make_report(const ReportArguments& arguments) {
     separator = "\n";
   }
   std::fflush(stdout);
+  if (!arguments.text_only) write_page(arguments, runs);
 }
 
 }  // namespace
@@ -50,10 +77,18 @@ void add_report_command(CLI::App& app) {
                       "Directories of runs; several are compared, the first one first");
   command->add_flag("--metrics", arguments->metrics,
                     "Print every metric of a run, with its unit and meaning, instead");
+  command->add_option(
+      "--output", arguments->output,
+      "The page; default: report.html in the run's directory, of several runs here");
+  command->add_flag("--text-only", arguments->text_only, "Write no page");
+  command->add_option("--align", arguments->align, "What the charts begin with on their x axis")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"step", "items", "time"}));
   command->footer(
       "Reads what is there, whatever state the run is in, and says what is missing.\n"
       "Ends with code 2 where there is no such directory, with 3 where it holds no run.\n"
-      "Example: trireme report runs/book");
+      "Example: trireme report runs/book\n"
+      "Example: trireme report runs/book runs/book_2 --align time --output compared.html");
   command->callback([arguments] { make_report(*arguments); });
 }
 

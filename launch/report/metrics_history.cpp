@@ -2,6 +2,7 @@
 #include "launch/report/metrics_history.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -106,16 +107,18 @@ struct TotalsKey {
   std::string_view key;
   double StepTotals::*sum;
 };
-constexpr TotalsKey totals_keys[] = {{"step_ms", &StepTotals::step_ms},
-                                     {"data_wait_ms", &StepTotals::data_wait_ms},
-                                     {"exposed_comm_ms", &StepTotals::exposed_comm_ms},
-                                     {"straggler_ms", &StepTotals::straggler_ms},
-                                     {"bubble_ms", &StepTotals::bubble_ms},
-                                     {"other_ms", &StepTotals::other_ms},
-                                     {"core_wait_ms", &StepTotals::core_wait_ms},
-                                     {"core_straggler_ms", &StepTotals::core_straggler_ms},
-                                     {"reduce_ms", &StepTotals::reduce_ms},
-                                     {"reduce_wait_ms", &StepTotals::reduce_wait_ms}};
+const std::array totals_keys = {
+    TotalsKey{"step_ms", &StepTotals::step_ms},
+    TotalsKey{"data_wait_ms", &StepTotals::data_wait_ms},
+    TotalsKey{"exposed_comm_ms", &StepTotals::exposed_comm_ms},
+    TotalsKey{"straggler_ms", &StepTotals::straggler_ms},
+    TotalsKey{"bubble_ms", &StepTotals::bubble_ms},
+    TotalsKey{"other_ms", &StepTotals::other_ms},
+    TotalsKey{"core_wait_ms", &StepTotals::core_wait_ms},
+    TotalsKey{"core_straggler_ms", &StepTotals::core_straggler_ms},
+    TotalsKey{"reduce_ms", &StepTotals::reduce_ms},
+    TotalsKey{"reduce_wait_ms", &StepTotals::reduce_wait_ms},
+};
 
 class MetricsReading {
  public:
@@ -225,6 +228,11 @@ class MetricsReading {
     }
     all.buckets.add(bucket, column_of(scanner_.count, elapsed_column), all.running_seconds);
     all.buckets.add(bucket, column_of(scanner_.count + 1, between_column), 1e3 * between);
+    if (const double whole = all.running_seconds + all.paused_seconds; whole > 0) {
+      const double useful = 1e-3 * (all.totals.step_ms + milliseconds) - all.repeated_seconds;
+      all.buckets.add(bucket, column_of(scanner_.count + 2, goodput_column),
+                      std::clamp(useful / whole, 0.0, 1.0));
+    }
     if (!finite) all.non_finite.add(step_);
     sum_up();
   }

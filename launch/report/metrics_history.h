@@ -18,6 +18,8 @@ namespace trireme::report {
 // Names of columns that reading derives, beside the keys of the lines.
 inline constexpr std::string_view elapsed_column = "elapsed_s";         // running, up to this step
 inline constexpr std::string_view between_column = "between_steps_ms";  // behind the step before
+inline constexpr std::string_view goodput_column =
+    "goodput";  // new steps' share of the time so far
 
 // UTC as metrics.jsonl writes it ("2026-11-22T12:01:02.345Z") in seconds since 1970.
 [[nodiscard]] std::optional<double> seconds_of(std::string_view timestamp);

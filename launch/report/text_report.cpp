@@ -16,10 +16,6 @@ namespace {
 
 constexpr double unknown_figure = std::numeric_limits<double>::quiet_NaN();
 
-std::string row(std::string_view name, const std::string& text) {
-  return text.empty() ? text : fmt::format("{:<12} {}\n", name, text);
-}
-
 // Mean over the last twentieth of the buckets that have the series.
 double recent_mean(const Buckets& buckets, std::string_view name) {
   const std::size_t column = buckets.find(name);
@@ -189,25 +185,40 @@ Figures figures_of(const RunData& run) {
   return figures;
 }
 
-std::string text_report(const RunData& run) {
+std::vector<Fact> facts_of(const RunData& run) {
   const MetricsHistory& all = run.metrics;
   const Figures figures = figures_of(run);
-  std::string text = row("run", run.directory) + row("", about(run)) +
-                     row("state", state_text(run)) + row("progress", progress(run, figures)) +
-                     row("loss", loss_text(all)) + row("validation", validation_text(all)) +
-                     row("throughput", rate_text(run, figures));
+  std::vector<Fact> facts{{"setting", about(run)},
+                          {"state", state_text(run)},
+                          {"progress", progress(run, figures)},
+                          {"loss", loss_text(all)},
+                          {"validation", validation_text(all)},
+                          {"throughput", rate_text(run, figures)}};
   if (std::isfinite(figures.mfu))
-    text += row("mfu", fmt::format("{:.1f} % of the devices' peak", 100 * figures.mfu));
+    facts.push_back({"mfu", fmt::format("{:.1f} % of the devices' peak", 100 * figures.mfu)});
   if (all.steps > 0) {
-    const RunSummary summary = summary_of(run);
-    text += row("time", time_text(summary)) + row("goodput", goodput_text(run, figures)) +
-            row("checkpoints", checkpoints_text(run));
-    if (all.skipped.count > 0)
-      text += row("skipped",
-                  fmt::format("{} batches, first at step {}: {}", all.skipped.count,
-                              all.skipped.first.front().step, all.skipped.first.front().text));
-    text += verdict(summary, run.facts) + "\n";
+    facts.push_back({"time", time_text(summary_of(run))});
+    facts.push_back({"goodput", goodput_text(run, figures)});
   }
+  facts.push_back({"checkpoints", checkpoints_text(run)});
+  if (all.skipped.count > 0) {
+    const Event& first = all.skipped.first.front();
+    facts.push_back({"skipped", fmt::format("{} batches, first at step {}: {}", all.skipped.count,
+                                            first.step, first.text)});
+  }
+  std::erase_if(facts, [](const Fact& fact) { return fact.text.empty(); });
+  return facts;
+}
+
+std::string verdict_of(const RunData& run) {
+  return run.metrics.steps > 0 ? verdict(summary_of(run), run.facts) : std::string();
+}
+
+std::string text_report(const RunData& run) {
+  std::string text = fmt::format("{:<12} {}\n", "run", run.directory);
+  for (const Fact& fact : facts_of(run))
+    text += fmt::format("{:<12} {}\n", fact.name, fact.text);
+  if (const std::string found = verdict_of(run); !found.empty()) text += found + "\n";
   for (const std::string& remark : run.remarks)
     text += fmt::format("note: {}\n", remark);
   return text;

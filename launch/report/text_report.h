@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "launch/report/run_data.h"
 
@@ -20,6 +21,15 @@ struct Figures {
 };
 [[nodiscard]] Figures figures_of(const RunData& run);
 
+// What is known of a run, a line each.
+struct Fact {
+  std::string name, text;
+};
+[[nodiscard]] std::vector<Fact> facts_of(const RunData& run);
+// "verdict: ..."; empty where no step was reported.
+[[nodiscard]] std::string verdict_of(const RunData& run);
+
+// All of that, and the remarks.
 [[nodiscard]] std::string text_report(const RunData& run);
 // Beside each other, first run first.
 [[nodiscard]] std::string text_comparison(std::span<const RunData> runs);

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Self-contained pages: a report's text as HTML, its numbers as JSON for the page's own scripts
+// (page/), which draw them with uPlot (uplot/). Nothing is fetched from anywhere.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace trireme::report {
+
+// & < > " ' as HTML wants them, and what is no UTF-8 replaced: safe as text and within quotes.
+[[nodiscard]] std::string escaped(std::string_view text);
+// A JSON string in quotes that is harmless within a script element, whatever it holds.
+[[nodiscard]] std::string json_string(std::string_view text);
+// "[1,null,2.5]", six digits each; what is not finite is null.
+[[nodiscard]] std::string json_numbers(std::span<const double> values);
+
+struct PageParts {
+  std::string title;  // text
+  std::string body;   // HTML
+  std::string data;   // JSON made of the two functions above
+};
+[[nodiscard]] std::string html_page(const PageParts& parts);
+
+}  // namespace trireme::report

@@ -1,0 +1,152 @@
+"use strict";
+// One chart: a figure with a uPlot canvas, keys to move its cursor, and its numbers as a table.
+const charts = {
+  all: [],
+
+  axis(label, write, more) {
+    return Object.assign({
+      label, labelSize: label ? 18 : 0, labelFont: "12px system-ui, sans-serif", font: "12px system-ui, sans-serif",
+      stroke: () => theme.get("soft"), grid: { stroke: () => theme.get("grid"), width: 1 },
+      ticks: { stroke: () => theme.get("grid"), width: 1 }, values: (u, splits) => splits.map((v) => v == null ? "" : write(v)),
+    }, more);
+  },
+
+  // options: {title, caption, xLabel, xWrite, yLabel, write, log, broad, height, series: [{label, index, dash, fill, band, points, hidden}],
+  // data: [xs, ys...], zero: begin y at 0, bands, plugins, paths, read: (i) => text for screen readers, x: uPlot's scale options}
+  add(parent, options) {
+    const plot = element("div", { class: "plot", tabindex: "0", role: "img" });
+    const figure = element("figure", options.broad ? { class: "broad" } : {}, element("h3", {}, options.title), plot);
+    if (options.caption) figure.append(element("figcaption", {}, options.caption));
+    parent.append(figure);
+    plot.setAttribute("aria-label", options.title + ". Arrow keys move the cursor; the numbers follow as a table.");
+    const live = element("p", { class: "readout soft", "aria-live": "polite" });
+    const chart = { options, plot, figure, live, uplot: null };
+    figure.append(live);
+    charts.draw(chart);
+    charts.keys(chart);
+    figure.append(charts.table(chart));
+    charts.all.push(chart);
+    return chart;
+  },
+
+  draw(chart) {
+    const { options, plot } = chart;
+    if (chart.uplot) chart.uplot.destroy();
+    const width = charts.width(plot);
+    const yScale = { distr: options.log ? 3 : 1 };
+    if (!options.log) yScale.range = (u, low, high) => charts.range(low, high, options.zero);
+    Object.assign(yScale, options.yScale);
+    const series = options.series.map((one) => Object.assign({
+      label: one.label, stroke: one.stroke || theme.series(one.index), width: one.width == null ? 1.5 : one.width, dash: one.dash,
+      fill: one.fill ? theme.faded(one.index, one.fill) : undefined, points: one.points || { show: options.data[0].length < 40, size: 5 },
+      value: (u, v, s, i) => (one.write || options.write)(options.original && i != null ? options.original[s - 1][i] : v), spanGaps: one.spanGaps !== false, show: one.show !== false,
+      paths: one.paths,
+    }, one.more));
+    chart.uplot = new uPlot({
+      width, height: options.height || (width < 480 ? 220 : 270), tzDate: undefined,
+      legend: { live: true }, cursor: { drag: { x: true, y: false }, points: { size: 7 } },
+      padding: [8, 26, 0, 0],
+      scales: { x: Object.assign({ time: false }, options.x), y: yScale },
+      axes: [charts.axis(options.xLabel, options.xWrite, { size: 34, space: 60 }),
+        charts.axis(options.yLabel, options.axisWrite || options.write, { size: charts.axisSize })].map((axis, i) => Object.assign(axis, i ? options.yAxis : options.xAxis)),
+      series: [Object.assign({ label: options.xLabel, value: (u, v) => options.xWrite(v) }, options.xSeries), ...series],
+      bands: options.bands, plugins: options.plugins || [], hooks: options.hooks || {},
+    }, options.data, plot);
+    plot.querySelector("canvas").setAttribute("aria-hidden", "true");
+  },
+
+  // As wide as its longest number.
+  axisSize(u, values) {
+    const longest = Math.max(3, ...(values || []).map((text) => (text || "").length));
+    return 20 + 7 * longest;
+  },
+
+  width(plot) {
+    return Math.max(Math.floor(plot.clientWidth), 200);
+  },
+
+  range(low, high, zero) {
+    if (low == null || high == null) return [0, 1];
+    if (zero) low = Math.min(low, 0);
+    const room = 0.05 * (high - low) || Math.abs(high) * 0.1 || 1;
+    return [zero && low === 0 ? 0 : low - room, high + room];
+  },
+
+  // Left and right move the cursor, Home and End go to the ends, Escape takes a zoom back.
+  keys(chart) {
+    let at = -1;
+    chart.plot.addEventListener("keydown", (event) => {
+      const xs = chart.options.data[0], last = xs.length - 1, leap = event.shiftKey ? Math.max(Math.round(xs.length / 20), 1) : 1;
+      if (event.key === "ArrowRight") at = Math.min(at + leap, last);
+      else if (event.key === "ArrowLeft") at = Math.max(at - leap, 0);
+      else if (event.key === "Home") at = 0;
+      else if (event.key === "End") at = last;
+      else if (event.key === "Escape") chart.uplot.setScale("x", { min: xs[0], max: xs[last] });
+      else return;
+      event.preventDefault();
+      const u = chart.uplot;
+      if (u.cursor.left < 0 || u.cursor.top < 0) u.setCursor({ left: 0, top: u.over.clientHeight / 2 });
+      u.setCursor({ left: u.valToPos(xs[at], "x"), top: u.over.clientHeight / 2 });
+      chart.live.textContent = charts.reading(chart, at);
+    });
+  },
+
+  reading(chart, i) {
+    const { options } = chart;
+    if (options.read) return options.read(i);
+    const values = options.series.map((one, s) => [one, options.original ? options.original[s][i] : options.data[s + 1][i]])
+      .filter(([one, value]) => !one.band && value != null).map(([one, value]) => one.label + " " + (one.write || options.write)(value));
+    return options.xLabel + " " + options.xWrite(options.data[0][i]) + ": " + (values.join(", ") || "no value");
+  },
+
+  // Made when it is opened; of many rows about fifty.
+  table(chart) {
+    const details = element("details", {}, element("summary", {}, "Numbers"));
+    details.addEventListener("toggle", () => {
+      if (!details.open || details.querySelector("table")) return;
+      const { options } = chart, rows = options.data[0].length, every = Math.max(1, Math.ceil(rows / 50));
+      const columns = options.series.map((one, s) => [one, options.original ? options.original[s] : options.data[s + 1]]);
+      const head = element("tr", {}, element("th", { scope: "col" }, options.xLabel));
+      for (const [one] of columns) head.append(element("th", { scope: "col" }, one.label));
+      const body = element("tbody", {});
+      for (let i = 0; i < rows; i += every) {
+        const row = element("tr", {}, element("th", { scope: "row" }, options.xWrite(options.data[0][i])));
+        for (const [one, values] of columns) row.append(element("td", {}, (one.write || options.write)(values[i])));
+        body.append(row);
+      }
+      const table = element("table", {}, element("caption", { class: "soft" }, every > 1 ? "every " + every + "th of " + rows + " rows" : rows + " rows"), element("thead", {}, head), body);
+      details.append(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": options.title }, table));
+    });
+    return details;
+  },
+
+  // Each on top of those before: the data of uPlot and the bands between them.
+  stacked(data) {
+    const sums = new Array(data[0].length).fill(0), out = [data[0]];
+    for (let s = 1; s < data.length; ++s) {
+      out.push(data[s].map((value, i) => { sums[i] += Math.max(value || 0, 0); return sums[i]; }));
+    }
+    const bands = [];
+    for (let s = data.length - 1; s > 1; --s) bands.push({ series: [s, s - 1] });
+    return { data: out, bands };
+  },
+
+  forget(parent) {
+    charts.all = charts.all.filter((chart) => {
+      if (!parent.contains(chart.figure)) return true;
+      chart.uplot.destroy();
+      return false;
+    });
+    parent.replaceChildren();
+  },
+};
+
+addEventListener("resize", () => {
+  for (const chart of charts.all) {
+    const width = charts.width(chart.plot);
+    if (width !== chart.uplot.width) chart.uplot.setSize({ width, height: chart.uplot.height });
+  }
+});
+// The marks of the legend too.
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.all.forEach(charts.draw));
+addEventListener("beforeprint", () => charts.all.forEach(charts.draw));

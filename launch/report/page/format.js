@@ -1,0 +1,56 @@
+"use strict";
+// Numbers as people read them, and elements. Text from the data goes in as text, never as HTML.
+const format = {
+  number(value) {
+    if (value == null || !isFinite(value)) return "–";
+    const size = Math.abs(value);
+    for (const [unit, letter] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]]) {
+      if (size >= unit) return +(value / (letter === "k" ? 1e3 : unit)).toPrecision(3) + letter;
+    }
+    if (size !== 0 && size < 1e-3) return value.toExponential(2).replace(/\.?0+e/, "e");
+    return String(+value.toPrecision(4));
+  },
+  whole(value) {
+    return value == null ? "–" : Math.round(value).toLocaleString("en-US").replace(/,/g, "\u202f");
+  },
+  duration(seconds) {
+    if (seconds == null || !isFinite(seconds)) return "–";
+    if (seconds < 10) return +seconds.toPrecision(3) + " s";
+    const total = Math.round(seconds), two = (n) => String(n).padStart(2, "0");
+    const hours = Math.floor(total / 3600), minutes = Math.floor(total / 60) % 60;
+    return hours > 0 ? hours + ":" + two(minutes) + ":" + two(total % 60) : minutes + ":" + two(total % 60);
+  },
+  bytes(value) {
+    if (value == null) return "–";
+    let unit = 0;
+    const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    for (; Math.abs(value) >= 1024 && unit < units.length - 1; ++unit) value /= 1024;
+    return +value.toPrecision(4) + " " + units[unit];
+  },
+  percent(value) {
+    return value == null ? "–" : +(100 * value).toPrecision(4) + " %";
+  },
+  milliseconds(value) {
+    return value == null ? "–" : format.number(value) + " ms";
+  },
+};
+
+function element(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+// The page's colours, for canvases; they change with the reader's scheme.
+const theme = {
+  get(name) {
+    return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+  },
+  series(index) {
+    return () => theme.get("c" + (index % 9));
+  },
+  faded(index, share) {
+    return () => theme.get("c" + (index % 9)) + Math.round(255 * share).toString(16).padStart(2, "0");
+  },
+};

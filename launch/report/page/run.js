@@ -1,0 +1,147 @@
+"use strict";
+// The charts of one run.
+const phases = [["forward_ms", "forward"], ["backward_ms", "backward"], ["optimizer_ms", "optimizer"], ["exposed_comm_ms", "exposed communication"],
+  ["straggler_ms", "slower ranks"], ["bubble_ms", "pipeline bubble"], ["data_wait_ms", "data wait"], ["other_ms", "other"], ["between_steps_ms", "between steps"]];
+
+const axes = {
+  step: { label: "step", write: format.whole, of: (run) => run.step },
+  items: { label: "tokens or images", write: format.number, of: (run) => run.seen },
+  time: { label: "running time", write: format.duration, of: (run) => run.elapsed },
+};
+
+// A step's place on the axis, for what is known by its step alone.
+function placeOf(run, axis, step) {
+  const places = axis.of(run);
+  let low = 0, high = run.step.length - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (run.step[middle] < step) low = middle + 1; else high = middle;
+  }
+  return axis === axes.step ? step : places[low];
+}
+
+const runCharts = {
+  axisNow: axes.step,
+
+  base(run, more) {
+    const axis = runCharts.axisNow, label = axis === axes.items ? run.items + " seen" : axis.label;
+    return Object.assign({ xLabel: label, xWrite: axis.write, write: format.number }, more);
+  },
+
+  // The mean with the range from the least to the greatest of the steps of a point.
+  series(parent, run, key, more) {
+    const one = run.series[key];
+    if (!one) return;
+    const xs = runCharts.axisNow.of(run), banded = one.min !== undefined;
+    const series = [{ label: banded ? "mean" : more.label || more.title.toLowerCase(), index: more.index || 0 }], data = [xs, one.mean];
+    if (banded) {
+      data.push(one.max, one.min);
+      const edge = { index: more.index || 0, width: 0.5, points: { show: false } };
+      series.push(Object.assign({ label: "greatest", fill: 0.25 }, edge), Object.assign({ label: "least" }, edge));
+    }
+    charts.add(parent, runCharts.base(run, Object.assign({ data, series, bands: banded ? [{ series: [2, 3] }] : undefined }, more)));
+  },
+
+  loss(parent, run) {
+    const one = run.series.loss;
+    if (!one) return;
+    const axis = runCharts.axisNow, xs = axis.of(run), banded = one.min !== undefined;
+    const own = banded ? [xs, one.mean, one.max, one.min] : [xs, one.mean];
+    const validation = run.evaluations.step.length > 0, tables = [own];
+    if (validation) tables.push([run.evaluations.step.map((step, i) => axis === axes.time ? run.evaluations.elapsed[i] : placeOf(run, axis, step)), run.evaluations.loss]);
+    if (validation) tables[1] = runCharts.ascending(tables[1]);
+    const edge = { index: 0, width: 0.5, points: { show: false } };
+    const series = [{ label: "training", index: 0 }];
+    if (banded) series.push(Object.assign({ label: "greatest", fill: 0.25 }, edge), Object.assign({ label: "least" }, edge));
+    if (validation) series.push({ label: "validation", index: 1, width: 2, points: { show: run.evaluations.step.length < 60, size: 6 } });
+    const draw = (log) => runCharts.base(run, { title: "Loss", data: uPlot.join(tables), series, log, yLabel: log ? "loss, logarithmic" : "loss", broad: true,
+      bands: banded ? [{ series: [2, 3] }] : undefined, caption: runCharts.lossCaption(run) });
+    const chart = charts.add(parent, draw(false));
+    const lowest = Math.min(...(one.min || one.mean).filter((v) => v != null));
+    if (!(lowest > 0)) return;
+    const button = element("button", { type: "button", "aria-pressed": "false" }, "Logarithmic");
+    button.addEventListener("click", () => {
+      const log = button.getAttribute("aria-pressed") !== "true";
+      button.setAttribute("aria-pressed", String(log));
+      Object.assign(chart.options, draw(log));
+      charts.draw(chart);
+    });
+    chart.figure.insertBefore(button, chart.live);
+  },
+
+  // uPlot needs ascending places, each once; a clock that was set back gives others.
+  ascending(table) {
+    const rows = table[0].map((x, i) => [x, table[1][i]]).filter(([x]) => x != null).sort((a, b) => a[0] - b[0]);
+    const once = rows.filter((row, i) => i + 1 === rows.length || rows[i + 1][0] !== row[0]);
+    return [once.map((row) => row[0]), once.map((row) => row[1])];
+  },
+
+  lossCaption(run) {
+    const parts = [];
+    if (run.stride > 1) parts.push("Every point is " + format.whole(run.stride) + " steps: their mean, and the range from the least to the greatest.");
+    if (run.non_finite.count > 0) parts.push("NaN or infinite in " + format.whole(run.non_finite.count) + " steps: " + run.non_finite.first.slice(0, 8).map(format.whole).join(", ") + (run.non_finite.count > 8 ? ", ..." : "") + ".");
+    if (run.skipped.count > 0) parts.push(format.whole(run.skipped.count) + " batches were skipped because the loss leapt, first at step " + format.whole(run.skipped.first[0].step) + ".");
+    return parts.join(" ");
+  },
+
+  phases(parent, run) {
+    const known = phases.filter(([key]) => run.series[key] && run.series[key].mean.some((v) => v > 0));
+    if (known.length === 0) return;
+    const original = known.map(([key]) => run.series[key].mean);
+    const { data, bands } = charts.stacked([runCharts.axisNow.of(run), ...original]);
+    const series = known.map(([key, label]) => ({ label, index: phases.findIndex((phase) => phase[0] === key), fill: 0.75, width: 0.5, points: { show: false } }));
+    charts.add(parent, runCharts.base(run, { title: "Where the time of a step goes", data, bands, series, original, zero: true, yLabel: "ms per step", write: format.milliseconds, axisWrite: format.number, broad: true,
+      caption: "Mean over the ranks; the parts add up to the step, with what lies between steps on top of it." }));
+  },
+
+  memory(parent, run) {
+    const memory = run.memory;
+    if (!memory) return;
+    const xs = memory.names.map((_, i) => i), bars = (shift) => uPlot.paths.bars({ size: [0.38, 60], align: shift });
+    charts.add(parent, { title: "Memory per rank, at most", xLabel: "", yLabel: "MiB", xWrite: (i) => memory.names[i] === undefined ? "" : memory.names[i], write: (v) => v == null ? "–" : format.number(v) + " MiB", axisWrite: format.number,
+      zero: true, x: { range: (u, low, high) => [low - 0.5, high + 0.5] }, xAxis: { incrs: [1], space: 10, rotate: -40, size: 76 }, height: 300,
+      data: [xs, memory.planned, memory.measured], caption: "Planned from the config before the run, and what it held.",
+      series: [{ label: "planned", index: 5, fill: 0.8, paths: bars(-1), points: { show: false } }, { label: "measured", index: 0, fill: 0.8, paths: bars(1), points: { show: false } }] });
+  },
+
+  ranks(parent, run) {
+    for (const map of run.heat || []) {
+      heatmap.add(parent, Object.assign({}, map, {
+        rowLabel: "rank", rowMark: (row) => format.whole(row * map.ranks_per_row),
+        rowName: (row) => map.ranks_per_row > 1 ? "ranks " + row * map.ranks_per_row + " to " + ((row + 1) * map.ranks_per_row - 1) :
+          "rank " + row + (run.hosts[row] === undefined ? "" : " on " + run.hosts[row]) }));
+    }
+  },
+
+  // Every series that has no chart of its own, so that those of later versions show too.
+  others(parent, run) {
+    const shown = new Set(["loss", "lr", "grad_norm", "step_ms", run.items + "_per_s", run.items + "_seen", "epoch", "elapsed_s", "mfu", "goodput", "targets",
+      ...phases.map(([key]) => key)]);
+    for (const key of Object.keys(run.series)) {
+      if (shown.has(key) || !run.series[key].mean.some((v) => v)) continue;
+      runCharts.series(parent, run, key, { title: key.replace(/_/g, " ") , index: 6, write: key.endsWith("_ms") ? format.milliseconds : format.number, axisWrite: format.number, yLabel: key.endsWith("_ms") ? "ms" : undefined });
+    }
+  },
+
+  draw(parent, run) {
+    charts.forget(parent);
+    if (run.step.length === 0) return;
+    const grid = element("div", { class: "charts" });
+    parent.append(grid);
+    runCharts.loss(grid, run);
+    runCharts.series(grid, run, run.items + "_per_s", { title: "Throughput", yLabel: run.items + " per second", index: 2, zero: true });
+    runCharts.series(grid, run, "mfu", { title: "Model FLOPs utilisation", yLabel: "of the peak", index: 4, zero: true, write: format.percent });
+    runCharts.series(grid, run, "step_ms", { title: "Step time", index: 5, zero: true, write: format.milliseconds, axisWrite: format.number, yLabel: "ms" });
+    runCharts.phases(grid, run);
+    runCharts.series(grid, run, "lr", { title: "Learning rate", index: 3, label: "learning rate", zero: true });
+    runCharts.series(grid, run, "grad_norm", { title: "Gradient norm", index: 1, caption: "Before clipping." });
+    runCharts.ranks(grid, run);
+    runCharts.series(grid, run, "data_wait_ms", { title: "Waits for data", index: 6, zero: true, write: format.milliseconds, axisWrite: format.number, yLabel: "ms per step" });
+    runCharts.series(grid, run, "between_steps_ms", { title: "Between steps: checkpoints and other stalls", label: "between steps", index: 8, zero: true, write: format.milliseconds, axisWrite: format.number, yLabel: "ms per step",
+      caption: run.failed_saves.count > 0 ? format.whole(run.failed_saves.count) + " checkpoints could not be written." : "" });
+    runCharts.memory(grid, run);
+    runCharts.series(grid, run, "goodput", { title: "Goodput", index: 2, write: format.percent, yScale: { range: () => [0, 1.02] }, yLabel: "of the time so far",
+      caption: "Time of new steps in all of the time since the first line, stops and repeated steps included." });
+    runCharts.others(grid, run);
+  },
+};

@@ -1,0 +1,2 @@
+"use strict";
+const study = { draw(data) {} };

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/report/runs_page.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <ctime>
+
+#include "launch/report/html.h"
+#include "launch/report/text_report.h"
+#include "runtime/telemetry/console.h"
+#include "runtime/telemetry/environment.h"
+
+namespace trireme::report {
+namespace {
+
+std::string utc_text(double seconds) {
+  if (!(seconds > 0) || seconds > 1e11) return "";
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(static_cast<std::time_t>(seconds)));
+}
+
+std::string facts_list(const RunData& run) {
+  std::string text = "<dl class=\"facts\">\n";
+  for (const Fact& fact : facts_of(run))
+    text +=
+        fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", escaped(fact.name), escaped(fact.text));
+  return text + "</dl>\n";
+}
+
+std::string remarks_list(const RunData& run) {
+  if (run.remarks.empty()) return {};
+  std::string text = "<div class=\"notes\"><h3>What is missing or was left out</h3>\n<ul>\n";
+  for (const std::string& remark : run.remarks)
+    text += fmt::format("<li>{}</li>\n", escaped(remark));
+  return text + "</ul></div>\n";
+}
+
+std::string wide_table(std::string_view name, const std::string& head, const std::string& rows) {
+  if (rows.empty()) return {};
+  return fmt::format(
+      "<details><summary>{0}</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+      "aria-label=\"{0}\"><table>\n<tr>{1}</tr>\n{2}</table></div></details>\n",
+      name, head, rows);
+}
+
+std::string events_table(const MetricsHistory& all) {
+  std::string rows;
+  const auto add = [&](std::int64_t step, std::string_view what, std::string_view text) {
+    rows += fmt::format(
+        "<tr><td>{}</td><td class=\"text\">{}</td><td class=\"text long\">{}</td>"
+        "</tr>\n",
+        step, what, escaped(text));
+  };
+  for (const std::int64_t step : all.non_finite.first)
+    add(step, "not finite", "loss or gradient norm is NaN or infinite");
+  for (const Event& event : all.skipped.first)
+    add(event.step, "batch skipped", event.text);
+  for (const Event& event : all.failed_saves.first)
+    add(event.step, "checkpoint failed", event.text);
+  for (const Event& event : all.went_back.first)
+    add(event.step, "went back", event.text);
+  for (const Pause& pause : all.pauses.first)
+    add(pause.step, "pause",
+        fmt::format("{} until {}", format_duration(pause.seconds), utc_text(pause.ended)));
+  return wide_table(
+      "Events", "<th>step</th><th class=\"text\">what</th><th class=\"text\">details</th>", rows);
+}
+
+std::string starts_table(const RankHistory& ranks) {
+  std::string rows;
+  for (const RunStart& start : ranks.starts) {
+    std::string mesh;
+    for (const auto& [axis, size] : start.mesh)
+      mesh += fmt::format("{}{} {}", mesh.empty() ? "" : ", ", axis, size);
+    rows += fmt::format(
+        "<tr><td class=\"text\">{}</td><td>{}</td><td>{}</td><td class=\"text\">{}"
+        "</td></tr>\n",
+        utc_text(start.time), start.step, start.ranks, escaped(mesh));
+  }
+  return wide_table("Starts",
+                    "<th class=\"text\">time</th><th>steps done</th><th>ranks</th>"
+                    "<th class=\"text\">layout</th>",
+                    rows);
+}
+
+std::string checkpoints_table(const RunData& run) {
+  std::string rows;
+  for (const StoredCheckpoint& one : run.checkpoints)
+    rows +=
+        fmt::format("<tr><td class=\"text\">{}</td><td>{}</td><td class=\"text\">{}</td></tr>\n",
+                    escaped(one.name), bytes_text(static_cast<double>(one.bytes)),
+                    one.whole ? utc_text(one.written) : "not whole");
+  return wide_table("Checkpoints",
+                    "<th class=\"text\">name</th><th>size</th><th class=\"text\">written</th>",
+                    rows);
+}
+
+std::string file_details(std::string_view title, const std::string& text) {
+  if (text.empty()) return {};
+  return fmt::format("<details><summary>{}</summary><pre tabindex=\"0\">{}</pre></details>\n",
+                     title, escaped(text));
+}
+
+// All of a run but its title; `choice` stands above its charts.
+std::string run_section(const RunData& run, std::size_t index, const std::string& choice) {
+  const std::string found = verdict_of(run);
+  return (found.empty() ? std::string()
+                        : fmt::format("<p class=\"verdict\">{}</p>\n", escaped(found))) +
+         facts_list(run) + remarks_list(run) + choice +
+         fmt::format("<div id=\"run-{}\"></div>\n", index) + events_table(run.metrics) +
+         starts_table(run.ranks) + checkpoints_table(run) +
+         file_details("Configuration (config.yaml)", run.config) +
+         file_details("Environment (environment.json)", run.environment);
+}
+
+std::string axis_choice(Alignment alignment) {
+  constexpr std::pair<Alignment, std::pair<const char*, const char*>> choices[] = {
+      {Alignment::step, {"step", "steps"}},
+      {Alignment::items, {"items", "tokens or images seen"}},
+      {Alignment::time, {"time", "running time"}}};
+  std::string options;
+  for (const auto& [value, names] : choices)
+    options += fmt::format("<option value=\"{}\"{}>{}</option>", names.first,
+                           value == alignment ? " selected" : "", names.second);
+  return fmt::format(
+      "<div class=\"bar\"><label for=\"axis\">Charts by</label><select id=\"axis\" "
+      "autocomplete=\"off\">{}</select><span class=\"soft\">Drag over a chart to look closer, "
+      "double click or Escape to go back; click a name to hide it.</span></div>\n"
+      "<noscript><p class=\"notes\">The charts need JavaScript; everything else is here."
+      "</p></noscript>\n",
+      options);
+}
+
+std::string number_cell(double value, int digits) {
+  return std::isfinite(value) ? fmt::format("<td>{:.{}f}</td>", value, digits) : "<td>–</td>";
+}
+
+std::string comparison_table(std::span<const RunData> runs) {
+  std::string rows;
+  for (const RunData& run : runs) {
+    const Figures figures = figures_of(run);
+    const MetricsHistory& all = run.metrics;
+    rows += fmt::format(
+                "<tr><th scope=\"row\" class=\"text\">{}</th><td class=\"text\">{}</td>"
+                "<td>{}</td>",
+                escaped(run.name), name_of(run.state), all.last_step) +
+            number_cell(all.last_loss.value_or(NAN), 4) +
+            number_cell(all.evaluations.empty() ? NAN : all.evaluations.back().loss, 4) +
+            number_cell(figures.items_per_second, 0) + number_cell(figures.step_ms, 1) +
+            number_cell(100 * figures.mfu, 1) + number_cell(100 * figures.goodput, 1) + "</tr>\n";
+  }
+  return "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Runs\"><table>\n<tr>"
+         "<th class=\"text\">run</th><th class=\"text\">state</th><th>steps</th><th>loss</th>"
+         "<th>validation</th><th>items/s</th><th>step, ms</th><th>MFU, %</th><th>goodput, %</th>"
+         "</tr>\n" +
+         rows + "</table></div>\n";
+}
+
+std::string made_by() {
+  const auto now = static_cast<double>(std::time(nullptr));
+  return fmt::format("<p class=\"soft\">Made by trireme {} at {}.</p>\n", escaped(version_text()),
+                     utc_text(now));
+}
+
+}  // namespace
+
+std::string runs_page(std::span<const RunData> runs, Alignment alignment) {
+  std::string body = made_by(), data;
+  for (const RunData& run : runs)
+    data += (data.empty() ? "" : ",") + page_data(run);
+  std::string title = runs.front().name;
+  if (runs.size() == 1) {
+    body += run_section(runs.front(), 0, axis_choice(alignment));
+  } else {
+    title = fmt::format("{} runs compared", runs.size());
+    body += comparison_table(runs) + axis_choice(alignment) + "<div id=\"comparison\"></div>\n";
+    for (std::size_t i = 0; i < runs.size(); ++i)
+      body += fmt::format("<details class=\"run\"><summary>{}</summary>\n{}</details>\n",
+                          escaped(runs[i].name), run_section(runs[i], i, ""));
+  }
+  return html_page({.title = title,
+                    .body = body,
+                    .data = fmt::format("{{\"kind\":\"runs\",\"runs\":[{}]}}", data)});
+}
+
+}  // namespace trireme::report

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// report.html in a real browser without a window: it opens without an error, and its charts are
+// drawn. Skipped where there is no Chromium.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "launch/report/runs_page.h"
+#include "tests/launch/report/lines.h"
+#include "tests/support/command.h"
+
+namespace trireme::test {
+namespace {
+
+using nlohmann::json;
+using testing::IsEmpty;
+
+// Runs within the page once it is there: what went wrong, and which canvases have more than one
+// colour. Headless Chromium prints the document that it leaves.
+constexpr std::string_view probe = R"js(<script>
+const problems = [];
+addEventListener("error", (event) => problems.push(String(event.message)));
+addEventListener("securitypolicyviolation", (event) => problems.push("policy: " + event.blockedURI));
+console.error = console.warn = (...words) => problems.push(words.join(" "));
+addEventListener("load", () => setTimeout(() => {
+  const drawn = (canvas) => {
+    const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+    return new Set(pixels).size > 3;
+  };
+  const canvases = [...document.querySelectorAll("canvas")];
+  for (const plot of document.querySelectorAll(".plot")) {
+    for (const key of ["End", "ArrowLeft", "Escape"]) plot.dispatchEvent(new KeyboardEvent("keydown", { key }));
+  }
+  document.querySelectorAll("figure details").forEach((details) => { details.open = true; });
+  setTimeout(() => {
+    const result = { problems, canvases: canvases.length, blank: canvases.filter((canvas) => !drawn(canvas)).length,
+      overflow: document.documentElement.scrollWidth - innerWidth, tables: document.querySelectorAll("figure table:not(.u-legend)").length,
+      titles: [...document.querySelectorAll("figure h3")].map((title) => title.textContent),
+      readouts: [...document.querySelectorAll(".readout")].filter((line) => line.textContent !== "").length
+};
+document.body.replaceChildren(Object.assign(document.createElement("pre"),
+                                            {id : "probe", textContent : JSON.stringify(result)}));
+}, 0);
+}, 0));
+</script>
+)js";
+
+std::string chromium() {
+  const CommandResult found =
+      run_command("command -v chromium chromium-browser google-chrome chrome | head -n 1");
+  return found.output.substr(0, found.output.find('\n'));
+}
+
+class ReportBrowser : public testing::Test {
+ protected:
+  void SetUp() override {
+    browser_ = chromium();
+    if (browser_.empty()) GTEST_SKIP() << "there is no chromium to open the page with";
+  }
+
+  // What the probe finds in `html` at a width of `width` pixels.
+  [[nodiscard]] json open(std::string html, int width) const {
+    html.insert(html.find("<meta name=\"viewport\""), probe);
+    write_file(directory_.path() + "/page.html", html);
+    const CommandResult shown = run_command(
+        fmt::format("cd {0} && HOME={0} {1} --headless --no-sandbox --disable-gpu "
+                    "--user-data-dir={0}/profile --window-size={2},900 --virtual-time-budget=20000 "
+                    "--dump-dom page.html 2>/dev/null",
+                    directory_.path(), browser_, width),
+        120);
+    constexpr std::string_view mark = "<pre id=\"probe\">";
+    const std::size_t begin = shown.output.find(mark);
+    EXPECT_NE(begin, std::string::npos) << shown.output.substr(0, 2000);
+    if (begin == std::string::npos) return json::object();
+    const std::size_t from = begin + mark.size();
+    return json::parse(shown.output.substr(from, shown.output.find("</pre>", from) - from));
+  }
+
+  [[nodiscard]] report::RunData run_of(const std::string& name, std::int64_t steps) const {
+    const std::string path = directory_.path() + "/" + name;
+    std::filesystem::create_directory(path);
+    std::string text;
+    for (std::int64_t step = 1; step <= steps; ++step) {
+      text += step_line(step, 3.0 / static_cast<double>(step), 0.1 * static_cast<double>(step));
+      if (step % 50 == 0) text += evaluation_line(step, 2, 0.1 * static_cast<double>(step));
+    }
+    write_file(path + "/metrics.jsonl", text);
+    std::string ranks;
+    for (std::int64_t first = 1; first <= steps; first += 50)
+      ranks += fmt::format(R"({{"steps":[{},{}],"by_rank":{{"late_ms":[1,{},3,0]}}}})"
+                           "\n",
+                           first, first + 49, first);
+    write_file(path + "/ranks.jsonl", ranks);
+    return report::read_run(path);
+  }
+
+ private:
+  std::string browser_;
+  TemporaryDirectory directory_;
+};
+
+TEST_F(ReportBrowser, APageOpensWithEveryChartDrawn) {
+  const std::string html = report::runs_page({{run_of("one", 4500)}});
+  for (const int width : {500, 1400}) {
+    const json seen = open(html, width);
+
+    EXPECT_THAT(seen["problems"], IsEmpty()) << seen;
+    EXPECT_GE(seen["canvases"], 8) << seen;
+    EXPECT_EQ(seen["blank"], 0) << seen;
+    EXPECT_LE(seen["overflow"], 0) << seen;
+    // By the keyboard and as numbers, too.
+    EXPECT_EQ(seen["readouts"], seen["canvases"]);
+    EXPECT_EQ(seen["tables"], seen["canvases"]);
+    EXPECT_NE(seen["titles"].dump().find("Lateness by rank"), std::string::npos);
+  }
+}
+
+TEST_F(ReportBrowser, RunsOfDifferentLengthAreComparedByTime) {
+  const json seen =
+      open(report::runs_page({{run_of("one", 120), run_of("two", 60), run_of("three", 0)}},
+                             report::Alignment::time),
+           1400);
+
+  EXPECT_THAT(seen["problems"], IsEmpty()) << seen;
+  EXPECT_GE(seen["canvases"], 4) << seen;
+  EXPECT_EQ(seen["blank"], 0) << seen;
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// report.html: what it holds, whatever the run's files hold.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "launch/report/html.h"
+#include "launch/report/metrics_text.h"
+#include "launch/report/runs_page.h"
+#include "runtime/telemetry/metric_table.h"
+#include "tests/launch/report/lines.h"
+#include "tests/support/temporary_directory.h"
+
+namespace trireme::test {
+namespace {
+
+using nlohmann::json;
+using report::escaped;
+using report::json_string;
+using report::read_run;
+using report::RunData;
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++count;
+  return count;
+}
+
+class ReportPage : public testing::Test {
+ protected:
+  void write_run(std::int64_t steps) const {
+    std::string text;
+    for (std::int64_t step = 1; step <= steps; ++step) {
+      text += step_line(step, step == 777 ? 50.0 : 2.0, 0.1 * static_cast<double>(step));
+      if (step % 100 == 0) text += evaluation_line(step, 2.5, 0.1 * static_cast<double>(step));
+    }
+    write_text(file("metrics.jsonl"), text);
+  }
+  [[nodiscard]] RunData run() const { return read_run(directory_.path()); }
+  [[nodiscard]] std::string page() const { return report::runs_page({{run()}}); }
+  [[nodiscard]] std::string file(const std::string& name) const { return directory_.file(name); }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+TEST_F(ReportPage, TheDataOfARunReadBackWithTheirSpikes) {
+  write_run(5000);
+
+  const json data = json::parse(report::page_data(run()));
+
+  EXPECT_EQ(data["items"], "tokens");
+  EXPECT_EQ(data["step"].size(), data["series"]["loss"]["mean"].size());
+  EXPECT_EQ(data["step"].size(), data["elapsed"].size());
+  EXPECT_EQ(data["step"].back(), 5000);
+  EXPECT_EQ(data["seen"].back(), 5e6);
+  double greatest = 0;
+  for (const json& value : data["series"]["loss"]["max"])
+    greatest = std::max(greatest, value.get<double>());
+  EXPECT_EQ(greatest, 50);
+  EXPECT_EQ(data["evaluations"]["loss"].size(), 50U);
+}
+
+TEST_F(ReportPage, EverythingIsInOneFileOfBoundedSize) {
+  write_run(20000);
+
+  const std::string html = page();
+
+  EXPECT_LT(html.size(), 900'000U);
+  EXPECT_THAT(html, AllOf(Not(HasSubstr("<link")), Not(HasSubstr(" src=")), Not(HasSubstr("url(")),
+                          Not(HasSubstr("@import")), Not(HasSubstr("fetch("))));
+  EXPECT_THAT(html, AllOf(HasSubstr("default-src 'none'"), HasSubstr("prefers-color-scheme: dark"),
+                          HasSubstr("name=\"viewport\""), HasSubstr("<noscript>"),
+                          HasSubstr("Permission is hereby granted"),  // uPlot's licence
+                          HasSubstr("verdict: without its data wait")));
+}
+
+TEST_F(ReportPage, WhatUsersWroteIsTextAndNothingElse) {
+  write_run(3);
+  const std::string evil = "</script><script>alert(1)</script><img src=x onerror=alert(1)>";
+  write_text(file("config.yaml"), "run: {directory: \"" + evil + "\"}\n# <!-- ]]>\n");
+  write_text(file("environment.json"), json{{"version", evil},
+                                            {"ranks", 2},
+                                            {"hosts", {evil, "\xf0\x9f\x92\xa3"}},
+                                            {"start_time", evil}}
+                                           .dump());
+  write_text(file("metrics.jsonl"),
+             step_line(1, 2, 1) +
+                 json{{"step", 1}, {"checkpoint_failed", evil}, {"failed_saves", 1}}.dump() + "\n");
+  write_text(file("ranks.jsonl"), json{{"start", evil}, {"mesh", {{evil, 3}}}}.dump() + "\n");
+
+  const std::string html = page();
+
+  EXPECT_THAT(html, AllOf(Not(HasSubstr("<script>alert")), Not(HasSubstr("<img")),
+                          HasSubstr("&lt;/script&gt;&lt;script&gt;alert(1)")));
+  EXPECT_EQ(count_of(html, "</script>"), 3U);
+  EXPECT_EQ(count_of(html, "<script"), 3U);
+}
+
+TEST_F(ReportPage, BytesThatAreNoTextDoNotBreakThePage) {
+  EXPECT_EQ(escaped("a\xff<'\"&>"), "a\xef\xbf\xbd&lt;&#39;&quot;&amp;&gt;");
+  EXPECT_EQ(json::parse(json_string("\xff</script>\u2028\"")), "\xef\xbf\xbd</script>\u2028\"");
+  EXPECT_THAT(json_string("</script><!--&"), Not(ContainsRegex("[<>&]")));
+  const double values[] = {1, std::nan(""), 2.5, HUGE_VAL, 1e-9};
+  EXPECT_EQ(report::json_numbers(values), "[1,null,2.5,null,1e-09]");
+}
+
+TEST_F(ReportPage, ARunWithoutAStepHasAPage) {
+  write_text(file("metrics.jsonl"), "{\"step\":1,\"lo");
+
+  const std::string html = page();
+
+  EXPECT_THAT(html, AllOf(HasSubstr("metrics.jsonl has no step yet"), HasSubstr("id=\"run-0\"")));
+}
+
+TEST_F(ReportPage, SeveralRunsAreBesideEachOther) {
+  write_run(200);
+  const RunData one = run();
+  RunData other = one;
+  other.name = "other <b>";
+
+  const std::string html = report::runs_page({{one, other}}, report::Alignment::time);
+
+  EXPECT_THAT(html, AllOf(HasSubstr("2 runs compared"), HasSubstr("id=\"comparison\""),
+                          HasSubstr("id=\"run-1\""), HasSubstr("other &lt;b&gt;"),
+                          HasSubstr("<option value=\"time\" selected>")));
+}
+
+TEST(MetricsText, HasEveryMetricThatStepsEmit) {
+  const std::string text = report::metrics_text();
+  for (const StepMetric& metric : step_metrics())
+    EXPECT_THAT(text,
+                AllOf(HasSubstr(std::string(metric.name)), HasSubstr(std::string(metric.meaning))));
+  // And the other way round: a line has no key that the table lacks.
+  const json line = json::parse(step_line(1, 1, 1));
+  for (const auto& [key, value] : line.items()) {
+    if (key == "step" || key == "timestamp") continue;
+    EXPECT_TRUE(std::ranges::any_of(step_metrics(), [&](const StepMetric& metric) {
+      return name_for(metric.name, ItemKind::tokens) == key;
+    })) << key;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test
