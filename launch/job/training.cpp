@@ -179,8 +179,7 @@ Trainer::Services services_of(Engine& engine, StepRequests& requests,
 bool run_training(const RankProcess& process, const Config& config,
                   const TrainingRequest& request) {
   // Before anything that takes time: a broken description of the machine ends the run here.
-  const auto planned_seconds =
-      process.mpi.rank() == 0 ? planned_step_seconds(config) : std::nullopt;
+  const PlannedStep planned = process.mpi.rank() == 0 ? planned_step(config) : PlannedStep{};
   Engine engine(process, config);
   Session& session = engine.session();
   const StartingPoint start = engine.find_start(request.start);
@@ -202,9 +201,12 @@ bool run_training(const RankProcess& process, const Config& config,
   BubbleMeter meter(parts.state->engine.runner());
   MetricsSink* const metrics = reporter ? &reporter->sinks : nullptr;
   StepReports reports(session.mesh, metrics, request.split_times);
-  Trainer trainer(parts.state->engine, *parts.batches,
-                  trainer_options(config, session.traits(), *parts.sampler, start.step(), facts),
-                  {&reports, metrics, &meter}, services);
+  TrainerOptions options =
+      trainer_options(config, session.traits(), *parts.sampler, start.step(), facts);
+  options.flops_per_item = planned.flops_per_item;
+  options.peak_flops = planned.peak_flops;
+  Trainer trainer(parts.state->engine, *parts.batches, options, {&reports, metrics, &meter},
+                  services);
   trainer.run();
   parts.state->engine.settle();
   if (request.split_times && reporter) write_time_split(reports, *reporter);
@@ -223,7 +225,7 @@ bool run_training(const RankProcess& process, const Config& config,
       log_stop_reason(trainer, config);
     }
   } else {
-    if (planned_seconds) log_step_time(*planned_seconds, mean_step_seconds(trainer, config, start));
+    if (planned.seconds) log_step_time(*planned.seconds, mean_step_seconds(trainer, config, start));
     engine.require_run();
     leave_results(engine, trainer, meter, reports.slow(), hosts, reporter.get());
     checkpoints.require_saved();

@@ -61,12 +61,18 @@ LayoutPlan plan_layout(const Config& config, const plan::Hardware& hardware, Ste
           .stages = plan_memory_of_stages(config, hardware)};
 }
 
-std::optional<double> planned_step_seconds(const Config& config) {
-  if (config.parallel.hardware.empty()) return std::nullopt;
-  const plan::Hardware hardware = plan::load_hardware(config.parallel.hardware);
-  if (described_device(hardware) != device_type(config)) return std::nullopt;
-  StepPlanner planner;
-  return plan::estimate_step(planner.input(config), hardware).total;
+PlannedStep planned_step(const Config& config) {
+  std::optional<plan::Hardware> hardware;
+  if (!config.parallel.hardware.empty()) hardware = plan::load_hardware(config.parallel.hardware);
+  if (hardware && described_device(*hardware) != device_type(config)) hardware.reset();
+  const plan::StepInput input = StepPlanner(hardware.has_value()).input(config);
+  const auto items = static_cast<double>(config.train.global_batch * input.items_per_sample);
+  PlannedStep planned{.flops_per_item = plan::model_flops(input) / items};
+  if (hardware) {
+    planned.seconds = plan::estimate_step(input, *hardware).total;
+    planned.peak_flops = input.mesh.size() * hardware->flops(input.precision);
+  }
+  return planned;
 }
 
 std::uint64_t memory_needed(const LayoutPlan& plan, const plan::Hardware& hardware) {

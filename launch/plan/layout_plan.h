@@ -42,9 +42,16 @@ struct MemoryLine {
 [[nodiscard]] LayoutPlan plan_generation(const Config& config, std::int64_t capacity,
                                          const plan::Hardware& hardware);
 
-// Of a step on the machine of parallel.hardware; nothing where the config names none, or one of
-// other devices. Raises ExitCode::config for a broken description.
-[[nodiscard]] std::optional<double> planned_step_seconds(const Config& config);
+// What is known of a step's speed beforehand.
+struct PlannedStep {
+  double flops_per_item = 0;  // plan::model_flops() by token or image
+  // On the machine of parallel.hardware; nothing where the config names none, or one of other
+  // devices.
+  std::optional<double> seconds{};
+  double peak_flops = 0;  // per second, of all ranks together; 0 = not known
+};
+// Raises ExitCode::config for a broken description.
+[[nodiscard]] PlannedStep planned_step(const Config& config);
 
 // Of the fullest rank.
 [[nodiscard]] std::uint64_t memory_needed(const LayoutPlan& plan, const plan::Hardware& hardware);

@@ -33,7 +33,8 @@ const StepPlanner::Layers& StepPlanner::layers(const Config& config) {
   const auto [found, fresh] = known_.try_emplace(key);
   if (fresh) {
     found->second.declared = summarize(make_chain(config), device_type(config), build);
-    if (device_type(config) == DeviceType::cuda) found->second.counted = count_work(config);
+    if (counts_work_ && device_type(config) == DeviceType::cuda)
+      found->second.counted = count_work(config);
   }
   return found->second;
 }

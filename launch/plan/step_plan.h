@@ -14,6 +14,8 @@ namespace trireme {
 // Remembers the layers' declarations between layouts that share them.
 class StepPlanner {
  public:
+  // `counts_work`: of GPUs; what only asks for FLOPs does without.
+  explicit StepPlanner(bool counts_work = true) : counts_work_(counts_work) {}
   // The step of a resolved config. Raises ExitCode::config for a schedule that cannot be.
   [[nodiscard]] plan::StepInput input(const Config& config);
 
@@ -27,6 +29,7 @@ class StepPlanner {
   };
   const Layers& layers(const Config& config);
 
+  bool counts_work_;
   std::map<Key, Layers> known_;
 };
 

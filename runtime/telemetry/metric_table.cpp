@@ -69,6 +69,19 @@ constexpr std::array step_table{
                [](const S& m) {
                  return Value(m.step_ms > 0 ? 1e3 * static_cast<double>(m.items) / m.step_ms : 0.0);
                }},
+    StepMetric{{"model_gflops_per_s", "GFLOP/s", gauge, thousandths,
+                "rate of the model's own operations over all ranks: three times the forward "
+                "passes, nothing for recomputation"},
+               [](const S& m) {
+                 return m.flops > 0 && m.step_ms > 0 ? Value(1e-6 * m.flops / m.step_ms) : Value();
+               }},
+    StepMetric{{"mfu", "1", gauge, thousandths,
+                "model FLOPs utilization: that rate as a share of the peak of parallel.hardware"},
+               [](const S& m) {
+                 return m.flops > 0 && m.step_ms > 0 && m.peak_flops > 0
+                            ? Value(1e3 * m.flops / m.step_ms / m.peak_flops)
+                            : Value();
+               }},
     milliseconds("step_ms", of<&S::step_ms>,
                  "time of the step, mean over the ranks as all that follow; the eight parts from "
                  "forward_ms to other_ms add up to it"),

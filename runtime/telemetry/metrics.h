@@ -28,6 +28,8 @@ struct StepMetrics {
   double grad_norm = 0;      // before clipping
   std::int64_t items = 0;    // tokens or images of this step, all ranks together
   std::int64_t targets = 0;  // of them counted in the loss; written where they are not all
+  double flops = 0;          // of the model's own operations in them; 0 = not known
+  double peak_flops = 0;     // a second, of all ranks; 0 = not known
   double step_ms = 0;
   double forward_ms = 0;  // this and the next two: without waits for communication
   double backward_ms = 0;

@@ -136,6 +136,8 @@ StepMetrics Trainer::metrics_of(const StepReport& report) const {
                       .epoch = options_.epochs ? options_.epochs(done) : 0,
                       .items_seen = engine_.targets_before(done),
                       .time = std::chrono::system_clock::now()};
+  metrics.flops = options_.flops_per_item * static_cast<double>(metrics.items);
+  metrics.peak_flops = options_.peak_flops;
   if (report.noise) {
     metrics.noise_scale = report.noise->scale;
     metrics.noise_trace = report.noise->trace;

@@ -25,6 +25,9 @@ struct TrainerOptions {
   // Passes over the data after so many steps; may be empty.
   std::function<double(std::int64_t done)> epochs{};
   RunFacts facts{};  // for advice
+  // For rates: of the model by token or image, and what all ranks could do in a second; 0 = not
+  // known.
+  double flops_per_item = 0, peak_flops = 0;
 };
 
 class Trainer {

@@ -72,6 +72,17 @@ TEST(Metrics, AStepIsOneJsonLine) {
             "\n");
 }
 
+TEST(Metrics, AStepWhoseFlopsAreKnownSaysTheirRateAndShareOfThePeak) {
+  StepMetrics metrics = sample_step();
+  metrics.flops = 25e12;
+  EXPECT_NE(
+      json_of(metrics).find("\"tokens_per_s\":32768.0,\"model_gflops_per_s\":200000.0,\"step_ms\""),
+      std::string::npos);
+  metrics.peak_flops = 800e12;
+  EXPECT_NE(json_of(metrics).find("\"model_gflops_per_s\":200000.0,\"mfu\":0.25,\"step_ms\""),
+            std::string::npos);
+}
+
 TEST(Metrics, ImagesHaveKeysOfTheirOwn) {
   EXPECT_NE(json_of(sample_step(), ItemKind::images)
                 .find("\"images_seen\":28672,\"images_per_s\":32768.0"),
