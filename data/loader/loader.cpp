@@ -6,6 +6,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
+#include "runtime/base/test_delay.h"
 
 namespace trireme {
 namespace {
@@ -197,6 +198,7 @@ void Loader::issue(std::int64_t batch, Stream& copy) {
 
 const Batch& Loader::next(Stream& copy, Stream& compute) {
   compute.record(*released_);
+  wait_seconds_ += 1e-3 * test_delay(DelayPlace::batch);
   if (issued_ == next_) {
     await(next_);
     issue(next_, copy);

@@ -12,6 +12,7 @@
 #include "runtime/telemetry/environment.h"
 #include "runtime/telemetry/export/exporters.h"
 #include "runtime/telemetry/run_directory.h"
+#include "runtime/telemetry/verdict/rank_log.h"
 #include "runtime/train/meters/bubble_meter.h"
 
 namespace trireme {
@@ -25,6 +26,7 @@ struct Reporter {
   Reporter& operator=(const Reporter&) = delete;
   RunDirectory directory;
   MetricsLog log;
+  RankLog ranks;
   Console console;
   Exporters exporters;
   MetricsSinks sinks;  // all of them
@@ -33,8 +35,14 @@ struct Reporter {
 // Of the rank whose resident set was largest. Collective.
 [[nodiscard]] std::uint64_t peak_memory_of_any_rank(Session& session);
 
-// The pipeline's bubble as measured and as the schedule predicts it from the stages' own times.
-// Collective over the pipeline.
-void log_bubble(Session& session, const PipelineRunner& runner, const BubbleMeter& meter);
+// The pipeline's bubble as measured and as the schedule predicts it from the stages' own times, and
+// other settings replayed with these, whose gains are parts of `step_ms`. Nothing where there is no
+// pipeline. Collective over the pipeline.
+struct PipelineFindings {
+  std::optional<BubbleShares> bubble{};
+  std::vector<Trial> replays{};
+};
+[[nodiscard]] PipelineFindings log_bubble(Session& session, const PipelineRunner& runner,
+                                          const BubbleMeter& meter, double step_ms);
 
 }  // namespace trireme

@@ -117,8 +117,7 @@ void log_step_time(double planned_seconds, double mean_seconds) {
 }
 
 // Collective.
-void leave_results(Engine& engine, const Trainer& trainer, const BubbleMeter& meter,
-                   const SlowRanks& slow, const std::vector<std::string>& hosts,
+void leave_results(Engine& engine, const Trainer& trainer, const BubbleMeter& meter, double step_ms,
                    Reporter* reporter) {
   Session& session = engine.session();
   TrainingState& state = *engine.training().state;
@@ -127,16 +126,19 @@ void leave_results(Engine& engine, const Trainer& trainer, const BubbleMeter& me
   write_results(session, state, trainer.final_loss(), reporter);
   if (config.device.autotune != "off")
     tune_gemms(*session.world, *session.streams.compute, config.device.autotune);
-  log_bubble(session, state.engine.runner(), meter);
+  const PipelineFindings pipeline = log_bubble(session, state.engine.runner(), meter, step_ms);
   session.world->barrier();  // the last wait that has a deadline
   if (reporter == nullptr) return;
   reporter->exporters.finish(RunEnd::done);
-  reporter->console.finish({.totals = {},
-                            .wall_seconds = trainer.wall_seconds(),
-                            .evaluation_seconds = trainer.evaluation_seconds(),
-                            .peak_memory_bytes = peak,
-                            .slow = slow,
-                            .hosts = hosts});
+  reporter->ranks.end({.step = config.train.steps,
+                       .wall_seconds = trainer.wall_seconds(),
+                       .evaluation_seconds = trainer.evaluation_seconds(),
+                       .checkpoint_after_seconds = trainer.checkpoint_after_seconds(),
+                       .peak_memory_bytes = peak,
+                       .bubble = pipeline.bubble,
+                       .replays = pipeline.replays,
+                       .time = std::chrono::system_clock::now()});
+  reporter->console.finish(reporter->ranks.fold().summary());
 }
 
 // Collective; raises ExitCode::communication on every rank alike.
@@ -200,7 +202,8 @@ bool run_training(const RankProcess& process, const Config& config,
   };
   BubbleMeter meter(parts.state->engine.runner());
   MetricsSink* const metrics = reporter ? &reporter->sinks : nullptr;
-  StepReports reports(session.mesh, metrics, request.split_times);
+  RankLog* const ranks = reporter ? &reporter->ranks : nullptr;
+  StepReports reports(session.mesh, metrics, ranks, request.split_times);
   TrainerOptions options =
       trainer_options(config, session.traits(), *parts.sampler, start.step(), facts);
   options.flops_per_item = planned.flops_per_item;
@@ -208,6 +211,7 @@ bool run_training(const RankProcess& process, const Config& config,
   Trainer trainer(parts.state->engine, *parts.batches, options, {&reports, metrics, &meter},
                   services);
   trainer.run();
+  reports.flush();
   parts.state->engine.settle();
   if (request.split_times && reporter) write_time_split(reports, *reporter);
   const bool stopped = trainer.stopped() != StopReason::none;
@@ -227,7 +231,8 @@ bool run_training(const RankProcess& process, const Config& config,
   } else {
     if (planned.seconds) log_step_time(*planned.seconds, mean_step_seconds(trainer, config, start));
     engine.require_run();
-    leave_results(engine, trainer, meter, reports.slow(), hosts, reporter.get());
+    leave_results(engine, trainer, meter, 1e3 * mean_step_seconds(trainer, config, start),
+                  reporter.get());
     checkpoints.require_saved();
   }
   return !stopped;

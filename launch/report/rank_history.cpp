@@ -76,7 +76,8 @@ class RanksReading {
   RankHistory run() {
     while (const auto line = reader_.next()) {
       const RankJson parsed = RankJson::parse(*line, nullptr, false);
-      if (parsed.is_object() && (take_start(parsed) || take_window(parsed))) continue;
+      const bool folded = history_.fold.line(*line);
+      if (parsed.is_object() && (take_start(parsed) || take_window(parsed) || folded)) continue;
       if (history_.broken++ == 0) history_.first_broken = reader_.number();
     }
     return std::move(history_);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/telemetry/verdict/run_fold.h"
+
 namespace trireme::report {
 
 struct RunStart {
@@ -42,6 +44,7 @@ struct RankHistory {
   std::int64_t lost_steps = 0;  // of windows behind the step that a later start went on from
   double lost_seconds = 0;      // that they took
   std::int64_t broken = 0, first_broken = 0;
+  RunFold fold{};  // of the last start: what the verdict is a function of
 };
 
 // Raises ExitCode::data where the file cannot be read at all.

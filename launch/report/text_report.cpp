@@ -211,6 +211,8 @@ std::vector<Fact> facts_of(const RunData& run) {
 }
 
 std::string verdict_of(const RunData& run) {
+  const RunFold& ranks = run.ranks.fold;
+  if (ranks.steps() > 0) return verdict_text(ranks.summary(), ranks.facts());
   return run.metrics.steps > 0 ? verdict(summary_of(run), run.facts) : std::string();
 }
 

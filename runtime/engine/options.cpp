@@ -197,7 +197,10 @@ RunFacts run_facts(const Config& config, const CoreCrowd& crowd) {
           .eval_batches = config.train.eval_batches,
           .warmup_steps = config.lr_schedule.warmup_steps,
           .clip_norm = config.train.clip_norm,
-          .checkpoint_every = config.checkpoint.every_steps};
+          .checkpoint_every = config.checkpoint.every_steps,
+          .checkpoint_async = config.checkpoint.async,
+          .full_recompute = config.train.recompute == Recompute::full,
+          .global_batch = config.train.global_batch};
 }
 
 }  // namespace trireme

@@ -47,7 +47,7 @@ void TensorGroup::begin(Stream& compute) const {
 
 void TensorGroup::finish(Stream& compute) const {
   comm_.record(*done_event_);
-  wait_for_comm(compute, *done_event_, stalls_);
+  wait_for_comm(compute, *done_event_, stalls_, StallCause::sum);
 }
 
 }  // namespace trireme

@@ -59,7 +59,7 @@ void ParamGatherer::after_update() {
 void ParamGatherer::complete(std::size_t bucket) {
   if (!pending_[bucket]) return;
   pending_[bucket] = false;
-  wait_for_comm(compute_, *gathered_[bucket], stalls_);
+  wait_for_comm(compute_, *gathered_[bucket], stalls_, StallCause::gather);
   params_.refresh_compute(compute_, params_.layout().buckets()[bucket]);
 }
 
@@ -76,7 +76,7 @@ void ParamGatherer::before_use(int unit, int next) {
   fetch(unit);
   if (const std::size_t at = buffer_of(unit); at < pending_.size() && pending_[at]) {
     pending_[at] = false;
-    wait_for_comm(compute_, *gathered_[at], stalls_);
+    wait_for_comm(compute_, *gathered_[at], stalls_, StallCause::gather);
     for (const Bucket& bucket : buckets) {
       if (bucket.units.contains(unit)) params_.refresh_compute(compute_, bucket);
     }

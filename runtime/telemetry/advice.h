@@ -25,6 +25,9 @@ struct RunFacts {
   std::int64_t warmup_steps = 0;
   double clip_norm = 0;  // 0: no clipping
   std::int64_t checkpoint_every = 0;
+  bool checkpoint_async = true;
+  bool full_recompute = false;
+  std::int64_t global_batch = 0;  // samples; 0: not known
   friend bool operator==(const RunFacts&, const RunFacts&) = default;
 };
 
@@ -33,12 +36,16 @@ struct RunFacts {
 
 enum class Trouble : std::uint8_t {
   exposed_comm,
+  late_messages,  // of one rank
   bubble,
+  uneven_stages,  // of the pipeline
   data_wait,
   data_wait_of_rank,  // of one rank only
   straggler,
   no_core,          // of all ranks alike
   no_core_of_rank,  // of one rank only
+  checkpoint,
+  checkpoint_of_rank,  // of one rank only
   evaluation,
   other,
   non_finite  // losses or gradients

@@ -122,22 +122,11 @@ std::string format_progress(const StepMetrics& last, const StepTotals& window,
 
 std::string format_summary(const RunSummary& summary, const ConsoleOptions& options) {
   const StepTotals& totals = summary.totals;
-  std::string text =
-      fmt::format("done: {} steps in {}, {}, peak memory {:.0f} MiB per rank\ntime: ", totals.steps,
-                  format_duration(summary.wall_seconds), throughput(totals, options.items),
-                  static_cast<double>(summary.peak_memory_bytes) / 0x1p20);
-  std::string_view separator;
-  for (const TimeShare& share : shares_of(summary)) {
-    if (!share.always_shown && share.seconds == 0) continue;
-    text += fmt::format("{}{} {:.1f} s ({:.1f} %)", std::exchange(separator, ", "), share.name,
-                        share.seconds, percent(share.seconds, summary.wall_seconds));
-  }
-  if (totals.reduce_ms > 0) {
-    const double exposed = std::min(percent(totals.reduce_wait_ms, totals.reduce_ms), 100.0);
-    text += fmt::format("\ngradient reduction: {:.1f} s, {:.1f} % hidden, {:.1f} % exposed",
-                        1e-3 * totals.reduce_ms, 100 - exposed, exposed);
-  }
-  return text + fmt::format("\n{}\n", verdict(summary, options.facts));
+  return fmt::format("done: {} steps in {}, {}, peak memory {:.0f} MiB per rank\n{}\n",
+                     totals.steps, format_duration(summary.wall_seconds),
+                     throughput(totals, options.items),
+                     static_cast<double>(summary.peak_memory_bytes) / 0x1p20,
+                     verdict_text(summary, options.facts));
 }
 
 Console::Console(const ConsoleOptions& options, int descriptor)

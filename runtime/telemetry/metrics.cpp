@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/telemetry/metrics.h"
 
-#include <fcntl.h>
-#include <fmt/chrono.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "runtime/base/output_directory.h"
 #include "runtime/telemetry/metric_table.h"
 
 namespace trireme {
@@ -40,29 +31,24 @@ bool all_finite(const Json& value) {
 
 std::string line_of(Json json, std::chrono::system_clock::time_point time) {
   const bool finite = all_finite(json);
-  const auto part = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch());
-  json["timestamp"] =
-      fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(time)),
-                  part.count() % 1000);
+  json["timestamp"] = timestamp_text(time);
   if (!finite) json["non_finite"] = true;
   // Any bytes: a path need not be UTF-8.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
-// Bytes of the whole lines whose step is at most `done`.
-off_t bytes_up_to(const std::string& path, std::int64_t done) {
+bool is_up_to(std::int64_t done, std::string_view line) {
   constexpr std::string_view head = "{\"step\":";
-  std::ifstream file(path);
-  off_t bytes = 0;
-  for (std::string line; std::getline(file, line) && !file.eof();) {
-    std::int64_t step = 0;
-    if (!line.starts_with(head)) break;
-    const auto [rest, error] =
-        std::from_chars(line.data() + head.size(), line.data() + line.size(), step);
-    if (error != std::errc() || step > done) break;
-    bytes += static_cast<off_t>(line.size()) + 1;
-  }
-  return bytes;
+  std::int64_t step = 0;
+  if (!line.starts_with(head)) return false;
+  const auto [rest, error] =
+      std::from_chars(line.data() + head.size(), line.data() + line.size(), step);
+  return error == std::errc() && step <= done;
+}
+
+std::optional<LineFile::Keep> lines_up_to(std::optional<std::int64_t> done) {
+  if (!done) return std::nullopt;
+  return [last = *done](std::string_view line) { return is_up_to(last, line); };
 }
 
 }  // namespace
@@ -131,49 +117,22 @@ void MetricsSinks::failed_save(const FailedSave& failed) {
 }
 
 MetricsLog::MetricsLog(std::string path, ItemKind kind, std::optional<std::int64_t> done)
-    : path_(std::move(path)), kind_(kind) {
-  // O_EXCL: a second run that chose the same directory a moment later must not mix its lines in.
-  const int exclusive = done ? 0 : O_EXCL;
-  file_ =
-      OutputDirectory(parent_directory(path_), ExitCode::internal)
-          .open(std::filesystem::path(path_).filename(), O_WRONLY | O_CREAT | O_APPEND | exclusive);
-  if (done && ::ftruncate(file_.get(), bytes_up_to(path_, *done)) != 0)
-    system_failed("ftruncate", path_);
-}
+    : kind_(kind), file_(std::move(path), lines_up_to(done)) {}
 
 void MetricsLog::step(const StepMetrics& metrics) {
-  append(format_json(metrics, kind_));
+  file_.append(format_json(metrics, kind_));
 }
 
 void MetricsLog::evaluation(const EvaluationMetrics& metrics) {
-  append(format_json(metrics));
+  file_.append(format_json(metrics));
 }
 
 void MetricsLog::skipped(const SkippedBatch& skipped) {
-  append(format_json(skipped));
+  file_.append(format_json(skipped));
 }
 
 void MetricsLog::failed_save(const FailedSave& failed) {
-  append(format_json(failed));
-}
-
-void MetricsLog::append(std::string_view line) {
-  if (failed_) return;
-  ssize_t put = 0;
-  do {
-    put = ::write(file_.get(), line.data(), line.size());
-  } while (put < 0 && errno == EINTR);
-  if (put == static_cast<ssize_t>(line.size())) return;
-
-  failed_ = true;
-  // A short write means that the disk filled up within this line.
-  const int reason = put < 0 ? errno : ENOSPC;
-  const off_t end = ::lseek(file_.get(), 0, SEEK_END);
-  const bool whole_lines_left =
-      put <= 0 || (end >= put && ::ftruncate(file_.get(), end - put) == 0);
-  fail(ExitCode::internal,
-       "{}: cannot be written: {}; free space there or choose another run.directory{}", path_,
-       std::strerror(reason), whole_lines_left ? "" : " (its last line is torn)");
+  file_.append(format_json(failed));
 }
 
 }  // namespace trireme

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/base/file.h"
+#include "runtime/telemetry/lines/line_file.h"
 
 namespace trireme {
 
@@ -34,15 +34,22 @@ struct StepMetrics {
   double forward_ms = 0;  // this and the next two: without waits for communication
   double backward_ms = 0;
   double optimizer_ms = 0;
-  double data_wait_ms = 0;              // for the next batch, or for a rank that waited for its own
-  double exposed_comm_ms = 0;           // for communication that no computation hid
-  double straggler_ms = 0;              // in communication, for a rank whose own work took longer
-  double bubble_ms = 0;                 // for the neighbours in the pipeline
-  double other_ms = 0;                  // of the step, and none of these
-  double core_wait_ms = 0;              // of a rank's own work: its process had no core
-  double core_straggler_ms = 0;         // of straggler_ms: for a rank that had none
-  double reduce_ms = 0;                 // reducing gradients, hidden behind backward or exposed
-  double reduce_wait_ms = 0;            // of that: exposed
+  double data_wait_ms = 0;       // for the next batch, or for a rank that waited for its own
+  double exposed_comm_ms = 0;    // for communication that no computation hid
+  double straggler_ms = 0;       // in communication, for a rank whose own work took longer
+  double bubble_ms = 0;          // for the neighbours in the pipeline
+  double other_ms = 0;           // of the step, and none of these
+  double core_wait_ms = 0;       // of a rank's own work: its process had no core
+  double comm_core_wait_ms = 0;  // of core_wait_ms, and of other_ms
+  double core_straggler_ms = 0;  // of straggler_ms: for a rank that had none
+  double reduce_ms = 0;          // reducing gradients, hidden behind backward or exposed
+  double reduce_wait_ms = 0;     // of that: exposed
+  // Of exposed_comm_ms: for sums of tensor groups, for parameters, for gradients; the rest for
+  // norms.
+  double tensor_comm_ms = 0, gather_comm_ms = 0, reduce_comm_ms = 0;
+  double between_ms = 0;                        // before the step, since the end of the last
+  double checkpoint_ms = 0, evaluation_ms = 0;  // of that
+  double checkpoint_straggler_ms = 0;   // of straggler_ms: for a rank whose checkpoint took longer
   std::optional<double> loss_scale{};   // of this step, where the loss is scaled
   std::int64_t skipped_steps = 0;       // up to and with this one, because gradients overflowed
   std::int64_t non_finite_steps = 0;    // of this run, skipped with no loss scale to mend it
@@ -118,10 +125,7 @@ class MetricsSinks final : public MetricsSink {
   std::vector<MetricsSink*> sinks_;
 };
 
-// metrics.jsonl of one run; rank 0 only. Each line is one write() to a file opened for appending,
-// so a killed run leaves whole lines. A line that does not fit on the disk is taken back and raises
-// ExitCode::internal once; later calls do nothing, so that a run already failing does not repeat
-// itself.
+// metrics.jsonl of one run; rank 0 only. Errors are LineFile's.
 class MetricsLog final : public MetricsSink {
  public:
   // A run that goes on after `done` steps keeps the lines up to them; a new one has no file yet.
@@ -131,15 +135,11 @@ class MetricsLog final : public MetricsSink {
   void evaluation(const EvaluationMetrics& metrics) override;
   void skipped(const SkippedBatch& skipped) override;
   void failed_save(const FailedSave& failed) override;
-  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const std::string& path() const { return file_.path(); }
 
  private:
-  void append(std::string_view line);
-
-  std::string path_;
   ItemKind kind_;
-  FileDescriptor file_;
-  bool failed_ = false;
+  LineFile file_;
 };
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The directory of one run: config.yaml (resolved), config.user.yaml (what was asked for),
-// environment.json, metrics.jsonl, console.log, checkpoints, weights.
+// environment.json, metrics.jsonl, ranks.jsonl, console.log, checkpoints, weights.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +43,7 @@ class RunDirectory {
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
+  [[nodiscard]] std::string ranks_path() const { return path_ + "/ranks.jsonl"; }
   // What the console showed, of all starts of the run.
   [[nodiscard]] std::string log_path() const { return log_in(path_); }
   [[nodiscard]] static std::string log_in(const std::string& path) { return path + "/console.log"; }

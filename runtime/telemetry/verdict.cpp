@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace trireme {
 namespace {
@@ -26,7 +27,7 @@ std::string name_of(const SlowRank& slow, const RunSummary& summary) {
 // be shorter by the whole of it.
 Loss straggler(const RunSummary& summary) {
   const StepTotals& totals = summary.totals;
-  const double waits = 1e-3 * (totals.straggler_ms - totals.core_straggler_ms);
+  const double waits = 1e-3 * parts_of(totals).straggler;
   const SlowRank& slow = summary.slow.compute;
   if (slow.rank < 0) return {Trouble::straggler, "waits for ranks that are slower by turns", waits};
   return {Trouble::straggler, "straggler, " + name_of(slow, summary) + ",",
@@ -43,8 +44,7 @@ Loss no_core(const RunSummary& summary, const RunFacts& facts) {
   const SlowRank& slow = summary.slow.core;
   if (share_cores(facts)) {
     if (own < wanting * totals.step_ms) return {Trouble::no_core, "waits for cores", seconds};
-    const double peers =
-        totals.exposed_comm_ms + totals.bubble_ms + totals.straggler_ms - totals.core_straggler_ms;
+    const double peers = totals.exposed_comm_ms + totals.bubble_ms + parts_of(totals).straggler;
     return {Trouble::no_core, "waits for cores and for ranks that had none",
             seconds + 1e-3 * peers};
   }
@@ -62,10 +62,120 @@ Loss data_wait(const RunSummary& summary) {
   return {Trouble::data_wait_of_rank, "data wait of " + name_of(slow, summary), seconds};
 }
 
+// The longest checkpoint is everybody's.
+Loss checkpoints(const RunSummary& summary) {
+  const double seconds =
+      1e-3 * parts_of(summary.totals).checkpoint + summary.checkpoint_after_seconds;
+  const SlowRank& slow = summary.slow.checkpoint;
+  if (slow.rank < 0) return {Trouble::checkpoint, "checkpoints", seconds};
+  return {Trouble::checkpoint_of_rank, "checkpoints of " + name_of(slow, summary), seconds};
+}
+
+Loss messages(const RunSummary& summary) {
+  const double seconds = 1e-3 * summary.totals.exposed_comm_ms;
+  const SlowRank& slow = summary.slow.messages;
+  if (slow.rank < 0) return {Trouble::exposed_comm, "exposed communication", seconds};
+  return {Trouble::late_messages,
+          fmt::format("exposed communication behind {}, whose messages leave late,",
+                      name_of(slow, summary)),
+          std::min(seconds, slow.seconds)};
+}
+
+Loss bubble(const RunSummary& summary) {
+  const double seconds = 1e-3 * summary.totals.bubble_ms;
+  const SlowRank& slow = summary.slow.stage;
+  if (slow.rank < 0) return {Trouble::bubble, "pipeline bubble", seconds};
+  return {Trouble::uneven_stages,
+          fmt::format("pipeline bubble, in which the others wait for the stage of {},",
+                      name_of(slow, summary)),
+          seconds};
+}
+
+// What the steps and the pauses known by name leave of the wall time, and other work in steps.
 double other_seconds(const RunSummary& summary) {
   const StepTotals& totals = summary.totals;
-  const double between = summary.wall_seconds - 1e-3 * totals.step_ms - summary.evaluation_seconds;
-  return std::max(between, 0.0) + 1e-3 * totals.other_ms;
+  const double between = summary.wall_seconds - summary.evaluation_seconds -
+                         summary.checkpoint_after_seconds -
+                         1e-3 * (totals.step_ms + totals.checkpoint_ms);
+  return std::max(between, 0.0) + 1e-3 * (totals.other_ms - totals.comm_core_wait_ms);
+}
+
+// What exposed communication was for, where it is worth telling: " (9.1 %: gradients 7.0 %)".
+std::string comm_parts(const RunSummary& summary) {
+  const StepTotals& totals = summary.totals;
+  const double known = totals.reduce_comm_ms + totals.tensor_comm_ms + totals.gather_comm_ms;
+  const std::pair<const char*, double> parts[] = {
+      {"gradients", totals.reduce_comm_ms},
+      {"sums of tensor groups", totals.tensor_comm_ms},
+      {"gathered parameters", totals.gather_comm_ms},
+      {"norms", known > 0 ? totals.exposed_comm_ms - known : 0}};
+  std::string text;
+  for (const auto& [name, milliseconds] : parts) {
+    const double share = percent(1e-3 * milliseconds, summary.wall_seconds);
+    if (share >= 0.05) text += fmt::format("{} {} {:.1f} %", text.empty() ? ":" : ",", name, share);
+  }
+  return text;
+}
+
+std::string time_line(const RunSummary& summary) {
+  std::string text = "time: ";
+  std::string_view separator;
+  for (const TimeShare& share : shares_of(summary)) {
+    if (!share.always_shown && share.seconds == 0) continue;
+    std::string more;
+    if (share.short_name == "comm") more = comm_parts(summary);
+    if (share.short_name == "bubble" && summary.bubble) {
+      more = fmt::format(": of the pipeline's own time {:.1f} %, predicted {:.1f} %",
+                         100 * summary.bubble->measured, 100 * summary.bubble->predicted);
+    }
+    text += fmt::format("{}{} {:.1f} s ({:.1f} %{})", std::exchange(separator, ", "), share.name,
+                        share.seconds, percent(share.seconds, summary.wall_seconds), more);
+  }
+  return text;
+}
+
+// How far ranks are apart in what they do themselves.
+std::string spread_line(const RunSummary& summary) {
+  if (summary.ranks.size() < 2) return {};
+  const std::pair<const char*, double RankTimes::*> parts[] = {
+      {"compute", &RankTimes::compute},
+      {"wait for their own data", &RankTimes::data_wait},
+      {"wait for a core", &RankTimes::core_wait},
+      {"stand still for checkpoints", &RankTimes::checkpoint}};
+  std::string text;
+  for (const auto& [name, member] : parts) {
+    const auto [least, most] = std::ranges::minmax(summary.ranks, {}, member);
+    if (1e-3 * most.*member < 0.005 * summary.wall_seconds) continue;
+    text += fmt::format("{} {} {:.1f} to {:.1f} s", text.empty() ? "" : ",", name,
+                        1e-3 * least.*member, 1e-3 * most.*member);
+  }
+  return text.empty() ? "" : "\nranks:" + text;
+}
+
+// The rank that costs most, and how it shows in the steps.
+std::string late_line(const RunSummary& summary) {
+  const std::pair<const SlowRank*, const char*> causes[] = {
+      {&summary.slow.compute, "its own work takes longer than that of the others"},
+      {&summary.slow.data, "it waits for its data"},
+      {&summary.slow.core, "it has no core"},
+      {&summary.slow.checkpoint, "its checkpoints take longer"},
+      {&summary.slow.stage, "its stage computes longer than the others do"},
+      {&summary.slow.messages, "its messages leave late, with no more work than the others have"}};
+  const auto& [slow, cause] =
+      *std::ranges::max_element(causes, {}, [](const auto& entry) { return entry.first->seconds; });
+  if (slow->rank < 0 || static_cast<std::size_t>(slow->rank) >= summary.ranks.size()) return {};
+  const RankTimes& rank = summary.ranks[static_cast<std::size_t>(slow->rank)];
+  // Stages of one rank have nobody to be late for.
+  const int decimals = slow->seconds < 10 ? 3 : 1;
+  if (rank.late_steps < 1) {
+    return fmt::format("\n{}: {}, by {:.{}f} s in all", name_of(*slow, summary), cause,
+                       slow->seconds, decimals);
+  }
+  return fmt::format("\n{} arrives {:.3g} ms late at {:.0f} % of steps: {}, {:.{}f} s in all",
+                     name_of(*slow, summary), rank.late / rank.late_steps,
+                     percent(rank.late_steps,
+                             static_cast<double>(std::max<std::int64_t>(summary.totals.steps, 1))),
+                     cause, slow->seconds, decimals);
 }
 
 }  // namespace
@@ -81,38 +191,125 @@ void StepTotals::add(const StepMetrics& metrics) {
   bubble_ms += metrics.bubble_ms;
   other_ms += metrics.other_ms;
   core_wait_ms += metrics.core_wait_ms;
+  comm_core_wait_ms += metrics.comm_core_wait_ms;
   core_straggler_ms += metrics.core_straggler_ms;
   reduce_ms += metrics.reduce_ms;
   reduce_wait_ms += metrics.reduce_wait_ms;
+  tensor_comm_ms += metrics.tensor_comm_ms;
+  gather_comm_ms += metrics.gather_comm_ms;
+  reduce_comm_ms += metrics.reduce_comm_ms;
+  between_ms += metrics.between_ms;
+  checkpoint_ms += metrics.checkpoint_ms;
+  evaluation_ms += metrics.evaluation_ms;
+  checkpoint_straggler_ms += metrics.checkpoint_straggler_ms;
+  forward_ms += metrics.forward_ms;
+  optimizer_ms += metrics.optimizer_ms;
+}
+
+void StepTotals::add(const StepTotals& more) {
+  steps += more.steps;
+  items += more.items;
+  loss += more.loss;
+  step_ms += more.step_ms;
+  data_wait_ms += more.data_wait_ms;
+  exposed_comm_ms += more.exposed_comm_ms;
+  straggler_ms += more.straggler_ms;
+  bubble_ms += more.bubble_ms;
+  other_ms += more.other_ms;
+  core_wait_ms += more.core_wait_ms;
+  comm_core_wait_ms += more.comm_core_wait_ms;
+  core_straggler_ms += more.core_straggler_ms;
+  reduce_ms += more.reduce_ms;
+  reduce_wait_ms += more.reduce_wait_ms;
+  tensor_comm_ms += more.tensor_comm_ms;
+  gather_comm_ms += more.gather_comm_ms;
+  reduce_comm_ms += more.reduce_comm_ms;
+  between_ms += more.between_ms;
+  checkpoint_ms += more.checkpoint_ms;
+  evaluation_ms += more.evaluation_ms;
+  checkpoint_straggler_ms += more.checkpoint_straggler_ms;
+  forward_ms += more.forward_ms;
+  optimizer_ms += more.optimizer_ms;
+}
+
+RankMesh mesh_of(const RunFacts& facts) {
+  return {.data = facts.data, .tensor = facts.tensor, .pipeline = facts.pipeline};
+}
+
+TimeParts parts_of(const StepTotals& totals) {
+  TimeParts parts{
+      .exposed_comm = totals.exposed_comm_ms,
+      .straggler = totals.straggler_ms - totals.core_straggler_ms - totals.checkpoint_straggler_ms,
+      .core_wait = totals.core_wait_ms + totals.core_straggler_ms,
+      .bubble = totals.bubble_ms,
+      .data_wait = totals.data_wait_ms,
+      .checkpoint = totals.checkpoint_ms + totals.checkpoint_straggler_ms,
+      .evaluation = totals.evaluation_ms,
+      .other = totals.other_ms - totals.comm_core_wait_ms + totals.between_ms -
+               totals.checkpoint_ms - totals.evaluation_ms};
+  // Both are measured by other clocks than what they are parts of.
+  parts.other = std::max(parts.other, 0.0);
+  parts.compute = std::max(totals.step_ms - totals.data_wait_ms - totals.exposed_comm_ms -
+                               totals.straggler_ms - totals.bubble_ms - totals.other_ms -
+                               (totals.core_wait_ms - totals.comm_core_wait_ms),
+                           0.0);
+  return parts;
+}
+
+StepTotals totals_of(const TimeParts& parts, std::int64_t steps) {
+  StepTotals totals{.steps = steps,
+                    .data_wait_ms = parts.data_wait,
+                    .exposed_comm_ms = parts.exposed_comm,
+                    .straggler_ms = parts.straggler,
+                    .bubble_ms = parts.bubble,
+                    .other_ms = parts.other,
+                    .core_wait_ms = parts.core_wait,
+                    .between_ms = parts.checkpoint + parts.evaluation,
+                    .checkpoint_ms = parts.checkpoint,
+                    .evaluation_ms = parts.evaluation};
+  totals.step_ms = parts.compute + parts.exposed_comm + parts.straggler + parts.core_wait +
+                   parts.bubble + parts.data_wait + parts.other;
+  return totals;
 }
 
 std::vector<TimeShare> shares_of(const RunSummary& summary) {
-  const StepTotals& totals = summary.totals;
-  const double compute = totals.step_ms - totals.data_wait_ms - totals.exposed_comm_ms -
-                         totals.straggler_ms - totals.bubble_ms - totals.other_ms -
-                         totals.core_wait_ms;
+  const TimeParts parts = parts_of(summary.totals);
+  const double checkpoint = 1e-3 * parts.checkpoint + summary.checkpoint_after_seconds;
   return {
-      {"compute", "compute", 1e-3 * std::max(compute, 0.0)},
-      {"exposed communication", "comm", 1e-3 * totals.exposed_comm_ms},
-      {"slower ranks", "slower ranks", 1e-3 * (totals.straggler_ms - totals.core_straggler_ms),
-       false},
-      {"waits for cores", "cores", 1e-3 * (totals.core_wait_ms + totals.core_straggler_ms), false},
-      {"pipeline bubble", "bubble", 1e-3 * totals.bubble_ms, false},
-      {"data wait", "data", 1e-3 * totals.data_wait_ms},
+      {"compute", "compute", 1e-3 * parts.compute},
+      {"exposed communication", "comm", 1e-3 * parts.exposed_comm},
+      {"slower ranks", "slower ranks", 1e-3 * parts.straggler, false},
+      {"waits for cores", "cores", 1e-3 * parts.core_wait, false},
+      {"pipeline bubble", "bubble", 1e-3 * parts.bubble, false},
+      {"data wait", "data", 1e-3 * parts.data_wait},
+      {"checkpoints", "checkpoints", checkpoint, false},
       {"evaluation", "evaluation", summary.evaluation_seconds},
       {"other", "other", other_seconds(summary)},
   };
 }
 
+std::string verdict_text(const RunSummary& summary, const RunFacts& facts) {
+  std::string text = time_line(summary);
+  if (const double reduced = summary.totals.reduce_ms; reduced > 0) {
+    const double exposed = std::min(percent(summary.totals.reduce_wait_ms, reduced), 100.0);
+    text += fmt::format("\ngradient reduction: {:.1f} s, {:.1f} % hidden, {:.1f} % exposed",
+                        1e-3 * reduced, 100 - exposed, exposed);
+  }
+  text += spread_line(summary) + late_line(summary);
+  text += "\n" + verdict(summary, facts);
+  const std::string trials = try_line(summary, facts);
+  return trials.empty() ? text : text + "\n" + trials;
+}
+
 std::string verdict(const RunSummary& summary, const RunFacts& facts) {
   constexpr double worth_naming = 5;  // percent
-  const StepTotals& totals = summary.totals;
   const Loss losses[] = {
-      {Trouble::exposed_comm, "exposed communication", 1e-3 * totals.exposed_comm_ms},
+      messages(summary),
       straggler(summary),
       no_core(summary, facts),
-      {Trouble::bubble, "pipeline bubble", 1e-3 * totals.bubble_ms},
+      bubble(summary),
       data_wait(summary),
+      checkpoints(summary),
       {Trouble::evaluation, "evaluation", summary.evaluation_seconds},
       {Trouble::other, "other work", other_seconds(summary)},
   };

@@ -3,12 +3,15 @@
 // largest loss, and what to do about it.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/telemetry/advice.h"
 #include "runtime/telemetry/metrics.h"
+#include "runtime/telemetry/verdict/rank_times.h"
+#include "runtime/telemetry/verdict/trials.h"
 
 namespace trireme {
 
@@ -24,34 +27,61 @@ struct StepTotals {
   double bubble_ms = 0;
   double other_ms = 0;
   double core_wait_ms = 0;
+  double comm_core_wait_ms = 0;
   double core_straggler_ms = 0;
   double reduce_ms = 0;
   double reduce_wait_ms = 0;
+  double tensor_comm_ms = 0;
+  double gather_comm_ms = 0;
+  double reduce_comm_ms = 0;
+  double between_ms = 0;
+  double checkpoint_ms = 0;
+  double evaluation_ms = 0;
+  double checkpoint_straggler_ms = 0;
+  double forward_ms = 0;
+  double optimizer_ms = 0;
 
   void add(const StepMetrics& metrics);
+  void add(const StepTotals& more);
 };
 
-// A rank that stands out from its peers.
-struct SlowRank {
-  int rank = -1;           // none
-  double seconds = 0;      // what it takes longer than they usually do, over the run
-  double own_seconds = 0;  // what it takes itself
+// Where time went, over all ranks: parts that add up to the steps and what lies between them.
+// Milliseconds where they are made from StepTotals.
+struct TimeParts {
+  double compute = 0;       // with a core
+  double exposed_comm = 0;  // messages that no computation hid
+  double straggler = 0;     // behind ranks whose own work took longer
+  double core_wait = 0;     // processes had no core, or stood behind one that had none
+  double bubble = 0;
+  double data_wait = 0;   // own data, or behind a rank that waited for its own
+  double checkpoint = 0;  // steps stood still for one, or behind a rank that still did
+  double evaluation = 0;
+  double other = 0;
+};
+[[nodiscard]] TimeParts parts_of(const StepTotals& totals);
+// Totals that parts_of() takes apart in the same way.
+[[nodiscard]] StepTotals totals_of(const TimeParts& parts, std::int64_t steps);
+
+// Idle shares of a pipeline, 0..1: as measured, and as its schedule has them with the stages'
+// times.
+struct BubbleShares {
+  double measured = 0, predicted = 0;
 };
 
-struct SlowRanks {
-  SlowRank compute;  // its own work, with a core
-  SlowRank data;     // waits for data
-  SlowRank core;     // waits for a core
-};
+[[nodiscard]] RankMesh mesh_of(const RunFacts& facts);
 
 // `wall` covers the loop from the first batch to the last evaluation.
 struct RunSummary {
   StepTotals totals;
   double wall_seconds = 0;
-  double evaluation_seconds = 0;
+  double evaluation_seconds = 0;        // of the wall time
+  double checkpoint_after_seconds = 0;  // of the wall time, behind the last step
   std::uint64_t peak_memory_bytes = 0;  // resident set of the rank that used most
   SlowRanks slow{};
-  std::vector<std::string> hosts{};  // by rank; may be empty
+  std::vector<RankTimes> ranks{};        // sums of the steps, by rank; may be empty
+  std::vector<Trial> replays{};          // of what the run itself has replayed
+  std::optional<BubbleShares> bubble{};  // where it was measured
+  std::vector<std::string> hosts{};      // by rank; may be empty
 };
 
 // 0 of nothing.
@@ -69,7 +99,11 @@ struct TimeShare {
 
 // They add up to the wall time; compute comes first. Means over the ranks.
 [[nodiscard]] std::vector<TimeShare> shares_of(const RunSummary& summary);
-// "verdict: ..." without a newline.
+// What took how long, how ranks differ, who is late, what the worst part costs and what to do about
+// it: lines without a newline at the end. The last but one, or the last, begins with "verdict: ";
+// behind it stands a line "try: " where a setting is known that would gain.
+[[nodiscard]] std::string verdict_text(const RunSummary& summary, const RunFacts& facts);
+// The line of the verdict.
 [[nodiscard]] std::string verdict(const RunSummary& summary, const RunFacts& facts);
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/test_delay.h"
 #include "runtime/comm/watchdog/step_watch.h"
 
 namespace trireme {
@@ -42,6 +43,7 @@ void Trainer::loop() {
   if (services_.self_test) services_.self_test(options_.first_step);
   for (std::int64_t step = options_.first_step; step < options_.steps; ++step) {
     engine_.run(step, source_);
+    checkpoint_after_seconds_ = 0;
     const std::int64_t done = step + 1;
     const bool final_step = done == options_.steps;
     const bool evaluate_now =
@@ -92,9 +94,15 @@ void Trainer::check_replicas(std::int64_t done) {
 void Trainer::save(std::int64_t done) {
   // A run that goes on from here finds the lines of all its steps in the log.
   settle_reports(done);
+  if (reporting_.steps != nullptr) reporting_.steps->flush();
   if (services_.replicas != nullptr) services_.replicas->finish();
   set_activity(saving_activity);
+  const auto start = Clock::now();
+  test_delay(DelayPlace::checkpoint);
   services_.save(done);
+  const double seconds = seconds_since(start);
+  checkpoint_after_seconds_ += seconds;
+  engine_.note_pause({.checkpoint = 1e3 * seconds});
   services_.requests->saved();
 }
 
@@ -183,6 +191,7 @@ void Trainer::run_evaluation(std::int64_t step) {
   const EvaluationResult result = services_.evaluate();
   const double seconds = seconds_since(start);
   evaluation_seconds_ += seconds;
+  engine_.note_pause({.evaluation = 1e3 * seconds});
   if (reporting_.metrics == nullptr) return;
   if (result.targets == 0) {
     log::get("train").warn(

@@ -65,6 +65,8 @@ class Trainer {
   // Of the last step.
   [[nodiscard]] double final_loss() const { return final_loss_; }
   [[nodiscard]] double evaluation_seconds() const { return evaluation_seconds_; }
+  // This rank stood still for checkpoints behind the last step.
+  [[nodiscard]] double checkpoint_after_seconds() const { return checkpoint_after_seconds_; }
   [[nodiscard]] double wall_seconds() const { return wall_seconds_; }
 
  private:
@@ -90,7 +92,7 @@ class Trainer {
   std::int64_t non_finite_ = 0;  // of the run
   std::int64_t in_a_row_ = 0;    // of the last steps
   StopReason stopped_ = StopReason::none;
-  double final_loss_ = 0, evaluation_seconds_ = 0, wall_seconds_ = 0;
+  double final_loss_ = 0, evaluation_seconds_ = 0, checkpoint_after_seconds_ = 0, wall_seconds_ = 0;
 };
 
 }  // namespace trireme

@@ -52,7 +52,11 @@ const std::vector<Fit>& fits() {
       {"raise train.eval_every", Trouble::evaluation, {.eval_every = 10}, {.eval_every = 0}},
       {"limit train.eval_batches", Trouble::evaluation, {.eval_batches = 0}, {.eval_batches = 1}},
       {"lower train.eval_batches", Trouble::evaluation, {.eval_batches = 2}, {.eval_batches = 1}},
-      {"raise checkpoint.every_steps", Trouble::other, {.checkpoint_every = 5}, {}},
+      {"look at the network", Trouble::late_messages, {.ranks = 2}, {}},
+      {"trireme plan shows how", Trouble::uneven_stages, {.ranks = 2, .pipeline = 2}, {}},
+      {"set checkpoint.async: true", Trouble::checkpoint, {.checkpoint_async = false}, {}},
+      {"raise checkpoint.every_steps", Trouble::checkpoint, {.checkpoint_every = 5}, {}},
+      {"look at the storage and the memory", Trouble::checkpoint_of_rank, {.ranks = 2}, {}},
       {"lengthen lr_schedule.warmup_steps", Trouble::non_finite, {.warmup_steps = 5}, {}},
       {"set lr_schedule.warmup_steps", Trouble::non_finite, {}, {.warmup_steps = 5}},
       {"lower train.clip_norm", Trouble::non_finite, {.clip_norm = 1}, {.clip_norm = 0}},
@@ -118,6 +122,17 @@ TEST(Verdict, SharesOfARunAddUpToItsTime) {
   EXPECT_NEAR(shares[0].seconds, 0.53, 1e-9) << "compute, with a core";
 }
 
+TEST(Verdict, AThreadOfMessagesWithoutACoreIsNotCountedTwice) {
+  const RunSummary summary =
+      summary_of({.step_ms = 100, .other_ms = 60, .core_wait_ms = 75, .comm_core_wait_ms = 50});
+
+  const auto shares = shares_of(summary);
+
+  EXPECT_NEAR(shares[0].seconds, 0.015, 1e-9) << "compute";
+  EXPECT_NEAR(shares[3].seconds, 0.075, 1e-9) << "waits for cores";
+  EXPECT_NEAR(shares.back().seconds, 0.01, 1e-9) << "other";
+}
+
 TEST(Verdict, CommunicationIsNamedWhateverItIsFor) {
   const std::string text =
       verdict(summary_of({.step_ms = 100, .exposed_comm_ms = 80}), {.ranks = 2, .tensor = 2});
@@ -168,6 +183,72 @@ TEST(Verdict, ASlowDiskOfOneRankIsThatRanks) {
   summary.slow.data = {.rank = 1, .seconds = 0.06, .own_seconds = 0.06};
 
   EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("without its data wait of rank 1 on b (60"));
+}
+
+TEST(Verdict, CheckpointsOfOneRankAreItsOwn) {
+  RunSummary summary = summary_of({.step_ms = 150,
+                                   .straggler_ms = 50,
+                                   .between_ms = 50,
+                                   .checkpoint_ms = 50,
+                                   .checkpoint_straggler_ms = 50});
+  summary.wall_seconds = 0.2;
+  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("without its checkpoints (50.0 %)"));
+
+  summary.slow.checkpoint = {.rank = 1, .seconds = 0.1, .own_seconds = 0.1};
+
+  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("checkpoints of rank 1 on b (50.0 %)"));
+}
+
+TEST(Verdict, ARankWhoseMessagesLeaveLateIsNamed) {
+  RunSummary summary = summary_of({.step_ms = 100, .exposed_comm_ms = 60});
+  summary.slow.messages = {.rank = 0, .seconds = 0.05, .own_seconds = 0.05};
+
+  EXPECT_THAT(verdict(summary, two_ranks),
+              AllOf(HasSubstr("behind rank 0 on a, whose messages leave late, (50.0 %)"),
+                    HasSubstr("2.00 times as fast; look at the network")));
+}
+
+TEST(Verdict, SaysByHowMuchARankIsLateAndHowFarRanksAreApart) {
+  RunSummary summary =
+      summary_of({.step_ms = 100, .exposed_comm_ms = 10, .tensor_comm_ms = 1, .reduce_comm_ms = 8});
+  summary.slow.compute = {.rank = 1, .seconds = 0.038, .own_seconds = 0.08};
+  summary.ranks = {{.compute = 40}, {.compute = 78, .late = 38, .late_steps = 1}};
+
+  EXPECT_THAT(
+      verdict_text(summary, two_ranks),
+      AllOf(HasSubstr("(10.0 %: gradients 8.0 %, sums of tensor groups 1.0 %, norms 1.0 %)"),
+            HasSubstr("\nranks: compute 0.0 to 0.1 s"),
+            HasSubstr("\nrank 1 on b arrives 38 ms late at 100 % of steps: its own work "
+                      "takes longer")));
+}
+
+TEST(Trials, WhatComesMoreRarelyGainsWhatItTook) {
+  RunSummary summary = summary_of({.step = 1, .step_ms = 10000});
+  summary.totals.steps = 100;
+  summary.wall_seconds = 20;
+  summary.evaluation_seconds = 10;
+
+  // 10 evaluations become 3: behind steps 40, 80 and 100.
+  EXPECT_EQ(try_line(summary, {.eval_every = 10}),
+            "try: train.eval_every=40 (predicted -35.0 % time)");
+  EXPECT_EQ(try_line(summary, {.eval_every = 0}), "");
+  EXPECT_EQ(try_line(summary, {.eval_every = 100}), "") << "the last one stays";
+}
+
+TEST(Trials, AreThoseThatTheRunsOwnTimesTell) {
+  RunSummary summary = summary_of({.step_ms = 100,
+                                   .forward_ms = 20,
+                                   .optimizer_ms = 4,
+                                   .exposed_comm_ms = 16,
+                                   .reduce_comm_ms = 16});
+
+  EXPECT_EQ(try_line(summary, {.ranks = 2, .data = 2, .full_recompute = true, .global_batch = 8}),
+            "try: train.recompute=none (predicted -20.0 % time, if memory allows), "
+            "train.global_batch=16 (predicted -10.0 % time a sample)");
+  summary.replays = {{.setting = "parallel.schedule=zero-bubble", .gain = 0.15},
+                     {.setting = "train.micro_batch=1", .gain = 0.019}};
+  EXPECT_EQ(try_line(summary, {.ranks = 2, .pipeline = 2, .global_batch = 8}),
+            "try: parallel.schedule=zero-bubble (predicted -15.0 % time)");
 }
 
 TEST(Verdict, AnEvaluationAtTheEndIsNotToBeMadeRarer) {

@@ -70,31 +70,99 @@ TEST(TimeSplit, WaitingForARankWithoutACoreIsTheStragglersPart) {
   EXPECT_DOUBLE_EQ(split.other, 0.5);
 }
 
-TEST(SlowRanks, AreNamedByWhatMakesThemSlow) {
-  const MeshShape shape{.data = 3};
-  const RankStep usual{.step = 1000, .comm_wait = 500};
-  RankStep ranks[] = {usual, usual, usual};
-  EXPECT_EQ(slow_ranks(shape, ranks).compute.rank, -1);
+TEST(TimeSplit, AThreadThatPollsWithoutACoreForALateRankWaitsForTheRank) {
+  // Rank 1 computes 4 ms longer; rank 0's thread had no core for 3 of the 5 ms that it waits, which
+  // can have mattered in the last one only.
+  const RankStep ranks[] = {{.period = 10,
+                             .step = 10,
+                             .before_reduce = 5,
+                             .comm_wait = 2,
+                             .core_wait = 3,
+                             .reduce_wait = 2,
+                             .comm_core_wait = 3},
+                            {.period = 10, .step = 10, .before_reduce = 9, .comm_wait = 1}};
 
-  ranks[1] = {.step = 1000, .comm_wait = 100};
-  ranks[2].data_wait = 300;
-  const SlowRanks slow = slow_ranks(shape, ranks);
+  const StepSplit split = split_step(1, {.data = 2}, ranks);
+  std::vector<RankTimes> sums(2);
+  add_to(sums, {.data = 2}, ranks);
 
-  EXPECT_EQ(slow.compute.rank, 1);
-  EXPECT_DOUBLE_EQ(slow.compute.seconds, 0.9 - 0.2) << "the others' lower median";
-  EXPECT_EQ(slow.data.rank, 2);
-  EXPECT_DOUBLE_EQ(slow.data.own_seconds, 0.3);
-  EXPECT_EQ(slow.core.rank, -1);
+  EXPECT_DOUBLE_EQ(split.straggler, 3 / 2.0);
+  EXPECT_DOUBLE_EQ(split.core_wait + split.core_straggler, 1 / 2.0);
+  EXPECT_DOUBLE_EQ(split.exposed_comm, 1);
+  EXPECT_DOUBLE_EQ(sums[1].late, 3);
+  EXPECT_DOUBLE_EQ(sums[0].core_wait, 1);
 }
 
-TEST(SlowRanks, OfTwoTheSlowerOneStandsOutAndOneAloneNever) {
-  const RankStep ranks[] = {{.step = 1000, .core_wait = 10}, {.step = 1000, .core_wait = 400}};
+TEST(TimeSplit, WaitingForAPeerThatStoodInTheBubbleIsBubble) {
+  // The neighbour of the first stage's rank 1 is late, so rank 0 waits for rank 1.
+  const RankStep usual{.period = 20, .step = 20, .before_reduce = 12, .comm_wait = 6, .bubble = 8};
+  RankStep held = usual;
+  held.bubble += 5;
+  held.comm_wait -= 5;
+  held.before_reduce += 5;
+  RankStep slow = usual;
+  slow.comm_wait -= 5;
+  slow.before_reduce += 5;
+  const RankStep ranks[] = {usual, held, usual, slow};
 
-  const SlowRanks slow = slow_ranks({.data = 2}, ranks);
+  const StepSplit split = split_step(1, {.pipeline = 2, .data = 2}, ranks);
 
-  EXPECT_EQ(slow.core.rank, 1);
-  EXPECT_DOUBLE_EQ(slow.core.seconds, 0.39);
-  EXPECT_EQ(slow_ranks({}, {&ranks[1], 1}).core.rank, -1);
+  EXPECT_DOUBLE_EQ(split.bubble, (8 + 5 + 8 + 5 + 8 + 8) / 4.0);
+  EXPECT_DOUBLE_EQ(split.straggler, 5 / 4.0);
+  EXPECT_DOUBLE_EQ(split.exposed_comm, 4 / 4.0);
+  EXPECT_THAT(sum(split), DoubleNear(split.period, rounding));
+}
+
+TEST(TimeSplit, WaitingForARanksCheckpointIsTheStragglersPart) {
+  // Rank 1 stood still for 5 ms longer before the step, so rank 0 waits 4 ms more than the 1 ms of
+  // the messages.
+  const RankStep ranks[] = {
+      {.period = 12, .step = 10, .before_reduce = 4, .comm_wait = 6, .checkpoint = 1},
+      {.period = 12, .step = 5, .before_reduce = 4, .comm_wait = 1, .checkpoint = 6}};
+
+  const StepSplit split = split_step(1, {.data = 2}, ranks);
+
+  EXPECT_DOUBLE_EQ(split.checkpoint, 3.5);
+  EXPECT_DOUBLE_EQ(split.checkpoint_straggler, 2.5);
+  EXPECT_DOUBLE_EQ(split.straggler, 2.5);
+  EXPECT_DOUBLE_EQ(split.exposed_comm, 1);
+  EXPECT_THAT(sum(split), DoubleNear(split.period, rounding));
+}
+
+TEST(TimeSplit, ExposedCommunicationIsToldByWhatItWasFor) {
+  const RankStep rank{.period = 10,
+                      .step = 10,
+                      .before_reduce = 6,
+                      .comm_wait = 6,
+                      .reduce_wait = 3,
+                      .tensor_wait = 2,
+                      .gather_wait = 1};
+
+  const StepSplit split = split_step(1, {.data = 2}, std::vector(2, rank));
+
+  EXPECT_DOUBLE_EQ(split.exposed_comm, 6);
+  EXPECT_DOUBLE_EQ(split.reduce_comm, 3);
+  EXPECT_DOUBLE_EQ(split.tensor_comm, 2);
+  EXPECT_DOUBLE_EQ(split.gather_comm, 1);
+}
+
+TEST(RankTimes, TheLastOfItsStageIsLateByItsWorkElseByItsMessages) {
+  const RankStep usual{.period = 100, .step = 100, .comm_wait = 40, .message_wait = 40};
+  RankStep slow = usual, late = usual;
+  slow.comm_wait = slow.message_wait = 10;
+  late.message_wait = 15;
+  std::vector<RankTimes> sums(3);
+
+  add_to(sums, {.data = 3}, std::vector{usual, slow, usual});
+  add_to(sums, {.data = 3}, std::vector{late, usual, usual});
+  add_to(sums, {.data = 3}, std::vector{usual, usual, usual});
+
+  EXPECT_DOUBLE_EQ(sums[1].late, 30);
+  EXPECT_DOUBLE_EQ(sums[1].late_steps, 1);
+  EXPECT_DOUBLE_EQ(sums[0].late, 25);
+  EXPECT_DOUBLE_EQ(sums[0].late_steps, 1);
+  EXPECT_DOUBLE_EQ(sums[2].late_steps, 0);
+  EXPECT_DOUBLE_EQ(sums[1].compute, 60 + 90 + 60);
 }
 
 TEST(TimeSplit, StagesOfUnequalWorkAreNoStragglers) {

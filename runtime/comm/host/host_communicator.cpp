@@ -23,6 +23,7 @@ struct HostCommunicator::Shared {
     const auto spent = std::chrono::steady_clock::now() - start;
     counters->add_nanoseconds(static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count()));
+    counters->add_waiting(static_cast<std::uint64_t>(engine.take_waited().count()));
   }
 
   // Two streams at once would mix their messages: better an error than wrong numbers.

@@ -6,6 +6,8 @@
 // calls.
 #pragma once
 
+#include <chrono>
+#include <utility>
 #include <vector>
 
 #include "runtime/comm/call.h"
@@ -25,6 +27,8 @@ class HostEngine {
   // all.
   void start(const Call& call);
   void finish();
+  // How long finish() has waited for messages since the last call of this.
+  [[nodiscard]] std::chrono::nanoseconds take_waited() { return std::exchange(waited_, {}); }
 
  private:
   // A reduction in flight: elements [begin, begin + count) of its call, cut into one slice per
@@ -39,6 +43,7 @@ class HostEngine {
     std::vector<std::byte> scratch;
   };
 
+  void wait_for_messages();
   void exchange(const Call& call);
   void gather(const Call& call);
   void add_reduction(const Call& call);
@@ -55,6 +60,7 @@ class HostEngine {
       reductions_;  // the first `active_` are in flight; the rest keep their scratch memory
   std::size_t active_ = 0;
   std::vector<const std::byte*> inputs_;
+  std::chrono::nanoseconds waited_{};
 };
 
 }  // namespace trireme

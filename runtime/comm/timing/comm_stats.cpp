@@ -16,6 +16,7 @@ CommStats CommCounters::read() const {
     stats.verbs[i].bytes = counters_[i].bytes.load(std::memory_order_relaxed);
   }
   stats.seconds = static_cast<double>(nanoseconds_.load(std::memory_order_relaxed)) * 1e-9;
+  stats.waiting_seconds = static_cast<double>(waiting_.load(std::memory_order_relaxed)) * 1e-9;
   return stats;
 }
 

@@ -37,6 +37,8 @@ struct CommStats {
   // Time the stream spent in calls that are done, waiting for peers included. Zero on asynchronous
   // back ends.
   double seconds = 0;
+  // Of that, for messages of peers: the rank that others wait for has least of it.
+  double waiting_seconds = 0;
 
   [[nodiscard]] const VerbStats& operator[](Verb verb) const {
     return verbs[static_cast<std::size_t>(verb)];
@@ -54,6 +56,9 @@ class CommCounters {
   void add_nanoseconds(std::uint64_t count) {
     nanoseconds_.fetch_add(count, std::memory_order_relaxed);
   }
+  void add_waiting(std::uint64_t nanoseconds) {
+    waiting_.fetch_add(nanoseconds, std::memory_order_relaxed);
+  }
   [[nodiscard]] CommStats read() const;
 
  private:
@@ -63,6 +68,7 @@ class CommCounters {
   };
   std::array<Counter, verb_count> counters_;
   std::atomic<std::uint64_t> nanoseconds_ = 0;
+  std::atomic<std::uint64_t> waiting_ = 0;
 };
 
 }  // namespace trireme

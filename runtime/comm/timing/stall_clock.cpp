@@ -4,25 +4,35 @@
 namespace trireme {
 
 void StallClock::begin_step(std::int64_t step) {
-  for (StreamClock* const clock : {&forward_, &backward_, &update_})
-    clock->begin_step(step);
+  for (Clocks& clocks : phases_) {
+    for (StreamClock& clock : clocks)
+      clock.begin_step(step);
+  }
 }
 
 StallClock::Milliseconds StallClock::milliseconds(std::int64_t step) const {
-  return {.forward = forward_.milliseconds(step),
-          .backward = backward_.milliseconds(step),
-          .update = update_.milliseconds(step)};
+  std::array<std::array<double, 2>, 3> spent{};
+  for (std::size_t phase = 0; phase < phases_.size(); ++phase) {
+    for (std::size_t cause = 0; cause < 2; ++cause)
+      spent[phase][cause] = phases_[phase][cause].milliseconds(step);
+  }
+  const auto [forward, backward, update] = spent;
+  return {.forward = forward[0] + forward[1],
+          .backward = backward[0] + backward[1],
+          .update = update[0] + update[1],
+          .gathers = forward[1] + backward[1] + update[1],
+          .update_sums = update[0]};
 }
 
 StallPhase::StallPhase(StallClock& clock, Phase phase) noexcept
     : clock_(clock), outer_(clock.now_) {
-  clock.now_ = phase == forward    ? &clock.forward_
-               : phase == backward ? &clock.backward_
-                                   : &clock.update_;
+  clock.now_ = &clock.phases_[phase];
 }
 
-void wait_for_comm(Stream& compute, Event& done, StallClock* clock) {
-  StreamClock* const timer = clock == nullptr || compute.capturing() ? nullptr : clock->now_;
+void wait_for_comm(Stream& compute, Event& done, StallClock* clock, StallCause cause) {
+  StreamClock* const timer = clock == nullptr || clock->now_ == nullptr || compute.capturing()
+                                 ? nullptr
+                                 : &(*clock->now_)[static_cast<std::size_t>(cause)];
   if (timer != nullptr) timer->start(compute);
   compute.wait(done);
   if (timer != nullptr) timer->stop(compute);

@@ -3,31 +3,41 @@
 // for a collective goes through wait_for_comm().
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "runtime/comm/timing/stream_clock.h"
 
 namespace trireme {
 
+// What a wait is for.
+enum class StallCause : std::uint8_t { sum, gather };  // of a group's values; of parameters
+
 class StallClock {
  public:
-  explicit StallClock(Device& device) : forward_(device), backward_(device), update_(device) {}
+  explicit StallClock(Device& device)
+      : phases_{Clocks{StreamClock(device), StreamClock(device)},
+                Clocks{StreamClock(device), StreamClock(device)},
+                Clocks{StreamClock(device), StreamClock(device)}} {}
   StallClock(const StallClock&) = delete;
   StallClock& operator=(const StallClock&) = delete;
 
   void begin_step(std::int64_t step);
   // Of a step whose work is done.
   struct Milliseconds {
-    double forward = 0, backward = 0, update = 0;
+    double forward = 0, backward = 0, update = 0;  // for whatever
+    double gathers = 0;                            // of all three: for parameters
+    double update_sums = 0;                        // of update: for sums, those of norms
   };
   [[nodiscard]] Milliseconds milliseconds(std::int64_t step) const;
 
  private:
   friend class StallPhase;
-  friend void wait_for_comm(Stream& compute, Event& done, StallClock* clock);
+  friend void wait_for_comm(Stream& compute, Event& done, StallClock* clock, StallCause cause);
+  using Clocks = std::array<StreamClock, 2>;  // by cause
 
-  StreamClock forward_, backward_, update_;
-  StreamClock* now_ = nullptr;  // outside of phases waits are not timed
+  std::array<Clocks, 3> phases_;  // as StallPhase::Phase
+  Clocks* now_ = nullptr;         // outside of phases waits are not timed
 };
 
 // What is enqueued during the object's life belongs to this phase; phases nest.
@@ -41,11 +51,11 @@ class StallPhase {
 
  private:
   StallClock& clock_;
-  StreamClock* outer_;
+  StallClock::Clocks* outer_;
 };
 
 // Work enqueued on `compute` from here on starts after `done`. Recorded work is not timed: its
 // events mean nothing to the host. A null clock times nothing.
-void wait_for_comm(Stream& compute, Event& done, StallClock* clock);
+void wait_for_comm(Stream& compute, Event& done, StallClock* clock, StallCause cause);
 
 }  // namespace trireme

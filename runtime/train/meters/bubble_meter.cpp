@@ -11,6 +11,26 @@ namespace {
 
 constexpr std::int64_t values_per_chunk = 3;  // forward, backward, backward_weight
 
+// Of `shape` with these costs, against `now`.
+double replayed(const ScheduleShape& shape, const Costs& costs, double now) {
+  return unsupported(shape) || !(now > 0) ? 0 : simulate(shape, costs).makespan / now;
+}
+
+Costs scaled(Costs costs, double factor) {
+  for (std::vector<double>* const of : {&costs.forward, &costs.backward, &costs.backward_weight}) {
+    for (double& seconds : *of)
+      seconds *= factor;
+  }
+  return costs;
+}
+
+Costs split_backward(Costs costs) {
+  for (double& seconds : costs.backward)
+    seconds /= 2;
+  costs.backward_weight = costs.backward;
+  return costs;
+}
+
 }  // namespace
 
 BubbleMeter::BubbleMeter(const PipelineRunner& runner)
@@ -18,6 +38,7 @@ BubbleMeter::BubbleMeter(const PipelineRunner& runner)
 
 void BubbleMeter::add(std::int64_t step) {
   if (step == 0) return;
+  ++steps_;
   micro_batches_ += runner_.micro_batches(step);
   span_ += runner_.span_ms(step);
   for (int chunk = 0; chunk < runner_.shape().chunks; ++chunk) {
@@ -61,9 +82,21 @@ BubbleReport BubbleMeter::report(Communicator& pipeline) const {
     span = std::max(span, *in++);
   }
   const bool split = shape.kind == ScheduleKind::zero_bubble;
-  return {.measured = 1 - busy / std::max(shape.stages * span, 1e-9),
-          .predicted = simulate(shape, costs).bubble,
-          .ideal = simulate(shape, uniform_costs(shape, 1, split ? 1 : 2, split ? 1 : 0)).bubble};
+  const Timeline now = simulate(shape, costs);
+  BubbleReport report{
+      .measured = 1 - busy / std::max(shape.stages * span, 1e-9),
+      .predicted = now.bubble,
+      .ideal = simulate(shape, uniform_costs(shape, 1, split ? 1 : 2, split ? 1 : 0)).bubble,
+      .span_ms = span / static_cast<double>(std::max<std::int64_t>(steps_, 1))};
+  if (!split && shape.chunks == 1) {
+    ScheduleShape other = shape;
+    other.kind = ScheduleKind::zero_bubble;
+    report.zero_bubble = replayed(other, split_backward(costs), now.makespan);
+  }
+  ScheduleShape more = shape;
+  more.micro_batches *= 2;
+  report.half_micro_batches = replayed(more, scaled(costs, 0.5), now.makespan);
+  return report;
 }
 
 }  // namespace trireme

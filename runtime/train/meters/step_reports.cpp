@@ -17,14 +17,6 @@ Tensor tensor_of(RankStep* steps, std::size_t count) {
           Shape{static_cast<std::int64_t>(count) * values}};
 }
 
-// Its members are doubles.
-void add_to(RankStep& sum, const RankStep& step) {
-  auto* const to = reinterpret_cast<double*>(&sum);
-  const auto* const from = reinterpret_cast<const double*>(&step);
-  for (std::int64_t i = 0; i < values; ++i)
-    to[i] += from[i];
-}
-
 void fill(StepMetrics& metrics, const StepSplit& split) {
   metrics.step_ms = split.period - split.between_steps;
   metrics.forward_ms = split.forward;
@@ -36,18 +28,28 @@ void fill(StepMetrics& metrics, const StepSplit& split) {
   metrics.bubble_ms = split.bubble;
   metrics.other_ms = split.other;
   metrics.core_wait_ms = split.core_wait;
+  metrics.comm_core_wait_ms = split.comm_core_wait;
   metrics.core_straggler_ms = split.core_straggler;
   metrics.reduce_ms = split.reduce;
   metrics.reduce_wait_ms = split.reduce_wait;
+  metrics.tensor_comm_ms = split.tensor_comm;
+  metrics.gather_comm_ms = split.gather_comm;
+  metrics.reduce_comm_ms = split.reduce_comm;
+  metrics.between_ms = split.between_steps;
+  metrics.checkpoint_ms = split.checkpoint;
+  metrics.evaluation_ms = split.evaluation;
+  metrics.checkpoint_straggler_ms = split.checkpoint_straggler;
 }
 
 }  // namespace
 
-StepReports::StepReports(const ProcessMesh& mesh, MetricsSink* sink, bool keep_splits)
+StepReports::StepReports(const ProcessMesh& mesh, MetricsSink* sink, RankLog* ranks,
+                         bool keep_splits)
     : mesh_(mesh),
       sink_(sink),
+      ranks_(ranks),
       keep_splits_(keep_splits),
-      sums_(static_cast<std::size_t>(mesh.shape().size())) {}
+      times_(static_cast<std::size_t>(mesh.shape().size())) {}
 
 void StepReports::add(Entry entry) {
   TRIREME_EXPECTS(count_ < waiting_.size(), "{} steps wait for their times", count_);
@@ -60,11 +62,14 @@ void StepReports::add(Entry entry) {
 void StepReports::learn(std::int64_t step, std::span<const RankStep> by_rank) {
   if (count_ == 0 || waiting_[0].metrics.step != step) return;  // finish() was earlier
   if (mesh_.world().rank() == 0) {
-    for (std::size_t rank = 0; rank < sums_.size(); ++rank)
-      add_to(sums_[rank], by_rank[rank]);
     const StepSplit split = split_step(step, mesh_.shape(), by_rank);
     if (keep_splits_) splits_.push_back(split);
     write(waiting_[0], split);
+    if (ranks_ != nullptr) {
+      times_.assign(times_.size(), {});
+      add_to(times_, mesh_.shape(), by_rank);
+      ranks_->step(waiting_[0].metrics, times_);
+    }
   }
   std::move(waiting_.begin() + 1, waiting_.begin() + static_cast<std::ptrdiff_t>(count_),
             waiting_.begin());
@@ -73,7 +78,7 @@ void StepReports::learn(std::int64_t step, std::span<const RankStep> by_rank) {
 
 void StepReports::finish() {
   if (count_ == 0) return;
-  const std::size_t steps = count_, ranks = sums_.size();
+  const std::size_t steps = count_, ranks = times_.size();
   std::vector<RankStep> own(steps), all(steps * ranks), of_step(ranks);
   for (std::size_t i = 0; i < steps; ++i)
     own[i] = waiting_[i].own;
@@ -87,12 +92,17 @@ void StepReports::finish() {
   }
 }
 
+void StepReports::flush() {
+  if (ranks_ != nullptr) ranks_->flush();
+}
+
 void StepReports::abandon() noexcept {
   if (mesh_.world().rank() != 0) return;
   try {
     const std::size_t steps = std::exchange(count_, 0);
     for (std::size_t i = 0; i < steps; ++i)
       write(waiting_[i], split_step(waiting_[i].metrics.step, {}, {&waiting_[i].own, 1}));
+    flush();
   } catch (const std::exception& error) {  // the run's own error is on its way
     log::get("train").warn("{}", error.what());
   }

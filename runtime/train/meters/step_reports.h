@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/telemetry/metrics.h"
+#include "runtime/telemetry/verdict/rank_log.h"
 #include "runtime/train/meters/time_split.h"
 
 namespace trireme {
@@ -21,9 +22,9 @@ class StepReports {
     RankStep own{};
     std::optional<SkippedBatch> skipped{};  // follows its step's line
   };
-  // On every rank; other ranks than 0 have no `sink` (null). `keep_splits`: for splits(), where
-  // steps take 200 bytes each.
-  StepReports(const ProcessMesh& mesh, MetricsSink* sink, bool keep_splits);
+  // On every rank; other ranks than 0 have no `sink` and no `ranks` (null). `keep_splits`: for
+  // splits(), where steps take 200 bytes each.
+  StepReports(const ProcessMesh& mesh, MetricsSink* sink, RankLog* ranks, bool keep_splits);
 
   // The step after the last; at most four may be unwritten.
   void add(Entry entry);
@@ -31,23 +32,25 @@ class StepReports {
   void learn(std::int64_t step, std::span<const RankStep> by_rank);
   // All steps are written. Collective over the mesh; blocks the host where some are not.
   void finish();
-  // The same with this rank's times alone, for a run that ends with an error. Not collective.
+  // What ranks.jsonl has not told yet is written there.
+  void flush();
+  // All steps are written, with this rank's times alone, for a run that ends with an error;
+  // ranks.jsonl has no steps of which not all ranks have told. Not collective.
   void abandon() noexcept;
 
   // The split of every step as lines of JSON; rank 0's.
   [[nodiscard]] std::string splits() const;
-  // Of the steps written so far; rank 0's.
-  [[nodiscard]] SlowRanks slow() const { return slow_ranks(mesh_.shape(), sums_); }
 
  private:
   void write(Entry& entry, const StepSplit& split);
 
   const ProcessMesh& mesh_;
   MetricsSink* sink_;
+  RankLog* ranks_;
   bool keep_splits_;
   std::array<Entry, 4> waiting_;  // the first `count_`, in order
   std::size_t count_ = 0;
-  std::vector<RankStep> sums_;  // by rank
+  std::vector<RankTimes> times_;  // of the step that is written, by rank
   std::vector<StepSplit> splits_;
 };
 

@@ -11,9 +11,15 @@
 namespace trireme {
 namespace {
 
-// What holds other ranks up.
-double own_work(const RankStep& rank) {
-  return rank.step - rank.comm_wait - rank.bubble;
+// What holds other ranks up: they leave a step together, with the same gradient norm.
+double held_up_by(const RankStep& rank) {
+  return rank.between() + rank.own_work();
+}
+
+// When it comes to collectives: a rank that stood still for its neighbours in the pipeline holds up
+// its peers as one that works.
+double arrival(const RankStep& rank) {
+  return held_up_by(rank) + rank.bubble;
 }
 
 struct WorkOfStage {
@@ -23,26 +29,91 @@ struct WorkOfStage {
 
 // A wait of `rank` in collectives for the longest rank of its stage, by what made that one long.
 struct Behind {
-  double data = 0, core = 0, compute = 0;
+  double data = 0, core = 0, checkpoint = 0, bubble = 0, compute = 0;
 };
 
 Behind behind(const RankStep& rank, const RankStep& longest, double comm_wait) {
-  const double excess = own_work(longest) - own_work(rank);
+  const double excess = arrival(longest) - arrival(rank);
   const double wait = std::min(comm_wait, excess);
   if (!(wait > 0)) return {};
-  const double data = std::clamp(longest.data_wait - rank.data_wait, 0.0, excess);
-  const double core = std::clamp(longest.core_wait - rank.core_wait, 0.0, excess - data);
-  return {.data = wait * data / excess,
-          .core = wait * core / excess,
-          .compute = wait * (excess - data - core) / excess};
+  double left = excess;
+  const auto part = [&](double more) {
+    const double taken = std::clamp(more, 0.0, left);
+    left -= taken;
+    return wait * taken / excess;
+  };
+  Behind waits{.data = part(longest.data_wait - rank.data_wait),
+               .core = part(longest.core_wait - rank.core_wait),
+               .checkpoint = part(longest.checkpoint - rank.checkpoint),
+               .bubble = part(longest.bubble - rank.bubble)};
+  waits.compute = wait * left / excess;
+  return waits;
 }
 
-// The lower median.
-double usual_of_others(std::vector<double> others) {
-  if (others.empty()) return 0;
-  const auto middle = others.begin() + (std::ssize(others) - 1) / 2;
-  std::ranges::nth_element(others, middle);
-  return *middle;
+// A thread that polls for messages wants a core too. What it lacks one while a peer has not come
+// yet costs nothing: that time is a wait for the peer.
+std::vector<RankStep> without_idle_core_waits(std::span<const RankStep> ranks, int per_stage) {
+  std::vector<RankStep> settled(ranks.begin(), ranks.end());
+  const auto came = [](const RankStep& rank) { return arrival(rank) - rank.comm_core_wait; };
+  for (std::size_t r = 0; r < settled.size(); ++r) {
+    const auto stage = ranks.subspan(r - r % static_cast<std::size_t>(per_stage),
+                                     static_cast<std::size_t>(per_stage));
+    double last = came(ranks[r]), least_wait = ranks[r].message_wait;
+    for (const RankStep& peer : stage) {
+      last = std::max(last, came(peer));
+      least_wait = std::min(least_wait, peer.message_wait);
+    }
+    const double behind_peers = std::max(last - came(ranks[r]), ranks[r].message_wait - least_wait);
+    RankStep& rank = settled[r];
+    const double waited = rank.reduce_wait + rank.comm_core_wait;  // what it counts in
+    const double left = waited - std::min(waited, behind_peers);
+    const double idle = std::max(0.0, rank.comm_core_wait - left);
+    rank.comm_core_wait -= idle;
+    rank.core_wait -= idle;
+    rank.comm_wait += idle;
+    rank.reduce_wait += idle;
+  }
+  return settled;
+}
+
+// Adds a rank's waits for messages, by what they were for.
+void add_comm(StepSplit& split, const RankStep& rank, double exposed) {
+  split.exposed_comm += exposed;
+  if (!(rank.comm_wait > 0)) return;
+  const double share = exposed / rank.comm_wait;
+  split.tensor_comm += share * rank.tensor_wait;
+  split.gather_comm += share * rank.gather_wait;
+  split.reduce_comm += share * rank.reduce_wait;
+}
+
+struct Latest {
+  std::size_t at = 0;
+  double by = 0;  // than the others usually
+};
+
+template <typename Arrival>
+Latest latest(std::span<const RankStep> stage, Arrival arrival) {
+  std::vector<double> others;
+  Latest last;
+  for (std::size_t i = 0; i < stage.size(); ++i) {
+    others.push_back(arrival(stage[i]));
+    if (others[i] > others[last.at]) last.at = i;
+  }
+  const double arrived = others[last.at];
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(last.at));
+  last.by = arrived - lower_median(std::move(others));
+  return last;
+}
+
+// By its own work, or else by its messages, which left later than its work tells.
+void add_late_one(std::span<RankTimes> sums, std::span<const RankStep> stage) {
+  constexpr double worth_counting = 0.02;  // of the step
+  Latest last = latest(stage, held_up_by);
+  if (last.by < worth_counting * stage[last.at].period)
+    last = latest(stage, [](const RankStep& rank) { return -rank.message_wait - rank.bubble; });
+  if (last.by < worth_counting * stage[last.at].period) return;
+  sums[last.at].late += last.by;
+  sums[last.at].late_steps += 1;
 }
 
 }  // namespace
@@ -54,18 +125,19 @@ StepSplit split_step(std::int64_t step, const MeshShape& shape, std::span<const 
   RankStep alone;
   if (shape.size() == 1) {
     alone = ranks[0];
-    alone.comm_wait = alone.reduce_wait = 0;
+    alone.comm_wait = alone.reduce_wait = alone.tensor_wait = alone.gather_wait = 0;
     ranks = {&alone, 1};
   }
   const int per_stage = shape.data * shape.tensor;
+  const std::vector<RankStep> settled = without_idle_core_waits(ranks, per_stage);
+  ranks = settled;
   std::vector<WorkOfStage> stages(static_cast<std::size_t>(shape.pipeline));
   std::vector<double> last_pass(static_cast<std::size_t>(per_stage));  // of each pipeline
   for (int r = 0; r < shape.size(); ++r) {
     const RankStep& rank = ranks[static_cast<std::size_t>(r)];
     WorkOfStage& stage = stages[static_cast<std::size_t>(r / per_stage)];
-    if (stage.longest == nullptr || own_work(rank) > own_work(*stage.longest))
-      stage.longest = &rank;
-    stage.sum += own_work(rank);
+    if (stage.longest == nullptr || arrival(rank) > arrival(*stage.longest)) stage.longest = &rank;
+    stage.sum += rank.own_work();
     double& last = last_pass[static_cast<std::size_t>(r % per_stage)];
     last = std::max(last, rank.before_reduce);
   }
@@ -78,24 +150,28 @@ StepSplit split_step(std::int64_t step, const MeshShape& shape, std::span<const 
     const double tail = std::min(
         rank.comm_wait, last_pass[static_cast<std::size_t>(r % per_stage)] - rank.before_reduce);
     const Behind waits = behind(rank, *stage.longest, rank.comm_wait - tail);
-    const double straggler = waits.core + waits.compute;
-    const double compute = own_work(rank) - rank.data_wait;
+    const double straggler = waits.core + waits.checkpoint + waits.compute;
+    const double compute = rank.own_work() - rank.data_wait;
     split.period += share * rank.period;
     split.compute += share * compute;
     split.data_wait += share * (rank.data_wait + waits.data);
-    split.bubble += share * (rank.bubble + tail);
+    split.bubble += share * (rank.bubble + tail + waits.bubble);
     split.straggler += share * straggler;
-    split.exposed_comm += share * (rank.comm_wait - tail - waits.data - straggler);
-    split.between_steps += share * (rank.period - rank.step);
+    add_comm(split, rank, share * (rank.comm_wait - tail - waits.data - waits.bubble - straggler));
+    split.between_steps += share * rank.between();
+    split.checkpoint += share * rank.checkpoint;
+    split.evaluation += share * rank.evaluation;
     split.forward += share * rank.forward;
     split.backward += share * rank.backward;
     split.optimizer += share * rank.optimizer;
     split.other += share * (compute - rank.forward - rank.backward - rank.optimizer);
     split.core_wait += share * rank.core_wait;
+    split.comm_core_wait += share * rank.comm_core_wait;
     split.core_straggler += share * waits.core;
+    split.checkpoint_straggler += share * waits.checkpoint;
     split.reduce += share * rank.reduce;
     split.reduce_wait += share * rank.reduce_wait;
-    if (const double more = own_work(rank) - stage.sum / per_stage; more > excess) {
+    if (const double more = rank.own_work() - stage.sum / per_stage; more > excess) {
       excess = more;
       split.slowest_rank = r;
     }
@@ -103,37 +179,27 @@ StepSplit split_step(std::int64_t step, const MeshShape& shape, std::span<const 
   return split;
 }
 
-SlowRanks slow_ranks(const MeshShape& shape, std::span<const RankStep> sums) {
-  TRIREME_EXPECTS(static_cast<int>(sums.size()) == shape.size(), "{} ranks for a mesh of {}",
-                  sums.size(), shape.size());
-  constexpr double min_share = 0.02;  // of the run's steps; less is noise
+void add_to(std::span<RankTimes> sums, const MeshShape& shape, std::span<const RankStep> ranks) {
   const int per_stage = shape.data * shape.tensor;
-  // The rank that exceeds the others most, where the excess is `part` of its value or more.
-  const auto odd_one = [&](auto&& value, double part) {
-    SlowRank odd;
-    for (int r = 0; r < shape.size() && shape.size() > 1; ++r) {
-      std::vector<double> others;
-      for (int peer = 0; peer < shape.size(); ++peer) {
-        if (peer != r && (per_stage == 1 || peer / per_stage == r / per_stage))
-          others.push_back(value(sums[static_cast<std::size_t>(peer)]));
-      }
-      const RankStep& rank = sums[static_cast<std::size_t>(r)];
-      const double own = value(rank);
-      const double excess = own - usual_of_others(std::move(others));
-      if (excess < part * own || excess < min_share * rank.step || 1e-3 * excess <= odd.seconds)
-        continue;
-      odd = {.rank = r, .seconds = 1e-3 * excess, .own_seconds = 1e-3 * own};
-    }
-    return odd;
-  };
-  SlowRanks slow;
-  if (per_stage > 1) {
-    slow.compute =
-        odd_one([](const RankStep& r) { return own_work(r) - r.data_wait - r.core_wait; }, 0.05);
+  const std::vector<RankStep> settled = without_idle_core_waits(ranks, per_stage);
+  ranks = settled;
+  for (int r = 0; r < shape.size(); ++r) {
+    const RankStep& rank = ranks[static_cast<std::size_t>(r)];
+    RankTimes& sum = sums[static_cast<std::size_t>(r)];
+    sum.period += rank.period;
+    sum.compute += rank.own_work() - rank.data_wait - rank.core_wait;
+    sum.data_wait += rank.data_wait;
+    sum.comm_wait += rank.comm_wait;
+    sum.bubble += rank.bubble;
+    sum.core_wait += rank.core_wait;
+    sum.between += rank.between();
+    sum.checkpoint += rank.checkpoint;
+    sum.message_wait += rank.message_wait;
   }
-  slow.data = odd_one([](const RankStep& r) { return r.data_wait; }, 0.5);
-  slow.core = odd_one([](const RankStep& r) { return r.core_wait; }, 0.5);
-  return slow;
+  for (int first = 0; first < shape.size() && per_stage > 1; first += per_stage)
+    add_late_one(
+        sums.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(per_stage)),
+        ranks.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(per_stage)));
 }
 
 std::string format_json(const StepSplit& split) {

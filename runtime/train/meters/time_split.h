@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/comm/process_mesh.h"
-#include "runtime/telemetry/verdict.h"
+#include "runtime/telemetry/verdict/rank_times.h"
 
 namespace trireme {
 
@@ -25,6 +25,18 @@ struct RankStep {
   double core_wait = 0;    // of own work, messages included: the process had no core (CPU only)
   double reduce = 0;       // gradients were reduced, behind backward or exposed
   double reduce_wait = 0;  // of comm_wait: the exposed part of that
+  // Of comm_wait too: for sums of tensor groups in the passes, and for parameters.
+  double tensor_wait = 0, gather_wait = 0;
+  // Waits of any thread for the messages of peers' collectives, hidden ones included: the rank that
+  // others wait for has least. 0 where the back end cannot tell.
+  double message_wait = 0;
+  double checkpoint = 0, evaluation = 0;  // of the time before the step
+  double comm_core_wait = 0;  // of core_wait: in no pass, but of a thread that communicates
+
+  // Between the step before and this one.
+  [[nodiscard]] double between() const { return period - step; }
+  // What holds other ranks up within the step.
+  [[nodiscard]] double own_work() const { return step - comm_wait - bubble; }
 };
 
 // Milliseconds, means over the ranks; the six parts add up to `period`. A job of one rank waits in
@@ -43,11 +55,17 @@ struct StepSplit {
   double straggler = 0;
   // Waits in collectives that none of this explains: the messages themselves.
   double exposed_comm = 0;
+  // Of exposed_comm: the sums of tensor groups, parameters, the exposed part of the reduction of
+  // gradients; the rest is that of norms.
+  double tensor_comm = 0, gather_comm = 0, reduce_comm = 0;
   double between_steps = 0;
+  double checkpoint = 0, evaluation = 0;  // of between_steps
   // Four that add up to `compute`.
   double forward = 0, backward = 0, optimizer = 0, other = 0;
-  double core_wait = 0;       // of `compute`: processes had no core
-  double core_straggler = 0;  // of `straggler`: behind ranks that had none
+  double core_wait = 0;             // of `compute`: processes had no core
+  double comm_core_wait = 0;        // of core_wait and of `other`
+  double core_straggler = 0;        // of `straggler`: behind ranks that had none
+  double checkpoint_straggler = 0;  // of `straggler`: behind ranks whose checkpoint took longer
   double reduce = 0, reduce_wait = 0;
   // The rank whose own work exceeds the mean of its stage by most.
   int slowest_rank = 0;
@@ -58,8 +76,8 @@ struct StepSplit {
 [[nodiscard]] StepSplit split_step(std::int64_t step, const MeshShape& shape,
                                    std::span<const RankStep> ranks);
 
-// The ranks that stand out from the others of their stage, given each rank's sums over a run.
-[[nodiscard]] SlowRanks slow_ranks(const MeshShape& shape, std::span<const RankStep> sums);
+// Adds one step to what ranks.jsonl tells of each rank, `sums` by rank.
+void add_to(std::span<RankTimes> sums, const MeshShape& shape, std::span<const RankStep> ranks);
 
 // One JSON object and a newline; keys end in _ms.
 [[nodiscard]] std::string format_json(const StepSplit& split);

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/base/test_delay.h"
 #include "runtime/comm/comm_label.h"
 #include "runtime/comm/watchdog/step_watch.h"
+#include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/device/range.h"
 
 namespace trireme {
@@ -62,7 +64,13 @@ RankStep own_times(const StepReport& report, bool on_cpu) {
                .backward = report.backward_ms - report.backward_stall_ms,
                .optimizer = report.optimizer_ms - report.update_stall_ms,
                .reduce = report.reduce_ms,
-               .reduce_wait = report.exposed_comm_ms - report.comm_core_wait_ms};
+               .reduce_wait = report.exposed_comm_ms - report.comm_core_wait_ms,
+               .tensor_wait = report.tensor_stall_ms,
+               .gather_wait = report.gather_stall_ms,
+               .message_wait = report.message_wait_ms,
+               .checkpoint = std::min(report.pause.checkpoint, report.gap_ms),
+               .evaluation = 0};
+  own.evaluation = std::min(report.pause.evaluation, report.gap_ms - own.checkpoint);
   // On a CPU the host computes the step: what no thread of the process computed, others did. Its
   // threads may also compute while the step stands still, so this is the least.
   const double working =
@@ -71,6 +79,7 @@ RankStep own_times(const StepReport& report, bool on_cpu) {
   if (on_cpu && working > report.cpu_ms)
     own.core_wait = (1 - report.cpu_ms / working) * std::min(passes, working);
   own.core_wait += report.comm_core_wait_ms;
+  own.comm_core_wait = report.comm_core_wait_ms;
   return own;
 }
 
@@ -94,6 +103,7 @@ StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOption
 StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, Streams& streams,
                        const TensorGroup* tensor, const StepOptions& options)
     : device_(device),
+      mesh_(mesh),
       model_(model),
       streams_(streams),
       tensor_(tensor),
@@ -181,7 +191,9 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   rng[1] = static_cast<std::uint64_t>(step);
   optimizer_.prepare(step, options_.schedule.at(step));
   if (options_.flags) slot.exchange.stage(options_.flags(), last_read_.step, last_read_.times);
-  const double waited = source.wait_seconds(), computed = process_cpu_seconds();
+  const double waited = source.wait_seconds(), computed = process_cpu_seconds(),
+               messages = message_wait_seconds();
+  slot.pause = std::exchange(pause_, {});
   const bool rehearses =
       !began_ && options_.pipeline.stages > 1 && device_.type() == DeviceType::cuda;
   if (rehearses) {
@@ -200,7 +212,8 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   compute.record(*slot.updated);
   compute.record(end_of(step));
   slot.data_wait_ms = 1e3 * (source.wait_seconds() - waited);
-  slot.cpu_ms = 1e3 * (process_cpu_seconds() - computed);
+  slot.cpu_ms = 1e3 * (process_cpu_seconds() - computed) + std::exchange(delayed_ms_, 0);
+  slot.message_wait_ms = 1e3 * (message_wait_seconds() - messages);
 }
 
 // Stages of a pipeline wait for each other's messages, so in a step the host must not wait for the
@@ -316,6 +329,8 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
 void StepEngine::reduce(Slot& slot) {
   set_activity("reduction of the gradients");
   const Range range("reduce");
+  if (device_.type() == DeviceType::cpu)
+    trireme::enqueue(*streams_.comm, [] { test_delay(DelayPlace::messages); });
   slot.totals.publish(*streams_.compute, *streams_.comm);
   if (options_.flags) slot.exchange.publish(*streams_.comm);
   // The compute stream of a CPU runs inline: so the host stands still here as the step does.
@@ -357,6 +372,7 @@ void StepEngine::compute(const Action& action) {
   const Range range(forward ? "forward" : "backward");
   const StallPhase phase(streams_.stalls, forward ? StallPhase::forward : StallPhase::backward);
   if (forward) {
+    if (chunk == 0 && m == 0) delayed_ms_ += test_delay(DelayPlace::compute);
     reducer_.before_forward(chunk, m);
     model_.forward(here);
     weights_changed_[static_cast<std::size_t>(chunk)] = false;
@@ -381,6 +397,20 @@ void StepEngine::before_forward(int unit, int next) {
 void StepEngine::before_backward(int unit, int next) {
   gatherer_.before_use(unit, next);
   reducer_.open_unit(unit);
+}
+
+void StepEngine::note_pause(const StepPause& pause) {
+  pause_.checkpoint += pause.checkpoint;
+  pause_.evaluation += pause.evaluation;
+}
+
+// Of the collectives, all but the messages of the pipeline's neighbours. A gather that is still
+// under way at a step's end counts with the next.
+double StepEngine::message_wait_seconds() const {
+  double sum = 0;
+  for (const Communicator* const group : {&mesh_.data(), &mesh_.tensor(), &mesh_.model()})
+    sum += group->stats().waiting_seconds;
+  return sum;
 }
 
 void StepEngine::settle() {
@@ -426,9 +456,14 @@ void StepEngine::read_times(std::int64_t step, Slot& slot, StepReport& report) c
   report.forward_stall_ms = stalls.forward;
   report.backward_stall_ms = stalls.backward;
   report.update_stall_ms = stalls.update;
+  report.tensor_stall_ms =
+      stalls.forward + stalls.backward + stalls.update - stalls.gathers - stalls.update_sums;
+  report.gather_stall_ms = stalls.gathers;
   report.optimizer_ms = slot.updated->milliseconds_since(*slot.reduce_end);
   report.data_wait_ms = slot.data_wait_ms;
   report.cpu_ms = slot.cpu_ms;
+  report.message_wait_ms = slot.message_wait_ms;
+  report.pause = slot.pause;
   report.comm_core_wait_ms = std::min(slot.comm_core_wait_ms, report.exposed_comm_ms);
   report.own = own_times(report, device_.type() == DeviceType::cpu);
 }

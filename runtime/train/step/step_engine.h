@@ -59,6 +59,11 @@ struct StepOptions {
   std::function<StepFlags()> flags{};
 };
 
+// What the loop did between two steps, in milliseconds.
+struct StepPause {
+  double checkpoint = 0, evaluation = 0;
+};
+
 struct StepReport {
   std::int64_t step = 0;
   double loss = 0;           // mean over the targets of the global batch that count
@@ -73,6 +78,12 @@ struct StepReport {
   // Passes and update waited for collectives: tensor groups, gathered parameters, the norm. Part of
   // their times; not of recorded passes.
   double forward_stall_ms = 0, backward_stall_ms = 0, update_stall_ms = 0;
+  // Of these stalls, and of exposed_comm_ms: for sums of tensor groups in the passes; for
+  // parameters.
+  double tensor_stall_ms = 0, gather_stall_ms = 0;
+  // This rank's threads waited for the messages of peers' collectives, hidden waits included.
+  double message_wait_ms = 0;
+  StepPause pause{};  // before the step
   double cpu_ms = 0;  // all threads of this process computed, on a CPU device
   // Of exposed_comm_ms, on a CPU device: a thread of this process that communicates had no core.
   double comm_core_wait_ms = 0;
@@ -106,6 +117,8 @@ class StepEngine final : private StageWork, private LayerHook {
 
   // Enqueues step `step` (from 0); at most one earlier step may be unread.
   void run(std::int64_t step, BatchSource& source);
+  // Part of the time before the next step that is run.
+  void note_pause(const StepPause& pause);
   // Blocks until step `step`, the last or the last but one that was run, is done.
   [[nodiscard]] StepReport read(std::int64_t step);
   // All parameters that this rank holds are whole (but for stage 3) and final.
@@ -132,7 +145,8 @@ class StepEngine final : private StageWork, private LayerHook {
     bool warm = false;     // a step went through it
     bool follows = false;  // a step before this one ran
     std::unique_ptr<Graph> graph{};
-    double data_wait_ms = 0, cpu_ms = 0, comm_core_wait_ms = 0;
+    double data_wait_ms = 0, cpu_ms = 0, comm_core_wait_ms = 0, message_wait_ms = 0;
+    StepPause pause{};
   };
   Context context(int chunk, int micro_batch) override;
   void prepare(const Action& action) override;
@@ -154,7 +168,10 @@ class StepEngine final : private StageWork, private LayerHook {
     return *ends_[static_cast<std::size_t>(step) % ends_.size()];
   }
 
+  [[nodiscard]] double message_wait_seconds() const;
+
   Device& device_;
+  const ProcessMesh& mesh_;
   Model& model_;
   Streams& streams_;
   const TensorGroup* tensor_;
@@ -167,6 +184,8 @@ class StepEngine final : private StageWork, private LayerHook {
   std::optional<NoiseMeter> noise_;
   PipelineRunner runner_;
   CoreWaits core_waits_;
+  StepPause pause_;        // since the last step
+  double delayed_ms_ = 0;  // a test had this rank compute longer, without a core (test_delay.h)
   std::array<std::unique_ptr<Slot>, 2> slots_;
   std::array<std::unique_ptr<Event>, 3> ends_;        // step s at s % 3: there until s + 2 is read
   Slot* slot_ = nullptr;                              // of the step that is being enqueued

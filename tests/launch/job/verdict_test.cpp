@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs with one fault each, which the verdict must name: slow links, a rank without a core, a slow
-// disk, shared cores.
+// disk, shared cores; and with a rank that is
+// made to stand still.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sched.h>
 
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "tests/launch/fixture/run_fixture.h"
@@ -106,6 +108,57 @@ TEST_F(VerdictTest, ARankBesideABusyProgramIsTheStraggler) {
                           HasSubstr("without its waits for cores")),
                     Not(HasSubstr("global_batch"))));
 }
+
+// What a rank of trireme_delayed was made to do, and what the verdict says of it.
+struct Slowed {
+  const char* layout;  // settings
+  int ranks, rank;
+  const char* place;
+  double milliseconds;  // a step; of checkpoints, each
+  const char* cause;
+};
+
+class DelayTest : public RunTest, public testing::WithParamInterface<Slowed> {};
+
+// Every rank's steps sleep 50 ms, so that they last as long on a busy machine. Compared with what
+// was slept, not with a clock of the steps; scripts/check_verdict.py has more, and closer.
+TEST_P(DelayTest, TheRankItsCauseAndTheSecondsAreNamed) {
+  const Slowed& slowed = GetParam();
+  const std::string total = directory() + "/total";
+  const std::string sets = fmt::format(
+      "--set run.directory={0}/run --set device.type=cpu --set data.validation_path= "
+      "--set train.steps=22 --set train.micro_batch=4 --set train.log_every=100 {1}",
+      directory(), slowed.layout);
+
+  const CommandResult result = run_command(
+      fmt::format("env TRIREME_TEST_DELAY=compute:all:50,{}:{}:{} TRIREME_TEST_DELAY_TOTAL={} {} "
+                  "--bind-to none "
+                  "--oversubscribe -np {} {} train {}/gpt.yaml {}",
+                  slowed.place, slowed.rank, slowed.milliseconds, total, TRIREME_MPIEXEC,
+                  slowed.ranks, TRIREME_DELAYED, data_directory(), sets));
+
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const double slept = 1e-3 * std::stod(read_file(total));
+  ASSERT_GT(slept, 0.1);
+  const std::regex late(
+      R"(\nrank (\d+) on \S+ arrives \S+ ms late at \d+ % of steps: (.*), ([\d.]+) s in all\n)");
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(result.output, found, late)) << result.output;
+  EXPECT_EQ(found[1], std::to_string(slowed.rank)) << result.output;
+  EXPECT_THAT(found[2].str(), testing::StartsWith(slowed.cause)) << result.output;
+  EXPECT_NEAR(std::stod(found[3]), slept, 0.25 * slept) << result.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OfPlacesAndLayouts, DelayTest,
+    testing::Values(
+        Slowed{"--set parallel.data=2", 2, 1, "compute", 15, "its own work takes longer"},
+        Slowed{"--set parallel.tensor=2", 2, 1, "batch", 15, "it waits for its data"},
+        Slowed{"--set parallel.pipeline=2 --set parallel.data=2", 4, 3, "compute", 30,
+               "its own work takes longer"},
+        Slowed{"--set parallel.zero=3", 2, 0, "messages", 20, "its messages leave late"},
+        Slowed{"--set parallel.data=2 --set checkpoint.every_steps=5", 2, 1, "checkpoint", 100,
+               "its checkpoints take longer"}));
 
 }  // namespace
 }  // namespace trireme::test

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/base/test_delay.h"
+
+namespace trireme {
+
+[[gnu::weak]] double test_delay(DelayPlace /*place*/) {
+  return 0;
+}
+
+}  // namespace trireme

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/lines/line_file.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "runtime/base/output_directory.h"
+
+namespace trireme {
+namespace {
+
+off_t bytes_kept(const std::string& path, const LineFile::Keep& keep) {
+  std::ifstream file(path);
+  off_t bytes = 0;
+  for (std::string line; std::getline(file, line) && !file.eof() && keep(line);)
+    bytes += static_cast<off_t>(line.size()) + 1;
+  return bytes;
+}
+
+}  // namespace
+
+LineFile::LineFile(std::string path, const std::optional<Keep>& keep) : path_(std::move(path)) {
+  // O_EXCL: a second run that chose the same directory a moment later must not mix its lines in.
+  const int exclusive = keep ? 0 : O_EXCL;
+  file_ =
+      OutputDirectory(parent_directory(path_), ExitCode::internal)
+          .open(std::filesystem::path(path_).filename(), O_WRONLY | O_CREAT | O_APPEND | exclusive);
+  if (keep && ::ftruncate(file_.get(), bytes_kept(path_, *keep)) != 0)
+    system_failed("ftruncate", path_);
+}
+
+void LineFile::append(std::string_view line) {
+  if (failed_) return;
+  ssize_t put = 0;
+  do {
+    put = ::write(file_.get(), line.data(), line.size());
+  } while (put < 0 && errno == EINTR);
+  if (put == static_cast<ssize_t>(line.size())) return;
+
+  failed_ = true;
+  // A short write means that the disk filled up within this line.
+  const int reason = put < 0 ? errno : ENOSPC;
+  const off_t end = ::lseek(file_.get(), 0, SEEK_END);
+  const bool whole_lines_left =
+      put <= 0 || (end >= put && ::ftruncate(file_.get(), end - put) == 0);
+  fail(ExitCode::internal,
+       "{}: cannot be written: {}; free space there or choose another run.directory{}", path_,
+       std::strerror(reason), whole_lines_left ? "" : " (its last line is torn)");
+}
+
+std::string timestamp_text(std::chrono::system_clock::time_point time) {
+  const auto part = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch());
+  return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(time)),
+                     part.count() % 1000);
+}
+
+}  // namespace trireme

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file of lines that a run adds to. Rank 0 only.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/file.h"
+
+namespace trireme {
+
+// Each line is one write() to a file opened for appending, so a killed run leaves whole lines. A
+// line that does not fit on the disk is taken back and raises ExitCode::internal once; later calls
+// do nothing, so that a run already failing does not repeat itself.
+class LineFile {
+ public:
+  // Whether a line, without its newline, stays.
+  using Keep = std::function<bool(std::string_view line)>;
+  // A run that goes on keeps the lines up to the first that `keep` does not want; a new one,
+  // without `keep`, has no file yet.
+  LineFile(std::string path, const std::optional<Keep>& keep);
+
+  // `line` ends with its newline.
+  void append(std::string_view line);
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  FileDescriptor file_;
+  bool failed_ = false;
+};
+
+// UTC, as "2026-11-22T12:01:02.345Z".
+[[nodiscard]] std::string timestamp_text(std::chrono::system_clock::time_point time);
+
+}  // namespace trireme

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/verdict/rank_lines.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "runtime/telemetry/lines/line_file.h"
+
+namespace trireme {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RunFacts, ranks, data, tensor, pipeline, zero,
+                                                zero_bubble, on_cpu, host_ranks, host_cores,
+                                                data_workers, eval_every, eval_batches,
+                                                warmup_steps, clip_norm, checkpoint_every,
+                                                checkpoint_async, full_recompute, global_batch)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Trial, setting, gain, of_sample, unless)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BubbleShares, measured, predicted)
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double in_thousandths(double value) {
+  return std::isfinite(value) ? std::round(1e3 * value) / 1e3 : 0;
+}
+
+// What of a window stands under which key.
+constexpr std::pair<const char*, double RankTimes::*> rank_keys[] = {
+    {"period_ms", &RankTimes::period},
+    {"compute_ms", &RankTimes::compute},
+    {"data_wait_ms", &RankTimes::data_wait},
+    {"comm_wait_ms", &RankTimes::comm_wait},
+    {"bubble_ms", &RankTimes::bubble},
+    {"core_wait_ms", &RankTimes::core_wait},
+    {"between_ms", &RankTimes::between},
+    {"checkpoint_ms", &RankTimes::checkpoint},
+    {"message_wait_ms", &RankTimes::message_wait},
+    {"late_ms", &RankTimes::late},
+    {"late_share", &RankTimes::late_steps}};
+
+constexpr std::pair<const char*, double TimeParts::*> split_keys[] = {
+    {"compute_ms", &TimeParts::compute},
+    {"exposed_comm_ms", &TimeParts::exposed_comm},
+    {"straggler_ms", &TimeParts::straggler},
+    {"core_wait_ms", &TimeParts::core_wait},
+    {"bubble_ms", &TimeParts::bubble},
+    {"data_wait_ms", &TimeParts::data_wait},
+    {"checkpoint_ms", &TimeParts::checkpoint},
+    {"evaluation_ms", &TimeParts::evaluation},
+    {"other_ms", &TimeParts::other}};
+
+constexpr std::pair<const char*, double StepTotals::*> within_keys[] = {
+    {"reduce_ms", &StepTotals::reduce_ms},
+    {"reduce_wait_ms", &StepTotals::reduce_wait_ms},
+    {"reduce_comm_ms", &StepTotals::reduce_comm_ms},
+    {"tensor_comm_ms", &StepTotals::tensor_comm_ms},
+    {"gather_comm_ms", &StepTotals::gather_comm_ms},
+    {"forward_ms", &StepTotals::forward_ms},
+    {"optimizer_ms", &StepTotals::optimizer_ms}};
+
+double number(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : 0.0;
+}
+
+std::optional<RankLine> start_of(const nlohmann::json& json) {
+  RunStart start{.step = json.value("step", std::int64_t{0})};
+  start.hosts = json.value("hosts", std::vector<std::string>{});
+  start.facts = json.value("facts", RunFacts{});
+  return start;
+}
+
+std::optional<RankLine> end_of(const nlohmann::json& json) {
+  RunEnding end{.step = json.value("step", std::int64_t{0}),
+                .wall_seconds = number(json, "wall_s"),
+                .evaluation_seconds = number(json, "evaluation_s"),
+                .checkpoint_after_seconds = number(json, "checkpoint_after_s"),
+                .peak_memory_bytes = json.value("peak_memory_bytes", std::uint64_t{0})};
+  if (json.contains("bubble")) end.bubble = json.at("bubble").get<BubbleShares>();
+  end.replays = json.value("replays", std::vector<Trial>{});
+  return end;
+}
+
+std::optional<RankLine> window_of(const nlohmann::json& json) {
+  RankWindow window{.first = json.at("steps").at(0).get<std::int64_t>(),
+                    .last = json.at("steps").at(1).get<std::int64_t>()};
+  const std::int64_t steps = window.last - window.first + 1;
+  const auto of_all = static_cast<double>(steps);
+  if (steps < 1) return std::nullopt;
+  TimeParts parts;
+  for (const auto& [key, member] : split_keys)
+    parts.*member = of_all * number(json.at("split"), key);
+  window.totals = totals_of(parts, steps);
+  if (const auto within = json.find("within"); within != json.end()) {
+    for (const auto& [key, member] : within_keys)
+      window.totals.*member = of_all * number(*within, key);
+  }
+  const nlohmann::json& by_rank = json.at("by_rank");
+  window.ranks.resize(by_rank.at("period_ms").size());
+  for (const auto& [key, member] : rank_keys) {
+    const auto values = by_rank.find(key);
+    if (values == by_rank.end()) continue;
+    if (values->size() != window.ranks.size()) return std::nullopt;
+    for (std::size_t rank = 0; rank < window.ranks.size(); ++rank)
+      window.ranks[rank].*member = of_all * values->at(rank).get<double>();
+  }
+  return window;
+}
+
+}  // namespace
+
+std::string format_json(const RunStart& start) {
+  const RankMesh mesh = mesh_of(start.facts);
+  const Json json = {
+      {"start", timestamp_text(start.time)},
+      {"step", start.step},
+      {"ranks", start.facts.ranks},
+      {"hosts", start.hosts},
+      {"mesh", {{"data", mesh.data}, {"tensor", mesh.tensor}, {"pipeline", mesh.pipeline}}},
+      {"facts", nlohmann::json(start.facts)}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+std::string format_json(const RankWindow& window) {
+  const auto steps = static_cast<double>(std::max<std::int64_t>(window.totals.steps, 1));
+  Json split = Json::object(), within = Json::object(), by_rank = Json::object();
+  const TimeParts parts = parts_of(window.totals);
+  for (const auto& [key, member] : split_keys)
+    split[key] = in_thousandths(parts.*member / steps);
+  for (const auto& [key, member] : within_keys)
+    within[key] = in_thousandths(window.totals.*member / steps);
+  for (const auto& [key, member] : rank_keys) {
+    Json& list = by_rank[key] = Json::array();
+    for (const RankTimes& rank : window.ranks)
+      list.push_back(in_thousandths(rank.*member / steps));
+  }
+  const Json json = {{"steps", {window.first, window.last}},
+                     {"timestamp", timestamp_text(window.time)},
+                     {"split", std::move(split)},
+                     {"within", std::move(within)},
+                     {"by_rank", std::move(by_rank)}};
+  return json.dump() + '\n';
+}
+
+std::string format_json(const RunEnding& end) {
+  Json json = {{"end", timestamp_text(end.time)},
+               {"step", end.step},
+               {"wall_s", in_thousandths(end.wall_seconds)},
+               {"evaluation_s", in_thousandths(end.evaluation_seconds)},
+               {"checkpoint_after_s", in_thousandths(end.checkpoint_after_seconds)},
+               {"peak_memory_bytes", end.peak_memory_bytes}};
+  if (end.bubble) json["bubble"] = nlohmann::json(*end.bubble);
+  if (!end.replays.empty()) json["replays"] = nlohmann::json(end.replays);
+  return json.dump() + '\n';
+}
+
+std::optional<RankLine> parse_rank_line(std::string_view line) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  try {
+    if (json.contains("start")) return start_of(json);
+    if (json.contains("end")) return end_of(json);
+    if (json.contains("steps")) return window_of(json);
+  } catch (const nlohmann::json::exception&) {  // another type than ours: none of these lines
+  }
+  return std::nullopt;
+}
+
+}  // namespace trireme

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lines of ranks.jsonl: where a run started, what each rank did in windows of its steps, how it
+// ended. Written by rank 0 (rank_log.h), read by whoever asks where the time went (run_fold.h).
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "runtime/telemetry/verdict.h"
+
+namespace trireme {
+
+// {"start":"2026-11-22T12:01:02.345Z","step":0,"ranks":4,"hosts":["n1",..],"mesh":{..},"facts":{..}}
+struct RunStart {
+  std::int64_t step = 0;             // steps that earlier starts have done
+  std::vector<std::string> hosts{};  // by rank
+  RunFacts facts{};
+  std::chrono::system_clock::time_point time{};
+};
+
+// {"steps":[1,40],"timestamp":"..","split":{..},"within":{..},"by_rank":{"period_ms":[..],..}}
+// All are milliseconds of a step, means over the window. The parts of "split" are means over the
+// ranks, and add up to a period; "within" tells of them in other ways. Of "by_rank", late_ms is the
+// mean over all steps, late_share the part of the steps in which the rank was the late one.
+struct RankWindow {
+  std::int64_t first = 0, last = 0;  // steps, both included; from 1
+  StepTotals totals{};
+  std::vector<RankTimes> ranks{};  // sums over the window
+  std::chrono::system_clock::time_point time{};
+
+  [[nodiscard]] bool empty() const { return totals.steps == 0; }
+};
+
+// {"end":"..","step":100,"wall_s":12.5,"evaluation_s":1.2,"checkpoint_after_s":0,"peak_memory_bytes":1,
+// "bubble":{"measured":0.1,"predicted":0.09},"replays":[{"setting":"KEY=VALUE","gain":0.12,..}]};
+// the run has done all its steps.
+struct RunEnding {
+  std::int64_t step = 0;
+  double wall_seconds = 0;
+  double evaluation_seconds = 0;
+  double checkpoint_after_seconds = 0;  // behind the last step, within the wall time
+  std::uint64_t peak_memory_bytes = 0;
+  std::optional<BubbleShares> bubble{};
+  std::vector<Trial> replays{};
+  std::chrono::system_clock::time_point time{};
+};
+
+// One JSON object and a newline.
+[[nodiscard]] std::string format_json(const RunStart& start);
+[[nodiscard]] std::string format_json(const RankWindow& window);
+[[nodiscard]] std::string format_json(const RunEnding& end);
+
+// Nothing where a line is none of these, or is torn. A value that is missing is 0; a window whose
+// lists differ in length is none. Times are not read back.
+using RankLine = std::variant<RunStart, RankWindow, RunEnding>;
+[[nodiscard]] std::optional<RankLine> parse_rank_line(std::string_view line);
+
+}  // namespace trireme

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/verdict/rank_log.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace trireme {
+namespace {
+
+constexpr double shortest_ms = 10e3, share_of_run = 0.005;
+
+std::optional<LineFile::Keep> lines_up_to(std::int64_t done, bool again) {
+  if (!again) return std::nullopt;
+  return [done](std::string_view line) {
+    const auto parsed = parse_rank_line(line);
+    if (!parsed) return false;
+    if (const auto* const start = std::get_if<RunStart>(&*parsed)) return start->step <= done;
+    if (const auto* const window = std::get_if<RankWindow>(&*parsed)) return window->last <= done;
+    return std::get<RunEnding>(*parsed).step <= done;
+  };
+}
+
+}  // namespace
+
+RankLog::RankLog(std::string path, const RunStart& start, bool again)
+    : file_(std::move(path), lines_up_to(start.step, again)) {
+  file_.append(format_json(start));
+  fold_.start(start);
+}
+
+void RankLog::step(const StepMetrics& metrics, std::span<const RankTimes> ranks) {
+  if (open_.empty()) {
+    open_.first = metrics.step;
+    open_.ranks.assign(ranks.size(), {});
+  }
+  open_.last = metrics.step;
+  open_.time = metrics.time;
+  open_.totals.add(metrics);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    open_.ranks[rank].add(ranks[rank]);
+  const double length = open_.totals.step_ms + open_.totals.between_ms;
+  if (length >= std::max(shortest_ms, share_of_run * (written_ms_ + length))) flush();
+}
+
+void RankLog::flush() {
+  if (open_.empty()) return;
+  file_.append(format_json(open_));
+  fold_.add(open_);
+  written_ms_ += open_.totals.step_ms + open_.totals.between_ms;
+  open_ = {};
+}
+
+void RankLog::end(const RunEnding& end) {
+  flush();
+  file_.append(format_json(end));
+  fold_.end(end);
+}
+
+}  // namespace trireme

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/verdict/rank_times.h"
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+// Of the run's steps; less is noise. Waits for messages are told apart by differences of two times.
+constexpr double min_share = 0.02, min_share_of_messages = 0.03;
+
+// How a rank's values compare with those of the others in its stage, or, where a stage is one rank,
+// with those of the other stages.
+class Peers {
+ public:
+  Peers(const RankMesh& mesh, std::span<const RankTimes> sums) : mesh_(mesh), sums_(sums) {}
+
+  // What `value` of each rank exceeds its peers' usual one by.
+  template <typename Value>
+  [[nodiscard]] std::vector<double> excess(Value value) const {
+    std::vector<double> all;
+    for (int rank = 0; rank < mesh_.size(); ++rank) {
+      std::vector<double> others;
+      for (int peer = first(rank); peer < first(rank) + group(); ++peer) {
+        if (peer != rank) others.push_back(value(of(peer)));
+      }
+      const bool alone = others.empty();
+      all.push_back(alone ? 0 : value(of(rank)) - lower_median(std::move(others)));
+    }
+    return all;
+  }
+  // The rank that exceeds the others most, where the excess is `part` of its value or more.
+  template <typename Value>
+  [[nodiscard]] SlowRank odd_one(Value value, double part) const {
+    SlowRank odd;
+    const std::vector<double> excesses = excess(value);
+    for (int rank = 0; rank < mesh_.size(); ++rank) {
+      const double more = excesses[static_cast<std::size_t>(rank)], own = value(of(rank));
+      if (more < part * own || more < min_share * of(rank).period || 1e-3 * more <= odd.seconds)
+        continue;
+      odd = {.rank = rank, .seconds = 1e-3 * more, .own_seconds = 1e-3 * own};
+    }
+    return odd;
+  }
+  [[nodiscard]] const RankTimes& of(int rank) const {
+    return sums_[static_cast<std::size_t>(rank)];
+  }
+
+ private:
+  [[nodiscard]] int group() const {
+    return mesh_.per_stage() > 1 ? mesh_.per_stage() : mesh_.size();
+  }
+  [[nodiscard]] int first(int rank) const { return rank / group() * group(); }
+
+  RankMesh mesh_;
+  std::span<const RankTimes> sums_;
+};
+
+// Whose peers wait longer for messages than it does itself, by more than its own work explains: all
+// leave a collective together, so a rank's work, lateness and waits add up to the same as
+// anybody's.
+SlowRank late_messages(const RankMesh& mesh, const Peers& peers) {
+  const auto arrival = [](const RankTimes& rank) {
+    return rank.compute + rank.data_wait + rank.core_wait + rank.between + rank.bubble;
+  };
+  const std::vector<double> waits =
+      peers.excess([](const RankTimes& rank) { return rank.message_wait; });
+  const std::vector<double> works = peers.excess(arrival);
+  SlowRank odd;
+  const bool known =
+      mesh.per_stage() > 1 && std::ranges::any_of(waits, [](double wait) { return wait != 0; });
+  for (int rank = 0; rank < mesh.size() && known; ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    const double late = -waits[at] - works[at];
+    if (late < min_share_of_messages * peers.of(rank).period || 1e-3 * late <= odd.seconds)
+      continue;
+    odd = {.rank = rank, .seconds = 1e-3 * late, .own_seconds = 1e-3 * late};
+  }
+  return odd;
+}
+
+}  // namespace
+
+void RankTimes::add(const RankTimes& more) {
+  period += more.period;
+  compute += more.compute;
+  data_wait += more.data_wait;
+  comm_wait += more.comm_wait;
+  bubble += more.bubble;
+  core_wait += more.core_wait;
+  between += more.between;
+  checkpoint += more.checkpoint;
+  message_wait += more.message_wait;
+  late += more.late;
+  late_steps += more.late_steps;
+}
+
+double lower_median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+SlowRanks slow_ranks(const RankMesh& mesh, std::span<const RankTimes> sums) {
+  TRIREME_EXPECTS(static_cast<int>(sums.size()) == mesh.size(), "{} ranks for a mesh of {}",
+                  sums.size(), mesh.size());
+  const Peers peers(mesh, sums);
+  SlowRanks slow;
+  SlowRank& longest = mesh.per_stage() > 1 ? slow.compute : slow.stage;
+  longest = peers.odd_one([](const RankTimes& rank) { return rank.compute; }, 0.03);
+  slow.data = peers.odd_one([](const RankTimes& rank) { return rank.data_wait; }, 0.5);
+  slow.core = peers.odd_one([](const RankTimes& rank) { return rank.core_wait; }, 0.5);
+  slow.checkpoint = peers.odd_one([](const RankTimes& rank) { return rank.checkpoint; }, 0.5);
+  slow.messages = late_messages(mesh, peers);
+  return slow;
+}
+
+}  // namespace trireme

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/verdict/run_fold.h"
+
+namespace trireme {
+
+void RunFold::start(const RunStart& start) {
+  *this = {};
+  start_ = start;
+}
+
+void RunFold::add(const RankWindow& window) {
+  if (ranks_.empty()) ranks_.resize(window.ranks.size());
+  if (ranks_.size() != window.ranks.size()) return;  // of another job, or edited
+  totals_.add(window.totals);
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+    ranks_[rank].add(window.ranks[rank]);
+}
+
+void RunFold::end(const RunEnding& end) {
+  end_ = end;
+}
+
+bool RunFold::line(std::string_view line) {
+  const auto parsed = parse_rank_line(line);
+  if (!parsed) return false;
+  if (const auto* const begun = std::get_if<RunStart>(&*parsed)) start(*begun);
+  if (const auto* const window = std::get_if<RankWindow>(&*parsed)) add(*window);
+  if (const auto* const ended = std::get_if<RunEnding>(&*parsed)) end(*ended);
+  return true;
+}
+
+RunSummary RunFold::summary() const {
+  RunSummary summary{.totals = totals_, .ranks = ranks_, .hosts = start_.hosts};
+  const double periods = 1e-3 * (totals_.step_ms + totals_.between_ms);
+  summary.wall_seconds = end_ ? end_->wall_seconds : periods;
+  summary.evaluation_seconds = end_ ? end_->evaluation_seconds : 1e-3 * totals_.evaluation_ms;
+  if (end_) {
+    summary.checkpoint_after_seconds = end_->checkpoint_after_seconds;
+    summary.peak_memory_bytes = end_->peak_memory_bytes;
+    summary.bubble = end_->bubble;
+    summary.replays = end_->replays;
+  }
+  const RankMesh mesh = mesh_of(start_.facts);
+  if (static_cast<int>(ranks_.size()) == mesh.size()) summary.slow = slow_ranks(mesh, ranks_);
+  return summary;
+}
+
+}  // namespace trireme

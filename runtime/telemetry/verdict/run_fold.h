@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the lines of ranks.jsonl to the summary that the verdict is a function of, at any moment of
+// a run and after it, however it ended:
+//   RunFold fold;
+//   for (line of ranks.jsonl) fold.line(line);
+//   if (fold.steps() > 0) text = verdict_text(fold.summary(), fold.facts());
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "runtime/telemetry/verdict/rank_lines.h"
+
+namespace trireme {
+
+// Of the last start: what was before it may have been on other ranks. Memory: of one window.
+class RunFold {
+ public:
+  void start(const RunStart& start);
+  void add(const RankWindow& window);
+  void end(const RunEnding& end);
+  // Takes a line in; false where it is none of ranks.jsonl's (torn, or of another version).
+  bool line(std::string_view line);
+
+  // Of the last start so far.
+  [[nodiscard]] std::int64_t steps() const { return totals_.steps; }
+  [[nodiscard]] const RunFacts& facts() const { return start_.facts; }
+  // Whether the run has done all its steps.
+  [[nodiscard]] bool ended() const { return end_.has_value(); }
+  // Before the end the wall time is that of the steps seen. Memory, losses and items are not known
+  // from the file: they are 0.
+  [[nodiscard]] RunSummary summary() const;
+
+ private:
+  RunStart start_;
+  StepTotals totals_;
+  std::vector<RankTimes> ranks_;
+  std::optional<RunEnding> end_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/verdict/trials.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/telemetry/verdict.h"
+
+namespace trireme {
+namespace {
+
+constexpr double worth_trying = 0.02;
+constexpr std::size_t most_told = 2;
+constexpr std::int64_t rarer = 4;  // times
+
+double share(double seconds, const RunSummary& summary) {
+  return summary.wall_seconds > 0 ? seconds / summary.wall_seconds : 0.0;
+}
+
+// How often something that is due every so many steps, and perhaps behind the last, comes.
+double times_of(std::int64_t steps, std::int64_t every, bool behind_last) {
+  const std::int64_t inside = steps / every;
+  return static_cast<double>(inside + (behind_last && steps % every != 0 ? 1 : 0));
+}
+
+// What is done every `every` steps and took `seconds` in all, done four times as rarely.
+void add_rarer(std::vector<Trial>& trials, const RunSummary& summary, const char* key,
+               std::int64_t every, double seconds, bool behind_last) {
+  if (every <= 0) return;
+  const std::int64_t steps = summary.totals.steps;
+  const double now = times_of(steps, every, behind_last);
+  if (now == 0) return;
+  const double saved = seconds * (1 - times_of(steps, rarer * every, behind_last) / now);
+  trials.push_back(
+      {.setting = fmt::format("{}={}", key, rarer * every), .gain = share(saved, summary)});
+}
+
+// Twice the micro-batches of a step: its passes twice, its reduction and its update once.
+void add_larger_batch(std::vector<Trial>& trials, const RunSummary& summary,
+                      const RunFacts& facts) {
+  if (facts.global_batch <= 0 || facts.pipeline > 1) return;
+  const StepTotals& totals = summary.totals;
+  const double once = 1e-3 * (totals.reduce_comm_ms + totals.optimizer_ms);
+  trials.push_back({.setting = fmt::format("train.global_batch={}", 2 * facts.global_batch),
+                    .gain = share(once / 2, summary),
+                    .of_sample = true});
+}
+
+// Passes forward are then done once. Of selective recomputation nobody measures what it repeats.
+void add_no_recompute(std::vector<Trial>& trials, const RunSummary& summary,
+                      const RunFacts& facts) {
+  if (!facts.full_recompute) return;
+  trials.push_back({.setting = "train.recompute=none",
+                    .gain = share(1e-3 * summary.totals.forward_ms, summary),
+                    .unless = "if memory allows"});
+}
+
+}  // namespace
+
+std::vector<Trial> trials_of(const RunSummary& summary, const RunFacts& facts) {
+  std::vector<Trial> trials = summary.replays;
+  add_rarer(trials, summary, "train.eval_every", facts.eval_every, summary.evaluation_seconds,
+            true);
+  add_rarer(trials, summary, "checkpoint.every_steps", facts.checkpoint_every,
+            1e-3 * parts_of(summary.totals).checkpoint + summary.checkpoint_after_seconds, false);
+  add_no_recompute(trials, summary, facts);
+  add_larger_batch(trials, summary, facts);
+  std::erase_if(trials, [](const Trial& trial) { return trial.gain < worth_trying; });
+  // What changes the training itself comes behind what does not.
+  std::ranges::stable_sort(trials, [](const Trial& a, const Trial& b) {
+    return a.of_sample != b.of_sample ? b.of_sample : a.gain > b.gain;
+  });
+  return trials;
+}
+
+std::string try_line(const RunSummary& summary, const RunFacts& facts) {
+  std::string text;
+  const std::vector<Trial> trials = trials_of(summary, facts);
+  for (std::size_t i = 0; i < std::min(trials.size(), most_told); ++i) {
+    const Trial& trial = trials[i];
+    text += fmt::format("{} {} (predicted -{:.1f} % {}{}{})", i == 0 ? "try:" : ",", trial.setting,
+                        100 * trial.gain, trial.of_sample ? "time a sample" : "time",
+                        trial.unless.empty() ? "" : ", ", trial.unless);
+  }
+  return text;
+}
+
+}  // namespace trireme

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Does the verdict name what a rank was made to do wrong?
+
+Trains a small GPT with trireme_delayed (tests/launch/fixture/test_delays.cpp), in which every rank's
+steps sleep for a while, so that they last as long on a busy machine, and one rank stands still for a
+known part of a step more: while it computes, in its loader, on its stream of messages, or at its
+checkpoints. Prints a table of what the verdict says: the rank, the cause, and its seconds beside those
+that were slept. Then clean runs, in which nobody may be named.
+
+  python3 scripts/check_verdict.py                  # every place, layout and share: about 8 minutes
+  python3 scripts/check_verdict.py --clean 100      # 100 clean runs alone
+"""
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+LAYOUTS = {  # name: (ranks, the rank that stands still, settings)
+    "data 2": (2, 1, ["parallel.data=2"]),
+    "tensor 2": (2, 1, ["parallel.tensor=2"]),
+    "pipeline 2 x data 2": (4, 3, ["parallel.pipeline=2", "parallel.data=2"]),
+    "ZeRO 3, data 2": (2, 0, ["parallel.zero=3", "parallel.data=2"]),
+}
+CAUSES = {
+    "compute": "its own work takes longer",
+    "batch": "it waits for its data",
+    "messages": "its messages leave late",
+    "checkpoint": "its checkpoints take longer",
+}
+SHARES = (0.05, 0.20, 0.50)
+SAVE_EVERY = 5
+LATE = re.compile(r"^rank (\d+) on \S+ arrives ([\d.e+]+) ms late at (\d+) % of steps: (.*), ([\d.]+) s in all$",
+                  re.MULTILINE)
+
+CONFIG = """
+run: {directory: run, seed: 7}
+device: {type: cpu}
+precision: fp32
+model: {family: gpt2, layers: 2, hidden: 32, heads: 2, context: 24, vocabulary: 256}
+data: {path: text/train, workers: 1, prefetch: 2}
+train: {global_batch: 8, micro_batch: 4, log_every: 1000}
+optimizer: {name: adamw, learning_rate: 1e-3}
+"""
+
+
+class Runs:
+    def __init__(self, program, mpiexec, directory):
+        self.program, self.mpiexec, self.directory = program, mpiexec, directory
+        self.count = 0
+        with open(os.path.join(directory, "text.txt"), "w", encoding="utf-8") as file:
+            file.write("oar rower keel bench trireme sea pull the " * 300)
+        with open(os.path.join(directory, "gpt.yaml"), "w", encoding="utf-8") as file:
+            file.write(CONFIG)
+        subprocess.run([program, "data", "pack-text", "--quiet", "--out", "text", "--validation", "0.1",
+                        "text.txt"], cwd=directory, check=True)
+
+    def run(self, ranks, settings, delays):
+        """Returns the output, and what the rank slept in all: (milliseconds, times)."""
+        self.count += 1
+        name = f"run{self.count}"
+        total = os.path.join(self.directory, "total")
+        if os.path.exists(total):
+            os.remove(total)
+        command = [*self.mpiexec, "-np", str(ranks), self.program, "train", "gpt.yaml",
+                   *(word for setting in [f"run.directory={name}", *settings] for word in ("--set", setting))]
+        done = subprocess.run(command, cwd=self.directory, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, check=False, timeout=300,
+                              env=os.environ | {"TRIREME_TEST_DELAY": ",".join(delays),
+                                                "TRIREME_TEST_DELAY_TOTAL": total})
+        if done.returncode != 0:
+            raise SystemExit(f"{' '.join(command)}\n{done.stdout}")
+        shutil.rmtree(os.path.join(self.directory, name))
+        if not os.path.exists(total):
+            return done.stdout, (0.0, 0)
+        with open(total, encoding="utf-8") as file:
+            milliseconds, times = file.read().split()
+        return done.stdout, (float(milliseconds), int(times))
+
+
+def settings_of(layout, place, steps):
+    saves = [f"checkpoint.every_steps={SAVE_EVERY}"] if place == "checkpoint" else []
+    return [*LAYOUTS[layout][2], f"train.steps={steps}", *saves]
+
+
+def check(runs, layout, place, share, steps, step_ms):
+    """One row of the table, and whether it is as it should be."""
+    ranks, rank, _ = LAYOUTS[layout]
+    micro_batches = 8 // 4 // (1 if layout == "tensor 2" else 2)
+    length = share * step_ms * {"checkpoint": SAVE_EVERY, "batch": 1 / micro_batches}.get(place, 1)
+    output, (slept, _) = runs.run(ranks, settings_of(layout, place, steps),
+                                  [f"compute:all:{step_ms}", f"{place}:{rank}:{length:.3f}"])
+    found = LATE.search(output)
+    verdict = next((line for line in output.splitlines() if line.startswith("verdict: ")), "none")
+    if found is None:
+        return f"| {layout} | {place} | {share:.0%} | {slept / 1e3:.2f} | nobody | | | no |", False, verdict
+    seconds = float(found[5])
+    error = seconds / (slept / 1e3) - 1
+    good = int(found[1]) == rank and found[4].startswith(CAUSES[place]) and abs(error) <= 0.1
+    row = (f"| {layout} | {place} of rank {rank} | {share:.0%} | {slept / 1e3:.2f} | rank {found[1]}: {found[4]} "
+           f"({found[2]} ms at {found[3]} % of steps) | {seconds:.1f} | {error:+.1%} | {'yes' if good else 'NO'} |")
+    return row, good, verdict
+
+
+def clean_runs(runs, count, steps, step_ms):
+    alarms = []
+    for number in range(count):
+        layout = list(LAYOUTS)[number % len(LAYOUTS)]
+        output, _ = runs.run(LAYOUTS[layout][0], settings_of(layout, "none", steps), [f"compute:all:{step_ms}"])
+        found = LATE.search(output)
+        if found:
+            alarms.append(f"{layout}: {found[0]}")
+    return alarms
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trireme", default="build/cpu/tests/trireme_delayed", help="the program with delays")
+    parser.add_argument("--mpiexec", default="mpirun --oversubscribe --bind-to none", help="how to start ranks")
+    parser.add_argument("--steps", type=int, default=32)
+    parser.add_argument("--step-ms", type=float, default=60, help="how long a step of every rank sleeps")
+    parser.add_argument("--clean", type=int, help="so many clean runs, and no others")
+    parser.add_argument("--layout", choices=LAYOUTS, help="this layout alone")
+    parser.add_argument("--place", choices=CAUSES, help="this place alone")
+    parser.add_argument("--verbose", action="store_true", help="the verdicts too")
+    arguments = parser.parse_args()
+    if not os.access(arguments.trireme, os.X_OK):
+        raise SystemExit(f"{arguments.trireme}: no such program; build the target trireme_delayed, or name it by --trireme")
+    with tempfile.TemporaryDirectory() as directory:
+        runs = Runs(os.path.abspath(arguments.trireme), arguments.mpiexec.split(), directory)
+        if arguments.clean is not None:
+            alarms = clean_runs(runs, arguments.clean, arguments.steps, arguments.step_ms)
+            print("\n".join([*alarms, f"{arguments.clean} clean runs: {len(alarms)} false alarms"]))
+            return 1 if alarms else 0
+        print("| layout | delay | of a step | slept, s | found | s | off by | right |\n|---|---|---|---|---|---|---|---|")
+        wrong = 0
+        for layout in [arguments.layout] if arguments.layout else LAYOUTS:
+            for place in [arguments.place] if arguments.place else CAUSES:
+                for share in SHARES:
+                    row, good, verdict = check(runs, layout, place, share, arguments.steps, arguments.step_ms)
+                    wrong += not good
+                    print(row, flush=True)
+                    if arguments.verbose:
+                        print(verdict, flush=True)
+    print(f"{wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

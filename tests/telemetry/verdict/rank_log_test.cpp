@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// ranks.jsonl: what is written reads back to the same verdict, survives kills, and goes on.
+#include "runtime/telemetry/verdict/rank_log.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <numeric>
+
+#include "tests/support/command.h"
+
+namespace trireme {
+namespace {
+
+using test::read_file;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr RunFacts facts{.ranks = 2, .data = 2, .host_ranks = 2, .host_cores = 2};
+
+RunStart start_at(std::int64_t step) {
+  return {.step = step, .hosts = {"a", "b"}, .facts = facts};
+}
+
+// Rank 1 works 40 ms longer; 4 s of rank 0's time between the steps.
+StepMetrics step_number(std::int64_t step) {
+  return {.step = step,
+          .step_ms = 4000,
+          .exposed_comm_ms = 20,
+          .straggler_ms = 20,
+          .reduce_ms = 30,
+          .reduce_comm_ms = 15,
+          .between_ms = 100,
+          .checkpoint_ms = 60};
+}
+
+std::vector<RankTimes> times_by_rank() {
+  return {{.period = 4100, .compute = 3920, .comm_wait = 80, .between = 100},
+          {.period = 4100,
+           .compute = 3960,
+           .comm_wait = 40,
+           .between = 100,
+           .late = 40,
+           .late_steps = 1}};
+}
+
+class RankLogTest : public testing::Test {
+ protected:
+  [[nodiscard]] std::string path() const { return directory_.path() + "/ranks.jsonl"; }
+  [[nodiscard]] std::vector<std::string> lines() const {
+    std::ifstream file(path());
+    std::vector<std::string> all;
+    for (std::string line; std::getline(file, line);)
+      all.push_back(line);
+    return all;
+  }
+  [[nodiscard]] RunFold read_back() const {
+    RunFold fold;
+    for (const std::string& line : lines())
+      fold.line(line);
+    return fold;
+  }
+  static void add_steps(RankLog& log, std::int64_t first, std::int64_t last) {
+    for (std::int64_t step = first; step <= last; ++step)
+      log.step(step_number(step), times_by_rank());
+  }
+
+ private:
+  test::TemporaryDirectory directory_;
+};
+
+TEST_F(RankLogTest, AWindowLastsTenSecondsOrAShareOfTheRun) {
+  RankLog log(path(), start_at(0), false);
+  add_steps(log, 1, 7);
+  EXPECT_THAT(lines(), SizeIs(3)) << "steps of 4.1 s: two windows of three, and one open";
+
+  add_steps(log, 8, 3000);
+  const std::size_t before = lines().size();
+  add_steps(log, 3001, 3100);
+
+  EXPECT_LE(lines().size() - before, 8U) << "60 s of three hours are one window";
+}
+
+TEST_F(RankLogTest, WhatIsReadBackGivesTheSameVerdict) {
+  RankLog log(path(), start_at(0), false);
+  add_steps(log, 1, 40);
+  log.end({.step = 40,
+           .wall_seconds = 170,
+           .evaluation_seconds = 5,
+           .checkpoint_after_seconds = 1,
+           .bubble = BubbleShares{.measured = 0.11, .predicted = 0.09},
+           .replays = {{.setting = "train.micro_batch=1", .gain = 0.07}}});
+
+  const RunFold fold = read_back();
+
+  ASSERT_EQ(fold.steps(), 40);
+  EXPECT_TRUE(fold.ended());
+  EXPECT_EQ(fold.facts(), facts);
+  EXPECT_EQ(verdict_text(fold.summary(), fold.facts()),
+            verdict_text(log.fold().summary(), log.fold().facts()));
+  const auto shares = shares_of(fold.summary());
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0,
+                                     [](double s, const TimeShare& t) { return s + t.seconds; });
+  EXPECT_NEAR(sum, 170, 1e-6);
+  EXPECT_THAT(verdict_text(fold.summary(), fold.facts()), HasSubstr("checkpoints 3.4 s"));
+  EXPECT_THAT(verdict_text(fold.summary(), fold.facts()),
+              HasSubstr("\ntry: train.micro_batch=1 (predicted -7.0 % time)"));
+}
+
+TEST_F(RankLogTest, PartsOfEveryWindowAddUpToItsPeriods) {
+  RankLog log(path(), start_at(0), false);
+  add_steps(log, 1, 3);
+
+  const auto window = std::get<RankWindow>(*parse_rank_line(lines().at(1)));
+
+  EXPECT_EQ(window.first, 1);
+  EXPECT_EQ(window.last, 3);
+  EXPECT_NEAR(window.totals.step_ms + window.totals.between_ms, 3 * 4100, 0.1);
+  EXPECT_NEAR(window.ranks[1].late, 3 * 40, 0.1);
+}
+
+TEST_F(RankLogTest, AfterAKillTheWholeLinesCount) {
+  {
+    RankLog log(path(), start_at(0), false);
+    add_steps(log, 1, 6);
+  }
+  const std::string whole = read_file(path());
+  for (const std::size_t torn : {std::size_t{1}, std::size_t{40}, std::size_t{200}}) {
+    std::ofstream(path(), std::ios::trunc) << whole.substr(0, whole.size() - torn);
+
+    const RunFold fold = read_back();
+
+    EXPECT_EQ(fold.steps(), torn == 1 ? 6 : 3) << "a line that lacks its newline alone is whole";
+    EXPECT_FALSE(fold.ended());
+    EXPECT_FALSE(verdict_text(fold.summary(), fold.facts()).empty());
+  }
+}
+
+TEST_F(RankLogTest, ARunThatGoesOnKeepsTheWindowsUpToItsCheckpoint) {
+  {
+    RankLog log(path(), start_at(0), false);
+    add_steps(log, 1, 2);
+    log.flush();
+    add_steps(log, 3, 6);
+  }
+
+  RankLog log(path(), start_at(2), true);
+  add_steps(log, 3, 4);
+  log.flush();
+
+  EXPECT_THAT(lines(), SizeIs(4));
+  EXPECT_EQ(read_back().steps(), 2) << "those of the last start";
+  EXPECT_THROW(RankLog(path(), start_at(0), false), Error) << "another run has it";
+}
+
+TEST_F(RankLogTest, LinesOfOtherKindsAreNotTaken) {
+  RunFold fold;
+  for (const char* const line :
+       {"", "{", "[]", "7", "{\"step\":1,\"loss\":2}",
+        "{\"steps\":[3,1],\"split\":{},\"by_rank\":{}}",
+        "{\"steps\":[1,2],\"split\":{},\"by_rank\":{\"period_ms\":[1,2],\"compute_ms\":[1]}}",
+        "{\"steps\":\"all\"}", "{\"start\":1,\"hosts\":7}"})
+    EXPECT_FALSE(fold.line(line)) << line;
+  EXPECT_EQ(fold.steps(), 0);
+  EXPECT_EQ(fold.summary().wall_seconds, 0);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "runtime/telemetry/verdict/rank_times.h"
+
+namespace trireme {
+namespace {
+
+TEST(SlowRanks, AreNamedByWhatMakesThemSlow) {
+  const RankMesh mesh{.data = 3};
+  const RankTimes usual{.period = 1000, .compute = 500, .comm_wait = 500};
+  RankTimes ranks[] = {usual, usual, usual};
+  EXPECT_EQ(slow_ranks(mesh, ranks).compute.rank, -1);
+
+  ranks[1].compute = 900;
+  ranks[2].data_wait = 300;
+  ranks[0].checkpoint = 200;
+  const SlowRanks slow = slow_ranks(mesh, ranks);
+
+  EXPECT_EQ(slow.compute.rank, 1);
+  EXPECT_DOUBLE_EQ(slow.compute.seconds, 0.9 - 0.5) << "the others' lower median";
+  EXPECT_EQ(slow.data.rank, 2);
+  EXPECT_DOUBLE_EQ(slow.data.own_seconds, 0.3);
+  EXPECT_EQ(slow.checkpoint.rank, 0);
+  EXPECT_EQ(slow.core.rank, -1);
+  EXPECT_EQ(slow.messages.rank, -1);
+}
+
+TEST(SlowRanks, OfTwoTheSlowerOneStandsOutAndOneAloneNever) {
+  const RankTimes ranks[] = {{.period = 1000, .core_wait = 10}, {.period = 1000, .core_wait = 400}};
+
+  const SlowRanks slow = slow_ranks({.data = 2}, ranks);
+
+  EXPECT_EQ(slow.core.rank, 1);
+  EXPECT_DOUBLE_EQ(slow.core.seconds, 0.39);
+  EXPECT_EQ(slow_ranks({}, {&ranks[1], 1}).core.rank, -1);
+}
+
+TEST(SlowRanks, LateMessagesAreThoseThatWorkDoesNotExplain) {
+  const RankTimes usual{.period = 1000, .compute = 500, .message_wait = 400};
+  RankTimes ranks[] = {usual, usual, usual};
+  ranks[1].message_wait = 150;
+
+  const SlowRanks slow = slow_ranks({.tensor = 3}, ranks);
+
+  EXPECT_EQ(slow.messages.rank, 1);
+  EXPECT_DOUBLE_EQ(slow.messages.seconds, 0.25);
+  ranks[1].compute += 240;
+  EXPECT_EQ(slow_ranks({.tensor = 3}, ranks).messages.rank, -1) << "it works as much longer";
+}
+
+TEST(SlowRanks, StagesOfOneRankAreComparedButAreNoFault) {
+  const RankTimes ranks[] = {{.period = 1000, .compute = 300}, {.period = 1000, .compute = 800}};
+
+  const SlowRanks slow = slow_ranks({.pipeline = 2}, ranks);
+
+  EXPECT_EQ(slow.compute.rank, -1);
+  EXPECT_EQ(slow.stage.rank, 1);
+  EXPECT_DOUBLE_EQ(slow.stage.seconds, 0.5);
+}
+
+}  // namespace
+}  // namespace trireme
