@@ -101,7 +101,7 @@ def check(runs, layout, place, share, steps, step_ms):
     error = seconds / (slept / 1e3) - 1
     good = int(found[1]) == rank and found[4].startswith(CAUSES[place]) and abs(error) <= 0.1
     row = (f"| {layout} | {place} of rank {rank} | {share:.0%} | {slept / 1e3:.2f} | rank {found[1]}: {found[4]} "
-           f"({found[2]} ms at {found[3]} % of steps) | {seconds:.1f} | {error:+.1%} | {'yes' if good else 'NO'} |")
+           f"({found[2]} ms at {found[3]} % of steps) | {seconds:.2f} | {error:+.1%} | {'yes' if good else 'NO'} |")
     return row, good, verdict
 
 

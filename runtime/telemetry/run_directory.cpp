@@ -127,7 +127,8 @@ void RunDirectory::set_weights_aside(const std::string& path, std::int64_t step)
 }
 
 void RunDirectory::refuse_a_file(const std::string& path) {
-  for (const char* const name : {"owner.lock", "metrics.jsonl", "ranks.jsonl", "console.log", "checkpoints"})
+  for (const char* const name :
+       {"owner.lock", "metrics.jsonl", "ranks.jsonl", "console.log", "checkpoints"})
     refuse_link(path + "/" + name, ExitCode::config);
   for (fs::path place = without_trailing_slash(path); !place.empty(); place = place.parent_path()) {
     std::error_code error;

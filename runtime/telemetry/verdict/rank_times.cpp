@@ -11,6 +11,11 @@ namespace {
 // Of the run's steps; less is noise. Waits for messages are told apart by differences of two times.
 constexpr double min_share = 0.02, min_share_of_messages = 0.03;
 
+// Waits for cores are known to a part of them only.
+double unsure(const RankTimes& rank) {
+  return 0.15 * rank.core_wait;
+}
+
 // How a rank's values compare with those of the others in its stage, or, where a stage is one rank,
 // with those of the other stages.
 class Peers {
@@ -31,14 +36,18 @@ class Peers {
     }
     return all;
   }
-  // The rank that exceeds the others most, where the excess is `part` of its value or more.
+  // The rank that exceeds the others most, where the excess is `part` of its value or more, and
+  // more than `noise` of the rank.
   template <typename Value>
-  [[nodiscard]] SlowRank odd_one(Value value, double part) const {
+  [[nodiscard]] SlowRank odd_one(
+      Value value, double part,
+      double (*noise)(const RankTimes&) = [](const RankTimes&) { return 0.0; }) const {
     SlowRank odd;
     const std::vector<double> excesses = excess(value);
     for (int rank = 0; rank < mesh_.size(); ++rank) {
       const double more = excesses[static_cast<std::size_t>(rank)], own = value(of(rank));
-      if (more < part * own || more < min_share * of(rank).period || 1e-3 * more <= odd.seconds)
+      if (more < part * own || more < noise(of(rank)) || more < min_share * of(rank).period ||
+          1e-3 * more <= odd.seconds)
         continue;
       odd = {.rank = rank, .seconds = 1e-3 * more, .own_seconds = 1e-3 * own};
     }
@@ -74,7 +83,8 @@ SlowRank late_messages(const RankMesh& mesh, const Peers& peers) {
   for (int rank = 0; rank < mesh.size() && known; ++rank) {
     const auto at = static_cast<std::size_t>(rank);
     const double late = -waits[at] - works[at];
-    if (late < min_share_of_messages * peers.of(rank).period || 1e-3 * late <= odd.seconds)
+    if (late < unsure(peers.of(rank)) || late < min_share_of_messages * peers.of(rank).period ||
+        1e-3 * late <= odd.seconds)
       continue;
     odd = {.rank = rank, .seconds = 1e-3 * late, .own_seconds = 1e-3 * late};
   }
@@ -110,7 +120,7 @@ SlowRanks slow_ranks(const RankMesh& mesh, std::span<const RankTimes> sums) {
   const Peers peers(mesh, sums);
   SlowRanks slow;
   SlowRank& longest = mesh.per_stage() > 1 ? slow.compute : slow.stage;
-  longest = peers.odd_one([](const RankTimes& rank) { return rank.compute; }, 0.03);
+  longest = peers.odd_one([](const RankTimes& rank) { return rank.compute; }, 0.03, unsure);
   slow.data = peers.odd_one([](const RankTimes& rank) { return rank.data_wait; }, 0.5);
   slow.core = peers.odd_one([](const RankTimes& rank) { return rank.core_wait; }, 0.5);
   slow.checkpoint = peers.odd_one([](const RankTimes& rank) { return rank.checkpoint; }, 0.5);

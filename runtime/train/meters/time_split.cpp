@@ -55,23 +55,22 @@ Behind behind(const RankStep& rank, const RankStep& longest, double comm_wait) {
 std::vector<RankStep> without_idle_core_waits(std::span<const RankStep> ranks, int per_stage) {
   std::vector<RankStep> settled(ranks.begin(), ranks.end());
   const auto came = [](const RankStep& rank) { return arrival(rank) - rank.comm_core_wait; };
-  for (std::size_t r = 0; r < settled.size(); ++r) {
-    const auto stage = ranks.subspan(r - r % static_cast<std::size_t>(per_stage),
-                                     static_cast<std::size_t>(per_stage));
-    double last = came(ranks[r]), least_wait = ranks[r].message_wait;
-    for (const RankStep& peer : stage) {
-      last = std::max(last, came(peer));
-      least_wait = std::min(least_wait, peer.message_wait);
+  const auto size = static_cast<std::size_t>(per_stage);
+  for (std::size_t first = 0; first < settled.size(); first += size) {
+    const std::span stage = std::span(settled).subspan(first, size);
+    const double last = came(*std::ranges::max_element(stage, {}, came));
+    const double least_wait =
+        std::ranges::min_element(stage, {}, &RankStep::message_wait)->message_wait;
+    for (RankStep& rank : stage) {
+      const double behind_peers = std::max(last - came(rank), rank.message_wait - least_wait);
+      const double waited = rank.reduce_wait + rank.comm_core_wait;  // what it counts in
+      const double left = waited - std::min(waited, behind_peers);
+      const double idle = std::max(0.0, rank.comm_core_wait - left);
+      rank.comm_core_wait -= idle;
+      rank.core_wait -= idle;
+      rank.comm_wait += idle;
+      rank.reduce_wait += idle;
     }
-    const double behind_peers = std::max(last - came(ranks[r]), ranks[r].message_wait - least_wait);
-    RankStep& rank = settled[r];
-    const double waited = rank.reduce_wait + rank.comm_core_wait;  // what it counts in
-    const double left = waited - std::min(waited, behind_peers);
-    const double idle = std::max(0.0, rank.comm_core_wait - left);
-    rank.comm_core_wait -= idle;
-    rank.core_wait -= idle;
-    rank.comm_wait += idle;
-    rank.reduce_wait += idle;
   }
   return settled;
 }

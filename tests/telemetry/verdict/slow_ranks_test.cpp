@@ -49,6 +49,16 @@ TEST(SlowRanks, LateMessagesAreThoseThatWorkDoesNotExplain) {
   EXPECT_EQ(slow_ranks({.tensor = 3}, ranks).messages.rank, -1) << "it works as much longer";
 }
 
+TEST(SlowRanks, WhereCoresAreWantingSmallDifferencesSayNothing) {
+  RankTimes ranks[] = {{.period = 1000, .compute = 100, .core_wait = 600},
+                       {.period = 1000, .compute = 180, .core_wait = 600}};
+  EXPECT_EQ(slow_ranks({.data = 2}, ranks).compute.rank, -1);
+
+  ranks[1].compute = 280;
+
+  EXPECT_EQ(slow_ranks({.data = 2}, ranks).compute.rank, 1);
+}
+
 TEST(SlowRanks, StagesOfOneRankAreComparedButAreNoFault) {
   const RankTimes ranks[] = {{.period = 1000, .compute = 300}, {.period = 1000, .compute = 800}};
 
