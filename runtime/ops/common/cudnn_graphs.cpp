@@ -6,6 +6,7 @@
 
 #include "runtime/device/cuda_slot.h"
 #include "runtime/device/work_log.h"
+#include "runtime/ops/common/plan_table.h"
 
 namespace trireme::ops::cuda {
 namespace {
@@ -50,6 +51,21 @@ const CudnnPlan* counted_plan(const CudnnGraph& graph) {
 
 }  // namespace
 
+std::size_t plan_hash(const CudnnGraph& graph) {
+  PlanHash hash;
+  if (const auto* const a = std::get_if<AttentionGraph>(&graph)) {
+    hash.add(a->pass, a->dtype, a->batch, a->length, a->heads, a->key_heads, a->size, a->causal,
+             a->window, a->soft_cap * 1024, a->deterministic);
+  } else {
+    const auto& c = std::get<ConvolutionGraph>(graph);
+    const ConvolutionGeometry& g = c.geometry;
+    hash.add(c.pass, c.dtype, c.result, c.tf32, c.workspace_limit, c.adds, g.batch, g.height,
+             g.width, g.in, g.out_height, g.out_width, g.out, g.kernel_height, g.kernel_width,
+             g.stride, g.padding);
+  }
+  return hash.value();
+}
+
 std::string cudnn_version() {
   const auto version = cuda_slot<&cudnn_version>;
   return version != nullptr ? version() : std::string();
@@ -61,7 +77,19 @@ const CudnnPlan* cudnn_plan(const CudnnGraph& graph) {
 }
 
 const CudnnPlan* cudnn_plan_for(const Stream& stream, const CudnnGraph& graph) {
-  return stream.device().execution() == Execution::run ? cudnn_plan(graph) : counted_plan(graph);
+  struct ThreadPlans {
+    const Device* device = nullptr;
+    PlanTable<CudnnGraph, const CudnnPlan*> table;
+  };
+  static thread_local ThreadPlans mine;
+  if (const Device* const device = &stream.device(); mine.device != device) {
+    mine.table.clear();
+    mine.device = device;
+  }
+  if (const CudnnPlan* const* const found = mine.table.find(graph)) return *found;
+  const CudnnPlan* const plan =
+      stream.device().execution() == Execution::run ? cudnn_plan(graph) : counted_plan(graph);
+  return mine.table.insert(graph, std::make_unique<const CudnnPlan*>(plan));
 }
 
 }  // namespace trireme::ops::cuda

@@ -49,6 +49,7 @@ struct ConvolutionGraph {
 using CudnnGraph = std::variant<AttentionGraph, ConvolutionGraph>;
 
 [[nodiscard]] std::string to_string(const CudnnGraph& graph);
+[[nodiscard]] std::size_t plan_hash(const CudnnGraph& graph);
 
 // What cuDNN offers for a graph.
 struct CudnnOffer {
@@ -81,7 +82,8 @@ class CudnnPlan {
 [[nodiscard]] const CudnnPlan* cudnn_plan(const CudnnGraph& graph);
 
 // The plan for the stream's GPU. One that is only described (Execution::host) gets a plan that is
-// noted and not run, for every graph but attention with a soft cap.
+// noted and not run, for every graph but attention with a soft cap. From a thread's second call with
+// a graph on neither allocates nor locks.
 [[nodiscard]] const CudnnPlan* cudnn_plan_for(const Stream& stream, const CudnnGraph& graph);
 
 // Asks about a GPU that is only described (compute capability 90 is major 9, minor 0; cuDNN's own

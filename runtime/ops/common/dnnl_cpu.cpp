@@ -3,29 +3,15 @@
 
 #include <omp.h>
 
-#include <unordered_map>
-
 #include "runtime/base/error.h"
+#include "runtime/ops/common/plan_table.h"
 
 namespace trireme::ops::cpu {
 namespace {
 
-struct KeyHash {
-  std::size_t operator()(const PrimitiveKey& key) const {
-    std::uint64_t hash = 0xcbf29ce484222325ULL ^ static_cast<std::uint64_t>(key.kind);
-    for (const std::int64_t fact : key.facts) {
-      hash = (hash ^ static_cast<std::uint64_t>(fact)) * 0x100000001b3ULL;
-      hash ^= hash >> 29;
-    }
-    return static_cast<std::size_t>(hash);
-  }
-};
-
-using PrimitiveMap = std::unordered_map<PrimitiveKey, std::unique_ptr<CachedPrimitive>, KeyHash>;
-
-PrimitiveMap& primitives() {
-  static thread_local PrimitiveMap map;
-  return map;
+PlanTable<PrimitiveKey, CachedPrimitive>& primitives() {
+  static thread_local PlanTable<PrimitiveKey, CachedPrimitive> table;
+  return table;
 }
 
 std::string_view status_name(dnnl_status_t status) {
@@ -46,6 +32,14 @@ std::string_view status_name(dnnl_status_t status) {
 }
 
 }  // namespace
+
+std::size_t plan_hash(const PrimitiveKey& key) {
+  PlanHash hash;
+  hash.add(key.kind);
+  for (const std::int64_t fact : key.facts)
+    hash.add(fact);
+  return hash.value();
+}
 
 const dnnl::engine& dnnl_engine() {
   static const dnnl::engine engine =
@@ -127,14 +121,12 @@ void CachedPrimitive::execute(std::span<const void* const> pointers) {
 }
 
 CachedPrimitive* find_primitive(const PrimitiveKey& key) {
-  const PrimitiveMap& map = primitives();
-  const auto found = map.find(key);
-  return found == map.end() ? nullptr : found->second.get();
+  return primitives().find(key);
 }
 
 CachedPrimitive& store_primitive(const PrimitiveKey& key,
                                  std::unique_ptr<CachedPrimitive> primitive) {
-  return *primitives().insert_or_assign(key, std::move(primitive)).first->second;
+  return primitives().insert(key, std::move(primitive));
 }
 
 }  // namespace trireme::ops::cpu

@@ -126,6 +126,7 @@ struct PrimitiveKey {
   friend bool operator==(const PrimitiveKey&, const PrimitiveKey&) = default;
 };
 
+[[nodiscard]] std::size_t plan_hash(const PrimitiveKey& key);
 [[nodiscard]] CachedPrimitive* find_primitive(const PrimitiveKey& key);
 CachedPrimitive& store_primitive(const PrimitiveKey& key,
                                  std::unique_ptr<CachedPrimitive> primitive);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/float_types.h"
 #include "runtime/ops/common/library_version.h"
+#include "runtime/ops/common/plan_table.h"
 #include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/gemm/cublaslt_plan_cuda.h"
 #include "runtime/ops/gemm/gemm_tuning.h"
@@ -29,7 +31,6 @@ class Library {
   }
 
   void run(CudaStream& stream, const Gemm& p) {
-    const std::lock_guard lock(mutex_);  // plans carry the pointers of one call
     const GemmKey key = key_of(stream, p);
     Entry& entry = entry_for(key, p);
     if (!entry.algorithm) {
@@ -40,29 +41,22 @@ class Library {
   }
 
   [[nodiscard]] bool has(CudaStream& stream, const Gemm& p) {
-    const std::lock_guard lock(mutex_);
-    const GemmKey key = key_of(stream, p);
-    const std::size_t before = entries_.size();
-    const bool found = entry_for(key, p).algorithm.has_value();
-    if (!found && entries_.size() > before) {
-      log::get("ops").info("cuBLASLt has no epilogue for the matmul {}: separate kernels",
-                           ops::to_text(key));
-    }
-    return found;
+    return entry_for(key_of(stream, p), p).algorithm.has_value();
   }
 
   void use(GemmChoices choices, std::string file) {
     const std::lock_guard lock(mutex_);
     choices_ = std::move(choices);
     file_ = std::move(file);
-    entries_.clear();
+    algorithms_.clear();
+    generation_.fetch_add(1, std::memory_order_release);
   }
 
   [[nodiscard]] std::vector<GemmKey> unmeasured() {
     const std::lock_guard lock(mutex_);
     std::vector<GemmKey> keys;
-    for (const auto& [key, entry] : entries_) {
-      if (entry.algorithm && !choices_.algorithms.contains(key)) keys.push_back(key);
+    for (const auto& [key, algorithm] : algorithms_) {
+      if (algorithm && !choices_.algorithms.contains(key)) keys.push_back(key);
     }
     return keys;
   }
@@ -70,23 +64,49 @@ class Library {
   [[nodiscard]] GemmChoice measure(CudaStream& stream, const GemmKey& key, const Gemm& p);
 
  private:
+  using Algorithm = std::optional<cublasLtMatmulAlgo_t>;  // none: the library has no such matmul
+
+  // Plans carry the pointers of one call, so every thread has its own.
   struct Entry {
     GemmPlan plan;
-    std::optional<cublasLtMatmulAlgo_t> algorithm;  // none: the library has no such matmul
+    Algorithm algorithm;
+  };
+  struct ThreadPlans {
+    PlanTable<GemmKey, Entry> table;
+    unsigned generation = 0;
   };
 
+  // Locks and allocates only where this thread has not met the key.
   Entry& entry_for(const GemmKey& key, const Gemm& p) {
-    if (const auto found = entries_.find(key); found != entries_.end()) return found->second;
-    Entry entry{.plan = GemmPlan(key, p), .algorithm = {}};
-    if (const auto chosen = choices_.algorithms.find(key); chosen != choices_.algorithms.end()) {
-      entry.algorithm = given(entry.plan, key, chosen->second);
-    } else if (const auto suggested = entry.plan.suggest(handle_, 1); !suggested.empty()) {
-      entry.algorithm = suggested.front();
+    static thread_local ThreadPlans mine;
+    if (const unsigned now = generation_.load(std::memory_order_acquire); mine.generation != now) {
+      mine.table.clear();
+      mine.generation = now;
     }
-    if (entry.algorithm)
+    if (Entry* const found = mine.table.find(key)) return *found;
+    auto entry = std::make_unique<Entry>(GemmPlan(key, p), std::nullopt);
+    entry->algorithm = algorithm_for(key, entry->plan);
+    return mine.table.insert(key, std::move(entry));
+  }
+
+  // The same for all threads.
+  [[nodiscard]] Algorithm algorithm_for(const GemmKey& key, const GemmPlan& plan) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = algorithms_.find(key); found != algorithms_.end()) return found->second;
+    Algorithm algorithm;
+    if (const auto chosen = choices_.algorithms.find(key); chosen != choices_.algorithms.end()) {
+      algorithm = given(plan, key, chosen->second);
+    } else if (const auto suggested = plan.suggest(handle_, 1); !suggested.empty()) {
+      algorithm = suggested.front();
+    }
+    if (algorithm) {
       log::get("ops").debug("cuBLASLt {} runs the matmul {}", cublaslt_version(),
                             ops::to_text(key));
-    return entries_.emplace(key, std::move(entry)).first->second;
+    } else if (key.epilogue != Epilogue::none) {
+      log::get("ops").info("cuBLASLt has no epilogue for the matmul {}: separate kernels",
+                           ops::to_text(key));
+    }
+    return algorithms_.emplace(key, algorithm).first->second;
   }
 
   [[nodiscard]] cublasLtMatmulAlgo_t given(const GemmPlan& plan, const GemmKey& key,
@@ -105,9 +125,10 @@ class Library {
 
   cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
-  std::map<GemmKey, Entry> entries_;
+  std::map<GemmKey, Algorithm> algorithms_;
   GemmChoices choices_;
   std::string file_;
+  std::atomic<unsigned> generation_{0};  // of the choices
 };
 
 // Operands of zeros for a matmul that is only measured, each aligned as its key says and no more.

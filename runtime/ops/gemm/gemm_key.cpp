@@ -8,6 +8,8 @@
 #include <bit>
 #include <sstream>
 
+#include "runtime/ops/common/plan_table.h"
+
 namespace trireme::ops {
 namespace {
 
@@ -42,6 +44,13 @@ bool read_epilogue(std::istream& in, Epilogue& epilogue) {
 }
 
 }  // namespace
+
+std::size_t plan_hash(const GemmKey& key) {
+  PlanHash hash;
+  hash.add(key.m, key.n, key.k, key.transpose_a, key.transpose_b, key.type_a, key.type_b,
+           key.output, key.epilogue, key.alignment, key.processors, key.tf32);
+  return hash.value();
+}
 
 std::string to_text(const GemmKey& key) {
   return fmt::format("{} {} {} {}{} {} {} {} {} {} {} {}", key.m, key.n, key.k,

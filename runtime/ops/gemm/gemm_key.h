@@ -2,6 +2,7 @@
 // Private to the CUDA back end: what an algorithm of a matmul is chosen for.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,6 +32,8 @@ struct GemmKey {
 
   friend auto operator<=>(const GemmKey&, const GemmKey&) = default;
 };
+
+[[nodiscard]] std::size_t plan_hash(const GemmKey& key);
 
 // "768 8192 3072 TN bf16 bf16 bf16 bias 16 0 fp32", and back; nothing where the text is no key.
 [[nodiscard]] std::string to_text(const GemmKey& key);
