@@ -11,7 +11,7 @@ PartialSum::PartialSum(Blueprint& blueprint, const RowSplit& rows)
   if (!blueprint.tensor().blocked()) return;
   const Shape& whole = rows.whole();
   blocks_out_ = blueprint.scratch({blocks_, whole[0], whole[1], whole[2]});
-  if (blueprint.compute() == DType::f32) {
+  if (blueprint.compute() == DType::f32 || blueprint.options().rounded_sums) {
     sum_ = blocks_out_;
     sum_.shape = whole;
   } else {

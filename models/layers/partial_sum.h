@@ -8,7 +8,8 @@ namespace trireme {
 // The sum, over all tensor blocks, of what each of them contributes to every row of the residual
 // stream. Blocks here are added as a tree, then ranks are (see tensor_group.h). The sum stays f32
 // until it is complete, whatever the compute dtype: rounded per rank, its bits would depend on
-// which blocks share one. Reserves scratch, of which one layer of the chain needs one; nothing
+// which blocks share one. Where they may (BuildOptions::rounded_sums) it is, which halves what is
+// sent. Reserves scratch, of which one layer of the chain needs one; nothing
 // without tensor blocks.
 class PartialSum {
  public:
@@ -19,14 +20,14 @@ class PartialSum {
   [[nodiscard]] Tensor block(const Context& context, std::int64_t b) const;
   // Once all blocks did. Work enqueued until finish() overlaps with the communication.
   void start(const Context& context) const;
-  // The local rows of the sum, f32.
+  // The local rows of the sum: f32, or the compute dtype where sums are rounded.
   [[nodiscard]] Tensor finish(const Context& context) const;
 
  private:
   RowSplit rows_;
   std::int64_t blocks_;
   Activation blocks_out_{};  // (local blocks, B, T, C) in the compute dtype
-  Activation sum_{};         // (B, T, C) f32; may be the first block
+  Activation sum_{};         // (B, T, C); may be the first block
 };
 
 }  // namespace trireme

@@ -56,7 +56,10 @@ struct BuildOptions {
   bool keep_fp8_weights = false;  // in memory of their own, two codes a weight, from pass to pass
   std::int64_t micro_batch = 1;
   bool training = false;
-  TensorSplit tensor{};   // must equal the ParamStore's
+  TensorSplit tensor{};  // must equal the ParamStore's
+  // What tensor ranks add up of the residual stream is sent in the compute dtype. Its bits then
+  // depend on how many they are.
+  bool rounded_sums = false;
   bool sequence = false;  // rows of the residual stream are split over the tensor ranks
   Recompute recompute = Recompute::none;
   // Zero-bubble schedules: backward computes dx only and keeps what backward_weight needs.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 namespace trireme {
 namespace {
@@ -63,6 +64,7 @@ bool ParamLayout::starts_bucket(ParamId id, ParamId before, std::int64_t target)
   const auto alone = [&](const ParamSpec& spec) { return separate_ties_ && !spec.tie.empty(); };
   return own.kind != other.kind || here.chunk != there.chunk || alone(own) || alone(other) ||
          (zero_.stage >= 2 && here.unit != there.unit) ||
+         (zero_.vectors_apart && own.matrix != other.matrix) ||
          elements_ - buckets_.back().first >= target;
 }
 
@@ -89,7 +91,8 @@ void ParamLayout::fill_buckets(std::int64_t target) {
       buckets_.push_back({.first = elements_,
                           .owned = owned_elements_,
                           .units = {entry.unit, entry.unit + 1},
-                          .kind = spec.kind});
+                          .kind = spec.kind,
+                          .matrices = zero_.vectors_apart && spec.matrix});
     }
     Bucket& bucket = buckets_.back();
     bucket.units.first = std::min(bucket.units.first, entry.unit);
@@ -109,6 +112,11 @@ void ParamLayout::lay_out(const ZeroOptions& zero, std::int64_t bucket_elements)
   for (int i = static_cast<int>(specs_.size()) - 1; i >= 0; --i)
     order_.push_back({i});
   std::ranges::stable_sort(order_, {}, [&](ParamId id) { return spec(id).kind; });
+  if (zero.vectors_apart) {
+    std::ranges::stable_sort(order_, {}, [&](ParamId id) {
+      return std::tuple(spec(id).kind, -unit_of(id), !spec(id).matrix);
+    });
+  }
   fill_buckets(bucket_elements);
   find_owned_runs();
 }

@@ -23,6 +23,9 @@ struct ZeroOptions {
   int stage = 0;
   int ranks = 1;  // of the data-parallel group
   int rank = 0;
+  // Matrices and vectors of a unit in buckets of their own, so that the former can be gathered in
+  // the compute dtype; only with stage 3.
+  bool vectors_apart = false;
 };
 
 // The unit of reduction and gathering. Its borders are parameter borders. With ZeRO the weights of
@@ -34,6 +37,7 @@ struct Bucket {
   int params = 0;          // how many parameters must report before it is complete
   UnitRange units{};
   ParamKind kind = ParamKind::weight;
+  bool matrices = false;  // of matrices alone, where vectors are apart
 };
 
 // A run of neighbouring elements that the optimizer treats alike, within the own slice of a bucket.
@@ -84,7 +88,8 @@ class ParamLayout {
   [[nodiscard]] bool trains(ParamId id) const { return spec(id).kind != ParamKind::frozen; }
   // Whole element counts of all weights but copies and frozen ones, padding not included.
   [[nodiscard]] std::int64_t parameter_count() const;
-  // Arena order: reverse of declaration, weights before statistics before frozen weights.
+  // Arena order: reverse of declaration, weights before statistics before frozen weights; where
+  // vectors are apart, those of a unit behind its matrices.
   [[nodiscard]] std::span<const ParamId> order() const { return order_; }
   [[nodiscard]] std::span<const Bucket> buckets() const { return buckets_; }
   // Runs of neighbours joined, and one for each parameter; of what has gradients.

@@ -12,8 +12,9 @@ namespace trireme {
 void ParamStore::allocate(Device& device, const StoreOptions& options) {
   using Form = ParamArena::Form;
   options_ = options;
+  options_.zero.vectors_apart = options.zero.stage >= 3 && rounded();
   device_ = &device;
-  layout_->lay_out(options.zero, options.bucket_elements);
+  layout_->lay_out(options_.zero, options.bucket_elements);
   level_of_.assign(layout_->specs().size(), 0);
   const MemoryScope parameters(MemoryRole::parameters);
   masters_ = ParamArena(device, *layout_,
@@ -99,6 +100,13 @@ void ParamStore::refresh_compute(Stream& stream) {
 void ParamStore::refresh_compute(Stream& stream, const Bucket& bucket) {
   if (rounded() && bucket.kind == ParamKind::weight)
     ops::cast(stream, compute_.bucket(bucket), masters_.bucket(bucket));
+}
+
+Tensor ParamStore::refresh_own(Stream& stream, const Bucket& bucket) {
+  const Tensor own = compute_.bucket(bucket).range(layout_->slice_first(bucket) - bucket.first,
+                                                   layout_->slice_count(bucket));
+  ops::cast(stream, own, masters_.owned(bucket));
+  return own;
 }
 
 Tensor ParamStore::gradient(ParamId id) const {

@@ -45,6 +45,9 @@ class ParamStore {
   // whole.
   void refresh_compute(Stream& stream);
   void refresh_compute(Stream& stream, const Bucket& bucket);
+  // Stage 3, of a bucket of matrices: the own slice, rounded to its place among the compute copies.
+  // Returns it.
+  Tensor refresh_own(Stream& stream, const Bucket& bucket);
 
   [[nodiscard]] const ParamLayout& layout() const { return *layout_; }
   [[nodiscard]] const StoreOptions& options() const { return options_; }

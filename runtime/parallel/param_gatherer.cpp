@@ -30,11 +30,17 @@ ParamGatherer::ParamGatherer(Device& device, Communicator& group, ParamStore& pa
   }
 }
 
-// bf16 values are cast from the gathered fp32 ones on every rank: norms and biases are read in
-// fp32.
+// In fp32, from which every rank rounds what is computed with; norms and biases are read as they
+// are. Of ZeRO 3's matrices nobody reads more than the rounded values: owners round them, to the
+// same bits.
 void ParamGatherer::gather(std::size_t index) {
   const Bucket& bucket = params_.layout().buckets()[index];
   const ScopedCommLabel label(labels_[index]);
+  if (bucket.matrices) {
+    const Tensor own = params_.refresh_own(comm_, bucket);
+    group_.all_gather(comm_, own, params_.compute_copies().bucket(bucket));
+    return;
+  }
   group_.all_gather(comm_, params_.masters().owned(bucket), params_.masters().bucket(bucket));
 }
 
@@ -78,7 +84,8 @@ void ParamGatherer::before_use(int unit, int next) {
     pending_[at] = false;
     wait_for_comm(compute_, *gathered_[at], stalls_, StallCause::gather);
     for (const Bucket& bucket : buckets) {
-      if (bucket.units.contains(unit)) params_.refresh_compute(compute_, bucket);
+      if (bucket.units.contains(unit) && !bucket.matrices)
+        params_.refresh_compute(compute_, bucket);
     }
   }
   if (next >= 0) fetch(next);

@@ -47,8 +47,11 @@ class Stage {
       }
       ++chunks_;
     }
-    layout_.lay_out({.stage = input_.zero, .ranks = input_.mesh.data, .rank = 0},
-                    input_.bucket_elements);
+    const bool apart =
+        input_.zero >= 3 && input_.build.compute != DType::f32 && input_.engine.rounded_gathers;
+    layout_.lay_out(
+        {.stage = input_.zero, .ranks = input_.mesh.data, .rank = 0, .vectors_apart = apart},
+        input_.bucket_elements);
   }
 
   const LayerSeconds& layer(int unit) const {
@@ -72,7 +75,9 @@ class Stage {
   }
 
   double gathered_bytes(const Bucket& bucket) const {
-    return static_cast<double>(bucket.count) * input_.engine.gathered_bytes;
+    const double bytes = bucket.matrices ? static_cast<double>(size_of(input_.build.compute))
+                                         : input_.engine.gathered_bytes;
+    return static_cast<double>(bucket.count) * bytes;
   }
 
   double gather_seconds(const Bucket& bucket) const {

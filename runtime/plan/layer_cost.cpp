@@ -80,6 +80,7 @@ class LayerModel {
       weights += matmul_seconds(matmul);
       if (matmul.trained) trained += matmul_seconds(matmul);
     }
+    const Quantising quantising = quantising_seconds();
     const double convolution = op_seconds(work_.convolution_flops, work_.convolution_bytes,
                                           hardware_.efficiency.convolution, work_.filters);
     const double attention =
@@ -88,15 +89,16 @@ class LayerModel {
                    work_.attention_flops > 0 ? 1 : 0);
     const double elementwise =
         op_seconds(0, work_.elementwise_bytes, 1, static_cast<int>(work_.matmuls.size()) + 1);
-    s.forward = weights + convolution + attention + elementwise;
+    s.forward = weights + quantising.forward + convolution + attention + elementwise;
     const bool first = layer_.forward_flops == 0;
     // Nobody asks for the gradient of images.
     const bool reads_images = work_.filters > 0 && &layer_ == &input_.layers.front();
-    s.backward_weight = trained + convolution + (first ? elementwise : 0);
-    s.backward_input = first ? 0
-                             : weights + (reads_images ? 0 : convolution) +
-                                   attention_backward * attention +
-                                   elementwise_backward * elementwise;
+    s.backward_weight =
+        trained + quantising.backward_weight + convolution + (first ? elementwise : 0);
+    s.backward_input =
+        first ? 0
+              : weights + quantising.backward_input + (reads_images ? 0 : convolution) +
+                    attention_backward * attention + elementwise_backward * elementwise;
     if (block_ && input_.build.recompute == Recompute::full) s.recompute = s.forward;
     if (block_ && input_.build.recompute == Recompute::selective)
       s.recompute = selective_seconds(weights, attention, elementwise);
@@ -165,10 +167,45 @@ class LayerModel {
     const double reached = hardware_.efficiency.matmul_of(min_dimension);
     const double operands = matmul.rows * (matmul.in + matmul.out) + matmul.in * matmul.out;
     const double bytes = operands * (fp8_ ? fp8_bytes : element_);
-    const double quantising = fp8_ ? bytes_seconds(operands * (element_ + fp8_bytes)) : 0;
     return std::max(2 * matmul.rows * matmul.in * matmul.out / (rate(true) * reached),
                     bytes_seconds(bytes)) +
-           quantising + hardware_.device.launch_seconds;
+           hardware_.device.launch_seconds;
+  }
+
+  // What fp8 costs beside the products, by the pass that does it (models/layers/fp8_matmuls.h): x
+  // in both, dy once for its two products, unless they are apart; weights once a step where their
+  // codes are kept, else with each product that reads them.
+  struct Quantising {
+    double forward = 0, backward_input = 0, backward_weight = 0;
+  };
+  Quantising quantising_seconds() const {
+    Quantising sum;
+    if (!fp8_) return sum;
+    const BuildOptions& build = input_.build;
+    const auto seconds = [&](double elements) {
+      return bytes_seconds(elements * (element_ + fp8_bytes));
+    };
+    for (const Matmul& matmul : work_.matmuls) {
+      const double x = seconds(matmul.rows * matmul.in), dy = seconds(matmul.rows * matmul.out);
+      const double weight = seconds(matmul.in * matmul.out);
+      if (!input_.engine.quantises_once) {
+        sum.forward += x + dy + weight;
+        sum.backward_input += x + dy + weight;
+        if (matmul.trained) sum.backward_weight += x + dy + weight;
+        continue;
+      }
+      const double kept = build.keep_fp8_weights ? 1.0 / input_.schedule.micro_batches : 1.0;
+      sum.forward += x + kept * weight;
+      sum.backward_input += dy + (build.keep_fp8_weights ? 0 : weight);
+      if (matmul.trained) sum.backward_weight += x + (build.split_backward ? dy : 0);
+    }
+    return sum;
+  }
+
+  // Of an element that tensor ranks add up.
+  double summed_bytes() const {
+    const double exact = input_.engine.partial_sum_bytes;
+    return input_.build.rounded_sums ? std::min(element_, exact) : exact;
   }
 
   // Recomputing a block sends what its forward sends; engines that repeat matmuls keep their sums.
@@ -198,7 +235,7 @@ class LayerModel {
     for (const Matmul& matmul : work_.matmuls) {
       if (matmul.sum_width == 0) continue;
       const double elements = rows_ * matmul.sum_width;
-      const double sum_bytes = elements * input_.engine.partial_sum_bytes;
+      const double sum_bytes = elements * summed_bytes();
       const double gather_bytes = input_.build.sequence ? elements * element_ : 0;
       if (matmul.sums_forward) {
         send_forward(sum, sum_bytes);
@@ -211,7 +248,8 @@ class LayerModel {
     }
     if (layer_.forward_flops == 0 && !layer_.params.empty() && layer_.output.rank() > 0) {
       const double width = static_cast<double>(layer_.output[layer_.output.rank() - 1]);
-      send(sum, rows_ * width * input_.engine.partial_sum_bytes, s.tensor_forward, 0);
+      send(sum, rows_ * width * std::min(element_, input_.engine.partial_sum_bytes),
+           s.tensor_forward, 0);
     }
   }
 

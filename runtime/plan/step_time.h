@@ -20,7 +20,11 @@ namespace trireme::plan {
 struct EngineTraits {
   double gradient_bytes = 4;     // per element that data-parallel ranks reduce
   double gathered_bytes = 4;     // per parameter that ZeRO gathers
-  double partial_sum_bytes = 4;  // per element of tensor-parallel sums
+  bool rounded_gathers = true;   // but of stage 3's matrices in the compute dtype
+  double partial_sum_bytes = 4;  // per element of tensor-parallel sums, where they are not rounded
+  // fp8: operands that several products or micro-batches share are quantised once. Else every
+  // product pays for its operands and its result.
+  bool quantises_once = true;
   // The sum of an input gradient travels while the weight gradient of the layer is computed.
   bool hides_input_gradient_sums = true;
   bool hides_gathers = true;  // parameters are gathered beside the forward

@@ -2,6 +2,8 @@
 // Transformers over as many tensor ranks as the world has, against one rank with the same tensor
 // blocks.
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 #include "models/gpt/gpt.h"
 #include "tests/models/model_case.h"
@@ -27,6 +29,7 @@ struct Mode {
   Recompute recompute = Recompute::none;
   std::string_view family = "Gpt";
   bool adapted = false;
+  bool rounded = false;  // sums over ranks
 
   [[nodiscard]] TestModel model() const {
     if (family == "Vit") return small_vit;
@@ -42,6 +45,7 @@ class TensorParallel : public test::MpiTest {
             .micro_batch = test::small_batch,
             .training = true,
             .tensor = {.ranks = size(), .rank = rank(), .blocks = blocks},
+            .rounded_sums = mode.rounded,
             .sequence = mode.sequence,
             .recompute = mode.recompute,
             .split_backward = mode.split_backward,
@@ -115,6 +119,39 @@ INSTANTIATE_TEST_SUITE_P(
                                                                   : "Full");
     });
 
+// What rounding the sums costs, beside what bf16 costs anyhow: the distance of all gradients from
+// those of f32, over their size.
+TEST_F(TensorParallel, RoundedSumsAreAsCloseToSinglePrecisionAsExactOnes) {
+  const ModelResult expected = run_alone({});
+  const TensorGroup group(device(), world(), comm_stream());
+  const auto distance = [&](const Mode& mode) {
+    ModelCase split(device(), compute(), mode.model(), build(mode), &group);
+    const ModelResult got = split.run();
+    EXPECT_NEAR(got.loss, expected.loss, 1e-2 * expected.loss);
+    double difference = 0, size = 0;
+    for (const ParamSpec& spec : split.model().params().layout().specs()) {
+      const auto wanted = test::part_of(expected.gradients.at(spec.name), spec, build(mode).tensor);
+      const auto& here = got.gradients.at(spec.name);
+      for (std::size_t i = 0; i < here.size(); ++i) {
+        const double a = std::bit_cast<float>(here[i]), b = std::bit_cast<float>(wanted[i]);
+        difference += (a - b) * (a - b);
+        size += b * b;
+      }
+    }
+    return std::sqrt(difference / size);
+  };
+  for (const bool sequence : {false, true}) {
+    const double exact = distance({.compute = DType::bf16, .sequence = sequence});
+    const double rounded =
+        distance({.compute = DType::bf16, .sequence = sequence, .rounded = true});
+
+    EXPECT_GT(exact, 0);
+    EXPECT_LT(exact, 0.02);
+    EXPECT_LT(rounded, 1.5 * exact) << "sequence " << sequence;
+  }
+  EXPECT_EQ(distance({.rounded = true}), 0) << "nothing to round in f32";
+}
+
 TEST_F(TensorParallel, KeepsLessOfEverythingThatIsSplit) {
   if (size() == 1) GTEST_SKIP() << "nothing is split on one rank";
   const TensorGroup group(device(), world(), comm_stream());
@@ -138,13 +175,12 @@ TEST_F(TensorParallel, KeepsLessOfEverythingThatIsSplit) {
 // Bytes of whole logical tensors that each verb moves in one forward and backward.
 class TensorParallelVolume : public TensorParallel {
  protected:
-  [[nodiscard]] CommStats traffic(std::int64_t layers, bool sequence, DType compute_dtype) {
+  [[nodiscard]] CommStats traffic(std::int64_t layers, const Mode& mode) {
     TransformerOptions options = small_gpt;
     options.layers = layers;
     options.dropout = 0;
     const TensorGroup group(device(), world(), comm_stream());
-    ModelCase gpt(device(), compute(), options,
-                  build({.compute = compute_dtype, .sequence = sequence}), &group);
+    ModelCase gpt(device(), compute(), options, build(mode), &group);
     const CommStats before = world().stats();
     static_cast<void>(gpt.run(1));
     CommStats moved = world().stats();
@@ -155,9 +191,9 @@ class TensorParallelVolume : public TensorParallel {
     return moved;
   }
   // Of one block: the difference that a second one makes.
-  [[nodiscard]] VerbStats of_block(Verb verb, bool sequence, DType compute_dtype) {
-    const VerbStats two = traffic(2, sequence, compute_dtype)[verb];
-    const VerbStats one = traffic(1, sequence, compute_dtype)[verb];
+  [[nodiscard]] VerbStats of_block(Verb verb, const Mode& mode) {
+    const VerbStats two = traffic(2, mode)[verb];
+    const VerbStats one = traffic(1, mode)[verb];
     return {two.calls - one.calls, two.bytes - one.bytes};
   }
 
@@ -166,14 +202,15 @@ class TensorParallelVolume : public TensorParallel {
 };
 
 // Megatron-LM: two all-reduces of (B, T, C) forward (behind attention and MLP) and two backward
-// (before them). Sums stay f32 in either compute dtype.
+// (before them). Sums stay f32 in either compute dtype, unless they may be rounded.
 TEST_F(TensorParallelVolume, OfABlockIsFourAllReduces) {
   if (size() == 1) GTEST_SKIP() << "one rank sends nothing";
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    EXPECT_EQ(of_block(Verb::all_reduce, false, dtype),
-              (VerbStats{.calls = 4, .bytes = 4 * tokens * hidden * 4}));
-    EXPECT_EQ(of_block(Verb::all_gather, false, dtype), VerbStats{});
-    EXPECT_EQ(of_block(Verb::reduce_scatter, false, dtype), VerbStats{});
+  for (const Mode& mode :
+       {Mode{}, Mode{.compute = DType::bf16}, Mode{.compute = DType::bf16, .rounded = true}}) {
+    EXPECT_EQ(of_block(Verb::all_reduce, mode),
+              (VerbStats{.calls = 4, .bytes = 4 * tokens * hidden * (mode.rounded ? 2 : 4)}));
+    EXPECT_EQ(of_block(Verb::all_gather, mode), VerbStats{});
+    EXPECT_EQ(of_block(Verb::reduce_scatter, mode), VerbStats{});
   }
 }
 
@@ -181,12 +218,13 @@ TEST_F(TensorParallelVolume, OfABlockIsFourAllReduces) {
 // move what it moved. What is gathered has the compute dtype. The norms add their two vectors.
 TEST_F(TensorParallelVolume, OfABlockIsTheSameWithSplitSequences) {
   if (size() == 1) GTEST_SKIP() << "one rank sends nothing";
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    EXPECT_EQ(of_block(Verb::reduce_scatter, true, dtype),
-              (VerbStats{.calls = 4, .bytes = 4 * tokens * hidden * 4}));
-    EXPECT_EQ(of_block(Verb::all_gather, true, dtype),
-              (VerbStats{.calls = 4, .bytes = 4 * tokens * hidden * size_of(dtype)}));
-    EXPECT_EQ(of_block(Verb::all_reduce, true, dtype),
+  for (const Mode& mode : {Mode{.sequence = true}, Mode{.compute = DType::bf16, .sequence = true},
+                           Mode{.compute = DType::bf16, .sequence = true, .rounded = true}}) {
+    EXPECT_EQ(of_block(Verb::reduce_scatter, mode),
+              (VerbStats{.calls = 4, .bytes = 4 * tokens * hidden * (mode.rounded ? 2 : 4)}));
+    EXPECT_EQ(of_block(Verb::all_gather, mode),
+              (VerbStats{.calls = 4, .bytes = 4 * tokens * hidden * size_of(mode.compute)}));
+    EXPECT_EQ(of_block(Verb::all_reduce, mode),
               (VerbStats{.calls = 2, .bytes = 2 * 2 * hidden * 4}));
   }
 }
@@ -195,8 +233,8 @@ TEST_F(TensorParallelVolume, OfABlockIsTheSameWithSplitSequences) {
 // (B, T, C) backward.
 TEST_F(TensorParallelVolume, OfEmbeddingAndHeadHasNoLogits) {
   if (size() == 1) GTEST_SKIP() << "one rank sends nothing";
-  const VerbStats block = of_block(Verb::all_reduce, false, DType::f32);
-  const VerbStats all = traffic(1, false, DType::f32)[Verb::all_reduce];
+  const VerbStats block = of_block(Verb::all_reduce, {});
+  const VerbStats all = traffic(1, {})[Verb::all_reduce];
   constexpr std::uint64_t row_statistics = tokens * (4 + 4 * 8);
 
   EXPECT_EQ(all.calls - block.calls, 4U);

@@ -51,7 +51,8 @@ struct Row {
 void compare(const System& system, const std::vector<Row>& rows);
 
 // Gradients are reduced in fp32, everything else travels in bf16.
-inline constexpr EngineTraits bf16_messages{.gathered_bytes = 2, .partial_sum_bytes = 2};
+inline constexpr EngineTraits bf16_messages{
+    .gathered_bytes = 2, .rounded_gathers = false, .partial_sum_bytes = 2, .quantises_once = false};
 
 // How often element-wise ops go through memory, by how an engine runs them: kernels that fuse
 // whatever lies between two products; kernels that fuse bias with GELU and with dropout and

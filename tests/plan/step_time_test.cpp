@@ -240,6 +240,41 @@ TEST(StepTime, UtilizationCountsThreeForwards) {
   EXPECT_DOUBLE_EQ(e.items_per_second, 6 * 256 / e.total);
 }
 
+TEST(StepTime, RoundedSumsHalveWhatTensorRanksSend) {
+  StepInput input =
+      plan_input({.model = small, .mesh = {.tensor = 2}, .precision = Precision::bf16});
+  const auto sent = [&] { return estimate_step(input, hardware_file("h100")).volumes.tensor; };
+  const double exact = sent();
+  input.build.rounded_sums = true;
+
+  EXPECT_LT(sent(), 0.6 * exact);
+}
+
+TEST(StepTime, ZeroThreeGathersMatricesInTheComputeDtype) {
+  StepInput input =
+      plan_input({.model = small, .mesh = {.data = 4}, .zero = 3, .precision = Precision::bf16});
+  const auto sent = [&] { return estimate_step(input, hardware_file("h100")).volumes.data; };
+  const double rounded = sent();
+  input.engine.rounded_gathers = false;
+  const double whole = sent();
+
+  // Two gathers of 4 bytes, of which 2 are spared, and a reduction of 4.
+  EXPECT_NEAR(rounded / whole, 8.0 / 12.0, 0.02);
+}
+
+TEST(StepTime, QuantisingOnceCostsLess) {
+  StepInput input = plan_input({.model = small, .micro_batches = 8, .precision = Precision::fp8});
+  const auto seconds = [&] { return estimate_step(input, hardware_file("h100")).total; };
+  const double once = seconds();
+  input.build.keep_fp8_weights = true;
+  const double kept = seconds();
+  input.engine.quantises_once = false;
+  const double each = seconds();
+
+  EXPECT_LT(kept, once);
+  EXPECT_LT(once, each);
+}
+
 TEST(StepTime, WaitsForStorageThatIsTooSlow) {
   StepInput input = plan_input({.model = small, .micro_batches = 2});
   input.sample_bytes = 1e6;
