@@ -6,15 +6,17 @@ Trains a small GPT with trireme_delayed (tests/launch/fixture/test_delays.cpp), 
 steps sleep for a while, so that they last as long on a busy machine, and one rank stands still for a
 known part of a step more: while it computes, in its loader, on its stream of messages, or at its
 checkpoints. Prints a table of what the verdict says: the rank, the cause, and its seconds beside those
-that were slept. Then clean runs, in which nobody may be named.
+that were slept. Before each goes a clean run, in which nobody may be named.
 
-  python3 scripts/check_verdict.py                  # every place, layout and share: about 8 minutes
+  python3 scripts/check_verdict.py                  # every place, layout and share: about 7 minutes
   python3 scripts/check_verdict.py --clean 100      # 100 clean runs alone
 """
 import argparse
+import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -59,7 +61,7 @@ class Runs:
                         "text.txt"], cwd=directory, check=True)
 
     def run(self, ranks, settings, delays):
-        """Returns the output, and what the rank slept in all: (milliseconds, times)."""
+        """Returns the output, what the rank slept in all, in seconds, and the median step in milliseconds."""
         self.count += 1
         name = f"run{self.count}"
         total = os.path.join(self.directory, "total")
@@ -73,12 +75,13 @@ class Runs:
                                                 "TRIREME_TEST_DELAY_TOTAL": total})
         if done.returncode != 0:
             raise SystemExit(f"{' '.join(command)}\n{done.stdout}")
+        with open(os.path.join(self.directory, name, "metrics.jsonl"), encoding="utf-8") as file:
+            step_ms = statistics.median(json.loads(line)["step_ms"] for line in file if '"step_ms"' in line)
         shutil.rmtree(os.path.join(self.directory, name))
         if not os.path.exists(total):
-            return done.stdout, (0.0, 0)
+            return done.stdout, 0.0, step_ms
         with open(total, encoding="utf-8") as file:
-            milliseconds, times = file.read().split()
-        return done.stdout, (float(milliseconds), int(times))
+            return done.stdout, 1e-3 * float(file.read().split()[0]), step_ms
 
 
 def settings_of(layout, place, steps):
@@ -87,29 +90,32 @@ def settings_of(layout, place, steps):
 
 
 def check(runs, layout, place, share, steps, step_ms):
-    """One row of the table, and whether it is as it should be."""
+    """One row of the table, whether it is as it should be, the verdict, and whether the clean run before it, of
+    whose step the share is, named anybody."""
     ranks, rank, _ = LAYOUTS[layout]
     micro_batches = 8 // 4 // (1 if layout == "tensor 2" else 2)
-    length = share * step_ms * {"checkpoint": SAVE_EVERY, "batch": 1 / micro_batches}.get(place, 1)
-    output, (slept, _) = runs.run(ranks, settings_of(layout, place, steps),
-                                  [f"compute:all:{step_ms}", f"{place}:{rank}:{length:.3f}"])
+    settings = settings_of(layout, place, steps)
+    clean, _, clean_ms = runs.run(ranks, settings, [f"compute:all:{step_ms}"])
+    length = share * clean_ms * {"checkpoint": SAVE_EVERY, "batch": 1 / micro_batches}.get(place, 1)
+    alarm = LATE.search(clean)
+    output, slept, _ = runs.run(ranks, settings, [f"compute:all:{step_ms}", f"{place}:{rank}:{length:.3f}"])
     found = LATE.search(output)
     verdict = next((line for line in output.splitlines() if line.startswith("verdict: ")), "none")
     if found is None:
-        return f"| {layout} | {place} | {share:.0%} | {slept / 1e3:.2f} | nobody | | | no |", False, verdict
+        return f"| {layout} | {place} | {share:.0%} | {slept:.2f} | nobody | | | NO |", False, verdict, alarm
     seconds = float(found[5])
-    error = seconds / (slept / 1e3) - 1
+    error = seconds / slept - 1
     good = int(found[1]) == rank and found[4].startswith(CAUSES[place]) and abs(error) <= 0.1
-    row = (f"| {layout} | {place} of rank {rank} | {share:.0%} | {slept / 1e3:.2f} | rank {found[1]}: {found[4]} "
+    row = (f"| {layout} | {place} of rank {rank} | {share:.0%} | {slept:.2f} | rank {found[1]}: {found[4]} "
            f"({found[2]} ms at {found[3]} % of steps) | {seconds:.2f} | {error:+.1%} | {'yes' if good else 'NO'} |")
-    return row, good, verdict
+    return row, good, verdict, alarm
 
 
 def clean_runs(runs, count, steps, step_ms):
     alarms = []
     for number in range(count):
         layout = list(LAYOUTS)[number % len(LAYOUTS)]
-        output, _ = runs.run(LAYOUTS[layout][0], settings_of(layout, "none", steps), [f"compute:all:{step_ms}"])
+        output, _, _ = runs.run(LAYOUTS[layout][0], settings_of(layout, "none", steps), [f"compute:all:{step_ms}"])
         found = LATE.search(output)
         if found:
             alarms.append(f"{layout}: {found[0]}")
@@ -120,8 +126,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trireme", default="build/cpu/tests/trireme_delayed", help="the program with delays")
     parser.add_argument("--mpiexec", default="mpirun --oversubscribe --bind-to none", help="how to start ranks")
-    parser.add_argument("--steps", type=int, default=32)
-    parser.add_argument("--step-ms", type=float, default=60, help="how long a step of every rank sleeps")
+    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--step-ms", type=float, default=100, help="how long a step of every rank sleeps")
     parser.add_argument("--clean", type=int, help="so many clean runs, and no others")
     parser.add_argument("--layout", choices=LAYOUTS, help="this layout alone")
     parser.add_argument("--place", choices=CAUSES, help="this place alone")
@@ -136,17 +142,18 @@ def main():
             print("\n".join([*alarms, f"{arguments.clean} clean runs: {len(alarms)} false alarms"]))
             return 1 if alarms else 0
         print("| layout | delay | of a step | slept, s | found | s | off by | right |\n|---|---|---|---|---|---|---|---|")
-        wrong = 0
+        wrong, alarms = 0, []
         for layout in [arguments.layout] if arguments.layout else LAYOUTS:
             for place in [arguments.place] if arguments.place else CAUSES:
                 for share in SHARES:
-                    row, good, verdict = check(runs, layout, place, share, arguments.steps, arguments.step_ms)
+                    row, good, verdict, alarm = check(runs, layout, place, share, arguments.steps, arguments.step_ms)
                     wrong += not good
+                    alarms += [f"{layout}: {alarm[0]}"] if alarm else []
                     print(row, flush=True)
                     if arguments.verbose:
                         print(verdict, flush=True)
-    print(f"{wrong} wrong")
-    return 1 if wrong else 0
+        print("\n".join([*alarms, f"{wrong} wrong; {runs.count // 2} clean runs: {len(alarms)} false alarms"]))
+    return 1 if wrong or alarms else 0
 
 
 if __name__ == "__main__":
