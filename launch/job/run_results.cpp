@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/job/run_results.h"
 
+#include <nlohmann/json.hpp>
+
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/files/names.h"
@@ -56,6 +58,18 @@ void write_results(Session& session, const FoundCheckpoint& end) {
                            end.path, weights);
   }
   session.world->barrier();
+}
+
+void write_memory(const BytesByRole& held, const Reporter& reporter) {
+  nlohmann::ordered_json text = nlohmann::ordered_json::object();
+  for (std::size_t role = 0; role < held.size(); ++role)
+    text[std::string(name_of(static_cast<MemoryRole>(role)))] = held[role];
+  try {
+    write_file(RunDirectory::memory_in(reporter.directory.path()), text.dump(2) + "\n",
+               ExitCode::internal);
+  } catch (const Error& error) {
+    log::get("train").warn("{}", error.what());
+  }
 }
 
 void write_time_split(const StepReports& steps, const Reporter& reporter) {

@@ -4,6 +4,7 @@
 
 #include "launch/job/run_report.h"
 #include "runtime/checkpoint/restore/verify.h"
+#include "runtime/engine/memory_plan.h"
 #include "runtime/engine/training_state.h"
 #include "runtime/train/meters/step_reports.h"
 
@@ -16,6 +17,8 @@ void write_results(Session& session, const TrainingState& trained, double final_
 // The same files from the checkpoint of the run's end, where it was killed before they were
 // written. Collective.
 void write_results(Session& session, const FoundCheckpoint& end);
+// Writes memory.json: bytes by use. A disk that has no room is no reason to lose a run.
+void write_memory(const BytesByRole& held, const Reporter& reporter);
 // Writes time_split.jsonl: the steps of this start.
 void write_time_split(const StepReports& steps, const Reporter& reporter);
 

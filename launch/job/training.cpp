@@ -220,7 +220,8 @@ bool run_training(const RankProcess& process, const Config& config,
   if (!stopped && writes_checkpoints(config.checkpoint)) checkpoints.save(config.train.steps);
   checkpoints.finish();
   if (reporter) keep_times(config, seconds_before, checkpoints, requests);
-  log_memory_plan(session);
+  const BytesByRole held = log_memory_plan(session);
+  if (reporter) write_memory(held, *reporter);
   if (stopped) {
     checkpoints.require_saved();
     session.world->barrier();

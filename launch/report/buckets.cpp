@@ -66,6 +66,22 @@ void Buckets::add(Bucket& bucket, std::size_t column, double value) {
   bucket.cells[column].add(value);
 }
 
+void Buckets::derive(std::string_view from, std::string_view to, double factor) {
+  const std::size_t source = find(from);
+  if (source == none || find(to) != none) return;
+  const std::size_t column_of_to = column(to);
+  if (column_of_to == none) return;
+  for (Bucket& bucket : buckets_) {
+    const Cell* const cell = bucket.cell(source);
+    if (cell == nullptr) continue;
+    Cell scaled = *cell;
+    for (double* const value : {&scaled.min, &scaled.max, &scaled.sum, &scaled.last})
+      *value *= factor;
+    bucket.cells.resize(names_.size());
+    bucket.cells[column_of_to] = scaled;
+  }
+}
+
 void Buckets::widen() {
   stride_ *= 2;
   std::vector<Bucket> wider;

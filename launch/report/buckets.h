@@ -49,6 +49,10 @@ class Buckets {
   Bucket& at(std::int64_t step, std::int64_t pass);
   void add(Bucket& bucket, std::size_t column, double value);
 
+  // The column `to` as `from` times `factor`, which is above 0; nothing without `from`, or where
+  // `to` is there.
+  void derive(std::string_view from, std::string_view to, double factor);
+
   [[nodiscard]] std::span<const Bucket> all() const { return buckets_; }
   // Steps per bucket.
   [[nodiscard]] std::int64_t stride() const { return stride_; }

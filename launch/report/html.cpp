@@ -20,9 +20,13 @@ std::string json_text(std::string_view text) {
 }  // namespace
 
 std::string json_string(std::string_view text) {
+  return json_for_script(json_text(text));
+}
+
+std::string json_for_script(std::string_view json) {
   std::string safe;
-  for (const char letter : json_text(text)) {
-    // Of "</script>" and "<!--" nothing may be left; the line separators are JavaScript's.
+  for (const char letter : json) {
+    // Of "</script>" and "<!--" nothing may be left; in JSON they stand in strings only.
     if (letter == '<' || letter == '>' || letter == '&')
       safe += fmt::format("\\u{:04x}", static_cast<unsigned>(letter));
     else

@@ -13,6 +13,8 @@ namespace trireme::report {
 [[nodiscard]] std::string escaped(std::string_view text);
 // A JSON string in quotes that is harmless within a script element, whatever it holds.
 [[nodiscard]] std::string json_string(std::string_view text);
+// The same for a whole document of JSON.
+[[nodiscard]] std::string json_for_script(std::string_view json);
 // "[1,null,2.5]", six digits each; what is not finite is null.
 [[nodiscard]] std::string json_numbers(std::span<const double> values);
 

@@ -138,6 +138,21 @@ std::string host_names(const std::vector<std::string>& hosts) {
   return "[" + text + "]";
 }
 
+// In MiB; "null" where nothing is known.
+std::string memory_of(const ModelFigures& figures) {
+  std::string names;
+  std::vector<double> planned, measured;
+  for (const MemoryUse& use : figures.memory) {
+    if (use.planned == 0 && use.measured.value_or(0) == 0) continue;
+    names += (names.empty() ? "" : ",") + json_string(use.name);
+    planned.push_back(static_cast<double>(use.planned) / 0x1p20);
+    measured.push_back(use.measured ? static_cast<double>(*use.measured) / 0x1p20 : no_value);
+  }
+  if (names.empty()) return "null";
+  return fmt::format("{{\"names\":[{}],\"planned\":{},\"measured\":{}}}", names,
+                     json_numbers(planned), json_numbers(measured));
+}
+
 }  // namespace
 
 std::string page_data(const RunData& run) {
@@ -146,12 +161,12 @@ std::string page_data(const RunData& run) {
   return fmt::format(
       "{{\"name\":{},\"items\":{},\"stride\":{},\"step\":{},\"seen\":{},\"elapsed\":{},"
       "\"series\":{},\"evaluations\":{},\"skipped\":{},\"failed_saves\":{},\"non_finite\":{},"
-      "\"hosts\":{},\"heat\":{}}}",
+      "\"hosts\":{},\"heat\":{},\"memory\":{}}}",
       json_string(run.name), json_string(all.items.empty() ? "items" : all.items), buckets.stride(),
       whole_numbers(buckets), ascending_places(buckets, all.items + "_seen"),
       ascending_places(buckets, elapsed_column), series_of(all), evaluations_of(all),
       events_of(all.skipped), events_of(all.failed_saves), non_finite_of(all),
-      host_names(run.hosts), heat_maps(run.ranks));
+      host_names(run.hosts), heat_maps(run.ranks), memory_of(run.figures));
 }
 
 }  // namespace trireme::report

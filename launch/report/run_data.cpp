@@ -104,7 +104,19 @@ void read_settings(RunData& run) {
     run.family = config.model.family;
     run.device = name_of(config.device.type);
     run.facts = run_facts(config, crowd_of(run));
+    tolerate(run, [&] {
+      run.figures = model_figures(config);
+      add_measured_memory(run.figures, run.directory);
+    });
   });
+}
+
+// The share of the devices' peak, where the config names a description of them.
+void add_utilisation(RunData& run) {
+  if (run.figures.peak_flops <= 0 || run.figures.flops_per_item <= 0) return;
+  Buckets& buckets = run.metrics.buckets;
+  buckets.derive(run.metrics.items + "_per_s", "mfu",
+                 run.figures.flops_per_item / run.figures.peak_flops);
 }
 
 void read_checkpoints(RunData& run) {
@@ -266,6 +278,7 @@ RunData read_run(const std::string& directory) {
   read_ranks_file(run);
   read_environment(run);
   read_settings(run);
+  add_utilisation(run);
   if (run.hosts.empty() && !run.ranks.starts.empty()) run.hosts = run.ranks.starts.back().hosts;
   if (run.has_metrics) remark_on_metrics(run);
   remark_on_ranks(run);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launch/report/metrics_history.h"
+#include "launch/report/model_figures.h"
 #include "launch/report/rank_history.h"
 
 namespace trireme::report {
@@ -33,6 +34,7 @@ struct RunData {
   std::vector<std::string> hosts{};  // by rank
   int rank_count = 0;
   RunFacts facts{};
+  ModelFigures figures{};
   std::vector<StoredCheckpoint> checkpoints{};  // by step
   RunState state = RunState::unknown;
   double file_age_seconds = 0;  // since metrics.jsonl was last written

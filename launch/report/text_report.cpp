@@ -126,6 +126,29 @@ std::string time_text(const RunSummary& summary) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+std::string compute_text(const RunData& run, const Figures& figures) {
+  const double rate = run.figures.flops_per_item * figures.items_per_second;
+  if (!(rate > 0) || run.rank_count <= 0) return {};
+  std::string text = fmt::format("{}FLOP/s per rank of the model's own work",
+                                 format_quantity(rate / run.rank_count));
+  if (std::isfinite(figures.mfu))
+    return text + fmt::format(", MFU {:.1f} % by parallel.hardware", 100 * figures.mfu);
+  return text + "; parallel.hardware names no peak to hold it against";
+}
+
+std::string memory_text(const ModelFigures& figures) {
+  double planned = 0, measured = 0;
+  bool known = false;
+  for (const MemoryUse& use : figures.memory) {
+    planned += static_cast<double>(use.planned);
+    measured += static_cast<double>(use.measured.value_or(0));
+    known = known || use.measured.has_value();
+  }
+  if (planned <= 0) return {};
+  return fmt::format("{} per rank planned{}", bytes_text(planned),
+                     known ? fmt::format(", {} measured", bytes_text(measured)) : "");
+}
+
 std::string goodput_text(const RunData& run, const Figures& figures) {
   const MetricsHistory& all = run.metrics;
   if (!(figures.goodput > 0)) return {};
@@ -194,8 +217,8 @@ std::vector<Fact> facts_of(const RunData& run) {
                           {"loss", loss_text(all)},
                           {"validation", validation_text(all)},
                           {"throughput", rate_text(run, figures)}};
-  if (std::isfinite(figures.mfu))
-    facts.push_back({"mfu", fmt::format("{:.1f} % of the devices' peak", 100 * figures.mfu)});
+  facts.push_back({"compute", compute_text(run, figures)});
+  facts.push_back({"memory", memory_text(run.figures)});
   if (all.steps > 0) {
     facts.push_back({"time", time_text(summary_of(run))});
     facts.push_back({"goodput", goodput_text(run, figures)});

@@ -28,8 +28,7 @@ inline constexpr std::string_view shared_cores_note =
 [[nodiscard]] std::string csv_report(const Study& study, std::span<const Row> rows);
 // The same with every run; scripts/plot_scaling.py reads it.
 [[nodiscard]] std::string json_report(const Study& study, std::span<const Row> rows);
-// One file without anything from elsewhere: charts as SVG and a table; follows the reader's light
-// or dark scheme, and prints.
+// A page of launch/report/ with charts and tables.
 [[nodiscard]] std::string html_report(const Study& study, std::span<const Row> rows);
 // A table for the terminal.
 [[nodiscard]] std::string text_report(const Study& study, std::span<const Row> rows);

@@ -126,7 +126,7 @@ HeldMemory plan_memory(const Config& config, int rank) {
   return held_memory_of(engine.session());
 }
 
-void log_memory_plan(Session& session) {
+BytesByRole log_memory_plan(Session& session) {
   const DeviceType type = session.device->type();
   const BytesByRole predicted = plan_memory(session.config, session.world->rank()).on_device(type);
   const BytesByRole measured = held_memory(*session.device).on_device(type);
@@ -139,7 +139,7 @@ void log_memory_plan(Session& session) {
   put(predicted, 0);
   put(measured, each);
   values = largest_of_any_rank(*session.world, values);
-  if (session.world->rank() != 0) return;
+  if (session.world->rank() != 0) return {};
   const auto pair = [&](std::size_t i) {
     return fmt::format("{:.3f} / {:.3f} MiB", static_cast<double>(values[i]) / (1 << 20),
                        static_cast<double>(values[each + i]) / (1 << 20));
@@ -151,6 +151,10 @@ void log_memory_plan(Session& session) {
   }
   log::get("train").info("memory per rank at most, predicted / measured: {}{}", pair(memory_roles),
                          parts);
+  BytesByRole held{};
+  for (std::size_t i = 0; i < memory_roles; ++i)
+    held[i] = static_cast<std::uint64_t>(values[each + i]);
+  return held;
 }
 
 std::vector<StageMemory> plan_stages_memory(const Config& config) {

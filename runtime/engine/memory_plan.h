@@ -38,8 +38,9 @@ struct HeldMemory {
 // What a rank holds once it trains. `config` is resolved, for mesh_shape(config.parallel).size()
 // ranks. Milliseconds, whatever the size of the model.
 [[nodiscard]] HeldMemory plan_memory(const Config& config, int rank);
-// Logs that beside what this session holds, on the rank where it is most. Collective.
-void log_memory_plan(Session& session);
+// Logs that beside what this session holds, on the rank where it is most. Collective. Gives what
+// is held, on rank 0.
+BytesByRole log_memory_plan(Session& session);
 
 // Activations of layers of one kind, those that are alike but for their number.
 struct ActivationShare {

@@ -74,7 +74,7 @@ bool is_run_file(const std::string& name) {
   static constexpr std::array names = {"config.yaml",  "config.user.yaml", "environment.json",
                                        "data.json",    "metrics.jsonl",    "console.log",
                                        "metrics.prom", "start_times.json", "time_split.jsonl",
-                                       "report.html",  "ranks.jsonl"};
+                                       "report.html",  "ranks.jsonl",      "memory.json"};
   return std::ranges::find(names, name) != names.end() ||
          (name.starts_with("weights") && name.ends_with(".safetensors")) ||
          (name.starts_with("collectives.rank") && name.ends_with(".txt")) ||

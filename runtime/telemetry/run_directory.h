@@ -49,6 +49,10 @@ class RunDirectory {
   [[nodiscard]] static std::string log_in(const std::string& path) { return path + "/console.log"; }
   [[nodiscard]] std::string config_path() const { return config_in(path_); }
   [[nodiscard]] std::string weights_path() const { return weights_in(path_); }
+  // What a rank holds at most, bytes by use, once the run has ended.
+  [[nodiscard]] static std::string memory_in(const std::string& path) {
+    return path + "/memory.json";
+  }
   static constexpr std::string_view config_name = "config.yaml";
   [[nodiscard]] static std::string config_in(const std::string& path) {
     return path + "/config.yaml";

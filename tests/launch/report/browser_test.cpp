@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/report/runs_page.h"
+#include "launch/scale/report.h"
 #include "tests/launch/report/lines.h"
 #include "tests/support/command.h"
 
@@ -127,6 +128,36 @@ TEST_F(ReportBrowser, RunsOfDifferentLengthAreComparedByTime) {
   EXPECT_THAT(seen["problems"], IsEmpty()) << seen;
   EXPECT_GE(seen["canvases"], 4) << seen;
   EXPECT_EQ(seen["blank"], 0) << seen;
+}
+
+scale::RunResult result_of(double period, double compute) {
+  return {.command = 0,
+          .code = 0,
+          .error = {},
+          .parts = {.period = period, .compute = compute, .exposed_comm = period - compute}};
+}
+
+TEST_F(ReportBrowser, AScalingStudyIsDrawnByTheSamePage) {
+  using scale::Mode;
+  scale::Study study{
+      .options = {.config = "a<b>.yaml"}, .traits = {}, .points = {}, .identity = {}};
+  study.traits.item_name = "tokens";
+  const auto point = [](Mode mode, MeshShape mesh, std::int64_t batch) {
+    return scale::Point{.mode = mode, .mesh = mesh, .global_batch = batch};
+  };
+  const std::vector<scale::Row> rows =
+      scale::attribute({{point(Mode::weak, {.data = 1}, 8), {result_of(1, 1)}},
+                        {point(Mode::weak, {.data = 4}, 32),
+                         {result_of(1.25, 1.05), result_of(1.3, 1), result_of(1.2, 1)}},
+                        {point(Mode::weak, {.data = 2, .tensor = 2}, 32), {result_of(0.95, 0.9)}},
+                        {point(Mode::strong, {.data = 2}, 8), {std::nullopt}}});
+
+  const json seen = open(scale::html_report(study, rows), 1400);
+
+  EXPECT_THAT(seen["problems"], IsEmpty()) << seen;
+  EXPECT_EQ(seen["canvases"], 3) << seen;
+  EXPECT_EQ(seen["blank"], 0) << seen;
+  EXPECT_EQ(seen["tables"], 3) << seen;
 }
 
 }  // namespace

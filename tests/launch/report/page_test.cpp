@@ -119,6 +119,31 @@ TEST_F(ReportPage, ARunWithoutAStepHasAPage) {
   EXPECT_THAT(html, AllOf(HasSubstr("metrics.jsonl has no step yet"), HasSubstr("id=\"run-0\"")));
 }
 
+TEST_F(ReportPage, TheConfigTellsWorkAndMemoryOfARun) {
+  write_run(20);
+  write_text(file("config.yaml"),
+             "model: {family: gpt2, layers: 2, hidden: 32, heads: 4, context: 32, vocabulary: 64}\n"
+             "data: {path: nowhere}\nprecision: fp32\nreproducibility: run\n"
+             "device: {type: cpu}\nparallel: {data: 1, hardware: " TRIREME_HARDWARE_FILE
+             "}\n"
+             "train: {steps: 20, global_batch: 4, micro_batch: 2}\n");
+  write_text(file("memory.json"), "{\"parameters\": 1048576, \"gradients\": \"many\"}");
+
+  const RunData found = run();
+  const json data = json::parse(report::page_data(found));
+
+  ASSERT_GT(found.figures.flops_per_item, 0) << testing::PrintToString(found.remarks);
+  ASSERT_GT(found.figures.peak_flops, 0);
+  // 1000 tokens in 100 ms.
+  const double mfu = 1e4 * found.figures.flops_per_item / found.figures.peak_flops;
+  EXPECT_NEAR(data["series"]["mfu"]["mean"][0].get<double>(), mfu, 1e-4 * mfu);
+  const json& names = data["memory"]["names"];
+  const auto parameters = std::ranges::find(names, json("parameters")) - names.begin();
+  ASSERT_LT(parameters, static_cast<std::ptrdiff_t>(names.size())) << names;
+  EXPECT_EQ(data["memory"]["measured"][static_cast<std::size_t>(parameters)], 1);
+  EXPECT_GT(data["memory"]["planned"][static_cast<std::size_t>(parameters)], 0);
+}
+
 TEST_F(ReportPage, SeveralRunsAreBesideEachOther) {
   write_run(200);
   const RunData one = run();

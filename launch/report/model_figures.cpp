@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/report/model_figures.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "launch/plan/step_plan.h"
+#include "runtime/base/file.h"
+#include "runtime/engine/memory_plan.h"
+#include "runtime/plan/hardware.h"
+#include "runtime/telemetry/run_directory.h"
+
+namespace trireme::report {
+
+ModelFigures model_figures(const Config& config) {
+  ModelFigures figures;
+  StepPlanner planner;
+  const plan::StepInput input = planner.input(config);
+  const double items =
+      static_cast<double>(config.train.global_batch) * static_cast<double>(input.items_per_sample);
+  figures.flops_per_item = items > 0 ? plan::model_flops(input) / items : 0;
+  BytesByRole most{};
+  for (const StageMemory& stage : plan_stages_memory(config)) {
+    const BytesByRole bytes = stage.held.on_device(
+        config.device.type == DeviceChoice::cuda ? DeviceType::cuda : DeviceType::cpu);
+    for (std::size_t role = 0; role < bytes.size(); ++role)
+      most[role] = std::max(most[role], bytes[role]);
+  }
+  for (std::size_t role = 0; role < most.size(); ++role)
+    figures.memory.push_back(
+        {.name = std::string(name_of(static_cast<MemoryRole>(role))), .planned = most[role]});
+  if (!config.parallel.hardware.empty() && config.precision != Precision::automatic) {
+    const plan::Hardware hardware = plan::load_hardware(config.parallel.hardware);
+    const ParallelConfig& parallel = config.parallel;
+    figures.peak_flops = hardware.flops(config.precision) *
+                         static_cast<double>(parallel.data * parallel.tensor * parallel.pipeline);
+  }
+  return figures;
+}
+
+void add_measured_memory(ModelFigures& figures, const std::string& directory) {
+  constexpr std::uint64_t largest = std::uint64_t{1} << 20;
+  const auto text =
+      read_file_if_exists(RunDirectory::memory_in(directory), largest, ExitCode::data);
+  if (!text) return;
+  const nlohmann::json measured = nlohmann::json::parse(*text, nullptr, false);
+  if (!measured.is_object()) return;
+  for (MemoryUse& use : figures.memory) {
+    const auto found = measured.find(use.name);
+    if (found != measured.end() && found->is_number_unsigned())
+      use.measured = found->get<std::uint64_t>();
+  }
+}
+
+}  // namespace trireme::report
