@@ -279,7 +279,8 @@ RunData read_run(const std::string& directory) {
   read_environment(run);
   read_settings(run);
   add_utilisation(run);
-  if (run.hosts.empty() && !run.ranks.starts.empty()) run.hosts = run.ranks.starts.back().hosts;
+  if (!run.ranks.starts.empty() && !run.ranks.starts.back().hosts.empty())
+    run.hosts = run.ranks.starts.back().hosts;
   if (run.has_metrics) remark_on_metrics(run);
   remark_on_ranks(run);
   read_checkpoints(run);

@@ -2,6 +2,8 @@
 // One chart: a figure with a uPlot canvas, keys to move its cursor, and its numbers as a table.
 const charts = {
   all: [],
+  // Round ones, in seconds.
+  durations: [0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 36000, 86400, 172800, 432000, 864000, 2592000],
 
   axis(label, write, more) {
     return Object.assign({
@@ -36,6 +38,7 @@ const charts = {
     const yScale = { distr: options.log ? 3 : 1 };
     if (!options.log) yScale.range = (u, low, high) => charts.range(low, high, options.zero);
     Object.assign(yScale, options.yScale);
+    const xAxis = options.xWrite === format.duration ? { incrs: charts.durations } : options.xAxis;
     const series = options.series.map((one) => Object.assign({
       label: one.label, stroke: one.stroke || theme.series(one.index), width: one.width == null ? 1.5 : one.width, dash: one.dash,
       fill: one.fill ? theme.faded(one.index, one.fill) : undefined, points: one.points || { show: options.data[0].length < 40, size: 5 },
@@ -45,10 +48,10 @@ const charts = {
     chart.uplot = new uPlot({
       width, height: options.height || (width < 480 ? 220 : 270), tzDate: undefined,
       legend: { live: true }, cursor: { drag: { x: true, y: false }, points: { size: 7 } },
-      padding: [8, 26, 0, 0],
+      padding: [8, 34, 0, 0],
       scales: { x: Object.assign({ time: false }, options.x), y: yScale },
       axes: [charts.axis(options.xLabel, options.xWrite, { size: 34, space: 60 }),
-        charts.axis(options.yLabel, options.axisWrite || options.write, { size: charts.axisSize })].map((axis, i) => Object.assign(axis, i ? options.yAxis : options.xAxis)),
+        charts.axis(options.yLabel, options.axisWrite || options.write, { size: charts.axisSize })].map((axis, i) => Object.assign(axis, i ? options.yAxis : xAxis)),
       series: [Object.assign({ label: options.xLabel, value: (u, v) => options.xWrite(v) }, options.xSeries), ...series],
       bands: options.bands, plugins: options.plugins || [], hooks: options.hooks || {},
     }, options.data, plot);

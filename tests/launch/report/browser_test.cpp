@@ -139,8 +139,8 @@ scale::RunResult result_of(double period, double compute) {
 
 TEST_F(ReportBrowser, AScalingStudyIsDrawnByTheSamePage) {
   using scale::Mode;
-  scale::Study study{
-      .options = {.config = "a<b>.yaml"}, .traits = {}, .points = {}, .identity = {}};
+  scale::Study study;
+  study.options.config = "a<b>.yaml";
   study.traits.item_name = "tokens";
   const auto point = [](Mode mode, MeshShape mesh, std::int64_t batch) {
     return scale::Point{.mode = mode, .mesh = mesh, .global_batch = batch};
