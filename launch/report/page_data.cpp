@@ -124,11 +124,33 @@ std::string heat_maps(const RankHistory& ranks) {
   if (ranks.ranks < 2) return "[]";
   std::string late = heat_map(
       ranks, "late_ms", "Lateness by rank",
-      "How much later than the first a rank came to the collectives, per step. Use the arrow keys, "
-      "or point at a cell.");
+      "By how much a rank came to the collectives as the last of its stage, mean over all steps. "
+      "Point at a cell, or use the arrow keys.");
   std::string waits = heat_map(ranks, "data_wait_ms", "Waits for data by rank", "Per step.");
   if (!late.empty() && !waits.empty()) late += ",";
   return "[" + late + waits + "]";
+}
+
+// Means by window of where the time of all ranks went.
+std::string splits_of(const RankHistory& ranks) {
+  std::set<std::string> names;
+  std::vector<double> last;
+  for (const RankWindow& window : ranks.windows) {
+    last.push_back(static_cast<double>(window.last));
+    for (const auto& [name, value] : window.split)
+      names.insert(name);
+  }
+  if (names.empty()) return "null";
+  std::string text;
+  for (const std::string& name : names) {
+    std::vector<double> values;
+    for (const RankWindow& window : ranks.windows) {
+      const auto found = window.split.find(name);
+      values.push_back(found == window.split.end() ? 0 : found->second);
+    }
+    text += fmt::format(",{}:{}", json_string(name), json_numbers(values));
+  }
+  return fmt::format("{{\"last\":{},\"parts\":{{{}}}}}", json_numbers(last), text.substr(1));
 }
 
 std::string host_names(const std::vector<std::string>& hosts) {
@@ -161,12 +183,12 @@ std::string page_data(const RunData& run) {
   return fmt::format(
       "{{\"name\":{},\"items\":{},\"stride\":{},\"step\":{},\"seen\":{},\"elapsed\":{},"
       "\"series\":{},\"evaluations\":{},\"skipped\":{},\"failed_saves\":{},\"non_finite\":{},"
-      "\"hosts\":{},\"heat\":{},\"memory\":{}}}",
+      "\"hosts\":{},\"heat\":{},\"memory\":{},\"windows\":{}}}",
       json_string(run.name), json_string(all.items.empty() ? "items" : all.items), buckets.stride(),
       whole_numbers(buckets), ascending_places(buckets, all.items + "_seen"),
       ascending_places(buckets, elapsed_column), series_of(all), evaluations_of(all),
       events_of(all.skipped), events_of(all.failed_saves), non_finite_of(all),
-      host_names(run.hosts), heat_maps(run.ranks), memory_of(run.figures));
+      host_names(run.hosts), heat_maps(run.ranks), memory_of(run.figures), splits_of(run.ranks));
 }
 
 }  // namespace trireme::report

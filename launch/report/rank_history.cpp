@@ -151,7 +151,9 @@ class RanksReading {
     history_.totals_steps += window.steps;
     for (const auto& [name, list] : by_rank.items()) {
       if (!list.is_array() || list.empty()) continue;
-      const std::vector<double> values = numbers_of(list);
+      std::vector<double> values = numbers_of(list);
+      for (double& value : values)
+        value *= static_cast<double>(window.steps);
       widen(values.size());
       std::vector<double>& totals = history_.totals[name];
       totals.resize(std::max(totals.size(), values.size()));

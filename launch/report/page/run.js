@@ -94,6 +94,18 @@ const runCharts = {
       caption: "Mean over the ranks; the parts add up to the step, with what lies between steps on top of it." }));
   },
 
+  // With everything between steps, by cause; in windows of some seconds.
+  windows(parent, run) {
+    if (!run.windows || run.windows.last.length < 2) return;
+    const order = ["compute_ms", "exposed_comm_ms", "straggler_ms", "core_wait_ms", "bubble_ms", "data_wait_ms", "checkpoint_ms", "evaluation_ms", "other_ms"];
+    const names = Object.keys(run.windows.parts).filter((name) => run.windows.parts[name].some((v) => v > 0));
+    names.sort((a, b) => (order.indexOf(a) + 99) % 99 - (order.indexOf(b) + 99) % 99);
+    const original = names.map((name) => run.windows.parts[name]), { data, bands } = charts.stacked([run.windows.last, ...original]);
+    const series = names.map((name, index) => ({ label: name.replace(/_ms$/, "").replace(/_/g, " "), index, fill: 0.75, width: 0.5, points: { show: false } }));
+    charts.add(parent, { title: "Where all time goes, checkpoints and evaluations included", xLabel: "step", xWrite: format.whole, data, bands, series, original, zero: true,
+      yLabel: "ms per step", write: format.milliseconds, axisWrite: format.number, broad: true, caption: "Mean over the ranks, by window of steps." });
+  },
+
   memory(parent, run) {
     const memory = run.memory;
     if (!memory) return;
@@ -135,6 +147,7 @@ const runCharts = {
     runCharts.phases(grid, run);
     runCharts.series(grid, run, "lr", { title: "Learning rate", index: 3, label: "learning rate", zero: true });
     runCharts.series(grid, run, "grad_norm", { title: "Gradient norm", index: 1, caption: "Before clipping." });
+    runCharts.windows(grid, run);
     runCharts.ranks(grid, run);
     runCharts.series(grid, run, "data_wait_ms", { title: "Waits for data", index: 6, zero: true, write: format.milliseconds, axisWrite: format.number, yLabel: "ms per step" });
     runCharts.series(grid, run, "between_steps_ms", { title: "Between steps: checkpoints and other stalls", label: "between steps", index: 8, zero: true, write: format.milliseconds, axisWrite: format.number, yLabel: "ms per step",

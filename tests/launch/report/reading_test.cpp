@@ -184,12 +184,14 @@ TEST_F(ReportReading, RanksAreReadByWindowsAndStarts) {
       R"({"start":"2026-11-22T00:00:00.000Z","step":0,"ranks":2,"hosts":["a","b"],)"
       R"("mesh":{"data":2,"tensor":1},"facts":{"x":1}})"
       "\n";
+  const std::string end = R"({"end":"2026-11-22T01:00:00.000Z","step":14})"
+                          "\n";
   const std::string again = R"({"start":"2026-11-22T01:00:00.000Z","step":10,"ranks":2})"
                             "\n";
 
   const RankHistory ranks =
       ranks_of(start + window_line(1, 10, "[1,30]") + window_line(11, 20, "[2,40]") + again +
-               "{\"steps\":[1]}\n" + window_line(11, 14, "[3,50]"));
+               "{\"steps\":[1]}\n" + window_line(11, 14, "[3,50]") + end);
 
   EXPECT_EQ(ranks.start_count, 2);
   EXPECT_EQ(ranks.starts[0].hosts, (std::vector<std::string>{"a", "b"}));
@@ -197,9 +199,10 @@ TEST_F(ReportReading, RanksAreReadByWindowsAndStarts) {
   EXPECT_NEAR(ranks.lost_seconds, 1, 1e-9);
   ASSERT_EQ(ranks.windows.size(), 2U);
   EXPECT_EQ(ranks.windows[1].first, 11);
-  EXPECT_FLOAT_EQ(ranks.windows[1].by_rank.at("late_ms")[1], 50);
-  EXPECT_EQ(ranks.totals.at("late_ms"), (std::vector<double>{3, 50}));
+  EXPECT_FLOAT_EQ(ranks.windows[1].by_rank.at("late_ms")[1], 4 * 50);
+  EXPECT_EQ(ranks.totals.at("late_ms"), (std::vector<double>{4 * 3, 4 * 50}));
   EXPECT_EQ(ranks.broken, 1);
+  EXPECT_TRUE(ranks.fold.ended());
 }
 
 TEST_F(ReportReading, ManyRanksAndWindowsStaySmall) {
@@ -216,7 +219,7 @@ TEST_F(ReportReading, ManyRanksAndWindowsStaySmall) {
   EXPECT_LE(ranks.windows.size(), 240U);
   const std::vector<float>& rows = ranks.windows[0].by_rank.at("late_ms");
   EXPECT_LE(rows.size(), 256U);
-  const auto merged = static_cast<float>(ranks.windows[0].steps) / 10;
+  const auto merged = static_cast<float>(ranks.windows[0].steps);
   EXPECT_FLOAT_EQ(rows[static_cast<std::size_t>(4321 / ranks.ranks_per_row)], 777 * merged);
   EXPECT_EQ(ranks.windows.back().last, 10000);
 }
