@@ -4,21 +4,17 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "launch/plan/step_plan.h"
+#include "launch/plan/layout_plan.h"
 #include "runtime/base/file.h"
-#include "runtime/engine/memory_plan.h"
-#include "runtime/plan/hardware.h"
 #include "runtime/telemetry/run_directory.h"
 
 namespace trireme::report {
 
 ModelFigures model_figures(const Config& config) {
   ModelFigures figures;
-  StepPlanner planner;
-  const plan::StepInput input = planner.input(config);
-  const double items =
-      static_cast<double>(config.train.global_batch) * static_cast<double>(input.items_per_sample);
-  figures.flops_per_item = items > 0 ? plan::model_flops(input) / items : 0;
+  const PlannedStep planned = planned_step(config);
+  figures.flops_per_item = planned.flops_per_item;
+  figures.peak_flops = planned.peak_flops;
   BytesByRole most{};
   for (const StageMemory& stage : plan_stages_memory(config)) {
     const BytesByRole bytes = stage.held.on_device(
@@ -29,12 +25,6 @@ ModelFigures model_figures(const Config& config) {
   for (std::size_t role = 0; role < most.size(); ++role)
     figures.memory.push_back(
         {.name = std::string(name_of(static_cast<MemoryRole>(role))), .planned = most[role]});
-  if (!config.parallel.hardware.empty() && config.precision != Precision::automatic) {
-    const plan::Hardware hardware = plan::load_hardware(config.parallel.hardware);
-    const ParallelConfig& parallel = config.parallel;
-    figures.peak_flops = hardware.flops(config.precision) *
-                         static_cast<double>(parallel.data * parallel.tensor * parallel.pipeline);
-  }
   return figures;
 }
 

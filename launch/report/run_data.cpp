@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/config.h"
+#include "runtime/base/host_name.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/names.h"
 #include "runtime/engine/options.h"
@@ -159,7 +160,8 @@ RunState state_of(const RunData& run) {
   if (!run.has_metrics || run.planned_steps == 0) return RunState::unknown;
   // Of another host the lock may not be seen here.
   constexpr double fresh_seconds = 60;
-  return run.file_age_seconds < fresh_seconds ? RunState::unknown : RunState::ended_early;
+  const bool here = !run.hosts.empty() && run.hosts.front() == host_name();
+  return here || run.file_age_seconds > fresh_seconds ? RunState::ended_early : RunState::unknown;
 }
 
 void remark_on_metrics(RunData& run) {
