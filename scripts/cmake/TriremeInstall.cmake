@@ -43,6 +43,7 @@ function(trireme_install)
   endforeach()
   install(DIRECTORY configs/ DESTINATION ${TRIREME_INSTALL_DATADIR}/configs COMPONENT runtime)
   install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime RENAME copyright)
+  install(FILES launch/report/uplot/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime RENAME copyright.uPlot)
   install(FILES README.md .github/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
   if(TRIREME_SANITIZE)
     return() # Libraries that force a sanitizer on a user's program.
