@@ -220,7 +220,8 @@ std::vector<Fact> facts_of(const RunData& run) {
   facts.push_back({"compute", compute_text(run, figures)});
   facts.push_back({"memory", memory_text(run.figures)});
   if (all.steps > 0) {
-    facts.push_back({"time", time_text(summary_of(run))});
+    // Else the verdict has it, with the ranks' own times.
+    if (run.ranks.fold.steps() == 0) facts.push_back({"time", time_text(summary_of(run))});
     facts.push_back({"goodput", goodput_text(run, figures)});
   }
   facts.push_back({"checkpoints", checkpoints_text(run)});

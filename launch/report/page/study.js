@@ -51,7 +51,7 @@ const study = {
     }));
     const series = curves.map((curve, index) => ({ label: curve.name, index, width: 2, points: { show: true, size: 8 } }));
     series.push({ label: "ideal", stroke: () => theme.get("soft"), dash: [6, 4], points: { show: false } });
-    charts.add(parent, Object.assign({ xLabel: "ranks", xWrite: (i) => ranks[i] === undefined ? "" : String(ranks[i]), xAxis: { incrs: [1] },
+    charts.add(parent, Object.assign({ xLabel: "ranks", xWrite: (i) => ranks[i] === undefined ? "" : String(ranks[i]), xAxis: { incrs: [1, 2, 4, 8, 16, 32] },
       x: { range: (u, low, high) => [low - 0.2, high + 0.2] }, data: [ranks.map((_, i) => i), ...columns, ranks.map(ideal)], series,
       hooks: { draw: [study.whiskers(curves, ranks)] } }, options));
   },
@@ -82,7 +82,7 @@ const study = {
     charts.add(parent, { title: "Lost efficiency by cause", xLabel: "ranks; t: tensor, p: pipeline", yLabel: "of the step", broad: true,
       caption: "What the efficiency lacks to 100 %, by cause; the parts add up to it. Below zero: faster than at the first point.",
       xWrite: (i) => points[i] === undefined ? "" : study.mark(points[i]), write: format.percent, original, hooks: { draw: [draw] },
-      xAxis: { incrs: [1] }, x: { range: (u, low, high) => [Math.round(low) - 0.6, Math.round(high) + 0.6] },
+      xAxis: { incrs: [1, 2, 4, 8, 16, 32] }, x: { range: (u, low, high) => [Math.round(low) - 0.6, Math.round(high) + 0.6] },
       yScale: { range: () => [bottom * 1.08, top * 1.08] }, data: [points.map((_, i) => i), ...columns],
       series: study.losses.map(([, label], index) => ({ label, index, more: { paths: () => null, fill: theme.series(index) }, points: { show: false } })) });
   },
