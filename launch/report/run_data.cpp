@@ -12,6 +12,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "launch/plan/layout_plan.h"
 #include "models/config.h"
 #include "runtime/base/host_name.h"
 #include "runtime/checkpoint/directory.h"
@@ -106,7 +107,11 @@ void read_settings(RunData& run) {
     run.device = name_of(config.device.type);
     run.facts = run_facts(config, crowd_of(run));
     tolerate(run, [&] {
-      run.figures = model_figures(config);
+      // What a run has left is resolved; what somebody put there need not be.
+      const ParallelConfig& parallel = config.parallel;
+      const std::int64_t ranks = parallel.data * parallel.tensor * parallel.pipeline;
+      const auto given = static_cast<int>(ranks > 0 ? ranks : std::max(run.rank_count, 1));
+      run.figures = model_figures(resolve_config(config, planned_environment(given, config)));
       add_measured_memory(run.figures, run.directory);
     });
   });
@@ -154,8 +159,9 @@ bool is_held(const std::string& directory) {
 RunState state_of(const RunData& run) {
   if (is_held(run.directory)) return RunState::running;
   std::error_code unknown;
-  const bool weights = fs::exists(RunDirectory::weights_in(run.directory), unknown);
-  if (run.planned_steps > 0 && run.metrics.last_step >= run.planned_steps && weights)
+  const bool ended =
+      run.ranks.fold.ended() || fs::exists(RunDirectory::weights_in(run.directory), unknown);
+  if (run.planned_steps > 0 && run.metrics.last_step >= run.planned_steps && ended)
     return RunState::finished;
   if (!run.has_metrics || run.planned_steps == 0) return RunState::unknown;
   // Of another host the lock may not be seen here.
@@ -256,7 +262,7 @@ std::string_view name_of(RunState state) {
     case RunState::finished:
       return "finished";
     case RunState::ended_early:
-      return "ended before its last step";
+      return "ended early";
     case RunState::unknown:
       break;
   }

@@ -43,7 +43,8 @@ std::string without_scripts(std::string html) {
 }
 
 // That every element is closed in its order, and every attribute quoted.
-void expect_well_formed(const std::string& html) {
+void expect_well_formed(const std::string& page) {
+  const std::string html = without_scripts(page);
   std::vector<std::string> open;
   for (std::size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
     const std::size_t end = html.find('>', at);
