@@ -53,6 +53,7 @@ const study = {
     series.push({ label: "ideal", stroke: () => theme.get("soft"), dash: [6, 4], points: { show: false } });
     charts.add(parent, Object.assign({ xLabel: "ranks", xWrite: (i) => ranks[i] === undefined ? "" : String(ranks[i]), xAxis: { incrs: [1, 2, 4, 8, 16, 32] },
       x: { range: (u, low, high) => [low - 0.2, high + 0.2] }, data: [ranks.map((_, i) => i), ...columns, ranks.map(ideal)], series,
+      yScale: { range: (u, low, high) => charts.range(low, Math.max(high, ...points.map((point) => of(point)[2])), true) },
       hooks: { draw: [study.whiskers(curves, ranks)] } }, options));
   },
 
