@@ -31,6 +31,7 @@ needs=(
   "libhdf5-dev"
   "libdnnl-dev libonednn-dev" "ocl-icd-opencl-dev"
   "libspdlog-dev" "libfmt-dev" "libyaml-cpp-dev" "libcli11-dev" "nlohmann-json3-dev" "libxxhash-dev" "libssl-dev"
+  "prometheus-cpp-dev"
   "libjpeg-dev" "libpng-dev" "zlib1g-dev" "libpcre2-dev" "libutf8proc-dev" "libsentencepiece-dev"
   "libdeflate-dev" "liblz4-dev" "liblzf-dev" "libzstd-dev" "libblosc-dev" "libaec-dev"
   "libgtest-dev" "libgmock-dev" "pkgconf pkg-config"

@@ -22,7 +22,11 @@ ExportFacts export_facts(const Config& config, const RunEnvironment& environment
 }
 
 ExportChoice export_choice(const TelemetryConfig& config) {
-  return {.tensorboard = config.tensorboard};
+  return {.tensorboard = config.tensorboard,
+          .prometheus = config.prometheus,
+          .wandb = config.wandb,
+          .mlflow = config.mlflow,
+          .prometheus_port = static_cast<int>(config.prometheus_port)};
 }
 
 // What the schedule would gain; a setting that the config does not go with is left out.

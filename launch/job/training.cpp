@@ -161,9 +161,14 @@ void test_ranks(SelfTest& test, std::span<const std::string> hosts, const RunFac
 }
 
 Trainer::Services services_of(Engine& engine, StepRequests& requests,
-                              const std::vector<std::string>& hosts, const RunFacts& facts) {
+                              const std::vector<std::string>& hosts, const RunFacts& facts,
+                              Reporter* reporter) {
   TrainingParts& parts = engine.training();
-  Trainer::Services services{.save = [&](std::int64_t done) { parts.checkpoints->save(done); },
+  Trainer::Services services{.save =
+                                 [&, reporter](std::int64_t done) {
+                                   if (reporter != nullptr) reporter->exporters.flush();
+                                   parts.checkpoints->save(done);
+                                 },
                              .requests = &requests};
   if (parts.validation) services.evaluate = [&] { return parts.validation->run(); };
   services.samples = [&](std::int64_t step) { return samples_of(*parts.sampler, step); };
@@ -195,7 +200,7 @@ bool run_training(const RankProcess& process, const Config& config,
   const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
   const RunFacts facts = run_facts(config, most_crowded(*session.world));
   const std::unique_ptr<Reporter> reporter = open_reports(engine, start, facts, hosts, request);
-  Trainer::Services services = services_of(engine, requests, hosts, facts);
+  Trainer::Services services = services_of(engine, requests, hosts, facts, reporter.get());
   services.after_step = [&] {
     engine.check();
     if (reporter) keep_times(config, seconds_before, checkpoints, requests);

@@ -9,7 +9,7 @@ namespace trireme::report {
 namespace {
 
 std::string metric_row(const MetricInfo& metric) {
-  return fmt::format("{:<18}{:<9}{:<9}{}\n", metric.name, metric.unit,
+  return fmt::format("{:<25}{:<9}{:<9}{}\n", metric.name, metric.unit,
                      metric.kind == MetricKind::counter ? "counter" : "gauge", metric.meaning);
 }
 
@@ -23,6 +23,9 @@ std::string metrics_text() {
     text += metric_row(metric);
   text += "\nOf every evaluation:\n";
   for (const EvaluationMetric& metric : evaluation_metrics())
+    text += metric_row(metric);
+  text += "\nOf the run, for Prometheus alone:\n";
+  for (const RunMetric& metric : run_metrics())
     text += metric_row(metric);
   return text;
 }

@@ -233,6 +233,10 @@ struct CheckpointConfig {
 // What a run reports beside metrics.jsonl.
 struct TelemetryConfig {
   bool tensorboard = true;
+  bool prometheus = false;
+  std::int64_t prometheus_port = 0;  // 0 = none
+  bool wandb = false;
+  bool mlflow = false;
   double health_minutes = 60;  // between self tests of the ranks; 0 = never
   friend bool operator==(const TelemetryConfig&, const TelemetryConfig&) = default;
 };

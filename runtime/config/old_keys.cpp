@@ -11,8 +11,7 @@ constexpr std::string_view one_rank = "this version splits over data, tensor and
 constexpr std::string_view unsupported = "not supported by this version";
 constexpr std::array removed{RemovedKey{"parallel.context", "1", one_rank},
                              RemovedKey{"parallel.expert", "1", one_rank},
-                             RemovedKey{"telemetry.trace", "", unsupported},
-                             RemovedKey{"telemetry.prometheus", "false", unsupported}};
+                             RemovedKey{"telemetry.trace", "", unsupported}};
 
 }  // namespace
 

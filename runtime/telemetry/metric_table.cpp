@@ -62,7 +62,7 @@ constexpr std::array step_table{
                  return m.non_finite_steps > 0 ? Value(static_cast<double>(m.non_finite_steps))
                                                : Value();
                }},
-    StepMetric{{"epoch", "passes", counter, exact, "passes over the data so far"}, of<&S::epoch>},
+    StepMetric{{"epoch", "passes", gauge, exact, "passes over the data so far"}, of<&S::epoch>},
     StepMetric{{"items_seen", "items", counter, whole, "trained on so far, over all ranks"},
                of<&S::items_seen>},
     StepMetric{{"items_per_s", "items/s", gauge, thousandths, "throughput of all ranks together"},
@@ -116,7 +116,30 @@ constexpr std::array evaluation_table{
                      [](const E& m) { return Value(m.evaluation_ms); }},
 };
 
+constexpr std::array run_table{
+    RunMetric{{"running", "1", gauge, whole,
+               "1 while the run trains, 0 after its end; 1 stays where "
+               "the process was killed"},
+              [](const RunProgress& s) { return Value(s.running ? 1 : 0); }},
+    RunMetric{
+        {"steps_done", "steps", counter, whole, "steps done, those of earlier starts included"},
+        [](const RunProgress& s) { return Value(static_cast<double>(s.steps)); }},
+    RunMetric{{"last_report_timestamp_s", "s", gauge, thousandths,
+               "when the newest of these numbers was reported, since 1970"},
+              [](const RunProgress& s) {
+                return Value(
+                    std::chrono::duration<double>(s.last_report.time_since_epoch()).count());
+              }},
+    RunMetric{{"failed_saves", "saves", counter, whole,
+               "checkpoints of this start that could not be written"},
+              [](const RunProgress& s) { return Value(static_cast<double>(s.failed_saves)); }},
+};
+
 }  // namespace
+
+std::span<const RunMetric> run_metrics() {
+  return run_table;
+}
 
 std::span<const StepMetric> step_metrics() {
   return step_table;

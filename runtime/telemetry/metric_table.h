@@ -3,6 +3,7 @@
 // of metrics.jsonl, files for other tools and `trireme report --metrics` are made from this table.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -40,9 +41,21 @@ struct EvaluationMetric : MetricInfo {
   std::optional<double> (*value)(const EvaluationMetrics& metrics);
 };
 
+// The run itself, for tools that watch it; not in metrics.jsonl.
+struct RunProgress {
+  std::int64_t steps = 0;  // done, those of earlier starts included
+  std::chrono::system_clock::time_point last_report{};
+  std::int64_t failed_saves = 0;  // of this start
+  bool running = false;
+};
+struct RunMetric : MetricInfo {
+  std::optional<double> (*value)(const RunProgress& state);
+};
+
 // In the order of a line; "step" itself is none of them.
 [[nodiscard]] std::span<const StepMetric> step_metrics();
 [[nodiscard]] std::span<const EvaluationMetric> evaluation_metrics();
+[[nodiscard]] std::span<const RunMetric> run_metrics();
 
 // "items_per_s" -> "tokens_per_s".
 [[nodiscard]] std::string name_for(std::string_view name_or_unit, ItemKind kind);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/base/atomic_file.h"
+#include "runtime/telemetry/export/offline_runs.h"
 
 namespace trireme {
 namespace {
@@ -108,6 +109,7 @@ void RunDirectory::remove_run(const std::string& path) {
   for (const fs::path& entry : entries_of(path)) {
     if (is_run_file(entry.filename().string())) take_away(entry);
   }
+  remove_offline_runs(path);
 }
 
 std::string RunDirectory::set_aside_name(std::int64_t step) {

@@ -102,15 +102,14 @@ TEST(RemovedKeys, WithTheValueThatTheyHadAreIgnoredWithOneLine) {
   Provenance where;
   const Config config = parse_config(
       "parallel: {context: 1, expert: 1}\n"
-      "telemetry: {trace: \"\", prometheus: false}\n",
+      "telemetry: {trace: \"\"}\n",
       "a.yaml", {}, &where);
 
   EXPECT_EQ(config, parsed("run: {}"));
   EXPECT_THAT(where.places, IsEmpty());
   EXPECT_THAT(where.notices,
-              ElementsAre("a.yaml: parallel.context, parallel.expert, telemetry.trace, "
-                          "telemetry.prometheus: ignored; these keys are gone, since each allowed "
-                          "but one value"));
+              ElementsAre("a.yaml: parallel.context, parallel.expert, telemetry.trace: "
+                          "ignored; these keys are gone, since each allowed but one value"));
   EXPECT_EQ(parsed("telemetry:\n"), parsed("run: {}"));
 }
 
@@ -121,7 +120,7 @@ TEST(RemovedKeys, WithAnotherValueAreRefusedAsEver) {
   EXPECT_EQ(parse_error("run: {}", {"telemetry.trace=10-20"}),
             "--set telemetry.trace=10-20: 10-20 cannot be honoured: not supported by this version; "
             "use \"\"");
-  EXPECT_THAT(parse_error("telemetry: {prometheus: true}"), HasSubstr("; use false"));
+  EXPECT_THAT(parse_error("parallel: {expert: 2}"), HasSubstr("; use 1"));
   EXPECT_THAT(parse_error("telemetry: 5"), HasSubstr("expected a section of keys such as"));
 }
 

@@ -10,6 +10,8 @@ enum class RunEnd : std::uint8_t { done, stopped, failed };  // stopped: with a 
 
 class Exporter : public MetricsSink {
  public:
+  // What was reported is in the files, or a reader's to have.
+  virtual void flush() = 0;
   // The last call; without it the process was killed. Everything is in the files then.
   virtual void finish(RunEnd end) = 0;
 };

@@ -2,15 +2,19 @@
 #include "runtime/telemetry/export/exporters.h"
 
 #include "runtime/base/log.h"
+#include "runtime/telemetry/export/mlflow_run.h"
+#include "runtime/telemetry/export/prometheus_export.h"
 #include "runtime/telemetry/export/tensorboard.h"
+#include "runtime/telemetry/export/wandb_run.h"
 
 namespace trireme {
 
 template <typename Made>
-void Exporters::add(const std::string& key, const ExportFacts& facts) {
+void Exporters::add(bool wanted, const std::string& key, const ExportFacts& facts) {
+  if (!wanted) return;
   try {
     entries_.push_back({key, std::make_unique<Made>(facts)});
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     fail(ExitCode::config, "{}: {}; choose another run.directory, or set {} to false", key,
          error.what(), key);
   }
@@ -22,7 +26,7 @@ void Exporters::each(Call call) {
     try {
       call(*entry.exporter);
       return false;
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       log::get("telemetry")
           .warn("{}: {}; the run goes on and writes no more of it", entry.key, error.what());
       return true;
@@ -31,7 +35,13 @@ void Exporters::each(Call call) {
 }
 
 Exporters::Exporters(const ExportChoice& choice, const ExportFacts& facts) {
-  if (choice.tensorboard) add<TensorBoard>("telemetry.tensorboard", facts);
+  add<TensorBoard>(choice.tensorboard, "telemetry.tensorboard", facts);
+  add<PrometheusFile>(choice.prometheus, "telemetry.prometheus", facts);
+  add<WandbRun>(choice.wandb, "telemetry.wandb", facts);
+  add<MlflowRun>(choice.mlflow, "telemetry.mlflow", facts);
+  if (choice.prometheus_port > 0)
+    entries_.push_back({"telemetry.prometheus_port",
+                        std::make_unique<PrometheusServer>(choice.prometheus_port, facts)});
 }
 
 Exporters::~Exporters() {
@@ -52,6 +62,10 @@ void Exporters::skipped(const SkippedBatch& skipped) {
 
 void Exporters::failed_save(const FailedSave& failed) {
   each([&](Exporter& exporter) { exporter.failed_save(failed); });
+}
+
+void Exporters::flush() {
+  each([](Exporter& exporter) { exporter.flush(); });
 }
 
 void Exporters::finish(RunEnd end) {

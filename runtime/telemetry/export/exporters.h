@@ -14,7 +14,8 @@
 namespace trireme {
 
 struct ExportChoice {
-  bool tensorboard = false;
+  bool tensorboard = false, prometheus = false, wandb = false, mlflow = false;
+  int prometheus_port = 0;  // 0 = none
 };
 
 class Exporters final : public MetricsSink {
@@ -30,6 +31,8 @@ class Exporters final : public MetricsSink {
   void evaluation(const EvaluationMetrics& metrics) override;
   void skipped(const SkippedBatch& skipped) override;
   void failed_save(const FailedSave& failed) override;
+  // Before a checkpoint of the step that was reported last: what it goes on from is in the files.
+  void flush();
   void finish(RunEnd end);
 
  private:
@@ -38,7 +41,7 @@ class Exporters final : public MetricsSink {
     std::unique_ptr<Exporter> exporter;
   };
   template <typename Made>
-  void add(const std::string& key, const ExportFacts& facts);
+  void add(bool wanted, const std::string& key, const ExportFacts& facts);
   template <typename Call>
   void each(Call call);
 

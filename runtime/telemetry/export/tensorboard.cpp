@@ -62,6 +62,10 @@ void TensorBoard::failed_save(const FailedSave& failed) {
   add_now(event);
 }
 
+void TensorBoard::flush() {
+  file_.flush();
+}
+
 void TensorBoard::finish(RunEnd /*end*/) {
   file_.flush();
 }

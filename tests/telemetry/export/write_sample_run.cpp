@@ -21,12 +21,14 @@ void steps(MetricsSink& sink, std::int64_t first, std::int64_t last) {
   }
 }
 
+constexpr ExportChoice all{.tensorboard = true, .prometheus = true, .wandb = true, .mlflow = true};
+
 void start(const std::string& directory, std::optional<std::int64_t> done, std::int64_t last) {
   ExportFacts facts = test::sample_facts(directory);
   facts.done = done;
   facts.flush_every = {};
   MetricsLog log(directory + "/metrics.jsonl", facts.items, done);
-  auto exporters = std::make_unique<Exporters>(ExportChoice{.tensorboard = true}, facts);
+  auto exporters = std::make_unique<Exporters>(all, facts);
   MetricsSinks sinks;
   sinks.add(log);
   sinks.add(*exporters);

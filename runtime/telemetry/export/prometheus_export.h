@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run for Prometheus: metrics.prom, which the textfile collector of node_exporter reads, and an
+// HTTP endpoint.
+#pragma once
+
+#include <memory>
+
+#include "runtime/telemetry/export/append_file.h"
+#include "runtime/telemetry/export/export_facts.h"
+#include "runtime/telemetry/export/exporter.h"
+
+namespace trireme {
+
+class PrometheusState;
+
+// metrics.prom, replaced by renaming every few seconds: a reader sees one state or another.
+class PrometheusFile final : public Exporter {
+ public:
+  explicit PrometheusFile(const ExportFacts& facts);
+  ~PrometheusFile() override;
+  PrometheusFile(const PrometheusFile&) = delete;
+  PrometheusFile& operator=(const PrometheusFile&) = delete;
+
+  void step(const StepMetrics& metrics) override;
+  void evaluation(const EvaluationMetrics& metrics) override;
+  void skipped(const SkippedBatch& /*skipped*/) override {}  // the next step counts it
+  void failed_save(const FailedSave& failed) override;
+  void flush() override;
+  void finish(RunEnd end) override;
+
+ private:
+  OutputDirectory directory_;
+  FlushTimer timer_;
+  std::unique_ptr<PrometheusState> state_;
+};
+
+// http://HOST:PORT/metrics on all interfaces, answered by two threads of its own.
+class PrometheusServer final : public Exporter {
+ public:
+  // Raises ExitCode::config where the port is not to be had.
+  PrometheusServer(int port, const ExportFacts& facts);
+  ~PrometheusServer() override;
+  PrometheusServer(const PrometheusServer&) = delete;
+  PrometheusServer& operator=(const PrometheusServer&) = delete;
+
+  void step(const StepMetrics& metrics) override;
+  void evaluation(const EvaluationMetrics& metrics) override;
+  void skipped(const SkippedBatch& /*skipped*/) override {}
+  void failed_save(const FailedSave& failed) override;
+  void flush() override {}
+  void finish(RunEnd end) override;
+
+ private:
+  struct Server;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace trireme
