@@ -14,6 +14,7 @@
 #include "launch/commands/report_command.h"
 #include "launch/commands/scale_command.h"
 #include "launch/commands/train_command.h"
+#include "launch/commands/verify_run_command.h"
 #include "launch/guard.h"
 #include "runtime/telemetry/environment.h"
 
@@ -31,6 +32,7 @@ int run_program(int argc, char** argv) {
     add_plan_command(app);
     add_scale_command(app);
     add_report_command(app);
+    add_verify_run_command(app);
     add_doctor_command(app);
     add_eval_command(app);
     add_generate_command(app);

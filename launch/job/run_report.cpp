@@ -2,6 +2,7 @@
 #include "launch/job/run_report.h"
 
 #include "models/config.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/log.h"
 #include "runtime/engine/memory_plan.h"
 #include "runtime/engine/options.h"
@@ -19,6 +20,22 @@ ExportFacts export_facts(const Config& config, const RunEnvironment& environment
           .keys = values_by_key(config),
           .command_line = recorded_command_line(environment),
           .start = std::chrono::system_clock::now()};
+}
+
+CertificateStart certificate_start(const Config& config, const RunEnvironment& environment,
+                                   std::uint64_t data, std::int64_t done) {
+  const ParallelConfig& parallel = config.parallel;
+  return {.after = done,
+          .config = digest_text(checksum_of(to_yaml(with_absolute_paths(config)))),
+          .data = digest_text(data),
+          .program = build_text(),
+          .binary = file_digest("/proc/self/exe"),
+          .libraries = environment.libraries,
+          .layout = fmt::format("data {} x tensor {} x pipeline {}, ZeRO {}", parallel.data,
+                                parallel.tensor, parallel.pipeline, parallel.zero),
+          .mode = fmt::format("{}, {}", name_of(config.reproducibility), name_of(config.precision)),
+          .hosts = environment.hosts,
+          .time = std::chrono::system_clock::now()};
 }
 
 ExportChoice export_choice(const TelemetryConfig& config) {
@@ -49,7 +66,7 @@ std::vector<Trial> replays_of(const BubbleReport& report, const Config& config, 
 
 Reporter::Reporter(const Config& config, const std::string& requested,
                    const RunEnvironment& environment, const ModelTraits& traits,
-                   const RunFacts& facts, std::optional<std::int64_t> done)
+                   const RunFacts& facts, Data data, std::optional<std::int64_t> done)
     : directory(config.run.directory, done.has_value()),
       log(directory.metrics_path(), item_kind(traits), done),
       ranks(directory.ranks_path(),
@@ -59,10 +76,14 @@ Reporter::Reporter(const Config& config, const std::string& requested,
              .time = std::chrono::system_clock::now()},
             done.has_value()),
       console(console_options(config, traits, facts)),
+      certificate(directory.certificate_path(),
+                  certificate_start(config, environment, data.fingerprint, done.value_or(0)),
+                  done.has_value(), std::move(data.samples)),
       exporters(export_choice(config.telemetry), export_facts(config, environment, traits, done)) {
   log::keep_in(directory.log_path());
   sinks.add(log);
   sinks.add(console);
+  sinks.add(certificate);
   sinks.add(exporters);
   directory.write_config(to_yaml(with_absolute_paths(config)));
   directory.write_user_config(requested);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/engine/session.h"
+#include "runtime/telemetry/certificate/certificate.h"
 #include "runtime/telemetry/console.h"
 #include "runtime/telemetry/environment.h"
 #include "runtime/telemetry/export/exporters.h"
@@ -20,14 +21,21 @@ namespace trireme {
 // What only rank 0 has. Making it claims the run directory, which the run that goes on after `done`
 // steps has already. `requested`: what was asked for, as YAML.
 struct Reporter {
+  // What the certificate says of the training data.
+  struct Data {
+    std::uint64_t fingerprint = 0;
+    Certificate::Samples samples{};
+  };
   Reporter(const Config& config, const std::string& requested, const RunEnvironment& environment,
-           const ModelTraits& traits, const RunFacts& facts, std::optional<std::int64_t> done);
+           const ModelTraits& traits, const RunFacts& facts, Data data,
+           std::optional<std::int64_t> done);
   Reporter(const Reporter&) = delete;
   Reporter& operator=(const Reporter&) = delete;
   RunDirectory directory;
   MetricsLog log;
   RankLog ranks;
   Console console;
+  Certificate certificate;
   Exporters exporters;
   MetricsSinks sinks;  // all of them
 };

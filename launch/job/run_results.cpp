@@ -28,7 +28,7 @@ void write_stored(const StoredValues& stored, const std::string& path, std::int6
 }  // namespace
 
 void write_results(Session& session, const TrainingState& trained, double final_loss,
-                   const Reporter* reporter) {
+                   Reporter* reporter) {
   const AverageWeights& average = trained.average;
   const auto metadata = weights_metadata(session.config.train.steps);
   const auto weights = gather_weights(session);
@@ -39,10 +39,15 @@ void write_results(Session& session, const TrainingState& trained, double final_
   if (reporter == nullptr) return;
   // The weights last: where they are, nothing is missing.
   if (average.enabled()) save_weights(averages_in(reporter->directory.path()), averages, metadata);
+  const std::string digest = digest_of(weights);
+  std::map<std::string, std::string> tensors;
+  for (const WholeTensor& tensor : weights)
+    tensors.emplace(tensor.name, digest_of({&tensor, 1}));
+  reporter->certificate.weights(session.config.train.steps, digest, tensors);
   save_weights(reporter->directory.weights_path(), weights, metadata);
   log::get("train").info("weights written to {}", reporter->directory.weights_path());
   log::get("train").info("final loss {:.4f} (of step {}; exact bits {:a}), weights xxh3 {}{}{}",
-                         final_loss, session.config.train.steps, final_loss, digest_of(weights),
+                         final_loss, session.config.train.steps, final_loss, digest,
                          layout ? ", optimizer state xxh3 " : "", state);
 }
 

@@ -13,7 +13,7 @@ namespace trireme {
 // Writes the files of the run directory where there is a `reporter` (rank 0; else null).
 // Collective.
 void write_results(Session& session, const TrainingState& trained, double final_loss,
-                   const Reporter* reporter);
+                   Reporter* reporter);
 // The same files from the checkpoint of the run's end, where it was killed before they were
 // written. Collective.
 void write_results(Session& session, const FoundCheckpoint& end);

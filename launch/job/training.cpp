@@ -14,6 +14,7 @@
 #include "launch/job/run_results.h"
 #include "launch/job/start_times.h"
 #include "launch/plan/layout_plan.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/gather_texts.h"
@@ -93,6 +94,7 @@ std::unique_ptr<Reporter> open_reports(Engine& engine, const StartingPoint& star
                                        const RunFacts& facts, const std::vector<std::string>& hosts,
                                        const TrainingRequest& request) {
   const Session& session = engine.session();
+  const Sampler& sampler = *engine.training().sampler;
   std::unique_ptr<Reporter> reporter;
   engine.open_run([&] {
     std::optional<std::int64_t> done;
@@ -100,7 +102,14 @@ std::unique_ptr<Reporter> open_reports(Engine& engine, const StartingPoint& star
     reporter = std::make_unique<Reporter>(
         session.config, request.requested,
         RunEnvironment{session.world->size(), hosts, library_versions(), request.command_line},
-        session.traits(), facts, done);
+        session.traits(), facts,
+        Reporter::Data{engine.dataset()->fingerprint(),
+                       [&sampler](std::int64_t step) {
+                         const auto samples = samples_of(sampler, step - 1);
+                         return checksum_of({reinterpret_cast<const char*>(samples.data()),
+                                             samples.size() * sizeof(samples.front())});
+                       }},
+        done);
     return &reporter->sinks;
   });
   return reporter;

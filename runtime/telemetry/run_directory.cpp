@@ -72,10 +72,10 @@ std::string without_trailing_slash(std::string path) {
 
 // Of a run's own, whatever stands in them.
 bool is_run_file(const std::string& name) {
-  static constexpr std::array names = {"config.yaml",  "config.user.yaml", "environment.json",
-                                       "data.json",    "metrics.jsonl",    "console.log",
-                                       "metrics.prom", "start_times.json", "time_split.jsonl",
-                                       "report.html",  "ranks.jsonl",      "memory.json"};
+  static constexpr std::array names = {
+      "config.yaml", "config.user.yaml", "environment.json", "data.json",        "metrics.jsonl",
+      "console.log", "metrics.prom",     "start_times.json", "time_split.jsonl", "report.html",
+      "ranks.jsonl", "memory.json",      "certificate.jsonl"};
   return std::ranges::find(names, name) != names.end() ||
          (name.starts_with("weights") && name.ends_with(".safetensors")) ||
          (name.starts_with("collectives.rank") && name.ends_with(".txt")) ||
@@ -129,8 +129,8 @@ void RunDirectory::set_weights_aside(const std::string& path, std::int64_t step)
 }
 
 void RunDirectory::refuse_a_file(const std::string& path) {
-  for (const char* const name :
-       {"owner.lock", "metrics.jsonl", "ranks.jsonl", "console.log", "checkpoints"})
+  for (const char* const name : {"owner.lock", "metrics.jsonl", "ranks.jsonl", "certificate.jsonl",
+                                 "console.log", "checkpoints"})
     refuse_link(path + "/" + name, ExitCode::config);
   for (fs::path place = without_trailing_slash(path); !place.empty(); place = place.parent_path()) {
     std::error_code error;

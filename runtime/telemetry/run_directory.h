@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The directory of one run: config.yaml (resolved), config.user.yaml (what was asked for),
-// environment.json, metrics.jsonl, ranks.jsonl, console.log, checkpoints, weights.
+// environment.json, metrics.jsonl, ranks.jsonl, certificate.jsonl,
+// console.log, checkpoints, weights.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +45,7 @@ class RunDirectory {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
   [[nodiscard]] std::string ranks_path() const { return path_ + "/ranks.jsonl"; }
+  [[nodiscard]] std::string certificate_path() const { return path_ + "/certificate.jsonl"; }
   // What the console showed, of all starts of the run.
   [[nodiscard]] std::string log_path() const { return log_in(path_); }
   [[nodiscard]] static std::string log_in(const std::string& path) { return path + "/console.log"; }

@@ -47,6 +47,15 @@ class ResumeTest : public RunTest {
     }
     EXPECT_EQ(validation_loss_of(a), validation_loss_of(b));
     EXPECT_TRUE(weights_of(a) == weights_of(b));
+    const CommandResult compared =
+        trireme(fmt::format("verify-run {}/{} --against {}/{}", directory(), a, directory(), b));
+    EXPECT_EQ(compared.exit_code, 0) << compared.output;
+    EXPECT_EQ(chain_of(a), chain_of(b));
+  }
+  // The last digest of a run's certificate.
+  [[nodiscard]] std::string chain_of(const std::string& name) const {
+    const std::string text = read_file(fmt::format("{}/{}/certificate.jsonl", directory(), name));
+    return text.substr(text.rfind("\"chain\":"));
   }
   void expect_done(const CommandResult& result) const {
     ASSERT_EQ(result.exit_code, 0) << result.output;

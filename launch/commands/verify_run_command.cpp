@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/commands/verify_run_command.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "launch/verify_run/verify_run.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+struct VerifyArguments {
+  std::string run, against;
+};
+
+void verify(const VerifyArguments& arguments) {
+  const bool compares = !arguments.against.empty();
+  const RunCheck check =
+      compares ? compare_runs(arguments.run, arguments.against) : verify_run(arguments.run);
+  for (const std::string& line : check.lines)
+    fmt::print("{}\n", line);
+  std::fflush(stdout);
+  if (check.problems.empty()) return;
+  fail(ExitCode::checkpoint, "{}{}: {}", arguments.run,
+       compares ? " and " + arguments.against + " differ" : " does not hold what it says",
+       fmt::join(check.problems, "; "));
+}
+
+}  // namespace
+
+void add_verify_run_command(CLI::App& app) {
+  auto* const command = app.add_subcommand(
+      "verify-run", "Check a run's files against its certificate, or one run against another");
+  const auto arguments = std::make_shared<VerifyArguments>();
+  command->add_option("run", arguments->run, "Directory of the run")->required();
+  command->add_option("--against", arguments->against,
+                      "Another run: say the first step that differs, and in what, instead");
+  command->footer(
+      "certificate.jsonl has for every step the bits of loss and gradient norm and a digest of "
+      "the\n"
+      "samples, each line chained to the one before. Runs with one chain did the same, whatever\n"
+      "layouts they ran on. Ends with code 2 where there is no certificate, with 4 where "
+      "something\n"
+      "does not agree.\n"
+      "Example: trireme verify-run runs/book\n"
+      "Example: trireme verify-run runs/book --against runs/book_on_8_ranks");
+  command->callback([arguments] { verify(*arguments); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/verify_run/verify_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/error.h"
+#include "runtime/checkpoint/directory.h"
+#include "runtime/checkpoint/files/weight_files.h"
+#include "runtime/checkpoint/gather.h"
+#include "runtime/checkpoint/restore/verify.h"
+#include "runtime/telemetry/certificate/certificate.h"
+#include "runtime/telemetry/run_directory.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+void add(RunCheck& check, std::string_view what, const std::string& finding, bool holds) {
+  check.lines.push_back(fmt::format("{:<20} {}", what, finding));
+  if (!holds) check.problems.push_back(fmt::format("{}: {}", what, finding));
+}
+
+std::string span_of(const CertificateRecord& record) {
+  if (record.steps.empty()) return "no step";
+  return fmt::format("steps {} to {}", record.steps.front().step, record.steps.back().step);
+}
+
+void check_chain(const CertificateRecord& record, RunCheck& check) {
+  add(check, "certificate",
+      fmt::format("{} in {} start{}, chain {}", span_of(record), record.starts.size(),
+                  record.starts.size() == 1 ? "" : "s", record.chain),
+      true);
+  for (const CertificateStart& start : record.starts)
+    check.lines.push_back(fmt::format("  after step {:<8} {}; {}; {}", start.after, start.layout,
+                                      start.mode, start.program));
+  std::ranges::copy(record.problems, std::back_inserter(check.problems));
+  if (record.starts.empty()) check.problems.push_back("certificate: no start of a run is in it");
+}
+
+void check_config(const std::string& directory, const CertificateRecord& record, RunCheck& check) {
+  const std::string path = RunDirectory::config_in(directory);
+  if (record.starts.empty()) return;
+  if (!fs::exists(path)) return add(check, "config.yaml", "is not there", false);
+  const bool same = file_digest(path) == record.starts.back().config;
+  add(check, "config.yaml", same ? "is that of the last start" : "is not that of the last start",
+      same);
+}
+
+// Losses of metrics.jsonl print with digits that read back to the same value.
+void check_metrics(const std::string& directory, const CertificateRecord& record, RunCheck& check) {
+  std::ifstream file(directory + "/metrics.jsonl");
+  if (!file) return add(check, "metrics.jsonl", "is not there", false);
+  std::map<std::int64_t, std::string> losses;
+  for (std::string line; std::getline(file, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object() || !json.contains("loss") || !json["step"].is_number_integer()) continue;
+    losses[json["step"].get<std::int64_t>()] =
+        json["loss"].is_number() ? fmt::format("{:a}", json["loss"].get<double>()) : "";
+  }
+  std::int64_t equal = 0;
+  for (const CertificateRecord::Step& step : record.steps) {
+    const auto found = losses.find(step.step);
+    if (found == losses.end())
+      return add(check, "metrics.jsonl", fmt::format("lacks step {}", step.step), false);
+    const bool none = step.loss.find("nan") != std::string::npos ||
+                      step.loss.find("inf") != std::string::npos;  // null in JSON
+    if (found->second != (none ? "" : step.loss))
+      return add(check, "metrics.jsonl", fmt::format("has another loss at step {}", step.step),
+                 false);
+    ++equal;
+  }
+  add(check, "metrics.jsonl", fmt::format("has the losses of all {} steps", equal), true);
+}
+
+void check_weights(const std::string& directory, const CertificateRecord& record, RunCheck& check) {
+  const std::string path = RunDirectory::weights_in(directory);
+  const bool there = fs::exists(path);
+  if (record.weights_step == 0) {
+    // A later start wrote them from the checkpoint of the end.
+    if (there) add(check, "weights", "are not certified: the run was ended before it had", true);
+    return;
+  }
+  if (!there) return add(check, "weights", "are not there", false);
+  const WeightFiles files(path);
+  for (const auto& [name, digest] : record.tensors) {
+    if (!files.contains(name)) return add(check, "weights", fmt::format("lack {}", name), false);
+    const std::vector<float> values = files.read(name);
+    const WholeTensor tensor{name, files.file_of(name).shape(name), values};
+    if (digest_of({&tensor, 1}) != digest)
+      return add(check, "weights", fmt::format("differ in {}", name), false);
+  }
+  add(check, "weights",
+      fmt::format("are those of step {}: all {} tensors", record.weights_step,
+                  record.tensors.size()),
+      true);
+}
+
+void check_checkpoints(const std::string& directory, RunCheck& check) {
+  for (const StepDirectory& found : list_checkpoints(RunDirectory::checkpoints_in(directory))) {
+    const std::string name = fs::path(found.path).filename();
+    try {
+      const FoundCheckpoint checkpoint = open_checkpoint(found.path);
+      const std::vector<Damage> damage = verify_checkpoint(found.path, checkpoint.manifest);
+      add(check, name, damage.empty() ? "every checksum agrees" : damage.front().describe(),
+          damage.empty());
+    } catch (const Error& error) {
+      add(check, name, error.what(), false);
+    }
+  }
+}
+
+std::string certificate_in(const std::string& directory) {
+  if (!fs::is_directory(directory))
+    fail(ExitCode::config, "{}: no such directory; give the directory of a run", directory);
+  return directory + "/" + std::string(certificate_name);
+}
+
+}  // namespace
+
+RunCheck verify_run(const std::string& directory) {
+  RunCheck check;
+  const CertificateRecord record = read_certificate(certificate_in(directory));
+  check_chain(record, check);
+  check_config(directory, record, check);
+  check_metrics(directory, record, check);
+  check_weights(directory, record, check);
+  check_checkpoints(directory, check);
+  return check;
+}
+
+RunCheck compare_runs(const std::string& directory, const std::string& other) {
+  using Step = CertificateRecord::Step;
+  const CertificateRecord a = read_certificate(certificate_in(directory));
+  const CertificateRecord b = read_certificate(certificate_in(other));
+  RunCheck check;
+  const auto common = std::min(a.steps.size(), b.steps.size());
+  const std::pair<const char*, std::string Step::*> parts[] = {
+      {"samples", &Step::samples}, {"loss", &Step::loss}, {"gradient norm", &Step::grad_norm}};
+  for (std::size_t i = 0; i < common; ++i) {
+    const Step &left = a.steps[i], &right = b.steps[i];
+    if (left == right) continue;
+    if (left.step != right.step)
+      add(check, "steps", fmt::format("{} here, {} there", left.step, right.step), false);
+    for (const auto& [name, member] : parts)
+      if (left.*member != right.*member)
+        add(check, fmt::format("step {}", left.step),
+            fmt::format("another {}: {} here, {} there", name, left.*member, right.*member), false);
+    return check;
+  }
+  add(check, "steps", fmt::format("{} equal in samples, loss and gradient norm", common), true);
+  if (a.steps.size() != b.steps.size())
+    add(check, "length", fmt::format("{} steps here, {} there", a.steps.size(), b.steps.size()),
+        false);
+  for (const auto& [name, digest] : a.tensors) {
+    const auto found = b.tensors.find(name);
+    if (b.tensors.empty() || (found != b.tensors.end() && found->second == digest)) continue;
+    add(check, "weights", fmt::format("{} differs", name), false);
+    return check;
+  }
+  if (!a.weights.empty() && a.weights == b.weights) add(check, "weights", "equal", true);
+  return check;
+}
+
+}  // namespace trireme

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/certificate/certificate.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "runtime/base/checksum.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+using Record = nlohmann::ordered_json;
+
+constexpr std::string_view check_key = ",\"check\":\"";
+constexpr std::string_view chain_key = ",\"chain\":\"";  // the last of a line of results
+
+std::uint64_t next_link(std::uint64_t before, std::string_view fields) {
+  return checksum_of(fmt::format("{:016x}{}", before, fields));
+}
+
+// Bits, readable: "0x1.8p+1".
+std::string exact(double value) {
+  return fmt::format("{:a}", value);
+}
+
+std::string dumped(const Record& record) {
+  return record.dump(-1, ' ', false, Record::error_handler_t::replace);
+}
+
+struct Line {
+  std::int64_t step = 0;
+  bool result = false;      // else the start of a run
+  std::string_view fields;  // what its digest covers: "{...", without the digest itself
+  std::string_view chain;   // of the results up to here
+};
+
+// Nothing of a line that is none of ours.
+std::optional<Line> split(std::string_view text) {
+  constexpr std::string_view result = "{\"step\":", start = "{\"start_after\":";
+  const bool is_result = text.starts_with(result);
+  const std::size_t at = text.rfind(chain_key);
+  if ((!is_result && !text.starts_with(start)) || at == std::string_view::npos ||
+      !text.ends_with("\"}"))
+    return {};
+  const std::string_view number = text.substr(is_result ? result.size() : start.size());
+  Line line{.result = is_result,
+            .fields = text.substr(0, at),
+            .chain = text.substr(at + chain_key.size())};
+  if (std::from_chars(number.data(), number.data() + number.size(), line.step).ec != std::errc())
+    return {};
+  line.chain.remove_suffix(2);
+  return line;
+}
+
+std::uint64_t link_of(std::string_view text) {
+  return text.starts_with("0x") ? std::strtoull(std::string(text).c_str(), nullptr, 16) : 0;
+}
+
+// The lines up to `done`; `chain` becomes that of the last of them.
+std::optional<LineFile::Keep> lines_up_to(bool goes_on, std::int64_t done, std::uint64_t& chain) {
+  if (!goes_on) return {};
+  return [done, &chain](std::string_view text) {
+    const auto line = split(text);
+    // Of a run that came to its end and gets more steps: its weights are no longer the last.
+    if (!line || line->step > done || line->fields.find(",\"weights\":") != line->fields.npos)
+      return false;
+    chain = link_of(line->chain);
+    return true;
+  };
+}
+
+std::string start_line(const CertificateStart& start, const std::string& chain) {
+  const Record record = {{"start_after", start.after},   {"time", timestamp_text(start.time)},
+                         {"config", start.config},       {"data", start.data},
+                         {"program", start.program},     {"binary", start.binary},
+                         {"libraries", start.libraries}, {"layout", start.layout},
+                         {"mode", start.mode},           {"hosts", start.hosts}};
+  std::string fields = dumped(record);
+  fields.pop_back();
+  const std::string check = digest_text(next_link(link_of(chain), fields));
+  return fmt::format("{}{}{}\"{}{}\"}}\n", fields, check_key, check, chain_key, chain);
+}
+
+CertificateStart start_of(const Record& record) {
+  const auto text = [&](const char* key) { return record.value(key, std::string()); };
+  return {.after = record.value("start_after", std::int64_t{0}),
+          .config = text("config"),
+          .data = text("data"),
+          .program = text("program"),
+          .binary = text("binary"),
+          .libraries = record.value("libraries", std::map<std::string, std::string>()),
+          .layout = text("layout"),
+          .mode = text("mode"),
+          .hosts = record.value("hosts", std::vector<std::string>())};
+}
+
+// Reads lines and follows the chain.
+class Reader {
+ public:
+  explicit Reader(const std::string& path) : path_(path) {}
+
+  void line(std::string_view text) {
+    ++number_;
+    const auto line = split(text);
+    const auto record = Record::parse(text, nullptr, false);
+    if (!line || record.is_discarded()) return problem("is no line of a certificate");
+    try {
+      line->result ? result(*line, record) : start(*line, record);
+    } catch (const Record::exception&) {
+      problem("has values of a wrong kind");
+    }
+  }
+  // The last line may be torn: the run writes it, or was killed.
+  [[nodiscard]] CertificateRecord take() {
+    record_.chain = digest_text(chain_);
+    return std::move(record_);
+  }
+
+ private:
+  void problem(std::string_view what) {
+    constexpr std::size_t enough = 3;
+    if (record_.problems.size() < enough)
+      record_.problems.push_back(fmt::format("{}:{}: {}", path_, number_, what));
+  }
+
+  void start(const Line& line, const Record& record) {
+    const std::size_t at = line.fields.rfind(check_key);
+    if (link_of(line.chain) != chain_) problem("does not follow from the line before");
+    if (at == std::string_view::npos ||
+        record.value("check", "") !=
+            digest_text(next_link(link_of(line.chain), line.fields.substr(0, at))))
+      problem("was changed after it was written");
+    record_.starts.push_back(start_of(record));
+  }
+
+  void result(const Line& line, const Record& record) {
+    const std::uint64_t expected = next_link(chain_, line.fields);
+    if (link_of(line.chain) != expected)
+      problem("does not follow from the line before: it, or one before it, was changed");
+    chain_ = link_of(line.chain);  // what comes behind is judged by itself
+    if (record.contains("loss")) {
+      if (!record_.steps.empty() && line.step != record_.steps.back().step + 1)
+        problem(fmt::format("is of step {}, behind step {}", line.step, record_.steps.back().step));
+      record_.steps.push_back({line.step, record.value("loss", ""), record.value("grad_norm", ""),
+                               record.value("samples", "")});
+    }
+    if (!record.contains("weights")) return;
+    record_.weights_step = line.step;
+    record_.weights = record.value("weights", "");
+    record_.tensors = record.value("tensors", std::map<std::string, std::string>());
+  }
+
+  const std::string& path_;
+  std::int64_t number_ = 0;
+  std::uint64_t chain_ = 0;
+  CertificateRecord record_;
+};
+
+}  // namespace
+
+std::string digest_text(std::uint64_t digest) {
+  return fmt::format("0x{:016x}", digest);
+}
+
+std::string file_digest(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(ExitCode::config, "{}: cannot be read: {}", path, std::strerror(errno));
+  Checksum checksum;
+  std::array<char, 1 << 16> block{};
+  while (file.read(block.data(), block.size()) || file.gcount() > 0)
+    checksum.update(
+        std::as_bytes(std::span(block.data(), static_cast<std::size_t>(file.gcount()))));
+  return digest_text(checksum.value());
+}
+
+Certificate::Certificate(const std::string& path, const CertificateStart& start, bool goes_on,
+                         Samples samples)
+    : file_(path, lines_up_to(goes_on, start.after, chain_)), samples_(std::move(samples)) {
+  file_.append(start_line(start, chain()));
+}
+
+void Certificate::result(std::string fields) {
+  chain_ = next_link(chain_, fields);
+  file_.append(fmt::format("{}{}{}\"}}\n", fields, chain_key, chain()));
+}
+
+void Certificate::step(const StepMetrics& metrics) {
+  result(fmt::format("{{\"step\":{},\"loss\":\"{}\",\"grad_norm\":\"{}\",\"samples\":\"{}\"",
+                     metrics.step, exact(metrics.loss), exact(metrics.grad_norm),
+                     digest_text(samples_(metrics.step))));
+}
+
+void Certificate::skipped(const SkippedBatch& skipped) {
+  result(fmt::format("{{\"step\":{},\"skipped\":\"spike\"", skipped.step));
+}
+
+void Certificate::weights(std::int64_t step, const std::string& all,
+                          const std::map<std::string, std::string>& tensors) {
+  std::string fields = dumped({{"step", step}, {"weights", all}, {"tensors", tensors}});
+  fields.pop_back();
+  result(std::move(fields));
+}
+
+CertificateRecord read_certificate(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) fail(ExitCode::config, "{}: cannot be read: {}", path, std::strerror(errno));
+  Reader reader(path);
+  for (std::string line; std::getline(file, line) && !file.eof();)
+    reader.line(line);
+  return reader.take();
+}
+
+}  // namespace trireme

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run's certificate, certificate.jsonl: what ran on what, and for every step what came out of it.
+// The lines of results form a chain: each has the XXH3-64 of the digest before it and of its own
+// text, so that the last one stands for the whole run and equal chains mean equal runs, however
+// often they were stopped and, in layout mode, on whatever layouts they ran. It tells accidents
+// from sameness; against forgery it does not help.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/telemetry/lines/line_file.h"
+#include "runtime/telemetry/metrics.h"
+
+namespace trireme {
+
+// One start of a run, at the step that it begins after.
+struct CertificateStart {
+  std::int64_t after = 0;
+  std::string config{};                            // digest of config.yaml
+  std::string data{};                              // fingerprint of the training data
+  std::string program{};                           // version, revision and build
+  std::string binary{};                            // digest of the executable
+  std::map<std::string, std::string> libraries{};  // "Open MPI" -> "4.1.4"
+  std::string layout{};                            // "data 2 x tensor 1 x pipeline 1, ZeRO 0"
+  std::string mode{};                              // reproducibility and precision: "layout, bf16"
+  std::vector<std::string> hosts{};
+  std::chrono::system_clock::time_point time{};
+};
+
+inline constexpr std::string_view certificate_name = "certificate.jsonl";
+
+// "0x0123456789abcdef" of XXH3-64.
+[[nodiscard]] std::string digest_text(std::uint64_t digest);
+// Of a file's bytes. Raises ExitCode::config where it cannot be read.
+[[nodiscard]] std::string file_digest(const std::string& path);
+
+// Rank 0 only. Errors are LineFile's.
+class Certificate final : public MetricsSink {
+ public:
+  // Digest of the samples of a step (steps count from 1), in the order of the global batch.
+  using Samples = std::function<std::uint64_t(std::int64_t step)>;
+  // `goes_on`: with the lines up to start.after, which is not to be those of another run.
+  Certificate(const std::string& path, const CertificateStart& start, bool goes_on,
+              Samples samples);
+
+  void step(const StepMetrics& metrics) override;
+  // They follow from the weights, and how many there are from where a run ended for a while.
+  void evaluation(const EvaluationMetrics& /*metrics*/) override {}
+  void skipped(const SkippedBatch& skipped) override;
+  void failed_save(const FailedSave& /*failed*/) override {}
+  // Of the last step: one digest of all weights, and that of each tensor.
+  void weights(std::int64_t step, const std::string& all,
+               const std::map<std::string, std::string>& tensors);
+  // Of the last line of results.
+  [[nodiscard]] std::string chain() const { return digest_text(chain_); }
+
+ private:
+  void result(std::string fields);
+
+  std::uint64_t chain_ = 0;
+  LineFile file_;
+  Samples samples_;
+};
+
+// A certificate as it was read; `problems` says what does not hold.
+struct CertificateRecord {
+  struct Step {
+    std::int64_t step = 0;
+    std::string loss{}, grad_norm{}, samples{};
+    friend bool operator==(const Step&, const Step&) = default;
+  };
+  std::vector<CertificateStart> starts{};
+  std::vector<Step> steps{};
+  std::int64_t weights_step = 0;  // 0: the run has not come to its end
+  std::string weights{};
+  std::map<std::string, std::string> tensors{};
+  std::string chain{};
+  std::vector<std::string> problems{};
+};
+// Follows the chain from the first line to the last whole one. Raises ExitCode::config where there
+// is no such file.
+[[nodiscard]] CertificateRecord read_certificate(const std::string& path);
+
+}  // namespace trireme
