@@ -119,6 +119,7 @@ def clean_runs(runs, count, steps, step_ms):
         found = LATE.search(output)
         if found:
             alarms.append(f"{layout}: {found[0]}")
+        print(f"clean run {number + 1}: {alarms[-1] if found else 'nobody'}", flush=True)
     return alarms
 
 
@@ -139,7 +140,7 @@ def main():
         runs = Runs(os.path.abspath(arguments.trireme), arguments.mpiexec.split(), directory)
         if arguments.clean is not None:
             alarms = clean_runs(runs, arguments.clean, arguments.steps, arguments.step_ms)
-            print("\n".join([*alarms, f"{arguments.clean} clean runs: {len(alarms)} false alarms"]))
+            print("".join([f"{arguments.clean} clean runs: {len(alarms)} false alarms"]))
             return 1 if alarms else 0
         print("| layout | delay | of a step | slept, s | found | s | off by | right |\n|---|---|---|---|---|---|---|---|")
         wrong, alarms = 0, []

@@ -161,8 +161,11 @@ std::string late_line(const RunSummary& summary) {
       {&summary.slow.checkpoint, "its checkpoints take longer"},
       {&summary.slow.stage, "its stage computes longer than the others do"},
       {&summary.slow.messages, "its messages leave late, with no more work than the others have"}};
-  const auto& [slow, cause] =
-      *std::ranges::max_element(causes, {}, [](const auto& entry) { return entry.first->seconds; });
+  // Late messages are what other causes leave of a difference of sums.
+  const auto weight = [&](const auto& entry) {
+    return entry.first->seconds * (entry.first == &summary.slow.messages ? 0.5 : 1);
+  };
+  const auto& [slow, cause] = *std::ranges::max_element(causes, {}, weight);
   if (slow->rank < 0 || static_cast<std::size_t>(slow->rank) >= summary.ranks.size()) return {};
   const RankTimes& rank = summary.ranks[static_cast<std::size_t>(slow->rank)];
   // Stages of one rank have nobody to be late for.

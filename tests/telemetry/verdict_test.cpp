@@ -222,6 +222,17 @@ TEST(Verdict, SaysByHowMuchARankIsLateAndHowFarRanksAreApart) {
                       "takes longer")));
 }
 
+TEST(Verdict, LateMessagesAreNamedWhereNothingElseExplainsThem) {
+  RunSummary summary = summary_of({.step_ms = 100, .exposed_comm_ms = 60});
+  summary.ranks = {{.late = 38, .late_steps = 1}, {.late = 20, .late_steps = 1}};
+  summary.slow.messages = {.rank = 0, .seconds = 0.05, .own_seconds = 0.05};
+  EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("\nrank 0 on a arrives"));
+
+  summary.slow.compute = {.rank = 1, .seconds = 0.03, .own_seconds = 0.08};
+
+  EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("\nrank 1 on b arrives"));
+}
+
 TEST(Trials, WhatComesMoreRarelyGainsWhatItTook) {
   RunSummary summary = summary_of({.step = 1, .step_ms = 10000});
   summary.totals.steps = 100;

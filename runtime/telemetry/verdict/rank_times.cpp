@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 // Of the run's steps; less is noise. Waits for messages are told apart by differences of two times.
-constexpr double min_share = 0.02, min_share_of_messages = 0.03;
+constexpr double min_share = 0.02, min_share_of_messages = 0.04;
 
 // Waits for cores are known to a part of them only.
 double unsure(const RankTimes& rank) {
@@ -78,12 +78,16 @@ SlowRank late_messages(const RankMesh& mesh, const Peers& peers) {
       peers.excess([](const RankTimes& rank) { return rank.message_wait; });
   const std::vector<double> works = peers.excess(arrival);
   SlowRank odd;
+  // On cores that are wanting, threads that poll for messages come and go by chance.
+  double chance = 0;
+  for (int rank = 0; rank < mesh.size(); ++rank)
+    chance = std::max(chance, peers.of(rank).core_wait);
   const bool known =
       mesh.per_stage() > 1 && std::ranges::any_of(waits, [](double wait) { return wait != 0; });
   for (int rank = 0; rank < mesh.size() && known; ++rank) {
     const auto at = static_cast<std::size_t>(rank);
     const double late = -waits[at] - works[at];
-    if (late < unsure(peers.of(rank)) || late < min_share_of_messages * peers.of(rank).period ||
+    if (late < chance || late < min_share_of_messages * peers.of(rank).period ||
         1e-3 * late <= odd.seconds)
       continue;
     odd = {.rank = rank, .seconds = 1e-3 * late, .own_seconds = 1e-3 * late};

@@ -45,6 +45,9 @@ TEST(SlowRanks, LateMessagesAreThoseThatWorkDoesNotExplain) {
 
   EXPECT_EQ(slow.messages.rank, 1);
   EXPECT_DOUBLE_EQ(slow.messages.seconds, 0.25);
+  ranks[2].core_wait = 260;
+  EXPECT_EQ(slow_ranks({.tensor = 3}, ranks).messages.rank, -1) << "cores are wanting";
+  ranks[2].core_wait = 0;
   ranks[1].compute += 240;
   EXPECT_EQ(slow_ranks({.tensor = 3}, ranks).messages.rank, -1) << "it works as much longer";
 }
