@@ -19,6 +19,7 @@
 #include "runtime/checkpoint/files/names.h"
 #include "runtime/engine/options.h"
 #include "runtime/telemetry/run_directory.h"
+#include "runtime/telemetry/run_owner.h"
 
 namespace trireme::report {
 namespace {
@@ -146,18 +147,8 @@ void read_checkpoints(RunData& run) {
   });
 }
 
-// Whether some process holds the run's lock.
-bool is_held(const std::string& directory) {
-  const FileDescriptor file(
-      ::open((directory + "/owner.lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct flock whole {};
-  whole.l_type = F_WRLCK;
-  whole.l_whence = SEEK_SET;
-  return file.is_open() && ::fcntl(file.get(), F_OFD_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
-}
-
 RunState state_of(const RunData& run) {
-  if (is_held(run.directory)) return RunState::running;
+  if (RunOwner::is_held(run.directory).value_or(false)) return RunState::running;
   std::error_code unknown;
   const bool ended =
       run.ranks.fold.ended() || fs::exists(RunDirectory::weights_in(run.directory), unknown);

@@ -115,6 +115,16 @@ void RunOwner::require() const {
        directory_, now.empty() ? "nobody (owner.json is gone)" : describe(notes_in(notes_path())));
 }
 
+std::optional<bool> RunOwner::is_held(const std::string& run_directory) {
+  const FileDescriptor file(::open((run_directory + "/owner.lock").c_str(),
+                                   O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (!file.is_open() || ::fcntl(file.get(), F_OFD_GETLK, &whole) != 0) return {};
+  return whole.l_type != F_UNLCK;
+}
+
 void RunOwner::lock(int flags) {
   const auto start = std::chrono::steady_clock::now();
   while (!try_lock(flags)) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "runtime/base/file.h"
@@ -30,6 +31,9 @@ class RunOwner {
   // Raises ExitCode::config, naming the new owner, where the directory is no longer this job's.
   // From any thread.
   void require() const;
+  // Whether some process, of any host whose locks are seen here, holds the run; nothing where the
+  // run has no lock or it cannot be asked for.
+  [[nodiscard]] static std::optional<bool> is_held(const std::string& run_directory);
 
  private:
   void lock(int flags);

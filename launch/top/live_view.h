@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme top`: runs on a terminal until the user has seen enough, or one look at them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trireme::top {
+
+struct Request {
+  std::vector<std::string> places;
+  double interval_seconds = 2;
+  bool once = false;
+};
+
+// On a terminal that can redraw until q, ^C or another signal ends it; elsewhere, or with `once`,
+// one page on standard output. Raises ExitCode::config where a page has nothing to show.
+void show(const Request& request);
+
+}  // namespace trireme::top

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "launch/top/run_view.h"
+#include "models/config.h"
+#include "runtime/base/host_name.h"
+#include "runtime/checkpoint/directory.h"
+#include "runtime/checkpoint/files/names.h"
+#include "runtime/telemetry/run_directory.h"
+
+namespace trireme::top {
+namespace {
+
+namespace fs = std::filesystem;
+using RunJson = nlohmann::json;
+
+constexpr std::size_t most_steps = 400, most_warnings = 5, most_slow_ranks = 3;
+constexpr std::uint64_t largest_text = 4 << 20;
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// Calls `read` with the text of the file where it was written since `written`.
+template <typename Read>
+void when_newer(const std::string& path, double& written, Read&& read) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return;
+  const double time = static_cast<double>(status.st_mtim.tv_sec) +
+                      1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
+  if (time == written) return;
+  written = time;
+  try {
+    if (const auto text = read_file_if_exists(path, largest_text, ExitCode::config)) read(*text);
+  } catch (const std::exception&) {  // of another version, torn, or not ours: shown without
+  }
+}
+
+// What a list of ranks has at `rank`; 0 where it has nothing.
+double at(const RunJson& by_rank, const char* key, std::size_t rank) {
+  const auto list = by_rank.find(key);
+  if (list == by_rank.end() || !list->is_array() || rank >= list->size()) return 0;
+  const RunJson& value = (*list)[rank];
+  return value.is_number() ? value.get<double>() : 0;
+}
+
+RankRows rows_of(const RunJson& by_rank, std::int64_t first, std::int64_t last) {
+  RankRows rows{.first = first, .last = last};
+  const auto periods = by_rank.find("period_ms");
+  if (periods == by_rank.end() || !periods->is_array()) return rows;
+  rows.ranks = static_cast<int>(periods->size());
+  for (std::size_t rank = 0; rank < periods->size(); ++rank) {
+    rows.period_ms += at(by_rank, "period_ms", rank) / static_cast<double>(periods->size());
+    rows.slowest.push_back({.rank = static_cast<int>(rank),
+                            .late_ms = at(by_rank, "late_ms", rank),
+                            .late_share = at(by_rank, "late_share", rank),
+                            .compute_ms = at(by_rank, "compute_ms", rank)});
+  }
+  std::ranges::stable_sort(rows.slowest, [](const SlowRankRow& one, const SlowRankRow& other) {
+    return std::pair(one.late_ms, one.compute_ms) > std::pair(other.late_ms, other.compute_ms);
+  });
+  if (rows.slowest.size() > most_slow_ranks) rows.slowest.resize(most_slow_ranks);
+  return rows;
+}
+
+}  // namespace
+
+RunFollower::RunFollower(std::string directory, std::string name)
+    : metrics_(directory + "/metrics.jsonl"),
+      ranks_(directory + "/ranks.jsonl", 64 << 10),
+      log_(RunDirectory::log_in(directory), 16 << 10) {
+  view_.directory = std::move(directory);
+  view_.name = std::move(name);
+}
+
+void RunFollower::refresh() {
+  view_.problem.clear();
+  metrics_.poll(
+      [&] {
+        view_.recent.clear();
+        view_.warnings.clear();
+        view_.warning_count = 0;
+        view_.evaluation.reset();
+        view_.losses.clear();
+        if (metrics_.begins_within())
+          view_.losses.sample(metrics_.path(), metrics_.size(), std::uint64_t{128} << 10);
+      },
+      [&](std::string_view line) { take(parse_metrics_line(line)); });
+  if (!metrics_.exists()) view_.recent.clear();
+  if (!metrics_.problem().empty())
+    view_.problem = fmt::format("{}: {}", metrics_.path(), metrics_.problem());
+  ranks_.poll([&] { view_.ranks = {}; }, [&](std::string_view line) { take_rank_line(line); });
+  view_.ranks_problem = ranks_.problem();
+  if (!ranks_.exists()) {
+    view_.ranks = {};
+    view_.ranks_problem = "no ranks.jsonl in this run";
+  } else if (view_.ranks_problem.empty() && view_.ranks.ranks == 0) {
+    view_.ranks_problem = "no window of steps yet";
+  }
+  log_.poll([&] { view_.log_end.clear(); }, [&](std::string_view line) { take_log_line(line); });
+  read_settings();
+  read_environment();
+  read_planned_memory();
+  read_owner();
+  read_checkpoints();
+  judge_state();
+}
+
+void RunFollower::take(const MetricsLine& line) {
+  if (const auto* const step = std::get_if<StepLine>(&line)) {
+    while (!view_.recent.empty() && view_.recent.back().step >= step->step)
+      view_.recent.pop_back();
+    view_.recent.push_back(*step);
+    if (view_.recent.size() > most_steps) view_.recent.pop_front();
+    view_.losses.add(step->step, step->loss);
+  } else if (const auto* const evaluation = std::get_if<EvaluationLine>(&line)) {
+    view_.evaluation = *evaluation;
+  } else if (const auto* const warning = std::get_if<WarningLine>(&line)) {
+    view_.warnings.push_back(*warning);
+    ++view_.warning_count;
+    if (view_.warnings.size() > most_warnings) view_.warnings.pop_front();
+  }
+}
+
+void RunFollower::take_rank_line(std::string_view text) {
+  const RunJson line = RunJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!line.is_object()) return;
+  // A start forgets what ranks on other hosts did.
+  if (line.contains("start")) view_.ranks = {};
+  const auto steps = line.find("steps"), by_rank = line.find("by_rank");
+  if (steps == line.end() || by_rank == line.end() || !steps->is_array() || steps->size() != 2 ||
+      !(*steps)[0].is_number_integer() || !(*steps)[1].is_number_integer())
+    return;
+  view_.ranks = rows_of(*by_rank, (*steps)[0].get<std::int64_t>(), (*steps)[1].get<std::int64_t>());
+}
+
+// Whatever is logged later takes the place of an error: the run goes on, or was started again.
+void RunFollower::take_log_line(std::string_view line) {
+  for (const std::string_view level : {"[error] ", "[critical] ", "[warning] "}) {
+    const std::size_t found = line.substr(0, 60).find(level);
+    if (found == std::string_view::npos) continue;
+    view_.log_end = line.substr(found);
+    return;
+  }
+  if (line.substr(0, 60).find("[info] ") != std::string_view::npos) view_.log_end.clear();
+}
+
+void RunFollower::read_settings() {
+  const std::string path = RunDirectory::config_in(view_.directory);
+  when_newer(path, config_written_, [&](const std::string& text) {
+    const Config config = parse_config(text, path, {});
+    view_.steps = config.train.steps;
+    view_.summary = fmt::format("{}, {}, data {} x tensor {} x pipeline {}", config.model.family,
+                                name_of(config.precision), config.parallel.data,
+                                config.parallel.tensor, config.parallel.pipeline);
+  });
+}
+
+void RunFollower::read_environment() {
+  when_newer(view_.directory + "/environment.json", environment_written_,
+             [&](const std::string& text) {
+               const RunJson json = RunJson::parse(text, nullptr, /*allow_exceptions=*/false);
+               view_.hosts.clear();
+               has_planned_ = false;
+               if (!json.is_object() || !json.contains("hosts") || !json["hosts"].is_array())
+                 return;
+               for (const RunJson& host : json["hosts"])
+                 view_.hosts.push_back(host.is_string() ? host.get<std::string>() : "?");
+             });
+}
+
+// What a rank allocates, from the log of the start: parameters, gradients, optimizer, activations.
+void RunFollower::read_planned_memory() {
+  if (has_planned_) return;
+  const FileDescriptor file(::open(log_.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (!file.is_open() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+  constexpr std::string_view head = "memory per rank at most: ";
+  const std::string text = bytes_at(file, 0, 64 << 10);
+  const std::size_t begin = text.find(head);
+  if (begin == std::string::npos) return;
+  const std::string line = text.substr(begin + head.size(), text.find('\n', begin) - begin);
+  double sum = 0;
+  for (std::size_t unit = 0; (unit = line.find(" MiB", unit)) != std::string::npos; ++unit)
+    sum += std::strtod(line.c_str() + line.rfind(' ', unit - 1), nullptr);
+  view_.planned_mib = sum;
+  has_planned_ = true;
+}
+
+void RunFollower::read_owner() {
+  view_.on_this_host = false;
+  view_.resident_mib = view_.peak_mib = 0;
+  try {
+    const auto notes =
+        read_file_if_exists(view_.directory + "/owner.json", largest_text, ExitCode::config);
+    const RunJson owner = RunJson::parse(notes.value_or(""), nullptr, /*allow_exceptions=*/false);
+    view_.on_this_host = owner.is_object() && owner.value("host", "") == host_name();
+    if (!view_.on_this_host) return;
+    const auto status = read_file_if_exists(
+        fmt::format("/proc/{}/status", owner.value("process", 0)), largest_text, ExitCode::config);
+    // Another program may have its number by now.
+    if (!status || status->find("Name:\ttrireme") == std::string::npos) return;
+    const auto mib = [&](std::string_view key) {
+      const std::size_t found = status->find(key);
+      return found == std::string::npos
+                 ? 0.0
+                 : std::strtod(status->c_str() + found + key.size(), nullptr) / 1024;
+    };
+    view_.resident_mib = mib("VmRSS:");
+    view_.peak_mib = mib("VmHWM:");
+  } catch (const std::exception&) {  // not to be read: not shown
+  }
+}
+
+void RunFollower::read_checkpoints() {
+  view_.checkpoint_step.reset();
+  view_.save_in_progress.clear();
+  const std::string directory = RunDirectory::checkpoints_in(view_.directory);
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (is_leftover(name) && name.ends_with(partial_suffix)) view_.save_in_progress = name;
+    const auto step = step_of(name);
+    if (!step || *step < view_.checkpoint_step.value_or(0)) continue;
+    struct stat manifest {};
+    const std::string path = fmt::format("{}/{}/{}", directory, name, manifest_name);
+    if (::stat(path.c_str(), &manifest) != 0) continue;
+    view_.checkpoint_step = *step;
+    view_.checkpoint_age =
+        std::max(0.0, now_seconds() - static_cast<double>(manifest.st_mtim.tv_sec));
+  }
+}
+
+void RunFollower::judge_state() {
+  const double age = metrics_.exists() ? std::max(0.0, now_seconds() - metrics_.written()) : 0.0;
+  judge(view_, metrics_.exists(), age);
+}
+
+}  // namespace trireme::top

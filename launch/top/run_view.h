@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of a run that may be going on, from the ends of its files.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/top/file_tail.h"
+#include "launch/top/loss_curve.h"
+#include "launch/top/metrics_line.h"
+
+namespace trireme::top {
+
+enum class RunState : std::uint8_t {
+  missing,   // no such directory, or nothing of a run in it
+  starting,  // no step yet
+  running,
+  stale,     // no line for much longer than a step takes
+  finished,  // all steps done
+  stopped,   // with a checkpoint, to go on
+  failed,    // with an error
+  ended      // it does not say why: killed, or its host is gone
+};
+[[nodiscard]] std::string_view name_of(RunState state);
+
+struct SlowRankRow {
+  int rank = 0;
+  double late_ms = 0;  // a step
+  double late_share = 0;
+  double compute_ms = 0;
+};
+
+// The last window of steps that ranks.jsonl tells of.
+struct RankRows {
+  std::int64_t first = 0, last = 0;  // steps
+  int ranks = 0;
+  double period_ms = 0;                // mean over the ranks
+  std::vector<SlowRankRow> slowest{};  // latest first; three at most
+};
+
+struct RunView {
+  std::string directory{}, name{};
+  RunState state = RunState::missing;
+  std::string state_text{};          // why, or since when; may be empty
+  std::int64_t steps = 0;            // train.steps; 0: not known
+  std::string summary{};             // "gpt2, bf16, data 2 x tensor 1 x pipeline 1"; may be empty
+  std::vector<std::string> hosts{};  // by rank
+  std::deque<StepLine> recent{};     // the last steps
+  LossCurve losses{};
+  std::optional<EvaluationLine> evaluation{};
+  std::deque<WarningLine> warnings{};  // the last ones
+  std::int64_t warning_count = 0;      // in the part of the file that was read
+  RankRows ranks{};
+  std::string ranks_problem{};            // why nothing is known of single ranks
+  double planned_mib = 0;                 // memory of a rank as planned; 0: not known
+  double resident_mib = 0, peak_mib = 0;  // of rank 0, where it runs on this host
+  std::optional<std::int64_t> checkpoint_step{};
+  double checkpoint_age = 0;       // seconds
+  std::string save_in_progress{};  // name of what is being written
+  bool on_this_host = false;       // its last start was
+  std::string log_end{};           // the last error or warning of console.log
+  std::string problem{};           // files that cannot be read
+
+  [[nodiscard]] std::int64_t step() const { return recent.empty() ? 0 : recent.back().step; }
+  // Mean over the last steps, of those that know; NaN of none.
+  [[nodiscard]] double mean(double StepLine::*member) const;
+  [[nodiscard]] double share_done() const;  // 0..1
+  // Seconds; NaN where it is not known.
+  [[nodiscard]] double time_left() const;
+};
+
+// Sets state and state_text. `age`: seconds since metrics.jsonl was written.
+void judge(RunView& view, bool has_metrics, double age);
+
+// Steps that means are taken over.
+inline constexpr std::size_t mean_steps = 50;
+
+class RunFollower {
+ public:
+  RunFollower(std::string directory, std::string name);
+  // Looks at the files again. Nothing raises.
+  void refresh();
+  [[nodiscard]] const RunView& view() const { return view_; }
+
+ private:
+  void take(const MetricsLine& line);
+  void take_rank_line(std::string_view line);
+  void take_log_line(std::string_view line);
+  void read_settings();
+  void read_environment();
+  void read_planned_memory();
+  void read_owner();
+  void read_checkpoints();
+  void judge_state();
+
+  RunView view_;
+  FileTail metrics_, ranks_, log_;
+  double config_written_ = -1, environment_written_ = -1;
+  bool has_planned_ = false;
+};
+
+}  // namespace trireme::top

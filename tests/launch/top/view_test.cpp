@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "launch/top/cells.h"
+#include "launch/top/frame.h"
+#include "launch/top/run_set.h"
+#include "launch/top/screen.h"
+#include "runtime/base/host_name.h"
+#include "runtime/telemetry/metric_table.h"
+#include "tests/launch/top/run_files.h"
+
+namespace trireme::top {
+namespace {
+
+using test::RunFiles;
+using test::TemporaryDirectory;
+using test::write_text;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines)
+    text += line + "\n";
+  return text;
+}
+
+std::string page_of(const RunView& view, std::size_t columns = 100) {
+  return joined(run_lines(view, {.columns = columns}));
+}
+
+class FollowerTest : public testing::Test {
+ protected:
+  [[nodiscard]] const RunView& look() {
+    follower_.refresh();
+    return follower_.view();
+  }
+  TemporaryDirectory directory_;
+  RunFiles run_{directory_.file("run")};
+
+ private:
+  RunFollower follower_{run_.path(), "run"};
+};
+
+TEST(Cells, TextIsCutByColumnsNotBytesAndCannotMoveTheCursor) {
+  EXPECT_EQ(clean("a\x1b[2Jb\tc\xff", true), "a [2Jb c?");
+  EXPECT_EQ(clean("né", false), "n?");
+  EXPECT_EQ(cut("néné", 4), "néné");
+  EXPECT_EQ(cut("nénéné", 5), "nén..");
+  EXPECT_EQ(cut_front("/a/long/path", 6), "..path");
+  EXPECT_EQ(columns_of("日本"), 4U);
+  EXPECT_EQ(columns_of(cut("日本日本", 5)), 4U);
+  EXPECT_EQ(padded("ab", 4), "ab  ");
+  EXPECT_EQ(cut("abc", 1), ".");
+}
+
+TEST(Cells, BarsAndSparklinesFillTheirColumns) {
+  EXPECT_EQ(bar(0.5, 4, true), "██  ");
+  EXPECT_EQ(bar(0.5, 4, false), "##  ");
+  EXPECT_EQ(bar(7, 2, true), "██");
+  EXPECT_EQ(bar(std::nan(""), 2, false).size(), 2U);
+  EXPECT_EQ(sparkline(std::vector{1.0, std::nan(""), 8.0}, true), "▁ █");
+  EXPECT_EQ(sparkline(std::vector{3.0, 3.0}, false), "__");
+}
+
+TEST(MetricsLine, PartsOfAStepAreThoseOfTheTableOfMetrics) {
+  for (const StepPart& part : step_parts) {
+    const auto known = std::ranges::any_of(
+        step_metrics(), [&](const StepMetric& metric) { return metric.name == part.key; });
+    EXPECT_TRUE(known) << part.key;
+  }
+}
+
+TEST(MetricsLine, EveryKindIsRead) {
+  const auto step = std::get<StepLine>(parse_metrics_line(RunFiles::step_line(7, 1.25)));
+  EXPECT_EQ(step.step, 7);
+  EXPECT_EQ(step.loss, 1.25);
+  EXPECT_EQ(step.items, "tokens");
+  EXPECT_NEAR(step.items_per_s, 40960, 1e-6);
+  EXPECT_EQ(step.parts_ms[3], 20);
+  EXPECT_TRUE(std::isnan(step.joules));
+
+  const auto evaluation = std::get<EvaluationLine>(parse_metrics_line(
+      format_json(EvaluationMetrics{.step = 9, .validation_loss = 0.5, .accuracy = 0.9})));
+  EXPECT_EQ(evaluation.accuracy, 0.9);
+
+  const auto warning = [](const std::string& line) {
+    return std::get<WarningLine>(parse_metrics_line(line)).text;
+  };
+  EXPECT_EQ(warning(format_json(FailedSave{.step = 4, .problem = "disk full", .in_a_row = 2})),
+            "checkpoint failed (2 in a row): disk full");
+  EXPECT_THAT(warning(format_json(SkippedBatch{.step = 4, .zscore = 9, .samples = {1}})),
+              HasSubstr("9.0 deviations"));
+  EXPECT_EQ(warning(R"({"step":3,"warning":"slow_data","text":"a.h5 is slow"})"), "a.h5 is slow");
+}
+
+TEST(MetricsLine, WhatIsNoLineIsNone) {
+  for (const char* const text : {"", "{\"step\":1,\"loss\":2", "[1]", "{\"loss\":1}", "7",
+                                 "{\"step\":\"a\",\"loss\":1}", "{\"step\":-1,\"loss\":1}"})
+    EXPECT_TRUE(std::holds_alternative<OtherLine>(parse_metrics_line(text))) << text;
+  const auto nothing = std::get<StepLine>(parse_metrics_line(R"({"step":1,"loss":null})"));
+  EXPECT_TRUE(std::isnan(nothing.loss));
+}
+
+// A tail, and what it told of since it was asked last.
+struct Tail {
+  explicit Tail(const std::string& path, std::uint64_t window = 64, std::uint64_t longest = 4096)
+      : file(path, window, longest) {}
+  FileTail file;
+  std::vector<std::string> lines;
+  FileTail::Change poll() {
+    lines.clear();
+    return file.poll([] {}, [&](std::string_view line) { lines.emplace_back(line); });
+  }
+};
+
+TEST(FileTail, FollowsWhatIsAddedAndWaitsForTheEndOfALine) {
+  const TemporaryDirectory directory;
+  Tail tail(directory.file("f"));
+  EXPECT_EQ(tail.poll(), FileTail::Change::none);
+  EXPECT_FALSE(tail.file.exists());
+
+  write_text(directory.file("f"), "one\ntwo\nthr");
+  EXPECT_EQ(tail.poll(), FileTail::Change::another);
+  EXPECT_THAT(tail.lines, ElementsAre("one", "two"));
+  EXPECT_EQ(tail.poll(), FileTail::Change::none);
+  std::ofstream(directory.file("f"), std::ios::app) << "ee\n";
+  EXPECT_EQ(tail.poll(), FileTail::Change::added);
+  EXPECT_THAT(tail.lines, ElementsAre("three"));
+}
+
+TEST(FileTail, BeginsWithWholeLinesNearTheEnd) {
+  const TemporaryDirectory directory;
+  std::string text;
+  for (int i = 100; i < 200; ++i)
+    text += std::to_string(i) + "\n";
+  write_text(directory.file("f"), text);
+  Tail tail(directory.file("f"), 8);
+
+  EXPECT_EQ(tail.poll(), FileTail::Change::another);
+
+  EXPECT_THAT(tail.lines, ElementsAre("198", "199"));
+  EXPECT_TRUE(tail.file.begins_within());
+}
+
+TEST(FileTail, ALineThatIsLongerThanTheWindowIsReadWhole) {
+  const TemporaryDirectory directory;
+  write_text(directory.file("f"), "a\n" + std::string(1000, 'x') + "\n");
+  Tail tail(directory.file("f"), 16);
+
+  EXPECT_EQ(tail.poll(), FileTail::Change::another);
+
+  EXPECT_EQ(tail.lines.back().size(), 1000U);
+}
+
+TEST(FileTail, NoticesThatAFileWasCutReplacedOrRemoved) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("f");
+  Tail tail(path);
+  write_text(path, "1\n2\n3\n");
+  EXPECT_EQ(tail.poll(), FileTail::Change::another);
+  write_text(path, "1\n");
+  EXPECT_EQ(tail.poll(), FileTail::Change::another);
+  EXPECT_THAT(tail.lines, ElementsAre("1"));
+  // Cut and then longer than before: what was the end of a line is none any more.
+  write_text(path, "123456\n7\n");
+  EXPECT_EQ(tail.poll(), FileTail::Change::another);
+  EXPECT_THAT(tail.lines, ElementsAre("123456", "7"));
+  std::filesystem::remove(path);
+  EXPECT_EQ(tail.poll(), FileTail::Change::gone);
+  EXPECT_EQ(tail.poll(), FileTail::Change::none);
+  write_text(path, "9\n");
+  EXPECT_EQ(tail.poll(), FileTail::Change::another);
+}
+
+TEST(FileTail, APipeIsNoFileAndHoldsNobody) {
+  const TemporaryDirectory directory;
+  ASSERT_EQ(::mkfifo(directory.file("f").c_str(), 0600), 0);
+  Tail tail(directory.file("f"));
+
+  EXPECT_EQ(tail.poll(), FileTail::Change::none);
+
+  EXPECT_EQ(tail.file.problem(), "is no regular file");
+}
+
+TEST(LossCurve, KeepsAMillionStepsInBoundedMemoryAndGoesBackWithTheRun) {
+  LossCurve curve;
+  for (int step = 1; step <= 1000000; ++step)
+    curve.add(step, step < 500000 ? 4.0 : 2.0);
+  const auto columns = curve.columns(10);
+  ASSERT_EQ(columns.size(), 10U);
+  EXPECT_NEAR(columns[1], 4, 1e-9);
+  EXPECT_NEAR(columns[8], 2, 1e-9);
+
+  curve.add(1000, 3.0);
+  EXPECT_EQ(curve.first_step(), 1);
+  EXPECT_NEAR(curve.columns(1).at(0), 4, 0.51);
+}
+
+TEST_F(FollowerTest, ARunThatGoesOnHasProgressTimeLeftAndPhases) {
+  run_.config(200);
+  run_.steps(1, 100);
+  const FileDescriptor lock = run_.lock();
+
+  const RunView& view = look();
+
+  EXPECT_EQ(view.state, RunState::running);
+  EXPECT_NEAR(view.time_left(), 10, 1e-9);
+  EXPECT_THAT(page_of(view),
+              AllOf(HasSubstr("running"), HasSubstr("100/200"), HasSubstr("50 %  left 0:10"),
+                    HasSubstr("2.5000  mean of 50: 2.5000"), HasSubstr("41.0k tokens/s"),
+                    HasSubstr("backward"), HasSubstr("50.0 %      50.0 ms"),
+                    HasSubstr("no ranks.jsonl in this run"), HasSubstr("checkpoint none")));
+  EXPECT_THAT(page_of(view), Not(HasSubstr("communication")));
+}
+
+TEST_F(FollowerTest, NoLineForLongerThanTwentyStepsIsStale) {
+  run_.steps(1, 3);
+  const FileDescriptor lock = run_.lock();
+  const auto earlier = std::chrono::file_clock::now() - std::chrono::seconds(100);
+  std::filesystem::last_write_time(run_.file("metrics.jsonl"), earlier);
+
+  const RunView& view = look();
+
+  EXPECT_EQ(view.state, RunState::stale);
+  EXPECT_THAT(view.state_text, HasSubstr("no line for 1:4"));
+  EXPECT_THAT(view.state_text, HasSubstr("the time of 100"));
+}
+
+TEST_F(FollowerTest, ALongEvaluationIsNotStale) {
+  run_.steps(1, 3);
+  run_.append(
+      format_json(EvaluationMetrics{.step = 3, .validation_loss = 1, .evaluation_ms = 80000}));
+  const FileDescriptor lock = run_.lock();
+  std::filesystem::last_write_time(run_.file("metrics.jsonl"),
+                                   std::chrono::file_clock::now() - std::chrono::seconds(100));
+
+  EXPECT_EQ(look().state, RunState::running);
+}
+
+TEST_F(FollowerTest, TheEndOfARunSaysHowItEnded) {
+  run_.config(3);
+  run_.steps(1, 3);
+  write_text(run_.file("owner.lock"), "");
+  write_text(run_.file("owner.json"), "{\"host\":\"" + host_name() + "\",\"process\":1}");
+  EXPECT_EQ(look().state, RunState::ended);
+  write_text(run_.file("weights.safetensors"), "");
+  EXPECT_EQ(look().state, RunState::finished);
+  const std::string time = "[2026-11-22 12:01:02.345] ";
+  run_.append(time + "[warning] [0] [train] stopped before step 9: SIGTERM\n", "console.log");
+  EXPECT_EQ(look().state, RunState::stopped);
+  run_.append(time + "[error] [0] [main] disk full\n", "console.log");
+  EXPECT_EQ(look().state, RunState::failed);
+  EXPECT_THAT(page_of(look()), AllOf(HasSubstr("FAILED"), HasSubstr("disk full")));
+  // The next start.
+  run_.append(time + "[info] [0] [train] gpt2\n", "console.log");
+  EXPECT_EQ(look().state, RunState::finished);
+}
+
+TEST_F(FollowerTest, ARunOfAnotherHostWhoseLockIsNotSeenGoesOnWhileItsLinesAreNew) {
+  run_.config(100);
+  run_.steps(1, 3);
+  write_text(run_.file("owner.lock"), "");
+  write_text(run_.file("owner.json"), R"({"host":"elsewhere","process":1})");
+  EXPECT_EQ(look().state, RunState::running);
+
+  std::filesystem::last_write_time(run_.file("metrics.jsonl"),
+                                   std::chrono::file_clock::now() - std::chrono::hours(1));
+  EXPECT_EQ(look().state, RunState::ended);
+}
+
+TEST_F(FollowerTest, ADirectoryMayComeLaterAndGo) {
+  std::filesystem::remove(run_.path());
+  EXPECT_EQ(look().state, RunState::missing);
+  std::filesystem::create_directory(run_.path());
+  EXPECT_THAT(look().state_text, HasSubstr("nothing of a run"));
+  run_.config(10);
+  {
+    const FileDescriptor lock = run_.lock();
+    EXPECT_EQ(look().state, RunState::starting);
+    run_.steps(1, 2);
+    EXPECT_EQ(look().step(), 2);
+  }
+  std::filesystem::remove_all(run_.path());
+  EXPECT_EQ(look().state, RunState::missing);
+  EXPECT_EQ(look().step(), 0);
+}
+
+TEST_F(FollowerTest, ARunThatGoesBackToACheckpointIsShownFromThere) {
+  run_.steps(1, 9);
+  EXPECT_EQ(look().step(), 9);
+  std::filesystem::remove(run_.file("metrics.jsonl"));
+  run_.steps(1, 4);
+  run_.steps(5, 5, 1.0);
+
+  EXPECT_EQ(look().step(), 5);
+  EXPECT_EQ(look().recent.size(), 5U);
+}
+
+TEST_F(FollowerTest, BrokenFilesAreShownWithout) {
+  run_.append("{\"step\":1,\"lo\n\xff\xfe\n[]\n");
+  run_.steps(2, 2);
+  run_.append("{\"step\":3,");
+  write_text(run_.file("config.yaml"), "train: [");
+  write_text(run_.file("environment.json"), "{\"hosts\":7}");
+  write_text(run_.file("owner.json"), "[]");
+  write_text(run_.file("ranks.jsonl"), "{\"steps\":[1,\"x\"],\"by_rank\":3}\n");
+
+  const RunView& view = look();
+
+  EXPECT_EQ(view.step(), 2);
+  EXPECT_THAT(page_of(view), HasSubstr("of an unknown number of steps"));
+  EXPECT_THAT(view.ranks_problem, HasSubstr("no window"));
+}
+
+TEST_F(FollowerTest, TheLatestRanksAreNamedWithTheirHosts) {
+  run_.steps(1, 2);
+  write_text(run_.file("environment.json"), R"({"hosts":["n1","n1","n2","n2"]})");
+  run_.append(
+      R"({"start":"2026-11-22T12:00:00Z","step":0,"ranks":4}
+{"steps":[1,2],"by_rank":{"period_ms":[100,100,100,100],"compute_ms":[80,80,80,95],"late_ms":[0,0.1,2,15],"late_share":[0,0.1,0.2,0.94]}}
+)",
+      "ranks.jsonl");
+
+  EXPECT_THAT(page_of(look()),
+              AllOf(HasSubstr("latest at collectives  of 4, steps 1 to 2"),
+                    HasSubstr("rank 3 on n2  15.0 ms a step  in 94 % of the steps\n"),
+                    HasSubstr("rank 2 on n2  2.0 ms a step"), Not(HasSubstr("rank 1 on"))));
+
+  run_.append("{\"start\":\"2026-11-22T13:00:00Z\",\"step\":2,\"ranks\":2}\n", "ranks.jsonl");
+  EXPECT_THAT(page_of(look()), HasSubstr("no window of steps yet"));
+}
+
+TEST_F(FollowerTest, MemoryCheckpointsAndWarningsAreShown) {
+  run_.steps(1, 2);
+  run_.append(
+      "[t] [info] [0] [train] memory per rank at most: parameters 15.50 MiB, gradients "
+      "10.25 MiB, optimizer 20.25 MiB, activations 120.00 MiB\n",
+      "console.log");
+  std::filesystem::create_directories(run_.file("checkpoints/step_00000002"));
+  std::filesystem::create_directories(run_.file("checkpoints/step_00000004.e1.tmp"));
+  EXPECT_THAT(page_of(look()), AllOf(HasSubstr("166 MiB a rank planned"),
+                                     HasSubstr("checkpoint writing step_00000004.e1.tmp\n")));
+
+  write_text(run_.file("checkpoints/step_00000002/manifest.json"), "{}");
+  run_.append(format_json(FailedSave{.step = 2, .problem = "rank 1: a.h5: No space left"}));
+
+  EXPECT_THAT(page_of(look()),
+              AllOf(HasSubstr("step 2, 0:0"), HasSubstr("checkpoint failed (1 in a row)"),
+                    HasSubstr("No space left")));
+}
+
+TEST_F(FollowerTest, AFileOfManyMegabytesIsSampledNotRead) {
+  std::string line = RunFiles::step_line(1, 4.0), text;
+  const auto numbered = [&](std::int64_t step, double loss) {
+    return RunFiles::step_line(step, loss);
+  };
+  for (std::int64_t step = 1; step <= 40000; ++step)
+    text += numbered(step, step <= 20000 ? 4.0 : 2.0);
+  write_text(run_.file("metrics.jsonl"), text);
+  ASSERT_GT(text.size(), std::size_t{8} << 20);
+
+  const RunView& view = look();
+
+  EXPECT_EQ(view.step(), 40000);
+  EXPECT_LE(view.recent.size(), 400U);
+  EXPECT_EQ(view.losses.first_step(), 1);
+  const auto columns = view.losses.columns(10);
+  EXPECT_NEAR(columns.at(2), 4, 1e-9);
+  EXPECT_NEAR(columns.at(7), 2, 1e-9);
+}
+
+TEST_F(FollowerTest, NoLineIsWiderThanTheScreen) {
+  run_.config(123456789);
+  run_.steps(123456, 123600, 1e30);
+  run_.append(format_json(FailedSave{.step = 2, .problem = std::string(300, 'x') + " ü ü ü"}));
+  const RunView& view = look();
+  const RunView* const both[] = {&view, &view};
+
+  for (const bool utf8 : {true, false}) {
+    for (std::size_t columns = 1; columns <= 130; ++columns) {
+      for (const std::string& line : frame(both, 0, {.columns = columns, .rows = 24, .utf8 = utf8}))
+        EXPECT_LE(columns_of(line), columns) << line;
+      for (const std::string& line : run_lines(view, {.columns = columns, .utf8 = utf8})) {
+        EXPECT_LE(columns_of(line), columns) << line;
+        EXPECT_TRUE(utf8 || std::ranges::all_of(line, [](char c) { return c >= ' ' && c <= '~'; }));
+      }
+    }
+  }
+}
+
+TEST(RunSet, FindsRunsOfAnArrayInTheOrderOfTheirNumbersAsTheyCome) {
+  const TemporaryDirectory directory;
+  RunSet runs({directory.path() + "/"});
+  const auto names = [&] {
+    runs.refresh();
+    std::vector<std::string> all;
+    for (const RunView* const view : runs.views())
+      all.push_back(view->name);
+    return all;
+  };
+  EXPECT_EQ(names().size(), 1U);  // the place itself, without a run
+  RunFiles(directory.file("7_10")).steps(1, 1);
+  RunFiles(directory.file("7_2")).steps(1, 1);
+  std::filesystem::create_directory(directory.file("logs"));
+  EXPECT_THAT(names(), ElementsAre("7_2", "7_10"));
+  RunFiles(directory.file("logs/8_1")).steps(1, 1);
+  EXPECT_THAT(names(), ElementsAre("7_2", "7_10", "logs/8_1"));
+  std::filesystem::remove_all(directory.file("7_2"));
+  std::filesystem::remove_all(directory.file("logs"));
+  EXPECT_THAT(names(), ElementsAre("7_10"));
+}
+
+TEST(RunSet, PatternsAndPlacesThatAreNotThereYet) {
+  const TemporaryDirectory directory;
+  RunFiles(directory.file("a_1")).config(3);
+  RunFiles(directory.file("b_1")).config(3);
+  RunSet runs({directory.file("a_*"), directory.file("later"), directory.file("a_1")});
+
+  runs.refresh();
+
+  ASSERT_EQ(runs.views().size(), 2U);
+  EXPECT_EQ(runs.views()[0]->name, "a_1");
+  EXPECT_EQ(runs.views()[1]->state, RunState::missing);
+}
+
+TEST(Frame, ATableOfManyRunsShowsThoseAroundTheChosen) {
+  std::vector<RunView> views(50);
+  std::vector<const RunView*> all;
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    views[i].name = "run_" + std::to_string(i);
+    all.push_back(&views[i]);
+  }
+  for (const std::size_t chosen : {0U, 25U, 49U}) {
+    const auto lines = frame(all, chosen, {.columns = 60, .rows = 20, .highlight = true});
+    EXPECT_LE(lines.size(), 20U);
+    EXPECT_THAT(joined(lines), HasSubstr("> run_" + std::to_string(chosen)));
+  }
+}
+
+TEST(KeyReader, TakesArrowsInPiecesAndOfBothModes) {
+  KeyReader keys;
+  const auto type = [&](std::string_view text) {
+    Key last = Key::none;
+    for (const char byte : text)
+      last = keys.take(byte);
+    return last;
+  };
+  EXPECT_EQ(type("\x1b"), Key::none);
+  EXPECT_EQ(type("[A"), Key::up);
+  EXPECT_EQ(type("\x1bOB"), Key::down);
+  EXPECT_EQ(type("\x1b[1;5B"), Key::down);
+  EXPECT_EQ(type("\x1b[3~"), Key::none);
+  EXPECT_EQ(type("q"), Key::quit);
+}
+
+}  // namespace
+}  // namespace trireme::top
