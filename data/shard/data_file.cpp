@@ -36,11 +36,13 @@ bool LocalCopy::withdraw(std::string_view why) {
 DataFile::DataFile(std::string path)
     : source_(std::move(path)),
       copy_(LocalCopy::of(source_.path())),
+      times_(ReadTimes::of(source_.path())),
       opened_(std::make_unique<Opened>()) {}
 
 void DataFile::read(std::uint64_t offset, std::span<std::byte> to) const {
-  if (copy_->is_there() && read_copy(offset, to)) return;
-  source_.read(offset, to);
+  const auto begin = std::chrono::steady_clock::now();
+  if (!copy_->is_there() || !read_copy(offset, to)) source_.read(offset, to);
+  times_->add(std::chrono::steady_clock::now() - begin, to.size());
 }
 
 void DataFile::require_unchanged(const ChangeWatch& watch) const {

@@ -14,6 +14,7 @@
 
 #include "data/shard/file.h"
 #include "data/shard/file_stamp.h"
+#include "data/shard/read_times.h"
 
 namespace trireme {
 
@@ -64,6 +65,7 @@ class DataFile {
 
   InputFile source_;
   std::shared_ptr<LocalCopy> copy_;
+  std::shared_ptr<ReadTimes> times_;
   std::unique_ptr<Opened> opened_;  // the copy, at the first read of it
 };
 

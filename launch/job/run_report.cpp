@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/job/run_report.h"
 
+#include "data/shard/read_times.h"
 #include "models/config.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/log.h"
@@ -88,6 +89,27 @@ Reporter::Reporter(const Config& config, const std::string& requested,
   directory.write_config(to_yaml(with_absolute_paths(config)));
   directory.write_user_config(requested);
   directory.write_environment(environment);
+}
+
+void Reporter::warn(const Config& config,
+                    std::function<std::vector<std::int64_t>(std::int64_t)> samples) {
+  warnings_.emplace(WarningSources{
+      .minutes = config.telemetry.warning_minutes,
+      .slow_file =
+          [] {
+            const auto slow = slowest_file();
+            return slow ? fmt::format("rank 0 waited longest for {}: {:.1f} MB/s a thread",
+                                      slow->path,
+                                      1e-6 * static_cast<double>(slow->bytes) / slow->seconds)
+                        : std::string();
+          },
+      .samples = std::move(samples),
+      .warn =
+          [this](const RunWarning& warning) {
+            log::get("train").warn("step {}: {}", warning.step, warning.text);
+            sinks.warning(warning);
+          }});
+  sinks.add(*warnings_);
 }
 
 std::uint64_t peak_memory_of_any_rank(Session& session) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "runtime/telemetry/console.h"
 #include "runtime/telemetry/environment.h"
 #include "runtime/telemetry/export/exporters.h"
+#include "runtime/telemetry/health/run_warnings.h"
 #include "runtime/telemetry/run_directory.h"
 #include "runtime/telemetry/verdict/rank_log.h"
 #include "runtime/train/meters/bubble_meter.h"
@@ -38,6 +40,11 @@ struct Reporter {
   Certificate certificate;
   Exporters exporters;
   MetricsSinks sinks;  // all of them
+  // `samples`: of a step's global batch, steps counted from 1.
+  void warn(const Config& config, std::function<std::vector<std::int64_t>(std::int64_t)> samples);
+
+ private:
+  std::optional<RunWarnings> warnings_;
 };
 
 // Of the rank whose resident set was largest. Collective.

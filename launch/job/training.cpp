@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "launch/job/energy.h"
 #include "launch/job/libraries.h"
 #include "launch/job/run_report.h"
 #include "launch/job/run_results.h"
@@ -203,13 +204,15 @@ bool run_training(const RankProcess& process, const Config& config,
   if (process.mpi.rank() == 0) check_time_limit(config);
   const double seconds_before = seconds_since_launch();
   StepRequests requests(request_options(config, process.mpi.rank() == 0));
-  engine.begin([&] { return requests.flags(); });
+  engine.begin([&] { return requests.flags(); }, energy_of_rank(process.mpi, config));
   TrainingParts& parts = engine.training();
   Checkpointing& checkpoints = *parts.checkpoints;
   const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
   const RunFacts facts = run_facts(config, most_crowded(*session.world));
   const std::unique_ptr<Reporter> reporter = open_reports(engine, start, facts, hosts, request);
   Trainer::Services services = services_of(engine, requests, hosts, facts, reporter.get());
+  if (reporter)
+    reporter->warn(config, [&](std::int64_t step) { return samples_of(*parts.sampler, step - 1); });
   services.after_step = [&] {
     engine.check();
     if (reporter) keep_times(config, seconds_before, checkpoints, requests);

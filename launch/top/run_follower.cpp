@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "launch/top/run_view.h"
@@ -15,6 +16,7 @@
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/names.h"
 #include "runtime/telemetry/run_directory.h"
+#include "runtime/telemetry/verdict/rank_lines.h"
 
 namespace trireme::top {
 namespace {
@@ -44,29 +46,17 @@ void when_newer(const std::string& path, double& written, Read&& read) {
   }
 }
 
-// What a list of ranks has at `rank`; 0 where it has nothing.
-double at(const RunJson& by_rank, const char* key, std::size_t rank) {
-  const auto list = by_rank.find(key);
-  if (list == by_rank.end() || !list->is_array() || rank >= list->size()) return 0;
-  const RunJson& value = (*list)[rank];
-  return value.is_number() ? value.get<double>() : 0;
-}
-
-RankRows rows_of(const RunJson& by_rank, std::int64_t first, std::int64_t last) {
-  RankRows rows{.first = first, .last = last};
-  const auto periods = by_rank.find("period_ms");
-  if (periods == by_rank.end() || !periods->is_array()) return rows;
-  rows.ranks = static_cast<int>(periods->size());
-  for (std::size_t rank = 0; rank < periods->size(); ++rank) {
-    rows.period_ms += at(by_rank, "period_ms", rank) / static_cast<double>(periods->size());
-    rows.slowest.push_back({.rank = static_cast<int>(rank),
-                            .late_ms = at(by_rank, "late_ms", rank),
-                            .late_share = at(by_rank, "late_share", rank),
-                            .compute_ms = at(by_rank, "compute_ms", rank)});
+RankRows rows_of(const RankWindow& window) {
+  RankRows rows{
+      .first = window.first, .last = window.last, .ranks = static_cast<int>(window.ranks.size())};
+  const auto steps = static_cast<double>(window.last - window.first + 1);
+  for (const RankTimes& rank : window.ranks) {
+    rows.period_ms += rank.period / steps / static_cast<double>(window.ranks.size());
+    rows.slowest.push_back({.rank = static_cast<int>(rows.slowest.size()),
+                            .late_ms = rank.late / steps,
+                            .late_share = rank.late_steps / steps});
   }
-  std::ranges::stable_sort(rows.slowest, [](const SlowRankRow& one, const SlowRankRow& other) {
-    return std::pair(one.late_ms, one.compute_ms) > std::pair(other.late_ms, other.compute_ms);
-  });
+  std::ranges::stable_sort(rows.slowest, std::ranges::greater(), &SlowRankRow::late_ms);
   if (rows.slowest.size() > most_slow_ranks) rows.slowest.resize(most_slow_ranks);
   return rows;
 }
@@ -131,15 +121,11 @@ void RunFollower::take(const MetricsLine& line) {
 }
 
 void RunFollower::take_rank_line(std::string_view text) {
-  const RunJson line = RunJson::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!line.is_object()) return;
+  const std::optional<RankLine> line = parse_rank_line(text);
+  if (!line) return;
   // A start forgets what ranks on other hosts did.
-  if (line.contains("start")) view_.ranks = {};
-  const auto steps = line.find("steps"), by_rank = line.find("by_rank");
-  if (steps == line.end() || by_rank == line.end() || !steps->is_array() || steps->size() != 2 ||
-      !(*steps)[0].is_number_integer() || !(*steps)[1].is_number_integer())
-    return;
-  view_.ranks = rows_of(*by_rank, (*steps)[0].get<std::int64_t>(), (*steps)[1].get<std::int64_t>());
+  if (std::holds_alternative<RunStart>(*line)) view_.ranks = {};
+  if (const auto* const window = std::get_if<RankWindow>(&*line)) view_.ranks = rows_of(*window);
 }
 
 // Whatever is logged later takes the place of an error: the run goes on, or was started again.

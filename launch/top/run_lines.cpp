@@ -131,6 +131,8 @@ class Lines {
     if (std::isfinite(rate))
       parts.push_back(fmt::format("{} {}/s", format_quantity(rate), last.items));
     parts.push_back(number_text(view_.mean(&StepLine::step_ms), "{:.1f}") + " ms a step");
+    const double mfu = view_.mean(&StepLine::mfu);
+    if (std::isfinite(mfu)) parts.push_back(fmt::format("MFU {:.1f} %", 100 * mfu));
     const double joules = view_.mean(&StepLine::joules);
     if (std::isfinite(joules)) parts.push_back(fmt::format("{} J a step", format_quantity(joules)));
     row("speed", parts);

@@ -30,7 +30,6 @@ struct SlowRankRow {
   int rank = 0;
   double late_ms = 0;  // a step
   double late_share = 0;
-  double compute_ms = 0;
 };
 
 // The last window of steps that ranks.jsonl tells of.

@@ -237,7 +237,8 @@ struct TelemetryConfig {
   std::int64_t prometheus_port = 0;  // 0 = none
   bool wandb = false;
   bool mlflow = false;
-  double health_minutes = 60;  // between self tests of the ranks; 0 = never
+  double health_minutes = 60;   // between self tests of the ranks; 0 = never
+  double warning_minutes = 10;  // between two warnings of one kind; 0 = none
   friend bool operator==(const TelemetryConfig&, const TelemetryConfig&) = default;
 };
 

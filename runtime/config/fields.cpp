@@ -434,6 +434,10 @@ std::vector<Field> telemetry_fields() {
           "minutes between self tests of all ranks, of which one begins a run: a matmul of known "
           "result and a timed exchange name ranks and hosts that are slow or wrong (exit code 5); "
           "0 = never"),
+      FIELD(telemetry.warning_minutes, NumberRange{.high = year_of_minutes},
+            "minutes between two warnings of one kind while the run goes on: data or checkpoints "
+            "that "
+            "are slow, gradient norms that leap or are 0, a loss that rises; 0 = no warnings"),
   };
 }
 

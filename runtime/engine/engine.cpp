@@ -146,10 +146,11 @@ void Engine::set_initial_weights() {
   }
 }
 
-void Engine::begin(std::function<StepFlags()> flags) {
+void Engine::begin(std::function<StepFlags()> flags, std::function<double()> joules) {
   const Config& config = session_.config;
   StepOptions options = step_options(config, session_.pipeline, session_.traits());
   options.flags = std::move(flags);
+  options.joules = std::move(joules);
   if (session_.dry) return begin_dry(options);
   options.graphs = recordable(options.graphs, session_);
   if (parts_.batches) {

@@ -86,8 +86,8 @@ class Engine {
   // has. Raises what state/starting_point.h says.
   const StartingPoint& find_start(const StartRequest& request = {});
   // Sets the weights (drawn from run.seed, train.initial_weights, or the checkpoint of the start)
-  // and makes everything that trains. `flags`: StepOptions::flags.
-  void begin(std::function<StepFlags()> flags = {});
+  // and makes everything that trains. `flags`, `joules`: those of StepOptions.
+  void begin(std::function<StepFlags()> flags = {}, std::function<double()> joules = {});
   // Takes run.directory for this job; from here on it is written to. On rank 0 `write` puts there
   // what the caller wants to be seen first (by default config.yaml) and gives the sink that
   // failed saves are told to, or null. save() calls it if nobody has.

@@ -122,11 +122,17 @@ std::string format_progress(const StepMetrics& last, const StepTotals& window,
 
 std::string format_summary(const RunSummary& summary, const ConsoleOptions& options) {
   const StepTotals& totals = summary.totals;
-  return fmt::format("done: {} steps in {}, {}, peak memory {:.0f} MiB per rank\n{}\n",
-                     totals.steps, format_duration(summary.wall_seconds),
-                     throughput(totals, options.items),
-                     static_cast<double>(summary.peak_memory_bytes) / 0x1p20,
-                     verdict_text(summary, options.facts));
+  std::string text =
+      fmt::format("done: {} steps in {}, {}, peak memory {:.0f} MiB per rank\n", totals.steps,
+                  format_duration(summary.wall_seconds), throughput(totals, options.items),
+                  static_cast<double>(summary.peak_memory_bytes) / 0x1p20);
+  if (totals.joule_items > 0) {
+    const std::string_view item = name_of(options.items);
+    text += fmt::format("energy: {} J, {:.3g} J per {}\n", format_quantity(totals.joules),
+                        totals.joules / static_cast<double>(totals.joule_items),
+                        item.substr(0, item.size() - 1));
+  }
+  return text + verdict_text(summary, options.facts) + "\n";
 }
 
 Console::Console(const ConsoleOptions& options, int descriptor)

@@ -20,6 +20,19 @@ Value of(const S& metrics) {
   return static_cast<double>(metrics.*member);
 }
 
+template <auto member>
+Value optional_of(const S& metrics) {
+  return metrics.*member;
+}
+
+Value core_waits(const S& metrics) {
+  return metrics.core_wait_ms + metrics.core_straggler_ms;
+}
+
+Value item_rate(const S& metrics) {
+  return metrics.step_ms > 0 ? 1e3 * static_cast<double>(metrics.items) / metrics.step_ms : 0.0;
+}
+
 constexpr StepMetric milliseconds(std::string_view name, Value (*value)(const S&),
                                   std::string_view meaning) {
   return {{name, "ms", gauge, thousandths, meaning}, value};
@@ -32,7 +45,7 @@ constexpr std::array step_table{
     StepMetric{{"grad_norm", "1", gauge, exact, "global gradient norm before clipping"},
                of<&S::grad_norm>},
     StepMetric{{"loss_scale", "1", gauge, exact, "factor on the loss of the step (fp16)"},
-               [](const S& m) { return m.loss_scale; }},
+               optional_of<&S::loss_scale>},
     StepMetric{{"skipped_steps", "steps", counter, whole,
                 "steps so far whose update was left out because gradients overflowed (fp16)"},
                [](const S& m) {
@@ -40,7 +53,7 @@ constexpr std::array step_table{
                }},
     StepMetric{{"noise_scale", "samples", gauge, exact,
                 "gradient noise scale (McCandlish et al., 2018), of the steps that measure it"},
-               [](const S& m) { return m.noise_scale; }},
+               optional_of<&S::noise_scale>},
     StepMetric{{"noise_trace", "1", gauge, exact,
                 "trace of a sample's gradient covariance by this step alone"},
                [](const S& m) { return m.noise_scale ? Value(m.noise_trace) : Value(); }},
@@ -66,9 +79,7 @@ constexpr std::array step_table{
     StepMetric{{"items_seen", "items", counter, whole, "trained on so far, over all ranks"},
                of<&S::items_seen>},
     StepMetric{{"items_per_s", "items/s", gauge, thousandths, "throughput of all ranks together"},
-               [](const S& m) {
-                 return Value(m.step_ms > 0 ? 1e3 * static_cast<double>(m.items) / m.step_ms : 0.0);
-               }},
+               item_rate},
     StepMetric{{"model_gflops_per_s", "GFLOP/s", gauge, thousandths,
                 "rate of the model's own operations over all ranks: three times the forward "
                 "passes, nothing for recomputation"},
@@ -99,11 +110,13 @@ constexpr std::array step_table{
                  "waits in communication for a rank whose own work took longer"),
     milliseconds("bubble_ms", of<&S::bubble_ms>, "waits for neighbours in the pipeline"),
     milliseconds("other_ms", of<&S::other_ms>, "of the step, and none of these"),
-    milliseconds(
-        "core_wait_ms", [](const S& m) { return Value(m.core_wait_ms + m.core_straggler_ms); },
-        "of passes and straggler_ms: a process had no core to run on (CPU)"),
+    milliseconds("core_wait_ms", core_waits,
+                 "of passes and straggler_ms: a process had no core to run on (CPU)"),
     milliseconds("reduce_ms", of<&S::reduce_ms>,
                  "gradients were being reduced, hidden behind backward or exposed"),
+    StepMetric{{"joules", "J", gauge, thousandths,
+                "energy of processors, or of GPUs, since the step before; where all is counted"},
+               optional_of<&S::joules>},
 };
 
 constexpr std::array evaluation_table{

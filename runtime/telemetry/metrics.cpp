@@ -96,6 +96,11 @@ std::string format_json(const FailedSave& failed) {
                  failed.time);
 }
 
+std::string format_json(const RunWarning& warning) {
+  return line_of({{"step", warning.step}, {"warning", warning.kind}, {"text", warning.text}},
+                 warning.time);
+}
+
 void MetricsSinks::step(const StepMetrics& metrics) {
   for (MetricsSink* const sink : sinks_)
     sink->step(metrics);
@@ -116,6 +121,16 @@ void MetricsSinks::failed_save(const FailedSave& failed) {
     sink->failed_save(failed);
 }
 
+void MetricsSinks::saved(const SavedCheckpoint& saved) {
+  for (MetricsSink* const sink : sinks_)
+    sink->saved(saved);
+}
+
+void MetricsSinks::warning(const RunWarning& warning) {
+  for (MetricsSink* const sink : sinks_)
+    sink->warning(warning);
+}
+
 MetricsLog::MetricsLog(std::string path, ItemKind kind, std::optional<std::int64_t> done)
     : kind_(kind), file_(std::move(path), lines_up_to(done)) {}
 
@@ -133,6 +148,10 @@ void MetricsLog::skipped(const SkippedBatch& skipped) {
 
 void MetricsLog::failed_save(const FailedSave& failed) {
   file_.append(format_json(failed));
+}
+
+void MetricsLog::warning(const RunWarning& warning) {
+  file_.append(format_json(warning));
 }
 
 }  // namespace trireme

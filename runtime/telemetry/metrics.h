@@ -56,6 +56,7 @@ struct StepMetrics {
   std::optional<double> noise_scale{};  // samples; of the steps that measure it
   double noise_trace = 0, noise_square = 0;  // what this step alone says of its two parts
   std::optional<std::int64_t> spikes{};      // up to and with this one, where there is a spike rule
+  std::optional<double> joules{};            // since the report before, where all of it is counted
   double epoch = 0;                          // passes over the data, up to and with this step
   std::int64_t items_seen = 0;               // tokens or images, up to and with this step
   std::chrono::system_clock::time_point time{};  // when it was reported
@@ -74,6 +75,24 @@ struct FailedSave {
   std::int64_t step = 0;
   std::string problem{};  // rank, file and reason
   std::int64_t in_a_row = 1;
+  std::chrono::system_clock::time_point time{};
+};
+
+// A checkpoint that was written.
+struct SavedCheckpoint {
+  std::int64_t step = 0;
+  std::string path{};
+  std::uint64_t bytes = 0;  // of rank 0
+  double seconds = 0;       // from the start of the save to its commit
+  double stall_ms = 0;      // that training stood still for it
+  std::chrono::system_clock::time_point time{};
+};
+
+// Something that a person should look at while the run goes on.
+struct RunWarning {
+  std::int64_t step = 0;
+  std::string kind{};  // "slow_data", ...: health/run_warnings.h
+  std::string text{};
   std::chrono::system_clock::time_point time{};
 };
 
@@ -98,6 +117,7 @@ struct EvaluationMetrics {
 [[nodiscard]] std::string format_json(const EvaluationMetrics& metrics);
 [[nodiscard]] std::string format_json(const SkippedBatch& skipped);
 [[nodiscard]] std::string format_json(const FailedSave& failed);
+[[nodiscard]] std::string format_json(const RunWarning& warning);
 
 // Where a run's reports go: the log, the console, files that other tools read. Rank 0 only. Calls
 // come from the thread that trains, steps in order; a slow sink holds up the run.
@@ -108,6 +128,9 @@ class MetricsSink {
   virtual void evaluation(const EvaluationMetrics& metrics) = 0;
   virtual void skipped(const SkippedBatch& skipped) = 0;
   virtual void failed_save(const FailedSave& failed) = 0;
+  // Of no interest to most.
+  virtual void saved(const SavedCheckpoint& /*saved*/) {}
+  virtual void warning(const RunWarning& /*warning*/) {}
 };
 
 // Passes everything on, in the order of the list; an error of one keeps it from those behind.
@@ -120,6 +143,8 @@ class MetricsSinks final : public MetricsSink {
   void evaluation(const EvaluationMetrics& metrics) override;
   void skipped(const SkippedBatch& skipped) override;
   void failed_save(const FailedSave& failed) override;
+  void saved(const SavedCheckpoint& saved) override;
+  void warning(const RunWarning& warning) override;
 
  private:
   std::vector<MetricsSink*> sinks_;
@@ -135,6 +160,7 @@ class MetricsLog final : public MetricsSink {
   void evaluation(const EvaluationMetrics& metrics) override;
   void skipped(const SkippedBatch& skipped) override;
   void failed_save(const FailedSave& failed) override;
+  void warning(const RunWarning& warning) override;
   [[nodiscard]] const std::string& path() const { return file_.path(); }
 
  private:

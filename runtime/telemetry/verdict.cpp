@@ -207,6 +207,9 @@ void StepTotals::add(const StepMetrics& metrics) {
   checkpoint_straggler_ms += metrics.checkpoint_straggler_ms;
   forward_ms += metrics.forward_ms;
   optimizer_ms += metrics.optimizer_ms;
+  if (!metrics.joules) return;
+  joules += *metrics.joules;
+  joule_items += metrics.items;
 }
 
 void StepTotals::add(const StepTotals& more) {
@@ -233,6 +236,8 @@ void StepTotals::add(const StepTotals& more) {
   checkpoint_straggler_ms += more.checkpoint_straggler_ms;
   forward_ms += more.forward_ms;
   optimizer_ms += more.optimizer_ms;
+  joules += more.joules;
+  joule_items += more.joule_items;
 }
 
 RankMesh mesh_of(const RunFacts& facts) {

@@ -40,6 +40,9 @@ struct StepTotals {
   double checkpoint_straggler_ms = 0;
   double forward_ms = 0;
   double optimizer_ms = 0;
+  // Of the steps whose energy is known.
+  double joules = 0;
+  std::int64_t joule_items = 0;
 
   void add(const StepMetrics& metrics);
   void add(const StepTotals& more);

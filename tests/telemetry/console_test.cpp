@@ -176,6 +176,18 @@ TEST(ConsoleFormat, ARunBoundByComputationIsSaidToBeSo) {
       << summary;
 }
 
+TEST(ConsoleFormat, EnergyPerTokenIsThatOfTheStepsThatKnowTheirs) {
+  StepTotals totals = totals_of(step_number(1));
+  StepMetrics counted = step_number(2);
+  counted.joules = 2048;
+  totals.add(counted);
+
+  EXPECT_NE(format_summary({.totals = totals, .wall_seconds = 1}, options)
+                .find("\nenergy: 2.05k J, 0.5 J per token\n"),
+            std::string::npos)
+      << format_summary({.totals = totals, .wall_seconds = 1}, options);
+}
+
 TEST(ConsoleFormat, ARunWithoutStepsHasASummary) {
   EXPECT_TRUE(format_summary({}, options).starts_with("done: 0 steps in 0:00, 0.00 tokens/s"));
 }

@@ -83,6 +83,14 @@ TEST(Metrics, AStepWhoseFlopsAreKnownSaysTheirRateAndShareOfThePeak) {
             std::string::npos);
 }
 
+TEST(Metrics, EnergyStandsOnlyWhereItIsKnown) {
+  StepMetrics metrics = sample_step();
+  EXPECT_EQ(json_of(metrics).find("joules"), std::string::npos);
+  metrics.joules = 12.3456;
+  EXPECT_NE(json_of(metrics).find("\"reduce_ms\":4.75,\"joules\":12.346,"), std::string::npos)
+      << json_of(metrics);
+}
+
 TEST(Metrics, ImagesHaveKeysOfTheirOwn) {
   EXPECT_NE(json_of(sample_step(), ItemKind::images)
                 .find("\"images_seen\":28672,\"images_per_s\":32768.0"),

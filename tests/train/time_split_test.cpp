@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
 #include <random>
 
 namespace trireme {
@@ -207,6 +208,16 @@ TEST(TimeSplit, PrintsNumbersThatReadBackExactly) {
 
   EXPECT_THAT(line, HasSubstr("{\"step\":7,\"period_ms\":0.1,"));
   EXPECT_THAT(line, HasSubstr("\"slowest_rank\":3}\n"));
+}
+
+TEST(Joules, AreKnownWhereEveryRankThatCountsKnowsItsOwn) {
+  std::vector<RankStep> ranks(4);
+  EXPECT_EQ(joules_of(ranks), std::nullopt);  // nobody counts
+  ranks[0].joules = 3;
+  ranks[2].joules = 4.5;  // the first of the second host
+  EXPECT_EQ(joules_of(ranks), 7.5);
+  ranks[2].joules = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(joules_of(ranks), std::nullopt);
 }
 
 }  // namespace

@@ -73,6 +73,13 @@ void Checkpointing::report() {
       std::max(longest_save_seconds_,
                1e-3 * (report->stall_ms + report->copy_ms + report->write_ms + report->commit_ms));
   if (session_.world->rank() != 0) return;
+  if (metrics_ != nullptr)
+    metrics_->saved({.step = report->step,
+                     .path = report->path,
+                     .bytes = report->bytes,
+                     .seconds = 1e-3 * (report->copy_ms + report->write_ms + report->commit_ms),
+                     .stall_ms = report->stall_ms,
+                     .time = std::chrono::system_clock::now()});
   log::get("checkpoint")
       .info(
           "step {}: {} ({:.1f} MB of this rank; training stood {:.1f} ms, copying took {:.1f} "

@@ -62,6 +62,7 @@ void StepReports::add(Entry entry) {
 void StepReports::learn(std::int64_t step, std::span<const RankStep> by_rank) {
   if (count_ == 0 || waiting_[0].metrics.step != step) return;  // finish() was earlier
   if (mesh_.world().rank() == 0) {
+    waiting_[0].metrics.joules = joules_of(by_rank);
     const StepSplit split = split_step(step, mesh_.shape(), by_rank);
     if (keep_splits_) splits_.push_back(split);
     write(waiting_[0], split);

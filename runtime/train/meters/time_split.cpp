@@ -117,6 +117,13 @@ void add_late_one(std::span<RankTimes> sums, std::span<const RankStep> stage) {
 
 }  // namespace
 
+std::optional<double> joules_of(std::span<const RankStep> ranks) {
+  double sum = 0;
+  for (const RankStep& rank : ranks)
+    sum += rank.joules;
+  return sum > 0 ? std::optional(sum) : std::nullopt;
+}
+
 StepSplit split_step(std::int64_t step, const MeshShape& shape, std::span<const RankStep> ranks) {
   TRIREME_EXPECTS(static_cast<int>(ranks.size()) == shape.size(), "{} ranks for a mesh of {}",
                   ranks.size(), shape.size());

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ struct RankStep {
   // others wait for has least. 0 where the back end cannot tell.
   double message_wait = 0;
   double checkpoint = 0, evaluation = 0;  // of the time before the step
+  // Energy that this rank counts (StepOptions::joules) since the step before; NaN: not known.
+  double joules = 0;
   double comm_core_wait = 0;  // of core_wait: in no pass, but of a thread that communicates
 
   // Between the step before and this one.
@@ -70,6 +73,9 @@ struct StepSplit {
   // The rank whose own work exceeds the mean of its stage by most.
   int slowest_rank = 0;
 };
+
+// Of all ranks; nothing where one does not know, or nobody counts.
+[[nodiscard]] std::optional<double> joules_of(std::span<const RankStep> ranks);
 
 // `ranks` by rank in `shape`. Ranks begin a step together, for they leave the one before with the
 // same gradient norm.

@@ -466,6 +466,7 @@ void StepEngine::read_times(std::int64_t step, Slot& slot, StepReport& report) c
   report.pause = slot.pause;
   report.comm_core_wait_ms = std::min(slot.comm_core_wait_ms, report.exposed_comm_ms);
   report.own = own_times(report, device_.type() == DeviceType::cpu);
+  if (options_.joules) report.own.joules = options_.joules();
 }
 
 void StepEngine::read_loss_scale(const Slot& slot, StepReport& report) const {

@@ -54,6 +54,9 @@ struct StepOptions {
   LrSchedule schedule{};
   std::function<void(Stream&)>
       after_update{};  // enqueues what follows each update (weight averages); may be empty
+  // Joules that this rank counts, since the last call: its own GPU, or as the first of its host the
+  // processors, else 0; NaN where they are not known. Asked when a step is read; may be empty.
+  std::function<double()> joules{};
   // What this rank wishes for, asked once a step. May be empty: then ranks tell each other neither
   // wishes nor times.
   std::function<StepFlags()> flags{};

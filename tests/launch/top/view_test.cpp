@@ -323,8 +323,8 @@ TEST_F(FollowerTest, TheLatestRanksAreNamedWithTheirHosts) {
   run_.steps(1, 2);
   write_text(run_.file("environment.json"), R"({"hosts":["n1","n1","n2","n2"]})");
   run_.append(
-      R"({"start":"2026-11-22T12:00:00Z","step":0,"ranks":4}
-{"steps":[1,2],"by_rank":{"period_ms":[100,100,100,100],"compute_ms":[80,80,80,95],"late_ms":[0,0.1,2,15],"late_share":[0,0.1,0.2,0.94]}}
+      R"({"start":"2026-11-22T12:00:00Z","step":0,"ranks":4,"hosts":[],"mesh":{"data":4,"tensor":1,"pipeline":1},"facts":{}}
+{"steps":[1,2],"split":{},"by_rank":{"period_ms":[100,100,100,100],"compute_ms":[80,80,80,95],"late_ms":[0,0.1,2,15],"late_share":[0,0.1,0.2,0.94]}}
 )",
       "ranks.jsonl");
 
@@ -333,7 +333,10 @@ TEST_F(FollowerTest, TheLatestRanksAreNamedWithTheirHosts) {
                     HasSubstr("rank 3 on n2  15.0 ms a step  in 94 % of the steps\n"),
                     HasSubstr("rank 2 on n2  2.0 ms a step"), Not(HasSubstr("rank 1 on"))));
 
-  run_.append("{\"start\":\"2026-11-22T13:00:00Z\",\"step\":2,\"ranks\":2}\n", "ranks.jsonl");
+  run_.append(
+      "{\"start\":\"2026-11-22T13:00:00Z\",\"step\":2,\"ranks\":2,\"hosts\":[],\"mesh\":{},"
+      "\"facts\":{}}\n",
+      "ranks.jsonl");
   EXPECT_THAT(page_of(look()), HasSubstr("no window of steps yet"));
 }
 

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/health/run_warnings.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+namespace trireme {
+namespace {
+
+// A twentieth is what prefetching is expected to hide; twice that is worth a word.
+constexpr double notable_wait = 0.1;
+constexpr double judged_ms = 10e3;  // of steps, at least
+constexpr std::int64_t judged_steps = 20;
+
+constexpr std::int64_t settled_steps = 100;  // before norms are judged
+constexpr double norm_decay = 0.98, norm_leap = 10, norm_deviations = 8;
+constexpr std::int64_t zeros_in_a_row = 3;
+
+constexpr std::int64_t block_steps = 100;
+constexpr int rises_in_a_row = 3;
+constexpr double notable_rise = 0.1, rise_errors = 6;
+
+constexpr double least_stall_ms = 1000, notable_stall = 0.05, least_write_seconds = 5;
+constexpr std::size_t compared_saves = 3, kept_rates = 20;
+
+constexpr std::size_t most_samples = 256;
+
+double minutes_between(std::chrono::system_clock::time_point from,
+                       std::chrono::system_clock::time_point to) {
+  return std::chrono::duration<double, std::ratio<60>>(to - from).count();
+}
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+}  // namespace
+
+RunWarnings::RunWarnings(WarningSources sources) : sources_(std::move(sources)) {}
+
+void RunWarnings::step(const StepMetrics& metrics) {
+  if (sources_.minutes <= 0) return;
+  if (!last_save_) last_save_ = metrics.time;
+  watch_data(metrics);
+  watch_norm(metrics);
+  watch_loss(metrics);
+}
+
+void RunWarnings::watch_data(const StepMetrics& metrics) {
+  if (data_steps_++ == 0) first_data_step_ = metrics.step;
+  data_ms_ += metrics.step_ms;
+  data_wait_ms_ += metrics.data_wait_ms;
+  if (data_steps_ < judged_steps || data_ms_ < judged_ms) return;
+  const double share = data_wait_ms_ / data_ms_;
+  if (share > notable_wait && may_warn(slow_data, metrics.time)) {
+    const std::string file = sources_.slow_file ? sources_.slow_file() : std::string();
+    warn(
+        slow_data, metrics.step, metrics.time,
+        fmt::format("steps {} to {} waited for data in {:.0f} % of their time, {:.1f} ms a step{}; "
+                    "raise data.workers or data.prefetch, or copy the data nearer (data.stage)",
+                    first_data_step_, metrics.step, 100 * share,
+                    data_wait_ms_ / static_cast<double>(data_steps_),
+                    file.empty() ? "" : fmt::format(" ({})", file)));
+  }
+  data_steps_ = 0;
+  data_ms_ = data_wait_ms_ = 0;
+}
+
+void RunWarnings::watch_norm(const StepMetrics& metrics) {
+  if (!std::isfinite(metrics.grad_norm) || !std::isfinite(metrics.loss)) return;
+  zeros_ = metrics.grad_norm == 0 ? zeros_ + 1 : 0;
+  if (zeros_ == zeros_in_a_row && may_warn(zero_gradient, metrics.time)) {
+    warn(zero_gradient, metrics.step, metrics.time,
+         fmt::format(
+             "the gradient norm is exactly 0 since step {}: no weight learns; the loss is {}",
+             metrics.step - zeros_in_a_row + 1, metrics.loss));
+  }
+  if (metrics.grad_norm <= 0) return;
+  const double value = std::log(metrics.grad_norm);
+  const double above = value - norm_mean_, deviation = std::sqrt(norm_variance_);
+  const bool leapt =
+      norms_ >= settled_steps && above > std::log(norm_leap) && above > norm_deviations * deviation;
+  if (leapt && may_warn(gradient_norm, metrics.time)) {
+    warn(gradient_norm, metrics.step, metrics.time,
+         fmt::format(
+             "the gradient norm leapt to {:.4g}, {:.0f} times its running mean of {:.4g}; the "
+             "loss is {:.4f}{}",
+             metrics.grad_norm, std::exp(above), std::exp(norm_mean_), metrics.loss,
+             samples_text(metrics.step)));
+  }
+  // Slowly enough that one leap does not hide the next, fast enough to follow a run.
+  const double weight =
+      norms_ < settled_steps ? 1.0 / static_cast<double>(norms_ + 1) : 1 - norm_decay;
+  ++norms_;
+  norm_mean_ += weight * above;
+  norm_variance_ = (1 - weight) * (norm_variance_ + weight * above * above);
+}
+
+void RunWarnings::watch_loss(const StepMetrics& metrics) {
+  if (!std::isfinite(metrics.loss)) return;
+  ++block_.steps;
+  block_.sum += metrics.loss;
+  block_.squares += metrics.loss * metrics.loss;
+  if (block_.steps == block_steps) end_block(metrics);
+}
+
+void RunWarnings::end_block(const StepMetrics& metrics) {
+  const Block block = std::exchange(block_, {});
+  const auto steps = static_cast<double>(block.steps);
+  const double mean = block.sum / steps;
+  const double variance = std::max(block.squares / steps - mean * mean, 0.0);
+  const double error = std::sqrt(variance / steps);
+  rises_ = last_mean_ && mean > *last_mean_ ? rises_ + 1 : 0;
+  last_mean_ = mean;
+  if (!lowest_mean_ || mean < *lowest_mean_) {
+    lowest_mean_ = mean;
+    lowest_error_ = error;
+    return;
+  }
+  const double rise = mean - *lowest_mean_;
+  const bool notable = rise > notable_rise * std::abs(*lowest_mean_) &&
+                       rise > rise_errors * std::hypot(error, lowest_error_);
+  if (rises_ < rises_in_a_row || !notable || !may_warn(loss_rising, metrics.time)) return;
+  warn(loss_rising, metrics.step, metrics.time,
+       fmt::format(
+           "the loss rises: {:.4f} in the mean of the last {} steps, {:.4f} in those that had "
+           "the lowest{}",
+           mean, block_steps, *lowest_mean_, samples_text(metrics.step)));
+}
+
+void RunWarnings::saved(const SavedCheckpoint& saved) {
+  if (sources_.minutes <= 0) return;
+  const double rate =
+      saved.seconds > 0 ? 1e-6 * static_cast<double>(saved.bytes) / saved.seconds : 0;
+  const double since = last_save_ ? 60e3 * minutes_between(*last_save_, saved.time) : 0.0;
+  const bool stood =
+      since > 0 && saved.stall_ms > least_stall_ms && saved.stall_ms > notable_stall * since;
+  const bool slower = rates_.size() >= compared_saves && saved.seconds > least_write_seconds &&
+                      rate < median_of(rates_) / 3;
+  if ((stood || slower) && may_warn(slow_checkpoint, saved.time)) {
+    std::string text =
+        fmt::format("the checkpoint in {} was written at {:.1f} MB/s by rank 0", saved.path, rate);
+    if (!rates_.empty()) text += fmt::format(", earlier ones at {:.1f}", median_of(rates_));
+    text += fmt::format("; training stood {:.1f} s for it", 1e-3 * saved.stall_ms);
+    if (stood)
+      text += fmt::format(", {:.0f} % of the time since the one before",
+                          std::min(100 * saved.stall_ms / since, 100.0));
+    warn(slow_checkpoint, saved.step, saved.time, std::move(text));
+  }
+  last_save_ = saved.time;
+  rates_.push_back(rate);
+  if (rates_.size() > kept_rates) rates_.erase(rates_.begin());
+}
+
+bool RunWarnings::may_warn(Kind kind, Time now) {
+  // A clock that was set back starts anew.
+  const auto& last = last_[kind];
+  return !last || now < *last || minutes_between(*last, now) >= sources_.minutes;
+}
+
+void RunWarnings::warn(Kind kind, std::int64_t step, Time now, std::string text) {
+  last_[kind] = now;
+  if (sources_.warn)
+    sources_.warn(
+        {.step = step, .kind = std::string(kinds[kind]), .text = std::move(text), .time = now});
+}
+
+std::string RunWarnings::samples_text(std::int64_t step) const {
+  if (!sources_.samples) return "";
+  const std::vector<std::int64_t> samples = sources_.samples(step);
+  const std::size_t shown = std::min(samples.size(), most_samples);
+  return fmt::format(
+      "; samples {}{}", fmt::join(std::span(samples).first(shown), " "),
+      shown < samples.size() ? fmt::format(" and {} more", samples.size() - shown) : "");
+}
+
+}  // namespace trireme

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/health/run_warnings.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <cmath>
+#include <random>
+
+namespace trireme {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using namespace std::chrono_literals;
+
+class RunWarningsTest : public testing::Test {
+ protected:
+  [[nodiscard]] std::vector<std::string> kinds() const {
+    std::vector<std::string> all;
+    for (const RunWarning& warning : found_)
+      all.push_back(warning.kind);
+    return all;
+  }
+  // The next step; a second long.
+  void step(StepMetrics metrics) {
+    metrics.step = ++step_;
+    metrics.time = now_ += 1s;
+    warnings_.step(metrics);
+  }
+  [[nodiscard]] StepMetrics healthy() {
+    std::normal_distribution<double> noise;
+    return {.loss = 2 + 0.1 * noise(random_),
+            .grad_norm = std::exp(0.4 * noise(random_)),
+            .step_ms = 1000,
+            .data_wait_ms = 5};
+  }
+  [[nodiscard]] SavedCheckpoint save(double stall_ms, double seconds) {
+    return {.step = step_,
+            .path = "/runs/a/checkpoints/step_7",
+            .bytes = 1000000000,
+            .seconds = seconds,
+            .stall_ms = stall_ms,
+            .time = now_ += 600s};
+  }
+
+  std::mt19937 random_{7};
+  std::int64_t step_ = 0;
+  std::chrono::system_clock::time_point now_{std::chrono::hours(500000)};
+  std::vector<RunWarning> found_;
+  WarningSources sources_{.minutes = 10,
+                          .slow_file = [] { return std::string("a.h5: 3.0 MB/s"); },
+                          .samples =
+                              [](std::int64_t step) {
+                                return std::vector<std::int64_t>{10 * step, 10 * step + 1};
+                              },
+                          .warn = [this](const RunWarning& warning) { found_.push_back(warning); }};
+  RunWarnings warnings_{sources_};
+};
+
+TEST_F(RunWarningsTest, AHealthyRunOfAnyNoiseHasNone) {
+  // Norms that vary by 40 %, a loss that falls, levels off and is noisy, short waits.
+  for (int i = 0; i < 20000; ++i) {
+    StepMetrics metrics = healthy();
+    metrics.loss += 8 * std::exp(-i / 500.0);
+    metrics.grad_norm *= 1 + 5 * std::exp(-i / 50.0);
+    step(metrics);
+    if (i % 1000 == 0) warnings_.saved(save(20, 8 + i % 3));
+  }
+
+  EXPECT_THAT(kinds(), IsEmpty());
+}
+
+TEST_F(RunWarningsTest, SlowDataIsToldOncePerTenMinutesWithTheFile) {
+  StepMetrics slow = healthy();
+  slow.data_wait_ms = 250;
+  for (int i = 0; i < 500; ++i)
+    step(slow);
+  ASSERT_THAT(kinds(), ElementsAre("slow_data"));
+  EXPECT_EQ(found_[0].step, 20);
+  EXPECT_THAT(
+      found_[0].text,
+      AllOf(HasSubstr("steps 1 to 20 waited for data in 25 % of their time, 250.0 ms a step"),
+            HasSubstr("a.h5: 3.0 MB/s")));
+
+  for (int i = 0; i < 200; ++i)
+    step(slow);
+  EXPECT_THAT(kinds(), ElementsAre("slow_data", "slow_data"));
+}
+
+TEST_F(RunWarningsTest, OneSlowBatchIsNone) {
+  for (int i = 0; i < 100; ++i) {
+    StepMetrics metrics = healthy();
+    if (i == 50) metrics.data_wait_ms = 900;
+    step(metrics);
+  }
+  EXPECT_THAT(kinds(), IsEmpty());
+}
+
+TEST_F(RunWarningsTest, AGradientNormThatLeapsIsToldWithItsSamples) {
+  for (int i = 0; i < 300; ++i)
+    step(healthy());
+  StepMetrics leap = healthy();
+  leap.grad_norm = 80;
+  step(leap);
+
+  ASSERT_THAT(kinds(), ElementsAre("gradient_norm"));
+  EXPECT_THAT(found_[0].text, AllOf(HasSubstr("leapt to 80"), HasSubstr("samples 3010 3011")));
+}
+
+TEST_F(RunWarningsTest, EarlyNormsAreNotJudged) {
+  for (int i = 0; i < 100; ++i) {
+    StepMetrics metrics = healthy();
+    metrics.grad_norm = i == 60 ? 100 : 1;
+    step(metrics);
+  }
+  EXPECT_THAT(kinds(), IsEmpty());
+}
+
+TEST_F(RunWarningsTest, ALossThatRisesIsToldOnceItIsMoreThanNoise) {
+  for (int i = 0; i < 1000; ++i)
+    step(healthy());
+  EXPECT_THAT(kinds(), IsEmpty());
+  for (int i = 0; i < 500; ++i) {
+    StepMetrics metrics = healthy();
+    metrics.loss += i * 0.002;
+    step(metrics);
+  }
+  ASSERT_THAT(kinds(), ElementsAre("loss_rising"));
+  EXPECT_THAT(found_[0].text, AllOf(HasSubstr("the loss rises"), HasSubstr("samples")));
+}
+
+TEST_F(RunWarningsTest, AGradientOfExactlyZeroIsTold) {
+  StepMetrics dead = healthy();
+  dead.grad_norm = 0;
+  for (int i = 0; i < 10; ++i)
+    step(dead);
+  ASSERT_THAT(kinds(), ElementsAre("zero_gradient"));
+  EXPECT_THAT(found_[0].text, HasSubstr("since step 1"));
+}
+
+TEST_F(RunWarningsTest, StepsThatAreNotFiniteAreLeftToTheGuard) {
+  for (int i = 0; i < 300; ++i) {
+    StepMetrics metrics = healthy();
+    if (i % 2 == 0) metrics.grad_norm = metrics.loss = std::nan("");
+    step(metrics);
+  }
+  EXPECT_THAT(kinds(), IsEmpty());
+}
+
+TEST_F(RunWarningsTest, ACheckpointThatHoldsTheRunIsTold) {
+  step(healthy());
+  warnings_.saved(save(10000, 20));
+  EXPECT_THAT(kinds(), IsEmpty());  // 10 s of 600
+  warnings_.saved(save(60000, 60));
+  ASSERT_THAT(kinds(), ElementsAre("slow_checkpoint"));
+  EXPECT_THAT(found_[0].text, AllOf(HasSubstr("/runs/a/checkpoints/step_7"), HasSubstr("16.7 MB/s"),
+                                    HasSubstr("earlier ones at 50.0"), HasSubstr("stood 60.0 s"),
+                                    HasSubstr("10 % of the time since")));
+}
+
+TEST_F(RunWarningsTest, ACheckpointMuchSlowerThanTheOthersIsTold) {
+  step(healthy());
+  for (int i = 0; i < 4; ++i)
+    warnings_.saved(save(10, 10));
+  EXPECT_THAT(kinds(), IsEmpty());
+  warnings_.saved(save(10, 100));
+  EXPECT_THAT(kinds(), ElementsAre("slow_checkpoint"));
+}
+
+TEST_F(RunWarningsTest, ZeroMinutesMeansNone) {
+  WarningSources sources = sources_;
+  sources.minutes = 0;
+  RunWarnings none(sources);
+  for (int i = 0; i < 100; ++i)
+    none.step({.step = i, .step_ms = 1000, .data_wait_ms = 900});
+  EXPECT_THAT(kinds(), IsEmpty());
+}
+
+TEST(RunWarningLine, SaysWhichAndWhy) {
+  EXPECT_EQ(format_json(RunWarning{.step = 7,
+                                   .kind = "slow_data",
+                                   .text = "a \"b\"",
+                                   .time = std::chrono::system_clock::time_point(1s)}),
+            "{\"step\":7,\"warning\":\"slow_data\",\"text\":\"a \\\"b\\\"\","
+            "\"timestamp\":\"1970-01-01T00:00:01.000Z\"}\n");
+}
+
+}  // namespace
+}  // namespace trireme
