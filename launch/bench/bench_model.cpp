@@ -11,6 +11,7 @@
 
 #include "launch/bench/comm/links.h"
 #include "launch/bench/model/calibrate.h"
+#include "launch/bench/model/profile.h"
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/job/job_groups.h"
@@ -35,6 +36,7 @@ struct ModelBenchArguments {
   std::vector<std::string> overrides;
   std::string out;
   double seconds = 3;
+  bool profile = false;
 };
 
 struct ModelTimes {
@@ -171,6 +173,11 @@ void bench_model(const ModelBenchArguments& arguments) {
   Device& device = *job.device;
   const int ranks = world.size();
 
+  if (arguments.profile) {
+    if (ranks > 1) fail(ExitCode::config, "bench model --profile: {} ranks; start it on one", ranks);
+    fmt::print("{}", to_text(model_bench::profile_step(device, config, arguments.seconds)));
+    return;
+  }
   plan::Hardware hardware = describe_node(device, process.mpi);
   const ModelTimes measured = time_model(world, device, config, arguments.seconds);
   hardware.straggler_deviation = measured.alone.stddev;
@@ -202,10 +209,16 @@ void add_bench_model(CLI::App& bench_command) {
       "model", "Time a config's model on this machine and describe the machine to the planner");
   const auto arguments = std::make_shared<ModelBenchArguments>();
   add_config_options(*command, arguments->config, arguments->overrides)->required();
-  command->add_option("--out", arguments->out, "Hardware file to write (default: printed)");
+  auto* const out =
+      command->add_option("--out", arguments->out, "Hardware file to write (default: printed)");
   command->add_option("--seconds", arguments->seconds, "How long to train for each measurement")
       ->check(number_between(0, 3600))
       ->capture_default_str();
+  command
+      ->add_flag("--profile", arguments->profile,
+                 "Print how the time of a step on the CPU is spent, by operation, and measure "
+                 "nothing else")
+      ->excludes(out);
   command->footer(
       "Example: mpirun -np 2 trireme bench model configs/gpt_tiny.yaml --out this_machine.yaml\n"
       "Start as many ranks as the machine has cores or GPUs.");

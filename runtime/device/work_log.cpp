@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/work_log.h"
 
+#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 
 namespace trireme {
@@ -44,11 +45,13 @@ void WorkLog::end_range() {
 }
 
 void WorkLog::begin_operation(const char* name, const Traffic& traffic) {
-  if (depth_++ == 0) operations_.push_back({name, traffic, range_});
+  if (depth_++ > 0) return;
+  operations_.push_back({name, traffic, range_});
+  began_ = std::chrono::steady_clock::now();
 }
 
 void WorkLog::end_operation() {
-  --depth_;
+  if (--depth_ == 0) operations_.back().seconds = seconds_since(began_);
 }
 
 void WorkLog::clear() {

@@ -5,6 +5,7 @@
 // and without a GPU, by the code that would run it.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -51,6 +52,8 @@ struct WorkOperation {
   std::string name;
   Traffic traffic;
   std::string range;
+  // Of the host, until it was enqueued: on a CPU's compute stream, which runs inline, of the work.
+  double seconds = 0;
 };
 
 class WorkLog {
@@ -82,9 +85,10 @@ class WorkLog {
  private:
   std::vector<WorkOperation> operations_;
   std::vector<WorkItem> items_;
-  int depth_ = 0;                     // of operations
-  std::string range_;                 // of those that are open
-  std::vector<std::size_t> lengths_;  // of range_ before each of them
+  int depth_ = 0;                                // of operations
+  std::chrono::steady_clock::time_point began_;  // the outermost of those that are open
+  std::string range_;                            // of those that are open
+  std::vector<std::size_t> lengths_;             // of range_ before each of them
 };
 
 namespace detail {

@@ -118,6 +118,16 @@ MatmulRates time_matmuls(Device& device, DType dtype) {
   return {.flops = at_large * (1 + half / large), .half_dimension = half};
 }
 
+double time_copy(Device& device) {
+  constexpr std::size_t bytes = std::size_t{256} << 20;
+  const auto stream = device.make_stream(StreamKind::compute);
+  Buffer memory(device, 2 * bytes, MemoryKind::device);
+  device.fill_zero(*stream, memory.data(), memory.bytes());
+  const double seconds = fastest(
+      *stream, 1, [&] { device.copy(*stream, memory.data() + bytes, memory.data(), bytes); });
+  return 2.0 * bytes / seconds;
+}
+
 double time_launch(Device& device) {
   const auto stream = device.make_stream(StreamKind::compute);
   Buffer memory(device, 2 * sizeof(float), MemoryKind::device);

@@ -28,6 +28,8 @@ struct MatmulRates {
   double half_dimension = 0;  // n that reaches half of it
 };
 [[nodiscard]] MatmulRates time_matmuls(Device& device, DType dtype);
+// Bytes per second that a copy of many times the cache reads and writes.
+[[nodiscard]] double time_copy(Device& device);
 // Seconds of an op that has one element to work on.
 [[nodiscard]] double time_launch(Device& device);
 

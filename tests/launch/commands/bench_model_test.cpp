@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "launch/bench/model/calibrate.h"
+#include "launch/bench/model/profile.h"
 #include "launch/plan/step_plan.h"
 #include "models/config.h"
 #include "models/gpt/gpt.h"
@@ -144,6 +145,29 @@ TEST(BenchModel, WritesAHardwareFileThatThePlannerReads) {
     EXPECT_EQ(read_file(out).find("links were not") == std::string::npos, ranks == 2);
     std::filesystem::remove(out);
   }
+}
+
+TEST(BenchModel, ProfilesEveryOperationOfAStep) {
+  const auto device = Device::create(DeviceType::cpu);
+
+  const model_bench::StepProfile profile = model_bench::profile_step(*device, one_rank_config(), 0);
+
+  double inside = 0, flops = 0;
+  for (const model_bench::OperationTime& each : profile.operations) {
+    EXPECT_GT(each.seconds, 0) << each.name;
+    inside += each.seconds;
+    if (each.name == "linear_forward") {
+      // In each of two micro-batches of 64 tokens, 4 of each layer and the logits.
+      EXPECT_EQ(each.calls, 2 * (2 * 4 + 1));
+      flops = each.traffic.flops;
+    }
+  }
+  EXPECT_GE(profile.steps, 5);
+  EXPECT_LT(inside, profile.seconds) << "a step takes no less than its operations";
+  EXPECT_EQ(flops, 2.0 * 2 * 64 * (2 * 12 * 64 * 64 + 64 * 64));
+  const std::string text = to_text(profile);
+  EXPECT_NE(text.find("layer_norm_backward"), std::string::npos) << text;
+  EXPECT_NE(text.find("outside of operations"), std::string::npos) << text;
 }
 
 }  // namespace
