@@ -14,6 +14,7 @@
 #include "launch/commands/report_command.h"
 #include "launch/commands/scale_command.h"
 #include "launch/commands/top_command.h"
+#include "launch/commands/trace_command.h"
 #include "launch/commands/train_command.h"
 #include "launch/commands/verify_run_command.h"
 #include "launch/guard.h"
@@ -35,6 +36,7 @@ int run_program(int argc, char** argv) {
     add_report_command(app);
     add_verify_run_command(app);
     add_top_command(app);
+    add_trace_command(app);
     add_doctor_command(app);
     add_eval_command(app);
     add_generate_command(app);

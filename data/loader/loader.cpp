@@ -7,6 +7,8 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/base/test_delay.h"
+#include "runtime/device/trace/host_trace.h"
+#include "runtime/device/trace/trace_log.h"
 
 namespace trireme {
 namespace {
@@ -96,6 +98,7 @@ void Loader::work() {
 
 void Loader::fill(Slot& slot, std::int64_t batch, std::int64_t part) {
   slot.copied->synchronize();
+  const HostTraceSpan span("read of a batch", batch, part);
   const std::int64_t rows = plan_.micro_batch();
   for (std::int64_t row = rows * part / parts_; row < rows * (part + 1) / parts_ && !stopping_;
        ++row) {
@@ -184,6 +187,7 @@ void Loader::issue(std::int64_t batch, Stream& copy) {
   Slot& slot = slot_of(batch);
   Target& target = target_of(batch);
   copy.wait(*released_);
+  const TraceSpan span(TraceKind::copy, copy, "batch to the device");
   device_.copy(copy, target.device.buffer.data(), slot.host.buffer.data(),
                slot.host.buffer.bytes());
   copy.record(*slot.copied);
@@ -196,7 +200,14 @@ void Loader::issue(std::int64_t batch, Stream& copy) {
   room_.notify_all();
 }
 
+// Batches that are read and not yet on their way to the device.
+std::int64_t Loader::queued() {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::count_if(slots_, [&](const Slot& slot) { return slot.done == parts_; });
+}
+
 const Batch& Loader::next(Stream& copy, Stream& compute) {
+  if (HostTrace::on()) HostTrace::count("batches that are ready", queued());
   compute.record(*released_);
   wait_seconds_ += 1e-3 * test_delay(DelayPlace::batch);
   if (issued_ == next_) {

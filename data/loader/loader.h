@@ -59,6 +59,7 @@ class Loader final : public BatchSource {
   void cut_sequences(const Batch& batch, std::int64_t number, std::int64_t row) const;
   void separate_documents(const Batch& batch, std::int64_t sample, std::int64_t row) const;
   [[nodiscard]] bool is_ready(std::int64_t batch);
+  [[nodiscard]] std::int64_t queued();
   // Blocks until `batch` is complete in its slot; raises its error.
   void await(std::int64_t batch);
   void issue(std::int64_t batch, Stream& copy);

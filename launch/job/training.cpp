@@ -19,9 +19,11 @@
 #include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/gather_texts.h"
+#include "runtime/config/rules/trace_steps.h"
 #include "runtime/engine/autotune.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/options.h"
+#include "runtime/telemetry/run_directory.h"
 #include "runtime/train/step_requests.h"
 #include "runtime/train/trainer.h"
 
@@ -114,6 +116,27 @@ std::unique_ptr<Reporter> open_reports(Engine& engine, const StartingPoint& star
     return &reporter->sinks;
   });
   return reporter;
+}
+
+// Empty where nothing is left to be traced.
+std::optional<StepTracer> tracer_of(Session& session, const StartingPoint& start) {
+  const auto steps = parse_trace_steps(session.config.telemetry.trace);
+  if (!steps) return std::nullopt;
+  if (steps->last <= start.step()) {
+    if (session.world->rank() == 0)
+      log::get("trace").warn(
+          "telemetry.trace: {}: the run goes on after step {}; nothing is traced",
+          session.config.telemetry.trace, start.step());
+    return std::nullopt;
+  }
+  if (session.config.device.graphs == GraphMode::step && session.world->rank() == 0)
+    log::get("trace").info("steps {} to {} run without graphs, whose inside no trace shows",
+                           steps->first, steps->last);
+  return std::optional<StepTracer>(
+      std::in_place, *session.device, session.streams, session.mesh,
+      TraceOptions{.first = steps->first,
+                   .last = steps->last,
+                   .directory = RunDirectory::traces_in(session.config.run.directory)});
 }
 
 double mean_step_seconds(const Trainer& trainer, const Config& config, const StartingPoint& start) {
@@ -217,6 +240,8 @@ bool run_training(const RankProcess& process, const Config& config,
     engine.check();
     if (reporter) keep_times(config, seconds_before, checkpoints, requests);
   };
+  std::optional<StepTracer> tracer = tracer_of(session, start);
+  if (tracer) services.tracer = &*tracer;
   BubbleMeter meter(parts.state->engine.runner());
   MetricsSink* const metrics = reporter ? &reporter->sinks : nullptr;
   RankLog* const ranks = reporter ? &reporter->ranks : nullptr;

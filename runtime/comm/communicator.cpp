@@ -2,6 +2,8 @@
 #include "runtime/comm/communicator.h"
 
 #include "runtime/comm/call.h"
+#include "runtime/comm/comm_label.h"
+#include "runtime/device/trace/trace_log.h"
 
 namespace trireme {
 
@@ -45,7 +47,21 @@ void Communicator::group_end(Stream& stream) {
   TRIREME_EXPECTS(group_stream_ == nullptr || group_stream_ == &stream,
                   "group_end of group {} names another stream than its calls", name());
   in_group_ = false;
-  if (group_stream_ != nullptr) submit_group_end(stream);
+  if (group_stream_ == nullptr) return;
+  submit_group_end(stream);
+  if (TraceLog* const trace = TraceLog::current()) trace->end_group(stream);
+}
+
+bool Communicator::begin_trace(TraceLog& trace, Stream& stream, const Call& call) const {
+  const CommLabel label = current_comm_label();
+  return trace.begin_call({.group = this,
+                           .group_name = name(),
+                           .group_rank = rank(),
+                           .group_size = size(),
+                           .verb = name_of(call.verb),
+                           .peer = call.peer,
+                           .bytes = static_cast<std::int64_t>(call.bytes())},
+                          stream, label.text.data(), in_group_);
 }
 
 void Communicator::issue(Stream& stream, const Call& call) {
@@ -55,7 +71,11 @@ void Communicator::issue(Stream& stream, const Call& call) {
   TRIREME_EXPECTS(!in_group_ || group_stream_ == nullptr || group_stream_ == &stream,
                   "the calls between group_begin and group_end of group {} use several streams",
                   name());
+  TraceLog* const trace = TraceLog::current();
+  // A group of one has nobody to wait for.
+  const bool traced = trace != nullptr && size_ > 1 && begin_trace(*trace, stream, call);
   submit(stream, call);
+  if (traced) trace->end_call(stream, in_group_);
   if (in_group_) group_stream_ = &stream;
 }
 

@@ -20,6 +20,7 @@
 namespace trireme {
 
 struct Call;
+class TraceLog;
 
 enum class ReduceOp : std::uint8_t { sum, max, min };
 
@@ -87,6 +88,8 @@ class Communicator {
   }
 
  private:
+  [[nodiscard]] bool begin_trace(TraceLog& trace, Stream& stream, const Call& call) const;
+
   int rank_;
   int size_;
   std::string name_;

@@ -5,6 +5,17 @@
 
 namespace trireme {
 
+std::optional<int> world_rank_in(const MeshShape& shape, const MeshCoordinates& here,
+                                 std::string_view group, int rank) {
+  const std::string_view axis = group.substr(0, group.find('.'));
+  if (axis == "world") return rank;
+  if (axis == "data") return rank_of(shape, {here.pipeline, rank, here.tensor});
+  if (axis == "tensor") return rank_of(shape, {here.pipeline, here.data, rank});
+  if (axis == "pipeline") return rank_of(shape, {rank, here.data, here.tensor});
+  if (axis == "model") return rank_of(shape, {rank / shape.tensor, here.data, rank % shape.tensor});
+  return std::nullopt;
+}
+
 ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape)
     : ProcessMesh(world, shape, [&](int color, int key, int /*size*/, const char* name) {
         return world.split(color, key, name);

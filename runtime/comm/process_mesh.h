@@ -7,6 +7,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string_view>
 
 #include "runtime/comm/communicator.h"
 
@@ -35,6 +37,12 @@ struct MeshCoordinates {
   return {rank / (shape.data * shape.tensor), rank / shape.tensor % shape.data,
           rank % shape.tensor};
 }
+
+// The rank in the job of rank `rank` of the group `group` that the rank at `here` belongs to:
+// "world", "data", "tensor", "pipeline", "model", and "pipeline.forward0" as "pipeline". Nothing
+// for other names.
+[[nodiscard]] std::optional<int> world_rank_in(const MeshShape& shape, const MeshCoordinates& here,
+                                               std::string_view group, int rank);
 
 // The groups this rank belongs to. Owns the communicators; collective to construct.
 class ProcessMesh {

@@ -239,6 +239,7 @@ struct TelemetryConfig {
   bool mlflow = false;
   double health_minutes = 60;   // between self tests of the ranks; 0 = never
   double warning_minutes = 10;  // between two warnings of one kind; 0 = none
+  std::string trace;            // steps, "10-12" or "10" (rules/trace_steps.h); "" = none
   friend bool operator==(const TelemetryConfig&, const TelemetryConfig&) = default;
 };
 

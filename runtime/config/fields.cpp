@@ -438,6 +438,9 @@ std::vector<Field> telemetry_fields() {
             "minutes between two warnings of one kind while the run goes on: data or checkpoints "
             "that "
             "are slow, gradient norms that leap or are 0, a loss that rises; 0 = no warnings"),
+      FIELD(telemetry.trace, Text{},
+            "steps of which all ranks' streams are traced, such as 10-12 or 10, into "
+            "run.directory/trace; \"\" = none"),
   };
 }
 

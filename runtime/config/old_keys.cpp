@@ -8,10 +8,8 @@ namespace trireme::config {
 namespace {
 
 constexpr std::string_view one_rank = "this version splits over data, tensor and pipeline only";
-constexpr std::string_view unsupported = "not supported by this version";
 constexpr std::array removed{RemovedKey{"parallel.context", "1", one_rank},
-                             RemovedKey{"parallel.expert", "1", one_rank},
-                             RemovedKey{"telemetry.trace", "", unsupported}};
+                             RemovedKey{"parallel.expert", "1", one_rank}};
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "runtime/comm/comm_label.h"
+#include "runtime/comm/timing/stall_clock.h"
 #include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {
@@ -151,7 +152,8 @@ void GradReducer::open_unit(int unit) {
   const int buffer = next_buffer_;
   next_buffer_ = (next_buffer_ + 1) % ParamStore::gradient_buffers;
   if (buffer_used_[static_cast<std::size_t>(buffer)])
-    compute_.wait(*buffer_free_[static_cast<std::size_t>(buffer)]);
+    wait_for_comm(compute_, *buffer_free_[static_cast<std::size_t>(buffer)], nullptr,
+                  StallCause::sum);
   const Tensor gradients = params_.place_gradients(unit, buffer);
   device_.fill_zero(compute_, gradients.data, gradients.bytes());
   buffer_of_unit_[static_cast<std::size_t>(unit)] = buffer;
@@ -243,7 +245,7 @@ void GradReducer::finish() {
 
 void GradReducer::join() {
   comm_.record(*reduced_event_);
-  compute_.wait(*reduced_event_);
+  wait_for_comm(compute_, *reduced_event_, nullptr, StallCause::sum);
 }
 
 }  // namespace trireme

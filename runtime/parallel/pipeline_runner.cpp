@@ -2,6 +2,7 @@
 #include "runtime/parallel/pipeline_runner.h"
 
 #include "runtime/comm/watchdog/step_watch.h"
+#include "runtime/device/trace/trace_log.h"
 
 namespace trireme {
 namespace {
@@ -82,8 +83,12 @@ void PipelineRunner::compute(const Action& action, ActionTimes& times, StageWork
   work.prepare(action);
   set_activity(activity_of(action.kind), action.chunk, action.micro_batch);
   compute_.record(*times.begin);
-  if (receives(action))
-    compute_.wait(action.kind == ActionKind::forward ? *events.input : *events.gradient);
+  if (receives(action)) {
+    const bool forward = action.kind == ActionKind::forward;
+    const TraceSpan span(TraceKind::wait, compute_,
+                         forward ? "wait for the activation" : "wait for the gradient");
+    compute_.wait(forward ? *events.input : *events.gradient);
+  }
   compute_.record(*times.ready);
   work.compute(action);
   compute_.record(*times.end);

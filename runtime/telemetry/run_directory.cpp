@@ -82,6 +82,12 @@ bool is_run_file(const std::string& name) {
          name.starts_with("events.out.tfevents.");
 }
 
+// step_10.json.gz, steps_10-12.kineto: see runtime/train/trace/write_trace.h
+bool is_trace(const std::string& name) {
+  return (name.starts_with("step_") || name.starts_with("steps_")) &&
+         (name.ends_with(".json.gz") || name.ends_with(".kineto"));
+}
+
 std::vector<fs::path> entries_of(const fs::path& directory) {
   std::vector<fs::path> entries;
   std::error_code error;
@@ -110,6 +116,11 @@ void RunDirectory::remove_run(const std::string& path) {
     if (is_run_file(entry.filename().string())) take_away(entry);
   }
   remove_offline_runs(path);
+  for (const fs::path& entry : entries_of(traces_in(path))) {
+    if (is_trace(entry.filename().string())) take_away(entry);
+  }
+  std::error_code not_empty;
+  fs::remove(traces_in(path), not_empty);
 }
 
 std::string RunDirectory::set_aside_name(std::int64_t step) {
@@ -130,7 +141,7 @@ void RunDirectory::set_weights_aside(const std::string& path, std::int64_t step)
 
 void RunDirectory::refuse_a_file(const std::string& path) {
   for (const char* const name : {"owner.lock", "metrics.jsonl", "ranks.jsonl", "certificate.jsonl",
-                                 "console.log", "checkpoints"})
+                                 "console.log", "checkpoints", "trace"})
     refuse_link(path + "/" + name, ExitCode::config);
   for (fs::path place = without_trailing_slash(path); !place.empty(); place = place.parent_path()) {
     std::error_code error;

@@ -68,6 +68,7 @@ class RunDirectory {
   [[nodiscard]] static std::string checkpoints_in(const std::string& path) {
     return path + "/checkpoints";
   }
+  [[nodiscard]] static std::string traces_in(const std::string& path) { return path + "/trace"; }
 
  private:
   std::string path_;

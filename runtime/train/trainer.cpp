@@ -42,7 +42,7 @@ void Trainer::loop() {
   if (services_.replicas != nullptr) services_.replicas->start(options_.first_step);
   if (services_.self_test) services_.self_test(options_.first_step);
   for (std::int64_t step = options_.first_step; step < options_.steps; ++step) {
-    engine_.run(step, source_);
+    run(step);
     checkpoint_after_seconds_ = 0;
     const std::int64_t done = step + 1;
     const bool final_step = done == options_.steps;
@@ -56,6 +56,7 @@ void Trainer::loop() {
     } else {
       report_up_to(step);
     }
+    if (services_.tracer != nullptr) services_.tracer->write_after(reported_);
     check_replicas(done);
     if (evaluate_now) run_evaluation(step);
     if (services_.after_step) services_.after_step();
@@ -70,6 +71,13 @@ void Trainer::loop() {
     break;
   }
   if (services_.replicas != nullptr) services_.replicas->finish();
+  if (services_.tracer != nullptr) services_.tracer->write();
+}
+
+void Trainer::run(std::int64_t step) {
+  if (services_.tracer != nullptr) services_.tracer->begin_step(step);
+  engine_.run(step, source_);
+  if (services_.tracer != nullptr) services_.tracer->end_step(step);
 }
 
 void Trainer::report_up_to(std::int64_t end) {

@@ -12,6 +12,7 @@
 #include "runtime/train/replica_check.h"
 #include "runtime/train/step/step_engine.h"
 #include "runtime/train/step_requests.h"
+#include "runtime/train/trace/step_tracer.h"
 
 namespace trireme {
 
@@ -52,6 +53,7 @@ class Trainer {
     std::function<void()> after_step{};
     StepRequests* requests = nullptr;
     ReplicaCheck* replicas = nullptr;
+    StepTracer* tracer = nullptr;
     // The samples of a step's global batch (steps count from 0), for the log.
     std::function<std::vector<std::int64_t>(std::int64_t step)> samples{};
   };
@@ -71,6 +73,7 @@ class Trainer {
 
  private:
   void loop();
+  void run(std::int64_t step);
   // Reads the steps before `end`; settle_reports() also writes all of them, and is collective.
   void report_up_to(std::int64_t end);
   void settle_reports(std::int64_t end);

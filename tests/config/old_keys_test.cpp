@@ -15,7 +15,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Pair;
 
 std::vector<const config::Field*> renamed_fields() {
@@ -106,9 +105,9 @@ TEST(RemovedKeys, WithTheValueThatTheyHadAreIgnoredWithOneLine) {
       "a.yaml", {}, &where);
 
   EXPECT_EQ(config, parsed("run: {}"));
-  EXPECT_THAT(where.places, IsEmpty());
+  EXPECT_THAT(where.places, ElementsAre(Pair("telemetry.trace", "a.yaml:2: telemetry.trace")));
   EXPECT_THAT(where.notices,
-              ElementsAre("a.yaml: parallel.context, parallel.expert, telemetry.trace: "
+              ElementsAre("a.yaml: parallel.context, parallel.expert: "
                           "ignored; these keys are gone, since each allowed but one value"));
   EXPECT_EQ(parsed("telemetry:\n"), parsed("run: {}"));
 }
@@ -117,9 +116,6 @@ TEST(RemovedKeys, WithAnotherValueAreRefusedAsEver) {
   EXPECT_EQ(parse_error("parallel:\n  context: 2\n"),
             "a.yaml:2: parallel.context: 2 cannot be honoured: this version splits over data, "
             "tensor and pipeline only; use 1");
-  EXPECT_EQ(parse_error("run: {}", {"telemetry.trace=10-20"}),
-            "--set telemetry.trace=10-20: 10-20 cannot be honoured: not supported by this version; "
-            "use \"\"");
   EXPECT_THAT(parse_error("parallel: {expert: 2}"), HasSubstr("; use 1"));
   EXPECT_THAT(parse_error("telemetry: 5"), HasSubstr("expected a section of keys such as"));
 }

@@ -227,6 +227,31 @@ TEST(ResolveSchedule, WarmUpEndsWithinTheRun) {
   EXPECT_EQ(resolved(gpt, {"train.steps=50", "lr_schedule.warmup_steps=50"}).train.steps, 50);
 }
 
+TEST(ResolveTelemetry, RefusesTracesOfStepsThatARunDoesNotHave) {
+  const auto refused = [](const std::string& trace) {
+    return refusal(gpt, {"train.steps=50", "telemetry.trace=" + trace});
+  };
+  for (const char* const good : {"10-12", "10", "1-50", "50", "''"})
+    EXPECT_NO_THROW(static_cast<void>(
+        resolved(gpt, {"train.steps=50", std::string("telemetry.trace=") + good})));
+  EXPECT_EQ(refused("12-10"),
+            "--set telemetry.trace=12-10: 12-10 ends before it begins; write 10-12");
+  EXPECT_EQ(refused("0"), "--set telemetry.trace=0: 0: steps count from 1");
+  EXPECT_EQ(refused("40-60"),
+            "--set telemetry.trace=40-60: 40-60 is beyond the run's last step, train.steps = 50; "
+            "trace steps up to 50, such as 40");
+  for (const char* const letters :
+       {"ten", "1-", "-3", "3-4-5", "1,2", "3.5", "99999999999999999999"})
+    EXPECT_THAT(refused(letters),
+                testing::HasSubstr("is neither a step nor a range of steps; write "
+                                   "10, 10-12, or \"\" for no trace"));
+  EXPECT_THAT(refusal(gpt, {"train.steps=5000", "telemetry.trace=1-101"}),
+              testing::HasSubstr("are 101 steps and a trace has 100 at most; write 1-100"));
+  // What is not trained is not traced.
+  EXPECT_NO_THROW(static_cast<void>(
+      resolved(gpt, {"train.steps=5", "telemetry.trace=10"}, {}, Purpose::generate)));
+}
+
 TEST(ResolveSchedule, NesterovNeedsMomentum) {
   EXPECT_THAT(
       refusal(gpt, {"optimizer.name=sgd", "optimizer.nesterov=true", "optimizer.momentum=0"}),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/timing/stall_clock.h"
 
+#include "runtime/device/trace/trace_log.h"
+
 namespace trireme {
 
 void StallClock::begin_step(std::int64_t step) {
@@ -33,6 +35,7 @@ void wait_for_comm(Stream& compute, Event& done, StallClock* clock, StallCause c
   StreamClock* const timer = clock == nullptr || clock->now_ == nullptr || compute.capturing()
                                  ? nullptr
                                  : &(*clock->now_)[static_cast<std::size_t>(cause)];
+  const TraceSpan span(TraceKind::wait, compute, "wait for communication");
   if (timer != nullptr) timer->start(compute);
   compute.wait(done);
   if (timer != nullptr) timer->stop(compute);

@@ -6,6 +6,8 @@
 #include <mutex>
 
 #include "runtime/comm/comm_label.h"
+#include "runtime/device/trace/host_trace.h"
+#include "runtime/device/trace/trace_log.h"
 
 namespace trireme {
 namespace {
@@ -36,6 +38,8 @@ StepWatch::~StepWatch() {
 }
 
 void set_activity(std::string_view what, int chunk, int micro_batch) noexcept {
+  HostTrace::set_activity(what, chunk, micro_batch);
+  if (TraceLog* const trace = TraceLog::current()) trace->set_activity(what, chunk, micro_batch);
   const Activity now{what, chunk, micro_batch, current_comm_label().step,
                      std::chrono::steady_clock::now()};
   const std::lock_guard lock(mutex);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the thread that trains is doing, for the watchdog: a step that makes no progress for as long
-// as a call may wait for other ranks ends the job like a stuck call, and dumps say where each rank
-// stood.
+// What the thread that trains is doing, for traces and the watchdog: a step that makes no progress
+// for as long as a call may wait for other ranks ends the job like a stuck call, and dumps say
+// where each rank stood.
 #pragma once
 
 #include <chrono>

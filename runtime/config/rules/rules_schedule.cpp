@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps, learning-rate schedule and optimizer.
 #include "runtime/config/rules/rules.h"
+#include "runtime/config/rules/trace_steps.h"
 
 namespace trireme::config {
 namespace {
@@ -25,6 +26,10 @@ void check_schedule(const Subject& subject) {
   if (config.lr_schedule.warmup_steps > config.train.steps) {
     refuse(subject, "lr_schedule.warmup_steps", "{} is more than train.steps = {}; use {} or less",
            config.lr_schedule.warmup_steps, config.train.steps, config.train.steps);
+  }
+  if (const std::string& trace = config.telemetry.trace; !trace.empty()) {
+    const std::string problem = problem_of_trace_steps(trace, config.train.steps);
+    if (!problem.empty()) refuse(subject, "telemetry.trace", "{}", problem);
   }
   const LossScaleConfig& scale = config.loss_scale;
   if (scale.minimum > scale.initial) {

@@ -12,6 +12,7 @@
 #include "runtime/comm/watchdog/step_watch.h"
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/device/range.h"
+#include "runtime/device/trace/trace_log.h"
 
 namespace trireme {
 namespace {
@@ -291,6 +292,9 @@ void StepEngine::replay(std::int64_t step, Slot& slot) {
     gatherer_.finish();  // a graph ends with every stream joined
   };
   if (!std::exchange(slot.warm, true) || unrecordable_) return whole();
+  // A replayed step would show as one span.
+  if (const TraceLog* const trace = TraceLog::current(); trace != nullptr && trace->keeps())
+    return whole();
   if (slot.graph == nullptr) {
     try {
       slot.graph = device_.capture(*streams_.compute, whole);

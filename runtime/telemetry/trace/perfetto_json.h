@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trace of all ranks in the JSON that Perfetto and chrome://tracing read: a process per rank, a
+// thread per stream and loader thread, flow arrows between the ends of a message and along the
+// ranks of a collective, counters. Ranks format their own parts, which are put behind each other.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/telemetry/trace/rank_trace.h"
+
+namespace trireme {
+
+// What a trace of ours says first of itself, and the version of what follows.
+inline constexpr std::string_view trace_mark = "trireme_trace";
+inline constexpr int trace_version = 1;
+
+// The file up to where the ranks' parts begin.
+[[nodiscard]] std::string perfetto_begin(const TraceFacts& facts);
+// The part of a rank.
+[[nodiscard]] std::string perfetto_part(const RankTrace& trace);
+[[nodiscard]] inline std::string_view perfetto_end() {
+  return "\n]}\n";
+}
+
+}  // namespace trireme

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Traces of some steps of a run: what every rank's streams and threads did, on one clock, in files
+// for Perfetto (all ranks) and for Kineto's tools (a file per rank).
+//
+// The clocks of the ranks are compared before the first traced step and after the last one; then
+// every rank formats and compresses its part, and rank 0 receives one after another and writes
+// them. The step before the first traced one is counted, so that places are there when it begins.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/comm/process_mesh.h"
+#include "runtime/comm/timing/clock_offset.h"
+#include "runtime/device/trace/trace_log.h"
+#include "runtime/telemetry/trace/rank_trace.h"
+#include "runtime/train/step/streams.h"
+
+namespace trireme {
+
+struct TraceOptions {
+  std::int64_t first = 0, last = 0;  // steps, counted from 1
+  std::string directory;             // where files go; made when needed
+};
+
+class StepTracer {
+ public:
+  // All must outlive the tracer. `group`: all ranks; used on host memory, by the thread that
+  // trains, while no other call of it is under way.
+  StepTracer(Device& device, Streams& streams, const ProcessMesh& mesh, TraceOptions options);
+  ~StepTracer();
+  StepTracer(const StepTracer&) = delete;
+  StepTracer& operator=(const StepTracer&) = delete;
+
+  // Around the enqueueing of step `step` (from 0). Before the first traced one begin_step() is
+  // collective and blocks the host.
+  void begin_step(std::int64_t step);
+  void end_step(std::int64_t step);
+  // After steps before `reported` have been read: writes the trace once all that belongs to it is
+  // done. Collective then; blocks the host. Where the files cannot be written there is a line in
+  // the log, and the run goes on.
+  void write_after(std::int64_t reported);
+  // Writes what has been traced of a run that ends early. Collective.
+  void write();
+
+  // The trace of this rank and what is the same for all, on the shared clock; nothing is written.
+  // Collective; blocks the host.
+  struct Taken {
+    RankTrace trace;
+    TraceFacts facts;
+  };
+  [[nodiscard]] Taken take();
+
+ private:
+  [[nodiscard]] bool traces(std::int64_t step) const {
+    return step + 1 >= options_.first && step + 1 <= options_.last;
+  }
+
+  Device& device_;
+  Streams& streams_;
+  const ProcessMesh& mesh_;
+  TraceOptions options_;
+  std::optional<TraceLog> log_;  // made in the step before the first traced one
+  std::vector<ClockReading> before_;
+  std::int64_t origin_unix_ns_ = 0;
+  std::int64_t first_done_ = 0, last_done_ = 0;  // traced steps, from 1; 0: none
+  std::size_t counted_ = 0;                      // spans of the last step
+};
+
+}  // namespace trireme

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that trace steps, and what `trireme trace summary` makes of the files.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "tests/launch/fixture/run_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class TraceRuns : public RunTest {
+ protected:
+  [[nodiscard]] std::string path(const std::string& name) const { return directory() + "/" + name; }
+  static void expect_refusal(const std::string& place, int code, const std::string& message) {
+    const CommandResult result = trireme("trace summary " + place);
+    EXPECT_EQ(result.exit_code, code) << result.output;
+    EXPECT_THAT(result.output, AllOf(HasSubstr(place), HasSubstr(message)));
+  }
+};
+
+TEST_F(TraceRuns, HaveTheSameBitsAndFilesOfAllRanks) {
+  const std::vector<std::string> pipeline = {"parallel.pipeline=2", "parallel.zero=1"};
+  std::vector<std::string> traced = pipeline;
+  traced.emplace_back("telemetry.trace=3-4");
+  ASSERT_EQ(train_gpt("plain", 4, pipeline).exit_code, 0);
+
+  const CommandResult run = train_gpt("traced", 4, traced);
+
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_THAT(run.output, HasSubstr("steps 3 to 4 of 4 rank(s) are in"));
+  const auto plain = steps_of("plain"), with = steps_of("traced");
+  ASSERT_EQ(plain.size(), with.size());
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    EXPECT_EQ(plain[i].loss, with[i].loss);
+  EXPECT_EQ(weights_of("plain"), weights_of("traced"));
+  for (int rank = 0; rank < 4; ++rank)
+    EXPECT_TRUE(fs::exists(path("traced/trace/steps_3-4.kineto/rank_") + std::to_string(rank) +
+                           ".pt.trace.json.gz"));
+
+  for (const std::string& place : {path("traced"), path("traced/trace/steps_3-4.json.gz")}) {
+    const CommandResult summary = trireme("trace summary --gaps 7 " + place);
+    EXPECT_EQ(summary.exit_code, 0) << summary.output;
+    EXPECT_THAT(
+        summary.output,
+        AllOf(HasSubstr("steps 3 to 4 on 4 cpu rank(s) (data 2 x tensor 1 x pipeline 2)"),
+              HasSubstr("rank 3 on "), HasSubstr("the 7 largest gaps"), HasSubstr("  7. ")));
+  }
+
+  // A run that takes the place of this one takes its traces away.
+  std::string again = "train " + path("traced/config.user.yaml") +
+                      " --overwrite --set telemetry.trace='' --set run.directory=" + path("traced");
+  const CommandResult overwritten = trireme(again, 4);
+  EXPECT_EQ(overwritten.exit_code, 0) << overwritten.output;
+  EXPECT_FALSE(fs::exists(path("traced/trace")));
+}
+
+TEST_F(TraceRuns, OneStepOfOneRankAndTheLastOneToo) {
+  const CommandResult first = train_gpt("one", 0, {"telemetry.trace=1"});
+  ASSERT_EQ(first.exit_code, 0) << first.output;
+  EXPECT_TRUE(fs::exists(path("one/trace/step_1.json.gz")));
+  const auto steps = static_cast<int>(steps_of("one").size());
+
+  const std::string last = "telemetry.trace=" + std::to_string(steps);
+  ASSERT_EQ(train_gpt("last", 0, {last}).exit_code, 0);
+  EXPECT_TRUE(fs::exists(path("last/trace/step_") + std::to_string(steps) + ".json.gz"));
+  const CommandResult summary = trireme("trace summary " + path("last"));
+  EXPECT_EQ(summary.exit_code, 0);
+  EXPECT_THAT(summary.output, HasSubstr("on 1 cpu rank(s)"));
+}
+
+TEST_F(TraceRuns, ThatAreNoneOrBrokenAreRefused) {
+  ASSERT_EQ(train_gpt("plain", 0).exit_code, 0);
+  expect_refusal(path("plain"), 2, "has no trace; a run writes one with --set telemetry.trace=");
+  expect_refusal(path("nothing"), 2, "name a run directory or a trace");
+  ASSERT_EQ(train_gpt("traced", 2, {"telemetry.trace=3"}).exit_code, 0);
+  const std::string file = path("traced/trace/step_3.json.gz"), whole = read_file(file);
+  expect_refusal(path("traced/trace/step_3.kineto/rank_0.pt.trace.json.gz"), 3, "is no trace");
+  expect_refusal(path("traced/metrics.jsonl"), 3, "is no trace");
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{5}, whole.size() / 2, whole.size() - 1}) {
+    write_file(path("torn.json.gz"), whole.substr(0, bytes));
+    const CommandResult result = trireme("trace summary " + path("torn.json.gz"));
+    EXPECT_EQ(result.exit_code, 3) << bytes << "\n" << result.output;
+  }
+  std::string damaged = whole;
+  damaged[whole.size() / 2] = static_cast<char>(damaged[whole.size() / 2] ^ 0x40);
+  write_file(path("damaged.json.gz"), damaged);
+  expect_refusal(path("damaged.json.gz"), 3, "is damaged or ends too early");
+  write_file(path("later.json"),
+             "{\"otherData\":{\"trireme_trace\":{\"version\":99}},\n\"traceEvents\":[\n]}\n");
+  expect_refusal(path("later.json"), 3, "is a trace of version 99, and this program reads");
+}
+
+}  // namespace
+}  // namespace trireme::test
