@@ -26,6 +26,8 @@ Trainer::Trainer(StepEngine& engine, BatchSource& source, const TrainerOptions& 
       reported_(options.first_step) {}
 
 void Trainer::run() {
+  const StepWatch watch;
+  if (services_.self_test) services_.self_test(options_.first_step);
   const auto start = Clock::now();
   try {
     loop();
@@ -37,10 +39,8 @@ void Trainer::run() {
 }
 
 void Trainer::loop() {
-  const StepWatch watch;
   // Ranks that start from other weights show themselves in the first step.
   if (services_.replicas != nullptr) services_.replicas->start(options_.first_step);
-  if (services_.self_test) services_.self_test(options_.first_step);
   for (std::int64_t step = options_.first_step; step < options_.steps; ++step) {
     run(step);
     checkpoint_after_seconds_ = 0;
