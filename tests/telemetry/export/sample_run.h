@@ -50,6 +50,7 @@ inline StepMetrics sample_step(std::int64_t step = 7) {
           .noise_trace = 34,
           .noise_square = 35,
           .spikes = 5,
+          .joules = 12.5,
           .epoch = 0.125,
           .items_seen = 4096 * step,
           .time = noon + std::chrono::milliseconds(125) * step};
