@@ -16,8 +16,10 @@ namespace {
 constexpr std::int64_t repeats = 8;  // sums stay below 2^24, where f32 counts exactly
 constexpr std::int64_t exchanges = 4;
 
-std::int64_t size_for(DeviceType type) {
-  return type == DeviceType::cpu ? 256 : 2048;
+constexpr std::int64_t small_size = 256;
+// What keeps a GPU busy for longer than a launch takes.
+std::int64_t largest_size(DeviceType type) {
+  return type == DeviceType::cpu ? small_size : 2048;
 }
 
 std::int64_t message_words(DeviceType type) {
@@ -91,10 +93,11 @@ SelfTest::SelfTest(Device& device, const ProcessMesh& mesh, Streams& streams, DT
       mesh_(mesh),
       streams_(streams),
       compute_(compute),
-      size_(size_for(device.type())),
+      size_(0),
       start_(device.make_event(EventKind::timed)),
       end_(device.make_event(EventKind::timed)) {
-  const auto values = static_cast<std::size_t>(size_ * size_);
+  const std::int64_t largest = largest_size(device.type());
+  const auto values = static_cast<std::size_t>(largest * largest);
   const std::size_t operand = values * size_of(compute);
   left_ = Buffer(device, operand, MemoryKind::device);
   right_ = Buffer(device, operand, MemoryKind::device);
@@ -107,6 +110,24 @@ SelfTest::SelfTest(Device& device, const ProcessMesh& mesh, Streams& streams, DT
   message_host_ = Buffer(device, message, MemoryKind::host);
 }
 
+// A device that takes long for the small product, such as one that is emulated, gets no larger one.
+void SelfTest::choose_size() {
+  constexpr double long_milliseconds = 2;
+  Stream& compute = *streams_.compute;
+  const Shape shape{small_size, small_size};
+  device_.fill_zero(compute, left_.data(), left_.bytes());
+  device_.fill_zero(compute, right_.data(), right_.bytes());
+  for (int i = 0; i < 2; ++i) {  // the first finds its algorithm
+    compute.record(*start_);
+    ops::linear_backward_weight(compute, product_.view(DType::f32, shape), {},
+                                left_.view(compute_, shape), right_.view(compute_, shape));
+    compute.record(*end_);
+  }
+  end_->synchronize();
+  const bool slow = end_->milliseconds_since(*start_) > long_milliseconds;
+  size_ = slow ? small_size : largest_size(device_.type());
+}
+
 // The operands are written anew each time, so that a bit that flipped in them is no finding for
 // ever; they pass through the memory of the product on the host.
 void SelfTest::fill_operands() {
@@ -116,7 +137,8 @@ void SelfTest::fill_operands() {
     for (std::int64_t i = 0; i < size_ * size_; ++i)
       put_entry(product_host_.data() + static_cast<std::size_t>(i) * size_of(compute_), compute_,
                 test_entry(operand, i));
-    device_.copy(compute, to.data(), product_host_.data(), to.bytes());
+    const auto values = static_cast<std::size_t>(size_ * size_);
+    device_.copy(compute, to.data(), product_host_.data(), values * size_of(compute_));
     compute.synchronize();
   }
   device_.fill_zero(compute, product_.data(), product_.bytes());
@@ -124,6 +146,7 @@ void SelfTest::fill_operands() {
 
 // The fastest of the repeats counts: what else the machine did meanwhile is not its fault.
 void SelfTest::multiply(HealthSample& sample) {
+  if (size_ == 0) choose_size();
   fill_operands();
   Stream& compute = *streams_.compute;
   const Shape shape{size_, size_};

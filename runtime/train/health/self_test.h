@@ -21,6 +21,7 @@ class SelfTest {
   [[nodiscard]] std::vector<HealthSample> run();
 
  private:
+  void choose_size();
   void fill_operands();
   void multiply(HealthSample& sample);
   void exchange(HealthSample& sample);
@@ -29,7 +30,7 @@ class SelfTest {
   const ProcessMesh& mesh_;
   Streams& streams_;
   DType compute_;
-  std::int64_t size_;  // of the square operands
+  std::int64_t size_;  // of the square operands; 0: not chosen yet
   Buffer left_, right_, product_, product_host_;
   Buffer sent_, received_, message_host_;
   std::unique_ptr<Event> start_, end_;
