@@ -115,8 +115,8 @@ void SelfTest::choose_size() {
   constexpr double long_milliseconds = 2;
   Stream& compute = *streams_.compute;
   const Shape shape{small_size, small_size};
-  device_.fill_zero(compute, left_.data(), left_.bytes());
-  device_.fill_zero(compute, right_.data(), right_.bytes());
+  for (const Buffer* const buffer : {&left_, &right_, &product_})
+    device_.fill_zero(compute, buffer->data(), buffer->bytes());
   for (int i = 0; i < 2; ++i) {  // the first finds its algorithm
     compute.record(*start_);
     ops::linear_backward_weight(compute, product_.view(DType::f32, shape), {},
