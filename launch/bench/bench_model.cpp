@@ -174,7 +174,8 @@ void bench_model(const ModelBenchArguments& arguments) {
   const int ranks = world.size();
 
   if (arguments.profile) {
-    if (ranks > 1) fail(ExitCode::config, "bench model --profile: {} ranks; start it on one", ranks);
+    if (ranks > 1)
+      fail(ExitCode::config, "bench model --profile: {} ranks; start it on one", ranks);
     fmt::print("{}", to_text(model_bench::profile_step(device, config, arguments.seconds)));
     return;
   }

@@ -26,8 +26,8 @@ struct RankWindow {
   std::int64_t first = 0, last = 0, steps = 0;
   double time = 0;
   std::map<std::string, double> split{};  // mean milliseconds of a step, by category
-  // The file has means; here are sums over the window's steps, by key and then by rank; of a group of ranks that share a row
-  // the greatest.
+  // The file has means; here are sums over the window's steps, by key and then by rank; of a group
+  // of ranks that share a row the greatest.
   std::map<std::string, std::vector<float>> by_rank{};
 };
 

@@ -129,8 +129,8 @@ std::string time_text(const RunSummary& summary) {
 std::string compute_text(const RunData& run, const Figures& figures) {
   const double rate = run.figures.flops_per_item * figures.items_per_second;
   if (!(rate > 0) || run.rank_count <= 0) return {};
-  std::string text = fmt::format("{:.1f} GFLOP/s per rank of the model's own work",
-                                 1e-9 * rate / run.rank_count);
+  std::string text =
+      fmt::format("{:.1f} GFLOP/s per rank of the model's own work", 1e-9 * rate / run.rank_count);
   if (std::isfinite(figures.mfu))
     return text + fmt::format(", MFU {:.1f} % by parallel.hardware", 100 * figures.mfu);
   return text + "; parallel.hardware names no peak to hold it against";

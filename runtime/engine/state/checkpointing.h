@@ -28,8 +28,8 @@ class Checkpointing {
                 const StartingPoint& start, const RunOwner& owner);
 
   // Once rank 0 has taken the run directory: what is wrong with its directory of checkpoints shows
-  // now, not at the first save. Failed saves are told to `metrics`, which must outlive this; null on
-  // other ranks. Collective.
+  // now, not at the first save. Failed saves are told to `metrics`, which must outlive this; null
+  // on other ranks. Collective.
   void open(MetricsSink* metrics);
   // Starts a checkpoint of the state after `done` steps. Collective.
   void save(std::int64_t done);

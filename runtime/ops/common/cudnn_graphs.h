@@ -82,8 +82,8 @@ class CudnnPlan {
 [[nodiscard]] const CudnnPlan* cudnn_plan(const CudnnGraph& graph);
 
 // The plan for the stream's GPU. One that is only described (Execution::host) gets a plan that is
-// noted and not run, for every graph but attention with a soft cap. From a thread's second call with
-// a graph on neither allocates nor locks.
+// noted and not run, for every graph but attention with a soft cap. From a thread's second call
+// with a graph on neither allocates nor locks.
 [[nodiscard]] const CudnnPlan* cudnn_plan_for(const Stream& stream, const CudnnGraph& graph);
 
 // Asks about a GPU that is only described (compute capability 90 is major 9, minor 0; cuDNN's own

@@ -61,17 +61,17 @@ TEST_F(ResultsTest, ACertificateHoldsUntilAFileOfTheRunChanges) {
   train("run", {"checkpoint.every_steps=4"});
   train("other", {"optimizer.learning_rate=0.0123"});
   const std::string run = path("run");
-  EXPECT_THAT(output("verify-run " + run),
-              AllOf(HasSubstr("certificate          steps 1 to "), HasSubstr("has the losses of all"),
-                    HasSubstr("weights              are those of step"),
-                    HasSubstr("every checksum agrees")));
+  EXPECT_THAT(
+      output("verify-run " + run),
+      AllOf(HasSubstr("certificate          steps 1 to "), HasSubstr("has the losses of all"),
+            HasSubstr("weights              are those of step"),
+            HasSubstr("every checksum agrees")));
 
   expect_refusal("verify-run " + run + " --against " + path("other"), 4, "step 2: another loss: ");
   expect_refusal("verify-run " + path("nowhere"), 2, "no such directory");
   fs::copy(run, path("changed"), fs::copy_options::recursive);
   std::ofstream(path("changed/config.yaml"), std::ios::app) << "# a remark\n";
-  expect_refusal("verify-run " + path("changed"), 4,
-                 "config.yaml: is not that of the last start");
+  expect_refusal("verify-run " + path("changed"), 4, "config.yaml: is not that of the last start");
   fs::copy(path("other/weights.safetensors"), path("changed/weights.safetensors"),
            fs::copy_options::overwrite_existing);
   expect_refusal("verify-run " + path("changed"), 4, "weights: differ in ");
