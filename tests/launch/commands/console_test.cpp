@@ -89,7 +89,7 @@ TEST_F(ConsoleTest, OnATerminalProgressIsOneLineWithinItsWidthThatYieldsToTheLog
     const bool again = removed == std::string::npos;  // of a text of several lines
     EXPECT_LE(between(line, "\rstep ", "\x1b[K").size(), 44U) << line;
     EXPECT_THAT(again ? line : line.substr(removed + 4),
-                MatchesRegex(again ? "(time|gradient reduction|verdict): .*"
+                MatchesRegex(again ? "(time|gradient reduction|verdict|try): .*"
                                    : "(\\[|step [36]/6  validation|done: ).*"));
   }
   EXPECT_THAT(read_file(file("console.log")), HasSubstr("[console] step 5/6  loss "));
