@@ -42,9 +42,10 @@ void add_verify_run_command(CLI::App& app) {
   command->add_option("--against", arguments->against,
                       "Another run: say the first step that differs, and in what, instead");
   command->footer(
-      "certificate.jsonl has for every step the bits of loss and gradient norm and a digest of "
-      "the\n"
-      "samples, each line chained to the one before. Runs with one chain did the same, whatever\n"
+      "certificate.jsonl has for every step the bits of loss and gradient norm and digests of "
+      "samples\n"
+      "and weights, each line chained to the one before. Runs with one chain did the same, "
+      "whatever\n"
       "layouts they ran on. Ends with code 2 where there is no certificate, with 4 where "
       "something\n"
       "does not agree.\n"

@@ -36,6 +36,7 @@ CertificateStart certificate_start(const Config& config, const RunEnvironment& e
                                 parallel.tensor, parallel.pipeline, parallel.zero),
           .mode = fmt::format("{}, {}", name_of(config.reproducibility), name_of(config.precision)),
           .hosts = environment.hosts,
+          .weight_digests = config.telemetry.weight_digests,
           .time = std::chrono::system_clock::now()};
 }
 

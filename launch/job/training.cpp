@@ -205,6 +205,10 @@ Trainer::Services services_of(Engine& engine, StepRequests& requests,
                              .requests = &requests};
   if (parts.validation) services.evaluate = [&] { return parts.validation->run(); };
   services.samples = [&](std::int64_t step) { return samples_of(*parts.sampler, step); };
+  if (parts.state->digests)
+    services.digest = [&, reporter](std::int64_t done) {
+      write_digests(*parts.state->digests, *engine.session().streams.compute, done, reporter);
+    };
   if (parts.state->replicas) services.replicas = &*parts.state->replicas;
   if (parts.state->self_test) {
     services.self_test = [&](std::int64_t done) {

@@ -11,11 +11,13 @@
 
 #include "runtime/base/error.h"
 #include "runtime/checkpoint/directory.h"
+#include "runtime/checkpoint/files/stored_values.h"
 #include "runtime/checkpoint/files/weight_files.h"
 #include "runtime/checkpoint/gather.h"
 #include "runtime/checkpoint/restore/verify.h"
 #include "runtime/telemetry/certificate/certificate.h"
 #include "runtime/telemetry/run_directory.h"
+#include "runtime/train/digests/weight_digests.h"
 
 namespace trireme {
 namespace {
@@ -102,14 +104,43 @@ void check_weights(const std::string& directory, const CertificateRecord& record
       true);
 }
 
-void check_checkpoints(const std::string& directory, RunCheck& check) {
+// The first tensor whose values are not those that the run had; empty where all are, or nobody
+// wrote down what they were.
+std::string uncertified_tensor(const FoundCheckpoint& checkpoint, const CertificateRecord& record) {
+  const auto certified = record.tensors_after.find(checkpoint.step);
+  if (certified == record.tensors_after.end()) return {};
+  const StoredValues stored = stored_values(checkpoint.path, checkpoint.manifest, ValueKind::model);
+  StoredReader reader(stored);
+  for (const auto& [name, tensor] : stored.tensors) {
+    const auto found = certified->second.find(name);
+    if (found == certified->second.end() ||
+        digest_text(tensor_digest(name, reader.whole(tensor))) != found->second)
+      return name;
+  }
+  return {};
+}
+
+std::string finding_of(const FoundCheckpoint& checkpoint, const CertificateRecord& record,
+                       bool& holds) {
+  const std::vector<Damage> damage = verify_checkpoint(checkpoint.path, checkpoint.manifest);
+  const std::string other = damage.empty() ? uncertified_tensor(checkpoint, record) : "";
+  holds = damage.empty() && other.empty();
+  if (!damage.empty()) return damage.front().describe();
+  if (!other.empty()) return fmt::format("{} is not what the run had in that step", other);
+  return record.tensors_after.contains(checkpoint.step)
+             ? "every checksum agrees, and every tensor with the certificate"
+             : "every checksum agrees";
+}
+
+void check_checkpoints(const std::string& directory, const CertificateRecord& record,
+                       RunCheck& check) {
   for (const StepDirectory& found : list_checkpoints(RunDirectory::checkpoints_in(directory))) {
     const std::string name = fs::path(found.path).filename();
     try {
       const FoundCheckpoint checkpoint = open_checkpoint(found.path);
-      const std::vector<Damage> damage = verify_checkpoint(found.path, checkpoint.manifest);
-      add(check, name, damage.empty() ? "every checksum agrees" : damage.front().describe(),
-          damage.empty());
+      bool holds = false;
+      const std::string finding = finding_of(checkpoint, record, holds);
+      add(check, name, finding, holds);
     } catch (const Error& error) {
       add(check, name, error.what(), false);
     }
@@ -122,6 +153,34 @@ std::string certificate_in(const std::string& directory) {
   return directory + "/" + std::string(certificate_name);
 }
 
+// Of steps for which both have the digest of every tensor: names the first that differs.
+bool tensors_differ(std::int64_t step, const CertificateRecord& a, const CertificateRecord& b,
+                    RunCheck& check) {
+  const auto here = a.tensors_after.find(step), there = b.tensors_after.find(step);
+  if (here == a.tensors_after.end() || there == b.tensors_after.end()) return false;
+  for (const auto& [name, digest] : here->second) {
+    const auto found = there->second.find(name);
+    if (found != there->second.end() && found->second == digest) continue;
+    add(check, fmt::format("weights after {}", step), fmt::format("{} differs", name), false);
+    return true;
+  }
+  return false;
+}
+
+// Certificates of other versions, or of another setting, lack some of what is compared.
+void require_alike(const CertificateRecord& a, const CertificateRecord& b, const std::string& path,
+                   const std::string& other) {
+  if (a.starts.empty() || b.starts.empty()) return;
+  const std::int64_t here = a.starts.back().weight_digests, there = b.starts.back().weight_digests;
+  if (here == there) return;
+  fail(
+      ExitCode::config,
+      "{} has digests of the weights by telemetry.weight_digests = {}, {} by {} (0: by none, or by "
+      "a version that had none): they cannot be compared; run one of them again with the other's "
+      "setting",
+      path, here, other, there);
+}
+
 }  // namespace
 
 RunCheck verify_run(const std::string& directory) {
@@ -131,7 +190,7 @@ RunCheck verify_run(const std::string& directory) {
   check_config(directory, record, check);
   check_metrics(directory, record, check);
   check_weights(directory, record, check);
-  check_checkpoints(directory, check);
+  check_checkpoints(directory, record, check);
   return check;
 }
 
@@ -139,22 +198,31 @@ RunCheck compare_runs(const std::string& directory, const std::string& other) {
   using Step = CertificateRecord::Step;
   const CertificateRecord a = read_certificate(certificate_in(directory));
   const CertificateRecord b = read_certificate(certificate_in(other));
+  require_alike(a, b, directory, other);
   RunCheck check;
   const auto common = std::min(a.steps.size(), b.steps.size());
   const std::pair<const char*, std::string Step::*> parts[] = {
-      {"samples", &Step::samples}, {"loss", &Step::loss}, {"gradient norm", &Step::grad_norm}};
+      {"samples", &Step::samples},
+      {"loss", &Step::loss},
+      {"gradient norm", &Step::grad_norm},
+      {"digest of weights", &Step::weights}};
   for (std::size_t i = 0; i < common; ++i) {
     const Step &left = a.steps[i], &right = b.steps[i];
-    if (left == right) continue;
+    if (left == right) {
+      if (tensors_differ(left.step, a, b, check)) return check;
+      continue;
+    }
     if (left.step != right.step)
       add(check, "steps", fmt::format("{} here, {} there", left.step, right.step), false);
     for (const auto& [name, member] : parts)
       if (left.*member != right.*member)
         add(check, fmt::format("step {}", left.step),
             fmt::format("another {}: {} here, {} there", name, left.*member, right.*member), false);
+    tensors_differ(left.step, a, b, check);
     return check;
   }
-  add(check, "steps", fmt::format("{} equal in samples, loss and gradient norm", common), true);
+  add(check, "steps", fmt::format("{} equal in samples, loss, gradient norm and weights", common),
+      true);
   if (a.steps.size() != b.steps.size())
     add(check, "length", fmt::format("{} steps here, {} there", a.steps.size(), b.steps.size()),
         false);

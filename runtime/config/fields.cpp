@@ -438,6 +438,14 @@ std::vector<Field> telemetry_fields() {
             "minutes between two warnings of one kind while the run goes on: data or checkpoints "
             "that "
             "are slow, gradient norms that leap or are 0, a loss that rises; 0 = no warnings"),
+      FIELD(
+          telemetry.weight_digests, IntegerRange{0, 1024},
+          "the certificate has a digest of the weights behind each step, of one of so many groups "
+          "of tensors in turn, and at checkpoints one of each tensor; 1 = of all in every step, 0 "
+          "= none"),
+      FIELD(telemetry.tensor_digests, Free{},
+            "the certificate has a digest of each tensor behind every step, which then waits for "
+            "it: to find out what differs"),
       FIELD(telemetry.trace, Text{},
             "steps of which all ranks' streams are traced, such as 10-12 or 10, into "
             "run.directory/trace; \"\" = none"),

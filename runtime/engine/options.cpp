@@ -171,6 +171,7 @@ TrainerOptions trainer_options(const Config& config, const ModelTraits& traits,
           .divergence_check_every = config.train.divergence_check_every,
           .classifier = traits.input == InputKind::images,
           .epochs = [sampler](std::int64_t done) { return sampler.epochs(done); },
+          .digest_every_step = config.telemetry.tensor_digests,
           .facts = facts};
 }
 

@@ -6,7 +6,17 @@
 namespace trireme {
 namespace {
 
-StepOptions with_average(StepOptions options, AverageWeights& average) {
+std::optional<WeightDigests> digests_of(Session& session) {
+  const TelemetryConfig& config = session.config.telemetry;
+  if (config.weight_digests == 0 && !config.tensor_digests) return std::nullopt;
+  return std::optional<WeightDigests>(std::in_place, *session.device, session.model->params(),
+                                      session.mesh, session.placed_params(),
+                                      static_cast<int>(config.weight_digests));
+}
+
+StepOptions with_hooks(StepOptions options, const Session& session, AverageWeights& average,
+                       const std::optional<WeightDigests>& digests) {
+  if (session.config.telemetry.weight_digests > 0) options.digests = &*digests;
   if (average.enabled()) options.after_update = [&average](Stream&) { average.update(); };
   return options;
 }
@@ -29,8 +39,9 @@ void AverageWeights::update() {
 
 TrainingState::TrainingState(Session& session, StepOptions options)
     : average(session, session.config.train.ema_decay),
+      digests(digests_of(session)),
       engine(*session.device, *session.model, session.mesh, session.streams, &session.tensor,
-             with_average(std::move(options), average)),
+             with_hooks(std::move(options), session, average, digests)),
       session_(session) {
   if (session.config.train.divergence_check_every > 0)
     replicas.emplace(*session.device, session.model->params(), session.mesh, session.streams);

@@ -34,6 +34,7 @@ struct TrainingState {
   TrainingState(Session& session, StepOptions options);
 
   AverageWeights average;
+  std::optional<WeightDigests> digests;  // where the config asks for them
   StepEngine engine;
   std::optional<ReplicaCheck> replicas;
   std::optional<SelfTest> self_test;

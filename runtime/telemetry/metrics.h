@@ -56,6 +56,8 @@ struct StepMetrics {
   std::optional<double> noise_scale{};  // samples; of the steps that measure it
   double noise_trace = 0, noise_square = 0;  // what this step alone says of its two parts
   std::optional<std::int64_t> spikes{};      // up to and with this one, where there is a spike rule
+  // Of the weights behind this step that are digested in it (telemetry.weight_digests).
+  std::optional<std::uint64_t> weight_digest{};
   std::optional<double> joules{};            // since the report before, where all of it is counted
   double epoch = 0;                          // passes over the data, up to and with this step
   std::int64_t items_seen = 0;               // tokens or images, up to and with this step

@@ -51,13 +51,14 @@ void Trainer::loop() {
         (final_step || (options_.eval_every > 0 && done % options_.eval_every == 0));
     // A step is reported while the next one runs, unless the run stops or looks at the weights
     // here.
-    if (final_step || evaluate_now) {
+    if (final_step || evaluate_now || options_.digest_every_step) {
       settle_reports(done);
     } else {
       report_up_to(step);
     }
     if (services_.tracer != nullptr) services_.tracer->write_after(reported_);
     check_replicas(done);
+    if (options_.digest_every_step) digest_tensors(done);
     if (evaluate_now) run_evaluation(step);
     if (services_.after_step) services_.after_step();
     if (services_.requests == nullptr) continue;
@@ -99,9 +100,16 @@ void Trainer::check_replicas(std::int64_t done) {
   services_.replicas->start(done);
 }
 
+void Trainer::digest_tensors(std::int64_t done) {
+  if (!services_.digest) return;
+  engine_.gatherer().finish();
+  services_.digest(done);
+}
+
 void Trainer::save(std::int64_t done) {
   // A run that goes on from here finds the lines of all its steps in the log.
   settle_reports(done);
+  if (!options_.digest_every_step) digest_tensors(done);
   if (reporting_.steps != nullptr) reporting_.steps->flush();
   if (services_.replicas != nullptr) services_.replicas->finish();
   set_activity(saving_activity);
@@ -152,6 +160,7 @@ StepMetrics Trainer::metrics_of(const StepReport& report) const {
                       .epoch = options_.epochs ? options_.epochs(done) : 0,
                       .items_seen = engine_.targets_before(done),
                       .time = std::chrono::system_clock::now()};
+  metrics.weight_digest = report.weight_digest;
   metrics.flops = options_.flops_per_item * static_cast<double>(metrics.items);
   metrics.peak_flops = options_.peak_flops;
   if (report.noise) {

@@ -25,7 +25,8 @@ struct TrainerOptions {
   bool classifier = false;                  // evaluations report accuracy
   // Passes over the data after so many steps; may be empty.
   std::function<double(std::int64_t done)> epochs{};
-  RunFacts facts{};  // for advice
+  bool digest_every_step = false;  // Services::digest is called behind every step
+  RunFacts facts{};                // for advice
   // For rates: of the model by token or image, and what all ranks could do in a second; 0 = not
   // known.
   double flops_per_item = 0, peak_flops = 0;
@@ -49,6 +50,9 @@ class Trainer {
     std::function<void(std::int64_t done)> save{};
     // Tests the ranks before the first step and whenever `requests` say so; collective.
     std::function<void(std::int64_t done)> self_test{};
+    // Writes down the digest of every tensor after so many steps, before a checkpoint of them; the
+    // weights are final. Collective.
+    std::function<void(std::int64_t done)> digest{};
     // After every step; not collective.
     std::function<void()> after_step{};
     StepRequests* requests = nullptr;
@@ -83,6 +87,7 @@ class Trainer {
   [[nodiscard]] StepMetrics metrics_of(const StepReport& report) const;
   [[nodiscard]] SkippedBatch spike(const StepReport& report);
   void check_replicas(std::int64_t done);
+  void digest_tensors(std::int64_t done);
   void save(std::int64_t done);
   void run_evaluation(std::int64_t step);
 

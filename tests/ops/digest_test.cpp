@@ -14,14 +14,16 @@ using namespace test;
 // Sums of several digests as the device makes them.
 class DigestTest : public ::testing::Test {
  protected:
-  std::uint64_t of(const std::vector<float>& values, std::uint64_t start = 0) {
+  std::uint64_t of(const std::vector<float>& values, std::uint64_t start = 0,
+                   const ops::DigestPlaces& places = {}) {
     const Buffer x(stream().device(), values.size() * sizeof(float), MemoryKind::device);
     const Buffer sum(stream().device(), sizeof(std::uint64_t), MemoryKind::device);
     test::upload(stream(), x.data(), values.data(), x.bytes());
     test::upload(stream(), sum.data(), &start, sizeof(start));
 
     ops::accumulate_digest(stream(), sum.view(DType::u64, Shape{1}),
-                           x.view(DType::f32, Shape{static_cast<std::int64_t>(values.size())}));
+                           x.view(DType::f32, Shape{static_cast<std::int64_t>(values.size())}),
+                           places);
 
     std::uint64_t digest = 0;
     test::download(stream(), &digest, sum.data(), sizeof(digest));
@@ -66,6 +68,30 @@ TEST_F(DigestTest, PlacesCount) {
   std::swap(values[3], values[71]);
 
   EXPECT_NE(of(values), expected);
+}
+
+// Columns [0, 3) and [3, 10) of 7 rows of 10, the second from its 5th element on.
+TEST_F(DigestTest, ThePartsOfATensorAddUpToTheWhole) {
+  constexpr std::int64_t columns = 10, cut = 3, begin = 5;
+  const auto values = sample(7 * columns);
+  std::vector<float> left, right, front;
+  for (std::int64_t i = 0; i < std::ssize(values); ++i) {
+    const bool is_left = i % columns < cut;
+    (is_left                     ? left
+     : std::ssize(front) < begin ? front
+                                 : right)
+        .push_back(values[static_cast<std::size_t>(i)]);
+  }
+  const ops::DigestPlaces behind{
+      .base = 40 + cut, .width = columns - cut, .stride = columns, .first = 0};
+  ops::DigestPlaces rest = behind;
+  rest.first = begin;
+
+  const std::uint64_t sum = of(left, 0, {.base = 40, .width = cut, .stride = columns}) +
+                            of(front, 0, behind) + of(right, 0, rest);
+
+  EXPECT_EQ(sum, of(values, 0, {.base = 40}));
+  EXPECT_EQ(sum, ops::host_digest(values, 40));
 }
 
 }  // namespace

@@ -1,17 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/update/digest.h"
 
+#include <bit>
+
 #include "runtime/ops/common/dispatch.h"
 #include "runtime/ops/common/operands.h"
+#include "runtime/ops/update/digest_math.h"
 
 namespace trireme::ops {
 
 TRIREME_KERNEL(accumulate_digest);
 
-void accumulate_digest(Stream& stream, const Tensor& digest, const Tensor& x) {
+void accumulate_digest(Stream& stream, const Tensor& digest, const Tensor& x,
+                       const DigestPlaces& places) {
   const Operands check("accumulate_digest");
   check.reduction("digest", digest, DType::u64, x);
-  TRIREME_DISPATCH(stream, accumulate_digest, reads(x).updates(digest), digest, x);
+  TRIREME_DISPATCH(stream, accumulate_digest, reads(x).updates(digest), digest, x, places);
+}
+
+std::uint64_t host_digest(std::span<const float> x, std::uint64_t base) {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    sum += digest_term(base + i, std::bit_cast<std::uint32_t>(x[i]));
+  return sum;
 }
 
 }  // namespace trireme::ops

@@ -14,7 +14,9 @@ constexpr int threads = 256;
 constexpr int terms = 8;
 
 // Integers: the order in which the blocks' atomics arrive changes no bit.
-__global__ void digest_kernel(std::uint64_t* digest, const float* x, std::int64_t count) {
+template <bool rows>
+__global__ void digest_kernel(std::uint64_t* digest, const float* x, std::int64_t count,
+                              DigestPlaces places) {
   std::uint64_t sum = 0;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads * terms;
   for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * threads * terms + threadIdx.x;
@@ -22,7 +24,14 @@ __global__ void digest_kernel(std::uint64_t* digest, const float* x, std::int64_
 #pragma unroll
     for (int j = 0; j < terms; ++j) {
       const std::int64_t i = first + j * threads;
-      if (i < count) sum += digest_term(i, std::bit_cast<std::uint32_t>(x[i]));
+      if (i >= count) continue;
+      std::int64_t place = i;
+      if constexpr (rows) {
+        const std::int64_t at = places.first + i;
+        place = at / places.width * places.stride + at % places.width;
+      }
+      sum += digest_term(places.base + static_cast<std::uint64_t>(place),
+                         std::bit_cast<std::uint32_t>(x[i]));
     }
   }
   sum = block_reduce<threads>(sum, std::uint64_t{0}, Sum{});
@@ -32,10 +41,12 @@ __global__ void digest_kernel(std::uint64_t* digest, const float* x, std::int64_
 
 }  // namespace
 
-void accumulate_digest(Stream& stream, const Tensor& digest, const Tensor& x) {
+void accumulate_digest(Stream& stream, const Tensor& digest, const Tensor& x,
+                       const DigestPlaces& places) {
   trireme::cuda::launch(stream,
                         trireme::cuda::grid_for(stream, x.count(), threads * terms, threads),
-                        digest_kernel, digest.as<std::uint64_t>(), x.as<float>(), x.count());
+                        places.width > 0 ? digest_kernel<true> : digest_kernel<false>,
+                        digest.as<std::uint64_t>(), x.as<float>(), x.count(), places);
 }
 
 TRIREME_CUDA_PROVIDES(ops, accumulate_digest);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -35,23 +36,29 @@ std::string dumped(const Record& record) {
   return record.dump(-1, ' ', false, Record::error_handler_t::replace);
 }
 
+// How lines begin. Those of results are chained; others say which result they follow.
+enum class LineKind : std::uint8_t { result, start, tensors };
+constexpr std::array<std::pair<std::string_view, LineKind>, 3> beginnings = {
+    {{"{\"step\":", LineKind::result},
+     {"{\"start_after\":", LineKind::start},
+     {"{\"tensors_after\":", LineKind::tensors}}};
+
 struct Line {
   std::int64_t step = 0;
-  bool result = false;      // else the start of a run
+  LineKind kind = LineKind::result;
   std::string_view fields;  // what its digest covers: "{...", without the digest itself
   std::string_view chain;   // of the results up to here
 };
 
 // Nothing of a line that is none of ours.
 std::optional<Line> split(std::string_view text) {
-  constexpr std::string_view result = "{\"step\":", start = "{\"start_after\":";
-  const bool is_result = text.starts_with(result);
+  const auto* const found = std::ranges::find_if(
+      beginnings, [&](const auto& beginning) { return text.starts_with(beginning.first); });
   const std::size_t at = text.rfind(chain_key);
-  if ((!is_result && !text.starts_with(start)) || at == std::string_view::npos ||
-      !text.ends_with("\"}"))
+  if (found == beginnings.end() || at == std::string_view::npos || !text.ends_with("\"}"))
     return {};
-  const std::string_view number = text.substr(is_result ? result.size() : start.size());
-  Line line{.result = is_result,
+  const std::string_view number = text.substr(found->first.size());
+  Line line{.kind = found->second,
             .fields = text.substr(0, at),
             .chain = text.substr(at + chain_key.size())};
   if (std::from_chars(number.data(), number.data() + number.size(), line.step).ec != std::errc())
@@ -77,16 +84,27 @@ std::optional<LineFile::Keep> lines_up_to(bool goes_on, std::int64_t done, std::
   };
 }
 
-std::string start_line(const CertificateStart& start, const std::string& chain) {
-  const Record record = {{"start_after", start.after},   {"time", timestamp_text(start.time)},
-                         {"config", start.config},       {"data", start.data},
-                         {"program", start.program},     {"binary", start.binary},
-                         {"libraries", start.libraries}, {"layout", start.layout},
-                         {"mode", start.mode},           {"hosts", start.hosts}};
+// A line that leaves the chain as it is.
+std::string beside_the_chain(const Record& record, const std::string& chain) {
   std::string fields = dumped(record);
   fields.pop_back();
   const std::string check = digest_text(next_link(link_of(chain), fields));
   return fmt::format("{}{}{}\"{}{}\"}}\n", fields, check_key, check, chain_key, chain);
+}
+
+std::string start_line(const CertificateStart& start, const std::string& chain) {
+  const Record record = {{"start_after", start.after},
+                         {"time", timestamp_text(start.time)},
+                         {"config", start.config},
+                         {"data", start.data},
+                         {"program", start.program},
+                         {"binary", start.binary},
+                         {"libraries", start.libraries},
+                         {"layout", start.layout},
+                         {"mode", start.mode},
+                         {"hosts", start.hosts},
+                         {"weight_digests", start.weight_digests}};
+  return beside_the_chain(record, chain);
 }
 
 CertificateStart start_of(const Record& record) {
@@ -99,7 +117,8 @@ CertificateStart start_of(const Record& record) {
           .libraries = record.value("libraries", std::map<std::string, std::string>()),
           .layout = text("layout"),
           .mode = text("mode"),
-          .hosts = record.value("hosts", std::vector<std::string>())};
+          .hosts = record.value("hosts", std::vector<std::string>()),
+          .weight_digests = record.value("weight_digests", std::int64_t{0})};
 }
 
 // Reads lines and follows the chain.
@@ -113,7 +132,7 @@ class Reader {
     const auto record = Record::parse(text, nullptr, false);
     if (!line || record.is_discarded()) return problem("is no line of a certificate");
     try {
-      line->result ? result(*line, record) : start(*line, record);
+      line->kind == LineKind::result ? result(*line, record) : beside(*line, record);
     } catch (const Record::exception&) {
       problem("has values of a wrong kind");
     }
@@ -131,14 +150,16 @@ class Reader {
       record_.problems.push_back(fmt::format("{}:{}: {}", path_, number_, what));
   }
 
-  void start(const Line& line, const Record& record) {
+  void beside(const Line& line, const Record& record) {
     const std::size_t at = line.fields.rfind(check_key);
     if (link_of(line.chain) != chain_) problem("does not follow from the line before");
     if (at == std::string_view::npos ||
         record.value("check", "") !=
             digest_text(next_link(link_of(line.chain), line.fields.substr(0, at))))
       problem("was changed after it was written");
-    record_.starts.push_back(start_of(record));
+    if (line.kind == LineKind::start) return record_.starts.push_back(start_of(record));
+    record_.tensors_after[line.step] =
+        record.value("tensors", std::map<std::string, std::string>());
   }
 
   void result(const Line& line, const Record& record) {
@@ -150,7 +171,7 @@ class Reader {
       if (!record_.steps.empty() && line.step != record_.steps.back().step + 1)
         problem(fmt::format("is of step {}, behind step {}", line.step, record_.steps.back().step));
       record_.steps.push_back({line.step, record.value("loss", ""), record.value("grad_norm", ""),
-                               record.value("samples", "")});
+                               record.value("samples", ""), record.value("weight_digest", "")});
     }
     if (!record.contains("weights")) return;
     record_.weights_step = line.step;
@@ -193,9 +214,17 @@ void Certificate::result(std::string fields) {
 }
 
 void Certificate::step(const StepMetrics& metrics) {
-  result(fmt::format("{{\"step\":{},\"loss\":\"{}\",\"grad_norm\":\"{}\",\"samples\":\"{}\"",
+  const std::string weights =
+      metrics.weight_digest
+          ? fmt::format(",\"weight_digest\":\"{}\"", digest_text(*metrics.weight_digest))
+          : std::string();
+  result(fmt::format("{{\"step\":{},\"loss\":\"{}\",\"grad_norm\":\"{}\",\"samples\":\"{}\"{}",
                      metrics.step, exact(metrics.loss), exact(metrics.grad_norm),
-                     digest_text(samples_(metrics.step))));
+                     digest_text(samples_(metrics.step)), weights));
+}
+
+void Certificate::tensors(std::int64_t step, const std::map<std::string, std::string>& tensors) {
+  file_.append(beside_the_chain({{"tensors_after", step}, {"tensors", tensors}}, chain()));
 }
 
 void Certificate::skipped(const SkippedBatch& skipped) {

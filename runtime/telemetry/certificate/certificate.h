@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's certificate, certificate.jsonl: what ran on what, and for every step what came out of it.
+// A run's certificate, certificate.jsonl: what ran on what, and for every step what came out of it;
+// beside these digests of every tensor, wherever they were taken.
 // The lines of results form a chain: each has the XXH3-64 of the digest before it and of its own
 // text, so that the last one stands for the whole run and equal chains mean equal runs, however
 // often they were stopped and, in layout mode, on whatever layouts they ran. It tells accidents
@@ -30,6 +31,7 @@ struct CertificateStart {
   std::string layout{};                            // "data 2 x tensor 1 x pipeline 1, ZeRO 0"
   std::string mode{};                              // reproducibility and precision: "layout, bf16"
   std::vector<std::string> hosts{};
+  std::int64_t weight_digests = 0;  // telemetry.weight_digests
   std::chrono::system_clock::time_point time{};
 };
 
@@ -54,6 +56,9 @@ class Certificate final : public MetricsSink {
   void evaluation(const EvaluationMetrics& /*metrics*/) override {}
   void skipped(const SkippedBatch& skipped) override;
   void failed_save(const FailedSave& /*failed*/) override {}
+  // The digest of every tensor behind a step whose line is written. Beside the chain: where they
+  // are taken depends on when checkpoints are.
+  void tensors(std::int64_t step, const std::map<std::string, std::string>& tensors);
   // Of the last step: one digest of all weights, and that of each tensor.
   void weights(std::int64_t step, const std::string& all,
                const std::map<std::string, std::string>& tensors);
@@ -73,10 +78,13 @@ struct CertificateRecord {
   struct Step {
     std::int64_t step = 0;
     std::string loss{}, grad_norm{}, samples{};
+    std::string weights{};  // of some, telemetry.weight_digests; empty: of none
     friend bool operator==(const Step&, const Step&) = default;
   };
   std::vector<CertificateStart> starts{};
   std::vector<Step> steps{};
+  // By step: the digest of every tensor behind it.
+  std::map<std::int64_t, std::map<std::string, std::string>> tensors_after{};
   std::int64_t weights_step = 0;  // 0: the run has not come to its end
   std::string weights{};
   std::map<std::string, std::string> tensors{};

@@ -62,7 +62,13 @@ void StepReports::add(Entry entry) {
 void StepReports::learn(std::int64_t step, std::span<const RankStep> by_rank) {
   if (count_ == 0 || waiting_[0].metrics.step != step) return;  // finish() was earlier
   if (mesh_.world().rank() == 0) {
-    waiting_[0].metrics.joules = joules_of(by_rank);
+    StepMetrics& metrics = waiting_[0].metrics;
+    metrics.joules = joules_of(by_rank);
+    if (metrics.weight_digest) {
+      *metrics.weight_digest = 0;
+      for (const RankStep& rank : by_rank)
+        *metrics.weight_digest += rank.digest();
+    }
     const StepSplit split = split_step(step, mesh_.shape(), by_rank);
     if (keep_splits_) splits_.push_back(split);
     write(waiting_[0], split);
@@ -101,8 +107,10 @@ void StepReports::abandon() noexcept {
   if (mesh_.world().rank() != 0) return;
   try {
     const std::size_t steps = std::exchange(count_, 0);
-    for (std::size_t i = 0; i < steps; ++i)
+    for (std::size_t i = 0; i < steps; ++i) {
+      waiting_[i].metrics.weight_digest.reset();  // it would be one rank's part
       write(waiting_[i], split_step(waiting_[i].metrics.step, {}, {&waiting_[i].own, 1}));
+    }
     flush();
   } catch (const std::exception& error) {  // the run's own error is on its way
     log::get("train").warn("{}", error.what());

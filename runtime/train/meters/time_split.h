@@ -35,7 +35,17 @@ struct RankStep {
   // Energy that this rank counts (StepOptions::joules) since the step before; NaN: not known.
   double joules = 0;
   double comm_core_wait = 0;  // of core_wait: in no pass, but of a thread that communicates
+  // No time, but told with them: this rank's part of the digest of the weights, 32 bits each.
+  double digest_high = 0, digest_low = 0;
 
+  void set_digest(std::uint64_t digest) {
+    digest_high = static_cast<double>(digest >> 32U);
+    digest_low = static_cast<double>(digest & 0xffffffffU);
+  }
+  [[nodiscard]] std::uint64_t digest() const {
+    return (static_cast<std::uint64_t>(digest_high) << 32U) +
+           static_cast<std::uint64_t>(digest_low);
+  }
   // Between the step before and this one.
   [[nodiscard]] double between() const { return period - step; }
   // What holds other ranks up within the step.

@@ -94,6 +94,8 @@ StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOption
       guard_host(device, ops::LossGuardState::count * sizeof(double), MemoryKind::host),
       noise_host(device, options.noise.every > 0 ? ops::NoiseState::count * sizeof(double) : 0,
                  MemoryKind::host),
+      digest(device, options.digests != nullptr ? sizeof(std::uint64_t) : 0, MemoryKind::device),
+      digest_host(device, digest.bytes(), MemoryKind::host),
       rng(device, rng_bytes, MemoryKind::device),
       rng_host(device, rng_bytes, MemoryKind::host),
       start(device.make_event(EventKind::timed)),
@@ -207,6 +209,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   if (!rehearses) batches_.begin_step(source);
   if (batches_.fixed()) {
     replay(step, slot);
+    digest_weights(step, slot);
   } else {
     enqueue(step, slot);
   }
@@ -325,9 +328,19 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
   optimizer_.measure(compute, step, slot.totals.gathered(), static_cast<double>(targets_));
   guard_.judge(compute, slot.totals, optimizer_.scalars());
   optimizer_.update(compute);
+  if (!batches_.fixed()) digest_weights(step, slot);
   gatherer_.after_update();
   device_.copy(compute, slot.norm_host.data(), optimizer_.gradient_norm().data, sizeof(float));
   device_.copy(compute, slot.guard_host.data(), guard_.state().data, slot.guard_host.bytes());
+}
+
+// Which tensors depends on the step, so this is no part of a recorded one.
+void StepEngine::digest_weights(std::int64_t step, Slot& slot) {
+  if (options_.digests == nullptr) return;
+  Stream& compute = *streams_.compute;
+  device_.fill_zero(compute, slot.digest.data(), slot.digest.bytes());
+  options_.digests->add_of_step(compute, step, slot.digest.view(DType::u64, Shape{1}));
+  device_.copy(compute, slot.digest_host.data(), slot.digest.data(), slot.digest.bytes());
 }
 
 void StepEngine::reduce(Slot& slot) {
@@ -436,6 +449,8 @@ StepReport StepEngine::read(std::int64_t step) {
   read_loss_scale(slot, report);
   report.judgement = judgement_of(slot.guard_host);
   if (slot.noisy) report.noise = NoiseMeter::reading_of(slot.noise_host);
+  if (options_.digests != nullptr)
+    report.weight_digest = *reinterpret_cast<const std::uint64_t*>(slot.digest_host.data());
   read_times(step, slot, report);
   last_read_ = {step, report.own};
   if (options_.flags) {
@@ -471,6 +486,7 @@ void StepEngine::read_times(std::int64_t step, Slot& slot, StepReport& report) c
   report.comm_core_wait_ms = std::min(slot.comm_core_wait_ms, report.exposed_comm_ms);
   report.own = own_times(report, device_.type() == DeviceType::cpu);
   if (options_.joules) report.own.joules = options_.joules();
+  report.own.set_digest(report.weight_digest.value_or(0));
 }
 
 void StepEngine::read_loss_scale(const Slot& slot, StepReport& report) const {

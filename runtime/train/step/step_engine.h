@@ -17,6 +17,7 @@
 #include "runtime/parallel/param_gatherer.h"
 #include "runtime/parallel/pipeline_runner.h"
 #include "runtime/parallel/tied_gradients.h"
+#include "runtime/train/digests/weight_digests.h"
 #include "runtime/train/meters/core_waits.h"
 #include "runtime/train/step/loss_guard.h"
 #include "runtime/train/step/noise_meter.h"
@@ -52,6 +53,8 @@ struct StepOptions {
   LossGuardOptions loss_guard{};
   NoiseMeterOptions noise{};
   LrSchedule schedule{};
+  // Digests some of the weights after each update. Null: none.
+  const WeightDigests* digests = nullptr;
   std::function<void(Stream&)>
       after_update{};  // enqueues what follows each update (weight averages); may be empty
   // Joules that this rank counts, since the last call: its own GPU, or as the first of its host the
@@ -98,7 +101,9 @@ struct StepReport {
   LossJudgement judgement{};
   std::optional<NoiseReading> noise{};  // of the steps that measure it
   StepFlags flags{};                    // the largest of all ranks
-  RankStep own{};                       // this step's times
+  // This rank's part of the digest of the weights behind the update, where they are digested.
+  std::optional<std::uint64_t> weight_digest{};
+  RankStep own{};  // this step's times
   // The times of step `timed` (below 0: of none) on all ranks; until a later step is read.
   std::int64_t timed = -1;
   std::span<const RankStep> by_rank{};
@@ -142,7 +147,7 @@ class StepEngine final : private StageWork, private LayerHook {
     Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options);
     LossTotals totals;
     StepExchange exchange;
-    Buffer norm_host, scale_host, guard_host, noise_host, rng, rng_host;
+    Buffer norm_host, scale_host, guard_host, noise_host, digest, digest_host, rng, rng_host;
     std::unique_ptr<Event> start, updated, reduce_begin, reduce_end;
     bool noisy = false;    // the step measures gradient noise
     bool warm = false;     // a step went through it
@@ -162,6 +167,7 @@ class StepEngine final : private StageWork, private LayerHook {
   void replay(std::int64_t step, Slot& slot);
   void reduce(Slot& slot);
   void update(std::int64_t step, Slot& slot);
+  void digest_weights(std::int64_t step, Slot& slot);
   void read_times(std::int64_t step, Slot& slot, StepReport& report) const;
   void read_loss_scale(const Slot& slot, StepReport& report) const;
   [[nodiscard]] Slot& slot_of(std::int64_t step) {

@@ -65,9 +65,13 @@ TEST_F(ResultsTest, ACertificateHoldsUntilAFileOfTheRunChanges) {
       output("verify-run " + run),
       AllOf(HasSubstr("certificate          steps 1 to "), HasSubstr("has the losses of all"),
             HasSubstr("weights              are those of step"),
-            HasSubstr("every checksum agrees")));
+            HasSubstr("every checksum agrees, and every tensor with the certificate")));
 
-  expect_refusal("verify-run " + run + " --against " + path("other"), 4, "step 2: another loss: ");
+  expect_refusal("verify-run " + run + " --against " + path("other"), 4,
+                 "step 1: another digest of weights: ");
+  train("undigested", {"telemetry.weight_digests=0"});
+  expect_refusal("verify-run " + run + " --against " + path("undigested"), 2,
+                 "telemetry.weight_digests = 16");
   expect_refusal("verify-run " + path("nowhere"), 2, "no such directory");
   fs::copy(run, path("changed"), fs::copy_options::recursive);
   std::ofstream(path("changed/config.yaml"), std::ios::app) << "# a remark\n";

@@ -30,7 +30,8 @@ class CertificateTest : public testing::Test {
     for (std::int64_t step = from + 1; step <= to; ++step)
       certificate.step({.step = step,
                         .loss = 1.0 / static_cast<double>(step) + (step == 3 ? drift : 0),
-                        .grad_norm = 0.1});
+                        .grad_norm = 0.1,
+                        .weight_digest = 17});
     if (to == 6) certificate.weights(6, "00ff", {{"a", "01"}, {"b", "02"}});
     chain_ = certificate.chain();
   }
@@ -50,6 +51,7 @@ TEST_F(CertificateTest, ReadsBackWhatARunSaid) {
   ASSERT_EQ(record.steps.size(), 6U);
   EXPECT_EQ(record.steps[1].loss, "0x1p-1");
   EXPECT_EQ(record.steps[1].samples, "0x000000000000000e");
+  EXPECT_EQ(record.steps[1].weights, "0x0000000000000011");
   EXPECT_EQ(record.weights, "00ff");
   EXPECT_EQ(record.tensors.at("b"), "02");
   EXPECT_EQ(record.chain, chain_);
@@ -71,6 +73,35 @@ TEST_F(CertificateTest, ARunThatWasStoppedAndWentBackEndsInTheSameChain) {
   EXPECT_THAT(record.problems, IsEmpty());
   EXPECT_EQ(record.starts.size(), 3U);
   EXPECT_EQ(record.steps.size(), 6U);
+}
+
+TEST_F(CertificateTest, DigestsOfTensorsStandBesideTheChain) {
+  run(0, 3, false);
+  const std::string plain = chain_;
+  start_anew();
+  {
+    Certificate certificate(path_, {.layout = "data 1"}, false,
+                            [](std::int64_t step) { return static_cast<std::uint64_t>(step * 7); });
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      certificate.step({.step = step,
+                        .loss = 1.0 / static_cast<double>(step),
+                        .grad_norm = 0.1,
+                        .weight_digest = 17});
+      certificate.tensors(step, {{"a", digest_text(static_cast<std::uint64_t>(step))}});
+    }
+    EXPECT_EQ(certificate.chain(), plain);
+  }
+  run(2, 3, true);  // goes on, and forgets what was behind step 2
+
+  const CertificateRecord record = read_certificate(path_);
+  EXPECT_THAT(record.problems, IsEmpty());
+  EXPECT_EQ(record.chain, plain);
+  ASSERT_EQ(record.tensors_after.size(), 2U);
+  EXPECT_EQ(record.tensors_after.at(2).at("a"), "0x0000000000000002");
+  std::string text = read_text(path_);
+  text.replace(text.find("0x0000000000000002"), 18, "0x0000000000000003");
+  std::ofstream(path_) << text;
+  EXPECT_THAT(read_certificate(path_).problems, ElementsAre(HasSubstr("was changed")));
 }
 
 TEST_F(CertificateTest, ABitOfOneLossGivesAnotherChain) {

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/digests/weight_digests.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/base/checksum.h"
+#include "runtime/comm/comm_label.h"
+#include "runtime/comm/host_stream.h"
+
+namespace trireme {
+
+WeightDigests::WeightDigests(Device& device, ParamStore& params, const ProcessMesh& mesh,
+                             std::span<const PlacedParam> placed, int turns)
+    : device_(device), mesh_(mesh), turns_(turns) {
+  const ParamLayout& layout = params.layout();
+  const std::vector<ManifestTensor> tensors = manifest_tensors(placed, layout.split());
+  for (const ManifestTensor& tensor : tensors) {
+    names_.push_back(tensor.name);
+    bases_.push_back(checksum_of(tensor.name));
+  }
+  choose_turns(tensors);
+  const CheckpointValues values{.params = params};
+  for (const OwnSlice& slice : own_slices(layout, mesh, tensors)) {
+    const Held held =
+        held_of(values, ValueKind::model, layout.buckets()[static_cast<std::size_t>(slice.bucket)]);
+    add_slice(slice, tensors[static_cast<std::size_t>(slice.slice.tensor)].blocking,
+              held.values.range(slice.element - held.first, slice.slice.count));
+  }
+  digests_ = Buffer(device, names_.size() * sizeof(std::uint64_t), MemoryKind::device);
+  host_ = Buffer(device, digests_.bytes(), MemoryKind::host);
+}
+
+// The largest first, each to the turn that has least: the same on every layout.
+void WeightDigests::choose_turns(std::span<const ManifestTensor> tensors) {
+  turns_ = std::clamp(turns_, 1, std::max(1, static_cast<int>(tensors.size())));
+  std::vector<std::size_t> by_size(tensors.size());
+  std::iota(by_size.begin(), by_size.end(), std::size_t{0});
+  std::ranges::stable_sort(by_size, [&](std::size_t a, std::size_t b) {
+    return tensors[a].shape.count() > tensors[b].shape.count();
+  });
+  std::vector<std::int64_t> load(static_cast<std::size_t>(turns_));
+  turn_of_.resize(tensors.size());
+  for (const std::size_t tensor : by_size) {
+    const auto turn = std::ranges::min_element(load) - load.begin();
+    turn_of_[tensor] = static_cast<int>(turn);
+    load[static_cast<std::size_t>(turn)] += tensors[tensor].shape.count();
+  }
+}
+
+// What leads a block are neighbours in the whole tensor, the rest lies in rows (Blocking).
+void WeightDigests::add_slice(const OwnSlice& slice, const Blocking& blocking,
+                              const Tensor& values) {
+  const auto tensor = static_cast<std::size_t>(slice.slice.tensor);
+  const std::int64_t first = slice.slice.first, count = slice.slice.count,
+                     block = slice.slice.block;
+  const std::int64_t lead = blocking.blocks == 1 ? first + count
+                            : blocking.lead > 1  ? blocking.lead * blocking.run
+                                                 : 0;
+  const std::int64_t in_front = std::clamp(lead - first, std::int64_t{0}, count);
+  const auto base_at = [&](std::int64_t place) {
+    return bases_[tensor] + static_cast<std::uint64_t>(place);
+  };
+  if (in_front > 0)
+    regions_.push_back(
+        {tensor, values.range(0, in_front), {.base = base_at(blocking.logical(block, first))}});
+  if (in_front == count) return;
+  regions_.push_back({tensor,
+                      values.range(in_front, count - in_front),
+                      {.base = base_at(block * blocking.run),
+                       .width = blocking.run,
+                       .stride = blocking.run * blocking.blocks,
+                       .first = first + in_front}});
+}
+
+void WeightDigests::add_of_step(Stream& stream, std::int64_t step, const Tensor& sum) const {
+  const int turn = static_cast<int>(step % turns_);
+  for (const Region& region : regions_)
+    if (turn_of_[region.tensor] == turn)
+      ops::accumulate_digest(stream, sum, region.values, region.places);
+}
+
+std::vector<std::uint64_t> WeightDigests::of_all(Stream& compute) {
+  const auto count = static_cast<std::int64_t>(names_.size());
+  const Tensor digests = digests_.view(DType::u64, Shape{count});
+  device_.fill_zero(compute, digests.data, digests.bytes());
+  for (const Region& region : regions_)
+    ops::accumulate_digest(compute, digests.range(static_cast<std::int64_t>(region.tensor), 1),
+                           region.values, region.places);
+  device_.copy(compute, host_.data(), digests.data, host_.bytes());
+  compute.synchronize();
+  const ScopedCommLabel label("weight digests");
+  const HostStream stream;
+  const Tensor own = host_.view(DType::u64, Shape{count});
+  std::vector<std::uint64_t> all(names_.size());
+  const Tensor sums{reinterpret_cast<std::byte*>(all.data()), DType::u64, Shape{count}};
+  mesh_.world().all_reduce(*stream, own, sums, ReduceOp::sum);
+  return all;
+}
+
+std::uint64_t tensor_digest(std::string_view name, std::span<const float> values) {
+  return ops::host_digest(values, checksum_of(name));
+}
+
+}  // namespace trireme
