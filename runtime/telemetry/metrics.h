@@ -58,9 +58,9 @@ struct StepMetrics {
   std::optional<std::int64_t> spikes{};      // up to and with this one, where there is a spike rule
   // Of the weights behind this step that are digested in it (telemetry.weight_digests).
   std::optional<std::uint64_t> weight_digest{};
-  std::optional<double> joules{};            // since the report before, where all of it is counted
-  double epoch = 0;                          // passes over the data, up to and with this step
-  std::int64_t items_seen = 0;               // tokens or images, up to and with this step
+  std::optional<double> joules{};  // since the report before, where all of it is counted
+  double epoch = 0;                // passes over the data, up to and with this step
+  std::int64_t items_seen = 0;     // tokens or images, up to and with this step
   std::chrono::system_clock::time_point time{};  // when it was reported
 };
 
