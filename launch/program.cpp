@@ -11,6 +11,7 @@
 #include "launch/commands/field_commands.h"
 #include "launch/commands/generate_command.h"
 #include "launch/commands/plan_command.h"
+#include "launch/commands/replay_command.h"
 #include "launch/commands/report_command.h"
 #include "launch/commands/scale_command.h"
 #include "launch/commands/top_command.h"
@@ -35,6 +36,7 @@ int run_program(int argc, char** argv) {
     add_scale_command(app);
     add_report_command(app);
     add_verify_run_command(app);
+    add_replay_command(app);
     add_top_command(app);
     add_trace_command(app);
     add_doctor_command(app);

@@ -25,15 +25,13 @@ ExportFacts export_facts(const Config& config, const RunEnvironment& environment
 
 CertificateStart certificate_start(const Config& config, const RunEnvironment& environment,
                                    std::uint64_t data, std::int64_t done) {
-  const ParallelConfig& parallel = config.parallel;
   return {.after = done,
           .config = digest_text(checksum_of(to_yaml(with_absolute_paths(config)))),
           .data = digest_text(data),
           .program = build_text(),
           .binary = file_digest("/proc/self/exe"),
           .libraries = environment.libraries,
-          .layout = fmt::format("data {} x tensor {} x pipeline {}, ZeRO {}", parallel.data,
-                                parallel.tensor, parallel.pipeline, parallel.zero),
+          .layout = layout_text(config.parallel),
           .mode = fmt::format("{}, {}", name_of(config.reproducibility), name_of(config.precision)),
           .hosts = environment.hosts,
           .weight_digests = config.telemetry.weight_digests,
@@ -65,6 +63,11 @@ std::vector<Trial> replays_of(const BubbleReport& report, const Config& config, 
 }
 
 }  // namespace
+
+std::string layout_text(const ParallelConfig& parallel) {
+  return fmt::format("data {} x tensor {} x pipeline {}, ZeRO {}", parallel.data, parallel.tensor,
+                     parallel.pipeline, parallel.zero);
+}
 
 Reporter::Reporter(const Config& config, const std::string& requested,
                    const RunEnvironment& environment, const ModelTraits& traits,

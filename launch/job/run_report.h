@@ -20,6 +20,9 @@
 
 namespace trireme {
 
+// "data 2 x tensor 1 x pipeline 1, ZeRO 0", as the certificate has it.
+[[nodiscard]] std::string layout_text(const ParallelConfig& parallel);
+
 // What only rank 0 has. Making it claims the run directory, which the run that goes on after `done`
 // steps has already. `requested`: what was asked for, as YAML.
 struct Reporter {

@@ -14,8 +14,8 @@
 #include "launch/job/run_report.h"
 #include "launch/job/run_results.h"
 #include "launch/job/start_times.h"
+#include "launch/job/step_samples.h"
 #include "launch/plan/layout_plan.h"
-#include "runtime/base/checksum.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/gather_texts.h"
@@ -29,13 +29,6 @@
 
 namespace trireme {
 namespace {
-
-std::vector<std::int64_t> samples_of(const Sampler& sampler, std::int64_t step) {
-  std::vector<std::int64_t> samples;
-  for (std::int64_t slot = 0; slot < sampler.ramp().size_at(step); ++slot)
-    samples.push_back(sampler.at(step, slot).sample);
-  return samples;
-}
 
 StepRequestOptions request_options(const Config& config, bool leader) {
   const std::optional<StartTimes> earlier = last_start_times(config.run.directory);
@@ -107,11 +100,7 @@ std::unique_ptr<Reporter> open_reports(Engine& engine, const StartingPoint& star
         RunEnvironment{session.world->size(), hosts, library_versions(), request.command_line},
         session.traits(), facts,
         Reporter::Data{engine.dataset()->fingerprint(),
-                       [&sampler](std::int64_t step) {
-                         const auto samples = samples_of(sampler, step - 1);
-                         return checksum_of({reinterpret_cast<const char*>(samples.data()),
-                                             samples.size() * sizeof(samples.front())});
-                       }},
+                       [&sampler](std::int64_t step) { return samples_digest(sampler, step - 1); }},
         done);
     return &reporter->sinks;
   });

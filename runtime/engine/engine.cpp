@@ -117,6 +117,11 @@ const StartingPoint& Engine::find_start(const StartRequest& request) {
   return *start_;
 }
 
+void Engine::start_at(std::optional<FoundCheckpoint> checkpoint) {
+  owner_.emplace(session_.config.run.directory);  // which touches nothing
+  start_ = StartingPoint{.checkpoint = std::move(checkpoint)};
+}
+
 // But for a run that goes on, which restores its own later.
 void Engine::set_initial_weights() {
   const Config& config = session_.config;

@@ -85,6 +85,9 @@ class Engine {
   // Where the run begins by what run.directory holds; writes nothing. begin() calls it if nobody
   // has. Raises what state/starting_point.h says.
   const StartingPoint& find_start(const StartRequest& request = {});
+  // Instead of find_start(): training begins after `checkpoint`, null: at the beginning, whatever
+  // else run.directory holds. Nothing is to be written there: no open_run() and no save() follows.
+  void start_at(std::optional<FoundCheckpoint> checkpoint);
   // Sets the weights (drawn from run.seed, train.initial_weights, or the checkpoint of the start)
   // and makes everything that trains. `flags`, `joules`: those of StepOptions.
   void begin(std::function<StepFlags()> flags = {}, std::function<double()> joules = {});

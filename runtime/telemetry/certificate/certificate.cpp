@@ -27,11 +27,6 @@ std::uint64_t next_link(std::uint64_t before, std::string_view fields) {
   return checksum_of(fmt::format("{:016x}{}", before, fields));
 }
 
-// Bits, readable: "0x1.8p+1".
-std::string exact(double value) {
-  return fmt::format("{:a}", value);
-}
-
 std::string dumped(const Record& record) {
   return record.dump(-1, ' ', false, Record::error_handler_t::replace);
 }
@@ -191,6 +186,10 @@ std::string digest_text(std::uint64_t digest) {
   return fmt::format("0x{:016x}", digest);
 }
 
+std::string exact_text(double value) {
+  return fmt::format("{:a}", value);
+}
+
 std::string file_digest(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(ExitCode::config, "{}: cannot be read: {}", path, std::strerror(errno));
@@ -219,7 +218,7 @@ void Certificate::step(const StepMetrics& metrics) {
           ? fmt::format(",\"weight_digest\":\"{}\"", digest_text(*metrics.weight_digest))
           : std::string();
   result(fmt::format("{{\"step\":{},\"loss\":\"{}\",\"grad_norm\":\"{}\",\"samples\":\"{}\"{}",
-                     metrics.step, exact(metrics.loss), exact(metrics.grad_norm),
+                     metrics.step, exact_text(metrics.loss), exact_text(metrics.grad_norm),
                      digest_text(samples_(metrics.step)), weights));
 }
 

@@ -39,6 +39,8 @@ inline constexpr std::string_view certificate_name = "certificate.jsonl";
 
 // "0x0123456789abcdef" of XXH3-64.
 [[nodiscard]] std::string digest_text(std::uint64_t digest);
+// Bits, readable: "0x1.8p+1".
+[[nodiscard]] std::string exact_text(double value);
 // Of a file's bytes. Raises ExitCode::config where it cannot be read.
 [[nodiscard]] std::string file_digest(const std::string& path);
 

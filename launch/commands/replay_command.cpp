@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/commands/replay_command.h"
+
+#include <fmt/core.h>
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <memory>
+
+#include "launch/commands/shared_options.h"
+#include "launch/replay/replay.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+void replay_run(const ReplayRequest& request) {
+  const RankProcess process;
+  const ReplayReport report = replay(process, request);
+  if (process.mpi.rank() == 0) {
+    for (const std::string& line : report.lines)
+      fmt::print("{}\n", line);
+    std::fflush(stdout);
+  }
+  if (!report.same())
+    fail(ExitCode::checkpoint, "{} does not replay: {}", request.run, report.difference);
+}
+
+}  // namespace
+
+void add_replay_command(CLI::App& app) {
+  auto* const command = app.add_subcommand(
+      "replay", "Run steps of a run again, on any layout, and compare them with its certificate");
+  const auto request = std::make_shared<ReplayRequest>();
+  command->add_option("run", request->run, "Directory of the run")->required();
+  command->add_option("--step", request->step, "The step, as the run counts them (from 1)")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--steps", request->steps, "How many steps, from that one on")
+      ->check(CLI::PositiveNumber);
+  add_set_option(*command, request->overrides);
+  command->footer(
+      "Begins with the run's nearest earlier checkpoint, else at its beginning, and writes "
+      "nothing\n"
+      "into the run. As many ranks as the run had replay its layout, others data parallelism;\n"
+      "--set parallel.tensor=2 and its like name another. Ends with code 4 where a step is not\n"
+      "what the certificate says.\n"
+      "Example: trireme replay runs/book --step 1234 --steps 10\n"
+      "Example: mpirun -np 4 trireme replay runs/book --step 1234 --set parallel.tensor=2");
+  command->callback([request] { replay_run(*request); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/replay/replay.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "launch/job/libraries.h"
+#include "launch/job/requested_config.h"
+#include "launch/job/run_report.h"
+#include "launch/job/step_samples.h"
+#include "models/config.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint/directory.h"
+#include "runtime/comm/host_stream.h"
+#include "runtime/engine/engine.h"
+
+namespace trireme {
+namespace {
+
+using Step = CertificateRecord::Step;
+using Digests = std::map<std::string, std::string>;
+
+// What replaying gave.
+struct Replayed {
+  std::string checkpoint;                           // where it began; empty: at the beginning
+  std::int64_t after = 0;                           // and behind which step
+  std::vector<Step> steps;                          // from after + 1 on
+  std::map<std::int64_t, Digests> tensors_after{};  // where the certificate has them
+};
+
+struct Difference {
+  std::int64_t step = 0;
+  std::string what;  // "loss"
+  std::string here, there;
+  std::string tensor;  // where one is known
+};
+
+CertificateRecord certificate_of(const ReplayRequest& request) {
+  static_cast<void>(config_file_of_run(request.run));
+  const std::string path = request.run + "/" + std::string(certificate_name);
+  CertificateRecord record = read_certificate(path);
+  if (!record.problems.empty())
+    fail(ExitCode::checkpoint, "{}; a certificate that does not hold says nothing of a run",
+         fmt::join(record.problems, "; "));
+  const std::int64_t last = request.step + request.steps - 1;
+  if (record.starts.empty() || record.steps.empty())
+    fail(ExitCode::config, "{}: has no steps: the run was ended before it wrote any", path);
+  if (request.step < record.steps.front().step || last > record.steps.back().step)
+    fail(ExitCode::config, "--step {}{}: {} has steps {} to {}", request.step,
+         request.steps > 1 ? fmt::format(" --steps {}", request.steps) : std::string(), path,
+         record.steps.front().step, record.steps.back().step);
+  return record;
+}
+
+// The start in which a step ran.
+const CertificateStart& start_of_step(const CertificateRecord& record, std::int64_t step) {
+  const CertificateStart* found = &record.starts.front();
+  for (const CertificateStart& start : record.starts)
+    if (start.after < step) found = &start;
+  return *found;
+}
+
+bool names_layout(const std::vector<std::string>& overrides) {
+  return std::ranges::any_of(overrides,
+                             [](const std::string& set) { return set.starts_with("parallel."); });
+}
+
+Config replay_config(const RankProcess& process, const ReplayRequest& request,
+                     const CertificateStart& start) {
+  const std::string file = config_file_of_run(request.run);
+  const int ranks = process.mpi.size();
+  const Config own = load_config(file, {});
+  const ParallelConfig& was = own.parallel;
+  std::vector<std::string> set{
+      fmt::format("run.directory={}", std::filesystem::absolute(request.run).string()),
+      fmt::format("telemetry.weight_digests={}", start.weight_digests),
+      "telemetry.health_minutes=0",
+      "telemetry.prometheus_port=0",
+      "telemetry.trace=''",
+      "checkpoint.every_steps=0",
+      "checkpoint.every_minutes=0",
+      "data.stage=",
+      "run.deadline_minutes=0"};
+  if (names_layout(request.overrides) || was.data * was.tensor * was.pipeline != ranks) {
+    for (const char* const key : {"data=auto", "tensor=1", "pipeline=1", "zero=0", "sequence=false",
+                                  "schedule=1f1b", "chunks=1", "stage_layers=[]"})
+      set.push_back(std::string("parallel.") + key);
+  }
+  set.insert(set.end(), request.overrides.begin(), request.overrides.end());
+  Provenance where;
+  Config config = load_config(file, set, &where);
+  return resolve_config(std::move(config), process.environment(), &where);
+}
+
+// The newest that verifies of those before `step`.
+std::optional<FoundCheckpoint> checkpoint_before(const std::string& run, std::int64_t step,
+                                                 Communicator& world) {
+  auto found = list_checkpoints(RunDirectory::checkpoints_in(run));
+  std::erase_if(found, [&](const StepDirectory& one) { return one.step >= step; });
+  for (; !found.empty(); found.pop_back()) {
+    try {
+      return open_valid(found.back().path, world);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::checkpoint) throw;
+      if (world.rank() == 0) log::get("replay").warn("passed over: {}", error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+std::uint64_t sum_of_ranks(Communicator& world, std::uint64_t own) {
+  std::uint64_t sum = 0;
+  const HostStream stream;
+  const auto view = [](std::uint64_t& value) {
+    return Tensor{reinterpret_cast<std::byte*>(&value), DType::u64, Shape{1}};
+  };
+  world.all_reduce(*stream, view(own), view(sum), ReduceOp::sum);
+  return sum;
+}
+
+Digests tensor_digests(Engine& engine) {
+  TrainingState& state = *engine.training().state;
+  Digests digests;
+  if (!state.digests) return digests;
+  state.engine.gatherer().finish();
+  const auto all = state.digests->of_all(*engine.session().streams.compute);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    digests.emplace(state.digests->names()[i], digest_text(all[i]));
+  return digests;
+}
+
+void require_same_data(const Engine& engine, const CertificateStart& start,
+                       const std::string& run) {
+  const std::string data = digest_text(engine.dataset()->fingerprint());
+  if (data == start.data) return;
+  fail(ExitCode::data,
+       "the data set has the fingerprint {}, {} was trained on {}: its steps cannot be replayed on "
+       "other data; give the run's with --set data.path=DIRECTORY",
+       data, run, start.data);
+}
+
+Replayed run_again(const RankProcess& process, const ReplayRequest& request, const Config& config,
+                   const CertificateRecord& record) {
+  Engine engine(process, config);
+  Session& session = engine.session();
+  require_same_data(engine, start_of_step(record, request.step), request.run);
+  auto checkpoint = checkpoint_before(request.run, request.step, *session.world);
+  Replayed replayed;
+  if (checkpoint) {
+    replayed.checkpoint = checkpoint->path;
+    replayed.after = checkpoint->step;
+  }
+  engine.start_at(std::move(checkpoint));
+  engine.begin();
+  const auto note_tensors = [&](std::int64_t done) {
+    if (record.tensors_after.contains(done)) replayed.tensors_after[done] = tensor_digests(engine);
+  };
+  note_tensors(replayed.after);
+  const Sampler& sampler = *engine.training().sampler;
+  while (engine.steps_done() < request.step + request.steps - 1) {
+    const StepReport report = engine.step();
+    const std::int64_t done = engine.steps_done();
+    replayed.steps.push_back({.step = done,
+                              .loss = exact_text(report.loss),
+                              .grad_norm = exact_text(report.grad_norm),
+                              .samples = digest_text(samples_digest(sampler, done - 1))});
+    if (report.weight_digest)
+      replayed.steps.back().weights =
+          digest_text(sum_of_ranks(*session.world, *report.weight_digest));
+    note_tensors(done);
+  }
+  engine.training().state->engine.settle();
+  return replayed;
+}
+
+// The first tensor whose digests differ; empty where none does.
+std::string odd_tensor(const std::map<std::int64_t, Digests>& a,
+                       const std::map<std::int64_t, Digests>& b, std::int64_t step) {
+  const auto here = a.find(step), there = b.find(step);
+  if (here == a.end() || there == b.end()) return {};
+  for (const auto& [name, digest] : here->second) {
+    const auto other = there->second.find(name);
+    if (other == there->second.end() || other->second != digest) return name;
+  }
+  return {};
+}
+
+// What of a step came first: its samples, its loss, its gradients, its weights.
+std::optional<Difference> first_difference(const Replayed& replayed,
+                                           const CertificateRecord& record) {
+  const auto certified = [&](std::int64_t step) -> const Step& {
+    return record.steps[static_cast<std::size_t>(step - record.steps.front().step)];
+  };
+  const std::string restored =
+      odd_tensor(replayed.tensors_after, record.tensors_after, replayed.after);
+  if (!restored.empty()) return Difference{replayed.after, "restored weights", "", "", restored};
+  const std::pair<const char*, std::string Step::*> parts[] = {
+      {"samples", &Step::samples},
+      {"loss", &Step::loss},
+      {"gradient norm", &Step::grad_norm},
+      {"digest of weights", &Step::weights}};
+  for (const Step& here : replayed.steps) {
+    const Step& there = certified(here.step);
+    for (const auto& [what, member] : parts) {
+      const bool known =
+          member != &Step::weights || !(there.weights.empty() || here.weights.empty());
+      if (known && here.*member != there.*member)
+        return Difference{here.step, what, here.*member, there.*member,
+                          odd_tensor(replayed.tensors_after, record.tensors_after, here.step)};
+    }
+    const std::string tensor = odd_tensor(replayed.tensors_after, record.tensors_after, here.step);
+    if (!tensor.empty()) return Difference{here.step, "weights", "", "", tensor};
+  }
+  return std::nullopt;
+}
+
+std::string_view meaning_of(const std::string& what) {
+  if (what == "restored weights")
+    return "the checkpoint is not what the run had: its memory, or the disk, changed them";
+  if (what == "samples") return "data: other samples, or another order of them";
+  if (what == "loss")
+    return "in the passes or before: the batch, the weights that the step began with, an "
+           "activation, a message of the passes";
+  if (what == "gradient norm")
+    return "behind the loss: a backward pass, the reduction of the gradients, the norm";
+  return "behind the gradients' norm: the update, or the memory of the weights";
+}
+
+// What differs between here and there beside the layout.
+std::string circumstances(const CertificateStart& start,
+                          const std::vector<std::string>& overrides) {
+  std::string text;
+  for (const std::string& set : overrides)
+    if (!set.starts_with("parallel.")) text += fmt::format(" The replay was run with {}.", set);
+  if (start.binary != file_digest("/proc/self/exe"))
+    text += fmt::format(" The run was made by another program: {}; this is {}.", start.program,
+                        build_text());
+  for (const auto& [name, version] : library_versions()) {
+    const auto was = start.libraries.find(name);
+    if (was != start.libraries.end() && was->second != version)
+      text += fmt::format(" {} was {} and is {}.", name, was->second, version);
+  }
+  return text;
+}
+
+struct Comparison {
+  const CertificateStart& start;
+  std::string layout;  // of the replay
+  const std::vector<std::string>& overrides;
+  [[nodiscard]] bool same_layout() const { return layout == start.layout; }
+};
+
+std::string judgement(const Difference& difference, const Comparison& how, bool repeatable) {
+  std::string text = fmt::format("step {}: another {}", difference.step, difference.what);
+  if (!difference.here.empty())
+    text += fmt::format(": {} in the replay, {} in the run", difference.here, difference.there);
+  if (!difference.tensor.empty()) text += fmt::format("; first in {}", difference.tensor);
+  text += fmt::format(" ({}).", meaning_of(difference.what));
+  const std::string others = circumstances(how.start, how.overrides);
+  if (!repeatable)
+    return text +
+           " The replay differs from itself too: this machine, or something that is not "
+           "reproducible, is at fault here." +
+           others;
+  if (!how.same_layout())
+    return text + fmt::format(
+                      " The replay ran on {}, the run on {}: replay it on that layout too; "
+                      "what comes out alike there lies in the program on that layout.{}",
+                      how.layout, how.start.layout, others);
+  if (!others.empty()) return text + others;
+  return text + fmt::format(
+                    " The replay does not differ from itself, and the run's program gives "
+                    "this on the run's layout: what the run had was passing, of a device, "
+                    "a memory or a link of {}.",
+                    fmt::join(how.start.hosts, ", "));
+}
+
+double largest_difference(const Replayed& replayed, const CertificateRecord& record,
+                          std::string Step::*member) {
+  double largest = 0;
+  for (const Step& here : replayed.steps) {
+    const auto at = static_cast<std::size_t>(here.step - record.steps.front().step);
+    const double a = std::strtod((here.*member).c_str(), nullptr),
+                 b = std::strtod((record.steps[at].*member).c_str(), nullptr);
+    largest = std::max(largest, std::abs(a - b) / std::max(std::abs(b), 1e-30));
+  }
+  return largest;
+}
+
+std::string_view mode_name(const std::string& mode) {
+  return std::string_view(mode).substr(0, mode.find(','));
+}
+
+}  // namespace
+
+ReplayReport replay(const RankProcess& process, const ReplayRequest& request) {
+  const CertificateRecord record = certificate_of(request);
+  const CertificateStart& start = start_of_step(record, request.step);
+  const Config config = replay_config(process, request, start);
+  const Comparison here{start, layout_text(config.parallel), request.overrides};
+  const Replayed replayed = run_again(process, request, config, record);
+  ReplayReport report;
+  report.lines.push_back(fmt::format(
+      "{:<20} {}", "began",
+      replayed.checkpoint.empty() ? "at the beginning of the run" : "with " + replayed.checkpoint));
+  report.lines.push_back(fmt::format("{:<20} {} (the run: {}), {}", "layout", here.layout,
+                                     here.start.layout, here.start.mode));
+  const std::string steps =
+      fmt::format("{} to {}", replayed.after + 1, request.step + request.steps - 1);
+  if (!here.same_layout() && mode_name(here.start.mode) != "layout") {
+    report.lines.push_back(fmt::format(
+        "{:<20} {}: loss within {:.1e}, gradient norm within {:.1e}; reproducibility: {} promises "
+        "the same bits on the run's own layout only",
+        "steps", steps, largest_difference(replayed, record, &Step::loss),
+        largest_difference(replayed, record, &Step::grad_norm), mode_name(here.start.mode)));
+    return report;
+  }
+  const auto difference = first_difference(replayed, record);
+  if (!difference) {
+    report.lines.push_back(fmt::format(
+        "{:<20} {}: the bits of the run, in samples, loss, gradient norm{}", "steps", steps,
+        here.start.weight_digests > 0
+            ? " and weights"
+            : "; of its weights the certificate has no digests (telemetry.weight_digests)"));
+    return report;
+  }
+  const Replayed again = run_again(process, request, config, record);
+  const bool repeatable =
+      again.steps == replayed.steps && again.tensors_after == replayed.tensors_after;
+  report.difference = judgement(*difference, here, repeatable);
+  return report;
+}
+
+}  // namespace trireme

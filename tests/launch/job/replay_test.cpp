@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps of a run, run again on other layouts, are what its certificate says; what is not is named.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <map>
+
+#include "tests/launch/fixture/run_fixture.h"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class ReplayTest : public RunTest {
+ protected:
+  [[nodiscard]] std::string run() const { return directory() + "/run"; }
+  void train(int ranks, std::vector<std::string> set) {
+    set.insert(set.end(), {"checkpoint.every_steps=2", "checkpoint.keep=5"});
+    const CommandResult result = train_gpt("run", ranks, set);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  }
+  CommandResult replay(const std::string& arguments, int ranks = 0) {
+    return trireme("replay " + run() + " " + arguments, ranks);
+  }
+};
+
+TEST_F(ReplayTest, AStepHasTheSameBitsOnEveryLayoutAndTheRunStaysAsItIs) {
+  train(2, {"reproducibility=layout", "parallel.tensor_blocks=2", "parallel.zero=1"});
+  const auto files = [&] {
+    std::map<std::string, fs::file_time_type> all;
+    for (const auto& entry : fs::recursive_directory_iterator(run()))
+      if (entry.is_regular_file()) all.emplace(entry.path(), entry.last_write_time());
+    return all;
+  };
+  const auto before = files();
+
+  const CommandResult own = replay("--step 4", 2),
+                      tensor = replay("--step 4 --steps 2 --set parallel.tensor=2", 2),
+                      alone = replay("--step 1");
+
+  EXPECT_EQ(own.exit_code, 0) << own.output;
+  EXPECT_THAT(
+      own.output,
+      HasSubstr("3 to 4: the bits of the run, in samples, loss, gradient norm and weights"));
+  EXPECT_EQ(tensor.exit_code, 0) << tensor.output;
+  EXPECT_THAT(tensor.output, AllOf(HasSubstr("step_00000002"), HasSubstr("3 to 5: the bits"),
+                                   HasSubstr("data 1 x tensor 2")));
+  EXPECT_EQ(alone.exit_code, 0) << alone.output;
+  EXPECT_THAT(alone.output, HasSubstr("at the beginning of the run"));
+  EXPECT_EQ(files(), before);
+}
+
+TEST_F(ReplayTest, AStepThatIsNotWhatItWasIsNamedWithWhatCameFirst) {
+  train(0, {"telemetry.tensor_digests=true"});
+
+  const CommandResult other = replay("--step 4 --set optimizer.learning_rate=0.01");
+  EXPECT_EQ(other.exit_code, 4) << other.output;
+  EXPECT_THAT(other.output,
+              AllOf(HasSubstr("step 3: another digest of weights"), HasSubstr("; first in "),
+                    HasSubstr("The replay was run with optimizer.learning_rate=0.01")));
+  const CommandResult seed = replay("--step 4 --set model.dropout=0.5");
+  EXPECT_THAT(seed.output, HasSubstr("step 3: another loss: "));
+}
+
+TEST_F(ReplayTest, WhatCannotBeReplayedIsRefused) {
+  train(0, {});
+  const auto refuses = [&](const std::string& arguments, int code, const std::string& message) {
+    const CommandResult result = replay(arguments);
+    EXPECT_EQ(result.exit_code, code) << result.output;
+    EXPECT_THAT(result.output, HasSubstr(message));
+  };
+  refuses("--step 7", 2, "has steps 1 to 6");
+  refuses("--step 5 --steps 3", 2, "has steps 1 to 6");
+  refuses("--step 3 --set data.path=" + data_directory() + "/text/validation", 3, "fingerprint");
+  const CommandResult wide = trireme("replay " + run() + " --step 3", 2);
+  EXPECT_EQ(wide.exit_code, 0) << wide.output;
+  EXPECT_THAT(wide.output, HasSubstr("promises the same bits on the run's own layout only"));
+
+  const std::string path = run() + "/certificate.jsonl";
+  std::string text = read_file(path);
+  text.replace(text.find("\"step\":3,\"loss\":\"0x1.") + 21, 1, "f");
+  write_file(path, text);
+  refuses("--step 3", 4, "certificate.jsonl:");
+  fs::remove(path);
+  refuses("--step 3", 2, "certificate.jsonl: cannot be read");
+}
+
+}  // namespace
+}  // namespace trireme
