@@ -9,6 +9,7 @@
 
 #include "launch/bench/kernels/report.h"
 #include "launch/commands/number_check.h"
+#include "launch/commands/one_process.h"
 #include "launch/commands/shared_options.h"
 #include "launch/plan/layout_plan.h"
 #include "runtime/base/atomic_file.h"
@@ -79,7 +80,7 @@ void add_bench_kernels(CLI::App& bench_command) {
       "Example: trireme bench kernels configs/gpt2_124m.yaml --set train.micro_batch=64\n"
       "Needs no GPU. Bytes are those that the operations declare; kernels and library calls are\n"
       "counted by the host code that would launch them, in builds with the CUDA back end.");
-  command->callback([arguments] { bench_kernels(*arguments); });
+  on_one_process(*command, [arguments] { bench_kernels(*arguments); });
 }
 
 }  // namespace trireme

@@ -93,7 +93,8 @@ plan::OperationWork work_of(const std::string& operation, const Traffic& traffic
   return {.rate = traffic.flops > 0 ? rate_of(operation) : plan::Rate::memory,
           .bytes = traffic.read + traffic.written,
           .flops = traffic.flops,
-          .smallest = traffic.smallest};
+          .smallest = traffic.smallest,
+          .kernels = traffic.kernels};
 }
 
 CountedWork count_work(const Config& config) {

@@ -20,6 +20,7 @@ struct Traffic {
   double read = 0, written = 0;  // bytes
   double flops = 0;              // of matmuls, attention and convolutions: 2 a multiply-add
   double smallest = 0;           // dimension of a matmul; of attention the size of a head
+  int kernels = 1;               // that it launches on a GPU
 };
 
 enum class WorkKind : std::uint8_t {

@@ -137,6 +137,16 @@ bool is_absent(const HardwareField& field, const HardwareSlot& slot) {
 
 }  // namespace
 
+Efficiency Hardware::efficiency_of_counted() const {
+  Efficiency all = efficiency;
+  for (const auto member :
+       {&Efficiency::matmul, &Efficiency::attention, &Efficiency::attention_64,
+        &Efficiency::convolution, &Efficiency::memory, &Efficiency::half_dimension}) {
+    if (counted.*member > 0) all.*member = counted.*member;
+  }
+  return all;
+}
+
 Hardware parse_hardware(std::string_view text, const std::string& name) {
   return Reader(name).read(config::parse_document(text, name));
 }

@@ -79,6 +79,10 @@ struct Hardware {
   std::string name;
   DeviceFacts device{};
   Efficiency efficiency{};
+  // Of layers whose operations are counted one by one (layer_work.h): what `efficiency` of layers
+  // known by their matrices alone has to cover beside the products is counted there by itself. 0:
+  // as in `efficiency`.
+  Efficiency counted{.matmul = 0, .attention = 0, .convolution = 0, .memory = 0};
   Node node{};
   Links links{};
   Reliability reliability{};
@@ -89,6 +93,7 @@ struct Hardware {
   [[nodiscard]] double flops(Precision precision) const {
     return device.peak_flops[static_cast<std::size_t>(precision)];
   }
+  [[nodiscard]] Efficiency efficiency_of_counted() const;
 };
 
 // Raises ExitCode::config with "file:line: key: value ...; allowed ..." for anything wrong:

@@ -43,6 +43,7 @@ class LayerModel {
         counted_(input.work.empty() ? nullptr : &input.work[layer]),
         input_(input),
         hardware_(hardware),
+        efficiency_(counted_ == nullptr ? hardware.efficiency : hardware.efficiency_of_counted()),
         tensor_(input.mesh.tensor),
         element_(static_cast<double>(size_of(input.build.compute))),
         rows_(static_cast<double>(input.build.micro_batch * input.rows_per_sample)),
@@ -82,11 +83,10 @@ class LayerModel {
     }
     const Quantising quantising = quantising_seconds();
     const double convolution = op_seconds(work_.convolution_flops, work_.convolution_bytes,
-                                          hardware_.efficiency.convolution, work_.filters);
-    const double attention =
-        op_seconds(work_.attention_flops, 0,
-                   hardware_.efficiency.attention_of(static_cast<double>(input_.head_size)),
-                   work_.attention_flops > 0 ? 1 : 0);
+                                          efficiency_.convolution, work_.filters);
+    const double attention = op_seconds(
+        work_.attention_flops, 0, efficiency_.attention_of(static_cast<double>(input_.head_size)),
+        work_.attention_flops > 0 ? 1 : 0);
     const double elementwise =
         op_seconds(0, work_.elementwise_bytes, 1, static_cast<int>(work_.matmuls.size()) + 1);
     s.forward = weights + quantising.forward + convolution + attention + elementwise;
@@ -154,7 +154,7 @@ class LayerModel {
   double rate(bool matmul) const { return peak_of(input_.precision, matmul && fp8_, hardware_); }
 
   double bytes_seconds(double bytes) const {
-    return bytes / (hardware_.device.memory_bandwidth * hardware_.efficiency.memory);
+    return bytes / (hardware_.device.memory_bandwidth * efficiency_.memory);
   }
 
   double op_seconds(double flops, double bytes, double efficiency, int launches) const {
@@ -164,7 +164,7 @@ class LayerModel {
 
   double matmul_seconds(const Matmul& matmul) const {
     const double min_dimension = std::min({matmul.rows, matmul.in, matmul.out});
-    const double reached = hardware_.efficiency.matmul_of(min_dimension);
+    const double reached = efficiency_.matmul_of(min_dimension);
     const double operands = matmul.rows * (matmul.in + matmul.out) + matmul.in * matmul.out;
     const double bytes = operands * (fp8_ ? fp8_bytes : element_);
     return std::max(2 * matmul.rows * matmul.in * matmul.out / (rate(true) * reached),
@@ -257,6 +257,7 @@ class LayerModel {
   const LayerWork* counted_;
   const StepInput& input_;
   const Hardware& hardware_;
+  Efficiency efficiency_;
   int tensor_;
   double element_, rows_;
   bool fp8_;

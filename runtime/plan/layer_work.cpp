@@ -9,7 +9,7 @@ namespace trireme::plan {
 namespace {
 
 double rate_of(const OperationWork& work, Precision precision, const Hardware& hardware) {
-  const Efficiency& efficiency = hardware.efficiency;
+  const Efficiency efficiency = hardware.efficiency_of_counted();
   const double peak = peak_of(precision, work.rate == Rate::matmul_fp8, hardware);
   switch (work.rate) {
     case Rate::attention:
@@ -36,9 +36,10 @@ double peak_of(Precision precision, bool in_fp8, const Hardware& hardware) {
 }
 
 double seconds_of(const OperationWork& work, Precision precision, const Hardware& hardware) {
-  const double moved = work.bytes / (hardware.device.memory_bandwidth * hardware.efficiency.memory);
+  const double moved =
+      work.bytes / (hardware.device.memory_bandwidth * hardware.efficiency_of_counted().memory);
   const double computed = work.flops > 0 ? work.flops / rate_of(work, precision, hardware) : 0;
-  return std::max(moved, computed) + hardware.device.launch_seconds;
+  return std::max(moved, computed) + work.kernels * hardware.device.launch_seconds;
 }
 
 }  // namespace trireme::plan

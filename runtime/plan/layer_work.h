@@ -23,13 +23,14 @@ struct OperationWork {
   double bytes = 0;  // read and written
   double flops = 0;
   double smallest = 0;  // dimension of a matmul; of attention the size of a head
+  int kernels = 1;
 };
 
 // FLOP/s that the precision has at most; with fp8 what is not a matmul in it is computed in bf16.
 // Raises ExitCode::config where the hardware has no rate for it.
 [[nodiscard]] double peak_of(Precision precision, bool in_fp8, const Hardware& hardware);
 
-// Of one call: max(flops / rate, bytes / bandwidth) + a launch, by the efficiencies of the
+// Of one call: max(flops / rate, bytes / bandwidth) + its launches, by the efficiencies of the
 // hardware. Raises as peak_of().
 [[nodiscard]] double seconds_of(const OperationWork& work, Precision precision,
                                 const Hardware& hardware);

@@ -169,7 +169,9 @@ class Estimator {
     const double copies = element_ < 4 ? ((gathers ? 4 : 0) + element_) * gradient_elements_ : 0;
     const double bytes = input_.optimizer_bytes * optimizer_elements_ + copies +
                          norm_and_clear_bytes * gradient_elements_;
-    const double bandwidth = hardware_.device.memory_bandwidth * hardware_.efficiency.memory;
+    const Efficiency reached =
+        input_.work.empty() ? hardware_.efficiency : hardware_.efficiency_of_counted();
+    const double bandwidth = hardware_.device.memory_bandwidth * reached.memory;
     // All ranks agree on the norm.
     const MeshShape world{.data = input_.mesh.size()};
     const double norm =

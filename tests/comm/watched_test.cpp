@@ -77,6 +77,52 @@ TEST_F(Watched, SplitsIntoWatchedGroupsThatMayOutliveIt) {
   EXPECT_EQ(half->name(), "half");
 }
 
+// A group that counts what is asked of it.
+class CountsSplits final : public Communicator {
+ public:
+  struct Asked {
+    int splits = 0, siblings = 0;
+  };
+  CountsSplits(std::unique_ptr<Communicator> inner, std::shared_ptr<Asked> asked)
+      : Communicator(inner->rank(), inner->size(), inner->name()),
+        inner_(std::move(inner)),
+        asked_(std::move(asked)) {}
+  void barrier() override { inner_->barrier(); }
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
+    ++asked_->splits;
+    return inner_->split(color, key, std::move(name));
+  }
+  [[nodiscard]] std::unique_ptr<Communicator> host_sibling(std::string name) override {
+    ++asked_->siblings;
+    return inner_->host_sibling(std::move(name));
+  }
+
+ protected:
+  void submit(Stream& stream, const Call& call) override { inner_->issue(stream, call); }
+  void submit_group_end(Stream& stream) override { inner_->group_end(stream); }
+
+ private:
+  std::unique_ptr<Communicator> inner_;
+  std::shared_ptr<Asked> asked_;
+};
+
+// A split of a group on GPUs has a part there, which a group of the host has no use for.
+TEST_F(Watched, AGroupOfTheHostIsTheInnerGroupsOwn) {
+  if (size() == 1) GTEST_SKIP() << "nobody to watch";
+  const auto asked = std::make_shared<CountsSplits::Asked>();
+  const auto group = make_watched(std::make_unique<CountsSplits>(mpi_world(), asked), options);
+  const int before = asked->siblings;
+
+  const auto sibling = group->host_sibling("records");
+  sibling->all_reduce(comm_stream(), tensor_of(data), tensor_of(data), ReduceOp::sum);
+  comm_stream().synchronize();
+
+  EXPECT_EQ(asked->splits, 0);
+  EXPECT_EQ(asked->siblings, before + 1);
+  EXPECT_EQ(data[0], static_cast<float>(size()));
+  EXPECT_EQ(sibling->name(), "records");
+}
+
 TEST_F(Watched, MayBeDestroyedWithCallsQueued) {
   for (int i = 0; i < 20; ++i)
     watched->all_reduce(comm_stream(), tensor_of(data), tensor_of(data), ReduceOp::max);

@@ -104,6 +104,11 @@ TEST(ParallelRules, BatchesThatGrowFitTheLayoutAtEverySize) {
   EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:16]")}),
               HasSubstr("ends with 16 samples, and train.global_batch is 32"));
   EXPECT_THAT(refusal(gpt, {ramp("[5:8, 100:32]")}), HasSubstr("begins at step 5"));
+  EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:32]"), "train.steps=100"}),
+              HasSubstr("grows to 32 samples at step 100, which a run of train.steps = 100 does "
+                        "not reach"));
+  EXPECT_THAT(refusal(gpt, {"train.batch_ramp_form=linear"}),
+              HasSubstr("there is no ramp; give one, or leave this out"));
   EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:8, 200:32]")}), HasSubstr("sizes grow"));
   EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:16, 100:32]")}), HasSubstr("does not come after"));
   EXPECT_THAT(refusal(gpt, {ramp("[0:1, 9:1000000]"), "train.batch_ramp_form=linear",
@@ -122,6 +127,9 @@ TEST(ParallelRules, SequencesThatGrowEndAtTheContext) {
   EXPECT_THAT(refusal(gpt, {ramp("[0:32, 100:32, 200:256]")}),
               HasSubstr("32 tokens are no more than 32; sizes grow"));
   EXPECT_THAT(refusal(gpt, {ramp("[32, 200:256]")}), HasSubstr("is not STEP:SIZE"));
+  EXPECT_THAT(refusal(gpt, {ramp("[0:32, 200:256]"), "train.steps=200"}),
+              HasSubstr("grows to 256 tokens at step 200, which a run of train.steps = 200 does "
+                        "not reach"));
   EXPECT_THAT(refusal(resnet, {ramp("[0:1]")}), HasSubstr("has no sequences to cut"));
 }
 

@@ -126,9 +126,7 @@ double roofline_seconds(const OperationCount& operation, Precision precision,
   if (operation.single.empty())  // copies and fills
     seconds = plan::seconds_of({.bytes = operation.traffic.read + operation.traffic.written},
                                precision, hardware);
-  const std::int64_t more = operation.launches() - operation.calls;
-  return seconds +
-         static_cast<double>(std::max<std::int64_t>(more, 0)) * hardware.device.launch_seconds;
+  return seconds;
 }
 
 std::string describe(const StepCount& count, const Config& config, const plan::Hardware& hardware) {

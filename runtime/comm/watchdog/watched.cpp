@@ -108,6 +108,7 @@ class WatchedCommunicator final : public Communicator {
     outcome.done();
   }
   [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
+  [[nodiscard]] std::unique_ptr<Communicator> host_sibling(std::string name) override;
 
  protected:
   void submit(Stream& stream, const Call& call) override {
@@ -208,6 +209,15 @@ std::unique_ptr<Communicator> WatchedCommunicator::split(int color, int key, std
   auto part = watch(group_->inner().split(color, key, std::move(name)), watchdog_);
   outcome.done();
   return part;
+}
+
+// Of the inner group's own, which knows how to do without a part on the device.
+std::unique_ptr<Communicator> WatchedCommunicator::host_sibling(std::string name) {
+  const CallLog::Id id = begin_host_call(CallRecord::split);
+  Outcome outcome(group_->log(), id, id);
+  auto sibling = watch(group_->inner().host_sibling(std::move(name)), watchdog_);
+  outcome.done();
+  return sibling;
 }
 
 }  // namespace

@@ -267,13 +267,25 @@ void check_ramp(const Subject& subject) {
   const Config& config = subject.config;
   const TrainConfig& train = config.train;
   constexpr std::string_view key = "train.batch_ramp";
-  if (train.batch_ramp.empty()) return;
+  if (train.batch_ramp.empty()) {
+    if (train.batch_ramp_form != RampForm::stepwise)
+      refuse(
+          subject, "train.batch_ramp_form",
+          "says how train.batch_ramp grows between its sizes, and there is no ramp; give one, or "
+          "leave this out");
+    return;
+  }
   std::string problem;
   const auto points = ramp_points(train.batch_ramp, problem);
   if (!problem.empty()) refuse(subject, key, "{}", problem);
   if (points.back().size != train.global_batch)
     refuse(subject, key, "ends with {} samples, and train.global_batch is {}; make them equal",
            points.back().size, train.global_batch);
+  if (points.back().step >= train.steps)
+    refuse(subject, key,
+           "grows to {} samples at step {}, which a run of train.steps = {} does not reach; use an "
+           "earlier step, or more steps",
+           points.back().size, points.back().step, train.steps);
   if (!config.data.sources.empty())
     refuse(subject, key, "with data.sources, whose order counts batches of one size; use no ramp");
   if (config.device.graphs == GraphMode::step)

@@ -70,6 +70,12 @@ void check_context_ramp(const Subject& subject) {
     refuse(subject, key, "ends with {} tokens, and model.context is {}; make them equal",
            points.back().size, context);
   }
+  if (points.back().step >= config.train.steps) {
+    refuse(subject, key,
+           "grows to {} tokens at step {}, which a run of train.steps = {} does not reach; use an "
+           "earlier step, or more steps",
+           points.back().size, points.back().step, config.train.steps);
+  }
 }
 
 void check_documents(const Subject& subject) {

@@ -69,7 +69,8 @@ Passes backward_passes(const Tensor& dqkv, const Tensor& dout, const Tensor& out
                        const Tensor& qkv, const AttentionOptions& options) {
   Passes passes = reads(dout, out, qkv, dout, lse)
                       .writes(dqkv)
-                      .flops(2.5 * forward_flops(qkv, options), head_size(qkv, options));
+                      .flops(2.5 * forward_flops(qkv, options), head_size(qkv, options))
+                      .kernels(3);
   if (qkv.dtype == DType::f32)
     return std::move(passes).reads(qkv, dout, lse, options.document_starts);
   const double sums = static_cast<double>(out.count()) * sizeof(float);

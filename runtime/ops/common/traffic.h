@@ -59,6 +59,12 @@ class Passes {
     total_.smallest = static_cast<double>(std::min({m, n, k}));
     return std::move(*this);
   }
+  // In so many kernels where one does not do it all; tests/launch/emulated/kernel_counts_test.cpp
+  // holds the numbers against what is launched.
+  Passes&& kernels(int count) && {
+    total_.kernels = count;
+    return std::move(*this);
+  }
   // `smallest`: of attention the size of a head.
   Passes&& flops(double flops, std::int64_t smallest = 0) && {
     total_.flops += flops;

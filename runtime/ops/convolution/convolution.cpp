@@ -112,10 +112,14 @@ void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& 
   check.disjoint("workspace", workspace, "dy", dy);
   check_workspace(check, stream, workspace, dx.dtype, dx.shape, w.shape, options);
   const bool adds = !addend.empty();
-  TRIREME_DISPATCH(
-      stream, convolution_backward_input,
-      reads(dy, w, addend).reads_if(adds, dx).writes(dx).writes_if(adds, dx).flops(flops(dy, w)),
-      dx, dy, w, options, workspace, addend);
+  TRIREME_DISPATCH(stream, convolution_backward_input,
+                   reads(dy, w, addend)
+                       .reads_if(adds, dx)
+                       .writes(dx)
+                       .writes_if(adds, dx)
+                       .flops(flops(dy, w))
+                       .kernels(adds && !stream.policy().fused_epilogues ? 2 : 1),
+                   dx, dy, w, options, workspace, addend);
 }
 
 void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor& dy,
@@ -131,8 +135,11 @@ void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor&
   check.disjoint("workspace", workspace, "dw", dw);
   check_workspace(check, stream, workspace, x.dtype, x.shape, dw.shape, options);
   TRIREME_DISPATCH(stream, convolution_backward_weight,
-                   reads(dy, x).updates(dw, dw).flops(flops(dy, dw)), dw, dy, x, options,
-                   workspace);
+                   reads(dy, x)
+                       .updates(dw, dw)
+                       .flops(flops(dy, dw))
+                       .kernels(stream.policy().fused_epilogues ? 1 : 2),
+                   dw, dy, x, options, workspace);
 }
 
 }  // namespace trireme::ops

@@ -43,7 +43,7 @@ Passes turned(const Tensor& qkv, const RopeOptions& options) {
   const auto all = static_cast<double>(options.heads + 2 * options.key_heads);
   const double bytes = static_cast<double>(qkv.bytes()) *
                        static_cast<double>(options.heads + options.key_heads) / all;
-  return Passes().bytes(bytes, bytes);
+  return Passes().bytes(bytes, bytes).kernels(2);
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ void check_operand(const Operands& check, const Fp8Operand& q, const Tensor& x) 
 
 void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x) {
   check_operand(Operands("quantize_fp8"), q, x);
-  TRIREME_DISPATCH(stream, quantize_fp8, reads(x, x).writes(q.codes, q.transposed, q.scale), q, x);
+  TRIREME_DISPATCH(stream, quantize_fp8,
+                   reads(x, x).writes(q.codes, q.transposed, q.scale).kernels(2), q, x);
 }
 
 void encode_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x) {
@@ -80,7 +81,8 @@ void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Ma
   TRIREME_DISPATCH(stream, linear_fp8,
                    reads(a.codes, a.scale, b.codes, b.scale, bias, residual)
                        .writes(y)
-                       .multiplies(y.shape.rows(), y.shape.back(), a.codes.shape.back()),
+                       .multiplies(y.shape.rows(), y.shape.back(), a.codes.shape.back())
+                       .kernels(bias.empty() ? 1 : 2),  // one to round it, or to add it
                    y, a, b, bias, residual);
 }
 

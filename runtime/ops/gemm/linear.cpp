@@ -72,7 +72,8 @@ Passes forward_passes(const Tensor& y, const Tensor& x, const Tensor& w, const T
                              : static_cast<double>(bias.count() * size_of(y.dtype));
   return reads(x, w, bias)
       .bytes(rounded, rounded)
-      .multiplies(x.shape.rows(), w.shape[0], w.shape[1]);
+      .multiplies(x.shape.rows(), w.shape[0], w.shape[1])
+      .kernels(rounded > 0 ? 2 : 1);
 }
 
 }  // namespace
@@ -127,7 +128,8 @@ void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, 
                    reads(dy, x)
                        .updates(dw, db)
                        .reads_if(!db.empty() && !stream.policy().fused_epilogues, dy)
-                       .multiplies(dy.shape.rows(), dw.shape[0], dw.shape[1]),
+                       .multiplies(dy.shape.rows(), dw.shape[0], dw.shape[1])
+                       .kernels(db.empty() ? 1 : 2),
                    dw, db, dy, x);
 }
 

@@ -62,8 +62,8 @@ void newton_schulz_gram(Stream& stream, const Tensor& g, const Tensor& scale, co
   check_square(check, "g", g, g.dtype, gram.shape[0]);
   check.is("scale", scale, DType::f32, Shape{1});
   check.disjoint("g", g, "gram", gram);
-  TRIREME_DISPATCH(stream, newton_schulz_gram, reads(gram).writes(g, scale), g, scale, gram,
-                   normalize);
+  TRIREME_DISPATCH(stream, newton_schulz_gram, reads(gram).writes(g, scale).kernels(2), g, scale,
+                   gram, normalize);
 }
 
 void newton_schulz_polynomial(Stream& stream, const Tensor& p, const Tensor& g, const Tensor& g2,

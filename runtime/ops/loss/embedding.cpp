@@ -2,6 +2,7 @@
 #include "runtime/ops/loss/embedding.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "runtime/ops/common/dispatch.h"
@@ -80,20 +81,31 @@ double positions_of(const Tensor& table, const Tensor& y) {
                              static_cast<double>(size_of(table.dtype));
 }
 
+// Tokens of equal rows are brought together by a radix sort: a histogram, its sums and a pass for
+// each 8 bits of a row's number, with a kernel before that writes the keys and one behind that
+// adds.
+int token_gradient_kernels(const Tensor& d_tokens) {
+  const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(d_tokens.shape[0])));
+  return 4 + (bits + 7) / 8;
+}
+
 // dy is read for either table. Sorting the tokens takes a few bytes a token.
 Passes gradient_passes(const Tensor& d_tokens, const Tensor& d_positions, const Tensor& dy,
                        const Tensor& tokens) {
   const double values = static_cast<double>(dy.count()) * sizeof(float);
   Passes passes;
+  int kernels = 0;
   if (!d_tokens.empty()) {
     const double rows = std::min(values, static_cast<double>(d_tokens.bytes()));
     passes = std::move(passes).reads(tokens, dy).bytes(rows, rows);
+    kernels += token_gradient_kernels(d_tokens);
   }
   if (!d_positions.empty()) {
     const double rows = positions_of(d_positions, dy);
     passes = std::move(passes).reads(dy).bytes(rows, rows);
+    ++kernels;
   }
-  return passes;
+  return std::move(passes).kernels(kernels);
 }
 
 }  // namespace

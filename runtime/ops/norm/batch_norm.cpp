@@ -58,9 +58,10 @@ void batch_norm_statistics(Stream& stream, const Tensor& mean, const Tensor& var
     check.disjoint("mean_sum", running.mean_sum, "mean", mean);
     check.disjoint("variance_sum", running.variance_sum, "variance", variance);
   }
-  TRIREME_DISPATCH(stream, batch_norm_statistics,
-                   reads(x).writes(mean, variance).updates(running.mean_sum, running.variance_sum),
-                   mean, variance, x, running);
+  TRIREME_DISPATCH(
+      stream, batch_norm_statistics,
+      reads(x).writes(mean, variance).updates(running.mean_sum, running.variance_sum).kernels(2),
+      mean, variance, x, running);
 }
 
 void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
@@ -114,7 +115,8 @@ void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
           .reads_if(normalises, of.gamma, of.beta, of.variance, of.gamma, of.beta, of.variance)
           .updates(dgamma, dbeta)
           .writes_if(!sum.empty(), dy)
-          .writes(dx),
+          .writes(dx)
+          .kernels(3),
       dx, dgamma, dbeta, dy, x, channels, options, sum);
 }
 

@@ -64,7 +64,8 @@ void head_norm_backward(Stream& stream, const Tensor& dqkv, const Tensor& d_quer
   TRIREME_DISPATCH(stream, head_norm_backward,
                    reads(rstd, query_gamma, key_gamma)
                        .bytes(2 * normed_bytes(x, options), normed_bytes(x, options))
-                       .updates(d_query_gamma, d_key_gamma),
+                       .updates(d_query_gamma, d_key_gamma)
+                       .kernels(2),
                    dqkv, d_query_gamma, d_key_gamma, x, rstd, query_gamma, key_gamma, options);
 }
 

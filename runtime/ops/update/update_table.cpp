@@ -148,7 +148,7 @@ Passes over(const SquaresTable& table, std::int64_t words, std::int64_t joined) 
   const auto entries =
       static_cast<double>(2 * table.entries().size_bytes() + table.first_run().size_bytes());
   const auto sums = static_cast<double>(table.parts() * words + joined) * sizeof(double);
-  return Passes().bytes(values + entries + sums, sums);
+  return Passes().bytes(values + entries + sums, sums).kernels(2);
 }
 
 }  // namespace

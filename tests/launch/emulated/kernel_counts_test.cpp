@@ -3,6 +3,8 @@
 // budgets.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "launch/bench/kernels/step_count.h"
 #include "launch/bench/model/measure.h"
 #include "launch/bench/model/synthetic_batches.h"
@@ -78,13 +80,14 @@ TEST(KernelCounts, OfLlamaAreThoseOfAStepThatRuns) {
                           "model.context=16", "parallel.zero=0", "precision=fp32"});
 }
 
-double bytes_of(const std::vector<plan::LayerWork>& layers) {
+template <typename Of>
+double sum_of(const std::vector<plan::LayerWork>& layers, Of of) {
   double sum = 0;
   for (const plan::LayerWork& layer : layers) {
     for (const auto* part :
          {&layer.forward, &layer.recompute, &layer.backward_input, &layer.backward_weight}) {
       for (const plan::OperationWork& each : *part)
-        sum += each.bytes;
+        sum += of(each);
     }
   }
   return sum;
@@ -92,16 +95,55 @@ double bytes_of(const std::vector<plan::LayerWork>& layers) {
 
 // The planner counts on a device of no back end; bench kernels on the one of this program.
 TEST(KernelCounts, AreWhatThePlannerReads) {
-  const Config config =
-      on_one_gpu("llama_tiny.yaml", {"parallel.zero=0", "train.recompute=full", "precision=bf16"});
+  const Config config = on_one_gpu(
+      "llama_tiny.yaml",
+      {"parallel.zero=0", "train.recompute=full", "precision=bf16", "telemetry.weight_digests=0"});
 
   const CountedWork planned = count_work(config);
 
   const kernel_bench::Totals counted = micro_batch_totals(kernel_bench::count_step(config));
-  EXPECT_DOUBLE_EQ(bytes_of(planned.layers), counted.read + counted.written);
+  using Work = plan::OperationWork;
+  EXPECT_DOUBLE_EQ(sum_of(planned.layers, [](const Work& each) { return each.bytes; }),
+                   counted.read + counted.written);
+  EXPECT_DOUBLE_EQ(sum_of(planned.layers, [](const Work& each) { return each.kernels; }),
+                   counted.launches);
   EXPECT_NEAR(planned.optimizer_bytes, 28, 0.01);  // AdamW; scalars are a few bytes more
   EXPECT_TRUE(planned.layers.front().recompute.empty()) << "the embedding is no block";
   EXPECT_FALSE(planned.layers[1].recompute.empty());
+}
+
+// Launches that operations declare, for the planner to count them in any build, against those of
+// the host code.
+void expect_declared_kernels(const std::string& file, const std::vector<std::string>& overrides) {
+  const StepCount count = kernel_bench::count_step(on_one_gpu(file, overrides));
+  for (const OperationCount& each : count.operations) {
+    const bool copies = std::ranges::all_of(each.kernels, [](const KernelCount& kernel) {
+      return kernel.kind == WorkKind::copy || kernel.kind == WorkKind::fill;
+    });
+    if (each.single.empty() || copies) continue;
+    std::int64_t declared = 0;
+    for (const Traffic& traffic : each.single)
+      declared += traffic.kernels;
+    EXPECT_EQ(declared, each.launches())
+        << file << " " << overrides.front() << ": " << each.pass << "/" << each.layer << " "
+        << each.name << ", " << each.calls << " calls";
+  }
+}
+
+TEST(KernelCounts, AreWhatOperationsDeclare) {
+  for (const std::string precision : {"precision=fp32", "precision=bf16"}) {
+    for (const char* const fused :
+         {"device.fused_epilogues=false", "device.fused_epilogues=true"}) {
+      expect_declared_kernels("gpt_tiny.yaml", {precision, fused, "model.dropout=0.1"});
+      expect_declared_kernels("resnet_fashion.yaml", {precision, fused});
+    }
+    for (const char* const file : {"llama_tiny.yaml", "vit_fashion.yaml", "bert_tiny.yaml"})
+      expect_declared_kernels(file, {precision});
+    expect_declared_kernels("gpt_tiny.yaml", {precision, "reproducibility=layout"});
+  }
+  expect_declared_kernels("gpt_tiny.yaml", {"precision=fp8", "reproducibility=fast"});
+  expect_declared_kernels("gpt2_124m.yaml", {"train.global_batch=128"});
+  expect_declared_kernels("qwen3_0_6b.yaml", {"train.global_batch=1", "train.micro_batch=1"});
 }
 
 struct Budget {
@@ -135,10 +177,11 @@ TEST(KernelCounts, AnUpdateIsFewLaunchesWhateverTheNumberOfParameters) {
   for (const std::string mode : {"fast", "layout"}) {
     for (const std::string name : {"adamw", "lion", "sgd", "lamb", "lars"}) {
       const auto launches = [&](int layers) {
-        return step_totals(kernel_bench::count_step(on_one_gpu(
-                               "gpt_tiny.yaml", {"reproducibility=" + mode, "precision=bf16",
-                                                 "optimizer.name=" + name,
-                                                 "model.layers=" + std::to_string(layers)})))
+        return step_totals(
+                   kernel_bench::count_step(on_one_gpu(
+                       "gpt_tiny.yaml",
+                       {"reproducibility=" + mode, "precision=bf16", "telemetry.weight_digests=0",
+                        "optimizer.name=" + name, "model.layers=" + std::to_string(layers)})))
             .launches;
       };
       EXPECT_LE(launches(2), 20) << mode << " " << name;

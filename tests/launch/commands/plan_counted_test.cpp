@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `trireme plan` says of configs whose operations are counted, against published runs of the
+// same models (rows and sources: scripts/fit_counted.py), and what it says follows from.
+#include <gtest/gtest.h>
+
+#include "launch/plan/layout_plan.h"
+#include "launch/plan/step_plan.h"
+#include "models/config.h"
+#include "runtime/plan/step_time.h"
+
+namespace trireme {
+namespace {
+
+plan::Hardware h100() {
+  return plan::load_hardware(TRIREME_CONFIGS "/hardware/h100.yaml");
+}
+
+// Tokens per second and GPU.
+double planned(const std::string& file, int ranks, std::vector<std::string> settings,
+               const plan::Hardware& hardware = h100()) {
+  Provenance where;
+  Config given = load_config(TRIREME_CONFIGS "/" + file, settings, &where);
+  const Config config =
+      resolve_config(std::move(given), planned_environment(ranks, hardware), &where);
+  const plan::StepInput input = StepPlanner().input(config);
+  return plan::estimate_step(input, hardware).samples_per_second *
+         static_cast<double>(input.items_per_sample) / ranks;
+}
+
+struct Qwen {
+  int layers, hidden, heads, key_heads, intermediate;
+  bool tied;
+};
+constexpr Qwen smallest{24, 896, 14, 2, 4864, true}, seven_billion{28, 3584, 28, 4, 18944, false};
+
+std::vector<std::string> qwen(const Qwen& model, const std::string& precision, int batch) {
+  std::vector<std::string> settings{
+      "model.context=1024",   "train.global_batch=512", "train.recompute=none",
+      "parallel.zero=0",      "precision=" + precision, fmt::format("train.micro_batch={}", batch),
+      "model.tied_head=false"};
+  const auto set = [&](const char* key, int value) {
+    settings.push_back(fmt::format("model.{}={}", key, value));
+  };
+  set("layers", model.layers);
+  set("hidden", model.hidden);
+  set("heads", model.heads);
+  set("kv_heads", model.key_heads);
+  set("intermediate", model.intermediate);
+  if (model.tied) settings.emplace_back("model.tied_head=true");
+  return settings;
+}
+
+void expect_within(double share, double planned, double published) {
+  EXPECT_NEAR(planned / published, 1, share) << planned << " of " << published;
+}
+
+TEST(CountedPlan, ComesCloseToWhatLlmqReachesOnOneH100) {
+  const char* const file = "qwen2_5_7b.yaml";
+  expect_within(0.05, planned(file, 1, qwen(smallest, "bf16", 32)), 149'500);
+  expect_within(0.05, planned(file, 1, qwen(seven_billion, "bf16", 4)), 13'863);
+  expect_within(0.08, planned(file, 1, qwen(smallest, "fp8", 32)), 164'000);
+}
+
+TEST(CountedPlan, PaysForEveryKernelThatIsLaunched) {
+  const std::vector<std::string> settings{"train.micro_batch=1", "train.global_batch=1",
+                                          "precision=bf16"};
+  plan::Hardware free_launches = h100();
+  free_launches.device.launch_seconds = 0;
+  const auto seconds = [&](const plan::Hardware& hardware) {
+    return 1024 / planned("gpt2_124m.yaml", 1, settings, hardware);
+  };
+
+  const double launches = (seconds(h100()) - seconds(free_launches)) / 4e-6;
+
+  // tests/launch/emulated/kernel_counts_test.cpp has those of a micro-batch; the update's are
+  // added.
+  EXPECT_NEAR(launches, 329, 20);
+}
+
+TEST(CountedPlan, HeadsOf64TakeTheirOwnRateOfAttention) {
+  plan::Hardware same = h100();
+  same.counted.attention_64 = same.counted.attention;
+  const std::vector<std::string> settings{"train.micro_batch=8", "train.global_batch=8"};
+
+  EXPECT_LT(planned("gpt2_124m.yaml", 1, settings), planned("gpt2_124m.yaml", 1, settings, same));
+  EXPECT_DOUBLE_EQ(planned("qwen2_5_7b.yaml", 1, qwen(seven_billion, "bf16", 4)),
+                   planned("qwen2_5_7b.yaml", 1, qwen(seven_billion, "bf16", 4), same));
+}
+
+}  // namespace
+}  // namespace trireme
