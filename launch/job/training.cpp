@@ -35,6 +35,7 @@ StepRequestOptions request_options(const Config& config, bool leader) {
   return {
       .leader = leader,
       .every_steps = config.checkpoint.every_steps,
+      .in_memory_every_steps = config.checkpoint.in_memory_every_steps,
       .every_minutes = config.checkpoint.every_minutes,
       .test_minutes = config.telemetry.health_minutes,
       .deadlines = deadlines_from(config.run.deadline_minutes, std::getenv("SLURM_JOB_END_TIME"),
@@ -192,6 +193,7 @@ Trainer::Services services_of(Engine& engine, StepRequests& requests,
                                    parts.checkpoints->save(done);
                                  },
                              .requests = &requests};
+  services.copy = [&](std::int64_t done) { parts.checkpoints->save(done, SaveTo::memory); };
   if (parts.validation) services.evaluate = [&] { return parts.validation->run(); };
   services.samples = [&](std::int64_t step) { return samples_of(*parts.sampler, step); };
   if (parts.state->digests)
@@ -259,6 +261,7 @@ bool run_training(const RankProcess& process, const Config& config,
   if (reporter) write_memory(held, *reporter);
   if (stopped) {
     checkpoints.require_saved();
+    checkpoints.forget_memory();
     session.world->barrier();
     if (reporter) {
       reporter->exporters.finish(RunEnd::stopped);
@@ -270,6 +273,7 @@ bool run_training(const RankProcess& process, const Config& config,
     leave_results(engine, trainer, meter, 1e3 * mean_step_seconds(trainer, config, start),
                   reporter.get());
     checkpoints.require_saved();
+    checkpoints.forget_memory();
   }
   return !stopped;
 }

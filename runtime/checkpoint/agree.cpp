@@ -45,6 +45,15 @@ std::string share_text(Communicator& group, const HostStream& stream, const std:
   return shared;
 }
 
+std::vector<std::string> share_texts(Communicator& group, const HostStream& stream,
+                                     const std::string& mine) {
+  std::vector<std::string> texts = gather_texts(group, stream, mine);
+  texts.resize(static_cast<std::size_t>(group.size()));
+  for (std::string& text : texts)
+    text = share_text(group, stream, text);
+  return texts;
+}
+
 std::string first_problem(Communicator& group, const HostStream& stream, const std::string& mine) {
   std::string first;
   const std::vector<std::string> problems = gather_texts(group, stream, mine);

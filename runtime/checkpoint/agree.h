@@ -3,6 +3,7 @@
 // MPI whatever the device.
 #pragma once
 
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,23 @@ namespace trireme {
 // Rank 0's text on every rank.
 [[nodiscard]] std::string share_text(Communicator& group, const HostStream& stream,
                                      const std::string& text);
+// Every rank's text on every rank, by rank.
+[[nodiscard]] std::vector<std::string> share_texts(Communicator& group, const HostStream& stream,
+                                                   const std::string& mine);
 // The first rank's problem that is not empty, with its rank before it; "" when nobody has one. The
 // same on all ranks.
 [[nodiscard]] std::string first_problem(Communicator& group, const HostStream& stream,
                                         const std::string& mine);
+
+// Runs `action`; what goes wrong in it as text, "" for nothing. Local.
+template <typename Action>
+[[nodiscard]] std::string problem_of(Action&& action) {
+  try {
+    action();
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
 
 }  // namespace trireme

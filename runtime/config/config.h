@@ -227,6 +227,8 @@ struct CheckpointConfig {
   std::int64_t keep_every = 0;    // steps; 0 = none
   std::int64_t failed_limit = 3;  // saves in a row before the run stops with exit code 7
   bool async = true;
+  std::int64_t in_memory_every_steps = 0;  // 0 = never
+  std::string memory_directory = "/dev/shm";
   friend bool operator==(const CheckpointConfig&, const CheckpointConfig&) = default;
 };
 

@@ -415,6 +415,11 @@ std::vector<Field> checkpoint_fields() {
       FIELD(checkpoint.failed_limit, IntegerRange{1, 1'000'000},
             "saves in a row that may fail; the last of them ends the run (exit code 7)"),
       FIELD(checkpoint.async, Free{}, "write checkpoints while training goes on"),
+      FIELD(checkpoint.in_memory_every_steps, IntegerRange{0, many},
+            "steps between copies of the state in the memory of the hosts, each rank's also on "
+            "another host: what a start after a failure goes on from; 0 = none"),
+      FIELD(checkpoint.memory_directory, Free{},
+            "where every host keeps them: a memory file system"),
   };
 }
 

@@ -261,6 +261,7 @@ void Engine::finish() {
   if (writes_checkpoints(session_.config.checkpoint)) save();
   training_.checkpoints->finish();
   training_.checkpoints->require_saved();
+  training_.checkpoints->forget_memory();
 }
 
 LoadedWeights Engine::load_weights(const std::string& run, const WeightsChoice& choice) {

@@ -103,8 +103,9 @@ StepDecision StepRequests::take(std::int64_t done) {
   StepDecision decision = pending_;
   pending_.checkpoint = false;
   pending_.self_test = false;
-  const bool by_number = options_.every_steps > 0 && done % options_.every_steps == 0;
-  decision.checkpoint |= by_number || decision.stop != StopReason::none;
+  const auto due = [done](std::int64_t every) { return every > 0 && done % every == 0; };
+  decision.checkpoint |= due(options_.every_steps) || decision.stop != StopReason::none;
+  decision.memory_copy = due(options_.in_memory_every_steps) && !decision.checkpoint;
   return decision;
 }
 

@@ -33,14 +33,16 @@ struct Deadlines {
 struct StepRequestOptions {
   bool leader = false;           // rank 0: its clock counts, other ranks only pass on signals
   std::int64_t every_steps = 0;  // 0 = never
-  double every_minutes = 0;      // 0 = never
-  double test_minutes = 0;       // between self tests; 0 = never
+  std::int64_t in_memory_every_steps = 0;  // 0 = never
+  double every_minutes = 0;                // 0 = never
+  double test_minutes = 0;                 // between self tests; 0 = never
   Deadlines deadlines{};
   std::optional<double> earlier_save_seconds{};  // what a save took when the run last ran
 };
 
 struct StepDecision {
   bool checkpoint = false;
+  bool memory_copy = false;  // where a checkpoint is not due anyway
   bool self_test = false;
   StopReason stop = StopReason::none;
 };

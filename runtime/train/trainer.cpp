@@ -65,7 +65,14 @@ void Trainer::loop() {
     const StepDecision decision = services_.requests->take(done);
     // A checkpoint of a rank that computes wrong is worth nothing.
     if (decision.self_test && services_.self_test) services_.self_test(done);
-    if (decision.checkpoint) save(done);
+    if (decision.checkpoint) {
+      settle_reports(done);
+      if (!options_.digest_every_step) digest_tensors(done);
+      save(done, services_.save);
+      services_.requests->saved();
+    }
+    // The last state goes to the disk.
+    if (decision.memory_copy && !final_step) save(done, services_.copy);
     if (decision.stop == StopReason::none || final_step) continue;
     stopped_ = decision.stop;
     settle_reports(done);
@@ -106,20 +113,18 @@ void Trainer::digest_tensors(std::int64_t done) {
   services_.digest(done);
 }
 
-void Trainer::save(std::int64_t done) {
+void Trainer::save(std::int64_t done, const std::function<void(std::int64_t)>& how) {
   // A run that goes on from here finds the lines of all its steps in the log.
   settle_reports(done);
-  if (!options_.digest_every_step) digest_tensors(done);
   if (reporting_.steps != nullptr) reporting_.steps->flush();
   if (services_.replicas != nullptr) services_.replicas->finish();
   set_activity(saving_activity);
   const auto start = Clock::now();
   test_delay(DelayPlace::checkpoint);
-  services_.save(done);
+  how(done);
   const double seconds = seconds_since(start);
   checkpoint_after_seconds_ += seconds;
   engine_.note_pause({.checkpoint = 1e3 * seconds});
-  services_.requests->saved();
 }
 
 void Trainer::report(std::int64_t step) {

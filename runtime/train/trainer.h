@@ -48,6 +48,8 @@ class Trainer {
     // Starts a checkpoint of the state after so many steps; collective. StepOptions::flags then
     // asks `requests`.
     std::function<void(std::int64_t done)> save{};
+    // Starts a copy of it in the memory of the hosts; collective.
+    std::function<void(std::int64_t done)> copy{};
     // Tests the ranks before the first step and whenever `requests` say so; collective.
     std::function<void(std::int64_t done)> self_test{};
     // Writes down the digest of every tensor after so many steps, before a checkpoint of them; the
@@ -88,7 +90,7 @@ class Trainer {
   [[nodiscard]] SkippedBatch spike(const StepReport& report);
   void check_replicas(std::int64_t done);
   void digest_tensors(std::int64_t done);
-  void save(std::int64_t done);
+  void save(std::int64_t done, const std::function<void(std::int64_t)>& how);
   void run_evaluation(std::int64_t step);
 
   StepEngine& engine_;

@@ -4,12 +4,10 @@
 #include <fstream>
 #include <set>
 
-#include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/names.h"
 #include "runtime/checkpoint/restore/run_state.h"
 #include "tests/checkpoint/parts.h"
-#include "tests/support/temporary_directory.h"
 
 namespace trireme {
 namespace {
@@ -35,25 +33,8 @@ const std::vector<PartLayout>& layouts() {
   return all;
 }
 
-class LayoutsTest : public test::MpiTest {
+class LayoutsTest : public test::SharedDirectoryTest {
  protected:
-  // A directory that all ranks see.
-  LayoutsTest() {
-    if (rank() == 0) own_ = std::make_unique<test::TemporaryDirectory>();
-    directory_ = share_text(world(), HostStream(), own_ ? own_->path() : "");
-  }
-
-  // Rank 0 removes the directory when nobody reads it any more.
-  void TearDown() override { world().barrier(); }
-
-  // Calls `action(group)` on the first `ranks` ranks.
-  template <typename Action>
-  void on_ranks(int ranks, Action&& action) {
-    const auto group = world().split(rank() < ranks ? 0 : 1, rank(), "part");
-    if (rank() < ranks) action(*group);
-    world().barrier();
-  }
-
   void save(const PartLayout& layout, const std::string& directory, std::int64_t step,
             bool average) {
     on_ranks(layout.mesh.size(), [&](Communicator& group) {
@@ -70,11 +51,6 @@ class LayoutsTest : public test::MpiTest {
       ASSERT_GT(report->bytes, 0U);
     });
   }
-
-  std::string directory_;
-
- private:
-  std::unique_ptr<test::TemporaryDirectory> own_;
 };
 
 TEST_F(LayoutsTest, SavesInOneAndRestoresInAnyOther) {

@@ -7,10 +7,12 @@
 #include <memory>
 #include <string>
 
+#include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/restore/restore.h"
 #include "runtime/checkpoint/save/saver.h"
 #include "tests/support/mpi_test.h"
 #include "tests/support/sample_params.h"
+#include "tests/support/temporary_directory.h"
 
 namespace trireme::test {
 
@@ -34,6 +36,31 @@ struct PartLayout {
   }
   return placed;
 }
+
+// With a directory that all ranks see.
+class SharedDirectoryTest : public MpiTest {
+ protected:
+  SharedDirectoryTest() {
+    if (rank() == 0) own_ = std::make_unique<TemporaryDirectory>();
+    directory_ = share_text(world(), HostStream(), own_ ? own_->path() : "");
+  }
+
+  // Rank 0 removes the directory when nobody reads it any more.
+  void TearDown() override { world().barrier(); }
+
+  // Calls `action(group)` on the first `ranks` ranks.
+  template <typename Action>
+  void on_ranks(int ranks, Action&& action) {
+    const auto group = world().split(rank() < ranks ? 0 : 1, rank(), "part");
+    if (rank() < ranks) action(*group);
+    world().barrier();
+  }
+
+  std::string directory_;
+
+ private:
+  std::unique_ptr<TemporaryDirectory> own_;
+};
 
 class Part {
  public:

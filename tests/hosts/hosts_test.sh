@@ -59,7 +59,9 @@ kill_host() {
   mapfile -t processes < <(network_processes "$1")
   [[ ${#processes[@]} -eq 0 ]] || kill -s KILL "${processes[@]}" 2>/dev/null
 }
-has_checkpoint() { compgen -G "$1/checkpoints/step_*[0-9]" >/dev/null; }
+has_checkpoint() {
+  compgen -G "$1/checkpoints/step_*[0-9]" >/dev/null || compgen -G "$place/memory/*/n1/*/step_*[0-9]" >/dev/null
+}
 training() { grep -qs '"step":2,' "$1/metrics.jsonl"; }
 # Ranks and daemons of every host, but for what the cut itself keeps us from asking.
 nothing_left() {
@@ -209,7 +211,7 @@ stop_rank() { kill -s STOP "$(rank_on 2)"; }
 go_on() {
   local as=$program
   begin "the same job again"
-  go_on_briefly "$place/rank" "$program"
+  go_on_briefly "$place/rank" "$program" "$place/memory"
   program=$place/rank
   mpi_run 1 n1:1,n2:1 2 train config.yaml --set "run.directory=runs/lost$((number - 1))" "${flags[@]}"
   program=$as
@@ -231,6 +233,18 @@ check_lost_link() {
 }
 check_lost_data() { lose "the data network is cut, control goes on" 5 "$waited" "" cut_data; mend_data; }
 check_lost_host() { lose "a host loses power" bad "" 1 kill_host 2; }
+# Each host's memory is a directory of its own name, which is lost with it.
+check_lost_memory() {
+  flags=("${long[@]}" --set checkpoint.in_memory_every_steps=10 --set "checkpoint.memory_directory=$place/memory")
+  mkdir "$place/memory"
+  lose "a host loses power, and what its memory held" bad "" 1 kill_host 2
+  rm -rf "$place"/memory/*/n2
+  go_on
+  log=$place/job$number.log
+  expect_text "brought to the disk from the memory of the hosts"
+  [[ -z $(ls "$place/memory") ]] || complain "no copies in memory after the end"
+  flags=("${long[@]}")
+}
 check_lost_rank() { lose "a rank on another host is killed" bad "" 1 kill_rank; }
 check_stopped_rank() { lose "a rank on another host is stopped" 5 "rank 1 does not answer" 1 stop_rank; }
 
@@ -364,7 +378,7 @@ RANK
   expect_nothing_left 10
 }
 
-for part in "${@:-equal slow_link sharing staging lost_link lost_data lost_host lost_rank stopped_rank reset blip stop}"; do
+for part in "${@:-equal slow_link sharing staging lost_link lost_data lost_host lost_memory lost_rank stopped_rank reset blip stop}"; do
   # shellcheck disable=SC2086  # a list of words
   for name in $part; do "check_$name"; done
 done

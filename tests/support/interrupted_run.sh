@@ -8,7 +8,7 @@ go_on_briefly() {
   cat >"$1" <<RANK
 #!/usr/bin/env bash
 for argument; do [[ \$argument != run.directory=* ]] || run=\${argument#*=}; done
-newest=\$(find "\$run/checkpoints" -maxdepth 1 -name 'step_*[0-9]' -printf '%f\n' 2>/dev/null | sort | tail -n 1)
+newest=\$(find "\$run/checkpoints" ${3:-} -name 'step_*[0-9]' -printf '%f\n' 2>/dev/null | sort | tail -n 1)
 [[ -z \$newest ]] || set -- "\$@" --set "train.steps=\$((10#\${newest#step_} + 20))"
 exec "$2" "\$@"
 RANK

@@ -122,7 +122,7 @@ std::string list_text(const std::string& directory, std::int64_t min_step) {
 }
 
 // This rank's part of the work; what is wrong as text.
-std::string problem_of(const std::string& path, Communicator& world, FoundCheckpoint& found) {
+std::string problem_opening(const std::string& path, Communicator& world, FoundCheckpoint& found) {
   try {
     found = open_checkpoint(path);
     const auto damages = verify_checkpoint(path, found.manifest, world.rank(), world.size());
@@ -209,7 +209,7 @@ std::optional<FoundCheckpoint> find_newest_valid(const std::string& directory, C
     const std::string path = paths.substr(at, paths.find('\n', at) - at);
     at += path.size() + 1;
     FoundCheckpoint found;
-    problem = first_problem(world, stream, problem_of(path, world, found));
+    problem = first_problem(world, stream, problem_opening(path, world, found));
     if (problem.empty()) {
       require_same_checkpoint(world, found);
       return found;
@@ -223,7 +223,7 @@ std::optional<FoundCheckpoint> find_newest_valid(const std::string& directory, C
 
 FoundCheckpoint open_valid(const std::string& path, Communicator& world) {
   FoundCheckpoint found;
-  std::string problem = problem_of(path, world, found);
+  std::string problem = problem_opening(path, world, found);
   if (world.size() > 1) problem = first_problem(world, HostStream(), problem);
   if (!problem.empty()) fail(ExitCode::checkpoint, "{}: {}", path, problem);
   require_same_checkpoint(world, found);

@@ -23,22 +23,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Before the problem of a rank, where its manifest entry would stand.
-constexpr char problem_mark = '!';
-
 double milliseconds_since(Clock::time_point start) {
   return 1e3 * seconds_since(start);
-}
-
-// Runs `action`; what goes wrong in it as text.
-template <typename Action>
-std::string problem_of(Action&& action) {
-  try {
-    action();
-    return "";
-  } catch (const std::exception& error) {
-    return error.what();
-  }
 }
 
 std::uint64_t xxh3_of(std::span<const std::byte> bytes) {
@@ -59,6 +45,49 @@ void hash_values(const Snapshot& snapshot, const Manifest& manifest, ValueKind k
     left = left.subspan(bytes);
   }
 }
+
+// Files of ranks on another host are not here when the directory is not shared.
+void check_visible(const OutputDirectory& directory, const ManifestFile& file) {
+  const std::string path = directory.path_of(file.name);
+  const FileDescriptor opened = open_regular_file(path, ExitCode::checkpoint);
+  const std::uint64_t size = regular_file_size(opened, path, ExitCode::checkpoint);
+  if (size != file.bytes)
+    fail(ExitCode::checkpoint,
+         "{}: has {} bytes, its rank wrote {}; run.directory must be on a file system that all "
+         "hosts share",
+         path, size, file.bytes);
+}
+
+// On rank 0, with every rank's entry.
+void commit(Manifest& manifest, const std::vector<std::string>& entries,
+            const OutputDirectory& partial, const std::string& path, const SaverOptions& options) {
+  const SharedFiles files = shared_files(manifest, entries, partial.path());
+  for (const ManifestFile& file : manifest.files)
+    check_visible(partial, file);
+  write_whole(partial, view_name, files.view);
+  write_whole(partial, manifest_name, files.manifest);
+  if (options.may_commit) options.may_commit();
+  commit_directory(partial.path(), path);
+}
+
+// `partial`: as far as it could be opened.
+std::string commit_or_clear(Manifest& manifest, const std::vector<std::string>& entries,
+                            const std::optional<OutputDirectory>& partial, const std::string& path,
+                            const SaverOptions& options) {
+  std::string problem = problem_in(entries);
+  if (problem.empty()) {
+    problem = problem_of([&] { commit(manifest, entries, *partial, path, options); });
+    if (!problem.empty()) problem = "rank 0: " + problem;
+  }
+  if (!problem.empty()) {
+    std::error_code ignored;  // the next start clears what stays
+    if (partial) std::filesystem::remove_all(partial->path(), ignored);
+    log::get("checkpoint").error("step {}: no checkpoint was written: {}", manifest.step, problem);
+  }
+  return problem;
+}
+
+}  // namespace
 
 ManifestFile write_rank_file(const OutputDirectory& directory, int rank, const Snapshot& snapshot,
                              const Manifest& manifest) {
@@ -88,67 +117,42 @@ ManifestFile write_rank_file(const OutputDirectory& directory, int rank, const S
   return entry;
 }
 
-void write_whole(const OutputDirectory& directory, std::string_view name,
-                 std::span<const std::byte> bytes) {
+void write_whole(const OutputDirectory& directory, std::string_view name, std::string_view text) {
   const std::string path = directory.path_of(std::string(name));
   FileDescriptor file = directory.create(std::string(name), O_WRONLY);
-  write_fully_at(file, path, 0, bytes, ExitCode::checkpoint);
+  write_fully(file, path, std::as_bytes(std::span(text)), ExitCode::checkpoint);
   if (::fsync(file.get()) != 0) write_failed("fsync", path, ExitCode::checkpoint);
   file.close(path, ExitCode::checkpoint);
 }
 
-// Files of ranks on another host are not here when the directory is not shared.
-void check_visible(const OutputDirectory& directory, const ManifestFile& file) {
-  const std::string path = directory.path_of(file.name);
-  const FileDescriptor opened = open_regular_file(path, ExitCode::checkpoint);
-  const std::uint64_t size = regular_file_size(opened, path, ExitCode::checkpoint);
-  if (size != file.bytes)
-    fail(ExitCode::checkpoint,
-         "{}: has {} bytes, its rank wrote {}; run.directory must be on a file system that all "
-         "hosts share",
-         path, size, file.bytes);
-}
-
-// On rank 0, with every rank's entry.
-void commit(Manifest manifest, const std::vector<std::string>& entries,
-            const OutputDirectory& partial, const std::string& path, const SaverOptions& options) {
+SharedFiles shared_files(Manifest& manifest, const std::vector<std::string>& entries,
+                         const std::string& directory) {
   manifest.view_bytes = 1;  // not known yet; the parser wants a file
-  const std::string where = partial.path_of(std::string(manifest_name));
-  manifest.files = parse_manifest(manifest_text(manifest, entries), where).files;
-  for (const ManifestFile& file : manifest.files)
-    check_visible(partial, file);
-  const std::vector<std::byte> view = view_file(manifest, partial.path_of(std::string(view_name)));
-  write_whole(partial, view_name, view);
+  manifest.files = parse_manifest(manifest_text(manifest, entries),
+                                  fmt::format("{}/{}", directory, manifest_name))
+                       .files;
+  const auto view = view_file(manifest, fmt::format("{}/{}", directory, view_name));
   manifest.view_bytes = view.size();
   manifest.view_checksum = xxh3_of(view);
-  const std::string text = manifest_text(manifest, entries);
-  write_whole(partial, manifest_name, std::as_bytes(std::span(text)));
-  if (options.may_commit) options.may_commit();
-  commit_directory(partial.path(), path);
+  return {manifest_text(manifest, entries),
+          std::string(reinterpret_cast<const char*>(view.data()), view.size())};
 }
 
-// `partial`: as far as it could be opened.
-std::string commit_or_clear(const Manifest& manifest, const std::vector<std::string>& entries,
-                            const std::optional<OutputDirectory>& partial, const std::string& path,
-                            const SaverOptions& options) {
-  std::string problem;
-  for (std::size_t rank = 0; rank < entries.size() && problem.empty(); ++rank) {
+std::string problem_in(const std::vector<std::string>& entries) {
+  for (std::size_t rank = 0; rank < entries.size(); ++rank) {
     if (entries[rank].starts_with(problem_mark))
-      problem = fmt::format("rank {}: {}", rank, entries[rank].substr(1));
+      return fmt::format("rank {}: {}", rank, entries[rank].substr(1));
   }
-  if (problem.empty()) {
-    problem = problem_of([&] { commit(manifest, entries, *partial, path, options); });
-    if (!problem.empty()) problem = "rank 0: " + problem;
-  }
-  if (!problem.empty()) {
-    std::error_code ignored;  // the next start clears what stays
-    if (partial) std::filesystem::remove_all(partial->path(), ignored);
-    log::get("checkpoint").error("step {}: no checkpoint was written: {}", manifest.step, problem);
-  }
-  return problem;
+  return "";
 }
 
-}  // namespace
+Manifest manifest_of(const SaveContext& context, std::int64_t step, const std::string& state) {
+  Manifest manifest = context.manifest;
+  manifest.step = step;
+  manifest.state = state;
+  manifest.scalars = context.snapshot.scalars();
+  return manifest;
+}
 
 void run_save(const SaveContext& context, std::int64_t step, const std::string& state,
               SaveReport& report) {
@@ -175,10 +179,7 @@ void run_save(const SaveContext& context, std::int64_t step, const std::string& 
       gather_texts(group, stream, problem.empty() ? entry : problem_mark + problem);
   std::string outcome;
   if (group.rank() == 0) {
-    Manifest manifest = context.manifest;
-    manifest.step = step;
-    manifest.state = state;
-    manifest.scalars = context.snapshot.scalars();
+    Manifest manifest = manifest_of(context, step, state);
     outcome = commit_or_clear(manifest, entries, partial, report.path, context.options);
   }
   report.problem = share_text(group, stream, outcome);

@@ -62,7 +62,9 @@ struct CheckpointSaver::State {
       SaveReport done = report;
       std::exception_ptr error;
       try {
-        run_save({*group, options, snapshot, manifest, unusable}, step, text, done);
+        const SaveContext context{*group,   options,  snapshot,
+                                  manifest, unusable, memory ? &*memory : nullptr};
+        (to == SaveTo::memory ? run_memory_save : run_save)(context, step, text, done);
       } catch (...) {
         error = std::current_exception();
       }
@@ -71,8 +73,8 @@ struct CheckpointSaver::State {
         broken = error;
       } else {
         ended = done;
-        failures += done.committed() ? 0 : 1;
-        if (done.committed()) {
+        failures += done.committed() || done.in_memory ? 0 : 1;
+        if (done.committed() && !done.in_memory) {
           good = done.step;
           unusable.erase(good);
         }
@@ -91,11 +93,13 @@ struct CheckpointSaver::State {
   const std::unique_ptr<Communicator> group;  // used by the thread alone once it runs
   const Manifest manifest;
   Snapshot snapshot;
+  std::optional<MemoryCopies> memory;  // constant from the first save on
 
   mutable std::mutex mutex;
   std::condition_variable changed;
   bool pending = false, ending = false;
   bool prepared = false;  // of the calling thread
+  SaveTo to = SaveTo::disk;
   std::int64_t step = 0;
   std::string text;
   SaveReport report;                // of the save that is being written
@@ -119,8 +123,11 @@ void CheckpointSaver::set_epoch(std::int64_t epoch) {
 }
 
 void CheckpointSaver::prepare() {
-  prepare_directory(*state_->group, state_->options);
-  state_->prepared = true;
+  State& it = *state_;
+  prepare_directory(*it.group, it.options);
+  if (it.options.memory)
+    it.memory = prepare_memory(*it.options.memory, it.options.directory, *it.group);
+  it.prepared = true;
 }
 
 CheckpointSaver::~CheckpointSaver() {
@@ -139,7 +146,7 @@ CheckpointSaver::~CheckpointSaver() {
   state_->thread.join();
 }
 
-void CheckpointSaver::save(Stream& stream, std::int64_t step, std::string text) {
+void CheckpointSaver::save(Stream& stream, std::int64_t step, std::string text, SaveTo to) {
   const auto start = std::chrono::steady_clock::now();
   const auto held_ms = [start] {
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
@@ -147,11 +154,13 @@ void CheckpointSaver::save(Stream& stream, std::int64_t step, std::string text) 
   };
   State& it = *state_;
   if (!it.prepared) prepare();
+  TRIREME_EXPECTS(to == SaveTo::disk || it.memory, "a saver with SaverOptions::memory");
   std::unique_lock lock(it.mutex);
   it.wait(lock);
   if (it.good == step) return;
   it.snapshot.take(stream);
   it.step = step;
+  it.to = to;
   it.text = std::move(text);
   it.report = {};
   it.report.stall_ms = held_ms();
@@ -170,6 +179,10 @@ bool CheckpointSaver::busy() const {
 void CheckpointSaver::finish() {
   std::unique_lock lock(state_->mutex);
   state_->wait(lock);
+}
+
+void CheckpointSaver::forget_memory() noexcept {
+  if (state_->memory) state_->memory->store.forget(state_->group->rank());
 }
 
 std::optional<SaveReport> CheckpointSaver::take_report() {

@@ -9,23 +9,28 @@
 #include <optional>
 #include <string>
 
+#include "runtime/checkpoint/memory/memory_store.h"
 #include "runtime/checkpoint/slices.h"
 
 namespace trireme {
 
 struct SaverOptions {
-  std::string directory;        // of the checkpoints: <run>/checkpoints
-  std::int64_t keep = 2;        // newest usable ones that stay; at least 1
-  std::int64_t keep_every = 0;  // steps whose multiples stay for ever; 0: none
-  bool async = true;            // false: save() returns when it is committed
-  std::int64_t epoch = 0;       // which start of the run this is, where it counts them
+  std::string directory;                // of the checkpoints: <run>/checkpoints
+  std::int64_t keep = 2;                // newest usable ones that stay; at least 1
+  std::int64_t keep_every = 0;          // steps whose multiples stay for ever; 0: none
+  bool async = true;                    // false: save() returns when it is committed
+  std::int64_t epoch = 0;               // which start of the run this is, where it counts them
+  std::optional<MemoryPlace> memory{};  // where hosts keep copies in their memory
   // Called on rank 0 by the writing thread right before a commit; an Error that it raises is the
   // save's problem. May be empty.
   std::function<void()> may_commit{};
 };
 
+enum class SaveTo : std::uint8_t { disk, memory };
+
 struct SaveReport {
   std::int64_t step = 0;
+  bool in_memory = false;
   std::string path;         // of the checkpoint
   std::string problem;      // why there is none, with rank, path and errno; "" when it is committed
   std::uint64_t bytes = 0;  // that this rank wrote
@@ -56,12 +61,15 @@ class CheckpointSaver {
   // `step`; `state` is a JSON object. An earlier save that is still being written is waited for
   // (which every rank does alike; a refusal would depend on each rank's clock). The step that
   // this saver committed last, or that note_restored() named, is not written again. Raises the
-  // error of a peer or a network that failed; a disk that failed is in the report.
-  void save(Stream& stream, std::int64_t step, std::string state);
+  // error of a peer or a network that failed; a disk that failed is in the report. Into memory the
+  // same, of the newest step alone (memory/memory_store.h), for SaverOptions::memory.
+  void save(Stream& stream, std::int64_t step, std::string state, SaveTo to = SaveTo::disk);
   // True while a save is being written. Differs between ranks at any moment.
   [[nodiscard]] bool busy() const;
   // Blocks until nothing is being written. Collective in effect.
   void finish();
+  // After finish(): the run needs its copies in memory no longer.
+  void forget_memory() noexcept;
 
   // Of the save that ended last, once. `committed()`, `problem`, `step` agree on all ranks.
   [[nodiscard]] std::optional<SaveReport> take_report();

@@ -32,7 +32,7 @@ class Checkpointing {
   // on other ranks. Collective.
   void open(MetricsSink* metrics);
   // Starts a checkpoint of the state after `done` steps. Collective.
-  void save(std::int64_t done);
+  void save(std::int64_t done, SaveTo to = SaveTo::disk);
   // Logs a save that has ended since the last call; raises unsaved_exit at the
   // checkpoint.failed_limit-th failure in a row.
   void report();
@@ -40,12 +40,15 @@ class Checkpointing {
   void finish();
   // Of the saves that report() has seen, from their start to their commit; 0 where there are none.
   [[nodiscard]] double longest_save_seconds() const { return longest_save_seconds_; }
+  // After finish(), of a run that leaves its last state on the disk: frees the memory of the hosts.
+  void forget_memory() noexcept;
   // Raises unsaved_exit where the last save failed, after finish().
   void require_saved() const;
 
  private:
   [[nodiscard]] CheckpointSaver& saver();
   void make_saver();
+  void note_copy(const SaveReport& report) const;
   void note_failure(const SaveReport& report);
 
   Session& session_;

@@ -10,6 +10,7 @@
 #include "models/config.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
+#include "runtime/checkpoint/memory/memory_store.h"
 #include "runtime/checkpoint/restore/run_state.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/engine/state/data_record.h"
@@ -261,6 +262,12 @@ void require_finished(const HeldState& held, const Config& config) {
 StartingPoint find_start(Session& session, const Dataset& dataset, const StartRequest& request) {
   const Config& config = session.config;
   RunDirectory::refuse_a_file(config.run.directory);
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  if (checkpoint.in_memory_every_steps > 0 && !request.fresh &&
+      !(request.overwrite && !is_restart())) {
+    recover_from_memory({checkpoint.memory_directory},
+                        RunDirectory::checkpoints_in(config.run.directory), *session.world);
+  }
   const HeldState held = shared_look(session, request);
   const bool state = held.checkpoints || held.weights;
   if (request.fresh && (held.run || state)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a run begins: what run.directory holds of earlier starts, and what must agree before a run
-// goes on from it. Nothing here writes.
+// goes on from it. Nothing here writes but a state that
+// was held in memory.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +38,12 @@ struct StartingPoint {
 // The newest state counts: weights of train.steps or more leave nothing to do; else the run goes on
 // from its newest checkpoint that verifies, from the beginning where an earlier start has left
 // neither checkpoint nor weights. Seed, global batch and data must be those of the checkpoint;
-// other keys that differ are logged. Collective; rank 0 looks. Raises ExitCode::checkpoint for
-// checkpoints none of which is good, ExitCode::config for what does not fit, for weights of fewer
-// steps without a checkpoint to go on from, and where `fresh` meets a run. `overwrite` counts for
-// the first of a job's starts only: those after a failure or a requeue go on.
+// other keys that differ are logged. With checkpoint.in_memory_every_steps the state in the memory
+// of the hosts is brought to the disk first where it is newer. Collective; rank 0 looks. Raises
+// ExitCode::checkpoint for checkpoints none of which is good, ExitCode::config for what does not
+// fit, for weights of fewer steps without a checkpoint to go on from, and where `fresh` meets a
+// run. `overwrite` counts for the first of a job's starts only: those after a failure or a requeue
+// go on.
 [[nodiscard]] StartingPoint find_start(Session& session, const Dataset& dataset,
                                        const StartRequest& request);
 
