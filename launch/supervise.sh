@@ -10,6 +10,15 @@
 #   --no-progress N    give up after so many failures without a newer checkpoint (default 3)
 #   --restart-on CODE  start again after this exit code too (6: a loss that is not finite); may be repeated
 #   --run DIR          run directory, where the command does not name it
+#   --hosts LIST       a:8,b:8: each start takes the hosts that answer, with so many ranks each (default 1), and at once where they
+#                      are not those of the start before; {hosts} and {ranks} in the command stand for them
+#   --ranks LIST       2,4,8: the numbers of ranks that the config can run on; the largest that there are hosts for (default: all)
+#   --min-ranks N      waits until hosts for so many ranks answer (default 1)
+#
+#   launch/supervise.sh --hosts a:8,b:8,c:8 --min-ranks 16 -- launch/mpi_run.sh --host {hosts} -np {ranks} trireme train gpt.yaml
+#
+# Hosts answer by OMPI_MCA_plm_rsh_agent or ssh, within TRIREME_PROBE_SECONDS (default 5). `parallel: auto` in the config has the planner choose
+# the layout for as many ranks as there are.
 #
 # USR1, TERM and Ctrl-C go on to the job; the last two also mean that nothing is started again. mpirun kills a second after its
 # own TERM, launch/mpi_run.sh in its place leaves time for a checkpoint. One log per start and a line about its end in DIR/supervise/. Where
@@ -22,7 +31,8 @@ set -u
 # shellcheck source=launch/segments.sh
 source "$(dirname "${BASH_SOURCE[0]}")/segments.sh"
 readonly given_up=93 requeue=75
-max_restarts=10 backoff=5 no_progress=3 run=""
+max_restarts=10 backoff=5 no_progress=3 run="" hosts="" counts="" min_ranks=1
+read -ra remote_shell <<<"${OMPI_MCA_plm_rsh_agent:-ssh -o BatchMode=yes}"
 final_codes=" 2 3 6 "
 
 usage() {
@@ -45,6 +55,15 @@ while [[ $# -gt 0 && $1 != -- ]]; do
     --no-progress) whole_number "$1" "$2" && no_progress=$number ;;
     --restart-on) whole_number "$1" "$2" && final_codes=${final_codes/ $number / } ;;
     --run) run=$2 ;;
+    --hosts)
+      [[ $2 =~ ^[^,:\ ]+(:[1-9][0-9]{0,4})?(,[^,:\ ]+(:[1-9][0-9]{0,4})?)*$ ]] || usage "--hosts: $2 is not a list like a:8,b:8"
+      hosts=$2
+      ;;
+    --ranks)
+      [[ $2 =~ ^[1-9][0-9]{0,8}(,[1-9][0-9]{0,8})*$ ]] || usage "--ranks: $2 is not a list of numbers like 2,4,8"
+      counts=$2
+      ;;
+    --min-ranks) whole_number "$1" "$2" && min_ranks=$number ;;
     *) usage "$1: no such option" ;;
   esac
   shift 2
@@ -52,6 +71,9 @@ done
 [[ ${1:-} == -- && $# -ge 2 ]] || usage "no command after --"
 shift
 command=("$@")
+
+[[ -z $hosts || ${command[*]} == *"{hosts}"*"{ranks}"* || ${command[*]} == *"{ranks}"*"{hosts}"* ]] ||
+  usage "--hosts: the command lacks {hosts} or {ranks}, which stand for the hosts that answer and their ranks"
 
 # A YAML file's `directory`, in quotes of either kind or without.
 directory_of() {
@@ -152,6 +174,53 @@ own_the_run() {
 dies_with_us=()
 if setpriv --pdeathsig TERM true 2>/dev/null; then dies_with_us=(setpriv --pdeathsig TERM); fi
 
+answers() {
+  [[ $1 == localhost || $1 == "$(hostname)" || $1 == "$(hostname -s)" ]] && return
+  timeout "${TRIREME_PROBE_SECONDS:-5}" "${remote_shell[@]}" "$1" true </dev/null >/dev/null 2>&1 {lock}>&-
+}
+
+# The largest of --ranks that is at most this.
+usable() {
+  local count most=0
+  for count in ${counts//,/ }; do ((count <= $1 && count > most && (most = count))); done
+  echo "$most"
+}
+
+# Sets `here`, the list of those that answer, and `ranks`; all are asked at once.
+ask_hosts() {
+  local entry away="" pids=() index=0
+  for entry in ${hosts//,/ }; do
+    answers "${entry%%:*}" &
+    pids+=($!)
+  done
+  here="" ranks=0
+  for entry in ${hosts//,/ }; do
+    [[ $entry == *:* ]] || entry+=:1
+    if wait "${pids[index++]}"; then
+      here+=${here:+,}$entry ranks=$((ranks + ${entry##*:}))
+    else
+      away+=${away:+, }${entry%%:*}
+    fi
+  done
+  [[ -z $counts ]] || ranks=$(usable "$ranks")
+  [[ -z $away || $away == "$away_before" ]] || note "$away: no answer, left out"
+  [[ -n $away || -z $away_before ]] || note "all hosts answer again"
+  away_before=$away
+}
+away_before="" here="" ranks=0
+
+# Until there are enough.
+find_hosts() {
+  [[ -n $hosts ]] || return 0
+  ask_hosts
+  ((ranks >= min_ranks && ranks > 0)) || note "hosts for $ranks of at least $min_ranks ranks answer: waiting for more"
+  until ((ranks >= min_ranks && ranks > 0)); do
+    pause 5
+    ! $stopping || end $requeue "stopped from outside"
+    ask_hosts
+  done
+}
+
 # Output goes to a file: processes that outlive a job would hold a pipe open.
 start_job() {
   log=$(printf '%s/incarnation_%03d.log' "$logs" "$incarnation")
@@ -160,7 +229,7 @@ start_job() {
   TRIREME_START_TIME=$(date '+%s')
   # A process group of its own: Ctrl-C reaches it once, from here, and it does not begin with SIGINT ignored.
   set -m
-  "${dies_with_us[@]}" "${command[@]}" >"$log" 2>&1 </dev/null &
+  "${dies_with_us[@]}" "${now[@]}" >"$log" 2>&1 </dev/null &
   job=$!
   set +m
   $stopping && kill -s TERM "$job"
@@ -194,8 +263,11 @@ own_the_run
 incarnation=$(find "$logs" -name 'incarnation_*.log' | wc -l)
 earlier_starts=0 failures=0 without_progress=0 before="" reached=$(newest_checkpoint)
 delay=$backoff
+find_hosts
 while :; do
-  note "start $incarnation: ${command[*]}"
+  now=("${command[@]//\{hosts\}/$here}")
+  now=("${now[@]//\{ranks\}/$ranks}")
+  note "start $incarnation: ${now[*]}"
   start_job
   checkpoint=$(newest_checkpoint)
   step=$(last_step)
@@ -216,14 +288,21 @@ while :; do
   incarnation=$((incarnation + 1)) earlier_starts=$((earlier_starts + 1))
   if ((code == requeue)); then
     (($(seconds_left) > 300)) || end $requeue "the allocation ends; requeue the job"
+    find_hosts
     continue
   fi
 
+  hosts_before=$here
+  find_hosts
   failure="$code at ${step:-none}: $message"
-  [[ $failure != "$before" ]] || end $given_up "the same failure twice in a row"
+  [[ $failure != "$before" || $here != "$hosts_before" ]] || end $given_up "the same failure twice in a row"
   before=$failure
   failures=$((failures + 1))
   ((failures <= max_restarts)) || end "$code" "the $max_restarts restarts are used up"
+  if [[ $here != "$hosts_before" ]]; then
+    note "restart $failures of $max_restarts, at once, on $here"
+    continue
+  fi
   note "restart $failures of $max_restarts in $delay s"
   pause "$delay"
   $stopping && end "$code" "stopped from outside"

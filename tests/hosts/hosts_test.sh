@@ -245,6 +245,46 @@ check_lost_memory() {
   [[ -z $(ls "$place/memory") ]] || complain "no copies in memory after the end"
   flags=("${long[@]}")
 }
+# The supervisor on n1 goes on without a host that is lost, with what the memory of the others holds.
+check_fewer_hosts() {
+  local run=runs/fewer started lines
+  lost_lines() { wc -l <"$run/metrics.jsonl"; }
+  going_on() { (($(lost_lines) > lines)); }
+  flags=("${long[@]}" --set checkpoint.in_memory_every_steps=10 --set "checkpoint.memory_directory=$place/memory")
+  mkdir -p "$place/memory"
+  begin "a host of four is lost under the supervisor"
+  go_on_briefly "$place/rank" "$program" "$place/memory"
+  log=$place/fewer.log
+  # As ssh, over the network: a host that is there refuses the connection.
+  cat >"$place/network_rsh" <<AGENT
+#!/usr/bin/env bash
+[[ \$(timeout 1 bash -c ": >/dev/tcp/\$1/9" 2>&1) == *refused* ]] && exec "$place/rsh" "\$@"
+AGENT
+  chmod +x "$place/network_rsh"
+  TRIREME_PROBE_SECONDS=2 OMPI_MCA_plm_rsh_agent=$place/network_rsh network_exec 1 "$repository/launch/supervise.sh" --hosts n1:1,n2:1,n3:1,n4:1 --ranks 1,2,4 -- \
+    "$repository/launch/mpi_run.sh" --host '{hosts}' -np '{ranks}' \
+    "$place/rank" train config.yaml --set "run.directory=$run" "${flags[@]}" >"$log" 2>&1 &
+  job=$! jobs[++number]=$job
+  wait_until 40 compgen -G "$place/memory/*/n1/*/step_*[0-9]" >/dev/null || complain "copies in memory"
+  cut_host
+  rm -rf "$place"/memory/*/n2
+  lines=$(lost_lines) started=$(date +%s%N)
+  wait_until 40 grep -q "brought to the disk from the memory of the hosts" "$log" || complain "a start from the memory of the hosts"
+  wait_until 20 going_on || complain "steps on the hosts that are left"
+  echo "    next step after $((($(date +%s%N) - started) / 1000000)) ms"
+  wait_until 40 ended || complain "the end"
+  wait "$job"
+  code=$?
+  mend_host
+  expect_code 0
+  expect_text "n2: no answer, left out"
+  expect_text "restart 1 of 10, at once, on n1:1,n3:1,n4:1"
+  expect_text "fp32 on 2 rank"
+  "$trireme" train config.yaml --set run.directory=runs/all "${flags[@]}" --set "train.steps=$(last_step_of "$log")" >"$place/all.log" 2>&1
+  expect_equal "$(bits_of "$log")" "$(bits_of "$place/all.log")" "the bits of an undisturbed run"
+  expect_nothing_left 10
+  flags=("${long[@]}")
+}
 check_lost_rank() { lose "a rank on another host is killed" bad "" 1 kill_rank; }
 check_stopped_rank() { lose "a rank on another host is stopped" 5 "rank 1 does not answer" 1 stop_rank; }
 
@@ -378,7 +418,7 @@ RANK
   expect_nothing_left 10
 }
 
-for part in "${@:-equal slow_link sharing staging lost_link lost_data lost_host lost_memory lost_rank stopped_rank reset blip stop}"; do
+for part in "${@:-equal slow_link sharing staging lost_link lost_data lost_host lost_memory fewer_hosts lost_rank stopped_rank reset blip stop}"; do
   # shellcheck disable=SC2086  # a list of words
   for name in $part; do "check_$name"; done
 done
