@@ -94,6 +94,43 @@ expect_code 93
 expect_starts 2
 expect_text "the same failure twice"
 
+# Hosts whose names are not in the file `away` answer; the job notes what it was started with, and the first start loses b.
+cat >"$place/agent" <<AGENT
+#!/usr/bin/env bash
+! grep -qx "\$1" "$place/away"
+AGENT
+cat >"$place/host_job" <<JOB
+#!/usr/bin/env bash
+echo "\$3 \$4" >>"\$1/started"
+[[ \$(wc -l <"\$1/started") -gt 1 ]] || echo b >"$place/away"
+exec "$place/job" "\$1" "\$2"
+JOB
+chmod +x "$place/agent" "$place/host_job"
+export OMPI_MCA_plm_rsh_agent=$place/agent
+hosts_play() {
+  : >"$place/away"
+  prepare "$1" $'5 4 5 a host is lost\n5 4 5 a host is lost\n9 8 0\n'
+  shift
+  output=$(timeout 60 "$supervise" --run "$run" --backoff 30 --hosts a:2,b:2,c "$@" -- "$place/host_job" "$run" "$run/plan" '{hosts}' '{ranks}' 2>&1)
+  code=$?
+}
+hosts_play fewer_hosts
+expect_code 93  # the same failure on the same hosts
+expect_starts 2
+[[ $(cat "$run/started") == $'a:2,b:2,c:1 5\na:2,c:1 3' ]] || complain "starts on all hosts, then on those that answer, got $(cat "$run/started")"
+expect_text "b: no answer, left out"
+expect_text "restart 1 of 10, at once, on a:2,c:1"
+hosts_play fewer_ranks --ranks 2,4
+[[ $(cat "$run/started") == $'a:2,b:2,c:1 4\na:2,c:1 2' ]] || complain "4 ranks, then 2, got $(cat "$run/started")"
+unset OMPI_MCA_plm_rsh_agent
+
+for wrong in "--hosts a:0" "--hosts a,,b" "--hosts a:2 --ranks two" "--hosts a:2"; do
+  # shellcheck disable=SC2086  # a list of words
+  play wrong_hosts $'9 5 0\n' $wrong
+  expect_code 2
+  [[ ! -e $run/supervise ]] || complain "no start with $wrong"
+done
+
 play moving_on $'5 4 5 rank 1 is late\n6 5 5 rank 1 is late\n7 6 0\n'
 expect_code 0
 expect_starts 3
