@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "launch/commands/bench_command.h"
+#include "launch/commands/campaign_command.h"
 #include "launch/commands/checkpoint_command.h"
 #include "launch/commands/data_command.h"
 #include "launch/commands/doctor_command.h"
@@ -34,6 +35,7 @@ int run_program(int argc, char** argv) {
     add_train_command(app, {argv, argv + argc});
     add_plan_command(app);
     add_scale_command(app);
+    add_campaign_command(app);
     add_report_command(app);
     add_verify_run_command(app);
     add_replay_command(app);

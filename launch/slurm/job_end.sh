@@ -65,6 +65,11 @@ requeue_job() {
   scontrol requeue "$SLURM_JOB_ID" && sleep 600
 }
 
+if ((${#health_check[@]} > 0)) && ! "${health_check[@]}" && [[ -z $stopping ]]; then
+  note "the health check found a problem on $SLURM_JOB_NODELIST"
+  exit "$communication"
+fi
+
 # A start that loses ranks before the first step may be a daemon's bad moment; a host's fault comes back.
 retries=${TRIREME_START_RETRIES:-2}
 for ((start = 0; ; ++start)); do

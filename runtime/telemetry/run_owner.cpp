@@ -68,12 +68,12 @@ std::string describe(const json& notes) {
                      field(notes, "start_time"));
 }
 
-[[noreturn]] void no_locks(const std::string& path, const std::string& why) {
-  fail(
-      ExitCode::config,
-      "run.directory: {}: cannot be kept from other jobs: {}; use a local file system, NFS version "
-      "4, or Lustre mounted with flock",
-      path, why);
+[[noreturn]] void no_locks(const std::string& key, const std::string& path,
+                           const std::string& why) {
+  fail(ExitCode::config,
+       "{}: {}: cannot be kept from other jobs: {}; use a local file system, NFS version 4, or "
+       "Lustre mounted with flock",
+       key, path, why);
 }
 
 bool lock_is_denied(int reason) {
@@ -82,8 +82,10 @@ bool lock_is_denied(int reason) {
 
 }  // namespace
 
-RunOwner::RunOwner(std::string run_directory, double patience_seconds)
-    : directory_(std::move(run_directory)), patience_seconds_(patience_seconds) {}
+RunOwner::RunOwner(std::string run_directory, double patience_seconds, std::string key)
+    : directory_(std::move(run_directory)),
+      patience_seconds_(patience_seconds),
+      key_(std::move(key)) {}
 
 void RunOwner::take_if_there() {
   struct stat status {};
@@ -110,9 +112,9 @@ void RunOwner::take() {
 void RunOwner::require() const {
   const std::string now = text_in(notes_path());
   if (now == notes_) return;
-  fail(ExitCode::config,
-       "run.directory: {}: belongs to {} now; this job ends, and leaves nothing more there",
-       directory_, now.empty() ? "nobody (owner.json is gone)" : describe(notes_in(notes_path())));
+  fail(ExitCode::config, "{}: {}: belongs to {} now; this job ends, and leaves nothing more there",
+       key_, directory_,
+       now.empty() ? "nobody (owner.json is gone)" : describe(notes_in(notes_path())));
 }
 
 std::optional<bool> RunOwner::is_held(const std::string& run_directory) {
@@ -132,16 +134,15 @@ void RunOwner::lock(int flags) {
     const bool same_job = !batch_job().empty() && field(notes, "job") == batch_job();
     if (seconds_since(start) > (same_job ? same_job_patience_seconds : patience_seconds_)) {
       fail(ExitCode::config,
-           "run.directory: {}: is in use by {}; wait for its end or end it, or choose another "
-           "run.directory",
-           directory_, describe(notes));
+           "{}: {}: is in use by {}; wait for its end or end it, or choose another {}", key_,
+           directory_, describe(notes), key_);
     }
     std::this_thread::sleep_for(pause);
   }
   std::error_code error;
   const auto place = std::filesystem::canonical(directory_, error);
   const std::string why = why_locks_are_local(text_in("/proc/self/mountinfo"), place.string());
-  if (!why.empty()) no_locks(directory_, why);
+  if (!why.empty()) no_locks(key_, directory_, why);
 }
 
 bool RunOwner::try_lock(int flags) {
@@ -149,13 +150,13 @@ bool RunOwner::try_lock(int flags) {
   refuse_link(path, ExitCode::config);
   FileDescriptor file(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
   if (!file.is_open())
-    fail(ExitCode::config, "run.directory: {}: cannot be opened: {}", path, std::strerror(errno));
+    fail(ExitCode::config, "{}: {}: cannot be opened: {}", key_, path, std::strerror(errno));
   refuse_second_name(file, path, ExitCode::config);
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
   if (::fcntl(file.get(), F_OFD_SETLK, &whole) != 0) {
-    if (!lock_is_denied(errno)) no_locks(path, std::strerror(errno));
+    if (!lock_is_denied(errno)) no_locks(key_, path, std::strerror(errno));
     return false;
   }
   // Somebody may have removed the file meanwhile, and another have made and locked a new one.

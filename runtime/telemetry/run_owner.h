@@ -16,8 +16,10 @@ namespace trireme {
 
 class RunOwner {
  public:
-  // Touches nothing. `patience_seconds`: that another holder gets to end.
-  explicit RunOwner(std::string run_directory, double patience_seconds = 3);
+  // Touches nothing. `patience_seconds`: that another holder gets to end. `key`: what messages call
+  // the setting that names the directory.
+  explicit RunOwner(std::string run_directory, double patience_seconds = 3,
+                    std::string key = "run.directory");
 
   // Before anything may be written: takes the lock where an earlier job has left its file. A holder
   // gets its seconds to end, an earlier start of the same batch job two minutes. Raises
@@ -43,6 +45,7 @@ class RunOwner {
 
   std::string directory_;
   double patience_seconds_;  // a job whose launcher was killed ends a moment later
+  std::string key_;
   std::int64_t epoch_ = 0;
   std::string notes_;  // of this job, as written
   FileDescriptor file_;

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/campaign/blame.h"
+
+#include <algorithm>
+#include <regex>
+#include <set>
+#include <sstream>
+
+namespace trireme::campaign {
+namespace {
+
+class Search {
+ public:
+  Search(const std::vector<std::string>& hosts, std::int64_t ranks_per_node)
+      : hosts_(hosts), ranks_per_node_(ranks_per_node) {}
+
+  void read(const std::string& line) {
+    static const std::regex ended(R"(\[rank ([0-9]+)(/[0-9]+)? ([^\]]*)\] error: (ended by .*))");
+    static const std::regex silent(R"(rank ([0-9]+).* does not answer)");
+    std::smatch found;
+    if (std::regex_search(line, found, ended)) {
+      // srun names tasks, of which the host may be another name for ours.
+      const std::string named = found[3];
+      if (std::ranges::find(hosts_, named) != hosts_.end())
+        add(named, "rank " + found[1].str() + " " + found[4].str());
+      else
+        add_rank(number(found[1]), "rank " + found[1].str() + " " + found[4].str());
+    } else if (std::regex_search(line, found, silent)) {
+      add_rank(number(found[1]), "rank " + found[1].str() + " did not answer");
+    } else if (line.starts_with("PROBLEM ")) {
+      problem(line);
+    }
+  }
+
+  [[nodiscard]] std::vector<Blame> take() { return std::move(blamed_); }
+
+ private:
+  [[nodiscard]] static std::int64_t number(const std::string& digits) {
+    return digits.size() > 9 ? -1 : std::stoll(digits);
+  }
+
+  void add(const std::string& host, const std::string& reason) {
+    if (std::ranges::find(blamed_, host, &Blame::host) == blamed_.end())
+      blamed_.push_back({host, reason});
+  }
+  void add_rank(std::int64_t rank, const std::string& reason) {
+    const auto node = rank / ranks_per_node_;
+    if (rank >= 0 && node < static_cast<std::int64_t>(hosts_.size()))
+      add(hosts_[static_cast<std::size_t>(node)], reason);
+  }
+
+  // "PROBLEM  memory         text of n2  [ranks 2-3, 6]"
+  void problem(const std::string& line) {
+    static const std::regex ranks(R"(\[ranks? ([0-9, -]+)\])"), range(R"(([0-9]+)(-([0-9]+))?)");
+    const std::string reason = "health check: " + line.substr(8).substr(0, 160);
+    std::set<std::string> named;
+    for (const std::string& host : hosts_) {
+      const std::regex word("(^|[^A-Za-z0-9.-])" + escaped(host) + "($|[^A-Za-z0-9-])");
+      if (std::regex_search(line, word)) named.insert(host);
+    }
+    std::smatch found;
+    if (std::regex_search(line, found, ranks)) {
+      const std::string list = found[1];
+      for (std::sregex_iterator part(list.begin(), list.end(), range), end; part != end; ++part) {
+        const std::int64_t first = number((*part)[1]);
+        const std::int64_t last = (*part)[3].matched ? number((*part)[3]) : first;
+        for (std::int64_t rank = first; rank >= 0 && rank <= last; ++rank) {
+          const auto node = static_cast<std::size_t>(rank / ranks_per_node_);
+          if (node >= hosts_.size()) break;
+          named.insert(hosts_[node]);
+        }
+      }
+    }
+    // What is wrong everywhere is no host's fault.
+    if (named.size() == hosts_.size() && hosts_.size() > 1) return;
+    for (const std::string& host : named)
+      add(host, reason);
+  }
+
+  [[nodiscard]] static std::string escaped(const std::string& text) {
+    std::string safe;
+    for (const char letter : text) {
+      if (std::string_view(".+*?()[]{}|^$\\").find(letter) != std::string_view::npos) safe += '\\';
+      safe += letter;
+    }
+    return safe;
+  }
+
+  const std::vector<std::string>& hosts_;
+  std::int64_t ranks_per_node_;
+  std::vector<Blame> blamed_;
+};
+
+}  // namespace
+
+std::vector<Blame> blamed_hosts(std::string_view log, const std::vector<std::string>& hosts,
+                                std::int64_t ranks_per_node) {
+  Search search(hosts, ranks_per_node);
+  std::istringstream lines{std::string(log)};
+  for (std::string line; std::getline(lines, line);) {
+    // Patterns are for lines that people read.
+    if (line.size() < 2000) search.read(line);
+  }
+  return search.take();
+}
+
+std::string last_message(std::string_view log) {
+  std::istringstream lines{std::string(log)};
+  std::string error, last;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    last = line;
+    if (const auto at = line.find("error: "); at != std::string::npos) error = line.substr(at + 7);
+  }
+  return (error.empty() ? last : error).substr(0, 300);
+}
+
+}  // namespace trireme::campaign

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/campaign/campaign.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <random>
+
+#include "launch/campaign/attempt_lock.h"
+#include "launch/campaign/blame.h"
+#include "launch/campaign/run_progress.h"
+#include "launch/campaign/slurm_text.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/telemetry/run_directory.h"
+
+namespace trireme::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int given_up_code = 93;  // as launch/supervise.sh
+constexpr double least_look = 0.2, seconds_to_stop = 600;
+
+std::string new_id() {
+  std::random_device random;
+  return fmt::format("{:08x}", random() & 0xffffffffU);
+}
+
+// The system did not say whether there is a job now.
+bool is_doubtful(const std::string& refusal) {
+  for (const char* const words : {"imed out", "ontact", "no answer", "ero Bytes", "ommunication"}) {
+    if (refusal.find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
+CampaignState state_in(const CampaignFile& file, const CampaignLayouts& layouts) {
+  CampaignState state = load_state(file.directory).value_or(CampaignState{});
+  if (state.id.empty()) {
+    state.id = new_id();
+    state.created = wall_clock();
+  }
+  state.steps = layouts.steps;
+  return state;
+}
+
+void make_directories(const CampaignFile& file) {
+  std::error_code error;
+  fs::create_directories(file.directory + "/attempts", error);
+  if (error) {
+    fail(ExitCode::config, "{}: {}: cannot be made: {}; choose another directory",
+         file.where("directory"), file.directory, error.message());
+  }
+}
+
+std::string joined(std::string text, const std::string& more) {
+  if (!text.empty() && !more.empty()) text += ": ";
+  return text + more;
+}
+
+}  // namespace
+
+std::string stop_file_in(const std::string& directory) {
+  return directory + "/stop";
+}
+
+Campaign::Campaign(CampaignFile file)
+    : file_(std::move(file)),
+      layouts_(campaign_layouts(file_)),
+      rules_(rules_of(file_)),
+      control_(file_.under_slurm() ? make_slurm_control(file_) : make_host_control(file_)),
+      owner_(file_.directory, 3, "directory"),
+      journal_(file_.directory) {
+  make_directories(file_);
+  owner_.take();
+  state_ = state_in(file_, layouts_);
+}
+
+int Campaign::run(bool stop) {
+  if (!stop) {
+    std::error_code ignored;
+    fs::remove(stop_file_in(file_.directory), ignored);
+  }
+  if (state_.outcome == Outcome::done) {
+    journal_.note("the campaign is done; " + goodput_text(state_, state_.ended));
+    return exit_code();
+  }
+  state_.outcome = Outcome::going;
+  state_.ended = 0;
+  journal_.note(
+      fmt::format("campaign {} of {} in {}: {} steps, {} layouts from {} to {} nodes{}", state_.id,
+                  file_.path, file_.directory, layouts_.steps, layouts_.options.size(),
+                  layouts_.options.front().nodes, layouts_.options.back().nodes,
+                  layouts_.any_layout
+                      ? ""
+                      : "; reproducibility is not `layout`, so results depend on which jobs run"));
+  save();
+  while (state_.outcome == Outcome::going && !interrupted_) {
+    const double seconds = look_once();
+    journal_.show(state_, wall_clock());
+    if (state_.outcome == Outcome::going && !pause(seconds)) interrupted_ = true;
+  }
+  if (state_.outcome == Outcome::going) {
+    const Attempt* const job = state_.current();
+    journal_.note(
+        fmt::format("interrupted{}; start the campaign again to follow it, or end it with "
+                    "`trireme campaign stop {}`",
+                    job == nullptr ? "" : "; the job goes on", file_.path));
+    return static_cast<int>(ExitCode::requeue);
+  }
+  fmt::print("{}", status_text(state_, file_.directory, wall_clock()));
+  return exit_code();
+}
+
+int Campaign::exit_code() const {
+  switch (state_.outcome) {
+    case Outcome::done:
+      return 0;
+    case Outcome::failed:
+      return state_.attempts.empty() || state_.attempts.back().started == 0
+                 ? static_cast<int>(ExitCode::config)
+                 : state_.attempts.back().code;
+    case Outcome::given_up:
+      return given_up_code;
+    default:
+      return static_cast<int>(ExitCode::requeue);
+  }
+}
+
+bool Campaign::stop_is_asked() const {
+  std::error_code ignored;
+  return fs::exists(stop_file_in(file_.directory), ignored);
+}
+
+void Campaign::waits(const std::string& text) {
+  if (state_.text == text) return;
+  state_.text = text;
+  journal_.note(text);
+  save();
+}
+
+void Campaign::save() {
+  // Nothing may go on that does not stand in the file: a full disk is waited for.
+  bool said = false;
+  for (;;) {
+    try {
+      owner_.require();
+      save_state(file_.directory, state_);
+      return;
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::config || interrupted_) throw;
+      if (!std::exchange(said, true))
+        journal_.note(fmt::format("{}; waiting for room", error.what()));
+      if (!pause(std::max(1.0, least_look))) {
+        interrupted_ = true;
+        throw;
+      }
+    }
+  }
+}
+
+bool Campaign::pause(double seconds) {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGINT);
+  ::sigaddset(&signals, SIGTERM);
+  const double until = wall_clock() + seconds;
+  const bool asked = stop_is_asked();
+  const Attempt* const job = state_.current();
+  const std::string place = job == nullptr ? "" : attempt_directory(file_, *job);
+  const bool locked = job != nullptr && attempt_is_locked(place);
+  for (;;) {
+    const double left = std::clamp(until - wall_clock(), 0.0, 1.0);
+    const timespec time{.tv_sec = static_cast<std::time_t>(left),
+                        .tv_nsec = static_cast<long>(1e9 * (left - std::floor(left)))};
+    if (::sigtimedwait(&signals, nullptr, &time) > 0) return false;
+    // What need not wait for the next look.
+    if (wall_clock() >= until || stop_is_asked() != asked) return true;
+    if (locked && !attempt_is_locked(place)) return true;
+  }
+}
+
+double Campaign::look_once() {
+  if (Attempt* const attempt = state_.current()) return follow(*attempt);
+  if (stop_is_asked()) {
+    end(Outcome::stopped,
+        "as asked; the campaign goes on from the checkpoint when it is started again");
+    return 0;
+  }
+  return next_attempt();
+}
+
+void Campaign::end(Outcome outcome, const std::string& reason) {
+  state_.outcome = outcome;
+  state_.text = reason;
+  state_.ended = wall_clock();
+  std::error_code ignored;
+  fs::remove(stop_file_in(file_.directory), ignored);
+  journal_.note(fmt::format("{}: {}", name_of(outcome), reason));
+  save();
+}
+
+// Hosts that are left out are taken again where nothing could run without them.
+Offers Campaign::offers_or_forgiven(double now) {
+  const auto excluded = state_.excluded_hosts(now);
+  Offers found = control_->offers(layouts_.options, excluded, nullptr);
+  if (!found.offers.empty() || excluded.empty() || found.permanent) return found;
+  Offers all = control_->offers(layouts_.options, {}, nullptr);
+  if (all.offers.empty()) return found;
+  std::erase_if(state_.excluded, [&](const Exclusion& each) { return each.until <= now; });
+  const auto first = std::ranges::min_element(state_.excluded, {}, &Exclusion::until);
+  journal_.note(fmt::format("{} is no longer left out: nothing can run without it", first->host));
+  state_.excluded.erase(first);
+  save();
+  return offers_or_forgiven(now);
+}
+
+double Campaign::next_attempt() {
+  const double now = wall_clock();
+  const RunProgress progress = read_progress(file_.run_directory(), 0);
+  // What needs no offer comes first.
+  Decision decision = decide_next(state_, layouts_.options, {}, rules_, progress.checkpoint, now);
+  if (decision.action == Decision::Action::wait && decision.until <= now) {
+    const Offers found = offers_or_forgiven(now);
+    if (found.permanent) {
+      end(Outcome::failed, fmt::format("{}: refused: {}", file_.where("slurm"), found.problem));
+      return 0;
+    }
+    decision =
+        decide_next(state_, layouts_.options, found.offers, rules_, progress.checkpoint, now);
+    if (decision.action == Decision::Action::wait)
+      decision.reason = joined(decision.reason, found.problem);
+  }
+  switch (decision.action) {
+    case Decision::Action::end:
+      end(decision.outcome, decision.reason);
+      return 0;
+    case Decision::Action::submit:
+      submit(decision);
+      return least_look;
+    default:
+      waits(decision.reason);
+      return decision.until > now ? std::min(decision.until - now, file_.poll_seconds)
+                                  : file_.poll_seconds;
+  }
+}
+
+void Campaign::submit(const Decision& decision) {
+  const LayoutOption& option = layouts_.options[decision.option];
+  const double now = wall_clock();
+  Attempt attempt{.number = state_.attempts.empty() ? 1 : state_.attempts.back().number + 1,
+                  .place = decision.place,
+                  .nodes = option.nodes,
+                  .ranks = option.ranks,
+                  .layout = option.text,
+                  .settings = option.settings,
+                  .predicted_step = option.step_seconds,
+                  .submitted = now,
+                  .from_step = read_progress(file_.run_directory(), 0).checkpoint};
+  attempt.name = fmt::format("trireme-{}-{:04}", state_.id, attempt.number);
+  // Of a row of refusals the last one tells as much as all.
+  if (!state_.attempts.empty() && state_.attempts.back().started == 0) state_.attempts.pop_back();
+  std::error_code error;
+  fs::create_directories(attempt_directory(file_, attempt), error);
+  if (error)
+    return waits(fmt::format("{}: {}", attempt_directory(file_, attempt), error.message()));
+  const auto allowed = seconds_allowed(state_, rules_, attempt.nodes, now);
+  state_.attempts.push_back(std::move(attempt));
+  save();  // from here on the name is searched for before anything else is submitted
+  Attempt& job = state_.attempts.back();
+  const std::string refusal = control_->submit(job, allowed, state_.excluded_hosts(now));
+  if (refusal.empty()) {
+    job.phase = Attempt::Phase::submitted;
+    state_.text.clear();
+    save();
+    journal_.note(fmt::format("job {}{}: {} nodes as {} from step {}; {}", job.number,
+                              job.job.empty() ? "" : " (" + job.job + ")", job.nodes, job.layout,
+                              job.from_step, decision.reason));
+    return;
+  }
+  if (is_doubtful(refusal))
+    return waits(fmt::format("job {}: {}; looking for it", job.number, refusal));
+  if (control_->look(job).kind != JobReport::Kind::absent) return;
+  never_ran(job, refusal);
+  if (is_permanent(refusal))
+    end(Outcome::failed, fmt::format("{}: refused: {}", file_.where("slurm"), refusal));
+}
+
+void Campaign::never_ran(Attempt& attempt, const std::string& reason) {
+  attempt.phase = Attempt::Phase::ended;
+  attempt.ended = wall_clock();
+  attempt.to_step = attempt.from_step;
+  attempt.reason = reason;
+  waits(fmt::format("job {} was not submitted: {}", attempt.number, reason));
+  save();
+}
+
+void Campaign::update(Attempt& attempt, const JobReport& report) {
+  const Attempt before = attempt;
+  if (attempt.job.empty()) attempt.job = report.job;
+  if (attempt.hosts.empty()) attempt.hosts = report.hosts;
+  if (report.kind == JobReport::Kind::waiting) {
+    attempt.phase = Attempt::Phase::submitted;
+  } else if (report.kind == JobReport::Kind::running) {
+    attempt.phase = Attempt::Phase::running;
+    if (attempt.started == 0) attempt.started = report.started > 0 ? report.started : wall_clock();
+    const RunProgress progress = read_progress(file_.run_directory(), attempt.from_step);
+    attempt.step_seconds = progress.step_seconds;
+    if (attempt.first_step == 0 && progress.step_seconds > 0) attempt.first_step = wall_clock();
+  }
+  if (before.phase != attempt.phase) {
+    if (attempt.phase == Attempt::Phase::running)
+      journal_.note(
+          fmt::format("job {} runs on {}", attempt.number, fmt::join(attempt.hosts, ", ")));
+    state_.text.clear();
+  }
+  if (before.phase != attempt.phase || before.first_step != attempt.first_step ||
+      before.job != attempt.job)
+    save();
+}
+
+std::optional<Decision> Campaign::better(const Attempt& attempt, double now) {
+  const RunProgress progress = read_progress(file_.run_directory(), 0);
+  const std::int64_t step = std::max(progress.step, attempt.from_step);
+  const auto decide = [&](const std::vector<Offer>& offers) {
+    return decide_running(state_, layouts_.options, offers, rules_, step, now);
+  };
+  if (Decision limit = decide({}); limit.action == Decision::Action::stop) return limit;
+  const bool runs = attempt.phase == Attempt::Phase::running;
+  const double since = now - (runs ? attempt.started : attempt.submitted);
+  // A job that waits is given up sooner than one that computes.
+  const double patience = runs ? rules_.better_after_seconds : rules_.better_after_seconds / 4;
+  if (attempt.asked_to_stop > 0 || since < patience || (runs && rules_.gain == 0)) return {};
+  Offers found =
+      control_->offers(layouts_.options, state_.excluded_hosts(now), runs ? &attempt : nullptr);
+  std::erase_if(found.offers, [](const Offer& offer) { return offer.wait_seconds > 0; });
+  Decision decision = decide(found.offers);
+  if (decision.action != Decision::Action::stop) return {};
+  return decision;
+}
+
+void Campaign::ask_to_stop(Attempt& attempt, const std::string& reason) {
+  attempt.asked_to_stop = wall_clock();
+  attempt.reason = reason;
+  journal_.note(fmt::format("job {} is stopped: {}", attempt.number, reason));
+  save();
+  control_->stop(attempt, /*at_once=*/false);
+}
+
+double Campaign::follow(Attempt& attempt) {
+  const JobReport report = control_->look(attempt);
+  switch (report.kind) {
+    case JobReport::Kind::unknown:
+      waits(report.state);
+      return file_.poll_seconds;
+    case JobReport::Kind::absent:
+      if (attempt.phase == Attempt::Phase::intended) {
+        never_ran(attempt, "an earlier start of the campaign ended before");
+        return least_look;
+      }
+      break;
+    case JobReport::Kind::ended:
+      break;
+    default:
+      update(attempt, report);
+      if (attempt.asked_to_stop > 0) {
+        const bool late = wall_clock() - attempt.asked_to_stop > seconds_to_stop;
+        if (late || stop_again_) control_->stop(attempt, late);
+      } else if (stop_is_asked()) {
+        ask_to_stop(attempt, "as asked");
+      } else if (const auto decision = better(attempt, wall_clock())) {
+        ask_to_stop(attempt, decision->reason);
+      }
+      stop_again_ = false;
+      return attempt.asked_to_stop > 0 ? std::min(1.0, file_.poll_seconds) : file_.poll_seconds;
+  }
+  finish(attempt, report);
+  return least_look;
+}
+
+void Campaign::exclude_blamed(const Attempt& attempt, const JobReport& report,
+                              const std::string& log) {
+  const double until = wall_clock() + 3600 * file_.exclude_hours;
+  const auto exclude = [&](const std::string& host, const std::string& reason) {
+    if (file_.exclude_hours == 0) return;
+    state_.exclude(host, fmt::format("job {}: {}", attempt.number, reason), until);
+    journal_.note(fmt::format("{} is left out for {:g} h: {}", host, file_.exclude_hours, reason));
+  };
+  for (const std::string& host : report.lost_hosts)
+    exclude(host, "does not answer");
+  if (!report.lost_hosts.empty()) return;  // what ranks say of each other follows from that
+  for (const Blame& blame : blamed_hosts(log, attempt.hosts, file_.ranks_per_node))
+    exclude(blame.host, blame.reason);
+}
+
+void Campaign::finish(Attempt& attempt, const JobReport& report) {
+  update(attempt, report);
+  const std::string log = end_of_file(attempt_log(file_, attempt), std::uint64_t{256} << 10U);
+  const std::string message = last_message(log);
+  const RunProgress progress = read_progress(file_.run_directory(), attempt.from_step);
+  attempt.phase = Attempt::Phase::ended;
+  if (attempt.started == 0) attempt.started = report.started;
+  // A job that was cancelled before it began has no start, or one that is its end.
+  const double now = wall_clock();
+  attempt.ended = report.ended > attempt.started ? std::min(report.ended, now) : now;
+  attempt.code =
+      report.code.value_or(attempt.asked_to_stop > 0 ? static_cast<int>(ExitCode::requeue)
+                                                     : static_cast<int>(ExitCode::communication));
+  // An earlier job's last ranks still had the run.
+  if (attempt.code == static_cast<int>(ExitCode::config) &&
+      message.find("is in use by") != std::string::npos)
+    attempt.code = static_cast<int>(ExitCode::communication);
+  attempt.to_step =
+      attempt.code == 0 ? state_.steps : std::max(progress.checkpoint, attempt.from_step);
+  attempt.step_seconds = progress.step_seconds;
+  if (attempt.first_step == 0 && progress.step_seconds > 0) attempt.first_step = attempt.ended;
+  const Outcome outcome = outcome_of(attempt);
+  if (attempt.code != 0) {
+    attempt.reason =
+        joined(attempt.reason,
+               joined(report.state == "COMPLETED" || report.state == "FAILED" ? "" : report.state,
+                      attempt.code == static_cast<int>(ExitCode::requeue) ? "" : message));
+    if (attempt.reason.empty()) attempt.reason = "stopped with a checkpoint";
+  } else {
+    attempt.reason = "done";
+    state_.weights = final_bits(attempt_log(file_, attempt));
+  }
+  if (attempt.code != 0 && attempt.asked_to_stop == 0 && outcome == Outcome::going &&
+      attempt.code != static_cast<int>(ExitCode::requeue))
+    exclude_blamed(attempt, report, log);
+  journal_.note(fmt::format("job {} ended with code {} at step {}: {}", attempt.number,
+                            attempt.code, attempt.to_step, attempt.reason));
+  state_.text.clear();
+  save();
+  if (outcome == Outcome::done) {
+    end(outcome, "the run is complete");
+  } else if (outcome == Outcome::failed) {
+    end(outcome, fmt::format("starting again would not help: {}; see {}", attempt.reason,
+                             attempt_log(file_, attempt)));
+  }
+}
+
+}  // namespace trireme::campaign

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/campaign/campaign_file.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+
+#include "launch/campaign/file_value.h"
+#include "launch/scale/study.h"
+#include "runtime/base/file.h"
+#include "runtime/config/suggest.h"
+
+namespace trireme::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+using config::Node;
+
+constexpr std::int64_t most_nodes = 65536, most_ranks_per_node = 1024, year_of_minutes = 527040;
+constexpr double most_hours = 1e9, year_of_seconds = 3.2e7;
+
+struct Row {
+  std::string_view key, otherwise, meaning;
+  void (*read)(CampaignFile& file, const Value& value);
+};
+
+// Beside the campaign file where it is not in the current directory, as configs find their data.
+std::string found_file(const std::string& name, const std::string& beside) {
+  std::error_code error;
+  const fs::path near = fs::path(beside).parent_path() / name;
+  const bool take_near = !fs::exists(name, error) && fs::exists(near, error);
+  return fs::absolute(take_near ? near : fs::path(name)).lexically_normal().string();
+}
+
+std::vector<std::string> hosts_in(const CampaignFile& file, const Value& value) {
+  if (value.is_list()) return value.texts();
+  const std::string path = found_file(value.text(), file.path);
+  std::vector<std::string> hosts;
+  std::string text = read_whole_file(path, std::uint64_t{1} << 20U, ExitCode::config);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    line = line.substr(0, line.find('#'));
+    const std::size_t first = line.find_first_not_of(" \t\r");
+    // A host file of Open MPI has "slots=N" behind the name.
+    if (first != std::string::npos)
+      hosts.push_back(line.substr(first, line.find_first_of(" \t\r", first) - first));
+    at = end + 1;
+  }
+  if (hosts.empty()) value.refuse(fmt::format("{}: names no host; write one a line", path));
+  return hosts;
+}
+
+// "2026-12-24T18:00:00Z"
+double utc_seconds(const Value& value) {
+  const std::string text = value.text();
+  std::tm utc{};
+  const char* const end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  if (end == nullptr || *end != '\0')
+    value.refuse(
+        fmt::format("'{}' is no date; write one of UTC such as 2026-12-24T18:00:00Z", text));
+  return static_cast<double>(::timegm(&utc));
+}
+
+// Their order is that of the documentation.
+constexpr Row rows[] = {
+    {"config", "required", "config file of `trireme train`",
+     [](CampaignFile& file, const Value& value) {
+       file.config = found_file(value.text(), file.path);
+     }},
+    {"set", "none", "list of `key=value`, as `--set`",
+     [](CampaignFile& file, const Value& value) { file.set = value.texts(); }},
+    {"directory", "campaigns/NAME of the file",
+     "state, logs, status page; the run is `run` in it; all nodes must see it",
+     [](CampaignFile& file, const Value& value) {
+       file.directory = fs::absolute(value.text()).lexically_normal().string();
+     }},
+    {"nodes.min", "1", "fewest nodes of a job",
+     [](CampaignFile& file, const Value& value) { file.min_nodes = value.integer(1, most_nodes); }},
+    {"nodes.max", "nodes.min", "most nodes of a job",
+     [](CampaignFile& file, const Value& value) { file.max_nodes = value.integer(1, most_nodes); }},
+    {"ranks_per_node", "1", "ranks, and so GPUs, of a node",
+     [](CampaignFile& file, const Value& value) {
+       file.ranks_per_node = value.integer(1, most_ranks_per_node);
+     }},
+    {"layouts", "the planner's",
+     "list of layouts such as `data=4:tensor=2`, each for its number of ranks; else the fastest "
+     "on `parallel.hardware`, else what the config says",
+     [](CampaignFile& file, const Value& value) { file.layouts = value.texts(); }},
+    {"hosts", "Slurm",
+     "list of hosts for mpirun, or a file with one a line; without it Slurm is asked",
+     [](CampaignFile& file, const Value& value) { file.hosts = hosts_in(file, value); }},
+    {"slurm.partitions", "the default one", "list of partitions, of which the best offer counts",
+     [](CampaignFile& file, const Value& value) { file.slurm.partitions = value.texts(); }},
+    {"slurm.account", "the user's", "account that is charged",
+     [](CampaignFile& file, const Value& value) { file.slurm.account = value.text(); }},
+    {"slurm.qos", "the account's", "quality of service",
+     [](CampaignFile& file, const Value& value) { file.slurm.qos = value.text(); }},
+    {"slurm.minutes", "the partition's", "time limit of one job",
+     [](CampaignFile& file, const Value& value) {
+       file.slurm.minutes = value.integer(1, year_of_minutes);
+     }},
+    {"slurm.options", "none", "list of further words for sbatch, such as `--gpus-per-node=8`",
+     [](CampaignFile& file, const Value& value) { file.slurm.options = value.texts(); }},
+    {"budget.node_hours", "0", "node-hours of all jobs together; 0: no limit",
+     [](CampaignFile& file, const Value& value) { file.node_hours = value.number(0, most_hours); }},
+    {"budget.end", "never", "date of UTC by which the last job has stopped",
+     [](CampaignFile& file, const Value& value) { file.end = utc_seconds(value); }},
+    {"failures.exclude_hours", "12",
+     "hours for which a host is left out that died or failed its check",
+     [](CampaignFile& file, const Value& value) {
+       file.exclude_hours = value.number(0, most_hours);
+     }},
+    {"failures.no_progress", "5", "give up after so many jobs in a row without a newer checkpoint",
+     [](CampaignFile& file, const Value& value) {
+       file.no_progress = value.integer(1, most_nodes);
+     }},
+    {"failures.backoff_seconds", "10",
+     "before the job after a failure; doubled with each, up to 16 times",
+     [](CampaignFile& file, const Value& value) {
+       file.backoff_seconds = value.number(0, year_of_seconds);
+     }},
+    {"failures.health_check", "false", "`trireme doctor` on the nodes of each job before it trains",
+     [](CampaignFile& file, const Value& value) { file.health_check = value.boolean(); }},
+    {"better.gain", "1.3",
+     "a running job is stopped where others would need that many times less for the rest; 0: never",
+     [](CampaignFile& file, const Value& value) {
+       file.gain = value.number(0, most_hours);
+       if (file.gain > 0 && file.gain < 1)
+         value.refuse(fmt::format(
+             "{:g} would stop jobs for slower ones; allowed: 0, or 1 and above", file.gain));
+     }},
+    {"better.after_minutes", "20", "but not before it has run so long",
+     [](CampaignFile& file, const Value& value) {
+       file.better_after_minutes = value.number(0, static_cast<double>(year_of_minutes));
+     }},
+    {"poll_seconds", "30", "between two looks at the job and the offers",
+     [](CampaignFile& file, const Value& value) { file.poll_seconds = value.number(0.1, 3600); }},
+};
+
+bool is_section(std::string_view name) {
+  return std::ranges::any_of(rows, [&](const Row& row) {
+    return row.key.size() > name.size() && row.key.starts_with(name) && row.key[name.size()] == '.';
+  });
+}
+
+void read_key(CampaignFile& file, const std::string& key, const Node& node, int line) {
+  const Value value(fmt::format("{}:{}: {}", file.path, line, key), node);
+  const auto* const row = std::ranges::find(rows, std::string_view(key), &Row::key);
+  if (row == std::end(rows)) {
+    std::vector<std::string_view> keys;
+    for (const Row& each : rows)
+      keys.push_back(each.key);
+    const std::string_view near = config::closest(key, keys);
+    value.refuse(near.empty() ? fmt::format("unknown key; known are {}", fmt::join(keys, ", "))
+                              : fmt::format("unknown key; did you mean {}?", near));
+  }
+  file.places.push_back({key, line});
+  row->read(file, value);
+}
+
+void check_layouts(const CampaignFile& file) {
+  if (file.layouts.empty()) return;
+  with_context(file.where("layouts"), [&] {
+    for (const std::string& layout : file.layouts)
+      (void)scale::parse_layouts(layout);
+  });
+}
+
+// Rules over several keys.
+void check(CampaignFile& file, bool max_given) {
+  if (file.config.empty())
+    fail(ExitCode::config, "{}: config: missing; name the config file of trireme train", file.path);
+  if (!max_given) file.max_nodes = std::max(file.max_nodes, file.min_nodes);
+  if (file.min_nodes > file.max_nodes) {
+    fail(ExitCode::config, "{}: {} is more than nodes.max: {}; use nodes: {{min: {}, max: {}}}",
+         file.where("nodes.min"), file.min_nodes, file.max_nodes, file.max_nodes, file.min_nodes);
+  }
+  const auto hosts = static_cast<std::int64_t>(file.hosts.size());
+  if (!file.under_slurm() && file.min_nodes > hosts) {
+    fail(ExitCode::config, "{}: {} nodes, and hosts names {}; use at most {}, or name more hosts",
+         file.where("nodes.min"), file.min_nodes, hosts, hosts);
+  }
+  for (const auto& place : file.places) {
+    if (file.under_slurm() || !place.key.starts_with("slurm.")) continue;
+    fail(ExitCode::config, "{}: has no meaning with hosts, which mpirun starts; remove one of them",
+         file.where(place.key));
+  }
+  for (std::size_t i = 0; i < file.hosts.size(); ++i) {
+    if (std::ranges::count(file.hosts, file.hosts[i]) > 1)
+      fail(ExitCode::config, "{}: {} is named twice; keep one", file.where("hosts"), file.hosts[i]);
+  }
+  for (const std::string& setting : file.set) {
+    if (setting.starts_with("run.directory="))
+      fail(ExitCode::config, "{}: {}: the run is {}; set directory instead", file.where("set"),
+           setting, file.run_directory());
+  }
+  check_layouts(file);
+}
+
+}  // namespace
+
+std::string CampaignFile::where(const std::string& key) const {
+  const auto found = std::ranges::find(places, key, &Place::key);
+  return found == places.end() ? fmt::format("{}: {}", path, key)
+                               : fmt::format("{}:{}: {}", path, found->line, key);
+}
+
+CampaignFile parse_campaign(const std::string& text, const std::string& path) {
+  CampaignFile file{.path = path};
+  const fs::path name = fs::path(path).stem();
+  file.directory = fs::absolute("campaigns" / name).lexically_normal().string();
+  const Node root = config::parse_document(text, path);
+  if (root.kind != Node::Kind::map) {
+    fail(ExitCode::config, "{}:{}: expected keys such as \"config: configs/gpt_tiny.yaml\"", path,
+         root.line);
+  }
+  for (std::size_t i = 0; i < root.items.size(); ++i) {
+    const Node& item = root.items[i];
+    if (item.kind != Node::Kind::map || !is_section(root.keys[i])) {
+      read_key(file, root.keys[i], item, root.key_lines[i]);
+      continue;
+    }
+    for (std::size_t j = 0; j < item.items.size(); ++j)
+      read_key(file, root.keys[i] + "." + item.keys[j], item.items[j], item.key_lines[j]);
+  }
+  check(file, std::ranges::find(file.places, "nodes.max", &CampaignFile::Place::key) !=
+                  file.places.end());
+  return file;
+}
+
+CampaignFile load_campaign(const std::string& path) {
+  return parse_campaign(read_whole_file(path, config::max_bytes, ExitCode::config), path);
+}
+
+std::string campaign_keys_markdown() {
+  std::string text = "| key | default | meaning |\n|---|---|---|\n";
+  for (const Row& row : rows)
+    text += fmt::format("| `{}` | {} | {} |\n", row.key, row.otherwise, row.meaning);
+  return text;
+}
+
+}  // namespace trireme::campaign

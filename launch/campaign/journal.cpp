@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/campaign/journal.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <span>
+
+#include "launch/campaign/run_progress.h"
+#include "launch/report/html.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/telemetry/console.h"
+
+namespace trireme::campaign {
+namespace {
+
+constexpr std::size_t attempts_shown = 20;  // on a terminal
+
+std::string date_text(double seconds) {
+  if (seconds <= 0) return "-";
+  const auto time = static_cast<std::time_t>(seconds);
+  std::tm utc{};
+  ::gmtime_r(&time, &utc);
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}Z", utc);
+}
+
+std::string duration_text(double seconds) {
+  return format_duration(std::max(0.0, seconds));
+}
+
+std::string headline(const CampaignState& state, const std::string& directory) {
+  const RunProgress progress = read_progress(directory + "/run", 0);
+  return fmt::format("campaign {}: {}{}{}; step {} of {}, newest checkpoint {}", state.id,
+                     name_of(state.outcome), state.text.empty() ? "" : ": ", state.text,
+                     progress.step, state.steps, progress.checkpoint);
+}
+
+// One job: number, what it is or was, where.
+std::vector<std::string> cells_of(const Attempt& attempt, double now) {
+  const bool ended = attempt.phase == Attempt::Phase::ended;
+  std::string what(name_of(attempt.phase));
+  if (ended) what = attempt.started > 0 ? fmt::format("code {}", attempt.code) : "never ran";
+  return {
+      fmt::format("{}", attempt.number),
+      attempt.job.empty() ? attempt.name : attempt.job,
+      what,
+      fmt::format("{}", attempt.nodes),
+      fmt::format("{}", attempt.ranks),
+      attempt.layout,
+      date_text(attempt.started),
+      attempt.started > 0 ? duration_text((ended ? attempt.ended : now) - attempt.started) : "-",
+      fmt::format("{}", attempt.from_step),
+      ended ? fmt::format("{}", attempt.to_step) : "",
+      attempt.step_seconds > 0 ? fmt::format("{:.1f}", 1e3 * attempt.step_seconds) : "",
+      attempt.place,
+      attempt.reason};
+}
+constexpr const char* titles[] = {"#",    "job",  "state", "nodes",    "ranks", "layout", "started",
+                                  "time", "from", "to",    "step, ms", "place", "end"};
+
+std::string excluded_text(const CampaignState& state, double now) {
+  std::vector<std::string> hosts;
+  for (const Exclusion& each : state.excluded) {
+    if (each.until > now)
+      hosts.push_back(
+          fmt::format("{} until {} ({})", each.host, date_text(each.until), each.reason));
+  }
+  return hosts.empty() ? "" : fmt::format("left out: {}\n", fmt::join(hosts, "; "));
+}
+
+}  // namespace
+
+double wall_clock() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+void Journal::note(const std::string& text) {
+  const std::string line = fmt::format("{} {}\n", date_text(wall_clock()), text);
+  fmt::print("{}", line);
+  std::fflush(stdout);
+  try {
+    const FileDescriptor file = OutputDirectory(directory_, ExitCode::internal)
+                                    .open("campaign.log", O_WRONLY | O_CREAT | O_APPEND);
+    write_fully(file, directory_ + "/campaign.log", std::as_bytes(std::span(line)),
+                ExitCode::internal);
+  } catch (const Error&) {
+    return;  // it was said on the terminal
+  }
+}
+
+void Journal::show(const CampaignState& state, double now) {
+  std::string page = status_html(state, directory_, now);
+  if (page == shown_) return;
+  try {
+    write_file(directory_ + "/status.html", page, ExitCode::internal);
+    shown_ = std::move(page);
+  } catch (const Error&) {
+    shown_.clear();  // the next look tries again
+  }
+}
+
+std::string goodput_text(const CampaignState& state, double now) {
+  const double used = state.node_hours(now), useful = state.useful_node_hours();
+  const double until = state.ended > 0 ? state.ended : now;
+  double stepping = 0;
+  for (const Attempt& attempt : state.attempts)
+    stepping += attempt.nodes > 0
+                    ? 3600 * attempt.useful_node_hours() / static_cast<double>(attempt.nodes)
+                    : 0;
+  const double wall = std::max(1e-9, until - state.created);
+  return fmt::format(
+      "goodput {:.1f} %: {:.4f} of {:.4f} node-hours were steps that count; {:.1f} % of {} since "
+      "the "
+      "campaign began",
+      used > 0 ? 100 * useful / used : 0.0, useful, used, 100 * stepping / wall,
+      duration_text(wall));
+}
+
+std::string status_text(const CampaignState& state, const std::string& directory, double now) {
+  std::string text = headline(state, directory) + "\n";
+  text += fmt::format("{:>4} {:<16} {:<10} {:>5} {:>5} {:<20} {:<20} {:>9} {:>8} {:>8} {:>9}  {}\n",
+                      "#", "job", "state", "nodes", "ranks", "layout", "started", "time", "from",
+                      "to", "step, ms", "end");
+  const std::size_t first =
+      state.attempts.size() > attempts_shown ? state.attempts.size() - attempts_shown : 0;
+  if (first > 0) text += fmt::format("     ({} before)\n", first);
+  for (std::size_t i = first; i < state.attempts.size(); ++i) {
+    const auto cells = cells_of(state.attempts[i], now);
+    text +=
+        fmt::format("{:>4} {:<16} {:<10} {:>5} {:>5} {:<20} {:<20} {:>9} {:>8} {:>8} {:>9}  {}\n",
+                    cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7],
+                    cells[8], cells[9], cells[10], cells[12]);
+  }
+  text += excluded_text(state, now);
+  if (!state.weights.empty()) text += "final " + state.weights + "\n";
+  return text + goodput_text(state, now) + "\n";
+}
+
+std::string status_html(const CampaignState& state, const std::string& directory, double now) {
+  using report::escaped;
+  std::string rows = "<tr>";
+  for (const char* const title : titles)
+    rows += fmt::format("<th>{}</th>", title);
+  rows += "</tr>\n";
+  for (auto attempt = state.attempts.rbegin(); attempt != state.attempts.rend(); ++attempt) {
+    rows += "<tr>";
+    for (const std::string& cell : cells_of(*attempt, now))
+      rows += fmt::format("<td>{}</td>", escaped(cell));
+    rows += "</tr>\n";
+  }
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta http-equiv=\"refresh\" content=\"30\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+      "'unsafe-inline'\">\n<title>Campaign {0}</title>\n<style>body {{ font: 14px sans-serif; "
+      "margin: 2em; }} table {{ border-collapse: collapse; }} th, td {{ text-align: left; padding: "
+      "0.2em 0.7em; border-bottom: 1px solid #ccc; }}</style>\n</head>\n<body>\n<h1>Campaign {0}"
+      "</h1>\n<p>{1}</p>\n<p>{2}</p>\n<p>{3}{4}</p>\n<table>\n{5}</table>\n<p>{6}, as of {7}</p>\n"
+      "</body>\n</html>\n",
+      state.id, escaped(headline(state, directory)), escaped(goodput_text(state, now)),
+      escaped(excluded_text(state, now)), escaped(state.weights), rows, escaped(directory),
+      date_text(now));
+}
+
+}  // namespace trireme::campaign

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/campaign/layout_options.h"
+
+#include <optional>
+#include <set>
+
+#include "launch/plan/layout_search.h"
+#include "launch/scale/study.h"
+#include "models/config.h"
+#include "runtime/device/device.h"
+
+namespace trireme::campaign {
+namespace {
+
+constexpr std::int64_t tried_one_by_one = 16;
+
+// What a campaign plans with; nothing of it changes from option to option.
+struct Planned {
+  Config config;
+  Provenance where;
+  std::optional<plan::Hardware> hardware;
+};
+
+std::string layout_text(const LayoutChoice& choice) {
+  std::string text = fmt::format("data={}", choice.data);
+  if (choice.tensor > 1) text += fmt::format(" tensor={}", choice.tensor);
+  if (choice.pipeline > 1) text += fmt::format(" pipeline={}", choice.pipeline);
+  if (choice.zero > 0) text += fmt::format(" zero={}", choice.zero);
+  return text;
+}
+
+// The keys of `changed` that `given` has otherwise.
+std::vector<std::string> settings_of(const Config& given, const Config& changed) {
+  const auto before = values_by_key(given), after = values_by_key(changed);
+  std::vector<std::string> settings;
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    if (after[i] != before[i])
+      settings.push_back(fmt::format("{}={}", after[i].first, after[i].second));
+  }
+  return settings;
+}
+
+Environment environment_of(int ranks, const Planned& planned) {
+  if (planned.hardware) return planned_environment(ranks, *planned.hardware);
+  const bool cuda = Device::in_build(DeviceType::cuda);
+  return {.ranks = ranks, .cuda_in_build = cuda, .gpus = cuda ? ranks : 0, .native_bf16 = true};
+}
+
+// The config under one layout, or why not.
+LayoutOption option_of(const Planned& planned, const Config& config, std::int64_t nodes,
+                       int ranks) {
+  const Config resolved = resolve_config(config, environment_of(ranks, planned), &planned.where);
+  LayoutOption option{.nodes = nodes,
+                      .ranks = ranks,
+                      .settings = settings_of(planned.config, config),
+                      .text = layout_text(choice_of(resolved))};
+  if (planned.hardware) {
+    StepPlanner planner;
+    const LayoutPlan plan =
+        plan_layout(resolved, on_nodes(*planned.hardware, ranks, static_cast<int>(nodes)), planner);
+    if (!fits(plan, *planned.hardware)) {
+      fail(ExitCode::config, "{} needs {} a rank, more than {} has", option.text,
+           size_text(memory_needed(plan, *planned.hardware)), planned.hardware->name);
+    }
+    option.step_seconds = plan.step.total;
+  }
+  return option;
+}
+
+LayoutOption searched(const Planned& planned, std::int64_t nodes, int ranks) {
+  const plan::Hardware hardware = on_nodes(*planned.hardware, ranks, static_cast<int>(nodes));
+  LayoutSearch search(planned.config, ranks, hardware);
+  const auto best = search.fastest(1);
+  if (best.empty()) {
+    fail(ExitCode::config, "none of {} layouts fits into the memory of {}", search.tried(),
+         hardware.name);
+  }
+  const LayoutChoice choice = choice_of(best[0].config);
+  return {.nodes = nodes,
+          .ranks = ranks,
+          .settings = settings_of(planned.config, with_layout(planned.config, choice)),
+          .text = layout_text(choice),
+          .step_seconds = best[0].step.total};
+}
+
+// The fastest of those in the file, or the first where times are not known.
+LayoutOption listed(const Planned& planned, const CampaignFile& file, std::int64_t nodes,
+                    int ranks) {
+  std::optional<LayoutOption> best;
+  std::string refusal = fmt::format("no layout in the list makes {} ranks", ranks);
+  for (const std::string& text : file.layouts) {
+    for (MeshShape shape : scale::parse_layouts(text)) {
+      const int others = shape.tensor * shape.pipeline;
+      if (shape.data == 0 && ranks % others == 0) shape.data = ranks / others;
+      if (shape.size() != ranks) continue;
+      Config config = planned.config;
+      config.parallel.data = shape.data;
+      config.parallel.tensor = shape.tensor;
+      config.parallel.pipeline = shape.pipeline;
+      try {
+        LayoutOption option = option_of(planned, config, nodes, ranks);
+        if (!best || option.step_seconds < best->step_seconds) best = std::move(option);
+      } catch (const Error& error) {
+        if (error.code() != ExitCode::config) throw;
+        refusal = error.what();
+      }
+    }
+  }
+  if (!best) fail(ExitCode::config, "{}", refusal);
+  return *best;
+}
+
+LayoutOption option_for(const Planned& planned, const CampaignFile& file, std::int64_t nodes) {
+  const auto ranks = static_cast<int>(nodes * file.ranks_per_node);
+  if (!file.layouts.empty()) return listed(planned, file, nodes, ranks);
+  if (planned.hardware) return searched(planned, nodes, ranks);
+  return option_of(planned, planned.config, nodes, ranks);
+}
+
+Planned read_config(const CampaignFile& file) {
+  Planned planned;
+  with_context(file.where("config"),
+               [&] { planned.config = load_config(file.config, file.set, &planned.where); });
+  planned.config.parallel.search = false;
+  if (!planned.config.parallel.hardware.empty()) {
+    planned.hardware = plan::load_hardware(planned.config.parallel.hardware);
+    check_device_type(planned.config, *planned.hardware, planned.where);
+  }
+  return planned;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> node_counts(std::int64_t least, std::int64_t most) {
+  std::set<std::int64_t> counts;
+  if (most - least < tried_one_by_one) {
+    for (std::int64_t nodes = least; nodes <= most; ++nodes)
+      counts.insert(nodes);
+  } else {
+    counts = {least, most};
+    for (std::int64_t power = 1; power <= most; power *= 2) {
+      for (const std::int64_t nodes : {power, power + power / 2}) {
+        if (nodes > least && nodes < most) counts.insert(nodes);
+      }
+    }
+  }
+  return {counts.begin(), counts.end()};
+}
+
+CampaignLayouts campaign_layouts(const CampaignFile& file) {
+  const Planned planned = read_config(file);
+  CampaignLayouts layouts{.steps = planned.config.train.steps,
+                          .any_layout = planned.config.reproducibility == Reproducibility::layout};
+  std::string refusals;
+  int refused = 0;
+  const auto counts = node_counts(file.min_nodes, file.max_nodes);
+  for (const std::int64_t nodes : counts) {
+    try {
+      layouts.options.push_back(option_for(planned, file, nodes));
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::config) throw;
+      if (++refused <= 3) refusals += fmt::format("\n  {} nodes: {}", nodes, error.what());
+    }
+  }
+  if (layouts.options.empty()) {
+    fail(ExitCode::config,
+         "{}: none of {} numbers of nodes from {} to {}, of {} ranks each, can train {}; change "
+         "nodes, ranks_per_node or layouts:{}",
+         file.where("nodes.min"), counts.size(), file.min_nodes, file.max_nodes,
+         file.ranks_per_node, file.config, refusals);
+  }
+  return layouts;
+}
+
+}  // namespace trireme::campaign

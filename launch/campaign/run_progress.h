@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far the run of a campaign has come, from its directory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trireme::campaign {
+
+struct RunProgress {
+  std::int64_t checkpoint = 0;  // step of the newest one; 0: none
+  std::int64_t step = 0;        // the last one that metrics.jsonl has; 0: none
+  double step_seconds = 0;      // median of the newest steps behind `from`; 0: none
+};
+
+// `from`: the step that the job went on from. Raises nothing: what cannot be read is 0.
+[[nodiscard]] RunProgress read_progress(const std::string& run, std::int64_t from);
+
+// The last bytes of a file, from the beginning of a line; empty where it cannot be read.
+[[nodiscard]] std::string end_of_file(const std::string& path, std::uint64_t bytes = 64 << 10);
+
+// "weights xxh3 ..." of a log's last line about them, with the loss; empty where there is none.
+[[nodiscard]] std::string final_bits(const std::string& log);
+
+}  // namespace trireme::campaign

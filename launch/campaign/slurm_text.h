@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Slurm's commands print, as values.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::campaign {
+
+// `text`: of sinfo -h -N -o "%N|%T". Nodes that are idle, answer, and are not among `excluded`;
+// of `own` (a job's nodes, which are as good as idle) all that answer.
+[[nodiscard]] std::vector<std::string> idle_nodes(std::string_view text,
+                                                  const std::vector<std::string>& excluded,
+                                                  const std::vector<std::string>& own);
+// The same text: nodes that are down, failing or do not answer.
+[[nodiscard]] std::vector<std::string> broken_nodes(std::string_view text);
+
+// "sbatch: Job 5 to start at 2026-11-24T01:45:00 using ...": seconds since 1970, in local time.
+[[nodiscard]] std::optional<double> expected_start(std::string_view text);
+// "2026-11-24T01:45:00"; nothing of "Unknown" and the like.
+[[nodiscard]] std::optional<double> local_seconds(const std::string& date);
+
+// Whether a refusal will be the same until somebody changes something: an account, a partition, a
+// limit. Full queues and busy or broken nodes are none.
+[[nodiscard]] bool is_permanent(std::string_view refusal);
+// What to do about it, as "; ...", or "".
+[[nodiscard]] std::string_view advice_for(std::string_view refusal);
+
+// The fields of one line of `scontrol show job -o`.
+[[nodiscard]] std::map<std::string, std::string> job_fields(std::string_view line);
+
+// What train.sbatch says of the exit code of its run, in a job's log.
+[[nodiscard]] std::optional<int> code_in_log(std::string_view log);
+
+}  // namespace trireme::campaign

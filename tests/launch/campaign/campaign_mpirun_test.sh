@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# campaign_mpirun_test.sh TRIREME: a campaign by mpirun on this host whose rank is killed, then the campaign, and whose layout
+# changes in between: the bits are those of one job.
+set -u
+trireme=$1
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=tests/launch/campaign/support.sh
+source "$here/support.sh"
+command -v mpirun >/dev/null || {
+  echo "skipped: there is no mpirun"
+  exit 77
+}
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+export TRIREME_HOME TRIREME_END_SECONDS=3
+TRIREME_HOME=$(cd "$here/../../.." && pwd)
+log=$place/log
+head -c 20000 /dev/urandom | base64 >"$place/text.txt"
+"$trireme" data pack-text "$place/text.txt" --out "$place/data" --quiet || exit 1
+cat >"$place/config.yaml" <<YAML
+run: {seed: 7}
+device: {type: cpu}
+precision: fp32
+reproducibility: layout
+model: {family: gpt2, layers: 2, hidden: 16, heads: 2, context: 16, vocabulary: 256}
+data: {path: $place/data}
+train: {steps: 60, global_batch: 8, micro_batch: 1, log_every: 1000}
+checkpoint: {every_steps: 5}
+YAML
+cat >"$place/campaign.yaml" <<YAML
+config: $place/config.yaml
+directory: $place/camp
+hosts: [localhost]
+ranks_per_node: 2
+layouts: [data=2]
+failures: {backoff_seconds: 0.1}
+poll_seconds: 0.2
+YAML
+run=$place/camp/run
+ranks() { pgrep -f "^$trireme train .*run.directory=$run "; }
+has_checkpoint() { compgen -G "$run/checkpoints/step_*[05]" >/dev/null; }
+
+case="a rank is killed"
+start
+soon has_checkpoint
+# Endless until then: stopped ranks make no steps.
+kill -KILL "$(ranks | tail -n 1)" || complain "a rank to kill"
+soon grep -q 'job 1 ended with code 5' "$log"
+expect_text 'localhost is left out for 12 h: rank [01] ended by signal'
+case="the campaign is killed, and its next start has another layout"
+soon grep -q 'job 2 runs on localhost' "$log"
+kill_campaign
+[[ -n $(ranks) ]] || soon ranks >/dev/null
+sed -i 's/layouts: .*/layouts: [pipeline=2]/' "$place/campaign.yaml"
+start
+finish
+expect_code 0
+[[ $(find "$place/camp/attempts" -name started | wc -l) -eq 2 ]] || complain "two jobs"
+expect_text 'goodput '
+
+case="the bits of one job"
+"$trireme" train "$place/config.yaml" --set "run.directory=$place/whole" >"$place/whole.log" 2>&1
+expect_equal "$(sha256sum <"$run/weights.safetensors")" "$(sha256sum <"$place/whole/weights.safetensors")" "weights"
+exit $failed
