@@ -9,10 +9,10 @@
 #include <filesystem>
 #include <random>
 
-#include "launch/campaign/attempt_lock.h"
-#include "launch/campaign/blame.h"
+#include "launch/campaign/cluster/attempt_lock.h"
+#include "launch/campaign/cluster/blame.h"
+#include "launch/campaign/cluster/slurm_text.h"
 #include "launch/campaign/run_progress.h"
-#include "launch/campaign/slurm_text.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/telemetry/run_directory.h"
 

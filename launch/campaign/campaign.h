@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "launch/campaign/job_control.h"
+#include "launch/campaign/cluster/job_control.h"
 #include "launch/campaign/journal.h"
 #include "runtime/telemetry/run_owner.h"
 

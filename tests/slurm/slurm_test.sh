@@ -14,7 +14,7 @@ done
 lacks=$(network_lacks)
 [[ -z $lacks ]] || skip "$lacks"
 
-cases=${*:-launchers detection allocation codes start site kill restart sweep requeue time_limit cancel preemption accounts study allocation_study usage}
+cases=${*:-launchers detection allocation codes start site kill restart sweep requeue time_limit cancel preemption accounts study allocation_study usage campaign}
 accounting=""
 if [[ " $cases " == *" accounts "* ]]; then
   accounting=accounting
@@ -440,6 +440,42 @@ check_usage() {
   finish_job "$job" 30
   expect_code 2
   expect_text "'rsh' is none of srun, mpirun, tcp"
+}
+
+# A job that is preempted while nobody follows it, and a node that is gone afterwards.
+check_campaign() {
+  local steps=(--set train.steps=300 --set train.log_every=1000 --set checkpoint.every_steps=20) process tag
+  begin "a campaign is killed and its job preempted; it goes on under another layout"
+  log=$place/campaign.log
+  printf '%s\n' "config: $place/config.yaml" "set: [train.steps=300, train.log_every=1000, checkpoint.every_steps=20]" \
+    "directory: $place/camp" "nodes: {min: 1, max: 2}" "ranks_per_node: 2" "slurm: {partitions: [low]}" \
+    "failures: {backoff_seconds: 0.1}" "poll_seconds: 0.3" >campaign.yaml
+  "$trireme" campaign campaign.yaml >"$log" 2>&1 &
+  process=$!
+  wait_until 40 has_checkpoint camp/run || complain "a checkpoint"
+  wait_until 10 grep -q "job 1 runs on n1, n2" "$log" || complain "the campaign to know of it"
+  kill -s KILL "$process"
+  submit "${four_ranks[@]}" -- config.yaml
+  tag=$(squeue -h -t all -o %j | grep -c '^trireme-')
+  expect_equal "$tag" 1 "jobs of the campaign, one"
+  wait_until 40 over "$(squeue -h -t all -o '%A %j' | sed -n 's/ trireme-.*//p' | head -n 1)" || complain "the job to be preempted"
+  scontrol update nodename=n2 state=drain reason=test
+  "$trireme" campaign campaign.yaml >>"$log" 2>&1
+  code=$?
+  scontrol update nodename=n2 state=resume
+  expect_code 0
+  expect_text "job 1 ended with code 75 at step [0-9]*: PREEMPTED"
+  expect_text "job 2 .*1 nodes as data=2 from step"
+  expect_text "^goodput "
+  expect_equal "$(squeue -h -t all -o %j | grep -c '^trireme-')" 2 "jobs of the campaign, two"
+  "$trireme" train config.yaml --set run.directory=runs/whole-campaign "${steps[@]}" >whole.log 2>&1
+  expect_equal "$(sha256sum <camp/run/weights.safetensors)" "$(sha256sum <runs/whole-campaign/weights.safetensors)" "the weights of an uninterrupted run"
+  begin "a campaign of a partition that is not there"
+  sed -i 's/partitions: .low./partitions: [none]/; s/^directory: .*/directory: none/' campaign.yaml
+  "$trireme" campaign campaign.yaml >"$log" 2>&1
+  code=$?
+  expect_code 2
+  expect_text "nvalid partition name.*; set slurm.partitions"
 }
 
 for name in $cases; do "check_$name"; done

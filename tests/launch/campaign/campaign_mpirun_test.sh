@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # campaign_mpirun_test.sh TRIREME: a campaign by mpirun on this host whose rank is killed, then the campaign, and whose layout
 # changes in between: the bits are those of one job.
+# shellcheck disable=SC2317  # functions that are called by name
 set -u
 trireme=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -84,7 +84,9 @@ start
 begun() { [[ $(grep -c 'campaign [0-9a-f]* of' "$log") -eq 2 ]]; }
 soon begun
 timeout 20 "$trireme" campaign "$place/campaign.yaml" >"$place/second" 2>&1
-[[ $? -eq 2 ]] && grep -q 'is in use by process' "$place/second" || complain "a second process to be refused: $(cat "$place/second")"
+code=$?
+expect_code 2
+grep -q "is in use by process" "$place/second" || complain "a second process to be refused: $(cat "$place/second")"
 submissions 1
 "$trireme" campaign stop "$place/campaign.yaml" >>"$log" 2>&1
 finish

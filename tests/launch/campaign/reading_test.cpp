@@ -5,10 +5,10 @@
 #include <ctime>
 #include <fstream>
 
-#include "launch/campaign/blame.h"
 #include "launch/campaign/campaign_file.h"
+#include "launch/campaign/cluster/blame.h"
+#include "launch/campaign/cluster/slurm_text.h"
 #include "launch/campaign/layout_options.h"
-#include "launch/campaign/slurm_text.h"
 #include "launch/campaign/state.h"
 #include "tests/support/command.h"
 #include "tests/support/expect_error.h"

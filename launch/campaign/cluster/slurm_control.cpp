@@ -8,11 +8,11 @@
 #include <set>
 #include <sstream>
 
-#include "launch/campaign/attempt_lock.h"
-#include "launch/campaign/job_control.h"
+#include "launch/campaign/cluster/attempt_lock.h"
+#include "launch/campaign/cluster/job_control.h"
+#include "launch/campaign/cluster/slurm_text.h"
+#include "launch/campaign/cluster/tool.h"
 #include "launch/campaign/run_progress.h"
-#include "launch/campaign/slurm_text.h"
-#include "launch/campaign/tool.h"
 #include "launch/scale/launcher.h"
 #include "runtime/base/error.h"
 

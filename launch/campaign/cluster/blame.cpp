@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/campaign/blame.h"
+#include "launch/campaign/cluster/blame.h"
 
 #include <algorithm>
 #include <regex>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/campaign/slurm_text.h"
+#include "launch/campaign/cluster/slurm_text.h"
 
 #include <algorithm>
 #include <array>

@@ -8,10 +8,10 @@
 #include <iterator>
 #include <sstream>
 
-#include "launch/campaign/attempt_lock.h"
-#include "launch/campaign/job_control.h"
+#include "launch/campaign/cluster/attempt_lock.h"
+#include "launch/campaign/cluster/job_control.h"
+#include "launch/campaign/cluster/tool.h"
 #include "launch/campaign/run_progress.h"
-#include "launch/campaign/tool.h"
 #include "launch/scale/launcher.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host_name.h"
@@ -69,7 +69,7 @@ class HostControl final : public JobControl {
  public:
   explicit HostControl(const CampaignFile& file)
       : file_(file),
-        script_(required_script("campaign/attempt.sh")),
+        script_(required_script("campaign/cluster/attempt.sh")),
         launcher_(required_script("mpi_run.sh")) {
     if (!in_path("mpirun")) {
       fail(ExitCode::config,

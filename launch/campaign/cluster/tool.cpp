@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/campaign/tool.h"
+#include "launch/campaign/cluster/tool.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,0 +1,186 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs campaigns (launch/campaign) on a virtual cluster of four nodes while random things go wrong: nodes vanish and come back,
+# jobs are preempted, nodes drained, ranks killed, the disk is full for a while, the campaign's process is killed and started again.
+# All must end, with the weights of a job that nobody disturbed. Prints a line per campaign and exits with 1 when anything differs.
+#
+#   scripts/campaigns.sh [--campaigns N] [--events N] [--steps N] [--seed N] [--trireme FILE] [--keep DIR] [--launcher WHICH]
+#
+#   --campaigns N     how many (default: 4)
+#   --events N        that go wrong with each (default: 4)
+#   --steps N         of a campaign, a multiple of 5 (default: 150)
+#   --seed N          of the random choices (default: from the clock, and printed)
+#   --trireme FILE    the program (default: build/cpu/trireme)
+#   --keep DIR        put the directories and logs there and leave them
+#   --launcher WHICH  slurm, hosts (mpirun), or both in turn (default)
+#
+# Needs root and a virtual Slurm (tests/slurm/vslurm.sh).
+# shellcheck disable=SC2317  # functions that are called by name
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+campaigns=4 events=4 steps=150 seed=$(date +%s) trireme=$repository/build/cpu/trireme keep='' launcher=both
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --campaigns | --events | --steps | --seed | --trireme | --keep | --launcher)
+      [[ $# -ge 2 ]] || die "$1 needs a value"
+      declare "${1#--}=$2"
+      shift
+      ;;
+    -h | --help)
+      sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    *) die "unknown option $1; see scripts/campaigns.sh --help" ;;
+  esac
+  shift
+done
+[[ $campaigns$events$steps$seed =~ ^[0-9]+$ ]] || die "--campaigns, --events, --steps and --seed are numbers"
+((steps > 0 && steps % 5 == 0)) || die "--steps $steps: checkpoints are written every 5 steps, so it must be a multiple of 5"
+[[ $launcher =~ ^(slurm|hosts|both)$ ]] || die "--launcher $launcher: use slurm, hosts or both"
+trireme=$(realpath -- "$trireme")
+[[ -x $trireme ]] || die "$trireme: there is no such program; build it or say where it is with --trireme"
+# shellcheck source=tests/hosts/network.sh
+source "$repository/tests/hosts/network.sh"
+lacks=$(network_lacks)
+[[ -z $lacks ]] || die "no virtual cluster here: $lacks"
+command -v slurmctld >/dev/null || die "there is no slurmctld; scripts/install_deps.sh --slurm installs it"
+
+work=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/trireme-campaigns.XXXXXX")}
+mkdir -p "$work/disk"
+work=$(realpath -- "$work")
+campaign=0
+end_all() {
+  local code=$?
+  ((campaign == 0)) || kill -KILL "$campaign" 2>/dev/null || true
+  "$repository/tests/slurm/vslurm.sh" down "$work/slurm" 2>/dev/null || true
+  pkill -KILL -f "^bash $repository/launch/campaign/cluster/attempt.sh $work/" || true
+  # What failed is left for a look.
+  if ((code != 0)) || [[ -n $keep ]]; then cp -r "$work/disk" "$work/copy" 2>/dev/null || true; fi
+  umount -l "$work/disk" 2>/dev/null || true
+  if ((code == 0)) && [[ -z $keep ]]; then rm -rf -- "$work"; fi
+}
+trap end_all EXIT
+trap 'exit 1' INT TERM
+RANDOM=$((seed % 32768))
+say "seed $seed, $work"
+
+head -c 20000 /dev/urandom | base64 >"$work/text.txt"
+"$trireme" data pack-text "$work/text.txt" --out "$work/data" --quiet >"$work/pack.log" 2>&1 || die "$trireme cannot pack the data"
+cat >"$work/config.yaml" <<YAML
+run: {seed: 7}
+device: {type: cpu}
+precision: fp32
+reproducibility: layout
+model: {family: gpt2, layers: 2, hidden: 16, heads: 2, context: 16, vocabulary: 256}
+data: {path: $work/data}
+train: {steps: $steps, global_batch: 8, micro_batch: 1, log_every: 1000}
+parallel: {tensor_blocks: 2, timeout_seconds: 6}
+checkpoint: {every_steps: 5, keep: 2, failed_limit: 1}
+YAML
+"$trireme" train "$work/config.yaml" --set "run.directory=$work/whole" >"$work/whole.log" 2>&1 || die "the job that nobody disturbs failed: $work/whole.log"
+expected=$(sha256sum <"$work/whole/weights.safetensors")
+
+# Small, so that it is soon full.
+mount -t tmpfs -o size=48m tmpfs "$work/disk" || die "cannot mount a tmpfs"
+unset "${!SLURM_@}"
+"$repository/tests/slurm/vslurm.sh" up "$work/slurm" 4 2 || die "the virtual Slurm does not start"
+network_load "$work/slurm"
+export SLURM_CONF=$work/slurm/slurm.conf OMPI_MCA_plm_rsh_agent=$work/slurm/rsh TRIREME_INTERFACE=$network_subnet.0/24
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none TRIREME_END_SECONDS=3
+export TRIREME_START_SECONDS=20
+
+# What may go wrong; each sets `what` for the report, and leaves things as they were after a while.
+kill_the_campaign() {
+  what="campaign killed"
+  kill -KILL "$campaign" 2>/dev/null || true
+  { wait "$campaign"; } 2>/dev/null || true
+  sleep "$((RANDOM % 3))"
+  start
+}
+lose_a_node() {
+  local host=$((1 + RANDOM % 4)) processes
+  what="n$host lost"
+  ip link set "$(network_interface "$host")" down
+  mapfile -t processes < <(network_processes "$host")
+  [[ ${#processes[@]} -eq 0 ]] || kill -KILL "${processes[@]}" 2>/dev/null || true
+  sleep "$((2 + RANDOM % 8))"
+  ip link set "$(network_interface "$host")" up
+  network_exec "$host" slurmd
+}
+preempt() {
+  what="preempted"
+  sbatch --parsable --partition=main --nodes=4 --exclusive --output=/dev/null --wrap 'sleep 3' >/dev/null 2>&1 || true
+}
+drain_a_node() {
+  local host=$((1 + RANDOM % 4))
+  what="n$host drained"
+  scontrol update "nodename=n$host" state=drain reason=test || true
+  sleep 3
+  scontrol update "nodename=n$host" state=resume || true
+}
+fill_the_disk() {
+  what="disk full"
+  cat /dev/zero >"$work/disk/filler" 2>/dev/null || true
+  sleep "$((2 + RANDOM % 4))"
+  rm -f "$work/disk/filler"
+}
+kill_a_rank() {
+  local ranks
+  what="rank killed"
+  mapfile -t ranks < <(pgrep -f "^$trireme train .*run.directory=$place/run" || true)
+  ((${#ranks[@]} == 0)) || kill -KILL "${ranks[RANDOM % ${#ranks[@]}]}" 2>/dev/null || true
+}
+happenings=(kill_the_campaign kill_the_campaign lose_a_node fill_the_disk kill_a_rank preempt drain_a_node)
+declare -A kinds=([slurm]=7 [hosts]=5)
+
+start() {
+  "$trireme" campaign "$work/campaign.yaml" >>"$log" 2>&1 </dev/null &
+  campaign=$!
+}
+
+failed=0 jobs=0 started=$SECONDS
+for ((n = 1; n <= campaigns; ++n)); do
+  place=$work/disk/campaign$n log=$work/campaign$n.log by=$launcher history=""
+  if [[ $launcher == both ]]; then if ((n % 2 == 1)); then by=slurm; else by=hosts; fi; fi
+  pairs=(data=2 tensor=2 pipeline=2) fours=(data=4 data=2:tensor=2 data=2:pipeline=2 tensor=2:pipeline=2)
+  {
+    printf '%s\n' "config: $work/config.yaml" "directory: $place" "nodes: {min: 1, max: 4}" \
+      "layouts: [data=1, \"${pairs[RANDOM % 3]}\", \"${fours[RANDOM % 4]}\"]" \
+      "failures: {backoff_seconds: 0.5, exclude_hours: 0.004, no_progress: 12}" "better: {gain: 1.2, after_minutes: 0.2}" "poll_seconds: 0.5"
+    if [[ $by == slurm ]]; then echo "slurm: {partitions: [low]}"; else echo "hosts: [n1, n2, n3, n4]"; fi
+  } >"$work/campaign.yaml"
+  start
+  for ((event = 0; event < events; ++event)); do
+    sleep "$((1 + RANDOM % 5))"
+    kill -0 "$campaign" 2>/dev/null || break
+    what=""
+    "${happenings[RANDOM % ${kinds[$by]}]}"
+    history+="${history:+, }$what"
+  done
+  deadline=$((SECONDS + 240))
+  while kill -0 "$campaign" 2>/dev/null && ((SECONDS < deadline)); do sleep 0.2; done
+  if kill -0 "$campaign" 2>/dev/null; then
+    kill -KILL "$campaign"
+    history+=", STILL RUNNING after 240 s"
+  fi
+  code=0
+  { wait "$campaign" || code=$?; } 2>/dev/null
+  campaign=0
+  used=$(find "$place/attempts" -mindepth 1 -maxdepth 1 | wc -l)
+  jobs=$((jobs + used))
+  layouts=$(sed -n 's/.*job [0-9]* .*nodes as \([^;]*\) from step.*/\1/p' "$log" | sort -u | paste -sd '|')
+  if ((code != 0)) || [[ $(sha256sum <"$place/run/weights.safetensors" 2>/dev/null) != "$expected" ]]; then
+    say "campaign $n ($by): code $code or other weights after $history: $log (seed $seed)"
+    failed=1
+    continue
+  fi
+  twice=""
+  if [[ $by == slurm ]]; then twice=$(squeue -h -t all -o %j | grep "^trireme-$(sed -n 's/.*"id": "\(.*\)",/\1/p' "$place/campaign.json")-" | sort | uniq -d); fi
+  [[ -z $twice ]] || { say "campaign $n: submitted twice: $twice"; failed=1; }
+  say "campaign $n ($by): the same weights after $used jobs as $layouts; ${history:-nothing} went wrong; $(grep '^goodput' "$log" | tail -n 1)"
+  rm -rf -- "$place"
+done
+say "$campaigns campaigns, $jobs jobs, $((SECONDS - started)) s"
+exit $failed
