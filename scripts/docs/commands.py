@@ -75,7 +75,7 @@ class Checker:
             subcommand.append(words.pop(0))
         text = self._help(*subcommand, "--help")
         name = " ".join(["trireme", *subcommand])
-        if words and "\nSubcommands:" in text and re.match(r"[a-z]", words[0]):
+        if words and "\nSubcommands:" in text and "\nPositionals:" not in text and re.match(r"[a-z]", words[0]):
             yield f"{name} has no subcommand {words[0]}"
             return
         for index, word in enumerate(words):
