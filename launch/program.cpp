@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "launch/commands/ablate_command.h"
 #include "launch/commands/bench_command.h"
 #include "launch/commands/campaign_command.h"
 #include "launch/commands/checkpoint_command.h"
@@ -36,6 +37,7 @@ int run_program(int argc, char** argv) {
     add_plan_command(app);
     add_scale_command(app);
     add_campaign_command(app);
+    add_ablate_command(app);
     add_report_command(app);
     add_verify_run_command(app);
     add_replay_command(app);

@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 
 #include "launch/commands/number_check.h"
@@ -22,14 +21,6 @@ struct ScaleArguments {
   scale::RunnerOptions runner;
   std::string ranks = "1,2,4,8", launcher = "mpirun", launcher_options;
 };
-
-// For the scripts that the jobs go through. What is set already is kept.
-void set_environment() {
-  constexpr const char* grace_seconds = "5";  // a run that is stopped leaves nothing of use
-  if (::setenv("TRIREME_BINARY", scale::own_binary().c_str(), 0) != 0 ||
-      ::setenv("TRIREME_GRACE_SECONDS", grace_seconds, 0) != 0)
-    system_failed("setenv", "TRIREME_BINARY, TRIREME_GRACE_SECONDS");
-}
 
 void write_reports(const scale::Study& study, std::span<const scale::Row> rows,
                    const std::string& directory) {
@@ -52,7 +43,7 @@ void scale_out(ScaleArguments arguments) {
          arguments.runner.jobs, arguments.launcher);
   }
   scale::block_stop_signals();
-  set_environment();
+  scale::set_study_environment("5");  // a run that is stopped leaves nothing of use
   const scale::SweepResult sweep = scale::run_study(study, launcher, arguments.runner);
   write_reports(study, scale::attribute(sweep.points), arguments.runner.directory);
   if (sweep.interrupted) throw CLI::RuntimeError(static_cast<int>(ExitCode::requeue));

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/job/requested_config.h"
 #include "launch/job/training.h"
@@ -25,6 +26,7 @@ struct TrainArguments {
   bool list_keys = false;
   StartRequest start;
   bool split_times = false;
+  std::int64_t until = 0;
 };
 
 void list_keys() {
@@ -49,12 +51,16 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
     if (process.mpi.rank() == 0) fmt::print("{}", to_yaml(config, &where));
     return;
   }
+  if (arguments.until > config.train.steps)
+    fail(ExitCode::config, "--until: {} is beyond train.steps = {}; give a step of the run",
+         arguments.until, config.train.steps);
   try {
     if (!run_training(process, config,
                       {.command_line = command_line,
                        .requested = requested,
                        .start = arguments.start,
-                       .split_times = arguments.split_times}))
+                       .split_times = arguments.split_times,
+                       .until = arguments.until}))
       throw CLI::RuntimeError(static_cast<int>(ExitCode::requeue));
   } catch (const OutOfMemory& lack) {
     throw Error(lack.code(), lack.what() + memory_advice(config, lack));
@@ -80,6 +86,11 @@ void add_train_command(CLI::App& app, std::vector<std::string> command_line) {
       ->excludes(fresh);
   command->add_flag("--split-times", arguments->split_times,
                     "Write where each step's time went over all ranks to time_split.jsonl");
+  command
+      ->add_option("--until", arguments->until,
+                   "Stop after this step with a checkpoint, before train.steps, which the learning "
+                   "rate goes by; the run goes on from there later")
+      ->check(integer_from(std::int64_t{1}));
   command->add_flag("--list-keys", arguments->list_keys,
                     "Print every config key with its default and stop");
   command->footer(

@@ -30,12 +30,13 @@
 namespace trireme {
 namespace {
 
-StepRequestOptions request_options(const Config& config, bool leader) {
+StepRequestOptions request_options(const Config& config, bool leader, std::int64_t until) {
   const std::optional<StartTimes> earlier = last_start_times(config.run.directory);
   return {
       .leader = leader,
       .every_steps = config.checkpoint.every_steps,
       .in_memory_every_steps = config.checkpoint.in_memory_every_steps,
+      .until = until,
       .every_minutes = config.checkpoint.every_minutes,
       .test_minutes = config.telemetry.health_minutes,
       .deadlines = deadlines_from(config.run.deadline_minutes, std::getenv("SLURM_JOB_END_TIME"),
@@ -67,15 +68,26 @@ void keep_times(const Config& config, double seconds_before, const Checkpointing
 }
 
 void log_stop_reason(const Trainer& trainer, const Config& config) {
+  if (trainer.stopped() == StopReason::reached) {
+    log::get("train").info("stopped at {}; a command without it goes on from the checkpoint in {}",
+                           describe(trainer.stopped()), config.run.directory);
+    return;
+  }
   log::get("train").warn(
       "stopped before step {}: {}; the same command goes on from the checkpoint in {}",
       config.train.steps, describe(trainer.stopped()), config.run.directory);
 }
 
 // Collective.
-bool is_finished(Session& session, const StartingPoint& start) {
+bool is_finished(Session& session, const StartingPoint& start, std::int64_t until) {
   const Config& config = session.config;
-  if (!start.done(config.train.steps)) return false;
+  if (!start.done(config.train.steps)) {
+    if (until == 0 || start.step() < until) return false;
+    if (session.world->rank() == 0)
+      log::get("train").info("{} has done {} steps, --until asks for {}: nothing is left to do",
+                             config.run.directory, start.step(), until);
+    return true;
+  }
   if (start.lacks_weights) write_results(session, *start.checkpoint);
   if (session.world->rank() == 0) {
     log::get("train").info("{} has done {} of train.steps = {}: nothing is left to do",
@@ -218,10 +230,10 @@ bool run_training(const RankProcess& process, const Config& config,
   Engine engine(process, config);
   Session& session = engine.session();
   const StartingPoint start = engine.find_start(request.start);
-  if (is_finished(session, start)) return true;
+  if (is_finished(session, start, request.until)) return true;
   if (process.mpi.rank() == 0) check_time_limit(config);
   const double seconds_before = seconds_since_launch();
-  StepRequests requests(request_options(config, process.mpi.rank() == 0));
+  StepRequests requests(request_options(config, process.mpi.rank() == 0, request.until));
   engine.begin([&] { return requests.flags(); }, energy_of_rank(process.mpi, config));
   TrainingParts& parts = engine.training();
   Checkpointing& checkpoints = *parts.checkpoints;
@@ -275,7 +287,7 @@ bool run_training(const RankProcess& process, const Config& config,
     checkpoints.require_saved();
     checkpoints.forget_memory();
   }
-  return !stopped;
+  return !stopped || trainer.stopped() == StopReason::reached;
 }
 
 }  // namespace trireme

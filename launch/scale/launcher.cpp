@@ -77,7 +77,7 @@ std::vector<std::string> Launcher::command(int ranks, const std::vector<std::str
                "--parsable",
                "--no-requeue",
                "--ntasks=" + count,
-               "--job-name=trireme-scale",
+               "--job-name=" + job_name,
                "--output=" + job_log};
       break;
   }

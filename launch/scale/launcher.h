@@ -11,7 +11,8 @@ enum class LauncherKind { mpirun, srun, sbatch };
 
 struct Launcher {
   LauncherKind kind = LauncherKind::mpirun;
-  std::vector<std::string> options;  // of the user, after the launcher's own
+  std::vector<std::string> options;        // of the user, after the launcher's own
+  std::string job_name = "trireme-scale";  // of sbatch
 
   // The command that runs `trireme ARGUMENTS` (train and what follows) on so many ranks to its end,
   // and ends with its exit code. What sbatch's job says goes to `job_log`.

@@ -7,17 +7,15 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
 #include <utility>
 
 #include "launch/scale/job.h"
-#include "runtime/base/atomic_file.h"
+#include "launch/scale/study_directory.h"
 #include "runtime/base/checksum.h"
 #include "runtime/telemetry/environment.h"
 #include "runtime/telemetry/host.h"
@@ -26,7 +24,6 @@ namespace trireme::scale {
 namespace {
 
 namespace fs = std::filesystem;
-using json = nlohmann::json;
 
 sigset_t stop_signals() {
   sigset_t signals;
@@ -34,60 +31,6 @@ sigset_t stop_signals() {
   ::sigaddset(&signals, SIGINT);
   ::sigaddset(&signals, SIGTERM);
   return signals;
-}
-
-// True where a stop signal comes within so many milliseconds.
-bool stopped_within(long milliseconds) {
-  const sigset_t signals = stop_signals();
-  const timespec time{.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1'000'000};
-  return ::sigtimedwait(&signals, nullptr, &time) > 0;
-}
-
-// Of a text that may be a whole config: the line that differs.
-std::string difference(const std::string& before, const std::string& now) {
-  std::istringstream old_lines(before), new_lines(now);
-  std::string was, is;
-  for (;;) {
-    const bool more_old = static_cast<bool>(std::getline(old_lines, was));
-    const bool more_new = static_cast<bool>(std::getline(new_lines, is));
-    if (!more_old || !more_new || was != is)
-      return fmt::format("'{}' there, '{}' now", more_old ? was : "", more_new ? is : "");
-  }
-}
-
-void claim(const Study& study, const RunnerOptions& options) {
-  const std::string path = options.directory + "/study.json";
-  json identity = json::object();
-  for (const auto& [key, value] : study.identity)
-    identity[key] = value;
-  if (!fs::exists(path)) {
-    std::error_code error;
-    fs::create_directories(options.directory + "/runs", error);
-    if (error) {
-      fail(ExitCode::config, "--out: {} cannot be made: {}; choose another directory",
-           options.directory, error.message());
-    }
-    write_file(path, identity.dump(2) + "\n", ExitCode::config);
-    return;
-  }
-  if (!options.resume) {
-    fail(ExitCode::config,
-         "--out: {} holds a study already; continue it with --resume, or choose "
-         "another directory",
-         options.directory);
-  }
-  if (!fs::is_regular_file(path))
-    fail(ExitCode::config, "--resume: {} is no file; choose another --out", path);
-  std::ifstream file(path);
-  const json there = json::parse(file, nullptr, false);
-  for (const auto& [key, value] : study.identity) {
-    const auto found = there.is_object() ? there.find(key) : there.end();
-    const bool text = found != there.end() && found->is_string();
-    const std::string before = text ? found->get<std::string>() : "";
-    if (before == value) continue;
-    fail(ExitCode::config, "--resume: {} holds another study: {}: {}; choose another --out",
-         options.directory, key, difference(before, value));
-  }
 }
 
 struct Run {
@@ -276,8 +219,20 @@ void block_stop_signals() {
     system_failed("sigprocmask", "SIGINT, SIGTERM");
 }
 
+void set_study_environment(const char* grace_seconds) {
+  if (::setenv("TRIREME_BINARY", own_binary().c_str(), 0) != 0 ||
+      ::setenv("TRIREME_GRACE_SECONDS", grace_seconds, 0) != 0)
+    system_failed("setenv", "TRIREME_BINARY, TRIREME_GRACE_SECONDS");
+}
+
+bool stopped_within(long milliseconds) {
+  const sigset_t signals = stop_signals();
+  const timespec time{.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1'000'000};
+  return ::sigtimedwait(&signals, nullptr, &time) > 0;
+}
+
 SweepResult run_study(const Study& study, const Launcher& launcher, const RunnerOptions& options) {
-  claim(study, options);
+  const StudyDirectory claimed(options.directory, study.identity, options.resume);
   return Sweep(study, launcher, options).run();
 }
 

@@ -37,7 +37,12 @@ struct SweepResult {
 [[nodiscard]] SweepResult run_study(const Study& study, const Launcher& launcher,
                                     const RunnerOptions& options);
 
+// For the scripts that jobs go through: this program, and how long a run that is stopped gets. What
+// is set already is kept.
+void set_study_environment(const char* grace_seconds);
 // Before any other thread is there: SIGINT and SIGTERM wait until run_study() looks.
 void block_stop_signals();
+// Waits so many milliseconds; true where a stop signal came.
+[[nodiscard]] bool stopped_within(long milliseconds);
 
 }  // namespace trireme::scale

@@ -28,6 +28,8 @@ std::string_view describe(StopReason reason) {
   switch (reason) {
     case StopReason::none:
       return "not stopped";
+    case StopReason::reached:
+      return "the step that --until names";
     case StopReason::deadline:
       return "the deadline";
     case StopReason::terminated:
@@ -103,6 +105,8 @@ StepDecision StepRequests::take(std::int64_t done) {
   StepDecision decision = pending_;
   pending_.checkpoint = false;
   pending_.self_test = false;
+  if (options_.until > 0 && done >= options_.until)
+    decision.stop = std::max(decision.stop, StopReason::reached);
   const auto due = [done](std::int64_t every) { return every > 0 && done % every == 0; };
   decision.checkpoint |= due(options_.every_steps) || decision.stop != StopReason::none;
   decision.memory_copy = due(options_.in_memory_every_steps) && !decision.checkpoint;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // When to write a checkpoint, to test ranks, and to stop before the last step: signals, the clock
-// of rank 0, the end of the allocation. Wishes travel as StepFlags and come back as decisions that
-// every rank takes after the same step.
+// of rank 0, the end of the allocation, a step that was asked for. Wishes travel as StepFlags and
+// come back as decisions that every rank takes after the same step.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 namespace trireme {
 
 // Of several the largest counts.
-enum class StopReason : std::int32_t { none, deadline, terminated, interrupted };
+enum class StopReason : std::int32_t { none, reached, deadline, terminated, interrupted };
 [[nodiscard]] std::string_view describe(StopReason reason);
 
 // Seconds left at some moment.
@@ -34,6 +34,7 @@ struct StepRequestOptions {
   bool leader = false;           // rank 0: its clock counts, other ranks only pass on signals
   std::int64_t every_steps = 0;  // 0 = never
   std::int64_t in_memory_every_steps = 0;  // 0 = never
+  std::int64_t until = 0;                  // the run stops after so many steps; 0 = at its last
   double every_minutes = 0;                // 0 = never
   double test_minutes = 0;                 // between self tests; 0 = never
   Deadlines deadlines{};

@@ -6,6 +6,10 @@ addEventListener("DOMContentLoaded", () => {
     study.draw(data);
     return;
   }
+  if (data.kind === "ablation") {
+    ablation.open(data);
+    return;
+  }
   const places = data.runs.map((_, i) => document.getElementById("run-" + i));
   const together = document.getElementById("comparison");
   const drawRun = (i) => runCharts.draw(places[i], data.runs[i]);

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "launch/ablate/report.h"
+#include "launch/report/html.h"
+#include "runtime/telemetry/environment.h"
+
+namespace trireme::ablate {
+namespace {
+
+using report::escaped;
+using report::json_numbers;
+using report::json_string;
+
+constexpr std::size_t most_points = 300;
+constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+
+// A variant's curve: means over its seeds, by place.
+struct MeanCurve {
+  std::vector<double> steps{}, items{}, seconds{}, loss{};
+};
+
+// The seeds' values of one index, which is one step while none has ended.
+void add_mean(MeanCurve& mean, std::span<const std::vector<Curve::Value>* const> seeds,
+              std::size_t first, std::size_t last) {
+  double steps = 0, items = 0, seconds = 0, loss = 0;
+  double places = 0, losses = 0;
+  for (const auto* const values : seeds) {
+    const std::size_t end = std::min(last, values->size());
+    if (end <= first) continue;
+    const Curve::Place& place = (*values)[end - 1].place;
+    steps = std::max(steps, place.steps);
+    items += place.items;
+    seconds += place.seconds;
+    ++places;
+    for (std::size_t i = first; i < end; ++i) {
+      if (!std::isfinite((*values)[i].loss)) continue;
+      loss += (*values)[i].loss;
+      ++losses;
+    }
+  }
+  if (places == 0) return;
+  mean.steps.push_back(steps);
+  mean.items.push_back(items / places);
+  mean.seconds.push_back(seconds / places);
+  mean.loss.push_back(losses > 0 ? loss / losses : nothing);
+}
+
+MeanCurve mean_of(std::span<const std::vector<Curve::Value>* const> seeds) {
+  std::size_t longest = 0;
+  for (const auto* const values : seeds)
+    longest = std::max(longest, values->size());
+  const std::size_t stride = (longest + most_points - 1) / most_points;
+  MeanCurve mean;
+  for (std::size_t first = 0; first < longest; first += stride)
+    add_mean(mean, seeds, first, first + stride);
+  return mean;
+}
+
+std::string curve_json(const MeanCurve& curve) {
+  return fmt::format("{{\"steps\":{},\"items\":{},\"seconds\":{},\"loss\":{}}}",
+                     json_numbers(curve.steps), json_numbers(curve.items),
+                     json_numbers(curve.seconds), json_numbers(curve.loss));
+}
+
+std::string variant_json(const Study& study, const AblationResult& result, const Row& row) {
+  std::vector<const std::vector<Curve::Value>*> training, evaluations;
+  for (std::size_t seed = 0; seed < study.seeds.size(); ++seed) {
+    const Cell& cell = result.cells[row.variant * study.seeds.size() + seed];
+    training.push_back(&cell.curve.training);
+    evaluations.push_back(&cell.curve.evaluations);
+  }
+  const auto& difference = row.differences.front();
+  std::string text = fmt::format("{{\"name\":{},\"training\":{},\"evaluations\":{}",
+                                 json_string(study.variants[row.variant].name),
+                                 curve_json(mean_of(training)), curve_json(mean_of(evaluations)));
+  if (difference) {
+    const double ends[] = {difference->mean,
+                           difference->interval ? difference->interval->low : nothing,
+                           difference->interval ? difference->interval->high : nothing};
+    text += fmt::format(",\"difference\":{},\"by_seed\":{}", json_numbers(ends),
+                        json_numbers(difference->by_seed));
+  }
+  return text + "}";
+}
+
+std::string scrolling(std::string_view name, const std::string& table) {
+  return fmt::format(
+      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\"><table>\n{}</table>"
+      "</div>\n",
+      name, table);
+}
+
+std::string difference_cells(const std::optional<Difference>& difference) {
+  if (!difference) return "<td>–</td><td class=\"text\"></td>";
+  const std::string interval = difference->interval
+                                   ? fmt::format("{:+.4f}..{:+.4f}, {}", difference->interval->low,
+                                                 difference->interval->high, difference->verdict())
+                                   : "one seed";
+  return fmt::format("<td>{:+.4f}</td><td class=\"text\">{}</td>", difference->mean, interval);
+}
+
+std::string table(const Study& study, std::span<const Row> rows) {
+  std::string text = fmt::format(
+      "<tr><th class=\"text\">variant</th><th "
+      "class=\"text\">state</th><th>seeds</th><th>metric</th>"
+      "<th>difference at equal steps</th><th class=\"text\">95 %</th><th>at equal {0}</th>"
+      "<th class=\"text\">95 %</th><th>at equal time and cost</th><th class=\"text\">95 %</th>"
+      "<th>steps</th><th>{0}</th><th>time, s</th><th>rank hours</th>{1}</tr>\n",
+      escaped(study.traits.item_name), study.price_per_rank_hour > 0 ? "<th>price</th>" : "");
+  for (const Row& row : rows) {
+    text += fmt::format(
+        "<tr><th scope=\"row\" class=\"text\">{}</th><td class=\"text\">{}</td><td>{}/{}</td>",
+        escaped(study.variants[row.variant].name), name_of(row.state), row.seeds,
+        study.seeds.size());
+    if (row.seeds > 0) {
+      text += fmt::format("<td>{:.4f}</td>", row.metric);
+      for (const auto& difference : row.differences)
+        text += difference_cells(difference);
+      text += fmt::format("<td>{:.0f}</td><td>{:.0f}</td><td>{:.1f}</td><td>{:.4f}</td>", row.steps,
+                          row.items, row.seconds, row.rank_hours);
+      if (study.price_per_rank_hour > 0)
+        text += fmt::format("<td>{:.4g}</td>", row.rank_hours * study.price_per_rank_hour);
+    }
+    text += "</tr>\n";
+  }
+  return scrolling("Variants", text);
+}
+
+std::string cells_table(const Study& study, const AblationResult& result) {
+  std::string text =
+      "<tr><th class=\"text\">variant</th><th>seed</th><th class=\"text\">state</th><th>steps</th>"
+      "<th class=\"text\">exact commands; a shared stretch is trained once, and what follows goes "
+      "on from its checkpoint</th></tr>\n";
+  for (const Cell& cell : result.cells) {
+    std::string commands;
+    for (const Leg& leg : cell.legs)
+      commands += fmt::format("<div>steps {} to {}{}: <code>{}</code></div>", leg.from + 1, leg.to,
+                              leg.shared ? ", shared" : "", escaped(leg.command));
+    if (cell.state == CellState::failed)
+      commands +=
+          fmt::format("<div>failed with code {}: {}; log: {}</div>", cell.code, escaped(cell.error),
+                      escaped(cell.legs.empty() ? "" : cell.legs.back().log));
+    text += fmt::format(
+        "<tr><td class=\"text\">{}</td><td>{}</td><td class=\"text\">{}</td><td>{}</td>"
+        "<td class=\"text long\">{}</td></tr>\n",
+        escaped(study.variants[cell.variant].name), study.seeds[cell.seed], name_of(cell.state),
+        cell.steps, commands);
+  }
+  return "<details><summary>Cells and their commands</summary>" + scrolling("Cells", text) +
+         "</details>\n";
+}
+
+std::string settings(const Study& study) {
+  std::string text;
+  for (const auto& [key, value] : study.identity)
+    text += fmt::format("<details><summary>{}</summary><pre tabindex=\"0\">{}</pre></details>\n",
+                        escaped(key), escaped(value));
+  return text;
+}
+
+constexpr const char* axis_choice =
+    "<div class=\"bar\"><label for=\"axis\">Curves by</label><select id=\"axis\" "
+    "autocomplete=\"off\"><option value=\"steps\" selected>steps</option><option "
+    "value=\"items\">tokens or images seen</option><option value=\"seconds\">time</option><option "
+    "value=\"cost\">cost in rank hours</option></select><span class=\"soft\">Drag over a chart to "
+    "look closer, double click or Escape to go back; click a name to hide it.</span></div>\n"
+    "<noscript><p class=\"notes\">The charts need JavaScript; everything else is here.</p>"
+    "</noscript>\n";
+
+}  // namespace
+
+std::string html_report(const Study& study, const AblationResult& result,
+                        std::span<const Row> rows) {
+  std::string notes, variants;
+  for (const std::string& line : definitions(study, result))
+    notes += fmt::format("<li>{}</li>\n", escaped(line));
+  for (const Row& row : rows)
+    variants += (variants.empty() ? "" : ",") + variant_json(study, result, row);
+  const std::string body =
+      fmt::format("<p class=\"soft\">trireme {}; {} on {} rank{}, {} seed{}{}.</p>\n",
+                  escaped(version_text()), escaped(study.config), study.ranks,
+                  study.ranks > 1 ? "s" : "", study.seeds.size(), study.seeds.size() > 1 ? "s" : "",
+                  result.interrupted ? "; interrupted, --resume goes on" : "") +
+      table(study, rows) + axis_choice +
+      "<div id=\"ablation\"></div>\n<h2>Definitions</h2>\n<ul>\n" + notes + "</ul>\n" +
+      cells_table(study, result) + settings(study);
+  return report::html_page(
+      {.title = "Ablation of " + study.file,
+       .body = body,
+       .data = fmt::format(
+           "{{\"kind\":\"ablation\",\"items\":{},\"ranks\":{},\"metric\":{},\"variants\":[{}]}}",
+           json_string(study.traits.item_name), study.ranks, json_string(metric_text(study)),
+           variants)});
+}
+
+}  // namespace trireme::ablate

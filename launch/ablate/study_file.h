@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// STUDY.yaml as it is written, with the place of everything for messages. What it means for a
+// config is study.h's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme::ablate {
+
+struct Setting {
+  std::string key, value;  // the value as --set takes it
+  std::string place;       // "study.yaml:7: variants.grid.train.clip_norm"
+};
+
+// A range that values are drawn from.
+struct Range {
+  std::string key, place;
+  double low = 0, high = 0;
+  bool logarithmic = false, whole = false;
+};
+
+struct StudyFile {
+  std::string path, base;
+  std::vector<Setting> set;
+  std::vector<std::uint64_t> seeds;
+  std::int64_t ranks = 1;
+
+  // variants.grid: by key, its values.
+  std::vector<std::pair<std::string, std::vector<Setting>>> grid;
+  struct Named {
+    std::string name, place;
+    std::vector<Setting> settings;
+  };
+  std::vector<Named> list;  // variants.list
+  struct Random {
+    std::int64_t draws = 0;
+    std::uint64_t seed = 1;
+    std::vector<Range> ranges;
+    std::string place;
+  };
+  std::optional<Random> random;  // variants.random
+
+  std::int64_t fork_step = 0, share_from = 10;
+  std::vector<std::int64_t> halving_at;
+  double halving_keep = 0.5;
+  std::string metric;  // "" = by the base
+  std::int64_t last_losses = 20;
+  double price_per_rank_hour = 0;
+  // Of the keys above that were given.
+  std::vector<std::pair<std::string, std::string>> places;
+  [[nodiscard]] std::string place_of(const std::string& key) const;
+};
+
+// Raises ExitCode::config with "file:line: key: ..." for what is no study: unknown keys, values of
+// another type or beyond their bounds, no variants, no seeds.
+[[nodiscard]] StudyFile read_study_file(const std::string& path);
+
+}  // namespace trireme::ablate
