@@ -80,7 +80,8 @@ Row row_of(const Study& study, const AblationResult& result, std::size_t variant
 }  // namespace
 
 std::string_view Difference::verdict() const {
-  if (!interval) return "open";
+  constexpr std::size_t fewest_seeds = 3;  // of two the interval is no more than these two
+  if (!interval || by_seed.size() < fewest_seeds) return "open";
   return interval->high < 0 ? "better" : interval->low > 0 ? "worse" : "open";
 }
 

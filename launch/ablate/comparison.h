@@ -18,7 +18,7 @@ struct Difference {
   std::vector<double> by_seed{};  // variant less base; below 0: better
   double mean = 0;
   std::optional<scale::Interval> interval{};  // 95 % of the mean, bootstrap over seeds
-  // "better" or "worse" where the interval says so, else "open".
+  // "better" or "worse" where the interval of three seeds or more says so, else "open".
   [[nodiscard]] std::string_view verdict() const;
 };
 

@@ -25,6 +25,13 @@ void put(std::vector<Curve::Value>& values, const Curve::Value& value) {
   values.push_back(value);
 }
 
+// On the line from one evaluation to the next.
+double between(const Curve::Value& one, const Curve::Value& next, Axis axis, double amount) {
+  const double from = one.place.at(axis), to = next.place.at(axis);
+  const double share = to > from ? std::clamp((amount - from) / (to - from), 0.0, 1.0) : 0.0;
+  return share == 0 ? one.loss : one.loss + share * (next.loss - one.loss);
+}
+
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
@@ -74,7 +81,10 @@ std::optional<double> metric_at(const Study& study, const Curve& curve, Axis axi
       values, enough, {}, [&](const Curve::Value& value) { return value.place.at(axis); });
   const auto count = end - values.begin();
   if (count == 0) return {};
-  if (study.metric == Metric::validation_loss) return (end - 1)->loss;
+  if (study.metric == Metric::validation_loss) {
+    if (end == values.end()) return (end - 1)->loss;
+    return between(*(end - 1), *end, axis, amount);
+  }
   const auto first = end - std::min<std::ptrdiff_t>(count, study.last_losses);
   double sum = 0;
   for (auto value = first; value != end; ++value)

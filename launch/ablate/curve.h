@@ -39,8 +39,8 @@ struct Curve {
 // the file cannot be read.
 [[nodiscard]] Curve read_curve(const std::string& path, const std::string& item_name);
 
-// The study's metric of what the curve has up to `amount` of `axis`; nothing where that has no
-// evaluation, or no step.
+// The study's metric at `amount` of `axis`: the validation loss between two evaluations is that of
+// the line between them, after the last one its own. Nothing before the first evaluation, or step.
 [[nodiscard]] std::optional<double> metric_at(const Study& study, const Curve& curve, Axis axis,
                                               double amount);
 

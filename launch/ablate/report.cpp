@@ -103,7 +103,7 @@ std::string row_text(const Study& study, const Row& row, int width) {
   } else {
     text += fmt::format(" {:>9}  {:<18} {:<7}{:>9}", "", row.variant == 0 ? "base" : "", "", "");
   }
-  return text + fmt::format(" {:>9.1f}\n", row.seconds);
+  return text + fmt::format(" {:>9.4g}\n", row.seconds);
 }
 
 }  // namespace
@@ -120,6 +120,7 @@ std::vector<std::string> definitions(const Study& study, const AblationResult& r
           "at equal steps, {0} or time: both cells of a seed up to the least that either has "
           "come to; cost is time times {1} rank{2}, so equal cost is equal time",
           study.traits.item_name, study.ranks, study.ranks > 1 ? "s" : ""),
+      "between two evaluations the validation loss is on the line between them",
       "time: of steps and evaluations since the first step, shared ones included; without start, "
       "checkpoints and waits",
       fmt::format("{} steps were trained for {} steps of cells: prefixes that variants share are "

@@ -113,10 +113,12 @@ std::string table(const Study& study, std::span<const Row> rows) {
       "<th class=\"text\">95 %</th><th>at equal time and cost</th><th class=\"text\">95 %</th>"
       "<th>steps</th><th>{0}</th><th>time, s</th><th>rank hours</th>{1}</tr>\n",
       escaped(study.traits.item_name), study.price_per_rank_hour > 0 ? "<th>price</th>" : "");
+  std::size_t place = 0;  // the base has 0; the chart of differences counts so
   for (const Row& row : rows) {
     text += fmt::format(
-        "<tr><th scope=\"row\" class=\"text\">{}</th><td class=\"text\">{}</td><td>{}/{}</td>",
-        escaped(study.variants[row.variant].name), name_of(row.state), row.seeds,
+        "<tr><td>{}</td><th scope=\"row\" class=\"text\">{}</th><td "
+        "class=\"text\">{}</td><td>{}/{}</td>",
+        place++, escaped(study.variants[row.variant].name), name_of(row.state), row.seeds,
         study.seeds.size());
     if (row.seeds > 0) {
       text += fmt::format("<td>{:.4f}</td>", row.metric);
@@ -159,8 +161,11 @@ std::string cells_table(const Study& study, const AblationResult& result) {
 std::string settings(const Study& study) {
   std::string text;
   for (const auto& [key, value] : study.identity)
-    text += fmt::format("<details><summary>{}</summary><pre tabindex=\"0\">{}</pre></details>\n",
-                        escaped(key), escaped(value));
+    text +=
+        value.find('\n') == std::string::npos
+            ? fmt::format("<p><code>{} {}</code></p>\n", escaped(key), escaped(value))
+            : fmt::format("<details><summary>{}</summary><pre tabindex=\"0\">{}</pre></details>\n",
+                          escaped(key), escaped(value));
   return text;
 }
 

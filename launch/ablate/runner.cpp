@@ -211,9 +211,11 @@ class Ablation {
   }
 
   [[nodiscard]] std::string describe(const Task& task) const {
-    const std::string whose = task.members.size() == 1
-                                  ? study_.variants[task.members[0]].name
-                                  : fmt::format("shared by {} variants", task.members.size());
+    const std::string whose =
+        task.members.size() == 1
+            ? study_.variants[task.members[0]].name
+            : fmt::format("{} and {} more", study_.variants[task.members[0]].name,
+                          task.members.size() - 1);
     return fmt::format("seed {}, steps {} to {}, {}", study_.seeds[task.seed], task.from + 1,
                        task.to, whose);
   }

@@ -51,7 +51,7 @@ std::string base_path(const StudyFile& file) {
   std::error_code error;
   if (fs::exists(file.base, error)) return file.base;
   const fs::path beside = fs::path(file.path).parent_path() / file.base;
-  if (fs::exists(beside, error)) return beside.string();
+  if (fs::exists(beside, error)) return beside.lexically_normal().string();
   fail(ExitCode::config, "{}: {}: there is no such file, here or beside {}", file.place_of("base"),
        file.base, file.path);
 }

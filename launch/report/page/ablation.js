@@ -27,6 +27,7 @@ const ablation = {
       u.ctx.save();
       u.ctx.lineWidth = 2 * devicePixelRatio;
       u.ctx.strokeStyle = theme.get("c1");
+      u.ctx.setLineDash([]);
       shown.forEach((one, i) => {
         const [, low, high] = one.difference;
         if (low == null || !u.series[1].show) return;

@@ -9,6 +9,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "launch/ablate/comparison.h"
+#include "launch/ablate/halving.h"
+#include "launch/ablate/prefixes.h"
+#include "models/config.h"
 #include "tests/launch/fixture/run_fixture.h"
 
 namespace trireme::test {
@@ -31,7 +35,8 @@ class AblateTest : public RunTest {
   }
   [[nodiscard]] json report() const { return json::parse(read_file(out() + "/ablation.json")); }
   [[nodiscard]] json cell(const std::string& variant, int seed) const {
-    for (const json& one : report()["cells"])
+    const json all = report();
+    for (const json& one : all["cells"])
       if (one["variant"] == variant && one["seed"] == seed) return one;
     ADD_FAILURE() << variant << ", " << seed;
     return {};
@@ -54,25 +59,25 @@ class AblateTest : public RunTest {
 };
 
 TEST_F(AblateTest, AnIdenticalPrefixIsTrainedOnceAndChangesNoBit) {
-  // Up to step 4 of 6 a rate that decays in the last third is the constant one.
+  // Up to step 4 of 6 a rate that decays in the last half is the constant one.
   const std::string study =
       "set: {lr_schedule.name: constant, reproducibility: run}\nseeds: [1, 2]\nshare_from: 2\n"
-      "variants:\n  grid: {lr_schedule.name: [constant, wsd]}\n  list: {plain: {train.clip_norm: "
-      "0}}\n";
-  const CommandResult result =
-      run_command(ablate(study, "--set lr_schedule.decay_fraction=0.34"), 120);
+      "variants:\n  grid: {lr_schedule.name: [constant]}\n"
+      "  list:\n    wsd: {lr_schedule.name: wsd, lr_schedule.decay_fraction: 0.5}\n"
+      "    plain: {train.clip_norm: 0}\n";
+  const CommandResult result = run_command(ablate(study), 120);
 
   ASSERT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("seed 1, steps 1 to 4, shared by 2 variants: done"),
+  EXPECT_THAT(result.output, AllOf(HasSubstr("seed 1, steps 1 to 4, base and 1 more: done"),
                                    HasSubstr("lr_schedule=constant has the values of base"),
                                    HasSubstr("28 steps were trained for 36 steps of cells")));
-  const json forked = cell("lr_schedule=wsd", 2);
+  const json forked = cell("wsd", 2);
   ASSERT_EQ(forked["legs"].size(), 2U);
   EXPECT_TRUE(forked["legs"][0]["shared"]);
   EXPECT_THAT(forked["legs"][1]["command"].get<std::string>(),
               AllOf(HasSubstr("--set lr_schedule.name=wsd"), HasSubstr("--set run.seed=2")));
   const CommandResult alone = train_gpt(
-      "alone", 1, {"lr_schedule.name=wsd", "lr_schedule.decay_fraction=0.34", "run.seed=2"});
+      "alone", 1, {"lr_schedule.name=wsd", "lr_schedule.decay_fraction=0.5", "run.seed=2"});
   ASSERT_EQ(alone.exit_code, 0) << alone.output;
   EXPECT_EQ(results_of(run_of(forked)), results_of(directory() + "/alone"));
   EXPECT_EQ(read_file(run_of(forked) + "/weights.safetensors"),
@@ -89,11 +94,10 @@ TEST_F(AblateTest, AnIdenticalPrefixIsTrainedOnceAndChangesNoBit) {
   EXPECT_TRUE(std::filesystem::exists(out() + "/ablation.html"));
 
   // What is there is not run again; another study there is refused.
-  const CommandResult again =
-      run_command(ablate(study, "--set lr_schedule.decay_fraction=0.34 --resume"), 60);
+  const CommandResult again = run_command(ablate(study, "--resume"), 60);
   EXPECT_EQ(again.exit_code, 0) << again.output;
   EXPECT_THAT(again.output, Not(HasSubstr(": done")));
-  const CommandResult other = run_command(ablate(study, "--resume"), 60);
+  const CommandResult other = run_command(ablate(study, "--resume --set train.steps=7"), 60);
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.output, HasSubstr("holds another study"));
 }
@@ -141,8 +145,9 @@ TEST_F(AblateTest, LosingVariantsAreStoppedAtARung) {
 TEST_F(AblateTest, AStudyThatWasInterruptedGoesOn) {
   const std::string study = "seeds: [1, 2, 3]\nvariants: {list: {plain: {train.clip_norm: 0}}}\n";
   const CommandResult stopped = run_command(
-      fmt::format("mkfifo {0}/said; {1} > {0}/said & study=$!; "
-                  "sed -u '/: done/q' {0}/said; kill -TERM $study; cat {0}/said; wait $study",
+      fmt::format("{1} > {0}/said 2>&1 & study=$!; "
+                  "until grep -q \": done\" {0}/said || ! kill -0 $study; do sleep 0.02; done; "
+                  "kill -TERM $study; wait $study; code=$?; cat {0}/said; exit $code",
                   directory(), ablate(study)),
       60);
   EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
@@ -160,7 +165,8 @@ TEST_F(AblateTest, AStudyThatWasInterruptedGoesOn) {
   const CommandResult result = run_command(ablate(study, "--resume"), 60);
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr(": is there already"));
-  for (const json& one : report()["cells"])
+  const json all = report();
+  for (const json& one : all["cells"])
     EXPECT_EQ(one["state"], "done") << one;
 }
 
@@ -194,6 +200,94 @@ TEST_F(AblateTest, WhatIsNoStudyIsRefusedBeforeAnythingIsStarted) {
     EXPECT_THAT(result.output, HasSubstr(message)) << text;
     EXPECT_FALSE(std::filesystem::exists(out())) << text;
   }
+}
+
+// Variants of 100 steps that differ as `settings` say, warmed up for 10.
+ablate::Study study_of(const std::vector<std::string>& settings) {
+  ablate::Study study{.file = "study.yaml",
+                      .config = "base.yaml",
+                      .overrides = {},
+                      .seeds = {1, 2, 3},
+                      .variants = {},
+                      .halving = {},
+                      .traits = {}};
+  for (const std::string& one : settings) {
+    const std::string text =
+        fmt::format("train: {{steps: 100}}\nlr_schedule: {{name: {}, warmup_steps: 10}}\n", one);
+    study.variants.push_back(
+        {.name = one, .settings = {}, .config = parse_config(text, "test", {})});
+  }
+  return study;
+}
+
+using Spans = std::vector<std::pair<std::vector<std::size_t>, std::int64_t>>;
+Spans spans_after(const ablate::Study& study, std::vector<std::size_t> members, std::int64_t from,
+                  std::int64_t limit = 100) {
+  Spans spans;
+  for (const ablate::Stretch& stretch : ablate::next_stretches(study, members, from, limit))
+    spans.emplace_back(stretch.members, stretch.to);
+  return spans;
+}
+
+TEST(Prefixes, VariantsPartWhereTheirLearningRatesDo) {
+  const ablate::Study study = study_of({"constant", "wsd", "cosine"});
+
+  EXPECT_EQ(spans_after(study, {0, 1, 2}, 0), (Spans{{{0, 1, 2}, 11}}));
+  EXPECT_EQ(spans_after(study, {0, 1, 2}, 11), (Spans{{{0, 1}, 81}, {{2}, 100}}));
+  EXPECT_EQ(spans_after(study, {0, 1}, 81), (Spans{{{0}, 100}, {{1}, 100}}));
+  EXPECT_EQ(spans_after(study, {0, 1, 2}, 11, 50), (Spans{{{0, 1}, 50}, {{2}, 50}}));
+}
+
+TEST(Prefixes, AForkComesAfterItsStepWhateverDiffers) {
+  ablate::Study study = study_of({"constant", "cosine"});
+  study.fork_step = 60;
+
+  EXPECT_EQ(spans_after(study, {0, 1}, 0), (Spans{{{0, 1}, 60}}));
+  EXPECT_EQ(spans_after(study, {0, 1}, 60), (Spans{{{0}, 100}, {{1}, 100}}));
+}
+
+TEST(Halving, TheBestShareStaysAndWhatHasNoValueGoes) {
+  ablate::Study study = study_of({"constant", "wsd", "cosine", "linear"});
+  study.halving.keep = 0.5;
+  const std::vector<ablate::Standing> standings = {
+      {.variant = 1, .differences = {0.1, 0.3}},
+      {.variant = 2, .differences = {std::nullopt, -0.1}},
+      {.variant = 3, .differences = {std::nullopt, std::nullopt}}};
+
+  EXPECT_EQ(ablate::judge(study, 50, standings).stopped, std::vector<std::size_t>{3});
+  study.halving.keep = 0.3;
+  EXPECT_EQ(ablate::judge(study, 50, standings).stopped, (std::vector<std::size_t>{1, 3}));
+}
+
+TEST(Comparison, PairsBySeedAtTheLeastThatBothHaveComeTo) {
+  ablate::Study study = study_of({"constant", "wsd"});
+  study.last_losses = 1;
+  ablate::AblationResult result;
+  for (const double better : {0.0, 0.5}) {
+    for (std::size_t seed = 0; seed < 3; ++seed) {
+      ablate::Cell cell{
+          .variant = better > 0 ? 1U : 0U, .seed = seed, .state = ablate::CellState::done};
+      // The variant takes twice the time, and half of the steps where it is the last seed.
+      const int steps = better > 0 && seed == 2 ? 5 : 10;
+      for (int step = 1; step <= steps; ++step)
+        cell.curve.training.push_back(
+            {.place = {.steps = 1.0 * step,
+                       .items = 8.0 * step,
+                       .seconds = (1 + 2 * better) * step},
+             .loss = 20.0 + 10.0 * static_cast<double>(seed) - step - better});
+      result.cells.push_back(cell);
+    }
+  }
+
+  const std::vector<ablate::Row> rows = ablate::compare(study, result);
+
+  ASSERT_EQ(rows.size(), 2U);
+  const auto& [by_steps, by_items, by_time] = rows[1].differences;
+  EXPECT_EQ(by_steps->by_seed, (std::vector<double>{-0.5, -0.5, -0.5}));
+  EXPECT_EQ(by_items->mean, -0.5);
+  EXPECT_EQ(by_steps->interval->high, -0.5);
+  EXPECT_EQ(by_steps->verdict(), "better");
+  EXPECT_EQ(by_time->by_seed, (std::vector<double>{4.5, 4.5, 4.5}));
 }
 
 TEST_F(AblateTest, TrainingStopsAtAStepAndGoesOnToTheSameBits) {
