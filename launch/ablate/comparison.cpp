@@ -11,7 +11,6 @@ namespace trireme::ablate {
 namespace {
 
 constexpr std::array axes = {Axis::steps, Axis::items, Axis::seconds};
-constexpr double seconds_per_hour = 3600;
 
 std::span<const Cell> cells_of(const Study& study, const AblationResult& result,
                                std::size_t variant) {

@@ -32,7 +32,7 @@ double between(const Curve::Value& one, const Curve::Value& next, Axis axis, dou
   return share == 0 ? one.loss : one.loss + share * (next.loss - one.loss);
 }
 
-constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+constexpr double no_loss = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
@@ -63,7 +63,7 @@ Curve read_curve(const std::string& path, const std::string& item_name) {
           {.place = {.steps = *step,
                      .items = number_in(line, item_name + "_seen").value_or(curve.end().items),
                      .seconds = before + 1e-3 * *step_ms},
-           .loss = number_in(line, "loss").value_or(nothing)});
+           .loss = number_in(line, "loss").value_or(no_loss)});
     } else if (const auto loss = number_in(line, "validation_loss")) {
       evaluated += 1e-3 * number_in(line, "evaluation_ms").value_or(0);
       Curve::Place place = curve.end();

@@ -11,6 +11,8 @@
 
 namespace trireme::ablate {
 
+inline constexpr double seconds_per_hour = 3600;
+
 // What two cells are compared at equal amounts of. Cost is time times ranks, which all cells have
 // alike.
 enum class Axis : std::uint8_t { steps, items, seconds };

@@ -15,7 +15,6 @@ namespace {
 
 using ordered_json = nlohmann::ordered_json;
 
-constexpr double seconds_per_hour = 3600;
 constexpr std::array<const char*, 3> axis_names = {"steps", "items", "seconds"};
 
 std::string interval_text(const std::optional<scale::Interval>& interval, bool signs) {
