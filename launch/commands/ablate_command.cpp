@@ -65,7 +65,8 @@ void run(AblateArguments arguments) {
   write_reports(study, result, arguments.runner.directory);
   if (result.interrupted) throw CLI::RuntimeError(static_cast<int>(ExitCode::requeue));
   if (result.failed > 0) {
-    fmt::print(stderr, "{} cells failed; --resume tries them again\n", result.failed);
+    fmt::print(stderr, "{} of {} cells failed; --resume tries them again\n", result.failed,
+               result.cells.size());
     throw CLI::RuntimeError(static_cast<int>(ExitCode::internal));
   }
 }
