@@ -62,6 +62,8 @@ stages          4 parallel.pipeline=4 train.global_batch=16
 stages-bubbles  4 parallel.pipeline=4 train.global_batch=16 parallel.schedule=zero-bubble
 stages-gpipe    3 parallel.pipeline=3 parallel.schedule=gpipe
 stages-chunks   2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 train.global_batch=16
+tensor-chunks   2 parallel.tensor=2 parallel.tensor_chunks=4
+half-chunks     2 parallel.tensor=2 parallel.tensor_chunks=2 precision=bf16 reproducibility=fast train.recompute=full
 use             1 checkpoint.every_steps=4 eval generate
 use-tensor      2 parallel.tensor=2 checkpoint.every_steps=4 eval generate
 use-pipe        2 parallel.pipeline=2 checkpoint.every_steps=4 eval generate

@@ -7,7 +7,13 @@
 namespace trireme {
 
 PartialSum::PartialSum(Blueprint& blueprint, const RowSplit& rows)
-    : rows_(rows), blocks_(blueprint.tensor().local()) {
+    : rows_(rows),
+      blocks_(blueprint.tensor().local()),
+      chunks_(blueprint.tensor().blocked() ? blueprint.options().tensor_chunks : 1) {
+  const BuildOptions& options = blueprint.options();
+  TRIREME_EXPECTS(chunks_ == 1 || (!options.fp8 && !options.sequence &&
+                                   options.adapters.rank == 0 && rows.rows() % chunks_ == 0),
+                  "{} rows of a micro-batch in {} chunks", rows.rows(), chunks_);
   if (!blueprint.tensor().blocked()) return;
   const Shape& whole = rows.whole();
   blocks_out_ = blueprint.scratch({blocks_, whole[0], whole[1], whole[2]});
@@ -23,8 +29,29 @@ Tensor PartialSum::block(const Context& context, std::int64_t b) const {
   return block_of(context(blocks_out_), b, rows_.whole());
 }
 
+Shape PartialSum::chunk_of(const Shape& whole) const {
+  return {whole.rows() / chunks_, whole.back()};
+}
+
+Tensor PartialSum::block(const Context& context, std::int64_t b, std::int64_t chunk) const {
+  return block_of(context(blocks_out_), chunk * blocks_ + b, chunk_of(rows_.whole()));
+}
+
 void PartialSum::start(const Context& context) const {
-  const Tensor sum = context(sum_), blocks = context(blocks_out_);
+  start(context, context(sum_), context(blocks_out_));
+}
+
+// A sum that lies where the blocks do takes the place of what earlier chunks have used: chunk c's
+// begins at the size of c of them, its blocks at the size of c times all.
+void PartialSum::start(const Context& context, std::int64_t chunk) const {
+  const Shape shape = chunk_of(rows_.whole());
+  const Tensor blocks = context(blocks_out_)
+                            .range(chunk * blocks_ * shape.count(), blocks_ * shape.count())
+                            .reshaped(Shape{blocks_, shape[0], shape[1]});
+  start(context, block_of(context(sum_), chunk, shape), blocks);
+}
+
+void PartialSum::start(const Context& context, const Tensor& sum, const Tensor& blocks) const {
   if (blocks_ > 1 || sum.data != blocks.data) ops::sum_blocks(context.stream, sum, blocks);
   if (context.tensor == nullptr) return;
   if (rows_.split()) {

@@ -20,14 +20,25 @@ class PartialSum {
   [[nodiscard]] Tensor block(const Context& context, std::int64_t b) const;
   // Once all blocks did. Work enqueued until finish() overlaps with the communication.
   void start(const Context& context) const;
+
+  // The same in parts of the rows (BuildOptions::tensor_chunks), 0 to chunks() - 1 in this order:
+  // of each all blocks (rows / chunks, C), then its start. One finish() after the last.
+  [[nodiscard]] std::int64_t chunks() const { return chunks_; }
+  [[nodiscard]] Shape chunk_of(const Shape& whole) const;
+  [[nodiscard]] Tensor block(const Context& context, std::int64_t b, std::int64_t chunk) const;
+  void start(const Context& context, std::int64_t chunk) const;
+
   // The local rows of the sum: f32, or the compute dtype where sums are rounded.
   [[nodiscard]] Tensor finish(const Context& context) const;
 
  private:
+  void start(const Context& context, const Tensor& sum, const Tensor& blocks) const;
+
   RowSplit rows_;
-  std::int64_t blocks_;
-  Activation blocks_out_{};  // (local blocks, B, T, C) in the compute dtype
-  Activation sum_{};         // (B, T, C); may be the first block
+  std::int64_t blocks_, chunks_;
+  // (local blocks, B, T, C) in the compute dtype, or (chunks, local blocks, rows / chunks, C).
+  Activation blocks_out_{};
+  Activation sum_{};  // (B, T, C); may be the first block
 };
 
 }  // namespace trireme

@@ -42,6 +42,25 @@ void RowLinear::forward(const Context& context, const Tensor& y, const Tensor& x
     if (adapter_) adapter_->forward(context, {y}, {x});
     return;
   }
+  multiply(context, x, weight);
+  const Tensor bias = bias_.index < 0 ? Tensor{} : context.params.compute(bias_);
+  ops::add_bias_residual(context.stream, y, sum_.finish(context), bias, residual);
+}
+
+// Leaves the blocks' products to be summed.
+void RowLinear::multiply(const Context& context, const Tensor& x, const Tensor& weight) const {
+  if (sum_.chunks() > 1) {
+    const Shape part = sum_.chunk_of(block_);
+    for (std::int64_t chunk = 0; chunk < sum_.chunks(); ++chunk) {
+      for (std::int64_t b = 0; b < blocks_; ++b) {
+        matmul_.forward(context, b, sum_.block(context, b, chunk),
+                        block_of(x, b * sum_.chunks() + chunk, part),
+                        block_of(weight, b, weight_block_));
+      }
+      sum_.start(context, chunk);
+    }
+    return;
+  }
   for (std::int64_t b = 0; b < blocks_; ++b) {
     matmul_.forward(context, b, sum_.block(context, b), block_of(x, b, block_),
                     block_of(weight, b, weight_block_));
@@ -52,8 +71,6 @@ void RowLinear::forward(const Context& context, const Tensor& y, const Tensor& x
     adapter_->forward(context, {all, blocks_}, {x, blocks_});
   }
   sum_.start(context);
-  const Tensor bias = bias_.index < 0 ? Tensor{} : context.params.compute(bias_);
-  ops::add_bias_residual(context.stream, y, sum_.finish(context), bias, residual);
 }
 
 void RowLinear::backward(const Context& context, const Tensor& dx, const Tensor& dy,

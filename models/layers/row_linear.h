@@ -32,6 +32,8 @@ class RowLinear {
   [[nodiscard]] double forward_flops() const;
 
  private:
+  void multiply(const Context& context, const Tensor& x, const Tensor& weight) const;
+
   PartialSum sum_;
   bool blocked_, split_backward_;
   std::int64_t blocks_;  // local

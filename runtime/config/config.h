@@ -154,6 +154,7 @@ struct ParallelConfig {
   std::int64_t chunks = 1;
   std::vector<std::int64_t> stage_layers;  // empty = balanced by declared FLOPs
   std::int64_t tensor_blocks = 0;          // 0 = auto: parallel.tensor
+  std::int64_t tensor_chunks = 1;
   ReducerMode reducer = ReducerMode::overlapped;
   double bucket_megabytes = 4;
   bool check_collectives = false;

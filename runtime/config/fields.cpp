@@ -280,6 +280,10 @@ std::vector<Field> parallel_fields() {
                     "blocks that each layer's matrices are cut into, a multiple of tensor: equal "
                     "bits for every divisor; auto = tensor"),
               "parallel.virtual_tensor"),
+      FIELD(parallel.tensor_chunks, IntegerRange{1, 64},
+            "parts of a micro-batch's rows: where tensor ranks add up a layer's output, one is "
+            "multiplied while the sum of the one before travels; 1 = neither is cut",
+            {}, Needs::tensor_split),
       FIELD(parallel.reducer, one_of<ReducerMode>(),
             "reduce gradients during backward or after it; equal bits"),
       FIELD(parallel.bucket_megabytes, (NumberRange{.high = 65536, .low_is_open = true}),

@@ -60,6 +60,10 @@ struct BuildOptions {
   // What tensor ranks add up of the residual stream is sent in the compute dtype. Its bits then
   // depend on how many they are.
   bool rounded_sums = false;
+  // Rows of the residual stream are multiplied in so many parts where tensor ranks add up products,
+  // each part while the sum of the one before it travels. Neither with `fp8`, whose scales are of
+  // whole operands, nor with `sequence`, nor with adapters.
+  int tensor_chunks = 1;
   bool sequence = false;  // rows of the residual stream are split over the tensor ranks
   Recompute recompute = Recompute::none;
   // Zero-bubble schedules: backward computes dx only and keeps what backward_weight needs.

@@ -29,7 +29,8 @@ class TensorGroup {
   void all_gather(Stream& compute, const Tensor& slice, const Tensor& whole) const;
 
   // The same, started on the comm stream: work enqueued on `compute` until finish() overlaps and
-  // must not touch the tensors. One at a time.
+  // must not touch the tensors. Several may be started, which follow each other, before one
+  // finish() for all.
   void start_all_reduce(Stream& compute, const Tensor& data) const;
   void start_reduce_scatter(Stream& compute, const Tensor& whole, const Tensor& slice) const;
   void finish(Stream& compute) const;

@@ -228,9 +228,9 @@ class LayerModel {
       exposed += std::max(0.0, seconds * shown - links.overlap * hidden_by);
       s.tensor_bytes += bytes_sent(collective, bytes, tensor_);
     };
-    const auto send_forward = [&](Collective collective, double bytes) {
-      send(collective, bytes, s.tensor_forward, 0);
-      if (repeats(collective)) send(collective, bytes, s.tensor_backward, 0);
+    const auto send_forward = [&](Collective collective, double bytes, double hidden_by = 0) {
+      send(collective, bytes, s.tensor_forward, hidden_by);
+      if (repeats(collective)) send(collective, bytes, s.tensor_backward, hidden_by);
     };
     for (const Matmul& matmul : work_.matmuls) {
       if (matmul.sum_width == 0) continue;
@@ -238,7 +238,7 @@ class LayerModel {
       const double sum_bytes = elements * summed_bytes();
       const double gather_bytes = input_.build.sequence ? elements * element_ : 0;
       if (matmul.sums_forward) {
-        send_forward(sum, sum_bytes);
+        send_in_chunks(sum, sum_bytes, matmul, send_forward);
         send(Collective::all_gather, gather_bytes, s.tensor_backward, 0);
         continue;
       }
@@ -251,6 +251,18 @@ class LayerModel {
       send(sum, rows_ * width * std::min(element_, input_.engine.partial_sum_bytes),
            s.tensor_forward, 0);
     }
+  }
+
+  // All but the last of the chunks' sums may travel beside the products of those behind them, as
+  // far as these take so long; each is a message of its own.
+  template <typename Send>
+  void send_in_chunks(Collective sum, double bytes, const Matmul& matmul, const Send& send) const {
+    const int chunks = input_.build.tensor_chunks;
+    const double seconds = seconds_of(sum, bytes / chunks, group_, hardware_.links);
+    const double beside = std::min(seconds, matmul_seconds(matmul) / chunks);
+    for (int i = 1; i < chunks; ++i)
+      send(sum, bytes / chunks, beside);
+    send(sum, bytes / chunks, 0);
   }
 
   const LayerSummary& layer_;

@@ -73,6 +73,25 @@ TEST(ParallelRules, BlocksAreSharedEvenlyByTheTensorRanks) {
             "--set parallel.tensor_blocks=8: 8 does not divide model.heads = 4; use 2 or 4");
 }
 
+TEST(ParallelRules, ChunksOfRowsNeedSumsOfTensorRanksThatTheyCanCut) {
+  const std::string chunks = "parallel.tensor_chunks=4", two = "parallel.tensor=2";
+  EXPECT_EQ(resolved(gpt, {chunks, two}, ranks(2)).parallel.tensor_chunks, 4);
+  EXPECT_NO_THROW((void)resolved(gpt, {chunks, "parallel.tensor_blocks=4"}));
+  EXPECT_EQ(refusal(gpt, {chunks}),
+            "--set parallel.tensor_chunks=4: 4 with parallel.tensor_blocks: 1, where no rank adds "
+            "anything up; use 1, or tensor 2 or more");
+  EXPECT_THAT(refusal(gpt, {chunks, two, "parallel.sequence=true"}, ranks(2)),
+              HasSubstr("is not one product; use 1, or sequence: false"));
+  EXPECT_THAT(refusal(gpt, {chunks, two, "precision=fp8"}, ranks(2)),
+              HasSubstr("whose scales are of all rows; use 1, or another precision"));
+  EXPECT_THAT(refusal(gpt, {chunks, two, "lora.rank=4", "train.initial_weights=a"}, ranks(2)),
+              HasSubstr("with lora.rank: 4, whose products take all rows; use 1"));
+  EXPECT_EQ(refusal(gpt, {"parallel.tensor_chunks=3", two}, ranks(2)),
+            "--set parallel.tensor_chunks=3: 3 does not divide train.micro_batch * model.context = "
+            "1024; use 1, 2, 4 or 8");
+  EXPECT_THAT(refusal(resnet, {chunks}), HasSubstr("only with gpt2"));
+}
+
 TEST(ParallelRules, GradientNoiseNeedsGradientsOfSingleMicroBatches) {
   const std::string every = "train.noise_scale_every=5";
   EXPECT_EQ(resolved(gpt, {every}).train.noise_scale_every, 5);

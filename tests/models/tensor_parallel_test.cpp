@@ -30,6 +30,7 @@ struct Mode {
   std::string_view family = "Gpt";
   bool adapted = false;
   bool rounded = false;  // sums over ranks
+  int chunks = 1;
 
   [[nodiscard]] TestModel model() const {
     if (family == "Vit") return small_vit;
@@ -46,6 +47,7 @@ class TensorParallel : public test::MpiTest {
             .training = true,
             .tensor = {.ranks = size(), .rank = rank(), .blocks = blocks},
             .rounded_sums = mode.rounded,
+            .tensor_chunks = mode.chunks,
             .sequence = mode.sequence,
             .recompute = mode.recompute,
             .split_backward = mode.split_backward,
@@ -102,7 +104,10 @@ INSTANTIATE_TEST_SUITE_P(
              .sequence = true,
              .recompute = Recompute::full,
              .family = "Vit"},
-        Mode{.adapted = true},
+        // Against one rank that multiplies all rows at once.
+        Mode{.chunks = 2}, Mode{.compute = DType::bf16, .recompute = Recompute::full, .chunks = 4},
+        Mode{.split_backward = true, .family = "Llama", .chunks = 4},
+        Mode{.compute = DType::bf16, .family = "Bert", .chunks = 2}, Mode{.adapted = true},
         Mode{.compute = DType::bf16,
              .sequence = true,
              .split_backward = true,
@@ -111,12 +116,13 @@ INSTANTIATE_TEST_SUITE_P(
         Mode{.sequence = true, .recompute = Recompute::full, .family = "Llama", .adapted = true}),
     [](const auto& info) {
       const Mode& mode = info.param;
-      return fmt::format("{}{}{}{}{}{}", mode.adapted ? "Adapted" : "", mode.family,
+      return fmt::format("{}{}{}{}{}{}{}", mode.adapted ? "Adapted" : "", mode.family,
                          name_of(mode.compute), mode.sequence ? "Sequence" : "",
                          mode.split_backward ? "SplitBackward" : "",
                          mode.recompute == Recompute::none        ? ""
                          : mode.recompute == Recompute::selective ? "Selective"
-                                                                  : "Full");
+                                                                  : "Full",
+                         mode.chunks > 1 ? fmt::format("Chunks{}", mode.chunks) : "");
     });
 
 // What rounding the sums costs, beside what bf16 costs anyhow: the distance of all gradients from

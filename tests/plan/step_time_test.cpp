@@ -250,6 +250,24 @@ TEST(StepTime, RoundedSumsHalveWhatTensorRanksSend) {
   EXPECT_LT(sent(), 0.6 * exact);
 }
 
+TEST(StepTime, ChunksHideAllButTheLastPartOfAForwardSum) {
+  StepInput input = plan_input({.model = small, .mesh = {.tensor = 2}});
+  const auto with = [&](int chunks, double latency) {
+    Hardware hardware = hardware_file("h100");
+    hardware.links.overlap = 1;
+    hardware.links.inside.latency = latency;
+    input.build.tensor_chunks = chunks;
+    return estimate_step(input, hardware);
+  };
+  const StepEstimate whole = with(1, 0);
+
+  EXPECT_LT(with(4, 0).tensor_exposed, whole.tensor_exposed);
+  EXPECT_GT(with(4, 0).tensor_exposed, whole.tensor_exposed / 8);  // backward's gathers remain
+  EXPECT_DOUBLE_EQ(with(4, 0).volumes.tensor, whole.volumes.tensor);
+  // Each part is a message.
+  EXPECT_GT(with(64, 1e-3).tensor_exposed, with(1, 1e-3).tensor_exposed);
+}
+
 TEST(StepTime, ZeroThreeGathersMatricesInTheComputeDtype) {
   StepInput input =
       plan_input({.model = small, .mesh = {.data = 4}, .zero = 3, .precision = Precision::bf16});

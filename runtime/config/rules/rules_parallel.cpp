@@ -50,6 +50,35 @@ void check_divides(const Subject& subject, std::string_view key, std::int64_t pa
   }
 }
 
+void check_tensor_chunks(const Subject& subject) {
+  const Config& config = subject.config;
+  constexpr std::string_view key = "parallel.tensor_chunks";
+  const std::int64_t chunks = config.parallel.tensor_chunks;
+  if (chunks == 1) return;
+  if (config.parallel.tensor_blocks == 1)
+    refuse(subject, key,
+           "{} with parallel.tensor_blocks: 1, where no rank adds anything up; use 1, or tensor 2 "
+           "or more",
+           chunks);
+  if (config.parallel.sequence)
+    refuse(subject, key,
+           "{} with parallel.sequence: true, where each rank gets the sum of rows that lie "
+           "together, so a part of all ranks' rows is not one product; use 1, or sequence: false",
+           chunks);
+  if (config.precision == Precision::fp8)
+    refuse(subject, key,
+           "{} with precision: fp8, whose scales are of all rows; use 1, or another precision",
+           chunks);
+  if (config.lora.rank > 0)
+    refuse(subject, key, "{} with lora.rank: {}, whose products take all rows; use 1", chunks,
+           config.lora.rank);
+  const Extent& rows = subject.limits.rows;
+  const std::int64_t all = config.train.micro_batch * rows.value;
+  if (all % chunks != 0)
+    refuse(subject, key, "{} does not divide train.micro_batch * {} = {}; use {}", chunks,
+           rows.name, all, any_of(near_divisors(all, chunks)));
+}
+
 void check_tensor(const Subject& subject) {
   const Config& config = subject.config;
   const ParallelConfig& parallel = config.parallel;
@@ -78,6 +107,7 @@ void check_tensor(const Subject& subject) {
         blocks, parallel.tensor, parallel.tensor, any_of(near_divisors(blocks, parallel.tensor)));
   }
   check_divides(subject, "parallel.tensor_blocks", blocks, parallel.tensor);
+  check_tensor_chunks(subject);
   constexpr std::int64_t pack = 8;
   const Extent& gelu = subject.limits.gelu;
   const std::int64_t wide = gelu.value / blocks;
