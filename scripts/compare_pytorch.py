@@ -4,12 +4,17 @@
 
     python3 scripts/compare_pytorch.py                                     all families, fp32 and bf16, 1 and 2 ranks
     python3 scripts/compare_pytorch.py --model gpt --precision fp32 --ranks 1 --rounds 5
+    python3 scripts/compare_pytorch.py --isa all --trireme-avx2 build/package/trireme
+                                                                           AVX2 and AVX-512 in fp32, AMX in bf16, 1 and 2 ranks on both
+                                                                           sides, one table at the end
     python3 scripts/compare_pytorch.py --device cuda                       GPT-2 of four sizes and ResNet-50 on one GPU
 
 On cores: GPT, Llama and BERT have 6 layers, 384 wide, 6 heads, T = 256, B = 16, V = 256, AdamW, gradients clipped at 1.0;
 ViT has 6 layers, 192 wide, 49 patches, B = 64; ResNet is the network of configs/resnet_fashion.yaml at B = 64. Every process
 is pinned to its cores and each rank has one thread. Every rank trains on the whole batch (so 2 ranks do twice the work per
-step) unless --strong divides it. PyTorch is eager with F.scaled_dot_product_attention, fused optimizers and channels_last images; bf16 is its autocast.
+step) unless --strong divides it. PyTorch runs on one rank; with --isa on each number of ranks, as DistributedDataParallel over
+gloo. --isa holds both sides to the instructions it names: oneDNN, MKL and ATen by their variables (ISAS below), our own kernels,
+which are compiled, by a build for AVX2 (cmake --preset package). PyTorch is eager with F.scaled_dot_product_attention, fused optimizers and channels_last images; bf16 is its autocast.
 
 On a GPU: the configs in configs/ with the batches of workloads.py, random data, bf16. PyTorch has torch.compile, autocast
 over fp32 master weights, cuDNN's attention and no other, a padded vocabulary, fused optimizers, channels_last images and
@@ -34,13 +39,19 @@ import tempfile
 import gpu_info
 from workloads import CPU_MODELS, CUDA_MODELS, REPOSITORY, WORKLOADS, Workload, pack_random, read_steps, set_options
 
+# {name: (precision, a processor's flag, the environment of both sides)}
+ISAS = {"avx2": ("fp32", "avx2", {"ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2",
+                                  "MKL_ENABLE_INSTRUCTIONS": "AVX2"}),
+        "avx512": ("fp32", "avx512bw", {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "DNNL_MAX_CPU_ISA": "AVX512_CORE_BF16",
+                                        "ATEN_CPU_CAPABILITY": "avx512", "MKL_ENABLE_INSTRUCTIONS": "AVX512"}),
+        "amx": ("bf16", "amx_bf16", {})}
 PHASES = ["forward_ms", "backward_ms", "optimizer_ms", "data_wait_ms", "exposed_comm_ms"]
 
 
-def run(command, cores, log, path=None):
+def run(command, cores, log, path=None, more=None):
     """Runs a command, pinned to `cores` if there are any; gives its standard output and the highest resident set of any
     process in MiB. Raises RuntimeError where it fails."""
-    environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+    environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1") | (more or {})
     pinned = ["taskset", "-c", ",".join(map(str, cores))] if cores else []
     with open(log, "w+", encoding="utf-8") as errors, tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         child = subprocess.Popen([*pinned, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
@@ -66,8 +77,10 @@ def progress(text):
 class Comparison:
     """One workload and precision: what each side's runs took."""
 
-    def __init__(self, arguments, place, model, precision):
-        self.arguments, self.place, self.precision, self.runs = arguments, place, precision, 0
+    def __init__(self, arguments, place, model, precision, isa=None):
+        self.arguments, self.place, self.precision, self.runs, self.isa = arguments, place, precision, 0, isa
+        self.environment = ISAS[isa][2] if isa else {}
+        self.program = arguments.trireme_avx2 if isa == "avx2" else arguments.trireme
         self.work = Workload(model)
         if arguments.batch:
             self.work.overrides["train.micro_batch"] = arguments.batch
@@ -83,29 +96,31 @@ class Comparison:
         if self.cuda:
             settings["reproducibility"] = "fast"  # PyTorch does not promise the same bits either
         settings |= dict(pair.split("=", 1) for pair in arguments.set)
-        command = [arguments.trireme, "train", self.work.path, *set_options(settings)]
+        command = [self.program, "train", self.work.path, *set_options(settings)]
         if ranks > 1:
             script = f'source launch/mpi_env.sh {ranks} && exec mpirun -np {ranks} "$@"'
             command = ["bash", "-c", script, "--", *command]
         cores = [] if self.cuda else range(arguments.core, arguments.core + ranks)
         with gpu_info.MemoryWatch() as memory:
-            _, resident = run(command, cores, os.path.join(self.place, "log"))
+            _, resident = run(command, cores, os.path.join(self.place, "log"), more=self.environment)
         steps = read_steps(directory)[arguments.warmup:]
         rate = steps[-1][self.work.unit + "_per_s"]
         return {"times": [step["step_ms"] for step in steps], "items": round(rate * steps[-1]["step_ms"] / 1000),
                 "peak": memory.mib if self.cuda else resident,
                 "phases": {name: statistics.mean(step.get(name, 0.0) for step in steps) for name in PHASES}}
 
-    def pytorch(self, compiled):
+    def pytorch(self, compiled, ranks=1):
         arguments = self.arguments
-        command = [arguments.torch_python, os.path.join(REPOSITORY, "scripts", "peers", "torch_worker.py"), "--model",
+        launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
+        command = [arguments.torch_python, *launch, os.path.join(REPOSITORY, "scripts", "peers", "torch_worker.py"), "--model",
                    self.work.name, "--precision", self.precision, "--steps", str(arguments.steps), "--device",
                    arguments.device, "--batch", str(self.work.batch), "--compile", compiled]
         with gpu_info.MemoryWatch() as memory:
-            text, resident = run(command, [] if self.cuda else [arguments.core], os.path.join(self.place, "log"))
+            cores = [] if self.cuda else range(arguments.core, arguments.core + ranks)
+            text, resident = run(command, cores, os.path.join(self.place, "log"), more=self.environment)
         result = json.loads(text.splitlines()[-1])
         self.version, self.gpu = result["version"], result["device"]
-        return {"times": result["step_ms"][arguments.warmup:], "items": self.work.items,
+        return {"times": result["step_ms"][arguments.warmup:], "items": ranks * self.work.items,
                 "peak": (memory.mib or result["peak_mib"]) if self.cuda else resident, "compile": compiled}
 
     def actions(self, data):
@@ -118,6 +133,9 @@ class Comparison:
                 actions["PyTorch"] = lambda: self.pytorch("blocks" if deep else "all")
         elif arguments.torch_python:
             actions["PyTorch"] = lambda: self.pytorch("no")
+            if self.isa:
+                for ranks in [ranks for ranks in arguments.ranks if ranks > 1]:
+                    actions[f"PyTorch, {ranks} ranks"] = lambda ranks=ranks: self.pytorch("no", ranks)
             if arguments.compile:
                 actions["PyTorch compiled"] = lambda: self.pytorch("all")
         for ranks in arguments.ranks:
@@ -126,10 +144,10 @@ class Comparison:
         return actions
 
     def measure(self):
-        data = pack_random(self.work, self.arguments.trireme, self.place)
+        data = pack_random(self.work, self.program, self.place)
         for number in range(self.arguments.rounds):
             for name, action in self.actions(data).items():
-                progress(f"{self.work.name} {self.precision}: round {number + 1}/{self.arguments.rounds}, {name}")
+                progress(f"{self.work.name} {self.precision}{f' {self.isa}' if self.isa else ''}: round {number + 1}/{self.arguments.rounds}, {name}")
                 result = action()
                 side = self.sides.setdefault(name, dict(result, times=[], peak=0.0))
                 side["times"] += result["times"]
@@ -148,13 +166,13 @@ class Comparison:
         flops = self.work.flops_per_item() if self.cuda and peak else None
         sides = {name: dict(side, mfu=side["rate"] * flops / (peak * 1e12) if flops else None)
                  for name, side in self.sides.items()}
-        return {"model": self.work.name, "title": self.work.title, "unit": self.work.unit + "/s", "precision": self.precision,
+        return {"model": self.work.name, "isa": self.isa, "title": self.work.title, "unit": self.work.unit + "/s", "precision": self.precision,
                 "torch": self.version, "sides": sides}
 
 
 def report(row, arguments):
     where = "one GPU" if arguments.device == "cuda" else "one core per rank"
-    print(f"\n{row['title']}, {row['precision']}, {where}: {arguments.rounds} rounds of "
+    print(f"\n{row['title']}, {row['precision']}{', ' + row['isa'] if row['isa'] else ''}, {where}: {arguments.rounds} rounds of "
           f"{arguments.steps - arguments.warmup} steps; PyTorch {row['torch'] or 'not run'}")
     print(f"{'':20}{row['unit']:>12}{'ms/step':>10}{'x PyTorch':>11}{'peak MiB':>10}{'x PyTorch':>11}{'x 1 rank':>10}{'MFU':>7}")
     torch, one = row["sides"].get("PyTorch"), row["sides"].get("Trireme, 1 rank")
@@ -167,6 +185,20 @@ def report(row, arguments):
     sys.stdout.flush()
 
 
+def print_table(rows, ranks):
+    """All rows of --isa as Markdown: rates of both sides and their ratio at each number of ranks."""
+    heads = [f"PyTorch, {n} | Trireme, {n} | ratio" for n in ranks]
+    print(f"\n| model | what | {' | '.join(heads)} |\n|---|---|{'---|' * (3 * len(ranks))}")
+    for row in rows:
+        cells = []
+        for n in ranks:
+            torch = row["sides"].get("PyTorch" if n == 1 else f"PyTorch, {n} ranks")
+            ours = row["sides"][f"Trireme, {n} rank{'s' if n > 1 else ''}"]
+            cells += [f"{torch['rate']:,.0f}" if torch else "-", f"{ours['rate']:,.0f}",
+                      f"{ours['rate'] / torch['rate']:.2f}" if torch else "-"]
+        print(f"| {row['title']}, {row['unit']} | {row['precision']}, {row['isa']} | {' | '.join(cells)} |")
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
@@ -174,6 +206,9 @@ def parse():
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16", "both"], help="both is fp32 and bf16, the default on "
                         "cores; on a GPU the default is bf16")
     parser.add_argument("--ranks", type=int, nargs="+", help="rank counts of Trireme (default: 1 2 on cores, 1 on a GPU)")
+    parser.add_argument("--isa", nargs="+", choices=[*ISAS, "all"], help="on cores: hold both sides to these instructions")
+    parser.add_argument("--trireme-avx2", default=os.path.join(REPOSITORY, "build", "package", "trireme"),
+                        help="for --isa avx2: a build for any AVX2 processor (default: build/package/trireme)")
     parser.add_argument("--strong", action="store_true", help="divide the batch among the ranks")
     parser.add_argument("--rounds", type=int, help="default: 3 on cores, 1 on a GPU")
     parser.add_argument("--steps", type=int, default=20, help="steps of each run, warm-up included (default: 20)")
@@ -193,16 +228,35 @@ def parse():
     if not 0 <= arguments.warmup < arguments.steps or (arguments.rounds or 1) < 1:
         parser.error("needs 0 <= warmup < steps and at least one round")
     cuda = arguments.device == "cuda"
+    if arguments.isa and (cuda or arguments.precision or arguments.strong):
+        parser.error("--isa is for cores, each with a precision of its own, and whole batches on every rank")
     arguments.ranks = arguments.ranks or ([1] if cuda else [1, 2])
     arguments.rounds = arguments.rounds or (1 if cuda else 3)
     arguments.precision = arguments.precision or ("bf16" if cuda else "both")
     return arguments
 
 
+def check_isas(arguments):
+    """Names that are left of --isa: what the processor lacks is said and left out."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        flags = next((line.split() for line in file if line.startswith("flags")), [])
+    wanted = list(ISAS) if "all" in arguments.isa else arguments.isa
+    arguments.isa = [isa for isa in wanted if ISAS[isa][1] in flags]
+    for isa in set(wanted) - set(arguments.isa):
+        print(f"{isa}: left out, for this processor has no {ISAS[isa][1]}", file=sys.stderr)
+    if not arguments.isa:
+        sys.exit("--isa: nothing is left to run")
+    arguments.trireme_avx2 = os.path.abspath(arguments.trireme_avx2)
+    if "avx2" in arguments.isa and not os.access(arguments.trireme_avx2, os.X_OK):
+        sys.exit(f"{arguments.trireme_avx2}: is not there; build it: cmake --preset package && cmake --build --preset package")
+
+
 def check_tools(arguments):
     arguments.trireme = os.path.abspath(arguments.trireme)
     if not os.access(arguments.trireme, os.X_OK):
         sys.exit(f"{arguments.trireme}: is not there; build first: cmake --preset cpu && cmake --build --preset cpu")
+    if arguments.isa:
+        check_isas(arguments)
     if arguments.without_torch:
         arguments.torch_python = ""
         return
@@ -221,12 +275,15 @@ def main():
     rows = []
     with tempfile.TemporaryDirectory(prefix="trireme-compare-") as place:
         for model in models:
-            for precision in ["fp32", "bf16"] if arguments.precision == "both" else [arguments.precision]:
+            precisions = ["fp32", "bf16"] if arguments.precision == "both" else [arguments.precision]
+            for precision, isa in [(ISAS[isa][0], isa) for isa in arguments.isa or []] or [(each, None) for each in precisions]:
                 try:
-                    rows.append(Comparison(arguments, place, model, precision).measure().as_row())
+                    rows.append(Comparison(arguments, place, model, precision, isa).measure().as_row())
                 except RuntimeError as error:
                     sys.exit(str(error))
                 report(rows[-1], arguments)
+    if arguments.isa:
+        print_table(rows, arguments.ranks)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=1)

@@ -87,6 +87,10 @@ def train(arguments):
     torch.manual_seed(1)
     model, optimizer, batches = make(work, arguments.device)
     step_model = compile_model(model, arguments.compile)
+    ranks, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    if ranks > 1:  # below torch.distributed.run, on cores
+        torch.distributed.init_process_group("gloo")
+        step_model = nn.parallel.DistributedDataParallel(step_model)
     clip = work.get("train.clip_norm", 1.0)
 
     def step(number):
@@ -101,6 +105,10 @@ def train(arguments):
         return loss
 
     times = (cuda_times if cuda else cpu_times)(step, arguments.steps)
+    if ranks > 1:
+        torch.distributed.destroy_process_group()
+    if rank > 0:
+        return
     peak = torch.cuda.max_memory_reserved() / 2**20 if cuda else None
     print(json.dumps({"version": torch.__version__, "step_ms": times, "peak_mib": peak,
                       "device": torch.cuda.get_device_name() if cuda else "cpu"}))

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Where the time of a training step on one core goes, as a Markdown table: `trireme bench model CONFIG --profile` in several
+rounds and precisions by turns, of each operation the round with the median step.
+
+    python3 scripts/profile_table.py                                           configs/gpt_tiny.yaml, the GPT of the quickstart
+    python3 scripts/profile_table.py configs/gpt_tiny.yaml --precision fp32 --rounds 5 --set model.layers=2
+
+Takes about a minute; the core should have nothing else to do. Exits 1 where a run fails."""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROW = re.compile(r"^(\S+|outside of operations)\s+([\d.]+)?\s+([\d.]+)\s+([\d.]+) %\s*([\d.]+)?\s*([\d.]+)?$")
+HEAD = re.compile(r"a step of ([\d.]+) ms .* reach ([\d.]+) GFLOP/s here, copies ([\d.]+) GB/s")
+
+
+def profile(arguments, precision):
+    """(ms of a step, limits as text, {operation: (ms, share, GFLOP/s, GB/s)})"""
+    command = ["taskset", "-c", str(arguments.core), arguments.trireme, "bench", "model", arguments.config, "--profile",
+               "--seconds", str(arguments.seconds), "--set", f"precision={precision}", "--set", "device.type=cpu"]
+    for setting in arguments.set:
+        command += ["--set", setting]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=dict(os.environ, OMP_NUM_THREADS="1"))
+    head = HEAD.search(done.stdout)
+    if done.returncode != 0 or head is None:
+        sys.exit(f"{' '.join(map(str, command))}\nended with status {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-1000:]}")
+    rows = {}
+    for line in done.stdout.splitlines():
+        row = ROW.match(line.rstrip())
+        if row is None:
+            continue
+        name, _, milliseconds, share, first, second = row.groups()
+        flops, moved = (first, second) if second else ("", first or "")  # without FLOPs that column is empty
+        rows[name] = (float(milliseconds), float(share), flops, moved)
+    return float(head[1]), f"matmuls {float(head[2]):.0f} GFLOP/s, copies {float(head[3]):.0f} GB/s", rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", nargs="?", default="configs/gpt_tiny.yaml")
+    parser.add_argument("--precision", nargs="+", default=["fp32", "bf16"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=5, help="of steps in each round (default: 5)")
+    parser.add_argument("--core", type=int, default=0)
+    parser.add_argument("--least", type=float, default=0.5, help="rows of at least so many %% of a step (default: 0.5)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--trireme", type=pathlib.Path, default=ROOT / "build" / "cpu" / "trireme")
+    arguments = parser.parse_args()
+    arguments.trireme = arguments.trireme.resolve()
+    rounds = [{precision: profile(arguments, precision) for precision in arguments.precision} for _ in range(arguments.rounds)]
+    median = {precision: sorted((each[precision] for each in rounds), key=lambda one: one[0])[arguments.rounds // 2]
+              for precision in arguments.precision}
+    print(f"| {arguments.config} | " + " | ".join(f"{precision}: ms, share | GFLOP/s | GB/s" for precision in median) + " |")
+    print("|---|" + "---|" * (3 * len(median)))
+    print("| **a step** (and what very large ones reach) | " +
+          " | ".join(f"{step:.1f} | {limits.split(', ')[0]} | {limits.split(', ')[1]}" for step, limits, _ in median.values()) + " |")
+    names = list(dict.fromkeys(name for _, _, rows in median.values() for name in rows))
+    for name in names:
+        found = [rows.get(name) for _, _, rows in median.values()]
+        if max(row[1] for row in found if row) < arguments.least:
+            continue
+        cells = [f"{row[0]:.2f}, {row[1]:.1f} % | {row[2]} | {row[3]}" if row else "| |" for row in found]
+        print(f"| {name.replace('_', ' ')} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
