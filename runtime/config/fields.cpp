@@ -5,14 +5,14 @@
 
 #include <algorithm>
 
+#include "runtime/config/field_rows.h"
+
 namespace trireme::config {
 namespace {
 
 constexpr std::int64_t many = 1'000'000'000'000;
 constexpr double year_of_minutes = 525'600;
-constexpr double any_size = 1e6;
 constexpr double any_value = 1e30;  // of what is measured: pressures, energies
-const Condition on_cuda{"device.type", {"cuda"}};
 const Condition with_betas{"optimizer.name", {"adamw", "lamb", "lion", "muon"}};
 const Condition with_epsilon{"optimizer.name", {"adamw", "lamb", "muon"}};
 const Condition with_momentum{"optimizer.name", {"lars", "muon", "sgd"}};
@@ -24,12 +24,6 @@ constexpr double largest_loss_scale = 16'777'216;
 const Condition wsd{"lr_schedule.name", {"wsd"}};
 // [0, 1): shares and decay rates.
 constexpr NumberRange below_one{.low = 0, .high = 1, .high_is_open = true};
-
-// The key is spelled by the member it sets, so the two cannot differ.
-#define FIELD(path, ...)                                                     \
-  Field {                                                                    \
-#path, [](Config & config) -> Slot { return &config.path; }, __VA_ARGS__ \
-  }
 
 std::vector<Field> run_and_device_fields() {
   return {
@@ -253,60 +247,6 @@ std::vector<Field> mixture_fields() {
   };
 }
 
-std::vector<Field> parallel_fields() {
-  return {
-      FIELD(parallel.search, Free{},
-            "let the planner choose data, tensor, pipeline, schedule, chunks, zero, sequence, "
-            "train.recompute and, where results allow, train.micro_batch; needs parallel.hardware"),
-      FIELD(parallel.hardware, Text{},
-            "description of the machine for plans and search, see configs/hardware"),
-      FIELD(parallel.data, (IntegerRange{1, 1 << 20, {}, "auto"}),
-            "data-parallel ranks; auto = the ranks that the other axes leave"),
-      FIELD(parallel.tensor, IntegerRange{1, 65536}, "ranks that share each layer's matrices"),
-      FIELD(parallel.pipeline, IntegerRange{1, 65536}, "pipeline stages"),
-      FIELD(parallel.zero, IntegerRange{0, 3},
-            "what the data-parallel ranks share out: 1 optimizer state, 2 also gradients, 3 also "
-            "parameters"),
-      FIELD(parallel.sequence, Free{},
-            "split norms, dropout and residuals over the tensor ranks, by rows", {},
-            Needs::tensor_split),
-      FIELD(parallel.schedule, one_of<ScheduleKind>(), "order of work in the pipeline"),
-      FIELD(parallel.chunks, IntegerRange{1, 1024},
-            "runs of layers per pipeline stage; more than 1 with interleaved"),
-      FIELD(parallel.stage_layers, (IntegerRange{1, 65536, {0, 65536}}),
-            "layers of each stage (with chunks: of each virtual stage), embedding and head "
-            "included; empty = balanced by FLOPs"),
-      renamed(FIELD(parallel.tensor_blocks, (IntegerRange{1, 1024, {}, "auto"}),
-                    "blocks that each layer's matrices are cut into, a multiple of tensor: equal "
-                    "bits for every divisor; auto = tensor"),
-              "parallel.virtual_tensor"),
-      FIELD(parallel.tensor_chunks, IntegerRange{1, 64},
-            "parts of a micro-batch's rows: where tensor ranks add up a layer's output, one is "
-            "multiplied while the sum of the one before travels; 1 = neither is cut",
-            {}, Needs::tensor_split),
-      FIELD(parallel.reducer, one_of<ReducerMode>(),
-            "reduce gradients during backward or after it; equal bits"),
-      FIELD(parallel.bucket_megabytes, (NumberRange{.high = 65536, .low_is_open = true}),
-            "gradients reduced per collective"),
-      FIELD(parallel.check_collectives, Free{},
-            "compare every collective across ranks before it runs (slow)"),
-      renamed(FIELD(parallel.timeout_seconds, NumberRange{.high = any_size},
-                    "longest wait for other ranks before the job ends with a report; 0 = for ever"),
-              "parallel.watch_seconds"),
-  };
-}
-
-std::vector<Field> comm_fields() {
-  return {
-      FIELD(comm.min_ctas, IntegerRange{0, 64},
-            "fewest thread blocks of a call of NCCL; 0 = NCCL's choice", on_cuda),
-      FIELD(comm.max_ctas, IntegerRange{0, 64},
-            "most thread blocks of a call of NCCL; matmuls beside it leave it as many "
-            "multiprocessors; 0 = NCCL's choice",
-            on_cuda),
-  };
-}
-
 std::vector<Field> train_fields() {
   return {
       FIELD(train.steps, IntegerRange{1, many}, "optimizer steps"),
@@ -460,8 +400,6 @@ std::vector<Field> telemetry_fields() {
             "run.directory/trace; \"\" = none"),
   };
 }
-
-#undef FIELD
 
 }  // namespace
 

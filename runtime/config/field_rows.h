@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the table of keys share. Private to this room.
+#pragma once
+
+#include <vector>
+
+#include "runtime/config/fields.h"
+
+namespace trireme::config {
+
+inline constexpr double any_size = 1e6;
+inline const Condition on_cuda{"device.type", {"cuda"}};
+
+// parallel.* and comm.*
+[[nodiscard]] std::vector<Field> parallel_fields();
+[[nodiscard]] std::vector<Field> comm_fields();
+
+}  // namespace trireme::config
+
+// The key is spelled by the member it sets, so the two cannot differ.
+#define FIELD(path, ...)                                                     \
+  Field {                                                                    \
+#path, [](Config & config) -> Slot { return &config.path; }, __VA_ARGS__ \
+  }

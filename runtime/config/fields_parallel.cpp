@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/config/field_rows.h"
+
+namespace trireme::config {
+
+std::vector<Field> parallel_fields() {
+  return {
+      FIELD(parallel.search, Free{},
+            "let the planner choose data, tensor, pipeline, schedule, chunks, zero, sequence, "
+            "train.recompute and, where results allow, train.micro_batch; needs parallel.hardware"),
+      FIELD(parallel.hardware, Text{},
+            "description of the machine for plans and search, see configs/hardware"),
+      FIELD(parallel.data, (IntegerRange{1, 1 << 20, {}, "auto"}),
+            "data-parallel ranks; auto = the ranks that the other axes leave"),
+      FIELD(parallel.tensor, IntegerRange{1, 65536}, "ranks that share each layer's matrices"),
+      FIELD(parallel.pipeline, IntegerRange{1, 65536}, "pipeline stages"),
+      FIELD(parallel.zero, IntegerRange{0, 3},
+            "what the data-parallel ranks share out: 1 optimizer state, 2 also gradients, 3 also "
+            "parameters"),
+      FIELD(parallel.sequence, Free{},
+            "split norms, dropout and residuals over the tensor ranks, by rows", {},
+            Needs::tensor_split),
+      FIELD(parallel.schedule, one_of<ScheduleKind>(), "order of work in the pipeline"),
+      FIELD(parallel.chunks, IntegerRange{1, 1024},
+            "runs of layers per pipeline stage; more than 1 with interleaved"),
+      FIELD(parallel.stage_layers, (IntegerRange{1, 65536, {0, 65536}}),
+            "layers of each stage (with chunks: of each virtual stage), embedding and head "
+            "included; empty = balanced by FLOPs"),
+      renamed(FIELD(parallel.tensor_blocks, (IntegerRange{1, 1024, {}, "auto"}),
+                    "blocks that each layer's matrices are cut into, a multiple of tensor: equal "
+                    "bits for every divisor; auto = tensor"),
+              "parallel.virtual_tensor"),
+      FIELD(parallel.tensor_chunks, IntegerRange{1, 64},
+            "parts of a micro-batch's rows: where tensor ranks add up a layer's output, one is "
+            "multiplied while the sum of the one before travels; 1 = neither is cut",
+            {}, Needs::tensor_split),
+      FIELD(parallel.reducer, one_of<ReducerMode>(),
+            "reduce gradients during backward or after it; equal bits"),
+      FIELD(parallel.bucket_megabytes, (NumberRange{.high = 65536, .low_is_open = true}),
+            "gradients reduced per collective"),
+      FIELD(parallel.check_collectives, Free{},
+            "compare every collective across ranks before it runs (slow)"),
+      renamed(FIELD(parallel.timeout_seconds, NumberRange{.high = any_size},
+                    "longest wait for other ranks before the job ends with a report; 0 = for ever"),
+              "parallel.watch_seconds"),
+  };
+}
+
+std::vector<Field> comm_fields() {
+  return {
+      FIELD(comm.min_ctas, IntegerRange{0, 64},
+            "fewest thread blocks of a call of NCCL; 0 = NCCL's choice", on_cuda),
+      FIELD(comm.max_ctas, IntegerRange{0, 64},
+            "most thread blocks of a call of NCCL; matmuls beside it leave it as many "
+            "multiprocessors; 0 = NCCL's choice",
+            on_cuda),
+  };
+}
+
+}  // namespace trireme::config
