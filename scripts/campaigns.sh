@@ -8,7 +8,7 @@
 #
 #   --campaigns N     how many (default: 4)
 #   --events N        that go wrong with each (default: 4)
-#   --steps N         of a campaign, a multiple of 5 (default: 150)
+#   --steps N         of a campaign, a multiple of 5 (default: 300)
 #   --seed N          of the random choices (default: from the clock, and printed)
 #   --trireme FILE    the program (default: build/cpu/trireme)
 #   --keep DIR        put the directories and logs there and leave them
@@ -20,7 +20,7 @@ set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-campaigns=4 events=4 steps=150 seed=$(date +%s) trireme=$repository/build/cpu/trireme keep='' launcher=both
+campaigns=4 events=4 steps=300 seed=$(date +%s) trireme=$repository/build/cpu/trireme keep='' launcher=both
 while [[ $# -gt 0 ]]; do
   case $1 in
     --campaigns | --events | --steps | --seed | --trireme | --keep | --launcher)
@@ -87,7 +87,18 @@ mount -t tmpfs -o size=48m tmpfs "$work/disk" || die "cannot mount a tmpfs"
 unset "${!SLURM_@}"
 "$repository/tests/slurm/vslurm.sh" up "$work/slurm" 4 2 || die "the virtual Slurm does not start"
 network_load "$work/slurm"
-export SLURM_CONF=$work/slurm/slurm.conf OMPI_MCA_plm_rsh_agent=$work/slurm/rsh TRIREME_INTERFACE=$network_subnet.0/24
+# The network's own agent needs no network.
+cat >"$work/rsh" <<AGENT
+#!/usr/bin/env bash
+for word; do [[ \$word == -* ]] || break; done
+if [[ -e "$work/lost.\$word" ]]; then
+  echo "ssh: connect to host \$word: No route to host" >&2
+  exit 255
+fi
+exec "$work/slurm/rsh" "\$@"
+AGENT
+chmod +x "$work/rsh"
+export SLURM_CONF=$work/slurm/slurm.conf OMPI_MCA_plm_rsh_agent=$work/rsh TRIREME_INTERFACE=$network_subnet.0/24
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none TRIREME_END_SECONDS=3
 export TRIREME_START_SECONDS=20
 
@@ -102,11 +113,13 @@ kill_the_campaign() {
 lose_a_node() {
   local host=$((1 + RANDOM % 4)) processes
   what="n$host lost"
+  touch "$work/lost.n$host"
   ip link set "$(network_interface "$host")" down
   mapfile -t processes < <(network_processes "$host")
   [[ ${#processes[@]} -eq 0 ]] || kill -KILL "${processes[@]}" 2>/dev/null || true
   sleep "$((2 + RANDOM % 8))"
   ip link set "$(network_interface "$host")" up
+  rm "$work/lost.n$host"
   network_exec "$host" slurmd
 }
 preempt() {
@@ -153,7 +166,7 @@ for ((n = 1; n <= campaigns; ++n)); do
   } >"$work/campaign.yaml"
   start
   for ((event = 0; event < events; ++event)); do
-    sleep "$((1 + RANDOM % 5))"
+    sleep "$(awk -v r=$RANDOM 'BEGIN { print 0.5 + 4 * r / 32768 }')"
     kill -0 "$campaign" 2>/dev/null || break
     what=""
     "${happenings[RANDOM % ${kinds[$by]}]}"
@@ -170,7 +183,7 @@ for ((n = 1; n <= campaigns; ++n)); do
   campaign=0
   used=$(find "$place/attempts" -mindepth 1 -maxdepth 1 | wc -l)
   jobs=$((jobs + used))
-  layouts=$(sed -n 's/.*job [0-9]* .*nodes as \([^;]*\) from step.*/\1/p' "$log" | sort -u | paste -sd '|')
+  layouts=$(sed -n 's/.*job [0-9]*[: ].*nodes as \([^;]*\) from step.*/\1/p' "$log" | sort -u | paste -sd '|')
   if ((code != 0)) || [[ $(sha256sum <"$place/run/weights.safetensors" 2>/dev/null) != "$expected" ]]; then
     say "campaign $n ($by): code $code or other weights after $history: $log (seed $seed)"
     failed=1

@@ -43,6 +43,11 @@ CampaignState state_in(const CampaignFile& file, const CampaignLayouts& layouts)
     state.id = new_id();
     state.created = wall_clock();
   }
+  // A run that was extended goes on; who starts a campaign again that gave up wants another try.
+  if (state.outcome == CampaignState::Outcome::done && state.steps != layouts.steps)
+    state.outcome = CampaignState::Outcome::going;
+  if (state.outcome == CampaignState::Outcome::given_up)
+    state.counted_from = state.attempts.back().number + 1;
   state.steps = layouts.steps;
   return state;
 }
@@ -366,6 +371,16 @@ double Campaign::follow(Attempt& attempt) {
       break;
     default:
       update(attempt, report);
+      if (report.kind == JobReport::Kind::waiting) {
+        if (never_starts(report.state)) {
+          control_->stop(attempt, /*at_once=*/true);
+          never_ran(attempt, "it would never start: " + report.state);
+          end(Outcome::failed, fmt::format("{}: {}{}", file_.where("slurm"), attempt.reason,
+                                           advice_for(report.state)));
+          return 0;
+        }
+        waits(fmt::format("job {} waits: {}", attempt.number, report.state));
+      }
       if (attempt.asked_to_stop > 0) {
         const bool late = wall_clock() - attempt.asked_to_stop > seconds_to_stop;
         if (late || stop_again_) control_->stop(attempt, late);
@@ -409,15 +424,13 @@ void Campaign::finish(Attempt& attempt, const JobReport& report) {
   attempt.code =
       report.code.value_or(attempt.asked_to_stop > 0 ? static_cast<int>(ExitCode::requeue)
                                                      : static_cast<int>(ExitCode::communication));
-  // An earlier job's last ranks still had the run.
-  if (attempt.code == static_cast<int>(ExitCode::config) &&
-      message.find("is in use by") != std::string::npos)
-    attempt.code = static_cast<int>(ExitCode::communication);
   attempt.to_step =
       attempt.code == 0 ? state_.steps : std::max(progress.checkpoint, attempt.from_step);
   attempt.step_seconds = progress.step_seconds;
   if (attempt.first_step == 0 && progress.step_seconds > 0) attempt.first_step = attempt.ended;
-  const Outcome outcome = outcome_of(attempt);
+  const Outcome outcome = attempt.code == 0                     ? Outcome::done
+                          : would_come_again(attempt.code, log) ? Outcome::failed
+                                                                : Outcome::going;
   if (attempt.code != 0) {
     attempt.reason =
         joined(attempt.reason,

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/base/error.h"
-
 namespace trireme::campaign {
 namespace {
 
@@ -220,19 +218,6 @@ Decision decide_running(const CampaignState& state, std::span<const LayoutOption
           .reason = fmt::format("{} nodes as {} would need {:.0f} s for the rest instead of {:.0f}",
                                 options[best->option].nodes, options[best->option].text,
                                 best->finish, rest)};
-}
-
-CampaignState::Outcome outcome_of(const Attempt& attempt) {
-  switch (attempt.code) {
-    case static_cast<int>(ExitCode::ok):
-      return Outcome::done;
-    case static_cast<int>(ExitCode::config):
-    case static_cast<int>(ExitCode::data):
-    case static_cast<int>(ExitCode::non_finite):
-      return Outcome::failed;
-    default:
-      return Outcome::going;
-  }
 }
 
 }  // namespace trireme::campaign

@@ -73,8 +73,4 @@ struct Decision {
 [[nodiscard]] std::optional<double> seconds_allowed(const CampaignState& state, const Rules& rules,
                                                     std::int64_t nodes, double now);
 
-// What an ended attempt means: nothing to go on for (done, or an error that would come again), or
-// going.
-[[nodiscard]] CampaignState::Outcome outcome_of(const Attempt& attempt);
-
 }  // namespace trireme::campaign

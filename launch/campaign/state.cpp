@@ -86,6 +86,7 @@ CampaignState state_of(const json& text) {
   text.at("text").get_to(state.text);
   text.at("weights").get_to(state.weights);
   text.at("steps").get_to(state.steps);
+  text.at("counted_from").get_to(state.counted_from);
   for (const json& attempt : text.at("attempts"))
     state.attempts.push_back(attempt_of(attempt));
   for (const json& each : text.at("excluded")) {
@@ -139,6 +140,7 @@ double CampaignState::useful_node_hours() const {
 std::int64_t CampaignState::without_progress() const {
   std::int64_t count = 0;
   for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
+    if (attempt->number < counted_from) break;
     if (attempt->phase != Attempt::Phase::ended) continue;
     // One that never ran lost nothing: its offer was gone.
     if (attempt->to_step > attempt->from_step) break;
@@ -184,11 +186,12 @@ std::optional<CampaignState> load_state(const std::string& directory) {
 }
 
 void save_state(const std::string& directory, const CampaignState& state) {
-  json text = {{"version", format_version},         {"id", state.id},
-               {"created", state.created},          {"ended", state.ended},
-               {"outcome", name_of(state.outcome)}, {"text", state.text},
-               {"weights", state.weights},          {"steps", state.steps},
-               {"attempts", json::array()},         {"excluded", json::array()}};
+  json text = {{"version", format_version},          {"id", state.id},
+               {"created", state.created},           {"ended", state.ended},
+               {"outcome", name_of(state.outcome)},  {"text", state.text},
+               {"weights", state.weights},           {"steps", state.steps},
+               {"counted_from", state.counted_from}, {"attempts", json::array()},
+               {"excluded", json::array()}};
   for (const Attempt& attempt : state.attempts)
     text["attempts"].push_back(json_of(attempt));
   for (const Exclusion& each : state.excluded)

@@ -63,6 +63,7 @@ struct CampaignState {
   std::vector<Attempt> attempts{};
   std::vector<Exclusion> excluded{};
   std::int64_t steps = 0;
+  std::int64_t counted_from = 0;  // attempts before it count for no giving up: that was overruled
 
   // The last one, while it has not ended.
   [[nodiscard]] Attempt* current();

@@ -6,6 +6,9 @@
 #include <set>
 #include <sstream>
 
+#include "launch/campaign/cluster/slurm_text.h"
+#include "runtime/base/error.h"
+
 namespace trireme::campaign {
 namespace {
 
@@ -104,12 +107,25 @@ std::vector<Blame> blamed_hosts(std::string_view log, const std::vector<std::str
   return search.take();
 }
 
+bool would_come_again(int code, std::string_view log) {
+  const auto says = [&](std::string_view words) {
+    return log.find(words) != std::string_view::npos;
+  };
+  if (code == static_cast<int>(ExitCode::non_finite)) return true;
+  if (code != static_cast<int>(ExitCode::config) && code != static_cast<int>(ExitCode::data))
+    return false;
+  if (says("is in use by") || says("No space left") || says("isk quota") || says("disk is full"))
+    return false;
+  return says("] error: ") || (says("train.sbatch: ") && !code_in_log(log));
+}
+
 std::string last_message(std::string_view log) {
   std::istringstream lines{std::string(log)};
   std::string error, last;
   for (std::string line; std::getline(lines, line);) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    last = line;
+    // Nor the frames of Open MPI's messages, and what a run logs.
+    if (line.find_first_not_of(" \t\r-") == std::string::npos) continue;
+    if (line.find("] [info] [") == std::string::npos) last = line;
     if (const auto at = line.find("error: "); at != std::string::npos) error = line.substr(at + 7);
   }
   return (error.empty() ? last : error).substr(0, 300);

@@ -21,6 +21,11 @@ struct Blame {
                                               const std::vector<std::string>& hosts,
                                               std::int64_t ranks_per_node);
 
+// Whether a job that ended with `code` and this log would end so again: an error of config or data
+// that a rank or the batch script has named, or a loss that is not finite. Not a full disk, which
+// may have taken the message with it, nor a directory that an earlier job still held.
+[[nodiscard]] bool would_come_again(int code, std::string_view log);
+
 // The last error in a log, or its last line: why a job ended.
 [[nodiscard]] std::string last_message(std::string_view log);
 

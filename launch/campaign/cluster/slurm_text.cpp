@@ -33,7 +33,7 @@ struct Refusal {
   std::string_view text, advice;
 };
 // By Slurm's words.
-constexpr std::array<Refusal, 9> permanent{{
+constexpr std::array<Refusal, 20> permanent{{
     {"nvalid account or account/partition combination",
      "; set slurm.account to one of `sacctmgr show associations user=$USER`"},
     {"nvalid partition name", "; set slurm.partitions to some of `sinfo -s`"},
@@ -44,6 +44,21 @@ constexpr std::array<Refusal, 9> permanent{{
     {"unrecognized option", "; correct slurm.options"},
     {"nvalid option", "; correct slurm.options"},
     {"nvalid generic resource", "; correct slurm.options"},
+    // Of jobs that wait.
+    {"(InvalidAccount", "; set slurm.account to one of `sacctmgr show associations user=$USER`"},
+    {"(AccountNotAllowed", "; set slurm.account to one that the partition takes"},
+    {"(InvalidQOS", "; set slurm.qos to one of `sacctmgr show qos`"},
+    {"(QOSNotAllowed", "; set slurm.qos to one that the partition takes"},
+    {"(PartitionTimeLimit", "; lower slurm.minutes"},
+    {"(PartitionNodeLimit", "; lower nodes.max"},
+    {"(AssocMaxNodePerJobLimit", "; lower nodes.max"},
+    {"(QOSMaxNodePerJobLimit", "; lower nodes.max"},
+    {"(AssocGrpCPUMinutesLimit",
+     "; the account has no budget left: have it raised, or set another slurm.account"},
+    {"(AssocGrpBillingMinutes",
+     "; the account has no budget left: have it raised, or set another slurm.account"},
+    {"(QOSGrpCPUMinutesLimit",
+     "; the QOS has no budget left: have it raised, or set another slurm.qos"},
 }};
 
 }  // namespace
@@ -88,6 +103,10 @@ bool is_permanent(std::string_view refusal) {
   return std::ranges::any_of(permanent, [&](const Refusal& each) {
     return refusal.find(each.text) != std::string_view::npos;
   });
+}
+
+bool never_starts(std::string_view state) {
+  return state.find(" (") != std::string_view::npos && is_permanent(state);
 }
 
 std::string_view advice_for(std::string_view refusal) {

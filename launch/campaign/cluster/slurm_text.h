@@ -29,6 +29,10 @@ namespace trireme::campaign {
 // What to do about it, as "; ...", or "".
 [[nodiscard]] std::string_view advice_for(std::string_view refusal);
 
+// Whether a job that waits for this reason ("PENDING (InvalidAccount)") does so until somebody
+// changes something: its account has no budget left, or it asks for more than a job may have.
+[[nodiscard]] bool never_starts(std::string_view state);
+
 // The fields of one line of `scontrol show job -o`.
 [[nodiscard]] std::map<std::string, std::string> job_fields(std::string_view line);
 

@@ -42,6 +42,19 @@ run=$place/camp/run
 ranks() { pgrep -f "^$trireme train .*run.directory=$run "; }
 has_checkpoint() { compgen -G "$run/checkpoints/step_*[05]" >/dev/null; }
 
+case="a health check comes first, and ends a job that fails it"
+printf '#!/bin/sh\necho "$@" >>"%s/started_as"\n[ "$1" != doctor ] || exit "$(cat "%s/health")"\nexit 75\n' "$place" "$place" >"$place/launcher"
+chmod +x "$place/launcher"
+for health in 2 0; do
+  mkdir "$place/attempt$health"
+  echo $health >"$place/health"
+  "$here/../../../launch/campaign/cluster/attempt.sh" "$place/attempt$health" check "$place/launcher" -- config.yaml --set a=b >"$log" 2>&1
+  code=$?
+  expect_code $((health == 0 ? 75 : 5))
+  [[ $(cut -d ' ' -f 1 "$place/attempt$health/ended") == "$code" ]] || complain "the code in its file"
+done
+expect_equal "$(paste -sd ';' "$place/started_as")" "doctor config.yaml --set a=b;doctor config.yaml --set a=b;train config.yaml --set a=b" "what was started"
+
 case="a rank is killed"
 start
 soon has_checkpoint

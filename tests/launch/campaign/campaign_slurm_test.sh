@@ -107,6 +107,17 @@ expect_code 2
 expect_text 'Invalid account .*set slurm.account'
 [[ ! -e $FAKE_SLURM/calls ]] || complain "no submission"
 
+begin account_without_budget $'3 pending AssocGrpCPUMinutesLimit\n9 0\n'
+start
+finish
+expect_code 2
+submissions 1
+expect_text 'slurm: it would never start: PENDING \(AssocGrpCPUMinutesLimit\); the account has no budget left'
+start
+finish
+expect_code 0
+submissions 2
+
 begin full_queue_and_no_controller $'3 75\n9 0\n'
 echo "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)" >"$FAKE_SLURM/refusal"
 start
@@ -119,12 +130,17 @@ finish
 expect_code 0
 submissions 2
 
-begin no_progress $'3 5\n3 5\n3 5\n3 5\n3 5\n'
+begin no_progress $'3 5\n3 5\n3 5\n3 5\n3 5\n3 5\n3 5\n'
 start
 finish
 expect_code 93
 submissions 4
 expect_text 'given up: 3 jobs in a row left no newer checkpoint'
+# Who starts it again wants another try.
+start
+finish
+expect_code 93
+submissions 7
 
 begin an_error_that_comes_again $'3 6 [rank 0/4 n1] error: the loss is nan\n'
 start

@@ -110,6 +110,9 @@ TEST(CampaignDecision, PausesLongerAfterEachFailureAndGivesUp) {
   EXPECT_EQ(pause.until, now - 60 + 80);
   failing.attempts.push_back(failing.attempts.back());
   EXPECT_EQ(decide_next(failing, predicted, {}, rules, 100, now).outcome, Outcome::given_up);
+  failing.counted_from = 2;
+  EXPECT_EQ(failing.without_progress(), 0);
+  failing.counted_from = 0;
   // One that was never submitted is no failure; one that got on ends the row.
   failing.attempts.back() = {.phase = Attempt::Phase::ended, .ended = now};
   EXPECT_EQ(failing.without_progress(), 2);
@@ -168,18 +171,6 @@ TEST(CampaignDecision, AJobThatWaitsGivesWayToOneThatCouldStart) {
   EXPECT_EQ(decide_running(job, unknown, std::vector<Offer>{{"a", 2, 0}}, {}, 0, now).action,
             Action::stop);
   EXPECT_EQ(decide_running(job, unknown, {}, {}, 0, now).action, Action::keep);
-}
-
-TEST(CampaignDecision, ErrorsThatWouldComeAgainEndIt) {
-  for (const auto& [code, outcome] : std::vector<std::pair<int, Outcome>>{{0, Outcome::done},
-                                                                          {1, Outcome::going},
-                                                                          {2, Outcome::failed},
-                                                                          {3, Outcome::failed},
-                                                                          {5, Outcome::going},
-                                                                          {6, Outcome::failed},
-                                                                          {7, Outcome::going},
-                                                                          {75, Outcome::going}})
-    EXPECT_EQ(outcome_of({.code = code}), outcome) << code;
 }
 
 TEST(CampaignState, CountsNodeHoursAndThoseThatWereOfUse) {

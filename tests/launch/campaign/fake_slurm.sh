@@ -4,7 +4,8 @@
 #   nodes     names of all nodes (default: n1 to n4)       idle      of those that are idle (default: all)
 #   down      is there: nobody answers
 #   refusal   what sbatch says instead of submitting       gate      is there: sbatch has submitted and does not return
-#   plan      a line "STEP CODE MESSAGE" per job: the checkpoint that it leaves and how it ends; wait: it runs until TERM
+#   plan      a line "STEP CODE MESSAGE" per job: the checkpoint that it leaves and how it ends; wait: it runs until TERM;
+#             pending: it waits for the reason MESSAGE
 #   jobs/ID   what scontrol says of a job                  calls     every submission: its options
 set -u
 place=$FAKE_SLURM
@@ -28,6 +29,10 @@ set_job() {
 run_job() {
   local id=$1 log=$2 run=$3 step code message
   read -r step code message < <(sed -n "${id}p" "$place/plan")
+  if [[ $code == pending ]]; then
+    sed -i "s/JobState=[^ ]*/JobState=PENDING/; s/Reason=[^ ]*/Reason=$message/" "$place/jobs/$id"
+    return
+  fi
   mkdir -p "$run/checkpoints/$(printf 'step_%08d' "$step")"
   echo "{\"step\":$step,\"loss\":1,\"step_ms\":20}" >>"$run/metrics.jsonl"
   if [[ $code == wait ]]; then

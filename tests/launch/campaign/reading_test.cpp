@@ -177,6 +177,9 @@ TEST(SlurmText, TellsRefusalsThatStayFromThoseThatPass) {
   EXPECT_FALSE(is_permanent(
       "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"));
   EXPECT_FALSE(is_permanent("Requested node configuration is not available"));
+  EXPECT_TRUE(never_starts("PENDING (AssocGrpCPUMinutesLimit)"));
+  EXPECT_FALSE(never_starts("PENDING (Resources)"));
+  EXPECT_THAT(std::string(advice_for("PENDING (AssocGrpCPUMinutesLimit)")), HasSubstr("no budget"));
   EXPECT_THAT(std::string(advice_for("Invalid qos specification")), HasSubstr("slurm.qos"));
 }
 
@@ -191,6 +194,22 @@ TEST(Blame, NamesHostsOfRanksThatDiedOrFellSilent) {
   EXPECT_TRUE(blamed_hosts("rank 99999999999999 does not answer", hosts, 2).empty());
 }
 
+TEST(Blame, TellsErrorsThatWouldComeAgain) {
+  const std::string said = "[rank 0/2 n1] error: c.yaml:3: train.stps: unknown key\n";
+  EXPECT_TRUE(would_come_again(2, said));
+  EXPECT_TRUE(would_come_again(3, said));
+  EXPECT_TRUE(would_come_again(6, ""));
+  EXPECT_TRUE(would_come_again(2, "2026-11-24 train.sbatch: a rank is one task with one GPU\n"));
+  EXPECT_FALSE(would_come_again(5, said));
+  EXPECT_FALSE(would_come_again(75, said));
+  // What a full disk left of it.
+  EXPECT_FALSE(would_come_again(
+      2, "srun: error: n2: task 1: Killed\ntrain.sbatch: the run ended with exit code 2\n"));
+  EXPECT_FALSE(would_come_again(
+      2, "[rank 0/1] error: owner.json: cannot be written: No space left on device"));
+  EXPECT_FALSE(would_come_again(2, "[rank 0/1] error: run.directory: r: is in use by process 5"));
+}
+
 TEST(Blame, NamesHostsOfADoctorsProblemsUnlessAllHaveThem) {
   const std::vector<std::string> hosts{"n1", "n2"};
   EXPECT_EQ(
@@ -201,6 +220,7 @@ TEST(Blame, NamesHostsOfADoctorsProblemsUnlessAllHaveThem) {
   EXPECT_TRUE(blamed_hosts("PROBLEM  config         wrong  [all ranks]\n", hosts, 2).empty());
   EXPECT_TRUE(blamed_hosts("PROBLEM  link           n1 - n2: slow\n", hosts, 2).empty());
   EXPECT_EQ(last_message("a\n[rank 1/2 h] error: bad thing\nmpirun noticed\n"), "bad thing");
+  EXPECT_EQ(last_message("lost n2\n-----\n[x] [info] [0] [train] step 1\n"), "lost n2");
 }
 
 }  // namespace
