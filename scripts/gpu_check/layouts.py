@@ -13,6 +13,7 @@ SAFE = [
     (2, "ZeRO 1", {"parallel.zero": 1}),
     (2, "data 2, layout mode", {"reproducibility": "layout"}),
     (2, "tensor 2", {"parallel.tensor": 2}),
+    (2, "tensor 2, sums in 4 chunks", {"parallel.tensor": 2, "parallel.tensor_chunks": 4}),
     (2, "tensor 2, layout mode", {"parallel.tensor": 2, "reproducibility": "layout"}),
     (2, "ZeRO 3", {"parallel.zero": 3}),
     (4, "data 2 x tensor 2, ZeRO 1", {"parallel.tensor": 2, "parallel.zero": 1}),
