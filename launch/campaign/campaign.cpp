@@ -23,6 +23,8 @@ namespace fs = std::filesystem;
 
 constexpr int given_up_code = 93;  // as launch/supervise.sh
 constexpr double least_look = 0.2, seconds_to_stop = 600;
+// A controller that did not answer sbatch in time may have taken the job all the same.
+constexpr double seconds_to_appear = 60;
 
 std::string new_id() {
   std::random_device random;
@@ -33,6 +35,14 @@ std::string new_id() {
 bool is_doubtful(const std::string& refusal) {
   for (const char* const words : {"imed out", "ontact", "no answer", "ero Bytes", "ommunication"}) {
     if (refusal.find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// Whose ranks were killed for no fault of their hosts.
+bool ended_by_scheduler(const std::string& state) {
+  for (const char* const word : {"PREEMPTED", "CANCELLED", "TIMEOUT", "DEADLINE"}) {
+    if (state.starts_with(word)) return true;
   }
   return false;
 }
@@ -245,7 +255,7 @@ double Campaign::next_attempt() {
       return 0;
     case Decision::Action::submit:
       submit(decision);
-      return least_look;
+      return state_.current() == nullptr ? file_.poll_seconds : least_look;
     default:
       waits(decision.reason);
       return decision.until > now ? std::min(decision.until - now, file_.poll_seconds)
@@ -363,7 +373,11 @@ double Campaign::follow(Attempt& attempt) {
       return file_.poll_seconds;
     case JobReport::Kind::absent:
       if (attempt.phase == Attempt::Phase::intended) {
-        never_ran(attempt, "an earlier start of the campaign ended before");
+        if (file_.under_slurm() && wall_clock() - attempt.submitted < seconds_to_appear) {
+          waits(fmt::format("job {} may have been submitted: looking for it", attempt.number));
+          return std::min(1.0, file_.poll_seconds);
+        }
+        never_ran(attempt, "there is no job of this name");
         return least_look;
       }
       break;
@@ -442,7 +456,7 @@ void Campaign::finish(Attempt& attempt, const JobReport& report) {
     state_.weights = final_bits(attempt_log(file_, attempt));
   }
   if (attempt.code != 0 && attempt.asked_to_stop == 0 && outcome == Outcome::going &&
-      attempt.code != static_cast<int>(ExitCode::requeue))
+      attempt.code != static_cast<int>(ExitCode::requeue) && !ended_by_scheduler(report.state))
     exclude_blamed(attempt, report, log);
   journal_.note(fmt::format("job {} ended with code {} at step {}: {}", attempt.number,
                             attempt.code, attempt.to_step, attempt.reason));

@@ -35,7 +35,7 @@ begin() {
 config: $root/config.yaml
 directory: $place/camp
 nodes: {min: 1, max: 4}
-failures: {backoff_seconds: 0.1, exclude_hours: 1, no_progress: 3}
+failures: {backoff_seconds: 0.02, exclude_hours: 1, no_progress: 3}
 poll_seconds: 0.1
 ${3:-}
 YAML
@@ -98,6 +98,15 @@ start
 finish
 expect_code 0
 submissions 2
+
+# sbatch fails without a word of the controller's; the job is there.
+begin doubtful_answer $'9 0\n'
+touch "$FAKE_SLURM/silent"
+start
+finish
+expect_code 0
+submissions 1
+expect_text 'Socket timed out.*looking for it'
 
 begin refused_account $'9 0\n'
 echo 'Invalid account or account/partition combination specified' >"$FAKE_SLURM/refusal"

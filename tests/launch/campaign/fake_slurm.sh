@@ -3,6 +3,7 @@
 # In the place of Slurm's commands, by the name that it is called by. In the directory FAKE_SLURM:
 #   nodes     names of all nodes (default: n1 to n4)       idle      of those that are idle (default: all)
 #   down      is there: nobody answers
+#   silent    is there: sbatch submits and fails
 #   refusal   what sbatch says instead of submitting       gate      is there: sbatch has submitted and does not return
 #   plan      a line "STEP CODE MESSAGE" per job: the checkpoint that it leaves and how it ends; wait: it runs until TERM;
 #             pending: it waits for the reason MESSAGE
@@ -117,6 +118,10 @@ case $command in
       touch "$place/submitted"
       sleep 0.05
     done
+    if [[ -e $place/silent ]]; then
+      echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2
+      exit 1
+    fi
     echo "$id"
     ;;
 esac
