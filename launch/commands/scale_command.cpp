@@ -27,7 +27,9 @@ void write_reports(const scale::Study& study, std::span<const scale::Row> rows,
   write_file(directory + "/scaling.csv", scale::csv_report(study, rows), ExitCode::internal);
   write_file(directory + "/scaling.json", scale::json_report(study, rows), ExitCode::internal);
   write_file(directory + "/scaling.html", scale::html_report(study, rows), ExitCode::internal);
-  fmt::print("{}{}/scaling.csv, .json and .html\n", scale::text_report(study, rows), directory);
+  write_file(directory + "/scaling.tex", scale::latex_report(study, rows), ExitCode::internal);
+  fmt::print("{}{}/scaling.csv, .json, .html and .tex\n", scale::text_report(study, rows),
+             directory);
 }
 
 void scale_out(ScaleArguments arguments) {
@@ -68,9 +70,17 @@ void add_scale_command(CLI::App& app) {
       ->add_option(
           "--mode", study.mode,
           "weak: the global batch grows with the ranks, so that each keeps its work, in any "
-          "layout; strong: it stays")
+          "layout; strong: it stays; fixed-loss: it grows, and the time to --target-loss counts")
       ->capture_default_str()
-      ->check(CLI::IsMember({"weak", "strong", "both"}));
+      ->check(CLI::IsMember({"weak", "strong", "both", "fixed-loss"}));
+  command
+      ->add_option("--target-loss", study.target_loss,
+                   "With fixed-loss: the mean training loss of --loss-window steps that ends the "
+                   "time; --steps is how many a run has for it")
+      ->check(number_between(1e-6, 1e6));
+  command->add_option("--loss-window", study.loss_window, "Steps that the loss is the mean of")
+      ->capture_default_str()
+      ->check(integer_between(std::int64_t{1}, std::int64_t{1} << 40));
   command
       ->add_option("--layouts", study.layouts,
                    "Layouts between commas, such as data=4,data=2:tensor=2,pipeline=4; each runs "
@@ -99,6 +109,11 @@ void add_scale_command(CLI::App& app) {
   command->add_option("--warmup", study.warmup, "Steps at the start of a run that do not count")
       ->capture_default_str()
       ->check(integer_between(std::int64_t{1}, std::int64_t{1} << 40));
+  command
+      ->add_option("--order", study.order,
+                   "Of the runs of each repeat: drawn anew for each, or as given")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"drawn", "given"}));
   runner.directory = "scaling";
   command->add_option("--out", runner.directory, "Directory of the runs and reports")
       ->capture_default_str();

@@ -23,9 +23,23 @@ class Draws {
     return static_cast<std::size_t>((bits ^ (bits >> 31)) % count);
   }
 
+  void resample(std::span<const double> values, std::span<double> sample) {
+    for (double& value : sample)
+      value = values[next(values.size())];
+  }
+
  private:
   std::uint64_t state_ = 0;
 };
+
+Interval middle(std::vector<double> statistics, double level) {
+  std::ranges::sort(statistics);
+  const auto at = [&](double share) {
+    const double last = static_cast<double>(statistics.size() - 1);
+    return statistics[static_cast<std::size_t>(std::lround(share * last))];
+  };
+  return {.low = at((1 - level) / 2), .high = at((1 + level) / 2)};
+}
 
 }  // namespace
 
@@ -47,15 +61,25 @@ std::optional<Interval> bootstrap(std::span<const double> values,
   std::vector<double> sample(values.size()), statistics;
   statistics.reserve(resamples);
   for (int i = 0; i < resamples; ++i) {
-    for (double& value : sample)
-      value = values[draws.next(values.size())];
+    draws.resample(values, sample);
     statistics.push_back(statistic(sample));
   }
-  std::ranges::sort(statistics);
-  const auto at = [&](double share) {
-    return statistics[static_cast<std::size_t>(std::lround(share * (resamples - 1)))];
-  };
-  return Interval{.low = at((1 - level) / 2), .high = at((1 + level) / 2)};
+  return middle(std::move(statistics), level);
+}
+
+std::optional<Interval> bootstrap_ratio(
+    std::span<const double> values, std::span<const double> base,
+    const std::function<double(std::span<const double>)>& statistic, double level) {
+  if (values.size() < 2 || base.size() < 2) return {};
+  Draws draws;
+  std::vector<double> sample(values.size()), base_sample(base.size()), statistics;
+  statistics.reserve(resamples);
+  for (int i = 0; i < resamples; ++i) {
+    draws.resample(values, sample);
+    draws.resample(base, base_sample);
+    statistics.push_back(statistic(sample) / statistic(base_sample));
+  }
+  return middle(std::move(statistics), level);
 }
 
 }  // namespace trireme::scale

@@ -23,4 +23,9 @@ struct Interval {
     std::span<const double> values, const std::function<double(std::span<const double>)>& statistic,
     double level = 0.95);
 
+// The same of the statistic of `values` over that of `base`, which are resampled apart.
+[[nodiscard]] std::optional<Interval> bootstrap_ratio(
+    std::span<const double> values, std::span<const double> base,
+    const std::function<double(std::span<const double>)>& statistic, double level = 0.95);
+
 }  // namespace trireme::scale

@@ -23,15 +23,48 @@ ordered_json describe(const std::optional<RunResult>& run, const Point& point) {
   if (run->code != 0) return {{"state", "failed"}, {"code", run->code}, {"error", run->error}};
   const StepParts& parts = run->parts;
   return {{"state", "done"},
-          {"samples_per_second", static_cast<double>(point.global_batch) / parts.period},
-          {"step_seconds", parts.period},
+          {"samples_per_second",
+           static_cast<double>(point.global_batch) *
+               static_cast<double>(std::max<std::int64_t>(run->steps_to_loss, 1)) / parts.period},
+          {run->steps_to_loss > 0 ? "seconds_to_loss" : "step_seconds", parts.period},
           {"compute_seconds", parts.compute},
           {"exposed_comm_seconds", parts.exposed_comm},
           {"bubble_seconds", parts.bubble},
           {"data_wait_seconds", parts.data_wait},
           {"straggler_seconds", parts.straggler},
           {"slowest_rank", run->slowest_rank},
-          {"started", run->place.started}};
+          {"started", run->place.started},
+          {"turn", run->turn},
+          {"certificate", run->certificate},
+          {"command", run->command_line}};
+}
+
+void add_work(ordered_json& text, const Row& row, const ModelTraits& traits) {
+  const Utilisation use = utilisation_of(row);
+  text["flops_per_second_and_rank"] = {
+      {"six_n", use.six_n}, {"model", use.model}, {"hardware", use.hardware}};
+  if (use.mfu) text["mfu"] = *use.mfu;
+  if (use.hfu) text["hfu"] = *use.hfu;
+  if (row.joules_per_sample)
+    text["joules_per_" + traits.item_name] =
+        *row.joules_per_sample / static_cast<double>(traits.targets_per_sample);
+  if (row.point.work.predicted) text["predicted_seconds"] = *row.point.work.predicted;
+}
+
+ordered_json describe(const Extrapolation& all) {
+  ordered_json held = ordered_json::array(), predictions = ordered_json::array();
+  for (const auto& [point, error] : all.held_out)
+    held.push_back({{"ranks", point.ranks()}, {"layout", point.layout()}, {"error", error}});
+  for (const Prediction& one : all.predictions)
+    predictions.push_back({{"ranks", one.point.ranks()},
+                           {"layout", one.point.layout()},
+                           {"global_batch", one.point.global_batch},
+                           {"step_seconds", one.seconds},
+                           {"efficiency", one.efficiency}});
+  return {{"mode", name_of(all.mode)},
+          {"correction", all.correction},
+          {"held_out", held},
+          {"predictions", predictions}};
 }
 
 ordered_json describe(const Row& row, const ModelTraits& traits) {
@@ -58,15 +91,41 @@ ordered_json describe(const Row& row, const ModelTraits& traits) {
   text["samples_per_second"] = describe(row.samples_per_second);
   text[traits.item_name + "_per_second"] =
       row.samples_per_second.median * static_cast<double>(traits.targets_per_sample);
+  // With a fixed loss the times are up to that.
   text["step_seconds"] = row.parts.period;
+  if (row.point.mode == Mode::fixed_loss) {
+    text["steps_to_loss"] = row.steps;
+    text["seconds_to_loss"] = row.parts.period;
+  }
+  if (row.interval) text["samples_per_second_interval"] = {row.interval->low, row.interval->high};
+  add_work(text, row, traits);
   text["slowest_rank"] = row.slowest_rank;
   if (!row.loss) return text;
   text["efficiency"] = describe(row.loss->efficiency);
+  if (row.loss->interval)
+    text["efficiency_interval"] = {row.loss->interval->low, row.loss->interval->high};
   text["ideal_seconds"] = row.loss->ideal;
   text["gap_seconds"] = row.loss->gap;
   ordered_json& loss = text["loss_seconds"];
   for (std::size_t i = 0; i < loss_count; ++i)
     loss[std::string(loss_names[i])] = row.loss->parts[i];
+  return text;
+}
+
+std::string pair_of(const std::optional<Interval>& interval) {
+  return interval ? fmt::format(",{},{}", interval->low, interval->high) : ",,";
+}
+
+std::string csv_of_work(const Row& row, const ModelTraits& traits) {
+  if (row.good == 0) return std::string(10, ',');
+  const Utilisation use = utilisation_of(row);
+  std::string text = pair_of(row.interval) + pair_of(row.loss ? row.loss->interval : std::nullopt) +
+                     fmt::format(",{},{},{}", use.six_n, use.model, use.hardware);
+  text += use.mfu ? fmt::format(",{},{}", *use.mfu, *use.hfu) : ",,";
+  text += row.joules_per_sample
+              ? fmt::format(",{}",
+                            *row.joules_per_sample / static_cast<double>(traits.targets_per_sample))
+              : ",";
   return text;
 }
 
@@ -112,7 +171,11 @@ std::string csv_report(const Study& study, std::span<const Row> rows) {
       study.traits.item_name);
   for (const std::string_view name : loss_names)
     text += fmt::format(",{}_seconds", name);
-  text += ",hosts,ranks_per_host,cores_per_host,shares_cores\n";
+  text += fmt::format(
+      ",hosts,ranks_per_host,cores_per_host,shares_cores,samples_per_second_low,"
+      "samples_per_second_high,efficiency_low,efficiency_high,six_n_flops_per_rank,"
+      "model_flops_per_rank,hardware_flops_per_rank,mfu,hfu,joules_per_{},steps_to_loss\n",
+      study.traits.item_name);
   for (const Row& row : rows) {
     const Point& point = row.point;
     text += fmt::format("{},{},{},{},{},{},{},{},{}", name_of(point.mode), point.ranks(),
@@ -135,9 +198,12 @@ std::string csv_report(const Study& study, std::span<const Row> rows) {
     }
     const RunPlace& place = row.place;
     text += place.hosts.empty()
-                ? ",,,,\n"
-                : fmt::format(",{},{},{},{}\n", place.hosts.size(), place.ranks_per_host,
-                              place.cores, place.shares_cores());
+                ? ",,,,"
+                : fmt::format(",{},{},{},{}", place.hosts.size(), place.ranks_per_host, place.cores,
+                              place.shares_cores());
+    text += csv_of_work(row, study.traits);
+    text += row.good > 0 && row.point.mode == Mode::fixed_loss ? fmt::format(",{}\n", row.steps)
+                                                               : ",\n";
   }
   return text;
 }
@@ -149,6 +215,9 @@ std::string json_report(const Study& study, std::span<const Row> rows) {
   ordered_json points = ordered_json::array();
   for (const Row& row : rows)
     points.push_back(describe(row, study.traits));
+  ordered_json extrapolations = ordered_json::array();
+  for (const Extrapolation& one : extrapolate(study, rows))
+    extrapolations.push_back(describe(one));
   const StudyPlace place = place_of(rows);
   const ordered_json text{{"version", version_text()},
                           {"config", study.options.config},
@@ -161,7 +230,10 @@ std::string json_report(const Study& study, std::span<const Row> rows) {
                           {"first_run_started", place.first},
                           {"last_run_started", place.last},
                           {"settings", settings},
-                          {"points", points}};
+                          {"order", study.options.order},
+                          {"hardware", study.hardware},
+                          {"points", points},
+                          {"extrapolations", extrapolations}};
   return text.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -192,6 +264,11 @@ std::string text_report(const Study& study, std::span<const Row> rows) {
       text += fmt::format("{:>{}.1f}", 100 * loss.parts[i] / row.parts.period, widths[i]);
     text += "\n";
   }
+  for (const Row& row : rows)
+    if (row.good > 0 && row.point.mode == Mode::fixed_loss)
+      text +=
+          fmt::format("{} ranks as {}: {:.1f} steps, {:.2f} s to a loss of {}\n", row.point.ranks(),
+                      row.point.layout(), row.steps, row.parts.period, study.options.target_loss);
   text += "efficiency, and what it lacks to 100 %, in % of the measured step; below 0: a gain\n";
   if (std::ranges::any_of(rows, [](const Row& row) { return row.place.shares_cores(); })) {
     text += fmt::format("* {}\n", shared_cores_note);

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "launch/scale/extrapolation.h"
 #include "launch/scale/split.h"
 #include "launch/scale/study.h"
 
@@ -30,6 +31,8 @@ inline constexpr std::string_view shared_cores_note =
 [[nodiscard]] std::string json_report(const Study& study, std::span<const Row> rows);
 // A page of launch/report/ with charts and tables.
 [[nodiscard]] std::string html_report(const Study& study, std::span<const Row> rows);
+// A table for a paper (booktabs), with the intervals.
+[[nodiscard]] std::string latex_report(const Study& study, std::span<const Row> rows);
 // A table for the terminal.
 [[nodiscard]] std::string text_report(const Study& study, std::span<const Row> rows);
 

@@ -56,6 +56,85 @@ std::string table(const Study& study, std::span<const Row> rows) {
   return text;
 }
 
+std::string range_text(const std::optional<Interval>& interval, double times, int digits) {
+  if (!interval) return "–";
+  return fmt::format("{:.{}f}..{:.{}f}", interval->low * times, digits, interval->high * times,
+                     digits);
+}
+
+// Intervals, work and energy of a mode's points.
+std::string work_table(const Study& study, std::span<const Row> rows) {
+  const auto items = static_cast<double>(study.traits.targets_per_sample);
+  const auto share = [](const std::optional<double>& value) {
+    return value ? fmt::format("{:.1f}", 100 * *value) : std::string("–");
+  };
+  std::string text = fmt::format(
+      "<tr><th>ranks</th><th class=\"text\">layout</th><th>{0}/s, 95 %</th><th>efficiency, %, "
+      "95 %</th><th>6 N, GFLOP/s per rank</th><th>with attention</th><th>with recomputation</th>"
+      "<th>MFU, %</th><th>HFU, %</th><th>J per 1000 {0}</th></tr>\n",
+      escaped(study.traits.item_name));
+  for (const Row& row : rows) {
+    if (row.good == 0) continue;
+    const Utilisation use = utilisation_of(row);
+    text += fmt::format(
+        "<tr><td>{}</td><td class=\"text\">{}</td><td>{}</td><td>{}</td><td>{:.4g}</td>"
+        "<td>{:.4g}</td><td>{:.4g}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+        row.point.ranks(), escaped(row.point.layout()), range_text(row.interval, items, 0),
+        range_text(row.loss ? row.loss->interval : std::nullopt, 100, 1), 1e-9 * use.six_n,
+        1e-9 * use.model, 1e-9 * use.hardware, share(use.mfu), share(use.hfu),
+        row.joules_per_sample ? fmt::format("{:.3g}", 1e3 * *row.joules_per_sample / items) : "–");
+  }
+  return scrolling("Intervals, work and energy", text);
+}
+
+std::string extrapolations(const Study& study, std::span<const Row> rows) {
+  std::string text = "<h2>Beyond the measured points</h2>\n";
+  if (study.hardware.empty())
+    return text +
+           "<p>Needs parallel.hardware: trireme bench model measures this machine for it.</p>\n";
+  for (const Extrapolation& one : extrapolate(study, rows)) {
+    text += fmt::format(
+        "<p>{} scaling: the planner on {}, times {:.3f} (measured / predicted, the median of the "
+        "points but the largest).",
+        name_of(one.mode), escaped(study.hardware), one.correction);
+    for (const auto& [point, error] : one.held_out)
+      text += fmt::format(" Held out: {} ranks as {}: {:+.1f} %.", point.ranks(),
+                          escaped(point.layout()), 100 * error);
+    text += " Nothing in the table was measured.</p>\n";
+    std::string table =
+        "<tr><th>ranks</th><th class=\"text\">layout</th><th>batch</th><th>step, ms</th>"
+        "<th>efficiency, %</th></tr>\n";
+    for (const Prediction& each : one.predictions)
+      table += fmt::format(
+          "<tr><td>{}</td><td class=\"text\">{}</td><td>{}</td><td>{:.2f}</td><td>{:.1f}</td>"
+          "</tr>\n",
+          each.point.ranks(), escaped(each.point.layout()), each.point.global_batch,
+          1e3 * each.seconds, 100 * each.efficiency);
+    text += scrolling("Predictions", table);
+  }
+  return text;
+}
+
+// What it takes to do it again, and to tell whether it was the same.
+std::string appendix(std::span<const Row> rows) {
+  std::string table =
+      "<tr><th class=\"text\">run</th><th>turn</th><th class=\"text\">started</th><th "
+      "class=\"text\">certificate</th><th class=\"text\">command</th></tr>\n";
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.runs.size(); ++i) {
+      const auto& run = row.runs[i];
+      if (!run) continue;
+      table += fmt::format(
+          "<tr><td class=\"text\">{}, run {}</td><td>{}</td><td class=\"text\">{}</td><td "
+          "class=\"text\">{}</td><td class=\"text long\"><code>{}</code></td></tr>\n",
+          escaped(row.point.name()), i + 1, run->turn, escaped(run->place.started),
+          escaped(run->certificate), escaped(run->command_line));
+    }
+  }
+  return "<details><summary>Runs: order, certificates and commands</summary>" +
+         scrolling("Runs", table) + "</details>\n";
+}
+
 std::string failures(std::span<const Row> rows) {
   std::string text;
   for (const Row& row : rows) {
@@ -87,21 +166,32 @@ std::string settings(const Study& study) {
   return text;
 }
 
+std::string_view title_of(Mode mode) {
+  constexpr std::string_view titles[] = {"Weak", "Strong", "Fixed-loss"};
+  return titles[static_cast<std::size_t>(mode)];
+}
+
+std::string meaning_of(const Study& study, Mode mode) {
+  if (mode == Mode::weak) return "The global batch grows with the ranks.";
+  if (mode == Mode::strong) return "The global batch stays the same.";
+  return fmt::format(
+      "The global batch grows with the ranks; times are those until the mean training loss of {} "
+      "steps is {} or less, so what a larger batch needs more samples for is lost, in compute.",
+      study.options.loss_window, study.options.target_loss);
+}
+
 }  // namespace
 
 std::string html_report(const Study& study, std::span<const Row> rows) {
   std::string body;
-  for (const Mode mode : {Mode::weak, Mode::strong}) {
+  for (const Mode mode : {Mode::weak, Mode::strong, Mode::fixed_loss}) {
     std::vector<Row> all;
     std::ranges::copy_if(rows, std::back_inserter(all),
                          [&](const Row& row) { return row.point.mode == mode; });
     if (all.empty()) continue;
     body += fmt::format("<h2>{} scaling</h2>\n<p>{}</p>\n<div id=\"study-{}\"></div>\n",
-                        mode == Mode::weak ? "Weak" : "Strong",
-                        mode == Mode::weak ? "The global batch grows with the ranks."
-                                           : "The global batch stays the same.",
-                        name_of(mode)) +
-            table(study, all);
+                        title_of(mode), meaning_of(study, mode), name_of(mode)) +
+            table(study, all) + work_table(study, all);
   }
   body =
       fmt::format(
@@ -109,7 +199,7 @@ std::string html_report(const Study& study, std::span<const Row> rows) {
           "<noscript><p class=\"notes\">The charts need JavaScript.</p></noscript>\n",
           escaped(version_text()), study.options.steps, study.options.warmup, study.options.repeats,
           escaped(describe_place(study, rows))) +
-      body + failures(rows) + settings(study);
+      body + extrapolations(study, rows) + failures(rows) + appendix(rows) + settings(study);
   return report::html_page(
       {.title = "Scaling of " + study.options.config,
        .body = body,

@@ -8,8 +8,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "models/config.h"
 #include "runtime/base/atomic_file.h"
@@ -54,41 +56,117 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
+// Of the lines after the first `warmup` up to number `last`.
+struct Sum {
+  StepParts parts{};
+  std::map<int, int> slowest{};
+  std::int64_t lines = 0, counted = 0;
+};
+
+Sum sum_of(const std::string& path, std::int64_t warmup, std::int64_t last) {
+  std::istringstream file(text_of(path));
+  Sum sum;
+  StepParts& parts = sum.parts;
+  try {
+    for (std::string line; std::getline(file, line);) {
+      if (++sum.lines <= warmup || sum.lines > last) continue;
+      const json step = json::parse(line);
+      const auto seconds = [&](const char* key) { return 1e-3 * step.at(key).get<double>(); };
+      parts.period += seconds("period_ms");
+      parts.compute += seconds("compute_ms") + seconds("between_steps_ms");
+      parts.data_wait += seconds("data_wait_ms");
+      parts.bubble += seconds("bubble_ms");
+      parts.straggler += seconds("straggler_ms");
+      parts.exposed_comm += seconds("exposed_comm_ms");
+      ++sum.slowest[step.at("slowest_rank").get<int>()];
+      ++sum.counted;
+    }
+  } catch (const json::exception& error) {
+    fail(ExitCode::data, "{}:{}: {}", path, sum.lines, error.what());
+  }
+  return sum;
+}
+
+RunResult result_of(const Sum& sum) {
+  RunResult result;
+  result.parts = sum.parts;
+  result.slowest_rank = std::ranges::max_element(sum.slowest, {}, [](const auto& entry) {
+                          return entry.second;
+                        })->first;
+  return result;
+}
+
+// After which the mean loss of `window` steps is `target` or less.
+std::int64_t first_step_at(const std::string& path, double target, std::int64_t window) {
+  std::istringstream file(text_of(path));
+  std::vector<double> losses;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::string text; std::getline(file, text);) {
+    const json line = json::parse(text, nullptr, false);
+    if (!line.is_object() || !line.contains("loss") || !line["loss"].is_number()) continue;
+    losses.push_back(line["loss"]);
+    if (std::ssize(losses) < window) continue;
+    const double mean =
+        std::accumulate(losses.end() - window, losses.end(), 0.0) / static_cast<double>(window);
+    if (mean <= target) return std::ssize(losses);
+    least = std::min(least, mean);
+  }
+  fail(ExitCode::data,
+       "{}: no {} steps have a mean loss of {} or less within its {}; the least is {:.4f}: give a "
+       "higher --target-loss, or more --steps",
+       path, window, target, losses.size(), least);
+}
+
 }  // namespace
 
 RunResult read_time_split(const std::string& path, std::int64_t warmup, std::int64_t steps) {
-  std::istringstream file(text_of(path));
-  RunResult result;
-  StepParts& sum = result.parts;
-  std::map<int, int> slowest;
-  std::int64_t lines = 0, counted = 0;
-  try {
-    for (std::string line; std::getline(file, line);) {
-      if (++lines <= warmup) continue;
-      const json step = json::parse(line);
-      const auto seconds = [&](const char* key) { return 1e-3 * step.at(key).get<double>(); };
-      sum.period += seconds("period_ms");
-      sum.compute += seconds("compute_ms") + seconds("between_steps_ms");
-      sum.data_wait += seconds("data_wait_ms");
-      sum.bubble += seconds("bubble_ms");
-      sum.straggler += seconds("straggler_ms");
-      sum.exposed_comm += seconds("exposed_comm_ms");
-      ++slowest[step.at("slowest_rank").get<int>()];
-      ++counted;
-    }
-  } catch (const json::exception& error) {
-    fail(ExitCode::data, "{}:{}: {}", path, lines, error.what());
-  }
-  if (lines != steps || counted == 0)
-    fail(ExitCode::data, "{}: {} of {} steps, {} after the first {}", path, lines, steps, counted,
-         warmup);
-  for (double* const part :
-       {&sum.period, &sum.compute, &sum.data_wait, &sum.bubble, &sum.straggler, &sum.exposed_comm})
-    *part /= static_cast<double>(counted);
-  if (!possible(sum)) fail(ExitCode::data, "{}: times below 0, or none", path);
-  result.slowest_rank =
-      std::ranges::max_element(slowest, {}, [](const auto& entry) { return entry.second; })->first;
+  const Sum sum = sum_of(path, warmup, std::numeric_limits<std::int64_t>::max());
+  if (sum.lines != steps || sum.counted == 0)
+    fail(ExitCode::data, "{}: {} of {} steps, {} after the first {}", path, sum.lines, steps,
+         sum.counted, warmup);
+  RunResult result = result_of(sum);
+  StepParts& parts = result.parts;
+  for (double* const part : {&parts.period, &parts.compute, &parts.data_wait, &parts.bubble,
+                             &parts.straggler, &parts.exposed_comm})
+    *part /= static_cast<double>(sum.counted);
+  if (!possible(parts)) fail(ExitCode::data, "{}: times below 0, or none", path);
   return result;
+}
+
+RunResult read_to_loss(const std::string& directory, double target, std::int64_t window) {
+  const std::string metrics = directory + "/metrics.jsonl", times = directory + "/time_split.jsonl";
+  const std::int64_t reached = first_step_at(metrics, target, window);
+  const Sum sum = sum_of(times, 0, reached);
+  if (sum.counted != reached)
+    fail(ExitCode::data, "{}: {} of {} steps", times, sum.counted, reached);
+  if (!possible(sum.parts)) fail(ExitCode::data, "{}: times below 0, or none", times);
+  RunResult result = result_of(sum);
+  result.steps_to_loss = reached;
+  return result;
+}
+
+void read_records(RunResult& result, const std::string& directory, std::int64_t warmup) {
+  std::istringstream metrics(text_of(directory + "/metrics.jsonl"));
+  double joules = 0;
+  std::int64_t steps = 0;
+  bool all = true;
+  for (std::string text; std::getline(metrics, text);) {
+    const json line = json::parse(text, nullptr, false);
+    if (!line.is_object() || !line.contains("step_ms") || !line.contains("step")) continue;
+    if (!line["step"].is_number() || line["step"].get<double>() <= static_cast<double>(warmup))
+      continue;
+    const auto found = line.find("joules");
+    all &= found != line.end() && found->is_number();
+    if (all) joules += found->get<double>();
+    ++steps;
+  }
+  if (all && steps > 0) result.joules_per_step = joules / static_cast<double>(steps);
+  std::istringstream certificate(text_of(directory + "/certificate.jsonl"));
+  for (std::string text; std::getline(certificate, text);) {
+    const json line = json::parse(text, nullptr, false);
+    if (line.is_object() && line.contains("chain") && line["chain"].is_string())
+      result.certificate = line["chain"];
+  }
 }
 
 RunPlace read_place(const std::string& directory, int cores) {
@@ -129,17 +207,22 @@ std::string last_words(const std::string& log) {
 
 void save_result(const std::string& path, const RunResult& result) {
   const StepParts& parts = result.parts;
-  const json text{{"command", fmt::format("{:016x}", result.command)},
-                  {"code", result.code},
-                  {"error", result.error},
-                  {"period", parts.period},
-                  {"compute", parts.compute},
-                  {"data_wait", parts.data_wait},
-                  {"bubble", parts.bubble},
-                  {"straggler", parts.straggler},
-                  {"exposed_comm", parts.exposed_comm},
-                  {"slowest_rank", result.slowest_rank},
-                  {"place", describe(result.place)}};
+  json text{{"command", fmt::format("{:016x}", result.command)},
+            {"code", result.code},
+            {"error", result.error},
+            {"period", parts.period},
+            {"compute", parts.compute},
+            {"data_wait", parts.data_wait},
+            {"bubble", parts.bubble},
+            {"straggler", parts.straggler},
+            {"exposed_comm", parts.exposed_comm},
+            {"slowest_rank", result.slowest_rank},
+            {"steps_to_loss", result.steps_to_loss},
+            {"place", describe(result.place)},
+            {"certificate", result.certificate},
+            {"command_line", result.command_line},
+            {"turn", result.turn}};
+  if (result.joules_per_step) text["joules_per_step"] = *result.joules_per_step;
   write_file(path, text.dump(2, ' ', false, json::error_handler_t::replace) + "\n",
              ExitCode::internal);
 }
@@ -159,6 +242,11 @@ std::optional<RunResult> load_result(const std::string& path, int ranks) {
                                .exposed_comm = text.at("exposed_comm")},
                      .slowest_rank = text.at("slowest_rank"),
                      .place = place_from(text.at("place"))};
+    if (text.contains("joules_per_step")) result.joules_per_step = text["joules_per_step"];
+    result.certificate = text.value("certificate", "");
+    result.command_line = text.value("command_line", "");
+    result.turn = text.value("turn", 0);
+    result.steps_to_loss = text.value("steps_to_loss", std::int64_t{0});
     const bool rank_is_there = result.slowest_rank >= 0 && result.slowest_rank < ranks;
     if (result.code == 0 && !(possible(result.parts) && rank_is_there)) return {};
     return result;

@@ -37,14 +37,30 @@ struct RunResult {
   int code = 0;
   std::string error;  // last line of the log of a run that failed
   StepParts parts{};
+  // 0: the parts are of a step; else the sums of so many, up to the loss that was to be reached.
+  std::int64_t steps_to_loss = 0;
   int slowest_rank = 0;  // that was so in most steps
   RunPlace place{};
+  // Of all hosts together, a mean over the steps that count (to a loss: of all); nothing where it
+  // was not counted in all of them.
+  std::optional<double> joules_per_step{};
+  std::string certificate{};   // the chain's last digest (certificate.jsonl): equal for equal runs
+  std::string command_line{};  // as started
+  int turn = 0;                // in its repeat's order, from 1
 };
+
+// Fills in what metrics.jsonl and certificate.jsonl of the run in `directory` tell.
+void read_records(RunResult& result, const std::string& directory, std::int64_t warmup);
 
 // Of the steps after the first `warmup`. Raises ExitCode::data for a file that is not whole, such
 // as that of a run that was stopped before its last of `steps`.
 [[nodiscard]] RunResult read_time_split(const std::string& path, std::int64_t warmup,
                                         std::int64_t steps);
+
+// Sums of all steps of the run in `directory` until the mean loss of `window` steps is no more than
+// `target`. Raises ExitCode::data where none is, naming the least, and as above.
+[[nodiscard]] RunResult read_to_loss(const std::string& directory, double target,
+                                     std::int64_t window);
 
 // Of the run in `directory`. `cores`: that this process may use, for runs on its host, whose ranks
 // may be bound to fewer each.

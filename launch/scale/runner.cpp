@@ -11,6 +11,7 @@
 #include <ctime>
 #include <filesystem>
 #include <memory>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -39,6 +40,7 @@ struct Run {
   std::string directory{};
   std::uint64_t command = 0;
   std::vector<std::string> words{};
+  int turn = 0;
   std::unique_ptr<Job> job{};
   bool cancelled = false;
 
@@ -104,7 +106,17 @@ class Sweep {
         same->points.push_back(&point);
       }
     }
+    if (study_.options.order == "drawn") shuffle(runs, repeat);
+    for (std::size_t i = 0; i < runs.size(); ++i)
+      runs[i].turn = static_cast<int>(i) + 1;
     return runs;
+  }
+
+  // The same for a repeat whenever the study goes on; <random>'s shuffle differs between libraries.
+  static void shuffle(std::vector<Run>& runs, int repeat) {
+    std::mt19937_64 bits(static_cast<std::uint64_t>(repeat) + 1);
+    for (std::size_t left = runs.size(); left > 1; --left)
+      std::swap(runs[left - 1], runs[static_cast<std::size_t>(bits() % left)]);
   }
 
   // All repeats of all runs, the repeats outermost, so that a slow hour hits no point alone; but
@@ -168,13 +180,22 @@ class Sweep {
     }
   }
 
+  [[nodiscard]] RunResult read(const Run& run) const {
+    const StudyOptions& options = study_.options;
+    const std::string directory = run.directory + "/run";
+    if (run.point().mode == Mode::fixed_loss)
+      return read_to_loss(directory, options.target_loss, options.loss_window);
+    return read_time_split(directory + "/time_split.jsonl", options.warmup, options.steps);
+  }
+
   void record(const Run& run, int code) {
     RunResult result;
     if (code == 0) {
       try {
-        result = read_time_split(run.directory + "/run/time_split.jsonl", study_.options.warmup,
-                                 study_.options.steps);
+        result = read(run);
         result.place = read_place(run.directory + "/run", usable_cores(host_cpu()));
+        read_records(result, run.directory + "/run",
+                     result.steps_to_loss > 0 ? 0 : study_.options.warmup);
       } catch (const Error& error) {
         // sbatch may report 0 of a job that it was told to cancel.
         if (run.cancelled) return;
@@ -187,14 +208,17 @@ class Sweep {
     }
     result.code = code;
     result.command = run.command;
+    result.command_line = fmt::format("{}", fmt::join(run.words, " "));
+    result.turn = run.turn;
     save_result(run.result(), result);
     // Weights of a few steps are of no use, and large.
     fs::remove(run.directory + "/run/weights.safetensors");
     run.put(result);
     ++done_;
     if (code == 0) {
-      fmt::print("[{}/{}] {}: {:.2f} ms per step\n", done_, total_, run.name(),
-                 1e3 * result.parts.period);
+      fmt::print("[{}/{}] {}: {:.2f} ms {}\n", done_, total_, run.name(), 1e3 * result.parts.period,
+                 result.steps_to_loss > 0 ? fmt::format("for {} steps", result.steps_to_loss)
+                                          : "per step");
     } else {
       ++result_.failed;
       fmt::print("[{}/{}] {}: failed with code {}: {}\n", done_, total_, run.name(), code,

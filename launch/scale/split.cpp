@@ -19,6 +19,24 @@ StepParts mean_of(const StepParts& a, const StepParts& b) {
           .exposed_comm = (a.exposed_comm + b.exposed_comm) / 2};
 }
 
+double steps_of(const RunResult& run) {
+  return std::max<double>(1, static_cast<double>(run.steps_to_loss));
+}
+
+double rate_of(const Point& point, const RunResult& run) {
+  return static_cast<double>(point.global_batch) * steps_of(run) / run.parts.period;
+}
+
+// One over the time of a step, or to the loss, of the runs that ended well; or their samples per
+// second.
+std::vector<double> speeds_of(const Row& row, bool samples) {
+  std::vector<double> speeds;
+  for (const auto& run : row.runs)
+    if (run && run->code == 0)
+      speeds.push_back(samples ? rate_of(row.point, *run) : 1 / run->parts.period);
+  return speeds;
+}
+
 Row summarise(const PointResult& result) {
   Row row{.point = result.point, .runs = result.runs};
   std::vector<const RunResult*> good;
@@ -34,30 +52,60 @@ Row summarise(const PointResult& result) {
   row.slowest_rank = upper.slowest_rank;
   row.place = upper.place;
   const auto batch = static_cast<double>(row.point.global_batch);
-  row.samples_per_second = {.median = batch / row.parts.period,
-                            .min = batch / good.back()->parts.period,
-                            .max = batch / good.front()->parts.period};
+  row.steps = (steps_of(lower) + steps_of(upper)) / 2;
+  const std::vector<double> rates = speeds_of(row, true);
+  row.samples_per_second = {.median = batch * row.steps / row.parts.period,
+                            .min = std::ranges::min(rates),
+                            .max = std::ranges::max(rates)};
+  row.interval = bootstrap(rates, median_of);
+  std::vector<double> joules;
+  for (const RunResult* const run : good)
+    if (run->joules_per_step) joules.push_back(*run->joules_per_step / batch);
+  if (joules.size() == good.size()) row.joules_per_sample = median_of(joules);
   return row;
 }
 
 Row::Loss loss_of(const Row& row, const Row& base) {
-  const double k = static_cast<double>(row.point.global_batch) /
-                   static_cast<double>(base.point.global_batch) * base.point.ranks() /
-                   row.point.ranks();
+  const double work = row.point.mode == Mode::fixed_loss
+                          ? 1
+                          : static_cast<double>(row.point.global_batch) /
+                                static_cast<double>(base.point.global_batch);
+  const double k = work * base.point.ranks() / row.point.ranks();
   Row::Loss loss;
   loss.ideal = k * base.parts.period;
   loss.gap = row.parts.period - loss.ideal;
   const auto own = in_order(row.parts), of_base = in_order(base.parts);
   for (std::size_t i = 0; i < loss_count; ++i)
     loss.parts[i] = own[i] - k * of_base[i];
-  const double ideal_rate = static_cast<double>(row.point.global_batch) / loss.ideal;
-  loss.efficiency = {.median = row.samples_per_second.median / ideal_rate,
-                     .min = row.samples_per_second.min / ideal_rate,
-                     .max = row.samples_per_second.max / ideal_rate};
+  const std::vector<double> speeds = speeds_of(row, false);
+  loss.efficiency = {.median = loss.ideal / row.parts.period,
+                     .min = loss.ideal * std::ranges::min(speeds),
+                     .max = loss.ideal * std::ranges::max(speeds)};
+  if (&row == &base) return loss;
+  loss.interval = bootstrap_ratio(speeds, speeds_of(base, false), median_of);
+  if (loss.interval) {
+    loss.interval->low *= k;
+    loss.interval->high *= k;
+  }
   return loss;
 }
 
 }  // namespace
+
+Utilisation utilisation_of(const Row& row) {
+  const PointWork& work = row.point.work;
+  const double period = row.parts.period / row.steps;
+  const double rank_seconds = period * row.point.ranks();
+  if (!(rank_seconds > 0)) return {};
+  Utilisation all{.six_n = work.six_n / rank_seconds,
+                  .model = work.model / rank_seconds,
+                  .hardware = work.hardware / rank_seconds};
+  if (work.peak > 0) {
+    all.mfu = work.model / period / work.peak;
+    all.hfu = work.hardware / period / work.peak;
+  }
+  return all;
+}
 
 std::vector<Row> attribute(const std::vector<PointResult>& points) {
   std::vector<Row> rows;

@@ -74,6 +74,7 @@ std::vector<MeshShape> layouts_of(int ranks, const std::string& layouts) {
 
 std::vector<Mode> modes_of(const std::string& mode) {
   if (mode == "both") return {Mode::weak, Mode::strong};
+  if (mode == "fixed-loss") return {Mode::fixed_loss};
   return {mode == "strong" ? Mode::strong : Mode::weak};
 }
 
@@ -90,29 +91,12 @@ std::vector<std::string> settings_of(const StudyOptions& options, const Point& p
   set("train.global_batch", point.global_batch);
   set("train.steps", options.steps);
   set("train.log_every", options.steps);
-  set("lr_schedule.warmup_steps", 0);
+  if (point.mode != Mode::fixed_loss) set("lr_schedule.warmup_steps", 0);
   // Nothing but steps.
   set("data.validation_path", "");
   set("checkpoint.every_steps", 0);
   set("checkpoint.every_minutes", 0);
   return settings;
-}
-
-// As the job will find it, but for what only its hosts can tell.
-void check(const StudyOptions& options, const Point& point) {
-  const bool cuda = Device::in_build(DeviceType::cuda);
-  Provenance where;
-  const Config config = load_config(options.config, settings_of(options, point), &where);
-  with_context(
-      fmt::format("{} scaling, {} ranks as {}", name_of(point.mode), point.ranks(), point.layout()),
-      [&] {
-        (void)resolve_config(config,
-                             {.ranks = point.ranks(),
-                              .cuda_in_build = cuda,
-                              .gpus = cuda ? point.ranks() : 0,
-                              .native_bf16 = true},
-                             &where);
-      });
 }
 
 // In proportion to `ranks` / `base`.
@@ -169,8 +153,25 @@ std::vector<Point> points_of(const StudyOptions& options, Mode mode, const Confi
 
 }  // namespace
 
+Config config_of(const StudyOptions& options, const Point& point) {
+  const bool cuda = Device::in_build(DeviceType::cuda);
+  Provenance where;
+  const Config config = load_config(options.config, settings_of(options, point), &where);
+  return with_context(
+      fmt::format("{} scaling, {} ranks as {}", name_of(point.mode), point.ranks(), point.layout()),
+      [&] {
+        return resolve_config(config,
+                              {.ranks = point.ranks(),
+                               .cuda_in_build = cuda,
+                               .gpus = cuda ? point.ranks() : 0,
+                               .native_bf16 = true},
+                              &where);
+      });
+}
+
 std::string_view name_of(Mode mode) {
-  return mode == Mode::weak ? "weak" : "strong";
+  constexpr std::string_view names[] = {"weak", "strong", "fixed-loss"};
+  return names[static_cast<std::size_t>(mode)];
 }
 
 std::string Point::layout() const {
@@ -215,6 +216,12 @@ Study plan_study(const StudyOptions& options) {
     fail(ExitCode::config, "--steps: {} leave none to measure after --warmup {}", options.steps,
          options.warmup);
   }
+  const bool to_loss = options.mode == "fixed-loss";
+  if (to_loss != (options.target_loss > 0)) {
+    fail(ExitCode::config, "--mode: {} {} --target-loss; {}", options.mode,
+         to_loss ? "needs" : "has no use for",
+         to_loss ? "give the training loss to be reached" : "use --mode fixed-loss with it");
+  }
   Provenance where;
   const Config config = load_config(options.config, options.overrides, &where);
   if (options.layouts == "auto" && !config.parallel.hardware.empty())
@@ -222,13 +229,16 @@ Study plan_study(const StudyOptions& options) {
   Study study{.options = options, .traits = traits_of(config.model), .points = {}, .identity = {}};
   for (const Mode mode : modes_of(options.mode)) {
     for (Point& point : points_of(options, mode, config)) {
-      check(options, point);
+      point.work = work_of(config_of(options, point));
       study.points.push_back(std::move(point));
     }
   }
+  study.hardware = config.parallel.hardware;
   study.identity = {{"CONFIG and --set", to_yaml(config)},
                     {"--ranks", fmt::format("{}", fmt::join(options.ranks, ","))},
-                    {"--mode", options.mode},
+                    {"--mode", to_loss ? fmt::format("{} {} {}", options.mode, options.target_loss,
+                                                     options.loss_window)
+                                       : options.mode},
                     {"--layouts", options.layouts},
                     {"--repeats", fmt::format("{}", options.repeats)},
                     {"--steps", fmt::format("{}", options.steps)},

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <iterator>
 
 #include "runtime/config/key_table.h"
 #include "runtime/config/old_keys.h"
@@ -143,6 +144,13 @@ TEST(PublishedKeys, AreReadAndHaveTheirDefaults) {
     ++count;
   }
   EXPECT_EQ(count, 93);
+}
+
+TEST(PublishedKeys, ThatHaveAnotherNameNowStandInTheReadme) {
+  std::ifstream file("configs/README.md");
+  const std::string readme{std::istreambuf_iterator<char>(file), {}};
+  for (const config::Field* const field : renamed_fields())
+    EXPECT_THAT(readme, HasSubstr(fmt::format("| `{}` | `{}` | ", field->formerly, field->key)));
 }
 
 TEST(OldState, OfACheckpointIsComparedUnderTheKeysOfToday) {

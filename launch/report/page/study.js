@@ -89,7 +89,7 @@ const study = {
   },
 
   draw(data) {
-    for (const mode of ["weak", "strong"]) {
+    for (const mode of ["weak", "strong", "fixed-loss"]) {
       const points = data.study.points.filter((point) => point.mode === mode && point.efficiency), place = document.getElementById("study-" + mode);
       if (!place || points.length === 0) continue;
       const grid = element("div", { class: "charts" }), items = data.study.items, rate = (point) => point[items + "_per_second"] / point.samples_per_second.median;

@@ -117,7 +117,7 @@ TEST_F(ScaleTest, WeakAndStrongScalingShareTheRunsThatAreTheSame) {
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output,
               AllOf(HasSubstr("6 runs, 0 of them are there already"),
-                    HasSubstr("[1/6] weak and strong scaling, 1 ranks as data=1, run 1: ")));
+                    HasSubstr("] weak and strong scaling, 1 ranks as data=1, run 1: ")));
   const json points = report()["points"];
   EXPECT_EQ(points[0]["mode"], "weak");
   EXPECT_EQ(points[2]["mode"], "strong");
@@ -181,7 +181,8 @@ TEST_F(ScaleTest, AFailedRunIsRecordedAndTheSweepGoesOn) {
 }
 
 TEST_F(ScaleTest, AnInterruptedStudyResumes) {
-  const std::string study = "--ranks 1,2 --repeats 1 --warmup 1 --set train.global_batch=64 ";
+  const std::string study =
+      "--ranks 1,2 --repeats 1 --order given --warmup 1 --set train.global_batch=64 ";
   const std::string first = out() + "/runs/weak-1-data=1-1/result.json";
   const std::string second = out() + "/runs/weak-2-data=2-1/run/metrics.jsonl";
   // Long enough to be caught at the second run, not so long that it does not end.
@@ -282,6 +283,65 @@ TEST_F(ScaleTest, StepsOfARunThatWasStoppedAreNoResult) {
   expect_error(
       ExitCode::data, [&] { static_cast<void>(scale::read_time_split(path, 1, 40)); },
       "4 of 40 steps");
+}
+
+TEST_F(ScaleTest, TheTimeToALossIsThatOfAllStepsUpToIt) {
+  const CommandResult result = run_command(
+      scale("--ranks 1,2 --mode fixed-loss --target-loss 5.3 --loss-window 2 --repeats 2 --steps 8 "
+            "--set train.micro_batch=1"),
+      300);
+
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const json points = report()["points"];
+  ASSERT_EQ(points.size(), 2U);
+  for (const json& point : points) {
+    EXPECT_EQ(point["mode"], "fixed-loss");
+    EXPECT_GE(point["steps_to_loss"], 2);
+    EXPECT_LT(point["steps_to_loss"], 8);
+    double losses = 0;
+    for (const auto& [name, seconds] : point["loss_seconds"].items())
+      losses += seconds.get<double>();
+    EXPECT_THAT(losses, DoubleNear(point["gap_seconds"], rounding));
+    // What it takes to do it again.
+    for (const json& run : point["runs"]) {
+      EXPECT_THAT(run["command"].get<std::string>(), HasSubstr("--set run.directory="));
+      EXPECT_THAT(run["certificate"].get<std::string>(), testing::StartsWith("0x"));
+    }
+    EXPECT_EQ(point["runs"][0]["certificate"], point["runs"][1]["certificate"]);
+    EXPECT_GT(point["flops_per_second_and_rank"]["model"],
+              point["flops_per_second_and_rank"]["six_n"]);
+  }
+  EXPECT_TRUE(points[1].contains("efficiency_interval"));
+  EXPECT_THAT(read_file(out() + "/scaling.tex"), HasSubstr("\\begin{tabular}"));
+  EXPECT_THAT(run_command(scale("--mode fixed-loss")).output, HasSubstr("needs --target-loss"));
+}
+
+TEST(ScaleWork, CountsRecomputationInHardwareFlopsAlone) {
+  Config config = parse_config(
+      "model: {family: gpt2, layers: 4, hidden: 64, heads: 4, context: 32, vocabulary: 256}\n",
+      "test", {});
+  config.parallel.data = 1;
+  const scale::PointWork none = scale::work_of(config);
+  config.train.recompute = Recompute::full;
+  const scale::PointWork full = scale::work_of(config);
+
+  EXPECT_LT(none.six_n, none.model);
+  EXPECT_EQ(none.hardware, none.model);
+  EXPECT_EQ(full.model, none.model);
+  EXPECT_GT(full.hardware, 1.2 * full.model);
+  EXPECT_LT(full.hardware, 4.0 / 3.0 * full.model);
+}
+
+TEST(Bootstrap, AnIntervalHoldsTheStatisticAndNarrowsWithTheSpread) {
+  const std::vector<double> wide = {1, 2, 3, 4, 5, 6}, narrow = {3.4, 3.5, 3.6, 3.4, 3.5, 3.6};
+  const auto of_wide = scale::bootstrap(wide, scale::mean_of);
+  const auto of_narrow = scale::bootstrap(narrow, scale::mean_of);
+
+  EXPECT_LT(of_wide->low, 3.5);
+  EXPECT_GT(of_wide->high, 3.5);
+  EXPECT_LT(of_narrow->high - of_narrow->low, 0.2 * (of_wide->high - of_wide->low));
+  EXPECT_FALSE(scale::bootstrap(std::vector<double>{1}, scale::mean_of));
+  EXPECT_NEAR(scale::bootstrap_ratio(narrow, narrow, scale::median_of)->high, 1.0, 0.1);
 }
 
 TEST_F(ScaleTest, ResultsThatNoRunCanHaveLeftDoNotCount) {
