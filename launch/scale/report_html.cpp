@@ -100,7 +100,7 @@ std::string extrapolations(const Study& study, std::span<const Row> rows) {
     for (const auto& [point, error] : one.held_out)
       text += fmt::format(" Held out: {} ranks as {}: {:+.1f} %.", point.ranks(),
                           escaped(point.layout()), 100 * error);
-    text += " Nothing in the table was measured.</p>\n";
+    text += " The table is corrected by all points; nothing in it was measured.</p>\n";
     std::string table =
         "<tr><th>ranks</th><th class=\"text\">layout</th><th>batch</th><th>step, ms</th>"
         "<th>efficiency, %</th></tr>\n";
@@ -193,13 +193,16 @@ std::string html_report(const Study& study, std::span<const Row> rows) {
                         title_of(mode), meaning_of(study, mode), name_of(mode)) +
             table(study, all) + work_table(study, all);
   }
-  body =
-      fmt::format(
-          "<p>{}; {} steps per run, the first {} not counted; {} runs per point.</p>\n<p>{}</p>\n"
-          "<noscript><p class=\"notes\">The charts need JavaScript.</p></noscript>\n",
-          escaped(version_text()), study.options.steps, study.options.warmup, study.options.repeats,
-          escaped(describe_place(study, rows))) +
-      body + extrapolations(study, rows) + failures(rows) + appendix(rows) + settings(study);
+  body = fmt::format(
+             "<p>{}; {} steps per run{}; {} runs per point, in {} order.</p>\n<p>{}</p>\n"
+             "<noscript><p class=\"notes\">The charts need JavaScript.</p></noscript>\n",
+             escaped(version_text()), study.options.steps,
+             study.options.mode == "fixed-loss"
+                 ? " at most"
+                 : fmt::format(", the first {} not counted", study.options.warmup),
+             study.options.repeats, study.options.order == "drawn" ? "random" : "the given",
+             escaped(describe_place(study, rows))) +
+         body + extrapolations(study, rows) + failures(rows) + appendix(rows) + settings(study);
   return report::html_page(
       {.title = "Scaling of " + study.options.config,
        .body = body,

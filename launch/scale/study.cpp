@@ -212,11 +212,11 @@ std::vector<std::string> Study::arguments(const Point& point, const std::string&
 }
 
 Study plan_study(const StudyOptions& options) {
-  if (options.warmup >= options.steps) {
+  const bool to_loss = options.mode == "fixed-loss";
+  if (!to_loss && options.warmup >= options.steps) {
     fail(ExitCode::config, "--steps: {} leave none to measure after --warmup {}", options.steps,
          options.warmup);
   }
-  const bool to_loss = options.mode == "fixed-loss";
   if (to_loss != (options.target_loss > 0)) {
     fail(ExitCode::config, "--mode: {} {} --target-loss; {}", options.mode,
          to_loss ? "needs" : "has no use for",
