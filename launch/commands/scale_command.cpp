@@ -12,6 +12,7 @@
 #include "launch/scale/report.h"
 #include "launch/scale/runner.h"
 #include "runtime/base/atomic_file.h"
+#include "runtime/base/file.h"
 
 namespace trireme {
 namespace {
@@ -21,6 +22,20 @@ struct ScaleArguments {
   scale::RunnerOptions runner;
   std::string ranks = "1,2,4,8", launcher = "mpirun", launcher_options;
 };
+
+// Of the first run that ended well.
+std::string environment_of(const scale::SweepResult& sweep, const std::string& directory) {
+  constexpr std::uint64_t largest = std::uint64_t{1} << 20;
+  for (const scale::PointResult& point : sweep.points) {
+    for (std::size_t i = 0; i < point.runs.size(); ++i) {
+      if (!point.runs[i] || point.runs[i]->code != 0) continue;
+      const std::string path =
+          fmt::format("{}/runs/{}-{}/run/environment.json", directory, point.point.name(), i + 1);
+      if (const auto text = read_file_if_exists(path, largest, ExitCode::data)) return *text;
+    }
+  }
+  return {};
+}
 
 void write_reports(const scale::Study& study, std::span<const scale::Row> rows,
                    const std::string& directory) {
@@ -47,6 +62,7 @@ void scale_out(ScaleArguments arguments) {
   scale::block_stop_signals();
   scale::set_study_environment("5");  // a run that is stopped leaves nothing of use
   const scale::SweepResult sweep = scale::run_study(study, launcher, arguments.runner);
+  study.environment = environment_of(sweep, arguments.runner.directory);
   write_reports(study, scale::attribute(sweep.points), arguments.runner.directory);
   if (sweep.interrupted) throw CLI::RuntimeError(static_cast<int>(ExitCode::requeue));
   if (sweep.failed > 0) {

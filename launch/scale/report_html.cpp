@@ -116,7 +116,7 @@ std::string extrapolations(const Study& study, std::span<const Row> rows) {
 }
 
 // What it takes to do it again, and to tell whether it was the same.
-std::string appendix(std::span<const Row> rows) {
+std::string appendix(const Study& study, std::span<const Row> rows) {
   std::string table =
       "<tr><th class=\"text\">run</th><th>turn</th><th class=\"text\">started</th><th "
       "class=\"text\">certificate</th><th class=\"text\">command</th></tr>\n";
@@ -132,7 +132,12 @@ std::string appendix(std::span<const Row> rows) {
     }
   }
   return "<details><summary>Runs: order, certificates and commands</summary>" +
-         scrolling("Runs", table) + "</details>\n";
+         scrolling("Runs", table) + "</details>\n" +
+         (study.environment.empty()
+              ? ""
+              : fmt::format("<details><summary>Environment of a run (environment.json)</summary>"
+                            "<pre tabindex=\"0\">{}</pre></details>\n",
+                            escaped(study.environment)));
 }
 
 std::string failures(std::span<const Row> rows) {
@@ -202,7 +207,8 @@ std::string html_report(const Study& study, std::span<const Row> rows) {
                  : fmt::format(", the first {} not counted", study.options.warmup),
              study.options.repeats, study.options.order == "drawn" ? "random" : "the given",
              escaped(describe_place(study, rows))) +
-         body + extrapolations(study, rows) + failures(rows) + appendix(rows) + settings(study);
+         body + extrapolations(study, rows) + failures(rows) + appendix(study, rows) +
+         settings(study);
   return report::html_page(
       {.title = "Scaling of " + study.options.config,
        .body = body,

@@ -60,8 +60,9 @@ struct Study {
   ModelTraits traits;
   // By mode, then by ranks: the first of a mode is what the others are compared with.
   std::vector<Point> points;
-  std::string launcher{};  // "mpirun --host a:4,b:4"; for the reports
-  std::string hardware{};  // parallel.hardware; "": none
+  std::string launcher{};     // "mpirun --host a:4,b:4"; for the reports
+  std::string hardware{};     // parallel.hardware; "": none
+  std::string environment{};  // environment.json of a run that ended well, for the reports
   // What makes it this study, for a directory that holds another one.
   std::vector<std::pair<std::string, std::string>> identity;
 
