@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
@@ -17,6 +18,12 @@ namespace {
 constexpr auto look_again = std::chrono::microseconds(200);
 
 static_assert(masked_target == ignored_target);
+
+std::int64_t nanoseconds_on(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return std::int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
+}
 
 }  // namespace
 
@@ -99,12 +106,22 @@ void Loader::work() {
 void Loader::fill(Slot& slot, std::int64_t batch, std::int64_t part) {
   slot.copied->synchronize();
   const HostTraceSpan span("read of a batch", batch, part);
+  const std::int64_t start = nanoseconds_on(CLOCK_MONOTONIC),
+                     computed = nanoseconds_on(CLOCK_THREAD_CPUTIME_ID);
   const std::int64_t rows = plan_.micro_batch();
   for (std::int64_t row = rows * part / parts_; row < rows * (part + 1) / parts_ && !stopping_;
        ++row) {
+    test_delay(DelayPlace::read);
     fill_row(slot, plan_.at(batch, row), row);
     if (context_) cut_sequences(slot.host.batch, batch, row);
   }
+  read_ns_ += nanoseconds_on(CLOCK_MONOTONIC) - start;
+  computed_ns_ += nanoseconds_on(CLOCK_THREAD_CPUTIME_ID) - computed;
+}
+
+ReadWork Loader::read_work() const {
+  return {.seconds = 1e-9 * static_cast<double>(read_ns_.load()),
+          .computing = 1e-9 * static_cast<double>(computed_ns_.load())};
 }
 
 void Loader::fill_row(Slot& slot, SampleId id, std::int64_t row) const {

@@ -40,6 +40,7 @@ class Loader final : public BatchSource {
   // Seconds that next() has waited for samples so far while the compute stream had nothing to do:
   // the data wait.
   [[nodiscard]] double wait_seconds() const override { return wait_seconds_; }
+  [[nodiscard]] ReadWork read_work() const override;
 
  private:
   struct Slot {
@@ -83,6 +84,7 @@ class Loader final : public BatchSource {
       released_;           // the compute stream, as far as enqueued when next() was entered
   std::int64_t next_ = 0;  // batch that the next call returns
   double wait_seconds_ = 0;
+  std::atomic<std::int64_t> read_ns_ = 0, computed_ns_ = 0;  // of the workers
 
   std::mutex mutex_;
   std::condition_variable room_;   // for workers: a slot may be filled

@@ -46,22 +46,6 @@ ExportChoice export_choice(const TelemetryConfig& config) {
           .prometheus_port = static_cast<int>(config.prometheus_port)};
 }
 
-// What the schedule would gain; a setting that the config does not go with is left out.
-std::vector<Trial> replays_of(const BubbleReport& report, const Config& config, double step_ms) {
-  std::vector<Trial> trials;
-  const auto add = [&](std::string setting, double part) {
-    if (part <= 0 || part >= 1 || !(step_ms > 0)) return;
-    trials.push_back(
-        {.setting = std::move(setting), .gain = (1 - part) * report.span_ms / step_ms});
-  };
-  const TrainConfig& train = config.train;
-  if (train.recompute == Recompute::none && config.parallel.zero < 2)
-    add("parallel.schedule=zero-bubble", report.zero_bubble);
-  if (train.micro_batch % 2 == 0)
-    add(fmt::format("train.micro_batch={}", train.micro_batch / 2), report.half_micro_batches);
-  return trials;
-}
-
 }  // namespace
 
 std::string layout_text(const ParallelConfig& parallel) {
@@ -120,23 +104,6 @@ std::uint64_t peak_memory_of_any_rank(Session& session) {
   const auto peak =
       largest_of_any_rank<1>(*session.world, {static_cast<std::int64_t>(peak_resident_bytes())});
   return static_cast<std::uint64_t>(peak[0]);
-}
-
-PipelineFindings log_bubble(Session& session, const PipelineRunner& runner,
-                            const BubbleMeter& meter, double step_ms) {
-  const ScheduleShape& shape = runner.shape();
-  if (shape.stages == 1) return {};
-  const BubbleReport report = meter.report(session.mesh.pipeline());
-  PipelineFindings found{
-      .bubble = BubbleShares{.measured = report.measured, .predicted = report.predicted},
-      .replays = replays_of(report, session.config, step_ms)};
-  if (session.world->rank() != 0) return found;
-  log::get("train").info(
-      "pipeline bubble: measured {:.1f} %, predicted {:.1f} % from the stages' times, {:.1f} % "
-      "with equal stages ({} x {} micro-batches, {})",
-      100 * report.measured, 100 * report.predicted, 100 * report.ideal, shape.stages,
-      shape.micro_batches, name_of(shape.kind));
-  return found;
 }
 
 }  // namespace trireme

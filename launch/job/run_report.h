@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training run says about itself: where it runs, what it holds, how its pipeline fared.
+// What a training run says about itself: where it runs, what it holds.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,6 @@
 #include "runtime/telemetry/health/run_warnings.h"
 #include "runtime/telemetry/run_directory.h"
 #include "runtime/telemetry/verdict/rank_log.h"
-#include "runtime/train/meters/bubble_meter.h"
 
 namespace trireme {
 
@@ -52,15 +51,5 @@ struct Reporter {
 
 // Of the rank whose resident set was largest. Collective.
 [[nodiscard]] std::uint64_t peak_memory_of_any_rank(Session& session);
-
-// The pipeline's bubble as measured and as the schedule predicts it from the stages' own times, and
-// other settings replayed with these, whose gains are parts of `step_ms`. Nothing where there is no
-// pipeline. Collective over the pipeline.
-struct PipelineFindings {
-  std::optional<BubbleShares> bubble{};
-  std::vector<Trial> replays{};
-};
-[[nodiscard]] PipelineFindings log_bubble(Session& session, const PipelineRunner& runner,
-                                          const BubbleMeter& meter, double step_ms);
 
 }  // namespace trireme

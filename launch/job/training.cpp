@@ -11,6 +11,7 @@
 
 #include "launch/job/energy.h"
 #include "launch/job/libraries.h"
+#include "launch/job/replays.h"
 #include "launch/job/run_report.h"
 #include "launch/job/run_results.h"
 #include "launch/job/start_times.h"
@@ -152,8 +153,8 @@ void log_step_time(double planned_seconds, double mean_seconds) {
 }
 
 // Collective.
-void leave_results(Engine& engine, const Trainer& trainer, const BubbleMeter& meter, double step_ms,
-                   Reporter* reporter) {
+void leave_results(Engine& engine, const Trainer& trainer, const BubbleMeter& meter,
+                   const RunFacts& facts, Reporter* reporter) {
   Session& session = engine.session();
   TrainingState& state = *engine.training().state;
   const Config& config = session.config;
@@ -161,17 +162,27 @@ void leave_results(Engine& engine, const Trainer& trainer, const BubbleMeter& me
   write_results(session, state, trainer.final_loss(), reporter);
   if (config.device.autotune != "off")
     tune_gemms(*session.world, *session.streams.compute, config.device.autotune);
-  const PipelineFindings pipeline = log_bubble(session, state.engine.runner(), meter, step_ms);
+  ReplayInput input{.facts = facts,
+                    .pipeline = pipeline_report(session, state.engine.runner(), meter),
+                    .reading = engine.training().batches->read_work()};
+  if (reporter != nullptr) {
+    input.summary = reporter->ranks.fold().summary();
+    input.summary.wall_seconds = trainer.wall_seconds();
+  }
+  std::vector<Trial> replays = replays_of(session, input);
   session.world->barrier();  // the last wait that has a deadline
   if (reporter == nullptr) return;
   reporter->exporters.finish(RunEnd::done);
+  std::optional<BubbleShares> bubble;
+  if (const auto& report = input.pipeline)
+    bubble = {.measured = report->measured, .predicted = report->predicted};
   reporter->ranks.end({.step = config.train.steps,
                        .wall_seconds = trainer.wall_seconds(),
                        .evaluation_seconds = trainer.evaluation_seconds(),
                        .checkpoint_after_seconds = trainer.checkpoint_after_seconds(),
                        .peak_memory_bytes = peak,
-                       .bubble = pipeline.bubble,
-                       .replays = pipeline.replays,
+                       .bubble = bubble,
+                       .replays = std::move(replays),
                        .time = std::chrono::system_clock::now()});
   reporter->console.finish(reporter->ranks.fold().summary());
 }
@@ -282,8 +293,7 @@ bool run_training(const RankProcess& process, const Config& config,
   } else {
     if (planned.seconds) log_step_time(*planned.seconds, mean_step_seconds(trainer, config, start));
     engine.require_run();
-    leave_results(engine, trainer, meter, 1e3 * mean_step_seconds(trainer, config, start),
-                  reporter.get());
+    leave_results(engine, trainer, meter, facts, reporter.get());
     checkpoints.require_saved();
     checkpoints.forget_memory();
   }

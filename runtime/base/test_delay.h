@@ -10,11 +10,14 @@ namespace trireme {
 
 enum class DelayPlace : std::uint8_t {
   compute,    // the first forward pass of a step
+  read,       // a reader of the loader, before each sample
   batch,      // the loader, before it hands out a micro-batch
   messages,   // the stream of messages, before what ends a step
   checkpoint  // the training thread, before a save
 };
 
+// Whether this program is a test's that delays anything.
+bool test_delays();
 // Returns how long it stood still, in milliseconds: 0.
 double test_delay(DelayPlace place);
 

@@ -203,7 +203,8 @@ RunFacts run_facts(const Config& config, const CoreCrowd& crowd) {
           .checkpoint_every = config.checkpoint.every_steps,
           .checkpoint_async = config.checkpoint.async,
           .full_recompute = config.train.recompute == Recompute::full,
-          .global_batch = config.train.global_batch};
+          .global_batch = config.train.global_batch,
+          .micro_batch = config.train.micro_batch};
 }
 
 }  // namespace trireme

@@ -7,6 +7,12 @@
 
 namespace trireme {
 
+// What threads beside the caller's have done to read batches, in seconds of all of them together.
+struct ReadWork {
+  double seconds = 0;
+  double computing = 0;  // of these, on a core
+};
+
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
@@ -16,6 +22,8 @@ class BatchSource {
   virtual const Batch& next(Stream& copy, Stream& compute) = 0;
   // Seconds that the calling thread has been blocked in next() since the start.
   [[nodiscard]] virtual double wait_seconds() const = 0;
+  // Since the start; of none where nothing is read.
+  [[nodiscard]] virtual ReadWork read_work() const { return {}; }
 };
 
 }  // namespace trireme

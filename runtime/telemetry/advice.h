@@ -28,6 +28,7 @@ struct RunFacts {
   bool checkpoint_async = true;
   bool full_recompute = false;
   std::int64_t global_batch = 0;  // samples; 0: not known
+  std::int64_t micro_batch = 0;   // the same
   friend bool operator==(const RunFacts&, const RunFacts&) = default;
 };
 

@@ -206,6 +206,7 @@ void StepTotals::add(const StepMetrics& metrics) {
   evaluation_ms += metrics.evaluation_ms;
   checkpoint_straggler_ms += metrics.checkpoint_straggler_ms;
   forward_ms += metrics.forward_ms;
+  backward_ms += metrics.backward_ms;
   optimizer_ms += metrics.optimizer_ms;
   if (!metrics.joules) return;
   joules += *metrics.joules;
@@ -235,6 +236,7 @@ void StepTotals::add(const StepTotals& more) {
   evaluation_ms += more.evaluation_ms;
   checkpoint_straggler_ms += more.checkpoint_straggler_ms;
   forward_ms += more.forward_ms;
+  backward_ms += more.backward_ms;
   optimizer_ms += more.optimizer_ms;
   joules += more.joules;
   joule_items += more.joule_items;

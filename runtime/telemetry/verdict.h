@@ -39,6 +39,7 @@ struct StepTotals {
   double evaluation_ms = 0;
   double checkpoint_straggler_ms = 0;
   double forward_ms = 0;
+  double backward_ms = 0;
   double optimizer_ms = 0;
   // Of the steps whose energy is known.
   double joules = 0;

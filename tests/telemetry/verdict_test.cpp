@@ -262,6 +262,21 @@ TEST(Trials, AreThoseThatTheRunsOwnTimesTell) {
             "try: parallel.schedule=zero-bubble (predicted -15.0 % time)");
 }
 
+TEST(Trials, LessShardingSavesWhatEachPassGathers) {
+  const RunSummary summary =
+      summary_of({.step_ms = 100, .tensor_comm_ms = 8, .gather_comm_ms = 40});
+  RunFacts facts{.ranks = 2, .data = 2, .zero = 3, .global_batch = 8, .micro_batch = 2};
+
+  // Two micro-batches gather four times what one update does, and 8 ms are behind their passes.
+  EXPECT_EQ(try_line(summary, facts),
+            "try: parallel.zero=1 (predicted -36.0 % time, if memory allows), "
+            "train.micro_batch=4 (predicted -24.0 % time, if memory allows)");
+  facts.zero = 1;
+  EXPECT_EQ(try_line(summary, facts), "");
+  facts = {.ranks = 4, .data = 2, .tensor = 2, .zero = 2, .global_batch = 8, .micro_batch = 2};
+  EXPECT_EQ(try_line(summary, facts), "") << "waits of a tensor group have other reasons";
+}
+
 TEST(Verdict, AnEvaluationAtTheEndIsNotToBeMadeRarer) {
   RunSummary summary = summary_of({.step_ms = 100});
   summary.wall_seconds = 0.2;

@@ -14,7 +14,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RunFacts, ranks, data, tensor, p
                                                 zero_bubble, on_cpu, host_ranks, host_cores,
                                                 data_workers, eval_every, eval_batches,
                                                 warmup_steps, clip_norm, checkpoint_every,
-                                                checkpoint_async, full_recompute, global_batch)
+                                                checkpoint_async, full_recompute, global_batch,
+                                                micro_batch)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Trial, setting, gain, of_sample, unless)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BubbleShares, measured, predicted)
 
@@ -58,6 +59,7 @@ constexpr std::pair<const char*, double StepTotals::*> within_keys[] = {
     {"tensor_comm_ms", &StepTotals::tensor_comm_ms},
     {"gather_comm_ms", &StepTotals::gather_comm_ms},
     {"forward_ms", &StepTotals::forward_ms},
+    {"backward_ms", &StepTotals::backward_ms},
     {"optimizer_ms", &StepTotals::optimizer_ms}};
 
 double number(const nlohmann::json& object, const char* key) {

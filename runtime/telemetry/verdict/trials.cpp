@@ -56,6 +56,43 @@ void add_no_recompute(std::vector<Trial>& trials, const RunSummary& summary,
                     .unless = "if memory allows"});
 }
 
+// Of a data rank in a step; 0: not known.
+double micro_batches_of(const RunFacts& facts) {
+  if (facts.global_batch <= 0 || facts.micro_batch <= 0 || facts.data <= 0) return 0;
+  return static_cast<double>(facts.global_batch) /
+         static_cast<double>(facts.micro_batch * facts.data);
+}
+
+// What stages 2 and 3 do in every pass, and 1 once in a step: stage 3 gathers parameters for both
+// passes of every micro-batch, and both reduce gradients behind each, which shows as waits within
+// the passes (where no tensor group has others).
+double milliseconds_of_passes(const RunSummary& summary, const RunFacts& facts) {
+  const double gathers = facts.zero == 3 ? summary.totals.gather_comm_ms : 0;
+  return gathers + (facts.tensor == 1 ? summary.totals.tensor_comm_ms : 0);
+}
+
+void add_less_sharding(std::vector<Trial>& trials, const RunSummary& summary,
+                       const RunFacts& facts) {
+  const double micro_batches = micro_batches_of(facts);
+  if (facts.zero < 2 || facts.data < 2 || facts.pipeline > 1 || micro_batches < 1) return;
+  const double passes = milliseconds_of_passes(summary, facts);
+  trials.push_back({.setting = "parallel.zero=1",
+                    .gain = share(1e-3 * passes * (1 - 1 / (2 * micro_batches)), summary),
+                    .unless = "if memory allows"});
+}
+
+// Twice as many samples go through for what a pass gathers and reduces.
+void add_larger_micro_batch(std::vector<Trial>& trials, const RunSummary& summary,
+                            const RunFacts& facts) {
+  const double micro_batches = micro_batches_of(facts);
+  const bool even =
+      facts.micro_batch > 0 && facts.global_batch % (2 * facts.micro_batch * facts.data) == 0;
+  if (facts.zero < 2 || facts.data < 2 || facts.pipeline > 1 || micro_batches < 2 || !even) return;
+  trials.push_back({.setting = fmt::format("train.micro_batch={}", 2 * facts.micro_batch),
+                    .gain = share(1e-3 * milliseconds_of_passes(summary, facts) / 2, summary),
+                    .unless = "if memory allows"});
+}
+
 }  // namespace
 
 std::vector<Trial> trials_of(const RunSummary& summary, const RunFacts& facts) {
@@ -65,6 +102,8 @@ std::vector<Trial> trials_of(const RunSummary& summary, const RunFacts& facts) {
   add_rarer(trials, summary, "checkpoint.every_steps", facts.checkpoint_every,
             1e-3 * parts_of(summary.totals).checkpoint + summary.checkpoint_after_seconds, false);
   add_no_recompute(trials, summary, facts);
+  add_less_sharding(trials, summary, facts);
+  add_larger_micro_batch(trials, summary, facts);
   add_larger_batch(trials, summary, facts);
   std::erase_if(trials, [](const Trial& trial) { return trial.gain < worth_trying; });
   // What changes the training itself comes behind what does not.

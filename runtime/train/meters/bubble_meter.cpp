@@ -2,34 +2,14 @@
 #include "runtime/train/meters/bubble_meter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/comm/host_stream.h"
-#include "runtime/parallel/schedule_timeline.h"
 
 namespace trireme {
 namespace {
 
 constexpr std::int64_t values_per_chunk = 3;  // forward, backward, backward_weight
-
-// Of `shape` with these costs, against `now`.
-double replayed(const ScheduleShape& shape, const Costs& costs, double now) {
-  return unsupported(shape) || !(now > 0) ? 0 : simulate(shape, costs).makespan / now;
-}
-
-Costs scaled(Costs costs, double factor) {
-  for (std::vector<double>* const of : {&costs.forward, &costs.backward, &costs.backward_weight}) {
-    for (double& seconds : *of)
-      seconds *= factor;
-  }
-  return costs;
-}
-
-Costs split_backward(Costs costs) {
-  for (double& seconds : costs.backward)
-    seconds /= 2;
-  costs.backward_weight = costs.backward;
-  return costs;
-}
 
 }  // namespace
 
@@ -83,20 +63,12 @@ BubbleReport BubbleMeter::report(Communicator& pipeline) const {
   }
   const bool split = shape.kind == ScheduleKind::zero_bubble;
   const Timeline now = simulate(shape, costs);
-  BubbleReport report{
-      .measured = 1 - busy / std::max(shape.stages * span, 1e-9),
-      .predicted = now.bubble,
-      .ideal = simulate(shape, uniform_costs(shape, 1, split ? 1 : 2, split ? 1 : 0)).bubble,
-      .span_ms = span / static_cast<double>(std::max<std::int64_t>(steps_, 1))};
-  if (!split && shape.chunks == 1) {
-    ScheduleShape other = shape;
-    other.kind = ScheduleKind::zero_bubble;
-    report.zero_bubble = replayed(other, split_backward(costs), now.makespan);
-  }
-  ScheduleShape more = shape;
-  more.micro_batches *= 2;
-  report.half_micro_batches = replayed(more, scaled(costs, 0.5), now.makespan);
-  return report;
+  return {.measured = 1 - busy / std::max(shape.stages * span, 1e-9),
+          .predicted = now.bubble,
+          .ideal = simulate(shape, uniform_costs(shape, 1, split ? 1 : 2, split ? 1 : 0)).bubble,
+          .costs = std::move(costs),
+          .replay_ms = now.makespan,
+          .span_ms = span / static_cast<double>(std::max<std::int64_t>(steps_, 1))};
 }
 
 }  // namespace trireme

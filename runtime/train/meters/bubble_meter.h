@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/parallel/pipeline_runner.h"
+#include "runtime/parallel/schedule_timeline.h"
 
 namespace trireme {
 
@@ -15,11 +16,9 @@ struct BubbleReport {
   double measured = 0;   // 1 - computing / (stages * time)
   double predicted = 0;  // the schedule with each stage's mean times
   double ideal = 0;      // the schedule with equal stages
-  // What else these times would have done, as parts of the pipeline's time now (1: the same): the
-  // zero-bubble schedule, with both parts of a backward alike, and micro-batches of half the size,
-  // each in half the time. 0 where there is no such schedule.
-  double zero_bubble = 0, half_micro_batches = 0;
-  double span_ms = 0;  // of the pipeline's time in a step, mean
+  Costs costs{};         // mean milliseconds by virtual stage, for stage_replay.h
+  double replay_ms = 0;  // the schedule with them, a step
+  double span_ms = 0;    // of the pipeline's time in a step, mean
 };
 
 class BubbleMeter {

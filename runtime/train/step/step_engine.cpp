@@ -346,7 +346,7 @@ void StepEngine::digest_weights(std::int64_t step, Slot& slot) {
 void StepEngine::reduce(Slot& slot) {
   set_activity("reduction of the gradients");
   const Range range("reduce");
-  if (device_.type() == DeviceType::cpu)
+  if (test_delays() && device_.type() == DeviceType::cpu)
     trireme::enqueue(*streams_.comm, [] { test_delay(DelayPlace::messages); });
   slot.totals.publish(*streams_.compute, *streams_.comm);
   if (options_.flags) slot.exchange.publish(*streams_.comm);

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/job/replays.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/log.h"
+#include "runtime/engine/memory_plan.h"
+#include "runtime/engine/options.h"
+#include "runtime/train/meters/reduce_replay.h"
+#include "runtime/train/meters/stage_replay.h"
+
+namespace trireme {
+namespace {
+
+constexpr double worth_measuring = 0.02;
+// How far a replay of the run's own settings may be from what was measured.
+constexpr double trusted = 0.25;
+
+class Replays {
+ public:
+  Replays(const Session& session, const ReplayInput& input)
+      : session_(session), config_(session.config), input_(input) {}
+
+  // Means over the steps, in milliseconds.
+  [[nodiscard]] double of_step(double StepTotals::*part) const {
+    const auto steps = std::max<std::int64_t>(input_.summary.totals.steps, 1);
+    return input_.summary.totals.*part / static_cast<double>(steps);
+  }
+  // What a step saves, as a share of the run.
+  [[nodiscard]] double share(double step_ms) const {
+    const double steps = static_cast<double>(input_.summary.totals.steps);
+    return input_.summary.wall_seconds > 0 ? 1e-3 * steps * step_ms / input_.summary.wall_seconds
+                                           : 0;
+  }
+  void add(std::string setting, double saved_ms, std::string unless = "") {
+    if (!(saved_ms > 0)) return;
+    trials_.push_back(
+        {.setting = std::move(setting), .gain = share(saved_ms), .unless = std::move(unless)});
+  }
+
+  void add_schedules();
+  void add_cut();
+  void add_fewer_stages(const ReduceCost& world);
+  void add_buckets(const ReduceCost& cost);
+  void add_larger_micro_batch(const ReduceCost& cost, std::int64_t elements);
+  void add_workers();
+  [[nodiscard]] std::vector<Trial> take() { return std::move(trials_); }
+
+ private:
+  // Saved of the pipeline's measured time where a replay takes `other` instead of `replay_ms`.
+  [[nodiscard]] double saved_of_pipeline(double other) const {
+    const BubbleReport& report = *input_.pipeline;
+    return other > 0 && report.replay_ms > 0 ? (1 - other / report.replay_ms) * report.span_ms : 0;
+  }
+  [[nodiscard]] bool replay_is_true() const {
+    const BubbleReport& report = *input_.pipeline;
+    return std::abs(report.replay_ms - report.span_ms) <= trusted * report.span_ms;
+  }
+
+  const Session& session_;
+  const Config& config_;
+  const ReplayInput& input_;
+  std::vector<Trial> trials_;
+};
+
+void Replays::add_schedules() {
+  const ScheduleShape& shape = session_.pipeline;
+  const Costs& costs = input_.pipeline->costs;
+  const TrainConfig& train = config_.train;
+  if (train.recompute == Recompute::none && config_.parallel.zero < 2)
+    add("parallel.schedule=zero-bubble", saved_of_pipeline(with_zero_bubble(shape, costs)));
+  if (train.micro_batch % 2 == 0)
+    add(fmt::format("train.micro_batch={}", train.micro_batch / 2),
+        saved_of_pipeline(with_half_micro_batches(shape, costs)));
+}
+
+// Only a cut by hand is worse than the balanced one by FLOPs.
+void Replays::add_cut() {
+  if (config_.parallel.stage_layers.empty() || !replay_is_true()) return;
+  const ScheduleShape& shape = session_.pipeline;
+  const auto costs = costs_of_cut(input_.pipeline->costs, session_.layers, session_.stages,
+                                  plan_stages(session_.layers, shape));
+  if (costs) add("parallel.stage_layers=[]", saved_of_pipeline(simulate(shape, *costs).makespan));
+}
+
+// The gradients of a stage of twice the layers are reduced over a group that did not exist: all of
+// the job stands for it, and nothing of the reduction is taken to be hidden.
+void Replays::add_fewer_stages(const ReduceCost& world) {
+  const ParallelConfig& parallel = config_.parallel;
+  if (config_.train.global_batch % (config_.train.micro_batch * parallel.data * 2) != 0) return;
+  const double then = with_half_the_stages(session_.pipeline, input_.pipeline->costs);
+  if (!replay_is_true() || share_cores(input_.facts) || then == 0) return;
+  std::int64_t all = 0;
+  for (const LayerSummary& layer : session_.layers) {
+    for (const ParamSpec& spec : layer.params)
+      all += spec.is_copy() ? 0 : spec.shape.count();
+  }
+  const double elements = 2.0 * static_cast<double>(all) / static_cast<double>(parallel.pipeline);
+  const double calls = std::ceil(elements / static_cast<double>(bucket_elements(config_)));
+  const double reduction = calls * world.call + elements * world.element;
+  const double saved =
+      saved_of_pipeline(then) - std::max(reduction - of_step(&StepTotals::reduce_comm_ms), 0.0);
+  add(fmt::format("parallel.pipeline={} parallel.data={}", parallel.pipeline / 2,
+                  2 * parallel.data),
+      saved, "if memory allows");
+}
+
+std::vector<std::int64_t> weight_buckets(const ParamLayout& layout) {
+  std::vector<std::int64_t> counts;
+  for (const Bucket& bucket : layout.buckets())
+    if (bucket.kind == ParamKind::weight) counts.push_back(bucket.count);
+  return counts;
+}
+
+// Of what is measured to be exposed, the part that larger buckets take away in the replay.
+void Replays::add_buckets(const ReduceCost& cost) {
+  const std::vector<std::int64_t> buckets = weight_buckets(session_.model->params().layout());
+  const double micro_batches = static_cast<double>(session_.pipeline.micro_batches);
+  const double backward = of_step(&StepTotals::backward_ms) / micro_batches;
+  const double now = exposed_reduction(buckets, backward, cost);
+  const double measured = of_step(&StepTotals::reduce_comm_ms);
+  if (buckets.size() < 2 || !(now > 0)) return;
+  double best = 0, megabytes = 0;
+  for (const std::int64_t times : {4, 16, 64, 256}) {
+    const auto joined = joined_buckets(buckets, times * bucket_elements(config_));
+    const double then = exposed_reduction(joined, backward, cost);
+    const double saved = std::min(measured, now) * (1 - then / now);
+    if (saved < 1.05 * best) continue;
+    best = saved;
+    megabytes = static_cast<double>(times) * config_.parallel.bucket_megabytes;
+  }
+  add(fmt::format("parallel.bucket_megabytes={:.6g}", megabytes), best);
+}
+
+// Sums of a tensor group are as many for twice as large micro-batches, of which there are half as
+// many: what each call takes beside its elements is saved once in two.
+void Replays::add_larger_micro_batch(const ReduceCost& cost, std::int64_t elements) {
+  const double once = cost.of(elements);
+  if (!(once > 0)) return;
+  const double saved = of_step(&StepTotals::tensor_comm_ms) * cost.call / (2 * once);
+  add(fmt::format("train.micro_batch={}", 2 * config_.train.micro_batch), saved,
+      "if memory allows");
+}
+
+// What a layer's output holds, as a sum of a tensor group has it: of most layers, which are blocks.
+std::int64_t summed_elements(const Session& session) {
+  std::vector<std::int64_t> counts;
+  for (const LayerSummary& layer : session.layers)
+    counts.push_back(layer.output.count());
+  std::ranges::sort(counts);
+  return counts.empty() ? 0 : counts[counts.size() / 2];
+}
+
+// Readers that are busy and do not compute wait for storage, and more of them wait at the same
+// time.
+void Replays::add_workers() {
+  constexpr double busy = 0.8, computing = 0.3, comfortable = 0.9;
+  const DataConfig& data = config_.data;
+  const ReadWork& reading = input_.reading;
+  const StepTotals& totals = input_.summary.totals;
+  const double steps = static_cast<double>(std::max<std::int64_t>(totals.steps, 1));
+  const double wait = totals.data_wait_ms / steps, step = totals.step_ms / steps;
+  const auto workers = static_cast<double>(data.workers);
+  if (totals.step_ms <= 0 || input_.summary.slow.data.rank >= 0 ||
+      1e3 * reading.seconds < busy * workers * totals.step_ms ||
+      reading.computing > computing * reading.seconds)
+    return;
+  // No more pieces of batches are under way than this.
+  const std::int64_t most = data.prefetch * config_.train.micro_batch;
+  const double read = std::min(1e3 * reading.seconds / steps, workers * step);
+  std::int64_t more = std::min(2 * data.workers, most);
+  for (; 2 * more <= std::min(most, 8 * data.workers) &&
+         read / static_cast<double>(more) > comfortable * (step - wait);
+       more *= 2) {
+  }
+  if (more <= data.workers) return;
+  const double then = std::max(step - wait, read / static_cast<double>(more));
+  add(fmt::format("data.workers={}", more), std::min(wait, step - then),
+      "if the storage serves so many readers");
+}
+
+// Rank 0 knows what the groups cost, and all measure what it wants; the gradients of a run that has
+// ended are the memory for it.
+void measure_and_add(Session& session, Replays& replays) {
+  const ParallelConfig& parallel = session.config.parallel;
+  const TrainConfig& train = session.config.train;
+  const ParamStore& params = session.model->params();
+  const bool leader = session.world->rank() == 0;
+  const auto worth = [&](double StepTotals::*part) {
+    return leader && replays.share(replays.of_step(part)) >= worth_measuring ? 1 : 0;
+  };
+  const auto [reduces, sums, bubbles] = largest_of_any_rank<3>(
+      *session.world, {worth(&StepTotals::reduce_comm_ms), worth(&StepTotals::tensor_comm_ms),
+                       worth(&StepTotals::bubble_ms)});
+  if (parallel.zero >= 2 || params.options().gradient_levels != 1) return;
+  const Tensor gradients = params.gradients().held(0);
+  Stream& comm = *session.streams.comm;
+  if (reduces > 0 && parallel.data > 1 && parallel.pipeline == 1 &&
+      parallel.reducer == ReducerMode::overlapped) {
+    const ReduceCost cost = measure_reduction(session.mesh.data(), comm, gradients,
+                                              bucket_elements(session.config), parallel.zero == 1);
+    if (leader) replays.add_buckets(cost);
+  }
+  if (sums > 0 && parallel.tensor > 1 && parallel.pipeline == 1 &&
+      train.global_batch % (2 * train.micro_batch * parallel.data) == 0) {
+    const std::int64_t elements = summed_elements(session);
+    const Tensor sample = gradients.range(0, std::min(gradients.count(), 4 * elements));
+    const ReduceCost cost =
+        measure_reduction(session.mesh.tensor(), comm, sample, elements, /*scatter=*/false);
+    if (leader) replays.add_larger_micro_batch(cost, elements);
+  }
+  if (bubbles > 0 && parallel.tensor == 1 && parallel.pipeline % 2 == 0) {
+    // Stages hold different numbers of gradients.
+    const std::int64_t common = -largest_of_any_rank<1>(*session.world, {-gradients.count()})[0];
+    const ReduceCost cost = measure_reduction(*session.world, comm, gradients.range(0, common),
+                                              common / 4, /*scatter=*/false);
+    if (leader) replays.add_fewer_stages(cost);
+  }
+}
+
+}  // namespace
+
+std::optional<BubbleReport> pipeline_report(Session& session, const PipelineRunner& runner,
+                                            const BubbleMeter& meter) {
+  const ScheduleShape& shape = runner.shape();
+  if (shape.stages == 1) return std::nullopt;
+  BubbleReport report = meter.report(session.mesh.pipeline());
+  if (session.world->rank() == 0)
+    log::get("train").info(
+        "pipeline bubble: measured {:.1f} %, predicted {:.1f} % from the stages' times, {:.1f} % "
+        "with equal stages ({} x {} micro-batches, {})",
+        100 * report.measured, 100 * report.predicted, 100 * report.ideal, shape.stages,
+        shape.micro_batches, name_of(shape.kind));
+  return report;
+}
+
+std::vector<Trial> replays_of(Session& session, const ReplayInput& input) {
+  Replays replays(session, input);
+  const bool leader = session.world->rank() == 0;
+  if (leader && input.pipeline) {
+    replays.add_schedules();
+    replays.add_cut();
+  }
+  if (leader) replays.add_workers();
+  measure_and_add(session, replays);
+  return replays.take();
+}
+
+}  // namespace trireme

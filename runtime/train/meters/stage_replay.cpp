@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/meters/stage_replay.h"
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+namespace trireme {
+namespace {
+
+double length_of(const ScheduleShape& shape, const Costs& costs) {
+  return unsupported(shape) ? 0 : simulate(shape, costs).makespan;
+}
+
+std::vector<double> pairs_of(const std::vector<double>& values) {
+  std::vector<double> pairs;
+  for (std::size_t i = 0; i + 1 < values.size(); i += 2)
+    pairs.push_back(values[i] + values[i + 1]);
+  return pairs;
+}
+
+// By virtual stage.
+std::vector<double> flops_of(std::span<const LayerSummary> layers, const StagePlan& plan) {
+  std::vector<double> flops;
+  for (std::size_t stage = 0; stage + 1 < plan.first_layer.size(); ++stage) {
+    double sum = 0;
+    for (int layer = plan.first_layer[stage]; layer < plan.first_layer[stage + 1]; ++layer)
+      sum += layers[static_cast<std::size_t>(layer)].forward_flops;
+    flops.push_back(sum);
+  }
+  return flops;
+}
+
+double sum_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+}  // namespace
+
+double with_zero_bubble(const ScheduleShape& shape, const Costs& costs) {
+  if (shape.kind == ScheduleKind::zero_bubble || shape.chunks > 1) return 0;
+  ScheduleShape other = shape;
+  other.kind = ScheduleKind::zero_bubble;
+  Costs split = costs;
+  for (double& milliseconds : split.backward)
+    milliseconds /= 2;
+  split.backward_weight = split.backward;
+  return length_of(other, split);
+}
+
+double with_half_micro_batches(const ScheduleShape& shape, const Costs& costs) {
+  ScheduleShape more = shape;
+  more.micro_batches *= 2;
+  Costs half = costs;
+  for (std::vector<double>* const of : {&half.forward, &half.backward, &half.backward_weight}) {
+    for (double& milliseconds : *of)
+      milliseconds /= 2;
+  }
+  return length_of(more, half);
+}
+
+double with_half_the_stages(const ScheduleShape& shape, const Costs& costs) {
+  if (shape.chunks > 1 || shape.stages % 2 != 0 || shape.micro_batches % 2 != 0) return 0;
+  ScheduleShape fewer = shape;
+  fewer.stages /= 2;
+  fewer.micro_batches /= 2;
+  const Costs joined{.forward = pairs_of(costs.forward),
+                     .backward = pairs_of(costs.backward),
+                     .backward_weight = pairs_of(costs.backward_weight),
+                     .transfer = costs.transfer};
+  // One stage has no schedule: its passes follow each other.
+  if (fewer.stages == 1)
+    return fewer.micro_batches *
+           (sum_of(joined.forward) + sum_of(joined.backward) + sum_of(joined.backward_weight));
+  return length_of(fewer, joined);
+}
+
+std::optional<Costs> costs_of_cut(const Costs& costs, std::span<const LayerSummary> layers,
+                                  const StagePlan& present, const StagePlan& other) {
+  constexpr double trusted = 0.25;
+  const std::vector<double> now = flops_of(layers, present), then = flops_of(layers, other);
+  const double all = sum_of(now);
+  if (now.size() != then.size() || now.size() != costs.forward.size() || !(all > 0)) return {};
+  const auto recut =
+      [&](const std::vector<double>& measured) -> std::optional<std::vector<double>> {
+    const double each = sum_of(measured) / all;
+    std::vector<double> result;
+    for (std::size_t stage = 0; stage < now.size(); ++stage) {
+      const double expected = each * now[stage];
+      if (std::abs(measured[stage] - expected) > trusted * expected) return {};
+      result.push_back(each * then[stage]);
+    }
+    return result;
+  };
+  const auto forward = recut(costs.forward), backward = recut(costs.backward),
+             weights = recut(costs.backward_weight);
+  if (!forward || !backward || !weights) return {};
+  return Costs{*forward, *backward, *weights, costs.transfer};
+}
+
+}  // namespace trireme

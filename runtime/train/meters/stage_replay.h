@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pipeline's step under other settings, with the times that its stages were measured to take.
+// Pure functions; what is not known to fit is nothing.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "runtime/parallel/schedule_timeline.h"
+#include "runtime/parallel/stage_plan.h"
+
+namespace trireme {
+
+// Lengths of a step's pipeline in the unit of the costs; 0 where there is no such schedule.
+
+// Under the zero-bubble schedule, both parts of a backward alike.
+[[nodiscard]] double with_zero_bubble(const ScheduleShape& shape, const Costs& costs);
+// With micro-batches of half the size, each in half the time.
+[[nodiscard]] double with_half_micro_batches(const ScheduleShape& shape, const Costs& costs);
+// With half as many stages, each of which does the work of two neighbours for half of the
+// micro-batches, for there are twice as many pipelines.
+[[nodiscard]] double with_half_the_stages(const ScheduleShape& shape, const Costs& costs);
+
+// The costs of stages that are cut otherwise, by the FLOPs of their layers; nothing where the
+// measured ones are more than a quarter off what the FLOPs of the present cut say.
+[[nodiscard]] std::optional<Costs> costs_of_cut(const Costs& costs,
+                                                std::span<const LayerSummary> layers,
+                                                const StagePlan& present, const StagePlan& other);
+
+}  // namespace trireme
