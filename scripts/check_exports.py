@@ -69,6 +69,31 @@ def compare(kind, found, directory, tolerance):
     print(f"{kind}: {len(found)} values of {len(tags)} metrics at {len(steps)} steps are those of metrics.jsonl")
 
 
+def check_snapshots(events):
+    """Histograms, texts and pictures are there as TensorBoard's plugins want them."""
+    histograms, pictures = 0, 0
+    for tag in events.Tags()["tensors"]:
+        plugin = events.SummaryMetadata(tag).plugin_data.plugin_name
+        for event in events.Tensors(tag):
+            tensor = event.tensor_proto
+            if plugin == "histograms":
+                rows = [tensor.double_val[i:i + 3] for i in range(0, len(tensor.double_val), 3)]
+                shape = [dimension.size for dimension in tensor.tensor_shape.dim]
+                edges = [edge for left, right, _ in rows for edge in (left, right)]
+                if shape != [len(rows), 3] or edges != sorted(edges) or not sum(count for _, _, count in rows) > 0:
+                    fail(f"tensorboard: {tag} at step {event.step} is no histogram: {shape}, {rows[:3]}")
+                histograms += 1
+            elif plugin == "images":
+                width, height, file = tensor.string_val
+                size = (int.from_bytes(file[16:20], "big"), int.from_bytes(file[20:24], "big"))
+                if file[:8] != b"\x89PNG\r\n\x1a\n" or size != (int(width), int(height)):
+                    fail(f"tensorboard: {tag} at step {event.step} is no PNG of {width} x {height} pixels")
+                pictures += 1
+            elif plugin == "text":
+                tensor.string_val[0].decode("utf-8")
+    print(f"tensorboard: {histograms} histograms and {pictures} pictures are whole")
+
+
 def tensorboard(directory):
     try:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -88,6 +113,7 @@ def tensorboard(directory):
         for event in events.Tensors(tag):
             found[(tag, event.step)] = event.tensor_proto.float_val[0]
     compare("tensorboard", found, directory, 1e-6)
+    check_snapshots(events)
     for text in ("config", "command line"):
         if text not in events.Tags()["tensors"]:
             fail(f"tensorboard: no text {text}")

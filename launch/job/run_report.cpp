@@ -92,12 +92,13 @@ void Reporter::warn(const Config& config,
                         : std::string();
           },
       .samples = std::move(samples),
-      .warn =
-          [this](const RunWarning& warning) {
-            log::get("train").warn("step {}: {}", warning.step, warning.text);
-            sinks.warning(warning);
-          }});
+      .warn = [this](const RunWarning& warning) { tell(warning); }});
   sinks.add(*warnings_);
+}
+
+void Reporter::tell(const RunWarning& warning) {
+  log::get("train").warn("step {}: {}", warning.step, warning.text);
+  sinks.warning(warning);
 }
 
 std::uint64_t peak_memory_of_any_rank(Session& session) {

@@ -44,6 +44,8 @@ struct Reporter {
   MetricsSinks sinks;  // all of them
   // `samples`: of a step's global batch, steps counted from 1.
   void warn(const Config& config, std::function<std::vector<std::int64_t>(std::int64_t)> samples);
+  // Logs a warning and passes it on.
+  void tell(const RunWarning& warning);
 
  private:
   std::optional<RunWarnings> warnings_;

@@ -14,6 +14,7 @@
 #include "launch/job/replays.h"
 #include "launch/job/run_report.h"
 #include "launch/job/run_results.h"
+#include "launch/job/snapshots.h"
 #include "launch/job/start_times.h"
 #include "launch/job/step_samples.h"
 #include "launch/plan/layout_plan.h"
@@ -254,6 +255,8 @@ bool run_training(const RankProcess& process, const Config& config,
   Trainer::Services services = services_of(engine, requests, hosts, facts, reporter.get());
   if (reporter)
     reporter->warn(config, [&](std::int64_t step) { return samples_of(*parts.sampler, step - 1); });
+  Snapshots snapshots(engine, reporter.get());
+  services.look = [&](std::int64_t done) { snapshots.take(done); };
   services.after_step = [&] {
     engine.check();
     if (reporter) keep_times(config, seconds_before, checkpoints, requests);

@@ -115,7 +115,6 @@ const std::array totals_keys = {
     TotalsKey{"bubble_ms", &StepTotals::bubble_ms},
     TotalsKey{"other_ms", &StepTotals::other_ms},
     TotalsKey{"core_wait_ms", &StepTotals::core_wait_ms},
-    TotalsKey{"core_straggler_ms", &StepTotals::core_straggler_ms},
     TotalsKey{"reduce_ms", &StepTotals::reduce_ms},
     TotalsKey{"reduce_wait_ms", &StepTotals::reduce_wait_ms},
 };
@@ -169,6 +168,7 @@ class MetricsReading {
     constexpr double patience_seconds = 30, patience_times = 20;
     const auto now = seconds_of(scanner_.timestamp);
     double between = 0;
+    const double behind = std::exchange(behind_, 0);
     if (!now) {
       history_.running_seconds += work;
     } else if (history_.last_time == 0) {
@@ -184,7 +184,11 @@ class MetricsReading {
         history_.running_seconds += work;
       } else {
         history_.running_seconds += std::max(passed, 0.0);
-        between = std::max(passed, 0.0) - work;
+        // A line may be written late, and the next one soon behind it: what the one lacks the other
+        // has.
+        const double rest = std::max(passed, 0.0) - work + behind;
+        behind_ = std::min(rest, 0.0);
+        between = std::max(rest, 0.0);
       }
       // A clock that was set back goes on from there.
       history_.last_time = *now;
@@ -252,6 +256,7 @@ class MetricsReading {
     ++totals.steps;
     for (const TotalsKey& key : totals_keys)
       totals.*key.sum += number(key.key);
+    const double items_before = item_sum_;
     for (const std::string_view items : {"tokens", "images"}) {
       const double* const rate = scanner_.find(std::string(items) + "_per_s");
       if (rate == nullptr) continue;
@@ -260,6 +265,11 @@ class MetricsReading {
       totals.items = static_cast<std::int64_t>(std::min(item_sum_, 9e18));
       const double* const seen = scanner_.find(std::string(items) + "_seen");
       if (seen != nullptr && std::isfinite(*seen)) all.items_seen = *seen;
+    }
+    if (const double* const joules = scanner_.find("joules")) {
+      totals.joules += number("joules");
+      joule_item_sum_ += std::isfinite(*joules) ? item_sum_ - items_before : 0.0;
+      totals.joule_items = static_cast<std::int64_t>(std::min(joule_item_sum_, 9e18));
     }
     const double loss = *scanner_.find("loss");
     if (std::isfinite(loss)) {
@@ -334,6 +344,8 @@ class MetricsReading {
   std::vector<std::size_t> hints_;
   std::int64_t step_ = 0, pass_ = 0, every_ = 1;
   double item_sum_ = 0;
+  double joule_item_sum_ = 0;  // of the steps whose energy is known
+  double behind_ = 0;  // seconds, at most 0, that the lines so far are behind what they report
   bool provisional_ = false;  // the last evaluation makes way for the next
 };
 

@@ -292,9 +292,8 @@ RunSummary summary_of(const RunData& run) {
                      .wall_seconds = run.metrics.running_seconds,
                      .evaluation_seconds = run.metrics.evaluation_seconds,
                      .hosts = run.hosts};
-  // metrics.jsonl's core_wait_ms has both kinds.
-  summary.totals.core_wait_ms =
-      std::max(0.0, summary.totals.core_wait_ms - summary.totals.core_straggler_ms);
+  // metrics.jsonl does not say in which of the other parts its core_wait_ms lies: it stays there.
+  summary.totals.core_wait_ms = 0;
   summary.wall_seconds =
       std::max(summary.wall_seconds, 1e-3 * summary.totals.step_ms + summary.evaluation_seconds);
   return summary;

@@ -116,14 +116,25 @@ std::string rate_text(const RunData& run, const Figures& figures) {
                      figures.recent_step_ms);
 }
 
-std::string time_text(const RunSummary& summary) {
+std::string time_text(const RunSummary& summary, double core_wait_ms) {
   std::vector<std::string> parts;
   for (const TimeShare& share : shares_of(summary)) {
     if (!share.always_shown && share.seconds <= 0) continue;
     parts.push_back(fmt::format("{} {:.1f} s ({:.1f} %)", share.name, share.seconds,
                                 percent(share.seconds, summary.wall_seconds)));
   }
-  return fmt::format("{}", fmt::join(parts, ", "));
+  std::string text = fmt::format("{}", fmt::join(parts, ", "));
+  if (core_wait_ms > 0)
+    text += fmt::format("; within them processes had no core for {:.1f} s", 1e-3 * core_wait_ms);
+  return text;
+}
+
+std::string energy_text(const RunData& run) {
+  const StepTotals& totals = run.metrics.totals;
+  if (totals.joule_items <= 0 || run.metrics.items.empty()) return {};
+  return fmt::format("{} J, {:.3g} J per {}", format_quantity(totals.joules),
+                     totals.joules / static_cast<double>(totals.joule_items),
+                     run.metrics.items.substr(0, run.metrics.items.size() - 1));
 }
 
 std::string compute_text(const RunData& run, const Figures& figures) {
@@ -221,8 +232,10 @@ std::vector<Fact> facts_of(const RunData& run) {
   facts.push_back({"memory", memory_text(run.figures)});
   if (all.steps > 0) {
     // Else the verdict has it, with the ranks' own times.
-    if (run.ranks.fold.steps() == 0) facts.push_back({"time", time_text(summary_of(run))});
+    if (run.ranks.fold.steps() == 0)
+      facts.push_back({"time", time_text(summary_of(run), all.totals.core_wait_ms)});
     facts.push_back({"goodput", goodput_text(run, figures)});
+    facts.push_back({"energy", energy_text(run)});
   }
   facts.push_back({"checkpoints", checkpoints_text(run)});
   if (all.skipped.count > 0) {

@@ -371,6 +371,12 @@ std::vector<Field> telemetry_fields() {
   return {
       FIELD(telemetry.tensorboard, Free{},
             "write event files for TensorBoard into run.directory: tensorboard --logdir"),
+      FIELD(telemetry.histograms_every, IntegerRange{0, many},
+            "steps between histograms of every weight and its gradient, for TensorBoard; 0 = none"),
+      FIELD(
+          telemetry.samples_every, IntegerRange{0, many},
+          "steps between samples for TensorBoard: texts that the model continues, or pictures and "
+          "what it takes them for; 0 = none"),
       FIELD(telemetry.prometheus, Free{},
             "keep metrics.prom in run.directory, for the textfile collector of node_exporter"),
       FIELD(telemetry.prometheus_port, IntegerRange{0, 65535},

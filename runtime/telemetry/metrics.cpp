@@ -131,6 +131,16 @@ void MetricsSinks::warning(const RunWarning& warning) {
     sink->warning(warning);
 }
 
+void MetricsSinks::histograms(const StepHistograms& histograms) {
+  for (MetricsSink* const sink : sinks_)
+    sink->histograms(histograms);
+}
+
+void MetricsSinks::samples(const ModelSamples& samples) {
+  for (MetricsSink* const sink : sinks_)
+    sink->samples(samples);
+}
+
 MetricsLog::MetricsLog(std::string path, ItemKind kind, std::optional<std::int64_t> done)
     : kind_(kind), file_(std::move(path), lines_up_to(done)) {}
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/telemetry/lines/line_file.h"
+#include "runtime/telemetry/snapshots.h"
 
 namespace trireme {
 
@@ -133,6 +134,8 @@ class MetricsSink {
   // Of no interest to most.
   virtual void saved(const SavedCheckpoint& /*saved*/) {}
   virtual void warning(const RunWarning& /*warning*/) {}
+  virtual void histograms(const StepHistograms& /*histograms*/) {}
+  virtual void samples(const ModelSamples& /*samples*/) {}
 };
 
 // Passes everything on, in the order of the list; an error of one keeps it from those behind.
@@ -147,6 +150,8 @@ class MetricsSinks final : public MetricsSink {
   void failed_save(const FailedSave& failed) override;
   void saved(const SavedCheckpoint& saved) override;
   void warning(const RunWarning& warning) override;
+  void histograms(const StepHistograms& histograms) override;
+  void samples(const ModelSamples& samples) override;
 
  private:
   std::vector<MetricsSink*> sinks_;

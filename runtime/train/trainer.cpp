@@ -31,11 +31,25 @@ void Trainer::run() {
   const auto start = Clock::now();
   try {
     loop();
+  } catch (const Error& error) {
+    if (reporting_.steps != nullptr) reporting_.steps->abandon();
+    // All ranks alike end so, and with every stream in order: what has been traced shows how it
+    // came.
+    if (error.code() == ExitCode::non_finite && services_.tracer != nullptr) write_trace_of_end();
+    throw;
   } catch (...) {
     if (reporting_.steps != nullptr) reporting_.steps->abandon();
     throw;
   }
   wall_seconds_ = seconds_since(start);
+}
+
+void Trainer::write_trace_of_end() noexcept {
+  try {
+    services_.tracer->write();
+  } catch (const std::exception& error) {  // the run's own error is on its way
+    log::get("trace").warn("{}", error.what());
+  }
 }
 
 void Trainer::loop() {
@@ -59,6 +73,7 @@ void Trainer::loop() {
     if (services_.tracer != nullptr) services_.tracer->write_after(reported_);
     check_replicas(done);
     if (options_.digest_every_step) digest_tensors(done);
+    if (services_.look) services_.look(done);
     if (evaluate_now) run_evaluation(step);
     if (services_.after_step) services_.after_step();
     if (services_.requests == nullptr) continue;

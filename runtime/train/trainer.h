@@ -55,6 +55,8 @@ class Trainer {
     // Writes down the digest of every tensor after so many steps, before a checkpoint of them; the
     // weights are final. Collective.
     std::function<void(std::int64_t done)> digest{};
+    // Looks at the state after so many steps, the last of which may be under way; collective.
+    std::function<void(std::int64_t done)> look{};
     // After every step; not collective.
     std::function<void()> after_step{};
     StepRequests* requests = nullptr;
@@ -79,6 +81,7 @@ class Trainer {
 
  private:
   void loop();
+  void write_trace_of_end() noexcept;
   void run(std::int64_t step);
   // Reads the steps before `end`; settle_reports() also writes all of them, and is collective.
   void report_up_to(std::int64_t end);

@@ -31,6 +31,13 @@ void check_schedule(const Subject& subject) {
     const std::string problem = problem_of_trace_steps(trace, config.train.steps);
     if (!problem.empty()) refuse(subject, "telemetry.trace", "{}", problem);
   }
+  for (const auto& [key, every] :
+       {std::pair{"telemetry.histograms_every", config.telemetry.histograms_every},
+        std::pair{"telemetry.samples_every", config.telemetry.samples_every}}) {
+    if (every > 0 && !config.telemetry.tensorboard)
+      refuse(subject, key, "{} is for telemetry.tensorboard, which is false; use true, or 0",
+             every);
+  }
   const LossScaleConfig& scale = config.loss_scale;
   if (scale.minimum > scale.initial) {
     refuse(subject, "loss_scale.minimum", "{} is more than loss_scale.initial = {}; use {} or less",

@@ -23,7 +23,7 @@ constexpr int event_wall_time = 1, event_step = 2, event_file_version = 3, event
 constexpr int summary_value = 1, value_tag = 1, value_simple = 2, value_tensor = 8,
               value_metadata = 9;
 constexpr int metadata_plugin = 1, plugin_name = 1, metadata_description = 3, metadata_class = 4;
-constexpr int class_scalar = 1, class_tensor = 2;
+constexpr int class_scalar = 1, class_tensor = 2, class_blobs = 3;
 constexpr int tensor_dtype = 1, tensor_shape = 2, tensor_doubles = 6, tensor_strings = 8,
               shape_dimension = 2, dimension_size = 1, dtype_double = 2, dtype_string = 7;
 
@@ -146,6 +146,23 @@ void SummaryEvent::histogram(std::string_view tag, std::span<const double> rows)
       summary_.packed(tensor_doubles, rows);
     });
     metadata("histograms", "", class_tensor);
+  });
+}
+
+void SummaryEvent::image(std::string_view tag, std::string_view description, std::int64_t width,
+                         std::int64_t height, std::string_view png) {
+  summary_.message(summary_value, [&] {
+    summary_.text(value_tag, tag);
+    summary_.message(value_tensor, [&] {
+      summary_.integer(tensor_dtype, dtype_string);
+      summary_.message(tensor_shape, [&] {
+        summary_.message(shape_dimension, [&] { summary_.integer(dimension_size, 3); });
+      });
+      for (const std::string& part : {std::to_string(width), std::to_string(height)})
+        summary_.text(tensor_strings, part);
+      summary_.text(tensor_strings, png);
+    });
+    metadata("images", description, class_blobs);
   });
 }
 

@@ -36,6 +36,9 @@ class SummaryEvent {
   void text(std::string_view tag, std::string_view text);
   // Rows of (left edge, right edge, count), edges ascending.
   void histogram(std::string_view tag, std::span<const double> rows);
+  // A PNG file; `description`: Markdown.
+  void image(std::string_view tag, std::string_view description, std::int64_t width,
+             std::int64_t height, std::string_view png);
   [[nodiscard]] bool empty() const { return summary_.bytes().empty(); }
   [[nodiscard]] std::string record() const;
 

@@ -64,6 +64,14 @@ void Exporters::failed_save(const FailedSave& failed) {
   each([&](Exporter& exporter) { exporter.failed_save(failed); });
 }
 
+void Exporters::histograms(const StepHistograms& histograms) {
+  each([&](Exporter& exporter) { exporter.histograms(histograms); });
+}
+
+void Exporters::samples(const ModelSamples& samples) {
+  each([&](Exporter& exporter) { exporter.samples(samples); });
+}
+
 void Exporters::flush() {
   each([](Exporter& exporter) { exporter.flush(); });
 }

@@ -31,6 +31,8 @@ class Exporters final : public MetricsSink {
   void evaluation(const EvaluationMetrics& metrics) override;
   void skipped(const SkippedBatch& skipped) override;
   void failed_save(const FailedSave& failed) override;
+  void histograms(const StepHistograms& histograms) override;
+  void samples(const ModelSamples& samples) override;
   // Before a checkpoint of the step that was reported last: what it goes on from is in the files.
   void flush();
   void finish(RunEnd end);

@@ -4,9 +4,29 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <nlohmann/json.hpp>
+
 #include "runtime/telemetry/export/exported_names.h"
+#include "runtime/telemetry/export/png.h"
 
 namespace trireme {
+namespace {
+
+// As Markdown shows it as it is; what is not UTF-8 (a letter that was cut) is replaced, for the
+// reader refuses it.
+std::string fenced(std::string_view text) {
+  using Json = nlohmann::json;
+  const auto valid = Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace));
+  // Four letters in front of every line make a block that nothing in the text can end.
+  std::string block = "\n    ";
+  for (const char letter : valid.get<std::string>()) {
+    block += letter;
+    if (letter == '\n') block += "    ";
+  }
+  return block + "\n";
+}
+
+}  // namespace
 
 TensorBoard::TensorBoard(const ExportFacts& facts)
     : file_(OutputDirectory(facts.directory, ExitCode::config), facts.done, facts.start),
@@ -59,6 +79,36 @@ void TensorBoard::failed_save(const FailedSave& failed) {
   SummaryEvent event(failed.time, failed.step);
   event.text("checkpoints not written",
              fmt::format("step {}, {} in a row: {}", failed.step, failed.in_a_row, failed.problem));
+  add_now(event);
+}
+
+void TensorBoard::histograms(const StepHistograms& histograms) {
+  SummaryEvent event(histograms.time, histograms.step);
+  for (const TensorHistogram& tensor : histograms.tensors)
+    event.histogram(tensor.name, tensor.rows);
+  add_now(event);
+}
+
+// Of pictures the labels stand in a table beside them: TensorBoard shows a tag's description of its
+// first step only.
+void TensorBoard::samples(const ModelSamples& samples) {
+  SummaryEvent event(samples.time, samples.step);
+  for (std::size_t i = 0; i < samples.texts.size(); ++i) {
+    const ModelSamples::Text& text = samples.texts[i];
+    event.text(fmt::format("samples/text_{}", i + 1),
+               fmt::format("prompt\n{}\ncontinuation\n{}", fenced(text.prompt),
+                           fenced(text.continuation)));
+  }
+  std::string table = "| picture | predicted | label |\n|---|---|---|\n";
+  for (std::size_t i = 0; i < samples.pictures.size(); ++i) {
+    const ModelSamples::Picture& picture = samples.pictures[i];
+    const std::string tag = fmt::format("samples/picture_{}", i + 1);
+    event.image(tag, "a sample of the data; samples/classes says what the model takes it for",
+                picture.width, picture.height,
+                png_of(picture.pixels, picture.height, picture.width, picture.channels));
+    table += fmt::format("| {} | {} | {} |\n", tag, picture.predicted, picture.label);
+  }
+  if (!samples.pictures.empty()) event.text("samples/classes", table);
   add_now(event);
 }
 

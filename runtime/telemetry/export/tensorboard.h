@@ -20,6 +20,8 @@ class TensorBoard final : public Exporter {
   void evaluation(const EvaluationMetrics& metrics) override;
   void skipped(const SkippedBatch& skipped) override;
   void failed_save(const FailedSave& failed) override;
+  void histograms(const StepHistograms& histograms) override;
+  void samples(const ModelSamples& samples) override;
   void flush() override;
   void finish(RunEnd end) override;
 

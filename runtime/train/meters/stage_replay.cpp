@@ -81,21 +81,24 @@ std::optional<Costs> costs_of_cut(const Costs& costs, std::span<const LayerSumma
   const std::vector<double> now = flops_of(layers, present), then = flops_of(layers, other);
   const double all = sum_of(now);
   if (now.size() != then.size() || now.size() != costs.forward.size() || !(all > 0)) return {};
-  const auto recut =
-      [&](const std::vector<double>& measured) -> std::optional<std::vector<double>> {
-    const double each = sum_of(measured) / all;
-    std::vector<double> result;
-    for (std::size_t stage = 0; stage < now.size(); ++stage) {
-      const double expected = each * now[stage];
-      if (std::abs(measured[stage] - expected) > trusted * expected) return {};
-      result.push_back(each * then[stage]);
+  const auto count = static_cast<double>(now.size());
+  for (std::size_t stage = 0; stage < now.size(); ++stage) {
+    double measured = 0, total = 0;
+    for (const std::vector<double>* const of :
+         {&costs.forward, &costs.backward, &costs.backward_weight}) {
+      measured += (*of)[stage];
+      total += sum_of(*of);
     }
+    if (std::abs(measured - total * now[stage] / all) > trusted * total / count) return {};
+  }
+  const auto recut = [&](const std::vector<double>& measured) {
+    std::vector<double> result;
+    for (const double flops : then)
+      result.push_back(sum_of(measured) * flops / all);
     return result;
   };
-  const auto forward = recut(costs.forward), backward = recut(costs.backward),
-             weights = recut(costs.backward_weight);
-  if (!forward || !backward || !weights) return {};
-  return Costs{*forward, *backward, *weights, costs.transfer};
+  return Costs{recut(costs.forward), recut(costs.backward), recut(costs.backward_weight),
+               costs.transfer};
 }
 
 }  // namespace trireme

@@ -22,7 +22,8 @@ namespace trireme {
 [[nodiscard]] double with_half_the_stages(const ScheduleShape& shape, const Costs& costs);
 
 // The costs of stages that are cut otherwise, by the FLOPs of their layers; nothing where the
-// measured ones are more than a quarter off what the FLOPs of the present cut say.
+// measured ones are off what the FLOPs of the present cut say by more than a quarter of a mean
+// stage.
 [[nodiscard]] std::optional<Costs> costs_of_cut(const Costs& costs,
                                                 std::span<const LayerSummary> layers,
                                                 const StagePlan& present, const StagePlan& other);

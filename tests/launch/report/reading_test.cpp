@@ -115,6 +115,31 @@ TEST_F(ReportReading, TotalsOfAWholeRunAddUp) {
   EXPECT_FALSE(all.torn_end);
 }
 
+TEST_F(ReportReading, ALineThatIsWrittenLateTakesNothingFromTheNext) {
+  // The second line was written 80 ms late: 180 ms behind the first, and 20 ms before the third.
+  const MetricsHistory all = metrics_of(step_line(1, 1, 1) + step_line(2, 1, 1.18) +
+                                        step_line(3, 1, 1.2) + step_line(4, 1, 1.3));
+
+  Buckets buckets = all.buckets;
+  const std::size_t column = buckets.column(std::string(between_column));
+  double sum = 0;
+  for (const Bucket& bucket : buckets.all()) {
+    EXPECT_GE(bucket.cell(column)->min, 0);
+    sum += bucket.cell(column)->sum;
+  }
+  EXPECT_NEAR(sum, 80, 1) << "before step 2; step 3 makes up for it";
+}
+
+TEST_F(ReportReading, EnergyIsThatOfTheStepsThatKnowIt) {
+  std::string known = step_line(2, 1, 1.1);
+  known.insert(known.size() - 2, R"(,"joules":50)");
+
+  const MetricsHistory all = metrics_of(step_line(1, 1, 1) + known);
+
+  EXPECT_DOUBLE_EQ(all.totals.joules, 50);
+  EXPECT_EQ(all.totals.joule_items, 1000);
+}
+
 TEST_F(ReportReading, BrokenLinesAreCountedAndTheRestIsRead) {
   const std::string good = step_line(3, 0.5, 1);
   const MetricsHistory all = metrics_of(

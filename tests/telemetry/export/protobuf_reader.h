@@ -44,6 +44,13 @@ class Message {
   [[nodiscard]] std::string text(std::uint64_t field) const {
     return has(field) ? fields_.at(field)[0].bytes : "";
   }
+  [[nodiscard]] std::vector<std::string> texts(std::uint64_t field) const {
+    std::vector<std::string> all;
+    if (has(field))
+      for (const Value& value : fields_.at(field))
+        all.push_back(value.bytes);
+    return all;
+  }
   [[nodiscard]] std::int64_t integer(std::uint64_t field) const {
     return has(field) ? static_cast<std::int64_t>(fields_.at(field)[0].bits) : 0;
   }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/telemetry/export/export_facts.h"
+#include "runtime/telemetry/snapshots.h"
 
 namespace trireme::test {
 
@@ -62,6 +63,26 @@ inline EvaluationMetrics sample_evaluation(std::int64_t step = 7) {
           .accuracy = 0.5,
           .sources = {{"books", 1.125, 0.625}, {"code", 1.375, {}}},
           .evaluation_ms = 250,
+          .time = noon + std::chrono::milliseconds(125) * step};
+}
+
+inline StepHistograms sample_histograms(std::int64_t step = 7) {
+  return {.step = step,
+          .tensors = {{"weights/block.weight", {-2, -1, 3, -1, 1, 4, 1, 2, 5}},
+                      {"gradients/block.weight", {0.25, 0.5, 12}}},
+          .time = noon + std::chrono::milliseconds(125) * step};
+}
+
+// A text that ends within a letter, and a picture of 2 x 3 pixels.
+inline ModelSamples sample_samples(std::int64_t step = 7) {
+  return {.step = step,
+          .texts = {{"In the beginning", " was\nthe \xc3"}},
+          .pictures = {{.height = 2,
+                        .width = 3,
+                        .channels = 1,
+                        .pixels = std::vector<std::byte>(6, std::byte{128}),
+                        .label = "shoe",
+                        .predicted = "shirt"}},
           .time = noon + std::chrono::milliseconds(125) * step};
 }
 

@@ -113,6 +113,48 @@ TEST(TensorBoard, BeginsWithTheVersionOfTheFormat) {
   EXPECT_FALSE(events.at(1).has(7));
 }
 
+TEST(TensorBoard, HistogramsAreRowsOfEdgesAndCounts) {
+  const TemporaryDirectory directory;
+  TensorBoard board(sample_facts(directory.path()));
+
+  board.histograms(test::sample_histograms(40));
+
+  const auto events = events_of(event_files(directory.path()).at(0));
+  const Message& event = events.back();
+  EXPECT_EQ(event.integer(2), 40);
+  const auto values = event.message(5).messages(1);
+  ASSERT_EQ(values.size(), 2U);
+  EXPECT_EQ(values[0].text(1), "weights/block.weight");
+  EXPECT_EQ(values[0].message(9).message(1).text(1), "histograms");
+  const Message tensor = values[0].message(8);
+  EXPECT_EQ(tensor.integer(1), 2) << "doubles";
+  EXPECT_EQ(tensor.message(2).messages(2).size(), 2U);
+  EXPECT_EQ(tensor.text(6).size(), 9 * sizeof(double));
+}
+
+TEST(TensorBoard, SamplesAreTextsAndPictures) {
+  const TemporaryDirectory directory;
+  TensorBoard board(sample_facts(directory.path()));
+
+  board.samples(test::sample_samples(40));
+
+  const auto events = events_of(event_files(directory.path()).at(0));
+  const Points points = points_of(events);
+  EXPECT_THAT(
+      points.texts.at("samples/text_1"),
+      HasSubstr("\n    In the beginning\ncontinuation\n\n     was\n    the \xef\xbf\xbd\n"));
+  EXPECT_THAT(points.texts.at("samples/classes"), HasSubstr("| shirt | shoe |"));
+  const auto values = events.back().message(5).messages(1);
+  const auto picture = std::ranges::find_if(
+      values, [](const Message& value) { return value.text(1) == "samples/picture_1"; });
+  ASSERT_NE(picture, values.end());
+  EXPECT_EQ(picture->message(9).message(1).text(1), "images");
+  const auto parts = picture->message(8).texts(8);
+  ASSERT_EQ(parts.size(), 3U);
+  EXPECT_EQ(parts[0] + "x" + parts[1], "3x2");
+  EXPECT_THAT(parts[2], testing::StartsWith("\x89PNG\r\n"));
+}
+
 TEST(TensorBoard, HasEveryMetricOfTheTable) {
   const TemporaryDirectory directory;
   TensorBoard board(sample_facts(directory.path()));

@@ -17,7 +17,10 @@ void steps(MetricsSink& sink, std::int64_t first, std::int64_t last) {
     metrics.loss = 5.0 / static_cast<double>(step);
     if (step == 45) metrics.loss = std::numeric_limits<double>::quiet_NaN();
     sink.step(metrics);
-    if (step % 20 == 0) sink.evaluation(test::sample_evaluation(step));
+    if (step % 20 != 0) continue;
+    sink.evaluation(test::sample_evaluation(step));
+    sink.histograms(test::sample_histograms(step));
+    sink.samples(test::sample_samples(step));
   }
 }
 
