@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Histograms and samples of whole runs, as their event files have them.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -53,13 +54,16 @@ class SnapshotRuns : public RunTest {
 };
 
 TEST_F(SnapshotRuns, AreTheSameOnEveryLayout) {
-  ASSERT_EQ(train_gpt("one", 1, with({"parallel.tensor_blocks=2"})).exit_code, 0);
+  const CommandResult run = train_gpt("one", 1, with({"parallel.tensor_blocks=2"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
   const Tensors one = tensors_in(path("one"));
   EXPECT_THAT(one, AllOf(Contains(Key("weights/blocks.0.attention.qkv.weight at 2")),
                          Contains(Key("gradients/blocks.0.attention.qkv.weight at 4")),
                          Contains(Key("samples/text_1 at 4"))));
 
-  ASSERT_EQ(train_gpt("mesh", 4, with({"parallel.tensor=2", "parallel.pipeline=2"})).exit_code, 0);
+  const CommandResult mesh =
+      train_gpt("mesh", 4, with({"parallel.tensor=2", "parallel.pipeline=2"}));
+  ASSERT_EQ(mesh.exit_code, 0) << mesh.output;
   EXPECT_EQ(tensors_in(path("mesh")), one);
   ASSERT_EQ(train_gpt("zero", 2, with({"parallel.zero=3", "parallel.tensor_blocks=2"})).exit_code,
             0);
@@ -85,15 +89,19 @@ TEST_F(SnapshotRuns, AreRefusedWithoutTensorBoard) {
       train_gpt("none", 1, {"telemetry.histograms_every=2", "telemetry.tensorboard=false"});
 
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_THAT(run.output, HasSubstr("telemetry.histograms_every: 2 is for telemetry.tensorboard"));
+  EXPECT_THAT(run.output,
+              HasSubstr("telemetry.histograms_every=2: 2 is for telemetry.tensorboard"));
 }
 
 // Of low-rank factors the second begins as zeros, and with a rate that is 0 in fp32 it stays so:
 // the first has no gradient.
 TEST_F(SnapshotRuns, NameWeightsWithoutGradient) {
-  const CommandResult run = train_gpt(
-      "dead", 2,
-      {"train.steps=22", "lora.rank=2", "optimizer.learning_rate=1e-50", "parallel.zero=2"});
+  ASSERT_EQ(train_gpt("weights", 1, {"train.steps=2"}).exit_code, 0);
+
+  const CommandResult run =
+      train_gpt("dead", 2,
+                {"train.steps=22", "lora.rank=2", "optimizer.learning_rate=1e-50",
+                 "parallel.zero=2", "train.initial_weights=" + path("weights")});
 
   ASSERT_EQ(run.exit_code, 0) << run.output;
   EXPECT_THAT(run.output,

@@ -121,9 +121,9 @@ TEST_F(ReportReading, ALineThatIsWrittenLateTakesNothingFromTheNext) {
                                         step_line(3, 1, 1.2) + step_line(4, 1, 1.3));
 
   Buckets buckets = all.buckets;
-  const std::size_t column = buckets.column(std::string(between_column));
+  const std::size_t column = buckets.column(std::string(report::between_column));
   double sum = 0;
-  for (const Bucket& bucket : buckets.all()) {
+  for (const report::Bucket& bucket : buckets.all()) {
     EXPECT_GE(bucket.cell(column)->min, 0);
     sum += bucket.cell(column)->sum;
   }

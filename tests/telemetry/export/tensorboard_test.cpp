@@ -142,7 +142,7 @@ TEST(TensorBoard, SamplesAreTextsAndPictures) {
   const Points points = points_of(events);
   EXPECT_THAT(
       points.texts.at("samples/text_1"),
-      HasSubstr("\n    In the beginning\ncontinuation\n\n     was\n    the \xef\xbf\xbd\n"));
+      HasSubstr("\n    In the beginning\n\ncontinuation\n\n     was\n    the \xef\xbf\xbd\n"));
   EXPECT_THAT(points.texts.at("samples/classes"), HasSubstr("| shirt | shoe |"));
   const auto values = events.back().message(5).messages(1);
   const auto picture = std::ranges::find_if(
