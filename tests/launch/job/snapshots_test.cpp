@@ -61,8 +61,8 @@ TEST_F(SnapshotRuns, AreTheSameOnEveryLayout) {
                          Contains(Key("gradients/blocks.0.attention.qkv.weight at 4")),
                          Contains(Key("samples/text_1 at 4"))));
 
-  const CommandResult mesh =
-      train_gpt("mesh", 4, with({"parallel.tensor=2", "parallel.pipeline=2"}));
+  const CommandResult mesh = train_gpt(
+      "mesh", 4, with({"parallel.tensor=2", "parallel.pipeline=2", "parallel.tensor_blocks=2"}));
   ASSERT_EQ(mesh.exit_code, 0) << mesh.output;
   EXPECT_EQ(tensors_in(path("mesh")), one);
   ASSERT_EQ(train_gpt("zero", 2, with({"parallel.zero=3", "parallel.tensor_blocks=2"})).exit_code,
