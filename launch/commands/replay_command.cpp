@@ -22,6 +22,9 @@ void replay_run(const ReplayRequest& request) {
       fmt::print("{}\n", line);
     std::fflush(stdout);
   }
+  if (!report.tensor.empty())
+    fail(ExitCode::checkpoint, "{} is not {}: {}{}", request.record, request.against, report.tensor,
+         report.difference.empty() ? "" : ". Nor is the replay the run: " + report.difference);
   if (!report.same())
     fail(ExitCode::checkpoint, "{} does not replay: {}", request.run, report.difference);
 }
@@ -39,14 +42,27 @@ void add_replay_command(CLI::App& app) {
   command->add_option("--steps", request->steps, "How many steps, from that one on")
       ->check(CLI::PositiveNumber);
   add_set_option(*command, request->overrides);
+  command->add_option(
+      "--record", request->record,
+      "Write a digest of every tensor of these steps (batches, what layers hand on, "
+      "gradients by micro-batch and reduced, weights) into this directory");
+  command->add_flag("--values", request->values, "Record every value too, 4 bytes each");
+  command->add_option("--against", request->against,
+                      "Compare what is recorded with this recording, of the same steps under "
+                      "another layout, program or machine, and name the first tensor that differs");
   command->footer(
       "Begins with the run's nearest earlier checkpoint, else at its beginning, and writes "
       "nothing\n"
       "into the run. As many ranks as the run had replay its layout, others data parallelism;\n"
       "--set parallel.tensor=2 and its like name another. Ends with code 4 where a step is not\n"
       "what the certificate says.\n"
+      "To find what a layout or a program does otherwise, record the step on one that is right "
+      "and\n"
+      "then on the one in question, --against the first.\n"
       "Example: trireme replay runs/book --step 1234 --steps 10\n"
-      "Example: mpirun -np 4 trireme replay runs/book --step 1234 --set parallel.tensor=2");
+      "Example: trireme replay runs/book --step 1234 --record right --values\n"
+      "Example: mpirun -np 4 trireme replay runs/book --step 1234 --set parallel.tensor=2\n"
+      "           --record other --values --against right");
   command->callback([request] { replay_run(*request); });
 }
 

@@ -8,15 +8,19 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 
 #include "launch/job/libraries.h"
 #include "launch/job/requested_config.h"
 #include "launch/job/run_report.h"
 #include "launch/job/step_samples.h"
+#include "launch/replay/recorder.h"
+#include "launch/replay/recordings.h"
 #include "models/config.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
+#include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"
 #include "runtime/engine/engine.h"
 
@@ -32,6 +36,7 @@ struct Replayed {
   std::int64_t after = 0;                           // and behind which step
   std::vector<Step> steps;                          // from after + 1 on
   std::map<std::int64_t, Digests> tensors_after{};  // where the certificate has them
+  std::string tensor{};                             // the first that the other recording has not
 };
 
 struct Difference {
@@ -145,10 +150,53 @@ void require_same_data(const Engine& engine, const CertificateStart& start,
        data, run, start.data);
 }
 
+// Empty, or with an earlier recording, which it replaces.
+void make_recording_directory(const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) fail(ExitCode::config, "--record: {}: cannot be made: {}", directory, error.message());
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("rank_"))
+      fail(ExitCode::config,
+           "--record: {} holds {}, which is no recording; give a directory of its own", directory,
+           name);
+    fs::remove(entry.path());
+  }
+}
+
+// Collective. Null where nothing is recorded.
+std::unique_ptr<Recorder> recorder_for(const Session& session, const ReplayRequest& request) {
+  if (request.record.empty()) return nullptr;
+  if (session.config.parallel.sequence && session.config.parallel.tensor > 1)
+    fail(ExitCode::config,
+         "--record: with parallel.sequence: true a rank has rows of what layers hand on, which are "
+         "not recorded; add --set parallel.sequence=false");
+  if (session.world->rank() == 0) make_recording_directory(request.record);
+  session.world->barrier();
+  return std::make_unique<Recorder>(RecorderOptions{.directory = request.record,
+                                                    .rank = session.world->rank(),
+                                                    .first = request.step,
+                                                    .last = request.step + request.steps - 1,
+                                                    .values = request.values});
+}
+
+// On rank 0, what it says goes to all.
+std::string compare_with(const ReplayRequest& request, Communicator& world) {
+  if (request.record.empty() || request.against.empty()) return {};
+  std::string text;
+  if (world.rank() == 0)
+    text = compare_recordings(read_recording(request.record), read_recording(request.against));
+  return broadcast_text(world, text, 0);
+}
+
 Replayed run_again(const RankProcess& process, const ReplayRequest& request, const Config& config,
                    const CertificateRecord& record) {
   Engine engine(process, config);
   Session& session = engine.session();
+  const std::unique_ptr<Recorder> recorder = recorder_for(session, request);
+  if (recorder) engine.observe(*recorder);
   require_same_data(engine, start_of_step(record, request.step), request.run);
   auto checkpoint = checkpoint_before(request.run, request.step, *session.world);
   Replayed replayed;
@@ -176,6 +224,9 @@ Replayed run_again(const RankProcess& process, const ReplayRequest& request, con
     note_tensors(done);
   }
   engine.training().state->engine.settle();
+  if (recorder) recorder->finish();
+  session.world->barrier();
+  replayed.tensor = compare_with(request, *session.world);
   return replayed;
 }
 
@@ -297,15 +348,14 @@ std::string_view mode_name(const std::string& mode) {
   return std::string_view(mode).substr(0, mode.find(','));
 }
 
-}  // namespace
-
-ReplayReport replay(const RankProcess& process, const ReplayRequest& request) {
+ReplayReport compare_steps(const RankProcess& process, const ReplayRequest& request) {
   const CertificateRecord record = certificate_of(request);
   const CertificateStart& start = start_of_step(record, request.step);
   const Config config = replay_config(process, request, start);
   const Comparison here{start, layout_text(config.parallel), request.overrides};
   const Replayed replayed = run_again(process, request, config, record);
   ReplayReport report;
+  report.tensor = replayed.tensor;
   report.lines.push_back(fmt::format(
       "{:<20} {}", "began",
       replayed.checkpoint.empty() ? "at the beginning of the run" : "with " + replayed.checkpoint));
@@ -330,10 +380,27 @@ ReplayReport replay(const RankProcess& process, const ReplayRequest& request) {
             : "; of its weights the certificate has no digests (telemetry.weight_digests)"));
     return report;
   }
-  const Replayed again = run_again(process, request, config, record);
+  ReplayRequest unrecorded = request;
+  unrecorded.record.clear();
+  const Replayed again = run_again(process, unrecorded, config, record);
   const bool repeatable =
       again.steps == replayed.steps && again.tensors_after == replayed.tensors_after;
   report.difference = judgement(*difference, here, repeatable);
+  return report;
+}
+
+}  // namespace
+
+ReplayReport replay(const RankProcess& process, const ReplayRequest& request) {
+  if (!request.against.empty() && request.record.empty())
+    fail(ExitCode::config, "--against: compares recordings; add --record DIRECTORY for this one's");
+  ReplayReport report = compare_steps(process, request);
+  if (request.record.empty()) return report;
+  report.lines.push_back(fmt::format("{:<20} {}", "recorded", request.record));
+  if (request.against.empty()) return report;
+  if (report.tensor.empty())
+    report.lines.push_back(
+        fmt::format("{:<20} no tensor differs from {}", "tensors", request.against));
   return report;
 }
 

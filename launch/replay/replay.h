@@ -16,12 +16,16 @@ struct ReplayRequest {
   std::int64_t step = 0;   // from 1
   std::int64_t steps = 1;  // how many, from that one on
   std::vector<std::string> overrides{};
+  std::string record{};   // directory for recordings of these steps; "": none
+  bool values = false;    // with every value, not only digests
+  std::string against{};  // directory of another recording, to compare this one with
 };
 
 struct ReplayReport {
   std::vector<std::string> lines;  // what was replayed and how it stands, for people
   std::string difference;          // the first step that differs, in what, and of what kind it is
-  [[nodiscard]] bool same() const { return difference.empty(); }
+  std::string tensor;              // the first that is not what the other recording has
+  [[nodiscard]] bool same() const { return difference.empty() && tensor.empty(); }
 };
 
 // The run's own layout where the job has as many ranks and `overrides` name no key of `parallel`;

@@ -156,6 +156,7 @@ void Engine::begin(std::function<StepFlags()> flags, std::function<double()> jou
   StepOptions options = step_options(config, session_.pipeline, session_.traits());
   options.flags = std::move(flags);
   options.joules = std::move(joules);
+  options.observers.observer = observer_;
   if (session_.dry) return begin_dry(options);
   options.graphs = recordable(options.graphs, session_);
   if (parts_.batches) {

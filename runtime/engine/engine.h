@@ -88,6 +88,9 @@ class Engine {
   // Instead of find_start(): training begins after `checkpoint`, null: at the beginning, whatever
   // else run.directory holds. Nothing is to be written there: no open_run() and no save() follows.
   void start_at(std::optional<FoundCheckpoint> checkpoint);
+  // Lets `observer`, which must outlive the engine, look at every tensor of the steps that it
+  // wants, which then wait for it; before begin(). Local.
+  void observe(StepObserver& observer) { observer_ = &observer; }
   // Sets the weights (drawn from run.seed, train.initial_weights, or the checkpoint of the start)
   // and makes everything that trains. `flags`, `joules`: those of StepOptions.
   void begin(std::function<StepFlags()> flags = {}, std::function<double()> joules = {});
@@ -158,6 +161,7 @@ class Engine {
   TrainingParts training_;
   std::optional<PayloadWatch> watch_;
   std::unique_ptr<Staging> staging_;
+  StepObserver* observer_ = nullptr;
   std::int64_t done_ = 0;
   bool open_ = false;
 };

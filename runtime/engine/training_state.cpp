@@ -17,6 +17,9 @@ std::optional<WeightDigests> digests_of(Session& session) {
 StepOptions with_hooks(StepOptions options, const Session& session, AverageWeights& average,
                        const std::optional<WeightDigests>& digests) {
   if (session.config.telemetry.weight_digests > 0) options.digests = &*digests;
+  const auto chunks = session.stages.chunks(session.pipeline, session.mesh.here().pipeline, true);
+  for (const ChunkSpan& chunk : chunks)
+    options.observers.first_layers.push_back(chunk.first);
   if (average.enabled()) options.after_update = [&average](Stream&) { average.update(); };
   return options;
 }

@@ -284,6 +284,9 @@ void Model::forward(const Context& context) {
       chunk.layers[i]->forward(here, in.exists ? here(in.value) : here.batch.inputs,
                                out.exists ? here(out.value) : Tensor{});
     });
+    if (hook_ != nullptr)
+      hook_->after_forward(context, static_cast<int>(i), *chunk.layers[i],
+                           out.exists ? context(out.value) : Tensor{});
   }
 }
 
@@ -304,6 +307,9 @@ void Model::backward(const Context& context) {
       chunk.layers[i]->backward(here, x, y, out.exists ? here(out.gradient) : Tensor{},
                                 in.exists ? here(in.gradient) : Tensor{});
     });
+    if (hook_ != nullptr)
+      hook_->after_backward(context, static_cast<int>(i), *chunk.layers[i],
+                            in.exists ? context(in.gradient) : Tensor{});
   }
 }
 

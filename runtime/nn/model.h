@@ -58,6 +58,12 @@ class LayerHook {
   virtual ~LayerHook() = default;
   virtual void before_forward(int unit, int next) = 0;
   virtual void before_backward(int unit, int next) = 0;  // also before backward_weight
+  // Of layer `index` of the context's chunk, for those who look: what it handed on, nothing of a
+  // head, and the gradient of what it was given.
+  virtual void after_forward(const Context& /*context*/, int /*index*/, const Layer& /*layer*/,
+                             const Tensor& /*output*/) {}
+  virtual void after_backward(const Context& /*context*/, int /*index*/, const Layer& /*layer*/,
+                              const Tensor& /*input_gradient*/) {}
 };
 
 class Model {

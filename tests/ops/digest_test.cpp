@@ -91,7 +91,7 @@ TEST_F(DigestTest, ThePartsOfATensorAddUpToTheWhole) {
                             of(front, 0, behind) + of(right, 0, rest);
 
   EXPECT_EQ(sum, of(values, 0, {.base = 40}));
-  EXPECT_EQ(sum, ops::host_digest(values, 40));
+  EXPECT_EQ(sum, ops::host_digest(values, {.base = 40}));
 }
 
 }  // namespace

@@ -18,10 +18,17 @@ void accumulate_digest(Stream& stream, const Tensor& digest, const Tensor& x,
   TRIREME_DISPATCH(stream, accumulate_digest, reads(x).updates(digest), digest, x, places);
 }
 
-std::uint64_t host_digest(std::span<const float> x, std::uint64_t base) {
+std::uint64_t host_digest(std::span<const float> x, const DigestPlaces& places) {
   std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < x.size(); ++i)
-    sum += digest_term(base + i, std::bit_cast<std::uint32_t>(x[i]));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    auto place = static_cast<std::int64_t>(i);
+    if (places.width > 0) {
+      const std::int64_t at = places.first + place;
+      place = at / places.width * places.stride + at % places.width;
+    }
+    sum += digest_term(places.base + static_cast<std::uint64_t>(place),
+                       std::bit_cast<std::uint32_t>(x[i]));
+  }
   return sum;
 }
 

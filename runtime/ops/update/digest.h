@@ -25,7 +25,7 @@ struct DigestPlaces {
 void accumulate_digest(Stream& stream, const Tensor& digest, const Tensor& x,
                        const DigestPlaces& places = {});
 
-// The digest of neighbours on the host.
-[[nodiscard]] std::uint64_t host_digest(std::span<const float> x, std::uint64_t base = 0);
+// The same on the host.
+[[nodiscard]] std::uint64_t host_digest(std::span<const float> x, const DigestPlaces& places = {});
 
 }  // namespace trireme::ops

@@ -10,6 +10,27 @@
 
 namespace trireme {
 
+// What leads a block are neighbours in the whole tensor, the rest lies in rows (Blocking).
+std::vector<DigestPart> digest_parts(const Blocking& blocking, std::int64_t block,
+                                     std::int64_t first, std::int64_t count) {
+  const std::int64_t lead = blocking.blocks == 1 ? first + count
+                            : blocking.lead > 1  ? blocking.lead * blocking.run
+                                                 : 0;
+  const std::int64_t in_front = std::clamp(lead - first, std::int64_t{0}, count);
+  std::vector<DigestPart> parts;
+  if (in_front > 0)
+    parts.push_back(
+        {0, in_front, {.base = static_cast<std::uint64_t>(blocking.logical(block, first))}});
+  if (in_front < count)
+    parts.push_back({in_front,
+                     count - in_front,
+                     {.base = static_cast<std::uint64_t>(block * blocking.run),
+                      .width = blocking.run,
+                      .stride = blocking.run * blocking.blocks,
+                      .first = first + in_front}});
+  return parts;
+}
+
 WeightDigests::WeightDigests(Device& device, ParamStore& params, const ProcessMesh& mesh,
                              std::span<const PlacedParam> placed, int turns)
     : device_(device), mesh_(mesh), turns_(turns) {
@@ -48,29 +69,14 @@ void WeightDigests::choose_turns(std::span<const ManifestTensor> tensors) {
   }
 }
 
-// What leads a block are neighbours in the whole tensor, the rest lies in rows (Blocking).
 void WeightDigests::add_slice(const OwnSlice& slice, const Blocking& blocking,
                               const Tensor& values) {
   const auto tensor = static_cast<std::size_t>(slice.slice.tensor);
-  const std::int64_t first = slice.slice.first, count = slice.slice.count,
-                     block = slice.slice.block;
-  const std::int64_t lead = blocking.blocks == 1 ? first + count
-                            : blocking.lead > 1  ? blocking.lead * blocking.run
-                                                 : 0;
-  const std::int64_t in_front = std::clamp(lead - first, std::int64_t{0}, count);
-  const auto base_at = [&](std::int64_t place) {
-    return bases_[tensor] + static_cast<std::uint64_t>(place);
-  };
-  if (in_front > 0)
-    regions_.push_back(
-        {tensor, values.range(0, in_front), {.base = base_at(blocking.logical(block, first))}});
-  if (in_front == count) return;
-  regions_.push_back({tensor,
-                      values.range(in_front, count - in_front),
-                      {.base = base_at(block * blocking.run),
-                       .width = blocking.run,
-                       .stride = blocking.run * blocking.blocks,
-                       .first = first + in_front}});
+  for (DigestPart& part :
+       digest_parts(blocking, slice.slice.block, slice.slice.first, slice.slice.count)) {
+    part.places.base += bases_[tensor];
+    regions_.push_back({tensor, values.range(part.offset, part.count), part.places});
+  }
 }
 
 void WeightDigests::add_of_step(Stream& stream, std::int64_t step, const Tensor& sum) const {
@@ -99,7 +105,7 @@ std::vector<std::uint64_t> WeightDigests::of_all(Stream& compute) {
 }
 
 std::uint64_t tensor_digest(std::string_view name, std::span<const float> values) {
-  return ops::host_digest(values, checksum_of(name));
+  return ops::host_digest(values, {.base = checksum_of(name)});
 }
 
 }  // namespace trireme

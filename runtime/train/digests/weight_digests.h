@@ -10,8 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/checkpoint/slices.h"
-#include "runtime/ops/update/digest.h"
+#include "runtime/train/digests/digest_parts.h"
 
 namespace trireme {
 

@@ -121,6 +121,7 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
                  options.loss_scale),
       guard_(device, options.loss_guard),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
+      views_(model, options.observers),
       batches_(streams, batches_held(options.pipeline, mesh.here().pipeline)),
       weights_changed_(static_cast<std::size_t>(options.pipeline.chunks), true) {
   for (auto& slot : slots_)
@@ -276,9 +277,15 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
     noise_->begin(compute);
     reducer_.set_probe(&*noise_);
   }
+  // Gradients of one micro-batch are nowhere by themselves where they are running sums or slices.
+  if (views_.begin_step(step) && !slot.noisy && options_.layout_independent &&
+      model_.params().options().zero.stage < 2)
+    reducer_.set_probe(&views_);
+  views_.parameters(compute, Seen::weights_before);
   runner_.run(step, micro_batches_, *this);
   reducer_.set_probe(nullptr);
   reduce(slot);
+  views_.parameters(compute, Seen::reduced_gradient);
   update(step, slot);
   if (options_.after_update) {
     const StallPhase phase(streams_.stalls, StallPhase::update);
@@ -328,6 +335,7 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
   optimizer_.measure(compute, step, slot.totals.gathered(), static_cast<double>(targets_));
   guard_.judge(compute, slot.totals, optimizer_.scalars());
   optimizer_.update(compute);
+  views_.parameters(compute, Seen::weights);
   if (!batches_.fixed()) digest_weights(step, slot);
   gatherer_.after_update();
   device_.copy(compute, slot.norm_host.data(), optimizer_.gradient_norm().data, sizeof(float));
@@ -388,6 +396,13 @@ void StepEngine::compute(const Action& action) {
   here.weights_changed = forward && weights_changed_[static_cast<std::size_t>(chunk)];
   const Range range(forward ? "forward" : "backward");
   const StallPhase phase(streams_.stalls, forward ? StallPhase::forward : StallPhase::backward);
+  if (views_.on()) {
+    const int data = mesh_.here().data;
+    const bool strided = options_.assignment == Assignment::strided;
+    views_.begin_pass(strided ? m * mesh_.shape().data + data : data * micro_batches_ + m);
+    if (forward) views_.forward_begins(here);
+    if (action.kind == ActionKind::backward) views_.backward_begins(here);
+  }
   if (forward) {
     if (chunk == 0 && m == 0) delayed_ms_ += test_delay(DelayPlace::compute);
     reducer_.before_forward(chunk, m);
@@ -414,6 +429,17 @@ void StepEngine::before_forward(int unit, int next) {
 void StepEngine::before_backward(int unit, int next) {
   gatherer_.before_use(unit, next);
   reducer_.open_unit(unit);
+}
+
+void StepEngine::after_forward(const Context& context, int index, const Layer& layer,
+                               const Tensor& output) {
+  if (views_.on() && context.training)
+    views_.layer_done(Seen::activation, context, index, layer.name(), output);
+}
+
+void StepEngine::after_backward(const Context& context, int index, const Layer& layer,
+                                const Tensor& input_gradient) {
+  if (views_.on()) views_.layer_done(Seen::gradient, context, index, layer.name(), input_gradient);
 }
 
 void StepEngine::note_pause(const StepPause& pause) {

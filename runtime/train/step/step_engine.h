@@ -23,6 +23,7 @@
 #include "runtime/train/step/noise_meter.h"
 #include "runtime/train/step/step_batches.h"
 #include "runtime/train/step/step_exchange.h"
+#include "runtime/train/step/step_views.h"
 #include "runtime/train/step/streams.h"
 
 namespace trireme {
@@ -55,6 +56,7 @@ struct StepOptions {
   LrSchedule schedule{};
   // Digests some of the weights after each update. Null: none.
   const WeightDigests* digests = nullptr;
+  ObserverOptions observers{};
   std::function<void(Stream&)>
       after_update{};  // enqueues what follows each update (weight averages); may be empty
   // Joules that this rank counts, since the last call: its own GPU, or as the first of its host the
@@ -161,6 +163,10 @@ class StepEngine final : private StageWork, private LayerHook {
   void compute(const Action& action) override;
   void before_forward(int unit, int next) override;
   void before_backward(int unit, int next) override;
+  void after_forward(const Context& context, int index, const Layer& layer,
+                     const Tensor& output) override;
+  void after_backward(const Context& context, int index, const Layer& layer,
+                      const Tensor& input_gradient) override;
   void set_size(std::int64_t step);
   void rehearse(std::int64_t step, Slot& slot);
   void enqueue(std::int64_t step, Slot& slot);
@@ -192,6 +198,7 @@ class StepEngine final : private StageWork, private LayerHook {
   LossGuard guard_;
   std::optional<NoiseMeter> noise_;
   PipelineRunner runner_;
+  StepViews views_;
   CoreWaits core_waits_;
   StepPause pause_;        // since the last step
   double delayed_ms_ = 0;  // a test had this rank compute longer, without a core (test_delay.h)

@@ -2,10 +2,13 @@
 // Steps of a run, run again on other layouts, are what its certificate says; what is not is named.
 #include <gmock/gmock.h>
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <map>
 
 #include "tests/launch/fixture/run_fixture.h"
+#include "tests/support/command.h"
 
 namespace trireme {
 namespace {
@@ -87,6 +90,50 @@ TEST_F(ReplayTest, WhatCannotBeReplayedIsRefused) {
   refuses("--step 3", 4, "certificate.jsonl:");
   fs::remove(path);
   refuses("--step 3", 2, "certificate.jsonl: cannot be read");
+}
+
+TEST_F(ReplayTest, TheFirstTensorThatDiffersIsNamedWithItsRankAndBothValues) {
+  train(2,
+        {"reproducibility=layout", "parallel.tensor_blocks=2", "train.divergence_check_every=0"});
+  const std::string right = directory() + "/right", wrong = directory() + "/wrong";
+  const std::string step =
+      "replay " + run() + " --step 4 --set parallel.tensor=2 --values --record ";
+  ASSERT_EQ(replay("--step 4 --values --record " + right).exit_code, 0);
+
+  const CommandResult same = trireme(step + wrong + " --against " + right, 2);
+  EXPECT_EQ(same.exit_code, 0) << same.output;
+  EXPECT_THAT(same.output, HasSubstr("no tensor differs from " + right));
+  const CommandResult other = run_command(fmt::format(
+      "TRIREME_TEST_FAULT=what=activation,kind=flip,step=4,rank=1,layer=2,micro_batch=3,element=7 "
+      "{} -np 2 {} {}{} --against {}",
+      TRIREME_MPIEXEC, TRIREME_FAULTY, step, wrong, right));
+  EXPECT_EQ(other.exit_code, 4) << other.output;
+  EXPECT_THAT(other.output,
+              AllOf(HasSubstr("step 4, micro-batch 3: forward, what a layer hands on, layer 2, "
+                              "blocks.1 differs on rank 1: element 7 is "),
+                    HasSubstr("likely a sum of the tensor group")));
+
+  const CommandResult without = replay("--step 4 --against " + right);
+  EXPECT_EQ(without.exit_code, 2);
+  EXPECT_THAT(without.output, HasSubstr("add --record DIRECTORY"));
+  const CommandResult none = replay("--step 4 --record " + wrong + " --against " + run());
+  EXPECT_THAT(none.output, HasSubstr("holds no recording"));
+  EXPECT_THAT(replay("--step 4 --record " + run()).output, HasSubstr("which is no recording"));
+}
+
+TEST_F(ReplayTest, WhatTheRunsOwnProgramDoesNotDoAgainWasPassing) {
+  const CommandResult trained = run_command(fmt::format(
+      "TRIREME_TEST_FAULT=what=gradient,kind=flip,step=3,rank=0,layer=1,micro_batch=1 {} train "
+      "{}/gpt.yaml --set run.directory={}",
+      TRIREME_FAULTY, data_directory(), run()));
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+
+  const CommandResult result =
+      run_command(fmt::format("{} replay {} --step 3", TRIREME_FAULTY, run()));
+
+  EXPECT_EQ(result.exit_code, 4) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("step 3: another gradient norm"),
+                                   HasSubstr("what the run had was passing")));
 }
 
 }  // namespace

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/step/step_views.h"
+
+#include "runtime/train/digests/digest_parts.h"
+
+namespace trireme {
+
+// What goes wrong comes before those who look for it.
+StepViews::StepViews(const Model& model, ObserverOptions options)
+    : model_(model), options_(std::move(options)) {
+  for (StepObserver* const one : {planted_faults(), options_.observer})
+    if (one != nullptr) known_.push_back(one);
+}
+
+bool StepViews::begin_step(std::int64_t step) {
+  step_ = step;
+  micro_batch_ = -1;
+  lookers_.clear();
+  for (StepObserver* const one : known_)
+    if (one->wants(step + 1)) lookers_.push_back(one);
+  return on();
+}
+
+void StepViews::show(Stream& stream, const Observed& what, const Tensor& values) {
+  if (values.data == nullptr || values.empty()) return;
+  Observed complete = what;
+  complete.step = step_ + 1;
+  for (StepObserver* const one : lookers_)
+    one->see(stream, complete, values);
+}
+
+int StepViews::layer_of(int unit) const {
+  for (int chunk = 0; chunk < model_.chunk_count(); ++chunk) {
+    const UnitRange units = model_.units(chunk);
+    if (units.contains(unit) && chunk < static_cast<int>(options_.first_layers.size()))
+      return options_.first_layers[static_cast<std::size_t>(chunk)] + unit - units.first;
+  }
+  return unit;
+}
+
+void StepViews::forward_begins(const Context& context) {
+  const int first = layer_of(model_.units(context.chunk).first);
+  const Observed batch{.what = Seen::batch, .micro_batch = micro_batch_};
+  if (first == 0) {
+    Observed inputs = batch;
+    inputs.name = "inputs";
+    show(context.stream, inputs, context.batch.inputs);
+  } else {
+    show(context.stream,
+         {.what = Seen::activation,
+          .micro_batch = micro_batch_,
+          .layer = first - 1,
+          .name = "activation",
+          .received = true},
+         model_.input(context));
+  }
+  if (context.losses.empty()) return;
+  Observed targets = batch;
+  targets.name = "targets";
+  show(context.stream, targets, context.batch.targets);
+}
+
+void StepViews::backward_begins(const Context& context) {
+  const Tensor received = model_.output_gradient(context);
+  show(context.stream,
+       {.what = Seen::gradient,
+        .micro_batch = micro_batch_,
+        .layer = layer_of(model_.units(context.chunk).last - 1) + 1,
+        .name = "gradient",
+        .received = true},
+       received);
+}
+
+void StepViews::layer_done(Seen what, const Context& context, int index, const std::string& name,
+                           const Tensor& values) {
+  const bool head = what == Seen::activation && values.empty() && !context.losses.empty();
+  show(context.stream,
+       {.what = what,
+        .micro_batch = micro_batch_,
+        .layer = layer_of(model_.units(context.chunk).first + index),
+        .name = name},
+       head ? context.losses : values);
+}
+
+void StepViews::show_parameter(Stream& stream, Seen what, ParamId id, std::int64_t first,
+                               const Tensor& values) {
+  const ParamLayout& layout = model_.params().layout();
+  const ParamSpec& spec = layout.spec(id);
+  const TensorSplit& split = layout.split();
+  const Blocking blocking = blocking_of(spec, split);
+  const bool blocked = is_split(spec, split);
+  const std::int64_t blocks = blocked ? split.local() : 1;
+  const std::int64_t block_count = stored_shape(spec, split).count() / blocks;
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t from = std::max(first, b * block_count);
+    const std::int64_t to = std::min(first + values.count(), (b + 1) * block_count);
+    if (from >= to) continue;
+    for (const DigestPart& part :
+         digest_parts(blocking, blocked ? split.first() + b : 0, from - b * block_count, to - from))
+      show(stream,
+           {.what = what,
+            .micro_batch = what == Seen::parameter_gradient ? micro_batch_ : -1,
+            .layer = layer_of(layout.unit_of(id)),
+            .name = spec.name,
+            .base = static_cast<std::int64_t>(part.places.base),
+            .width = part.places.width,
+            .stride = part.places.stride,
+            .first = part.places.first},
+           values.range(from - first + part.offset, part.count));
+  }
+}
+
+void StepViews::parameters(Stream& stream, Seen what) {
+  if (!on()) return;
+  const ParamStore& params = model_.params();
+  const ParamLayout& layout = params.layout();
+  const ParamArena& arena = what == Seen::reduced_gradient ? params.gradients() : params.masters();
+  for (const OwnedRun& run : layout.owned_params()) {
+    const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(run.bucket)];
+    show_parameter(stream, what, run.param,
+                   layout.slice_first(bucket) + run.first - layout.offset(run.param),
+                   arena.owned(bucket).range(run.first, run.count));
+  }
+}
+
+void StepViews::add_micro_batch(Stream& compute, int bucket, const Tensor& gradients) {
+  const ParamLayout& layout = model_.params().layout();
+  const Bucket& place = layout.buckets()[static_cast<std::size_t>(bucket)];
+  for (const ParamId id : layout.order()) {
+    if (layout.bucket_of(id) != bucket) continue;
+    show_parameter(compute, Seen::parameter_gradient, id, 0,
+                   gradients.range(layout.offset(id) - place.first,
+                                   stored_shape(layout.spec(id), layout.split()).count()));
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shows the tensors of a step to those who look at it.
+#pragma once
+
+#include <vector>
+
+#include "runtime/nn/model.h"
+#include "runtime/nn/step_observer.h"
+#include "runtime/parallel/grad_reducer.h"
+
+namespace trireme {
+
+struct ObserverOptions {
+  StepObserver* observer = nullptr;  // beside planted_faults(); null: nobody
+  std::vector<int> first_layers{};   // by chunk of this rank: its first layer in the chain
+};
+
+class StepViews final : public GradientProbe {
+ public:
+  StepViews(const Model& model, ObserverOptions options);
+
+  // Whether anybody looks at a step (from 0); what follows is of that step.
+  bool begin_step(std::int64_t step);
+  [[nodiscard]] bool on() const { return !lookers_.empty(); }
+  // Of the pass that follows, number `micro_batch` of the global batch.
+  void begin_pass(int micro_batch) { micro_batch_ = micro_batch; }
+  void forward_begins(const Context& context);
+  void backward_begins(const Context& context);
+  void layer_done(Seen what, const Context& context, int index, const std::string& name,
+                  const Tensor& values);
+  // Of this rank's slices.
+  void parameters(Stream& stream, Seen what);
+  void add_micro_batch(Stream& compute, int bucket, const Tensor& gradients) override;
+
+ private:
+  void show(Stream& stream, const Observed& what, const Tensor& values);
+  // Elements [first, first + values.count()) of what is stored of a parameter.
+  void show_parameter(Stream& stream, Seen what, ParamId id, std::int64_t first,
+                      const Tensor& values);
+  [[nodiscard]] int layer_of(int unit) const;
+
+  const Model& model_;
+  ObserverOptions options_;
+  std::vector<StepObserver*> known_, lookers_;
+  std::int64_t step_ = 0;
+  int micro_batch_ = -1;
+};
+
+}  // namespace trireme
