@@ -175,8 +175,9 @@ std::string tensor_text(const TensorKey& key, const Pieces& pieces) {
 
 std::string_view cause_of(const TensorKey& key, const std::vector<const RecordedPiece*>& odd,
                           const Pieces& pieces, const Recording& recording) {
-  const bool some = odd.size() < pieces.size();
-  const bool received = std::ranges::all_of(odd, [](const auto* piece) { return piece->received; });
+  const bool received = std::ranges::all_of(odd, &RecordedPiece::received);
+  const auto alike = std::ranges::count(pieces, received, &RecordedPiece::received);
+  const bool some = std::ssize(odd) < alike;
   switch (key.what) {
     case Seen::weights_before:
       return "memory of the weights between two steps, or the state that the steps began with";
