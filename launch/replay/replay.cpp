@@ -90,6 +90,7 @@ Config replay_config(const RankProcess& process, const ReplayRequest& request,
       "telemetry.trace=''",
       "checkpoint.every_steps=0",
       "checkpoint.every_minutes=0",
+      "checkpoint.in_memory_every_steps=0",
       "data.stage=",
       "run.deadline_minutes=0"};
   if (names_layout(request.overrides) || was.data * was.tensor * was.pipeline != ranks) {
