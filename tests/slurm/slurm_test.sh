@@ -408,7 +408,9 @@ check_allocation_study() {
   study+=(--ranks "1,2" --repeats 1 --steps 300 --set train.global_batch=64 --out cut_allocation)
   salloc -Q --ntasks=2 "${study[@]}" >"$log" 2>&1 &
   local process=$!
-  wait_until 60 training "cut_allocation/runs/weak-2-data=2-1/run" || complain "training of two ranks to begin"
+  # One after the other, in an order that is drawn.
+  second_begins() { training "cut_allocation/runs/weak-1-data=1-1/run" && training "cut_allocation/runs/weak-2-data=2-1/run"; }
+  wait_until 60 second_begins || complain "training of the second run to begin"
   pkill -TERM -P "$process" -f " scale config.yaml --launcher srun "
   wait "$process"
   code=$?
