@@ -245,7 +245,7 @@ struct TelemetryConfig {
   double health_minutes = 60;   // between self tests of the ranks; 0 = never
   double warning_minutes = 10;  // between two warnings of one kind; 0 = none
   // A step's line of the certificate has a digest of every so-manieth tensor, in turn; 0 = of none.
-  std::int64_t weight_digests = 16;
+  std::int64_t weight_digests = 32;
   bool tensor_digests = false;  // and behind every step that of each tensor
   std::string trace;            // steps, "10-12" or "10" (rules/trace_steps.h); "" = none
   friend bool operator==(const TelemetryConfig&, const TelemetryConfig&) = default;

@@ -71,7 +71,7 @@ TEST_F(ResultsTest, ACertificateHoldsUntilAFileOfTheRunChanges) {
                  "step 1: another digest of weights: ");
   train("undigested", {"telemetry.weight_digests=0"});
   expect_refusal("verify-run " + run + " --against " + path("undigested"), 2,
-                 "telemetry.weight_digests = 16");
+                 "telemetry.weight_digests = 32");
   expect_refusal("verify-run " + path("nowhere"), 2, "no such directory");
   fs::copy(run, path("changed"), fs::copy_options::recursive);
   std::ofstream(path("changed/config.yaml"), std::ios::app) << "# a remark\n";
