@@ -84,9 +84,10 @@ if [[ -n ${TRIREME_PORTS:-} ]]; then
   export OMPI_MCA_oob_tcp_dynamic_ipv4_ports=${OMPI_MCA_oob_tcp_dynamic_ipv4_ports:-$TRIREME_PORTS}
 fi
 
-# --- A lost host. By default mpirun notices after 8 minutes; with these three after 10 s.
-export OMPI_MCA_oob_tcp_keepalive_time=${OMPI_MCA_oob_tcp_keepalive_time:-5}
-export OMPI_MCA_oob_tcp_keepalive_intvl=${OMPI_MCA_oob_tcp_keepalive_intvl:-2}
+# --- A lost host. By default mpirun notices after 8 minutes; with these three after 5 s, which the kernels
+# settle between them, whatever the processes do. More where links are away for longer and come back.
+export OMPI_MCA_oob_tcp_keepalive_time=${OMPI_MCA_oob_tcp_keepalive_time:-2}
+export OMPI_MCA_oob_tcp_keepalive_intvl=${OMPI_MCA_oob_tcp_keepalive_intvl:-1}
 export OMPI_MCA_oob_tcp_keepalive_probes=${OMPI_MCA_oob_tcp_keepalive_probes:-3}
 
 # --- GPUs are counted as the bus has them, and as nvidia-smi does. By itself CUDA puts the fastest first, so that on hosts of

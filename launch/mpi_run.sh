@@ -6,21 +6,21 @@
 #   launch/mpi_run.sh --host a:8,b:8 -np 16 build/cuda/trireme train configs/gpt2_124m.yaml --set train.micro_batch=32
 #
 # A rank that sees another host vanish ends the job with a message, but mpirun and its daemons may wait for that host for
-# many minutes. So this script ends mpirun TRIREME_END_SECONDS (default 30) after the first rank's last words, and
-# launch/host_daemon.sh does the same on the other hosts. Where it is allowed to, it also sets net.ipv4.tcp_retries2 to
+# many minutes. So this script ends mpirun TRIREME_END_SECONDS after the first rank's last words (default 10, or 1 where they, or mpirun,
+# say that a rank or host does not answer), and launch/host_daemon.sh does the same on the other hosts. Where it is allowed to, it also sets net.ipv4.tcp_retries2 to
 # TRIREME_TCP_RETRIES, if that is given (5: a dead connection is noticed after 13 s, not 15 min; for all of the host).
 #
 # USR1 goes to the ranks: a checkpoint. TERM and the first Ctrl-C stop them with one. mpirun would kill them a second after its
 # own TERM, so they get it from here; those of this host are enough, for a run agrees on its end. Where none is here mpirun
 # gets a TERM. What lives TRIREME_GRACE_SECONDS (default 60) after that is killed, and so is the job of a script that is killed;
-# a second Ctrl-C kills at once. Exit code: see launch/exit_codes.sh; 5 where mpirun had to be ended, 130 by a second Ctrl-C. A
-# rank that a signal ended is named (mpirun itself gives 128 + the signal).
+# a second Ctrl-C kills at once. Exit code: see launch/exit_codes.sh; 5 where mpirun had to be ended or lost a
+# host, 130 by a second Ctrl-C. A rank that a signal ended is named (mpirun itself gives 128 + the signal), and so is a lost host.
 # shellcheck disable=SC2317  # functions that traps call
 set -u
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [[ $# -ge 1 ]] || {
-  sed -n '3,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '3,18s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 }
 ranks=$(nproc)
@@ -34,7 +34,7 @@ source "$here/mpi_env.sh" "$ranks" || exit 2
 source "$here/host_daemon.sh"
 # shellcheck source=launch/exit_codes.sh
 source "$here/exit_codes.sh"
-readonly end_seconds=${TRIREME_END_SECONDS:-30} grace_seconds=${TRIREME_GRACE_SECONDS:-60}
+readonly end_seconds=${TRIREME_END_SECONDS:-10} grace_seconds=${TRIREME_GRACE_SECONDS:-60}
 set_tcp_retries "${TRIREME_TCP_RETRIES:-}"
 export OMPI_MCA_orte_launch_agent="$here/host_daemon.sh $end_seconds ${TRIREME_TCP_RETRIES:--} orted"
 
@@ -89,16 +89,35 @@ end_job() {
   result=$communication_code
 }
 
-# The message of a rank's guarded_main is the last thing that it says.
-said_last_words() { grep -qE '^\[rank [0-9]+/[0-9]+ [^]]*\] error: ' "$log"; }
+# The message of a rank's guarded_main is the last thing that it says. Sets `patience`: mpirun would wait for who is away.
+readonly lost='Remote daemon: +[^ ]+ on node +([^ ]+)'
+patience=$end_seconds
+milliseconds() { echo $((${EPOCHREALTIME//[.,]/} / 1000)); }
+said_last_words() {
+  grep -qE "^\[rank [0-9]+/[0-9]+ [^]]*\] error: |$lost" "$log" || return
+  if [[ -z ${TRIREME_END_SECONDS:-} ]] && grep -qE "rank [0-9]+ does not answer|$lost" "$log"; then patience=1; fi
+  return 0
+}
 
-# Of several the first one: mpirun names no more. It breaks lines where host names are long.
+# Mpirun breaks lines where host names are long.
 said=""
+name_lost_host() {
+  said=$(tr '\n' ' ' <"$log")
+  [[ $said =~ $lost ]] || return
+  echo "[mpirun] error: ${BASH_REMATCH[1]} is lost: the daemon there does not answer" >&2
+}
+
+# Of several the first one: mpirun names no more.
 find_end() {
   local number='Exit code: +([0-9]+)' killed='process rank ([0-9]+) with PID [0-9]+ on node +([^ ]+) +exited on +signal ([0-9]+ \([^)]*\))'
   said=$(tr '\n' ' ' <"$log")
   if [[ $said =~ $number ]]; then
     ends=("${BASH_REMATCH[1]}")
+  elif name_lost_host; then
+    ends=(signal)
+  elif [[ $said == *"unable to reliably start one or more daemons"* || $said == *"has unexpectedly failed after launch"* ]]; then
+    ends=(signal)
+    echo "[mpirun] error: a daemon could not be started; see above" >&2
   elif [[ $said =~ $killed ]]; then
     ends=(signal)
     echo "[rank ${BASH_REMATCH[1]} ${BASH_REMATCH[2]}] error: ended by signal ${BASH_REMATCH[3]}, and the job with it" >&2
@@ -107,16 +126,19 @@ find_end() {
 
 result=0 end_at=0
 while kill -0 "$job" 2>/dev/null; do
-  # A second, or until mpirun ends.
-  sleep 1 &
+  # A moment, or until mpirun ends.
+  sleep 0.3 &
   timer=$!
   wait -n "$job" "$timer" 2>/dev/null
   kill "$timer" 2>/dev/null
-  if ((end_at == 0)) && said_last_words; then end_at=$((SECONDS + end_seconds)); fi
-  if ((end_at > 0 && SECONDS > end_at)); then
-    end_job "it still runs $end_seconds s after a rank's error"
+  if ((end_at == 0)) && said_last_words; then end_at=$(($(milliseconds) + 1000 * patience)); fi
+  if ((end_at > 0 && $(milliseconds) > end_at)); then
+    end_job "it still runs $patience s after an error"
+    name_lost_host
+    break
   elif ((stop_at > 0 && SECONDS > stop_at)); then
     end_job "it still runs $grace_seconds s after it was told to stop"
+    break
   fi
 done
 { wait "$job"; } 2>/dev/null

@@ -17,8 +17,8 @@
 #
 #   launch/supervise.sh --hosts a:8,b:8,c:8 --min-ranks 16 -- launch/mpi_run.sh --host {hosts} -np {ranks} trireme train gpt.yaml
 #
-# Hosts answer by OMPI_MCA_plm_rsh_agent or ssh, within TRIREME_PROBE_SECONDS (default 5). `parallel: auto` in the config has the planner choose
-# the layout for as many ranks as there are.
+# Hosts answer by OMPI_MCA_plm_rsh_agent or ssh within TRIREME_PROBE_SECONDS (default 5), or sooner where others do (see probe_hosts).
+# `parallel: auto` in the config has the planner choose the layout for as many ranks as there are.
 #
 # USR1, TERM and Ctrl-C go on to the job; the last two also mean that nothing is started again. mpirun kills a second after its
 # own TERM, launch/mpi_run.sh in its place leaves time for a checkpoint. One log per start and a line about its end in DIR/supervise/. Where
@@ -26,6 +26,8 @@
 #
 # Exit code: the job's, when it is done (0), cannot succeed (2 config, 3 data, 6 loss), was stopped (75, requeue), or the
 # restarts are used up; 93 when the same failure would come again: the same step and message twice in a row, or no progress.
+# A full disk, a directory that an ending job holds, a lost host and a daemon that could not be started may pass: they cost
+# restarts, with the backoff, and nothing else.
 set -u
 
 # shellcheck source=launch/segments.sh
@@ -101,7 +103,12 @@ find_run() {
 # Not an option of what is called below.
 [[ $run != -* ]] || run=./$run
 readonly logs=$run/supervise
-mkdir -p "$logs" || exit 2
+make_logs() { LC_ALL=C mkdir -p "$logs" 2>&1; }
+problem=$(make_logs) || {
+  echo "supervise.sh: $problem" >&2
+  [[ $problem != *"No space left"* && $problem != *quota* ]] || exit 1
+  exit 2
+}
 # The run's directory may be a link; what is in it is not written to through one.
 link=$(find "$run" -maxdepth 1 -name supervise -type l; find "$logs/" -maxdepth 1 -type l)
 [[ -z $link ]] || {
@@ -110,7 +117,7 @@ link=$(find "$run" -maxdepth 1 -name supervise -type l; find "$logs/" -maxdepth 
 }
 
 note() {
-  printf '%s supervise: %s\n' "$(date '+%F %T')" "$*" | tee -a "$logs/supervise.log" >&2
+  printf '%s supervise: %s\n' "$(date '+%F %T.%3N')" "$*" | tee -a "$logs/supervise.log" >&2
 }
 
 last_step() {
@@ -126,6 +133,25 @@ newest_checkpoint() {
 # The last error in a log, without what differs from run to run: rank, host, times.
 message_of() {
   grep 'error: ' "$1" | tail -n 1 | sed -E 's/.*error: //; s/[0-9]+\.[0-9]+/#/g'
+}
+
+# Whether the run's disk takes anything. A log there has nothing of a failure for want of room.
+has_room() {
+  local trial=$logs/room.$$ result
+  head -c 65536 /dev/zero >"$trial" 2>/dev/null
+  result=$?
+  rm -f "$trial"
+  return $result
+}
+
+# Whether the same start may succeed later, by `code` and `message`, which it sets where there was no room for one.
+may_pass() {
+  ((code != 0 && code != 6 && code != requeue)) || return 1
+  if ! has_room; then
+    message=${message:-the disk of $run is full}
+    return 0
+  fi
+  [[ $message =~ "the disk is full"|"No space left"|[Qq]uota|"is in use by"|"could not be started"|"is lost: the daemon" ]]
 }
 
 job=0 stopping=false
@@ -174,9 +200,39 @@ own_the_run() {
 dies_with_us=()
 if setpriv --pdeathsig TERM true 2>/dev/null; then dies_with_us=(setpriv --pdeathsig TERM); fi
 
-answers() {
-  [[ $1 == localhost || $1 == "$(hostname)" || $1 == "$(hostname -s)" ]] && return
-  timeout "${TRIREME_PROBE_SECONDS:-5}" "${remote_shell[@]}" "$1" true </dev/null >/dev/null 2>&1 {lock}>&-
+is_here() { [[ $1 == localhost || $1 == "$(hostname)" || $1 == "$(hostname -s)" ]]; }
+
+milliseconds() { echo $((${EPOCHREALTIME//[.,]/} / 1000)); }
+# Asks hosts, all at once, and sets `answered` by host. Once one has answered the others get three times as long, and two seconds
+# at least, or one where the last job has lost them.
+declare -A answered
+probe_hosts() {
+  local host probe began now slowest=0 least
+  local -A probes=()
+  answered=()
+  began=$(milliseconds)
+  for host; do
+    if is_here "$host"; then
+      answered[$host]=1
+      continue
+    fi
+    timeout "${TRIREME_PROBE_SECONDS:-5}" "${remote_shell[@]}" "$host" true </dev/null >/dev/null 2>&1 {lock}>&- &
+    probes[$!]=$host
+  done
+  while ((${#probes[@]} > 0)); do
+    sleep 0.05 {lock}>&-
+    now=$(($(milliseconds) - began))
+    for probe in "${!probes[@]}"; do
+      host=${probes[$probe]} least=2000
+      [[ ${message:-} != "$host is lost"* ]] || least=1000
+      if ! kill -0 "$probe" 2>/dev/null; then
+        if { wait "$probe"; } 2>/dev/null; then answered[$host]=1 slowest=$now; fi
+        unset "probes[$probe]"
+      elif ((slowest > 0 && now > least && now > 3 * slowest)); then
+        kill -s TERM "$probe" 2>/dev/null
+      fi
+    done
+  done
 }
 
 # The largest of --ranks that is at most this.
@@ -186,17 +242,15 @@ usable() {
   echo "$most"
 }
 
-# Sets `here`, the list of those that answer, and `ranks`; all are asked at once.
+# Sets `here`, the list of those that answer, and `ranks`.
 ask_hosts() {
-  local entry away="" pids=() index=0
-  for entry in ${hosts//,/ }; do
-    answers "${entry%%:*}" &
-    pids+=($!)
-  done
+  local entry away="" names=()
+  for entry in ${hosts//,/ }; do names+=("${entry%%:*}"); done
+  probe_hosts "${names[@]}"
   here="" ranks=0
   for entry in ${hosts//,/ }; do
     [[ $entry == *:* ]] || entry+=:1
-    if wait "${pids[index++]}"; then
+    if [[ -n ${answered[${entry%%:*}]:-} ]]; then
       here+=${here:+,}$entry ranks=$((ranks + ${entry##*:}))
     else
       away+=${away:+, }${entry%%:*}
@@ -272,15 +326,17 @@ while :; do
   checkpoint=$(newest_checkpoint)
   step=$(last_step)
   message=$(message_of "$log")
+  passing=false
+  if may_pass; then passing=true; fi
   note "start $incarnation ended with exit code $code at step ${step:-none}, newest checkpoint ${checkpoint:-none}: ${message:-no message}"
   ((code == 0)) && end 0 "done"
   $stopping && end "$code" "stopped from outside"
-  [[ $final_codes == *" $code "* ]] && end "$code" "starting again would not help"
+  $passing || [[ $final_codes != *" $code "* ]] || end "$code" "starting again would not help"
 
   if [[ $checkpoint != "$reached" ]]; then
     without_progress=0 delay=$backoff
     reached=$checkpoint
-  else
+  elif ! $passing; then
     without_progress=$((without_progress + 1))
   fi
   ((without_progress < no_progress)) ||
@@ -295,7 +351,7 @@ while :; do
   hosts_before=$here
   find_hosts
   failure="$code at ${step:-none}: $message"
-  [[ $failure != "$before" || $here != "$hosts_before" ]] || end $given_up "the same failure twice in a row"
+  $passing || [[ $failure != "$before" || $here != "$hosts_before" ]] || end $given_up "the same failure twice in a row"
   before=$failure
   failures=$((failures + 1))
   ((failures <= max_restarts)) || end "$code" "the $max_restarts restarts are used up"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs campaigns (launch/campaign) on a virtual cluster of four nodes while random things go wrong: nodes vanish and come back,
-# jobs are preempted, nodes drained, ranks killed, the disk is full for a while, the campaign's process is killed and started again.
-# All must end, with the weights of a job that nobody disturbed. Prints a line per campaign and exits with 1 when anything differs.
+# Runs campaigns (launch/campaign) on virtual clusters of four nodes while random things go wrong: nodes vanish and come back, links
+# are cut, jobs preempted, nodes drained, ranks killed, the disk is full for a while, the campaign's process is killed and started
+# again. All must end, with the weights of a job that nobody disturbed. Prints a line per campaign and exits with 1 when anything differs.
 #
 #   scripts/campaigns.sh [--campaigns N] [--events N] [--steps N] [--seed N] [--trireme FILE] [--keep DIR] [--launcher WHICH]
 #
@@ -12,9 +12,9 @@
 #   --seed N          of the random choices (default: from the clock, and printed)
 #   --trireme FILE    the program (default: build/cpu/trireme)
 #   --keep DIR        put the directories and logs there and leave them
-#   --launcher WHICH  slurm, hosts (mpirun), or both in turn (default)
+#   --launcher WHICH  slurm, hosts (mpirun), or half of them by each, beside each other on a cluster of its own (both, default)
 #
-# Needs root and a virtual Slurm (tests/slurm/vslurm.sh).
+# Needs root and, but for hosts, a virtual Slurm (tests/slurm/vslurm.sh).
 # shellcheck disable=SC2317  # functions that are called by name
 set -euo pipefail
 # shellcheck source=scripts/common.sh
@@ -45,16 +45,58 @@ trireme=$(realpath -- "$trireme")
 source "$repository/tests/hosts/network.sh"
 lacks=$(network_lacks)
 [[ -z $lacks ]] || die "no virtual cluster here: $lacks"
-command -v slurmctld >/dev/null || die "there is no slurmctld; scripts/install_deps.sh --slurm installs it"
+[[ $launcher == hosts ]] || command -v slurmctld >/dev/null || die "there is no slurmctld; scripts/install_deps.sh --slurm installs it"
 
 work=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/trireme-campaigns.XXXXXX")}
 mkdir -p "$work/disk"
 work=$(realpath -- "$work")
+
+# Of the lines of campaigns in files: how many, their jobs, goodput, and what went wrong how often.
+summary() {
+  awk -v all="$campaigns" -v seconds="$SECONDS" -v seed="$seed" '
+    / the same weights after / {
+      ++equal
+      match($0, /after [0-9]+ jobs/); jobs += substr($0, RSTART + 6, RLENGTH - 11)
+      if (match($0, /goodput [0-9.]+ %/)) goodput[++known] = substr($0, RSTART + 8, RLENGTH - 10) + 0
+      split("campaign killed|lost|cut off|disk full|rank killed|preempted|drained", events, "|")
+      for (i in events) { line = $0; count[events[i]] += gsub(events[i], "", line) }
+    }
+    END {
+      for (i = 2; i <= known; ++i)
+        for (k = i; k > 1 && goodput[k] < goodput[k - 1]; --k) { t = goodput[k]; goodput[k] = goodput[k - 1]; goodput[k - 1] = t }
+      printf "== %d of %d campaigns with the same weights, %d jobs, %d s, goodput %s to %s %%, median %s %%, seed %s\n", equal, all, jobs,
+        seconds, goodput[1], goodput[known], goodput[int((known + 1) / 2)], seed
+      text = "== went wrong:"
+      for (e in count) { text = text sep " " e " " count[e]; sep = "," }
+      print text
+    }' "$@"
+}
+
+# Both beside each other: most of a campaign is waiting.
+run_both() {
+  local lane lanes=() code=0
+  "$0" --launcher slurm --campaigns $(((campaigns + 1) / 2)) --keep "$work/slurm" "$@" > >(tee "$work/slurm.txt") 2>&1 &
+  lanes+=($!)
+  "$0" --launcher hosts --campaigns $((campaigns / 2)) --keep "$work/hosts" "$@" > >(tee "$work/hosts.txt") 2>&1 &
+  lanes+=($!)
+  trap 'kill -s TERM "${lanes[@]}" 2>/dev/null; wait; exit 1' INT TERM
+  for lane in "${lanes[@]}"; do wait "$lane" || code=1; done
+  summary "$work/slurm.txt" "$work/hosts.txt"
+  if ((code == 0)) && [[ -z $keep ]]; then rm -rf -- "$work"; fi
+  exit "$code"
+}
+if [[ $launcher == both ]] && ((campaigns > 1)); then run_both --events "$events" --steps "$steps" --seed "$seed" --trireme "$trireme"; fi
+[[ $launcher != both ]] || launcher=slurm
+
 campaign=0
 end_all() {
   local code=$?
   ((campaign == 0)) || kill -KILL "$campaign" 2>/dev/null || true
-  "$repository/tests/slurm/vslurm.sh" down "$work/slurm" 2>/dev/null || true
+  if [[ $launcher == slurm ]]; then
+    "$repository/tests/slurm/vslurm.sh" down "$work/cluster" 2>/dev/null || true
+  else
+    network_down "$work/cluster"
+  fi
   pkill -KILL -f "^bash $repository/launch/campaign/cluster/attempt.sh $work/" || true
   # What failed is left for a look.
   if ((code != 0)) || [[ -n $keep ]]; then cp -r "$work/disk" "$work/copy" 2>/dev/null || true; fi
@@ -63,7 +105,9 @@ end_all() {
 }
 trap end_all EXIT
 trap 'exit 1' INT TERM
-RANDOM=$((seed % 32768))
+offset=0
+[[ $launcher == slurm ]] || offset=1
+RANDOM=$(((seed + offset) % 32768))
 say "seed $seed, $work"
 
 head -c 20000 /dev/urandom | base64 >"$work/text.txt"
@@ -85,8 +129,14 @@ expected=$(sha256sum <"$work/whole/weights.safetensors")
 # Small, so that it is soon full.
 mount -t tmpfs -o size=48m tmpfs "$work/disk" || die "cannot mount a tmpfs"
 unset "${!SLURM_@}"
-"$repository/tests/slurm/vslurm.sh" up "$work/slurm" 4 2 || die "the virtual Slurm does not start"
-network_load "$work/slurm"
+mkdir -p "$work/cluster"
+if [[ $launcher == slurm ]]; then
+  "$repository/tests/slurm/vslurm.sh" up "$work/cluster" 4 2 || die "the virtual Slurm does not start"
+  network_load "$work/cluster"
+  export SLURM_CONF=$work/cluster/slurm.conf
+else
+  network_up "$work/cluster" 4 || die "no virtual hosts"
+fi
 # The network's own agent needs no network.
 cat >"$work/rsh" <<AGENT
 #!/usr/bin/env bash
@@ -95,10 +145,10 @@ if [[ -e "$work/lost.\$word" ]]; then
   echo "ssh: connect to host \$word: No route to host" >&2
   exit 255
 fi
-exec "$work/slurm/rsh" "\$@"
+exec "$work/cluster/rsh" "\$@"
 AGENT
 chmod +x "$work/rsh"
-export SLURM_CONF=$work/slurm/slurm.conf OMPI_MCA_plm_rsh_agent=$work/rsh TRIREME_INTERFACE=$network_subnet.0/24
+export OMPI_MCA_plm_rsh_agent=$work/rsh TRIREME_INTERFACE=$network_subnet.0/24
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none TRIREME_END_SECONDS=3
 export TRIREME_START_SECONDS=20
 
@@ -107,20 +157,38 @@ kill_the_campaign() {
   what="campaign killed"
   kill -KILL "$campaign" 2>/dev/null || true
   { wait "$campaign"; } 2>/dev/null || true
-  sleep "$((RANDOM % 3))"
+  sleep "$((RANDOM % 2))"
   start
+}
+cut_link() {
+  touch "$work/lost.n$1"
+  ip link set "$(network_interface "$1")" down
+}
+mend_link() {
+  local host
+  ip link set "$(network_interface "$1")" up
+  # Addresses that were looked up in vain are remembered for a while.
+  for host in 1 2 3 4; do ip -n "$(network_namespace "$host")" neigh flush dev eth0; done
+  ip neigh flush dev "${network_tag}b"
+  rm "$work/lost.n$1"
 }
 lose_a_node() {
   local host=$((1 + RANDOM % 4)) processes
   what="n$host lost"
-  touch "$work/lost.n$host"
-  ip link set "$(network_interface "$host")" down
+  cut_link "$host"
   mapfile -t processes < <(network_processes "$host")
   [[ ${#processes[@]} -eq 0 ]] || kill -KILL "${processes[@]}" 2>/dev/null || true
-  sleep "$((2 + RANDOM % 8))"
-  ip link set "$(network_interface "$host")" up
-  rm "$work/lost.n$host"
-  network_exec "$host" slurmd
+  sleep "$((2 + RANDOM % 4))"
+  mend_link "$host"
+  [[ $launcher != slurm ]] || network_exec "$host" slurmd
+}
+# Its processes go on.
+cut_a_link() {
+  local host=$((1 + RANDOM % 4))
+  what="n$host cut off"
+  cut_link "$host"
+  sleep "$((2 + RANDOM % 6))"
+  mend_link "$host"
 }
 preempt() {
   what="preempted"
@@ -145,31 +213,32 @@ kill_a_rank() {
   mapfile -t ranks < <(pgrep -f "^$trireme train .*run.directory=$place/run" || true)
   ((${#ranks[@]} == 0)) || kill -KILL "${ranks[RANDOM % ${#ranks[@]}]}" 2>/dev/null || true
 }
-happenings=(kill_the_campaign kill_the_campaign lose_a_node fill_the_disk kill_a_rank preempt drain_a_node)
-declare -A kinds=([slurm]=7 [hosts]=5)
+happenings=(kill_the_campaign kill_the_campaign lose_a_node cut_a_link fill_the_disk kill_a_rank preempt drain_a_node)
+declare -A kinds=([slurm]=8 [hosts]=6)
 
 start() {
   "$trireme" campaign "$work/campaign.yaml" >>"$log" 2>&1 </dev/null &
   campaign=$!
 }
 
-failed=0 jobs=0 started=$SECONDS
+tell() { say "$1" | tee -a "$work/lines.txt"; }
+failed=0
+: >"$work/lines.txt"
 for ((n = 1; n <= campaigns; ++n)); do
-  place=$work/disk/campaign$n log=$work/campaign$n.log by=$launcher history=""
-  if [[ $launcher == both ]]; then if ((n % 2 == 1)); then by=slurm; else by=hosts; fi; fi
+  place=$work/disk/campaign$n log=$work/campaign$n.log history=""
   pairs=(data=2 tensor=2 pipeline=2) fours=(data=4 data=2:tensor=2 data=2:pipeline=2 tensor=2:pipeline=2)
   {
     printf '%s\n' "config: $work/config.yaml" "directory: $place" "nodes: {min: 1, max: 4}" \
       "layouts: [data=1, \"${pairs[RANDOM % 3]}\", \"${fours[RANDOM % 4]}\"]" \
       "failures: {backoff_seconds: 0.5, exclude_hours: 0.004, no_progress: 12}" "better: {gain: 1.2, after_minutes: 0.2}" "poll_seconds: 0.5"
-    if [[ $by == slurm ]]; then echo "slurm: {partitions: [low]}"; else echo "hosts: [n1, n2, n3, n4]"; fi
+    if [[ $launcher == slurm ]]; then echo "slurm: {partitions: [low]}"; else echo "hosts: [n1, n2, n3, n4]"; fi
   } >"$work/campaign.yaml"
   start
   for ((event = 0; event < events; ++event)); do
-    sleep "$(awk -v r=$RANDOM 'BEGIN { print 0.5 + 4 * r / 32768 }')"
+    sleep "$(awk -v r=$RANDOM 'BEGIN { print 0.5 + 2 * r / 32768 }')"
     kill -0 "$campaign" 2>/dev/null || break
     what=""
-    "${happenings[RANDOM % ${kinds[$by]}]}"
+    "${happenings[RANDOM % ${kinds[$launcher]}]}"
     history+="${history:+, }$what"
   done
   deadline=$((SECONDS + 240))
@@ -182,18 +251,17 @@ for ((n = 1; n <= campaigns; ++n)); do
   { wait "$campaign" || code=$?; } 2>/dev/null
   campaign=0
   used=$(find "$place/attempts" -mindepth 1 -maxdepth 1 | wc -l)
-  jobs=$((jobs + used))
   layouts=$(sed -n 's/.*job [0-9]*[: ].*nodes as \([^;]*\) from step.*/\1/p' "$log" | sort -u | paste -sd '|')
   if ((code != 0)) || [[ $(sha256sum <"$place/run/weights.safetensors" 2>/dev/null) != "$expected" ]]; then
-    say "campaign $n ($by): code $code or other weights after $history: $log (seed $seed)"
+    say "campaign $n ($launcher): code $code or other weights after $history: $log (seed $seed)"
     failed=1
     continue
   fi
   twice=""
-  if [[ $by == slurm ]]; then twice=$(squeue -h -t all -o %j | grep "^trireme-$(sed -n 's/.*"id": "\(.*\)",/\1/p' "$place/campaign.json")-" | sort | uniq -d); fi
+  if [[ $launcher == slurm ]]; then twice=$(squeue -h -t all -o %j | grep "^trireme-$(sed -n 's/.*"id": "\(.*\)",/\1/p' "$place/campaign.json")-" | sort | uniq -d); fi
   [[ -z $twice ]] || { say "campaign $n: submitted twice: $twice"; failed=1; }
-  say "campaign $n ($by): the same weights after $used jobs as $layouts; ${history:-nothing} went wrong; $(grep '^goodput' "$log" | tail -n 1)"
+  tell "campaign $n ($launcher): the same weights after $used jobs as $layouts; ${history:-nothing} went wrong; $(grep '^goodput' "$log" | tail -n 1)"
   rm -rf -- "$place"
 done
-say "$campaigns campaigns, $jobs jobs, $((SECONDS - started)) s"
+summary "$work/lines.txt"
 exit $failed

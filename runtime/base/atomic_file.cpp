@@ -53,7 +53,7 @@ void AtomicFile::write(std::string_view text) {
 }
 
 void AtomicFile::commit() {
-  if (::fsync(file_.get()) != 0) system_failed("fsync", path_, code_);
+  if (::fsync(file_.get()) != 0) write_failed("fsync", path_, code_);
   directory_.rename(temporary_, name_);
   temporary_.clear();
   file_.close(path_, code_);

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "runtime/base/disk_space.h"
+
 namespace trireme {
 FileDescriptor::~FileDescriptor() {
   if (is_open()) ::close(descriptor_);
@@ -17,7 +19,7 @@ void FileDescriptor::close(const std::string& path, ExitCode code) {
   if (!is_open()) return;
   // After EINTR the descriptor is gone on Linux: closing again could close somebody else's file.
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) {
-    system_failed("close", path, code);
+    write_failed("close", path, code);
   }
 }
 
@@ -92,7 +94,7 @@ void write_fully(const FileDescriptor& file, const std::string& path,
     const ssize_t put = ::write(file.get(), data.data(), data.size());
     if (put < 0) {
       if (errno == EINTR) continue;
-      system_failed("write", path, code);
+      write_failed("write", path, code);
     }
     data = data.subspan(static_cast<std::size_t>(put));
   }
@@ -123,7 +125,13 @@ std::string parent_directory(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+ExitCode code_of_failed_write(int error, ExitCode code) noexcept {
+  const bool no_room = error == ENOSPC || error == EDQUOT;
+  return no_room && code == ExitCode::config ? ExitCode::internal : code;
+}
+
 void write_failed(const std::string& call, const std::string& path, ExitCode code) {
+  code = code_of_failed_write(errno, code);
   if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) {
     const char* const reason = errno == ENOSPC ? "the disk is full (ENOSPC)"
                                : errno == EDQUOT

@@ -143,7 +143,7 @@ void OutputDirectory::remove_dead_temporaries(const std::string& name) const {
 
 void OutputDirectory::rename(const std::string& from, const std::string& to) const {
   if (::renameat(directory_.get(), from.c_str(), directory_.get(), to.c_str()) != 0)
-    system_failed("rename", path_of(to), code_);
+    write_failed("rename", path_of(to), code_);
 }
 
 void OutputDirectory::remove(const std::string& name) const noexcept {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/base/atomic_file.h"
+#include "runtime/base/disk_space.h"
 #include "runtime/telemetry/export/offline_runs.h"
 
 namespace trireme {
@@ -23,8 +24,8 @@ void create_with_parents(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error) {
-    fail(ExitCode::config, "run.directory: {}: cannot be created: {}; choose another place", path,
-         error.message());
+    fail(code_of_failed_write(error.value(), ExitCode::config),
+         "run.directory: {}: cannot be created: {}; choose another place", path, error.message());
   }
   if (!fs::is_directory(path, error)) {
     fail(ExitCode::config, "run.directory: {}: exists and is not a directory; choose another place",
@@ -59,8 +60,9 @@ void probe_writing(const std::string& path) {
   const int reason = errno;
   if (file.is_open()) ::unlink(probe.c_str());
   if (!written) {
-    fail(ExitCode::config, "run.directory: {}: cannot be written to: {}; choose another place",
-         path, std::strerror(reason));
+    fail(code_of_failed_write(reason, ExitCode::config),
+         "run.directory: {}: cannot be written to: {}; choose another place", path,
+         std::strerror(reason));
   }
 }
 

@@ -18,6 +18,7 @@
 
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/disk_space.h"
 #include "runtime/base/host_name.h"
 #include "runtime/telemetry/lock_support.h"
 
@@ -150,7 +151,8 @@ bool RunOwner::try_lock(int flags) {
   refuse_link(path, ExitCode::config);
   FileDescriptor file(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
   if (!file.is_open())
-    fail(ExitCode::config, "{}: {}: cannot be opened: {}", key_, path, std::strerror(errno));
+    fail(code_of_failed_write(errno, ExitCode::config), "{}: {}: cannot be opened: {}", key_, path,
+         std::strerror(errno));
   refuse_second_name(file, path, ExitCode::config);
   struct flock whole {};
   whole.l_type = F_WRLCK;

@@ -7,12 +7,14 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "runtime/base/atomic_file.h"
+#include "runtime/base/disk_space.h"
 
 namespace trireme {
 namespace {
@@ -135,6 +137,23 @@ TEST_F(FileTest, FullDeviceIsReported) {
 
   EXPECT_THAT(data_error([&] { write_fully(full, "/dev/full", data, ExitCode::data); }),
               HasSubstr("ENOSPC"));
+}
+
+TEST_F(FileTest, AFullDiskIsNoFaultOfTheConfiguration) {
+  const FileDescriptor full(open("/dev/full", O_WRONLY));
+  if (!full.is_open()) GTEST_SKIP() << "no /dev/full here";
+  const std::array<std::byte, 3> data{};
+
+  try {
+    write_fully(full, "/dev/full", data, ExitCode::config);
+    ADD_FAILURE() << "nothing was raised";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::internal);
+    EXPECT_THAT(error.what(), HasSubstr("the disk is full"));
+  }
+  EXPECT_EQ(code_of_failed_write(EDQUOT, ExitCode::config), ExitCode::internal);
+  EXPECT_EQ(code_of_failed_write(ENOSPC, ExitCode::checkpoint), ExitCode::checkpoint);
+  EXPECT_EQ(code_of_failed_write(EACCES, ExitCode::config), ExitCode::config);
 }
 
 TEST_F(FileTest, ReadsExactlyWhatWasAskedFor) {

@@ -183,6 +183,7 @@ lose() {
   expect_nothing_left 30
   echo "    nothing left after $((SECONDS - started)) s"
 }
+lost="error: n2 is lost: the daemon there does not answer"
 waited="error: group .* has waited .* s for other ranks \(deadline parallel.timeout_seconds: $timeout_seconds\)"
 cut_host() { ip link set "$(network_interface 2)" down; }
 mend_host() {
@@ -223,12 +224,13 @@ go_on() {
 }
 check_lost_link() {
   flags=("${long[@]}" --set checkpoint.every_steps=20)
-  lose "the link to a host is cut" 5 "$waited" 1 cut_host
+  lose "the link to a host is cut" 5 "$lost" 1 cut_host
   mend_host
   go_on
   flags=("${long[@]}")
-  # Without the patience above, the kernel gives the connections up.
-  TRIREME_END_SECONDS=1000 TRIREME_TCP_RETRIES=5 lose "the same with net.ipv4.tcp_retries2" bad "$waited" 1 cut_host
+  # Where mpirun has something to tell that host, no keepalive helps. Without the patience above, the kernel gives the
+  # connections up.
+  OMPI_MCA_oob_tcp_keepalive_time=60 TRIREME_END_SECONDS=1000 TRIREME_TCP_RETRIES=5 lose "the same with net.ipv4.tcp_retries2" bad "$waited" 1 cut_host
   mend_host
 }
 check_lost_data() { lose "the data network is cut, control goes on" 5 "$waited" "" cut_data; mend_data; }
@@ -247,21 +249,22 @@ check_lost_memory() {
 }
 # The supervisor on n1 goes on without a host that is lost, with what the memory of the others holds.
 check_fewer_hosts() {
-  local run=runs/fewer started lines
+  local run=runs/fewer started lines before
   lost_lines() { wc -l <"$run/metrics.jsonl"; }
   going_on() { (($(lost_lines) > lines)); }
-  flags=("${long[@]}" --set checkpoint.in_memory_every_steps=10 --set "checkpoint.memory_directory=$place/memory")
+  flags=("${long[@]}" --set checkpoint.in_memory_every_steps=10 --set "checkpoint.memory_directory=$place/memory"
+    --set parallel.timeout_seconds=600)
   mkdir -p "$place/memory"
-  begin "a host of four is lost under the supervisor"
+  begin "a host of four is lost under the supervisor, which has all of its defaults"
   go_on_briefly "$place/rank" "$program" "$place/memory"
   log=$place/fewer.log
-  # As ssh, over the network: a host that is there refuses the connection.
+  # As ssh, over the network: a host that is there refuses the connection, and one that is not keeps it waiting.
   cat >"$place/network_rsh" <<AGENT
 #!/usr/bin/env bash
-[[ \$(timeout 1 bash -c ": >/dev/tcp/\$1/9" 2>&1) == *refused* ]] && exec "$place/rsh" "\$@"
+[[ \$(bash -c ": >/dev/tcp/\$1/9" 2>&1) == *refused* ]] && exec "$place/rsh" "\$@"
 AGENT
   chmod +x "$place/network_rsh"
-  TRIREME_PROBE_SECONDS=2 OMPI_MCA_plm_rsh_agent=$place/network_rsh network_exec 1 "$repository/launch/supervise.sh" --hosts n1:1,n2:1,n3:1,n4:1 --ranks 1,2,4 -- \
+  OMPI_MCA_plm_rsh_agent=$place/network_rsh network_exec 1 env -u TRIREME_END_SECONDS "$repository/launch/supervise.sh" --hosts n1:1,n2:1,n3:1,n4:1 --ranks 1,2,4 -- \
     "$repository/launch/mpi_run.sh" --host '{hosts}' -np '{ranks}' \
     "$place/rank" train config.yaml --set "run.directory=$run" "${flags[@]}" >"$log" 2>&1 &
   job=$! jobs[++number]=$job
@@ -269,9 +272,21 @@ AGENT
   cut_host
   rm -rf "$place"/memory/*/n2
   lines=$(lost_lines) started=$(date +%s%N)
-  wait_until 40 grep -q "brought to the disk from the memory of the hosts" "$log" || complain "a start from the memory of the hosts"
-  wait_until 20 going_on || complain "steps on the hosts that are left"
-  echo "    next step after $((($(date +%s%N) - started) / 1000000)) ms"
+  before=$started
+  # Where the seconds go.
+  passed() {
+    local now
+    now=$(date +%s%N)
+    printf '    %5d ms  %s\n' $(((now - before) / 1000000)) "$1"
+    before=$now
+  }
+  await() { wait_until 40 grep -q "$1" "$log" && passed "$2" || complain "$2"; }
+  await "lost communication with a remote daemon" "until mpirun misses the host's daemon"
+  await "start 0 ended" "until the job has ended"
+  await "restart 1 of 10" "to ask the hosts who is there"
+  await "brought to the disk from the memory of the hosts" "to start ranks and bring the copies to the disk"
+  wait_until 20 going_on && passed "to the next step" || complain "steps on the hosts that are left"
+  echo "    next step after $(((before - started) / 1000000)) ms, load $(cut -d ' ' -f 1 /proc/loadavg)"
   wait_until 40 ended || complain "the end"
   wait "$job"
   code=$?

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "runtime/base/atomic_file.h"
+#include "runtime/base/disk_space.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
@@ -75,7 +76,7 @@ void MemoryStore::clear(const std::string& run) const {
   fs::remove_all(host_, error);
   if (!error) fs::create_directories(host_, error);
   if (error) {
-    fail(ExitCode::config,
+    fail(code_of_failed_write(error.value(), ExitCode::config),
          "checkpoint.memory_directory: {}: {}; name a directory of a memory file system that every "
          "host has and this user may write to (/dev/shm), or set checkpoint.in_memory_every_steps: "
          "0",

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// report.html in a real browser without a window: it opens without an error, and its charts are
+// The pages in a real browser without a window: they open without an error, and their charts are
 // drawn. Skipped where there is no Chromium.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
 
+#include "launch/ablate/comparison.h"
+#include "launch/ablate/report.h"
 #include "launch/report/runs_page.h"
 #include "launch/scale/report.h"
 #include "tests/launch/report/lines.h"
@@ -158,6 +161,58 @@ TEST_F(ReportBrowser, AScalingStudyIsDrawnByTheSamePage) {
   EXPECT_EQ(seen["canvases"], 3) << seen;
   EXPECT_EQ(seen["blank"], 0) << seen;
   EXPECT_EQ(seen["tables"], 3) << seen;
+}
+
+// A cell whose losses fall by `rate`, with an evaluation every tenth step.
+ablate::Cell cell_of(std::size_t variant, std::size_t seed, double rate) {
+  ablate::Cell cell{
+      .variant = variant, .seed = seed, .state = ablate::CellState::done, .steps = 40};
+  cell.legs = {{.from = 0, .to = 40, .directory = "runs/<a>", .command = "trireme train 'a b'"}};
+  for (int step = 1; step <= 40; ++step) {
+    const ablate::Curve::Place place{
+        .steps = 1.0 * step, .items = 512.0 * step, .seconds = 0.1 * step};
+    const double loss = 3 + std::exp(-rate * step) + 0.01 * static_cast<double>(seed);
+    cell.curve.training.push_back({.place = place, .loss = loss});
+    if (step % 10 == 0) cell.curve.evaluations.push_back({.place = place, .loss = loss + 0.1});
+  }
+  return cell;
+}
+
+TEST_F(ReportBrowser, AnAblationIsDrawnByTheSamePageOnAnyAxis) {
+  ablate::Study study;
+  study.file = "<study>.yaml";
+  study.config = "gpt.yaml";
+  study.seeds = {1, 2, 3};
+  study.metric = ablate::Metric::validation_loss;
+  study.traits.item_name = "tokens";
+  study.price_per_rank_hour = 2;
+  ablate::AblationResult result;
+  for (const char* const name : {"base", "learning_rate=2e-3,<b>", "of one seed"}) {
+    const std::size_t variant = study.variants.size();
+    study.variants.push_back({.name = name, .settings = {}});
+    for (std::size_t seed = 0; seed < study.seeds.size(); ++seed)
+      result.cells.push_back(cell_of(variant, seed, 0.1 * static_cast<double>(variant + 1)));
+  }
+  for (const std::size_t lost : {7UL, 8UL})
+    result.cells[lost] = {.variant = 2, .seed = lost - 6, .state = ablate::CellState::failed};
+  const std::vector<ablate::Row> rows = ablate::compare(study, result);
+  const std::string page = ablate::html_report(study, result, rows);
+  const std::string chosen = "value=\"cost\" selected", first = "value=\"steps\" selected";
+  std::string by_cost = page;
+  by_cost.replace(by_cost.find(first), first.size(), "value=\"steps\"");
+  by_cost.replace(by_cost.find("value=\"cost\""), chosen.size() - 9, chosen);
+
+  for (const std::string& html : {page, by_cost}) {
+    const json seen = open(html, 500);
+
+    EXPECT_THAT(seen["problems"], IsEmpty()) << seen;
+    EXPECT_EQ(seen["canvases"], 3) << seen;
+    EXPECT_EQ(seen["blank"], 0) << seen;
+    EXPECT_LE(seen["overflow"], 0) << seen;
+    EXPECT_EQ(seen["tables"], 3) << seen;
+    EXPECT_NE(seen["titles"].dump().find("Difference to the base at equal steps"),
+              std::string::npos);
+  }
 }
 
 }  // namespace
