@@ -131,6 +131,19 @@ for wrong in "--hosts a:0" "--hosts a,,b" "--hosts a:2 --ranks two" "--hosts a:2
   [[ ! -e $run/supervise ]] || complain "no start with $wrong"
 done
 
+# What may pass by itself: neither the code, nor the same message twice, nor three starts without progress end it.
+full="run.directory: r/owner.json: the disk is full (ENOSPC); free space or choose another output directory"
+play full_disk "0 - 2 $full"$'\n'"0 - 2 $full"$'\n'"0 - 1 $full"$'\n'"0 - 1 $full"$'\n9 8 0\n'
+expect_code 0
+expect_starts 5
+play full_for_good "0 - 2 $full"$'\n'"0 - 2 $full"$'\n' --max-restarts 1
+expect_code 2
+expect_starts 2
+expect_text "the 1 restarts are used up"
+play held_directory $'0 - 2 run.directory: r: is in use by process 5 on a\n9 8 0\n'
+expect_code 0
+expect_starts 2
+
 play moving_on $'5 4 5 rank 1 is late\n6 5 5 rank 1 is late\n7 6 0\n'
 expect_code 0
 expect_starts 3
@@ -246,6 +259,28 @@ run=$place/refused
 real --set train.global_batch=3
 expect_code 2
 expect_starts 1
+
+# Nor do logs fit on a disk that is full when the run begins. Needs the right to mount.
+case=real_full_disk disk=$place/disk
+mkdir "$disk"
+if mount -t tmpfs -o size=512k tmpfs "$disk" 2>/dev/null; then
+  trap 'umount -l "$disk"; rm -rf "$place"' EXIT
+  run=$disk/run
+  cat /dev/zero >"$disk/filler" 2>/dev/null
+  make_room() {
+    soon test -e "$run/supervise/incarnation_001.log"
+    rm "$disk/filler"
+  }
+  make_room &
+  real --set model.hidden=8 --set telemetry.tensorboard=false
+  wait
+  expect_code 0
+  expect_text "start 0 ended with exit code 1 at step none, newest checkpoint none: the disk of $run is full"
+  expect_text "restart 1 of 10"
+  [[ -s $run/weights.safetensors ]] || complain "weights"
+else
+  echo "$case: skipped, no right to mount a tmpfs here"
+fi
 
 # A rank is killed behind a checkpoint: the run goes on by itself, to the bits of one that nobody killed. Without a restart
 # left, the job's code is that of a lost rank.
