@@ -26,6 +26,11 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
+void wait_for_end(scale::Job job) {
+  while (!job.poll())
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 // train.sbatch reads a line of flags, parted by spaces, for each task of an array.
 std::string sweep_line(const Task& task) {
   std::string line;
@@ -90,6 +95,25 @@ void LegJobs::start(std::vector<Task> tasks) {
   running_.push_back(std::move(running));
 }
 
+void LegJobs::cancel_waiting() {
+  if (launcher_.kind != scale::LauncherKind::sbatch) return;
+  std::vector<std::string> command{"scancel", "--state=PENDING", "--name=" + launcher_.job_name};
+  const std::size_t options = command.size();
+  std::error_code error;
+  for (const char* const place : {"/waves", "/runs"}) {
+    for (fs::recursive_directory_iterator file(options_.directory + place, error), end;
+         !error && file != end; file.increment(error)) {
+      const std::string name = file->path().filename().string();
+      if (name == "run") file.disable_recursion_pending();
+      if (!name.ends_with(".sbatch.txt") && !name.ends_with(".log.txt")) continue;
+      const std::string job = scale::Launcher::slurm_job_of(file->path().string());
+      if (!job.empty()) command.push_back(job);
+    }
+  }
+  if (command.size() > options)
+    wait_for_end(scale::Job(command, options_.directory + "/scancel.txt"));
+}
+
 void LegJobs::cancel() {
   for (Running& running : running_) {
     if (running.cancelled) continue;
@@ -97,9 +121,7 @@ void LegJobs::cancel() {
       // No number yet until it is submitted.
       const std::string job = scale::Launcher::slurm_job_of(running.job->log());
       if (job.empty()) continue;
-      scale::Job scancel({"scancel", job}, running.job->log() + ".scancel");
-      while (!scancel.poll())
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      wait_for_end(scale::Job({"scancel", job}, running.job->log() + ".scancel"));
     } else {
       running.job->terminate();
     }

@@ -43,6 +43,9 @@ class LegJobs {
   [[nodiscard]] bool idle() const { return running_.empty(); }
   // One job of one task; of an array one job of all of `tasks`.
   void start(std::vector<Task> tasks);
+  // Takes out of Slurm's queue what a start that was killed left waiting there: all of that is
+  // started again, and two jobs would meet in one run directory.
+  void cancel_waiting();
   // Asks all to end; again and again is the same as once.
   void cancel();
   struct Ended {

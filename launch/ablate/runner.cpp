@@ -69,6 +69,7 @@ class Ablation {
   }
 
   AblationResult run() {
+    if (options_.resume) jobs_.cancel_waiting();
     std::vector<Front> fronts;
     for (std::size_t seed = 0; seed < study_.seeds.size(); ++seed) {
       Front front{.seed = seed};
