@@ -6,7 +6,8 @@
 #   launch/supervise.sh [options] -- launch/mpi_run.sh -np 8 trireme train configs/gpt.yaml --set run.directory=runs/a
 #
 #   --max-restarts N   failures to start again after (default 10); a stop at a deadline costs none
-#   --backoff S        seconds before the first restart, doubled with each failure up to 16 S (default 5)
+#   --backoff S        seconds before the first restart, doubled with each failure up to 16 S (default 5); at most 1 where the
+#                      failed start had made steps
 #   --no-progress N    give up after so many failures without a newer checkpoint (default 3)
 #   --restart-on CODE  start again after this exit code too (6: a loss that is not finite); may be repeated
 #   --run DIR          run directory, where the command does not name it
@@ -322,6 +323,7 @@ while :; do
   now=("${command[@]//\{hosts\}/$here}")
   now=("${now[@]//\{ranks\}/$ranks}")
   note "start $incarnation: ${now[*]}"
+  step_before=$(last_step)
   start_job
   checkpoint=$(newest_checkpoint)
   step=$(last_step)
@@ -359,8 +361,10 @@ while :; do
     note "restart $failures of $max_restarts, at once, on $here"
     continue
   fi
-  note "restart $failures of $max_restarts in $delay s"
-  pause "$delay"
+  seconds=$delay
+  [[ -z $step || $step == "$step_before" || $delay -eq 0 ]] || seconds=1
+  note "restart $failures of $max_restarts in $seconds s"
+  pause "$seconds"
   $stopping && end "$code" "stopped from outside"
   delay=$((delay < 16 * backoff ? 2 * delay : delay))
 done
