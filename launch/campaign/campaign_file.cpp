@@ -34,10 +34,27 @@ std::string found_file(const std::string& name, const std::string& beside) {
   return fs::absolute(take_near ? near : fs::path(name)).lexically_normal().string();
 }
 
+// As ssh, mpirun's list and a shell take it.
+void check_host(const Value& value, const std::string& host) {
+  constexpr std::string_view allowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  if (host.starts_with('-') || host.find_first_not_of(allowed) != std::string::npos) {
+    value.refuse(fmt::format(
+        "'{}' is no name of a host; write names alone, of letters, digits, dots and dashes "
+        "(ranks_per_node says how many ranks each has)",
+        host));
+  }
+}
+
 std::vector<std::string> hosts_in(const CampaignFile& file, const Value& value) {
-  if (value.is_list()) return value.texts();
-  const std::string path = found_file(value.text(), file.path);
   std::vector<std::string> hosts;
+  if (value.is_list()) {
+    hosts = value.texts();
+    for (const std::string& host : hosts)
+      check_host(value, host);
+    return hosts;
+  }
+  const std::string path = found_file(value.text(), file.path);
   std::string text = read_whole_file(path, std::uint64_t{1} << 20U, ExitCode::config);
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -50,6 +67,8 @@ std::vector<std::string> hosts_in(const CampaignFile& file, const Value& value) 
     at = end + 1;
   }
   if (hosts.empty()) value.refuse(fmt::format("{}: names no host; write one a line", path));
+  for (const std::string& host : hosts)
+    check_host(value, host);
   return hosts;
 }
 
@@ -150,9 +169,13 @@ void read_key(CampaignFile& file, const std::string& key, const Node& node, int 
   const Value value(fmt::format("{}:{}: {}", file.path, line, key), node);
   const auto* const row = std::ranges::find(rows, std::string_view(key), &Row::key);
   if (row == std::end(rows)) {
-    std::vector<std::string_view> keys;
-    for (const Row& each : rows)
+    std::vector<std::string_view> keys, within;
+    for (const Row& each : rows) {
       keys.push_back(each.key);
+      if (each.key.starts_with(key + ".")) within.push_back(each.key);
+    }
+    if (!within.empty())
+      value.refuse(fmt::format("has keys of its own; give some of {}", fmt::join(within, ", ")));
     const std::string_view near = config::closest(key, keys);
     value.refuse(near.empty() ? fmt::format("unknown key; known are {}", fmt::join(keys, ", "))
                               : fmt::format("unknown key; did you mean {}?", near));

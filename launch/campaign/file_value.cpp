@@ -57,6 +57,7 @@ std::string Value::text() const {
 std::vector<std::string> Value::texts() const {
   if (node_.kind == Node::Kind::scalar) return {text()};
   if (node_.kind != Node::Kind::list) wrong_type("a list of texts");
+  if (node_.items.empty()) refuse("is an empty list; remove the key to leave it out");
   std::vector<std::string> all;
   for (const Node& item : node_.items)
     all.push_back(Value(place_, item).text());

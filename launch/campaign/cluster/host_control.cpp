@@ -40,6 +40,14 @@ std::vector<std::string> words_in(const std::string& path) {
   return words;
 }
 
+// For the shell of another host.
+std::string in_quotes(const std::string& path) {
+  std::string text = "'";
+  for (const char letter : path)
+    text += letter == '\'' ? "'\\''" : std::string(1, letter);
+  return text + "'";
+}
+
 bool is_here(const std::string& host) {
   const std::string own = host_name();
   return host == "localhost" || host == own || own.starts_with(host + ".") ||
@@ -100,8 +108,8 @@ class HostControl final : public JobControl {
 std::vector<std::string> HostControl::answering(const std::vector<std::string>& hosts,
                                                 std::string& problem) const {
   std::vector<std::vector<std::string>> probes;
-  const std::string test =
-      fmt::format("test -x '{}' && test -d '{}'", scale::own_binary(), file_.directory);
+  const std::string test = fmt::format("test -x {} && test -d {}", in_quotes(scale::own_binary()),
+                                       in_quotes(file_.directory));
   for (const std::string& host : hosts) {
     std::vector<std::string> words = {"true"};
     if (!is_here(host)) {
