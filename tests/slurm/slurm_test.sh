@@ -345,6 +345,20 @@ check_accounts() {
   expect_equal "$(sacct -D -n -P -j "$job" -o JobName,State,ExitCode | grep -cE '^rank\|FAILED\|75:0$')" 1 \
     "one step that ended with 75"
 
+  begin "a campaign charges its account, and a wrong one ends it with the key"
+  log=$place/charged.log
+  write_campaign charged "slurm: {account: physics}"
+  "$trireme" campaign charged.yaml >"$log" 2>&1
+  code=$?
+  expect_code 0
+  charged() { [[ $(sacct -X -n -P --name="$(sed -nE 's/.*"name": "(trireme-[^"]*)".*/\1/p' charged/campaign.json)" -o Account,State) == "physics|COMPLETED" ]]; }
+  wait_until 20 charged || complain "one job of physics in sacct"
+  write_campaign refused "slurm: {account: chemistry}"
+  "$trireme" campaign refused.yaml >"$log" 2>&1
+  code=$?
+  expect_code 2
+  expect_text "refused.yaml(:[0-9]+)?: slurm: refused: .*Invalid account.*set slurm.account"
+
   begin "a scaling study without the right account says so"
   log=$place/study.log
   "$trireme" scale config.yaml --launcher sbatch --ranks 1 --repeats 1 --warmup 1 --steps 2 --launcher-options "--account=chemistry" \
@@ -367,15 +381,19 @@ check_usage() {
   expect_text "'rsh' is none of srun, mpirun, tcp"
 }
 
+# write_campaign NAME LINE...: NAME.yaml, of two nodes, in the directory NAME.
+write_campaign() {
+  printf '%s\n' "config: $place/config.yaml" "set: [train.steps=160, train.log_every=1000, checkpoint.every_steps=20]" "directory: $place/$1" \
+    "nodes: {min: 1, max: 2}" "ranks_per_node: 2" "failures: {backoff_seconds: 0.1}" "poll_seconds: 0.3" "${@:2}" >"$1.yaml"
+}
+
 # A job that is preempted while nobody follows it, and a node that is gone afterwards.
 check_campaign() {
   local steps=(--set train.steps=160 --set train.log_every=1000 --set checkpoint.every_steps=20) process tag
   begin "a campaign is killed and its job preempted; it goes on under another layout"
   log=$place/campaign.log
-  printf '%s\n' "config: $place/config.yaml" "set: [train.steps=160, train.log_every=1000, checkpoint.every_steps=20]" \
-    "directory: $place/camp" "nodes: {min: 1, max: 2}" "ranks_per_node: 2" "slurm: {partitions: [low]}" \
-    "failures: {backoff_seconds: 0.1}" "poll_seconds: 0.3" >campaign.yaml
-  "$trireme" campaign campaign.yaml >"$log" 2>&1 &
+  write_campaign camp "slurm: {partitions: [low]}"
+  "$trireme" campaign camp.yaml >"$log" 2>&1 &
   process=$!
   wait_until 40 has_checkpoint camp/run || complain "a checkpoint"
   wait_until 10 grep -q "job 1 runs on n1, n2" "$log" || complain "the campaign to know of it"
@@ -385,7 +403,7 @@ check_campaign() {
   expect_equal "$tag" 1 "jobs of the campaign, one"
   wait_until 40 over "$(squeue -h -t all -o '%A %j' | sed -n 's/ trireme-.*//p' | head -n 1)" || complain "the job to be preempted"
   scontrol update nodename=n2 state=drain reason=test
-  "$trireme" campaign campaign.yaml >>"$log" 2>&1
+  "$trireme" campaign camp.yaml >>"$log" 2>&1
   code=$?
   scontrol update nodename=n2 state=resume
   expect_code 0
@@ -396,8 +414,8 @@ check_campaign() {
   "$trireme" train config.yaml --set run.directory=runs/whole-campaign "${steps[@]}" >whole.log 2>&1
   expect_equal "$(sha256sum <camp/run/weights.safetensors)" "$(sha256sum <runs/whole-campaign/weights.safetensors)" "the weights of an uninterrupted run"
   begin "a campaign of a partition that is not there"
-  sed -i 's/partitions: .low./partitions: [none]/; s/^directory: .*/directory: none/' campaign.yaml
-  "$trireme" campaign campaign.yaml >"$log" 2>&1
+  sed -i 's/partitions: .low./partitions: [none]/; s/^directory: .*/directory: none/' camp.yaml
+  "$trireme" campaign camp.yaml >"$log" 2>&1
   code=$?
   expect_code 2
   expect_text "nvalid partition name.*; set slurm.partitions"
