@@ -44,6 +44,11 @@ class Backoff {
     burst_ = burst_polls;
   }
 
+  // Since the first polls found nothing; 0 where they found all.
+  [[nodiscard]] std::chrono::nanoseconds waited() const {
+    return start_ == Clock::time_point{} ? Clock::duration{} : Clock::now() - start_;
+  }
+
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::microseconds eager{500}, patience{5000}, idle_patience{250000};

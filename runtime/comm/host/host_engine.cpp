@@ -57,13 +57,13 @@ void HostEngine::start(const Call& call) {
 }
 
 void HostEngine::finish() {
-  wait_for_messages();
+  waited_ += transfers_->wait_all();
   while (active_ > 0) {
     for (std::size_t i = 0; i < active_; ++i)
       combine(reductions_[i]);
     for (std::size_t i = 0; i < active_; ++i)
       post_results(reductions_[i]);
-    wait_for_messages();
+    waited_ += transfers_->wait_all();
     // Reductions with rounds left move to the front and go on; ranks agree on which those are.
     std::size_t kept = 0;
     for (std::size_t i = 0; i < active_; ++i) {
@@ -74,14 +74,8 @@ void HostEngine::finish() {
     active_ = kept;
     for (std::size_t i = 0; i < active_; ++i)
       post_slices(reductions_[i]);
-    wait_for_messages();
+    waited_ += transfers_->wait_all();
   }
-}
-
-void HostEngine::wait_for_messages() {
-  const auto start = std::chrono::steady_clock::now();
-  transfers_->wait_all();
-  waited_ += std::chrono::steady_clock::now() - start;
 }
 
 void HostEngine::gather(const Call& call) {

@@ -43,7 +43,6 @@ class HostEngine {
     std::vector<std::byte> scratch;
   };
 
-  void wait_for_messages();
   void exchange(const Call& call);
   void gather(const Call& call);
   void add_reduction(const Call& call);

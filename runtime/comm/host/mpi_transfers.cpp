@@ -98,8 +98,8 @@ std::unique_ptr<Transfers> MpiTransfers::split(int color, int key) {
   return std::make_unique<MpiTransfers>(part);
 }
 
-void MpiTransfers::wait_all() {
-  if (requests_.empty()) return;
+std::chrono::nanoseconds MpiTransfers::wait_all() {
+  if (requests_.empty()) return {};
   statuses_.resize(std::max(statuses_.size(), requests_.size()));
   Backoff backoff;
   for (;;) {
@@ -118,6 +118,7 @@ void MpiTransfers::wait_all() {
     backoff.pause();
   }
   requests_.clear();
+  return backoff.waited();
 }
 
 }  // namespace trireme

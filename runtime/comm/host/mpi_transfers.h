@@ -21,7 +21,7 @@ class MpiTransfers final : public Transfers {
   void broadcast(std::byte* data, std::size_t bytes, int root) override;
   void barrier() override;
   // Open MPI moves data only inside calls.
-  void wait_all() override;
+  std::chrono::nanoseconds wait_all() override;
   [[nodiscard]] bool receive_note(std::byte* data, std::size_t bytes) override;
   [[nodiscard]] std::unique_ptr<Transfers> duplicate() override;
   [[nodiscard]] std::unique_ptr<Transfers> split(int color, int key) override;

@@ -4,6 +4,7 @@
 // receiver and tag arrive in order. Carried by MPI (mpi_transfers.h) or TCP (tcp_transfers.h).
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,8 +28,9 @@ class Transfers {
   virtual void receive(std::byte* data, std::size_t bytes, int from, MessageTag tag) = 0;
   virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
   virtual void barrier() = 0;
-  // Polls, and sleeps in between (see README.md).
-  virtual void wait_all() = 0;
+  // Polls, and sleeps in between (see README.md). Returns how long it has waited, 0 where all was done
+  // at the first polls: a message of a microsecond is not worth reading clocks for.
+  virtual std::chrono::nanoseconds wait_all() = 0;
   // A whole message tagged `note` of any rank, if one has arrived. Does not wait.
   [[nodiscard]] virtual bool receive_note(std::byte* data, std::size_t bytes) = 0;
 

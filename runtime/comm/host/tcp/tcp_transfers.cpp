@@ -67,7 +67,7 @@ void TcpTransfers::barrier() {
   }
 }
 
-void TcpTransfers::wait_all() {
+std::chrono::nanoseconds TcpTransfers::wait_all() {
   Backoff backoff;
   std::string problem;
   for (const auto& request : requests_) {
@@ -77,6 +77,7 @@ void TcpTransfers::wait_all() {
   }
   requests_.clear();
   if (!problem.empty()) fail(ExitCode::communication, "TCP: {}", problem);
+  return backoff.waited();
 }
 
 bool TcpTransfers::receive_note(std::byte* data, std::size_t bytes) {

@@ -19,7 +19,7 @@ class TcpTransfers final : public Transfers {
   void broadcast(std::byte* data, std::size_t bytes, int root) override;
   // Returns when every rank has come.
   void barrier() override;
-  void wait_all() override;
+  std::chrono::nanoseconds wait_all() override;
   [[nodiscard]] bool receive_note(std::byte* data, std::size_t bytes) override;
   [[nodiscard]] std::unique_ptr<Transfers> duplicate() override;
   [[nodiscard]] std::unique_ptr<Transfers> split(int color, int key) override;
