@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What does telemetry cost a run? Trains the quickstart's GPT on random bytes with all of it off, with all of it on (the
-defaults, TensorBoard, Prometheus, W&B, MLflow), and with traced steps besides, by turns, and prints the ratio of the median
-step's period (with what lies between steps) to that of the run that is off, and an interval that holds the median ratio in
-95 of 100 cases (bootstrap over the rounds). Wants a quiet machine.
+"""What does telemetry cost a run? Trains the quickstart's GPT on random bytes with everything on (the defaults, TensorBoard,
+Prometheus, W&B, MLflow) and has all that the run reports of itself rest in every other block of some steps, within one process
+(tests/launch/fixture/test_rests.cpp), so that no drift of the machine is taken for a cost. For each pair of blocks in a row it
+compares the steps' time on the clock, and what all of rank 0's threads computed in them, flushes of files included. Then, in
+some runs, 100 traced steps with the 50 before and the 50 behind them. Intervals hold the figure in 95 of 100 cases (bootstrap
+over pairs of blocks, and over runs). Wants a quiet machine, and the targets trireme and trireme_delayed.
 
-  python3 scripts/check_telemetry_cost.py              # ten rounds: about 5 minutes
+  python3 scripts/check_telemetry_cost.py              # about 4 minutes
 """
 import argparse
-import json
 import os
 import random
 import shutil
@@ -27,46 +28,86 @@ parallel: {zero: 1}
 train: {global_batch: 8, micro_batch: 2, log_every: 50}
 optimizer: {name: adamw, learning_rate: 1e-3}
 """
-OFF = ["telemetry.tensorboard=false", "telemetry.health_minutes=0", "telemetry.warning_minutes=0"]
 ON = [f"telemetry.{key}=true" for key in ("tensorboard", "prometheus", "wandb", "mlflow")]
-LEFT_OUT = 5  # steps that warm up
+FIRST_TRACED, TRACED, BESIDE = 61, 100, 50
 
 
-def period_of(runs, settings):
-    """The median over the steps, in milliseconds."""
-    command = [*runs.mpiexec.split(), "-np", str(runs.ranks), runs.trireme, "train", "gpt.yaml", "--split-times",
-               "--set", f"train.steps={runs.steps}", *(word for setting in settings for word in ("--set", setting))]
+def train(runs, steps, settings, block):
+    """[(wall, cpu, resting)] of every step, in milliseconds."""
+    command = [*runs.mpiexec.split(), "-np", str(runs.ranks), runs.trireme_delayed, "train", "gpt.yaml",
+               "--set", f"train.steps={steps}", *(word for setting in settings for word in ("--set", setting))]
+    environment = dict(os.environ, TRIREME_TEST_RESTS=str(block), TRIREME_TEST_STEP_TIMES="times")
     done = subprocess.run(command, cwd=runs.directory, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          check=False, timeout=600)
+                          check=False, timeout=900, env=environment)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}\n{done.stdout}")
-    run = os.path.join(runs.directory, "run")
-    with open(os.path.join(run, "time_split.jsonl"), encoding="utf-8") as file:
-        periods = [line["period_ms"] for line in map(json.loads, file)]
-    shutil.rmtree(run)
-    return statistics.median(periods[LEFT_OUT:])
+    with open(os.path.join(runs.directory, "times"), encoding="utf-8") as file:
+        begins = [[int(word) for word in line.split()] for line in file]
+    shutil.rmtree(os.path.join(runs.directory, "run"))
+    return [(1e-6 * (after[1] - begin[1]), 1e-6 * (after[2] - begin[2]), begin[3])
+            for begin, after in zip(begins, begins[1:])]
 
 
-def interval_of(ratios):
+def interval_of(values, of):
     draw = random.Random(1)
-    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(2000))
-    return medians[50], medians[-51]
+    drawn = sorted(of(draw.choices(values, k=len(values))) for _ in range(2000))
+    return drawn[50], drawn[-51]
+
+
+def text_of(values, of):
+    low, high = interval_of(values, of)
+    return f"{100 * (of(values) - 1):+.2f} % ({100 * (low - 1):+.2f} to {100 * (high - 1):+.2f})"
+
+
+def ratio_of_sums(pairs):
+    return sum(on for on, _ in pairs) / sum(off for _, off in pairs)
+
+
+def rests(runs):
+    """Of each two blocks in a row one rests."""
+    steps = train(runs, runs.steps, ON, runs.block)
+    blocks = [steps[first:first + runs.block] for first in range(0, len(steps) - runs.block + 1, runs.block)]
+    wall, cpu = [], []
+    # The first pair warms up.
+    for first, second in list(zip(blocks[::2], blocks[1::2]))[1:]:
+        assert first[0][2] != second[0][2]
+        on, off = (second, first) if first[0][2] else (first, second)
+        wall.append(statistics.mean(s[0] for s in on) / statistics.mean(s[0] for s in off))
+        cpu.append((sum(s[1] for s in on), sum(s[1] for s in off)))
+    off_ms = statistics.median(s[0] for s in steps if s[2])
+    print(f"all on, {len(wall)} pairs of blocks of {runs.block} steps of {off_ms:.2f} ms on {runs.ranks} ranks:")
+    print(f"  clock: {text_of(wall, statistics.median)}, the median pair")
+    print(f"  cores: {text_of(cpu, ratio_of_sums)}, what rank 0 computes in all", flush=True)
+
+
+def traced(runs):
+    """Beside the traced steps lie three that count, measure clocks or write."""
+    ratios = []
+    for _ in range(runs.traces):
+        last = FIRST_TRACED + TRACED - 1
+        steps = train(runs, last + BESIDE + 8, ON + [f"telemetry.trace={FIRST_TRACED}-{last}"], 0)
+        inside = steps[FIRST_TRACED - 1:last]
+        before = steps[FIRST_TRACED - 4 - BESIDE:FIRST_TRACED - 4]
+        behind = steps[last + 4:last + 4 + BESIDE]
+        ratios.append(statistics.median(s[0] for s in inside) / statistics.median(s[0] for s in before + behind))
+    print(f"a traced step, {runs.traces} runs with {TRACED} of them: {text_of(ratios, statistics.median)} on the clock")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trireme", default="build/cpu/trireme")
+    parser.add_argument("--trireme-delayed", default="build/cpu/tests/trireme_delayed")
     parser.add_argument("--mpiexec", default="mpirun --bind-to none", help="how to start ranks")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=4800)
+    parser.add_argument("--block", type=int, default=10, help="steps in a row that report, or do not")
+    parser.add_argument("--traces", type=int, default=10, help="runs with traced steps")
     runs = parser.parse_args()
-    runs.trireme = os.path.abspath(runs.trireme)
-    if not os.access(runs.trireme, os.X_OK):
-        raise SystemExit(f"{runs.trireme}: no such program; build the target trireme, or name it by --trireme")
-    trace = [f"telemetry.trace={LEFT_OUT + 1}-{min(runs.steps, LEFT_OUT + 100)}"]
-    kinds = {"off": OFF, "on": ON, "on, all steps traced": ON + trace}
-    periods = {kind: [] for kind in kinds}
+    for name in ("trireme", "trireme_delayed"):
+        setattr(runs, name, os.path.abspath(getattr(runs, name)))
+        if not os.access(getattr(runs, name), os.X_OK):
+            raise SystemExit(f"{getattr(runs, name)}: no such program; build the target {name}, or name it by "
+                             f"--{name.replace('_', '-')}")
     with tempfile.TemporaryDirectory() as runs.directory:
         draw = random.Random(1)
         with open(os.path.join(runs.directory, "text.bin"), "wb") as file:
@@ -75,17 +116,9 @@ def main():
             file.write(CONFIG)
         subprocess.run([runs.trireme, "data", "pack-text", "--quiet", "--out", "text", "--validation", "0.1", "text.bin"],
                        cwd=runs.directory, check=True)
-        for number in range(runs.rounds):
-            # Each is first, second and last equally often.
-            order = list(kinds)[number % 3:] + list(kinds)[:number % 3]
-            for kind in order:
-                periods[kind].append(period_of(runs, kinds[kind]))
-            print(f"round {number + 1}: " + ", ".join(f"{kind} {periods[kind][-1]:.3f} ms" for kind in kinds), flush=True)
-    for kind in list(kinds)[1:]:
-        ratios = [on / off for on, off in zip(periods[kind], periods["off"])]
-        low, high = interval_of(ratios)
-        print(f"{kind}: {statistics.median(ratios):.4f} times the step that is off ({low:.4f} to {high:.4f}, "
-              f"{runs.rounds} rounds, {statistics.median(periods['off']):.2f} ms off)")
+        rests(runs)
+        if runs.traces > 0:
+            traced(runs)
     return 0
 
 

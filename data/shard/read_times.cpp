@@ -4,6 +4,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "runtime/base/checksum.h"
+
 namespace trireme {
 namespace {
 
@@ -41,6 +43,18 @@ std::optional<SlowFile> slowest_file() {
   }
   if (slowest.path.empty()) return {};
   return slowest;
+}
+
+std::uint64_t number_of_path(const std::string& path) {
+  return checksum_of(path);
+}
+
+std::string path_of_number(std::uint64_t number) {
+  KnownFiles& files = known_files();
+  const std::lock_guard lock(files.mutex);
+  for (const auto& [path, known] : files.by_path)
+    if (number_of_path(path) == number) return path;
+  return "";
 }
 
 }  // namespace trireme

@@ -37,4 +37,9 @@ struct SlowFile {
 // was read from.
 [[nodiscard]] std::optional<SlowFile> slowest_file();
 
+// By which another process of the job knows a path: the same in all of them.
+[[nodiscard]] std::uint64_t number_of_path(const std::string& path);
+// Of the paths that this process has opened; "" where it is none of them.
+[[nodiscard]] std::string path_of_number(std::uint64_t number);
+
 }  // namespace trireme

@@ -79,18 +79,12 @@ Reporter::Reporter(const Config& config, const std::string& requested,
   directory.write_environment(environment);
 }
 
-void Reporter::warn(const Config& config,
+void Reporter::warn(const Config& config, std::vector<std::string> hosts,
                     std::function<std::vector<std::int64_t>(std::int64_t)> samples) {
   warnings_.emplace(WarningSources{
       .minutes = config.telemetry.warning_minutes,
-      .slow_file =
-          [] {
-            const auto slow = slowest_file();
-            return slow ? fmt::format("rank 0 waited longest for {}: {:.1f} MB/s a thread",
-                                      slow->path,
-                                      1e-6 * static_cast<double>(slow->bytes) / slow->seconds)
-                        : std::string();
-          },
+      .hosts = std::move(hosts),
+      .path_of = path_of_number,
       .samples = std::move(samples),
       .warn = [this](const RunWarning& warning) { tell(warning); }});
   sinks.add(*warnings_);

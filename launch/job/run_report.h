@@ -42,8 +42,9 @@ struct Reporter {
   Certificate certificate;
   Exporters exporters;
   MetricsSinks sinks;  // all of them
-  // `samples`: of a step's global batch, steps counted from 1.
-  void warn(const Config& config, std::function<std::vector<std::int64_t>(std::int64_t)> samples);
+  // `hosts`: by rank. `samples`: of a step's global batch, steps counted from 1.
+  void warn(const Config& config, std::vector<std::string> hosts,
+            std::function<std::vector<std::int64_t>(std::int64_t)> samples);
   // Logs a warning and passes it on.
   void tell(const RunWarning& warning);
 

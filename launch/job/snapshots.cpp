@@ -52,9 +52,11 @@ void Snapshots::take(std::int64_t done) {
   engine_.training().state->engine.settle();
   if (looks) look_for_dead(done);
   if (counts) {
-    const StepHistograms found{.step = done,
-                               .tensors = counts_->histograms(*engine_.session().streams.compute),
-                               .time = std::chrono::system_clock::now()};
+    StepHistograms found{.step = done,
+                         .tensors = counts_->histograms(*engine_.session().streams.compute),
+                         .time = std::chrono::system_clock::now()};
+    std::ranges::move(engine_.training().state->activations->take(),
+                      std::back_inserter(found.tensors));
     if (reporter_ != nullptr) reporter_->sinks.histograms(found);
   }
   if (samples && sampled_ != nullptr) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run looks at between two of its steps now and then, by the keys of `telemetry`: how
-// weights and gradients are spread, weights without gradient, samples of what the model has
-// learned.
+// weights, gradients and activations are spread, weights without gradient, samples of what the
+// model has learned.
 #pragma once
 
 #include <optional>

@@ -254,7 +254,8 @@ bool run_training(const RankProcess& process, const Config& config,
   const std::unique_ptr<Reporter> reporter = open_reports(engine, start, facts, hosts, request);
   Trainer::Services services = services_of(engine, requests, hosts, facts, reporter.get());
   if (reporter)
-    reporter->warn(config, [&](std::int64_t step) { return samples_of(*parts.sampler, step - 1); });
+    reporter->warn(config, hosts,
+                   [&](std::int64_t step) { return samples_of(*parts.sampler, step - 1); });
   Snapshots snapshots(engine, reporter.get());
   services.look = [&](std::int64_t done) { snapshots.take(done); };
   services.after_step = [&] {

@@ -372,7 +372,8 @@ std::vector<Field> telemetry_fields() {
       FIELD(telemetry.tensorboard, Free{},
             "write event files for TensorBoard into run.directory: tensorboard --logdir"),
       FIELD(telemetry.histograms_every, IntegerRange{0, many},
-            "steps between histograms of every weight and its gradient, for TensorBoard; 0 = none"),
+            "steps between histograms of every weight, its gradient and what layers hand on, for "
+            "TensorBoard; 0 = none"),
       FIELD(
           telemetry.samples_every, IntegerRange{0, many},
           "steps between samples for TensorBoard: texts that the model continues, or pictures and "

@@ -2,6 +2,7 @@
 #include "runtime/engine/engine.h"
 
 #include "data/sets/id_names.h"
+#include "data/shard/read_times.h"
 #include "models/config.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/restore/restore.h"
@@ -51,6 +52,14 @@ MetricsSink* write_config_alone(const Config& config, bool again) {
   const RunDirectory directory(config.run.directory, again);
   directory.write_config(to_yaml(with_absolute_paths(config)));
   return nullptr;
+}
+
+FileReads file_read_longest() {
+  const std::optional<SlowFile> file = slowest_file();
+  if (!file) return {};
+  return {.file = number_of_path(file->path),
+          .seconds = file->seconds,
+          .bytes = static_cast<double>(file->bytes)};
 }
 
 }  // namespace
@@ -156,7 +165,8 @@ void Engine::begin(std::function<StepFlags()> flags, std::function<double()> jou
   StepOptions options = step_options(config, session_.pipeline, session_.traits());
   options.flags = std::move(flags);
   options.joules = std::move(joules);
-  options.observers.observer = observer_;
+  options.slow_file = file_read_longest;
+  if (observer_ != nullptr) options.observers.observers.push_back(observer_);
   if (session_.dry) return begin_dry(options);
   options.graphs = recordable(options.graphs, session_);
   if (parts_.batches) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/engine/training_state.h"
 
+#include "runtime/engine/options.h"
 #include "runtime/ops/update/optimizer_update.h"
 
 namespace trireme {
@@ -14,8 +15,28 @@ std::optional<WeightDigests> digests_of(Session& session) {
                                       static_cast<int>(config.weight_digests));
 }
 
+std::optional<ActivationCounts> activations_of(const Session& session) {
+  const std::int64_t every = session.config.telemetry.histograms_every;
+  if (every == 0) return std::nullopt;
+  // On one rank that holds all rows of all that tensor ranks split.
+  BuildOptions alone = build_options(session.config, 0, /*training=*/true);
+  alone.tensor = {};
+  alone.sequence = false;
+  const auto whole = summarize(session.what.chain, session.device->type(), alone);
+  const auto elements = [](const Shape& shape) { return shape.rank() > 0 ? shape.count() : 0; };
+  std::vector<ActivationCounts::Layer> layers;
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    layers.push_back({.name = whole[i].name,
+                      .whole = elements(whole[i].output),
+                      .held = elements(session.layers[i].output)});
+  return std::optional<ActivationCounts>(std::in_place, *session.device, session.mesh,
+                                         std::move(layers), every);
+}
+
 StepOptions with_hooks(StepOptions options, const Session& session, AverageWeights& average,
-                       const std::optional<WeightDigests>& digests) {
+                       const std::optional<WeightDigests>& digests,
+                       std::optional<ActivationCounts>& activations) {
+  if (activations) options.observers.observers.push_back(&*activations);
   if (session.config.telemetry.weight_digests > 0) options.digests = &*digests;
   const auto chunks = session.stages.chunks(session.pipeline, session.mesh.here().pipeline, true);
   for (const ChunkSpan& chunk : chunks)
@@ -43,8 +64,9 @@ void AverageWeights::update() {
 TrainingState::TrainingState(Session& session, StepOptions options)
     : average(session, session.config.train.ema_decay),
       digests(digests_of(session)),
+      activations(activations_of(session)),
       engine(*session.device, *session.model, session.mesh, session.streams, &session.tensor,
-             with_hooks(std::move(options), session, average, digests)),
+             with_hooks(std::move(options), session, average, digests, activations)),
       session_(session) {
   if (session.config.train.divergence_check_every > 0)
     replicas.emplace(*session.device, session.model->params(), session.mesh, session.streams);

@@ -8,6 +8,7 @@
 #include "runtime/checkpoint/slices.h"
 #include "runtime/engine/session.h"
 #include "runtime/train/health/self_test.h"
+#include "runtime/train/meters/activation_counts.h"
 #include "runtime/train/replica_check.h"
 #include "runtime/train/step/step_engine.h"
 
@@ -34,7 +35,8 @@ struct TrainingState {
   TrainingState(Session& session, StepOptions options);
 
   AverageWeights average;
-  std::optional<WeightDigests> digests;  // where the config asks for them
+  std::optional<WeightDigests> digests;         // where the config asks for them
+  std::optional<ActivationCounts> activations;  // likewise: telemetry.histograms_every
   StepEngine engine;
   std::optional<ReplicaCheck> replicas;
   std::optional<SelfTest> self_test;

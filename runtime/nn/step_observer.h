@@ -37,6 +37,8 @@ class StepObserver {
  public:
   virtual ~StepObserver() = default;
   [[nodiscard]] virtual bool wants(std::int64_t step) const = 0;
+  // Of the steps that it wants.
+  [[nodiscard]] virtual bool looks_at(Seen /*what*/) const { return true; }
   // The tensor is final for work that follows on `stream`, and may be changed there.
   virtual void see(Stream& stream, const Observed& what, const Tensor& values) = 0;
 };

@@ -20,6 +20,16 @@ enum class ItemKind : std::uint8_t { tokens, images };
 
 [[nodiscard]] std::string_view name_of(ItemKind kind);
 
+// What is known of the rank that waited longest for its data in a step.
+struct SlowRead {
+  int rank = 0;
+  double wait_ms = 0;
+  // The file whose reads took it longest since it told of any, by a number that stands for its
+  // path; 0: it told of none.
+  std::uint64_t file = 0;
+  double seconds = 0, bytes = 0;  // of these reads, of all threads together
+};
+
 // One optimizer step. Times are wall milliseconds, means over the ranks; those from forward_ms to
 // other_ms add up to step_ms.
 struct StepMetrics {
@@ -60,6 +70,7 @@ struct StepMetrics {
   // Of the weights behind this step that are digested in it (telemetry.weight_digests).
   std::optional<std::uint64_t> weight_digest{};
   std::optional<double> joules{};  // since the report before, where all of it is counted
+  std::optional<SlowRead> slow_read{};  // where a rank waited for data
   double epoch = 0;                // passes over the data, up to and with this step
   std::int64_t items_seen = 0;     // tokens or images, up to and with this step
   std::chrono::system_clock::time_point time{};  // when it was reported

@@ -6,6 +6,8 @@
 #include <limits>
 #include <random>
 
+#include "runtime/train/meters/step_reports.h"
+
 namespace trireme {
 namespace {
 
@@ -208,6 +210,24 @@ TEST(TimeSplit, PrintsNumbersThatReadBackExactly) {
 
   EXPECT_THAT(line, HasSubstr("{\"step\":7,\"period_ms\":0.1,"));
   EXPECT_THAT(line, HasSubstr("\"slowest_rank\":3}\n"));
+}
+
+TEST(SlowReads, AreThoseOfTheRankThatWaitedLongest) {
+  std::vector<RankStep> ranks(3);
+  EXPECT_FALSE(slow_read_of(ranks).has_value());
+  const std::uint64_t file = 0xfedcba9876543210U;
+  ranks[0] = {.data_wait = 3, .slow_file = ToldBits(1), .read_seconds = 9};
+  ranks[1] = {
+      .data_wait = 5, .slow_file = ToldBits(file), .read_seconds = 0.25, .read_bytes = 1000};
+
+  const auto slowest = slow_read_of(ranks);
+
+  ASSERT_TRUE(slowest.has_value());
+  EXPECT_EQ(slowest->rank, 1);
+  EXPECT_EQ(slowest->wait_ms, 5);
+  EXPECT_EQ(slowest->file, file) << "all 64 bits travel";
+  EXPECT_EQ(slowest->seconds, 0.25);
+  EXPECT_EQ(slowest->bytes, 1000);
 }
 
 TEST(Joules, AreKnownWhereEveryRankThatCountsKnowsItsOwn) {

@@ -56,20 +56,45 @@ void RunWarnings::watch_data(const StepMetrics& metrics) {
   if (data_steps_++ == 0) first_data_step_ = metrics.step;
   data_ms_ += metrics.step_ms;
   data_wait_ms_ += metrics.data_wait_ms;
+  if (metrics.slow_read) {
+    Reader& reader = readers_[metrics.slow_read->rank];
+    reader.wait_ms += metrics.slow_read->wait_ms;
+    SlowRead& reads = reader.files[metrics.slow_read->file];
+    reads.seconds += metrics.slow_read->seconds;
+    reads.bytes += metrics.slow_read->bytes;
+  }
   if (data_steps_ < judged_steps || data_ms_ < judged_ms) return;
   const double share = data_wait_ms_ / data_ms_;
   if (share > notable_wait && may_warn(slow_data, metrics.time)) {
-    const std::string file = sources_.slow_file ? sources_.slow_file() : std::string();
     warn(
         slow_data, metrics.step, metrics.time,
         fmt::format("steps {} to {} waited for data in {:.0f} % of their time, {:.1f} ms a step{}; "
                     "raise data.workers or data.prefetch, or copy the data nearer (data.stage)",
                     first_data_step_, metrics.step, 100 * share,
-                    data_wait_ms_ / static_cast<double>(data_steps_),
-                    file.empty() ? "" : fmt::format(" ({})", file)));
+                    data_wait_ms_ / static_cast<double>(data_steps_), slowest_reads()));
   }
   data_steps_ = 0;
   data_ms_ = data_wait_ms_ = 0;
+  readers_.clear();
+}
+
+// " (rank 3 on n1 waited longest, ...)"
+std::string RunWarnings::slowest_reads() const {
+  if (readers_.empty()) return "";
+  const auto& [rank, reader] = *std::ranges::max_element(
+      readers_, {}, [](const auto& entry) { return entry.second.wait_ms; });
+  const auto place = static_cast<std::size_t>(rank);
+  std::string text = fmt::format(
+      " (rank {}{} waited longest, {:.1f} ms a step", rank,
+      place < sources_.hosts.size() ? fmt::format(" on {}", sources_.hosts[place]) : std::string(),
+      reader.wait_ms / static_cast<double>(data_steps_));
+  const auto& [file, reads] = *std::ranges::max_element(
+      reader.files, {}, [](const auto& entry) { return entry.second.seconds; });
+  const std::string path = sources_.path_of ? sources_.path_of(file) : std::string();
+  if (!path.empty() && reads.seconds > 0)
+    text += fmt::format(", and read {} longest: {:.1f} MB/s a thread", path,
+                        1e-6 * reads.bytes / reads.seconds);
+  return text + ")";
 }
 
 void RunWarnings::watch_norm(const StepMetrics& metrics) {

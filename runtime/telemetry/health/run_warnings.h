@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,9 +20,9 @@ namespace trireme {
 struct WarningSources {
   // Between two warnings of one kind; 0: no warnings.
   double minutes = 10;
-  // What is read slowly now, for a sentence: a file and its rate, or where the data lies. May be
-  // empty.
-  std::function<std::string()> slow_file{};
+  std::vector<std::string> hosts{};  // by rank; may be empty
+  // The path for which the number of a SlowRead stands; "" where it is not known. May be empty.
+  std::function<std::string(std::uint64_t file)> path_of{};
   // Of a step's global batch; steps count from 1. May be empty.
   std::function<std::vector<std::int64_t>(std::int64_t step)> samples{};
   std::function<void(const RunWarning&)> warn{};
@@ -51,6 +52,7 @@ class RunWarnings final : public MetricsSink {
       "slow_data", "slow_checkpoint", "gradient_norm", "loss_rising", "zero_gradient"};
 
   void watch_data(const StepMetrics& metrics);
+  [[nodiscard]] std::string slowest_reads() const;
   void watch_norm(const StepMetrics& metrics);
   void watch_loss(const StepMetrics& metrics);
   void end_block(const StepMetrics& metrics);
@@ -64,6 +66,12 @@ class RunWarnings final : public MetricsSink {
   // Waits for data since the last judgement.
   std::int64_t data_steps_ = 0, first_data_step_ = 0;
   double data_ms_ = 0, data_wait_ms_ = 0;
+  // Of the steps in which a rank waited longest: by number of a file its reads.
+  struct Reader {
+    double wait_ms = 0;
+    std::map<std::uint64_t, SlowRead> files{};
+  };
+  std::map<int, Reader> readers_;  // by rank
   // Running mean and variance of the logarithm of the gradient norm.
   std::int64_t norms_ = 0, zeros_ = 0;
   double norm_mean_ = 0, norm_variance_ = 0;

@@ -43,6 +43,16 @@ void fill(StepMetrics& metrics, const StepSplit& split) {
 
 }  // namespace
 
+std::optional<SlowRead> slow_read_of(std::span<const RankStep> by_rank) {
+  const auto longest = std::ranges::max_element(by_rank, {}, &RankStep::data_wait);
+  if (!(longest->data_wait > 0)) return std::nullopt;
+  return SlowRead{.rank = static_cast<int>(longest - by_rank.begin()),
+                  .wait_ms = longest->data_wait,
+                  .file = longest->slow_file.bits(),
+                  .seconds = longest->read_seconds,
+                  .bytes = longest->read_bytes};
+}
+
 StepReports::StepReports(const ProcessMesh& mesh, MetricsSink* sink, RankLog* ranks,
                          bool keep_splits)
     : mesh_(mesh),
@@ -67,8 +77,9 @@ void StepReports::learn(std::int64_t step, std::span<const RankStep> by_rank) {
     if (metrics.weight_digest) {
       *metrics.weight_digest = 0;
       for (const RankStep& rank : by_rank)
-        *metrics.weight_digest += rank.digest();
+        *metrics.weight_digest += rank.digest.bits();
     }
+    metrics.slow_read = slow_read_of(by_rank);
     const StepSplit split = split_step(step, mesh_.shape(), by_rank);
     if (keep_splits_) splits_.push_back(split);
     write(waiting_[0], split);

@@ -14,6 +14,9 @@
 
 namespace trireme {
 
+// Of the rank that waited longest; nothing where nobody waited for data. `by_rank` is not empty.
+[[nodiscard]] std::optional<SlowRead> slow_read_of(std::span<const RankStep> by_rank);
+
 class StepReports {
  public:
   // A step as its rank reports it; its times over all ranks are filled in later.

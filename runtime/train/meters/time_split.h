@@ -14,6 +14,24 @@
 
 namespace trireme {
 
+// Reads of one file, by a number that stands for its path; 0: of none.
+struct FileReads {
+  std::uint64_t file = 0;
+  double seconds = 0, bytes = 0;  // of all threads together
+};
+
+// 64 bits among numbers that travel as f64.
+struct ToldBits {
+  double high = 0, low = 0;
+
+  ToldBits() = default;
+  explicit ToldBits(std::uint64_t bits)
+      : high(static_cast<double>(bits >> 32U)), low(static_cast<double>(bits & 0xffffffffU)) {}
+  [[nodiscard]] std::uint64_t bits() const {
+    return (static_cast<std::uint64_t>(high) << 32U) + static_cast<std::uint64_t>(low);
+  }
+};
+
 // One step as one rank measured it, in milliseconds.
 struct RankStep {
   double period = 0;         // from the end of the step before to the end of this one
@@ -35,17 +53,11 @@ struct RankStep {
   // Energy that this rank counts (StepOptions::joules) since the step before; NaN: not known.
   double joules = 0;
   double comm_core_wait = 0;  // of core_wait: in no pass, but of a thread that communicates
-  // No time, but told with them: this rank's part of the digest of the weights, 32 bits each.
-  double digest_high = 0, digest_low = 0;
+  // No times, but told with them: this rank's part of the digest of the weights, and where it
+  // waited for data, the file whose reads took longest since it told of one.
+  ToldBits digest{}, slow_file{};
+  double read_seconds = 0, read_bytes = 0;
 
-  void set_digest(std::uint64_t digest) {
-    digest_high = static_cast<double>(digest >> 32U);
-    digest_low = static_cast<double>(digest & 0xffffffffU);
-  }
-  [[nodiscard]] std::uint64_t digest() const {
-    return (static_cast<std::uint64_t>(digest_high) << 32U) +
-           static_cast<std::uint64_t>(digest_low);
-  }
   // Between the step before and this one.
   [[nodiscard]] double between() const { return period - step; }
   // What holds other ranks up within the step.

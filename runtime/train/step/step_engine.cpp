@@ -7,6 +7,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/test_delay.h"
+#include "runtime/base/test_rests.h"
 #include "runtime/comm/comm_label.h"
 #include "runtime/comm/watchdog/step_watch.h"
 #include "runtime/device/cpu/cpu_stream.h"
@@ -242,7 +243,8 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
     reducer_.set_probe(&*noise_);
   }
   // Gradients of one micro-batch are nowhere by themselves where they are running sums or slices.
-  if (views_.begin_step(step) && !slot.noisy && options_.layout_independent &&
+  views_.begin_step(step);
+  if (views_.look_at(Seen::parameter_gradient) && !slot.noisy && options_.layout_independent &&
       model_.params().options().zero.stage < 2)
     reducer_.set_probe(&views_);
   views_.parameters(compute, Seen::weights_before);
@@ -266,6 +268,7 @@ void StepEngine::replay(std::int64_t step, Slot& slot) {
     gatherer_.finish();  // a graph ends with every stream joined
   };
   if (!std::exchange(slot.warm, true) || unrecordable_) return whole();
+  if (views_.wanted(step)) return whole();
   // A replayed step would show as one span.
   if (const TraceLog* const trace = TraceLog::current(); trace != nullptr && trace->keeps())
     return whole();
@@ -308,7 +311,7 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
 
 // Which tensors depends on the step, so this is no part of a recorded one.
 void StepEngine::digest_weights(std::int64_t step, Slot& slot) {
-  if (options_.digests == nullptr) return;
+  if (options_.digests == nullptr || test_rests(step)) return;
   Stream& compute = *streams_.compute;
   device_.fill_zero(compute, slot.digest.data(), slot.digest.bytes());
   options_.digests->add_of_step(compute, step, slot.digest.view(DType::u64, Shape{1}));

@@ -62,6 +62,9 @@ struct StepOptions {
   // Joules that this rank counts, since the last call: its own GPU, or as the first of its host the
   // processors, else 0; NaN where they are not known. Asked when a step is read; may be empty.
   std::function<double()> joules{};
+  // The file whose reads took this rank longest since the last call. Asked when a step is read that
+  // waited for data; may be empty.
+  std::function<FileReads()> slow_file{};
   // What this rank wishes for, asked once a step. May be empty: then ranks tell each other neither
   // wishes nor times.
   std::function<StepFlags()> flags{};

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/base/test_rests.h"
 #include "runtime/comm/watchdog/step_watch.h"
 #include "runtime/train/step/step_engine.h"
 
 namespace trireme {
 namespace {
+
+// Of a step: where it is less, nobody will be told of it.
+constexpr double telling_wait = 0.05;
 
 RankStep own_times(const StepReport& report, bool on_cpu) {
   const double stalls = report.forward_stall_ms + report.backward_stall_ms + report.update_stall_ms;
@@ -95,8 +99,13 @@ void StepEngine::read_times(std::int64_t step, Slot& slot, StepReport& report) c
   report.pause = slot.pause;
   report.comm_core_wait_ms = std::min(slot.comm_core_wait_ms, report.exposed_comm_ms);
   report.own = own_times(report, device_.type() == DeviceType::cpu);
-  if (options_.joules) report.own.joules = options_.joules();
-  report.own.set_digest(report.weight_digest.value_or(0));
+  if (options_.joules && !test_rests(step + 1)) report.own.joules = options_.joules();
+  report.own.digest = ToldBits(report.weight_digest.value_or(0));
+  if (!options_.slow_file || report.own.data_wait <= telling_wait * report.own.period) return;
+  const FileReads reads = options_.slow_file();
+  report.own.slow_file = ToldBits(reads.file);
+  report.own.read_seconds = reads.seconds;
+  report.own.read_bytes = reads.bytes;
 }
 
 void StepEngine::read_loss_scale(const Slot& slot, StepReport& report) const {

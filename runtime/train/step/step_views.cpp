@@ -1,24 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/step/step_views.h"
 
+#include <algorithm>
+
 #include "runtime/train/digests/digest_parts.h"
 
 namespace trireme {
 
 // What goes wrong comes before those who look for it.
 StepViews::StepViews(const Model& model, ObserverOptions options)
-    : model_(model), options_(std::move(options)) {
-  for (StepObserver* const one : {planted_faults(), options_.observer})
-    if (one != nullptr) known_.push_back(one);
+    : model_(model), options_(std::move(options)), known_(options_.observers) {
+  if (StepObserver* const faults = planted_faults()) known_.insert(known_.begin(), faults);
 }
 
-bool StepViews::begin_step(std::int64_t step) {
+bool StepViews::wanted(std::int64_t step) const {
+  return std::ranges::any_of(known_, [&](const auto* one) { return one->wants(step + 1); });
+}
+
+void StepViews::begin_step(std::int64_t step) {
   step_ = step;
   micro_batch_ = -1;
   lookers_.clear();
   for (StepObserver* const one : known_)
     if (one->wants(step + 1)) lookers_.push_back(one);
-  return on();
+}
+
+bool StepViews::look_at(Seen what) const {
+  return std::ranges::any_of(lookers_, [&](const auto* one) { return one->looks_at(what); });
 }
 
 void StepViews::show(Stream& stream, const Observed& what, const Tensor& values) {
@@ -26,7 +34,7 @@ void StepViews::show(Stream& stream, const Observed& what, const Tensor& values)
   Observed complete = what;
   complete.step = step_ + 1;
   for (StepObserver* const one : lookers_)
-    one->see(stream, complete, values);
+    if (one->looks_at(what.what)) one->see(stream, complete, values);
 }
 
 int StepViews::layer_of(int unit) const {
@@ -111,7 +119,7 @@ void StepViews::show_parameter(Stream& stream, Seen what, ParamId id, std::int64
 }
 
 void StepViews::parameters(Stream& stream, Seen what) {
-  if (!on()) return;
+  if (!look_at(what)) return;
   const ParamStore& params = model_.params();
   const ParamLayout& layout = params.layout();
   const ParamArena& arena = what == Seen::reduced_gradient ? params.gradients() : params.masters();

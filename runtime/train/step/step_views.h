@@ -11,17 +11,20 @@
 namespace trireme {
 
 struct ObserverOptions {
-  StepObserver* observer = nullptr;  // beside planted_faults(); null: nobody
-  std::vector<int> first_layers{};   // by chunk of this rank: its first layer in the chain
+  std::vector<StepObserver*> observers{};  // beside planted_faults()
+  std::vector<int> first_layers{};         // by chunk of this rank: its first layer in the chain
 };
 
 class StepViews final : public GradientProbe {
  public:
   StepViews(const Model& model, ObserverOptions options);
 
-  // Whether anybody looks at a step (from 0); what follows is of that step.
-  bool begin_step(std::int64_t step);
+  // Whether anybody will look at a step (from 0), so that it cannot be replayed.
+  [[nodiscard]] bool wanted(std::int64_t step) const;
+  // What follows is of that step.
+  void begin_step(std::int64_t step);
   [[nodiscard]] bool on() const { return !lookers_.empty(); }
+  [[nodiscard]] bool look_at(Seen what) const;
   // Of the pass that follows, number `micro_batch` of the global batch.
   void begin_pass(int micro_batch) { micro_batch_ = micro_batch; }
   void forward_begins(const Context& context);

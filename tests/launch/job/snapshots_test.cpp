@@ -59,6 +59,7 @@ TEST_F(SnapshotRuns, AreTheSameOnEveryLayout) {
   const Tensors one = tensors_in(path("one"));
   EXPECT_THAT(one, AllOf(Contains(Key("weights/blocks.0.attention.qkv.weight at 2")),
                          Contains(Key("gradients/blocks.0.attention.qkv.weight at 4")),
+                         Contains(Key("activations/blocks.1 at 4")),
                          Contains(Key("samples/text_1 at 4"))));
 
   const CommandResult mesh = train_gpt(
@@ -68,6 +69,10 @@ TEST_F(SnapshotRuns, AreTheSameOnEveryLayout) {
   ASSERT_EQ(train_gpt("zero", 2, with({"parallel.zero=3", "parallel.tensor_blocks=2"})).exit_code,
             0);
   EXPECT_EQ(tensors_in(path("zero")), one);
+  const CommandResult rows = train_gpt(
+      "rows", 2, with({"parallel.tensor=2", "parallel.sequence=true", "parallel.tensor_blocks=2"}));
+  ASSERT_EQ(rows.exit_code, 0) << rows.output;
+  EXPECT_EQ(tensors_in(path("rows")), one);
 }
 
 TEST_F(SnapshotRuns, ChangeNoBits) {

@@ -51,7 +51,8 @@ class RunWarningsTest : public testing::Test {
   std::chrono::system_clock::time_point now_{std::chrono::hours(500000)};
   std::vector<RunWarning> found_;
   WarningSources sources_{.minutes = 10,
-                          .slow_file = [] { return std::string("a.h5: 3.0 MB/s"); },
+                          .hosts = {"n0", "n1"},
+                          .path_of = [](std::uint64_t file) { return file == 7 ? "a.h5" : ""; },
                           .samples =
                               [](std::int64_t step) {
                                 return std::vector<std::int64_t>{10 * step, 10 * step + 1};
@@ -73,21 +74,40 @@ TEST_F(RunWarningsTest, AHealthyRunOfAnyNoiseHasNone) {
   EXPECT_THAT(kinds(), IsEmpty());
 }
 
-TEST_F(RunWarningsTest, SlowDataIsToldOncePerTenMinutesWithTheFile) {
+TEST_F(RunWarningsTest, SlowDataIsToldOncePerTenMinutesWithTheRankThatWaitedAndItsFile) {
   StepMetrics slow = healthy();
   slow.data_wait_ms = 250;
-  for (int i = 0; i < 500; ++i)
+  for (int i = 0; i < 500; ++i) {
+    // Rank 0 waits too, in one step of five.
+    slow.slow_read = i % 5 == 0 ? SlowRead{.rank = 0, .wait_ms = 600, .file = 6}
+                                : SlowRead{.rank = 1, .wait_ms = 400};
+    if (i % 2 == 0) slow.slow_read->file = 7;
+    slow.slow_read->seconds = 2;
+    slow.slow_read->bytes = 6e6;
     step(slow);
+  }
   ASSERT_THAT(kinds(), ElementsAre("slow_data"));
   EXPECT_EQ(found_[0].step, 20);
   EXPECT_THAT(
       found_[0].text,
       AllOf(HasSubstr("steps 1 to 20 waited for data in 25 % of their time, 250.0 ms a step"),
-            HasSubstr("a.h5: 3.0 MB/s")));
+            HasSubstr("(rank 1 on n1 waited longest, 320.0 ms a step, and read a.h5 longest: "
+                      "3.0 MB/s a thread)")));
 
   for (int i = 0; i < 200; ++i)
     step(slow);
   EXPECT_THAT(kinds(), ElementsAre("slow_data", "slow_data"));
+}
+
+TEST_F(RunWarningsTest, SlowDataOfAFileThatIsNotKnownNamesTheRank) {
+  StepMetrics slow = healthy();
+  slow.data_wait_ms = 250;
+  slow.slow_read = SlowRead{.rank = 2, .wait_ms = 300, .file = 5, .seconds = 1, .bytes = 1};
+  for (int i = 0; i < 20; ++i)
+    step(slow);
+
+  ASSERT_THAT(kinds(), ElementsAre("slow_data"));
+  EXPECT_THAT(found_[0].text, HasSubstr("(rank 2 waited longest, 300.0 ms a step); raise"));
 }
 
 TEST_F(RunWarningsTest, OneSlowBatchIsNone) {

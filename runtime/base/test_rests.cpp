@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/base/test_rests.h"
+
+namespace trireme {
+
+[[gnu::weak]] void test_step_begins(std::int64_t /*step*/) {}
+
+[[gnu::weak]] bool test_rests(std::int64_t /*step*/) {
+  return false;
+}
+
+}  // namespace trireme
