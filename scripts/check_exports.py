@@ -35,7 +35,7 @@ def lines_of(directory):
             step = line.pop("step")
             timestamp = line.pop("timestamp")
             line.pop("non_finite", None)
-            if "skipped" in line or "checkpoint_failed" in line:
+            if {"skipped", "checkpoint_failed", "warning"} & set(line):
                 continue
             evaluation = "validation_loss" in line
             sources = line.pop("validation", {})
