@@ -107,7 +107,7 @@ std::string difference_cells(const std::optional<Difference>& difference) {
 
 std::string table(const Study& study, std::span<const Row> rows) {
   std::string text = fmt::format(
-      "<tr><th class=\"text\">variant</th><th "
+      "<tr><th>#</th><th class=\"text\">variant</th><th "
       "class=\"text\">state</th><th>seeds</th><th>metric</th>"
       "<th>difference at equal steps</th><th class=\"text\">95 %</th><th>at equal {0}</th>"
       "<th class=\"text\">95 %</th><th>at equal time and cost</th><th class=\"text\">95 %</th>"

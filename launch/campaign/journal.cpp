@@ -63,6 +63,13 @@ std::vector<std::string> cells_of(const Attempt& attempt, double now) {
 constexpr const char* titles[] = {"#",    "job",  "state", "nodes",    "ranks", "layout", "started",
                                   "time", "from", "to",    "step, ms", "place", "end"};
 
+// Numbers stand below each other at the right, why a job ended may take several lines.
+std::string_view class_of(std::size_t column) {
+  constexpr std::string_view numbers[] = {"#", "nodes", "ranks", "time", "from", "to", "step, ms"};
+  if (std::ranges::find(numbers, titles[column]) != std::end(numbers)) return "";
+  return column + 1 == std::size(titles) ? " class=\"text long\"" : " class=\"text\"";
+}
+
 std::string excluded_text(const CampaignState& state, double now) {
   std::vector<std::string> hosts;
   for (const Exclusion& each : state.excluded) {
@@ -144,28 +151,25 @@ std::string status_text(const CampaignState& state, const std::string& directory
 std::string status_html(const CampaignState& state, const std::string& directory, double now) {
   using report::escaped;
   std::string rows = "<tr>";
-  for (const char* const title : titles)
-    rows += fmt::format("<th>{}</th>", title);
+  for (std::size_t column = 0; column < std::size(titles); ++column)
+    rows += fmt::format("<th{}>{}</th>", class_of(column), titles[column]);
   rows += "</tr>\n";
   for (auto attempt = state.attempts.rbegin(); attempt != state.attempts.rend(); ++attempt) {
     rows += "<tr>";
-    for (const std::string& cell : cells_of(*attempt, now))
-      rows += fmt::format("<td>{}</td>", escaped(cell));
+    const auto cells = cells_of(*attempt, now);
+    for (std::size_t column = 0; column < cells.size(); ++column)
+      rows += fmt::format("<td{}>{}</td>", class_of(column), escaped(cells[column]));
     rows += "</tr>\n";
   }
-  return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta http-equiv=\"refresh\" content=\"30\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-      "'unsafe-inline'\">\n<title>Campaign {0}</title>\n<style>body {{ font: 14px sans-serif; "
-      "margin: 2em; }} table {{ border-collapse: collapse; }} th, td {{ text-align: left; padding: "
-      "0.2em 0.7em; border-bottom: 1px solid #ccc; }}</style>\n</head>\n<body>\n<h1>Campaign {0}"
-      "</h1>\n<p>{1}</p>\n<p>{2}</p>\n<p>{3}{4}</p>\n<table>\n{5}</table>\n<p>{6}, as of {7}</p>\n"
-      "</body>\n</html>\n",
-      state.id, escaped(headline(state, directory)), escaped(goodput_text(state, now)),
-      escaped(excluded_text(state, now)), escaped(state.weights), rows, escaped(directory),
-      date_text(now));
+  std::string body;
+  for (const std::string& line :
+       {headline(state, directory), goodput_text(state, now), excluded_text(state, now)})
+    if (!line.empty()) body += fmt::format("<p>{}</p>\n", escaped(line));
+  if (!state.weights.empty()) body += fmt::format("<p>final {}</p>\n", escaped(state.weights));
+  body += fmt::format("<div class=\"scroll\" tabindex=\"0\"><table>\n{}</table></div>\n", rows);
+  body += fmt::format("<p class=\"soft\">{}, as of {}; read again every 30 s</p>\n",
+                      escaped(directory), date_text(now));
+  return report::text_page("Campaign " + state.id, body, 30);
 }
 
 }  // namespace trireme::campaign

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,9 +55,8 @@ void make_report(const ReportArguments& arguments) {
   }
   if (arguments.runs.empty())
     fail(ExitCode::config, "report: give the directory of a run, or --metrics");
-  std::vector<report::RunData> runs;
-  for (const std::string& directory : arguments.runs)
-    runs.push_back(report::read_run(directory));
+  std::optional<Error> unread;
+  const std::vector<report::RunData> runs = report::read_runs(arguments.runs, unread);
   if (runs.size() > 1) fmt::print("{}\n", report::text_comparison(runs));
   const char* separator = "";
   for (const report::RunData& run : runs) {
@@ -65,6 +65,7 @@ void make_report(const ReportArguments& arguments) {
   }
   std::fflush(stdout);
   if (!arguments.text_only) write_page(arguments, runs);
+  if (unread) throw Error(*unread);
 }
 
 }  // namespace
@@ -86,7 +87,9 @@ void add_report_command(CLI::App& app) {
       ->check(CLI::IsMember({"step", "items", "time"}));
   command->footer(
       "Reads what is there, whatever state the run is in, and says what is missing.\n"
-      "Ends with code 2 where there is no such directory, with 3 where it holds no run.\n"
+      "Ends with code 2 where there is no such directory, with 3 where it holds no run; of "
+      "several,\n"
+      "behind the report of the others.\n"
       "Example: trireme report runs/book\n"
       "Example: trireme report runs/book runs/book_2 --align time --output compared.html");
   command->callback([arguments] { make_report(*arguments); });

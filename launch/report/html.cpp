@@ -17,6 +17,20 @@ std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+// The policy lets nothing in from elsewhere, even if something asked for it.
+std::string page_head(std::string_view title, std::string_view scripts) {
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+      "{}style-src 'unsafe-inline'\">\n<title>{}</title>\n",
+      scripts, escaped(title));
+}
+
+std::string page_main(std::string_view title, std::string_view body) {
+  return fmt::format("</head>\n<body>\n<main>\n<h1>{}</h1>\n{}</main>\n", escaped(title), body);
+}
+
 }  // namespace
 
 std::string json_string(std::string_view text) {
@@ -76,17 +90,18 @@ std::string json_numbers(std::span<const double> values) {
 }
 
 std::string html_page(const PageParts& parts) {
-  // The policy lets nothing in from elsewhere, even if something asked for it.
   return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-      "script-src 'unsafe-inline'; style-src 'unsafe-inline'\">\n"
-      "<title>{0}</title>\n<style>{1}\n{2}</style>\n</head>\n<body>\n<main>\n<h1>{0}</h1>\n{3}"
-      "</main>\n<script type=\"application/json\" id=\"data\">{4}</script>\n"
-      "<script>/*!\n{5}*/\n{6}</script>\n<script>{7}</script>\n</body>\n</html>\n",
-      escaped(parts.title), assets::uplot_style(), assets::page_style(), parts.body, parts.data,
-      assets::uplot_licence(), assets::uplot_script(), assets::page_script());
+      "{}<style>{}\n{}</style>\n{}<script type=\"application/json\" id=\"data\">{}</script>\n"
+      "<script>/*!\n{}*/\n{}</script>\n<script>{}</script>\n</body>\n</html>\n",
+      page_head(parts.title, "script-src 'unsafe-inline'; "), assets::uplot_style(),
+      assets::page_style(), page_main(parts.title, parts.body), parts.data, assets::uplot_licence(),
+      assets::uplot_script(), assets::page_script());
+}
+
+std::string text_page(std::string_view title, std::string_view body, int refresh_seconds) {
+  return fmt::format(
+      "{}<meta http-equiv=\"refresh\" content=\"{}\">\n<style>{}</style>\n{}</body>\n</html>\n",
+      page_head(title, ""), refresh_seconds, assets::page_style(), page_main(title, body));
 }
 
 }  // namespace trireme::report

@@ -24,5 +24,8 @@ struct PageParts {
   std::string data;   // JSON made of the two functions above
 };
 [[nodiscard]] std::string html_page(const PageParts& parts);
+// The same look without charts or scripts; a browser reads it again after so many seconds.
+[[nodiscard]] std::string text_page(std::string_view title, std::string_view body,
+                                    int refresh_seconds);
 
 }  // namespace trireme::report

@@ -177,10 +177,18 @@ class MetricsReading {
       history_.last_time = *now;
     } else {
       const double passed = *now - history_.last_time;
-      if (passed < -1) ++history_.clock_jumps;
-      if (passed > work + patience_seconds + patience_times * work) {
-        history_.pauses.add({step_, passed - work, *now});
-        history_.paused_seconds += passed - work;
+      if (passed < -1) {
+        ++history_.clock_jumps;
+        if (same_jump(last_pause_, -passed)) forget_last_pause();
+        set_back_ = -passed;
+        history_.running_seconds += work;
+      } else if (same_jump(set_back_, passed - work)) {
+        set_back_ = 0;  // and forward again
+        history_.running_seconds += work;
+      } else if (passed > work + patience_seconds + patience_times * work) {
+        last_pause_ = passed - work;
+        history_.pauses.add({step_, last_pause_, *now});
+        history_.paused_seconds += last_pause_;
         history_.running_seconds += work;
       } else {
         history_.running_seconds += std::max(passed, 0.0);
@@ -194,6 +202,19 @@ class MetricsReading {
       history_.last_time = *now;
     }
     return between;
+  }
+
+  // Of a clock that is set forward and back, or of lines of two hosts by turns.
+  static bool same_jump(double one, double other) {
+    return one > 1 && other > 1 && std::abs(one - other) <= std::max(1.0, 0.1 * one);
+  }
+
+  // It was the clock's.
+  void forget_last_pause() {
+    Few<Pause>& pauses = history_.pauses;
+    if (static_cast<std::int64_t>(pauses.first.size()) == pauses.count) pauses.first.pop_back();
+    --pauses.count;
+    history_.paused_seconds -= std::exchange(last_pause_, 0);
   }
 
   void follow(double step_seconds) {
@@ -346,7 +367,8 @@ class MetricsReading {
   double item_sum_ = 0;
   double joule_item_sum_ = 0;  // of the steps whose energy is known
   double behind_ = 0;  // seconds, at most 0, that the lines so far are behind what they report
-  bool provisional_ = false;  // the last evaluation makes way for the next
+  double set_back_ = 0, last_pause_ = 0;  // seconds, of the clock's last step back, and of that
+  bool provisional_ = false;              // the last evaluation makes way for the next
 };
 
 }  // namespace

@@ -299,4 +299,18 @@ RunSummary summary_of(const RunData& run) {
   return summary;
 }
 
+std::vector<RunData> read_runs(std::span<const std::string> directories,
+                               std::optional<Error>& unread) {
+  std::vector<RunData> runs;
+  for (const std::string& directory : directories) {
+    try {
+      runs.push_back(read_run(directory));
+    } catch (const Error& error) {
+      if (!unread) unread = error;
+    }
+  }
+  if (runs.empty() && unread) throw Error(*unread);
+  return runs;
+}
+
 }  // namespace trireme::report

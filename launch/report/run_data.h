@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "launch/report/metrics_history.h"
 #include "launch/report/model_figures.h"
 #include "launch/report/rank_history.h"
+#include "runtime/base/error.h"
 
 namespace trireme::report {
 
@@ -46,6 +48,10 @@ struct RunData {
 // Raises ExitCode::config where `directory` is none or cannot be looked into, and ExitCode::data
 // where nothing in it is of a run.
 [[nodiscard]] RunData read_run(const std::string& directory);
+// Those of several that can be read; `unread`, where it is empty, gets the first error, which is
+// raised where there are none.
+[[nodiscard]] std::vector<RunData> read_runs(std::span<const std::string> directories,
+                                             std::optional<Error>& unread);
 
 // For the verdict: of all steps that the metrics have.
 [[nodiscard]] RunSummary summary_of(const RunData& run);

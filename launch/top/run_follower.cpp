@@ -79,6 +79,7 @@ void RunFollower::refresh() {
         view_.warnings.clear();
         view_.warning_count = 0;
         view_.evaluation.reset();
+        other_lines_ = 0;
         view_.losses.clear();
         if (metrics_.begins_within())
           view_.losses.sample(metrics_.path(), metrics_.size(), std::uint64_t{128} << 10);
@@ -87,6 +88,9 @@ void RunFollower::refresh() {
   if (!metrics_.exists()) view_.recent.clear();
   if (!metrics_.problem().empty())
     view_.problem = fmt::format("{}: {}", metrics_.path(), metrics_.problem());
+  else if (view_.recent.empty() && other_lines_ > 0)
+    view_.problem = fmt::format("{}: {} lines, none of a step that this version knows",
+                                metrics_.path(), other_lines_);
   ranks_.poll([&] { view_.ranks = {}; }, [&](std::string_view line) { take_rank_line(line); });
   view_.ranks_problem = ranks_.problem();
   if (!ranks_.exists()) {
@@ -117,6 +121,8 @@ void RunFollower::take(const MetricsLine& line) {
     view_.warnings.push_back(*warning);
     ++view_.warning_count;
     if (view_.warnings.size() > most_warnings) view_.warnings.pop_front();
+  } else {
+    ++other_lines_;
   }
 }
 

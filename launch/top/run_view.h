@@ -97,6 +97,7 @@ class RunFollower {
 
   RunView view_;
   FileTail metrics_, ranks_, log_;
+  std::int64_t other_lines_ = 0;  // of metrics.jsonl: torn, or of another version
   double config_written_ = -1, environment_written_ = -1;
   bool has_planned_ = false;
 };

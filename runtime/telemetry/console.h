@@ -51,8 +51,6 @@ class Console final : public MetricsSink {
   void step(const StepMetrics& metrics) override;
   void evaluation(const EvaluationMetrics& metrics) override;
   // Both are logged where they happen.
-  void skipped(const SkippedBatch& /*skipped*/) override {}
-  void failed_save(const FailedSave& /*failed*/) override {}
   // Fills in `totals` (all steps seen) before printing.
   void finish(RunSummary summary);
 

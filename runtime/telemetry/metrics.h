@@ -69,10 +69,10 @@ struct StepMetrics {
   std::optional<std::int64_t> spikes{};      // up to and with this one, where there is a spike rule
   // Of the weights behind this step that are digested in it (telemetry.weight_digests).
   std::optional<std::uint64_t> weight_digest{};
-  std::optional<double> joules{};  // since the report before, where all of it is counted
+  std::optional<double> joules{};       // since the report before, where all of it is counted
   std::optional<SlowRead> slow_read{};  // where a rank waited for data
-  double epoch = 0;                // passes over the data, up to and with this step
-  std::int64_t items_seen = 0;     // tokens or images, up to and with this step
+  double epoch = 0;                     // passes over the data, up to and with this step
+  std::int64_t items_seen = 0;          // tokens or images, up to and with this step
   std::chrono::system_clock::time_point time{};  // when it was reported
 };
 
@@ -140,9 +140,9 @@ class MetricsSink {
   virtual ~MetricsSink() = default;
   virtual void step(const StepMetrics& metrics) = 0;
   virtual void evaluation(const EvaluationMetrics& metrics) = 0;
-  virtual void skipped(const SkippedBatch& skipped) = 0;
-  virtual void failed_save(const FailedSave& failed) = 0;
-  // Of no interest to most.
+  // Not all have a place for these.
+  virtual void skipped(const SkippedBatch& /*skipped*/) {}
+  virtual void failed_save(const FailedSave& /*failed*/) {}
   virtual void saved(const SavedCheckpoint& /*saved*/) {}
   virtual void warning(const RunWarning& /*warning*/) {}
   virtual void histograms(const StepHistograms& /*histograms*/) {}

@@ -31,12 +31,7 @@ const ablation = {
       shown.forEach((one, i) => {
         const [, low, high] = one.difference;
         if (low == null || !u.series[1].show) return;
-        const at = u.valToPos(i, "x", true), end = 5 * devicePixelRatio, from = u.valToPos(low, "y", true), to = u.valToPos(high, "y", true);
-        u.ctx.beginPath();
-        for (const y of [from, to]) { u.ctx.moveTo(at - end, y); u.ctx.lineTo(at + end, y); }
-        u.ctx.moveTo(at, from);
-        u.ctx.lineTo(at, to);
-        u.ctx.stroke();
+        charts.whisker(u, u.valToPos(i, "x", true), low, high, 5 * devicePixelRatio);
       });
       u.ctx.restore();
     };

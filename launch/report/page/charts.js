@@ -5,6 +5,9 @@ const charts = {
   // Round ones, in seconds.
   durations: [0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 36000, 86400, 172800, 432000, 864000, 2592000],
 
+  // Of what is counted there are no halves.
+  wholes: Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat(),
+
   axis(label, write, more) {
     return Object.assign({
       label, labelSize: label ? 18 : 0, labelFont: "12px system-ui, sans-serif", font: "12px system-ui, sans-serif",
@@ -38,7 +41,8 @@ const charts = {
     const yScale = { distr: options.log ? 3 : 1 };
     if (!options.log) yScale.range = (u, low, high) => charts.range(low, high, options.zero);
     Object.assign(yScale, options.yScale);
-    const xAxis = options.xWrite === format.duration ? { incrs: charts.durations } : options.xAxis;
+    const steps = options.xWrite === format.duration ? charts.durations : options.xWrite === format.whole ? charts.wholes : null;
+    const xAxis = steps ? Object.assign({ incrs: steps }, options.xAxis) : options.xAxis;
     const series = options.series.map((one) => Object.assign({
       label: one.label, stroke: one.stroke || theme.series(one.index), width: one.width == null ? 1.5 : one.width, dash: one.dash,
       fill: one.fill ? theme.faded(one.index, one.fill) : undefined, points: one.points || { show: options.data[0].length < 40, size: 5 },
@@ -56,6 +60,16 @@ const charts = {
       bands: options.bands, plugins: options.plugins || [], hooks: options.hooks || {},
     }, options.data, plot);
     plot.querySelector("canvas").setAttribute("aria-hidden", "true");
+  },
+
+  // From `low` to `high` of the axis, with strokes of twice `end` pixels at both.
+  whisker(u, at, low, high, end) {
+    const from = u.valToPos(low, "y", true), to = u.valToPos(high, "y", true);
+    u.ctx.beginPath();
+    for (const y of [from, to]) { u.ctx.moveTo(at - end, y); u.ctx.lineTo(at + end, y); }
+    u.ctx.moveTo(at, from);
+    u.ctx.lineTo(at, to);
+    u.ctx.stroke();
   },
 
   // As wide as its longest number.

@@ -15,7 +15,7 @@ const heatmap = {
   // Few extreme cells must not make all others look alike.
   ceiling(values) {
     const all = values.flat().filter((v) => v > 0).sort((a, b) => a - b);
-    return all.length ? all[Math.min(Math.floor(0.995 * all.length), all.length - 1)] : 1;
+    return all.length ? all[Math.min(Math.floor(0.995 * all.length), all.length - 1)] : 0;
   },
 
   // windows: {first, last, values: [window][row]}, rowName(row), title, caption, unit
@@ -32,7 +32,7 @@ const heatmap = {
         const left = u.valToPos(first[w] - 0.5, "x", true), right = u.valToPos(last[w] + 0.5, "x", true);
         list.forEach((value, row) => {
           const upper = u.valToPos(row - 0.5, "y", true), lower = u.valToPos(row + 0.5, "y", true);
-          ctx.fillStyle = heatmap.colour(value / top);
+          ctx.fillStyle = heatmap.colour(top > 0 ? value / top : 0);
           ctx.fillRect(Math.floor(left), Math.floor(upper), Math.ceil(right) - Math.floor(left), Math.ceil(lower) - Math.floor(upper));
         });
       });
@@ -61,6 +61,10 @@ const heatmap = {
       },
       read: (w) => "the latest in " + say(w, worst(w)),
     });
+    if (top === 0) {
+      chart.figure.insertBefore(element("p", { class: "soft" }, "0 everywhere"), chart.live);
+      return chart;
+    }
     const ramp = element("span", { class: "ramp", role: "img", "aria-label": "colour scale" });
     const paint = () => {
       ramp.style.background = "linear-gradient(to right," + [0, 0.1, 0.25, 0.5, 0.75, 1].map((t) => heatmap.colour(t) + " " + 100 * t + "%").join(",") + ")";

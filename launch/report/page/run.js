@@ -3,6 +3,9 @@
 const phases = [["forward_ms", "forward"], ["backward_ms", "backward"], ["optimizer_ms", "optimizer"], ["exposed_comm_ms", "exposed communication"],
   ["straggler_ms", "slower ranks"], ["bubble_ms", "pipeline bubble"], ["data_wait_ms", "data wait"], ["other_ms", "other"], ["between_steps_ms", "between steps"]];
 
+// Of windows too, which have more.
+const partNames = Object.assign(Object.fromEntries(phases), { compute_ms: "compute", core_wait_ms: "waits for cores", checkpoint_ms: "checkpoints", evaluation_ms: "evaluation" });
+
 const axes = {
   step: { label: "step", write: format.whole, of: (run) => run.step },
   items: { label: "tokens or images", write: format.number, of: (run) => run.seen },
@@ -101,7 +104,7 @@ const runCharts = {
     const names = Object.keys(run.windows.parts).filter((name) => run.windows.parts[name].some((v) => v > 0));
     names.sort((a, b) => (order.indexOf(a) + 99) % 99 - (order.indexOf(b) + 99) % 99);
     const original = names.map((name) => run.windows.parts[name]), { data, bands } = charts.stacked([run.windows.last, ...original]);
-    const series = names.map((name, index) => ({ label: name.replace(/_ms$/, "").replace(/_/g, " "), index, fill: 0.75, width: 0.5, points: { show: false } }));
+    const series = names.map((name, index) => ({ label: partNames[name] || name.replace(/_ms$/, "").replace(/_/g, " "), index, fill: 0.75, width: 0.5, points: { show: false } }));
     charts.add(parent, { title: "Where all time goes, checkpoints and evaluations included", xLabel: "step", xWrite: format.whole, data, bands, series, original, zero: true,
       yLabel: "ms per step", write: format.milliseconds, axisWrite: format.number, broad: true, caption: "Mean over the ranks, by window of steps." });
   },
@@ -125,13 +128,16 @@ const runCharts = {
     }
   },
 
+  titles: { model_gflops_per_s: "Model GFLOP/s", core_wait_ms: "Waits for cores", reduce_ms: "Reduction of gradients", joules: "Energy of a step", loss_scale: "Loss scale",
+    skipped_steps: "Skipped steps", noise_scale: "Gradient noise scale", spikes: "Spikes so far", non_finite_steps: "Steps that were not finite" },
+
   // Every series that has no chart of its own, so that those of later versions show too.
   others(parent, run) {
     const shown = new Set(["loss", "lr", "grad_norm", "step_ms", run.items + "_per_s", run.items + "_seen", "epoch", "elapsed_s", "mfu", "goodput", "targets",
       ...phases.map(([key]) => key)]);
     for (const key of Object.keys(run.series)) {
       if (shown.has(key) || !run.series[key].mean.some((v) => v)) continue;
-      runCharts.series(parent, run, key, { title: key.replace(/_/g, " ") , index: 6, write: key.endsWith("_ms") ? format.milliseconds : format.number, axisWrite: format.number, yLabel: key.endsWith("_ms") ? "ms" : undefined });
+      runCharts.series(parent, run, key, { title: runCharts.titles[key] || key.replace(/_/g, " "), index: 6, write: key.endsWith("_ms") ? format.milliseconds : format.number, axisWrite: format.number, yLabel: key.endsWith("_ms") ? "ms" : undefined });
     }
   },
 

@@ -24,13 +24,7 @@ const study = {
         u.ctx.strokeStyle = theme.get("c" + s);
         for (const [x, , low, high] of curve.points) {
           if (!(high > low)) continue;
-          const at = u.valToPos(ranks.indexOf(x), "x", true), end = 4 * devicePixelRatio;
-          const from = u.valToPos(low, "y", true), to = u.valToPos(high, "y", true);
-          u.ctx.beginPath();
-          for (const y of [from, to]) { u.ctx.moveTo(at - end, y); u.ctx.lineTo(at + end, y); }
-          u.ctx.moveTo(at, from);
-          u.ctx.lineTo(at, to);
-          u.ctx.stroke();
+          charts.whisker(u, u.valToPos(ranks.indexOf(x), "x", true), low, high, 4 * devicePixelRatio);
         }
       });
       u.ctx.restore();

@@ -57,7 +57,6 @@ class Certificate final : public MetricsSink {
   // They follow from the weights, and how many there are from where a run ended for a while.
   void evaluation(const EvaluationMetrics& /*metrics*/) override {}
   void skipped(const SkippedBatch& skipped) override;
-  void failed_save(const FailedSave& /*failed*/) override {}
   // The digest of every tensor behind a step whose line is written. Beside the chain: where they
   // are taken depends on when checkpoints are.
   void tensors(std::int64_t step, const std::map<std::string, std::string>& tensors);

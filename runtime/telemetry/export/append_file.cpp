@@ -4,8 +4,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <utility>
+
+#include "runtime/telemetry/lines/whole_append.h"
 
 namespace trireme {
 
@@ -16,21 +17,9 @@ AppendFile::AppendFile(const OutputDirectory& directory, const std::string& name
 
 void AppendFile::flush() {
   if (waiting_.empty()) return;
-  ssize_t put = 0;
-  do {
-    put = ::write(file_.get(), waiting_.data(), waiting_.size());
-  } while (put < 0 && errno == EINTR);
-  const bool whole = put == static_cast<ssize_t>(waiting_.size());
-  if (whole) written_ += waiting_.size();
-  waiting_.clear();
-  if (whole) return;
-
-  // A short write means that the disk filled up within it.
-  const int reason = put < 0 ? errno : ENOSPC;
-  if (put > 0 && ::ftruncate(file_.get(), static_cast<off_t>(written_)) != 0)
-    fail(ExitCode::internal, "{}: cannot be written: {} (its end is torn)", path_,
-         std::strerror(reason));
-  fail(ExitCode::internal, "{}: cannot be written: {}", path_, std::strerror(reason));
+  const std::string bytes = std::exchange(waiting_, {});
+  append_whole(file_, path_, bytes);
+  written_ += bytes.size();
 }
 
 void AppendFile::truncate(std::uint64_t bytes) {

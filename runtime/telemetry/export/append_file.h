@@ -3,7 +3,6 @@
 // so that the file ends where a flush ended, whatever ends the process.
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <string_view>
 
@@ -30,24 +29,6 @@ class AppendFile {
   FileDescriptor file_;
   std::uint64_t written_ = 0;
   std::string waiting_;
-};
-
-// When to flush: files are read while a run writes them, but a write for each step would cost more
-// than all the rest of it.
-class FlushTimer {
- public:
-  explicit FlushTimer(std::chrono::milliseconds every) : every_(every) {}
-  // True once in `every`, at the first call too.
-  [[nodiscard]] bool due() {
-    const auto now = std::chrono::steady_clock::now();
-    if (now < next_) return false;
-    next_ = now + every_;
-    return true;
-  }
-
- private:
-  std::chrono::milliseconds every_;
-  std::chrono::steady_clock::time_point next_{};
 };
 
 }  // namespace trireme

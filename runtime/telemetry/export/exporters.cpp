@@ -34,7 +34,8 @@ void Exporters::each(Call call) {
   });
 }
 
-Exporters::Exporters(const ExportChoice& choice, const ExportFacts& facts) {
+Exporters::Exporters(const ExportChoice& choice, const ExportFacts& facts)
+    : timer_(facts.flush_every) {
   add<TensorBoard>(choice.tensorboard, "telemetry.tensorboard", facts);
   add<PrometheusFile>(choice.prometheus, "telemetry.prometheus", facts);
   add<WandbRun>(choice.wandb, "telemetry.wandb", facts);
@@ -49,7 +50,11 @@ Exporters::~Exporters() {
 }
 
 void Exporters::step(const StepMetrics& metrics) {
-  each([&](Exporter& exporter) { exporter.step(metrics); });
+  const bool writes = timer_.due();
+  each([&](Exporter& exporter) {
+    exporter.step(metrics);
+    if (writes) exporter.write_out();
+  });
 }
 
 void Exporters::evaluation(const EvaluationMetrics& metrics) {

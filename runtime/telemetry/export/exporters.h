@@ -4,6 +4,7 @@
 // run goes on without it. What cannot even be begun ends the run at its start.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,24 @@ namespace trireme {
 struct ExportChoice {
   bool tensorboard = false, prometheus = false, wandb = false, mlflow = false;
   int prometheus_port = 0;  // 0 = none
+};
+
+// When to write out: files are read while a run writes them, but a write for each step would cost
+// more than all the rest of it.
+class FlushTimer {
+ public:
+  explicit FlushTimer(std::chrono::milliseconds every) : every_(every) {}
+  // True once in `every`, at the first call too.
+  [[nodiscard]] bool due() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) return false;
+    next_ = now + every_;
+    return true;
+  }
+
+ private:
+  std::chrono::milliseconds every_;
+  std::chrono::steady_clock::time_point next_{};
 };
 
 class Exporters final : public MetricsSink {
@@ -48,6 +67,7 @@ class Exporters final : public MetricsSink {
   void each(Call call);
 
   std::vector<Entry> entries_;
+  FlushTimer timer_;
 };
 
 }  // namespace trireme

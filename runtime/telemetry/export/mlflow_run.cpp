@@ -87,10 +87,7 @@ OutputDirectory open_directory(const ExportFacts& facts) {
 }  // namespace
 
 MlflowRun::MlflowRun(const ExportFacts& facts)
-    : name_(facts.name),
-      start_(facts.start),
-      directory_(open_directory(facts)),
-      timer_(facts.flush_every) {
+    : name_(facts.name), start_(facts.start), directory_(open_directory(facts)) {
   id_ = fs::path(directory_.path()).filename();
   for (const StepMetric& metric : step_metrics())
     step_names_.push_back(grouped_name(metric, facts.items));
@@ -156,7 +153,6 @@ void MlflowRun::step(const StepMetrics& metrics) {
   for (std::size_t row = 0; row < step_names_.size(); ++row)
     if (const auto value = step_metrics()[row].value(metrics))
       put(step_names_[row], *value, metrics.step, metrics.time);
-  if (timer_.due()) flush();
 }
 
 void MlflowRun::evaluation(const EvaluationMetrics& metrics) {

@@ -22,9 +22,6 @@ class MlflowRun final : public Exporter {
 
   void step(const StepMetrics& metrics) override;
   void evaluation(const EvaluationMetrics& metrics) override;
-  // MLflow has no place for it; metrics.jsonl has.
-  void skipped(const SkippedBatch& /*skipped*/) override {}
-  void failed_save(const FailedSave& /*failed*/) override {}
   void flush() override;
   void finish(RunEnd end) override;
 
@@ -37,8 +34,7 @@ class MlflowRun final : public Exporter {
 
   std::string experiment_, id_, name_;
   std::chrono::system_clock::time_point start_;
-  OutputDirectory directory_;  // of the run
-  FlushTimer timer_;
+  OutputDirectory directory_;            // of the run
   std::vector<std::string> step_names_;  // by row of the table
   std::map<std::string, AppendFile> files_;
 };

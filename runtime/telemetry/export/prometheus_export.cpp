@@ -39,7 +39,6 @@ void require_free(int port) {
 
 PrometheusFile::PrometheusFile(const ExportFacts& facts)
     : directory_(facts.directory, ExitCode::config),
-      timer_(facts.flush_every),
       state_(std::make_unique<PrometheusState>(facts)) {
   flush();
 }
@@ -60,7 +59,6 @@ void PrometheusFile::flush() {
 
 void PrometheusFile::step(const StepMetrics& metrics) {
   state_->step(metrics);
-  if (timer_.due()) flush();
 }
 
 void PrometheusFile::evaluation(const EvaluationMetrics& metrics) {

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "runtime/telemetry/export/append_file.h"
+#include "runtime/base/output_directory.h"
 #include "runtime/telemetry/export/export_facts.h"
 #include "runtime/telemetry/export/exporter.h"
 
@@ -23,14 +23,12 @@ class PrometheusFile final : public Exporter {
 
   void step(const StepMetrics& metrics) override;
   void evaluation(const EvaluationMetrics& metrics) override;
-  void skipped(const SkippedBatch& /*skipped*/) override {}  // the next step counts it
   void failed_save(const FailedSave& failed) override;
   void flush() override;
   void finish(RunEnd end) override;
 
  private:
   OutputDirectory directory_;
-  FlushTimer timer_;
   std::unique_ptr<PrometheusState> state_;
 };
 
@@ -45,7 +43,6 @@ class PrometheusServer final : public Exporter {
 
   void step(const StepMetrics& metrics) override;
   void evaluation(const EvaluationMetrics& metrics) override;
-  void skipped(const SkippedBatch& /*skipped*/) override {}
   void failed_save(const FailedSave& failed) override;
   void flush() override {}
   void finish(RunEnd end) override;

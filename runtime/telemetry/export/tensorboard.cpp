@@ -29,8 +29,7 @@ std::string fenced(std::string_view text) {
 }  // namespace
 
 TensorBoard::TensorBoard(const ExportFacts& facts)
-    : file_(OutputDirectory(facts.directory, ExitCode::config), facts.done, facts.start),
-      timer_(facts.flush_every) {
+    : file_(OutputDirectory(facts.directory, ExitCode::config), facts.done, facts.start) {
   for (const StepMetric& metric : step_metrics())
     step_tags_.push_back({grouped_name(metric, facts.items), description_of(metric, facts.items)});
   for (const EvaluationMetric& metric : evaluation_metrics())
@@ -52,7 +51,6 @@ void TensorBoard::step(const StepMetrics& metrics) {
     if (const auto value = step_metrics()[row].value(metrics))
       event.scalar(step_tags_[row], *value);
   file_.add(event);
-  if (timer_.due()) file_.flush();
 }
 
 void TensorBoard::evaluation(const EvaluationMetrics& metrics) {

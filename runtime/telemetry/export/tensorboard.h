@@ -29,7 +29,6 @@ class TensorBoard final : public Exporter {
   void add_now(const SummaryEvent& event);
 
   EventFile file_;
-  FlushTimer timer_;
   std::vector<SummaryTag> step_tags_;        // by row of the table
   std::vector<SummaryTag> evaluation_tags_;  // the same
 };

@@ -103,8 +103,7 @@ int exit_code_of(RunEnd end) {
 
 }  // namespace
 
-WandbRun::WandbRun(const ExportFacts& facts)
-    : start_(facts.start), file_(open_file(facts)), timer_(facts.flush_every) {
+WandbRun::WandbRun(const ExportFacts& facts) : start_(facts.start), file_(open_file(facts)) {
   for (const StepMetric& metric : step_metrics())
     step_keys_.push_back(grouped_name(metric, facts.items));
 }
@@ -156,8 +155,6 @@ void WandbRun::step(const StepMetrics& metrics) {
   begin_row(metrics.step, metrics.time);
   for (std::size_t row = 0; row < step_keys_.size(); ++row)
     if (const auto value = step_metrics()[row].value(metrics)) put(step_keys_[row], *value);
-  if (!timer_.due()) return;
-  file_.flush();  // without the row of this step, which an evaluation may add to
 }
 
 void WandbRun::evaluation(const EvaluationMetrics& metrics) {

@@ -20,10 +20,9 @@ class WandbRun final : public Exporter {
 
   void step(const StepMetrics& metrics) override;
   void evaluation(const EvaluationMetrics& metrics) override;
-  // W&B has no place for it; metrics.jsonl has.
-  void skipped(const SkippedBatch& /*skipped*/) override {}
-  void failed_save(const FailedSave& /*failed*/) override {}
   void flush() override;
+  // Without the row of the last step, which an evaluation may add to.
+  void write_out() override { file_.flush(); }
   void finish(RunEnd end) override;
 
  private:
@@ -36,7 +35,6 @@ class WandbRun final : public Exporter {
 
   std::chrono::system_clock::time_point start_;
   WandbFile file_;
-  FlushTimer timer_;
   std::vector<std::string> step_keys_;  // by row of the table
   std::int64_t row_step_ = -1;          // -1: none
   std::chrono::system_clock::time_point row_time_{};

@@ -59,7 +59,7 @@ void RunWarnings::watch_data(const StepMetrics& metrics) {
   if (metrics.slow_read) {
     Reader& reader = readers_[metrics.slow_read->rank];
     reader.wait_ms += metrics.slow_read->wait_ms;
-    SlowRead& reads = reader.files[metrics.slow_read->file];
+    Reads& reads = reader.files[metrics.slow_read->file];
     reads.seconds += metrics.slow_read->seconds;
     reads.bytes += metrics.slow_read->bytes;
   }
@@ -90,8 +90,9 @@ std::string RunWarnings::slowest_reads() const {
       reader.wait_ms / static_cast<double>(data_steps_));
   const auto& [file, reads] = *std::ranges::max_element(
       reader.files, {}, [](const auto& entry) { return entry.second.seconds; });
-  const std::string path = sources_.path_of ? sources_.path_of(file) : std::string();
-  if (!path.empty() && reads.seconds > 0)
+  const std::string path =
+      sources_.path_of && reads.seconds > 0 ? sources_.path_of(file) : std::string();
+  if (!path.empty())
     text += fmt::format(", and read {} longest: {:.1f} MB/s a thread", path,
                         1e-6 * reads.bytes / reads.seconds);
   return text + ")";

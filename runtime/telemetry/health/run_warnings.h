@@ -36,8 +36,6 @@ class RunWarnings final : public MetricsSink {
   void step(const StepMetrics& metrics) override;
   void saved(const SavedCheckpoint& saved) override;
   void evaluation(const EvaluationMetrics& /*metrics*/) override {}
-  void skipped(const SkippedBatch& /*skipped*/) override {}
-  void failed_save(const FailedSave& /*failed*/) override {}
 
  private:
   using Time = std::chrono::system_clock::time_point;
@@ -66,10 +64,13 @@ class RunWarnings final : public MetricsSink {
   // Waits for data since the last judgement.
   std::int64_t data_steps_ = 0, first_data_step_ = 0;
   double data_ms_ = 0, data_wait_ms_ = 0;
-  // Of the steps in which a rank waited longest: by number of a file its reads.
+  struct Reads {
+    double seconds = 0, bytes = 0;
+  };
+  // In the steps in which a rank waited longest; of none that it told of, no seconds.
   struct Reader {
     double wait_ms = 0;
-    std::map<std::uint64_t, SlowRead> files{};
+    std::map<std::uint64_t, Reads> files{};  // by number
   };
   std::map<int, Reader> readers_;  // by rank
   // Running mean and variance of the logarithm of the gradient norm.

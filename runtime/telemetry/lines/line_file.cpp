@@ -5,13 +5,12 @@
 #include <fmt/chrono.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <utility>
 
 #include "runtime/base/output_directory.h"
+#include "runtime/telemetry/lines/whole_append.h"
 
 namespace trireme {
 namespace {
@@ -37,22 +36,9 @@ LineFile::LineFile(std::string path, const std::optional<Keep>& keep) : path_(st
 }
 
 void LineFile::append(std::string_view line) {
-  if (failed_) return;
-  ssize_t put = 0;
-  do {
-    put = ::write(file_.get(), line.data(), line.size());
-  } while (put < 0 && errno == EINTR);
-  if (put == static_cast<ssize_t>(line.size())) return;
-
-  failed_ = true;
-  // A short write means that the disk filled up within this line.
-  const int reason = put < 0 ? errno : ENOSPC;
-  const off_t end = ::lseek(file_.get(), 0, SEEK_END);
-  const bool whole_lines_left =
-      put <= 0 || (end >= put && ::ftruncate(file_.get(), end - put) == 0);
-  fail(ExitCode::internal,
-       "{}: cannot be written: {}; free space there or choose another run.directory{}", path_,
-       std::strerror(reason), whole_lines_left ? "" : " (its last line is torn)");
+  if (std::exchange(failed_, true)) return;
+  append_whole(file_, path_, line, "; free space there or choose another run.directory");
+  failed_ = false;
 }
 
 std::string timestamp_text(std::chrono::system_clock::time_point time) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/telemetry/verdict/run_fold.h"
 
+#include <algorithm>
+
 namespace trireme {
 
 void RunFold::start(const RunStart& start) {
@@ -10,7 +12,10 @@ void RunFold::start(const RunStart& start) {
 
 void RunFold::add(const RankWindow& window) {
   if (ranks_.empty()) ranks_.resize(window.ranks.size());
-  if (ranks_.size() != window.ranks.size()) return;  // of another job, or edited
+  // Of another job that writes there too, or edited.
+  if (ranks_.size() != window.ranks.size()) return;
+  if (last_step_ > 0 && window.first <= last_step_) return;
+  last_step_ = window.last;
   totals_.add(window.totals);
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
     ranks_[rank].add(window.ranks[rank]);
@@ -32,7 +37,7 @@ bool RunFold::line(std::string_view line) {
 RunSummary RunFold::summary() const {
   RunSummary summary{.totals = totals_, .ranks = ranks_, .hosts = start_.hosts};
   const double periods = 1e-3 * (totals_.step_ms + totals_.between_ms);
-  summary.wall_seconds = end_ ? end_->wall_seconds : periods;
+  summary.wall_seconds = end_ ? std::max(end_->wall_seconds, periods) : periods;
   summary.evaluation_seconds = end_ ? end_->evaluation_seconds : 1e-3 * totals_.evaluation_ms;
   if (end_) {
     summary.checkpoint_after_seconds = end_->checkpoint_after_seconds;

@@ -36,6 +36,7 @@ class RunFold {
   StepTotals totals_;
   std::vector<RankTimes> ranks_;
   std::optional<RunEnding> end_;
+  std::int64_t last_step_ = 0;  // that a window has told of
 };
 
 }  // namespace trireme

@@ -180,13 +180,37 @@ TEST_F(ReportReading, ALaterStartReplacesWhatAnEarlierOneReported) {
 
 TEST_F(ReportReading, StopsAndClocksThatJumpAreNoRunningTime) {
   const MetricsHistory all =
-      metrics_of(steps(1, 10) + steps(11, 20, 5000) + steps(21, 30, 10) + steps(41, 50, 11));
+      metrics_of(steps(1, 10) + steps(11, 20, 5000) + steps(21, 30, 2000) + steps(41, 50, 2001));
 
   EXPECT_EQ(all.pauses.count, 1);
   EXPECT_NEAR(all.paused_seconds, 4999, 1);
   EXPECT_EQ(all.clock_jumps, 1);
   EXPECT_EQ(all.missing_steps, 10);
   EXPECT_NEAR(all.running_seconds, 4, 0.2);
+}
+
+TEST_F(ReportReading, AClockThatIsSetForwardAndBackMakesNoPause) {
+  const MetricsHistory forward = metrics_of(steps(1, 10) + steps(11, 20, 50000) + steps(21, 30, 2));
+  EXPECT_EQ(forward.pauses.count, 0);
+  EXPECT_EQ(forward.paused_seconds, 0);
+  EXPECT_EQ(forward.clock_jumps, 1);
+  EXPECT_NEAR(forward.running_seconds, 3, 0.2);
+
+  const MetricsHistory back =
+      metrics_of(steps(1, 10, 50000) + steps(11, 20) + steps(21, 30, 50002));
+  EXPECT_EQ(back.pauses.count, 0);
+  EXPECT_NEAR(back.running_seconds, 3, 0.2);
+}
+
+TEST_F(ReportReading, LinesOfTwoHostsByTurnsCountNoSecondTwice) {
+  std::string mixed;
+  for (int step = 1; step <= 50; ++step)
+    mixed += step_line(step, 1, 100 + 0.1 * step) + step_line(step, 2, 0.1 * step);
+
+  const MetricsHistory all = metrics_of(mixed);
+
+  EXPECT_EQ(all.pauses.count, 0);
+  EXPECT_NEAR(all.running_seconds, 10, 1) << "100 steps of 0.1 s";
 }
 
 TEST_F(ReportReading, TimeStampsAreReadAsTheyAreWritten) {
@@ -259,6 +283,22 @@ TEST_F(ReportReading, ADirectoryWithoutARunIsRefused) {
   expect_error(
       ExitCode::data, [&] { static_cast<void>(read_run(path())); }, "holds no run",
       "metrics.jsonl is not there");
+}
+
+TEST_F(ReportReading, OfSeveralRunsThoseThatCanBeReadAreReportedOn) {
+  write_text(file("metrics.jsonl"), steps(1, 3));
+  const std::string nowhere = path() + "/none", missing = path() + "/gone";
+  std::optional<Error> unread;
+
+  const auto runs = report::read_runs(std::vector{nowhere, path(), missing}, unread);
+
+  ASSERT_EQ(runs.size(), 1U);
+  EXPECT_EQ(runs[0].metrics.steps, 3);
+  ASSERT_TRUE(unread.has_value());
+  EXPECT_THAT(unread->what(), HasSubstr(nowhere));
+  expect_error(
+      ExitCode::config, [&] { static_cast<void>(report::read_runs(std::vector{missing}, unread)); },
+      nowhere);
 }
 
 TEST_F(ReportReading, WhatIsMissingOrOfAnotherVersionIsRemarkedOn) {

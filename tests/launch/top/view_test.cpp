@@ -319,6 +319,15 @@ TEST_F(FollowerTest, BrokenFilesAreShownWithout) {
   EXPECT_THAT(view.ranks_problem, HasSubstr("no window"));
 }
 
+TEST_F(FollowerTest, LinesOfAnotherVersionAreSpokenOf) {
+  run_.append("{\"step\":1,\"loss_of_a_later_version\":2}\n{\"step\":2}\n");
+
+  EXPECT_THAT(page_of(look()), HasSubstr("2 lines, none of a step that this version knows"));
+
+  run_.steps(3, 3);
+  EXPECT_THAT(look().problem, testing::IsEmpty());
+}
+
 TEST_F(FollowerTest, TheLatestRanksAreNamedWithTheirHosts) {
   run_.steps(1, 2);
   write_text(run_.file("environment.json"), R"({"hosts":["n1","n1","n2","n2"]})");

@@ -85,12 +85,7 @@ TEST(MlflowRun, NamesOfSourcesBecomeOnesThatItTakes) {
 TEST(MlflowRun, GoesOnBehindTheStepsThatCount) {
   const TemporaryDirectory directory;
   ExportFacts facts = sample_facts(directory.path());
-  {
-    MlflowRun run(facts);
-    for (std::int64_t step = 1; step <= 5; ++step)
-      run.step(sample_step(step));
-    run.finish(RunEnd::failed);
-  }
+  test::failed_start<MlflowRun>(facts);
   const std::string loss = run_in(directory) + "/metrics/train/loss";
   write_text(loss, read_text(loss) + "17953488");  // torn
   facts.done = 3;

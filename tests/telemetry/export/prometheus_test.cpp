@@ -10,6 +10,7 @@
 #include <set>
 
 #include "runtime/base/file.h"
+#include "runtime/telemetry/export/exporters.h"
 #include "runtime/telemetry/export/prometheus_export.h"
 #include "runtime/telemetry/export/prometheus_families.h"
 #include "tests/support/expect_error.h"
@@ -127,7 +128,7 @@ TEST(PrometheusFile, LeavesNoOtherFileBehind) {
   const TemporaryDirectory directory;
   ExportFacts facts = sample_facts(directory.path());
   facts.flush_every = {};
-  PrometheusFile file(facts);
+  Exporters file({.prometheus = true}, facts);
 
   for (std::int64_t step = 1; step <= 3; ++step)
     file.step(sample_step(step));

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/telemetry/export/export_facts.h"
+#include "runtime/telemetry/export/exporter.h"
 #include "runtime/telemetry/snapshots.h"
 
 namespace trireme::test {
@@ -55,6 +56,15 @@ inline StepMetrics sample_step(std::int64_t step = 7) {
           .epoch = 0.125,
           .items_seen = 4096 * step,
           .time = noon + std::chrono::milliseconds(125) * step};
+}
+
+// A start that ends with an error behind five steps.
+template <typename Made>
+void failed_start(const ExportFacts& facts) {
+  Made run(facts);
+  for (std::int64_t step = 1; step <= 5; ++step)
+    run.step(sample_step(step));
+  run.finish(RunEnd::failed);
 }
 
 inline EvaluationMetrics sample_evaluation(std::int64_t step = 7) {

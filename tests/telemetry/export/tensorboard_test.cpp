@@ -13,6 +13,7 @@
 #include <map>
 
 #include "runtime/telemetry/export/exported_names.h"
+#include "runtime/telemetry/export/exporters.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/telemetry/export/protobuf_reader.h"
 #include "tests/telemetry/export/sample_run.h"
@@ -221,7 +222,7 @@ TEST(TensorBoard, HasInItsFileWhatWasFlushed) {
   const TemporaryDirectory directory;
   ExportFacts facts = sample_facts(directory.path());
   facts.flush_every = 1h;
-  TensorBoard board(facts);
+  Exporters board({.tensorboard = true}, facts);
 
   board.step(sample_step(1));  // the first is flushed, so that a reader sees the run begin
   board.step(sample_step(2));

@@ -150,12 +150,7 @@ TEST(WandbRun, BeginsWithTheRunAndItsConfigAndEndsWithTheExitCode) {
 TEST(WandbRun, GoesOnInItsFileBehindTheStepsThatCount) {
   const TemporaryDirectory directory;
   ExportFacts facts = sample_facts(directory.path());
-  {
-    WandbRun run(facts);
-    for (std::int64_t step = 1; step <= 5; ++step)
-      run.step(sample_step(step));
-    run.finish(RunEnd::failed);
-  }
+  test::failed_start<WandbRun>(facts);
   const std::string path = only_file(directory.path());
   write_text(path, read_text(path) + "a torn end");
   write_text(path + ".synced", "");

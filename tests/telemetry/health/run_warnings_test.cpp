@@ -81,9 +81,7 @@ TEST_F(RunWarningsTest, SlowDataIsToldOncePerTenMinutesWithTheRankThatWaitedAndI
     // Rank 0 waits too, in one step of five.
     slow.slow_read = i % 5 == 0 ? SlowRead{.rank = 0, .wait_ms = 600, .file = 6}
                                 : SlowRead{.rank = 1, .wait_ms = 400};
-    if (i % 2 == 0) slow.slow_read->file = 7;
-    slow.slow_read->seconds = 2;
-    slow.slow_read->bytes = 6e6;
+    if (i % 2 == 0) slow.slow_read = {slow.slow_read->rank, slow.slow_read->wait_ms, 7, 2, 6e6};
     step(slow);
   }
   ASSERT_THAT(kinds(), ElementsAre("slow_data"));

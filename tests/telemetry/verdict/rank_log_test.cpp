@@ -119,6 +119,21 @@ TEST_F(RankLogTest, PartsOfEveryWindowAddUpToItsPeriods) {
   EXPECT_NEAR(window.ranks[1].late, 3 * 40, 0.1);
 }
 
+TEST_F(RankLogTest, OfTwoJobsInOneFileOnesTimesCount) {
+  RankLog log(path(), start_at(0), false);
+  add_steps(log, 1, 40);
+  log.end({.step = 40, .wall_seconds = 170});
+  RunFold fold;
+  for (const std::string& line : lines())
+    for (int job = 0; job < 2; ++job)
+      fold.line(line);
+
+  EXPECT_EQ(fold.steps(), 40);
+  EXPECT_DOUBLE_EQ(fold.summary().wall_seconds, 170);
+  fold.end({.step = 40, .wall_seconds = 3});
+  EXPECT_NEAR(fold.summary().wall_seconds, 40 * 4.1, 0.1) << "no less than its steps took";
+}
+
 TEST_F(RankLogTest, AfterAKillTheWholeLinesCount) {
   {
     RankLog log(path(), start_at(0), false);
