@@ -94,6 +94,7 @@ TEST(MlflowRun, GoesOnBehindTheStepsThatCount) {
   StepMetrics fourth = sample_step(4);
   fourth.loss = std::numeric_limits<double>::quiet_NaN();
   again.step(fourth);
+  again.flush();
 
   EXPECT_EQ(read_text(loss),
             "1795348862470 1.5 1\n1795348862595 1.5 2\n1795348862720 1.5 3\n"
