@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Opens a report.html in Chromium as a phone and as a desk would show it, light and dark, and takes pictures to look at.
+"""Opens a page of ours (report.html, scaling.html, ablation.html, status.html) in Chromium as a phone and as a desk would show
+it, light and dark, and takes pictures to look at.
 
     python3 scripts/report_pictures.py runs/book/report.html pictures/     PAGE_360_light.png and three more, some seconds
 
@@ -24,7 +25,8 @@ def open_page(browser, page, width, scheme, picture):
     tab.on("request", lambda request: None if request.url.startswith(("file:", "data:")) else wrong.append(f"asks for {request.url}"))
     start = time.monotonic()
     tab.goto("file://" + os.path.abspath(page))
-    tab.wait_for_selector("html[data-drawn]", timeout=30000)
+    if tab.query_selector("script#data"):  # a page without charts has none
+        tab.wait_for_selector("html[data-drawn]", timeout=30000)
     tab.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     seconds = time.monotonic() - start
     wide = tab.evaluate("document.documentElement.scrollWidth") - width

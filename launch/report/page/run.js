@@ -137,7 +137,7 @@ const runCharts = {
       ...phases.map(([key]) => key)]);
     for (const key of Object.keys(run.series)) {
       if (shown.has(key) || !run.series[key].mean.some((v) => v)) continue;
-      runCharts.series(parent, run, key, { title: runCharts.titles[key] || key.replace(/_/g, " "), index: 6, write: key.endsWith("_ms") ? format.milliseconds : format.number, axisWrite: format.number, yLabel: key.endsWith("_ms") ? "ms" : undefined });
+      runCharts.series(parent, run, key, { title: runCharts.titles[key] || key.replace(/_/g, " "), label: runCharts.titles[key], index: 6, write: key.endsWith("_ms") ? format.milliseconds : format.number, axisWrite: format.number, yLabel: key.endsWith("_ms") ? "ms" : undefined });
     }
   },
 
