@@ -11,6 +11,11 @@ namespace trireme {
   return blocks.range(b * shape.count(), shape.count()).reshaped(shape);
 }
 
+// That of block b of one value a block, where there are any.
+[[nodiscard]] inline Tensor value_of(const Tensor& values, std::int64_t b) {
+  return values.empty() ? values : values.range(b, 1);
+}
+
 // `count` blocks of this shape (B, T, width) one after another.
 [[nodiscard]] inline Shape blocks_of(std::int64_t count, const Shape& block) {
   return {count, block[0], block[1], block[2]};

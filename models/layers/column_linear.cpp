@@ -45,36 +45,39 @@ ColumnLinear::ColumnLinear(Blueprint& blueprint, std::string_view name,
                                .shard_lead = options.lead});
 }
 
-void ColumnLinear::forward(const Context& context, const Tensor& y, const Tensor& x) const {
+void ColumnLinear::forward(const Context& context, const Tensor& y, const Tensor& x,
+                           const Tensor& x_amax) const {
   const Tensor weight = context.params.compute(weight_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
     matmul_.forward(context, b, block_of(y, b, block_), x, block_of(weight, b, weight_block_),
-                    bias_block(context, b));
+                    bias_block(context, b), {}, value_of(x_amax, 0));
   }
   if (adapter_) adapter_->forward(context, {y, blocks_}, {x});
 }
 
 void ColumnLinear::forward_gelu(const Context& context, const Tensor& y, const Tensor& pre,
-                                const Tensor& x) const {
+                                const Tensor& x, const Tensor& x_amax, const Tensor& y_amax) const {
   TRIREME_EXPECTS(!adapter_, "an adapter adds to what GELU reads");
   const Tensor weight = context.params.compute(weight_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
     matmul_.forward_gelu(context, b, block_of(y, b, block_), block_of(pre, b, block_), x,
-                         block_of(weight, b, weight_block_), bias_block(context, b));
+                         block_of(weight, b, weight_block_), bias_block(context, b),
+                         {.operand = value_of(x_amax, 0), .result = value_of(y_amax, b)});
   }
 }
 
 Tensor ColumnLinear::bias_block(const Context& context, std::int64_t b) const {
   if (bias_.index < 0) return {};
-  return block_of(matmul_.bias(context, bias_), b, Shape{weight_block_[0]});
+  return block_of(context.params.added(bias_), b, Shape{weight_block_[0]});
 }
 
 void ColumnLinear::backward(const Context& context, const Tensor& dx, const Tensor& dy,
-                            const Tensor& x) const {
+                            const Tensor& x, const Tensor& dy_amax) const {
   const Tensor weight = context.params.compute(weight_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
     matmul_.backward_input(context, b, blocked_ ? sum_.block(context, b) : dx,
-                           block_of(dy, b, block_), block_of(weight, b, weight_block_));
+                           block_of(dy, b, block_), block_of(weight, b, weight_block_), {},
+                           {.operand = value_of(dy_amax, b)});
   }
   if (adapter_) {
     const Tensor first = blocked_ ? sum_.block(context, 0) : dx;
@@ -82,25 +85,26 @@ void ColumnLinear::backward(const Context& context, const Tensor& dx, const Tens
     adapter_->backward_input(context, {all, blocks_}, {dy, blocks_});
   }
   if (blocked_) sum_.start(context);
-  if (!split_backward_) accumulate(context, dy, x);
+  if (!split_backward_) accumulate(context, dy, x, dy_amax);
   if (blocked_) ops::add_bias_residual(context.stream, dx, sum_.finish(context));
   if (!split_backward_) finish_weights(context, dy, x);
 }
 
 void ColumnLinear::backward_weight(const Context& context, const Tensor& dy,
                                    const Tensor& x) const {
-  accumulate(context, dy, x);
+  accumulate(context, dy, x, {});
   finish_weights(context, dy, x);
 }
 
-void ColumnLinear::accumulate(const Context& context, const Tensor& dy, const Tensor& x) const {
+void ColumnLinear::accumulate(const Context& context, const Tensor& dy, const Tensor& x,
+                              const Tensor& dy_amax) const {
   if (!context.params.trains(weight_)) return;
   const Tensor dw = context.params.gradient(weight_);
   const Tensor db = bias_.index < 0 ? Tensor{} : context.params.gradient(bias_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
     matmul_.backward_weight(context, b, block_of(dw, b, weight_block_),
                             db.empty() ? db : block_of(db, b, Shape{weight_block_[0]}),
-                            block_of(dy, b, block_), x);
+                            block_of(dy, b, block_), x, value_of(dy_amax, b));
   }
 }
 

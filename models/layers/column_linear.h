@@ -36,13 +36,20 @@ class ColumnLinear {
   }
 
   [[nodiscard]] const Shape& block_shape() const { return block_; }  // (B, T, outputs / blocks)
-  void forward(const Context& context, const Tensor& y, const Tensor& x) const;
-  // y = gelu(pre), pre = x W^T + b; not of a layer that is adapted.
-  void forward_gelu(const Context& context, const Tensor& y, const Tensor& pre,
-                    const Tensor& x) const;
+  // Room for the largest magnitudes of x, (1), and of dy, (local blocks), or absent: whoever writes
+  // them leaves those there, and passes it on.
+  [[nodiscard]] Tensor x_amax(const Context& context) const { return matmul_.x_amax(context); }
+  [[nodiscard]] Tensor dy_amax(const Context& context) const { return matmul_.dy_amax(context); }
+  void forward(const Context& context, const Tensor& y, const Tensor& x,
+               const Tensor& x_amax = {}) const;
+  // y = gelu(pre), pre = x W^T + b; not of a layer that is adapted. y_amax (local blocks): receives
+  // the largest magnitudes of y, where they are wanted.
+  void forward_gelu(const Context& context, const Tensor& y, const Tensor& pre, const Tensor& x,
+                    const Tensor& x_amax, const Tensor& y_amax) const;
   // dx receives the local rows. The parameter gradients are accumulated while ranks exchange dx,
   // then reported; with a split backward they are left to backward_weight.
-  void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x) const;
+  void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                const Tensor& dy_amax = {}) const;
   void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
   [[nodiscard]] double forward_flops() const;
   [[nodiscard]] bool is_adapted() const { return adapter_.has_value(); }
@@ -51,7 +58,8 @@ class ColumnLinear {
   ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t outputs, const PartialSum& sum,
                bool fp8);
   [[nodiscard]] Tensor bias_block(const Context& context, std::int64_t b) const;
-  void accumulate(const Context& context, const Tensor& dy, const Tensor& x) const;
+  void accumulate(const Context& context, const Tensor& dy, const Tensor& x,
+                  const Tensor& dy_amax) const;
   // The adapter's gradients; reports all.
   void finish_weights(const Context& context, const Tensor& dy, const Tensor& x) const;
 

@@ -16,6 +16,8 @@ class Dropout {
   [[nodiscard]] bool active(const Context& context) const {
     return context.training && probability_ > 0;
   }
+  // True when backward gives the values that it is given, all of them.
+  [[nodiscard]] bool keeps_gradient() const { return probability_ == 0 && !rows_.split(); }
   void forward(const Context& context, const Tensor& y) const;  // in place
   // From the gradient behind the mask, local rows, to the one in front of it, all rows. That is dy
   // itself where nothing is dropped, gathered or kept; dy never changes.

@@ -31,6 +31,7 @@ Fp8Matmuls::Fp8Matmuls(Blueprint& blueprint, LinearKind kind, std::int64_t rows,
   second_ = static_cast<std::size_t>(aligned(rows * std::max(outputs, inputs)));
   scale_ = second_ + static_cast<std::size_t>(aligned(std::max(weight.count(), rows * inputs)));
   workspace_ = blueprint.workspace(scale_ + sizeof(float));
+  amax_ = blueprint.scratch({blocks}, DType::u32);
   x_scales_ = blueprint.keep({shares_x() ? 1 : blocks}, DType::f32);
   if (keeps_weights_) {
     weights_ = blueprint.derived({blocks * 2 * aligned(weight.count())}, DType::u8);
@@ -45,13 +46,14 @@ Fp8Matmuls::Fp8Matmuls(Blueprint& blueprint, LinearKind kind, std::int64_t rows,
 }
 
 void Fp8Matmuls::forward(const Context& context, std::int64_t b, const Tensor& y, const Tensor& x,
-                         const Tensor& w, const Tensor& bias, const Tensor& residual) const {
+                         const Tensor& w, const Tensor& bias, const Tensor& residual,
+                         const Tensor& x_amax) const {
   const Shape x_shape{rows_, weight_[1]};
   const ops::Fp8Operand x_codes{
       .codes = in_workspace(context, Place::first, DType::f8e4m3, x_shape),
       .transposed = {},
       .scale = scale_at(context, x_scales_, shares_x() ? 0 : b)};
-  if (b == 0 || !shares_x()) ops::quantize_fp8(context.stream, x_codes, x);
+  if (b == 0 || !shares_x()) ops::quantize_fp8(context.stream, x_codes, x, x_amax);
   if (keeps_weights_) {
     const ops::Fp8Operand kept = kept_weight(context, b);
     if (context.weights_changed) ops::quantize_fp8(context.stream, kept, w);
@@ -67,11 +69,12 @@ void Fp8Matmuls::forward(const Context& context, std::int64_t b, const Tensor& y
 }
 
 void Fp8Matmuls::backward_input(const Context& context, std::int64_t b, const Tensor& dx,
-                                const Tensor& dy, const Tensor& w) const {
+                                const Tensor& dy, const Tensor& w, const Tensor& dy_amax) const {
   if (together_ && kind_ == LinearKind::column)
-    ops::quantize_fp8(context.stream, gradient(context, b), dy);
-  const ops::Fp8Matrix dy_codes = together_ ? gradient(context, b).straight()
-                                            : gradient_alone(context, dy, /*transposed=*/false);
+    ops::quantize_fp8(context.stream, gradient(context, b), dy, dy_amax);
+  const ops::Fp8Matrix dy_codes = together_
+                                      ? gradient(context, b).straight()
+                                      : gradient_alone(context, dy, /*transposed=*/false, dy_amax);
   if (keeps_weights_) {
     ops::linear_fp8(context.stream, dx, dy_codes, kept_weight(context, b).turned());
     return;
@@ -85,11 +88,12 @@ void Fp8Matmuls::backward_input(const Context& context, std::int64_t b, const Te
 }
 
 void Fp8Matmuls::backward_weight(const Context& context, std::int64_t b, const Tensor& dw,
-                                 const Tensor& dy, const Tensor& x) const {
+                                 const Tensor& dy, const Tensor& x, const Tensor& dy_amax) const {
   if (together_ && kind_ == LinearKind::row && b == 0)
-    ops::quantize_fp8(context.stream, gradient(context, b), dy);
-  const ops::Fp8Matrix dy_codes =
-      together_ ? gradient(context, b).turned() : gradient_alone(context, dy, /*transposed=*/true);
+    ops::quantize_fp8(context.stream, gradient(context, b), dy, dy_amax);
+  const ops::Fp8Matrix dy_codes = together_
+                                      ? gradient(context, b).turned()
+                                      : gradient_alone(context, dy, /*transposed=*/true, dy_amax);
   const ops::Fp8Operand x_codes{
       .codes = {},
       .transposed = in_workspace(context, Place::second, DType::f8e4m3, {weight_[1], rows_}),
@@ -116,14 +120,15 @@ ops::Fp8Operand Fp8Matmuls::kept_weight(const Context& context, std::int64_t b) 
           .scale = scale_at(context, weight_scales_, b)};
 }
 
-ops::Fp8Matrix Fp8Matmuls::gradient_alone(const Context& context, const Tensor& dy,
-                                          bool transposed) const {
+ops::Fp8Matrix Fp8Matmuls::gradient_alone(const Context& context, const Tensor& dy, bool transposed,
+                                          const Tensor& amax) const {
   const Shape straight{rows_, weight_[0]};
   const Tensor codes = in_workspace(context, Place::first, DType::f8e5m2,
                                     transposed ? transpose_of(straight) : straight);
   const Tensor scale{context(workspace_).data + scale_, DType::f32, Shape{1}};
   ops::quantize_fp8(context.stream,
-                    {transposed ? Tensor{} : codes, transposed ? codes : Tensor{}, scale}, dy);
+                    {transposed ? Tensor{} : codes, transposed ? codes : Tensor{}, scale}, dy,
+                    amax);
   return {codes, scale};
 }
 

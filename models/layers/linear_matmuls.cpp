@@ -14,9 +14,9 @@ LinearMatmuls::LinearMatmuls(Blueprint& blueprint, LinearKind kind, std::int64_t
 
 void LinearMatmuls::forward(const Context& context, std::int64_t b, const Tensor& y,
                             const Tensor& x, const Tensor& w, const Tensor& bias,
-                            const Tensor& residual) const {
+                            const Tensor& residual, const Tensor& x_amax) const {
   if (fp8_) {
-    fp8_->forward(context, b, y, x, w, bias, residual);
+    fp8_->forward(context, b, y, x, w, bias, residual, x_amax);
   } else {
     ops::linear_forward(context.stream, y, x, w, bias, residual);
   }
@@ -24,17 +24,18 @@ void LinearMatmuls::forward(const Context& context, std::int64_t b, const Tensor
 
 void LinearMatmuls::forward_gelu(const Context& context, std::int64_t b, const Tensor& y,
                                  const Tensor& pre, const Tensor& x, const Tensor& w,
-                                 const Tensor& bias) const {
+                                 const Tensor& bias, const Amax& amax) const {
   if (!fp8_) {
     ops::linear_gelu_forward(context.stream, y, pre, x, w, bias);
     return;
   }
-  forward(context, b, pre, x, w, bias);
-  ops::gelu_forward(context.stream, y, pre);
+  forward(context, b, pre, x, w, bias, {}, amax.operand);
+  ops::gelu_forward(context.stream, y, pre, ops::GeluForm::tanh, amax.result);
 }
 
 void LinearMatmuls::backward_input(const Context& context, std::int64_t b, const Tensor& dx,
-                                   const Tensor& dy, const Tensor& w, const Tensor& pre) const {
+                                   const Tensor& dy, const Tensor& w, const Tensor& pre,
+                                   const Amax& amax) const {
   if (!fp8_ && pre.empty()) {
     ops::linear_backward_input(context.stream, dx, dy, w);
     return;
@@ -43,17 +44,19 @@ void LinearMatmuls::backward_input(const Context& context, std::int64_t b, const
     ops::linear_gelu_backward_input(context.stream, dx, dy, w, pre);
     return;
   }
-  fp8_->backward_input(context, b, dx, dy, w);
-  if (!pre.empty()) ops::gelu_backward(context.stream, dx, dx, pre);
+  fp8_->backward_input(context, b, dx, dy, w, amax.operand);
+  if (!pre.empty())
+    ops::gelu_backward(context.stream, dx, dx, pre, ops::GeluForm::tanh, amax.result);
 }
 
 void LinearMatmuls::backward_weight(const Context& context, std::int64_t b, const Tensor& dw,
-                                    const Tensor& db, const Tensor& dy, const Tensor& x) const {
+                                    const Tensor& db, const Tensor& dy, const Tensor& x,
+                                    const Tensor& dy_amax) const {
   if (!fp8_) {
     ops::linear_backward_weight(context.stream, dw, db, dy, x);
     return;
   }
-  fp8_->backward_weight(context, b, dw, dy, x);
+  fp8_->backward_weight(context, b, dw, dy, x, dy_amax);
   if (!db.empty()) ops::column_sums(context.stream, db, dy);
 }
 

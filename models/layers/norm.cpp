@@ -26,24 +26,26 @@ Norm::Norm(Blueprint& blueprint, std::string_view name, const NormStyle& options
     partial_ = blueprint.scratch({rows.runs(), has_bias() ? 2 : 1, channels[0]}, DType::f32);
 }
 
-void Norm::forward(const Context& context, const Tensor& y, const Tensor& x) const {
+void Norm::forward(const Context& context, const Tensor& y, const Tensor& x,
+                   const Tensor& amax) const {
   const Tensor weight = context.params.compute(weight_);
   const auto epsilon = static_cast<float>(options_.epsilon);
   if (has_bias()) {
     ops::layer_norm_forward(context.stream, y, context(mean_), context(rstd_), x, weight,
-                            context.params.compute(bias_), epsilon);
+                            context.params.compute(bias_), epsilon, amax);
   } else {
-    ops::rms_norm_forward(context.stream, y, context(rstd_), x, weight, epsilon);
+    ops::rms_norm_forward(context.stream, y, context(rstd_), x, weight, epsilon, {}, {}, amax);
   }
 }
 
 void Norm::backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
-                    bool accumulate) const {
-  differentiate(context, dx, dy, x, accumulate, !split_backward_);
+                    bool accumulate, const Tensor& amax) const {
+  TRIREME_EXPECTS(amax.empty() || measures_gradient(), "the gradients of runs of rows have maxima");
+  differentiate(context, dx, dy, x, accumulate, !split_backward_, amax);
 }
 
 void Norm::backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const {
-  if (context.params.trains(weight_)) differentiate(context, {}, dy, x, false, true);
+  if (context.params.trains(weight_)) differentiate(context, {}, dy, x, false, true, {});
 }
 
 void Norm::differentiate_rows(const Context& context, const Gradients& to, const Tensor& dy,
@@ -53,20 +55,21 @@ void Norm::differentiate_rows(const Context& context, const Gradients& to, const
   const Tensor weight = context.params.compute(weight_);
   if (has_bias()) {
     ops::layer_norm_backward(context.stream, to.dx, to.weight, to.bias, dy, x, weight,
-                             statistic(mean_), statistic(rstd_), accumulate);
+                             statistic(mean_), statistic(rstd_), accumulate, to.amax);
   } else {
     ops::rms_norm_backward(context.stream, to.dx, to.weight, dy, x, weight, statistic(rstd_),
-                           accumulate);
+                           accumulate, to.amax);
   }
 }
 
 void Norm::differentiate(const Context& context, const Tensor& dx, const Tensor& dy,
-                         const Tensor& x, bool accumulate, bool with_parameters) const {
+                         const Tensor& x, bool accumulate, bool with_parameters,
+                         const Tensor& amax) const {
   with_parameters = with_parameters && context.params.trains(weight_);
   if (rows_.runs() > 0) {
     differentiate_runs(context, dx, dy, x, accumulate, with_parameters);
   } else {
-    Gradients to{.dx = dx};
+    Gradients to{.dx = dx, .amax = amax};
     if (with_parameters) to.weight = context.params.gradient(weight_);
     if (with_parameters && has_bias()) to.bias = context.params.gradient(bias_);
     differentiate_rows(context, to, dy, x, 0, accumulate);

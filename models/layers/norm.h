@@ -27,22 +27,26 @@ class Norm {
   Norm(Blueprint& blueprint, std::string_view name, const NormStyle& options, const RowSplit& rows,
        float gain = 1);
 
-  void forward(const Context& context, const Tensor& y, const Tensor& x) const;
+  // `amax` (1) u32, here and below, may be absent: receives the largest magnitude of y, or of dx.
+  void forward(const Context& context, const Tensor& y, const Tensor& x,
+               const Tensor& amax = {}) const;
   // dx is overwritten, or added to when `accumulate`. Accumulates and reports the parameter
   // gradients; with a split backward they are left to backward_weight.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
-                bool accumulate) const;
+                bool accumulate, const Tensor& amax = {}) const;
+  // Whether backward can leave it: not where rows are taken in runs.
+  [[nodiscard]] bool measures_gradient() const { return rows_.runs() == 0; }
   void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
 
  private:
   // Of some rows; `row`: the first of them. Either half of the gradients may be absent.
   struct Gradients {
-    Tensor dx{}, weight{}, bias{};
+    Tensor dx{}, weight{}, bias{}, amax{};
   };
   void differentiate_rows(const Context& context, const Gradients& to, const Tensor& dy,
                           const Tensor& x, std::int64_t row, bool accumulate) const;
   void differentiate(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
-                     bool accumulate, bool with_parameters) const;
+                     bool accumulate, bool with_parameters, const Tensor& amax) const;
   void differentiate_runs(const Context& context, const Tensor& dx, const Tensor& dy,
                           const Tensor& x, bool accumulate, bool with_parameters) const;
   [[nodiscard]] bool has_bias() const { return bias_.index >= 0; }

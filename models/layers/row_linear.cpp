@@ -34,21 +34,22 @@ RowLinear::RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t i
 }
 
 void RowLinear::forward(const Context& context, const Tensor& y, const Tensor& x,
-                        const Tensor& residual) const {
+                        const Tensor& residual, const Tensor& x_amax) const {
   const Tensor weight = context.params.compute(weight_);
   if (!blocked_) {
-    const Tensor bias = bias_.index < 0 ? Tensor{} : matmul_.bias(context, bias_);
-    matmul_.forward(context, 0, y, x, weight, bias, residual);
+    const Tensor bias = bias_.index < 0 ? Tensor{} : context.params.added(bias_);
+    matmul_.forward(context, 0, y, x, weight, bias, residual, value_of(x_amax, 0));
     if (adapter_) adapter_->forward(context, {y}, {x});
     return;
   }
-  multiply(context, x, weight);
+  multiply(context, x, weight, x_amax);
   const Tensor bias = bias_.index < 0 ? Tensor{} : context.params.compute(bias_);
   ops::add_bias_residual(context.stream, y, sum_.finish(context), bias, residual);
 }
 
 // Leaves the blocks' products to be summed.
-void RowLinear::multiply(const Context& context, const Tensor& x, const Tensor& weight) const {
+void RowLinear::multiply(const Context& context, const Tensor& x, const Tensor& weight,
+                         const Tensor& x_amax) const {
   if (sum_.chunks() > 1) {
     const Shape part = sum_.chunk_of(block_);
     for (std::int64_t chunk = 0; chunk < sum_.chunks(); ++chunk) {
@@ -63,7 +64,7 @@ void RowLinear::multiply(const Context& context, const Tensor& x, const Tensor& 
   }
   for (std::int64_t b = 0; b < blocks_; ++b) {
     matmul_.forward(context, b, sum_.block(context, b), block_of(x, b, block_),
-                    block_of(weight, b, weight_block_));
+                    block_of(weight, b, weight_block_), {}, {}, value_of(x_amax, b));
   }
   if (adapter_) {
     const Tensor first = sum_.block(context, 0);
@@ -73,29 +74,41 @@ void RowLinear::multiply(const Context& context, const Tensor& x, const Tensor& 
   sum_.start(context);
 }
 
-void RowLinear::backward(const Context& context, const Tensor& dx, const Tensor& dy,
-                         const Tensor& x, const Tensor& pre) const {
-  if (!split_backward_) backward_weight(context, dy, x);
+void RowLinear::backward_gelu(const Context& context, const Tensor& dx, const Tensor& dy,
+                              const Tensor& x, const Tensor& pre, const Tensor& dy_amax,
+                              const Tensor& dx_amax) const {
+  if (!split_backward_) accumulate(context, dy, x, dy_amax);
   const Tensor weight = context.params.compute(weight_);
   const bool fused = !pre.empty() && !adapter_;
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    matmul_.backward_input(context, b, block_of(dx, b, block_), dy,
-                           block_of(weight, b, weight_block_),
-                           fused ? block_of(pre, b, block_) : Tensor{});
+    matmul_.backward_input(
+        context, b, block_of(dx, b, block_), dy, block_of(weight, b, weight_block_),
+        fused ? block_of(pre, b, block_) : Tensor{},
+        {.operand = value_of(dy_amax, 0), .result = fused ? value_of(dx_amax, b) : Tensor{}});
   }
   if (!adapter_) return;
   adapter_->backward_input(context, {dx, blocks_}, {dy});
-  if (!pre.empty()) ops::gelu_backward(context.stream, dx, dx, pre);
+  if (pre.empty()) return;
+  for (std::int64_t b = 0; b < blocks_; ++b) {
+    const Tensor gradient = block_of(dx, b, block_);
+    ops::gelu_backward(context.stream, gradient, gradient, block_of(pre, b, block_),
+                       ops::GeluForm::tanh, value_of(dx_amax, b));
+  }
 }
 
 void RowLinear::backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const {
+  accumulate(context, dy, x, {});
+}
+
+void RowLinear::accumulate(const Context& context, const Tensor& dy, const Tensor& x,
+                           const Tensor& dy_amax) const {
   if (adapter_) adapter_->backward_weight(context, {dy}, {x, blocks_});
   if (!context.params.trains(weight_)) return;
   const Tensor dw = context.params.gradient(weight_);
   const Tensor db = bias_.index < 0 ? Tensor{} : context.params.gradient(bias_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
     matmul_.backward_weight(context, b, block_of(dw, b, weight_block_), blocked_ ? Tensor{} : db,
-                            dy, block_of(x, b, block_));
+                            dy, block_of(x, b, block_), value_of(dy_amax, 0));
   }
   if (blocked_ && !db.empty()) ops::column_sums(context.stream, db, dy);
   if (bias_.index >= 0) context.ready(bias_);

@@ -21,18 +21,31 @@ class RowLinear {
             const PartialSum& sum);
 
   [[nodiscard]] const Shape& block_shape() const { return block_; }  // (B, T, inputs / blocks)
+  // Room for the largest magnitudes of x, (local blocks), and of dy, (1), or absent: whoever writes
+  // them leaves those there, and passes it on.
+  [[nodiscard]] Tensor x_amax(const Context& context) const { return matmul_.x_amax(context); }
+  [[nodiscard]] Tensor dy_amax(const Context& context) const { return matmul_.dy_amax(context); }
   // The residual may be absent.
-  void forward(const Context& context, const Tensor& y, const Tensor& x,
-               const Tensor& residual) const;
+  void forward(const Context& context, const Tensor& y, const Tensor& x, const Tensor& residual,
+               const Tensor& x_amax = {}) const;
   // dy holds all rows. Accumulates and reports the parameter gradients; with a split backward they
-  // are left to backward_weight. `pre`, when given: x was gelu(pre), and dx is that of pre.
+  // are left to backward_weight.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
-                const Tensor& pre = {}) const;
+                const Tensor& dy_amax = {}) const {
+    backward_gelu(context, dx, dy, x, {}, dy_amax, {});
+  }
+  // The same where x was gelu(pre): dx is that of pre. dx_amax (local blocks): receives its largest
+  // magnitudes, where they are wanted.
+  void backward_gelu(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                     const Tensor& pre, const Tensor& dy_amax, const Tensor& dx_amax) const;
   void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
   [[nodiscard]] double forward_flops() const;
 
  private:
-  void multiply(const Context& context, const Tensor& x, const Tensor& weight) const;
+  void multiply(const Context& context, const Tensor& x, const Tensor& weight,
+                const Tensor& x_amax) const;
+  void accumulate(const Context& context, const Tensor& dy, const Tensor& x,
+                  const Tensor& dy_amax) const;
 
   PartialSum sum_;
   bool blocked_, split_backward_;

@@ -103,8 +103,9 @@ void SelfAttention::attend(const Context& context) const {
   }
 }
 
-void SelfAttention::forward(const Context& context, const Tensor& normed) const {
-  qkv_.forward(context, context(projected_), normed);
+void SelfAttention::forward(const Context& context, const Tensor& normed,
+                            const Tensor& normed_amax) const {
+  qkv_.forward(context, context(projected_), normed, normed_amax);
   prepare(context);
   context.decode == nullptr ? attend(context) : attend_cached(context);
 }

@@ -23,7 +23,11 @@ class SelfAttention {
   [[nodiscard]] const Shape& attended_block() const { return attended_block_; }
   [[nodiscard]] Tensor attended(const Context& context) const { return context(attended_); }
 
-  void forward(const Context& context, const Tensor& normed) const;
+  // Where who writes the normalised rows leaves their largest magnitude, to be passed on, or
+  // absent.
+  [[nodiscard]] Tensor amax(const Context& context) const { return qkv_.x_amax(context); }
+
+  void forward(const Context& context, const Tensor& normed, const Tensor& normed_amax = {}) const;
   // Makes `attended` once more from the projection, where it is not kept.
   void attend_again(const Context& context) const;
   // dprojected = the gradient of the projection from that of `attended`.

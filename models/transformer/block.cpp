@@ -51,19 +51,19 @@ void TransformerBlock::reserve(Blueprint& blueprint) {
 }
 
 void TransformerBlock::normalize(const Context& context, const Norm& norm, const Tensor& normed,
-                                 const Tensor& x) const {
-  norm.forward(context, rows_.own(normed), x);
+                                 const Tensor& x, const Tensor& amax) const {
+  norm.forward(context, rows_.own(normed), x, amax);
   rows_.gather(context, normed);
 }
 
 void TransformerBlock::project(const Context& context, const RowLinear& branch,
                                const Dropout& dropout, const Tensor& out, const Tensor& in,
-                               const Tensor& residual) const {
+                               const Tensor& residual, const Tensor& amax) const {
   if (!dropout.active(context)) {
-    branch.forward(context, out, in, residual);
+    branch.forward(context, out, in, residual, amax);
     return;
   }
-  branch.forward(context, out, in, {});
+  branch.forward(context, out, in, {}, amax);
   dropout.forward(context, out);
   ops::add_in_place(context.stream, out, residual);
 }
@@ -71,13 +71,21 @@ void TransformerBlock::project(const Context& context, const RowLinear& branch,
 void TransformerBlock::forward(const Context& context, const Tensor& x, const Tensor& y) {
   const Tensor normed1 = context(normed1_), middle = context(middle_), normed2 = context(normed2_);
 
-  normalize(context, norm1_, normed1, x);
-  attention_.forward(context, normed1);
-  project(context, output_, attention_dropout_, middle, attention_.attended(context), x);
+  const Tensor amax1 = whole_amax(attention_.amax(context)), amax2 = whole_amax(mlp_.amax(context));
+  normalize(context, norm1_, normed1, x, amax1);
+  attention_.forward(context, normed1, amax1);
+  project(context, output_, attention_dropout_, middle, attention_.attended(context), x, {});
 
-  normalize(context, norm2_, normed2, middle);
-  mlp_.forward(context, normed2);
-  project(context, mlp_.contract(), mlp_dropout_, y, mlp_.activated(context), middle);
+  normalize(context, norm2_, normed2, middle, amax2);
+  mlp_.forward(context, normed2, amax2);
+  project(context, mlp_.contract(), mlp_dropout_, y, mlp_.activated(context), middle,
+          mlp_.activated_amax(context));
+}
+
+// Of the gradient between the two branches, which the second norm completes.
+Tensor TransformerBlock::middle_gradient_amax(const Context& context) const {
+  const bool known = norm2_.measures_gradient() && attention_dropout_.keeps_gradient();
+  return known ? output_.dy_amax(context) : Tensor{};
 }
 
 void TransformerBlock::backward_mlp(const Context& context, const Tensor& gradient) const {
@@ -85,7 +93,8 @@ void TransformerBlock::backward_mlp(const Context& context, const Tensor& gradie
 
   if (recomputes_ && !split_backward_) mlp_.activate_again(context);
   mlp_.backward(context, dnormed, mlp_dropout_.backward(context, gradient), context(normed2_));
-  norm2_.backward(context, gradient, dnormed, context(middle_), /*accumulate=*/true);
+  norm2_.backward(context, gradient, dnormed, context(middle_), /*accumulate=*/true,
+                  middle_gradient_amax(context));
 }
 
 void TransformerBlock::backward_attention(const Context& context, const Tensor& x,
@@ -95,7 +104,7 @@ void TransformerBlock::backward_attention(const Context& context, const Tensor& 
 
   if (recomputes_) attention_.attend_again(context);
   output_.backward(context, dattended, attention_dropout_.backward(context, gradient),
-                   attention_.attended(context));
+                   attention_.attended(context), middle_gradient_amax(context));
   attention_.backward(context, dprojected, dattended);
   attention_.backward_input(context, dnormed, dprojected, context(normed1_));
   norm1_.backward(context, gradient, dnormed, x, /*accumulate=*/true);

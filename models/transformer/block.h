@@ -26,12 +26,19 @@ class TransformerBlock final : public Layer {
 
  private:
   void reserve(Blueprint& blueprint);
+  // Where one writes all rows and values of a tensor that is multiplied next, its largest magnitude
+  // is known; `amax` is where, or absent.
+  [[nodiscard]] Tensor whole_amax(const Tensor& amax) const {
+    return rows_.split() ? Tensor{} : amax;
+  }
+  [[nodiscard]] Tensor middle_gradient_amax(const Context& context) const;
   // All rows of the normalised x.
-  void normalize(const Context& context, const Norm& norm, const Tensor& normed,
-                 const Tensor& x) const;
+  void normalize(const Context& context, const Norm& norm, const Tensor& normed, const Tensor& x,
+                 const Tensor& amax) const;
   // out = residual + dropout(branch(in)).
   void project(const Context& context, const RowLinear& branch, const Dropout& dropout,
-               const Tensor& out, const Tensor& in, const Tensor& residual) const;
+               const Tensor& out, const Tensor& in, const Tensor& residual,
+               const Tensor& amax) const;
   void backward_mlp(const Context& context, const Tensor& gradient) const;
   void backward_attention(const Context& context, const Tensor& x, const Tensor& gradient) const;
 

@@ -29,43 +29,51 @@ Mlp::Mlp(Blueprint& blueprint, const TransformerOptions& options, const PartialS
   if (gated_) dactivated_ = blueprint.scratch(activated);
 }
 
-void Mlp::forward(const Context& context, const Tensor& normed) const {
+void Mlp::forward(const Context& context, const Tensor& normed, const Tensor& normed_amax) const {
+  const Tensor amax = activated_amax(context);
   if (fusible_) {
-    expand_.forward_gelu(context, context(activated_), context(expanded_), normed);
+    expand_.forward_gelu(context, context(activated_), context(expanded_), normed, normed_amax,
+                         amax);
   } else {
-    expand_.forward(context, context(expanded_), normed);
-    activate_again(context);
+    expand_.forward(context, context(expanded_), normed, normed_amax);
+    activate(context, amax);
   }
 }
 
-void Mlp::activate_again(const Context& context) const {
+void Mlp::activate(const Context& context, const Tensor& amax) const {
   const Tensor activated = context(activated_), expanded = context(expanded_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
     const Tensor to = block_of(activated, b, contract_.block_shape());
     const Tensor from = block_of(expanded, b, expand_.block_shape());
-    gated_ ? ops::swiglu_forward(context.stream, to, from)
-           : ops::gelu_forward(context.stream, to, from, form_);
+    gated_ ? ops::swiglu_forward(context.stream, to, from, value_of(amax, b))
+           : ops::gelu_forward(context.stream, to, from, form_, value_of(amax, b));
   }
 }
 
 void Mlp::backward(const Context& context, const Tensor& dnormed, const Tensor& gradient,
-                   const Tensor& normed) const {
+                   const Tensor& normed, const Tensor& gradient_amax) const {
   const Tensor dexpanded = context(dexpanded_), expanded = context(expanded_);
+  const Tensor amax = expand_.dy_amax(context);
   if (gated_) {
     const Tensor dactivated = context(dactivated_);
-    contract_.backward(context, dactivated, gradient, context(activated_));
+    contract_.backward(context, dactivated, gradient, context(activated_), gradient_amax);
     for (std::int64_t b = 0; b < blocks_; ++b) {
       ops::swiglu_backward(context.stream, block_of(dexpanded, b, expand_.block_shape()),
                            block_of(dactivated, b, contract_.block_shape()),
-                           block_of(expanded, b, expand_.block_shape()));
+                           block_of(expanded, b, expand_.block_shape()), value_of(amax, b));
     }
   } else if (fusible_) {
-    contract_.backward(context, dexpanded, gradient, context(activated_), expanded);
+    contract_.backward_gelu(context, dexpanded, gradient, context(activated_), expanded,
+                            gradient_amax, amax);
   } else {
-    contract_.backward(context, dexpanded, gradient, context(activated_));
-    ops::gelu_backward(context.stream, dexpanded, dexpanded, expanded, form_);
+    contract_.backward(context, dexpanded, gradient, context(activated_), gradient_amax);
+    for (std::int64_t b = 0; b < blocks_; ++b) {
+      const Tensor block = block_of(dexpanded, b, expand_.block_shape());
+      ops::gelu_backward(context.stream, block, block, block_of(expanded, b, expand_.block_shape()),
+                         form_, value_of(amax, b));
+    }
   }
-  expand_.backward(context, dnormed, dexpanded, normed);
+  expand_.backward(context, dnormed, dexpanded, normed, amax);
 }
 
 void Mlp::backward_weight(const Context& context, const Tensor& gradient,

@@ -21,12 +21,21 @@ class Mlp {
   // The gradient of `expanded`; only inside backward, or kept for a split one.
   [[nodiscard]] const Activation& dexpanded() const { return dexpanded_; }
 
-  void forward(const Context& context, const Tensor& normed) const;
+  // Where who writes the normalised rows leaves their largest magnitude, to be passed on, or
+  // absent.
+  [[nodiscard]] Tensor amax(const Context& context) const { return expand_.x_amax(context); }
+  // The largest magnitudes of `activated`, as forward has left them.
+  [[nodiscard]] Tensor activated_amax(const Context& context) const {
+    return contract_.x_amax(context);
+  }
+
+  void forward(const Context& context, const Tensor& normed, const Tensor& normed_amax) const;
   // Makes `activated` once more, where it is not kept.
-  void activate_again(const Context& context) const;
+  void activate_again(const Context& context) const { activate(context, {}); }
   // From the gradient behind the last product, all rows, to the local rows of the normalised input.
+  // gradient_amax: its largest magnitude, where it is known.
   void backward(const Context& context, const Tensor& dnormed, const Tensor& gradient,
-                const Tensor& normed) const;
+                const Tensor& normed, const Tensor& gradient_amax = {}) const;
   void backward_weight(const Context& context, const Tensor& gradient, const Tensor& normed) const;
 
   void add_limits(ModelLimits& limits) const;
@@ -35,6 +44,8 @@ class Mlp {
   }
 
  private:
+  void activate(const Context& context, const Tensor& amax) const;
+
   bool gated_, fusible_;
   ops::GeluForm form_;
   Extent intermediate_;

@@ -44,12 +44,12 @@ Tensor PostNormBlock::whole_input(const Context& context, const Tensor& x) const
 
 void PostNormBlock::project(const Context& context, const RowLinear& product,
                             const Dropout& dropout, const Tensor& out, const Tensor& in,
-                            const Tensor& residual) const {
+                            const Tensor& residual, const Tensor& amax) const {
   if (!dropout.active(context)) {
-    product.forward(context, out, in, residual);
+    product.forward(context, out, in, residual, amax);
     return;
   }
-  product.forward(context, out, in, {});
+  product.forward(context, out, in, {}, amax);
   dropout.forward(context, out);
   ops::add_in_place(context.stream, out, residual);
 }
@@ -61,20 +61,22 @@ void PostNormBlock::forward(const Context& context, const Tensor& x, const Tenso
     rows_.gather(context, input);
   }
   attention_.forward(context, input);
-  project(context, output_, first_.dropout, context(first_.sum), attention_.attended(context), x);
-  norm1_.forward(context, rows_.own(middle), context(first_.sum));
+  project(context, output_, first_.dropout, context(first_.sum), attention_.attended(context), x,
+          {});
+  const Tensor amax = rows_.split() ? Tensor{} : mlp_.amax(context);
+  norm1_.forward(context, rows_.own(middle), context(first_.sum), amax);
   rows_.gather(context, middle);
 
-  mlp_.forward(context, middle);
+  mlp_.forward(context, middle, amax);
   project(context, mlp_.contract(), second_.dropout, context(second_.sum), mlp_.activated(context),
-          rows_.own(middle));
+          rows_.own(middle), mlp_.activated_amax(context));
   norm2_.forward(context, y, context(second_.sum));
 }
 
 Tensor PostNormBlock::backward_norm(const Context& context, const Norm& norm, const Branch& branch,
-                                    const Tensor& gradient) const {
+                                    const Tensor& gradient, const Tensor& amax) const {
   const Tensor dsum = context(dsum_);
-  norm.backward(context, dsum, gradient, context(branch.sum), /*accumulate=*/false);
+  norm.backward(context, dsum, gradient, context(branch.sum), /*accumulate=*/false, amax);
   if (split_backward_) {
     context.stream.device().copy(context.stream, context(branch.normed_gradient).data,
                                  gradient.data, gradient.bytes());
@@ -86,16 +88,19 @@ void PostNormBlock::backward(const Context& context, const Tensor& x, const Tens
                              const Tensor& dy, const Tensor& dx) {
   TRIREME_EXPECTS(dx.data == dy.data, "the residual gradient is updated in place");
   const Tensor& gradient = dy;
-  const Tensor dafter = backward_norm(context, norm2_, second_, gradient);
+  const Tensor after = branch_amax(norm2_, second_, mlp_.contract().dy_amax(context));
+  const Tensor before = branch_amax(norm1_, first_, output_.dy_amax(context));
+  const Tensor dafter = backward_norm(context, norm2_, second_, gradient, after);
   if (recomputes_ && !split_backward_) mlp_.activate_again(context);
-  mlp_.backward(context, gradient, second_.dropout.backward(context, dafter), context(middle_));
+  mlp_.backward(context, gradient, second_.dropout.backward(context, dafter), context(middle_),
+                after);
   ops::add_in_place(context.stream, gradient, dafter);
 
-  const Tensor dbefore = backward_norm(context, norm1_, first_, gradient);
+  const Tensor dbefore = backward_norm(context, norm1_, first_, gradient, before);
   const Tensor dattended = context(dattended_), dprojected = context(dprojected_);
   if (recomputes_) attention_.attend_again(context);
   output_.backward(context, dattended, first_.dropout.backward(context, dbefore),
-                   attention_.attended(context));
+                   attention_.attended(context), before);
   attention_.backward(context, dprojected, dattended);
   attention_.backward_input(context, gradient, dprojected, whole_input(context, x));
   ops::add_in_place(context.stream, gradient, dbefore);

@@ -35,10 +35,16 @@ class PostNormBlock final : public Layer {
   };
   // out = residual + dropout(product(in)).
   void project(const Context& context, const RowLinear& product, const Dropout& dropout,
-               const Tensor& out, const Tensor& in, const Tensor& residual) const;
+               const Tensor& out, const Tensor& in, const Tensor& residual,
+               const Tensor& amax) const;
   // From the gradient behind the norm to that of the sum before it, which is returned.
   Tensor backward_norm(const Context& context, const Norm& norm, const Branch& branch,
-                       const Tensor& gradient) const;
+                       const Tensor& gradient, const Tensor& amax) const;
+  // `amax` where the norm's gradient reaches the branch's last product as it is, else absent.
+  [[nodiscard]] static Tensor branch_amax(const Norm& norm, const Branch& branch,
+                                          const Tensor& amax) {
+    return norm.measures_gradient() && branch.dropout.keeps_gradient() ? amax : Tensor{};
+  }
   // All rows of x, as forward has left them.
   [[nodiscard]] Tensor whole_input(const Context& context, const Tensor& x) const;
 

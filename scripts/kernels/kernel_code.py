@@ -34,8 +34,8 @@ DIVIDES = {
 }
 # Instances that move packs of 16 bytes both ways: names that must load and store 128 bits.
 PACKED = [
-    r"^transform_kernel<8, (bf16|f16), .*(bf16|f16)>",
-    r"^transform_kernel<4, float, .*float>",
+    r"^(measured_)?transform_kernel<8, (bf16|f16), .*(bf16|f16)>",
+    r"^(measured_)?transform_kernel<4, float, .*float>",
     r"^update_kernel<4, ",
     r"^norm_forward_kernel<(true|false), \d+, (true|false), true, ",
     r"^cross_entropy_kernel<\d+, true, ",

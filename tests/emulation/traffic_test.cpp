@@ -189,11 +189,12 @@ TEST(Traffic, OfGptInBf16IsWhatItsOperationsDeclare) {
 }
 
 TEST(Traffic, OfGptInFp8IsWhatItsOperationsDeclare) {
-  observe_step("gpt_tiny.yaml", with(small_gpt, "precision=fp8"));
+  for (const char* const dropout : {"model.dropout=0.1", "model.dropout=0"})
+    observe_step("gpt_tiny.yaml", with(with(small_gpt, "precision=fp8"), dropout));
 }
 
 TEST(Traffic, OfLlamaIsWhatItsOperationsDeclare) {
-  for (const char* const precision : {"precision=fp32", "precision=bf16"}) {
+  for (const char* const precision : {"precision=fp32", "precision=bf16", "precision=fp8"}) {
     observe_step("llama_tiny.yaml",
                  {"model.layers=1", "model.hidden=32", "model.heads=4", "model.kv_heads=2",
                   "model.intermediate=48", "model.context=24", precision});

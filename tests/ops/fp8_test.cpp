@@ -189,6 +189,23 @@ TEST_P(LinearFp8, IsTheProductOfTheCodesWithBiasAndResidual) {
   }
 }
 
+// On a GPU the bias may be of the result's dtype: in products of the library and of our own kernel.
+TEST_P(LinearFp8, AddsABiasThatWasRoundedBefore) {
+  if (stream().device().type() != DeviceType::cuda) GTEST_SKIP() << "of GPUs only";
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{40, 48, 64}, {33, 17, 129}}) {
+    const Quantized a(DType::f8e4m3, random_tensor(GetParam(), {m, k}, 3));
+    const Quantized b(DType::f8e4m3, random_tensor(GetParam(), {n, k}, 4));
+    const GuardedTensor rounded = random_tensor(GetParam(), {n}, 5);
+    const GuardedTensor bias(DType::f32, {n}, rounded.get());
+    const GuardedTensor y(GetParam(), {m, n}), expected(GetParam(), {m, n});
+
+    ops::linear_fp8(stream(), expected, a, b, bias);
+    ops::linear_fp8(stream(), y, a, b, rounded);
+
+    EXPECT_EQ(y.raw(), expected.raw());
+  }
+}
+
 // What a linear layer does with them, against its exact gradients: the error of a sum of products
 // with independent roundings is that of one product, relative to the size of the result.
 TEST_P(LinearFp8, GivesTheThreeProductsOfALinearLayerWithinItsRounding) {

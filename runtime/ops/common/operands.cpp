@@ -62,6 +62,15 @@ void Operands::reduction(std::string_view name, const Tensor& result, DType resu
   disjoint(name, result, "x", x);
 }
 
+void Operands::largest_magnitude(const Tensor& amax, std::string_view of_name,
+                                 const Tensor& of) const {
+  if (amax.empty()) return;
+  is("amax", amax, DType::u32, Shape{1});
+  TRIREME_EXPECTS(of.count() > 0, "{}: {} of shape {} has no largest magnitude", op_, of_name,
+                  of.shape.to_string());
+  disjoint("amax", amax, of_name, of);
+}
+
 void Operands::disjoint(std::string_view name, const Tensor& tensor, std::string_view other_name,
                         const Tensor& other) const {
   TRIREME_EXPECTS(!overlap(tensor, other), "{}: {}{} shares memory with {}{}", op_, name,

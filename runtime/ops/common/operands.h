@@ -26,6 +26,8 @@ class Operands {
   void is(std::string_view name, const Tensor& tensor, DType dtype, const Shape& expected) const;
   // `result` is the one element of `dtype` that all of x, f32 of any shape, is reduced to.
   void reduction(std::string_view name, const Tensor& result, DType dtype, const Tensor& x) const;
+  // `amax`, which may be absent: one u32 apart from the tensor (magnitude.h).
+  void largest_magnitude(const Tensor& amax, std::string_view of_name, const Tensor& of) const;
   // No byte in common. Absent tensors are disjoint from everything.
   void disjoint(std::string_view name, const Tensor& tensor, std::string_view other_name,
                 const Tensor& other) const;

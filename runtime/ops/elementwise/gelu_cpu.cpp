@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "runtime/device/cpu/cpu_stream.h"
-#include "runtime/ops/common/float_types.h"
+#include "runtime/ops/common/magnitude_cpu.h"
 #include "runtime/ops/common/simd_cpu.h"
 #include "runtime/ops/elementwise/gelu_math.h"
 
@@ -63,7 +63,8 @@ void visit_form(GeluForm form, Action&& action) {
 
 }  // namespace
 
-void gelu_forward(Stream& stream, const Tensor& y, const Tensor& x, GeluForm form) {
+void gelu_forward(Stream& stream, const Tensor& y, const Tensor& x, GeluForm form,
+                  const Tensor& amax) {
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
     visit_form(form, [&](auto gelu) {
@@ -71,11 +72,12 @@ void gelu_forward(Stream& stream, const Tensor& y, const Tensor& x, GeluForm for
         forward<decltype(gelu)>(to, from, n);
       });
     });
+    enqueue_magnitude<T>(stream, amax, y);
   });
 }
 
 void gelu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
-                   GeluForm form) {
+                   GeluForm form, const Tensor& amax) {
   visit_compute_dtype(dx.dtype, [&](auto type) {
     using T = decltype(type);
     visit_form(form, [&](auto gelu) {
@@ -83,6 +85,7 @@ void gelu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Ten
         backward<decltype(gelu)>(dx, dy, x, n);
       });
     });
+    enqueue_magnitude<T>(stream, amax, dx);
   });
 }
 

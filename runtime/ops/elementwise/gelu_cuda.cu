@@ -35,21 +35,23 @@ void visit_form(GeluForm form, Action&& action) {
 
 }  // namespace
 
-void gelu_forward(Stream& stream, const Tensor& y, const Tensor& x, GeluForm form) {
+void gelu_forward(Stream& stream, const Tensor& y, const Tensor& x, GeluForm form,
+                  const Tensor& amax) {
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
     visit_form(form, [&](auto gelu) {
-      transform(stream, y.as<T>(), y.count(), Value<decltype(gelu)>{}, x.as<T>());
+      transform_measured(stream, amax, y.as<T>(), y.count(), Value<decltype(gelu)>{}, x.as<T>());
     });
   });
 }
 
 void gelu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
-                   GeluForm form) {
+                   GeluForm form, const Tensor& amax) {
   visit_compute_dtype(dx.dtype, [&](auto type) {
     using T = decltype(type);
     visit_form(form, [&](auto gelu) {
-      transform(stream, dx.as<T>(), dx.count(), Backward<decltype(gelu)>{}, dy.as<T>(), x.as<T>());
+      transform_measured(stream, amax, dx.as<T>(), dx.count(), Backward<decltype(gelu)>{},
+                         dy.as<T>(), x.as<T>());
     });
   });
 }

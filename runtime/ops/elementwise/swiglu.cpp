@@ -27,19 +27,22 @@ void check_halves(const Operands& check, std::string_view op, std::string_view n
 
 }  // namespace
 
-void swiglu_forward(Stream& stream, const Tensor& y, const Tensor& x) {
+void swiglu_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& amax) {
   const Operands check("swiglu_forward");
   check_halves(check, "swiglu_forward", "y", y, "x", x);
-  TRIREME_DISPATCH(stream, swiglu_forward, reads(x).writes(y), y, x);
+  check.largest_magnitude(amax, "y", y);
+  TRIREME_DISPATCH(stream, swiglu_forward, reads(x).writes(y, amax), y, x, amax);
 }
 
-void swiglu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x) {
+void swiglu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                     const Tensor& amax) {
   const Operands check("swiglu_backward");
   check_halves(check, "swiglu_backward", "dy", dy, "x", x);
   check.is("dx", dx, x.dtype, x.shape);
   check.same_or_disjoint("dx", dx, "x", x);
   check.disjoint("dx", dx, "dy", dy);
-  TRIREME_DISPATCH(stream, swiglu_backward, reads(dy, x).writes(dx), dx, dy, x);
+  check.largest_magnitude(amax, "dx", dx);
+  TRIREME_DISPATCH(stream, swiglu_backward, reads(dy, x).writes(dx, amax), dx, dy, x, amax);
 }
 
 }  // namespace trireme::ops

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "runtime/device/cpu/cpu_stream.h"
-#include "runtime/ops/common/float_types.h"
+#include "runtime/ops/common/magnitude_cpu.h"
 #include "runtime/ops/common/simd_cpu.h"
 #include "runtime/ops/elementwise/swiglu_math.h"
 
@@ -38,7 +38,7 @@ template <typename T>
 
 }  // namespace
 
-void swiglu_forward(Stream& stream, const Tensor& y, const Tensor& x) {
+void swiglu_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& amax) {
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream,
@@ -53,10 +53,12 @@ void swiglu_forward(Stream& stream, const Tensor& y, const Tensor& x) {
                 });
               }
             });
+    enqueue_magnitude<T>(stream, amax, y);
   });
 }
 
-void swiglu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x) {
+void swiglu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                     const Tensor& amax) {
   visit_compute_dtype(dx.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [to = dx.as<T>(), slopes = dy.as<T>(), from = x.as<T>(), rows = dy.shape.rows(),
@@ -74,6 +76,7 @@ void swiglu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const T
         });
       }
     });
+    enqueue_magnitude<T>(stream, amax, dx);
   });
 }
 

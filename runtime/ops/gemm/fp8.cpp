@@ -46,10 +46,16 @@ void check_operand(const Operands& check, const Fp8Operand& q, const Tensor& x) 
 
 }  // namespace
 
-void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x) {
-  check_operand(Operands("quantize_fp8"), q, x);
+void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x, const Tensor& amax) {
+  const Operands check("quantize_fp8");
+  check_operand(check, q, x);
+  check.largest_magnitude(amax, "scale", q.scale);
   TRIREME_DISPATCH(stream, quantize_fp8,
-                   reads(x, x).writes(q.codes, q.transposed, q.scale).kernels(2), q, x);
+                   reads(x, amax)
+                       .reads_if(amax.empty(), x)
+                       .writes(q.codes, q.transposed, q.scale)
+                       .kernels(amax.empty() ? 2 : 1),
+                   q, x, amax);
 }
 
 void encode_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x) {
@@ -72,7 +78,8 @@ void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Ma
                   columns);
   check.disjoint("y", y, "a", a.codes);
   check.disjoint("y", y, "b", b.codes);
-  if (!bias.empty()) check.is("bias", bias, DType::f32, Shape{columns});
+  const bool rounded = bias.dtype == y.dtype && stream.device().type() == DeviceType::cuda;
+  if (!bias.empty()) check.is("bias", bias, rounded ? y.dtype : DType::f32, Shape{columns});
   if (!residual.empty()) {
     check.dtype("residual", residual, y.dtype);
     check.count("residual", residual, y.count());
@@ -82,7 +89,8 @@ void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Ma
                    reads(a.codes, a.scale, b.codes, b.scale, bias, residual)
                        .writes(y)
                        .multiplies(y.shape.rows(), y.shape.back(), a.codes.shape.back())
-                       .kernels(bias.empty() ? 1 : 2),  // one to round it, or to add it
+                       // One to round an f32 bias, or to add it to an f32 result.
+                       .kernels(bias.empty() || bias.dtype != DType::f32 ? 1 : 2),
                    y, a, b, bias, residual);
 }
 

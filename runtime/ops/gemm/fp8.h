@@ -30,14 +30,16 @@ struct Fp8Operand {
 
 // Writes `q` from x (R, C), a compute dtype, C its last extent: x is read once for its largest
 // magnitude and once for all codes. Multiplying by a power of two is exact, so each code is the
-// nearest to x.
-void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x);
+// nearest to x. `amax` (1) u32: that magnitude, where the op that wrote x has left it
+// (layer_norm.h, gelu.h, ...); x is then read once, and the codes are the same.
+void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x, const Tensor& amax = {});
 
 // The codes alone, by the scale that quantize_fp8 found for the same x before: x is read once.
 void encode_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x);
 
 // y(M, N) = a(M, K) b(N, K)^T + bias(N) + residual(M, N), summed in f32 and rounded once to y's
-// dtype, a compute dtype. bias f32; residual as y, or y itself: y is added to. Both may be absent.
+// dtype, a compute dtype. bias f32, or as y on a GPU (linear.h); residual as y, or y itself: y is
+// added to. Both may be absent.
 void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Matrix& b,
                 const Tensor& bias = {}, const Tensor& residual = {});
 

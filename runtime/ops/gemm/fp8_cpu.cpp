@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/device/cpu/cpu_stream.h"
+#include "runtime/ops/common/magnitude_cpu.h"
 #include "runtime/ops/common/scratch.h"
 #include "runtime/ops/gemm/fp8.h"
 #include "runtime/ops/gemm/fp8_math.h"
@@ -16,15 +17,6 @@ namespace {
 constexpr std::int64_t chunk_rows = 512;
 constexpr std::int64_t chunk_columns = 2048;
 
-template <typename T>
-std::uint32_t largest_magnitude(const T* x, std::int64_t count) {
-  std::uint32_t result = 0;
-#pragma omp simd reduction(max : result)
-  for (std::int64_t i = 0; i < count; ++i)
-    result = std::max(result, magnitude_of(load(x[i])));
-  return result;
-}
-
 // What is written of x (rows, columns); codes or turned may be null.
 template <typename Code, typename T>
 struct Encoding {
@@ -33,8 +25,10 @@ struct Encoding {
   const T* x;
   std::int64_t rows, columns;
 
-  void find_scale() const {
-    *scale = Fp8Scale(largest_magnitude(x, rows * columns), Code::largest).scale;
+  // From the largest magnitude, where that is known.
+  void find_scale(const std::uint32_t* amax) const {
+    const std::uint32_t largest = amax == nullptr ? largest_magnitude_of(x, rows * columns) : *amax;
+    *scale = Fp8Scale(largest, Code::largest).scale;
   }
 
   // Tile by tile, so that what is turned stays in the first-level cache.
@@ -144,10 +138,11 @@ struct Gemm {
 
 }  // namespace
 
-void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x) {
+void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x, const Tensor& amax) {
+  const std::uint32_t* const known = amax.empty() ? nullptr : amax.as<std::uint32_t>();
   visit_encoding(q, x, [&](const auto& encoding) {
-    enqueue(stream, [encoding] {
-      encoding.find_scale();
+    enqueue(stream, [encoding, known] {
+      encoding.find_scale(known);
       encoding();
     });
   });

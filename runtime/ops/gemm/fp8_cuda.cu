@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matmuls go to cuBLASLt where it takes them, the others to a kernel of our own.
 #include "runtime/device/cuda_slot.h"
-#include "runtime/ops/common/pack_cuda.h"
-#include "runtime/ops/common/reduce_cuda.h"
+#include "runtime/ops/common/magnitude_cuda.h"
 #include "runtime/ops/elementwise/bias.h"
 #include "runtime/ops/gemm/cublaslt_cuda.h"
 #include "runtime/ops/gemm/fp8.h"
@@ -21,21 +20,18 @@ using trireme::cuda::launch;
 // all one.
 template <int width, typename T>
 __global__ void magnitude_kernel(std::uint32_t* partial, const T* x, std::int64_t count) {
-  std::uint32_t mine = 0;
+  MagnitudesSeen<T> seen;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads * width;
   for (std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) * width;
        i < count; i += stride) {
-    const auto pack = load_pack<width>(x + i);
-#pragma unroll
-    for (int j = 0; j < width; ++j)
-      mine = Max{}(mine, magnitude_of(load(pack[j])));
+    seen.see(load_pack<width>(x + i));
   }
-  mine = block_reduce<threads>(mine, std::uint32_t{0}, Max{});
+  const std::uint32_t mine = block_reduce<threads>(seen.largest(), std::uint32_t{0}, Max{});
   if (threadIdx.x == 0) partial[blockIdx.x] = mine;
 }
 
-// x, where its codes go (either may be null) and what its scale comes from: partial magnitudes, or
-// with count 0 the scale as it stands.
+// x, where its codes go (either may be null) and what its scale comes from: partial magnitudes, of
+// which the whole tensor's is one, or with count 0 the scale as it stands.
 template <typename Code, typename T>
 struct Encoding {
   Code *codes, *turned;
@@ -154,6 +150,7 @@ struct Operands {
   const A* a;
   const B* b;
   const float *scale_a, *scale_b, *bias;
+  const T* rounded_bias;  // in place of `bias`
   const T* residual;
   std::int64_t m, n, k;
 };
@@ -185,6 +182,7 @@ __global__ void matmul_kernel(Operands<T, A, B> p) {
     const std::int64_t at = (row + r) * p.n + column + c;
     float value = sum * scale;
     if (p.bias != nullptr) value += p.bias[column + c];
+    if (p.rounded_bias != nullptr) value += load(p.rounded_bias[column + c]);
     if (p.residual != nullptr) value += load(p.residual[at]);
     store(p.y[at], value);
   });
@@ -198,12 +196,14 @@ void multiply_by_kernel(Stream& stream, const Tensor& y, const Fp8Matrix& a, con
         using T = decltype(type);
         using A = decltype(type_a);
         using B = decltype(type_b);
+        const bool rounded = !bias.empty() && bias.dtype != DType::f32;
         const Operands<T, A, B> p{.y = y.as<T>(),
                                   .a = a.codes.as<A>(),
                                   .b = b.codes.as<B>(),
                                   .scale_a = a.scale.as<float>(),
                                   .scale_b = b.scale.as<float>(),
-                                  .bias = bias.empty() ? nullptr : bias.as<float>(),
+                                  .bias = bias.empty() || rounded ? nullptr : bias.as<float>(),
+                                  .rounded_bias = rounded ? bias.as<T>() : nullptr,
                                   .residual = residual.empty() ? nullptr : residual.as<T>(),
                                   .m = a.codes.shape[0],
                                   .n = b.codes.shape[0],
@@ -217,10 +217,16 @@ void multiply_by_kernel(Stream& stream, const Tensor& y, const Fp8Matrix& a, con
 
 }  // namespace
 
-void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x) {
+void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x, const Tensor& amax) {
   visit_encoding(q, x, [&](auto e, auto width) {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(e.x)>>;
     constexpr int w = decltype(width)::value;
+    if (!amax.empty()) {
+      e.partial = amax.as<std::uint32_t>();
+      e.partials = 1;
+      encode<w>(stream, e);
+      return;
+    }
     // Every block of the second kernel reads what every block of the first one leaves.
     constexpr std::int64_t most_partials = 2 * threads;
     const std::int64_t count = x.count();

@@ -2,18 +2,9 @@
 // The scale of an 8-bit tensor, shared by every back end.
 #pragma once
 
-#include <bit>
-#include <cstdint>
-
-#include "runtime/base/host_device.h"
+#include "runtime/ops/common/magnitude.h"
 
 namespace trireme::ops {
-
-// |x| as an integer: its maximum is the largest magnitude, and a NaN passes every number. Integers
-// have one maximum in any order.
-TRIREME_HOST_DEVICE inline std::uint32_t magnitude_of(float x) {
-  return std::bit_cast<std::uint32_t>(x) & 0x7fffffffU;
-}
 
 struct Fp8Scale {
   float scale;    // x ~ code * scale

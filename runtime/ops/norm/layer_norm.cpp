@@ -28,7 +28,8 @@ void check_input(const Operands& check, const Tensor& x) {
 }  // namespace
 
 void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, const Tensor& rstd,
-                        const Tensor& x, const Tensor& gamma, const Tensor& beta, float epsilon) {
+                        const Tensor& x, const Tensor& gamma, const Tensor& beta, float epsilon,
+                        const Tensor& amax) {
   const Operands check("layer_norm_forward");
   check_input(check, x);
   check.is("y", y, x.dtype, x.shape);
@@ -37,14 +38,15 @@ void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, con
   check_statistic(check, "rstd", rstd, x);
   check.is("gamma", gamma, DType::f32, Shape{x.shape.back()});
   check.is("beta", beta, DType::f32, Shape{x.shape.back()});
-  TRIREME_DISPATCH(stream, layer_norm_forward, reads(x, gamma, beta).writes(y, mean, rstd), y, mean,
-                   rstd, x, gamma, beta, epsilon);
+  check.largest_magnitude(amax, "y", y);
+  TRIREME_DISPATCH(stream, layer_norm_forward, reads(x, gamma, beta).writes(y, mean, rstd, amax), y,
+                   mean, rstd, x, gamma, beta, epsilon, amax);
 }
 
 void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
-                         bool accumulate) {
+                         bool accumulate, const Tensor& amax) {
   const Operands check("layer_norm_backward");
   check_input(check, x);
   check.is("dy", dy, x.dtype, x.shape);
@@ -68,10 +70,13 @@ void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
     check.is("dbeta", dbeta, DType::f32, channels);
     check.disjoint("dgamma", dgamma, "dbeta", dbeta);
   }
-  TRIREME_DISPATCH(
-      stream, layer_norm_backward,
-      reads(dy, x, gamma, mean, rstd).writes_or_adds(accumulate, dx).updates(dgamma, dbeta), dx,
-      dgamma, dbeta, dy, x, gamma, mean, rstd, accumulate);
+  check.largest_magnitude(amax, "dx", dx);
+  TRIREME_DISPATCH(stream, layer_norm_backward,
+                   reads(dy, x, gamma, mean, rstd)
+                       .writes_or_adds(accumulate, dx)
+                       .writes(amax)
+                       .updates(dgamma, dbeta),
+                   dx, dgamma, dbeta, dy, x, gamma, mean, rstd, accumulate, amax);
 }
 
 }  // namespace trireme::ops

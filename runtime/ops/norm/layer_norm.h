@@ -7,10 +7,11 @@
 
 namespace trireme::ops {
 
-// y = (x - mean) * rstd * gamma + beta per row; mean(N) and rstd(N) are kept for backward.
+// y = (x - mean) * rstd * gamma + beta per row; mean(N) and rstd(N) are kept for backward. `amax`
+// (1) u32, here and below, may be absent: receives what quantize_fp8 wants to know of y, or of dx.
 void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, const Tensor& rstd,
                         const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                        float epsilon = 1e-5F);
+                        float epsilon = 1e-5F, const Tensor& amax = {});
 
 // dx += gradient (it is added to the residual stream's gradient) when `accumulate`, else dx =
 // gradient. dgamma(C), dbeta(C) are accumulated. Without dx, or without both dgamma and dbeta, only
@@ -18,6 +19,6 @@ void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, con
 void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
-                         bool accumulate);
+                         bool accumulate, const Tensor& amax = {});
 
 }  // namespace trireme::ops

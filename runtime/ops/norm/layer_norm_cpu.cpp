@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "runtime/device/cpu/cpu_stream.h"
-#include "runtime/ops/common/float_types.h"
+#include "runtime/ops/common/magnitude_cpu.h"
 #include "runtime/ops/common/scratch.h"
 
 namespace trireme::ops::cpu {
@@ -179,19 +179,21 @@ struct Backward {
 }  // namespace
 
 void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, const Tensor& rstd,
-                        const Tensor& x, const Tensor& gamma, const Tensor& beta, float epsilon) {
+                        const Tensor& x, const Tensor& gamma, const Tensor& beta, float epsilon,
+                        const Tensor& amax) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream,
             Forward<T>{y.as<T>(), mean.as<float>(), rstd.as<float>(), x.as<T>(), gamma.as<float>(),
                        beta.as<float>(), x.shape.rows(), x.shape.back(), epsilon});
+    enqueue_magnitude<T>(stream, amax, y);
   });
 }
 
 void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
-                         bool accumulate) {
+                         bool accumulate, const Tensor& amax) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, Backward<T>{dx.empty() ? nullptr : dx.as<T>(),
@@ -199,6 +201,7 @@ void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                                 dbeta.empty() ? nullptr : dbeta.as<float>(), dy.as<T>(), x.as<T>(),
                                 gamma.as<float>(), mean.as<float>(), rstd.as<float>(),
                                 x.shape.rows(), x.shape.back(), accumulate});
+    enqueue_magnitude<T>(stream, amax, dx);
   });
 }
 

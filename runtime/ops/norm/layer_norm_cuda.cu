@@ -7,7 +7,8 @@
 namespace trireme::ops::cuda {
 
 void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, const Tensor& rstd,
-                        const Tensor& x, const Tensor& gamma, const Tensor& beta, float epsilon) {
+                        const Tensor& x, const Tensor& gamma, const Tensor& beta, float epsilon,
+                        const Tensor& amax) {
   if (x.count() == 0) return;
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
@@ -21,14 +22,15 @@ void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, con
                                    .beta = beta.as<float>(),
                                    .rows = x.count() / x.shape.back(),
                                    .columns = x.shape.back(),
-                                   .epsilon = epsilon});
+                                   .epsilon = epsilon,
+                                   .magnitude = largest_magnitude_in(stream, amax)});
   });
 }
 
 void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
-                         bool accumulate) {
+                         bool accumulate, const Tensor& amax) {
   if (x.count() == 0) return;
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
@@ -42,7 +44,8 @@ void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                                     .rstd = rstd.as<float>(),
                                     .rows = x.count() / x.shape.back(),
                                     .columns = x.shape.back(),
-                                    .accumulate = accumulate});
+                                    .accumulate = accumulate,
+                                    .magnitude = largest_magnitude_in(stream, amax)});
   });
 }
 

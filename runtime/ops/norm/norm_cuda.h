@@ -5,7 +5,7 @@
 #pragma once
 
 #include "runtime/ops/common/columns_cuda.h"
-#include "runtime/ops/common/reduce_cuda.h"
+#include "runtime/ops/common/magnitude_cuda.h"
 
 namespace trireme::ops::cuda {
 
@@ -15,6 +15,11 @@ inline constexpr int held_values = threads == 512 ? 16 : 8;
 inline constexpr std::int64_t widest_held = std::int64_t{512} * held_values<512>;
 template <int threads>
 inline constexpr int norm_block = threads == warp_size ? 256 : threads;
+
+// Blocks of which a multiprocessor takes at least so many at a time: where magnitudes are wanted of
+// the large ones two, for room for three would have the compiler keep values in memory.
+template <int threads, bool measured>
+inline constexpr int least_blocks = measured&& threads == 512 ? 2 : 0;
 
 // Calls action(std::integral_constant<int, threads for a row>).
 template <typename Action>
@@ -69,15 +74,14 @@ struct NormForward {
   std::int64_t rows;
   std::int64_t columns;
   float epsilon;
+  LargestMagnitude magnitude;  // of y
 };
 
-template <bool centered, int threads, bool held, bool aligned, typename T>
-__global__ void __launch_bounds__(norm_block<threads>) norm_forward_kernel(NormForward<T> p) {
+// `seen`: what this thread stores, where its largest magnitude is wanted (`measured`).
+template <bool centered, int threads, bool held, bool aligned, bool measured, typename T>
+__device__ void normalize_row(const NormForward<T>& p, std::int64_t row, MagnitudesSeen<T>& seen) {
   constexpr int width = pack_width<T>;
   constexpr int packs = held ? held_values<threads> / width : 0;
-  constexpr int rows_per_block = norm_block<threads> / threads;
-  const std::int64_t row = std::int64_t{blockIdx.x} * rows_per_block + threadIdx.x / threads;
-  if (row >= p.rows) return;
   const std::int64_t columns = p.columns;
   // What is normalised, re-read where it is not held.
   const T* const in = (p.sum == nullptr ? p.x : p.sum) + row * columns;
@@ -133,11 +137,22 @@ __global__ void __launch_bounds__(norm_block<threads>) norm_forward_kernel(NormF
     for (int j = 0; j < width; ++j)
       store(pack[j], (load(pack[j]) - center) * inverse * gamma[j] + beta[j]);
     store_row_pack<aligned>(p.y + row * columns, column, columns, pack);
+    if constexpr (measured) seen.template see<aligned>(pack, column, columns);
   });
   if (threadIdx.x % threads == 0) {
     if constexpr (centered) p.mean[row] = center;
     p.rstd[row] = inverse;
   }
+}
+
+template <bool centered, int threads, bool held, bool aligned, bool measured, typename T>
+__global__ void __launch_bounds__(norm_block<threads>, least_blocks<threads, measured>)
+    norm_forward_kernel(NormForward<T> p) {
+  constexpr int rows_per_block = norm_block<threads> / threads;
+  const std::int64_t row = std::int64_t{blockIdx.x} * rows_per_block + threadIdx.x / threads;
+  MagnitudesSeen<T> seen;
+  if (row < p.rows) normalize_row<centered, threads, held, aligned, measured>(p, row, seen);
+  if constexpr (measured) p.magnitude.template leave<norm_block<threads>>(seen);
 }
 
 template <typename T>
@@ -152,14 +167,16 @@ struct NormBackward {
   std::int64_t rows;
   std::int64_t columns;
   bool accumulate;
+  LargestMagnitude magnitude;  // of dx
 };
 
+// `seen`: what is stored, where its largest magnitude is wanted.
 // With n = (x - mean) rstd and g = dy gamma: dx = rstd (g - mean(g) - n mean(g n)), without mean(g)
 // where nothing is centered.
 template <bool centered, bool aligned, typename T, int width>
 __device__ void store_dx(const NormBackward<T>& p, std::int64_t row, std::int64_t column,
                          const Pack<T, width>& dy, const Pack<T, width>& x, float center,
-                         float inverse, float mean_g, float mean_gn) {
+                         float inverse, float mean_g, float mean_gn, MagnitudesSeen<T>& seen) {
   T* const out = p.dx + row * p.columns;
   const auto gamma = row_floats<aligned, width>(p.gamma, column, p.columns);
   Pack<T, width> pack{};
@@ -172,6 +189,7 @@ __device__ void store_dx(const NormBackward<T>& p, std::int64_t row, std::int64_
     store(pack[j], p.accumulate ? load(pack[j]) + gradient : gradient);
   }
   store_row_pack<aligned>(out, column, p.columns, pack);
+  if (p.magnitude.wanted()) seen.template see<aligned>(pack, column, p.columns);
 }
 
 // What this block's rows add to dgamma (and dbeta) goes to `channels`. One code for all outputs,
@@ -189,6 +207,7 @@ __global__ void __launch_bounds__(norm_block<threads>)
   const std::int64_t columns = p.columns;
   const float scale = 1.0F / static_cast<float>(columns);
   float sums[outputs][packs][width] = {};
+  MagnitudesSeen<T> seen;
 
   Pack<T, width> dy[packs], x[packs];
   const auto read_row = [&](std::int64_t row, auto& dy_to, auto& x_to) {
@@ -230,7 +249,7 @@ __global__ void __launch_bounds__(norm_block<threads>)
     if (p.dx != nullptr) {
       each_pack<threads, width, packs>(columns, [&](int k, std::int64_t column) {
         store_dx<centered, aligned>(p, row, column, dy[k], x[k], center, inverse, sum_g * scale,
-                                    sum_gn * scale);
+                                    sum_gn * scale, seen);
       });
     }
     if constexpr (ahead) {
@@ -242,6 +261,7 @@ __global__ void __launch_bounds__(norm_block<threads>)
     }
   }
 
+  p.magnitude.template leave<norm_block<threads>>(seen);
   if (channels.partial == nullptr) return;
   __shared__ float shared[groups > 1 ? column_threads * width : 1];
 #pragma unroll
@@ -289,10 +309,12 @@ __global__ void __launch_bounds__(512) norm_wide_dx_kernel(NormBackward<T> p) {
   const float scale = 1.0F / static_cast<float>(columns);
   if constexpr (centered) sum_g = row_sum<threads>(sum_g);
   sum_gn = row_sum<threads>(sum_gn);
+  MagnitudesSeen<T> seen;
   each([&](std::int64_t column, const auto& dy, const auto& x) {
     store_dx<centered, aligned>(p, row, column, dy, x, center, inverse, sum_g * scale,
-                                sum_gn * scale);
+                                sum_gn * scale, seen);
   });
+  p.magnitude.template leave<threads>(seen);
 }
 
 // dgamma (and dbeta) of such rows: column sums of dy n (and of dy).
@@ -320,18 +342,21 @@ void norm_forward(Stream& stream, const NormForward<T>& p) {
   const auto aligns = [&](const auto* data) { return rows_align<T>(data, p.columns); };
   const bool all = aligns(p.y) && aligns(p.sum) && aligns(p.x) && aligns(p.residual) &&
                    aligns(p.gamma) && aligns(p.beta);
-  with_flag(all, [&](auto aligned) {
+  const auto launch_kernel = [&](auto aligned, auto measured) {
     if (p.columns > widest_held) {
       trireme::cuda::launch(stream, {.blocks = p.rows, .threads = 512},
-                            norm_forward_kernel<centered, 512, false, aligned, T>, p);
+                            norm_forward_kernel<centered, 512, false, aligned, measured, T>, p);
       return;
     }
     with_row_threads(p.columns, [&](auto threads) {
       constexpr int block = norm_block<threads>;
       trireme::cuda::launch(
           stream, {.blocks = trireme::cuda::ceil_div(p.rows, block / threads), .threads = block},
-          norm_forward_kernel<centered, threads, true, aligned, T>, p);
+          norm_forward_kernel<centered, threads, true, aligned, measured, T>, p);
     });
+  };
+  with_flag(all, [&](auto aligned) {
+    with_flag(p.magnitude.wanted(), [&](auto measured) { launch_kernel(aligned, measured); });
   });
 }
 

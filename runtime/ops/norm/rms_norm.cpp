@@ -25,8 +25,8 @@ void check_input(const Operands& check, const Tensor& x, const Tensor& gamma, co
 }  // namespace
 
 void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
-                      const Tensor& gamma, float epsilon, const Tensor& residual,
-                      const Tensor& sum) {
+                      const Tensor& gamma, float epsilon, const Tensor& residual, const Tensor& sum,
+                      const Tensor& amax) {
   const Operands check("rms_norm_forward");
   check_input(check, x, gamma, rstd);
   check.is("y", y, x.dtype, x.shape);
@@ -39,12 +39,14 @@ void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const
     check.disjoint("y", y, "sum", sum);
     check.same_or_disjoint("y", y, "residual", residual);
   }
-  TRIREME_DISPATCH(stream, rms_norm_forward, reads(x, gamma, residual).writes(y, rstd, sum), y,
-                   rstd, x, gamma, epsilon, residual, sum);
+  check.largest_magnitude(amax, "y", y);
+  TRIREME_DISPATCH(stream, rms_norm_forward, reads(x, gamma, residual).writes(y, rstd, sum, amax),
+                   y, rstd, x, gamma, epsilon, residual, sum, amax);
 }
 
 void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, const Tensor& dy,
-                       const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate) {
+                       const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate,
+                       const Tensor& amax) {
   const Operands check("rms_norm_backward");
   check_input(check, x, gamma, rstd);
   check.is("dy", dy, x.dtype, x.shape);
@@ -60,9 +62,11 @@ void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, c
     }
   }
   if (!dgamma.empty()) check.is("dgamma", dgamma, DType::f32, Shape{x.shape.back()});
-  TRIREME_DISPATCH(stream, rms_norm_backward,
-                   reads(dy, x, gamma, rstd).writes_or_adds(accumulate, dx).updates(dgamma), dx,
-                   dgamma, dy, x, gamma, rstd, accumulate);
+  check.largest_magnitude(amax, "dx", dx);
+  TRIREME_DISPATCH(
+      stream, rms_norm_backward,
+      reads(dy, x, gamma, rstd).writes_or_adds(accumulate, dx).writes(amax).updates(dgamma), dx,
+      dgamma, dy, x, gamma, rstd, accumulate, amax);
 }
 
 }  // namespace trireme::ops

@@ -10,15 +10,17 @@ namespace trireme::ops {
 
 // sum = x + residual, rounded, and y = sum * rstd * gamma per row; rstd(N) is kept for backward.
 // residual and sum are given together or not at all: then x itself is normalised. sum may be x or
-// residual.
+// residual. `amax` (1) u32, here and below, may be absent: receives what quantize_fp8 wants to know
+// of y, or of dx.
 void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
                       const Tensor& gamma, float epsilon, const Tensor& residual = {},
-                      const Tensor& sum = {});
+                      const Tensor& sum = {}, const Tensor& amax = {});
 
 // x: what was normalised. dx += gradient (it is added to the residual stream's gradient) when
 // `accumulate`, else dx = gradient. dgamma(C) is accumulated. Without dx, or without dgamma, only
 // the other is computed, to the same bits.
 void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, const Tensor& dy,
-                       const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate);
+                       const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate,
+                       const Tensor& amax = {});
 
 }  // namespace trireme::ops

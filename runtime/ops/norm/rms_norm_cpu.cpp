@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "runtime/device/cpu/cpu_stream.h"
-#include "runtime/ops/common/float_types.h"
+#include "runtime/ops/common/magnitude_cpu.h"
 #include "runtime/ops/common/scratch.h"
 
 namespace trireme::ops::cpu {
@@ -113,25 +113,28 @@ struct Backward {
 }  // namespace
 
 void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
-                      const Tensor& gamma, float epsilon, const Tensor& residual,
-                      const Tensor& sum) {
+                      const Tensor& gamma, float epsilon, const Tensor& residual, const Tensor& sum,
+                      const Tensor& amax) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, Forward<T>{y.as<T>(), rstd.as<float>(), x.as<T>(), gamma.as<float>(),
                                residual.empty() ? nullptr : residual.as<T>(),
                                sum.empty() ? nullptr : sum.as<T>(), x.shape.rows(), x.shape.back(),
                                epsilon});
+    enqueue_magnitude<T>(stream, amax, y);
   });
 }
 
 void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, const Tensor& dy,
-                       const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate) {
+                       const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate,
+                       const Tensor& amax) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, Backward<T>{dx.empty() ? nullptr : dx.as<T>(),
                                 dgamma.empty() ? nullptr : dgamma.as<float>(), dy.as<T>(),
                                 x.as<T>(), gamma.as<float>(), rstd.as<float>(), x.shape.rows(),
                                 x.shape.back(), accumulate});
+    enqueue_magnitude<T>(stream, amax, dx);
   });
 }
 

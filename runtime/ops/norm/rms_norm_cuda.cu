@@ -6,8 +6,8 @@
 namespace trireme::ops::cuda {
 
 void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
-                      const Tensor& gamma, float epsilon, const Tensor& residual,
-                      const Tensor& sum) {
+                      const Tensor& gamma, float epsilon, const Tensor& residual, const Tensor& sum,
+                      const Tensor& amax) {
   if (x.count() == 0) return;
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
@@ -21,12 +21,14 @@ void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const
                                     .beta = nullptr,
                                     .rows = x.count() / x.shape.back(),
                                     .columns = x.shape.back(),
-                                    .epsilon = epsilon});
+                                    .epsilon = epsilon,
+                                    .magnitude = largest_magnitude_in(stream, amax)});
   });
 }
 
 void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, const Tensor& dy,
-                       const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate) {
+                       const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate,
+                       const Tensor& amax) {
   if (x.count() == 0) return;
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
@@ -40,7 +42,8 @@ void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, c
                              .rstd = rstd.as<float>(),
                              .rows = x.count() / x.shape.back(),
                              .columns = x.shape.back(),
-                             .accumulate = accumulate});
+                             .accumulate = accumulate,
+                             .magnitude = largest_magnitude_in(stream, amax)});
   });
 }
 

@@ -142,6 +142,9 @@ TEST(KernelCounts, AreWhatOperationsDeclare) {
     expect_declared_kernels("gpt_tiny.yaml", {precision, "reproducibility=layout"});
   }
   expect_declared_kernels("gpt_tiny.yaml", {"precision=fp8", "reproducibility=fast"});
+  expect_declared_kernels("gpt_tiny.yaml", {"precision=fp8", "model.dropout=0"});
+  expect_declared_kernels("llama_tiny.yaml", {"precision=fp8"});
+  expect_declared_kernels("bert_tiny.yaml", {"precision=fp8", "model.dropout=0"});
   expect_declared_kernels("gpt2_124m.yaml", {"train.global_batch=128"});
   expect_declared_kernels("qwen3_0_6b.yaml", {"train.global_batch=1", "train.micro_batch=1"});
 }
@@ -171,6 +174,17 @@ TEST(KernelCounts, OfGpt2With124MillionParametersStayWithinTheirBudgets) {
 TEST(KernelCounts, OfGpt2StayWithinTheirBudgetsWhereProductsComputeWhatFollowsThem) {
   expect_within({.launches = 305, .gigabytes = 17.7, .step_launches = 20},
                 on_one_gpu("gpt2_124m.yaml", {"device.fused_epilogues=true"}));
+}
+
+// 8 bits: what is quantised is read once where our own kernels wrote it.
+TEST(KernelCounts, OfGpt2With1558MillionParametersInFp8StayWithinTheirBudgets) {
+  expect_within({.launches = 1997, .gigabytes = 183.8, .step_launches = 20},
+                on_one_gpu("gpt2_1558m.yaml", {"precision=fp8"}));
+}
+
+TEST(KernelCounts, OfLlamaWith8BillionParametersInFp8StayWithinTheirBudgets) {
+  expect_within({.launches = 1395, .gigabytes = 3290, .step_launches = 20},
+                on_one_gpu("llama3_8b.yaml", {"precision=fp8", "parallel.zero=0"}));
 }
 
 TEST(KernelCounts, AnUpdateIsFewLaunchesWhateverTheNumberOfParameters) {
