@@ -161,8 +161,9 @@ void leave_results(Engine& engine, const Trainer& trainer, const BubbleMeter& me
   const Config& config = session.config;
   const std::uint64_t peak = peak_memory_of_any_rank(session);
   write_results(session, state, trainer.final_loss(), reporter);
-  if (config.device.autotune != "off")
-    tune_gemms(*session.world, *session.streams.compute, config.device.autotune);
+  // Elsewhere a later run would have other bits where this one took the library's suggestion.
+  if (config.device.autotune != "off" && config.reproducibility == Reproducibility::fast)
+    complete_tuned_gemms(*session.world, *session.streams.compute, config.device.autotune);
   ReplayInput input{.facts = facts,
                     .pipeline = pipeline_report(session, state.engine.runner(), meter),
                     .reading = engine.training().batches->read_work()};

@@ -44,7 +44,7 @@ std::vector<Field> run_and_device_fields() {
             "their gradients go into",
             on_cuda),
       FIELD(device.autotune, Text{.may_be_empty = false},
-            "file of measured algorithms of matmuls; what it lacks is measured after the last "
+            "file of measured algorithms of matmuls; what it lacks is measured before the first "
             "step; off = the library's suggestions",
             on_cuda),
       FIELD(precision, one_of<Precision>(),

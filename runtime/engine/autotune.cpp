@@ -51,6 +51,32 @@ std::set<ops::GemmKey> unmeasured_anywhere(Communicator& world) {
   return keys;
 }
 
+// On rank 0. How many of them were measured and are in the file now.
+std::size_t measure(const std::set<ops::GemmKey>& keys, Stream& stream, const std::string& file,
+                    Unmeasured unmeasured) {
+  ops::GemmChoices choices = parse(read_if_there(file), stream.device(), file);
+  std::size_t measured = 0;
+  for (const ops::GemmKey& key : keys) {
+    try {
+      choices.algorithms.insert_or_assign(key, ops::measure_gemm(stream, key));
+      ++measured;
+    } catch (const Error& error) {
+      if (unmeasured == Unmeasured::error) {
+        fail(ExitCode::config,
+             "device.autotune: {}: the matmul {} could not be measured: {}; a run that does would "
+             "have other bits, which reproducibility: run and layout exclude: lower "
+             "train.micro_batch, complete the file in a run of reproducibility: fast, or set "
+             "device.autotune: off",
+             file, ops::to_text(key), error.what());
+      }
+      log::get("ops").warn("{}: the matmul {} was not measured: {}", file, ops::to_text(key),
+                           error.what());
+    }
+  }
+  write_file(file, choices.to_text(), ExitCode::config);
+  return measured;
+}
+
 }  // namespace
 
 void use_tuned_gemms(Communicator& world, Device& device, const std::string& file) {
@@ -67,22 +93,21 @@ void use_tuned_gemms(Communicator& world, Device& device, const std::string& fil
   ops::use_gemm_choices(std::move(choices), file);
 }
 
-void tune_gemms(Communicator& world, Stream& stream, const std::string& file) {
+void tune_gemms(Communicator& world, Stream& stream, const std::string& file,
+                Unmeasured unmeasured) {
+  const std::set<ops::GemmKey> keys = unmeasured_anywhere(world);
+  if (keys.empty()) return;
+  if (world.rank() == 0) {
+    const std::size_t measured = measure(keys, stream, file, unmeasured);
+    log::get("ops").info("{}: {} matmuls measured", file, measured);
+  }
+  use_tuned_gemms(world, stream.device(), file);
+}
+
+void complete_tuned_gemms(Communicator& world, Stream& stream, const std::string& file) {
   const std::set<ops::GemmKey> keys = unmeasured_anywhere(world);
   if (world.rank() != 0 || keys.empty()) return;
-  ops::GemmChoices choices = parse(read_if_there(file), stream.device(), file);
-  std::size_t measured = 0;
-  for (const ops::GemmKey& key : keys) {
-    try {
-      choices.algorithms.insert_or_assign(key, ops::measure_gemm(stream, key));
-      ++measured;
-    } catch (const Error& error) {
-      // The run itself went well; operands for the largest may find no memory beside the model.
-      log::get("ops").warn("{}: the matmul {} was not measured: {}", file, ops::to_text(key),
-                           error.what());
-    }
-  }
-  write_file(file, choices.to_text(), ExitCode::config);
+  const std::size_t measured = measure(keys, stream, file, Unmeasured::suggestion);
   log::get("ops").info("{}: {} matmuls measured, for the next run", file, measured);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/engine/training_state.h"
 
+#include "runtime/engine/autotune.h"
 #include "runtime/engine/options.h"
 #include "runtime/ops/update/optimizer_update.h"
 
@@ -41,6 +42,13 @@ StepOptions with_hooks(StepOptions options, const Session& session, AverageWeigh
   const auto chunks = session.stages.chunks(session.pipeline, session.mesh.here().pipeline, true);
   for (const ChunkSpan& chunk : chunks)
     options.observers.first_layers.push_back(chunk.first);
+  if (!session.dry && session.config.device.autotune != "off") {
+    options.rehearsed = [&session](Stream& stream) {
+      const bool exact = session.config.reproducibility != Reproducibility::fast;
+      tune_gemms(*session.world, stream, session.config.device.autotune,
+                 exact ? Unmeasured::error : Unmeasured::suggestion);
+    };
+  }
   if (average.enabled()) options.after_update = [&average](Stream&) { average.update(); };
   return options;
 }

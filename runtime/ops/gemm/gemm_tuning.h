@@ -3,10 +3,13 @@
 //
 // Note [Tuned GEMMs]
 // Which algorithm multiplies decides the bits of the result, and a measurement is never the same
-// twice. So nothing is measured while a run trains: its algorithms are those that the file has when
-// it starts, the same on all ranks, and the library's first suggestion for matmuls that the file
-// lacks. After the last step one rank measures what any rank lacked and adds it to the file. Equal
-// files therefore give equal bits, and replicas agree.
+// twice. So a file pins what was measured. A run begins with the file's algorithms, the same on all
+// ranks; before its first step every rank plans its matmuls (StepEngine::rehearse), one rank
+// measures what any of them lacks and adds it to the file, and all take it from there. Nothing is
+// measured while the run trains: a matmul that comes later (evaluation) is the library's first
+// suggestion. Equal files therefore give equal bits, the run that made a file has those of the runs
+// that read it, and replicas agree. With reproducibility: run and layout nothing is added to the
+// file later, and what cannot be measured is an error: either would give the next run other bits.
 //
 // All raise ExitCode::config in a program without the CUDA back end.
 #pragma once

@@ -163,11 +163,12 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   const double waited = source.wait_seconds(), computed = process_cpu_seconds(),
                messages = message_wait_seconds();
   slot.pause = std::exchange(pause_, {});
-  const bool rehearses =
-      !began_ && options_.pipeline.stages > 1 && device_.type() == DeviceType::cuda;
+  const bool rehearses = !began_ && device_.type() == DeviceType::cuda &&
+                         (options_.pipeline.stages > 1 || options_.rehearsed);
   if (rehearses) {
     batches_.begin_step(source);
     rehearse(step, slot);
+    if (options_.rehearsed) options_.rehearsed(compute);
   }
   slot.follows = std::exchange(began_, true);
   slot.comm_core_wait_ms = 0;

@@ -57,6 +57,9 @@ struct StepOptions {
   // Digests some of the weights after each update. Null: none.
   const WeightDigests* digests = nullptr;
   ObserverOptions observers{};
+  // On a GPU: called once, before the first step and after its passes were made for trial, so that
+  // all their matmuls are planned. May be empty.
+  std::function<void(Stream&)> rehearsed{};
   std::function<void(Stream&)>
       after_update{};  // enqueues what follows each update (weight averages); may be empty
   // Joules that this rank counts, since the last call: its own GPU, or as the first of its host the
