@@ -88,6 +88,9 @@ std::int64_t wrong_rows(std::span<const float> sums, std::int64_t n, std::int64_
   return wrong;
 }
 
+[[gnu::weak]] void planted_wrong_device(TestedPart /*part*/, Stream& /*stream*/,
+                                        const Tensor& /*values*/) {}
+
 SelfTest::SelfTest(Device& device, const ProcessMesh& mesh, Streams& streams, DType compute)
     : device_(device),
       mesh_(mesh),
@@ -159,6 +162,7 @@ void SelfTest::multiply(HealthSample& sample) {
     end_->synchronize();
     best = std::min(best, end_->milliseconds_since(*start_));
   }
+  planted_wrong_device(TestedPart::product, compute, product_.view(DType::f32, shape));
   device_.copy(compute, product_host_.data(), product_.data(), product_.bytes());
   compute.synchronize();
   const auto n = static_cast<double>(size_);
@@ -193,6 +197,7 @@ void SelfTest::exchange(HealthSample& sample) {
     end_->synchronize();
     best = std::min(best, end_->milliseconds_since(*start_));
   }
+  planted_wrong_device(TestedPart::message, comm, received_.view(DType::f32, Shape{words}));
   device_.copy(comm, host, received_.data(), received_.bytes());
   comm.synchronize();
   std::int64_t wrong = 0;

@@ -36,6 +36,12 @@ class SelfTest {
   std::unique_ptr<Event> start_, end_;
 };
 
+enum class TestedPart : std::uint8_t { product, message };
+// What a test has go wrong in a self test, in what was computed or has arrived: nothing but in a
+// test's program, which brings its own function (tests/launch/fixture/test_faults.cpp), for the
+// linker to take instead.
+void planted_wrong_device(TestedPart part, Stream& stream, const Tensor& values);
+
 // Rows of `sums` (n, n) that are not those of `times` * left(n, n)^T right(n, n), entries of both
 // by test_entry(); sums are whole numbers below 2^24. Freivalds' check (1977): both sides times one
 // vector, in O(n^2); a row with one wrong value is always found.
