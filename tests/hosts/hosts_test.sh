@@ -132,6 +132,37 @@ check_slow_link() {
   expect_text 'look at cables, switch and the choice of interface'
 }
 
+# Each rank of the second host has a clock of its own, an hour ahead: that of a time namespace.
+check_trace() {
+  local file=runs/traced/trace/steps_3-4.json.gz
+  begin "a trace of ranks on two hosts whose clocks are an hour apart"
+  unshare --time --fork --monotonic 3600 true 2>/dev/null || skip "no time namespaces are allowed here"
+  cat >"$place/rank" <<RANK
+#!/usr/bin/env bash
+[[ \$(hostname) != n2 ]] || exec unshare --time --monotonic 3600 --fork --kill-child "$trireme" "\$@"
+exec "$trireme" "\$@"
+RANK
+  chmod +x "$place/rank"
+  program=$place/rank
+  mpi_run 1 n1:2,n2:2 4 train config.yaml --set run.directory=runs/traced --set parallel.pipeline=2 --set telemetry.trace=3-4
+  program=$trireme
+  finish_job 60
+  expect_code 0
+  expect_text 'steps 3 to 4 of 4 rank\(s\) are in .*; clocks agree to [0-9.]+ us'
+  log=$place/trace.log
+  gzip -dc "$file" | grep -a '"name":"clock"' >"$log"
+  [[ $(wc -l <"$log") -eq 4 ]] || complain "one file of all ranks"
+  # "pid" "offset_us" "error_us": the hour is found to within the error that is stated.
+  sed -nE 's/.*"pid":([0-9]+),"args":\{"offset_us":([-0-9.e]+),"error_us":([-0-9.e]+),.*/\1 \2 \3/p' "$log" |
+    awk '{ d = $2 - ($1 < 2 ? 0 : 3600e6); if (d < 0) d = -d; if (d > $3) exit 1; ++n } END { exit n == 4 ? 0 : 1 }' ||
+    complain "offsets of 0 and of an hour"
+  log=$place/summary.log
+  "$trireme" trace summary runs/traced >"$log" 2>&1 || complain "a summary"
+  expect_text 'steps 3 to 4 on 4 cpu rank\(s\) \(data 2 x tensor 1 x pipeline 2\); clocks agree to'
+  expect_text 'rank 1 on n1 '
+  expect_text 'rank 3 on n2 '
+}
+
 # /dev/shm is each host's own.
 check_sharing() {
   cat >"$place/rank" <<RANK
@@ -433,7 +464,7 @@ RANK
   expect_nothing_left 10
 }
 
-for part in "${@:-equal slow_link sharing staging lost_link lost_data lost_host lost_memory fewer_hosts lost_rank stopped_rank reset blip stop}"; do
+for part in "${@:-equal slow_link trace sharing staging lost_link lost_data lost_host lost_memory fewer_hosts lost_rank stopped_rank reset blip stop}"; do
   # shellcheck disable=SC2086  # a list of words
   for name in $part; do "check_$name"; done
 done

@@ -114,6 +114,27 @@ TEST_F(EmulatedGraphs, APipelineStepsWithoutThemAndSaysWhyOnce) {
   EXPECT_EQ(transcript(gpt(), graphs), transcript(gpt(), eager));
 }
 
+// Under all contracts: a traced step runs without its graph, between steps that are recorded and
+// replayed, and its events and clocks are read beside work under way.
+TEST_F(EmulatedGraphs, TracedStepsChangeNoBitWhateverIsReplayed) {
+  const auto expect_same_traced = [&](int ranks, const std::string& layout) {
+    Run run = gpt({"train.steps=6"});
+    run.steps = 6;
+    const Layout with{ranks, layout, " traced"};
+    const std::string plain = transcript(run, {ranks, layout});
+    run.set.emplace_back("telemetry.trace=4-5");
+    EXPECT_EQ(transcript(run, with), plain) << layout;
+    const CommandResult summary = trireme("trace summary " + directory() + "/" + name_of(with));
+    EXPECT_EQ(summary.exit_code, 0) << summary.output;
+    EXPECT_NE(summary.output.find("steps 4 to 5 on " + std::to_string(ranks) + " cuda rank(s)"),
+              std::string::npos)
+        << summary.output;
+  };
+  expect_same_traced(1, "device.graphs=step");
+  expect_same_traced(2, "data=2 zero=1 device.graphs=layer");
+  expect_same_traced(2, "pipeline=2");
+}
+
 // NCCL could not go on with a group after that.
 TEST_F(EmulatedGraphs, NoGroupOfTheRunMeetsARecordingThatNcclRefuses) {
   for (const std::string layout : {"data=2 device.graphs=step", "tensor=2 device.graphs=layer"}) {

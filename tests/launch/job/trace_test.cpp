@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <regex>
 
 #include "tests/launch/fixture/run_fixture.h"
 
@@ -71,6 +72,31 @@ TEST_F(TraceRuns, OneStepOfOneRankAndTheLastOneToo) {
   const CommandResult summary = trireme("trace summary " + path("last"));
   EXPECT_EQ(summary.exit_code, 0);
   EXPECT_THAT(summary.output, HasSubstr("on 1 cpu rank(s)"));
+}
+
+TEST_F(TraceRuns, OfARunThatEndsInAnErrorHaveTheStepsUpToIt) {
+  const CommandResult run =
+      train_gpt("ended", 2,
+                {"optimizer.learning_rate=1000", "train.clip_norm=0", "train.steps=40",
+                 "optimizer.name=sgd", "optimizer.momentum=0.9", "telemetry.trace=2-40"});
+
+  EXPECT_EQ(run.exit_code, 6) << run.output;
+  EXPECT_THAT(run.output, testing::ContainsRegex("steps 2 to [0-9]+ of 2 rank\\(s\\) are in"));
+  // The error is the last to be said all the same.
+  EXPECT_GT(run.output.rfind("train.non_finite_limit"), run.output.rfind("rank(s) are in"));
+  const std::regex error(R"(step (\d+): the loss is \S+ and the gradient norm \S+ for \d+ step)");
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(run.output, found, error)) << run.output;
+  const long last = std::stol(found[1]);
+  const CommandResult summary = trireme("trace summary " + path("ended"));
+  EXPECT_EQ(summary.exit_code, 0) << summary.output;
+  EXPECT_THAT(summary.output, AllOf(testing::ContainsRegex("steps 2 to [0-9]+ on 2 cpu rank"),
+                                    HasSubstr("rank 1 on "), HasSubstr("largest gaps")));
+  // The step in which it showed is traced, and at most the one under way beside it.
+  const std::string until = "steps 2 to ";
+  const auto to = std::stol(summary.output.substr(summary.output.find(until) + until.size()));
+  EXPECT_GE(to, last);
+  EXPECT_LE(to, last + 2);
 }
 
 TEST_F(TraceRuns, ThatAreNoneOrBrokenAreRefused) {
