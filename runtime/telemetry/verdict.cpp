@@ -10,6 +10,46 @@
 namespace trireme {
 namespace {
 
+// What a step measures and a run sums.
+struct Summed {
+  double StepTotals::*total;
+  double StepMetrics::*metric;
+};
+constexpr Summed summed[] = {
+    {&StepTotals::loss, &StepMetrics::loss},
+    {&StepTotals::step_ms, &StepMetrics::step_ms},
+    {&StepTotals::data_wait_ms, &StepMetrics::data_wait_ms},
+    {&StepTotals::exposed_comm_ms, &StepMetrics::exposed_comm_ms},
+    {&StepTotals::straggler_ms, &StepMetrics::straggler_ms},
+    {&StepTotals::bubble_ms, &StepMetrics::bubble_ms},
+    {&StepTotals::other_ms, &StepMetrics::other_ms},
+    {&StepTotals::core_wait_ms, &StepMetrics::core_wait_ms},
+    {&StepTotals::comm_core_wait_ms, &StepMetrics::comm_core_wait_ms},
+    {&StepTotals::core_straggler_ms, &StepMetrics::core_straggler_ms},
+    {&StepTotals::reduce_ms, &StepMetrics::reduce_ms},
+    {&StepTotals::reduce_wait_ms, &StepMetrics::reduce_wait_ms},
+    {&StepTotals::tensor_comm_ms, &StepMetrics::tensor_comm_ms},
+    {&StepTotals::gather_comm_ms, &StepMetrics::gather_comm_ms},
+    {&StepTotals::reduce_comm_ms, &StepMetrics::reduce_comm_ms},
+    {&StepTotals::between_ms, &StepMetrics::between_ms},
+    {&StepTotals::checkpoint_ms, &StepMetrics::checkpoint_ms},
+    {&StepTotals::evaluation_ms, &StepMetrics::evaluation_ms},
+    {&StepTotals::checkpoint_straggler_ms, &StepMetrics::checkpoint_straggler_ms},
+    {&StepTotals::forward_ms, &StepMetrics::forward_ms},
+    {&StepTotals::backward_ms, &StepMetrics::backward_ms},
+    {&StepTotals::optimizer_ms, &StepMetrics::optimizer_ms}};
+
+constexpr TimePart parts_of_time[] = {
+    {"compute_ms", "compute", "compute", &TimeParts::compute},
+    {"exposed_comm_ms", "exposed communication", "comm", &TimeParts::exposed_comm},
+    {"straggler_ms", "slower ranks", "slower ranks", &TimeParts::straggler, false},
+    {"core_wait_ms", "waits for cores", "cores", &TimeParts::core_wait, false},
+    {"bubble_ms", "pipeline bubble", "bubble", &TimeParts::bubble, false},
+    {"data_wait_ms", "data wait", "data", &TimeParts::data_wait},
+    {"checkpoint_ms", "checkpoints", "checkpoints", &TimeParts::checkpoint, false},
+    {"evaluation_ms", "evaluation", "evaluation", &TimeParts::evaluation},
+    {"other_ms", "other", "other", &TimeParts::other}};
+
 // What a run loses by one cause.
 struct Loss {
   Trouble trouble;
@@ -161,9 +201,12 @@ std::string late_line(const RunSummary& summary) {
       {&summary.slow.checkpoint, "its checkpoints take longer"},
       {&summary.slow.stage, "its stage computes longer than the others do"},
       {&summary.slow.messages, "its messages leave late, with no more work than the others have"}};
-  // Late messages are what other causes leave of a difference of sums.
+  // Late messages are what other causes leave of a difference of sums, and waits for cores are
+  // known to a part only: next to a cause that is measured they count less.
   const auto weight = [&](const auto& entry) {
-    return entry.first->seconds * (entry.first == &summary.slow.messages ? 0.5 : 1);
+    const SlowRanks& slow = summary.slow;
+    const bool doubtful = entry.first == &slow.messages || entry.first == &slow.core;
+    return entry.first->seconds * (doubtful ? 0.5 : 1);
   };
   const auto& [slow, cause] = *std::ranges::max_element(causes, {}, weight);
   if (slow->rank < 0 || static_cast<std::size_t>(slow->rank) >= summary.ranks.size()) return {};
@@ -186,28 +229,8 @@ std::string late_line(const RunSummary& summary) {
 void StepTotals::add(const StepMetrics& metrics) {
   ++steps;
   items += metrics.items;
-  loss += metrics.loss;
-  step_ms += metrics.step_ms;
-  data_wait_ms += metrics.data_wait_ms;
-  exposed_comm_ms += metrics.exposed_comm_ms;
-  straggler_ms += metrics.straggler_ms;
-  bubble_ms += metrics.bubble_ms;
-  other_ms += metrics.other_ms;
-  core_wait_ms += metrics.core_wait_ms;
-  comm_core_wait_ms += metrics.comm_core_wait_ms;
-  core_straggler_ms += metrics.core_straggler_ms;
-  reduce_ms += metrics.reduce_ms;
-  reduce_wait_ms += metrics.reduce_wait_ms;
-  tensor_comm_ms += metrics.tensor_comm_ms;
-  gather_comm_ms += metrics.gather_comm_ms;
-  reduce_comm_ms += metrics.reduce_comm_ms;
-  between_ms += metrics.between_ms;
-  checkpoint_ms += metrics.checkpoint_ms;
-  evaluation_ms += metrics.evaluation_ms;
-  checkpoint_straggler_ms += metrics.checkpoint_straggler_ms;
-  forward_ms += metrics.forward_ms;
-  backward_ms += metrics.backward_ms;
-  optimizer_ms += metrics.optimizer_ms;
+  for (const auto& [total, metric] : summed)
+    this->*total += metrics.*metric;
   if (!metrics.joules) return;
   joules += *metrics.joules;
   joule_items += metrics.items;
@@ -216,30 +239,14 @@ void StepTotals::add(const StepMetrics& metrics) {
 void StepTotals::add(const StepTotals& more) {
   steps += more.steps;
   items += more.items;
-  loss += more.loss;
-  step_ms += more.step_ms;
-  data_wait_ms += more.data_wait_ms;
-  exposed_comm_ms += more.exposed_comm_ms;
-  straggler_ms += more.straggler_ms;
-  bubble_ms += more.bubble_ms;
-  other_ms += more.other_ms;
-  core_wait_ms += more.core_wait_ms;
-  comm_core_wait_ms += more.comm_core_wait_ms;
-  core_straggler_ms += more.core_straggler_ms;
-  reduce_ms += more.reduce_ms;
-  reduce_wait_ms += more.reduce_wait_ms;
-  tensor_comm_ms += more.tensor_comm_ms;
-  gather_comm_ms += more.gather_comm_ms;
-  reduce_comm_ms += more.reduce_comm_ms;
-  between_ms += more.between_ms;
-  checkpoint_ms += more.checkpoint_ms;
-  evaluation_ms += more.evaluation_ms;
-  checkpoint_straggler_ms += more.checkpoint_straggler_ms;
-  forward_ms += more.forward_ms;
-  backward_ms += more.backward_ms;
-  optimizer_ms += more.optimizer_ms;
+  for (const auto& [total, metric] : summed)
+    this->*total += more.*total;
   joules += more.joules;
   joule_items += more.joule_items;
+}
+
+std::span<const TimePart> time_parts() {
+  return parts_of_time;
 }
 
 RankMesh mesh_of(const RunFacts& facts) {
@@ -283,19 +290,17 @@ StepTotals totals_of(const TimeParts& parts, std::int64_t steps) {
 }
 
 std::vector<TimeShare> shares_of(const RunSummary& summary) {
-  const TimeParts parts = parts_of(summary.totals);
-  const double checkpoint = 1e-3 * parts.checkpoint + summary.checkpoint_after_seconds;
-  return {
-      {"compute", "compute", 1e-3 * parts.compute},
-      {"exposed communication", "comm", 1e-3 * parts.exposed_comm},
-      {"slower ranks", "slower ranks", 1e-3 * parts.straggler, false},
-      {"waits for cores", "cores", 1e-3 * parts.core_wait, false},
-      {"pipeline bubble", "bubble", 1e-3 * parts.bubble, false},
-      {"data wait", "data", 1e-3 * parts.data_wait},
-      {"checkpoints", "checkpoints", checkpoint, false},
-      {"evaluation", "evaluation", summary.evaluation_seconds},
-      {"other", "other", other_seconds(summary)},
-  };
+  constexpr double per_second = 1e3;
+  TimeParts parts = parts_of(summary.totals);
+  // What comes behind the last step is in no step's times.
+  parts.checkpoint += per_second * summary.checkpoint_after_seconds;
+  parts.evaluation = per_second * summary.evaluation_seconds;
+  parts.other = per_second * other_seconds(summary);
+  std::vector<TimeShare> shares;
+  for (const TimePart& part : time_parts())
+    shares.push_back(
+        {part.name, part.short_name, parts.*part.member / per_second, part.always_shown});
+  return shares;
 }
 
 std::string verdict_text(const RunSummary& summary, const RunFacts& facts) {

@@ -62,6 +62,17 @@ struct TimeParts {
   double evaluation = 0;
   double other = 0;
 };
+
+// Each of them once: the key of ranks.jsonl, the names of people.
+struct TimePart {
+  const char* key;
+  std::string_view name, short_name;
+  double TimeParts::*member;
+  bool always_shown = true;  // else only where it is not 0
+};
+// In the order in which they are told; compute comes first.
+[[nodiscard]] std::span<const TimePart> time_parts();
+
 [[nodiscard]] TimeParts parts_of(const StepTotals& totals);
 // Totals that parts_of() takes apart in the same way.
 [[nodiscard]] StepTotals totals_of(const TimeParts& parts, std::int64_t steps);
@@ -98,10 +109,10 @@ struct TimeShare {
   std::string_view name;
   std::string_view short_name;
   double seconds = 0;
-  bool always_shown = true;  // else only where it is not 0
+  bool always_shown = true;
 };
 
-// They add up to the wall time; compute comes first. Means over the ranks.
+// They add up to the wall time, in the order of time_parts(). Means over the ranks.
 [[nodiscard]] std::vector<TimeShare> shares_of(const RunSummary& summary);
 // What took how long, how ranks differ, who is late, what the worst part costs and what to do about
 // it: lines without a newline at the end. The last but one, or the last, begins with "verdict: ";

@@ -233,6 +233,18 @@ TEST(Verdict, LateMessagesAreNamedWhereNothingElseExplainsThem) {
   EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("\nrank 1 on b arrives"));
 }
 
+// On a busy machine a rank that waits for its data also lacks a core more often than its peers.
+TEST(Verdict, AWaitThatIsMeasuredIsNamedBeforeOneForCoresThatIsHardlyLonger) {
+  RunSummary summary = summary_of({.step_ms = 100, .data_wait_ms = 10, .core_wait_ms = 20});
+  summary.ranks = {{.late = 30, .late_steps = 1}, {}};
+  summary.slow.core = {.rank = 0, .seconds = 0.036, .own_seconds = 0.05};
+  EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("steps: it has no core"));
+
+  summary.slow.data = {.rank = 0, .seconds = 0.033, .own_seconds = 0.033};
+
+  EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("steps: it waits for its data"));
+}
+
 TEST(Trials, WhatComesMoreRarelyGainsWhatItTook) {
   RunSummary summary = summary_of({.step = 1, .step_ms = 10000});
   summary.totals.steps = 100;

@@ -27,31 +27,7 @@ double in_thousandths(double value) {
   return std::isfinite(value) ? std::round(1e3 * value) / 1e3 : 0;
 }
 
-// What of a window stands under which key.
-constexpr std::pair<const char*, double RankTimes::*> rank_keys[] = {
-    {"period_ms", &RankTimes::period},
-    {"compute_ms", &RankTimes::compute},
-    {"data_wait_ms", &RankTimes::data_wait},
-    {"comm_wait_ms", &RankTimes::comm_wait},
-    {"bubble_ms", &RankTimes::bubble},
-    {"core_wait_ms", &RankTimes::core_wait},
-    {"between_ms", &RankTimes::between},
-    {"checkpoint_ms", &RankTimes::checkpoint},
-    {"message_wait_ms", &RankTimes::message_wait},
-    {"late_ms", &RankTimes::late},
-    {"late_share", &RankTimes::late_steps}};
-
-constexpr std::pair<const char*, double TimeParts::*> split_keys[] = {
-    {"compute_ms", &TimeParts::compute},
-    {"exposed_comm_ms", &TimeParts::exposed_comm},
-    {"straggler_ms", &TimeParts::straggler},
-    {"core_wait_ms", &TimeParts::core_wait},
-    {"bubble_ms", &TimeParts::bubble},
-    {"data_wait_ms", &TimeParts::data_wait},
-    {"checkpoint_ms", &TimeParts::checkpoint},
-    {"evaluation_ms", &TimeParts::evaluation},
-    {"other_ms", &TimeParts::other}};
-
+// What of a window stands under which key, beside time_parts() and rank_time_keys.
 constexpr std::pair<const char*, double StepTotals::*> within_keys[] = {
     {"reduce_ms", &StepTotals::reduce_ms},
     {"reduce_wait_ms", &StepTotals::reduce_wait_ms},
@@ -92,8 +68,8 @@ std::optional<RankLine> window_of(const nlohmann::json& json) {
   const auto of_all = static_cast<double>(steps);
   if (steps < 1) return std::nullopt;
   TimeParts parts;
-  for (const auto& [key, member] : split_keys)
-    parts.*member = of_all * number(json.at("split"), key);
+  for (const TimePart& part : time_parts())
+    parts.*part.member = of_all * number(json.at("split"), part.key);
   window.totals = totals_of(parts, steps);
   if (const auto within = json.find("within"); within != json.end()) {
     for (const auto& [key, member] : within_keys)
@@ -101,7 +77,7 @@ std::optional<RankLine> window_of(const nlohmann::json& json) {
   }
   const nlohmann::json& by_rank = json.at("by_rank");
   window.ranks.resize(by_rank.at("period_ms").size());
-  for (const auto& [key, member] : rank_keys) {
+  for (const auto& [key, member] : rank_time_keys) {
     const auto values = by_rank.find(key);
     if (values == by_rank.end()) continue;
     if (values->size() != window.ranks.size()) return std::nullopt;
@@ -129,11 +105,11 @@ std::string format_json(const RankWindow& window) {
   const auto steps = static_cast<double>(std::max<std::int64_t>(window.totals.steps, 1));
   Json split = Json::object(), within = Json::object(), by_rank = Json::object();
   const TimeParts parts = parts_of(window.totals);
-  for (const auto& [key, member] : split_keys)
-    split[key] = in_thousandths(parts.*member / steps);
+  for (const TimePart& part : time_parts())
+    split[part.key] = in_thousandths(parts.*part.member / steps);
   for (const auto& [key, member] : within_keys)
     within[key] = in_thousandths(window.totals.*member / steps);
-  for (const auto& [key, member] : rank_keys) {
+  for (const auto& [key, member] : rank_time_keys) {
     Json& list = by_rank[key] = Json::array();
     for (const RankTimes& rank : window.ranks)
       list.push_back(in_thousandths(rank.*member / steps));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trireme {
@@ -30,6 +31,20 @@ struct RankTimes {
 
   void add(const RankTimes& more);
 };
+
+// Each of them with its key in ranks.jsonl.
+inline constexpr std::pair<const char*, double RankTimes::*> rank_time_keys[] = {
+    {"period_ms", &RankTimes::period},
+    {"compute_ms", &RankTimes::compute},
+    {"data_wait_ms", &RankTimes::data_wait},
+    {"comm_wait_ms", &RankTimes::comm_wait},
+    {"bubble_ms", &RankTimes::bubble},
+    {"core_wait_ms", &RankTimes::core_wait},
+    {"between_ms", &RankTimes::between},
+    {"checkpoint_ms", &RankTimes::checkpoint},
+    {"message_wait_ms", &RankTimes::message_wait},
+    {"late_ms", &RankTimes::late},
+    {"late_share", &RankTimes::late_steps}};
 
 // How ranks lie in their mesh: rank = (pipeline * data_size + data) * tensor_size + tensor.
 struct RankMesh {

@@ -36,6 +36,15 @@ TEST(SlowRanks, OfTwoTheSlowerOneStandsOutAndOneAloneNever) {
   EXPECT_EQ(slow_ranks({}, {&ranks[1], 1}).core.rank, -1);
 }
 
+TEST(SlowRanks, OfRanksThatAllWaitForCoresOneWaitsThreeTimesAsLongOrIsNotNamed) {
+  RankTimes ranks[] = {{.period = 1000, .core_wait = 150}, {.period = 1000, .core_wait = 350}};
+  EXPECT_EQ(slow_ranks({.data = 2}, ranks).core.rank, -1);
+
+  ranks[1].core_wait = 460;
+
+  EXPECT_EQ(slow_ranks({.data = 2}, ranks).core.rank, 1);
+}
+
 TEST(SlowRanks, LateMessagesAreThoseThatWorkDoesNotExplain) {
   const RankTimes usual{.period = 1000, .compute = 500, .message_wait = 400};
   RankTimes ranks[] = {usual, usual, usual};
