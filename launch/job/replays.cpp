@@ -16,6 +16,11 @@ namespace {
 constexpr double worth_measuring = 0.02;
 // How far a replay of the run's own settings may be from what was measured.
 constexpr double trusted = 0.25;
+// Micro-batches of a run that is long enough for its stages to be measured: some twenty steps'
+// time.
+constexpr std::int64_t enough_micro_batches = 60;
+// And of a pipeline of longer steps they are not, for some ranks wait while others are.
+constexpr double longest_step_ms = 5000;
 
 class Replays {
  public:
@@ -39,19 +44,21 @@ class Replays {
         {.setting = std::move(setting), .gain = share(saved_ms), .unless = std::move(unless)});
   }
 
-  void add_schedules();
   void add_cut();
-  void add_fewer_stages(const ReduceCost& world);
+  void add_schedules(const StageCosts& stages);
+  void add_fewer_stages(const StageCosts& stages, const ReduceCost& world);
   void add_buckets(const ReduceCost& cost);
   void add_larger_micro_batch(const ReduceCost& cost, std::int64_t elements);
   void add_workers();
   [[nodiscard]] std::vector<Trial> take() { return std::move(trials_); }
 
  private:
-  // Saved of the pipeline's measured time where a replay takes `other` instead of `replay_ms`.
-  [[nodiscard]] double saved_of_pipeline(double other) const {
+  // Saved of the pipeline's measured time where a replay takes `other` instead of the present
+  // schedule's, both on `cores`.
+  [[nodiscard]] double saved_of_pipeline(double other, double cores) const {
     const BubbleReport& report = *input_.pipeline;
-    return other > 0 && report.replay_ms > 0 ? (1 - other / report.replay_ms) * report.span_ms : 0;
+    const double now = length_of_step(session_.pipeline, report.costs, cores);
+    return other > 0 && now > 0 ? (1 - other / now) * report.span_ms : 0;
   }
   [[nodiscard]] bool replay_is_true() const {
     const BubbleReport& report = *input_.pipeline;
@@ -64,15 +71,16 @@ class Replays {
   std::vector<Trial> trials_;
 };
 
-void Replays::add_schedules() {
+void Replays::add_schedules(const StageCosts& stages) {
   const ScheduleShape& shape = session_.pipeline;
-  const Costs& costs = input_.pipeline->costs;
-  const TrainConfig& train = config_.train;
-  if (train.recompute == Recompute::none && config_.parallel.zero < 2)
-    add("parallel.schedule=zero-bubble", saved_of_pipeline(with_zero_bubble(shape, costs)));
-  if (train.micro_batch % 2 == 0)
-    add(fmt::format("train.micro_batch={}", train.micro_batch / 2),
-        saved_of_pipeline(with_half_micro_batches(shape, costs)));
+  const double cores = stages.cores;
+  if (stages.split)
+    add("parallel.schedule=zero-bubble",
+        saved_of_pipeline(with_zero_bubble(shape, *stages.split, cores), cores),
+        "if memory allows");
+  if (stages.half)
+    add(fmt::format("train.micro_batch={}", config_.train.micro_batch / 2),
+        saved_of_pipeline(with_half_micro_batches(shape, *stages.half, cores), cores));
 }
 
 // Only a cut by hand is worse than the balanced one by FLOPs.
@@ -81,15 +89,18 @@ void Replays::add_cut() {
   const ScheduleShape& shape = session_.pipeline;
   const auto costs = costs_of_cut(input_.pipeline->costs, session_.layers, session_.stages,
                                   plan_stages(session_.layers, shape));
-  if (costs) add("parallel.stage_layers=[]", saved_of_pipeline(simulate(shape, *costs).makespan));
+  const double cores = shape.stages;
+  if (costs)
+    add("parallel.stage_layers=[]", saved_of_pipeline(length_of_step(shape, *costs, cores), cores));
 }
 
 // The gradients of a stage of twice the layers are reduced over a group that did not exist: all of
-// the job stands for it, and nothing of the reduction is taken to be hidden.
-void Replays::add_fewer_stages(const ReduceCost& world) {
+// the job stands for it, and nothing of the reduction is taken to be hidden. Without ZeRO every
+// rank updates what two ranks did.
+void Replays::add_fewer_stages(const StageCosts& stages, const ReduceCost& world) {
   const ParallelConfig& parallel = config_.parallel;
   if (config_.train.global_batch % (config_.train.micro_batch * parallel.data * 2) != 0) return;
-  const double then = with_half_the_stages(session_.pipeline, input_.pipeline->costs);
+  const double then = with_half_the_stages(session_.pipeline, input_.pipeline->costs, stages.cores);
   if (!replay_is_true() || share_cores(input_.facts) || then == 0) return;
   std::int64_t all = 0;
   for (const LayerSummary& layer : session_.layers) {
@@ -99,8 +110,9 @@ void Replays::add_fewer_stages(const ReduceCost& world) {
   const double elements = 2.0 * static_cast<double>(all) / static_cast<double>(parallel.pipeline);
   const double calls = std::ceil(elements / static_cast<double>(bucket_elements(config_)));
   const double reduction = calls * world.call + elements * world.element;
-  const double saved =
-      saved_of_pipeline(then) - std::max(reduction - of_step(&StepTotals::reduce_comm_ms), 0.0);
+  const double update = parallel.zero == 0 ? of_step(&StepTotals::optimizer_ms) : 0;
+  const double saved = saved_of_pipeline(then, stages.cores) - update -
+                       std::max(reduction - of_step(&StepTotals::reduce_comm_ms), 0.0);
   add(fmt::format("parallel.pipeline={} parallel.data={}", parallel.pipeline / 2,
                   2 * parallel.data),
       saved, "if memory allows");
@@ -180,29 +192,47 @@ void Replays::add_workers() {
       "if the storage serves so many readers");
 }
 
-// Rank 0 knows what the groups cost, and all measure what it wants; the gradients of a run that has
-// ended are the memory for it.
-void measure_and_add(Session& session, Replays& replays) {
+StageQuestions questions_of(const Session& session) {
+  const Config& config = session.config;
+  const bool splits = std::ranges::all_of(session.layers, &LayerSummary::splits_backward);
+  return {.split = splits && config.train.recompute == Recompute::none &&
+                   config.parallel.schedule != ScheduleKind::zero_bubble &&
+                   session.pipeline.chunks == 1,
+          .half = config.train.micro_batch % 2 == 0};
+}
+
+// Stages of a pipeline, which nobody else uses any more.
+void measure_pipeline(Session& session, const ReplayInput& input, Replays& replays) {
+  const ParallelConfig& parallel = session.config.parallel;
+  const auto stages =
+      measure_stages(session, input.pipeline->costs, *input.last, questions_of(session));
+  if (!stages) return;
+  const bool leader = session.world->rank() == 0;
+  if (leader) replays.add_schedules(*stages);
+  const ParamStore& params = session.model->params();
+  if (parallel.tensor > 1 || parallel.pipeline % 2 != 0 || params.options().gradient_levels != 1)
+    return;
+  // Stages hold different numbers of gradients.
+  const Tensor gradients = params.gradients().held(0);
+  const std::int64_t common = -largest_of_any_rank<1>(*session.world, {-gradients.count()})[0];
+  const ReduceCost cost = measure_reduction(*session.world, *session.streams.comm,
+                                            gradients.range(0, common), common / 4,
+                                            /*scatter=*/false);
+  if (leader) replays.add_fewer_stages(*stages, cost);
+}
+
+void measure_groups(Session& session, bool reduces, bool sums, Replays& replays) {
   const ParallelConfig& parallel = session.config.parallel;
   const TrainConfig& train = session.config.train;
-  const ParamStore& params = session.model->params();
   const bool leader = session.world->rank() == 0;
-  const auto worth = [&](double StepTotals::*part) {
-    return leader && replays.share(replays.of_step(part)) >= worth_measuring ? 1 : 0;
-  };
-  const auto [reduces, sums, bubbles] = largest_of_any_rank<3>(
-      *session.world, {worth(&StepTotals::reduce_comm_ms), worth(&StepTotals::tensor_comm_ms),
-                       worth(&StepTotals::bubble_ms)});
-  if (parallel.zero >= 2 || params.options().gradient_levels != 1) return;
-  const Tensor gradients = params.gradients().held(0);
+  const Tensor gradients = session.model->params().gradients().held(0);
   Stream& comm = *session.streams.comm;
-  if (reduces > 0 && parallel.data > 1 && parallel.pipeline == 1 &&
-      parallel.reducer == ReducerMode::overlapped) {
+  if (reduces && parallel.data > 1 && parallel.reducer == ReducerMode::overlapped) {
     const ReduceCost cost = measure_reduction(session.mesh.data(), comm, gradients,
                                               bucket_elements(session.config), parallel.zero == 1);
     if (leader) replays.add_buckets(cost);
   }
-  if (sums > 0 && parallel.tensor > 1 && parallel.pipeline == 1 &&
+  if (sums && parallel.tensor > 1 &&
       train.global_batch % (2 * train.micro_batch * parallel.data) == 0) {
     const std::int64_t elements = summed_elements(session);
     const Tensor sample = gradients.range(0, std::min(gradients.count(), 4 * elements));
@@ -210,13 +240,26 @@ void measure_and_add(Session& session, Replays& replays) {
         measure_reduction(session.mesh.tensor(), comm, sample, elements, /*scatter=*/false);
     if (leader) replays.add_larger_micro_batch(cost, elements);
   }
-  if (bubbles > 0 && parallel.tensor == 1 && parallel.pipeline % 2 == 0) {
-    // Stages hold different numbers of gradients.
-    const std::int64_t common = -largest_of_any_rank<1>(*session.world, {-gradients.count()})[0];
-    const ReduceCost cost = measure_reduction(*session.world, comm, gradients.range(0, common),
-                                              common / 4, /*scatter=*/false);
-    if (leader) replays.add_fewer_stages(cost);
-  }
+}
+
+// Rank 0 knows what is worth it, and all measure what it wants; the gradients of a run that has
+// ended are the memory for it.
+void measure_and_add(Session& session, const ReplayInput& input, Replays& replays) {
+  const ParallelConfig& parallel = session.config.parallel;
+  const bool leader = session.world->rank() == 0;
+  const auto worth = [&](double StepTotals::*part) {
+    return leader && replays.share(replays.of_step(part)) >= worth_measuring ? 1 : 0;
+  };
+  const bool measurable =
+      input.pipeline && input.pipeline->replay_ms < longest_step_ms &&
+      input.summary.totals.steps * session.pipeline.micro_batches >= enough_micro_batches;
+  const auto [reduces, sums, bubbles] = largest_of_any_rank<3>(
+      *session.world, {worth(&StepTotals::reduce_comm_ms), worth(&StepTotals::tensor_comm_ms),
+                       measurable ? worth(&StepTotals::bubble_ms) : 0});
+  if (parallel.zero >= 2) return;
+  if (bubbles > 0 && input.pipeline && input.last) measure_pipeline(session, input, replays);
+  if (parallel.pipeline == 1 && session.model->params().options().gradient_levels == 1)
+    measure_groups(session, reduces > 0, sums > 0, replays);
 }
 
 }  // namespace
@@ -238,12 +281,9 @@ std::optional<BubbleReport> pipeline_report(Session& session, const PipelineRunn
 std::vector<Trial> replays_of(Session& session, const ReplayInput& input) {
   Replays replays(session, input);
   const bool leader = session.world->rank() == 0;
-  if (leader && input.pipeline) {
-    replays.add_schedules();
-    replays.add_cut();
-  }
+  if (leader && input.pipeline) replays.add_cut();
   if (leader) replays.add_workers();
-  measure_and_add(session, replays);
+  measure_and_add(session, input, replays);
   return replays.take();
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "launch/job/stage_costs.h"
 #include "runtime/engine/training_state.h"
 #include "runtime/nn/batch_source.h"
 #include "runtime/telemetry/verdict.h"
@@ -23,12 +24,14 @@ struct ReplayInput {
   // Of the steps of all ranks, with the wall time, and what is known of the run; rank 0's.
   RunSummary summary{};
   RunFacts facts{};
-  std::optional<BubbleReport> pipeline{};
+  std::optional<BubbleReport> pipeline{};  // these two on every rank
+  std::optional<LastPass> last{};
   ReadWork reading{};  // of this rank's loader
 };
 
 // Rank 0's has the trials. Where gradients or a pipeline cost more than 2 % of the time, the idle
-// group is measured, which writes into the gradients: behind the last step only. Collective.
+// groups and stages are measured, which writes into the gradients: behind the last step only.
+// Collective.
 [[nodiscard]] std::vector<Trial> replays_of(Session& session, const ReplayInput& input);
 
 }  // namespace trireme

@@ -166,7 +166,11 @@ void leave_results(Engine& engine, const Trainer& trainer, const BubbleMeter& me
     complete_tuned_gemms(*session.world, *session.streams.compute, config.device.autotune);
   ReplayInput input{.facts = facts,
                     .pipeline = pipeline_report(session, state.engine.runner(), meter),
+                    .last = {},
                     .reading = engine.training().batches->read_work()};
+  if (input.pipeline)
+    input.last = last_pass_of(*session.model, *session.streams.compute, state.engine.last_batch(),
+                              state.engine.last_micro_batch());
   if (reporter != nullptr) {
     input.summary = reporter->ranks.fold().summary();
     input.summary.wall_seconds = trainer.wall_seconds();

@@ -43,25 +43,45 @@ TEST(StageReplay, OneStageHasNoBubble) {
   const Costs costs = uniform_costs(two_stages, 1, 2, 0);
 
   // 5 of 4 micro-batches' passes beside 2 of twice the length.
-  EXPECT_DOUBLE_EQ(simulate(two_stages, costs).makespan, 15);
-  EXPECT_DOUBLE_EQ(with_half_the_stages(two_stages, costs), 12);
+  EXPECT_DOUBLE_EQ(length_of_step(two_stages, costs, 2), 15);
+  EXPECT_DOUBLE_EQ(with_half_the_stages(two_stages, costs, 2), 12);
 }
 
-TEST(StageReplay, ZeroBubbleAndHalfMicroBatchesShortenThePipeline) {
-  const Costs costs = uniform_costs(two_stages, 1, 2, 0);
+TEST(StageReplay, AnotherScheduleTakesWhatItsOwnPassesCost) {
+  const Costs even = uniform_costs(two_stages, 1, 1, 1);
+  const Costs costly = uniform_costs(two_stages, 1, 1.5, 1);
 
-  EXPECT_LT(with_zero_bubble(two_stages, costs), 15);
-  EXPECT_DOUBLE_EQ(with_half_micro_batches(two_stages, costs), 13.5);
+  EXPECT_DOUBLE_EQ(with_zero_bubble(two_stages, even, 2), 13);
+  EXPECT_GT(with_zero_bubble(two_stages, costly, 2), 14.5);
+  EXPECT_DOUBLE_EQ(with_half_micro_batches(two_stages, uniform_costs(two_stages, 0.5, 1, 0), 2),
+                   13.5);
+}
+
+// In the bubble of one stage another has to itself what they share when both compute.
+TEST(StageReplay, WhatStagesShareABubbleDoesNotCost) {
+  constexpr double cores = 1.25;
+  const Costs whole = uniform_costs(two_stages, 1, 2, 0),
+              split = uniform_costs(two_stages, 1, 1, 1);
+  const auto gain = [](double other, double now) { return 1 - other / now; };
+
+  const double now = length_of_step(two_stages, whole, cores);
+  EXPECT_GT(now, 15);
+  EXPECT_DOUBLE_EQ(with_half_the_stages(two_stages, whole, cores), 12 * 2 / cores);
+  EXPECT_LT(gain(with_half_the_stages(two_stages, whole, cores), now), gain(12, 15));
+  EXPECT_LT(gain(with_zero_bubble(two_stages, split, cores), now), gain(13, 15));
+  // With no more than one core for both nothing is gained.
+  EXPECT_NEAR(length_of_step(two_stages, whole, 1), 24, 1e-9);
+  EXPECT_NEAR(with_half_the_stages(two_stages, whole, 1), 24, 1e-9);
 }
 
 TEST(StageReplay, WhatHasNoScheduleIsZero) {
   ScheduleShape shape = two_stages;
   const Costs costs = uniform_costs(shape, 1, 2, 0);
   shape.micro_batches = 3;
-  EXPECT_EQ(with_half_the_stages(shape, costs), 0) << "of an odd number of micro-batches";
+  EXPECT_EQ(with_half_the_stages(shape, costs, 2), 0) << "of an odd number of micro-batches";
 
   shape.kind = ScheduleKind::zero_bubble;
-  EXPECT_EQ(with_zero_bubble(shape, costs), 0) << "it is that already";
+  EXPECT_EQ(with_zero_bubble(shape, costs, 2), 0) << "it is that already";
 }
 
 TEST(StageReplay, AnotherCutCostsWhatItsLayersDo) {

@@ -10,8 +10,8 @@ namespace {
 
 // Of the run's steps; less is noise. Waits for messages are told apart by differences of two times.
 constexpr double min_share = 0.02, min_share_of_messages = 0.04;
-// Where all ranks wait for cores, of which other programs take their part by chance, one is named
-// that waits three times as long as they do.
+// Threads that poll for messages have a core, so of ranks that all want for cores the one for which
+// the others wait seems to want most: one is named that waits three times as long as they do.
 constexpr double own_part_of_core_waits = 2.0 / 3;
 
 // Waits for cores are known to a part of them only.

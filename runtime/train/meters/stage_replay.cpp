@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/meters/stage_replay.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
 
 namespace trireme {
 namespace {
-
-double length_of(const ScheduleShape& shape, const Costs& costs) {
-  return unsupported(shape) ? 0 : simulate(shape, costs).makespan;
-}
 
 std::vector<double> pairs_of(const std::vector<double>& values) {
   std::vector<double> pairs;
@@ -37,29 +34,24 @@ double sum_of(const std::vector<double>& values) {
 
 }  // namespace
 
-double with_zero_bubble(const ScheduleShape& shape, const Costs& costs) {
+double length_of_step(const ScheduleShape& shape, const Costs& costs, double cores) {
+  return unsupported(shape) ? 0 : simulate(shape, costs, {.cores = cores}).makespan;
+}
+
+double with_zero_bubble(const ScheduleShape& shape, const Costs& split, double cores) {
   if (shape.kind == ScheduleKind::zero_bubble || shape.chunks > 1) return 0;
   ScheduleShape other = shape;
   other.kind = ScheduleKind::zero_bubble;
-  Costs split = costs;
-  for (double& milliseconds : split.backward)
-    milliseconds /= 2;
-  split.backward_weight = split.backward;
-  return length_of(other, split);
+  return length_of_step(other, split, cores);
 }
 
-double with_half_micro_batches(const ScheduleShape& shape, const Costs& costs) {
+double with_half_micro_batches(const ScheduleShape& shape, const Costs& half, double cores) {
   ScheduleShape more = shape;
   more.micro_batches *= 2;
-  Costs half = costs;
-  for (std::vector<double>* const of : {&half.forward, &half.backward, &half.backward_weight}) {
-    for (double& milliseconds : *of)
-      milliseconds /= 2;
-  }
-  return length_of(more, half);
+  return length_of_step(more, half, cores);
 }
 
-double with_half_the_stages(const ScheduleShape& shape, const Costs& costs) {
+double with_half_the_stages(const ScheduleShape& shape, const Costs& costs, double cores) {
   if (shape.chunks > 1 || shape.stages % 2 != 0 || shape.micro_batches % 2 != 0) return 0;
   ScheduleShape fewer = shape;
   fewer.stages /= 2;
@@ -68,11 +60,11 @@ double with_half_the_stages(const ScheduleShape& shape, const Costs& costs) {
                      .backward = pairs_of(costs.backward),
                      .backward_weight = pairs_of(costs.backward_weight),
                      .transfer = costs.transfer};
-  // One stage has no schedule: its passes follow each other.
-  if (fewer.stages == 1)
-    return fewer.micro_batches *
-           (sum_of(joined.forward) + sum_of(joined.backward) + sum_of(joined.backward_weight));
-  return length_of(fewer, joined);
+  if (fewer.stages > 1) return length_of_step(fewer, joined, cores / 2);
+  // One stage has no schedule: its passes follow each other, and all ranks always compute.
+  const double alone = fewer.micro_batches * (sum_of(joined.forward) + sum_of(joined.backward) +
+                                              sum_of(joined.backward_weight));
+  return alone / std::min(cores / shape.stages, 1.0);
 }
 
 std::optional<Costs> costs_of_cut(const Costs& costs, std::span<const LayerSummary> layers,

@@ -11,15 +11,20 @@
 
 namespace trireme {
 
-// Lengths of a step's pipeline in the unit of the costs; 0 where there is no such schedule.
+// Lengths of a step's pipeline in the unit of the costs; 0 where there is no such schedule. Costs
+// are those of a stage that computes alone; `cores`: as many stages as could compute at that speed
+// at once, those of the shape or fewer (schedule_timeline.h).
 
-// Under the zero-bubble schedule, both parts of a backward alike.
-[[nodiscard]] double with_zero_bubble(const ScheduleShape& shape, const Costs& costs);
-// With micro-batches of half the size, each in half the time.
-[[nodiscard]] double with_half_micro_batches(const ScheduleShape& shape, const Costs& costs);
+[[nodiscard]] double length_of_step(const ScheduleShape& shape, const Costs& costs, double cores);
+// Under the zero-bubble schedule; `split`: with a backward in two parts.
+[[nodiscard]] double with_zero_bubble(const ScheduleShape& shape, const Costs& split, double cores);
+// With micro-batches of half the size, whose costs are `half`.
+[[nodiscard]] double with_half_micro_batches(const ScheduleShape& shape, const Costs& half,
+                                             double cores);
 // With half as many stages, each of which does the work of two neighbours for half of the
-// micro-batches, for there are twice as many pipelines.
-[[nodiscard]] double with_half_the_stages(const ScheduleShape& shape, const Costs& costs);
+// micro-batches, for there are twice as many pipelines, which share the cores.
+[[nodiscard]] double with_half_the_stages(const ScheduleShape& shape, const Costs& costs,
+                                          double cores);
 
 // The costs of stages that are cut otherwise, by the FLOPs of their layers; nothing where the
 // measured ones are off what the FLOPs of the present cut say by more than a quarter of a mean

@@ -109,6 +109,51 @@ TEST_F(VerdictTest, ARankBesideABusyProgramIsTheStraggler) {
                     Not(HasSubstr("global_batch"))));
 }
 
+class StageTest : public RunTest {
+ protected:
+  // What is said of the stages that are measured when the steps are over.
+  [[nodiscard]] std::string stages_of(int ranks, const std::string& config,
+                                      const std::string& set) {
+    const CommandResult result = run_command(fmt::format(
+        "env TRIREME_LOG=debug {} --oversubscribe -np {} {} train {}/{} "
+        "--set run.directory={}/run --overwrite --set data.validation_path= {}",
+        TRIREME_MPIEXEC, ranks, TRIREME_BINARY, data_directory(), config, directory(), set));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    std::string text;
+    std::istringstream lines(result.output);
+    for (std::string line; std::getline(lines, line);) {
+      if (const auto at = line.find("stage of rank");
+          line.find(", ms forward") != std::string::npos)
+        text += line.substr(at) + "\n";
+    }
+    return text;
+  }
+};
+
+TEST_F(StageTest, OfAPipelineAreMeasuredAsOtherSchedulesWouldHaveThem) {
+  const std::string stages =
+      stages_of(4, "gpt.yaml", "--set parallel.pipeline=2 --set train.steps=40");
+
+  for (int rank = 0; rank < 4; ++rank)
+    EXPECT_THAT(stages, HasSubstr(fmt::format("stage of rank {}, ms", rank)));
+  // One rank of the host alone, and all with a backward in two parts and with half a micro-batch.
+  EXPECT_THAT(stages, testing::ContainsRegex("alone [0-9.]*[1-9][0-9.]* \\+ "));
+  EXPECT_THAT(stages, Not(HasSubstr("in two parts 0.00")));
+  EXPECT_THAT(stages, Not(HasSubstr("of half a micro-batch 0.00")));
+}
+
+TEST_F(StageTest, ThatCannotBeBuiltOtherwiseAreNotAndShortRunsMeasureNone) {
+  const std::string chunks =
+      stages_of(4, "gpt.yaml",
+                "--set parallel.pipeline=2 --set parallel.tensor=2 --set train.steps=16 "
+                "--set parallel.schedule=interleaved --set parallel.chunks=2");
+  EXPECT_THAT(chunks, AllOf(HasSubstr("in two parts 0.00 + 0.00 + 0.00"),
+                            HasSubstr("alone 0.00 + 0.00 + 0.00"),
+                            Not(HasSubstr("of half a micro-batch 0.00"))));
+
+  EXPECT_EQ(stages_of(2, "gpt.yaml", "--set parallel.pipeline=2"), "");
+}
+
 // What a rank of trireme_delayed was made to do, and what the verdict says of it.
 struct Slowed {
   const char* layout;  // settings
