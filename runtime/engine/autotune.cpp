@@ -63,9 +63,10 @@ std::size_t measure(const std::set<ops::GemmKey>& keys, Stream& stream, const st
     } catch (const Error& error) {
       if (unmeasured == Unmeasured::error) {
         fail(ExitCode::config,
-             "device.autotune: {}: the matmul {} could not be measured: {}; a run that does would "
-             "have other bits, which reproducibility: run and layout exclude: lower "
-             "train.micro_batch, complete the file in a run of reproducibility: fast, or set "
+             "device.autotune: {}: the matmul {} could not be measured: {}; a run that has room "
+             "for it "
+             "would have other bits, which reproducibility: run and layout exclude: lower "
+             "train.micro_batch, name a file that another GPU of the kind has made, or set "
              "device.autotune: off",
              file, ops::to_text(key), error.what());
       }

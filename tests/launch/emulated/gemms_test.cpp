@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <regex>
 
 #include "tests/launch/fixture/run_fixture.h"
 
@@ -70,6 +72,25 @@ TEST_F(ProductsTest, AFileServesEveryLayoutThatHasItsBlocks) {
   ASSERT_EQ(made.exit_code, 0) << made.output;
 
   EXPECT_TRUE(trained("split", split) == trained("one", one));
+}
+
+// Memory for the model, and less beside it than the weights of its head take.
+TEST_F(ProductsTest, AMatmulThatFindsNoMemoryEndsARunThatPromisesBits) {
+  Settings set{"model.vocabulary=20000", "model.layers=1"};
+  const CommandResult alone = run("alone", set);
+  std::smatch used;
+  ASSERT_TRUE(std::regex_search(alone.output, used, std::regex(R"(measured: [\d.]+ / (\d+))")))
+      << alone.output;
+  const std::string memory = std::to_string(std::stoi(used[1]) + 1);  // MiB
+  set.push_back("device.autotune=" + file());
+
+  ::setenv("TRIREME_EMULATED_MEMORY", memory.c_str(), 1);
+  const CommandResult refused = run("refused", set);
+  ::unsetenv("TRIREME_EMULATED_MEMORY");
+
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("tuned.txt: the matmul "));
+  EXPECT_THAT(refused.output, HasSubstr("could not be measured: out of memory"));
 }
 
 TEST_F(ProductsTest, ABrokenFileIsRefusedByLine) {
