@@ -16,7 +16,7 @@ namespace {
 constexpr double worth_measuring = 0.02;
 // How far a replay of the run's own settings may be from what was measured.
 constexpr double trusted = 0.25;
-// Micro-batches of a run that is long enough for its stages to be measured: some twenty steps'
+// Micro-batches of a run that is long enough for its stages to be measured: some forty steps'
 // time.
 constexpr std::int64_t enough_micro_batches = 60;
 // And of a pipeline of longer steps they are not, for some ranks wait while others are.

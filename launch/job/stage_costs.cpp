@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-constexpr int rounds_each = 4, most_rounds = 12;
+constexpr int rounds_each = 6, most_rounds = 18;
 
 // A step of the same schedule that shows all its passes; long ones are more of the same.
 ScheduleShape short_step(const ScheduleShape& shape) {
@@ -24,11 +24,11 @@ ScheduleShape short_step(const ScheduleShape& shape) {
   return unsupported(shorter) ? shape : shorter;
 }
 
-// Whether the ranks of this host find memory for as much again as a run's activations and, of a
-// schedule that keeps more of them, for twice as much: on a CPU nobody is told when there is none.
+// Whether the ranks of this host find memory for as much again as a run's activations, and beside
+// it for twice as much, which a schedule may keep: on a CPU nobody is told when there is none.
 bool host_has_room(std::size_t activations, std::int64_t ranks) {
   const HostMemory memory = host_memory();
-  const double needed = 2.0 * static_cast<double>(activations) * static_cast<double>(ranks);
+  const double needed = 3.0 * static_cast<double>(activations) * static_cast<double>(ranks);
   const auto part_of = [](std::uint64_t bytes, double part) {
     return part * static_cast<double>(bytes);
   };
@@ -38,7 +38,12 @@ bool host_has_room(std::size_t activations, std::int64_t ranks) {
 
 // What one rank measured; all zero: nothing.
 struct RankSample {
-  PassTimes alone, whole, split, half;
+  // By turns: what is measured at one time is compared.
+  struct Beside {
+    PassTimes whole, other;
+  };
+  PassTimes alone, whole;
+  Beside split, half;
 };
 
 class StageMeasurement {
@@ -52,9 +57,11 @@ class StageMeasurement {
 
   [[nodiscard]] std::optional<StageCosts> run(const StageQuestions& questions) {
     look_around();
-    if (!measure_whole()) return std::nullopt;
-    const bool split = questions.split && measure_split();
-    const bool half = questions.half && measure_half();
+    auto whole = build(options_, step_, last_);
+    if (!whole) return std::nullopt;
+    measure_company(*whole);
+    const bool split = questions.split && measure_split(*whole);
+    const bool half = questions.half && measure_half(*whole);
     const std::vector<RankSample> all = gather();
     tell(all);
     StageCosts result{.cores = company(all) * session_.pipeline.stages};
@@ -86,41 +93,57 @@ class StageMeasurement {
     return std::nullopt;
   }
 
-  [[nodiscard]] bool measure_whole() {
-    auto probe = build(options_, step_, last_);
-    if (!probe) return false;
+  // By turns the first rank of each host alone, and all of them. Ranks of a tensor group only
+  // compute together.
+  void measure_company(StageProbe& whole) {
     Communicator& world = *session_.world;
-    // The first rank of each host alone. Ranks of a tensor group only compute together.
-    if (session_.mesh.shape().tensor == 1 && first_of_host_)
-      own_.alone = probe->measure(rounds_each);
+    const bool goes_alone = session_.mesh.shape().tensor == 1 && first_of_host_;
+    const int repeats = rounds() / rounds_each;
+    std::vector<PassTimes> alone, together;
+    whole.step();
+    for (int round = 0; round < rounds_each; ++round) {
+      world.barrier();
+      if (goes_alone) alone.push_back(whole.step());
+      world.barrier();
+      for (int i = 0; i < repeats; ++i)
+        together.push_back(whole.step());
+    }
     world.barrier();
-    own_.whole = probe->measure(rounds());
-    world.barrier();
-    return true;
+    own_.alone = usual(alone);
+    own_.whole = usual(together);
   }
 
-  [[nodiscard]] bool measure_split() {
+  [[nodiscard]] bool measure_split(StageProbe& whole) {
     BuildOptions options = options_;
     options.split_backward = true;
     ScheduleShape step = step_;
     step.kind = ScheduleKind::zero_bubble;
-    return measure_other(options, step, last_, own_.split);
+    return measure_beside(whole, options, step, last_, own_.split);
   }
 
-  [[nodiscard]] bool measure_half() {
+  [[nodiscard]] bool measure_half(StageProbe& whole) {
     BuildOptions options = options_;
     options.micro_batch /= 2;
     LastPass last = last_;
     last.batch = first_samples(last_.batch, options.micro_batch);
-    return measure_other(options, step_, last, own_.half);
+    return measure_beside(whole, options, step_, last, own_.half);
   }
 
-  [[nodiscard]] bool measure_other(const BuildOptions& options, const ScheduleShape& step,
-                                   const LastPass& last, PassTimes& times) {
-    auto probe = build(options, step, last);
-    if (!probe) return false;
-    times = probe->measure(rounds());
+  [[nodiscard]] bool measure_beside(StageProbe& whole, const BuildOptions& options,
+                                    const ScheduleShape& step, const LastPass& last,
+                                    RankSample::Beside& sample) {
+    auto other = build(options, step, last);
+    if (!other) return false;
+    const int count = rounds();
+    std::vector<PassTimes> of_whole, of_other;
+    other->step();
     session_.world->barrier();
+    for (int round = 0; round < count; ++round) {
+      of_whole.push_back(whole.step());
+      of_other.push_back(other->step());
+    }
+    session_.world->barrier();
+    sample = {.whole = usual(of_whole), .other = usual(of_other)};
     return true;
   }
 
@@ -174,8 +197,8 @@ class StageMeasurement {
       log::get("train").debug(
           "stage of rank {}, ms forward + backward + its second part: alone {}, beside the others "
           "{}, in two parts {}, of half a micro-batch {}",
-          rank, text(all[rank].alone), text(all[rank].whole), text(all[rank].split),
-          text(all[rank].half));
+          rank, text(all[rank].alone), text(all[rank].whole), text(all[rank].split.other),
+          text(all[rank].half.other));
   }
 
   // How fast a rank computes beside the others of its host, of how fast alone: the mean over hosts.
@@ -191,15 +214,15 @@ class StageMeasurement {
 
   // The run's costs, by what the passes of a stage's ranks take now beside what they took whole.
   [[nodiscard]] Costs scaled(const std::vector<RankSample>& all,
-                             PassTimes RankSample::*what) const {
+                             RankSample::Beside RankSample::*what) const {
     const ScheduleShape& shape = session_.pipeline;
     Costs costs = costs_;
     const std::size_t of_stage = all.size() / static_cast<std::size_t>(shape.stages);
     for (int stage = 0; stage < shape.stages; ++stage) {
       PassTimes now, whole;
       for (std::size_t i = 0; i < of_stage; ++i) {
-        const RankSample& rank = all[static_cast<std::size_t>(stage) * of_stage + i];
-        add(now, rank.*what);
+        const auto& rank = all[static_cast<std::size_t>(stage) * of_stage + i].*what;
+        add(now, rank.other);
         add(whole, rank.whole);
       }
       for (int chunk = 0; chunk < shape.chunks; ++chunk) {

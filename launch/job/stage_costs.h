@@ -24,7 +24,7 @@ struct StageQuestions {
   bool split = false, half = false;
 };
 
-// Below ZeRO stage 2. Takes the time of some twenty short steps and, beside the run's, the memory
+// Below ZeRO stage 2. Takes the time of some forty short steps and, beside the run's, the memory
 // for the activations that each schedule asks for; nothing where that is not there. Writes into the
 // gradients. `costs`: as the run measured them, on every rank. Collective; blocks the host.
 [[nodiscard]] std::optional<StageCosts> measure_stages(Session& session, const Costs& costs,

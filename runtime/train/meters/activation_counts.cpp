@@ -80,8 +80,7 @@ std::vector<TensorHistogram> ActivationCounts::take() {
   for (std::size_t place = 0; place < layers_.size(); ++place) {
     std::vector<double> rows =
         SizeBins::rows_of(std::span(bins_).subspan(place * bins_of_layer, bins_of_layer));
-    if (!rows.empty())
-      found.push_back({"activations/" + layers_[place].name, std::move(rows)});
+    if (!rows.empty()) found.push_back({"activations/" + layers_[place].name, std::move(rows)});
   }
   std::ranges::fill(bins_, 0);
   return found;

@@ -7,13 +7,6 @@
 namespace trireme {
 namespace {
 
-// The lower quartile: what else the machine does makes passes slower, never faster.
-double usual(std::vector<double> values) {
-  const auto at = values.begin() + std::ssize(values) / 4;
-  std::ranges::nth_element(values, at);
-  return *at;
-}
-
 Tensor first_rows(const Tensor& values, std::int64_t rows) {
   if (values.empty()) return values;
   std::vector<std::int64_t> extents(values.shape.extents().begin(), values.shape.extents().end());
@@ -24,6 +17,21 @@ Tensor first_rows(const Tensor& values, std::int64_t rows) {
 }
 
 }  // namespace
+
+PassTimes usual(std::span<const PassTimes> steps) {
+  const auto quartile = [&](double PassTimes::*part) {
+    std::vector<double> values;
+    for (const PassTimes& times : steps)
+      values.push_back(times.*part);
+    const auto at = values.begin() + std::ssize(values) / 4;
+    std::ranges::nth_element(values, at);
+    return *at;
+  };
+  if (steps.empty()) return {};
+  return {.forward = quartile(&PassTimes::forward),
+          .backward = quartile(&PassTimes::backward),
+          .backward_weight = quartile(&PassTimes::backward_weight)};
+}
 
 LastPass last_pass_of(const Model& model, Stream& compute, const Batch& batch, int micro_batch) {
   LastPass last{.batch = batch};
@@ -117,18 +125,6 @@ PassTimes StageProbe::step() {
     sum += end->milliseconds_since(*begin) / micro_batches_;
   }
   return times;
-}
-
-PassTimes StageProbe::measure(int rounds) {
-  static_cast<void>(step());
-  std::vector<double> forward, backward, backward_weight;
-  for (int round = 0; round < rounds; ++round) {
-    const PassTimes times = step();
-    forward.push_back(times.forward);
-    backward.push_back(times.backward);
-    backward_weight.push_back(times.backward_weight);
-  }
-  return {usual(std::move(forward)), usual(std::move(backward)), usual(std::move(backward_weight))};
 }
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "runtime/nn/model.h"
@@ -20,6 +21,9 @@ struct PassTimes {
 
   [[nodiscard]] double all() const { return forward + backward + backward_weight; }
 };
+// The lower quartile of each: what else the machine does makes passes slower, never faster. Zeros
+// of none.
+[[nodiscard]] PassTimes usual(std::span<const PassTimes> steps);
 
 // What a stage had last. Views: all must stay valid, and unchanged, as long as a probe.
 struct LastPass {
@@ -38,10 +42,10 @@ class StageProbe {
   StageProbe(std::unique_ptr<Model> model, const ScheduleShape& shape, int stage, Stream& compute,
              const TensorGroup& tensor, const LastPass& last);
 
-  // The stage's computations in the order of the schedule, without messages: the lower quartiles of
-  // `rounds` steps, behind one that finds its algorithms. Adds to the gradients, and to what layers
-  // keep statistics of. Blocks the host; collective over the tensor group.
-  [[nodiscard]] PassTimes measure(int rounds);
+  // The stage's computations in the order of the schedule, without messages; the first time finds
+  // the algorithms. Adds to the gradients, and to what layers keep statistics of. Blocks the host;
+  // collective over the tensor group.
+  PassTimes step();
 
  private:
   struct Computation {
@@ -51,7 +55,6 @@ class StageProbe {
   [[nodiscard]] Context context(const Action& action);
   void receive(const Action& action);
   void compute(const Action& action);
-  [[nodiscard]] PassTimes step();
 
   std::unique_ptr<Model> model_;
   Stream& compute_;
