@@ -311,12 +311,12 @@ AGENT
     printf '    %5d ms  %s\n' $(((now - before) / 1000000)) "$1"
     before=$now
   }
-  await() { wait_until 40 grep -q "$1" "$log" && passed "$2" || complain "$2"; }
+  await() { if wait_until 40 grep -q "$1" "$log"; then passed "$2"; else complain "$2"; fi; }
   await "lost communication with a remote daemon" "until mpirun misses the host's daemon"
   await "start 0 ended" "until the job has ended"
   await "restart 1 of 10" "to ask the hosts who is there"
   await "brought to the disk from the memory of the hosts" "to start ranks and bring the copies to the disk"
-  wait_until 20 going_on && passed "to the next step" || complain "steps on the hosts that are left"
+  if wait_until 20 going_on; then passed "to the next step"; else complain "steps on the hosts that are left"; fi
   echo "    next step after $(((before - started) / 1000000)) ms, load $(cut -d ' ' -f 1 /proc/loadavg)"
   wait_until 40 ended || complain "the end"
   wait "$job"
