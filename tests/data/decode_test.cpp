@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of images by hand, each with the pixels that Pillow gives; scripts/check_images.py
+// The kinds of images by hand, each with the pixels that Pillow gives; scripts/checks/check_images.py
 // compares many more with Pillow itself.
 #include "data/images/decode.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against scripts/check_tokenizer.py, which needs the tokenizers library, this needs nothing: small
+// Against scripts/checks/check_tokenizer.py, which needs the tokenizers library, this needs nothing: small
 // tokenizers whose tokens can be followed by hand.
 #include "data/tokenizer/tokenizer.h"
 

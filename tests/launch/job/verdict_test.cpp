@@ -166,7 +166,7 @@ struct Slowed {
 class DelayTest : public RunTest, public testing::WithParamInterface<Slowed> {};
 
 // Every rank's steps sleep 50 ms, so that they last as long on a busy machine. Compared with what
-// was slept, not with a clock of the steps; scripts/check_verdict.py has more, and closer.
+// was slept, not with a clock of the steps; scripts/checks/check_verdict.py has more, and closer.
 TEST_P(DelayTest, TheRankItsCauseAndTheSecondsAreNamed) {
   const Slowed& slowed = GetParam();
   const std::string total = directory() + "/total";

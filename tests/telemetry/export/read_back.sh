@@ -7,4 +7,4 @@ repository=$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../../..
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
 "$1" "$directory"
-"${TRIREME_PYTHON:-python3}" "$repository/scripts/check_exports.py" "$2" "$directory"
+"${TRIREME_PYTHON:-python3}" "$repository/scripts/checks/check_exports.py" "$2" "$directory"

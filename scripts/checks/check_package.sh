@@ -3,7 +3,7 @@
 # Installs cpack's package in a new root of this system's release, which has nothing else, and trains the quickstart's configs
 # there, some steps each. Needs root, debootstrap and a mirror; 77 where one is missing. About 3 minutes once built.
 #
-#   scripts/check_package.sh [--build DIR] [--keep DIR] [--mirror URL]
+#   scripts/checks/check_package.sh [--build DIR] [--keep DIR] [--mirror URL]
 #
 #   --build DIR    a build without CUDA (default: build/package, made from preset package)
 #   --keep DIR     leaves the packages and the root there
@@ -11,7 +11,7 @@
 # The short form, without a root of its own, is the test build_package.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 build='' keep='' mirror=''
 while [[ $# -gt 0 ]]; do
@@ -25,7 +25,7 @@ while [[ $# -gt 0 ]]; do
       sed -n '3,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
-    *) die "unknown option $1; see scripts/check_package.sh --help" ;;
+    *) die "unknown option $1; see scripts/checks/check_package.sh --help" ;;
   esac
   shift
 done

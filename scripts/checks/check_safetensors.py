@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks safetensors files of ours against the reference library (pip install 'safetensors>=0.8').
 
-    python3 scripts/check_safetensors.py runs/gpt_tiny/weights.safetensors
+    python3 scripts/checks/check_safetensors.py runs/gpt_tiny/weights.safetensors
 
 Opens each file with the reference reader, writes the same tensors with the reference writer and
 compares the two byte for byte. A second; prints one line per file; exits 1 on a difference.

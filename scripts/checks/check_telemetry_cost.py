@@ -7,16 +7,19 @@ compares the steps' time on the clock, and what all of rank 0's threads computed
 some runs, 100 traced steps with the 50 before and the 50 behind them. Intervals hold the figure in 95 of 100 cases (bootstrap
 over pairs of blocks, and over runs). Wants a quiet machine, and the targets trireme and trireme_delayed.
 
-  python3 scripts/check_telemetry_cost.py              # about 4 minutes
+  python3 scripts/checks/check_telemetry_cost.py              # about 4 minutes
 """
 import argparse
 import os
+import pathlib
 import random
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+
+BUILD = pathlib.Path(__file__).resolve().parents[2] / "build/cpu"
 
 CONFIG = """
 run: {directory: run, seed: 7}
@@ -95,8 +98,8 @@ def traced(runs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trireme", default="build/cpu/trireme")
-    parser.add_argument("--trireme-delayed", default="build/cpu/tests/trireme_delayed")
+    parser.add_argument("--trireme", default=BUILD / "trireme")
+    parser.add_argument("--trireme-delayed", default=BUILD / "tests/trireme_delayed")
     parser.add_argument("--mpiexec", default="mpirun --bind-to none", help="how to start ranks")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=4800)

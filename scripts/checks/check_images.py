@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packs every kind of PNG and JPEG and compares the pixels with Pillow's, one by one.
 
-    scripts/check_images.py [--trireme BINARY]
+    scripts/checks/check_images.py [--trireme BINARY]
 
 Of each kind an image is made, packed with 3 and with 1 channels, read back with h5py and compared with
 Image.open(file).convert("RGB") and convert("L"): they must be equal. 16-bit grey alone is compared with the high byte,
@@ -154,7 +154,7 @@ def expected(data, pixels, depth, mode):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    default = pathlib.Path(__file__).resolve().parent.parent / "build/cpu/trireme"
+    default = pathlib.Path(__file__).resolve().parents[2] / "build/cpu/trireme"
     parser.add_argument("--trireme", default=str(default), help="the program (default: build/cpu/trireme)")
     binary = parser.parse_args().trireme
     random = np.random.default_rng(1)

@@ -5,7 +5,7 @@
 # and exits with 1 when a prediction is off by more than the tolerance, or when the planner puts two layouts in the wrong
 # order though their measured times differ by more than it. Needs a quiet machine: three minutes on two cores.
 #
-#   scripts/check_plan.sh [--model gpt|cnn] [--tolerance PERCENT] [--rounds N] [--steps N] [--trireme FILE] [--keep DIR]
+#   scripts/checks/check_plan.sh [--model gpt|cnn] [--tolerance PERCENT] [--rounds N] [--steps N] [--trireme FILE] [--keep DIR]
 #
 #   --model gpt|cnn      what to train: a GPT of 1.8 M parameters or a ResNet of 0.3 M (default: gpt)
 #   --tolerance PERCENT  largest error of a prediction (default: 15)
@@ -15,7 +15,7 @@
 #   --keep DIR           put hardware file, plans and runs there and leave them
 set -euo pipefail
 # shellcheck source=scripts/common.sh
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 model=gpt tolerance=15 rounds=2 steps=30 keep='' trireme=$repository/build/cpu/trireme
 while [[ $# -gt 0 ]]; do
@@ -36,7 +36,7 @@ while [[ $# -gt 0 ]]; do
       sed -n '3,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
-    *) die "unknown option $1; see scripts/check_plan.sh --help" ;;
+    *) die "unknown option $1; see scripts/checks/check_plan.sh --help" ;;
   esac
   shift
 done
@@ -126,4 +126,4 @@ for ((round = 1; round <= rounds; ++round)); do
   done < <(layouts)
 done
 
-layouts | python3 "$repository/scripts/compare_plan.py" "$work" "$rounds" "$tolerance"
+layouts | python3 "$repository/scripts/checks/compare_plan.py" "$work" "$rounds" "$tolerance"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of random small sizes against transformers: losses, gradients, AdamW steps, weights both ways.
 
-    scripts/parity_huggingface.py [--families LIST] [--models N] [--seed S] [--trireme FILE]
+    scripts/checks/parity_huggingface.py [--families LIST] [--models N] [--seed S] [--trireme FILE]
 
 Families: gpt2, llama, mistral, qwen2, qwen3, bert, vit, resnet. transformers draws each model, saves it whole or in shards, and
 `trireme checkpoint import` reads it without being told what it is. Then, on one batch of random bytes or pictures in fp32:
@@ -41,7 +41,7 @@ except ImportError as error:
     print(f"skipped: {error}; pip install numpy safetensors transformers torch")
     sys.exit(77)
 
-REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-5
 ADAMW_STEPS, ADAMW_RATE, DECAY, ADAMW_TOLERANCE = 50, 1e-3, 0.1, 1e-4
 LORA_STEPS, LORA_RATE = 20, 3e-3

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a checkpoint with h5py alone and compares every tensor with a safetensors file of the same weights.
 
-    scripts/check_checkpoint.py CHECKPOINT WEIGHTS.safetensors
+    scripts/checks/check_checkpoint.py CHECKPOINT WEIGHTS.safetensors
 
 CHECKPOINT is a directory step_*. Checked: checkpoint.h5 shows every tensor of the manifest whole, under every kind of
 value, finite and in its shape; model/* equals WEIGHTS bit for bit; it still does after the directory was moved; the

@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 
-REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 REPORTED = 66
 GPT = {
     "precision": "fp32", "model.family": "gpt2", "model.layers": "6", "model.hidden": "16", "model.heads": "4",

@@ -6,7 +6,7 @@ Trains models on text at hand (BPE, unigram, and one like Llama 2's); downloads 
 check_tokenizer.py, with code points of every kind and bytes that are no UTF-8. Exits with 77 where Python lacks sentencepiece,
 or what check_tokenizer.py needs.
 
-  scripts/check_sentencepiece.py --trireme build/cpu/trireme
+  scripts/checks/check_sentencepiece.py --trireme build/cpu/trireme
 """
 import argparse
 import os

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights of a GPT run to Hugging Face's libraries and back, bit for bit.
 
-    scripts/check_hugging_face.py RUN --data SHARDS [--trireme FILE]
-    scripts/check_hugging_face.py --expectations DIRECTORY
+    scripts/checks/check_hugging_face.py RUN --data SHARDS [--trireme FILE]
+    scripts/checks/check_hugging_face.py --expectations DIRECTORY
 
 RUN is a directory with config.yaml and weights.safetensors; SHARDS a directory of one packed shard of its tokens.
 - Exports with `trireme checkpoint export`, reads the result with safetensors, loads it with transformers (no key may be

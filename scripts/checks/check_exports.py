@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a run's files for other tools back with those tools' own readers and holds them to metrics.jsonl.
 
-    scripts/check_exports.py tensorboard|wandb|mlflow|prometheus RUN_DIRECTORY
+    scripts/checks/check_exports.py tensorboard|wandb|mlflow|prometheus RUN_DIRECTORY
 
 Prints one line; exit code 0, or 1 with what differs, or 77 where the reader is not installed:
 pip install tensorboard; pip install 'wandb<0.20' (later ones have no reader in Python); pip install mlflow-skinny;

@@ -18,7 +18,7 @@ except ImportError as error:
     print(f"skipped: {error}; pip install numpy safetensors transformers torch h5py")
     sys.exit(77)
 
-REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 TOKENS = 12  # that both continue a prompt by
 
 

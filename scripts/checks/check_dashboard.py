@@ -3,7 +3,7 @@
 """Reads a Grafana dashboard with the classes that Grafana Labs make of Grafana's own schema, and holds it to them: every key is
 one that the schema has, and every value of the type that it says.
 
-    scripts/check_dashboard.py launch/monitoring/grafana_dashboard.json
+    scripts/checks/check_dashboard.py launch/monitoring/grafana_dashboard.json
 
 Prints one line; exit code 0, or 1 with what is wrong, or 77 where the classes are not installed: pip install
 grafana-foundation-sdk (Python 3.11 or newer). What the queries ask for is checked by tests/launch/monitoring.

@@ -5,7 +5,7 @@
 Tokens and which of them count, one by one, of random conversations in several scripts, with white space where contents
 begin and end. Downloads nothing. Exits with 77 where Python lacks transformers, tokenizers or h5py.
 
-  scripts/check_chat.py --trireme build/cpu/trireme
+  scripts/checks/check_chat.py --trireme build/cpu/trireme
 """
 import argparse
 import json

@@ -14,12 +14,15 @@ is compared with that recording: the first tensor that differs must be the one, 
 """
 import argparse
 import os
+import pathlib
 import random
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+
+BUILD = pathlib.Path(__file__).resolve().parents[2] / "build/cpu"
 
 CONFIG = """
 run: {directory: runs/test, seed: 7}
@@ -187,7 +190,7 @@ class Check:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default="build/cpu", help="build directory")
+    parser.add_argument("--build", default=BUILD, help="build directory")
     parser.add_argument("--short", action="store_true", help="a few faults")
     parser.add_argument("--clean", type=int, metavar="STEPS", help="no fault: verify and replay a run of so many steps")
     options = parser.parse_args()

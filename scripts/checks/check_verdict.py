@@ -8,18 +8,21 @@ known part of a step more: while it computes, in its loader, on its stream of me
 checkpoints. Prints a table of what the verdict says: the rank, the cause, and its seconds beside those
 that were slept. Before each goes a clean run, in which nobody may be named.
 
-  python3 scripts/check_verdict.py                  # every place, layout and share: about 7 minutes
-  python3 scripts/check_verdict.py --clean 100      # 100 clean runs alone
+  python3 scripts/checks/check_verdict.py                  # every place, layout and share: about 7 minutes
+  python3 scripts/checks/check_verdict.py --clean 100      # 100 clean runs alone
 """
 import argparse
 import json
 import os
+import pathlib
 import re
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+
+BUILD = pathlib.Path(__file__).resolve().parents[2] / "build/cpu"
 
 LAYOUTS = {  # name: (ranks, the rank that stands still, settings)
     "data 2": (2, 1, ["parallel.data=2"]),
@@ -125,7 +128,7 @@ def clean_runs(runs, count, steps, step_ms):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trireme", default="build/cpu/tests/trireme_delayed", help="the program with delays")
+    parser.add_argument("--trireme", default=BUILD / "tests/trireme_delayed", help="the program with delays")
     parser.add_argument("--mpiexec", default="mpirun --oversubscribe --bind-to none", help="how to start ranks")
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--step-ms", type=float, default=100, help="how long a step of every rank sleeps")

@@ -7,18 +7,21 @@ way each, takes the first setting of the line "try:", trains with it and without
 of the time beside the measured one. Where the fault is one of the surroundings (a slow disk, a slow link), it is made: readers
 that sleep, messages that sleep (tests/launch/fixture/slow_calls.cpp). Wants a quiet machine with two cores.
 
-  python3 scripts/check_advice.py                      # all ten, three times each: about 6 minutes
-  python3 scripts/check_advice.py --row "slow storage" --repeat 1
+  python3 scripts/checks/check_advice.py                      # all ten, three times each: about 6 minutes
+  python3 scripts/checks/check_advice.py --row "slow storage" --repeat 1
 """
 import argparse
 import json
 import os
+import pathlib
 import re
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+
+BUILD = pathlib.Path(__file__).resolve().parents[2] / "build/cpu"
 
 TRY = re.compile(r"^try: (.+?) \(predicted -([\d.]+) % time( a sample)?", re.MULTILINE)
 ENOUGH = 0.7  # of what is promised
@@ -111,8 +114,8 @@ def check(runs, name, repeat, verbose):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trireme", default="build/cpu/tests/trireme_delayed", help="the program with delays")
-    parser.add_argument("--slow-calls", default="build/cpu/tests/launch/job/libtrireme_slow_calls.so", help="what makes messages slow")
+    parser.add_argument("--trireme", default=BUILD / "tests/trireme_delayed", help="the program with delays")
+    parser.add_argument("--slow-calls", default=BUILD / "tests/launch/job/libtrireme_slow_calls.so", help="what makes messages slow")
     parser.add_argument("--mpiexec", default="mpirun --oversubscribe --bind-to none", help="how to start ranks")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each kind, of which the median counts")
     parser.add_argument("--row", choices=ROWS, action="append", help="this row alone; may be given several times")

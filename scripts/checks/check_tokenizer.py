@@ -6,8 +6,8 @@ Makes tokenizer.json files in the styles of GPT-2, Llama 3, Qwen and others from
 text that both read is mixed: files, all code points, white space, contractions, accents in every normal form, long
 runs and bytes that are no UTF-8. Exits with 77 where Python lacks tokenizers or h5py.
 
-  scripts/check_tokenizer.py --trireme build/cpu/trireme                    a few MB of text, some minutes
-  scripts/check_tokenizer.py --trireme build/cpu/trireme --megabytes 100 --whole 1 --threads 2 --styles llama3    and what both take (half a minute)
+  scripts/checks/check_tokenizer.py --trireme build/cpu/trireme                    a few MB of text, some minutes
+  scripts/checks/check_tokenizer.py --trireme build/cpu/trireme --megabytes 100 --whole 1 --threads 2 --styles llama3    and what both take (half a minute)
 """
 import argparse
 import glob
@@ -87,7 +87,7 @@ def make_tokenizer(style, texts, path):
 
 
 def files_at_hand():
-    top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     found = []
     for pattern in ("**/*.md", "runtime/**/*.cpp", "data/**/*.cpp", "scripts/**/*.py", "configs/**/*.yaml"):
         found += sorted(glob.glob(os.path.join(top, pattern), recursive=True))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares every gradient of a small GPT and a small ResNet with PyTorch in double precision.
 
-    python3 scripts/check_gradients.py
+    python3 scripts/checks/check_gradients.py
 
 Trireme trains one step of plain SGD with learning rate 1, so that the weights before it less the weights after it are the
 gradients. PyTorch starts from the same weights, sees the same batch and computes in fp64. Seconds. Prints the loss,
@@ -25,7 +25,7 @@ try:
 except ImportError as error:
     sys.exit(f"{error}; install with: pip install torch numpy")
 
-REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TOLERANCE = 1e-4
 CONFIG = """
 run: {{directory: {run}}}

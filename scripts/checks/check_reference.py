@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluates a run's weights with an independent PyTorch model and compares with `trireme eval`.
 
-Command:  python3 scripts/check_reference.py RUN_DIRECTORY [--data SHARDS] [--trireme FILE] [--samples 64]
+Command:  python3 scripts/checks/check_reference.py RUN_DIRECTORY [--data SHARDS] [--trireme FILE] [--samples 64]
 Cost:     seconds for the quickstart's models.
 Expected: "trireme 1.234567  pytorch 1.234567  difference 1e-07" and exit code 0; 1 beyond --tolerance.
 Needs:    pip install torch numpy h5py pyyaml
@@ -25,7 +25,7 @@ try:
 except ImportError as error:
     sys.exit(f"{error}; run: pip install torch numpy h5py pyyaml")
 
-REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
 
 def load_weights(path):
