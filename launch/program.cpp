@@ -3,23 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "launch/commands/ablate_command.h"
-#include "launch/commands/bench_command.h"
-#include "launch/commands/campaign_command.h"
-#include "launch/commands/checkpoint_command.h"
-#include "launch/commands/data_command.h"
-#include "launch/commands/doctor_command.h"
-#include "launch/commands/eval_command.h"
-#include "launch/commands/field_commands.h"
-#include "launch/commands/generate_command.h"
-#include "launch/commands/plan_command.h"
-#include "launch/commands/replay_command.h"
-#include "launch/commands/report_command.h"
-#include "launch/commands/scale_command.h"
-#include "launch/commands/top_command.h"
-#include "launch/commands/trace_command.h"
-#include "launch/commands/train_command.h"
-#include "launch/commands/verify_run_command.h"
+#include "launch/commands/commands.h"
 #include "launch/guard.h"
 #include "runtime/telemetry/environment.h"
 

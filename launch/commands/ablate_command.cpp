@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/commands/ablate_command.h"
+#include "launch/commands/commands.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>

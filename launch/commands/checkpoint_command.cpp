@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/commands/checkpoint_command.h"
+#include "launch/commands/commands.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -10,7 +10,6 @@
 
 #include "launch/checkpoint/state_diff.h"
 #include "launch/checkpoint/state_text.h"
-#include "launch/commands/exchange_commands.h"
 #include "launch/commands/one_process.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/commands/data_command.h"
+#include "launch/commands/commands.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -12,7 +12,6 @@
 #include "data/pack/pack_text.h"
 #include "data/pack/progress.h"
 #include "data/sets/id_names.h"
-#include "launch/commands/inspect_command.h"
 #include "launch/commands/number_check.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/commands/exchange_commands.h"
+#include "launch/commands/commands.h"
 
 #include <CLI/CLI.hpp>
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/commands/field_commands.h"
+#include "launch/commands/commands.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>

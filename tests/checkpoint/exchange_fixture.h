@@ -11,7 +11,7 @@
 #include <map>
 #include <random>
 
-#include "launch/commands/checkpoint_command.h"
+#include "launch/commands/commands.h"
 #include "launch/guard.h"
 #include "models/config.h"
 #include "models/registry.h"

@@ -7,7 +7,7 @@
 #include <exception>
 
 #include "launch/bench/bench_data.h"
-#include "launch/commands/data_command.h"
+#include "launch/commands/commands.h"
 #include "runtime/base/error.h"
 
 int main(int argc, char** argv) {

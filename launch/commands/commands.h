@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommands of `trireme`. Each function adds one, with its options and what it does, to the
+// program or to the group that it belongs to; a command raises Error. What a command takes and
+// prints is in its --help.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/cli_fwd.h"
+
+namespace trireme {
+
+// Ranks of a job. `command_line` is recorded in environment.json.
+void add_train_command(CLI::App& app, std::vector<std::string> command_line);
+void add_eval_command(CLI::App& app);
+void add_generate_command(CLI::App& app);
+void add_replay_command(CLI::App& app);
+void add_doctor_command(CLI::App& app);
+void add_bench_command(CLI::App& app);
+
+// One process that starts jobs, and no rank itself.
+void add_scale_command(CLI::App& app);
+void add_campaign_command(CLI::App& app);
+void add_ablate_command(CLI::App& app);
+
+// One process. plan raises ExitCode::config where the plan does not fit.
+void add_plan_command(CLI::App& app);
+
+// One process that reads run directories and writes nothing into them, but report its report.html.
+void add_report_command(CLI::App& app);
+void add_top_command(CLI::App& app);
+void add_trace_command(CLI::App& app);
+void add_verify_run_command(CLI::App& app);
+
+// `trireme data ...` and what belongs to it.
+void add_data_commands(CLI::App& app);
+void add_field_commands(CLI::App& data);
+void add_data_inspect(CLI::App& data);
+void add_data_verify(CLI::App& data);
+
+// `trireme checkpoint ...` and what belongs to it.
+void add_checkpoint_commands(CLI::App& app);
+void add_exchange_commands(CLI::App& checkpoint);
+
+}  // namespace trireme
