@@ -400,8 +400,9 @@ check_staging() {
 }
 
 # A disturbance that Open MPI may get over: the run then ends with the bits of an undisturbed one, or else with code 5.
+# Steps take 2 ms on a quick machine, and the run has to last until it is disturbed.
 disturb() {
-  local name=$1 watch=$2 steps=(--set train.steps=500 --set train.global_batch=64 --set train.log_every=1000) expected
+  local name=$1 watch=$2 steps=(--set train.steps=2000 --set train.global_batch=64 --set train.log_every=1000) expected
   shift 2
   begin "$name"
   log=$place/undisturbed.log

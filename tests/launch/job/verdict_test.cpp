@@ -165,24 +165,36 @@ struct Slowed {
 
 class DelayTest : public RunTest, public testing::WithParamInterface<Slowed> {};
 
+// The share of `output`'s time that ranks waited for cores, in percent.
+double waits_for_cores(const std::string& output) {
+  const std::regex share(R"(waits for cores [\d.]+ s \(([\d.]+) %\))");
+  std::smatch found;
+  return std::regex_search(output, found, share) ? std::stod(found[1]) : 0;
+}
+
 // Every rank's steps sleep 50 ms, so that they last as long on a busy machine. Compared with what
 // was slept, not with a clock of the steps; scripts/checks/check_verdict.py has more, and closer.
+// Where other programs take the cores for most of the time a verdict names nobody, and rightly:
+// such a run says nothing and is repeated.
 TEST_P(DelayTest, TheRankItsCauseAndTheSecondsAreNamed) {
   const Slowed& slowed = GetParam();
   const std::string total = directory() + "/total";
-  const std::string sets = fmt::format(
-      "--set run.directory={0}/run --set device.type=cpu --set data.validation_path= "
-      "--set train.steps=22 --set train.micro_batch=4 --set train.log_every=100 {1}",
-      directory(), slowed.layout);
+  const std::string command = fmt::format(
+      "env TRIREME_TEST_DELAY=compute:all:50,{0}:{1}:{2} TRIREME_TEST_DELAY_TOTAL={3} {4} "
+      "--bind-to none --oversubscribe -np {5} {6} train {7}/gpt.yaml --overwrite "
+      "--set run.directory={8}/run --set device.type=cpu --set data.validation_path= "
+      "--set train.steps=22 --set train.micro_batch=4 --set train.log_every=100 {9}",
+      slowed.place, slowed.rank, slowed.milliseconds, total, TRIREME_MPIEXEC, slowed.ranks,
+      TRIREME_DELAYED, data_directory(), directory(), slowed.layout);
+  constexpr double most_is_waiting = 50;
+  constexpr int tries = 4;
 
-  const CommandResult result = run_command(
-      fmt::format("env TRIREME_TEST_DELAY=compute:all:50,{}:{}:{} TRIREME_TEST_DELAY_TOTAL={} {} "
-                  "--bind-to none "
-                  "--oversubscribe -np {} {} train {}/gpt.yaml {}",
-                  slowed.place, slowed.rank, slowed.milliseconds, total, TRIREME_MPIEXEC,
-                  slowed.ranks, TRIREME_DELAYED, data_directory(), sets));
+  CommandResult result;
+  for (int i = 0; i < tries && (i == 0 || waits_for_cores(result.output) > most_is_waiting); ++i) {
+    result = run_command(command);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  }
 
-  ASSERT_EQ(result.exit_code, 0) << result.output;
   const double slept = 1e-3 * std::stod(read_file(total));
   ASSERT_GT(slept, 0.1);
   const std::regex late(
