@@ -14,6 +14,7 @@
 
 #include "data/staging/piece_ledger.h"
 #include "runtime/base/checksum.h"
+#include "runtime/base/disk_space.h"
 #include "runtime/base/error.h"
 
 namespace trireme {
@@ -184,11 +185,14 @@ StageDirectory::StageDirectory(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   const std::string own = fmt::format("{}/trireme-{}", path, ::geteuid());
-  if (error || (::mkdir(own.c_str(), private_directory) != 0 && errno != EEXIST))
-    fail(ExitCode::config,
+  const bool has_parent = !error;
+  if (has_parent && ::mkdir(own.c_str(), private_directory) != 0 && errno != EEXIST)
+    error.assign(errno, std::generic_category());
+  if (error)
+    fail(code_of_failed_write(error.value(), ExitCode::config),
          "data.stage: {}: cannot be made: {}; name a directory on a disk of the "
          "host that can be written to, or leave it out",
-         error ? path : own, error ? error.message() : std::generic_category().message(errno));
+         has_parent ? own : path, error.message());
   struct stat status {};
   if (::lstat(own.c_str(), &status) != 0) system_failed("lstat", own, ExitCode::config);
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() ||

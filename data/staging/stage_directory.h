@@ -52,7 +52,7 @@ struct StagingPlan {
 class StageDirectory {
  public:
   // Raises ExitCode::config, naming data.stage, where it cannot be made or written to, or where
-  // others may write to it.
+  // others may write to it; ExitCode::internal where the disk is full.
   explicit StageDirectory(const std::string& path);
 
   // Makes room for the first of `sources` that fit beside each other in `limit` bytes (0: any
