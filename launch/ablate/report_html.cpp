@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "launch/ablate/report.h"
@@ -105,25 +106,58 @@ std::string difference_cells(const std::optional<Difference>& difference) {
   return fmt::format("<td>{:+.4f}</td><td class=\"text\">{}</td>", difference->mean, interval);
 }
 
+// Nowhere else may the name of a narrow screen's variant be broken.
+std::string breakable(const std::string& name) {
+  std::string text;
+  for (const char letter : name)
+    text += letter == ',' ? ",<wbr>" : escaped(std::string(1, letter));
+  return text;
+}
+
+// With one batch for all, equal tokens are equal steps.
+bool tokens_are_steps(std::span<const Row> rows) {
+  return std::ranges::all_of(rows, [](const Row& row) {
+    const auto &steps = row.differences[static_cast<std::size_t>(Axis::steps)],
+               &items = row.differences[static_cast<std::size_t>(Axis::items)];
+    return steps.has_value() == items.has_value() && (!steps || steps->by_seed == items->by_seed);
+  });
+}
+
+std::string table_head(const Study& study, bool one_column) {
+  const std::string items = escaped(study.traits.item_name);
+  std::vector<std::string> equal{one_column ? "steps and " + items : "steps"};
+  if (!one_column) equal.push_back(items);
+  equal.push_back("time and cost");
+  std::string first, second;
+  for (const std::string& what : equal) {
+    first += fmt::format("<th class=\"text\" colspan=\"2\">difference at equal {}</th>", what);
+    second += "<th>mean</th><th class=\"text\">95 %</th>";
+  }
+  const auto tall = [](std::string_view title, std::string_view kind = "") {
+    return fmt::format("<th rowspan=\"2\"{}>{}</th>", kind, title);
+  };
+  constexpr std::string_view left = " class=\"text\"";
+  return fmt::format("<tr>{}{}{}{}{}{}{}{}{}{}{}</tr>\n<tr>{}</tr>\n", tall("#"),
+                     tall("variant", left), tall("state", left), tall("seeds"), tall("metric"),
+                     first, tall("steps"), tall(items), tall("time, s"), tall("rank hours"),
+                     study.price_per_rank_hour > 0 ? tall("price") : "", second);
+}
+
 std::string table(const Study& study, std::span<const Row> rows) {
-  std::string text = fmt::format(
-      "<tr><th>#</th><th class=\"text\">variant</th><th "
-      "class=\"text\">state</th><th>seeds</th><th>metric</th>"
-      "<th>difference at equal steps</th><th class=\"text\">95 %</th><th>at equal {0}</th>"
-      "<th class=\"text\">95 %</th><th>at equal time and cost</th><th class=\"text\">95 %</th>"
-      "<th>steps</th><th>{0}</th><th>time, s</th><th>rank hours</th>{1}</tr>\n",
-      escaped(study.traits.item_name), study.price_per_rank_hour > 0 ? "<th>price</th>" : "");
+  const bool one_column = tokens_are_steps(rows);
+  std::string text = table_head(study, one_column);
   std::size_t place = 0;  // the base has 0; the chart of differences counts so
   for (const Row& row : rows) {
     text += fmt::format(
-        "<tr><td>{}</td><th scope=\"row\" class=\"text\">{}</th><td "
+        "<tr><td>{}</td><th scope=\"row\" class=\"text name\">{}</th><td "
         "class=\"text\">{}</td><td>{}/{}</td>",
-        place++, escaped(study.variants[row.variant].name), name_of(row.state), row.seeds,
+        place++, breakable(study.variants[row.variant].name), name_of(row.state), row.seeds,
         study.seeds.size());
     if (row.seeds > 0) {
       text += fmt::format("<td>{:.4f}</td>", row.metric);
-      for (const auto& difference : row.differences)
-        text += difference_cells(difference);
+      for (std::size_t axis = 0; axis < row.differences.size(); ++axis)
+        if (!one_column || axis != static_cast<std::size_t>(Axis::items))
+          text += difference_cells(row.differences[axis]);
       text += fmt::format("<td>{:.0f}</td><td>{:.0f}</td><td>{:.1f}</td><td>{:.4f}</td>", row.steps,
                           row.items, row.seconds, row.rank_hours);
       if (study.price_per_rank_hour > 0)
@@ -188,15 +222,15 @@ std::string html_report(const Study& study, const AblationResult& result,
   for (const Row& row : rows)
     variants += (variants.empty() ? "" : ",") + variant_json(study, result, row);
   const std::string body =
-      fmt::format("<p class=\"soft\">trireme {}; {} on {} rank{}, {} seed{}{}.</p>\n",
-                  escaped(version_text()), escaped(study.config), study.ranks,
+      fmt::format("<p class=\"soft\">trireme {}; {}, of {}, on {} rank{}, {} seed{}{}.</p>\n",
+                  escaped(version_text()), escaped(study.file), escaped(study.config), study.ranks,
                   study.ranks > 1 ? "s" : "", study.seeds.size(), study.seeds.size() > 1 ? "s" : "",
                   result.interrupted ? "; interrupted, --resume goes on" : "") +
       table(study, rows) + axis_choice +
       "<div id=\"ablation\"></div>\n<h2>Definitions</h2>\n<ul>\n" + notes + "</ul>\n" +
       cells_table(study, result) + settings(study);
   return report::html_page(
-      {.title = "Ablation of " + study.file,
+      {.title = "Ablation: " + std::filesystem::path(study.file).filename().string(),
        .body = body,
        .data = fmt::format(
            "{{\"kind\":\"ablation\",\"items\":{},\"ranks\":{},\"metric\":{},\"variants\":[{}]}}",

@@ -34,6 +34,11 @@ std::string found_file(const std::string& name, const std::string& beside) {
   return fs::absolute(take_near ? near : fs::path(name)).lexically_normal().string();
 }
 
+// Wherever it is started again, a campaign finds itself.
+std::string place_of_campaign(const fs::path& directory, const std::string& file) {
+  return fs::absolute(fs::path(file).parent_path() / directory).lexically_normal().string();
+}
+
 // As ssh, mpirun's list and a shell take it.
 void check_host(const Value& value, const std::string& host) {
   constexpr std::string_view allowed =
@@ -92,9 +97,10 @@ constexpr Row rows[] = {
     {"set", "none", "list of `key=value`, as `--set`",
      [](CampaignFile& file, const Value& value) { file.set = value.texts(); }},
     {"directory", "campaigns/NAME of the file",
-     "state, logs, status page; the run is `run` in it; all nodes must see it",
+     "state, logs, status page; the run is `run` in it; all nodes must see it; where relative, to "
+     "the file's place, wherever the campaign is started",
      [](CampaignFile& file, const Value& value) {
-       file.directory = fs::absolute(value.text()).lexically_normal().string();
+       file.directory = place_of_campaign(value.text(), file.path);
      }},
     {"nodes.min", "1", "fewest nodes of a job",
      [](CampaignFile& file, const Value& value) { file.min_nodes = value.integer(1, most_nodes); }},
@@ -169,14 +175,15 @@ void read_key(CampaignFile& file, const std::string& key, const Node& node, int 
   const Value value(fmt::format("{}:{}: {}", file.path, line, key), node);
   const auto* const row = std::ranges::find(rows, std::string_view(key), &Row::key);
   if (row == std::end(rows)) {
-    std::vector<std::string_view> keys, within;
+    std::vector<std::string_view> keys, words, within;
     for (const Row& each : rows) {
       keys.push_back(each.key);
+      words.insert(words.end(), {each.key, each.key.substr(0, each.key.find('.'))});
       if (each.key.starts_with(key + ".")) within.push_back(each.key);
     }
     if (!within.empty())
       value.refuse(fmt::format("has keys of its own; give some of {}", fmt::join(within, ", ")));
-    const std::string_view near = config::closest(key, keys);
+    const std::string_view near = config::closest(key, words);
     value.refuse(near.empty() ? fmt::format("unknown key; known are {}", fmt::join(keys, ", "))
                               : fmt::format("unknown key; did you mean {}?", near));
   }
@@ -234,7 +241,7 @@ std::string CampaignFile::where(const std::string& key) const {
 CampaignFile parse_campaign(const std::string& text, const std::string& path) {
   CampaignFile file{.path = path};
   const fs::path name = fs::path(path).stem();
-  file.directory = fs::absolute("campaigns" / name).lexically_normal().string();
+  file.directory = place_of_campaign("campaigns" / name, path);
   const Node root = config::parse_document(text, path);
   if (root.kind != Node::Kind::map) {
     fail(ExitCode::config, "{}:{}: expected keys such as \"config: configs/gpt_tiny.yaml\"", path,

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/replay/replay.h"
 #include "runtime/base/error.h"
@@ -38,9 +39,9 @@ void add_replay_command(CLI::App& app) {
   command->add_option("run", request->run, "Directory of the run")->required();
   command->add_option("--step", request->step, "The step, as the run counts them (from 1)")
       ->required()
-      ->check(CLI::PositiveNumber);
+      ->check(integer_from(std::int64_t{1}));
   command->add_option("--steps", request->steps, "How many steps, from that one on")
-      ->check(CLI::PositiveNumber);
+      ->check(integer_from(std::int64_t{1}));
   add_set_option(*command, request->overrides);
   command->add_option(
       "--record", request->record,
@@ -55,10 +56,9 @@ void add_replay_command(CLI::App& app) {
       "nothing\n"
       "into the run. As many ranks as the run had replay its layout, others data parallelism;\n"
       "--set parallel.tensor=2 and its like name another. Ends with code 4 where a step is not\n"
-      "what the certificate says.\n"
-      "To find what a layout or a program does otherwise, record the step on one that is right "
-      "and\n"
-      "then on the one in question, --against the first.\n"
+      "what the certificate says; the message then ends with the two commands that name the first\n"
+      "tensor that differs: one records the step where it is right, the other on the layout in\n"
+      "question, --against the first. Of two runs, trireme verify-run --against names the step.\n"
       "Example: trireme replay runs/book --step 1234 --steps 10\n"
       "Example: trireme replay runs/book --step 1234 --record right --values\n"
       "Example: mpirun -np 4 trireme replay runs/book --step 1234 --set parallel.tensor=2\n"

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "runtime/base/error.h"
+#include "runtime/telemetry/run_directory.h"
 
 namespace trireme {
 namespace {
@@ -264,12 +265,25 @@ Recording read_recording(const std::string& directory) {
   const auto path_of = [&](int rank) { return fmt::format("{}/rank_{}.jsonl", directory, rank); };
   for (; fs::exists(path_of(recording.ranks)); ++recording.ranks)
     read_rank(path_of(recording.ranks), recording.ranks, recording);
-  if (recording.tensors.empty())
+  if (recording.tensors.empty()) {
+    const bool is_run = fs::exists(RunDirectory::config_in(directory));
     fail(ExitCode::config,
-         "{}: holds no recording ({} is not there, or empty); make one with trireme replay RUN "
-         "--step N --record DIRECTORY",
-         directory, path_of(0));
+         "{}: {} ({} is not there, or empty); make one with trireme replay {} --step N --record "
+         "DIRECTORY",
+         directory, is_run ? "is a run, and holds no recording of a step" : "holds no recording",
+         path_of(0), is_run ? directory : "RUN");
+  }
   return recording;
+}
+
+void require_steps(const Recording& recording, std::int64_t first, std::int64_t last) {
+  const std::int64_t begins = recording.tensors.begin()->first.step,
+                     ends = recording.tensors.rbegin()->first.step;
+  if (begins == first && ends == last) return;
+  fail(ExitCode::config,
+       "--against: {} has steps {} to {}, and {} to {} are replayed; use --step {} --steps {}, or "
+       "record these steps there too",
+       recording.directory, begins, ends, first, last, begins, ends - begins + 1);
 }
 
 std::string compare_recordings(const Recording& recording, const Recording& reference) {

@@ -56,6 +56,9 @@ struct Recording {
 // Raises ExitCode::config for a directory that holds none, or a broken one.
 [[nodiscard]] Recording read_recording(const std::string& directory);
 
+// Raises ExitCode::config for a recording of other steps, which nothing can be compared with.
+void require_steps(const Recording& recording, std::int64_t first, std::int64_t last);
+
 // A sentence or two on the first tensor of `recording` that is not what `reference` has: which, on
 // which ranks, both values where both recorded them, and what is likely at fault. "" where none is.
 [[nodiscard]] std::string compare_recordings(const Recording& recording,

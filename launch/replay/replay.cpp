@@ -39,6 +39,8 @@ struct Replayed {
   std::string tensor{};                             // the first that the other recording has not
 };
 
+constexpr std::string_view restored = "restored weights";
+
 struct Difference {
   std::int64_t step = 0;
   std::string what;  // "loss"
@@ -93,6 +95,7 @@ Config replay_config(const RankProcess& process, const ReplayRequest& request,
       "checkpoint.every_minutes=0",
       "checkpoint.in_memory_every_steps=0",
       "data.stage=",
+      "data.validation_path=",
       "run.deadline_minutes=0"};
   if (names_layout(request.overrides) || was.data * was.tensor * was.pipeline != ranks) {
     for (const char* const key : {"data=auto", "tensor=1", "pipeline=1", "zero=0", "sequence=false",
@@ -102,6 +105,11 @@ Config replay_config(const RankProcess& process, const ReplayRequest& request,
   set.insert(set.end(), request.overrides.begin(), request.overrides.end());
   Provenance where;
   Config config = load_config(file, set, &where);
+  if (!config.data.path.empty() && !std::filesystem::exists(config.data.path))
+    fail(ExitCode::data,
+         "{}: the data that {} was trained on is not there; name where it is now with --set "
+         "data.path=DIRECTORY",
+         config.data.path, request.run);
   return resolve_config(std::move(config), process.environment(), &where);
 }
 
@@ -175,7 +183,12 @@ std::unique_ptr<Recorder> recorder_for(const Session& session, const ReplayReque
     fail(ExitCode::config,
          "--record: with parallel.sequence: true a rank has rows of what layers hand on, which are "
          "not recorded; add --set parallel.sequence=false");
-  if (session.world->rank() == 0) make_recording_directory(request.record);
+  if (session.world->rank() == 0) {
+    if (!request.against.empty())
+      require_steps(read_recording(request.against), request.step,
+                    request.step + request.steps - 1);
+    make_recording_directory(request.record);
+  }
   session.world->barrier();
   return std::make_unique<Recorder>(RecorderOptions{.directory = request.record,
                                                     .rank = session.world->rank(),
@@ -250,9 +263,10 @@ std::optional<Difference> first_difference(const Replayed& replayed,
   const auto certified = [&](std::int64_t step) -> const Step& {
     return record.steps[static_cast<std::size_t>(step - record.steps.front().step)];
   };
-  const std::string restored =
+  const std::string first =
       odd_tensor(replayed.tensors_after, record.tensors_after, replayed.after);
-  if (!restored.empty()) return Difference{replayed.after, "restored weights", "", "", restored};
+  if (!first.empty())
+    return Difference{replayed.after, std::string(restored), replayed.checkpoint, "", first};
   const std::pair<const char*, std::string Step::*> parts[] = {
       {"samples", &Step::samples},
       {"loss", &Step::loss},
@@ -274,8 +288,6 @@ std::optional<Difference> first_difference(const Replayed& replayed,
 }
 
 std::string_view meaning_of(const std::string& what) {
-  if (what == "restored weights")
-    return "the checkpoint is not what the run had: its memory, or the disk, changed them";
   if (what == "samples") return "data: other samples, or another order of them";
   if (what == "loss")
     return "in the passes or before: the batch, the weights that the step began with, an "
@@ -286,11 +298,16 @@ std::string_view meaning_of(const std::string& what) {
 }
 
 // What differs between here and there beside the layout.
-std::string circumstances(const CertificateStart& start,
+std::string circumstances(const std::string& run, const CertificateStart& start,
                           const std::vector<std::string>& overrides) {
   std::string text;
   for (const std::string& set : overrides)
     if (!set.starts_with("parallel.")) text += fmt::format(" The replay was run with {}.", set);
+  if (start.config != file_digest(config_file_of_run(run)))
+    text += fmt::format(
+        " {} is not what it was when the run did this step: it was edited, or a later start went "
+        "on with other settings; name those of then with --set KEY=VALUE.",
+        config_file_of_run(run));
   if (start.binary != file_digest("/proc/self/exe"))
     text += fmt::format(" The run was made by another program: {}; this is {}.", start.program,
                         build_text());
@@ -303,19 +320,44 @@ std::string circumstances(const CertificateStart& start,
 }
 
 struct Comparison {
+  const ReplayRequest& request;
   const CertificateStart& start;
   std::string layout;  // of the replay
-  const std::vector<std::string>& overrides;
+  int ranks;           // of the replay
+  int ranks_of_run;
   [[nodiscard]] bool same_layout() const { return layout == start.layout; }
 };
 
+// From the step that differs to the first tensor that does.
+std::string next_commands(std::int64_t step, const Comparison& how) {
+  const bool own = how.ranks > 1 || how.same_layout();  // else one rank, of a run of several
+  const int ranks = own ? how.ranks : how.ranks_of_run;
+  std::string data, all;
+  for (const std::string& set : how.request.overrides) {
+    if (set.starts_with("data.")) data += " --set " + set;
+    if (own || !set.starts_with("parallel.")) all += " --set " + set;
+  }
+  const std::string replay = fmt::format("trireme replay {} --step {}", how.request.run, step);
+  return fmt::format(
+      "\nWhich tensor? Record the step where it is right (on one rank; by another program or on "
+      "another machine, where these are in doubt), then where it is in question:\n"
+      "  {}{} --record right --values\n"
+      "  {}{}{} --record wrong --values --against right",
+      replay, data, ranks > 1 ? fmt::format("mpirun -np {} ", ranks) : "", replay, all);
+}
+
 std::string judgement(const Difference& difference, const Comparison& how, bool repeatable) {
+  if (difference.what == restored)
+    return fmt::format(
+        "{} is not what the run had after step {}: {} differs, which memory, the disk or another "
+        "run's files changed; move the checkpoint away, and the replay begins with an earlier one",
+        difference.here, difference.step, difference.tensor);
   std::string text = fmt::format("step {}: another {}", difference.step, difference.what);
   if (!difference.here.empty())
     text += fmt::format(": {} in the replay, {} in the run", difference.here, difference.there);
   if (!difference.tensor.empty()) text += fmt::format("; first in {}", difference.tensor);
   text += fmt::format(" ({}).", meaning_of(difference.what));
-  const std::string others = circumstances(how.start, how.overrides);
+  const std::string others = circumstances(how.request.run, how.start, how.request.overrides);
   if (!repeatable)
     return text +
            " The replay differs from itself too: this machine, or something that is not "
@@ -354,7 +396,12 @@ ReplayReport compare_steps(const RankProcess& process, const ReplayRequest& requ
   const CertificateRecord record = certificate_of(request);
   const CertificateStart& start = start_of_step(record, request.step);
   const Config config = replay_config(process, request, start);
-  const Comparison here{start, layout_text(config.parallel), request.overrides};
+  const ParallelConfig was = load_config(config_file_of_run(request.run), {}).parallel;
+  const Comparison here{.request = request,
+                        .start = start,
+                        .layout = layout_text(config.parallel),
+                        .ranks = process.mpi.size(),
+                        .ranks_of_run = static_cast<int>(was.data * was.tensor * was.pipeline)};
   const Replayed replayed = run_again(process, request, config, record);
   ReplayReport report;
   report.tensor = replayed.tensor;
@@ -388,6 +435,8 @@ ReplayReport compare_steps(const RankProcess& process, const ReplayRequest& requ
   const bool repeatable =
       again.steps == replayed.steps && again.tensors_after == replayed.tensors_after;
   report.difference = judgement(*difference, here, repeatable);
+  if (request.record.empty() && difference->what != restored)
+    report.difference += next_commands(difference->step, here);
   return report;
 }
 
@@ -396,6 +445,12 @@ ReplayReport compare_steps(const RankProcess& process, const ReplayRequest& requ
 ReplayReport replay(const RankProcess& process, const ReplayRequest& request) {
   if (!request.against.empty() && request.record.empty())
     fail(ExitCode::config, "--against: compares recordings; add --record DIRECTORY for this one's");
+  if (!request.against.empty() && std::filesystem::weakly_canonical(request.record) ==
+                                      std::filesystem::weakly_canonical(request.against))
+    fail(ExitCode::config,
+         "--record: {} is the recording that --against names, which would be written over; give "
+         "another directory",
+         request.record);
   ReplayReport report = compare_steps(process, request);
   if (request.record.empty()) return report;
   report.lines.push_back(fmt::format("{:<20} {}", "recorded", request.record));

@@ -46,7 +46,7 @@ void add_work(ordered_json& text, const Row& row, const ModelTraits& traits) {
   if (use.mfu) text["mfu"] = *use.mfu;
   if (use.hfu) text["hfu"] = *use.hfu;
   if (row.joules_per_sample)
-    text["joules_per_" + traits.item_name] =
+    text["joules_per_" + one_item(traits)] =
         *row.joules_per_sample / static_cast<double>(traits.targets_per_sample);
   if (row.point.work.predicted) text["predicted_seconds"] = *row.point.work.predicted;
 }
@@ -135,6 +135,10 @@ void add_once(std::vector<std::string>& to, const std::string& text) {
 
 }  // namespace
 
+std::string one_item(const ModelTraits& traits) {
+  return traits.item_name.substr(0, traits.item_name.size() - 1);
+}
+
 StudyPlace place_of(std::span<const Row> rows) {
   StudyPlace all;
   for (const Row& row : rows) {
@@ -175,7 +179,7 @@ std::string csv_report(const Study& study, std::span<const Row> rows) {
       ",hosts,ranks_per_host,cores_per_host,shares_cores,samples_per_second_low,"
       "samples_per_second_high,efficiency_low,efficiency_high,six_n_flops_per_rank,"
       "model_flops_per_rank,hardware_flops_per_rank,mfu,hfu,joules_per_{},steps_to_loss\n",
-      study.traits.item_name);
+      one_item(study.traits));
   for (const Row& row : rows) {
     const Point& point = row.point;
     text += fmt::format("{},{},{},{},{},{},{},{},{}", name_of(point.mode), point.ranks(),
@@ -239,11 +243,11 @@ std::string json_report(const Study& study, std::span<const Row> rows) {
 
 std::string text_report(const Study& study, std::span<const Row> rows) {
   std::string text =
-      fmt::format("{:<7}{:>6}  {:<24}{:>12}{:>11}  {:<15}{:>8}{:>8}{:>8}{:>10}{:>9}\n", "mode",
+      fmt::format("{:<11}{:>6}  {:<24}{:>12}{:>11}  {:<15}{:>8}{:>8}{:>8}{:>10}{:>9}\n", "mode",
                   "ranks", "layout", study.traits.item_name + "/s", "efficiency", "", "comm",
                   "bubble", "data", "straggler", "compute");
   for (const Row& row : rows) {
-    text += fmt::format("{:<7}{:>6}{} {:<24}", name_of(row.point.mode), row.point.ranks(),
+    text += fmt::format("{:<11}{:>6}{} {:<24}", name_of(row.point.mode), row.point.ranks(),
                         row.place.shares_cores() ? "*" : " ", row.point.layout());
     if (row.good == 0) {
       text += "no run ended well\n";

@@ -12,6 +12,9 @@
 namespace trireme::scale {
 
 // Where the runs of a study were.
+// "token" of "tokens".
+[[nodiscard]] std::string one_item(const ModelTraits& traits);
+
 struct StudyPlace {
   std::vector<std::string> hosts{}, cpus{};  // each once
   int cores = 0;                             // of the host that has fewest

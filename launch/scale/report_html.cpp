@@ -21,11 +21,12 @@ std::string scrolling(std::string_view name, const std::string& table) {
 }
 
 std::string table(const Study& study, std::span<const Row> rows) {
+  const bool to_loss = rows.front().point.mode == Mode::fixed_loss;
   std::string text = fmt::format(
       "<tr><th>ranks</th><th class=\"text\">layout</th>"
-      "<th>batch</th><th>runs</th><th>{}/s</th><th>step, ms</th><th>efficiency, %</th>"
+      "<th>batch</th><th>runs</th><th>{}/s</th><th>{}, ms</th><th>efficiency, %</th>"
       "<th>least..most</th><th>ideal, ms</th><th>gap, ms</th>",
-      escaped(study.traits.item_name));
+      escaped(study.traits.item_name), to_loss ? "time to the loss" : "step");
   for (const std::string_view title : loss_titles)
     text += fmt::format("<th>{}</th>", title);
   text += "</tr>\n";
@@ -50,7 +51,9 @@ std::string table(const Study& study, std::span<const Row> rows) {
     }
     text += "</tr>\n";
   }
-  text = scrolling("Points", text) + "<p>Losses in ms per step.</p>\n";
+  text = scrolling("Points", text) +
+         fmt::format("<p>What is lost to each cause, in ms {}.</p>\n",
+                     to_loss ? "up to the loss" : "per step");
   if (std::ranges::any_of(rows, [](const Row& row) { return row.place.shares_cores(); }))
     text += fmt::format("<p>* {}</p>\n", shared_cores_note);
   return text;

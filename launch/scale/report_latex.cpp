@@ -54,7 +54,7 @@ std::string latex_report(const Study& study, std::span<const Row> rows) {
       "scaling & ranks & layout & batch & {}/s & efficiency, \\% & GFLOP/s per rank & MFU, \\% & "
       "HFU, \\% & J per {} \\\\\n\\midrule\n",
       version_text(), study.options.config, plain(study.traits.item_name),
-      plain(study.traits.item_name.substr(0, study.traits.item_name.size() - 1)));
+      plain(one_item(study.traits)));
   for (const Row& row : rows)
     text += line(study, row) + " \\\\\n";
   return text + fmt::format(

@@ -29,6 +29,16 @@ void add(RunCheck& check, std::string_view what, const std::string& finding, boo
   if (!holds) check.problems.push_back(fmt::format("{}: {}", what, finding));
 }
 
+// A damaged file is a finding like any other.
+template <typename Look>
+void whatever_happens(RunCheck& check, std::string_view what, const Look& look) {
+  try {
+    look();
+  } catch (const Error& error) {
+    add(check, what, error.what(), false);
+  }
+}
+
 std::string span_of(const CertificateRecord& record) {
   if (record.steps.empty()) return "no step";
   return fmt::format("steps {} to {}", record.steps.front().step, record.steps.back().step);
@@ -42,6 +52,9 @@ void check_chain(const CertificateRecord& record, RunCheck& check) {
   for (const CertificateStart& start : record.starts)
     check.lines.push_back(fmt::format("  after step {:<8} {}; {}; {}", start.after, start.layout,
                                       start.mode, start.program));
+  if (record.is_torn)
+    check.lines.push_back(
+        "  its last line is cut off, by a kill or a full disk, or being written: it does not count");
   std::ranges::copy(record.problems, std::back_inserter(check.problems));
   if (record.starts.empty()) check.problems.push_back("certificate: no start of a run is in it");
 }
@@ -136,21 +149,23 @@ void check_checkpoints(const std::string& directory, const CertificateRecord& re
                        RunCheck& check) {
   for (const StepDirectory& found : list_checkpoints(RunDirectory::checkpoints_in(directory))) {
     const std::string name = fs::path(found.path).filename();
-    try {
+    whatever_happens(check, name, [&] {
       const FoundCheckpoint checkpoint = open_checkpoint(found.path);
       bool holds = false;
       const std::string finding = finding_of(checkpoint, record, holds);
       add(check, name, finding, holds);
-    } catch (const Error& error) {
-      add(check, name, error.what(), false);
-    }
+    });
   }
 }
 
 std::string certificate_in(const std::string& directory) {
   if (!fs::is_directory(directory))
     fail(ExitCode::config, "{}: no such directory; give the directory of a run", directory);
-  return directory + "/" + std::string(certificate_name);
+  std::string path = directory + "/" + std::string(certificate_name);
+  if (!fs::exists(path))
+    fail(ExitCode::config,
+         "{}: is not there; give the directory of a run, one of version 0.2.0 or later", path);
+  return path;
 }
 
 // Of steps for which both have the digest of every tensor: names the first that differs.
@@ -189,7 +204,7 @@ RunCheck verify_run(const std::string& directory) {
   check_chain(record, check);
   check_config(directory, record, check);
   check_metrics(directory, record, check);
-  check_weights(directory, record, check);
+  whatever_happens(check, "weights", [&] { check_weights(directory, record, check); });
   check_checkpoints(directory, record, check);
   return check;
 }

@@ -112,6 +112,8 @@ bool would_come_again(int code, std::string_view log) {
     return log.find(words) != std::string_view::npos;
   };
   if (code == static_cast<int>(ExitCode::non_finite)) return true;
+  if (code == static_cast<int>(ExitCode::checkpoint))
+    return says("is of another model or optimizer than the config");
   if (code != static_cast<int>(ExitCode::config) && code != static_cast<int>(ExitCode::data))
     return false;
   if (says("is in use by") || says("No space left") || says("isk quota") || says("disk is full"))
@@ -122,11 +124,17 @@ bool would_come_again(int code, std::string_view log) {
 std::string last_message(std::string_view log) {
   std::istringstream lines{std::string(log)};
   std::string error, last;
+  bool goes_on = false;  // in lines that are set in
   for (std::string line; std::getline(lines, line);) {
     // Nor the frames of Open MPI's messages, and what a run logs.
     if (line.find_first_not_of(" \t\r-") == std::string::npos) continue;
     if (line.find("] [info] [") == std::string::npos) last = line;
-    if (const auto at = line.find("error: "); at != std::string::npos) error = line.substr(at + 7);
+    goes_on = goes_on && line.starts_with("  ");
+    if (goes_on) error += (error.ends_with(':') ? "" : ";") + line.substr(1);
+    if (const auto at = line.find("error: "); at != std::string::npos) {
+      error = line.substr(at + 7);
+      goes_on = true;
+    }
   }
   return (error.empty() ? last : error).substr(0, 300);
 }

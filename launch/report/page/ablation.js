@@ -8,13 +8,19 @@ const ablation = {
     cost: { label: "rank hours", write: format.number, of: (curve, data) => curve.seconds.map((v) => v * data.ranks / 3600) },
   },
 
+  // Beginnings are far above where variants part; they run off the top until somebody looks at them.
+  late(tables) {
+    const most = Math.max(...tables.flatMap(([, losses]) => losses.slice(Math.ceil(losses.length / 10))).filter((v) => v != null));
+    return { range: (u, low, high) => charts.range(low, low < most ? Math.min(high, most) : high) };
+  },
+
   // A variant keeps its colour in every chart.
   curves(parent, data, axis, key, options) {
     const having = data.variants.map((one, index) => [one, index]).filter(([one]) => one[key].loss.some((v) => v != null));
     if (having.length === 0) return;
     const tables = having.map(([one]) => runCharts.ascending([axis.of(one[key], data), one[key].loss]));
     charts.add(parent, Object.assign({ data: uPlot.join(tables), xLabel: axis.label || data.items + " seen", xWrite: axis.write, write: format.number, yLabel: "loss",
-      series: having.map(([one, index]) => ({ label: one.name, index, width: index === 0 ? 2.5 : 1.5, dash: index >= 9 ? [6, 3] : undefined,
+      yScale: key === "training" ? ablation.late(tables) : undefined, series: having.map(([one, index]) => ({ label: one.name, index, width: index === 0 ? 2.5 : 1.5, dash: index >= 9 ? [6, 3] : undefined,
         points: { show: one[key].loss.length < 40, size: 5 } })) }, options));
   },
 
@@ -53,7 +59,7 @@ const ablation = {
     const grid = element("div", { class: "charts" });
     parent.append(grid);
     ablation.curves(grid, data, axis, "evaluations", { title: "Validation loss", broad: true, caption: "Means over the seeds." });
-    ablation.curves(grid, data, axis, "training", { title: "Training loss", broad: true, caption: "Means over the seeds and the steps of each point." });
+    ablation.curves(grid, data, axis, "training", { title: "Training loss", broad: true, caption: "Means over the seeds and the steps of each point; the first tenth may begin above the chart." });
     ablation.differences(grid, data);
   },
 

@@ -132,9 +132,9 @@ class Reader {
       problem("has values of a wrong kind");
     }
   }
-  // The last line may be torn: the run writes it, or was killed.
-  [[nodiscard]] CertificateRecord take() {
+  [[nodiscard]] CertificateRecord take(bool is_torn) {
     record_.chain = digest_text(chain_);
+    record_.is_torn = is_torn;
     return std::move(record_);
   }
 
@@ -241,9 +241,10 @@ CertificateRecord read_certificate(const std::string& path) {
   std::ifstream file(path);
   if (!file) fail(ExitCode::config, "{}: cannot be read: {}", path, std::strerror(errno));
   Reader reader(path);
-  for (std::string line; std::getline(file, line) && !file.eof();)
+  std::string line;
+  while (std::getline(file, line) && !file.eof())
     reader.line(line);
-  return reader.take();
+  return reader.take(/*is_torn=*/!line.empty());
 }
 
 }  // namespace trireme

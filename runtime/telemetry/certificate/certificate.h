@@ -90,6 +90,7 @@ struct CertificateRecord {
   std::string weights{};
   std::map<std::string, std::string> tensors{};
   std::string chain{};
+  bool is_torn = false;  // the last line has no end: it is being written, or never was; not read
   std::vector<std::string> problems{};
 };
 // Follows the chain from the first line to the last whole one. Raises ExitCode::config where there

@@ -45,6 +45,16 @@ TEST(CampaignFile, ReadsEveryKey) {
   EXPECT_THAT(least.directory, HasSubstr("campaigns/c"));
 }
 
+// From cron, a login shell or the repository: a second campaign of one file would submit its own jobs.
+TEST(CampaignFile, HasItsDirectoryBesideItWhereverItIsStarted) {
+  const auto directory = [](const std::string& line) {
+    return parse_campaign("config: a.yaml\n" + line, "/some/place/c.yaml").directory;
+  };
+  EXPECT_EQ(directory(""), "/some/place/campaigns/c");
+  EXPECT_EQ(directory("directory: ../mine\n"), "/some/mine");
+  EXPECT_EQ(directory("directory: /tmp/c\n"), "/tmp/c");
+}
+
 TEST(CampaignFile, ReadsHostsFromAFile) {
   const TemporaryDirectory place;
   std::ofstream(place.path() + "/hosts") << "# ours\nn1 slots=8\n\n  n2\n";
@@ -60,6 +70,7 @@ TEST(CampaignFile, RefusesWithPlaceValueAndFix) {
         ExitCode::config, [&] { (void)parse("config: a.yaml\n" + text); }, message);
   };
   refuses("node: 3\n", "c.yaml:2: node: unknown key");
+  refuses("nodess: {min: 1}\n", "c.yaml:2: nodess: unknown key; did you mean nodes?");
   refuses("nodes: {mim: 3}\n", "c.yaml:2: nodes.mim: unknown key; did you mean nodes.min?");
   refuses("nodes: 3\n", "c.yaml:2: nodes: has keys of its own; give some of nodes.min, nodes.max");
   refuses("hosts: [a:2]\n", "c.yaml:2: hosts: 'a:2' is no name of a host; write names alone");
@@ -203,6 +214,9 @@ TEST(Blame, TellsErrorsThatWouldComeAgain) {
   EXPECT_TRUE(would_come_again(2, said));
   EXPECT_TRUE(would_come_again(3, said));
   EXPECT_TRUE(would_come_again(6, ""));
+  EXPECT_TRUE(would_come_again(
+      4, "[rank 0/2 h] error: r/step_2: is of another model or optimizer than the config:\n"));
+  EXPECT_FALSE(would_come_again(4, said));
   EXPECT_TRUE(would_come_again(2, "2026-11-24 train.sbatch: a rank is one task with one GPU\n"));
   EXPECT_FALSE(would_come_again(5, said));
   EXPECT_FALSE(would_come_again(75, said));
@@ -224,6 +238,8 @@ TEST(Blame, NamesHostsOfADoctorsProblemsUnlessAllHaveThem) {
   EXPECT_TRUE(blamed_hosts("PROBLEM  config         wrong  [all ranks]\n", hosts, 2).empty());
   EXPECT_TRUE(blamed_hosts("PROBLEM  link           n1 - n2: slow\n", hosts, 2).empty());
   EXPECT_EQ(last_message("a\n[rank 1/2 h] error: bad thing\nmpirun noticed\n"), "bad thing");
+  EXPECT_EQ(last_message("[rank 0/2 h] error: another model:\n  a is in it\n  use its config\nend\n"),
+            "another model: a is in it; use its config");
   EXPECT_EQ(last_message("lost n2\n-----\n[x] [info] [0] [train] step 1\n"), "lost n2");
 }
 

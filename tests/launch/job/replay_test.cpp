@@ -17,6 +17,7 @@ using namespace test;
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class ReplayTest : public RunTest {
  protected:
@@ -65,8 +66,35 @@ TEST_F(ReplayTest, AStepThatIsNotWhatItWasIsNamedWithWhatCameFirst) {
   EXPECT_THAT(other.output,
               AllOf(HasSubstr("step 3: another digest of weights"), HasSubstr("; first in "),
                     HasSubstr("The replay was run with optimizer.learning_rate=0.01")));
+  EXPECT_THAT(other.output,
+              AllOf(HasSubstr("replay " + run() + " --step 3 --record right --values\n"),
+                    HasSubstr("replay " + run() +
+                              " --step 3 --set optimizer.learning_rate=0.01 --record wrong "
+                              "--values --against right")));
   const CommandResult seed = replay("--step 4 --set model.dropout=0.5");
   EXPECT_THAT(seed.output, HasSubstr("step 3: another loss: "));
+}
+
+// Nor is it for the devices of then, where it is the settings that are others.
+TEST_F(ReplayTest, SettingsThatAreNotThoseOfTheStepAndACheckpointThatIsNotTheRunsAreSaid) {
+  train(0, {"train.steps=4"});
+  train(0, {"train.steps=6", "optimizer.learning_rate=0.01"});
+
+  const CommandResult settings = replay("--step 3");
+  EXPECT_EQ(settings.exit_code, 4) << settings.output;
+  EXPECT_THAT(settings.output, AllOf(HasSubstr("config.yaml is not what it was when the run did"),
+                                     Not(HasSubstr("was passing"))));
+  EXPECT_EQ(replay("--step 5").exit_code, 0);
+
+  const std::string checkpoints = run() + "/checkpoints/";
+  ASSERT_EQ(train_gpt("other", 0, {"run.seed=99", "checkpoint.every_steps=2"}).exit_code, 0);
+  fs::remove_all(checkpoints + "step_00000004");
+  fs::copy(directory() + "/other/checkpoints/step_00000004", checkpoints + "step_00000004");
+  const CommandResult replaced = replay("--step 5");
+  EXPECT_EQ(replaced.exit_code, 4) << replaced.output;
+  EXPECT_THAT(replaced.output,
+              AllOf(HasSubstr("step_00000004 is not what the run had after step 4: "),
+                    Not(HasSubstr("was passing"))));
 }
 
 TEST_F(ReplayTest, WhatCannotBeReplayedIsRefused) {
@@ -79,6 +107,9 @@ TEST_F(ReplayTest, WhatCannotBeReplayedIsRefused) {
   refuses("--step 7", 2, "has steps 1 to 6");
   refuses("--step 5 --steps 3", 2, "has steps 1 to 6");
   refuses("--step 3 --set data.path=" + data_directory() + "/text/validation", 3, "fingerprint");
+  refuses("--step 3 --set data.path=" + data_directory() + "/moved", 3,
+          "is not there; name where it is now with --set data.path=DIRECTORY");
+  refuses("--step 0", 2, "0 is not a whole number from 1 to ");
   const CommandResult wide = trireme("replay " + run() + " --step 3", 2);
   EXPECT_EQ(wide.exit_code, 0) << wide.output;
   EXPECT_THAT(wide.output, HasSubstr("promises the same bits on the run's own layout only"));
@@ -117,7 +148,13 @@ TEST_F(ReplayTest, TheFirstTensorThatDiffersIsNamedWithItsRankAndBothValues) {
   EXPECT_EQ(without.exit_code, 2);
   EXPECT_THAT(without.output, HasSubstr("add --record DIRECTORY"));
   const CommandResult none = replay("--step 4 --record " + wrong + " --against " + run());
-  EXPECT_THAT(none.output, HasSubstr("holds no recording"));
+  EXPECT_THAT(none.output, HasSubstr("is a run, and holds no recording of a step"));
+  const CommandResult steps = replay("--step 5 --record " + wrong + " --against " + right);
+  EXPECT_EQ(steps.exit_code, 2) << steps.output;
+  EXPECT_THAT(steps.output, HasSubstr("has steps 4 to 4, and 5 to 5 are replayed"));
+  const CommandResult itself = replay("--step 4 --record " + right + "/ --against " + right);
+  EXPECT_EQ(itself.exit_code, 2) << itself.output;
+  EXPECT_THAT(itself.output, HasSubstr("which would be written over"));
   EXPECT_THAT(replay("--step 4 --record " + run()).output, HasSubstr("which is no recording"));
 }
 

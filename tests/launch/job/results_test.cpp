@@ -81,6 +81,23 @@ TEST_F(ResultsTest, ACertificateHoldsUntilAFileOfTheRunChanges) {
   expect_refusal("verify-run " + path("changed"), 4, "weights: differ in ");
 }
 
+TEST_F(ResultsTest, ARunThatWasHalfCopiedIsLookedAtToItsEnd) {
+  train("run", {"checkpoint.every_steps=4"});
+  const std::string run = path("run");
+  const auto cut = [&](const std::string& file, std::uintmax_t bytes) {
+    fs::resize_file(run + "/" + file, fs::file_size(run + "/" + file) - bytes);
+  };
+  cut("weights.safetensors", 100);
+  expect_refusal("verify-run " + run, 4, "weights: " + run + "/weights.safetensors: holds ");
+  EXPECT_THAT(trireme("verify-run " + run).output, HasSubstr("step_00000004        every checksum"));
+
+  fs::remove(run + "/weights.safetensors");
+  cut("certificate.jsonl", 30);
+  EXPECT_THAT(output("verify-run " + run), HasSubstr("its last line is cut off"));
+  fs::remove(run + "/certificate.jsonl");
+  expect_refusal("verify-run " + run, 2, "certificate.jsonl: is not there; give the directory of");
+}
+
 TEST_F(ResultsTest, EvalTakesAllOfTheDataUnlessToldOtherwise) {
   train("run", {"data.validation_path=''", "train.eval_batches=1"});
   const std::string command =
