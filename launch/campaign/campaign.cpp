@@ -14,6 +14,7 @@
 #include "launch/campaign/cluster/slurm_text.h"
 #include "launch/campaign/run_progress.h"
 #include "runtime/base/atomic_file.h"
+#include "runtime/base/disk_space.h"
 #include "runtime/telemetry/run_directory.h"
 
 namespace trireme::campaign {
@@ -66,8 +67,9 @@ void make_directories(const CampaignFile& file) {
   std::error_code error;
   fs::create_directories(file.directory + "/attempts", error);
   if (error) {
-    fail(ExitCode::config, "{}: {}: cannot be made: {}; choose another directory",
-         file.where("directory"), file.directory, error.message());
+    fail(code_of_failed_write(error.value(), ExitCode::config),
+         "{}: {}: cannot be made: {}; choose another directory", file.where("directory"),
+         file.directory, error.message());
   }
 }
 
@@ -89,8 +91,10 @@ Campaign::Campaign(CampaignFile file)
       control_(file_.under_slurm() ? make_slurm_control(file_) : make_host_control(file_)),
       owner_(file_.directory, 3, "directory"),
       journal_(file_.directory) {
-  make_directories(file_);
-  owner_.take();
+  when_there_is_room([&] {
+    make_directories(file_);
+    owner_.take();
+  });
   state_ = state_in(file_, layouts_);
 }
 
@@ -157,14 +161,19 @@ void Campaign::waits(const std::string& text) {
   save();
 }
 
+// Nothing may go on that does not stand in the file.
 void Campaign::save() {
-  // Nothing may go on that does not stand in the file: a full disk is waited for.
+  when_there_is_room([&] {
+    owner_.require();
+    save_state(file_.directory, state_);
+  });
+}
+
+void Campaign::when_there_is_room(const std::function<void()>& write) {
   bool said = false;
   for (;;) {
     try {
-      owner_.require();
-      save_state(file_.directory, state_);
-      return;
+      return write();
     } catch (const Error& error) {
       if (error.code() == ExitCode::config || interrupted_) throw;
       if (!std::exchange(said, true))

@@ -4,6 +4,7 @@
 // started again at any time: what it must know stands in DIRECTORY/campaign.json before it acts.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -46,6 +47,8 @@ class Campaign {
   // False where a signal came.
   [[nodiscard]] bool pause(double seconds);
   void save();
+  // Again while the disk is full, said once.
+  void when_there_is_room(const std::function<void()>& write);
   [[nodiscard]] int exit_code() const;
 
   CampaignFile file_;

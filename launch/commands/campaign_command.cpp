@@ -93,7 +93,7 @@ void add_campaign_command(CLI::App& app) {
   command->footer(
       "May be killed and started again at any time: it finds its job and submits none twice. "
       "Ctrl-C leaves the job running.\n"
-      "Exit code: 0 done; 2, 3, 6 of a run that cannot succeed; 75 where it can go on "
+      "Exit code: 0 done; 2, 3, 4, 6 of a run that cannot succeed; 75 where it can go on "
       "(interrupted, "
       "stopped, budget); 93 given up.\n"
       "Example: trireme campaign launch/examples/campaign.yaml\n"

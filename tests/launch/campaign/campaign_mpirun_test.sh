@@ -13,7 +13,8 @@ command -v mpirun >/dev/null || {
   exit 77
 }
 place=$(mktemp -d)
-trap 'rm -rf "$place"' EXIT
+mkdir "$place/disk"
+trap 'umount -l "$place/disk" 2>/dev/null; rm -rf "$place"' EXIT
 export TRIREME_HOME TRIREME_END_SECONDS=3
 TRIREME_HOME=$(cd "$here/../../.." && pwd)
 log=$place/log
@@ -76,4 +77,24 @@ expect_text 'goodput '
 case="the bits of one job"
 "$trireme" train "$place/config.yaml" --set "run.directory=$place/whole" >"$place/whole.log" 2>&1
 expect_equal "$(sha256sum <"$run/weights.safetensors")" "$(sha256sum <"$place/whole/weights.safetensors")" "weights"
+
+case="started again with settings of another model, it ends at the first job"
+sed -i 's/steps: 60/steps: 70/; s/hidden: 16/hidden: 32/' "$place/config.yaml"
+start
+finish
+expect_code 4
+expect_text 'job 3 ended with code 4 .* is of another model or optimizer than the config: [a-z]'
+expect_text 'failed: starting again would not help'
+
+# Only root can have a disk that is as small as this.
+if mount -t tmpfs -o size=16m tmpfs "$place/disk" 2>/dev/null; then
+  case="a campaign that is started on a full disk waits for room"
+  sed -i "s|directory: .*|directory: $place/disk/camp|" "$place/campaign.yaml"
+  cat /dev/zero >"$place/disk/filler" 2>/dev/null
+  start
+  soon grep -q 'the disk is full.*; waiting for room\|No space left.*; waiting for room' "$log"
+  rm "$place/disk/filler"
+  finish
+  expect_code 0
+fi
 exit $failed
