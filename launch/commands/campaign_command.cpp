@@ -79,7 +79,8 @@ void add_campaign_command(CLI::App& app) {
   auto* const command = app.add_subcommand(
       "campaign", "A training over as many jobs as it takes, on whatever nodes are free");
   const auto arguments = std::make_shared<CampaignArguments>();
-  command->add_option("file", arguments->file, "YAML file of the campaign; --list-keys, launch/campaign/README.md");
+  command->add_option("file", arguments->file,
+                      "YAML file of the campaign; --list-keys, launch/campaign/README.md");
   command->add_flag("--list-keys", arguments->list_keys,
                     "Print every key of a campaign file with its default and stop");
   auto* const status = command->add_subcommand("status", "Jobs, progress, node-hours, goodput");

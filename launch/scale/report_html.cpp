@@ -51,9 +51,8 @@ std::string table(const Study& study, std::span<const Row> rows) {
     }
     text += "</tr>\n";
   }
-  text = scrolling("Points", text) +
-         fmt::format("<p>What is lost to each cause, in ms {}.</p>\n",
-                     to_loss ? "up to the loss" : "per step");
+  text = scrolling("Points", text) + fmt::format("<p>What is lost to each cause, in ms {}.</p>\n",
+                                                 to_loss ? "up to the loss" : "per step");
   if (std::ranges::any_of(rows, [](const Row& row) { return row.place.shares_cores(); }))
     text += fmt::format("<p>* {}</p>\n", shared_cores_note);
   return text;

@@ -54,7 +54,8 @@ void check_chain(const CertificateRecord& record, RunCheck& check) {
                                       start.mode, start.program));
   if (record.is_torn)
     check.lines.push_back(
-        "  its last line is cut off, by a kill or a full disk, or being written: it does not count");
+        "  its last line is cut off, by a kill or a full disk, or being written: it does not "
+        "count");
   std::ranges::copy(record.problems, std::back_inserter(check.problems));
   if (record.starts.empty()) check.problems.push_back("certificate: no start of a run is in it");
 }

@@ -45,7 +45,8 @@ TEST(CampaignFile, ReadsEveryKey) {
   EXPECT_THAT(least.directory, HasSubstr("campaigns/c"));
 }
 
-// From cron, a login shell or the repository: a second campaign of one file would submit its own jobs.
+// From cron, a login shell or the repository: a second campaign of one file would submit its own
+// jobs.
 TEST(CampaignFile, HasItsDirectoryBesideItWhereverItIsStarted) {
   const auto directory = [](const std::string& line) {
     return parse_campaign("config: a.yaml\n" + line, "/some/place/c.yaml").directory;
@@ -238,8 +239,9 @@ TEST(Blame, NamesHostsOfADoctorsProblemsUnlessAllHaveThem) {
   EXPECT_TRUE(blamed_hosts("PROBLEM  config         wrong  [all ranks]\n", hosts, 2).empty());
   EXPECT_TRUE(blamed_hosts("PROBLEM  link           n1 - n2: slow\n", hosts, 2).empty());
   EXPECT_EQ(last_message("a\n[rank 1/2 h] error: bad thing\nmpirun noticed\n"), "bad thing");
-  EXPECT_EQ(last_message("[rank 0/2 h] error: another model:\n  a is in it\n  use its config\nend\n"),
-            "another model: a is in it; use its config");
+  EXPECT_EQ(
+      last_message("[rank 0/2 h] error: another model:\n  a is in it\n  use its config\nend\n"),
+      "another model: a is in it; use its config");
   EXPECT_EQ(last_message("lost n2\n-----\n[x] [info] [0] [train] step 1\n"), "lost n2");
 }
 

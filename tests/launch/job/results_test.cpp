@@ -89,7 +89,8 @@ TEST_F(ResultsTest, ARunThatWasHalfCopiedIsLookedAtToItsEnd) {
   };
   cut("weights.safetensors", 100);
   expect_refusal("verify-run " + run, 4, "weights: " + run + "/weights.safetensors: holds ");
-  EXPECT_THAT(trireme("verify-run " + run).output, HasSubstr("step_00000004        every checksum"));
+  EXPECT_THAT(trireme("verify-run " + run).output,
+              HasSubstr("step_00000004        every checksum"));
 
   fs::remove(run + "/weights.safetensors");
   cut("certificate.jsonl", 30);
