@@ -109,13 +109,8 @@ int Campaign::run(bool stop) {
   }
   state_.outcome = Outcome::going;
   state_.ended = 0;
-  journal_.note(
-      fmt::format("campaign {} of {} in {}: {} steps, layouts for {} to {} nodes: {}{}", state_.id,
-                  file_.path, file_.directory, layouts_.steps, layouts_.options.front().nodes,
-                  layouts_.options.back().nodes, layouts_.options.size(),
-                  layouts_.any_layout
-                      ? ""
-                      : "; reproducibility is not `layout`, so results depend on which jobs run"));
+  journal_.note(fmt::format("campaign {} of {} in {}: {}", state_.id, file_.path, file_.directory,
+                            text_of(layouts_)));
   save();
   while (state_.outcome == Outcome::going && !interrupted_) {
     const double seconds = look_once();

@@ -172,4 +172,17 @@ CampaignLayouts campaign_layouts(const CampaignFile& file) {
   return layouts;
 }
 
+std::string text_of(const CampaignLayouts& layouts) {
+  const std::int64_t least = layouts.options.front().nodes, most = layouts.options.back().nodes;
+  const std::string_view plural = most == 1 ? "" : "s";
+  return fmt::format(
+      "{} steps, {}{}", layouts.steps,
+      layouts.options.size() == 1
+          ? fmt::format("one layout, of {} node{}", least, plural)
+          : fmt::format("{} layouts, of {} to {} nodes", layouts.options.size(), least, most),
+      layouts.any_layout
+          ? ""
+          : "; reproducibility is not `layout`, so results depend on which jobs run");
+}
+
 }  // namespace trireme::campaign

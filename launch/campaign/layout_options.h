@@ -28,6 +28,9 @@ struct CampaignLayouts {
 // where the config is wrong, or none of them can train it.
 [[nodiscard]] CampaignLayouts campaign_layouts(const CampaignFile& file);
 
+// "300 steps, 3 layouts, of 1 to 4 nodes".
+[[nodiscard]] std::string text_of(const CampaignLayouts& layouts);
+
 // The numbers of nodes that are tried.
 [[nodiscard]] std::vector<std::int64_t> node_counts(std::int64_t least, std::int64_t most);
 

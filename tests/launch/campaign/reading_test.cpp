@@ -119,6 +119,9 @@ TEST(CampaignLayouts, AreThoseThatTheConfigAllows) {
   EXPECT_EQ(own.options[0].text, "data=2 zero=1");
   EXPECT_EQ(own.options[1].nodes, 2);
   EXPECT_EQ(own.steps, 1950);
+  EXPECT_EQ(text_of(own),
+            "1950 steps, 2 layouts, of 1 to 2 nodes; reproducibility is not `layout`, so results "
+            "depend on which jobs run");
 
   file.layouts = {"data=2:tensor=2", "pipeline=2"};
   const CampaignLayouts listed = campaign_layouts(file);
