@@ -96,6 +96,7 @@ Config replay_config(const RankProcess& process, const ReplayRequest& request,
       "checkpoint.in_memory_every_steps=0",
       "data.stage=",
       "data.validation_path=",
+      "train.eval_every=0",
       "run.deadline_minutes=0"};
   if (names_layout(request.overrides) || was.data * was.tensor * was.pipeline != ranks) {
     for (const char* const key : {"data=auto", "tensor=1", "pipeline=1", "zero=0", "sequence=false",
