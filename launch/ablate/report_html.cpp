@@ -106,11 +106,11 @@ std::string difference_cells(const std::optional<Difference>& difference) {
   return fmt::format("<td>{:+.4f}</td><td class=\"text\">{}</td>", difference->mean, interval);
 }
 
-// Nowhere else may the name of a narrow screen's variant be broken.
+// Behind commas, where a screen is narrow.
 std::string breakable(const std::string& name) {
-  std::string text;
-  for (const char letter : name)
-    text += letter == ',' ? ",<wbr>" : escaped(std::string(1, letter));
+  std::string text = escaped(name);
+  for (std::size_t at = text.find(','); at != std::string::npos; at = text.find(',', at + 1))
+    text.insert(at + 1, "<wbr>");
   return text;
 }
 

@@ -59,7 +59,7 @@ const ablation = {
     const grid = element("div", { class: "charts" });
     parent.append(grid);
     ablation.curves(grid, data, axis, "evaluations", { title: "Validation loss", broad: true, caption: "Means over the seeds." });
-    ablation.curves(grid, data, axis, "training", { title: "Training loss", broad: true, caption: "Means over the seeds and the steps of each point; the first tenth may begin above the chart." });
+    ablation.curves(grid, data, axis, "training", { title: "Training loss", broad: true, caption: "Means over the seeds and the steps of each point; the first tenth may lie above the chart." });
     ablation.differences(grid, data);
   },
 
