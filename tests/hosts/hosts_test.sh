@@ -282,7 +282,8 @@ check_lost_memory() {
 check_fewer_hosts() {
   local run=runs/fewer started lines before
   lost_lines() { wc -l <"$run/metrics.jsonl"; }
-  going_on() { (($(lost_lines) > lines)); }
+  # Or it has ended, no further than the lost job had come: the memory's copy was older.
+  going_on() { (($(lost_lines) > lines)) || grep -q '^done: ' "$log"; }
   flags=("${long[@]}" --set checkpoint.in_memory_every_steps=10 --set "checkpoint.memory_directory=$place/memory"
     --set parallel.timeout_seconds=600)
   mkdir -p "$place/memory"
