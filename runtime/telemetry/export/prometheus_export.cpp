@@ -2,14 +2,8 @@
 #include "runtime/telemetry/export/prometheus_export.h"
 
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <prometheus/collectable.h>
-#include <prometheus/exposer.h>
 #include <prometheus/text_serializer.h>
-#include <sys/socket.h>
 
-#include <cerrno>
-#include <cstring>
 #include <span>
 
 #include "runtime/telemetry/export/prometheus_families.h"
@@ -19,20 +13,8 @@ namespace {
 
 constexpr const char* file_name = "metrics.prom";
 
-// The library's own message does not say why a port is refused.
-void require_free(int port) {
-  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int yes = 1;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
-    return;
-  fail(ExitCode::config,
-       "telemetry.prometheus_port: {}: cannot be listened on: {}; choose another port, or 0 for "
-       "none",
-       port, std::strerror(errno));
+std::string text_of(const PrometheusState& state) {
+  return prometheus::TextSerializer().Serialize(state.families());
 }
 
 }  // namespace
@@ -46,7 +28,7 @@ PrometheusFile::PrometheusFile(const ExportFacts& facts)
 PrometheusFile::~PrometheusFile() = default;
 
 void PrometheusFile::flush() {
-  const std::string text = prometheus::TextSerializer().Serialize(state_->families());
+  const std::string text = text_of(*state_);
   const auto [name, file] = directory_.create_temporary(file_name);
   try {
     write_fully(file, directory_.path_of(name), std::as_bytes(std::span(text)), ExitCode::internal);
@@ -76,50 +58,26 @@ void PrometheusFile::finish(RunEnd /*end*/) {
   flush();
 }
 
-struct PrometheusServer::Server {
-  struct Collected final : prometheus::Collectable {
-    explicit Collected(const ExportFacts& facts) : state(facts) {}
-    [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override {
-      return state.families();
-    }
-    PrometheusState state;
-  };
-
-  Server(int port, const ExportFacts& facts)
-      : collected(std::make_shared<Collected>(facts)), exposer(std::to_string(port)) {
-    exposer.RegisterCollectable(collected);
-  }
-
-  std::shared_ptr<Collected> collected;
-  prometheus::Exposer exposer;
-};
-
-PrometheusServer::PrometheusServer(int port, const ExportFacts& facts) {
-  require_free(port);
-  try {
-    server_ = std::make_unique<Server>(port, facts);
-  } catch (const std::exception& error) {
-    fail(ExitCode::config, "telemetry.prometheus_port: {}: cannot be listened on: {}", port,
-         error.what());
-  }
-}
+PrometheusServer::PrometheusServer(int port, const ExportFacts& facts)
+    : state_(std::make_unique<PrometheusState>(facts)),
+      server_(port, [this] { return text_of(*state_); }) {}
 
 PrometheusServer::~PrometheusServer() = default;
 
 void PrometheusServer::step(const StepMetrics& metrics) {
-  server_->collected->state.step(metrics);
+  state_->step(metrics);
 }
 
 void PrometheusServer::evaluation(const EvaluationMetrics& metrics) {
-  server_->collected->state.evaluation(metrics);
+  state_->evaluation(metrics);
 }
 
 void PrometheusServer::failed_save(const FailedSave& /*failed*/) {
-  server_->collected->state.failed_save();
+  state_->failed_save();
 }
 
 void PrometheusServer::finish(RunEnd /*end*/) {
-  server_->collected->state.end();
+  state_->end();
 }
 
 }  // namespace trireme

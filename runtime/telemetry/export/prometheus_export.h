@@ -8,6 +8,7 @@
 #include "runtime/base/output_directory.h"
 #include "runtime/telemetry/export/export_facts.h"
 #include "runtime/telemetry/export/exporter.h"
+#include "runtime/telemetry/export/metrics_server.h"
 
 namespace trireme {
 
@@ -32,7 +33,7 @@ class PrometheusFile final : public Exporter {
   std::unique_ptr<PrometheusState> state_;
 };
 
-// http://HOST:PORT/metrics on all interfaces, answered by two threads of its own.
+// http://HOST:PORT/metrics on all interfaces, answered by a thread of its own.
 class PrometheusServer final : public Exporter {
  public:
   // Raises ExitCode::config where the port is not to be had.
@@ -48,8 +49,8 @@ class PrometheusServer final : public Exporter {
   void finish(RunEnd end) override;
 
  private:
-  struct Server;
-  std::unique_ptr<Server> server_;
+  std::unique_ptr<PrometheusState> state_;
+  MetricsServer server_;  // ends before what it tells of
 };
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <set>
 
@@ -26,6 +27,7 @@ using test::sample_evaluation;
 using test::sample_facts;
 using test::sample_step;
 using test::TemporaryDirectory;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -49,21 +51,30 @@ int free_port() {
   return Listener().port;
 }
 
-std::string get(int port, const std::string& path) {
-  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
+FileDescriptor connect_to(int port) {
+  FileDescriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
-    return "refused";
-  const std::string request = "GET " + path + " HTTP/1.0\r\nHost: localhost\r\n\r\n";
+    return {};
+  return socket;
+}
+
+std::string ask(int port, const std::string& request) {
+  const FileDescriptor socket = connect_to(port);
+  if (!socket.is_open()) return "refused";
   if (::write(socket.get(), request.data(), request.size()) < 0) return "not written";
   std::string answer;
   char bytes[4096];
   for (ssize_t got = 0; (got = ::read(socket.get(), bytes, sizeof bytes)) > 0;)
     answer.append(bytes, static_cast<std::size_t>(got));
   return answer;
+}
+
+std::string get(int port, const std::string& path) {
+  return ask(port, "GET " + path + " HTTP/1.0\r\nHost: localhost\r\n\r\n");
 }
 
 const StepMetric& row(std::string_view name) {
@@ -164,6 +175,41 @@ TEST(PrometheusServer, AnswersWithTheNewestValues) {
   EXPECT_THAT(answer, Not(HasSubstr("trireme_validation_loss")));
   server.evaluation(sample_evaluation(7));
   EXPECT_THAT(get(port, "/metrics"), HasSubstr("trireme_validation_loss"));
+}
+
+// What thread-local data cuBLAS brings into every thread of a build for GPUs, and a little more.
+thread_local std::array<char, 110 << 10> of_a_library;
+
+TEST(PrometheusServer, HasRoomForTheThreadLocalDataOfLargeLibraries) {
+  of_a_library[0] = 1;
+  const TemporaryDirectory directory;
+  const int port = free_port();
+  const PrometheusServer server(port, sample_facts(directory.path()));
+
+  EXPECT_THAT(get(port, "/metrics?a=b"), HasSubstr("HTTP/1.1 200 OK\r\n"));
+}
+
+TEST(PrometheusServer, AnswersOthersWhileOneSaysNothing) {
+  const TemporaryDirectory directory;
+  const int port = free_port();
+  const PrometheusServer server(port, sample_facts(directory.path()));
+  const FileDescriptor silent = connect_to(port);
+
+  EXPECT_THAT(get(port, "/metrics"), HasSubstr("trireme_running"));
+}
+
+TEST(PrometheusServer, OtherRequestsAreToldWhereMetricsAre) {
+  const TemporaryDirectory directory;
+  const int port = free_port();
+  const PrometheusServer server(port, sample_facts(directory.path()));
+
+  EXPECT_THAT(get(port, "/"), AllOf(HasSubstr("404 Not Found"), HasSubstr("/metrics")));
+  EXPECT_THAT(ask(port, "POST /metrics HTTP/1.1\r\n\r\n"), HasSubstr("405 Method Not Allowed"));
+  EXPECT_THAT(ask(port, "\r\n\r\n"), HasSubstr("405"));
+  EXPECT_EQ(ask(port, std::string(9000, 'a')), "");
+  const std::string head = ask(port, "HEAD /metrics HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(
+      head, AllOf(HasSubstr("200 OK"), HasSubstr("Content-Length: "), Not(HasSubstr("trireme_"))));
 }
 
 TEST(PrometheusServer, OnAPortInUseIsRefusedWithTheReason) {
