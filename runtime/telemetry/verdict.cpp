@@ -42,7 +42,7 @@ constexpr Summed summed[] = {
 constexpr TimePart parts_of_time[] = {
     {"compute_ms", "compute", "compute", &TimeParts::compute},
     {"exposed_comm_ms", "exposed communication", "comm", &TimeParts::exposed_comm},
-    {"straggler_ms", "slower ranks", "slower ranks", &TimeParts::straggler, false},
+    {"straggler_ms", "waits for slower ranks", "slower ranks", &TimeParts::straggler, false},
     {"core_wait_ms", "waits for cores", "cores", &TimeParts::core_wait, false},
     {"bubble_ms", "pipeline bubble", "bubble", &TimeParts::bubble, false},
     {"data_wait_ms", "data wait", "data", &TimeParts::data_wait},
@@ -178,7 +178,7 @@ std::string time_line(const RunSummary& summary) {
 std::string spread_line(const RunSummary& summary) {
   if (summary.ranks.size() < 2) return {};
   const std::pair<const char*, double RankTimes::*> parts[] = {
-      {"compute", &RankTimes::compute},
+      {"own work", &RankTimes::compute},
       {"wait for their own data", &RankTimes::data_wait},
       {"wait for a core", &RankTimes::core_wait},
       {"stand still for checkpoints", &RankTimes::checkpoint}};

@@ -217,7 +217,7 @@ TEST(Verdict, SaysByHowMuchARankIsLateAndHowFarRanksAreApart) {
   EXPECT_THAT(
       verdict_text(summary, two_ranks),
       AllOf(HasSubstr("(10.0 %: gradients 8.0 %, sums of tensor groups 1.0 %, norms 1.0 %)"),
-            HasSubstr("\nranks: compute 0.0 to 0.1 s"),
+            HasSubstr("\nranks: own work 0.0 to 0.1 s"),
             HasSubstr("\nrank 1 on b arrives 38 ms late at 100 % of steps: its own work "
                       "takes longer")));
 }

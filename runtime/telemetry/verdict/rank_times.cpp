@@ -14,9 +14,10 @@ constexpr double min_share = 0.02, min_share_of_messages = 0.04;
 // the others wait seems to want most: one is named that waits three times as long as they do.
 constexpr double own_part_of_core_waits = 2.0 / 3;
 
-// Waits for cores are known to a part of them only.
-double unsure(const RankTimes& rank) {
-  return 0.15 * rank.core_wait;
+// Waits for cores are known to a part of them only, and the rank of which least is known seems to
+// compute longest.
+double unsure(std::span<const RankTimes> ranks) {
+  return 0.15 * std::ranges::max(ranks, {}, &RankTimes::core_wait).core_wait;
 }
 
 // How a rank's values compare with those of the others in its stage, or, where a stage is one rank,
@@ -40,16 +41,14 @@ class Peers {
     return all;
   }
   // The rank that exceeds the others most, where the excess is `part` of its value or more, and
-  // more than `noise` of the rank.
+  // more than `noise`.
   template <typename Value>
-  [[nodiscard]] SlowRank odd_one(
-      Value value, double part,
-      double (*noise)(const RankTimes&) = [](const RankTimes&) { return 0.0; }) const {
+  [[nodiscard]] SlowRank odd_one(Value value, double part, double noise = 0) const {
     SlowRank odd;
     const std::vector<double> excesses = excess(value);
     for (int rank = 0; rank < mesh_.size(); ++rank) {
       const double more = excesses[static_cast<std::size_t>(rank)], own = value(of(rank));
-      if (more < part * own || more < noise(of(rank)) || more < min_share * of(rank).period ||
+      if (more < part * own || more < noise || more < min_share * of(rank).period ||
           1e-3 * more <= odd.seconds)
         continue;
       odd = {.rank = rank, .seconds = 1e-3 * more, .own_seconds = 1e-3 * own};
@@ -118,7 +117,7 @@ SlowRanks slow_ranks(const RankMesh& mesh, std::span<const RankTimes> sums) {
   const Peers peers(mesh, sums);
   SlowRanks slow;
   SlowRank& longest = mesh.per_stage() > 1 ? slow.compute : slow.stage;
-  longest = peers.odd_one([](const RankTimes& rank) { return rank.compute; }, 0.03, unsure);
+  longest = peers.odd_one([](const RankTimes& rank) { return rank.compute; }, 0.03, unsure(sums));
   slow.data = peers.odd_one([](const RankTimes& rank) { return rank.data_wait; }, 0.5);
   slow.core =
       peers.odd_one([](const RankTimes& rank) { return rank.core_wait; }, own_part_of_core_waits);

@@ -46,7 +46,10 @@ RunSummary RunFold::summary() const {
     summary.replays = end_->replays;
   }
   const RankMesh mesh = mesh_of(start_.facts);
-  if (static_cast<int>(ranks_.size()) == mesh.size()) summary.slow = slow_ranks(mesh, ranks_);
+  // The first steps of a start warm up, each rank in its own time.
+  constexpr std::int64_t least_steps = 6;
+  if (static_cast<int>(ranks_.size()) == mesh.size() && totals_.steps >= least_steps)
+    summary.slow = slow_ranks(mesh, ranks_);
   return summary;
 }
 

@@ -66,8 +66,10 @@ TEST(SlowRanks, WhereCoresAreWantingSmallDifferencesSayNothing) {
                        {.period = 1000, .compute = 180, .core_wait = 600}};
   EXPECT_EQ(slow_ranks({.data = 2}, ranks).compute.rank, -1);
 
-  ranks[1].compute = 280;
+  ranks[1].core_wait = 100;
+  EXPECT_EQ(slow_ranks({.data = 2}, ranks).compute.rank, -1) << "less of its waits may be known";
 
+  ranks[1].compute = 280;
   EXPECT_EQ(slow_ranks({.data = 2}, ranks).compute.rank, 1);
 }
 
