@@ -52,6 +52,13 @@ std::int64_t begin_of_step(const TraceFile& trace, const TraceGap& gap) {
   return gap.begin;
 }
 
+// A gap between two steps belongs to the second one.
+std::string place_of(const TraceFile& trace, const TraceGap& gap) {
+  const double ms = 1e-6 * static_cast<double>(gap.begin - begin_of_step(trace, gap));
+  return ms < 0 ? fmt::format("from {:.2f} ms before step {}", -ms, gap.step)
+                : fmt::format("step {} at {:.2f} ms", gap.step, ms);
+}
+
 }  // namespace
 
 std::string text_of(const TraceFile& trace, const TraceSummary& summary) {
@@ -66,10 +73,9 @@ std::string text_of(const TraceFile& trace, const TraceSummary& summary) {
   text += fmt::format("\nthe {} largest gaps of the compute streams\n", summary.gaps.size());
   int number = 0;
   for (const TraceGap& gap : summary.gaps) {
-    fmt::format_to(std::back_inserter(text),
-                   "{:>3}. {:>9.2f} ms  rank {}, step {} at {:.2f} ms: {}\n", ++number,
-                   1e-6 * static_cast<double>(gap.end - gap.begin), gap.rank, gap.step,
-                   1e-6 * static_cast<double>(gap.begin - begin_of_step(trace, gap)), gap.what);
+    fmt::format_to(std::back_inserter(text), "{:>3}. {:>9.2f} ms  rank {}, {}: {}\n", ++number,
+                   1e-6 * static_cast<double>(gap.end - gap.begin), gap.rank, place_of(trace, gap),
+                   gap.what);
   }
   return text;
 }

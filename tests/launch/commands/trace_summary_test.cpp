@@ -98,6 +98,22 @@ TEST_F(Summaries, NameTheRankThatACollectiveWaitedForAndItsWork) {
   EXPECT_THAT(text_of(trace, summary), HasSubstr("40.00 ms  rank 0, step 5 at 40.00 ms: for all"));
 }
 
+TEST_F(Summaries, AGapBetweenStepsIsPlacedBeforeTheSecond) {
+  compute(0, 0, 100, "block.0");
+  compute(1, 0, 100, "block.1");
+  for (const SpanKind kind : {SpanKind::step, SpanKind::layer})
+    add({.kind = kind,
+         .rank = 0,
+         .thread = 1,
+         .begin = 160 * ms,
+         .end = 200 * ms,
+         .step = 6},
+        "of step 6");
+
+  EXPECT_THAT(text_of(trace, summarize(trace, 1)),
+              HasSubstr("60.00 ms  rank 0, from 60.00 ms before step 6: for the host"));
+}
+
 TEST_F(Summaries, NameStageDataAndHost) {
   compute(0, 0, 60, "block.0");
   add({.kind = SpanKind::send,
