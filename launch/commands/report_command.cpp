@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/report/differences.h"
 #include "launch/report/metrics_text.h"
 #include "launch/report/run_data.h"
 #include "launch/report/runs_page.h"
@@ -41,6 +42,7 @@ void write_page(const ReportArguments& arguments, const std::vector<report::RunD
       std::ranges::find(alignments, arguments.align, [](const auto& one) { return one.first; });
   const std::string path = output_path(arguments);
   try {
+    require_writable(path, ExitCode::config);
     write_file(path, report::runs_page(runs, alignment->second), ExitCode::config);
   } catch (const Error& error) {
     fail(error.code(), "{}; name a place with --output FILE, or use --text-only", error.what());
@@ -57,7 +59,8 @@ void make_report(const ReportArguments& arguments) {
     fail(ExitCode::config, "report: give the directory of a run, or --metrics");
   std::optional<Error> unread;
   const std::vector<report::RunData> runs = report::read_runs(arguments.runs, unread);
-  if (runs.size() > 1) fmt::print("{}\n", report::text_comparison(runs));
+  if (runs.size() > 1)
+    fmt::print("{}{}\n", report::text_comparison(runs), report::text_differences(runs));
   const char* separator = "";
   for (const report::RunData& run : runs) {
     fmt::print("{}{}", separator, report::text_report(run));

@@ -121,7 +121,10 @@ const std::array totals_keys = {
 
 class MetricsReading {
  public:
-  explicit MetricsReading(const std::string& path) : reader_(path) {}
+  MetricsReading(const std::string& path, std::vector<double> starts)
+      : reader_(path), starts_(std::move(starts)) {
+    std::ranges::sort(starts_);
+  }
 
   MetricsHistory run() {
     while (const auto line = reader_.next()) {
@@ -185,7 +188,8 @@ class MetricsReading {
       } else if (same_jump(set_back_, passed - work)) {
         set_back_ = 0;  // and forward again
         history_.running_seconds += work;
-      } else if (passed > work + patience_seconds + patience_times * work) {
+      } else if (passed > work + patience_seconds + patience_times * work ||
+                 (passed > work && started_within(history_.last_time, *now))) {
         last_pause_ = passed - work;
         history_.pauses.add({step_, last_pause_, *now});
         history_.paused_seconds += last_pause_;
@@ -202,6 +206,11 @@ class MetricsReading {
       history_.last_time = *now;
     }
     return between;
+  }
+
+  [[nodiscard]] bool started_within(double from, double to) const {
+    const auto next = std::ranges::upper_bound(starts_, from);
+    return next != starts_.end() && *next <= to;
   }
 
   // Of a clock that is set forward and back, or of lines of two hosts by turns.
@@ -354,12 +363,16 @@ class MetricsReading {
                               text_of("deviations"), text_of("samples").substr(0, 400))});
     } else if (line.contains("checkpoint_failed")) {
       history_.failed_saves.add({step_, text_of("checkpoint_failed").substr(0, 400)});
+    } else if (line.contains("warning")) {
+      history_.warnings.add(
+          {step_, fmt::format("{}: {}", text_of("warning"), text_of("text")).substr(0, 400)});
     } else {
       ++history_.of_no_kind;
     }
   }
 
   LineReader reader_;
+  std::vector<double> starts_;
   LineScanner scanner_;
   MetricsHistory history_;
   std::vector<std::size_t> hints_;
@@ -402,8 +415,8 @@ std::optional<double> seconds_of(std::string_view timestamp) {
   return seconds;
 }
 
-MetricsHistory read_metrics(const std::string& path) {
-  return MetricsReading(path).run();
+MetricsHistory read_metrics(const std::string& path, std::span<const double> starts) {
+  return MetricsReading(path, {starts.begin(), starts.end()}).run();
 }
 
 }  // namespace trireme::report

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,7 +67,7 @@ struct MetricsHistory {
   std::vector<Evaluation> evaluations{};  // thinned out where there are very many
   std::int64_t evaluation_count = 0;
   double evaluation_seconds = 0;
-  Few<Event> skipped{}, failed_saves{};
+  Few<Event> skipped{}, failed_saves{}, warnings{};
   Few<Pause> pauses{};
 
   // Seconds: running (without pauses), and from the first line to the last by their time stamps.
@@ -80,7 +81,9 @@ struct MetricsHistory {
   bool torn_end = false;
 };
 
-// Raises ExitCode::data where the file cannot be read at all.
-[[nodiscard]] MetricsHistory read_metrics(const std::string& path);
+// `starts`: when the run was started, seconds since 1970; a gap with one in it is a pause, however
+// short. Raises ExitCode::data where the file cannot be read at all.
+[[nodiscard]] MetricsHistory read_metrics(const std::string& path,
+                                          std::span<const double> starts = {});
 
 }  // namespace trireme::report

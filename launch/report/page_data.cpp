@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "launch/report/html.h"
@@ -70,15 +71,31 @@ std::string series_of(const MetricsHistory& all) {
   return "{" + text + "}";
 }
 
+// By name; a source that some evaluations lack has no value there.
+std::string sources_of(const std::vector<Evaluation>& evaluations) {
+  std::map<std::string, std::vector<double>> losses;
+  for (std::size_t i = 0; i < evaluations.size(); ++i) {
+    for (const auto& [name, loss] : evaluations[i].sources)
+      losses.try_emplace(name, evaluations.size(), no_value).first->second[i] = loss;
+  }
+  std::string text;
+  for (const auto& [name, values] : losses)
+    text +=
+        fmt::format("{}{}:{}", text.empty() ? "" : ",", json_string(name), json_numbers(values));
+  return "{" + text + "}";
+}
+
 std::string evaluations_of(const MetricsHistory& all) {
-  std::vector<double> steps, losses, elapsed;
+  std::vector<double> steps, losses, accuracies, elapsed;
   for (const Evaluation& one : all.evaluations) {
     steps.push_back(static_cast<double>(one.step));
     losses.push_back(one.loss);
+    accuracies.push_back(one.accuracy.value_or(no_value));
     elapsed.push_back(one.elapsed);
   }
-  return fmt::format("{{\"step\":{},\"loss\":{},\"elapsed\":{}}}", json_numbers(steps),
-                     json_numbers(losses), json_numbers(elapsed));
+  return fmt::format("{{\"step\":{},\"loss\":{},\"accuracy\":{},\"elapsed\":{},\"sources\":{}}}",
+                     json_numbers(steps), json_numbers(losses), json_numbers(accuracies),
+                     json_numbers(elapsed), sources_of(all.evaluations));
 }
 
 std::string events_of(const Few<Event>& events) {
@@ -94,11 +111,11 @@ std::string non_finite_of(const MetricsHistory& all) {
                      fmt::join(all.non_finite.first, ","));
 }
 
-// Milliseconds per step by window and row.
+// Milliseconds per step by window and row; empty where they are 0 everywhere.
 std::string heat_map(const RankHistory& ranks, const std::string& key, std::string_view title,
                      std::string_view caption) {
   std::string first, last, values;
-  bool any = false;
+  double most = 0;
   for (const RankWindow& window : ranks.windows) {
     const auto found = window.by_rank.find(key);
     if (found == window.by_rank.end()) continue;
@@ -107,13 +124,14 @@ std::string heat_map(const RankHistory& ranks, const std::string& key, std::stri
       rows.push_back(std::round(1e3 * static_cast<double>(sum) /
                                 static_cast<double>(std::max<std::int64_t>(window.steps, 1))) /
                      1e3);
-    const char* const comma = any ? "," : "";
+    if (rows.empty()) continue;
+    const char* const comma = first.empty() ? "" : ",";
     first += fmt::format("{}{}", comma, window.first);
     last += fmt::format("{}{}", comma, window.last);
     values += comma + json_numbers(rows);
-    any = true;
+    most = std::max(most, std::ranges::max(rows));
   }
-  if (!any) return {};
+  if (!(most > 0)) return {};
   return fmt::format(
       "{{\"title\":{},\"caption\":{},\"ranks_per_row\":{},\"first\":[{}],\"last\":[{}],"
       "\"values\":[{}]}}",

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/plan/layout_plan.h"
+#include "launch/top/log_end.h"
 #include "models/config.h"
 #include "runtime/base/host_name.h"
 #include "runtime/checkpoint/directory.h"
@@ -107,6 +108,7 @@ void read_settings(RunData& run) {
     run.family = config.model.family;
     run.device = name_of(config.device.type);
     run.facts = run_facts(config, crowd_of(run));
+    run.settings = values_by_key(config);
     tolerate(run, [&] {
       // What a run has left is resolved; what somebody put there need not be.
       const ParallelConfig& parallel = config.parallel;
@@ -147,18 +149,27 @@ void read_checkpoints(RunData& run) {
   });
 }
 
-RunState state_of(const RunData& run) {
-  if (RunOwner::is_held(run.directory).value_or(false)) return RunState::running;
+void judge_state(RunData& run) {
+  run.state = RunState::unknown;
+  if (RunOwner::is_held(run.directory).value_or(false)) {
+    run.state = RunState::running;
+    return;
+  }
   std::error_code unknown;
   const bool ended =
       run.ranks.fold.ended() || fs::exists(RunDirectory::weights_in(run.directory), unknown);
-  if (run.planned_steps > 0 && run.metrics.last_step >= run.planned_steps && ended)
-    return RunState::finished;
-  if (!run.has_metrics || run.planned_steps == 0) return RunState::unknown;
+  if (run.planned_steps > 0 && run.metrics.last_step >= run.planned_steps && ended) {
+    run.state = RunState::finished;
+    return;
+  }
+  if (!run.has_metrics || run.planned_steps == 0) return;
   // Of another host the lock may not be seen here.
   constexpr double fresh_seconds = 60;
   const bool here = !run.hosts.empty() && run.hosts.front() == host_name();
-  return here || run.file_age_seconds > fresh_seconds ? RunState::ended_early : RunState::unknown;
+  if (!here && run.file_age_seconds <= fresh_seconds) return;
+  run.log_end = top::log_end_of(RunDirectory::log_in(run.directory));
+  run.state = run.log_end.find("stopped before step") != std::string::npos ? RunState::stopped
+                                                                           : RunState::ended_early;
 }
 
 void remark_on_metrics(RunData& run) {
@@ -226,7 +237,10 @@ void read_metrics_file(RunData& run) {
     return;
   }
   tolerate(run, [&] {
-    run.metrics = read_metrics(path);
+    std::vector<double> starts;
+    for (const RunStart& start : run.ranks.starts)
+      starts.push_back(start.time);
+    run.metrics = read_metrics(path, starts);
     run.has_metrics = true;
     struct stat file {};
     if (::stat(path.c_str(), &file) != 0) return;
@@ -252,6 +266,8 @@ std::string_view name_of(RunState state) {
       return "running";
     case RunState::finished:
       return "finished";
+    case RunState::stopped:
+      return "stopped";
     case RunState::ended_early:
       return "ended early";
     case RunState::unknown:
@@ -269,12 +285,12 @@ RunData read_run(const std::string& directory) {
   run.environment = text_file(run, directory + "/environment.json",
                               "host, version and command line are not known");
   run.config = text_file(run, RunDirectory::config_in(directory), "settings are not known");
+  read_ranks_file(run);
   read_metrics_file(run);
   if (run.config.empty() && run.environment.empty() && !run.has_metrics) {
     fail(ExitCode::data, "{}: holds no run that can be read: {}; give a run.directory", directory,
          fmt::join(run.remarks, "; "));
   }
-  read_ranks_file(run);
   read_environment(run);
   read_settings(run);
   add_utilisation(run);
@@ -283,7 +299,7 @@ RunData read_run(const std::string& directory) {
   if (run.has_metrics) remark_on_metrics(run);
   remark_on_ranks(run);
   read_checkpoints(run);
-  run.state = state_of(run);
+  judge_state(run);
   return run;
 }
 
@@ -297,6 +313,10 @@ RunSummary summary_of(const RunData& run) {
   summary.wall_seconds =
       std::max(summary.wall_seconds, 1e-3 * summary.totals.step_ms + summary.evaluation_seconds);
   return summary;
+}
+
+RunSummary times_of(const RunData& run) {
+  return run.ranks.fold.steps() > 0 ? run.ranks.fold.summary() : summary_of(run);
 }
 
 std::vector<RunData> read_runs(std::span<const std::string> directories,

@@ -23,7 +23,7 @@ struct StoredCheckpoint {
   bool whole = false;  // has a manifest
 };
 
-enum class RunState : std::uint8_t { unknown, running, finished, ended_early };
+enum class RunState : std::uint8_t { unknown, running, finished, stopped, ended_early };
 [[nodiscard]] std::string_view name_of(RunState state);
 
 struct RunData {
@@ -36,9 +36,11 @@ struct RunData {
   std::vector<std::string> hosts{};  // by rank
   int rank_count = 0;
   RunFacts facts{};
+  std::vector<std::pair<std::string, std::string>> settings{};  // key, value; empty: not known
   ModelFigures figures{};
   std::vector<StoredCheckpoint> checkpoints{};  // by step
   RunState state = RunState::unknown;
+  std::string log_end{};        // of a run that is over: the error or warning that it ended with
   double file_age_seconds = 0;  // since metrics.jsonl was last written
   // What is missing or broken, a sentence each, for the reader of the report.
   std::vector<std::string> remarks{};
@@ -55,5 +57,7 @@ struct RunData {
 
 // For the verdict: of all steps that the metrics have.
 [[nodiscard]] RunSummary summary_of(const RunData& run);
+// The same of the last start by its ranks' own times, where these are known.
+[[nodiscard]] RunSummary times_of(const RunData& run);
 
 }  // namespace trireme::report

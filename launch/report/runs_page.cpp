@@ -7,6 +7,7 @@
 #include <cmath>
 #include <ctime>
 
+#include "launch/report/differences.h"
 #include "launch/report/html.h"
 #include "launch/report/text_report.h"
 #include "runtime/telemetry/console.h"
@@ -54,6 +55,8 @@ std::string events_table(const MetricsHistory& all) {
   };
   for (const std::int64_t step : all.non_finite.first)
     add(step, "not finite", "loss or gradient norm is NaN or infinite");
+  for (const Event& event : all.warnings.first)
+    add(event.step, "warning", event.text);
   for (const Event& event : all.skipped.first)
     add(event.step, "batch skipped", event.text);
   for (const Event& event : all.failed_saves.first)
@@ -102,12 +105,50 @@ std::string file_details(std::string_view title, const std::string& text) {
                      title, escaped(text));
 }
 
+// What matters first, and the rest.
+std::pair<std::string, std::string> verdict_parts(const RunData& run) {
+  constexpr std::string_view mark = "verdict: ";
+  const std::string text = verdict_of(run);
+  const std::size_t at = text.find(mark);
+  if (at == std::string::npos) return {};
+  const std::size_t end = std::min(text.find('\n', at), text.size());
+  return {text.substr(at + mark.size(), end - at - mark.size()),
+          text.substr(0, at) + text.substr(std::min(end + 1, text.size()))};
+}
+
+std::string verdict_html(const RunData& run) {
+  const auto [first, rest] = verdict_parts(run);
+  if (first.empty()) return {};
+  return fmt::format("<p class=\"verdict\"><strong>verdict: {}</strong>{}{}</p>\n", escaped(first),
+                     rest.empty() ? "" : "\n", escaped(rest));
+}
+
+// Where the time went, as one bar; its colours are those of the chart by windows (run.js).
+std::string time_bar(const RunData& run) {
+  constexpr double worth_showing = 0.1;  // percent
+  std::string parts, keys, label;
+  const RunSummary summary = times_of(run);
+  int colour = -1;
+  for (const TimeShare& share : shares_of(summary)) {
+    ++colour;
+    const double part = percent(share.seconds, summary.wall_seconds);
+    if (!(part >= worth_showing)) continue;
+    const std::string text = fmt::format("{} {:.1f} %", share.name, part);
+    parts +=
+        fmt::format("<span style=\"flex-grow:{:.1f};background:var(--c{})\"></span>", part, colour);
+    keys += fmt::format("<li><i style=\"background:var(--c{})\"></i>{}</li>\n", colour, text);
+    label += (label.empty() ? "" : ", ") + text;
+  }
+  if (parts.empty()) return {};
+  return fmt::format(
+      "<div class=\"shares\" role=\"img\" aria-label=\"Time: {}\">{}</div>\n"
+      "<ul class=\"keys\" aria-hidden=\"true\">\n{}</ul>\n",
+      label, parts, keys);
+}
+
 // All of a run but its title; `choice` stands above its charts.
 std::string run_section(const RunData& run, std::size_t index, const std::string& choice) {
-  const std::string found = verdict_of(run);
-  return (found.empty() ? std::string()
-                        : fmt::format("<p class=\"verdict\">{}</p>\n", escaped(found))) +
-         facts_list(run) + remarks_list(run) + choice +
+  return verdict_html(run) + time_bar(run) + facts_list(run) + remarks_list(run) + choice +
          fmt::format("<div id=\"run-{}\"></div>\n", index) + events_table(run.metrics) +
          starts_table(run.ranks) + checkpoints_table(run) +
          file_details("Configuration (config.yaml)", run.config) +
@@ -137,7 +178,7 @@ std::string number_cell(double value, int digits) {
 }
 
 std::string comparison_table(std::span<const RunData> runs) {
-  std::string rows;
+  std::string rows, verdicts;
   for (const RunData& run : runs) {
     const Figures figures = figures_of(run);
     const MetricsHistory& all = run.metrics;
@@ -149,12 +190,28 @@ std::string comparison_table(std::span<const RunData> runs) {
             number_cell(all.evaluations.empty() ? NAN : all.evaluations.back().loss, 4) +
             number_cell(figures.items_per_second, 0) + number_cell(figures.step_ms, 1) +
             number_cell(100 * figures.mfu, 1) + number_cell(100 * figures.goodput, 1) + "</tr>\n";
+    if (const std::string first = verdict_parts(run).first; !first.empty())
+      verdicts += fmt::format("<li><b>{}</b> {}</li>\n", escaped(run.name), escaped(first));
   }
   return "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Runs\"><table>\n<tr>"
          "<th class=\"text\">run</th><th class=\"text\">state</th><th>steps</th><th>loss</th>"
          "<th>validation</th><th>items/s</th><th>step, ms</th><th>MFU, %</th><th>goodput, %</th>"
          "</tr>\n" +
-         rows + "</table></div>\n";
+         rows + "</table></div>\n" +
+         (verdicts.empty() ? "" : "<ul class=\"verdicts\">\n" + verdicts + "</ul>\n");
+}
+
+std::string differences_table(std::span<const RunData> runs) {
+  std::string head = "<th class=\"text\">setting</th>", rows;
+  for (const RunData& run : runs)
+    head += fmt::format("<th class=\"text\">{}</th>", escaped(run.name));
+  for (const SettingDifference& one : differing_settings(runs)) {
+    rows += fmt::format("<tr><th scope=\"row\" class=\"text\">{}</th>", escaped(one.key));
+    for (const std::string& value : one.values)
+      rows += fmt::format("<td class=\"text\">{}</td>", escaped(value));
+    rows += "</tr>\n";
+  }
+  return wide_table("Settings that differ", head, rows);
 }
 
 std::string made_by() {
@@ -174,7 +231,8 @@ std::string runs_page(std::span<const RunData> runs, Alignment alignment) {
     body += run_section(runs.front(), 0, axis_choice(alignment));
   } else {
     title = fmt::format("{} runs compared", runs.size());
-    body += comparison_table(runs) + axis_choice(alignment) + "<div id=\"comparison\"></div>\n";
+    body += comparison_table(runs) + differences_table(runs) + axis_choice(alignment) +
+            "<div id=\"comparison\"></div>\n";
     for (std::size_t i = 0; i < runs.size(); ++i)
       body += fmt::format("<details class=\"run\"><summary>{}</summary>\n{}</details>\n",
                           escaped(runs[i].name), run_section(runs[i], i, ""));

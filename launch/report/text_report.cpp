@@ -224,6 +224,7 @@ std::vector<Fact> facts_of(const RunData& run) {
   const Figures figures = figures_of(run);
   std::vector<Fact> facts{{"setting", about(run)},
                           {"state", state_text(run)},
+                          {"ended with", run.log_end},
                           {"progress", progress(run, figures)},
                           {"loss", loss_text(all)},
                           {"validation", validation_text(all)},
@@ -238,18 +239,26 @@ std::vector<Fact> facts_of(const RunData& run) {
     facts.push_back({"energy", energy_text(run)});
   }
   facts.push_back({"checkpoints", checkpoints_text(run)});
-  if (all.skipped.count > 0) {
-    const Event& first = all.skipped.first.front();
-    facts.push_back({"skipped", fmt::format("{} batches, first at step {}: {}", all.skipped.count,
-                                            first.step, first.text)});
-  }
+  const auto add_events = [&](const char* name, const char* what, const Few<Event>& events) {
+    if (events.count == 0) return;
+    const Event& first = events.first.front();
+    facts.push_back({name, fmt::format("{}{}, first at step {}: {}", events.count, what, first.step,
+                                       first.text)});
+  };
+  add_events("warnings", "", all.warnings);
+  add_events("skipped", " batches", all.skipped);
   std::erase_if(facts, [](const Fact& fact) { return fact.text.empty(); });
   return facts;
 }
 
 std::string verdict_of(const RunData& run) {
   const RunFold& ranks = run.ranks.fold;
-  if (ranks.steps() > 0) return verdict_text(ranks.summary(), ranks.facts());
+  if (ranks.steps() > 0) {
+    const std::string text = verdict_text(ranks.summary(), ranks.facts());
+    if (run.ranks.start_count < 2 || run.ranks.starts.empty()) return text;
+    return fmt::format("of the last start, behind step {}:\n{}", run.ranks.starts.back().step,
+                       text);
+  }
   return run.metrics.steps > 0 ? verdict(summary_of(run), run.facts) : std::string();
 }
 

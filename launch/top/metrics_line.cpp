@@ -31,6 +31,7 @@ StepLine step_in(const LineJson& line, std::int64_t number) {
                 .lr = number_in(line, "lr"),
                 .epoch = number_in(line, "epoch"),
                 .step_ms = number_in(line, "step_ms"),
+                .core_wait_ms = number_in(line, "core_wait_ms"),
                 .mfu = number_in(line, "mfu"),
                 .joules = number_in(line, "joules")};
   for (const std::string_view items : {"tokens", "images"}) {

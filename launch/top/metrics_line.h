@@ -32,7 +32,7 @@ inline constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 struct StepLine {
   std::int64_t step = 0;
   double loss = unknown, grad_norm = unknown, lr = unknown, epoch = unknown, step_ms = unknown;
-  double items_per_s = unknown, mfu = unknown, joules = unknown;
+  double core_wait_ms = unknown, items_per_s = unknown, mfu = unknown, joules = unknown;
   std::string_view items{};  // "tokens", "images"; empty where the line has neither
   std::array<double, step_parts.size()> parts_ms{};
 };

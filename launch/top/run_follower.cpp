@@ -10,6 +10,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "launch/top/log_end.h"
 #include "launch/top/run_view.h"
 #include "models/config.h"
 #include "runtime/base/host_name.h"
@@ -66,7 +67,7 @@ RankRows rows_of(const RankWindow& window) {
 RunFollower::RunFollower(std::string directory, std::string name)
     : metrics_(directory + "/metrics.jsonl"),
       ranks_(directory + "/ranks.jsonl", 64 << 10),
-      log_(RunDirectory::log_in(directory), 16 << 10) {
+      log_(RunDirectory::log_in(directory), log_window) {
   view_.directory = std::move(directory);
   view_.name = std::move(name);
 }
@@ -99,7 +100,8 @@ void RunFollower::refresh() {
   } else if (view_.ranks_problem.empty() && view_.ranks.ranks == 0) {
     view_.ranks_problem = "no window of steps yet";
   }
-  log_.poll([&] { view_.log_end.clear(); }, [&](std::string_view line) { take_log_line(line); });
+  log_.poll([&] { view_.log_end.clear(); },
+            [&](std::string_view line) { follow_log_end(view_.log_end, line); });
   read_settings();
   read_environment();
   read_planned_memory();
@@ -132,17 +134,6 @@ void RunFollower::take_rank_line(std::string_view text) {
   // A start forgets what ranks on other hosts did.
   if (std::holds_alternative<RunStart>(*line)) view_.ranks = {};
   if (const auto* const window = std::get_if<RankWindow>(&*line)) view_.ranks = rows_of(*window);
-}
-
-// Whatever is logged later takes the place of an error: the run goes on, or was started again.
-void RunFollower::take_log_line(std::string_view line) {
-  for (const std::string_view level : {"[error] ", "[critical] ", "[warning] "}) {
-    const std::size_t found = line.substr(0, 60).find(level);
-    if (found == std::string_view::npos) continue;
-    view_.log_end = line.substr(found);
-    return;
-  }
-  if (line.substr(0, 60).find("[info] ") != std::string_view::npos) view_.log_end.clear();
 }
 
 void RunFollower::read_settings() {

@@ -40,6 +40,7 @@ class Lines {
                    "epoch " + number_text(view_.recent.back().epoch, "{:.3f}")});
       speed();
       phases();
+      cores();
     }
     ranks();
     memory();
@@ -161,6 +162,16 @@ class Lines {
     }
   }
 
+  // Within the phases: of what a process wanted to do.
+  void cores() {
+    constexpr double notable = 0.02;  // of a step
+    const double missing = view_.mean(&StepLine::core_wait_ms);
+    const double share = missing / view_.mean(&StepLine::step_ms);
+    if (!(share >= notable)) return;
+    row("cores", {fmt::format("none for {:.1f} ms a step", missing),
+                  fmt::format("{:.0f} %, within the above", 100 * share)});
+  }
+
   void ranks() {
     const RankRows& rows = view_.ranks;
     if (!view_.ranks_problem.empty()) return row("ranks", {view_.ranks_problem});
@@ -188,7 +199,7 @@ class Lines {
       parts.push_back(fmt::format("peak {}", mib(view_.peak_mib)));
     }
     if (view_.planned_mib > 0)
-      parts.push_back(fmt::format("{} a rank planned", mib(view_.planned_mib)));
+      parts.push_back(fmt::format("{} a rank for the model", mib(view_.planned_mib)));
     if (!parts.empty()) row("memory", parts);
   }
 

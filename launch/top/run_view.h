@@ -87,7 +87,6 @@ class RunFollower {
  private:
   void take(const MetricsLine& line);
   void take_rank_line(std::string_view line);
-  void take_log_line(std::string_view line);
   void read_settings();
   void read_environment();
   void read_planned_memory();

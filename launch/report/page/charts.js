@@ -3,10 +3,16 @@
 const charts = {
   all: [],
   // Round ones, in seconds.
-  durations: [0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 36000, 86400, 172800, 432000, 864000, 2592000],
+  durations: [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 36000, 86400, 172800, 432000, 864000, 2592000],
 
   // Of what is counted there are no halves.
   wholes: Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat(),
+
+  // All of an axis alike.
+  clocks(u, splits) {
+    const write = Math.max(...splits) < 10 ? format.duration : format.clock;
+    return splits.map((v) => v == null ? "" : write(v));
+  },
 
   axis(label, write, more) {
     return Object.assign({
@@ -42,7 +48,7 @@ const charts = {
     if (!options.log) yScale.range = (u, low, high) => charts.range(low, high, options.zero);
     Object.assign(yScale, options.yScale);
     const steps = options.xWrite === format.duration ? charts.durations : options.xWrite === format.whole ? charts.wholes : null;
-    const xAxis = steps ? Object.assign({ incrs: steps }, options.xAxis) : options.xAxis;
+    const xAxis = Object.assign(steps ? { incrs: steps } : {}, steps === charts.durations ? { values: charts.clocks } : {}, options.xAxis);
     const series = options.series.map((one) => Object.assign({
       label: one.label, stroke: one.stroke || theme.series(one.index), width: one.width == null ? 1.5 : one.width, dash: one.dash,
       fill: one.fill ? theme.faded(one.index, one.fill) : undefined, points: one.points || { show: options.data[0].length < 40, size: 5 },

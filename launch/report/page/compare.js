@@ -11,13 +11,13 @@ const comparison = {
       series: having.map(([run, index]) => ({ label: run.name, index, dash: index >= 9 ? [6, 3] : undefined, points: { show: false } })) }, more));
   },
 
-  validation(parent, runs) {
-    const having = runs.map((run, index) => [run, index]).filter(([run]) => run.evaluations.step.length > 0 && run.step.length > 0);
+  validation(parent, runs, key, more) {
+    const having = runs.map((run, index) => [run, index]).filter(([run]) => run.evaluations[key].some((v) => v != null) && run.step.length > 0);
     if (having.length === 0) return;
     const axis = runCharts.axisNow;
-    const tables = having.map(([run]) => runCharts.ascending([run.evaluations.step.map((step, i) => axis === axes.time ? run.evaluations.elapsed[i] : placeOf(run, axis, step)), run.evaluations.loss]));
-    charts.add(parent, { title: "Validation loss", data: uPlot.join(tables), xLabel: axis.label, xWrite: axis.write, write: format.number, yLabel: "loss",
-      series: having.map(([run, index]) => ({ label: run.name, index, width: 2 })) });
+    const tables = having.map(([run]) => runCharts.ascending([evaluationPlaces(run, axis), run.evaluations[key]]));
+    charts.add(parent, Object.assign({ data: uPlot.join(tables), xLabel: axis.label, xWrite: axis.write, write: format.number,
+      series: having.map(([run, index]) => ({ label: run.name, index, width: 2 })) }, more));
   },
 
   draw(parent, runs) {
@@ -25,7 +25,8 @@ const comparison = {
     const grid = element("div", { class: "charts" });
     parent.append(grid);
     comparison.chart(grid, runs, "loss", { title: "Training loss", yLabel: "loss", broad: true, caption: "Means of the steps of each point." });
-    comparison.validation(grid, runs);
+    comparison.validation(grid, runs, "loss", { title: "Validation loss", yLabel: "loss" });
+    comparison.validation(grid, runs, "accuracy", { title: "Validation accuracy", yLabel: "of the samples", write: format.percent });
     comparison.chart(grid, runs, (run) => run.items + "_per_s", { title: "Throughput", yLabel: "items per second", zero: true });
     comparison.chart(grid, runs, "step_ms", { title: "Step time", yLabel: "ms", zero: true, write: format.milliseconds, axisWrite: format.number });
     comparison.chart(grid, runs, "mfu", { title: "Model FLOPs utilisation", yLabel: "of the peak", zero: true, write: format.percent });

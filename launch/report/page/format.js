@@ -15,7 +15,10 @@ const format = {
   },
   duration(seconds) {
     if (seconds == null || !isFinite(seconds)) return "–";
-    if (seconds < 10) return +seconds.toPrecision(3) + " s";
+    return seconds < 10 ? +seconds.toPrecision(3) + " s" : format.clock(seconds);
+  },
+  // 1:05, 2:00:00.
+  clock(seconds) {
     const total = Math.round(seconds), two = (n) => String(n).padStart(2, "0");
     const hours = Math.floor(total / 3600), minutes = Math.floor(total / 60) % 60;
     return hours > 0 ? hours + ":" + two(minutes) + ":" + two(total % 60) : minutes + ":" + two(total % 60);

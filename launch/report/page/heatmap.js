@@ -61,10 +61,6 @@ const heatmap = {
       },
       read: (w) => "the latest in " + say(w, worst(w)),
     });
-    if (top === 0) {
-      chart.figure.insertBefore(element("p", { class: "soft" }, "0 everywhere"), chart.live);
-      return chart;
-    }
     const ramp = element("span", { class: "ramp", role: "img", "aria-label": "colour scale" });
     const paint = () => {
       ramp.style.background = "linear-gradient(to right," + [0, 0.1, 0.25, 0.5, 0.75, 1].map((t) => heatmap.colour(t) + " " + 100 * t + "%").join(",") + ")";

@@ -1,7 +1,7 @@
 "use strict";
 // The charts of one run.
 const phases = [["forward_ms", "forward"], ["backward_ms", "backward"], ["optimizer_ms", "optimizer"], ["exposed_comm_ms", "exposed communication"],
-  ["straggler_ms", "slower ranks"], ["bubble_ms", "pipeline bubble"], ["data_wait_ms", "data wait"], ["other_ms", "other"], ["between_steps_ms", "between steps"]];
+  ["straggler_ms", "waits for slower ranks"], ["bubble_ms", "pipeline bubble"], ["data_wait_ms", "data wait"], ["other_ms", "other"], ["between_steps_ms", "between steps"]];
 
 // Of windows too, which have more.
 const partNames = Object.assign(Object.fromEntries(phases), { compute_ms: "compute", core_wait_ms: "waits for cores", checkpoint_ms: "checkpoints", evaluation_ms: "evaluation" });
@@ -23,6 +23,10 @@ function placeOf(run, axis, step) {
   return axis === axes.step ? step : places[low];
 }
 
+function evaluationPlaces(run, axis) {
+  return run.evaluations.step.map((step, i) => axis === axes.time ? run.evaluations.elapsed[i] : placeOf(run, axis, step));
+}
+
 const runCharts = {
   axisNow: axes.step,
 
@@ -34,7 +38,7 @@ const runCharts = {
   // The mean with the range from the least to the greatest of the steps of a point.
   series(parent, run, key, more) {
     const one = run.series[key];
-    if (!one) return;
+    if (!one || (more.unlessZero && !one.mean.some((v) => v))) return;
     const xs = runCharts.axisNow.of(run), banded = one.min !== undefined;
     const series = [{ label: banded ? "mean" : more.label || more.title.toLowerCase(), index: more.index || 0 }], data = [xs, one.mean];
     if (banded) {
@@ -51,7 +55,7 @@ const runCharts = {
     const axis = runCharts.axisNow, xs = axis.of(run), banded = one.min !== undefined;
     const own = banded ? [xs, one.mean, one.max, one.min] : [xs, one.mean];
     const validation = run.evaluations.step.length > 0, tables = [own];
-    if (validation) tables.push([run.evaluations.step.map((step, i) => axis === axes.time ? run.evaluations.elapsed[i] : placeOf(run, axis, step)), run.evaluations.loss]);
+    if (validation) tables.push([evaluationPlaces(run, axis), run.evaluations.loss]);
     if (validation) tables[1] = runCharts.ascending(tables[1]);
     const edge = { index: 0, width: 0.5, points: { show: false } };
     const series = [{ label: "training", index: 0 }];
@@ -70,6 +74,19 @@ const runCharts = {
       charts.draw(chart);
     });
     chart.figure.insertBefore(button, chart.live);
+  },
+
+  // Beside the loss of all: of classifiers how often they are right, and the loss of each source.
+  validations(parent, run) {
+    const places = evaluationPlaces(run, runCharts.axisNow), few = { show: places.length < 60, size: 6 };
+    if (run.evaluations.accuracy.some((v) => v != null)) {
+      charts.add(parent, runCharts.base(run, { title: "Validation accuracy", data: runCharts.ascending([places, run.evaluations.accuracy]), write: format.percent, yLabel: "of the samples",
+        series: [{ label: "accuracy", index: 1, width: 2, points: few }] }));
+    }
+    const sources = Object.entries(run.evaluations.sources);
+    if (sources.length === 0) return;
+    charts.add(parent, runCharts.base(run, { title: "Validation loss by source", data: uPlot.join(sources.map(([, losses]) => runCharts.ascending([places, losses]))), yLabel: "loss",
+      series: sources.map(([label], index) => ({ label, index, width: 2, points: few })) }));
   },
 
   // uPlot needs ascending places, each once; a clock that was set back gives others.
@@ -104,7 +121,7 @@ const runCharts = {
     const names = Object.keys(run.windows.parts).filter((name) => run.windows.parts[name].some((v) => v > 0));
     names.sort((a, b) => (order.indexOf(a) + 99) % 99 - (order.indexOf(b) + 99) % 99);
     const original = names.map((name) => run.windows.parts[name]), { data, bands } = charts.stacked([run.windows.last, ...original]);
-    const series = names.map((name, index) => ({ label: partNames[name] || name.replace(/_ms$/, "").replace(/_/g, " "), index, fill: 0.75, width: 0.5, points: { show: false } }));
+    const series = names.map((name) => ({ label: partNames[name] || name.replace(/_ms$/, "").replace(/_/g, " "), index: Math.max(order.indexOf(name), 0), fill: 0.75, width: 0.5, points: { show: false } }));
     charts.add(parent, { title: "Where all time goes, checkpoints and evaluations included", xLabel: "step", xWrite: format.whole, data, bands, series, original, zero: true,
       yLabel: "ms per step", write: format.milliseconds, axisWrite: format.number, broad: true, caption: "Mean over the ranks, by window of steps." });
   },
@@ -113,8 +130,8 @@ const runCharts = {
     const memory = run.memory;
     if (!memory) return;
     const xs = memory.names.map((_, i) => i), bars = (shift) => uPlot.paths.bars({ size: [0.38, 60], align: shift });
-    charts.add(parent, { title: "Memory per rank, at most", xLabel: "", yLabel: "MiB", xWrite: (i) => memory.names[i] === undefined ? "" : memory.names[i], write: (v) => v == null ? "–" : format.number(v) + " MiB", axisWrite: format.number,
-      zero: true, x: { range: (u, low, high) => [low - 0.5, high + 0.5] }, xAxis: { incrs: [1], space: 10, rotate: -40, size: 76 }, height: 300,
+    charts.add(parent, { title: "Memory per rank, at most", xLabel: "use", yLabel: "MiB", xWrite: (i) => memory.names[i] === undefined ? "" : memory.names[i], write: (v) => v == null ? "–" : format.number(v) + " MiB", axisWrite: format.number,
+      zero: true, x: { range: (u, low, high) => [low - 0.5, high + 0.5] }, xAxis: { label: null, labelSize: 0, incrs: [1], space: 10, rotate: -40, size: 76 }, height: 300,
       data: [xs, memory.planned, memory.measured], caption: "Planned from the config before the run, and what it held.",
       series: [{ label: "planned", index: 5, fill: 0.8, paths: bars(-1), points: { show: false } }, { label: "measured", index: 0, fill: 0.8, paths: bars(1), points: { show: false } }] });
   },
@@ -147,6 +164,7 @@ const runCharts = {
     const grid = element("div", { class: "charts" });
     parent.append(grid);
     runCharts.loss(grid, run);
+    runCharts.validations(grid, run);
     runCharts.series(grid, run, run.items + "_per_s", { title: "Throughput", yLabel: run.items + " per second", index: 2, zero: true });
     runCharts.series(grid, run, "mfu", { title: "Model FLOPs utilisation", yLabel: "of the peak", index: 4, zero: true, write: format.percent });
     runCharts.series(grid, run, "step_ms", { title: "Step time", index: 5, zero: true, write: format.milliseconds, axisWrite: format.number, yLabel: "ms" });
@@ -155,7 +173,7 @@ const runCharts = {
     runCharts.series(grid, run, "grad_norm", { title: "Gradient norm", index: 1, caption: "Before clipping." });
     runCharts.windows(grid, run);
     runCharts.ranks(grid, run);
-    runCharts.series(grid, run, "data_wait_ms", { title: "Waits for data", index: 6, zero: true, write: format.milliseconds, axisWrite: format.number, yLabel: "ms per step" });
+    runCharts.series(grid, run, "data_wait_ms", { title: "Waits for data", index: 5, zero: true, unlessZero: true, write: format.milliseconds, axisWrite: format.number, yLabel: "ms per step" });
     runCharts.series(grid, run, "between_steps_ms", { title: "Between steps: checkpoints and other stalls", label: "between steps", index: 8, zero: true, write: format.milliseconds, axisWrite: format.number, yLabel: "ms per step",
       caption: run.failed_saves.count > 0 ? format.whole(run.failed_saves.count) + " checkpoints could not be written." : "" });
     runCharts.memory(grid, run);

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launch/report/differences.h"
 #include "launch/report/html.h"
 #include "launch/report/metrics_text.h"
 #include "launch/report/runs_page.h"
@@ -65,6 +66,8 @@ TEST_F(ReportPage, TheDataOfARunReadBackWithTheirSpikes) {
     greatest = std::max(greatest, value.get<double>());
   EXPECT_EQ(greatest, 50);
   EXPECT_EQ(data["evaluations"]["loss"].size(), 50U);
+  EXPECT_EQ(data["evaluations"]["accuracy"].size(), 50U);
+  EXPECT_EQ(data["evaluations"]["sources"]["a\"b"].size(), 50U);
 }
 
 TEST_F(ReportPage, EverythingIsInOneFileOfBoundedSize) {
@@ -79,6 +82,15 @@ TEST_F(ReportPage, EverythingIsInOneFileOfBoundedSize) {
                           HasSubstr("name=\"viewport\""), HasSubstr("<noscript>"),
                           HasSubstr("Permission is hereby granted"),  // uPlot's licence
                           HasSubstr("verdict: without its data wait")));
+}
+
+TEST_F(ReportPage, TheVerdictComesFirstAndABarShowsTheTime) {
+  write_run(20);
+
+  EXPECT_THAT(page(), AllOf(ContainsRegex("<strong>verdict: without its data wait [^<]*</strong>"),
+                            HasSubstr("aria-label=\"Time: compute 70.0 %, "),
+                            HasSubstr("<li><i style=\"background:var(--c5)\"></i>data wait 20.0 %"),
+                            Not(HasSubstr("pipeline bubble 0"))));
 }
 
 TEST_F(ReportPage, WhatUsersWroteIsTextAndNothingElse) {
@@ -149,12 +161,24 @@ TEST_F(ReportPage, SeveralRunsAreBesideEachOther) {
   const RunData one = run();
   RunData other = one;
   other.name = "other <b>";
+  RunData unreadable = one;
+  RunData alike = other;
+  other.settings = {{"run.directory", "b"}, {"train.steps", "20"}, {"model.layers", "<4>"}};
+  alike.settings = {{"run.directory", "a"}, {"train.steps", "20"}};
 
   const std::string html = report::runs_page({{one, other}}, report::Alignment::time);
 
   EXPECT_THAT(html, AllOf(HasSubstr("2 runs compared"), HasSubstr("id=\"comparison\""),
                           HasSubstr("id=\"run-1\""), HasSubstr("other &lt;b&gt;"),
-                          HasSubstr("<option value=\"time\" selected>")));
+                          HasSubstr("<option value=\"time\" selected>"),
+                          Not(HasSubstr("Settings that differ"))));
+  const RunData three[] = {other, alike, unreadable};
+  EXPECT_THAT(report::runs_page(three),
+              AllOf(HasSubstr("Settings that differ"),
+                    HasSubstr("model.layers</th><td class=\"text\">&lt;4&gt;</td><td "
+                              "class=\"text\">-</td><td class=\"text\">?</td>")));
+  EXPECT_EQ(report::text_differences(three),
+            "\nsettings that differ\nmodel.layers                  <4> | - | ?\n");
 }
 
 TEST(MetricsText, HasEveryMetricThatStepsEmit) {

@@ -11,6 +11,7 @@
 #include "launch/report/line_reader.h"
 #include "launch/report/run_data.h"
 #include "launch/report/text_report.h"
+#include "runtime/base/host_name.h"
 #include "tests/launch/report/lines.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
@@ -26,6 +27,7 @@ using report::read_metrics;
 using report::read_ranks;
 using report::read_run;
 using report::RunData;
+using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
@@ -156,6 +158,18 @@ TEST_F(ReportReading, BrokenLinesAreCountedAndTheRestIsRead) {
   EXPECT_EQ(all.last_loss, 0.5);
 }
 
+TEST_F(ReportReading, WarningsOfARunAreReportedOn) {
+  write_text(file("metrics.jsonl"),
+             steps(1, 2) + format_json(RunWarning{.step = 2, .kind = "slow_data", .text = "a.h5"}) +
+                 step_line(3, 1, 0.3));
+
+  const RunData run = read_run(path());
+
+  EXPECT_EQ(run.metrics.of_no_kind, 0);
+  EXPECT_THAT(report::text_report(run),
+              HasSubstr("warnings     1, first at step 2: slow_data: a.h5"));
+}
+
 TEST_F(ReportReading, LossesThatAreNotFiniteAreNamed) {
   const double nan = std::nan("");
   const MetricsHistory all =
@@ -187,6 +201,18 @@ TEST_F(ReportReading, StopsAndClocksThatJumpAreNoRunningTime) {
   EXPECT_EQ(all.clock_jumps, 1);
   EXPECT_EQ(all.missing_steps, 10);
   EXPECT_NEAR(all.running_seconds, 4, 0.2);
+}
+
+TEST_F(ReportReading, AShortGapWithAStartInItIsAPause) {
+  write_text(file("metrics.jsonl"), steps(1, 10) + steps(11, 20, 9));
+  const MetricsHistory without = read_metrics(file("metrics.jsonl"));
+  const MetricsHistory with = read_metrics(
+      file("metrics.jsonl"), std::vector{*report::seconds_of("2026-11-22T00:00:08Z"), 0.0});
+
+  EXPECT_EQ(without.pauses.count, 0);
+  EXPECT_EQ(with.pauses.count, 1);
+  EXPECT_NEAR(with.paused_seconds, 8, 0.1);
+  EXPECT_NEAR(with.running_seconds, 2, 0.1);
 }
 
 TEST_F(ReportReading, AClockThatIsSetForwardAndBackMakesNoPause) {
@@ -315,6 +341,19 @@ TEST_F(ReportReading, WhatIsMissingOrOfAnotherVersionIsRemarkedOn) {
   const std::string text = report::text_report(run);
   EXPECT_THAT(text, HasSubstr("verdict: without its data wait (20.0 %)"));
   EXPECT_THAT(text, HasSubstr("note: "));
+}
+
+TEST_F(ReportReading, ARunThatIsOverSaysWhatItEndedWith) {
+  write_text(file("metrics.jsonl"), steps(1, 3));
+  write_text(file("config.yaml"), "train: {steps: 9}\n");
+  write_text(file("environment.json"), "{\"hosts\": [\"" + host_name() + "\"]}");
+  const std::string head = "[2026-11-22 12:01:02.345] ";
+  write_text(file("console.log"), head + "[error] [0] [main] disk full\n");
+  EXPECT_THAT(report::text_report(read_run(path())),
+              AllOf(HasSubstr("ended early"), HasSubstr("ended with   [error] [0] [main] disk")));
+
+  write_text(file("console.log"), head + "[warning] [0] [train] stopped before step 9: SIGTERM\n");
+  EXPECT_THAT(report::text_report(read_run(path())), HasSubstr("state        stopped"));
 }
 
 TEST_F(ReportReading, WhatIsNoRegularFileIsPassedOver) {

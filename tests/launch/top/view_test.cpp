@@ -220,6 +220,13 @@ TEST_F(FollowerTest, ARunThatGoesOnHasProgressTimeLeftAndPhases) {
   EXPECT_THAT(page_of(view), Not(HasSubstr("communication")));
 }
 
+TEST_F(FollowerTest, StepsThatWantForCoresSaySo) {
+  run_.append(format_json(StepMetrics{.step = 1, .loss = 2, .step_ms = 100, .core_wait_ms = 40},
+                          ItemKind::tokens));
+
+  EXPECT_THAT(page_of(look()), HasSubstr("cores      none for 40.0 ms a step  40 %, within"));
+}
+
 TEST_F(FollowerTest, NoLineForLongerThanTwentyStepsIsStale) {
   run_.steps(1, 3);
   const FileDescriptor lock = run_.lock();
@@ -357,7 +364,7 @@ TEST_F(FollowerTest, MemoryCheckpointsAndWarningsAreShown) {
       "console.log");
   std::filesystem::create_directories(run_.file("checkpoints/step_00000002"));
   std::filesystem::create_directories(run_.file("checkpoints/step_00000004.e1.tmp"));
-  EXPECT_THAT(page_of(look()), AllOf(HasSubstr("166 MiB a rank planned"),
+  EXPECT_THAT(page_of(look()), AllOf(HasSubstr("166 MiB a rank for the model"),
                                      HasSubstr("checkpoint writing step_00000004.e1.tmp\n")));
 
   write_text(run_.file("checkpoints/step_00000002/manifest.json"), "{}");
