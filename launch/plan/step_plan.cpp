@@ -60,6 +60,7 @@ plan::StepInput StepPlanner::input(const Config& config) {
                         .items_per_sample = traits.targets_per_sample,
                         .rows_per_sample = traits.rows_per_sample,
                         .sample_bytes = stored_sample_bytes(traits, config.data.float_samples())};
+  input.engine.gradient_bytes = static_cast<double>(size_of(reduced_dtype(config)));
   input.stages = plan_stages(input.layers, input.schedule, config.parallel.stage_layers);
   return input;
 }

@@ -154,6 +154,13 @@ enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved, zero_b
                                              {ScheduleKind::zero_bubble, "zero-bubble"}});
 }
 
+// parallel.reduce_dtype: what data-parallel ranks send of their gradients.
+enum class ReduceDtype : std::uint8_t { fp32, compute };
+[[nodiscard]] constexpr auto names_of(ReduceDtype /*key*/) {
+  return std::to_array<Named<ReduceDtype>>(
+      {{ReduceDtype::fp32, "fp32"}, {ReduceDtype::compute, "compute"}});
+}
+
 // parallel.reducer: gradients are reduced during backward or after it.
 enum class ReducerMode : std::uint8_t { overlapped, inline_after_backward };
 [[nodiscard]] constexpr auto names_of(ReducerMode /*key*/) {

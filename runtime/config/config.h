@@ -156,6 +156,7 @@ struct ParallelConfig {
   std::int64_t tensor_blocks = 0;          // 0 = auto: parallel.tensor
   std::int64_t tensor_chunks = 1;
   ReducerMode reducer = ReducerMode::overlapped;
+  ReduceDtype reduce_dtype = ReduceDtype::fp32;
   double bucket_megabytes = 4;
   bool check_collectives = false;
   double timeout_seconds = 600;  // 0 = no deadline

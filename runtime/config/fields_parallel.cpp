@@ -36,6 +36,10 @@ std::vector<Field> parallel_fields() {
             {}, Needs::tensor_split),
       FIELD(parallel.reducer, one_of<ReducerMode>(),
             "reduce gradients during backward or after it; equal bits"),
+      FIELD(parallel.reduce_dtype, one_of<ReduceDtype>(),
+            "what data-parallel ranks send of their gradients: fp32, or rounded to the 16 bits of "
+            "precision, which is half; added up in fp32 either way (not with reproducibility: "
+            "layout)"),
       FIELD(parallel.bucket_megabytes, (NumberRange{.high = 65536, .low_is_open = true}),
             "gradients reduced per collective"),
       FIELD(parallel.check_collectives, Free{},

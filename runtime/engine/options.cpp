@@ -132,6 +132,11 @@ std::int64_t bucket_elements(const Config& config) {
   return std::llround(config.parallel.bucket_megabytes * bytes_per_megabyte / sizeof(float));
 }
 
+DType reduced_dtype(const Config& config) {
+  return config.parallel.reduce_dtype == ReduceDtype::compute ? compute_dtype(config.precision)
+                                                              : DType::f32;
+}
+
 StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                          const ModelTraits& traits) {
   const LrScheduleConfig& schedule = config.lr_schedule;
@@ -147,6 +152,7 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
           .label_smoothing = static_cast<float>(config.train.label_smoothing),
           .z_loss = static_cast<float>(config.train.z_loss),
           .reducer = config.parallel.reducer,
+          .reduced = reduced_dtype(config),
           .layout_independent = config.reproducibility == Reproducibility::layout,
           .graphs = config.device.graphs,
           .optimizer = optimizer_options(config.optimizer),

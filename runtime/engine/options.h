@@ -23,6 +23,8 @@ namespace trireme {
 // where sums must not depend on whether it does.
 [[nodiscard]] bool separates_ties(const Config& config);
 [[nodiscard]] std::int64_t bucket_elements(const Config& config);
+// What data-parallel ranks send of gradients.
+[[nodiscard]] DType reduced_dtype(const Config& config);
 [[nodiscard]] StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                                        const ModelTraits& traits);
 [[nodiscard]] TrainerOptions trainer_options(const Config& config, const ModelTraits& traits,

@@ -76,6 +76,12 @@ GradReducer::GradReducer(Device& device, Communicator& group, ParamStore& params
     }
     chunks_.push_back(std::move(chunk));
   }
+  if (options_.sent == DType::f32 || group.size() == 1) return;
+  std::int64_t largest = 0;
+  for (const Bucket& bucket : buckets) {
+    if (bucket.kind == ParamKind::weight) largest = std::max(largest, bucket.count);
+  }
+  rounded_.emplace(device, group, options_.sent, largest);
 }
 
 void GradReducer::set_micro_batches(int count) {
@@ -188,6 +194,25 @@ void GradReducer::hand_over() {
   comm_.wait(*ready_event_);
 }
 
+// Of a bucket that is whole: with ZeRO into the own slice of partial sum `level`.
+void GradReducer::sum_over_ranks(const Bucket& bucket, int level) {
+  const bool weights = bucket.kind == ParamKind::weight;
+  const Tensor whole = params_.gradients().bucket(bucket);
+  clock_.start(comm_);
+  if (weights && params_.options().zero.stage >= 1) {
+    const Tensor own = params_.gradients().owned(bucket, level);
+    if (rounded_)
+      rounded_->reduce_scatter(comm_, whole, own);
+    else
+      group_.reduce_scatter(comm_, whole, own, ReduceOp::sum);
+  } else if (weights && rounded_) {
+    rounded_->all_reduce(comm_, whole);
+  } else {
+    group_.all_reduce(comm_, whole, whole, ReduceOp::sum);
+  }
+  clock_.stop(comm_);
+}
+
 void GradReducer::launch(const Bucket& bucket, int micro_batch) {
   const bool weights = bucket.kind == ParamKind::weight;
   if (weights) {
@@ -196,23 +221,13 @@ void GradReducer::launch(const Bucket& bucket, int micro_batch) {
   }
   hand_over();
   if (group_.size() == 1 || (!weights && ranks_first())) return;
-  const Tensor whole = params_.gradients().bucket(bucket);
-  clock_.start(comm_);
-  if (weights && params_.options().zero.stage >= 1) {
-    group_.reduce_scatter(comm_, whole, params_.gradients().owned(bucket), ReduceOp::sum);
-  } else {
-    group_.all_reduce(comm_, whole, whole, ReduceOp::sum);
-  }
-  clock_.stop(comm_);
+  sum_over_ranks(bucket, 0);
 }
 
 void GradReducer::scatter(const Bucket& bucket, int micro_batch) {
   hand_over();
   const int leaf = weights_.leaf(micro_batch);
-  clock_.start(comm_);
-  group_.reduce_scatter(comm_, params_.gradients().bucket(bucket),
-                        params_.gradients().owned(bucket, leaf), ReduceOp::sum);
-  clock_.stop(comm_);
+  sum_over_ranks(bucket, leaf);
   const auto unit = static_cast<std::size_t>(bucket.units.first);
   const auto buffer = static_cast<std::size_t>(buffer_of_unit_[unit]);
   comm_.record(*buffer_free_[buffer]);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "runtime/comm/timing/stream_clock.h"
 #include "runtime/config/choices.h"
 #include "runtime/nn/layer.h"
+#include "runtime/parallel/rounded_sum.h"
 
 namespace trireme {
 
@@ -38,6 +40,7 @@ class GradientProbe {
 struct ReducerOptions {
   ReducerMode mode = ReducerMode::overlapped;
   GradientSum sum = GradientSum::running;
+  DType sent = DType::f32;        // of messages between ranks; sums are f32
   int micro_batches = 1;          // of this rank
   std::vector<UnitRange> chunks;  // the layers of each chunk
 };
@@ -105,6 +108,7 @@ class GradReducer final : public GradientSink {
   [[nodiscard]] Tensor partial(const Span& span, int level) const;
   void zero(Stream& stream, const Span& span, int level);
   void merge(Stream& stream, const Span& span, int leaf, int merges);
+  void sum_over_ranks(const Bucket& bucket, int level);
   void launch(const Bucket& bucket, int micro_batch);
   void scatter(const Bucket& bucket, int micro_batch);
   void hand_over();
@@ -118,6 +122,7 @@ class GradReducer final : public GradientSink {
   ReducerOptions options_;
   GradientProbe* probe_ = nullptr;
   PartialSums weights_, statistics_;
+  std::optional<RoundedSum> rounded_;  // of weights' gradients, where they are not sent in f32
   StreamClock clock_;
   std::vector<Chunk> chunks_;
   std::vector<std::string> labels_;  // by bucket

@@ -71,7 +71,8 @@ class Stage {
   }
 
   double reduced_bytes(const Bucket& bucket) const {
-    return static_cast<double>(bucket.count) * input_.engine.gradient_bytes;
+    const double bytes = bucket.kind == ParamKind::weight ? input_.engine.gradient_bytes : 4;
+    return static_cast<double>(bucket.count) * bytes;
   }
 
   double gathered_bytes(const Bucket& bucket) const {

@@ -19,11 +19,13 @@ struct ReduceCase {
   ReducerMode mode = ReducerMode::overlapped;
   int chunks = 1;
   bool forwards_first = false;  // all of the step's
+  DType sent = DType::f32;
 
   [[nodiscard]] std::string to_string() const {
-    return fmt::format("stage {}, {} micro-batches, {}, {}, {} chunks", stage, micro_batches,
+    return fmt::format("stage {}, {} micro-batches, {}, {}, {} chunks, {}", stage, micro_batches,
                        sum == GradientSum::tree ? "tree" : "running",
-                       mode == ReducerMode::overlapped ? "overlapped" : "inline", chunks);
+                       mode == ReducerMode::overlapped ? "overlapped" : "inline", chunks,
+                       name_of(sent));
   }
 };
 
@@ -49,6 +51,7 @@ class Step {
       options_.chunks.push_back({chunk == 0 ? 0 : 3, chunk + 1 == what.chunks ? units : 3});
     options_.mode = what.mode;
     options_.sum = what.sum;
+    options_.sent = what.sent;
     options_.micro_batches = what.micro_batches;
     params_.allocate(device,
                      {.training = true,
@@ -265,6 +268,89 @@ TEST_F(GradReducerTest, MovesWhatItsStageNeedsAndNoMore) {
     for (const Verb other :
          {Verb::all_gather, Verb::all_to_all, Verb::broadcast, Verb::send, Verb::recv})
       EXPECT_EQ(moved(before, other), 0U) << name_of(other);
+  });
+}
+
+// Of one micro-batch on each rank: theirs, rounded, as the tree over ranks in f32, which where all
+// ranks want it is rounded again. One rank sends nothing, so it rounds nothing.
+template <typename T>
+float rounded_sum(const ParamSpec& spec, std::int64_t element, int first, int ranks) {
+  if (ranks == 1) return static_cast<float>(T(gradient_of(spec, element, first)));
+  const int left = static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks))) / 2;
+  return rounded_sum<T>(spec, element, first, left) +
+         rounded_sum<T>(spec, element, first + left, ranks - left);
+}
+
+template <typename T>
+float sum_of_sent(const ParamSpec& spec, std::int64_t element, int ranks, int stage) {
+  if (ranks == 1 || spec.kind != ParamKind::weight) return tree_sum(spec, element, 0, ranks);
+  const float sum = rounded_sum<T>(spec, element, 0, ranks);
+  return stage == 0 ? static_cast<float>(T(sum)) : sum;
+}
+
+TEST_F(GradReducerTest, AddsUpInF32WhatWasSentIn16Bits) {
+  for_each_case({1}, [&](const ReduceCase& each) {
+    for (const DType sent : {DType::bf16, DType::f16}) {
+      ReduceCase what = each;
+      what.sent = sent;
+      Step step = make_step(what);
+      for (int repetition = 0; repetition < 2; ++repetition) {
+        step.run();
+
+        step.for_each_sum([&](float sum, const ParamSpec& spec, std::int64_t i) {
+          const float expected = sent == DType::bf16
+                                     ? sum_of_sent<bf16>(spec, i, size(), what.stage)
+                                     : sum_of_sent<f16>(spec, i, size(), what.stage);
+          ASSERT_EQ(sum, expected) << name_of(sent) << " " << spec.name << " " << i;
+        });
+      }
+    }
+  });
+}
+
+TEST_F(GradReducerTest, GivesTheSameBitsOverlappedInlineAndOverASlowNetworkIn16Bits) {
+  test::SlowCommunicator slow(world());
+  for_each_case({3}, [&](const ReduceCase& each) {
+    if (each.mode == ReducerMode::overlapped) return;
+    ReduceCase what = each, other = each;
+    what.sent = other.sent = DType::bf16;
+    other.mode = ReducerMode::overlapped;
+    Step after = make_step(what), meanwhile = make_step(other);
+    Step delayed(device(), slow, compute(), comm_stream(), other);
+
+    after.run();
+    meanwhile.run();
+    delayed.run();
+
+    EXPECT_EQ(after.sums(), meanwhile.sums());
+    EXPECT_EQ(delayed.sums(), meanwhile.sums());
+  });
+}
+
+// As above but for half of the bytes of weights: stage 0 exchanges slices and gathers their sums,
+// the others exchange slices. Padding: at most an element a rank and bucket, where no stage pads.
+TEST_F(GradReducerTest, SendsHalfOfTheBytesIn16Bits) {
+  if (size() == 1) GTEST_SKIP() << "one rank has nobody to send to";
+  for_each_case({1, 3}, [&](const ReduceCase& each) {
+    ReduceCase what = each;
+    what.sent = DType::bf16;
+    Step step = make_step(what);
+    const CommStats before = world().stats();
+    const auto bytes = [&](Verb verb) { return world().stats()[verb].bytes - before[verb].bytes; };
+
+    step.run();
+
+    const ParamLayout& layout = step.params().layout();
+    const auto weights = static_cast<std::uint64_t>(layout.weight_elements());
+    const auto statistics = static_cast<std::uint64_t>(layout.elements()) - weights;
+    const std::uint64_t padding = what.stage == 0 ? layout.buckets().size() * (size() - 1U) : 0;
+    const auto times = static_cast<std::uint64_t>(what.stage >= 2 ? what.micro_batches : 1);
+    EXPECT_GE(bytes(Verb::all_to_all), 2 * times * weights);
+    EXPECT_LE(bytes(Verb::all_to_all), 2 * times * (weights + padding));
+    EXPECT_EQ(bytes(Verb::all_gather), what.stage == 0 ? bytes(Verb::all_to_all) : 0);
+    EXPECT_EQ(bytes(Verb::reduce_scatter), 0U);
+    EXPECT_EQ(bytes(Verb::all_reduce),
+              4 * statistics * (what.sum == GradientSum::tree ? times : 1));
   });
 }
 

@@ -239,6 +239,21 @@ void check_reproducible(const Subject& subject) {
          batches, data, config.parallel.zero, any_of(fitting), larger);
 }
 
+void check_reduce_dtype(const Subject& subject) {
+  const Config& config = subject.config;
+  if (config.parallel.reduce_dtype == ReduceDtype::fp32) return;
+  constexpr std::string_view key = "parallel.reduce_dtype";
+  if (config.precision == Precision::fp32 || config.precision == Precision::tf32)
+    refuse(subject, key,
+           "compute with precision: {}, where gradients have no other dtype than fp32; use fp32, or "
+           "precision bf16, fp16 or fp8",
+           name_of(config.precision));
+  if (config.reproducibility == Reproducibility::layout)
+    refuse(subject, key,
+           "compute with reproducibility: layout: what is rounded before it is added depends on "
+           "the number of ranks; use fp32, or reproducibility run or fast");
+}
+
 // Of gradients of single micro-batches.
 void check_noise(const Subject& subject) {
   const Config& config = subject.config;
@@ -363,6 +378,7 @@ void check_parallel(const Subject& subject) {
   check_tensor(subject);
   check_pipeline(subject);
   check_reproducible(subject);
+  check_reduce_dtype(subject);
   check_noise(subject);
   check_ramp(subject);
   if (config.train.ema_decay > 0 && config.parallel.zero >= 3) {

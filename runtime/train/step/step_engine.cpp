@@ -26,6 +26,7 @@ ReducerOptions reducer_options(const Model* model, const StepOptions& options) {
       // Noise is measured on gradients of single micro-batches, which a running sum never has.
       .sum = options.layout_independent || options.noise.every > 0 ? GradientSum::tree
                                                                    : GradientSum::running,
+      .sent = options.reduced,
       .micro_batches = options.pipeline.micro_batches,
       .chunks = {}};
   for (int chunk = 0; model != nullptr && chunk < model->chunk_count(); ++chunk)

@@ -46,6 +46,7 @@ struct StepOptions {
   float label_smoothing = 0;
   float z_loss = 0;
   ReducerMode reducer = ReducerMode::overlapped;
+  DType reduced = DType::f32;  // of what data-parallel ranks send of gradients
   // Sums that do not depend on the layout: gradients as a tree over micro-batches, exact norms.
   bool layout_independent = false;
   GraphMode graphs = GraphMode::off;
