@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How a config's kernels fill an H100: the grids that `trireme bench kernels` counts beside the
+"""How configs' kernels fill an H100: the grids that `trireme bench kernels` counts beside the
 registers and shared memory that ptxas reports of a build. Prints a row for each kernel and exits 1
-where an operation that moves much leaves multiprocessors without a block, or a kernel has room for
-one block of a multiprocessor's threads where half of them could be two, unless it is listed below."""
+where an operation that moves much leaves multiprocessors without a block (what adds up: without two,
+so that one loads while the other adds), or a kernel has room for one block of a multiprocessor's
+threads where half of them could be two, unless it is listed below."""
 
 import argparse
 import collections
@@ -18,15 +19,25 @@ import tempfile
 PROCESSORS, THREADS, BLOCKS, REGISTERS, SHARED = 132, 2048, 32, 65536, 228 * 1024
 RESERVED = 1024  # bytes of shared memory that each block takes beside its own
 MUCH = 4e6       # bytes of a call
-# Parts of kernels' names that may do so, with the reason.
+# Parts of the names of kernels that add up what they read.
+SUMS = ("norm_backward_kernel<", "column_sums_kernel<", "part_sums_kernel", "position_gradient_kernel<",
+        "table_gradient_kernel<", "batch_norm_statistics", "gradient_sums_kernel<")
+# Parts of rows that may do so, with the reason.
 FEW_BLOCKS = {
     "transform_kernel<4, bf16, Same, float>": "biases, which are few",
     "join_chunks_kernel": "adds up what the chunks left",
     "join_parts_kernel": "adds up what the parts left",
     "column_totals_kernel": "adds up what the blocks left",
+    "finish_statistics_kernel": "adds up what the blocks left",
+    "finish_gradient_kernel": "adds up what the blocks left",
+    "column_sums_kernel<1, 8, RowTerms<bf16, true> > of head": "of one row an image",
+    "add_parts_kernel": "of few filters, in blocks of 1024 weights",
     "make_keys_kernel": "of the tokens alone",
+    "norm_backward_kernel<false, 512": "a block for each multiprocessor that keeps its columns' sums in 96 "
+                                       "registers; two would leave it 64",
 }
 ONE_BLOCK = {
+    "norm_backward_kernel<false, 512": "96 registers; 512 threads twice would need 64",
     "cross_entropy_kernel<1024": "56 registers; 1024 threads twice would need 32",
 }
 
@@ -76,17 +87,9 @@ def reason(table, name):
     return next((why for part, why in table.items() if part in name), None)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("build", type=pathlib.Path, help="e.g. build/cuda, after its targets are built")
-    parser.add_argument("--trireme", type=pathlib.Path, help="the build's program (default: in the build)")
-    parser.add_argument("--config", default="configs/gpt2_124m.yaml")
-    parser.add_argument("--set", action="append", default=[], help="override, as of trireme")
-    arguments = parser.parse_args()
-    program = arguments.trireme or arguments.build / "trireme"
-    resources = resources_of(arguments.build)
-    step = counted(program, arguments.config, arguments.set)
-    print(f"{'blocks':>9} {'of':>5} {'regs':>5} {'a SM':>5} {'waves':>7}  kernel of operation")
+def faults_of(step, resources):
+    """Prints a row for each kernel; (faults, kernels that are not known)."""
+    print(f"{'blocks':>9} {'of':>5} {'regs':>5} {'a SM':>5} {'waves':>7}  kernel of layer and operation")
     faults, unknown = 0, 0
     for operation in step["operations"]:
         moved = (operation["read_bytes"] + operation["written_bytes"]) / max(operation["calls"], 1)
@@ -99,15 +102,34 @@ def main():
                 unknown += 1
                 continue
             here = blocks_per_processor(known, kernel["threads"], kernel["shared_bytes"])
+            row = f"{kernel['name']} of {operation['layer']} {operation['operation']}".replace("of  ", "of ")
             print(f"{kernel['blocks']:9} {kernel['threads']:5} {known.registers:5} {here:5} "
-                  f"{kernel['blocks'] / (here * PROCESSORS):7.2f}  {kernel['name']} of {operation['operation']}")
-            if moved >= MUCH and kernel["blocks"] < PROCESSORS and not reason(FEW_BLOCKS, kernel["name"]):
-                print(f"{'':9} fills {kernel['blocks']} of {PROCESSORS} multiprocessors")
+                  f"{kernel['blocks'] / (here * PROCESSORS):7.2f}  {row}")
+            wanted = 2 * PROCESSORS if any(part in row for part in SUMS) else PROCESSORS
+            if moved >= MUCH and kernel["blocks"] < wanted and not reason(FEW_BLOCKS, row):
+                print(f"{'':9} {kernel['blocks']} blocks for {PROCESSORS} multiprocessors, wanted: {wanted}")
                 faults += 1
             if moved >= MUCH and here < 2 and kernel["threads"] <= THREADS // 2 and \
                     not kernel["shared_bytes"] and not reason(ONE_BLOCK, kernel["name"]):
                 print(f"{'':9} one block of {kernel['threads']} threads a multiprocessor")
                 faults += 1
+    return faults, unknown
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("build", type=pathlib.Path, help="e.g. build/cuda, after its targets are built")
+    parser.add_argument("--trireme", type=pathlib.Path, help="the build's program (default: in the build)")
+    parser.add_argument("--config", action="append", help="default: configs/gpt2_124m.yaml")
+    parser.add_argument("--set", action="append", default=[], help="override, as of trireme")
+    arguments = parser.parse_args()
+    program = arguments.trireme or arguments.build / "trireme"
+    resources = resources_of(arguments.build)
+    faults = unknown = 0
+    for config in arguments.config or ["configs/gpt2_124m.yaml"]:
+        print(f"== {config}")
+        more = faults_of(counted(program, config, arguments.set), resources)
+        faults, unknown = faults + more[0], unknown + more[1]
     print(f"{faults} faults, {unknown} kernels not known")
     sys.exit(1 if faults or unknown else 0)
 

@@ -92,6 +92,21 @@ TEST(ParallelRules, ChunksOfRowsNeedSumsOfTensorRanksThatTheyCanCut) {
   EXPECT_THAT(refusal(resnet, {chunks}), HasSubstr("only with gpt2"));
 }
 
+TEST(ParallelRules, GradientsTravelIn16BitsWhereTheyHaveThemAndSumsMayDependOnTheLayout) {
+  const std::string half = "parallel.reduce_dtype=compute";
+  for (const char* const precision : {"precision=bf16", "precision=fp16", "precision=fp8"}) {
+    EXPECT_EQ(resolved(gpt, {half, precision}, ranks(2)).parallel.reduce_dtype,
+              ReduceDtype::compute);
+  }
+  EXPECT_EQ(refusal(gpt, {half, "precision=fp32"}, ranks(2)),
+            "--set parallel.reduce_dtype=compute: compute with precision: fp32, where gradients "
+            "have no other dtype than fp32; use fp32, or precision bf16, fp16 or fp8");
+  EXPECT_THAT(
+      refusal(gpt, {half, "precision=bf16", "reproducibility=layout"}, ranks(2)),
+      HasSubstr("compute with reproducibility: layout: what is rounded before it is added "
+                "depends on the number of ranks; use fp32, or reproducibility run or fast"));
+}
+
 TEST(ParallelRules, GradientNoiseNeedsGradientsOfSingleMicroBatches) {
   const std::string every = "train.noise_scale_every=5";
   EXPECT_EQ(resolved(gpt, {every}).train.noise_scale_every, 5);

@@ -280,6 +280,19 @@ TEST(StepTime, ZeroThreeGathersMatricesInTheComputeDtype) {
   EXPECT_NEAR(rounded / whole, 8.0 / 12.0, 0.02);
 }
 
+TEST(StepTime, GradientsIn16BitsHalveWhatIsReduced) {
+  for (const int zero : {0, 2}) {
+    StepInput input = plan_input({.model = small, .mesh = {.data = 4}, .zero = zero});
+    const auto sent = [&] { return estimate_step(input, hardware_file("h100")).volumes.data; };
+    const double whole = sent();
+    input.engine.gradient_bytes = 2;
+    const double half = sent();
+
+    // ZeRO 2 gathers parameters in 4 bytes either way.
+    EXPECT_NEAR(half / whole, zero == 0 ? 1.0 / 2 : 6.0 / 8, 0.01);
+  }
+}
+
 TEST(StepTime, QuantisingOnceCostsLess) {
   StepInput input = plan_input({.model = small, .micro_batches = 8, .precision = Precision::fp8});
   const auto seconds = [&] { return estimate_step(input, hardware_file("h100")).total; };

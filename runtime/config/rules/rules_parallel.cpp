@@ -244,10 +244,11 @@ void check_reduce_dtype(const Subject& subject) {
   if (config.parallel.reduce_dtype == ReduceDtype::fp32) return;
   constexpr std::string_view key = "parallel.reduce_dtype";
   if (config.precision == Precision::fp32 || config.precision == Precision::tf32)
-    refuse(subject, key,
-           "compute with precision: {}, where gradients have no other dtype than fp32; use fp32, or "
-           "precision bf16, fp16 or fp8",
-           name_of(config.precision));
+    refuse(
+        subject, key,
+        "compute with precision: {}, where gradients have no other dtype than fp32; use fp32, or "
+        "precision bf16, fp16 or fp8",
+        name_of(config.precision));
   if (config.reproducibility == Reproducibility::layout)
     refuse(subject, key,
            "compute with reproducibility: layout: what is rounded before it is added depends on "

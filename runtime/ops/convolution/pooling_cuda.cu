@@ -10,7 +10,7 @@
 namespace trireme::ops::cuda {
 namespace {
 
-constexpr int threads = 256;
+constexpr int most_threads = 256;
 
 // Calls body(n, h, w, c), c the first channel of its pack, for the packs of an (N, H, W, C) tensor
 // that are this thread's.
@@ -19,8 +19,8 @@ __device__ void for_each_pack(std::int64_t batch, std::int64_t height, std::int6
                               std::int64_t channels, const Body& body) {
   const std::int64_t packs = channels / width;
   const std::int64_t count = batch * height * columns * packs;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x; i < count;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += stride) {
     const std::int64_t pixel = i / packs, row = pixel / columns;
     body(row / height, row % height, pixel % columns, i % packs * width);
@@ -134,7 +134,8 @@ __global__ void spread_kernel(T* dx, const T* dy, std::int64_t batch, std::int64
 }
 
 // Blocks for `elements` of a tensor in packs.
-trireme::cuda::Grid grid_of(Stream& stream, std::int64_t elements, int width) {
+trireme::cuda::Grid grid_of(Stream& stream, std::int64_t elements, int width,
+                            int threads = most_threads) {
   return trireme::cuda::grid_for(stream, elements / width, threads, threads);
 }
 
@@ -183,8 +184,9 @@ void global_average_pool_forward(Stream& stream, const Tensor& y, const Tensor& 
     const bool fits = packs_fit(x.as<T>(), channels, widest) && packs_fit(y.as<T>(), 0, widest);
     with_width<T>(fits, [&](auto width) {
       constexpr int w = decltype(width)::value;
-      trireme::cuda::launch(stream, grid_of(stream, y.count(), w), average_kernel<w, T>, y.as<T>(),
-                            x.as<T>(), x.shape[0], x.shape[1] * x.shape[2], channels);
+      // A warp a block: few results of many values fill more multiprocessors.
+      trireme::cuda::launch(stream, grid_of(stream, y.count(), w, 32), average_kernel<w, T>,
+                            y.as<T>(), x.as<T>(), x.shape[0], x.shape[1] * x.shape[2], channels);
     });
   });
 }

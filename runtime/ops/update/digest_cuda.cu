@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <bit>
 
 #include "runtime/device/cuda_slot.h"
@@ -13,10 +14,30 @@ constexpr int threads = 256;
 // Of a thread's turn: loads that are on their way at once.
 constexpr int terms = 8;
 
+// Where elements of a part lie whose rows are apart. A 64-bit division takes as long as all else
+// here; the quotient of doubles is at most one off, below 2^53 elements.
+struct Rows {
+  DigestPlaces places;
+  double inverse_width;
+
+  explicit Rows(const DigestPlaces& from)
+      : places(from),
+        inverse_width(1.0 / static_cast<double>(std::max<std::int64_t>(from.width, 1))) {}
+  __device__ std::int64_t place(std::int64_t i) const {
+    const std::int64_t at = places.first + i;
+    auto row = static_cast<std::int64_t>(static_cast<double>(at) * inverse_width);
+    std::int64_t column = at - row * places.width;
+    const std::int64_t off = column < 0 ? -1 : column >= places.width ? 1 : 0;
+    row += off;
+    column -= off * places.width;
+    return row * places.stride + column;
+  }
+};
+
 // Integers: the order in which the blocks' atomics arrive changes no bit.
-template <bool rows>
+template <bool apart>
 __global__ void digest_kernel(std::uint64_t* digest, const float* x, std::int64_t count,
-                              DigestPlaces places) {
+                              Rows rows) {
   std::uint64_t sum = 0;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads * terms;
   for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * threads * terms + threadIdx.x;
@@ -25,12 +46,8 @@ __global__ void digest_kernel(std::uint64_t* digest, const float* x, std::int64_
     for (int j = 0; j < terms; ++j) {
       const std::int64_t i = first + j * threads;
       if (i >= count) continue;
-      std::int64_t place = i;
-      if constexpr (rows) {
-        const std::int64_t at = places.first + i;
-        place = at / places.width * places.stride + at % places.width;
-      }
-      sum += digest_term(places.base + static_cast<std::uint64_t>(place),
+      const std::int64_t place = apart ? rows.place(i) : i;
+      sum += digest_term(rows.places.base + static_cast<std::uint64_t>(place),
                          std::bit_cast<std::uint32_t>(x[i]));
     }
   }
@@ -46,7 +63,7 @@ void accumulate_digest(Stream& stream, const Tensor& digest, const Tensor& x,
   trireme::cuda::launch(stream,
                         trireme::cuda::grid_for(stream, x.count(), threads * terms, threads),
                         places.width > 0 ? digest_kernel<true> : digest_kernel<false>,
-                        digest.as<std::uint64_t>(), x.as<float>(), x.count(), places);
+                        digest.as<std::uint64_t>(), x.as<float>(), x.count(), Rows(places));
 }
 
 TRIREME_CUDA_PROVIDES(ops, accumulate_digest);

@@ -94,7 +94,11 @@ TEST_F(EmulatedModes, ResNetsAgreeWithTheCpuEngine) {
 
 // Rounded at other places; a wrong term would show in the second digit.
 TEST_F(EmulatedModes, HalfPrecisionsAgreeWithTheCpuEngine) {
-  expect_cpu_losses(gpt({"precision=bf16"}), {{2, "data=2 zero=3"}}, 1e-3);
+  expect_cpu_losses(gpt({"precision=bf16"}),
+                    {{2, "data=2 zero=3"},
+                     {2, "data=2 reduce_dtype=compute"},
+                     {4, "data=2 tensor=2 zero=2 reduce_dtype=compute"}},
+                    1e-3);
 }
 
 TEST_F(EmulatedModes, ScaledLossesOfFp16AgreeWithTheCpuEngine) {
@@ -110,6 +114,10 @@ TEST_F(EmulatedModes, LayoutModeChangesNoBit) {
 TEST_F(EmulatedModes, OverlapChangesNoBit) {
   expect_equal(gpt(), {{2, "data=2"}, {2, "data=2 reducer=inline"}});
   expect_equal(gpt(), {{2, "data=2 zero=2"}, {2, "data=2 zero=2 reducer=inline"}});
+  expect_equal(gpt({"precision=fp16", "parallel.reduce_dtype=compute"}),
+               {{2, "data=2 zero=1"},
+                {2, "data=2 zero=1 reducer=inline"},
+                {2, "data=2 zero=1 device.graphs=step"}});
 }
 
 TEST_F(EmulatedModes, RepetitionsAndRanksThatShareAGpuChangeNoBit) {

@@ -22,6 +22,17 @@ TEST_F(FastLayout, DataRanksAgreeWithOne) {
       agreement);
 }
 
+TEST_F(FastLayout, DataRanksThatSendGradientsIn16BitsAgreeWithOne) {
+  Run rounded = run();
+  rounded.set.emplace_back("precision=bf16");
+  expect_same_losses(rounded,
+                     {{2, "data=2 reduce_dtype=compute"},
+                      {2, "data=2 zero=1 reduce_dtype=compute"},
+                      {4, "data=4 zero=2 reduce_dtype=compute"},
+                      {4, "data=2 pipeline=2 zero=3 reduce_dtype=compute"}},
+                     /*relative=*/2e-3);
+}
+
 TEST_F(FastLayout, TensorRanksAgreeWithOne) {
   expect_same_losses(run(), {{2, "tensor=2"}, {4, "tensor=4 sequence=true recompute=full"}},
                      agreement);
