@@ -106,7 +106,8 @@ def shortened(name):
 
 
 def kernels_of(build):
-    objects = sorted(build.rglob("*.cu.o"))
+    # Those of the emulated GPU are the host's, and a test installs copies.
+    objects = sorted(path for path in build.rglob("*.cu.o") if "trireme_cuda.dir" in path.parts)
     if not objects:
         sys.exit(f"scripts/kernels/kernel_code.py: no *.cu.o in {build}; build it with -DTRIREME_CUDA=ON first")
     found = []
