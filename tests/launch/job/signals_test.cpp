@@ -69,7 +69,7 @@ class SignalsTest : public RunTest {
 
 TEST_F(SignalsTest, UserSignalsDuringASaveLeadToAnotherCheckpointAndTheSameBits) {
   const std::string settings =
-      "--set train.steps=250 --set train.global_batch=64 --set train.log_every=1000";
+      "--set train.steps=600 --set train.global_batch=64 --set train.log_every=1000";
   const CommandResult result =
       run_with(settings, 100,
                "await $run/metrics.jsonl; kill -USR1 $job; await \"$run/checkpoints/step_*.tmp\"\n"
