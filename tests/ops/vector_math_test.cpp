@@ -67,6 +67,25 @@ class Narrow : public ::testing::Test {};
 using NarrowTypes = ::testing::Types<bf16, f16>;
 TYPED_TEST_SUITE(Narrow, NarrowTypes);
 
+TYPED_TEST(Narrow, PairsOfVectorsKeepEveryElementAtItsPlace) {
+  constexpr std::uint32_t count = 2 * cpu::lanes;
+  for (std::uint32_t step = 0; step < 70000; step += count) {
+    TypeParam from[count], to[count];
+    for (std::uint32_t i = 0; i < count; ++i)
+      from[i] = TypeParam(std::bit_cast<float>((step + i) * 61357U));
+    const cpu::VectorPair pair = cpu::load_pair(from);
+    cpu::store_pair(to, {-pair.first, -pair.second});
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const float expected = -static_cast<float>(from[i]);
+      if (std::isnan(expected)) {
+        EXPECT_TRUE(std::isnan(static_cast<float>(to[i]))) << step + i;
+      } else {
+        EXPECT_EQ(static_cast<float>(to[i]), expected) << step + i;
+      }
+    }
+  }
+}
+
 TYPED_TEST(Narrow, VectorsLoadAndStoreAsTheScalarTypeDoes) {
   for (std::uint32_t step = 0; step < 70000; ++step) {
     const auto value = std::bit_cast<float>(step * 61357U);

@@ -11,8 +11,8 @@
 namespace trireme::ops::cpu {
 namespace {
 
-// Whole vectors: as a loop over single values the compiler takes the limits of exp as branches and
-// drags them through all that follows, at half the speed for bf16.
+// Whole vectors, in pairs (simd_cpu.h): as a loop over single values the compiler takes the limits
+// of exp as branches and drags them through all that follows, at half the speed for bf16.
 struct VectorMath {
   using Value = Vector;
   [[gnu::always_inline]] static Vector exp(Vector x) { return exp_vector(x); }
@@ -28,30 +28,41 @@ struct VectorMath {
 };
 
 template <typename VectorGelu, typename T>
+[[gnu::always_inline]] inline void forward_pair(T* to, const T* from) {
+  const VectorPair x = load_pair(from);
+  store_pair(to, {VectorGelu::value(x.first), VectorGelu::value(x.second)});
+}
+
+template <typename VectorGelu, typename T>
+[[gnu::always_inline]] inline void backward_pair(T* dx, const T* dy, const T* from) {
+  const VectorPair x = load_pair(from), slope = load_pair(dy);
+  store_pair(
+      dx, {slope.first * VectorGelu::slope(x.first), slope.second * VectorGelu::slope(x.second)});
+}
+
+template <typename VectorGelu, typename T>
 void forward(T* to, const T* from, std::int64_t count) {
+  constexpr std::int64_t step = 2 * lanes;
   std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    store_vector(to + i, VectorGelu::value(load_vector(from + i)));
-  }
-  if (i == count) return;
-  T rest[lanes] = {};
+  for (; i + step <= count; i += step)
+    forward_pair<VectorGelu>(to + i, from + i);
+  T rest[step] = {};
   std::copy(from + i, from + count, rest);
-  store_vector(rest, VectorGelu::value(load_vector(rest)));
+  forward_pair<VectorGelu>(rest, rest);
   std::copy_n(rest, count - i, to + i);
 }
 
 template <typename VectorGelu, typename T>
 void backward(T* dx, const T* dy, const T* x, std::int64_t count) {
+  constexpr std::int64_t step = 2 * lanes;
   std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    store_vector(dx + i, load_vector(dy + i) * VectorGelu::slope(load_vector(x + i)));
-  }
-  if (i == count) return;
-  T slope[lanes] = {};
-  T rest[lanes] = {};
+  for (; i + step <= count; i += step)
+    backward_pair<VectorGelu>(dx + i, dy + i, x + i);
+  T slope[step] = {};
+  T rest[step] = {};
   std::copy(dy + i, dy + count, slope);
   std::copy(x + i, x + count, rest);
-  store_vector(rest, load_vector(slope) * VectorGelu::slope(load_vector(rest)));
+  backward_pair<VectorGelu>(rest, slope, rest);
   std::copy_n(rest, count - i, dx + i);
 }
 

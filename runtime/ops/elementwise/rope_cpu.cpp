@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/elementwise/rope.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/common/float_types.h"
 #include "runtime/ops/common/row_positions.h"
 #include "runtime/ops/common/scratch.h"
+#include "runtime/ops/common/simd_cpu.h"
 #include "runtime/ops/elementwise/rope_math.h"
 
 namespace trireme::ops::cpu {
@@ -44,14 +46,36 @@ struct Rope {
 
   void turn(T* head, const float* cosines, const float* sines) const {
     T* const other = head + pairs;
-#pragma omp simd
-    for (std::int64_t i = 0; i < pairs; ++i) {
+    std::int64_t i = 0;
+    for (; i + lanes <= pairs; i += lanes) {
+      float first[lanes], second[lanes];
+      store_vector(first, load_vector(head + i));
+      store_vector(second, load_vector(other + i));
+      turn_all(first, second, cosines + i, sines + i);
+      store_vector(head + i, load_vector(first));
+      store_vector(other + i, load_vector(second));
+    }
+    for (; i < pairs; ++i) {
       const float first = load(head[i]);
       const float second = load(other[i]);
       const Rotation r{cosines[i], sines[i] * direction};
       store(head[i], rotated_first(r, first, second));
       store(other[i], rotated_second(r, first, second));
     }
+  }
+
+  // Arrays of known length of floats alone, for the compiler vectorises no loop over elements that
+  // it has to convert, and none of unknown length over these.
+  [[gnu::always_inline]] void turn_all(float (&first)[lanes], float (&second)[lanes],
+                                       const float* cosines, const float* sines) const {
+    float turned_first[lanes], turned_second[lanes];
+    for (int i = 0; i < lanes; ++i) {
+      const Rotation r{cosines[i], sines[i] * direction};
+      turned_first[i] = rotated_first(r, first[i], second[i]);
+      turned_second[i] = rotated_second(r, first[i], second[i]);
+    }
+    std::copy_n(turned_first, lanes, first);
+    std::copy_n(turned_second, lanes, second);
   }
 
   void operator()() const {

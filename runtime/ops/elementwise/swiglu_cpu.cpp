@@ -11,29 +11,35 @@
 namespace trireme::ops::cpu {
 namespace {
 
-// Whole vectors, for the reason that gelu_cpu.cpp gives. Calls action(first element, how many).
+constexpr std::int64_t step = 2 * lanes;
+
+// Pairs of vectors, for the reason that gelu_cpu.cpp gives. Calls action(first element, how many).
 template <typename Action>
-void each_vector(std::int64_t count, Action&& action) {
+void each_pair(std::int64_t count, Action&& action) {
   std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes)
-    action(i, lanes);
-  if (i < count) action(i, static_cast<int>(count - i));
+  for (; i + step <= count; i += step)
+    action(i, step);
+  if (i < count) action(i, count - i);
 }
 
-// `count` elements of a row; the rest of the vector is zero.
+// `count` elements of a row; the rest of the pair is zero.
 template <typename T>
-[[gnu::always_inline]] inline Vector load_some(const T* from, int count) {
-  if (count == lanes) return load_vector(from);
-  T some[lanes] = {};
+[[gnu::always_inline]] inline VectorPair load_some(const T* from, std::int64_t count) {
+  if (count == step) return load_pair(from);
+  T some[step] = {};
   std::copy_n(from, count, some);
-  return load_vector(some);
+  return load_pair(some);
 }
 template <typename T>
-[[gnu::always_inline]] inline void store_some(T* to, Vector value, int count) {
-  if (count == lanes) return store_vector(to, value);
-  T some[lanes];
-  store_vector(some, value);
+[[gnu::always_inline]] inline void store_some(T* to, const VectorPair& values, std::int64_t count) {
+  if (count == step) return store_pair(to, values);
+  T some[step];
+  store_pair(some, values);
   std::copy_n(some, count, to);
+}
+
+[[gnu::always_inline]] inline auto gradient_of(Vector slope, Vector gate, Vector value) {
+  return swiglu_gradient(slope, gate, value, exp_vector(-gate));
 }
 
 }  // namespace
@@ -46,10 +52,13 @@ void swiglu_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tens
               for (std::int64_t row = 0; row < rows; ++row) {
                 T* const out = to + row * columns;
                 const T* const gates = from + 2 * row * columns;
-                each_vector(columns, [&](std::int64_t i, int count) {
-                  const Vector gate = load_some(gates + i, count);
-                  const Vector value = load_some(gates + columns + i, count);
-                  store_some(out + i, swiglu_value(gate, value, exp_vector(-gate)), count);
+                each_pair(columns, [&](std::int64_t i, std::int64_t count) {
+                  const VectorPair gate = load_some(gates + i, count);
+                  const VectorPair value = load_some(gates + columns + i, count);
+                  store_some(out + i,
+                             {swiglu_value(gate.first, value.first, exp_vector(-gate.first)),
+                              swiglu_value(gate.second, value.second, exp_vector(-gate.second))},
+                             count);
                 });
               }
             });
@@ -66,13 +75,14 @@ void swiglu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const T
       for (std::int64_t row = 0; row < rows; ++row) {
         const T* const gates = from + 2 * row * columns;
         T* const out = to + 2 * row * columns;
-        each_vector(columns, [&](std::int64_t i, int count) {
-          const Vector slope = load_some(slopes + row * columns + i, count);
-          const Vector gate = load_some(gates + i, count);
-          const Vector value = load_some(gates + columns + i, count);
-          const auto gradient = swiglu_gradient(slope, gate, value, exp_vector(-gate));
-          store_some(out + i, gradient.gate, count);
-          store_some(out + columns + i, gradient.value, count);
+        each_pair(columns, [&](std::int64_t i, std::int64_t count) {
+          const VectorPair slope = load_some(slopes + row * columns + i, count);
+          const VectorPair gate = load_some(gates + i, count);
+          const VectorPair value = load_some(gates + columns + i, count);
+          const auto first = gradient_of(slope.first, gate.first, value.first);
+          const auto second = gradient_of(slope.second, gate.second, value.second);
+          store_some(out + i, {first.gate, second.gate}, count);
+          store_some(out + columns + i, {first.value, second.value}, count);
         });
       }
     });
