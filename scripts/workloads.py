@@ -21,7 +21,7 @@ WORKLOADS = {
     "llama": ("llama_tiny", {**SMALL, "model.kv_heads": 2, "model.intermediate": 1024}),
     "bert": ("bert_tiny", SMALL),
     "vit": ("vit_fashion", {"model.hidden": 192, "model.heads": 3, "model.intermediate": 768, "model.patch": 4,
-                            "train.micro_batch": 64, "data.flip": False}),
+                            "train.micro_batch": 64, "data.flip": False, "optimizer.name": "adamw", "optimizer.learning_rate": 1e-3}),
     "resnet": ("resnet_fashion", {"train.micro_batch": 64, "data.flip": False}),
     "gpt2_124m": ("gpt2_124m", {"train.micro_batch": 32}),
     "gpt2_350m": ("gpt2_350m", {"train.micro_batch": 32}),
