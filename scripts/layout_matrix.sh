@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Trains one small model for 20 steps on every kind of layout of 1, 2, 4 and 8 ranks with reproducibility: layout and
+# Trains one small model for 20 steps on every kind of layout of 1 to 8 ranks with reproducibility: layout and
 # compares each with the run on one rank, bit by bit: the loss and the gradient norm of every step, the weights and the
 # optimizer's state. Prints one table and exits with 1 when a layout differs or fails. About two minutes on two cores.
 #
 #   scripts/layout_matrix.sh [--model M] [--ranks LIST] [--precision P] [--quick] [--trireme FILE] [--keep DIR]
 #
 #   --model M        gpt (default), llama, bert, vit or resnet
-#   --ranks LIST     rank counts to run, for example 1,2,4 (default: 1,2,4,8); one rank is always run, to compare with
+#   --ranks LIST     rank counts to run, for example 1,2,4 (default: all from 1 to 8); one rank is always run, to compare with
 #   --precision P    fp32 (default) or bf16
 #   --quick          a dozen layouts instead of all
 #   --trireme FILE   the program (default: build/cpu/trireme)
@@ -21,7 +21,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # shellcheck source=scripts/small_models.sh
 source "$(dirname "${BASH_SOURCE[0]}")/small_models.sh"
 
-model=gpt rank_counts=1,2,4,8 precision=fp32 quick=false keep='' trireme=$repository/build/cpu/trireme
+model=gpt rank_counts=1,2,3,4,5,6,7,8 precision=fp32 quick=false keep='' trireme=$repository/build/cpu/trireme
 while [[ $# -gt 0 ]]; do
   case $1 in
     --model | --ranks | --precision | --trireme | --keep)
@@ -44,7 +44,7 @@ while [[ $# -gt 0 ]]; do
   esac
   shift
 done
-[[ $rank_counts =~ ^[1248](,[1248])*$ ]] || die "--ranks $rank_counts: give some of 1, 2, 4 and 8, with commas between"
+[[ $rank_counts =~ ^[1-8](,[1-8])*$ ]] || die "--ranks $rank_counts: give some of 1 to 8, with commas between"
 [[ " $small_models " == *" $model "* ]] || die "--model $model: use one of $small_models"
 [[ $precision == fp32 || $precision == bf16 ]] || die "--precision $precision: use fp32 or bf16"
 [[ -x $trireme ]] || die "$trireme: there is no such program; build it or say where it is with --trireme"
@@ -67,6 +67,8 @@ layouts() {
 1 1 2 interleaved:2 0 no  none      *
 1 1 2 interleaved:3 3 no  selective
 1 1 2 zero-bubble   0 no  none      *
+3 1 1 1f1b          0 no  none      *
+3 1 1 1f1b          1 no  full
 4 1 1 1f1b          0 no  none
 4 1 1 1f1b          2 no  full
 4 1 1 1f1b          3 no  none
@@ -84,6 +86,12 @@ layouts() {
 1 1 4 1f1b          0 no  none
 1 1 4 interleaved:2 0 no  none
 1 1 4 zero-bubble   0 no  none
+5 1 1 1f1b          1 no  selective
+3 2 1 1f1b          1 yes none
+3 1 2 1f1b          0 no  none
+3 1 2 interleaved:2 1 no  full
+3 1 2 zero-bubble   1 no  none
+7 1 1 1f1b          1 no  none
 8 1 1 1f1b          1 no  none
 8 1 1 1f1b          3 no  selective
 4 2 1 1f1b          2 yes none

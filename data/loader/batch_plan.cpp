@@ -7,29 +7,41 @@
 
 namespace trireme {
 
-BatchPlan BatchPlan::training(const Sampler& sampler, std::int64_t micro_batch, std::int64_t rank,
-                              std::int64_t ranks, std::int64_t first_step, bool strided) {
-  TRIREME_EXPECTS(micro_batch > 0 && rank >= 0 && rank < ranks && first_step >= 0,
-                  "micro-batches of {}, rank {} of {}, from step {}", micro_batch, rank, ranks,
-                  first_step);
-  const std::int64_t global = sampler.global_batch();
-  if (global % (micro_batch * ranks) != 0) {
-    fail(ExitCode::config,
-         "train.global_batch: {} is not a multiple of train.micro_batch * parallel.data = {} * {}; "
-         "use {} or {}",
-         global, micro_batch, ranks,
-         std::max<std::int64_t>(1, global / (micro_batch * ranks)) * micro_batch * ranks,
-         (global / (micro_batch * ranks) + 1) * micro_batch * ranks);
-  }
+BatchPlan BatchPlan::training(const Sampler& sampler, std::int64_t micro_batch,
+                              const BatchSlices& slices, std::int64_t rank, std::int64_t first_step,
+                              bool strided) {
+  TRIREME_EXPECTS(micro_batch * slices.micro_batches() == sampler.global_batch() &&
+                      first_step >= 0 && (slices.equal() || !strided),
+                  "{} micro-batches of {} for a batch of {}, from step {}", slices.micro_batches(),
+                  micro_batch, sampler.global_batch(), first_step);
+  const BatchSlices::Run own = slices.of(rank);
   BatchPlan plan;
   plan.sampler_ = sampler;
   plan.micro_batch_ = micro_batch;
   plan.rank_ = rank;
-  plan.ranks_ = ranks;
-  plan.count_ = global / micro_batch / ranks;
+  plan.ranks_ = slices.ranks();
+  plan.count_ = own.count;
+  plan.first_micro_ = own.first;
+  plan.equal_ = slices.equal();
   plan.first_step_ = first_step;
   plan.strided_ = strided;
   return plan;
+}
+
+BatchPlan BatchPlan::training(const Sampler& sampler, std::int64_t micro_batch, std::int64_t rank,
+                              std::int64_t ranks, std::int64_t first_step, bool strided) {
+  TRIREME_EXPECTS(micro_batch > 0 && ranks > 0, "micro-batches of {} for {} ranks", micro_batch,
+                  ranks);
+  const std::int64_t global = sampler.global_batch(), unit = micro_batch * ranks;
+  if (global % unit != 0) {
+    fail(ExitCode::config,
+         "train.global_batch: {} is not a multiple of train.micro_batch * parallel.data = {} * {}; "
+         "use {} or {}",
+         global, micro_batch, ranks, std::max<std::int64_t>(1, global / unit) * unit,
+         (global / unit + 1) * unit);
+  }
+  return training(sampler, micro_batch, BatchSlices::even(global / micro_batch, ranks), rank,
+                  first_step, strided);
 }
 
 BatchPlan BatchPlan::evaluation(std::int64_t samples, std::int64_t micro_batch, std::int64_t rank,
@@ -56,20 +68,24 @@ BatchPlan BatchPlan::evaluation(std::span<const SampleRun> runs, std::int64_t mi
   return plan;
 }
 
+BatchPlan::Place BatchPlan::place(std::int64_t batch) const {
+  if (!equal_) return {first_step_ + batch / count_, first_micro_ + batch % count_};
+  const BatchRamp& ramp = sampler_->ramp();
+  const std::int64_t together = micro_batch_ * ranks_;  // samples of one batch of every rank
+  const std::int64_t sample = ramp.samples_before(first_step_) + batch * together;
+  const std::int64_t step = ramp.step_of(sample), count = ramp.size_at(step) / together;
+  const std::int64_t own = (sample - ramp.samples_before(step)) / together;
+  return {step, strided_ ? own * ranks_ + rank_ : rank_ * count + own};
+}
+
 std::int64_t BatchPlan::step_of(std::int64_t batch) const {
   TRIREME_EXPECTS(sampler_.has_value(), "a plan of an evaluation has no steps");
-  const BatchRamp& ramp = sampler_->ramp();
-  return ramp.step_of(ramp.samples_before(first_step_) + batch * micro_batch_ * ranks_);
+  return place(batch).step;
 }
 
 SampleId BatchPlan::at(std::int64_t batch, std::int64_t row) const {
   if (sampler_) {
-    const BatchRamp& ramp = sampler_->ramp();
-    const std::int64_t together = micro_batch_ * ranks_;  // samples of one batch of every rank
-    const std::int64_t sample = ramp.samples_before(first_step_) + batch * together;
-    const std::int64_t step = step_of(batch), count = ramp.size_at(step) / together;
-    const std::int64_t own = (sample - ramp.samples_before(step)) / together;
-    const std::int64_t micro = strided_ ? own * ranks_ + rank_ : rank_ * count + own;
+    const auto [step, micro] = place(batch);
     return sampler_->at(step, micro * micro_batch_ + row);
   }
   const std::int64_t micro = (batch % count_) * ranks_ + rank_;

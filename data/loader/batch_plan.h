@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/loader/sampler.h"
+#include "runtime/config/batch_slices.h"
 
 namespace trireme {
 
@@ -23,10 +24,13 @@ struct SampleRun {
 class BatchPlan {
  public:
   // Training. A step has M = global_batch / micro_batch micro-batches; data-parallel rank r of D
-  // owns M / D of them: the run [r * M / D, (r + 1) * M / D), or when `strided` r, r + D, r + 2 D,
-  // ... Batch k of the plan is number k mod (M / D) of these at step first_step + k / (M / D); on a
-  // ramp M is the step's.
-  // Raises ExitCode::config when G is not a multiple of micro_batch * D.
+  // owns a run of them, or when `strided` r, r + D, r + 2 D, ... Batch k of the plan is number
+  // k mod n of its n at step first_step + k / n. Where `slices` are equal, M is the step's on a
+  // ramp; elsewhere there is none.
+  [[nodiscard]] static BatchPlan training(const Sampler& sampler, std::int64_t micro_batch,
+                                          const BatchSlices& slices, std::int64_t rank,
+                                          std::int64_t first_step, bool strided = false);
+  // With equal slices; raises ExitCode::config where there are none.
   [[nodiscard]] static BatchPlan training(const Sampler& sampler, std::int64_t micro_batch,
                                           std::int64_t rank, std::int64_t ranks,
                                           std::int64_t first_step, bool strided = false);
@@ -51,7 +55,12 @@ class BatchPlan {
   [[nodiscard]] SampleId at(std::int64_t batch, std::int64_t row) const;
 
  private:
+  // Of a batch in training: its step, and its number among that step's micro-batches.
+  struct Place {
+    std::int64_t step = 0, micro = 0;
+  };
   BatchPlan() = default;
+  [[nodiscard]] Place place(std::int64_t batch) const;
 
   std::optional<Sampler> sampler_;  // training
   // Evaluation: where each run's micro-batches begin in the pass.
@@ -64,6 +73,8 @@ class BatchPlan {
   std::int64_t rank_ = 0;
   std::int64_t ranks_ = 1;
   std::int64_t count_ = 0;
+  std::int64_t first_micro_ = 0;  // of a step, where ranks have different numbers of them
+  bool equal_ = true;             // they have not
   std::int64_t first_step_ = 0;
   bool strided_ = false;
 };

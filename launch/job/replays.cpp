@@ -256,7 +256,8 @@ void measure_and_add(Session& session, const ReplayInput& input, Replays& replay
   const auto [reduces, sums, bubbles] = largest_of_any_rank<3>(
       *session.world, {worth(&StepTotals::reduce_comm_ms), worth(&StepTotals::tensor_comm_ms),
                        measurable ? worth(&StepTotals::bubble_ms) : 0});
-  if (parallel.zero >= 2) return;
+  // Where ranks have different numbers of micro-batches, so have they of what measures them.
+  if (parallel.zero >= 2 || input.facts.uneven_batch) return;
   if (bubbles > 0 && input.pipeline && input.last) measure_pipeline(session, input, replays);
   if (parallel.pipeline == 1 && session.model->params().options().gradient_levels == 1)
     measure_groups(session, reduces > 0, sums > 0, replays);

@@ -13,12 +13,22 @@ namespace {
 
 constexpr std::array<std::int64_t, 8> chunk_counts = {2, 3, 4, 6, 8, 12, 16, 24};
 
-std::vector<std::int64_t> divisors(std::int64_t value) {
+std::vector<std::int64_t> divisors(std::int64_t value, std::int64_t most) {
   std::vector<std::int64_t> found;
-  for (std::int64_t divisor = 1; divisor <= value; ++divisor) {
+  for (std::int64_t divisor = 1; divisor <= most; ++divisor) {
     if (value % divisor == 0) found.push_back(divisor);
   }
   return found;
+}
+std::vector<std::int64_t> divisors(std::int64_t value) {
+  return divisors(value, value);
+}
+
+// Of every data rank as many samples, where they can be; else whole micro-batches for each.
+std::vector<std::int64_t> micro_batch_sizes(std::int64_t global_batch, std::int64_t data) {
+  return global_batch % data == 0
+             ? divisors(global_batch / data)
+             : divisors(global_batch, std::max<std::int64_t>(1, global_batch / data));
 }
 
 // Batch normalization takes its statistics from the micro-batch, and in layout mode the tree of
@@ -60,9 +70,8 @@ std::vector<LayoutChoice> all_layouts(const Config& given, int ranks) {
     for (const std::int64_t pipeline : divisors(ranks / tensor)) {
       if (pipeline > layers) break;
       const std::int64_t data = ranks / tensor / pipeline;
-      const auto batches =
-          fixed ? std::vector{given.train.micro_batch}
-                : divisors(std::max<std::int64_t>(1, given.train.global_batch / data));
+      const auto batches = fixed ? std::vector{given.train.micro_batch}
+                                 : micro_batch_sizes(given.train.global_batch, data);
       for (const std::int64_t zero : {0, 1, 2, 3}) {
         if (zero > 0 && data == 1) break;
         for (const bool sequence : {false, true}) {

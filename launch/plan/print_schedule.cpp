@@ -12,6 +12,7 @@
 #include "models/config.h"
 #include "runtime/base/error.h"
 #include "runtime/base/terminal.h"
+#include "runtime/config/batch_slices.h"
 
 namespace trireme {
 namespace {
@@ -62,17 +63,18 @@ std::int64_t data_ranks(const Config& config, const Provenance& where,
   return 1;
 }
 
-int micro_batches_per_step(const Config& config, const Provenance& where, std::int64_t data_ranks) {
+// Of the first data rank, none of which has more.
+int micro_batches_per_step(Config config, const Provenance& where, std::int64_t data_ranks) {
   const TrainConfig& train = config.train;
   const std::int64_t unit = train.micro_batch * data_ranks;
-  if (train.global_batch % unit != 0) {
+  if (train.global_batch % train.micro_batch != 0 || train.global_batch < unit) {
     fail(ExitCode::config,
-         "{}: {} is not a multiple of train.micro_batch * data-parallel ranks = {} * {} = {}; use "
-         "{}",
+         "{}: {} makes no whole micro-batches of {} for each of {} data-parallel ranks; use {}",
          where.describe("train.global_batch"), train.global_batch, train.micro_batch, data_ranks,
-         unit, (train.global_batch / unit + 1) * unit);
+         (train.global_batch / unit + 1) * unit);
   }
-  return static_cast<int>(train.global_batch / unit);
+  config.parallel.data = data_ranks;
+  return static_cast<int>(batch_slices(config).largest());
 }
 
 Request from_config(const PlanArguments& arguments) {

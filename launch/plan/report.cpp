@@ -7,6 +7,7 @@
 
 #include "launch/plan/goodput.h"
 #include "runtime/config/batch_ramp.h"
+#include "runtime/config/batch_slices.h"
 
 namespace trireme {
 namespace {
@@ -159,12 +160,17 @@ std::string heading(const LayoutPlan& plan, const PlanContext& context) {
            fmt::format("\n{} texts of {} tokens at a time on each copy of the model\n",
                        config.train.micro_batch, plan.capacity) +
            decisions(plan, context) + "\n";
-  return text +
-         fmt::format(
-             "\na step: {} {}, {:.3g} FLOPs, {} micro-batches of {} on each data-parallel rank\n",
-             samples * input.items_per_sample, traits_of(config.model).item_name,
-             plan::model_flops(input), input.schedule.micro_batches, config.train.micro_batch) +
-         decisions(plan, context) + "\n";
+  const BatchSlices slices = batch_slices(config);
+  text += fmt::format("\na step: {} {}, {:.3g} FLOPs, ", samples * input.items_per_sample,
+                      traits_of(config.model).item_name, plan::model_flops(input));
+  text += slices.equal()
+              ? fmt::format("{} micro-batches of {} on each data-parallel rank", slices.largest(),
+                            config.train.micro_batch)
+              : fmt::format(
+                    "{} micro-batches of {}, of data ranks: {}; step time and memory are "
+                    "the first one's",
+                    slices.micro_batches(), config.train.micro_batch, slices.to_string());
+  return text + "\n" + decisions(plan, context) + "\n";
 }
 
 std::string cost_text(const LayoutPlan& plan, const PlanContext& context) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/plan/step_plan.h"
 
+#include "runtime/config/batch_slices.h"
 #include "runtime/engine/options.h"
 #include "runtime/engine/session.h"
 
@@ -49,6 +50,7 @@ plan::StepInput StepPlanner::input(const Config& config) {
                         .build = build_options(config, /*tensor_rank=*/0, /*training=*/true),
                         .mesh = mesh_shape(config.parallel),
                         .schedule = pipeline_shape(config, /*training=*/true),
+                        .global_micro_batches = batch_slices(config).micro_batches(),
                         .stages = {},
                         .precision = config.precision,
                         .zero = static_cast<int>(config.parallel.zero),

@@ -45,8 +45,8 @@ std::string Call::to_string() const {
   switch (verb) {
     case Verb::all_reduce:
     case Verb::reduce_scatter:
-      return fmt::format("{}({}, count {}, {})", name_of(verb), name_of(dtype), count(),
-                         name_of(op));
+      return fmt::format("{}({}, count {}, {}{})", name_of(verb), name_of(dtype), count(),
+                         name_of(op), doubled > 0 ? fmt::format(", {} doubled", doubled) : "");
     case Verb::all_gather:
     case Verb::all_to_all:
       return fmt::format("{}({}, count {})", name_of(verb), name_of(dtype), count());
@@ -66,6 +66,7 @@ Call make_reduce_call(const Communicator& comm, Verb verb, const Tensor& in, con
   check_counts(comm, verb, in, out, 1, verb == Verb::reduce_scatter ? comm.size() : 1);
   Call call = make_call(verb, in, out);
   call.op = op;
+  call.doubled = comm.doubled();
   return call;
 }
 

@@ -13,6 +13,7 @@ struct Call {
   Verb verb = Verb::all_reduce;
   DType dtype = DType::f32;
   ReduceOp op = ReduceOp::sum;
+  int doubled = 0;                // ranks, of a reduction: Communicator::set_doubled
   int peer = -1;                  // root, destination or source
   const std::byte* in = nullptr;  // null for recv
   std::byte* out = nullptr;       // null for send

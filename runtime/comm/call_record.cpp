@@ -7,8 +7,9 @@ CallRecord record_of(const Call& call, std::uint64_t sequence) {
   return {sequence,
           call.count(),
           static_cast<std::int32_t>(call.verb),
-          static_cast<std::int32_t>(call.dtype),
-          static_cast<std::int32_t>(call.op),
+          static_cast<std::int16_t>(call.dtype),
+          static_cast<std::int16_t>(call.op),
+          call.doubled,
           call.peer};
 }
 
@@ -26,6 +27,7 @@ std::string to_string(const CallRecord& record) {
   call.verb = static_cast<Verb>(record.kind);
   call.dtype = static_cast<DType>(record.dtype);
   call.op = static_cast<ReduceOp>(record.op);
+  call.doubled = record.doubled;
   call.peer = record.peer;
   call.in_count = record.count;
   return call.to_string();

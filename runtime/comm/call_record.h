@@ -19,8 +19,9 @@ struct CallRecord {
   std::uint64_t sequence = 0;  // collectives of the group so far
   std::int64_t count = 0;
   std::int32_t kind = 0;  // a Verb, or barrier or split
-  std::int32_t dtype = 0;
-  std::int32_t op = 0;
+  std::int16_t dtype = 0;
+  std::int16_t op = 0;
+  std::int32_t doubled = 0;
   std::int32_t peer = 0;  // root, or the other rank of a message
   friend bool operator==(const CallRecord&, const CallRecord&) = default;
 };

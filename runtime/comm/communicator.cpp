@@ -7,6 +7,12 @@
 
 namespace trireme {
 
+void Communicator::set_doubled(int ranks) {
+  TRIREME_EXPECTS(ranks >= 0 && ranks < size_, "group {}: {} of {} ranks doubled", name(), ranks,
+                  size_);
+  doubled_ = ranks;
+}
+
 void Communicator::all_reduce(Stream& stream, const Tensor& in, const Tensor& out, ReduceOp op) {
   issue(stream, make_reduce_call(*this, Verb::all_reduce, in, out, op));
 }

@@ -34,6 +34,12 @@ class Communicator {
   [[nodiscard]] int size() const { return size_; }
   // Name of the group in messages: "world", "data", "tensor", "pipeline".
   [[nodiscard]] const std::string& name() const { return name_; }
+  // The first `ranks` ranks stand for two leaves each of the tree that sums follow (reduce.h), for
+  // they bring the sum of twice what the others do; with 0, and before this is called, all are
+  // alike. The same on every rank, before the first call; groups made of this one know nothing of
+  // it.
+  void set_doubled(int ranks);
+  [[nodiscard]] int doubled() const { return doubled_; }
   // Calls and bytes since the group was made, per verb. Thread-safe; a group that split() makes
   // counts its own.
   [[nodiscard]] CommStats stats() const { return counters_->read(); }
@@ -93,6 +99,7 @@ class Communicator {
   int rank_;
   int size_;
   std::string name_;
+  int doubled_ = 0;
   std::shared_ptr<CommCounters> counters_;
   bool in_group_ = false;
   Stream* group_stream_ = nullptr;  // of the group's calls so far

@@ -10,9 +10,10 @@
 
 namespace trireme {
 
-// out = the blocks of `blocks` (n, out.count()) summed in the order of reduce.h: ops::sum_blocks,
-// which this room may not call by itself.
-using SumBlocks = std::function<void(Stream& stream, const Tensor& out, const Tensor& blocks)>;
+// out = the blocks of `blocks` (n, out.count()) summed in the order of reduce.h, of which the first
+// `doubled` count for two each: ops::sum_blocks, which this room may not call by itself.
+using SumBlocks = std::function<void(Stream& stream, const Tensor& out, const Tensor& blocks,
+                                     std::int64_t doubled)>;
 
 struct NcclOptions {
   // How long the host waits for NCCL to connect, split or start a call; 0: for ever. Calls that are

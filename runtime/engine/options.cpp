@@ -2,6 +2,7 @@
 #include "runtime/engine/options.h"
 
 #include "runtime/config/batch_ramp.h"
+#include "runtime/config/batch_slices.h"
 
 #include <algorithm>
 #include <cmath>
@@ -67,7 +68,14 @@ StepSizes step_sizes(const TrainConfig& train) {
 bool keeps_fp8_weights(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   return config.precision == Precision::fp8 && parallel.zero < 3 &&
-         config.train.global_batch > config.train.micro_batch * parallel.data;
+         batch_slices(config).largest() > 1;
+}
+
+// Of a config that somebody put beside a run, too, which may have auto for its data ranks.
+bool has_uneven_batch(const Config& config) {
+  return config.parallel.data > 1 &&
+         config.train.global_batch >= config.train.micro_batch * config.parallel.data &&
+         !batch_slices(config).equal();
 }
 
 }  // namespace
@@ -85,13 +93,12 @@ SamplerOptions sampler_options(const Config& config, std::int64_t samples) {
           .ramp = batch_ramp(config.train)};
 }
 
-ScheduleShape pipeline_shape(const Config& config, bool training) {
+ScheduleShape pipeline_shape(const Config& config, bool training, int data_rank) {
   const ParallelConfig& parallel = config.parallel;
   if (!training) return {.stages = static_cast<int>(parallel.pipeline)};
   ScheduleShape shape{.kind = parallel.schedule,
                       .stages = static_cast<int>(parallel.pipeline),
-                      .micro_batches = static_cast<int>(config.train.global_batch /
-                                                        config.train.micro_batch / parallel.data),
+                      .micro_batches = static_cast<int>(batch_slices(config).of(data_rank).count),
                       .chunks = static_cast<int>(parallel.chunks)};
   // One stage has nobody to overlap with: every schedule is then forward, backward in turn.
   if (shape.stages == 1 && shape.kind != ScheduleKind::zero_bubble)
@@ -143,8 +150,7 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
   const bool strided = config.parallel.zero >= 2;
   return {.seed = config.run.seed,
           .pipeline = pipeline,
-          .global_micro_batches =
-              static_cast<int>(config.train.global_batch / config.train.micro_batch),
+          .slices = batch_slices(config),
           .sizes = step_sizes(config.train),
           .targets_per_micro_batch = config.train.micro_batch * traits.targets_per_sample,
           .assignment = strided ? Assignment::strided : Assignment::contiguous,
@@ -210,7 +216,8 @@ RunFacts run_facts(const Config& config, const CoreCrowd& crowd) {
           .checkpoint_async = config.checkpoint.async,
           .full_recompute = config.train.recompute == Recompute::full,
           .global_batch = config.train.global_batch,
-          .micro_batch = config.train.micro_batch};
+          .micro_batch = config.train.micro_batch,
+          .uneven_batch = has_uneven_batch(config)};
 }
 
 }  // namespace trireme

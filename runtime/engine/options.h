@@ -14,8 +14,9 @@ namespace trireme {
 
 [[nodiscard]] ItemKind item_kind(const ModelTraits& traits);
 [[nodiscard]] SamplerOptions sampler_options(const Config& config, std::int64_t samples);
-// One micro-batch where nothing is trained.
-[[nodiscard]] ScheduleShape pipeline_shape(const Config& config, bool training);
+// Of the pipeline of data-parallel rank `data_rank`; the first has no fewer micro-batches than
+// others. One micro-batch where nothing is trained.
+[[nodiscard]] ScheduleShape pipeline_shape(const Config& config, bool training, int data_rank = 0);
 // What decodes has no fp8 products and no split rows: passes of one row fit neither.
 [[nodiscard]] BuildOptions build_options(const Config& config, int tensor_rank, bool training,
                                          const DecodeShape& decode = {});

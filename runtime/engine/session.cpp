@@ -12,6 +12,7 @@
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/nccl.h"
 #include "runtime/comm/watchdog/watched.h"
+#include "runtime/config/batch_slices.h"
 #include "runtime/device/cpu/cpu_features.h"
 #include "runtime/device/dry/dry_device.h"
 #include "runtime/device/gpu_environment.h"
@@ -199,7 +200,8 @@ Session::Session(RankResources resources, const Config& resolved, bool training,
       tensor_stream(tensor_stream_of(*device, mesh)),
       tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm,
              &streams.stalls),
-      pipeline(pipeline_shape(config, training)) {
+      pipeline(pipeline_shape(config, training, mesh.here().data)) {
+  if (training) mesh.data().set_doubled(static_cast<int>(batch_slices(config).doubled()));
   streams.compute->set_policy({.matmul = config.precision == Precision::tf32
                                              ? MatmulPrecision::tf32
                                              : MatmulPrecision::fp32,

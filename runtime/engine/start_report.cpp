@@ -2,6 +2,7 @@
 #include "runtime/engine/start_report.h"
 
 #include "runtime/config/batch_ramp.h"
+#include "runtime/config/batch_slices.h"
 
 #include <algorithm>
 
@@ -46,6 +47,8 @@ void log_start(const Session& session, const Dataset& dataset) {
       describe_training_data(config, dataset), config.train.steps,
       ramp.phases().size() == 1 ? "" : fmt::format("{} to ", ramp.phases().front().size),
       config.train.global_batch);
+  if (const BatchSlices slices = batch_slices(config); !slices.equal())
+    log::get("train").info("micro-batches of data ranks: {}", slices.to_string());
 }
 
 void log_memory(Session& session, const Optimizer& optimizer) {

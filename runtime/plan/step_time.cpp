@@ -21,6 +21,7 @@ constexpr double norm_and_clear_bytes = 8;
 
 // Of a step, on all ranks.
 double micro_batches_of(const StepInput& input) {
+  if (input.global_micro_batches > 0) return static_cast<double>(input.global_micro_batches);
   return static_cast<double>(input.schedule.micro_batches) * input.mesh.data;
 }
 

@@ -45,7 +45,9 @@ struct StepInput {
   std::vector<LayerWork> work{};
   BuildOptions build{};  // micro_batch, tensor, sequence, recompute, split_backward
   MeshShape mesh{};
-  ScheduleShape schedule{};  // micro_batches: of one pipeline
+  ScheduleShape schedule{};  // micro_batches: of one pipeline, that of the slowest data rank
+  // Of all pipelines together; 0: as many in each.
+  std::int64_t global_micro_batches = 0;
   StagePlan stages{};
   Precision precision = Precision::fp32;
   int zero = 0;

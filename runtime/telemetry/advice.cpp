@@ -36,6 +36,9 @@ constexpr std::array table = {
     Advice{Trouble::straggler, [](Facts run) { return run.ranks > 1; },
            "look at the clock, heat and other programs of that rank's host: trireme doctor "
            "compares ranks"},
+    Advice{Trouble::uneven_batch, [](Facts run) { return run.uneven_batch; },
+           "use a number of data ranks, or a train.global_batch, of which each rank gets as many: "
+           "trireme plan shows what each holds"},
     Advice{Trouble::no_core, share_cores,
            "ranks share cores: start at most one rank for each, and bind none to another's"},
     Advice{Trouble::no_core, [](Facts run) { return !share_cores(run); },

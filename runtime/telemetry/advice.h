@@ -29,6 +29,7 @@ struct RunFacts {
   bool full_recompute = false;
   std::int64_t global_batch = 0;  // samples; 0: not known
   std::int64_t micro_batch = 0;   // the same
+  bool uneven_batch = false;      // data ranks hold different numbers of micro-batches
   friend bool operator==(const RunFacts&, const RunFacts&) = default;
 };
 
@@ -43,6 +44,7 @@ enum class Trouble : std::uint8_t {
   data_wait,
   data_wait_of_rank,  // of one rank only
   straggler,
+  uneven_batch,     // data ranks hold different numbers of micro-batches
   no_core,          // of all ranks alike
   no_core_of_rank,  // of one rank only
   checkpoint,

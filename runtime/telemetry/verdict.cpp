@@ -65,10 +65,12 @@ std::string name_of(const SlowRank& slow, const RunSummary& summary) {
 
 // The means over the ranks count a straggler's own excess with `compute`: without it the run would
 // be shorter by the whole of it.
-Loss straggler(const RunSummary& summary) {
+Loss straggler(const RunSummary& summary, const RunFacts& facts) {
   const StepTotals& totals = summary.totals;
   const double waits = 1e-3 * parts_of(totals).straggler;
   const SlowRank& slow = summary.slow.compute;
+  if (slow.rank < 0 && facts.uneven_batch)
+    return {Trouble::uneven_batch, "waits for ranks that hold more micro-batches", waits};
   if (slow.rank < 0) return {Trouble::straggler, "waits for ranks that are slower by turns", waits};
   return {Trouble::straggler, "straggler, " + name_of(slow, summary) + ",",
           std::max(waits, slow.seconds)};
@@ -320,7 +322,7 @@ std::string verdict(const RunSummary& summary, const RunFacts& facts) {
   constexpr double worth_naming = 5;  // percent
   const Loss losses[] = {
       messages(summary),
-      straggler(summary),
+      straggler(summary, facts),
       no_core(summary, facts),
       bubble(summary),
       data_wait(summary),

@@ -109,6 +109,12 @@ TEST_F(Checked, NamesBothRanksWhenCountsDtypesOpsOrRootsDiffer) {
     comm.all_reduce(stream, full, full, odd ? ReduceOp::max : ReduceOp::sum);
   });
   EXPECT_NE(by_op.find("rank 1 calls all_reduce(f32, count 12, max)"), std::string::npos);
+  const std::string by_tree = again([&](Communicator& comm, Stream& stream) {
+    comm.set_doubled(odd ? 1 : 0);
+    comm.all_reduce(stream, full, full, ReduceOp::sum);
+  });
+  EXPECT_NE(by_tree.find("rank 1 calls all_reduce(f32, count 12, sum, 1 doubled)"),
+            std::string::npos);
   const std::string by_root =
       again([&](Communicator& comm, Stream& stream) { comm.broadcast(stream, full, odd ? 1 : 0); });
   EXPECT_NE(by_root.find("rank 1 calls broadcast(f32, count 12, root 1)"), std::string::npos);

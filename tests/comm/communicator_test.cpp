@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/base/philox.h"
+#include "runtime/comm/host/reduce.h"
 #include "runtime/comm/process_mesh.h"
 #include "runtime/device/cpu/cpu_stream.h"
 #include "tests/comm/values.h"
@@ -126,6 +127,34 @@ TEST_F(CommunicatorTest, SumsHaveTheBitsOfTheRankTreeHoweverTheTensorIsCut) {
   }
   EXPECT_EQ(whole, all[0]);
   EXPECT_EQ(pieces, all[0]);
+}
+
+TEST_F(CommunicatorTest, SumsHaveTheBitsOfTheTreeWhoseFirstRanksAreDoubled) {
+  if (size() < 3) GTEST_SKIP() << "two have one tree";
+  constexpr std::size_t count = 3'001;
+  std::vector<std::vector<float>> all;
+  std::vector<const std::byte*> inputs;
+  for (int r = 0; r < size(); ++r)
+    all.push_back(noise(r, count * static_cast<std::size_t>(size())));
+  for (const auto& input : all)
+    inputs.push_back(reinterpret_cast<const std::byte*>(input.data()));
+  for (int doubled = 0; doubled < size(); ++doubled) {
+    std::vector<float> expected(all[0].size());
+    reduce_tree(DType::f32, ReduceOp::sum, inputs, reinterpret_cast<std::byte*>(expected.data()),
+                static_cast<std::int64_t>(expected.size()), static_cast<std::size_t>(doubled));
+    std::vector<float> whole = all[static_cast<std::size_t>(rank())], in = whole, slice(count);
+
+    world().set_doubled(doubled);
+    world().all_reduce(comm_stream(), tensor_of(whole), tensor_of(whole), ReduceOp::sum);
+    world().reduce_scatter(comm_stream(), tensor_of(in), tensor_of(slice), ReduceOp::sum);
+    finish();
+
+    EXPECT_EQ(whole, expected) << doubled << " doubled";
+    const auto own = expected.begin() + static_cast<std::ptrdiff_t>(count) * rank();
+    EXPECT_TRUE(std::equal(slice.begin(), slice.end(), own)) << doubled << " doubled";
+  }
+  test::expect_error(
+      ExitCode::internal, [&] { world().set_doubled(size()); }, "group world", "doubled");
 }
 
 TEST_F(CommunicatorTest, ReductionsLargerThanARoundAreWhole) {

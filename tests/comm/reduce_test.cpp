@@ -14,14 +14,15 @@ namespace trireme {
 namespace {
 
 template <typename T>
-std::vector<T> reduced(DType dtype, ReduceOp op, const std::vector<std::vector<T>>& inputs) {
+std::vector<T> reduced(DType dtype, ReduceOp op, const std::vector<std::vector<T>>& inputs,
+                       std::size_t doubled = 0) {
   std::vector<const std::byte*> pointers;
   for (const auto& input : inputs) {
     pointers.push_back(reinterpret_cast<const std::byte*>(input.data()));
   }
   std::vector<T> out(inputs[0].size());
   reduce_tree(dtype, op, pointers, reinterpret_cast<std::byte*>(out.data()),
-              static_cast<std::int64_t>(out.size()));
+              static_cast<std::int64_t>(out.size()), doubled);
   return out;
 }
 
@@ -55,6 +56,23 @@ TEST(ReduceTree, TheTreeOfFourIsThatOfTwoHalves) {
                                   reduced<float>(DType::f32, ReduceOp::sum, {in[2], in[3]})};
 
   EXPECT_EQ(reduced(DType::f32, ReduceOp::sum, in), reduced(DType::f32, ReduceOp::sum, halves));
+}
+
+TEST(ReduceTree, DoubledInputsStandForTwoLeaves) {
+  const auto in = random_inputs(11, 333);
+  for (std::size_t leaves = 3; leaves <= in.size(); ++leaves) {
+    const std::vector all(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(leaves));
+    const auto whole = reduced(DType::f32, ReduceOp::sum, all);
+    for (std::size_t doubled = 1; 2 * doubled < leaves; ++doubled) {
+      std::vector<std::vector<float>> some;
+      for (std::size_t i = 0; i < doubled; ++i)
+        some.push_back(reduced<float>(DType::f32, ReduceOp::sum, {all[2 * i], all[2 * i + 1]}));
+      some.insert(some.end(), all.begin() + static_cast<std::ptrdiff_t>(2 * doubled), all.end());
+
+      EXPECT_EQ(reduced(DType::f32, ReduceOp::sum, some, doubled), whole)
+          << doubled << " of " << leaves;
+    }
+  }
 }
 
 TEST(ReduceTree, Bf16SumsInFp32AndRoundsOnce) {

@@ -66,13 +66,26 @@ TEST(ResolveLayout, RefusesAMeshThatIsNotTheRankCount) {
 
 TEST(ResolveLayout, RefusesABatchThatDoesNotDivideAndListsWhatDoes) {
   EXPECT_EQ(refusal(gpt, {"train.global_batch=30"}, ranks(2)),
-            "--set train.global_batch=30: 30 is not a multiple of train.micro_batch * "
-            "parallel.data = 4 * 2 = 8; use "
-            "global_batch 24 or 32, or micro_batch 1, 3, 5 or 15");
-  EXPECT_THAT(refusal(gpt, {}, ranks(3)),
-              HasSubstr("= 4 * 3 = 12; use global_batch 24 or 36, or 1, 2, 4 or 8 ranks"));
+            "--set train.global_batch=30: 30 is not a multiple of train.micro_batch = 4; use "
+            "global_batch 28 or 32, or micro_batch 2, 3, 5 or 6");
   EXPECT_THAT(refusal(gpt, {"train.global_batch=2"}),
               HasSubstr("use global_batch 4, or micro_batch 1 or 2"));
+}
+
+TEST(ResolveLayout, DataRanksNeedNotHoldAsManyMicroBatchesButOne) {
+  for (const int count : {1, 3, 5, 6, 7, 8}) {
+    EXPECT_NO_THROW((void)resolved(gpt, {}, ranks(count)));
+    EXPECT_NO_THROW((void)resolved(gpt, {"reproducibility=layout"}, ranks(count)));
+  }
+  EXPECT_EQ(refusal(gpt, {"train.global_batch=8"}, ranks(3)),
+            "--set train.global_batch=8: 8 samples in micro-batches of 4 are 2, fewer than "
+            "parallel.data = 3 ranks; use global_batch 12, or micro_batch 1 or 2, or 2 data ranks "
+            "or fewer");
+  EXPECT_EQ(refusal(gpt, {"train.global_batch=32", "parallel.zero=2"}, ranks(3)),
+            "--set train.global_batch=32: 32 is not a multiple of train.micro_batch * "
+            "parallel.data = 4 * 3 = 12, and parallel.zero: 2 reduces every micro-batch over all "
+            "ranks together; use global_batch 24 or 36, or 1, 2, 4 or 8 data ranks, or zero 0 or "
+            "1");
 }
 
 TEST(ResolveLossScale, BelongsToFp16AndStartsAboveItsMinimum) {

@@ -240,6 +240,28 @@ TEST(BatchPlan, GivesTheSameStepToAnyNumberOfRanks) {
   }
 }
 
+TEST(BatchPlan, GivesTheSameStepsToRanksThatHoldDifferentNumbersOfMicroBatches) {
+  const Sampler sampler = make_sampler(1000, 48, LastBatch::drop);
+  for (const std::int64_t ranks : {5, 7, 8, 11}) {
+    for (const BatchSlices& slices : {BatchSlices::even(12, ranks), BatchSlices::tree(12, ranks)}) {
+      for (std::int64_t step = 0; step < 3; ++step) {
+        std::int64_t slot = 0;
+        for (std::int64_t rank = 0; rank < ranks; ++rank) {
+          const BatchPlan plan = BatchPlan::training(sampler, 4, slices, rank, 5);
+          ASSERT_EQ(plan.count(), slices.of(rank).count);
+          for (std::int64_t i = 0; i < plan.count(); ++i) {
+            const std::int64_t batch = step * plan.count() + i;
+            ASSERT_EQ(plan.step_of(batch), 5 + step);
+            for (std::int64_t row = 0; row < 4; ++row)
+              ASSERT_EQ(plan.at(batch, row), sampler.at(5 + step, slot++)) << slices.to_string();
+          }
+        }
+        ASSERT_EQ(slot, 48);
+      }
+    }
+  }
+}
+
 TEST(BatchPlan, DealsMicroBatchesOutInTurnWhenStrided) {
   const Sampler sampler = make_sampler(1000, 48, LastBatch::drop);
   for (const std::int64_t ranks : {1, 2, 3, 4, 6, 12}) {

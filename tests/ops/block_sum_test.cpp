@@ -71,6 +71,30 @@ TEST(BlockSumOfHalves, IsTheSumOfTheWhole) {
   }
 }
 
+// Sums of few levels and, at the end, of all.
+TEST(BlockSumOfPairs, IsTheSumOfTheWhole) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    for (const std::int64_t leaves : {3, 4, 7, 8, 13, 40}) {
+      const GuardedTensor x = random_tensor(dtype, {leaves, 33}, 4), whole(dtype, {33});
+      ops::sum_blocks(stream(), whole, x);
+      for (std::int64_t doubled = 1; 2 * doubled < leaves; ++doubled) {
+        const std::int64_t blocks = leaves - doubled;
+        const GuardedTensor some(dtype, {blocks, 33}), y(dtype, {33});
+        for (std::int64_t i = 0; i < blocks; ++i) {
+          const bool pair = i < doubled;
+          const std::int64_t first = pair ? 2 * i : doubled + i;
+          ops::sum_blocks(stream(), some.view().range(i * 33, 33),
+                          x.view().range(first * 33, pair ? 66 : 33).reshaped({pair ? 2 : 1, 33}));
+        }
+
+        ops::sum_blocks(stream(), y, some, doubled);
+
+        EXPECT_EQ(y.raw(), whole.raw()) << doubled << " of " << leaves;
+      }
+    }
+  }
+}
+
 TEST_P(BlockSum, MayOverwriteTheFirstBlock) {
   const GuardedTensor x = random_tensor(GetParam(), {3, 5, 400}, 3), y(GetParam(), {5, 400});
   ops::sum_blocks(stream(), y, x);
@@ -90,6 +114,7 @@ TEST(BlockSumErrors, RefuseOtherShapesDtypesAndOverlaps) {
 
   expect_error([&] { ops::sum_blocks(stream(), y, x); }, {"sum_blocks", "(5)", "(4)"});
   expect_error([&] { ops::sum_blocks(stream(), wide, x); }, {"f32", "f64"});
+  expect_error([&] { ops::sum_blocks(stream(), out, x, 3); }, {"3 of 3 blocks doubled"});
   expect_error([&] { ops::sum_blocks(stream(), out, none); }, {"(0, 4)", "one block"});
   expect_error([&] { ops::sum_blocks(stream(), x.view().range(4, 4), x); }, {"shares memory"});
   expect_error([&] { ops::sum_blocks(stream(), x.view().range(2, 4), x); }, {"shares"});

@@ -109,13 +109,15 @@ const MpiEnvironment& mpi() {
   return *environment;
 }
 
-void sum_blocks_on_host(Stream& stream, const Tensor& out, const Tensor& blocks) {
+void sum_blocks_on_host(Stream& stream, const Tensor& out, const Tensor& blocks,
+                        std::int64_t doubled) {
   std::vector<std::byte> input(blocks.bytes()), sum(out.bytes());
   download(stream, input.data(), blocks.data, blocks.bytes());
   std::vector<const std::byte*> parts;
   for (std::int64_t i = 0; i < blocks.shape[0]; ++i)
     parts.push_back(input.data() + static_cast<std::size_t>(i) * out.bytes());
-  reduce_tree(out.dtype, ReduceOp::sum, parts, sum.data(), out.count());
+  reduce_tree(out.dtype, ReduceOp::sum, parts, sum.data(), out.count(),
+              static_cast<std::size_t>(doubled));
   upload(stream, out.data, sum.data(), sum.size());
 }
 

@@ -48,7 +48,8 @@ namespace trireme::test {
 }
 
 // Sums on the host in the order of reduce.h.
-void sum_blocks_on_host(Stream& stream, const Tensor& out, const Tensor& blocks);
+void sum_blocks_on_host(Stream& stream, const Tensor& out, const Tensor& blocks,
+                        std::int64_t doubled);
 
 // The device under test with a compute and a comm stream, and the world group, all made anew for
 // each test. On the CPU the compute stream runs inline. Tensors of host memory stand for their

@@ -43,6 +43,7 @@ const std::vector<Fit>& fits() {
        {.ranks = 2, .pipeline = 2, .zero_bubble = true}},
       {"look at the storage of that rank", Trouble::data_wait_of_rank, {.ranks = 2}, {}},
       {"look at the clock", Trouble::straggler, {.ranks = 2}, {}},
+      {"use a number of data ranks", Trouble::uneven_batch, {.uneven_batch = true}, {}},
       {"ranks share cores",
        Trouble::no_core,
        {.ranks = 2, .host_ranks = 2, .host_cores = 1},
@@ -150,6 +151,17 @@ TEST(Verdict, AStragglerIsNamedAndCostsItsWholeExcess) {
   EXPECT_THAT(verdict(summary, two_ranks),
               AllOf(HasSubstr("without its straggler, rank 1 on b, (40.0 %)"),
                     HasSubstr("1.67 times as fast"), Not(HasSubstr("global_batch"))));
+}
+
+TEST(Verdict, RanksThatHoldMoreMicroBatchesAreNoStragglers) {
+  const RunSummary summary = summary_of({.step_ms = 100, .straggler_ms = 40});
+  RunFacts uneven = two_ranks;
+  uneven.uneven_batch = true;
+
+  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("waits for ranks that are slower by turns"));
+  EXPECT_THAT(verdict(summary, uneven),
+              AllOf(HasSubstr("without its waits for ranks that hold more micro-batches (40.0 %)"),
+                    HasSubstr("; use a number of data ranks")));
 }
 
 TEST(Verdict, ARankWithoutACoreIsAStraggler) {

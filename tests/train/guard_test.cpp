@@ -81,7 +81,7 @@ struct Training {
                              .tensor = {what.mesh.tensor, mesh.here().tensor, what.mesh.tensor}};
     StepOptions options{
         .pipeline = {.stages = what.mesh.pipeline, .micro_batches = micro_batches / what.mesh.data},
-        .global_micro_batches = micro_batches,
+        .slices = BatchSlices::even(micro_batches, what.mesh.data),
         .targets_per_micro_batch = targets,
         .assignment = what.zero >= 2 ? Assignment::strided : Assignment::contiguous,
         .clip_norm = 1,

@@ -168,6 +168,23 @@ TEST(RankTimes, TheLastOfItsStageIsLateByItsWorkElseByItsMessages) {
   EXPECT_DOUBLE_EQ(sums[1].compute, 60 + 90 + 60);
 }
 
+TEST(RankTimes, ARankThatWasGivenMoreIsNotLateForThat) {
+  const RankStep less{
+      .period = 100, .step = 100, .comm_wait = 50, .message_wait = 50, .micro_batches = 1};
+  const RankStep more{.period = 100, .step = 100, .micro_batches = 2};
+  RankStep slow = more, other = more;
+  other.comm_wait = other.message_wait = 10;
+  std::vector<RankTimes> sums(3);
+
+  add_to(sums, {.data = 3}, std::vector{more, less, less});
+  EXPECT_EQ(sums[0].late_steps, 0);
+  add_to(sums, {.data = 3}, std::vector{other, slow, less});
+
+  EXPECT_DOUBLE_EQ(sums[1].late, 10);
+  EXPECT_EQ(sums[0].late_steps + sums[2].late_steps, 0);
+  EXPECT_EQ(sums[0].micro_batches, 4);
+}
+
 TEST(TimeSplit, StagesOfUnequalWorkAreNoStragglers) {
   // The first stage's last pass ends 3 ms after the second's, which waits for its norm.
   const RankStep ranks[] = {

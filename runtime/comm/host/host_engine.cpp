@@ -188,7 +188,8 @@ void HostEngine::combine(Reduction& reduction) {
                                                   ? call.in + scaled(in_begin, call.dtype)
                                                   : reduction.scratch.data() + slot * bytes;
   }
-  reduce_tree(call.dtype, call.op, inputs_, call.out + scaled(own.begin, call.dtype), own.count);
+  reduce_tree(call.dtype, call.op, inputs_, call.out + scaled(own.begin, call.dtype), own.count,
+              static_cast<std::size_t>(call.doubled));
 }
 
 void HostEngine::post_results(const Reduction& reduction) {

@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <type_traits>
+
+#include "runtime/base/sum_tree.h"
 
 namespace trireme {
 namespace {
@@ -55,7 +56,8 @@ class Tree {
   using A = Wide<T>::type;
 
  public:
-  explicit Tree(std::span<const std::byte* const> inputs) : inputs_(inputs) {}
+  Tree(std::span<const std::byte* const> inputs, std::size_t doubled)
+      : inputs_(inputs), doubled_(doubled) {}
 
   void run(std::byte* out, std::int64_t count) const {
     T* const to = reinterpret_cast<T*>(out);
@@ -83,7 +85,7 @@ class Tree {
         result[i] = Op::template combine<A, T>(static_cast<A>(left[i]), static_cast<A>(right[i]));
       }
     } else {
-      const std::size_t half = std::bit_ceil(number) / 2;
+      const std::size_t half = left_half(first, number, doubled_);
       std::array<A, block> other;
       reduce(first, half, begin, size, result);
       reduce(first + half, number - half, begin, size, other.data());
@@ -94,46 +96,47 @@ class Tree {
   }
 
   std::span<const std::byte* const> inputs_;
+  std::size_t doubled_;
 };
 
 template <typename T>
 void reduce_as(ReduceOp op, std::span<const std::byte* const> inputs, std::byte* out,
-               std::int64_t count) {
+               std::int64_t count, std::size_t doubled) {
   switch (op) {
     case ReduceOp::sum:
-      return Tree<T, Sum>(inputs).run(out, count);
+      return Tree<T, Sum>(inputs, doubled).run(out, count);
     case ReduceOp::max:
-      return Tree<T, Max>(inputs).run(out, count);
+      return Tree<T, Max>(inputs, doubled).run(out, count);
     case ReduceOp::min:
-      return Tree<T, Min>(inputs).run(out, count);
+      return Tree<T, Min>(inputs, doubled).run(out, count);
   }
 }
 
 }  // namespace
 
 void reduce_tree(DType dtype, ReduceOp op, std::span<const std::byte* const> inputs, std::byte* out,
-                 std::int64_t count) {
+                 std::int64_t count, std::size_t doubled) {
   switch (dtype) {
     case DType::f32:
-      return reduce_as<float>(op, inputs, out, count);
+      return reduce_as<float>(op, inputs, out, count, doubled);
     case DType::f64:
-      return reduce_as<double>(op, inputs, out, count);
+      return reduce_as<double>(op, inputs, out, count, doubled);
     case DType::bf16:
-      return reduce_as<bf16>(op, inputs, out, count);
+      return reduce_as<bf16>(op, inputs, out, count, doubled);
     case DType::f16:
-      return reduce_as<f16>(op, inputs, out, count);
+      return reduce_as<f16>(op, inputs, out, count, doubled);
     case DType::u8:
-      return reduce_as<std::uint8_t>(op, inputs, out, count);
+      return reduce_as<std::uint8_t>(op, inputs, out, count, doubled);
     case DType::u16:
-      return reduce_as<std::uint16_t>(op, inputs, out, count);
+      return reduce_as<std::uint16_t>(op, inputs, out, count, doubled);
     case DType::u32:
-      return reduce_as<std::uint32_t>(op, inputs, out, count);
+      return reduce_as<std::uint32_t>(op, inputs, out, count, doubled);
     case DType::u64:
-      return reduce_as<std::uint64_t>(op, inputs, out, count);
+      return reduce_as<std::uint64_t>(op, inputs, out, count, doubled);
     case DType::i32:
-      return reduce_as<std::int32_t>(op, inputs, out, count);
+      return reduce_as<std::int32_t>(op, inputs, out, count, doubled);
     case DType::i64:
-      return reduce_as<std::int64_t>(op, inputs, out, count);
+      return reduce_as<std::int64_t>(op, inputs, out, count, doubled);
     case DType::f8e4m3:
     case DType::f8e5m2:
       // Each tensor has its own scale, so that codes of two ranks do not add up.

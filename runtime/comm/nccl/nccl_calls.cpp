@@ -294,7 +294,7 @@ void NcclCalls::sum(Stream& stream, const Work& work) const {
   if (own.count == 0) return;
   const std::int64_t begin = call.verb == Verb::reduce_scatter ? work.begin : own.begin;
   sum_blocks_(stream, {call.out + scaled(begin, call.dtype), call.dtype, Shape{own.count}},
-              {work.scratch, call.dtype, Shape{size_, own.count}});
+              {work.scratch, call.dtype, Shape{size_, own.count}}, call.doubled);
 }
 
 void NcclCalls::post_sums(ncclComm_t comm, cudaStream_t stream, const Work& work) const {

@@ -61,27 +61,55 @@ void check_layout(const Subject& subject) {
   }
 }
 
+namespace {
+
+// Sizes of micro-batches that make the global batch one for every data rank, of as many for each
+// where they must be `alike`.
+std::string micro_batch_fixes(const TrainConfig& train, std::int64_t ranks, bool alike) {
+  if (alike && train.global_batch % ranks != 0) return {};
+  auto sizes =
+      near_divisors(alike ? train.global_batch / ranks : train.global_batch, train.micro_batch);
+  std::erase_if(sizes, [&](std::int64_t size) { return size * ranks > train.global_batch; });
+  return sizes.empty() ? std::string() : fmt::format(", or micro_batch {}", any_of(sizes));
+}
+
+// Multiples of `unit` around the global batch.
+std::string global_batch_fixes(const TrainConfig& train, std::int64_t unit, std::int64_t least) {
+  std::vector<std::int64_t> batches;
+  for (const std::int64_t units : {train.global_batch / unit, train.global_batch / unit + 1})
+    if (units * unit >= least) batches.push_back(units * unit);
+  if (batches.empty()) batches.push_back(least);
+  return fmt::format("use global_batch {}", any_of(batches));
+}
+
+}  // namespace
+
+// Data ranks may hold different numbers of micro-batches, but one at least (batch_slices.h).
 void check_batch(const Subject& subject) {
   const TrainConfig& train = subject.config.train;
-  const std::int64_t ranks = subject.config.parallel.data;
+  const std::int64_t ranks = subject.config.parallel.data, zero = subject.config.parallel.zero;
   const std::int64_t unit = train.micro_batch * ranks;
-  if (train.global_batch % unit == 0) return;
-
-  std::vector<std::int64_t> batches;
-  if (train.global_batch > unit) batches.push_back(train.global_batch / unit * unit);
-  batches.push_back((train.global_batch / unit + 1) * unit);
-  std::string fixes = fmt::format("use global_batch {}", any_of(batches));
-  if (train.global_batch % ranks == 0) {
-    fixes += fmt::format(", or micro_batch {}",
-                         any_of(near_divisors(train.global_batch / ranks, train.micro_batch)));
+  constexpr std::string_view key = "train.global_batch";
+  if (train.global_batch % train.micro_batch != 0) {
+    refuse(subject, key, "{} is not a multiple of train.micro_batch = {}; {}{}", train.global_batch,
+           train.micro_batch, global_batch_fixes(train, train.micro_batch, unit),
+           micro_batch_fixes(train, ranks, false));
   }
-  if (train.global_batch % train.micro_batch == 0) {
-    fixes += fmt::format(", or {} ranks",
-                         any_of(near_divisors(train.global_batch / train.micro_batch, ranks)));
+  if (train.global_batch < unit) {
+    refuse(subject, key,
+           "{} samples in micro-batches of {} are {}, fewer than parallel.data = {} ranks; use "
+           "global_batch {}{}, or {} data ranks or fewer",
+           train.global_batch, train.micro_batch, train.global_batch / train.micro_batch, ranks,
+           unit, micro_batch_fixes(train, ranks, false), train.global_batch / train.micro_batch);
   }
-  refuse(subject, "train.global_batch",
-         "{} is not a multiple of train.micro_batch * parallel.data = {} * {} = {}; {}",
-         train.global_batch, train.micro_batch, ranks, unit, fixes);
+  if (zero < 2 || train.global_batch % unit == 0) return;
+  refuse(subject, key,
+         "{} is not a multiple of train.micro_batch * parallel.data = {} * {} = {}, and "
+         "parallel.zero: {} reduces every micro-batch over all ranks together; {}{}, or {} data "
+         "ranks, or zero 0 or 1",
+         train.global_batch, train.micro_batch, ranks, unit, zero,
+         global_batch_fixes(train, unit, unit), micro_batch_fixes(train, ranks, true),
+         any_of(near_divisors(train.global_batch / train.micro_batch, ranks)));
 }
 
 }  // namespace trireme::config

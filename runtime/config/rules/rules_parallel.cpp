@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "runtime/config/batch_ramp.h"
+#include "runtime/config/batch_slices.h"
 #include "runtime/config/rules/rules.h"
 
 namespace trireme::config {
@@ -164,21 +165,30 @@ void check_chunks(const Subject& subject) {
   }
 }
 
+// Of the interleaved schedule, on every data rank.
+void check_rounds(const Subject& subject) {
+  const Config& config = subject.config;
+  const ParallelConfig& parallel = config.parallel;
+  const BatchSlices slices = batch_slices(config);
+  for (std::int64_t rank = 0; rank < parallel.data; ++rank) {
+    const std::int64_t local = slices.of(rank).count;
+    if (local % parallel.pipeline == 0) continue;
+    const std::int64_t rounds = parallel.pipeline * parallel.data;
+    refuse(subject, "parallel.schedule",
+           "interleaved needs micro-batches per data-parallel rank in multiples of the {} stages, "
+           "not {}; use train.global_batch {} or schedule 1f1b",
+           parallel.pipeline, slices.equal() ? fmt::format("{}", local) : slices.to_string(),
+           (micro_batches(config) / rounds + 1) * rounds * config.train.micro_batch);
+  }
+}
+
 void check_pipeline(const Subject& subject) {
   const Config& config = subject.config;
   const ParallelConfig& parallel = config.parallel;
   const ScheduleKind schedule = parallel.schedule;
   check_chunks(subject);
   check_stages(subject);
-  const std::int64_t local = micro_batches(config) / parallel.data;
-  if (schedule == ScheduleKind::interleaved && local % parallel.pipeline != 0) {
-    refuse(subject, "parallel.schedule",
-           "interleaved needs micro-batches per data-parallel rank in multiples of the {} stages, "
-           "not {}; use train.global_batch {} or schedule 1f1b",
-           parallel.pipeline, local,
-           (local / parallel.pipeline + 1) * parallel.pipeline * parallel.data *
-               config.train.micro_batch);
-  }
+  if (schedule == ScheduleKind::interleaved) check_rounds(subject);
   if (schedule != ScheduleKind::zero_bubble) return;
   if (!subject.limits.splits_backward) {
     refuse(
@@ -202,8 +212,8 @@ void check_pipeline(const Subject& subject) {
   }
 }
 
-// Micro-batches are leaves of one binary tree; a layout fits when each rank's are whole subtrees
-// (parallel/grad_reducer.h).
+// Micro-batches are leaves of one binary tree; where ranks hold as many each, these fit it when
+// they are whole subtrees (parallel/grad_reducer.h).
 bool aligned(std::int64_t batches, std::int64_t data, std::int64_t zero) {
   if (batches % data != 0) return false;
   const std::int64_t local = batches / data;
@@ -221,22 +231,16 @@ void check_reproducible(const Subject& subject) {
            blocks, tensor);
   }
   const std::int64_t batches = micro_batches(config), data = config.parallel.data;
-  if (aligned(batches, data, config.parallel.zero)) return;
+  // Below ZeRO 2 ranks hold what fits the tree (batch_slices.h).
+  if (config.parallel.zero < 2 || aligned(batches, data, config.parallel.zero)) return;
   constexpr std::size_t all = 1 << 20;
   std::vector<std::int64_t> fitting = near_divisors(batches, data, 1, all);
   std::erase_if(fitting,
                 [&](std::int64_t ranks) { return !aligned(batches, ranks, config.parallel.zero); });
-  std::string larger;
-  if (config.parallel.zero < 2) {
-    const auto local = static_cast<std::uint64_t>(batches / data);
-    larger =
-        fmt::format(", or train.global_batch {}", static_cast<std::int64_t>(std::bit_ceil(local)) *
-                                                      data * config.train.micro_batch);
-  }
   refuse(subject, "reproducibility",
          "layout: {} micro-batches over parallel.data = {} ranks with parallel.zero: {} are not "
-         "whole subtrees of one sum; use data {}{}",
-         batches, data, config.parallel.zero, any_of(fitting), larger);
+         "whole subtrees of one sum; use data {}, or zero 0 or 1",
+         batches, data, config.parallel.zero, any_of(fitting));
 }
 
 void check_reduce_dtype(const Subject& subject) {
@@ -348,7 +352,7 @@ void check_ramp(const Subject& subject) {
       const bool between = std::ranges::find(points, phase.size, &BatchRamp::Point::size) ==
                            points.end();  // on the line, not in the list
       refuse(subject, key,
-             "{} samples from step {} on cannot be shared by parallel.data = {} ranks in "
+             "{} samples from step {} on cannot be shared alike by parallel.data = {} ranks in "
              "micro-batches of {}{}; {} {}",
              phase.size, phase.first_step, config.parallel.data, train.micro_batch,
              config.reproducibility == Reproducibility::layout

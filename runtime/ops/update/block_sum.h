@@ -7,10 +7,10 @@
 
 namespace trireme::ops {
 
-// y(...) = x(n, ...) summed over its leading axis as a balanced binary tree: the left half holds
-// the largest power of two below n blocks (see runtime/comm/host/reduce.h). Compute dtypes, which
+// y(...) = x(n, ...) summed over its leading axis as the tree of base/sum_tree.h, whose first
+// `doubled` blocks, of n at most n - 1, stand for two leaves each. Compute dtypes, which
 // may differ between x and y, are combined in f32 and rounded once; f64 goes with f64. y may be the
 // first block of x where the dtypes agree.
-void sum_blocks(Stream& stream, const Tensor& y, const Tensor& x);
+void sum_blocks(Stream& stream, const Tensor& y, const Tensor& x, std::int64_t doubled = 0);
 
 }  // namespace trireme::ops

@@ -2,8 +2,8 @@
 #include "runtime/ops/update/block_sum.h"
 
 #include <algorithm>
-#include <bit>
 
+#include "runtime/base/sum_tree.h"
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/common/float_types.h"
 
@@ -29,6 +29,7 @@ struct BlockSum {
   const From* x;
   std::int64_t blocks;
   std::int64_t size;  // of a block
+  std::int64_t doubled;
 
   // result = sum of blocks [first, first + number) at elements [begin, begin + count).
   void sum(std::int64_t first, std::int64_t number, std::int64_t begin, std::int64_t count,
@@ -47,8 +48,9 @@ struct BlockSum {
         result[i] = load(left[i]) + load(right[i]);
       return;
     }
-    const auto half =
-        static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(number)) / 2);
+    const auto half = static_cast<std::int64_t>(left_half(static_cast<std::size_t>(first),
+                                                          static_cast<std::size_t>(number),
+                                                          static_cast<std::size_t>(doubled)));
     Accumulator other[strip];
     sum(first, half, begin, count, result);
     sum(first + half, number - half, begin, count, other);
@@ -71,17 +73,18 @@ struct BlockSum {
 
 }  // namespace
 
-void sum_blocks(Stream& stream, const Tensor& y, const Tensor& x) {
+void sum_blocks(Stream& stream, const Tensor& y, const Tensor& x, std::int64_t doubled) {
   if (y.dtype == DType::f64) {
     enqueue(stream, BlockSum<double, double, double>{y.as<double>(), x.as<double>(), x.shape[0],
-                                                     y.count()});
+                                                     y.count(), doubled});
     return;
   }
   visit_compute_dtype(y.dtype, [&](auto to) {
     visit_compute_dtype(x.dtype, [&](auto from) {
       using To = decltype(to);
       using From = decltype(from);
-      enqueue(stream, BlockSum<To, From, float>{y.as<To>(), x.as<From>(), x.shape[0], y.count()});
+      enqueue(stream,
+              BlockSum<To, From, float>{y.as<To>(), x.as<From>(), x.shape[0], y.count(), doubled});
     });
   });
 }

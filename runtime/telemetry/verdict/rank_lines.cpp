@@ -15,7 +15,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RunFacts, ranks, data, tensor, p
                                                 data_workers, eval_every, eval_batches,
                                                 warmup_steps, clip_norm, checkpoint_every,
                                                 checkpoint_async, full_recompute, global_batch,
-                                                micro_batch)
+                                                micro_batch, uneven_batch)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Trial, setting, gain, of_sample, unless)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BubbleShares, measured, predicted)
 

@@ -20,8 +20,8 @@ double unsure(std::span<const RankTimes> ranks) {
   return 0.15 * std::ranges::max(ranks, {}, &RankTimes::core_wait).core_wait;
 }
 
-// How a rank's values compare with those of the others in its stage, or, where a stage is one rank,
-// with those of the other stages.
+// How a rank's values compare with those of the others in its stage that hold as many
+// micro-batches, or, where a stage is one rank, with those of the other stages.
 class Peers {
  public:
   Peers(const RankMesh& mesh, std::span<const RankTimes> sums) : mesh_(mesh), sums_(sums) {}
@@ -33,7 +33,8 @@ class Peers {
     for (int rank = 0; rank < mesh_.size(); ++rank) {
       std::vector<double> others;
       for (int peer = first(rank); peer < first(rank) + group(); ++peer) {
-        if (peer != rank) others.push_back(value(of(peer)));
+        if (peer != rank && of(peer).micro_batches == of(rank).micro_batches)
+          others.push_back(value(of(peer)));
       }
       const bool alone = others.empty();
       all.push_back(alone ? 0 : value(of(rank)) - lower_median(std::move(others)));

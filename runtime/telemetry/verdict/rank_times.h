@@ -28,6 +28,7 @@ struct RankTimes {
   // Over the steps in which it arrived last of its stage at the collectives, and by 2 % of the step
   // or more: by how much, and how many those are.
   double late = 0, late_steps = 0;
+  double micro_batches = 0;  // no time: what it was given
 
   void add(const RankTimes& more);
 };
@@ -44,7 +45,8 @@ inline constexpr std::pair<const char*, double RankTimes::*> rank_time_keys[] = 
     {"checkpoint_ms", &RankTimes::checkpoint},
     {"message_wait_ms", &RankTimes::message_wait},
     {"late_ms", &RankTimes::late},
-    {"late_share", &RankTimes::late_steps}};
+    {"late_share", &RankTimes::late_steps},
+    {"micro_batches", &RankTimes::micro_batches}};
 
 // How ranks lie in their mesh: rank = (pipeline * data_size + data) * tensor_size + tensor.
 struct RankMesh {
@@ -73,7 +75,8 @@ struct SlowRanks {
   SlowRank stage;
 };
 
-// The ranks that stand out from the others of their stage, given each rank's sums over a run.
+// The ranks that stand out from the others of their stage that were given as much, from each rank's
+// sums over a run.
 [[nodiscard]] SlowRanks slow_ranks(const RankMesh& mesh, std::span<const RankTimes> sums);
 
 // The lower median; 0 of none.

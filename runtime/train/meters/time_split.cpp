@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "runtime/base/error.h"
@@ -90,18 +91,21 @@ struct Latest {
   double by = 0;  // than the others usually
 };
 
+// Among those that hold the most micro-batches, for which the others wait anyway.
 template <typename Arrival>
 Latest latest(std::span<const RankStep> stage, Arrival arrival) {
+  const double most = std::ranges::max_element(stage, {}, &RankStep::micro_batches)->micro_batches;
   std::vector<double> others;
-  Latest last;
+  std::optional<Latest> last;
   for (std::size_t i = 0; i < stage.size(); ++i) {
+    if (stage[i].micro_batches < most) continue;
     others.push_back(arrival(stage[i]));
-    if (others[i] > others[last.at]) last.at = i;
+    if (!last || others.back() > arrival(stage[last->at])) last = {.at = i};
   }
-  const double arrived = others[last.at];
-  others.erase(others.begin() + static_cast<std::ptrdiff_t>(last.at));
-  last.by = arrived - lower_median(std::move(others));
-  return last;
+  if (others.size() < 2) return {};
+  others.erase(std::ranges::max_element(others));
+  last->by = arrival(stage[last->at]) - lower_median(std::move(others));
+  return *last;
 }
 
 // By its own work, or else by its messages, which left later than its work tells.
@@ -201,6 +205,7 @@ void add_to(std::span<RankTimes> sums, const MeshShape& shape, std::span<const R
     sum.between += rank.between();
     sum.checkpoint += rank.checkpoint;
     sum.message_wait += rank.message_wait;
+    sum.micro_batches += rank.micro_batches;
   }
   for (int first = 0; first < shape.size() && per_stage > 1; first += per_stage)
     add_late_one(

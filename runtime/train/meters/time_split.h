@@ -57,6 +57,7 @@ struct RankStep {
   // waited for data, the file whose reads took longest since it told of one.
   ToldBits digest{}, slow_file{};
   double read_seconds = 0, read_bytes = 0;
+  double micro_batches = 0;  // that this rank's pipeline holds
 
   // Between the step before and this one.
   [[nodiscard]] double between() const { return period - step; }

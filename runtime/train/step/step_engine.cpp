@@ -53,7 +53,7 @@ double process_cpu_seconds() {
 }  // namespace
 
 StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options)
-    : totals(device, mesh, options.pipeline.micro_batches, options.assignment),
+    : totals(device, mesh, options.slices.largest(), options.assignment),
       exchange(device, mesh),
       norm_host(device, sizeof(float), MemoryKind::host),
       scale_host(device, loss_scale_bytes, MemoryKind::host),
@@ -90,6 +90,10 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       views_(model, options.observers),
       batches_(streams, batches_held(options.pipeline, mesh.here().pipeline)),
       weights_changed_(static_cast<std::size_t>(options.pipeline.chunks), true) {
+  TRIREME_EXPECTS(options.slices.ranks() == mesh.shape().data &&
+                      options.slices.of(mesh.here().data).count == options.pipeline.micro_batches,
+                  "{} micro-batches of data rank {}, for slices {}", options.pipeline.micro_batches,
+                  mesh.here().data, options.slices.to_string());
   for (auto& slot : slots_)
     slot = std::make_unique<Slot>(device, mesh, options);
   if (options.noise.every > 0) noise_.emplace(device, mesh, model.params(), streams, options.noise);
@@ -128,26 +132,29 @@ int StepEngine::batches_held(const ScheduleShape& shape, int stage) {
 
 std::int64_t StepEngine::targets_of(std::int64_t step) const {
   const std::int64_t micro_batches =
-      options_.sizes.at ? options_.sizes.at(step) : options_.global_micro_batches;
+      options_.sizes.at ? options_.sizes.at(step) : options_.slices.micro_batches();
   return options_.targets_per_micro_batch * micro_batches;
 }
 
 std::int64_t StepEngine::targets_before(std::int64_t step) const {
   const std::int64_t micro_batches =
-      options_.sizes.before ? options_.sizes.before(step) : step * options_.global_micro_batches;
+      options_.sizes.before ? options_.sizes.before(step) : step * options_.slices.micro_batches();
   return options_.targets_per_micro_batch * micro_batches;
 }
 
 void StepEngine::set_size(std::int64_t step) {
-  const int data_ranks = options_.global_micro_batches / options_.pipeline.micro_batches;
+  const BatchSlices& whole = options_.slices;
   targets_ = targets_of(step);
   global_micro_batches_ = static_cast<int>(targets_ / options_.targets_per_micro_batch);
-  micro_batches_ = global_micro_batches_ / data_ranks;
-  TRIREME_EXPECTS(micro_batches_ >= 1 && micro_batches_ <= options_.pipeline.micro_batches &&
-                      micro_batches_ * data_ranks == global_micro_batches_,
+  const bool smaller = global_micro_batches_ != whole.micro_batches();
+  TRIREME_EXPECTS(!smaller || (whole.equal() && global_micro_batches_ < whole.micro_batches() &&
+                               global_micro_batches_ % whole.ranks() == 0),
                   "step {} of {} micro-batches on {} data ranks", step, global_micro_batches_,
-                  data_ranks);
-  reducer_.set_micro_batches(micro_batches_);
+                  whole.ranks());
+  const BatchSlices slices =
+      smaller ? BatchSlices::even(global_micro_batches_, whole.ranks()) : whole;
+  micro_batches_ = slices.of(mesh_.here().data);
+  reducer_.set_micro_batches(static_cast<int>(micro_batches_.count));
 }
 
 void StepEngine::run(std::int64_t step, BatchSource& source) {
@@ -195,7 +202,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
 // reduced. Whatever this writes, the step writes anew before it reads it.
 void StepEngine::rehearse(std::int64_t step, Slot& slot) {
   Stream& compute = *streams_.compute;
-  const int last = micro_batches_ - 1;  // after which gradients are reduced
+  const int last = last_micro_batch();  // after which gradients are reduced
   batches_.use_first_for_all();
   streams_.stalls.begin_step(step);
   device_.copy(compute, slot.rng.data(), slot.rng_host.data(), rng_bytes);
@@ -250,7 +257,7 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
       model_.params().options().zero.stage < 2)
     reducer_.set_probe(&views_);
   views_.parameters(compute, Seen::weights_before);
-  runner_.run(step, micro_batches_, *this);
+  runner_.run(step, static_cast<int>(micro_batches_.count), *this);
   reducer_.set_probe(nullptr);
   reduce(slot);
   views_.parameters(compute, Seen::reduced_gradient);
@@ -366,9 +373,9 @@ void StepEngine::compute(const Action& action) {
   const Range range(forward ? "forward" : "backward");
   const StallPhase phase(streams_.stalls, forward ? StallPhase::forward : StallPhase::backward);
   if (views_.on()) {
-    const int data = mesh_.here().data;
     const bool strided = options_.assignment == Assignment::strided;
-    views_.begin_pass(strided ? m * mesh_.shape().data + data : data * micro_batches_ + m);
+    views_.begin_pass(strided ? m * mesh_.shape().data + mesh_.here().data
+                              : static_cast<int>(micro_batches_.first) + m);
     if (forward) views_.forward_begins(here);
     if (action.kind == ActionKind::backward) views_.backward_begins(here);
   }

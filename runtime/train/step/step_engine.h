@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/config/batch_slices.h"
 #include "runtime/nn/model.h"
 #include "runtime/optim/lr_schedule.h"
 #include "runtime/optim/optimizer.h"
@@ -30,15 +31,16 @@ namespace trireme {
 
 // Where the global batch changes from step to step: micro-batches of all data ranks together.
 struct StepSizes {
-  // Of a step, and of all before it. Empty: always StepOptions::global_micro_batches, which no step
-  // exceeds.
+  // Of a step, and of all before it. Empty: always those of StepOptions::slices, which no step
+  // exceeds; where there are others, ranks hold as many each.
   std::function<std::int64_t(std::int64_t step)> at{}, before{};
 };
 
 struct StepOptions {
   std::uint64_t seed = 0;
   ScheduleShape pipeline{};  // micro_batches: of this rank's pipeline
-  int global_micro_batches = 1;
+  // Of the global batch. The mesh's data group was told how they are doubled.
+  BatchSlices slices = BatchSlices::even(1, 1);
   StepSizes sizes{};
   std::int64_t targets_per_micro_batch = 1;
   Assignment assignment = Assignment::contiguous;
@@ -139,7 +141,7 @@ class StepEngine final : private StageWork, private LayerHook {
   // Blocks until step `step`, the last or the last but one that was run, is done.
   [[nodiscard]] StepReport read(std::int64_t step);
   // The last micro-batch of the last step, and its number; until the next step is run.
-  [[nodiscard]] int last_micro_batch() const { return micro_batches_ - 1; }
+  [[nodiscard]] int last_micro_batch() const { return static_cast<int>(micro_batches_.count) - 1; }
   [[nodiscard]] const Batch& last_batch() const { return batches_.at(last_micro_batch()); }
   // All parameters that this rank holds are whole (but for stage 3) and final.
   void settle();
@@ -213,15 +215,16 @@ class StepEngine final : private StageWork, private LayerHook {
   StepPause pause_;        // since the last step
   double delayed_ms_ = 0;  // a test had this rank compute longer, without a core (test_delay.h)
   std::array<std::unique_ptr<Slot>, 2> slots_;
-  std::array<std::unique_ptr<Event>, 3> ends_;        // step s at s % 3: there until s + 2 is read
-  Slot* slot_ = nullptr;                              // of the step that is being enqueued
-  std::int64_t targets_ = 1;                          // likewise
-  int global_micro_batches_ = 1, micro_batches_ = 1;  // likewise, and of those this rank's
-  StepBatches batches_;                               // likewise
-  std::vector<bool> weights_changed_;                 // by chunk: no forward since the update
-  bool began_ = false;                                // a step has run
-  bool unrecordable_ = false;                         // a step could not be
-  bool recorded_ = false;                             // a step was, and the log says so
+  std::array<std::unique_ptr<Event>, 3> ends_;  // step s at s % 3: there until s + 2 is read
+  Slot* slot_ = nullptr;                        // of the step that is being enqueued
+  std::int64_t targets_ = 1;                    // likewise
+  int global_micro_batches_ = 1;                // likewise
+  BatchSlices::Run micro_batches_{0, 1};        // of those this rank's
+  StepBatches batches_;                         // likewise
+  std::vector<bool> weights_changed_;           // by chunk: no forward since the update
+  bool began_ = false;                          // a step has run
+  bool unrecordable_ = false;                   // a step could not be
+  bool recorded_ = false;                       // a step was, and the log says so
   struct {
     std::int64_t step = -1;
     RankStep times{};

@@ -100,6 +100,7 @@ void StepEngine::read_times(std::int64_t step, Slot& slot, StepReport& report) c
   report.comm_core_wait_ms = std::min(slot.comm_core_wait_ms, report.exposed_comm_ms);
   report.own = own_times(report, device_.type() == DeviceType::cpu);
   if (options_.joules && !test_rests(step + 1)) report.own.joules = options_.joules();
+  report.own.micro_batches = options_.pipeline.micro_batches;
   report.own.digest = ToldBits(report.weight_digest.value_or(0));
   if (!options_.slow_file || report.own.data_wait <= telling_wait * report.own.period) return;
   const FileReads reads = options_.slow_file();

@@ -310,7 +310,8 @@ TEST_F(WholePlan, NodesDecideWhichMessagesLeaveThem) {
 TEST_F(WholePlan, RefusesMachinesAndRanksThatCannotBe) {
   expect_refusal(gpt() + "--ranks 3 --set parallel.tensor=2", "3 ranks cannot be split",
                  "multiple of 2");
-  expect_refusal(gpt() + "--ranks 5", "train.global_batch", "ranks");
+  expect_refusal(gpt() + "--ranks 5 --set parallel.zero=2", "train.global_batch", "ranks");
+  EXPECT_THAT(plan(gpt() + "--ranks 5"), HasSubstr("of data ranks: "));
   expect_refusal(gpt(), "--ranks N");
   const std::string file = gpt().substr(0, gpt().find("--hardware"));
   expect_refusal(file + "--ranks 2 --search", "a search needs a machine", "configs/hardware");

@@ -107,6 +107,8 @@ TEST_F(EmulatedModes, ScaledLossesOfFp16AgreeWithTheCpuEngine) {
 
 TEST_F(EmulatedModes, LayoutModeChangesNoBit) {
   expect_same_bits(gpt({"parallel.tensor_blocks=4"}), {{2, "data=2 zero=1 device.graphs=step"},
+                                                       {3, "data=3"},
+                                                       {3, "data=3 zero=1 device.graphs=step"},
                                                        {4, "tensor=2 pipeline=2"},
                                                        {2, "tensor=2 tensor_chunks=4"}});
 }

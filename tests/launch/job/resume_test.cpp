@@ -90,6 +90,27 @@ TEST_F(ResumeTest, ARunThatStoppedAtItsDeadlineGoesOnUnderAnyLayoutToTheSameBits
   }
 }
 
+// 8 micro-batches: 8 x 1, then 2, 2, 1, 1, 1, 1, then 2, 1, 1, 1, 1, 1, 1.
+TEST_F(ResumeTest, ARunGoesOnUnderEightSixAndSevenRanksToTheSameBits) {
+  const Settings batches{"train.global_batch=8", "train.micro_batch=1"};
+  const auto set = [&](const Settings& more) {
+    Settings all = layout(batches);
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const Settings stops = set({"run.deadline_minutes=0.00001"});
+  expect_done(train_gpt("whole", 1, set({})));
+  EXPECT_EQ(train_gpt("parts", 8, stops).exit_code, 75);
+  const CommandResult six = train_gpt("parts", 6, stops);
+  EXPECT_EQ(six.exit_code, 75) << six.output;
+  EXPECT_THAT(six.output, HasSubstr("micro-batches of data ranks: 2, 2, 1, 1, 1, 1"));
+  const CommandResult seven = train_gpt("parts", 7, set({"parallel.zero=0"}));
+  expect_done(seven);
+  EXPECT_THAT(seven.output, HasSubstr("micro-batches of data ranks: 2, 1, 1, 1, 1, 1, 1"));
+
+  expect_same_run("whole", "parts");
+}
+
 TEST_F(ResumeTest, StatisticsLossScaleAndAverageGoOnToo) {
   const Settings settings{"checkpoint.every_steps=2", "precision=fp16", "train.ema_decay=0.9",
                           "loss_scale.growth_interval=2"};

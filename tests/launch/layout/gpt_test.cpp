@@ -57,6 +57,22 @@ TEST_F(GptLayout, DataRanksAndZeroStagesChangeNoBit) {
                            {4, "data=4 zero=3 recompute=full"}});
 }
 
+TEST_F(GptLayout, DataRanksThatHoldDifferentNumbersOfMicroBatchesChangeNoBit) {
+  expect_same_bits(run(), {{3, "data=3"},
+                           {5, "data=5 zero=1"},
+                           {7, "data=7 reducer=inline"},
+                           {6, "data=3 tensor=2 zero=1 sequence=true recompute=full"},
+                           {6, "data=3 pipeline=2 zero=1 schedule=zero-bubble"},
+                           {6, "data=3 pipeline=2 schedule=interleaved chunks=2"}});
+  EXPECT_THAT(train_layout(run({"reproducibility=layout"}), {3, "data=3", "heard"}).output,
+              HasSubstr("micro-batches of data ranks: 4, 2, 2"));
+}
+
+TEST_F(GptLayout, TwentyFourMicroBatchesHaveTheSameBitsOnFiveAndSevenRanks) {
+  expect_same_bits(run({"train.global_batch=48", "train.noise_scale_every=2"}),
+                   {{3, "data=3"}, {5, "data=5"}, {6, "data=6 zero=1"}, {7, "data=7 zero=1"}});
+}
+
 TEST_F(GptLayout, TensorRanksAndSequenceParallelismChangeNoBit) {
   expect_same_bits(run(), {{2, "tensor=2"},
                            {2, "tensor=2 sequence=true recompute=selective"},
@@ -134,6 +150,7 @@ TEST_F(GptLayout, OfAdaptersChangesNoBit) {
       run({"train.initial_weights=" + directory() + "/" + name_of({1, "", "source"}), "lora.rank=3",
            "lora.alpha=6"});
   expect_same_bits(adapted, {{4, "data=4 zero=1"},
+                             {3, "data=3 zero=1"},
                              {8, "data=8 zero=2"},
                              {4, "tensor=4 recompute=full"},
                              {2, "pipeline=2 schedule=zero-bubble stage_layers=[1,3]"},

@@ -22,6 +22,8 @@ class ResNetLayout : public LayoutTest {
 
 TEST_F(ResNetLayout, DataRanksAndZeroStagesChangeNoBit) {
   expect_same_bits(run(4), {{2, "data=2"},
+                            {3, "data=3"},
+                            {3, "data=3 zero=1"},
                             {4, "data=4 zero=1"},
                             {2, "data=2 zero=2 recompute=full"},
                             {4, "data=4 zero=3"}});

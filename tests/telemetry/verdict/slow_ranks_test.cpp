@@ -26,6 +26,19 @@ TEST(SlowRanks, AreNamedByWhatMakesThemSlow) {
   EXPECT_EQ(slow.messages.rank, -1);
 }
 
+TEST(SlowRanks, AreComparedWithThoseThatHoldAsManyMicroBatches) {
+  const RankTimes less{.period = 1000, .compute = 500, .comm_wait = 500, .micro_batches = 1};
+  const RankTimes more{.period = 1000, .compute = 900, .comm_wait = 100, .micro_batches = 2};
+  RankTimes ranks[] = {more, less, less, less};
+  EXPECT_EQ(slow_ranks({.data = 4}, ranks).compute.rank, -1);
+  EXPECT_EQ(slow_ranks({.data = 4}, ranks).messages.rank, -1);
+
+  ranks[2].compute = 800;
+
+  EXPECT_EQ(slow_ranks({.data = 4}, ranks).compute.rank, 2);
+  EXPECT_DOUBLE_EQ(slow_ranks({.data = 4}, ranks).compute.seconds, 0.3);
+}
+
 TEST(SlowRanks, OfTwoTheSlowerOneStandsOutAndOneAloneNever) {
   const RankTimes ranks[] = {{.period = 1000, .core_wait = 10}, {.period = 1000, .core_wait = 400}};
 
