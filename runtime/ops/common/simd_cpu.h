@@ -4,6 +4,7 @@
 // loops are plain loops under `omp simd`.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
