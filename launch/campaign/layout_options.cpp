@@ -7,6 +7,7 @@
 #include "launch/plan/layout_search.h"
 #include "launch/scale/study.h"
 #include "models/config.h"
+#include "runtime/config/batch_slices.h"
 #include "runtime/device/device.h"
 
 namespace trireme::campaign {
@@ -46,6 +47,13 @@ Environment environment_of(int ranks, const Planned& planned) {
   return {.ranks = ranks, .cuda_in_build = cuda, .gpus = cuda ? ranks : 0, .native_bf16 = true};
 }
 
+double share_of(const Config& resolved) {
+  const BatchSlices slices = batch_slices(resolved);
+  const std::int64_t split = resolved.parallel.tensor * resolved.parallel.pipeline;
+  return static_cast<double>(slices.largest()) /
+         static_cast<double>(slices.micro_batches() * split);
+}
+
 // The config under one layout, or why not.
 LayoutOption option_of(const Planned& planned, const Config& config, std::int64_t nodes,
                        int ranks) {
@@ -53,7 +61,8 @@ LayoutOption option_of(const Planned& planned, const Config& config, std::int64_
   LayoutOption option{.nodes = nodes,
                       .ranks = ranks,
                       .settings = settings_of(planned.config, config),
-                      .text = layout_text(choice_of(resolved))};
+                      .text = layout_text(choice_of(resolved)),
+                      .share = share_of(resolved)};
   if (planned.hardware) {
     StepPlanner planner;
     const LayoutPlan plan =
@@ -156,7 +165,10 @@ CampaignLayouts campaign_layouts(const CampaignFile& file) {
   const auto counts = node_counts(file.min_nodes, file.max_nodes);
   for (const std::int64_t nodes : counts) {
     try {
-      layouts.options.push_back(option_for(planned, file, nodes));
+      LayoutOption option = option_for(planned, file, nodes);
+      const bool gains = layouts.options.empty() || planned.hardware ||
+                         option.share < layouts.options.back().share;
+      if (gains) layouts.options.push_back(std::move(option));
     } catch (const Error& error) {
       if (error.code() != ExitCode::config) throw;
       if (++refused <= 3) refusals += fmt::format("\n  {} nodes: {}", nodes, error.what());

@@ -15,6 +15,7 @@ struct LayoutOption {
   std::vector<std::string> settings{};  // "key=value", over those of the campaign
   std::string text;                     // "data=4 tensor=2"
   double step_seconds = 0;              // predicted; 0: not known
+  double share = 1;                     // of a step's work, what the rank has that has most
 };
 
 struct CampaignLayouts {
@@ -23,9 +24,10 @@ struct CampaignLayouts {
   bool any_layout = false;              // reproducibility: layout
 };
 
-// By the planner where the config names parallel.hardware. Up to 16 numbers of nodes are tried one
-// by one, of more the bounds, powers of two and one and a half times those. Raises ExitCode::config
-// where the config is wrong, or none of them can train it.
+// By the planner where the config names parallel.hardware. Elsewhere more nodes are an option where
+// the busiest rank then has less to do: with 8 micro-batches in runs of 4, 2 and 2 it has not. Up
+// to 16 numbers of nodes are tried one by one, of more the bounds, powers of two and one and a half
+// times those. Raises ExitCode::config where the config is wrong, or none of them can train it.
 [[nodiscard]] CampaignLayouts campaign_layouts(const CampaignFile& file);
 
 // "300 steps, 3 layouts, of 1 to 4 nodes".

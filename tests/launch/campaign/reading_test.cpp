@@ -125,7 +125,7 @@ TEST(CampaignLayouts, AreThoseThatTheConfigAllows) {
 
   file.layouts = {"data=2:tensor=2", "pipeline=2"};
   const CampaignLayouts listed = campaign_layouts(file);
-  ASSERT_EQ(listed.options.size(), 2U);
+  ASSERT_EQ(listed.options.size(), 2U);  // 3 data ranks hold 2, 1 and 1 of them, 2 as many
   EXPECT_THAT(listed.options[0].settings, testing::Contains("parallel.pipeline=2"));
 
   file.layouts = {"data=7"};

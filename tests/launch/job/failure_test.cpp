@@ -36,8 +36,10 @@ TEST_F(FailureTest, AMisspelledKeyNamesTheNearestOne) {
   EXPECT_FALSE(std::filesystem::exists(directory() + "/run"));
 }
 
-TEST_F(FailureTest, AnIndivisibleBatchSaysWhatWouldWork) {
-  expect_failure(train_gpt("run", 3), 2, AllOf(HasSubstr("train.global_batch"), HasSubstr("3")));
+TEST_F(FailureTest, ABatchWithoutAMicroBatchForEachRankSaysWhatWouldWork) {
+  expect_failure(train_gpt("run", 3, {"train.micro_batch=4"}), 2,
+                 AllOf(HasSubstr("train.global_batch"), HasSubstr("fewer than parallel.data = 3"),
+                       HasSubstr("use global_batch 12")));
 }
 
 TEST_F(FailureTest, UnbuiltParallelismIsRefusedNotIgnored) {
