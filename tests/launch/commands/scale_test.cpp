@@ -225,7 +225,7 @@ TEST_F(ScaleTest, RefusesBeforeItStartsAnything) {
   EXPECT_THAT(refusal("--ranks 1,x"), HasSubstr("--ranks: 'x' is no whole number"));
   EXPECT_THAT(refusal("--layouts model=2"), HasSubstr("'model=2' is no axis"));
   EXPECT_THAT(refusal("--steps 5 --warmup 5"), HasSubstr("leave none to measure"));
-  EXPECT_THAT(refusal("--ranks 1,3 --mode strong"), HasSubstr("strong scaling, 3 ranks as data=3"));
+  EXPECT_THAT(refusal("--ranks 1,5 --mode strong"), HasSubstr("strong scaling, 5 ranks as data=5"));
   EXPECT_THAT(refusal("--ranks 1 --jobs 2"), HasSubstr("would disturb each other"));
   EXPECT_THAT(
       trireme(fmt::format("scale {}/gpt.yaml --ranks 1 --out /proc/study", data_directory()))
