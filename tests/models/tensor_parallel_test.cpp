@@ -54,7 +54,8 @@ class TensorParallel : public test::MpiTest {
             .adapters = mode.adapted ? test::small_adapters : AdapterOptions{}};
   }
   [[nodiscard]] ModelResult run_alone(const Mode& mode) {
-    BuildOptions alone = build({.compute = mode.compute, .adapted = mode.adapted});
+    BuildOptions alone =
+        build({.compute = mode.compute, .adapted = mode.adapted, .chunks = mode.chunks});
     alone.tensor = {.ranks = 1, .rank = 0, .blocks = blocks};
     const auto single = make_single_communicator();
     const TensorGroup group(device(), *single, comm_stream());
@@ -104,7 +105,6 @@ INSTANTIATE_TEST_SUITE_P(
              .sequence = true,
              .recompute = Recompute::full,
              .family = "Vit"},
-        // Against one rank that multiplies all rows at once.
         Mode{.chunks = 2}, Mode{.compute = DType::bf16, .recompute = Recompute::full, .chunks = 4},
         Mode{.split_backward = true, .family = "Llama", .chunks = 4},
         Mode{.compute = DType::bf16, .family = "Bert", .chunks = 2}, Mode{.adapted = true},
