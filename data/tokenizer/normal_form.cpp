@@ -22,7 +22,8 @@ constexpr utf8proc_int32_t plane_end = 0x10000;
 constexpr unsigned char first_lead_that_may = 0xCC;  // of U+0300
 
 // Marks, and letters that compose, which are newer than Unicode 9. The tokenizers library has the
-// tables of that version, which leave them alone; scripts/checks/check_tokenizer.py goes through them.
+// tables of that version, which leave them alone; scripts/checks/check_tokenizer.py goes through
+// them.
 constexpr std::array<std::pair<char32_t, char32_t>, 39> newer = {
     {{0x7FD, 0x7FD},     {0x897, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
      {0xC3C, 0xC3C},     {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0xECE, 0xECE},

@@ -243,8 +243,8 @@ struct TelemetryConfig {
   bool mlflow = false;
   std::int64_t histograms_every = 0;  // steps; 0 = none
   std::int64_t samples_every = 0;     // the same
-  double health_minutes = 60;   // between self tests of the ranks; 0 = never
-  double warning_minutes = 10;  // between two warnings of one kind; 0 = none
+  double health_minutes = 60;         // between self tests of the ranks; 0 = never
+  double warning_minutes = 10;        // between two warnings of one kind; 0 = none
   // A step's line of the certificate has a digest of every so-manieth tensor, in turn; 0 = of none.
   std::int64_t weight_digests = 32;
   bool tensor_digests = false;  // and behind every step that of each tensor

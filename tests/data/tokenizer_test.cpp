@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against scripts/checks/check_tokenizer.py, which needs the tokenizers library, this needs nothing: small
-// tokenizers whose tokens can be followed by hand.
+// Against scripts/checks/check_tokenizer.py, which needs the tokenizers library, this needs
+// nothing: small tokenizers whose tokens can be followed by hand.
 #include "data/tokenizer/tokenizer.h"
 
 #include <gtest/gtest.h>

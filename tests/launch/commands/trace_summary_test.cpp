@@ -102,12 +102,7 @@ TEST_F(Summaries, AGapBetweenStepsIsPlacedBeforeTheSecond) {
   compute(0, 0, 100, "block.0");
   compute(1, 0, 100, "block.1");
   for (const SpanKind kind : {SpanKind::step, SpanKind::layer})
-    add({.kind = kind,
-         .rank = 0,
-         .thread = 1,
-         .begin = 160 * ms,
-         .end = 200 * ms,
-         .step = 6},
+    add({.kind = kind, .rank = 0, .thread = 1, .begin = 160 * ms, .end = 200 * ms, .step = 6},
         "of step 6");
 
   EXPECT_THAT(text_of(trace, summarize(trace, 1)),
