@@ -174,8 +174,8 @@ double waits_for_cores(const std::string& output) {
 
 // Every rank's steps sleep 50 ms, so that they last as long on a busy machine. Compared with what
 // was slept, not with a clock of the steps; scripts/checks/check_verdict.py has more, and closer.
-// Where other programs take the cores for most of the time a verdict names nobody, and rightly:
-// such a run says nothing and is repeated.
+// Where other programs take the cores a verdict says so, and rightly: such a run says nothing of
+// what was injected and is repeated.
 TEST_P(DelayTest, TheRankItsCauseAndTheSecondsAreNamed) {
   const Slowed& slowed = GetParam();
   const std::string total = directory() + "/total";
@@ -186,11 +186,11 @@ TEST_P(DelayTest, TheRankItsCauseAndTheSecondsAreNamed) {
       "--set train.steps=22 --set train.micro_batch=4 --set train.log_every=100 {9}",
       slowed.place, slowed.rank, slowed.milliseconds, total, TRIREME_MPIEXEC, slowed.ranks,
       TRIREME_DELAYED, data_directory(), directory(), slowed.layout);
-  constexpr double most_is_waiting = 50;
+  constexpr double disturbed = 10;  // percent
   constexpr int tries = 4;
 
   CommandResult result;
-  for (int i = 0; i < tries && (i == 0 || waits_for_cores(result.output) > most_is_waiting); ++i) {
+  for (int i = 0; i < tries && (i == 0 || waits_for_cores(result.output) > disturbed); ++i) {
     result = run_command(command);
     ASSERT_EQ(result.exit_code, 0) << result.output;
   }
