@@ -22,7 +22,12 @@ namespace trireme {
 class Device;
 
 enum class DeviceType : std::uint8_t { cpu, cuda };
-enum class StreamKind : std::uint8_t { compute, comm, copy };
+enum class StreamKind : std::uint8_t {
+  compute,
+  comm,
+  link,  // as comm; of messages that a neighbour stands and waits for
+  copy
+};
 enum class MemoryKind : std::uint8_t {
   device,  // what kernels read and write
   host     // page-locked where the back end can; the source and target of asynchronous copies

@@ -41,7 +41,7 @@ PipelineLinks::PipelineLinks(Device& device, Communicator& pipeline, const Sched
     const bool onward =
         transfer == ActionKind::send_forward || transfer == ActionKind::recv_backward;
     if (onward ? has_next : has_previous)
-      channels_[index_of(transfer)].stream = device.make_stream(StreamKind::comm);
+      channels_[index_of(transfer)].stream = device.make_stream(StreamKind::link);
   }
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     groups_[i] = pipeline.split(

@@ -70,7 +70,8 @@ CudaStream::CudaStream(Device& device, StreamKind kind) : device_(device), kind_
   if (device.execution() != Execution::run) return;
   int least = 0, greatest = 0;
   TRIREME_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-  const int priority = kind == StreamKind::comm ? greatest : least;
+  const bool messages = kind == StreamKind::comm || kind == StreamKind::link;
+  const int priority = messages ? greatest : least;
   TRIREME_CUDA(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking, priority));
 }
 

@@ -15,6 +15,7 @@ TrackKind track_kind(StreamKind kind) {
     case StreamKind::compute:
       return TrackKind::compute;
     case StreamKind::comm:
+    case StreamKind::link:
       return TrackKind::communication;
     case StreamKind::copy:
       return TrackKind::copy;
@@ -86,6 +87,7 @@ class Assembly {
       case StreamKind::copy:
         return "copy stream";
       case StreamKind::comm:
+      case StreamKind::link:
         break;
     }
     if (stream.group.find('.') == std::string::npos) return "communication stream";
