@@ -45,11 +45,16 @@ void matmul(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixView& a,
 }
 
 bool multiplies_transposed_well() {
+#if defined(__x86_64__)
   static const bool answer = [] {
     constexpr auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
-    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+    const auto has = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+    return (has & wanted) == wanted && __builtin_cpu_is("intel") != 0;
   }();
   return answer;
+#else
+  return false;
+#endif
 }
 
 void native_forward(DType dtype, std::int64_t rows, std::int64_t outputs, std::int64_t inputs,

@@ -45,9 +45,10 @@ void copy_rows(float* to, std::int64_t to_stride, const T* from, std::int64_t fr
 
 // --- bf16 where the processor multiplies bf16 itself, and f32 weight gradients. ---
 
-// Whether oneDNN's f32 products read a transposed left operand at full speed: with AVX-512 (by
-// batch-reduce kernels) 152 to 174 GFLOP/s of a core's 180, against 127 to 164 of dnnl_sgemm and
-// 138 to 164 from rows copied apart. A fact of the processor alone.
+// Whether oneDNN's f32 products read a transposed left operand at full speed: with AVX-512 of Intel
+// (by batch-reduce kernels) 152 to 174 GFLOP/s of a core's 180, against 127 to 164 of dnnl_sgemm
+// and 138 to 164 from rows copied apart; not on an AMD Zen 5, 189 to 216 of 266 against 220 to 238
+// from rows copied apart. A fact of the processor alone.
 [[nodiscard]] bool multiplies_transposed_well();
 
 // y(N, O) = x w^T + bias + residual; bias (f32) and residual (as y) may be null.
