@@ -97,7 +97,7 @@ nlohmann::json bench_group(const JobGroups& job, Communicator& group,
                   .time = comm_bench::measure(group, *job.world, *job.device, verb, bytes,
                                               {.repeats = arguments.repeats})};
       row.algorithm_bandwidth = static_cast<double>(bytes) / row.time.median;
-      row.bus_bandwidth = row.algorithm_bandwidth * comm_bench::bus_factor(verb, group.size());
+      row.bus_bandwidth = row.algorithm_bandwidth * bus_factor(verb, group.size());
       if (speaks) print_row(verb, row);
       wrong += row.time.wrong;
       times.push_back({static_cast<double>(bytes), row.time.median});

@@ -52,8 +52,7 @@ std::vector<GroupTimes> measure(const ProcessMesh& mesh, Communicator& group, De
 }
 
 double bus_bandwidth(const GroupTimes& times, int ranks) {
-  return 1e-6 * comm_bench::bus_factor(Verb::all_reduce, ranks) * static_cast<double>(large) /
-         times.large;
+  return 1e-6 * bus_factor(Verb::all_reduce, ranks) * static_cast<double>(large) / times.large;
 }
 
 std::string describe(const Communicator& group, const GroupTimes& times) {

@@ -2,6 +2,7 @@
 #include "runtime/comm/dry.h"
 
 #include "runtime/comm/call.h"
+#include "runtime/comm/timing/bus_factor.h"
 #include "runtime/device/dry/dry_device.h"
 #include "runtime/device/work_log.h"
 
@@ -27,9 +28,10 @@ class DryCommunicator final : public Communicator {
     if (size() == 1) {  // as SingleCommunicator
       if (call.in != nullptr && call.out != nullptr) note_copy(call.out, call.in, call.bytes());
     } else {
+      const double sent = call.verb == Verb::recv ? 0 : bus_factor(call.verb, size());
       log->note(WorkKind::message,
                 fmt::format("{} {} ({})", name_of(call.verb), name_of(call.dtype), name()),
-                static_cast<double>(call.bytes()));
+                sent * static_cast<double>(call.bytes()));
     }
   }
   void submit_group_end(Stream& /*stream*/) override {}

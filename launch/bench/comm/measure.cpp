@@ -15,10 +15,6 @@ namespace {
 
 constexpr int max_calls = 256;  // of a batch
 
-bool cuts_tensor(Verb verb) {
-  return verb == Verb::reduce_scatter || verb == Verb::all_gather || verb == Verb::all_to_all;
-}
-
 // What rank `rank` puts at element `i`: sums over thousands of ranks are exact in f32.
 constexpr std::int64_t period = 11;
 float value_of(int rank, std::int64_t i) {
@@ -184,12 +180,6 @@ int calls_of_a_batch(Communicator& world, double seconds_of_a_call, double batch
 
 std::string_view title_of(Verb verb) {
   return verb == Verb::recv ? "send_recv" : name_of(verb);
-}
-
-double bus_factor(Verb verb, int ranks) {
-  const double others = static_cast<double>(ranks - 1) / ranks;
-  if (verb == Verb::all_reduce) return 2 * others;
-  return cuts_tensor(verb) ? others : 1;
 }
 
 std::int64_t size_of(Verb verb, int ranks, std::int64_t bytes) {

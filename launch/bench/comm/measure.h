@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a collective takes on a group, in the terms of nccl-tests
-// (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md): what a size means, and the
-// factor from algorithm bandwidth, size / time, to bus bandwidth, which the links see.
+// (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md): what a size means;
+// bus_factor() leads from algorithm bandwidth, size / time, to bus bandwidth, which the links see.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/timing/bus_factor.h"
 
 namespace trireme::comm_bench {
 
@@ -17,8 +18,6 @@ inline constexpr Verb collectives[] = {Verb::all_reduce, Verb::reduce_scatter, V
                                        Verb::all_to_all, Verb::broadcast,      Verb::recv};
 // "send_recv" for Verb::recv.
 [[nodiscard]] std::string_view title_of(Verb verb);
-// Bus bandwidth of a group of `ranks` / algorithm bandwidth.
-[[nodiscard]] double bus_factor(Verb verb, int ranks);
 // `bytes` rounded down to whole f32 elements, the same number for each rank where a collective cuts
 // the tensor; at least one for each.
 [[nodiscard]] std::int64_t size_of(Verb verb, int ranks, std::int64_t bytes);

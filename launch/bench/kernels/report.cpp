@@ -35,7 +35,7 @@ void add_operation(std::string& text, const OperationCount& each, const Part& pa
   for (const KernelCount& kernel : each.kernels) {
     if (kernel.kind != WorkKind::kernel && kernel.kind != WorkKind::library) {
       if (kernel.kind == WorkKind::message)
-        text += fmt::format("{:26}{} x {}, {:.3f} MB\n", "", of(kernel.calls), kernel.name,
+        text += fmt::format("{:26}{} x {}, {:.3f} MB sent\n", "", of(kernel.calls), kernel.name,
                             mb * kernel.bytes);
       continue;
     }
@@ -93,15 +93,24 @@ void add_part(std::string& text, const StepCount& count, const Part& part, Preci
       1e-9 * sum.written, 1e-9 * sum.flops, 1e3 * seconds);
 }
 
+void add_messages(std::string& text, const StepCount& count) {
+  const std::vector<KernelCount> all = messages(count);
+  if (all.empty()) return;
+  text += fmt::format("\n{:36} {:>8} {:>12}\n", "messages of a step", "calls", "MB sent");
+  for (const KernelCount& each : all)
+    text += fmt::format("{:36} {:>8} {:>12.3f}\n", each.name, each.calls, 1e-6 * each.bytes);
+}
+
 constexpr std::string_view without_launches =
     "\nLaunches need the CUDA back end, which this build lacks: configure with --preset cuda (no "
     "GPU is needed to count), or use tests/trireme_emulated of this build.\n";
 
 constexpr std::string_view assumptions =
     "\nBytes: what the operations' kernels read and write of their operands, each kernel's pass "
-    "counted, scratch memory not. cuDNN is taken to have a plan for every 16-bit attention and "
-    "every convolution, cuBLASLt to have every epilogue; kernels within their calls are those that "
-    "profiles show (runtime/ops/kernels.md).\n";
+    "counted, scratch memory not; of messages what the rank sends, of collectives in rings. "
+    "cuDNN is taken to have a plan for every 16-bit attention and every convolution, cuBLASLt to "
+    "have every epilogue; kernels within their calls are those that profiles show "
+    "(runtime/ops/kernels.md).\n";
 
 json traffic_json(const Traffic& traffic) {
   return {
@@ -139,6 +148,7 @@ std::string describe(const StepCount& count, const Config& config, const plan::H
             1.0 / static_cast<double>(count.micro_batches)},
            precision, hardware);
   add_part(text, count, {"per step, beside its micro-batches", false, 1}, precision, hardware);
+  add_messages(text, count);
   if (!count.launches) text += without_launches;
   return text + std::string(assumptions);
 }
@@ -168,12 +178,16 @@ std::string to_json(const StepCount& count, const Config& config, const plan::Ha
     row.update(traffic_json(each.traffic));
     operations.push_back(row);
   }
+  json sent = json::array();
+  for (const KernelCount& each : messages(count))
+    sent.push_back({{"name", each.name}, {"calls", each.calls}, {"sent_bytes", each.bytes}});
   const json whole{{"hardware", hardware.name},
                    {"precision", name_of(config.precision)},
                    {"micro_batch", config.train.micro_batch},
                    {"micro_batches", count.micro_batches},
                    {"micro_batch_totals", totals_json(micro_batch_totals(count), count.launches)},
                    {"step_totals", totals_json(step_totals(count), count.launches)},
+                   {"messages", sent},
                    {"operations", operations}};
   return whole.dump(1) + "\n";
 }

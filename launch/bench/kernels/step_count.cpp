@@ -130,6 +130,21 @@ StepCount count_step(const Config& config) {
   return count_of(log, all.session().pipeline.micro_batches);
 }
 
+std::vector<KernelCount> messages(const StepCount& count) {
+  std::vector<KernelCount> all;
+  for (const OperationCount& operation : count.operations) {
+    for (const KernelCount& each : operation.kernels) {
+      if (each.kind != WorkKind::message) continue;
+      auto found = std::ranges::find(all, each.name, &KernelCount::name);
+      if (found == all.end())
+        found = all.insert(found, {.kind = WorkKind::message, .name = each.name});
+      found->calls += each.calls;
+      found->bytes += each.bytes;
+    }
+  }
+  return all;
+}
+
 Totals micro_batch_totals(const StepCount& count) {
   return totals(count, true, 1.0 / static_cast<double>(count.micro_batches));
 }

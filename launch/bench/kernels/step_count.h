@@ -18,7 +18,7 @@ struct KernelCount {
   std::string name{};
   std::int64_t calls = 0;     // that the host makes
   std::int64_t launches = 0;  // of kernels, those of libraries as far as they are known
-  double bytes = 0;           // of copies, fills and messages
+  double bytes = 0;           // of copies and fills; of messages what the rank sends
   WorkGrid grid{};            // of kernels; of calls that differ the one of most blocks
 };
 
@@ -50,6 +50,9 @@ struct StepCount {
 
 // Whether a pass is done once for each micro-batch.
 [[nodiscard]] bool repeats(const OperationCount& operation);
+
+// Of the whole step by name, "all_to_all bf16 (data)", in the order of their first calls.
+[[nodiscard]] std::vector<KernelCount> messages(const StepCount& count);
 
 // Sums over a micro-batch (the mean of those of a step), or over what is done once a step.
 struct Totals {

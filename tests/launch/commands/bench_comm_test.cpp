@@ -57,12 +57,12 @@ TEST(CommFit, ThePlannersAllReduceTakesWhatWasMeasured) {
 }
 
 TEST(CommBandwidth, UsesTheFactorsOfNcclTests) {
-  EXPECT_DOUBLE_EQ(comm_bench::bus_factor(Verb::all_reduce, 4), 1.5);
-  EXPECT_DOUBLE_EQ(comm_bench::bus_factor(Verb::reduce_scatter, 4), 0.75);
-  EXPECT_DOUBLE_EQ(comm_bench::bus_factor(Verb::all_gather, 4), 0.75);
-  EXPECT_DOUBLE_EQ(comm_bench::bus_factor(Verb::all_to_all, 4), 0.75);
-  EXPECT_DOUBLE_EQ(comm_bench::bus_factor(Verb::broadcast, 4), 1);
-  EXPECT_DOUBLE_EQ(comm_bench::bus_factor(Verb::recv, 4), 1);
+  EXPECT_DOUBLE_EQ(bus_factor(Verb::all_reduce, 4), 1.5);
+  EXPECT_DOUBLE_EQ(bus_factor(Verb::reduce_scatter, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Verb::all_gather, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Verb::all_to_all, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Verb::broadcast, 4), 1);
+  EXPECT_DOUBLE_EQ(bus_factor(Verb::recv, 4), 1);
   EXPECT_EQ(comm_bench::size_of(Verb::all_gather, 3, 100), 96);
   EXPECT_EQ(comm_bench::size_of(Verb::all_gather, 3, 4), 12);
   EXPECT_EQ(comm_bench::size_of(Verb::all_reduce, 3, 7), 4);

@@ -9,8 +9,10 @@
 #include "launch/bench/model/measure.h"
 #include "launch/bench/model/synthetic_batches.h"
 #include "launch/plan/counted_work.h"
+#include "launch/plan/step_plan.h"
 #include "models/config.h"
 #include "runtime/engine/engine.h"
+#include "runtime/plan/step_time.h"
 
 namespace trireme {
 namespace {
@@ -19,13 +21,17 @@ using kernel_bench::KernelCount;
 using kernel_bench::OperationCount;
 using kernel_bench::StepCount;
 
-Config on_one_gpu(const std::string& file, std::vector<std::string> overrides) {
+Config on_gpus(int gpus, const std::string& file, std::vector<std::string> overrides) {
   Provenance where;
   overrides.emplace_back("device.type=cuda");
   Config given = load_config("configs/" + file, overrides, &where);
   return resolve_config(std::move(given),
-                        {.ranks = 1, .cuda_in_build = true, .gpus = 1, .native_bf16 = true},
+                        {.ranks = gpus, .cuda_in_build = true, .gpus = gpus, .native_bf16 = true},
                         &where);
+}
+
+Config on_one_gpu(const std::string& file, std::vector<std::string> overrides) {
+  return on_gpus(1, file, std::move(overrides));
 }
 
 // The second step, that runs.
@@ -147,6 +153,59 @@ TEST(KernelCounts, AreWhatOperationsDeclare) {
   expect_declared_kernels("bert_tiny.yaml", {"precision=fp8", "model.dropout=0"});
   expect_declared_kernels("gpt2_124m.yaml", {"train.global_batch=128"});
   expect_declared_kernels("qwen3_0_6b.yaml", {"train.global_batch=1", "train.micro_batch=1"});
+}
+
+// Bytes that a rank of the data group sends in a step.
+struct Sent {
+  double gradients = 0, all = 0, planned = 0;
+  double parameters = 0;
+};
+
+Sent sent_by_a_rank(const Config& config) {
+  const bool rounded = config.parallel.reduce_dtype == ReduceDtype::compute;
+  const bool whole = config.parallel.zero == 0;
+  std::vector<std::string> of_gradients{whole ? "all_reduce f32 (data)"
+                                              : "reduce_scatter f32 (data)"};
+  if (rounded) of_gradients = {"all_to_all bf16 (data)"};
+  if (rounded && whole) of_gradients.emplace_back("all_gather bf16 (data)");
+  Sent sent;
+  for (const KernelCount& each : messages(kernel_bench::count_step(config))) {
+    if (!each.name.ends_with("(data)")) continue;
+    sent.all += each.bytes;
+    if (std::ranges::find(of_gradients, each.name) != of_gradients.end())
+      sent.gradients += each.bytes;
+  }
+  const plan::StepEstimate estimate =
+      plan::estimate_step(StepPlanner(/*counts_work=*/false).input(config),
+                          plan::load_hardware("configs/hardware/h100.yaml"));
+  sent.planned = estimate.volumes.data;
+  sent.parameters = estimate.stages.front().parameters;
+  return sent;
+}
+
+// A GPT in 2 micro-batches on each of 4 ranks. Stages 0 and 1 reduce once a step, the others every
+// micro-batch; stage 0 in both directions.
+TEST(KernelCounts, GradientsIn16BitsAreHalfOfTheBytesAtEveryZeroStage) {
+  constexpr int ranks = 4, micro_batches = 2;
+  for (int zero = 0; zero <= 3; ++zero) {
+    const auto sent = [&](const char* dtype) {
+      return sent_by_a_rank(
+          on_gpus(ranks, "gpt_tiny.yaml",
+                  {"precision=bf16", "train.micro_batch=1", fmt::format("parallel.zero={}", zero),
+                   fmt::format("parallel.reduce_dtype={}", dtype)}));
+    };
+    const Sent f32 = sent("fp32"), bf16 = sent("compute");
+    const int passes = zero == 0 ? 2 : zero == 1 ? 1 : micro_batches;
+    const double once = sizeof(float) * f32.parameters * (ranks - 1) / ranks;
+    EXPECT_NEAR(f32.gradients / once, passes, 1e-3) << "zero " << zero;
+    EXPECT_NEAR(bf16.gradients / f32.gradients, 0.5, 1e-3) << "zero " << zero;
+    // What else is sent: parameters, which the planner takes to be gathered for each use.
+    EXPECT_NEAR(f32.all - bf16.all, f32.gradients / 2, 0.01 * once) << "zero " << zero;
+    EXPECT_NEAR(f32.planned - bf16.planned, f32.gradients / 2, 0.01 * once) << "zero " << zero;
+    if (zero == 3) continue;
+    EXPECT_NEAR(f32.all / f32.planned, 1, 0.01) << "zero " << zero;
+    EXPECT_NEAR(bf16.all / bf16.planned, 1, 0.01) << "zero " << zero;
+  }
 }
 
 struct Budget {
