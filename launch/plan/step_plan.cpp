@@ -63,6 +63,8 @@ plan::StepInput StepPlanner::input(const Config& config) {
                         .rows_per_sample = traits.rows_per_sample,
                         .sample_bytes = stored_sample_bytes(traits, config.data.float_samples())};
   input.engine.gradient_bytes = static_cast<double>(size_of(reduced_dtype(config)));
+  input.engine.owners_sum_gradients =
+      reduced_dtype(config) != DType::f32 && device_type(config) == DeviceType::cuda;
   input.stages = plan_stages(input.layers, input.schedule, config.parallel.stage_layers);
   return input;
 }

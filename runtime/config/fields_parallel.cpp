@@ -39,7 +39,7 @@ std::vector<Field> parallel_fields() {
       FIELD(parallel.reduce_dtype, one_of<ReduceDtype>(),
             "what data-parallel ranks send of their gradients: fp32, or rounded to the 16 bits of "
             "precision, which is half; added up in fp32 either way (not with reproducibility: "
-            "layout)"),
+            "layout; for GPUs of one host: between hosts rings of fp32 send less)"),
       FIELD(parallel.bucket_megabytes, (NumberRange{.high = 65536, .low_is_open = true}),
             "gradients reduced per collective"),
       FIELD(parallel.check_collectives, Free{},

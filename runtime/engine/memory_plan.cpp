@@ -29,8 +29,11 @@ std::uint64_t communication_scratch(const Session& session) {
     return static_cast<std::uint64_t>(std::min(bytes, round_bytes) * (ranks - 1) / ranks);
   };
   std::int64_t bucket = 0, output = 0;
-  for (const Bucket& each : session.model->params().layout().buckets())
-    bucket = std::max(bucket, each.kind == ParamKind::frozen ? 0 : each.count);
+  const bool reduces_weights = reduced_dtype(session.config) == DType::f32;
+  for (const Bucket& each : session.model->params().layout().buckets()) {
+    if (each.kind == ParamKind::statistic || (each.kind == ParamKind::weight && reduces_weights))
+      bucket = std::max(bucket, each.count);
+  }
   for (const LayerSummary& layer : session.layers)
     output = std::max(output, layer.output.rank() > 0 ? layer.output.count() : 0);
   const MeshShape& mesh = session.mesh.shape();

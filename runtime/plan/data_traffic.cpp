@@ -75,6 +75,29 @@ class Stage {
     return static_cast<double>(bucket.count) * bytes;
   }
 
+  double reduce_seconds(const Bucket& bucket) const {
+    const double bytes = reduced_bytes(bucket);
+    if (bucket.kind == ParamKind::weight && input_.engine.owners_sum_gradients)
+      return owners_sum_seconds(static_cast<double>(bucket.count), bytes);
+    return seconds_of(reduction(bucket), bytes, group_, hardware_.links);
+  }
+
+  // Rounded into the message, exchanged and added up into the own slice; with stage 0 the sums are
+  // gathered and widened. Traffic as short as a slice is left out.
+  double owners_sum_seconds(double elements, double bytes) const {
+    const double whole = elements * sizeof(float);
+    const auto moved = [&](double traffic) {
+      return seconds_of({.bytes = traffic}, input_.precision, hardware_);
+    };
+    double seconds = moved(whole + bytes) + moved(bytes) +
+                     seconds_of(Collective::all_to_all, bytes, group_, hardware_.links);
+    if (input_.zero == 0) {
+      seconds +=
+          moved(bytes + whole) + seconds_of(Collective::all_gather, bytes, group_, hardware_.links);
+    }
+    return seconds;
+  }
+
   double gathered_bytes(const Bucket& bucket) const {
     const double bytes = bucket.matrices ? static_cast<double>(size_of(input_.build.compute))
                                          : input_.engine.gathered_bytes;
@@ -116,8 +139,7 @@ class Stage {
     double all = 0;
     for (const Bucket& bucket : layout_.buckets()) {
       if (bucket.kind == ParamKind::frozen) continue;
-      const double seconds =
-          seconds_of(reduction(bucket), reduced_bytes(bucket), group_, hardware_.links);
+      const double seconds = reduce_seconds(bucket);
       messages.push_back({ready_at(bucket.units.first), seconds});
       all += seconds;
       const double times = input_.zero >= 2 ? input_.schedule.micro_batches : 1;

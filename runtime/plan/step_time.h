@@ -18,7 +18,10 @@ namespace trireme::plan {
 // Bytes of what the engine sends, and what it hides. The defaults are Trireme's; others describe
 // published systems.
 struct EngineTraits {
-  double gradient_bytes = 4;     // per element that data-parallel ranks reduce
+  double gradient_bytes = 4;  // per element that data-parallel ranks reduce
+  // Gradients go to their owners as they are, who add them up (parallel/rounded_sum.h), not from
+  // rank to rank in rings. Of GPUs: on a CPU they do so in every dtype, as links were measured.
+  bool owners_sum_gradients = false;
   double gathered_bytes = 4;     // per parameter that ZeRO gathers
   bool rounded_gathers = true;   // but of stage 3's matrices in the compute dtype
   double partial_sum_bytes = 4;  // per element of tensor-parallel sums, where they are not rounded

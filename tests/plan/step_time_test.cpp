@@ -293,6 +293,24 @@ TEST(StepTime, GradientsIn16BitsHalveWhatIsReduced) {
   }
 }
 
+// Between domains each of a domain's 8 ranks sends a slice to every owner, where a ring sends one
+// sum.
+TEST(StepTime, OwnersThatSumGradientsIn16BitsAreFasterThanRingsWithinADomainOnly) {
+  const auto exposed = [](int ranks, bool in_16_bits) {
+    StepInput input = plan_input({.model = small, .mesh = {.data = ranks}});
+    input.overlapped_reducer = false;
+    input.engine.gradient_bytes = in_16_bits ? 2 : 4;
+    input.engine.owners_sum_gradients = in_16_bits;
+    Hardware hardware = hardware_file("h100");
+    hardware.links.inside.latency = hardware.links.between.latency = 0;
+    hardware.device.launch_seconds = 0;
+    return estimate_step(input, hardware).data_exposed;
+  };
+
+  EXPECT_LT(exposed(8, true), 0.9 * exposed(8, false));
+  EXPECT_GT(exposed(16, true), 1.5 * exposed(16, false));
+}
+
 TEST(StepTime, QuantisingOnceCostsLess) {
   StepInput input = plan_input({.model = small, .micro_batches = 8, .precision = Precision::fp8});
   const auto seconds = [&] { return estimate_step(input, hardware_file("h100")).total; };
