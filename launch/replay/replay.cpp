@@ -73,9 +73,9 @@ const CertificateStart& start_of_step(const CertificateRecord& record, std::int6
   return *found;
 }
 
-bool names_layout(const std::vector<std::string>& overrides) {
-  return std::ranges::any_of(overrides,
-                             [](const std::string& set) { return set.starts_with("parallel."); });
+// What is rounded in messages is none of a layout.
+bool is_of_layout(const std::string& set) {
+  return set.starts_with("parallel.") && !set.starts_with("parallel.reduce_dtype");
 }
 
 Config replay_config(const RankProcess& process, const ReplayRequest& request,
@@ -98,7 +98,8 @@ Config replay_config(const RankProcess& process, const ReplayRequest& request,
       "data.validation_path=",
       "train.eval_every=0",
       "run.deadline_minutes=0"};
-  if (names_layout(request.overrides) || was.data * was.tensor * was.pipeline != ranks) {
+  if (std::ranges::any_of(request.overrides, is_of_layout) ||
+      was.data * was.tensor * was.pipeline != ranks) {
     for (const char* const key : {"data=auto", "tensor=1", "pipeline=1", "zero=0", "sequence=false",
                                   "schedule=1f1b", "chunks=1", "stage_layers=[]"})
       set.push_back(std::string("parallel.") + key);
@@ -303,7 +304,7 @@ std::string circumstances(const std::string& run, const CertificateStart& start,
                           const std::vector<std::string>& overrides) {
   std::string text;
   for (const std::string& set : overrides)
-    if (!set.starts_with("parallel.")) text += fmt::format(" The replay was run with {}.", set);
+    if (!is_of_layout(set)) text += fmt::format(" The replay was run with {}.", set);
   if (start.config != file_digest(config_file_of_run(run)))
     text += fmt::format(
         " {} is not what it was when the run did this step: it was edited, or a later start went "
@@ -336,7 +337,7 @@ std::string next_commands(std::int64_t step, const Comparison& how) {
   std::string data, all;
   for (const std::string& set : how.request.overrides) {
     if (set.starts_with("data.")) data += " --set " + set;
-    if (own || !set.starts_with("parallel.")) all += " --set " + set;
+    if (own || !is_of_layout(set)) all += " --set " + set;
   }
   const std::string replay = fmt::format("trireme replay {} --step {}", how.request.run, step);
   return fmt::format(

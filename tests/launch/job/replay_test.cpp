@@ -75,6 +75,20 @@ TEST_F(ReplayTest, AStepThatIsNotWhatItWasIsNamedWithWhatCameFirst) {
   EXPECT_THAT(seed.output, HasSubstr("step 3: another loss: "));
 }
 
+TEST_F(ReplayTest, MessagesOf16BitsAreReplayedAndOthersAreNamed) {
+  train(2, {"precision=bf16", "parallel.zero=1", "parallel.reduce_dtype=compute"});
+
+  const CommandResult own = replay("--step 4", 2),
+                      other = replay("--step 4 --set parallel.reduce_dtype=fp32", 2);
+
+  EXPECT_EQ(own.exit_code, 0) << own.output;
+  EXPECT_THAT(own.output, HasSubstr("3 to 4: the bits of the run"));
+  EXPECT_EQ(other.exit_code, 4) << other.output;
+  EXPECT_THAT(other.output, AllOf(HasSubstr("step 3: another gradient norm"),
+                                  HasSubstr("run with parallel.reduce_dtype=fp32"),
+                                  Not(HasSubstr("was passing"))));
+}
+
 // Nor is it for the devices of then, where it is the settings that are others.
 TEST_F(ReplayTest, SettingsThatAreNotThoseOfTheStepAndACheckpointThatIsNotTheRunsAreSaid) {
   train(0, {"train.steps=4"});

@@ -113,7 +113,7 @@ TEST_F(ResumeTest, ARunGoesOnUnderEightSixAndSevenRanksToTheSameBits) {
 
 TEST_F(ResumeTest, StatisticsLossScaleAndAverageGoOnToo) {
   const Settings settings{"checkpoint.every_steps=2", "precision=fp16", "train.ema_decay=0.9",
-                          "loss_scale.growth_interval=2"};
+                          "loss_scale.growth_interval=2", "parallel.reduce_dtype=compute"};
   Settings stops = settings;
   stops.emplace_back("run.deadline_minutes=0.00001");
   expect_done(train_resnet("whole", 2, settings));
@@ -309,7 +309,8 @@ TEST_F(ResumeTest, ACheckpointIsDescribedInLinesForPeople) {
 }
 
 TEST_F(ResumeTest, AFinishedRunHasNothingLeftToDoUntilItGetsMoreSteps) {
-  const Settings settings{"checkpoint.every_steps=3", "lr_schedule.name=constant"};
+  const Settings settings{"checkpoint.every_steps=3", "lr_schedule.name=constant",
+                          "precision=bf16"};
   expect_done(train_gpt("run", 1, settings));
   const CommandResult again = train_gpt("run", 1, settings);
   expect_done(again);
@@ -317,13 +318,15 @@ TEST_F(ResumeTest, AFinishedRunHasNothingLeftToDoUntilItGetsMoreSteps) {
 
   Settings more = settings;
   more.emplace_back("train.steps=9");
+  more.emplace_back("parallel.reduce_dtype=compute");  // of one rank's messages: none
   more.front() = "checkpoint.every_steps=4";
   const CommandResult longer = train_gpt("run", 1, more);
   expect_done(longer);
   EXPECT_THAT(
       longer.output,
       AllOf(HasSubstr("which do not change what is computed: checkpoint.every_steps: 4 (was 3)"),
-            HasSubstr("going on with other settings than before: train.steps: 9 (was 6)")));
+            HasSubstr("going on with other settings than before: parallel.reduce_dtype: compute "
+                      "(was fp32); train.steps: 9 (was 6)")));
   expect_done(train_gpt("whole", 1, more));
   expect_same_run("whole", "run");
 }
