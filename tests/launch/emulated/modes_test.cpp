@@ -123,6 +123,9 @@ TEST_F(EmulatedModes, OverlapChangesNoBit) {
 }
 
 TEST_F(EmulatedModes, RepetitionsAndRanksThatShareAGpuChangeNoBit) {
+  expect_equal(gpt({"precision=bf16", "reproducibility=run", "parallel.reduce_dtype=compute"}),
+               {{3, "data=3 zero=1"}, {3, "data=3 zero=1", "again"}});
+
   const Layout layout{2, "data=2 zero=1"};
   const std::string apart = transcript(gpt(), layout);
   EXPECT_EQ(transcript(gpt(), {2, "data=2 zero=1", "again"}), apart);

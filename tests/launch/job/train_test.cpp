@@ -149,8 +149,11 @@ TEST_F(TrainTest, Fp16SkipsOverflowsOnAllRanksUntilTheScaleFits) {
                          "parallel.pipeline=2"}));
   ASSERT_RUNS(
       train_gpt("zero", 2, {"precision=fp16", scale, grow, "train.steps=12", "parallel.zero=3"}));
+  ASSERT_RUNS(train_gpt("sent", 3,
+                        {"precision=fp16", scale, grow, "train.steps=12", "parallel.zero=1",
+                         "parallel.reduce_dtype=compute"}));
 
-  for (const std::string name : {"one", "four", "zero"}) {
+  for (const std::string name : {"one", "four", "zero", "sent"}) {
     const auto steps = steps_of(name);
     ASSERT_EQ(steps.size(), 12U) << name;
     EXPECT_EQ(steps.front().loss_scale, 16777216);

@@ -141,7 +141,7 @@ TEST_F(LayoutPlan, LowPrecisionHoldsWhatIsPredicted) {
                                          {4, "data=4 zero=2"},
                                          {3, "data=3 reduce_dtype=compute train.global_batch=12"},
                                          {4, "data=2 pipeline=2 zero=3 reduce_dtype=compute"}});
-  expect_exact(gpt({"precision=fp16"}), {{2, "data=2 zero=1"}});
+  expect_exact(gpt({"precision=fp16"}), {{2, "data=2 zero=1 reduce_dtype=compute"}});
   expect_exact(gpt({"precision=fp8"}), {{2, "pipeline=2"}});
 }
 
