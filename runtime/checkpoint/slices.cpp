@@ -94,8 +94,7 @@ Held held_of(const CheckpointValues& values, ValueKind kind, const Bucket& bucke
     if (layout.zero().stage >= 3) return {first, count, values.params.masters().owned(bucket)};
     return {bucket.first, bucket.count, values.params.masters().bucket(bucket)};
   }
-  if (kind == ValueKind::average)
-    return {bucket.first, bucket.count, values.average.range(bucket.first, bucket.count)};
+  if (kind == ValueKind::average) return {first, count, values.average.range(bucket.owned, count)};
   if (bucket.kind != ParamKind::weight) return {};
   const Tensor& moments = kind == ValueKind::first ? values.first : values.second;
   return {first, count, moments.range(bucket.owned, count)};

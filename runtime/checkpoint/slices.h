@@ -16,9 +16,9 @@ namespace trireme {
 // The memory of a rank that a checkpoint keeps. Views; their owners outlive whoever holds this.
 struct CheckpointValues {
   ParamStore& params;
-  // Indexed as Bucket::owned (Optimizer::first_moments); empty where the optimizer has none.
-  Tensor first{}, second{};
-  Tensor average{};  // a whole arena of averaged parameters; empty where there is none
+  // Moments of the optimizer and averaged parameters, indexed as Bucket::owned; empty where there
+  // are none.
+  Tensor first{}, second{}, average{};
   // Small tensors that every rank holds alike (LossScaler::state), by name.
   std::vector<std::pair<std::string, Tensor>> scalars{};
   // Of these, running means that begin anew where a checkpoint was written without them.
@@ -53,8 +53,8 @@ struct Held {
   std::int64_t count = 0;
   Tensor values{};
 };
-// What this rank holds of a bucket: with ZeRO of moments, and in stage 3 of parameters, the own
-// slice. Empty `values` where the bucket has no such value.
+// What this rank holds of a bucket: with ZeRO of moments and averages, and in stage 3 of
+// parameters, the own slice. Empty `values` where the bucket has no such value.
 [[nodiscard]] Held held_of(const CheckpointValues& values, ValueKind kind, const Bucket& bucket);
 
 }  // namespace trireme

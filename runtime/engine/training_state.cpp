@@ -58,15 +58,23 @@ StepOptions with_hooks(StepOptions options, const Session& session, AverageWeigh
 AverageWeights::AverageWeights(Session& session, double decay)
     : session_(session), decay_(static_cast<float>(decay)) {
   if (decay == 0) return;
-  const Tensor masters = session.model->params().masters().whole();  // whole below ZeRO stage 3
-  buffer_ = Buffer(*session.device, masters.bytes(), MemoryKind::device);
-  session.device->copy(*session.streams.compute, buffer_.data(), masters.data, masters.bytes());
+  const ParamStore& params = session.model->params();
+  buffer_ = Buffer(*session.device,
+                   static_cast<std::size_t>(params.layout().owned_elements()) * sizeof(float),
+                   MemoryKind::device);
+  for (const Bucket& bucket : params.layout().buckets()) {
+    const Tensor masters = params.masters().owned(bucket);
+    session.device->copy(*session.streams.compute, owned(bucket).data, masters.data,
+                         masters.bytes());
+  }
 }
 
 void AverageWeights::update() {
   if (!enabled()) return;
-  ops::exponential_average(*session_.streams.compute, values(),
-                           session_.model->params().masters().whole(), decay_);
+  const ParamStore& params = session_.model->params();
+  for (const Bucket& bucket : params.layout().buckets())
+    ops::exponential_average(*session_.streams.compute, owned(bucket),
+                             params.masters().owned(bucket), decay_);
 }
 
 TrainingState::TrainingState(Session& session, StepOptions options)

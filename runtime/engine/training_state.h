@@ -14,14 +14,19 @@
 
 namespace trireme {
 
-// A weight average beside the weights, where the config asks for one.
+// A weight average beside the weights, where the config asks for one. With ZeRO of the own slices.
 class AverageWeights {
  public:
   AverageWeights(Session& session, double decay);
   void update();
   [[nodiscard]] bool enabled() const { return buffer_.data() != nullptr; }
+  // Indexed as Bucket::owned.
   [[nodiscard]] Tensor values() const {
-    return buffer_.view(DType::f32, Shape{session_.model->params().layout().elements()});
+    return buffer_.view(DType::f32, Shape{session_.model->params().layout().owned_elements()});
+  }
+  [[nodiscard]] Tensor owned(const Bucket& bucket) const {
+    const ParamLayout& layout = session_.model->params().layout();
+    return values().range(bucket.owned, layout.slice_count(bucket));
   }
 
  private:

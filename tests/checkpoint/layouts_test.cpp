@@ -56,26 +56,22 @@ class LayoutsTest : public test::SharedDirectoryTest {
 TEST_F(LayoutsTest, SavesInOneAndRestoresInAnyOther) {
   for (std::size_t from = 0; from < layouts().size(); ++from) {
     if (layouts()[from].mesh.size() > size()) continue;
-    for (const bool average : {true, false}) {
-      if (average && layouts()[from].zero >= 3) continue;
-      const std::string run = fmt::format("{}/{}_{}", directory_, from, average);
-      save(layouts()[from], run, static_cast<std::int64_t>(from) + 1, average);
-      for (const PartLayout& to : layouts()) {
-        if (to.mesh.size() > size() || (average && to.zero >= 3)) continue;
-        SCOPED_TRACE(layouts()[from].name + " -> " + to.name);
-        on_ranks(to.mesh.size(), [&](Communicator& group) {
-          Part part(device(), group, to);
-          if (!average) part.drop_average();
-          part.fill(99);
-          const auto found = find_newest_valid(run, group);
-          ASSERT_TRUE(found.has_value());
-          EXPECT_EQ(found->manifest.state, R"({"note":"kept"})");
+    const std::string run = fmt::format("{}/{}", directory_, from);
+    save(layouts()[from], run, static_cast<std::int64_t>(from) + 1, true);
+    for (const PartLayout& to : layouts()) {
+      if (to.mesh.size() > size()) continue;
+      SCOPED_TRACE(layouts()[from].name + " -> " + to.name);
+      on_ranks(to.mesh.size(), [&](Communicator& group) {
+        Part part(device(), group, to);
+        part.fill(99);
+        const auto found = find_newest_valid(run, group);
+        ASSERT_TRUE(found.has_value());
+        EXPECT_EQ(found->manifest.state, R"({"note":"kept"})");
 
-          restore_checkpoint(*found, device(), *part.stream, part.placed, part.values);
+        restore_checkpoint(*found, device(), *part.stream, part.placed, part.values);
 
-          EXPECT_EQ(part.wrong(from + 1), 0);
-        });
-      }
+        EXPECT_EQ(part.wrong(from + 1), 0);
+      });
     }
   }
 }
@@ -168,18 +164,17 @@ TEST_F(LayoutsTest, StartsFromWeightsAloneUnderAnyLayout) {
 
 TEST_F(LayoutsTest, ReadsOnlyWhatARankHolds) {
   if (size() < 4) return;
-  save({"ZeRO 3", {1, size(), 1}, 3, 1}, directory_ + "/run", 3, false);
+  save({"ZeRO 3", {1, size(), 1}, 3, 1}, directory_ + "/run", 3, true);
   Part part(device(), world(), {"ZeRO 3", {1, size(), 1}, 3, 1});
-  part.drop_average();
   const auto found = find_newest_valid(directory_ + "/run", world());
   ASSERT_TRUE(found.has_value());
 
   const RestoreReport report =
       restore_checkpoint(*found, device(), *part.stream, part.placed, part.values);
 
-  // Its slices of three values, and all of the few statistics.
+  // Its slices of four values, and all of the few statistics.
   EXPECT_LE(report.bytes,
-            3U * sizeof(float) * static_cast<std::uint64_t>(part.params.layout().owned_elements()));
+            4U * sizeof(float) * static_cast<std::uint64_t>(part.params.layout().owned_elements()));
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ class Part {
         stream(device.make_stream(StreamKind::compute)),
         memory_{arena(device, params.layout().owned_elements()),
                 arena(device, params.layout().owned_elements()),
-                arena(device, layout.zero >= 3 ? 0 : params.layout().elements()),
+                arena(device, params.layout().owned_elements()),
                 Buffer(device, sizeof(float) * 3, MemoryKind::device)},
         values{.params = params,
                .first = view(memory_[0]),
@@ -81,7 +81,6 @@ class Part {
                .average = view(memory_[2]),
                .scalars = {{"loss_scale", memory_[3].view(DType::f32, Shape{3})}}} {}
 
-  // Averages need whole arenas; layouts without them leave them out on both sides.
   void drop_average() { values.average = {}; }
 
   void fill(std::uint64_t salt) {
@@ -121,7 +120,6 @@ class Part {
     return {device, static_cast<std::size_t>(elements) * sizeof(float), MemoryKind::device};
   }
   static Tensor view(const Buffer& buffer) {
-    if (buffer.data() == nullptr) return {};
     return buffer.view(DType::f32,
                        Shape{static_cast<std::int64_t>(buffer.bytes() / sizeof(float))});
   }

@@ -316,13 +316,6 @@ TEST(ParallelRules, LayoutModeOverTensorRanksNeedsAFixedNumberOfBlocks) {
       (void)resolved(gpt, {settings[0], settings[1], "parallel.tensor_blocks=4"}, ranks(2)));
 }
 
-TEST(ParallelRules, AveragesNeedWholeParameters) {
-  EXPECT_EQ(refusal(gpt, {"train.ema_decay=0.9", "parallel.zero=3"}, ranks(2)),
-            "--set train.ema_decay=0.9: 0.9 with parallel.zero: 3, where no rank has whole "
-            "parameters; use 0, or zero 0, 1 or 2");
-  EXPECT_NO_THROW((void)resolved(gpt, {"train.ema_decay=0.9", "parallel.zero=2"}, ranks(2)));
-}
-
 TEST(ParallelRules, SelectiveRecomputationNeedsAttention) {
   EXPECT_EQ(refusal(resnet, {"train.recompute=selective"}),
             "--set train.recompute=selective: selective with model.family: resnet, which has no "

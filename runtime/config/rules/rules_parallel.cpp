@@ -386,11 +386,6 @@ void check_parallel(const Subject& subject) {
   check_reduce_dtype(subject);
   check_noise(subject);
   check_ramp(subject);
-  if (config.train.ema_decay > 0 && config.parallel.zero >= 3) {
-    refuse(subject, "train.ema_decay",
-           "{} with parallel.zero: 3, where no rank has whole parameters; use 0, or zero 0, 1 or 2",
-           config.train.ema_decay);
-  }
   if (config.train.recompute == Recompute::selective && !subject.limits.selective_recompute) {
     refuse(subject, "train.recompute",
            "selective with model.family: {}, which has no attention or GELU to recompute; use none "

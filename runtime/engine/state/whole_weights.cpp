@@ -23,13 +23,9 @@ std::vector<WholeTensor> gather_weights(Session& session) {
       session, [&](const Bucket& bucket) { return params.masters().owned(bucket); }, true);
 }
 
-// The part of an arena that this rank owns. Averages exist only where the arenas are whole.
 std::vector<WholeTensor> gather_average(Session& session, const AverageWeights& average) {
-  const ParamLayout& layout = session.model->params().layout();
-  const auto owned = [&](const Bucket& bucket) {
-    return average.values().range(layout.slice_first(bucket), layout.slice_count(bucket));
-  };
-  return gather(session, owned, true);
+  return gather(
+      session, [&](const Bucket& bucket) { return average.owned(bucket); }, true);
 }
 
 std::string optimizer_digest(Session& session, const Optimizer& optimizer) {

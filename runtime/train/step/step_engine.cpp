@@ -262,11 +262,6 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   reduce(slot);
   views_.parameters(compute, Seen::reduced_gradient);
   update(step, slot);
-  if (options_.after_update) {
-    const StallPhase phase(streams_.stalls, StallPhase::update);
-    gatherer_.finish();
-    options_.after_update(compute);
-  }
 }
 
 // A slot's first step runs as it is, which plans products and grows scratch memory; the second is
@@ -313,6 +308,7 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
   optimizer_.update(compute);
   views_.parameters(compute, Seen::weights);
   if (!batches_.fixed()) digest_weights(step, slot);
+  if (options_.after_update) options_.after_update(compute);
   gatherer_.after_update();
   device_.copy(compute, slot.norm_host.data(), optimizer_.gradient_norm().data, sizeof(float));
   device_.copy(compute, slot.guard_host.data(), guard_.state().data, slot.guard_host.bytes());

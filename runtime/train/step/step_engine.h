@@ -63,8 +63,8 @@ struct StepOptions {
   // On a GPU: called once, before the first step and after its passes were made for trial, so that
   // all their matmuls are planned. May be empty.
   std::function<void(Stream&)> rehearsed{};
-  std::function<void(Stream&)>
-      after_update{};  // enqueues what follows each update (weight averages); may be empty
+  // Enqueues what follows each update of the own slices (weight averages); may be empty.
+  std::function<void(Stream&)> after_update{};
   // Joules that this rank counts, since the last call: its own GPU, or as the first of its host the
   // processors, else 0; NaN where they are not known. Asked when a step is read; may be empty.
   std::function<double()> joules{};
