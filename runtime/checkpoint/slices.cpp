@@ -89,11 +89,11 @@ std::vector<OwnSlice> own_slices(const ParamLayout& layout, const ProcessMesh& m
 
 Held held_of(const CheckpointValues& values, ValueKind kind, const Bucket& bucket) {
   const ParamLayout& layout = values.params.layout();
-  const std::int64_t first = layout.slice_first(bucket), count = layout.slice_count(bucket);
   if (kind == ValueKind::model) {
-    if (layout.zero().stage >= 3) return {first, count, values.params.masters().owned(bucket)};
-    return {bucket.first, bucket.count, values.params.masters().bucket(bucket)};
+    const ParamLayout::Range kept = layout.kept(bucket);
+    return {kept.first, kept.count, values.params.masters().kept(bucket)};
   }
+  const std::int64_t first = layout.slice_first(bucket), count = layout.slice_count(bucket);
   if (kind == ValueKind::average) return {first, count, values.average.range(bucket.owned, count)};
   if (bucket.kind != ParamKind::weight) return {};
   const Tensor& moments = kind == ValueKind::first ? values.first : values.second;

@@ -53,8 +53,8 @@ struct Held {
   std::int64_t count = 0;
   Tensor values{};
 };
-// What this rank holds of a bucket: with ZeRO of moments and averages, and in stage 3 of
-// parameters, the own slice. Empty `values` where the bucket has no such value.
+// What this rank holds of a bucket: of parameters ParamLayout::kept, of moments and averages the
+// own slice. Empty `values` where the bucket has no such value.
 [[nodiscard]] Held held_of(const CheckpointValues& values, ValueKind kind, const Bucket& bucket);
 
 }  // namespace trireme

@@ -36,6 +36,7 @@ std::int64_t ParamArena::held_elements() const {
   const ParamLayout& all = *layout_;
   if (options_.form == Form::whole)
     return options_.frozen ? all.elements() : all.trained_elements();
+  if (options_.form == Form::kept) return all.kept_elements();
   return options_.frozen ? all.owned_elements() : all.owned_trained_elements();
 }
 
@@ -55,6 +56,8 @@ Tensor ParamArena::range(int level, std::int64_t first, std::int64_t count) cons
 Tensor ParamArena::elements(const Bucket& bucket, int unit, int level, std::int64_t first,
                             std::int64_t count) const {
   if (options_.form == Form::whole) return range(level, first, count);
+  if (options_.form == Form::kept && !layout_->keeps_slice(bucket))
+    return range(level, bucket.kept + first - bucket.first, count);
   if (bucket.kind != ParamKind::weight)
     return range(level, bucket.owned + first - bucket.first, count);
   const int buffer = buffer_of_[static_cast<std::size_t>(unit)];
@@ -64,8 +67,9 @@ Tensor ParamArena::elements(const Bucket& bucket, int unit, int level, std::int6
 }
 
 Tensor ParamArena::whole(int level) const {
-  TRIREME_EXPECTS(options_.form == Form::whole, "the {} are sliced over the data-parallel ranks",
-                  options_.what);
+  const bool all = options_.form == Form::whole ||
+                   (options_.form == Form::kept && layout_->kept_elements() == layout_->elements());
+  TRIREME_EXPECTS(all, "the {} are sliced over the data-parallel ranks", options_.what);
   return held(level);
 }
 
@@ -84,10 +88,17 @@ Tensor ParamArena::bucket(const Bucket& bucket, int level) const {
   return elements(bucket, bucket.units.first, level, bucket.first, bucket.count);
 }
 
+Tensor ParamArena::kept(const Bucket& bucket) const {
+  TRIREME_EXPECTS(options_.form == Form::kept, "the {} are not of that form", options_.what);
+  return range(0, bucket.kept, layout_->kept(bucket).count);
+}
+
 Tensor ParamArena::owned(const Bucket& bucket, int level) const {
   if (options_.form == Form::buffers_only) return {};
-  return range(level, options_.form == Form::slices ? bucket.owned : layout_->slice_first(bucket),
-               layout_->slice_count(bucket));
+  const std::int64_t first = layout_->slice_first(bucket), count = layout_->slice_count(bucket);
+  if (options_.form == Form::kept)
+    return range(level, bucket.kept + first - layout_->kept(bucket).first, count);
+  return range(level, options_.form == Form::slices ? bucket.owned : first, count);
 }
 
 Tensor ParamArena::place(int unit, int buffer) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory behind a ParamLayout: a value for each of its elements, whole or, with ZeRO
-// (Rajbhandari et al., 2020), for the own slices only. Of slices the weights of a few units at a
-// time are whole, in buffers that units take turns in.
+// (Rajbhandari et al., 2020), for own slices only. Of slices the weights of a few units at a time
+// may be whole, in buffers that units take turns in.
 #pragma once
 
 #include <string_view>
@@ -16,7 +16,8 @@ class ParamArena {
  public:
   enum class Form {
     whole,
-    slices,       // and buffers
+    slices,       // own ones, and buffers
+    kept,         // what ParamLayout::kept says, and buffers
     buffers_only  // or not even those
   };
   struct Options {
@@ -32,14 +33,17 @@ class ParamArena {
   ParamArena(Device& device, const ParamLayout& layout, const Options& options);
 
   [[nodiscard]] std::size_t bytes() const;
-  // All elements that it has a place for, weights first; padding stays zero. Of the form `whole`
-  // only.
+  // All elements that it has a place for, weights first; padding stays zero. Only where nothing is
+  // sliced.
   [[nodiscard]] Tensor whole(int level = 0) const;
-  // Those, or the own slices, which Bucket::owned indexes.
+  // Those, or what there is of them, which Bucket::owned or, in the form `kept`, Bucket::kept
+  // indexes.
   [[nodiscard]] Tensor held(int level = 0) const;
   // In the shape of stored_shape(). Sliced weights must be placed; those of a bucket too.
   [[nodiscard]] Tensor param(ParamId id, int level = 0) const;
   [[nodiscard]] Tensor bucket(const Bucket& bucket, int level = 0) const;
+  // What there is of a bucket in the form `kept`.
+  [[nodiscard]] Tensor kept(const Bucket& bucket) const;
   // The part of a bucket that this rank owns; empty where there are buffers only.
   [[nodiscard]] Tensor owned(const Bucket& bucket, int level = 0) const;
   // The whole weights of `unit` live in `buffer` from now on, in place of another unit's; returns

@@ -78,6 +78,7 @@ void ParamLayout::fill_buckets(std::int64_t target) {
                 round_up(elements_ - bucket.first, element_alignment * (sliced ? zero_.ranks : 1));
     bucket.count = elements_ - bucket.first;
     owned_elements_ = bucket.owned + slice_count(bucket);
+    kept_elements_ = bucket.kept + kept(bucket).count;
     if (bucket.kind == ParamKind::weight) weight_elements_ = elements_;
     if (bucket.kind == ParamKind::frozen) return;
     trained_elements_ = elements_;
@@ -90,6 +91,7 @@ void ParamLayout::fill_buckets(std::int64_t target) {
       close();
       buckets_.push_back({.first = elements_,
                           .owned = owned_elements_,
+                          .kept = kept_elements_,
                           .units = {entry.unit, entry.unit + 1},
                           .kind = spec.kind,
                           .matrices = zero_.vectors_apart && spec.matrix});
@@ -113,8 +115,11 @@ void ParamLayout::lay_out(const ZeroOptions& zero, std::int64_t bucket_elements)
     order_.push_back({i});
   std::ranges::stable_sort(order_, {}, [&](ParamId id) { return spec(id).kind; });
   if (zero.vectors_apart) {
+    // Vectors are few: where units may share buckets, those of a chunk do.
     std::ranges::stable_sort(order_, {}, [&](ParamId id) {
-      return std::tuple(spec(id).kind, -unit_of(id), !spec(id).matrix);
+      const Entry& entry = entries_[at(id)];
+      return std::tuple(spec(id).kind, zero.stage >= 2 ? -entry.unit : -entry.chunk,
+                        !spec(id).matrix);
     });
   }
   fill_buckets(bucket_elements);
@@ -175,6 +180,11 @@ void ParamLayout::find_owned_runs() {
       owned_.push_back(run);
     }
   }
+}
+
+ParamLayout::Range ParamLayout::kept(const Bucket& bucket) const {
+  if (keeps_slice(bucket)) return {slice_first(bucket), slice_count(bucket)};
+  return {bucket.first, bucket.count};
 }
 
 ParamLayout::Range ParamLayout::unit_weights(int unit) const {

@@ -23,8 +23,8 @@ struct ZeroOptions {
   int stage = 0;
   int ranks = 1;  // of the data-parallel group
   int rank = 0;
-  // Matrices and vectors of a unit in buckets of their own, so that the former can be gathered in
-  // the compute dtype; only with stage 3.
+  // Matrices and vectors in buckets of their own, so that the former can be gathered in the compute
+  // dtype.
   bool vectors_apart = false;
 };
 
@@ -34,6 +34,7 @@ struct Bucket {
   std::int64_t first = 0;  // element range of the arenas
   std::int64_t count = 0;
   std::int64_t owned = 0;  // where the own slice begins in arenas of own slices
+  std::int64_t kept = 0;   // where ParamLayout::kept begins in arenas of that
   int params = 0;          // how many parameters must report before it is complete
   UnitRange units{};
   ParamKind kind = ParamKind::weight;
@@ -82,6 +83,7 @@ class ParamLayout {
   [[nodiscard]] std::int64_t elements() const { return elements_; }
   [[nodiscard]] std::int64_t weight_elements() const { return weight_elements_; }
   [[nodiscard]] std::int64_t owned_elements() const { return owned_elements_; }
+  [[nodiscard]] std::int64_t kept_elements() const { return kept_elements_; }
   // Of those that have gradients: all in front of the frozen ones.
   [[nodiscard]] std::int64_t trained_elements() const { return trained_elements_; }
   [[nodiscard]] std::int64_t owned_trained_elements() const { return owned_trained_elements_; }
@@ -89,7 +91,8 @@ class ParamLayout {
   // Whole element counts of all weights but copies and frozen ones, padding not included.
   [[nodiscard]] std::int64_t parameter_count() const;
   // Arena order: reverse of declaration, weights before statistics before frozen weights; where
-  // vectors are apart, those of a unit behind its matrices.
+  // vectors are apart, those of a unit behind its matrices, or of a chunk, whose units then share
+  // buckets.
   [[nodiscard]] std::span<const ParamId> order() const { return order_; }
   [[nodiscard]] std::span<const Bucket> buckets() const { return buckets_; }
   // Runs of neighbours joined, and one for each parameter; of what has gradients.
@@ -100,11 +103,19 @@ class ParamLayout {
   // Elements of the own slice of a bucket, and where it begins in the whole arenas.
   [[nodiscard]] std::int64_t slice_count(const Bucket& bucket) const;
   [[nodiscard]] std::int64_t slice_first(const Bucket& bucket) const;
-  // Elements [first, first + count) of the weights of a unit.
+  // Elements [first, first + count) of the whole arenas.
   struct Range {
     std::int64_t first = 0;
     std::int64_t count = 0;
   };
+  // Whether a rank keeps of a bucket's fp32 parameters the own slice alone: others it gets rounded,
+  // or for one use.
+  [[nodiscard]] bool keeps_slice(const Bucket& bucket) const {
+    return bucket.kind == ParamKind::weight && (zero_.stage >= 3 || bucket.matrices);
+  }
+  // That slice, or the whole bucket.
+  [[nodiscard]] Range kept(const Bucket& bucket) const;
+  // The weights of a unit.
   [[nodiscard]] Range unit_weights(int unit) const;
   [[nodiscard]] std::size_t at(ParamId id) const;
 
@@ -126,7 +137,7 @@ class ParamLayout {
   std::vector<ParamId> order_;
   std::vector<Bucket> buckets_;
   std::vector<OwnedRun> owned_, owned_params_;
-  std::int64_t elements_ = 0, weight_elements_ = 0, owned_elements_ = 0;
+  std::int64_t elements_ = 0, weight_elements_ = 0, owned_elements_ = 0, kept_elements_ = 0;
   std::int64_t trained_elements_ = 0, owned_trained_elements_ = 0;
 };
 

@@ -12,15 +12,14 @@ namespace trireme {
 void ParamStore::allocate(Device& device, const StoreOptions& options) {
   using Form = ParamArena::Form;
   options_ = options;
-  options_.zero.vectors_apart = options.zero.stage >= 3 && rounded();
+  options_.zero.vectors_apart = options.zero.stage >= 1 && rounded();
   device_ = &device;
   layout_->lay_out(options_.zero, options.bucket_elements);
   level_of_.assign(layout_->specs().size(), 0);
   const MemoryScope parameters(MemoryRole::parameters);
-  masters_ = ParamArena(device, *layout_,
-                        {.what = "parameters",
-                         .form = sliced_masters() ? Form::slices : Form::whole,
-                         .buffers = sliced_masters() ? param_buffers : 0});
+  masters_ = ParamArena(
+      device, *layout_,
+      {.what = "parameters", .form = Form::kept, .buffers = sliced_masters() ? param_buffers : 0});
   // Of sliced masters only what is frozen has whole copies: own slices beside them are of no use,
   // and there are few weights where most are frozen.
   const bool keeps_frozen = layout_->trained_elements() < layout_->elements();
@@ -43,62 +42,58 @@ void ParamStore::allocate(Device& device, const StoreOptions& options) {
                            .frozen = false});
 }
 
+// What this rank keeps of it.
 void ParamStore::initialize_param(Stream& stream, ParamId id, std::uint64_t seed) {
   const ParamSpec& spec = layout_->spec(id);
-  const Tensor values = master(id);
+  const Bucket& bucket = layout_->buckets()[static_cast<std::size_t>(layout_->bucket_of(id))];
+  const Tensor values = masters_.kept(bucket);
+  const std::int64_t begin = layout_->kept(bucket).first - layout_->offset(id);
   const std::string& identity = spec.identity();
   const std::uint64_t key = stable_id(identity.data(), identity.size());
-  if (spec.init.kind == Init::Kind::constant)
-    return ops::fill_constant(stream, values, spec.init.a);
-  if (spec.init.kind == Init::Kind::sinusoid) {
-    TRIREME_EXPECTS(!is_split(spec, layout_->split()),
-                    "parameter {} starts as sine waves and is split", spec.name);
-    return ops::fill_sinusoid(stream, values, spec.init.a);
-  }
-  const auto fill = spec.init.kind == Init::Kind::normal ? ops::fill_normal : ops::fill_uniform;
-  for_each_run(
-      spec, layout_->split(), [&](std::int64_t stored, std::int64_t logical, std::int64_t count) {
-        fill(stream, values.range(stored, count), seed, key, logical, spec.init.a, spec.init.b);
-      });
+  const auto fill = [&](const Tensor& part, std::int64_t logical) {
+    const Init& init = spec.init;
+    switch (init.kind) {
+      case Init::Kind::constant:
+        return ops::fill_constant(stream, part, init.a);
+      case Init::Kind::sinusoid:
+        return ops::fill_sinusoid(stream, part, logical, spec.shape[1], init.a);
+      case Init::Kind::normal:
+        return ops::fill_normal(stream, part, seed, key, logical, init.a, init.b);
+      case Init::Kind::uniform:
+        return ops::fill_uniform(stream, part, seed, key, logical, init.a, init.b);
+    }
+  };
+  for_each_run(spec, layout_->split(),
+               [&](std::int64_t stored, std::int64_t logical, std::int64_t count) {
+                 const std::int64_t from = std::max(stored, begin);
+                 const std::int64_t to = std::min(stored + count, begin + values.count());
+                 if (from < to)
+                   fill(values.range(from - begin, to - from), logical + from - stored);
+               });
 }
 
 void ParamStore::initialize(Stream& stream, std::uint64_t seed) {
-  if (!sliced_masters()) {
-    ops::fill_constant(stream, masters_.whole(), 0.0F);  // padding included
-    for (const ParamId id : layout_->order())
-      initialize_param(stream, id, seed);
-    refresh_compute(stream);
-    return;
-  }
-  // Whole units in turn, of which only the own slices stay.
-  for (int unit = 0; unit < std::max(layout_->unit_count(), 1); ++unit) {
-    const Tensor weights = place_params(unit, 0);
-    if (weights.count() > 0) ops::fill_constant(stream, weights, 0.0F);
-    for (const ParamId id : layout_->order()) {
-      if (layout_->unit_of(id) == unit) initialize_param(stream, id, seed);
-    }
-    for (const Bucket& bucket : layout_->buckets()) {
-      if (bucket.kind != ParamKind::weight || !bucket.units.contains(unit)) continue;
-      const Tensor own = masters_.owned(bucket);
-      const std::int64_t skipped = layout_->slice_first(bucket) - bucket.first;
-      device_->copy(stream, own.data, masters_.bucket(bucket).range(skipped, own.count()).data,
-                    own.bytes());
-    }
-  }
+  ops::fill_constant(stream, masters_.held(), 0.0F);  // padding included
+  for (const ParamId id : layout_->order())
+    initialize_param(stream, id, seed);
   refresh_compute(stream);
 }
 
 void ParamStore::refresh_compute(Stream& stream) {
   if (!rounded()) return;
-  if (!sliced_masters()) return ops::cast(stream, compute_.whole(), masters_.whole());
   for (const Bucket& bucket : layout_->buckets()) {
-    if (bucket.kind == ParamKind::frozen)
-      ops::cast(stream, compute_.bucket(bucket), masters_.bucket(bucket));
+    if (!layout_->keeps_slice(bucket)) {
+      if (bucket.kind != ParamKind::statistic)
+        ops::cast(stream, compute_.bucket(bucket), masters_.bucket(bucket));
+    } else if (options_.zero.stage < 3) {
+      refresh_own(stream, bucket);
+      slices_missing_ = true;
+    }
   }
 }
 
 void ParamStore::refresh_compute(Stream& stream, const Bucket& bucket) {
-  if (rounded() && bucket.kind == ParamKind::weight)
+  if (rounded() && bucket.kind == ParamKind::weight && !bucket.matrices)
     ops::cast(stream, compute_.bucket(bucket), masters_.bucket(bucket));
 }
 

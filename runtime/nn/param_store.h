@@ -4,7 +4,7 @@
 // parameters (the reverse of declaration), weights before statistics before frozen weights; a
 // bucket is a contiguous range. With ZeRO each data-parallel rank owns one equal slice of every
 // bucket of weights: stage 1 slices the optimizer state, 2 also the gradients, 3 also the
-// parameters.
+// parameters; 1 and 2 slice those fp32 parameters that ranks read rounded.
 #pragma once
 
 #include <cstdint>
@@ -41,19 +41,24 @@ class ParamStore {
   // Draws every parameter from its Init, keyed by (seed, name, element of the whole tensor):
   // independent of rank and layout.
   void initialize(Stream& stream, std::uint64_t seed);
-  // Rewrites the compute copies from the fp32 values: all of them, or a bucket whose values are
-  // whole.
+  // Rewrites the compute copies from the fp32 values: all that this rank can, or those of a bucket
+  // of weights that was gathered in fp32.
   void refresh_compute(Stream& stream);
   void refresh_compute(Stream& stream, const Bucket& bucket);
   // Stage 3, of a bucket of matrices: the own slice, rounded to its place among the compute copies.
-  // Returns it.
+  // Returns it. In the other stages an update leaves it there.
   Tensor refresh_own(Stream& stream, const Bucket& bucket);
+
+  // Stages 1 and 2: since all compute copies were rewritten those of other ranks' slices are old,
+  // until they are gathered.
+  [[nodiscard]] bool slices_missing() const { return slices_missing_; }
+  void note_gathered() { slices_missing_ = false; }
 
   [[nodiscard]] const ParamLayout& layout() const { return *layout_; }
   [[nodiscard]] const StoreOptions& options() const { return options_; }
 
-  // Views in the shape of stored_shape(). `master` and `compute` need whole parameters: not in
-  // stage 3, unless the unit is placed.
+  // Views in the shape of stored_shape(). `master` needs a parameter that is kept whole
+  // (ParamLayout::keeps_slice) or, as `compute` in stage 3, a unit that is placed.
   [[nodiscard]] Tensor master(ParamId id) const { return masters_.param(id); }
   // Where backward accumulates at the moment.
   [[nodiscard]] Tensor gradient(ParamId id) const;
@@ -92,6 +97,7 @@ class ParamStore {
   Device* device_ = nullptr;
   ParamArena masters_, compute_, gradients_;
   std::vector<int> level_of_;  // by parameter
+  bool slices_missing_ = false;
 };
 
 }  // namespace trireme

@@ -30,15 +30,16 @@ ParamGatherer::ParamGatherer(Device& device, Communicator& group, ParamStore& pa
   }
 }
 
-// In fp32, from which every rank rounds what is computed with; norms and biases are read as they
-// are. Of ZeRO 3's matrices nobody reads more than the rounded values: owners round them, to the
-// same bits.
+// Of matrices nobody reads more than the rounded values: owners round them, below stage 3 in the
+// update. Norms and biases are read in fp32.
 void ParamGatherer::gather(std::size_t index) {
   const Bucket& bucket = params_.layout().buckets()[index];
   const ScopedCommLabel label(labels_[index]);
   if (bucket.matrices) {
-    const Tensor own = params_.refresh_own(comm_, bucket);
-    group_.all_gather(comm_, own, params_.compute_copies().bucket(bucket));
+    const ParamArena& copies = params_.compute_copies();
+    const Tensor own = params_.options().zero.stage >= 3 ? params_.refresh_own(comm_, bucket)
+                                                         : copies.owned(bucket);
+    group_.all_gather(comm_, own, copies.bucket(bucket));
     return;
   }
   group_.all_gather(comm_, params_.masters().owned(bucket), params_.masters().bucket(bucket));
@@ -51,6 +52,7 @@ void ParamGatherer::after_update() {
     std::ranges::fill(unit_in_, -1);
     return;
   }
+  params_.note_gathered();
   compute_.record(*updated_);
   comm_.wait(*updated_);
   const auto buckets = params_.layout().buckets();
@@ -74,6 +76,7 @@ void ParamGatherer::before_use(int unit, int next) {
   if (stage == 0) return;
   const auto buckets = params_.layout().buckets();
   if (stage < 3) {
+    if (params_.slices_missing()) after_update();
     for (std::size_t i = 0; i < buckets.size(); ++i) {
       if (buckets[i].kind == ParamKind::weight && buckets[i].units.contains(unit)) complete(i);
     }
@@ -84,8 +87,7 @@ void ParamGatherer::before_use(int unit, int next) {
     pending_[at] = false;
     wait_for_comm(compute_, *gathered_[at], stalls_, StallCause::gather);
     for (const Bucket& bucket : buckets) {
-      if (bucket.units.contains(unit) && !bucket.matrices)
-        params_.refresh_compute(compute_, bucket);
+      if (bucket.units.contains(unit)) params_.refresh_compute(compute_, bucket);
     }
   }
   if (next >= 0) fetch(next);
@@ -121,6 +123,7 @@ void ParamGatherer::fetch(int unit) {
 
 void ParamGatherer::finish() {
   if (params_.options().zero.stage >= 3) return;
+  if (params_.slices_missing()) after_update();
   for (std::size_t i = 0; i < pending_.size(); ++i)
     complete(i);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings ZeRO's sliced parameters together again. Stages 1 and 2: after each update every rank
-// gathers all buckets, in the order in which the next forward reads them, while that forward
-// already runs. Stage 3: a layer's parameters are gathered before each use, one layer ahead, into
-// one of a few buffers that layers take turns in.
+// Brings ZeRO's sliced parameters together again. Stages 1 and 2: after each update, and before the
+// first use, every rank gathers all buckets, in the order in which the next forward reads them,
+// while that forward already runs. Stage 3: a layer's parameters are gathered before each use, one
+// layer ahead, into one of a few buffers that layers take turns in.
 #pragma once
 
 #include <memory>

@@ -21,6 +21,11 @@ std::uint64_t* words_of(const Buffer& buffer) {
   return reinterpret_cast<std::uint64_t*>(buffer.data());
 }
 
+// Values of 16 bits, two by two. Behind an odd number of them is padding.
+Tensor pairs_of(const Tensor& values) {
+  return {values.data, DType::f32, Shape{(values.count() + 1) / 2}};
+}
+
 }  // namespace
 
 std::vector<int> odd_ranks(std::span<const std::uint64_t> digest_of_rank) {
@@ -42,11 +47,7 @@ ReplicaCheck::ReplicaCheck(Device& device, const ParamStore& params, const Proce
       streams_(streams),
       digested_(device.make_event()),
       compared_(device.make_event()) {
-  if (params.options().zero.stage < 3) {
-    add_whole_parameters();
-  } else {
-    add_own_slices();
-  }
+  add_parameters();
   const std::size_t bytes = regions_.size() * sizeof(std::uint64_t);
   digests_ = Buffer(device, bytes, MemoryKind::device);
   const auto add = [&](Communicator& ranks, bool Region::*compares) {
@@ -60,31 +61,32 @@ ReplicaCheck::ReplicaCheck(Device& device, const ParamStore& params, const Proce
   add(*tensor_, &Region::with_tensor);
 }
 
-void ReplicaCheck::add_whole_parameters() {
-  const ParamLayout& layout = params_.layout();
-  for (const ParamId id : layout.order()) {
-    const ParamSpec& spec = layout.spec(id);
-    regions_.push_back({spec.name, params_.master(id), true, !is_split(spec, layout.split())});
-  }
-}
-
-// Statistics and frozen weights are whole on every rank in every stage. Every rank lists every
-// parameter, so that the lists agree; of some it owns nothing.
-void ReplicaCheck::add_own_slices() {
+// Every rank lists every parameter, so that the lists agree; of some it owns nothing.
+void ReplicaCheck::add_parameters() {
   const ParamLayout& layout = params_.layout();
   for (const ParamId id : layout.order()) {
     const ParamSpec& spec = layout.spec(id);
     const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))];
-    const std::int64_t slice = layout.slice_first(bucket);
-    const std::int64_t first = std::max(layout.offset(id), slice);
-    const std::int64_t last =
-        std::min(layout.offset(id) + stored_shape(spec, layout.split()).count(),
-                 slice + layout.slice_count(bucket));
-    Tensor values;
-    if (first < last) values = params_.masters().owned(bucket).range(first - slice, last - first);
-    regions_.push_back(
-        {spec.name, values, spec.kind != ParamKind::weight, !is_split(spec, layout.split())});
+    const bool with_tensor = !is_split(spec, layout.split());
+    if (!layout.keeps_slice(bucket)) {
+      regions_.push_back({spec.name, params_.master(id), true, with_tensor});
+      continue;
+    }
+    regions_.push_back({spec.name, own_part(id, bucket), false, with_tensor});
+    if (layout.zero().stage < 3)
+      regions_.push_back({spec.name, pairs_of(params_.compute(id)), true, false});
   }
+}
+
+Tensor ReplicaCheck::own_part(ParamId id, const Bucket& bucket) const {
+  const ParamLayout& layout = params_.layout();
+  const std::int64_t slice = layout.slice_first(bucket);
+  const std::int64_t first = std::max(layout.offset(id), slice);
+  const std::int64_t last =
+      std::min(layout.offset(id) + stored_shape(layout.spec(id), layout.split()).count(),
+               slice + layout.slice_count(bucket));
+  if (first >= last) return {};
+  return params_.masters().owned(bucket).range(first - slice, last - first);
 }
 
 Tensor ReplicaCheck::digests() const {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Do ranks that must hold the same weights still hold the same bits? A flipped bit or a broken
 // processor makes replicas drift apart without a sign in the loss. Compared are the parameters that
-// the data-parallel ranks hold whole, and those that the tensor-parallel ranks do not split.
+// the data-parallel ranks hold whole, if only as compute copies, and those that the tensor-parallel
+// ranks do not split.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +42,9 @@ class ReplicaCheck {
     bool Region::*compares = nullptr;
     Buffer extremes, host;  // (2, regions) u64
   };
-  void add_whole_parameters();
-  void add_own_slices();
+  void add_parameters();
+  // The part of a parameter that lies in the own slice of its bucket; may be empty.
+  [[nodiscard]] Tensor own_part(ParamId id, const Bucket& bucket) const;
   void compare(Group& group);
   void judge(const Group& group);
   [[noreturn]] void name_odd_one(const Group& group, std::span<const std::size_t> differing);

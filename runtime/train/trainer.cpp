@@ -55,7 +55,7 @@ void Trainer::write_trace_of_end() noexcept {
 
 void Trainer::loop() {
   // Ranks that start from other weights show themselves in the first step.
-  if (services_.replicas != nullptr) services_.replicas->start(options_.first_step);
+  if (services_.replicas != nullptr) compare_replicas(options_.first_step);
   for (std::int64_t step = options_.first_step; step < options_.steps; ++step) {
     run(step);
     checkpoint_after_seconds_ = 0;
@@ -120,6 +120,10 @@ void Trainer::check_replicas(std::int64_t done) {
   if (services_.replicas == nullptr) return;
   services_.replicas->finish();
   if (done % options_.divergence_check_every != 0 && done != options_.steps) return;
+  compare_replicas(done);
+}
+
+void Trainer::compare_replicas(std::int64_t done) {
   engine_.gatherer().finish();
   services_.replicas->start(done);
 }

@@ -92,6 +92,7 @@ class Trainer {
   [[nodiscard]] StepMetrics metrics_of(const StepReport& report) const;
   [[nodiscard]] SkippedBatch spike(const StepReport& report);
   void check_replicas(std::int64_t done);
+  void compare_replicas(std::int64_t done);
   void digest_tensors(std::int64_t done);
   void save(std::int64_t done, const std::function<void(std::int64_t)>& how);
   void run_evaluation(std::int64_t step);

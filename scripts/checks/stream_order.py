@@ -74,6 +74,7 @@ inline-zero     2 parallel.data=2 parallel.zero=2 parallel.reducer=inline
 replicas        2 parallel.data=2 train.divergence_check_every=1
 replicas-zero   2 parallel.data=2 parallel.zero=3 train.divergence_check_every=1
 half-zero       2 parallel.data=2 parallel.zero=3 precision=bf16
+half-slices     2 parallel.data=2 parallel.zero=1 precision=bf16 train.divergence_check_every=1 train.ema_decay=0.9 checkpoint.every_steps=2 train.steps=5 again
 graphs-zero     2 parallel.data=2 parallel.zero=3 device.graphs=step
 graphs-layers   2 parallel.data=2 parallel.zero=2 device.graphs=layer
 graphs-tensor   2 parallel.tensor=2 parallel.sequence=true device.graphs=step

@@ -117,6 +117,32 @@ TEST(ParamLayout, KeepsLayersApartFromStageTwoOn) {
   EXPECT_FALSE(shared(3));
 }
 
+TEST(ParamLayout, KeepsVectorsBehindTheMatricesOfTheirChunkOrWhereUnitsAreApartOfTheirUnit) {
+  for (const int stage : {1, 2, 3}) {
+    ParamLayout layout({}, false);
+    test::declare_sample(layout, 1, 5, {1, 3});
+    layout.lay_out({.stage = stage, .ranks = 2, .vectors_apart = true}, no_target);
+
+    std::vector<std::string> order;
+    for (const ParamId id : layout.order()) {
+      const ParamSpec& spec = layout.spec(id);
+      const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))];
+      EXPECT_EQ(bucket.matrices, spec.matrix) << spec.name;
+      EXPECT_EQ(layout.keeps_slice(bucket),
+                bucket.kind == ParamKind::weight && (stage == 3 || spec.matrix))
+          << spec.name;
+      if (spec.kind == ParamKind::weight) order.push_back(spec.name);
+    }
+    const std::vector<std::string> by_chunk{"d.weight",         "d.bias",       "c.weight",
+                                            "b.grouped.weight", "b.qkv.weight", "a.weight",
+                                            "b.qkv.bias",       "a.scale",      "a.bias"};
+    const std::vector<std::string> by_unit{"d.weight",         "d.bias",       "c.weight",
+                                           "b.grouped.weight", "b.qkv.weight", "b.qkv.bias",
+                                           "a.weight",         "a.scale",      "a.bias"};
+    EXPECT_EQ(order, stage == 1 ? by_chunk : by_unit) << "stage " << stage;
+  }
+}
+
 TEST(ParamLayout, GivesTiedParametersThatAreApartBucketsOfTheirOwnThatAreSlicedAlike) {
   for_each_layout([](const ZeroOptions& zero, std::int64_t target) {
     const ParamLayout layout = laid_out(zero, target);

@@ -141,7 +141,7 @@ class RandomOps : public ::testing::TestWithParam<DType> {};
 TEST(FillSinusoid, WritesPairsOfSineAndCosineWaves) {
   const GuardedTensor x(DType::f32, {9, 7});
 
-  ops::fill_sinusoid(stream(), x, 0.5F);
+  ops::fill_sinusoid(stream(), x, 0, 7, 0.5F);
 
   const auto values = x.get();
   for (int p = 0; p < 9; ++p) {
@@ -151,18 +151,19 @@ TEST(FillSinusoid, WritesPairsOfSineAndCosineWaves) {
       EXPECT_NEAR(static_cast<double>(values[static_cast<std::size_t>(p * 7 + c)]), wave, 1e-7);
     }
   }
-  const GuardedTensor large(DType::f32, {3001, 6});
-  ops::fill_sinusoid(stream(), large, 1.0F);
+  // Of a long tensor all but the first elements.
+  constexpr std::int64_t first = 16, count = 3001 * 6 - first;
+  const GuardedTensor large(DType::f32, {count});
+  ops::fill_sinusoid(stream(), large, first, 6, 1.0F);
   const std::vector<float> waves = large.elements<float>();
-  for (std::int64_t i = 0; i < 3001 * 6; ++i) {
+  for (std::int64_t i = first; i < first + count; ++i) {
     const double angle =
         static_cast<double>(i / 6) / std::pow(10000.0, static_cast<double>(i % 6 / 2 * 2) / 6.0);
-    const float actual = waves[static_cast<std::size_t>(i)];
+    const float actual = waves[static_cast<std::size_t>(i - first)];
     ASSERT_NEAR(static_cast<double>(actual), i % 2 == 0 ? std::sin(angle) : std::cos(angle), 1e-7);
     ASSERT_EQ(actual, ops::sinusoid(i / 6, i % 6, 6, 1.0F));
   }
-  const GuardedTensor flat(DType::f32, {9});
-  expect_error([&] { ops::fill_sinusoid(stream(), flat, 1.0F); }, {"fill_sinusoid", "(9)"});
+  expect_error([&] { ops::fill_sinusoid(stream(), x, 0, 0, 1.0F); }, {"fill_sinusoid", "width 0"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, RandomOps, ::testing::Values(DType::f32, DType::bf16, DType::f16),

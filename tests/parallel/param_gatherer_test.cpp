@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/parallel/param_gatherer.h"
 
+#include <cstring>
 #include <limits>
 #include <random>
 
@@ -33,13 +34,13 @@ class SlicedParams {
     comm_.synchronize();
     const ParamLayout& layout = store_.layout();
     const int stage = store_.options().zero.stage;
-    if (stage < 3)
-      std::fill_n(store_.masters().whole().as<float>(), layout.weight_elements(),
-                  std::numeric_limits<float>::quiet_NaN());
     for (const Bucket& bucket : layout.buckets()) {
       if (bucket.kind != ParamKind::weight) continue;
+      const Tensor kept = store_.masters().kept(bucket);
+      std::fill_n(kept.as<float>(), kept.count(), std::numeric_limits<float>::quiet_NaN());
       test::fill_owned(layout, bucket, store_.masters().owned(bucket),
                        [&](const ParamSpec& spec, std::int64_t i) { return value(spec, i); });
+      if (stage < 3 && bucket.matrices) store_.refresh_own(comm_, bucket);
     }
     gatherer_->after_update();
   }
@@ -48,16 +49,14 @@ class SlicedParams {
     for (const ParamId id : store_.layout().order()) {
       const ParamSpec& spec = store_.layout().spec(id);
       if (store_.layout().unit_of(id) != unit || spec.kind != ParamKind::weight) continue;
-      const Tensor master = store_.master(id), compute = store_.compute(id);
+      const Tensor compute = store_.compute(id);
       ASSERT_EQ(compute.dtype, spec.matrix ? store_.options().compute : DType::f32);
-      // Of matrices only what is computed with comes from other ranks.
-      const bool rounded = store_.options().zero.vectors_apart && spec.matrix;
-      for (std::int64_t i = 0; i < master.count(); ++i) {
-        if (!rounded) {
-          ASSERT_EQ(master.as<float>()[i], value(spec, i)) << spec.name << " " << i;
+      for (std::int64_t i = 0; i < compute.count(); ++i) {
+        if (compute.dtype == DType::f32) {
+          ASSERT_EQ(compute.as<float>()[i], value(spec, i)) << spec.name << " " << i;
+        } else {
+          ASSERT_EQ(compute.as<bf16>()[i].bits, bf16(value(spec, i)).bits) << spec.name << " " << i;
         }
-        if (compute.dtype == DType::f32) continue;
-        ASSERT_EQ(compute.as<bf16>()[i].bits, bf16(value(spec, i)).bits) << spec.name << " " << i;
       }
     }
   }
@@ -152,6 +151,25 @@ TEST_F(ParamGathererTest, FinishMakesEverythingWholeBelowStageThree) {
   }
 }
 
+TEST_F(ParamGathererTest, RanksReadWhatAllBeganWithBeforeTheFirstUpdate) {
+  ParamStore whole({}, /*separate_ties=*/true);
+  test::declare_sample(whole);
+  whole.allocate(device(), {.compute = DType::bf16});
+  whole.initialize(compute(), 1);
+  for (const int stage : {1, 2}) {
+    const auto params = make({stage, DType::bf16});
+
+    for (int unit = 0; unit < gathered_units; ++unit)
+      params->gatherer().before_use(unit, -1);
+
+    for (const ParamSpec& spec : whole.layout().specs()) {
+      const Tensor expected = whole.compute(whole.layout().find(spec.name)),
+                   found = params->store().compute(params->store().layout().find(spec.name));
+      EXPECT_EQ(std::memcmp(found.data, expected.data, expected.bytes()), 0) << spec.name;
+    }
+  }
+}
+
 // Bytes of weights, padding included, that one forward and backward gather.
 class GatheredVolume : public ParamGathererTest {
  protected:
@@ -202,19 +220,22 @@ TEST_F(GatheredVolume, IsEveryLayerForwardAndAllButTheLastThreeBackwardInStageTh
   EXPECT_EQ(gathered(*params), expected * sizeof(float));
 }
 
-TEST_F(GatheredVolume, IsThatOfTheComputeDtypeForMatricesInStageThree) {
-  const auto params = make({3, DType::bf16});
-  std::uint64_t matrices = 0, expected = 0;
-  for (const Bucket& bucket : params->store().layout().buckets()) {
-    if (bucket.kind != ParamKind::weight) continue;
-    const int times = bucket.units.first < gathered_units - ParamStore::param_buffers ? 2 : 1;
-    const auto elements = static_cast<std::uint64_t>(times * bucket.count);
-    expected += elements * (bucket.matrices ? sizeof(bf16) : sizeof(float));
-    matrices += bucket.matrices ? elements : 0;
-  }
+TEST_F(GatheredVolume, IsThatOfTheComputeDtypeForMatrices) {
+  for (const int stage : {1, 2, 3}) {
+    const auto params = make({stage, DType::bf16});
+    std::uint64_t matrices = 0, expected = 0;
+    for (const Bucket& bucket : params->store().layout().buckets()) {
+      if (bucket.kind != ParamKind::weight) continue;
+      const bool again =
+          stage == 3 && bucket.units.first < gathered_units - ParamStore::param_buffers;
+      const auto elements = static_cast<std::uint64_t>((again ? 2 : 1) * bucket.count);
+      expected += elements * (bucket.matrices ? sizeof(bf16) : sizeof(float));
+      matrices += bucket.matrices ? elements : 0;
+    }
 
-  EXPECT_EQ(gathered(*params), expected);
-  EXPECT_GT(matrices, 0U);
+    EXPECT_EQ(gathered(*params), expected) << "stage " << stage;
+    EXPECT_GT(matrices, 0U);
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "runtime/base/error.h"
+#include "runtime/parallel/param_gatherer.h"
 #include "tests/support/cpu_fixture.h"
 #include "tests/support/mpi_test.h"
 
@@ -27,7 +28,8 @@ TEST(OddRanksTest, AreThoseWithoutTheMajority) {
 class ReplicaCheckTest : public test::MpiTest {
  protected:
   struct Replica {
-    Replica(Device& device, Communicator& world, const MeshShape& shape, int zero)
+    Replica(Device& device, Communicator& world, const MeshShape& shape, int zero,
+            DType compute = DType::f32)
         : streams(device),
           mesh(world, shape),
           params(TensorSplit{
@@ -38,15 +40,18 @@ class ReplicaCheckTest : public test::MpiTest {
         params.declare({.name = std::string(name) + ".weight",
                         .shape = {12, 12},
                         .init = Init::normal(1),
+                        .matrix = true,
                         .shard_axis = 0});
         params.declare({.name = std::string(name) + ".norm", .shape = {12}});
         params.declare(
             {.name = std::string(name) + ".mean", .shape = {12}, .kind = ParamKind::statistic});
       }
-      params.allocate(
-          device,
-          {.training = true, .zero = {zero, shape.data, mesh.here().data}, .bucket_elements = 64});
+      params.allocate(device, {.compute = compute,
+                               .training = true,
+                               .zero = {zero, shape.data, mesh.here().data},
+                               .bucket_elements = 64});
       params.initialize(*streams.compute, 5);
+      ParamGatherer(device, mesh.data(), params, *streams.compute, *streams.comm).finish();
       check = std::make_unique<ReplicaCheck>(device, params, mesh, streams);
     }
     // Element `i` of this rank's part of a parameter.
@@ -80,11 +85,13 @@ class ReplicaCheckTest : public test::MpiTest {
 
 TEST_F(ReplicaCheckTest, EqualReplicasPassInEveryZeroStage) {
   for (const int zero : {0, 1, 2, 3}) {
-    SCOPED_TRACE(zero);
-    const Replica replica(device(), world(), {.data = size()}, zero);
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(fmt::format("{} {}", zero, name_of(dtype)));
+      const Replica replica(device(), world(), {.data = size()}, zero, dtype);
 
-    EXPECT_EQ(replica.verdict(1), "");
-    EXPECT_EQ(replica.verdict(2), "");
+      EXPECT_EQ(replica.verdict(1), "");
+      EXPECT_EQ(replica.verdict(2), "");
+    }
   }
 }
 
@@ -104,6 +111,19 @@ TEST_F(ReplicaCheckTest, AFlippedBitOfOneRankIsFoundAndNamed) {
   }
 }
 
+TEST_F(ReplicaCheckTest, AFlippedBitOfACopyIsFoundWhereRanksHaveRoundedMatricesOfEachOther) {
+  if (size() < 3) GTEST_SKIP() << "of two ranks nobody is odd";
+  for (const int zero : {1, 2}) {
+    const Replica replica(device(), world(), {.data = size()}, zero, DType::bf16);
+    const Tensor copy = replica.params.compute(replica.params.layout().find("second.weight"));
+    if (rank() == 1) copy.as<bf16>()[copy.count() - 1].bits ^= 1U;
+
+    EXPECT_THAT(replica.verdict(7),
+                AllOf(HasSubstr("after step 7"), HasSubstr("[rank 1/"), Not(HasSubstr("[rank 0/")),
+                      HasSubstr("in second.weight of group data")));
+  }
+}
+
 TEST_F(ReplicaCheckTest, StatisticsAreComparedWhereNothingElseIsWhole) {
   if (size() < 2) GTEST_SKIP() << "there is nobody to compare with";
   const Replica replica(device(), world(), {.data = size()}, 3);
@@ -114,9 +134,9 @@ TEST_F(ReplicaCheckTest, StatisticsAreComparedWhereNothingElseIsWhole) {
 
 TEST_F(ReplicaCheckTest, ParametersThatTensorRanksDoNotSplitAreCompared) {
   if (size() < 2) GTEST_SKIP() << "there is nobody to compare with";
-  for (const int zero : {0, 3}) {
+  for (const int zero : {0, 1, 3}) {
     SCOPED_TRACE(zero);
-    const Replica replica(device(), world(), {.tensor = size()}, zero);
+    const Replica replica(device(), world(), {.tensor = size()}, zero, DType::bf16);
     EXPECT_EQ(replica.verdict(1), "") << "their parts of a split one differ, as they should";
     if (rank() == size() - 1) replica.flip_bit("third.norm", 2);
 

@@ -38,11 +38,11 @@ void fill_constant(Stream& stream, const Tensor& x, float value) {
   TRIREME_DISPATCH(stream, fill_constant, writes(x), x, value);
 }
 
-void fill_sinusoid(Stream& stream, const Tensor& x, float amplitude) {
-  check_target(Operands("fill_sinusoid"), x, 0);
-  TRIREME_EXPECTS(x.shape.rank() == 2, "fill_sinusoid: x has shape {}, expected (positions, width)",
-                  x.shape.to_string());
-  TRIREME_DISPATCH(stream, fill_sinusoid, writes(x), x, amplitude);
+void fill_sinusoid(Stream& stream, const Tensor& x, std::int64_t first, std::int64_t width,
+                   float amplitude) {
+  check_target(Operands("fill_sinusoid"), x, first);
+  TRIREME_EXPECTS(width > 0, "fill_sinusoid: waves of width {}", width);
+  TRIREME_DISPATCH(stream, fill_sinusoid, writes(x), x, first, width, amplitude);
 }
 
 }  // namespace trireme::ops

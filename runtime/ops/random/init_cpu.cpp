@@ -83,12 +83,11 @@ void fill_constant(Stream& stream, const Tensor& x, float value) {
   enqueue(stream, [x = x.as<float>(), n = x.count(), value] { std::fill_n(x, n, value); });
 }
 
-void fill_sinusoid(Stream& stream, const Tensor& x, float amplitude) {
-  enqueue(stream, [to = x.as<float>(), positions = x.shape[0], width = x.shape[1], amplitude] {
-    for (std::int64_t p = 0; p < positions; ++p) {
-      for (std::int64_t c = 0; c < width; ++c)
-        to[p * width + c] = sinusoid(p, c, width, amplitude);
-    }
+void fill_sinusoid(Stream& stream, const Tensor& x, std::int64_t first, std::int64_t width,
+                   float amplitude) {
+  enqueue(stream, [x = x.as<float>(), n = x.count(), first, width, amplitude] {
+    for (std::int64_t i = 0; i < n; ++i)
+      x[i] = sinusoid((first + i) / width, (first + i) % width, width, amplitude);
   });
 }
 

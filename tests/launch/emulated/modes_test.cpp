@@ -96,6 +96,7 @@ TEST_F(EmulatedModes, ResNetsAgreeWithTheCpuEngine) {
 TEST_F(EmulatedModes, HalfPrecisionsAgreeWithTheCpuEngine) {
   expect_cpu_losses(gpt({"precision=bf16"}),
                     {{2, "data=2 zero=3"},
+                     {2, "data=2 zero=1"},
                      {2, "data=2 reduce_dtype=compute"},
                      {4, "data=2 tensor=2 zero=2 reduce_dtype=compute"}},
                     1e-3);

@@ -128,6 +128,32 @@ TEST_F(ResumeTest, StatisticsLossScaleAndAverageGoOnToo) {
   EXPECT_TRUE(average("whole") == average("parts"));
 }
 
+// Each step of the way with other slices.
+TEST_F(ResumeTest, ABf16RunWithAnAverageGoesOnUnderEveryZeroStageToTheSameBits) {
+  const auto set = [](Settings more) {
+    more.insert(more.end(), {"precision=bf16", "train.ema_decay=0.9", "train.micro_batch=1"});
+    return layout(more);
+  };
+  const auto stop = [&](int ranks, const std::string& zero) {
+    const CommandResult stopped =
+        train_gpt("parts", ranks, set({"parallel.zero=" + zero, "run.deadline_minutes=0.00001"}));
+    EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
+  };
+  expect_done(train_gpt("whole", 1, set({})));
+
+  stop(3, "1");
+  stop(2, "0");
+  stop(4, "2");
+  stop(2, "3");
+  expect_done(train_gpt("parts", 5, set({"parallel.zero=1"})));
+
+  expect_same_run("whole", "parts");
+  const auto average = [&](const char* run) {
+    return read_file(directory() + "/" + run + "/weights_average.safetensors");
+  };
+  EXPECT_TRUE(average("whole") == average("parts"));
+}
+
 // Steps of 2, 4 and 8 samples.
 TEST_F(ResumeTest, BatchesGrowAlikeOnEveryLayoutAndAfterAStop) {
   const auto growing = [&](Settings more) {

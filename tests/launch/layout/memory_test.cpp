@@ -20,13 +20,13 @@ class LayoutMemory : public LayoutTest {
   static constexpr double block = 4 * (12 * hidden * hidden + 13 * hidden) / mib;
   static constexpr double whole = layers * block + 4 * (256 + 24 + 2) * hidden / mib;
 
-  Memory memory(int ranks, const std::string& text) {
+  Memory memory(int ranks, const std::string& text, const std::string& precision = "fp32") {
     const Run run{.family = Family::gpt,
                   .set = {"model.hidden=64", "model.layers=8", "model.heads=4", "train.steps=1",
                           "lr_schedule.warmup_steps=0", "train.global_batch=32",
-                          "parallel.bucket_megabytes=0.1"},
+                          "parallel.bucket_megabytes=0.1", "precision=" + precision},
                   .steps = 1};
-    const CommandResult result = train_layout(run, {ranks, text});
+    const CommandResult result = train_layout(run, {ranks, text, precision});
     const auto at = result.output.find("memory per rank at most: ");
     Memory found;
     EXPECT_TRUE(at != std::string::npos &&
@@ -42,7 +42,8 @@ class LayoutMemory : public LayoutTest {
 
 TEST_F(LayoutMemory, EveryZeroStageSharesOutOneMorePart) {
   const Memory none = memory(4, "data=4 zero=0"), state = memory(4, "data=4 zero=1"),
-               gradients = memory(4, "data=4 zero=2"), all = memory(4, "data=4 zero=3");
+               rounded = memory(4, "data=4 zero=1", "bf16"), gradients = memory(4, "data=4 zero=2"),
+               all = memory(4, "data=4 zero=3");
 
   const double rounding = 0.02 * whole + 0.01;
   EXPECT_NEAR(none.parameters, whole, rounding);
@@ -51,6 +52,8 @@ TEST_F(LayoutMemory, EveryZeroStageSharesOutOneMorePart) {
   EXPECT_NEAR(state.parameters, whole, rounding);
   EXPECT_NEAR(state.gradients, whole, rounding);
   EXPECT_NEAR(state.optimizer, 2 * whole / 4, rounding);
+  // Slices of matrices, all that is no matrix, and copies of both in 16 bits.
+  EXPECT_NEAR(rounded.parameters, whole / 4 + whole / 2, 0.03 * whole + 0.01);
   // Slices of the sum and of the newest micro-batch, and whole gradients of two layers at a time;
   // whole parameters of three.
   EXPECT_LT(gradients.gradients, state.gradients);

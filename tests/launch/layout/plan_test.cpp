@@ -146,13 +146,14 @@ TEST_F(LayoutPlan, LowPrecisionHoldsWhatIsPredicted) {
 }
 
 TEST_F(LayoutPlan, AveragesCheckpointsAndChecksHoldWhatIsPredicted) {
-  const Run run =
-      gpt({"train.ema_decay=0.9", "checkpoint.every_steps=1", "train.divergence_check_every=1"});
-
-  expect_exact(run, {{1, "data=1"},
-                     {4, "data=4 zero=1"},
-                     {4, "data=2 tensor=2 zero=2"},
-                     {4, "data=2 pipeline=2"}});
+  Settings set{"train.ema_decay=0.9", "checkpoint.every_steps=1", "train.divergence_check_every=1"};
+  expect_exact(gpt(set), {{1, "data=1"},
+                          {4, "data=4 zero=1"},
+                          {4, "data=2 tensor=2 zero=2"},
+                          {2, "data=2 zero=3"},
+                          {4, "data=2 pipeline=2"}});
+  set.emplace_back("precision=bf16");
+  expect_exact(gpt(set), {{4, "data=4 zero=1", "rounded"}, {2, "data=2 zero=2", "rounded"}});
 }
 
 TEST_F(LayoutPlan, ResNetsHoldWhatIsPredicted) {
