@@ -48,7 +48,7 @@ class Stage {
       ++chunks_;
     }
     const bool apart =
-        input_.zero >= 3 && input_.build.compute != DType::f32 && input_.engine.rounded_gathers;
+        input_.zero >= 1 && input_.build.compute != DType::f32 && input_.engine.rounded_gathers;
     layout_.lay_out(
         {.stage = input_.zero, .ranks = input_.mesh.data, .rank = 0, .vectors_apart = apart},
         input_.bucket_elements);

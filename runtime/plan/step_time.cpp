@@ -163,12 +163,20 @@ class Estimator {
     estimate_.gather_exposed *= slices;
   }
 
-  void add_optimizer() {
-    // The update writes the compute copies of what it owns; those of gathered values are made of
-    // them.
+  // The update writes the compute copies of what it owns. Values that are gathered in f32 are
+  // rounded by every rank, those of stage 3 by their owners for each of two passes.
+  double copy_bytes() const {
+    if (element_ >= 4) return 0;
+    const double cast = 4 + element_;
     const bool gathers = input_.zero >= 1 && input_.mesh.data > 1;
-    const double copies = element_ < 4 ? ((gathers ? 4 : 0) + element_) * gradient_elements_ : 0;
-    const double bytes = input_.optimizer_bytes * optimizer_elements_ + copies +
+    if (gathers && !input_.engine.rounded_gathers) return cast * gradient_elements_;
+    if (gathers && input_.zero >= 3)
+      return 2 * input_.schedule.micro_batches * cast * optimizer_elements_;
+    return element_ * optimizer_elements_;
+  }
+
+  void add_optimizer() {
+    const double bytes = input_.optimizer_bytes * optimizer_elements_ + copy_bytes() +
                          norm_and_clear_bytes * gradient_elements_;
     const Efficiency reached =
         input_.work.empty() ? hardware_.efficiency : hardware_.efficiency_of_counted();

@@ -23,7 +23,7 @@ struct EngineTraits {
   // rank to rank in rings. Of GPUs: on a CPU they do so in every dtype, as links were measured.
   bool owners_sum_gradients = false;
   double gathered_bytes = 4;     // per parameter that ZeRO gathers
-  bool rounded_gathers = true;   // but of stage 3's matrices in the compute dtype
+  bool rounded_gathers = true;   // but of matrices in the compute dtype
   double partial_sum_bytes = 4;  // per element of tensor-parallel sums, where they are not rounded
   // fp8: operands that several products or micro-batches share are quantised once. Else every
   // product pays for its operands and its result.
