@@ -72,9 +72,21 @@ AverageWeights::AverageWeights(Session& session, double decay)
 void AverageWeights::update() {
   if (!enabled()) return;
   const ParamStore& params = session_.model->params();
-  for (const Bucket& bucket : params.layout().buckets())
-    ops::exponential_average(*session_.streams.compute, owned(bucket),
-                             params.masters().owned(bucket), decay_);
+  Stream& compute = *session_.streams.compute;
+  // Averages lie one behind the other, and so do most masters: one launch for neighbours.
+  Tensor average, masters;
+  for (const Bucket& bucket : params.layout().buckets()) {
+    const Tensor next = params.masters().owned(bucket);
+    if (!masters.empty() && masters.data + masters.bytes() == next.data) {
+      const Shape both{masters.count() + next.count()};
+      masters.shape = average.shape = both;
+      continue;
+    }
+    if (!masters.empty()) ops::exponential_average(compute, average, masters, decay_);
+    average = owned(bucket);
+    masters = next;
+  }
+  if (!masters.empty()) ops::exponential_average(compute, average, masters, decay_);
 }
 
 TrainingState::TrainingState(Session& session, StepOptions options)
