@@ -383,13 +383,15 @@ check_usage() {
 
 # write_campaign NAME LINE...: NAME.yaml, of two nodes, in the directory NAME.
 write_campaign() {
-  printf '%s\n' "config: $place/config.yaml" "set: [train.steps=160, train.log_every=1000, checkpoint.every_steps=20]" "directory: $place/$1" \
+  printf '%s\n' "config: $place/config.yaml" "set: [${campaign_sets:-train.steps=160, checkpoint.every_steps=20}, train.log_every=1000]" "directory: $place/$1" \
     "nodes: {min: 1, max: 2}" "ranks_per_node: 2" "failures: {backoff_seconds: 0.1}" "poll_seconds: 0.3" "${@:2}" >"$1.yaml"
 }
 
 # A job that is preempted while nobody follows it, and a node that is gone afterwards.
 check_campaign() {
-  local steps=(--set train.steps=160 --set train.log_every=1000 --set checkpoint.every_steps=20) process tag
+  # Steps take a millisecond or two on a quick machine, and the job has to last until it is preempted.
+  local steps=(--set train.steps=3000 --set train.global_batch=64 --set checkpoint.every_steps=100 --set train.log_every=1000) process tag
+  local campaign_sets="train.steps=3000, train.global_batch=64, checkpoint.every_steps=100"
   begin "a campaign is killed and its job preempted; it goes on under another layout"
   log=$place/campaign.log
   write_campaign camp "slurm: {partitions: [low]}"
