@@ -185,8 +185,8 @@ TEST_F(ScaleTest, AnInterruptedStudyResumes) {
       "--ranks 1,2 --repeats 1 --order given --warmup 1 --set train.global_batch=64 ";
   const std::string first = out() + "/runs/weak-1-data=1-1/result.json";
   const std::string second = out() + "/runs/weak-2-data=2-1/run/metrics.jsonl";
-  // Long enough to be caught at the second run, not so long that it does not end.
-  const std::string command = scale(study + "--steps 250");
+  // Steps take 2 ms on a quick machine: long enough to be caught at the second run.
+  const std::string command = scale(study + "--steps 1500");
 
   const CommandResult cut = run_command(
       fmt::format(
@@ -206,10 +206,10 @@ TEST_F(ScaleTest, AnInterruptedStudyResumes) {
   EXPECT_THAT(result.output, AllOf(HasSubstr("2 runs, 1 of them are there already"),
                                    HasSubstr("[1/1] weak scaling, 2 ranks as data=2, run 1: ")));
 
-  const CommandResult other = run_command(scale(study + "--steps 249 --resume"));
+  const CommandResult other = run_command(scale(study + "--steps 1499 --resume"));
 
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.output, HasSubstr("holds another study: --steps: '250' there, '249' now"));
+  EXPECT_THAT(other.output, HasSubstr("holds another study: --steps: '1500' there, '1499' now"));
   EXPECT_THAT(run_command(command).output, HasSubstr("holds a study already; continue it with"));
 }
 
