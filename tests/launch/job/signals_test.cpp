@@ -71,13 +71,16 @@ TEST_F(SignalsTest, UserSignalsDuringASaveLeadToAnotherCheckpointAndTheSameBits)
   const std::string settings =
       "--set train.steps=600 --set train.global_batch=64 --set train.log_every=1000";
   const CommandResult result =
-      run_with(settings, 100,
+      run_with(settings, 30,
                "await $run/metrics.jsonl; kill -USR1 $job; await \"$run/checkpoints/step_*.tmp\"\n"
                "kill -USR1 $job; sleep 0.02; kill -USR1 $job");
 
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, Not(HasSubstr("left behind")));
-  EXPECT_GE(checkpoints().size(), 2U) << result.output;
+  // On busy cores a save may begin so late that the steps are over when it is seen.
+  const bool in_time =
+      result.output.rfind("Forwarding signal") < result.output.find("step 600/600");
+  EXPECT_GE(checkpoints().size(), in_time ? 2U : 1U) << result.output;
   for (const std::string& name : checkpoints())
     EXPECT_THAT(name, Not(HasSubstr(".tmp")));
   const CommandResult verified = trireme("checkpoint verify " + directory() + "/run");
