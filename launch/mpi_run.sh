@@ -47,7 +47,8 @@ done
 
 # Output goes to a file: daemons that outlive a job would hold a pipe open.
 log=$(mktemp "${TMPDIR:-/tmp}/trireme-mpirun.XXXXXX")
-trap 'rm -f "$log"' EXIT
+# A child that is ended before it has become its program runs this as well.
+trap '[[ $BASHPID != "$$" ]] || rm -f "$log"' EXIT
 # Ctrl-C reaches this script only. Where this script is killed, mpirun ends with it.
 dies_with_us=()
 if setpriv --pdeathsig TERM true 2>/dev/null; then dies_with_us=(setpriv --pdeathsig TERM); fi
