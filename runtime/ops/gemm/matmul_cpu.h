@@ -47,7 +47,7 @@ void copy_rows(float* to, std::int64_t to_stride, const T* from, std::int64_t fr
 
 // Whether oneDNN's f32 products read a transposed left operand at full speed: with AVX-512 of Intel
 // (by batch-reduce kernels) 152 to 174 GFLOP/s of a core's 180, against 127 to 164 of dnnl_sgemm
-// and 138 to 164 from rows copied apart; not on an AMD Zen 5, 189 to 216 of 266 against 220 to 238
+// and 138 to 164 from rows copied apart; not on an AMD Zen 5, 189 to 225 of 266 against 220 to 238
 // from rows copied apart. A fact of the processor alone.
 [[nodiscard]] bool multiplies_transposed_well();
 
