@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/base/file_kind.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "runtime/base/file.h"
+
+namespace trireme {
+namespace {
+
+using namespace std::string_view_literals;
+
+struct Kind {
+  std::string_view begin;  // what stands at byte `at`
+  std::string_view words;  // what it is; what to do
+  std::size_t at = 0;
+};
+
+constexpr std::string_view html =
+    "an HTML page, perhaps a log-in or error page of a server; download the file again";
+constexpr std::string_view pickle =
+    "a Python pickle, as torch.save wrote before PyTorch 1.6; it can run code when it is loaded "
+    "and is not read here: save the tensors with safetensors";
+constexpr std::string_view netcdf =
+    "a netCDF file of the classic format; `nccopy -k nc4 IN OUT` makes an HDF5 file of it";
+
+constexpr std::array kinds = {
+    Kind{"version https://git-lfs"sv,
+         "a Git LFS pointer, which stands for content that was not fetched; run `git lfs pull` in "
+         "its repository"},
+    Kind{"\x89HDF\r\n\x1a\n"sv, "an HDF5 file"},
+    Kind{"MATLAB 7.3 MAT-file"sv, "a MATLAB 7.3 file, which is HDF5 behind a user block"},
+    Kind{"MATLAB 5.0 MAT-file"sv,
+         "a MATLAB 5 file; in MATLAB `save(..., '-v7.3')` writes HDF5 instead"},
+    Kind{"CDF\x01"sv, netcdf},
+    Kind{"CDF\x02"sv, netcdf},
+    Kind{"CDF\x05"sv, netcdf},
+    Kind{"\x0e\x03\x13\x01"sv, "an HDF4 file; `h4toh5` makes an HDF5 file of it"},
+    Kind{"GRIB"sv, "a GRIB file"},
+    Kind{"SIMPLE  ="sv, "a FITS file"},
+    Kind{"\x93NUMPY"sv, "an array of NumPy (.npy)"},
+    Kind{"GGUF"sv, "a GGUF file of llama.cpp; take the safetensors files of the same model"},
+    Kind{"PAR1"sv, "a Parquet file"},
+    Kind{"ARROW1"sv, "an Arrow file"},
+    Kind{"\x80\x02"sv, pickle},
+    Kind{"\x80\x03"sv, pickle},
+    Kind{"\x80\x04"sv, pickle},
+    Kind{"\x80\x05"sv, pickle},
+    Kind{"\x1f\x8b"sv, "compressed by gzip; unpack it first (gunzip, or tar -xzf for an archive)"},
+    Kind{"\x28\xb5\x2f\xfd"sv, "compressed by zstd; unpack it first (unzstd)"},
+    Kind{"BZh"sv, "compressed by bzip2; unpack it first (bunzip2)"},
+    Kind{"\xfd"
+         "7zXZ"sv,
+         "compressed by xz; unpack it first (unxz)"},
+    Kind{"7z\xbc\xaf\x27\x1c"sv, "a 7-Zip archive; unpack it first"},
+    Kind{"ustar"sv, "a tar archive; unpack it first (tar -xf)", 257},
+    Kind{"\xff\xd8\xff"sv, "a JPEG image"},
+    Kind{"\x89PNG\r\n"sv, "a PNG image"},
+    Kind{"%PDF"sv, "a PDF document"},
+};
+
+// Archives of ZIP tell by their first member what wrote them.
+std::string_view kind_of_zip(std::string_view first) {
+  constexpr std::size_t name_at = 30;
+  const std::string_view name = first.substr(std::min(name_at, first.size()), 200);
+  if (name.find("/data.pkl") < name.find("PK\x03\x04"))
+    return "a file of torch.save, which holds a Python pickle; that can run code when it is loaded "
+           "and is not read here: save the tensors with safetensors";
+  if (name.find(".npy") < name.find("PK\x03\x04")) return "an archive of NumPy arrays (.npz)";
+  return "a ZIP archive; unpack it first (unzip)";
+}
+
+bool is_safetensors(std::string_view first) {
+  std::uint64_t header = 0;  // its bytes, little-endian
+  if (first.size() < 10 || first[8] != '{') return false;
+  std::memcpy(&header, first.data(), sizeof(header));
+  return header > 1 && header < std::uint64_t{1} << 32;
+}
+
+bool is_html(std::string_view text) {
+  std::string lower(text.substr(0, 64));
+  std::ranges::transform(lower, lower.begin(), [](char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  });
+  return lower.starts_with("<!doctype html") || lower.starts_with("<html") ||
+         lower.starts_with("<head");
+}
+
+std::string_view kind_of_text(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  text.remove_prefix(std::min(begin, text.size()));
+  if (is_html(text)) return html;
+  if (text.starts_with('<')) return "an XML document, perhaps an error of a server";
+  if (text.starts_with('{') || text.starts_with('[')) return "JSON text";
+  return "text";
+}
+
+}  // namespace
+
+std::string describe_first_bytes(std::string_view first) {
+  if (first.empty()) return "empty (0 bytes); copy or download it again";
+  // Before the pickles: these begin with a length, which may be any number.
+  if (is_safetensors(first)) return "a safetensors file";
+  for (const Kind& kind : kinds) {
+    if (first.size() >= kind.at && first.substr(kind.at).starts_with(kind.begin))
+      return std::string(kind.words);
+  }
+  if (first.starts_with("PK\x03\x04")) return std::string(kind_of_zip(first));
+  if (first.find_first_not_of('\0') == std::string_view::npos)
+    return fmt::format(
+        "of zeros in its first {} bytes, as a copy that was cut off leaves it; copy "
+        "or download it again",
+        first.size());
+  // UTF-8 has no control characters but white space.
+  if (std::ranges::none_of(first, [](char letter) {
+        return static_cast<unsigned char>(letter) < ' ' && !std::strchr("\t\r\n\f", letter);
+      }))
+    return std::string(kind_of_text(first));
+  std::string bytes;
+  for (const char byte : first.substr(0, 8))
+    bytes += fmt::format(" {:02x}", static_cast<unsigned char>(byte));
+  return fmt::format("of a kind that is not known here (it begins with the bytes{})", bytes);
+}
+
+std::string describe_file_kind(const std::string& path, ExitCode code) {
+  const FileDescriptor file = open_regular_file(path, code);
+  const std::uint64_t size = regular_file_size(file, path, code);
+  std::string first(std::min<std::uint64_t>(size, file_kind_bytes), '\0');
+  read_exactly(file, path, 0, std::as_writable_bytes(std::span(first)), code);
+  return describe_first_bytes(first);
+}
+
+}  // namespace trireme
