@@ -108,7 +108,6 @@ class Scanner {
 
 FileIndex scan_file(const std::string& path, const ScanRequest& request) {
   FileIndex index{.path = path, .state = state_of_file(path)};
-  if (index.state.size == 0) fail(ExitCode::data, "{}: is empty", path);
   index.digest = digest_of_ends(path, index.state.size);
   const hdf5::Session session;
   Scanner scanner(path, request);

@@ -5,6 +5,9 @@
 #include <array>
 #include <cstring>
 
+#include "data/hdf5/chunk_places.h"
+#include "data/shard/library_version.h"
+
 namespace trireme {
 
 using hdf5::checked;
@@ -62,14 +65,24 @@ void scan_fill(const ObjectPlace& place, hid_t properties, hid_t type, StoredFie
   checked(H5Pget_fill_value(properties, type, field.fill.data()), "H5Pget_fill_value", place.path);
 }
 
-void scan_contiguous(const ObjectPlace& place, hid_t data, hid_t properties, StoredField& field) {
+// Whether anything was ever written.
+bool is_allocated(const ObjectPlace& place, hid_t data) {
+  H5D_space_status_t status = H5D_SPACE_STATUS_ERROR;
+  checked(H5Dget_space_status(data, &status), "H5Dget_space_status", place.path);
+  return status != H5D_SPACE_STATUS_NOT_ALLOCATED;
+}
+
+void scan_contiguous(const ObjectPlace& place, hid_t data, hid_t type, hid_t properties,
+                     StoredField& field) {
   if (checked(H5Pget_external_count(properties), "H5Pget_external_count", place.path) > 0)
     refuse(place, "its bytes lie outside of the file (external storage), which is not followed");
   field.chunk_extents = field.extents;
-  const haddr_t offset = H5Dget_offset(data);
   StoredChunk chunk;
   chunk.bytes = field.elements() * field.type.bytes;
-  if (offset != HADDR_UNDEF) chunk.offset = offset;
+  // Not by H5Dget_offset, which behind a user block names a place of what has none.
+  constexpr std::array<hsize_t, most_axes> first{};
+  if (is_allocated(place, data))
+    chunk.offset = place_of_element(data, type, first.data(), place.path);
   field.chunks = {chunk};
 }
 
@@ -84,13 +97,28 @@ void check_inside(const ObjectPlace& place, const StoredField& field) {
                        chunk.offset, end));
 }
 
-// Looks every chunk up by its place: by number, the library counts them anew each time.
-void scan_chunks(const ObjectPlace& place, hid_t data, hid_t properties, StoredField& field) {
+// Two ways through the library have to agree on where data lie: the one that the index is made by,
+// and that of H5Dread itself.
+void check_place(const ObjectPlace& place, hid_t data, hid_t type, const hsize_t* at,
+                 const StoredChunk& chunk) {
+  const std::uint64_t read = place_of_element(data, type, at, place.path);
+  if (read == chunk.offset) return;
+  const auto name = [](std::uint64_t offset) {
+    return offset == never_written ? "no place" : fmt::format("byte {}", offset);
+  };
+  refuse(place, fmt::format("the HDF5 library ({}) finds the data at {} and reads it from {}",
+                            hdf5_version(), name(chunk.offset), name(read)));
+}
+
+void scan_chunks(const ObjectPlace& place, hid_t data, hid_t type, hid_t properties,
+                 StoredField& field) {
   const std::size_t axes = field.extents.size();
   std::array<hsize_t, H5S_MAX_RANK> chunk{}, at{};
   const int chunk_axes =
       checked(H5Pget_chunk(properties, H5S_MAX_RANK, chunk.data()), "H5Pget_chunk", place.path);
   if (static_cast<std::size_t>(chunk_axes) != axes) refuse(place, "its chunks have other axes");
+  unsigned options = 0;
+  checked(H5Pget_chunk_opts(properties, &options), "H5Pget_chunk_opts", place.path);
   field.chunk_extents.assign(chunk.begin(), chunk.begin() + chunk_axes);
   field.filters = filters_of(place, properties);
   std::uint64_t count = 1;
@@ -100,30 +128,23 @@ void scan_chunks(const ObjectPlace& place, hid_t data, hid_t properties, StoredF
     if (count > most_chunks) refuse(place, "has more than 2^24 chunks");
   }
   field.chunks.resize(static_cast<std::size_t>(count));
-  for (StoredChunk& stored : field.chunks) {
-    unsigned skipped = 0;
-    haddr_t offset = HADDR_UNDEF;
-    hsize_t bytes = 0;
-    checked(H5Dget_chunk_info_by_coord(data, at.data(), &skipped, &offset, &bytes),
-            "H5Dget_chunk_info_by_coord", place.path);
-    if (offset != HADDR_UNDEF) stored = {offset, bytes, skipped};
+  if (!is_allocated(place, data)) return;
+  for (std::size_t number = 0; number < field.chunks.size(); ++number) {
+    StoredChunk& stored = field.chunks[number];
+    stored = place_of_chunk(data, type, at.data(), place.path);
+    bool whole = true;  // no part of it lies outside the data set
+    for (std::size_t i = 0; i < axes; ++i)
+      whole = whole && field.extents[i] - at[i] >= chunk[i];
+    if (!whole && (options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0) stored.skipped = ~0U;
+    // A few of many: each is looked for by the library once more.
+    if (number % (field.chunks.size() / 4 + 1) == 0)
+      check_place(place, data, type, at.data(), stored);
     for (std::size_t i = axes; i-- > 0;) {
       at[i] += chunk[i];
       if (at[i] < field.extents[i]) break;
       at[i] = 0;
     }
   }
-}
-
-// Where a file begins behind something else, libraries differ in whether a chunk's address counts
-// from there.
-void refuse_user_block(const ObjectPlace& place) {
-  const Handle creation(
-      checked(H5Fget_create_plist(place.file->file), "H5Fget_create_plist", place.file->path),
-      H5Pclose);
-  hsize_t bytes = 0;
-  checked(H5Pget_userblock(creation, &bytes), "H5Pget_userblock", place.file->path);
-  if (bytes > 0) refuse(place, "chunks of a file with a user block; remove that with h5unjam");
 }
 
 void scan_content(const ObjectPlace& place, hid_t data, hid_t type, StoredField& field) {
@@ -211,7 +232,7 @@ StoredField scan_data_set(const ObjectPlace& place, const ScanRequest& request, 
       break;
     case H5D_CONTIGUOUS:
       // A few numbers, such as a file's label, go with the index: reading them takes no pread.
-      scan_contiguous(place, data, properties, field);
+      scan_contiguous(place, data, type, properties, field);
       if (field.elements() * field.type.bytes <= most_bytes_inside &&
           field.chunks.front().offset != never_written) {
         check_inside(place, field);
@@ -219,8 +240,7 @@ StoredField scan_data_set(const ObjectPlace& place, const ScanRequest& request, 
       }
       break;
     case H5D_CHUNKED:
-      refuse_user_block(place);
-      scan_chunks(place, data, properties, field);
+      scan_chunks(place, data, type, properties, field);
       break;
     case H5D_VIRTUAL:
       scan_parts(place, properties, field, request, depth);

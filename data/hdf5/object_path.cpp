@@ -6,6 +6,9 @@
 #include <sstream>
 #include <vector>
 
+#include "data/hdf5/chunk_places.h"
+#include "runtime/base/file_kind.h"
+
 namespace trireme {
 
 using hdf5::checked;
@@ -59,10 +62,15 @@ void follow(ObjectPlace& at, const std::string& link, const H5L_info_t& info,
 }  // namespace
 
 std::shared_ptr<OpenHdf5> open_hdf5(const std::string& path) {
-  const Handle access = hdf5::access_properties(path);
+  const Handle access = watched_access_properties(path);
   Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
   if (file < 0) {
-    fail(ExitCode::data, "{}: not an HDF5 file, or cut or damaged: {}", path, hdf5::last_error());
+    const std::string reason = hdf5::last_error(), newer = hdf5::advice_for_newer_file(reason);
+    if (!newer.empty()) fail(ExitCode::data, "{}: {}", path, newer);
+    if (H5Fis_hdf5(path.c_str()) > 0)
+      fail(ExitCode::data, "{}: the HDF5 file is cut or damaged: {}", path, reason);
+    fail(ExitCode::data, "{}: not an HDF5 file; it is {}", path,
+         describe_file_kind(path, ExitCode::data));
   }
   return std::make_shared<OpenHdf5>(OpenHdf5{path, std::move(file)});
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The root group and data sets, from their messages.
+#include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "data/hdf5/metadata.h"
 #include "data/hdf5/shard_parts.h"
+#include "runtime/base/file_kind.h"
 
 namespace trireme::hdf5 {
 namespace {
@@ -28,12 +30,13 @@ std::uint64_t root_address(const InputFile& file) {
   constexpr std::array<unsigned char, 8> signature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
   constexpr std::uint64_t superblock_bytes = 48;
   const std::string& path = file.path();
-  if (file.size() == 0) refuse(path, "is empty");
-  if (file.size() < superblock_bytes)
+  const Bytes head = read_bytes(file, 0, std::min(file.size(), superblock_bytes));
+  if (head.size() < signature.size() ||
+      std::memcmp(head.data(), signature.data(), signature.size()) != 0)
+    refuse(path,
+           fmt::format("is not an HDF5 file; it is {}", describe_file_kind(path, ExitCode::data)));
+  if (head.size() < superblock_bytes)
     refuse(path, fmt::format("is {} bytes long, too short for a shard", file.size()));
-  const Bytes head = read_bytes(file, 0, superblock_bytes);
-  if (std::memcmp(head.data(), signature.data(), signature.size()) != 0)
-    refuse(path, "is not an HDF5 file (no HDF5 signature at byte 0)");
   if (const auto version = static_cast<unsigned>(head[8]); version != 2 && version != 3) {
     refuse(path,
            fmt::format("has HDF5 superblock version {}; a shard has 2 or 3, whose metadata is "

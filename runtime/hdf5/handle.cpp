@@ -28,6 +28,27 @@ std::string last_error() {
   return text;
 }
 
+std::string advice_for_newer_file(std::string_view reason) {
+  if (reason.find("version") == std::string_view::npos &&
+      reason.find("unknown object header message") == std::string_view::npos)
+    return {};
+  unsigned major = 0, minor = 0, release = 0;
+  static_cast<void>(H5get_libversion(&major, &minor, &release));
+  // Of a library, LATEST is its own format.
+  return fmt::format(
+      "its format is newer than the HDF5 library of this program, {}.{}.{}, or it is damaged ({}); "
+      "write it anew for that with the HDF5 that wrote it: `h5repack -j 0 -k {} IN OUT`, or in "
+      "Python h5py.File(OUT, 'w', libver=('earliest', 'v{}{:02}'))",
+      major, minor, release, reason, static_cast<int>(H5F_LIBVER_LATEST), major, minor);
+}
+
+void call_failed(std::string_view call, std::string_view subject, ExitCode code,
+                 std::source_location where) {
+  const std::string reason = last_error(), advice = advice_for_newer_file(reason);
+  if (!advice.empty()) fail(code, "{}: {}", subject, advice);
+  library_failed(fmt::format("{}({})", call, subject), reason, code, where);
+}
+
 Handle access_properties(std::string_view subject) {
   Handle access(checked(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate", subject), H5Pclose);
   checked(H5Pset_file_locking(access, false, true), "H5Pset_file_locking", subject);

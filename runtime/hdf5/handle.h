@@ -29,12 +29,20 @@ class Session {
 // The innermost entry of the library's error stack.
 [[nodiscard]] std::string last_error();
 
-// Passes a non-negative result on; raises "<call>(<subject>) failed: <reason>" for a negative one.
+// "newer than this program's HDF5 library, or damaged; ..." with what to do, where `reason` of the
+// library is a version that it does not know; else nothing.
+[[nodiscard]] std::string advice_for_newer_file(std::string_view reason);
+
+// Raises "<call>(<subject>) failed: <reason>", or of a file newer than the library that advice.
+[[noreturn]] void call_failed(std::string_view call, std::string_view subject, ExitCode code,
+                              std::source_location where);
+
+// Passes a non-negative result on; a negative one is a failed call.
 template <typename Result>
 Result checked(Result result, std::string_view call, std::string_view subject,
                ExitCode code = ExitCode::data,
                std::source_location where = std::source_location::current()) {
-  if (result < 0) library_failed(fmt::format("{}({})", call, subject), last_error(), code, where);
+  if (result < 0) call_failed(call, subject, code, where);
   return result;
 }
 

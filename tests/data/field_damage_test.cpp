@@ -75,8 +75,8 @@ TEST_F(FieldDamage, FilesThatAreNoneAreNamed) {
   expect_refused(options(), directory_.path(), "no HDF5 files");
   write_text(path("a.h5"), "");
   expect_refused(options(), "a.h5", "is empty");
-  write_text(path("a.h5"), "no such format");
-  expect_refused(options(), "a.h5", "not an HDF5 file");
+  write_text(path("a.h5"), "<!DOCTYPE html>");
+  expect_refused(options(), "a.h5", "not an HDF5 file", "an HTML page");
   FieldOptions missing = options();
   missing.files = {path("none.h5")};
   expect_refused(missing, "none.h5", "no such file");
@@ -89,6 +89,22 @@ TEST_F(FieldDamage, TruncatedFilesAreNamedWhereverTheyEnd) {
     write_text(file, whole.substr(0, size));
     expect_refused(options(), "a.h5");
   }
+}
+
+TEST_F(FieldDamage, AFileOfANewerFormatIsNamedWithHowToWriteItAnew) {
+  const std::string file = write("a.h5", small);
+  std::string bytes = read_text(file);
+  // A layout message of version 3 of a contiguous data set, in front of its address.
+  const std::uint64_t address = indexes_of(options()).front().units[0].fields[0].chunks[0].offset;
+  const std::string layout =
+      std::string("\3\1", 2) + std::string(reinterpret_cast<const char*>(&address), 8);
+  const auto at = bytes.find(layout);
+  ASSERT_NE(at, std::string::npos);
+  bytes[at] = 9;
+  write_text(file, bytes);
+
+  expect_refused(options(), "a.h5: /data: its format is newer than the HDF5 library",
+                 "h5repack -j 0 -k", "libver=('earliest', 'v");
 }
 
 TEST_F(FieldDamage, MissingFieldsAreNamed) {

@@ -27,8 +27,15 @@ class H5 {
   herr_t (*close_)(hid_t);
 };
 
-inline H5 make_hdf5(const std::string& path) {
-  return {H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose};
+// `newest`: in the newest format of the library. `user_block`: bytes in front of it.
+inline H5 make_hdf5(const std::string& path, bool newest = false, hsize_t user_block = 0) {
+  const H5 creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
+  const H5 access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  EXPECT_GE(H5Pset_userblock(creation, user_block), 0);
+  if (newest) {
+    EXPECT_GE(H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST), 0);
+  }
+  return {H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access), H5Fclose};
 }
 
 inline H5 change_hdf5(const std::string& path) {
@@ -40,6 +47,7 @@ struct FieldSpec {
   hid_t type = H5T_IEEE_F32LE;
   std::vector<hsize_t> chunk{};          // empty: contiguous
   std::function<void(hid_t)> storage{};  // more of the data set's creation properties
+  std::vector<hsize_t> most{};           // extents to which it may grow; empty: as it is
 };
 
 // Values are converted by the library to the type of the file.
@@ -52,9 +60,10 @@ inline void write_field(hid_t file, const std::string& path, const FieldSpec& sp
     ASSERT_GE(H5Pset_chunk(properties, static_cast<int>(spec.chunk.size()), spec.chunk.data()), 0);
   }
   if (spec.storage) spec.storage(properties);
-  const H5 space(spec.extents.empty() ? H5Screate(H5S_SCALAR)
-                                      : H5Screate_simple(static_cast<int>(spec.extents.size()),
-                                                         spec.extents.data(), nullptr),
+  const H5 space(spec.extents.empty()
+                     ? H5Screate(H5S_SCALAR)
+                     : H5Screate_simple(static_cast<int>(spec.extents.size()), spec.extents.data(),
+                                        spec.most.empty() ? nullptr : spec.most.data()),
                  H5Sclose);
   const H5 data(H5Dcreate2(file, path.c_str(), spec.type, space, links, properties, H5P_DEFAULT),
                 H5Dclose);

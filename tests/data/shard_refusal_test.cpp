@@ -138,8 +138,9 @@ TEST_F(ShardRefusal, NamesAMissingFileAndADirectory) {
 
 TEST_F(ShardRefusal, NamesFilesThatAreNotHdf5) {
   expect_bytes_refused("", "is empty");
-  expect_bytes_refused("short", "5 bytes");
-  expect_bytes_refused(std::string(4096, 'x'), "not an HDF5 file");
+  expect_bytes_refused("version https://git-lfs.github.com/spec/v1", "git lfs pull");
+  expect_bytes_refused("\x89HDF\r\n\x1a\n", "8 bytes");
+  expect_bytes_refused(std::string(4096, 'x'), "not an HDF5 file", "it is text");
 }
 
 TEST_F(ShardRefusal, NamesTheOldFormatWithoutChecksums) {

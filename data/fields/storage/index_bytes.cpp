@@ -6,7 +6,7 @@
 namespace trireme {
 
 inline constexpr std::uint64_t field_index_mark =
-    0x3258444e49544854;  // "THTINDX2": changes with the format
+    0x3358444e49544854;  // "THTINDX3": changes with the format, and with how chunks are found
 
 template <typename Archive>
 void transfer(Archive& archive, ElementType& type) {
