@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "data/fields/storage/open_files.h"
+#include "data/shard/open_files.h"
 #include "data/images/decode.h"
 #include "data/images/image_index.h"
 #include "data/images/image_options.h"

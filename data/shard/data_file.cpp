@@ -4,6 +4,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "data/shard/open_files.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 
@@ -37,7 +38,9 @@ DataFile::DataFile(std::string path)
     : source_(std::move(path)),
       copy_(LocalCopy::of(source_.path())),
       times_(ReadTimes::of(source_.path())),
-      opened_(std::make_unique<Opened>()) {}
+      opened_(std::make_unique<Opened>()) {
+  leave_room_for_others(source_.descriptor().get(), source_.path());
+}
 
 void DataFile::read(std::uint64_t offset, std::span<std::byte> to) const {
   const auto begin = std::chrono::steady_clock::now();
@@ -51,8 +54,11 @@ void DataFile::require_unchanged(const ChangeWatch& watch) const {
 
 bool DataFile::read_copy(std::uint64_t offset, std::span<std::byte> to) const {
   try {
-    std::call_once(opened_->once,
-                   [&] { opened_->file = open_regular_file(copy_->path(), ExitCode::data); });
+    std::call_once(opened_->once, [&] {
+      FileDescriptor file = open_regular_file(copy_->path(), ExitCode::data);
+      leave_room_for_others(file.get(), copy_->path());
+      opened_->file = std::move(file);
+    });
     read_exactly(opened_->file, copy_->path(), offset, to, ExitCode::data);
     return true;
   } catch (const Error& error) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/shard/shard_set.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -55,15 +53,6 @@ std::vector<std::string> shards_in(const std::string& directory) {
 fs::file_type type_of(const std::string& path) {
   std::error_code error;
   return fs::status(path, error).type();
-}
-
-// Many shards need many descriptors; the soft limit is often 1024.
-void raise_descriptor_limit(std::size_t files) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= files + 256) return;
-  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, std::max<rlim_t>(limit.rlim_cur, files + 256));
-  // Without more descriptors, DataFile says which limit to raise.
-  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
 }
 
 std::string_view mask_name(const ShardHeader& header) {
@@ -129,7 +118,6 @@ std::vector<std::string> find_datasets(const std::string& path) {
 ShardSet::ShardSet(const ShardList& list, bool check_blocks) {
   const std::vector<std::string>& paths = list.paths;
   TRIREME_EXPECTS(!paths.empty(), "a data set without shards");
-  raise_descriptor_limit(paths.size());
   shards_.reserve(paths.size());
   files_.reserve(paths.size());
   starts_.push_back(0);

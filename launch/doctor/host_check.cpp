@@ -97,9 +97,10 @@ void check_numa(Findings& findings, const HostCpu& cpu) {
 void check_limits(Findings& findings) {
   constexpr rlim_t min_files = 1024;
   rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < min_files) {
-    findings.note("open files", fmt::format("limit {}", files.rlim_cur),
-                  "ulimit -n 4096: each data shard and each connection takes one");
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max < min_files) {
+    findings.note("open files", fmt::format("hard limit {}", files.rlim_max),
+                  "raise it (limits.conf or LimitNOFILE): each data shard and each connection "
+                  "takes one");
   }
 }
 

@@ -33,15 +33,20 @@ FileDescriptor open_regular_file(const std::string& path, ExitCode code) {
   // O_NONBLOCK: opening a named pipe or a device must not wait; for files it means nothing.
   constexpr int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   FileDescriptor file(::open(path.c_str(), flags));
-  if (!file.is_open() && errno == EMFILE)
-    fail(code, "{}: too many open files; raise the limit with `ulimit -n`, or use larger files",
-         path);
+  if (!file.is_open() && (errno == EMFILE || errno == ENFILE)) too_many_open_files(path);
   if (!file.is_open() && errno == ENOENT) fail(code, "{}: there is no such file (ENOENT)", path);
   if (!file.is_open() && errno == EACCES)
     fail(code, "{}: may not be read by this user (EACCES); change its permissions", path);
   if (!file.is_open()) system_failed("open", path, code);
   static_cast<void>(regular_file_size(file, path, code));
   return file;
+}
+
+void too_many_open_files(const std::string& path) {
+  fail(ExitCode::internal,
+       "{}: too many open files; raise the limit (`ulimit -n` shows it, a hard limit takes "
+       "limits.conf or LimitNOFILE), or use fewer and larger files",
+       path);
 }
 
 std::uint64_t regular_file_size(const FileDescriptor& file, const std::string& path,

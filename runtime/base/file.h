@@ -46,6 +46,11 @@ class FileDescriptor {
 // once.
 [[nodiscard]] FileDescriptor open_regular_file(const std::string& path, ExitCode code);
 
+// What open_regular_file() raises where no descriptor is left, with how to get more. Not by a code
+// of the caller: nothing is wrong with the file, and where the program starts again there may be
+// room.
+[[noreturn]] void too_many_open_files(const std::string& path);
+
 // Size in bytes of a regular file; anything else (directory, device) is an error.
 [[nodiscard]] std::uint64_t regular_file_size(const FileDescriptor& file, const std::string& path,
                                               ExitCode code);

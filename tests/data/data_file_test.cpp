@@ -3,6 +3,7 @@
 #include "data/shard/data_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <filesystem>
@@ -42,6 +43,31 @@ TEST_F(DataFileTest, WhoeverHasTheFileOpenReadsACopyOnceItIsPublished) {
   EXPECT_EQ(text_of(second), "cdef");
   EXPECT_EQ(text_of(DataFile(path_)), "cdef");
   EXPECT_EQ(first.path(), path_);
+}
+
+TEST_F(DataFileTest, FilesThatStayOpenLeaveRoomForOthersOrAreRefused) {
+  test::write_text(path_, "0123456789");
+  const std::shared_ptr<LocalCopy> copy = LocalCopy::of(path_);
+  const auto run = [&] {
+    const rlimit few{64, 64};
+    if (::setrlimit(RLIMIT_NOFILE, &few) != 0) std::exit(2);
+    std::vector<std::unique_ptr<DataFile>> held;
+    try {
+      while (held.size() < 64)
+        held.push_back(std::make_unique<DataFile>(path_));
+    } catch (const Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      if (error.code() != ExitCode::internal) std::exit(3);
+    }
+    copy->publish(path_);  // for whose descriptor there is no room: the file itself is read
+    if (held.size() < 32 || text_of(*held.back()) != "2345" || copy->is_there()) std::exit(4);
+    std::vector<FileDescriptor> others(15);
+    for (FileDescriptor& other : others)
+      other = open_regular_file(path_, ExitCode::data);
+    std::exit(0);
+  };
+
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "too many open files; raise the limit");
 }
 
 TEST_F(DataFileTest, ACopyThatCannotBeReadIsLeftForTheFile) {

@@ -2,13 +2,17 @@
 // HDF5 files of any kind as samples: what is read, in which order, and what is refused.
 #include "data/fields/field_dataset.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <limits>
 #include <thread>
 
+#include "data/shard/data_file.h"
 #include "tests/data/edit_shard.h"
 #include "tests/data/field_data.h"
 #include "tests/data/make_fields.h"
@@ -311,6 +315,36 @@ TEST_F(FieldData, AFractionIsHeldBackForValidationAndNobodySeesItTwice) {
   std::ranges::sort(seen);
   for (std::size_t i = 0; i < 10; ++i)
     EXPECT_EQ(seen[i], 1000.0F * static_cast<float>(i));
+}
+
+// Ends this process: 0 where all samples came and there was room for files of others.
+void read_all_with_64_descriptors(std::span<const FieldDataset* const> readers) {
+  const rlimit few{64, 64};
+  if (::setrlimit(RLIMIT_NOFILE, &few) != 0) std::exit(2);
+  std::vector<std::byte> sample(static_cast<std::size_t>(readers[0]->layout().inputs.count()) * 4);
+  for (std::int64_t i = 0; i < readers[0]->size(); ++i) {
+    for (const FieldDataset* const reader : readers) {
+      std::int32_t label = -1;
+      reader->read(i, sample, {&label, 1});
+      if (label != i) std::exit(3);
+    }
+  }
+  for (int others = 0; others < 24; ++others) {
+    if (::open("/dev/null", O_RDONLY | O_CLOEXEC) < 0) std::exit(4);
+  }
+  std::exit(0);
+}
+
+TEST_F(FieldData, ReadersTogetherKeepNoMoreFilesOpenThanAProcessMay) {
+  std::vector<std::shared_ptr<LocalCopy>> copies;
+  for (int i = 0; i < 90; ++i) {
+    const std::string file = write_sample(fmt::format("{:02}.h5", i), i, {.extents = {2, 2, 1}});
+    copies.push_back(LocalCopy::of(file));
+    if (i % 2 == 0) copies.back()->publish(file);  // takes a descriptor of its own
+  }
+  const FieldDataset a = open(options()), b = open(options()), c = open(options());
+
+  EXPECT_EXIT(read_all_with_64_descriptors(std::array{&a, &b, &c}), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(FieldData, TheFingerprintIsOfTheDataAndNotOfItsPlace) {

@@ -8,7 +8,7 @@
 
 #include "data/fields/storage/chunk_cache.h"
 #include "data/fields/storage/field_index.h"
-#include "data/fields/storage/open_files.h"
+#include "data/shard/open_files.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

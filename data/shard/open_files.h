@@ -16,10 +16,18 @@
 
 namespace trireme {
 
+// Whatever opens a file of data to keep it open calls this with its descriptor, the lowest that was
+// free, which so tells how many are in use, by whomever. Raises the soft limit to the hard one;
+// where little room is left for others (connections, checkpoints, logs) closes the files of all
+// OpenFiles that were not used for longest; raises ExitCode::internal where none is left.
+void leave_room_for_others(int descriptor, const std::string& path);
+
 class OpenFiles {
  public:
-  // `most` of them at a time; 0: half of what this process may have open.
-  explicit OpenFiles(std::size_t most = 0);
+  OpenFiles();
+  ~OpenFiles();
+  OpenFiles(const OpenFiles&) = delete;
+  OpenFiles& operator=(const OpenFiles&) = delete;
 
   struct File {
     explicit File(const std::string& path) : data(path), watch(data.source().descriptor(), path) {}
@@ -36,15 +44,24 @@ class OpenFiles {
                                                  std::int64_t modified = 0);
 
  private:
-  struct Entry {
+  friend void leave_room_for_others(int descriptor, const std::string& path);
+  struct Kept {
+    OpenFiles* owner;
+    std::string path;
     std::shared_ptr<const File> file;
-    std::list<std::string>::iterator age;
   };
+  using Age = std::list<Kept>::iterator;
+  // Of all objects of this class; its mutex guards their entries_ too.
+  struct Ages {
+    std::mutex mutex;
+    std::list<Kept> files;  // the latest used first
+  };
+  static Ages& ages();
+  [[nodiscard]] std::shared_ptr<const File> find(const std::string& path);
+  void compare(const File& file, std::uint64_t bytes, std::int64_t modified);
 
-  std::size_t most_;
-  mutable std::mutex mutex_;
-  std::unordered_map<std::string, Entry> entries_;
-  std::list<std::string> ages_;                        // the latest used first
+  std::unordered_map<std::string, Age> entries_;
+  std::mutex mutex_;
   std::unordered_map<std::string, FileStamp> stamps_;  // of every file when it was opened last
   std::int64_t made_at_;                               // as files' times
 };
