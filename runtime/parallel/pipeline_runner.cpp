@@ -2,10 +2,14 @@
 #include "runtime/parallel/pipeline_runner.h"
 
 #include "runtime/comm/watchdog/step_watch.h"
+#include "runtime/device/cpu/stream_core.h"
 #include "runtime/device/trace/trace_log.h"
 
 namespace trireme {
 namespace {
+
+// A receive is up to three tasks of its stream: a wait for its slot, the message, an event.
+static_assert(3 * receives_ahead <= StreamCore::capacity);
 
 std::string_view activity_of(ActionKind computation) {
   if (computation == ActionKind::forward) return "forward";

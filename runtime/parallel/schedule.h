@@ -11,6 +11,11 @@
 // A send completes once its receive is posted (no buffering is assumed) and holds up nothing but
 // its own channel. A receive enqueues; the forward or backward of the same (chunk, micro-batch)
 // waits for it.
+//
+// A stage lists no more than `receives_ahead` receives of a channel ahead of the computations that
+// read them. Each takes room in the queue of its stream until its message comes, and a stage that
+// waits for room cannot compute what the message waits for. No schedule comes to a standstill where
+// streams have room for `receives_ahead` transfers (tests/parallel/schedule_check_test.cpp).
 #pragma once
 
 #include <cstdint>
@@ -49,6 +54,8 @@ struct ScheduleShape {
   int chunks = 1;         // per stage
   friend constexpr bool operator==(const ScheduleShape&, const ScheduleShape&) = default;
 };
+
+inline constexpr int receives_ahead = 64;
 
 [[nodiscard]] constexpr int virtual_stages(const ScheduleShape& shape) {
   return shape.stages * shape.chunks;

@@ -73,6 +73,7 @@ class StageCheck {
   // What must stand before `action`, then what it changes.
   Violation follow(const Action& action) {
     if (auto violation = check_order(action)) return violation;
+    if (auto violation = check_ahead(action)) return violation;
     const int chunk = action.chunk;
     const ActionKind takes = is_first(chunk) ? ActionKind::forward : ActionKind::recv_forward;
     if (action.kind == takes) {
@@ -125,6 +126,19 @@ class StageCheck {
     return {};
   }
 
+  // Receives that no computation has read yet.
+  Violation check_ahead(const Action& action) {
+    if (action.kind == ActionKind::forward && !is_first(action.chunk)) --inputs_ahead_;
+    if (action.kind == ActionKind::backward && !is_last(action.chunk)) --gradients_ahead_;
+    int ahead = 0;
+    if (action.kind == ActionKind::recv_forward) ahead = ++inputs_ahead_;
+    if (action.kind == ActionKind::recv_backward) ahead = ++gradients_ahead_;
+    if (ahead <= receives_ahead) return {};
+    return about(action,
+                 fmt::format("is receive {} that waits on its channel, over the limit of {}", ahead,
+                             receives_ahead));
+  }
+
   Violation after(const Action& action, ActionKind kind) {
     if (!belongs(kind, action.chunk) || listed(kind, action) != 0) return {};
     const Action needed{kind, action.chunk, action.micro_batch};
@@ -151,7 +165,7 @@ class StageCheck {
   std::array<std::vector<char>, action_kinds> listed_;  // [kind][chunk, micro-batch]
   std::vector<std::array<int, 3>> passed_;  // [chunk][compute kind]: the micro-batch that is due
   std::vector<std::vector<int>> holders_;   // [chunk][slot]: micro-batch or free
-  int in_flight_ = 0;
+  int in_flight_ = 0, inputs_ahead_ = 0, gradients_ahead_ = 0;
 };
 
 std::vector<Action> of_kind(const std::vector<Action>& actions, ActionKind kind) {

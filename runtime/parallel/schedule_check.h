@@ -14,7 +14,7 @@ namespace trireme {
 //  - every stage lists exactly its actions, each once;
 //  - each after what it reads; micro-batches pass a chunk in order 0, 1, ... in both directions, so
 //    that gradient sums have one order; a receive only into a slot that is free;
-//  - no more in flight than in_flight_bound;
+//  - no more in flight than in_flight_bound, and no more than receives_ahead posted ahead;
 //  - both ends of every channel name the same transfers in the same order;
 //  - no deadlock, though sends wait for their receives.
 [[nodiscard]] std::optional<std::string> check_schedule(const Schedule& schedule);

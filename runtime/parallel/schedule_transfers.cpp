@@ -54,7 +54,11 @@ class Lister {
       add_receives();
       listed_.push_back(action);
       Done& done = computed_[static_cast<std::size_t>(action.chunk)];
-      if (action.kind == ActionKind::forward) ++done.forward;
+      if (action.kind == ActionKind::forward) {
+        ++done.forward;
+        if (!is_first(action.chunk)) ++read_inputs_;
+      }
+      if (action.kind == ActionKind::backward && !is_last(action.chunk)) ++read_gradients_;
       if (action.kind == last_use(shape_.kind)) ++done.freed;
       add_send(action);
     }
@@ -75,13 +79,15 @@ class Lister {
 
   // Both channels as far as they may go now.
   void add_receives() {
-    for (; next_input_ < inputs_.size(); ++next_input_) {
+    const std::size_t last_input = std::min(inputs_.size(), read_inputs_ + receives_ahead);
+    for (; next_input_ < last_input; ++next_input_) {
       const Action& forward = inputs_[next_input_];
       const auto chunk = static_cast<std::size_t>(forward.chunk);
       if (forward.micro_batch - slots_[chunk] >= computed_[chunk].freed) break;
       listed_.push_back({ActionKind::recv_forward, forward.chunk, forward.micro_batch});
     }
-    for (; next_gradient_ < gradients_.size(); ++next_gradient_) {
+    const std::size_t last_gradient = std::min(gradients_.size(), read_gradients_ + receives_ahead);
+    for (; next_gradient_ < last_gradient; ++next_gradient_) {
       const Action& backward = gradients_[next_gradient_];
       if (backward.micro_batch >= computed_[static_cast<std::size_t>(backward.chunk)].forward)
         break;
@@ -102,6 +108,7 @@ class Lister {
   std::vector<int> slots_;
   std::vector<Action> inputs_, gradients_;  // the computations that wait for a receive, in order
   std::size_t next_input_ = 0, next_gradient_ = 0;
+  std::size_t read_inputs_ = 0, read_gradients_ = 0;  // of them, by computations listed so far
   std::vector<Done> computed_;
   std::vector<Action> listed_;
 };

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
 
 #include "tests/parallel/schedules.h"
 
@@ -18,6 +19,99 @@ std::size_t at(const Schedule& schedule, int stage, const Action& action) {
   const auto found = std::ranges::find(list, action);
   EXPECT_NE(found, list.end()) << text_of(action);
   return static_cast<std::size_t>(found - list.begin());
+}
+
+// Hosts that follow their lists on streams with room for so few transfers: one that finds no room
+// waits, and so does one that computes, for what it reads.
+class NarrowHosts {
+ public:
+  explicit NarrowHosts(const Schedule& schedule)
+      : schedule_(schedule), hosts_(schedule.actions.size()) {}
+
+  bool come_to_an_end() {
+    for (bool moves = true; moves;) {
+      moves = false;
+      for (int stage = 0; stage < schedule_.shape.stages; ++stage) {
+        for (; host(stage).next < list(stage).size() && step(stage); ++host(stage).next)
+          moves = true;
+      }
+    }
+    return std::ranges::all_of(hosts_, [&](const Host& each) {
+      return each.next == list(static_cast<int>(&each - hosts_.data())).size();
+    });
+  }
+
+ private:
+  struct Host {
+    std::size_t next = 0;
+    std::array<int, 7> posted{}, over{};  // of a channel, by kind of transfer
+    std::array<int, 7> read{};            // by the computations that receives are for
+  };
+  Host& host(int stage) { return hosts_[static_cast<std::size_t>(stage)]; }
+  const std::vector<Action>& list(int stage) const {
+    return schedule_.actions[static_cast<std::size_t>(stage)];
+  }
+
+  bool step(int stage) {
+    const Action& action = list(stage)[host(stage).next];
+    return is_compute(action.kind) ? compute(stage, action) : post(stage, action);
+  }
+  bool compute(int stage, const Action& action) {
+    const int at = virtual_stage(schedule_.shape, stage, action.chunk);
+    const bool forward = action.kind == ActionKind::forward;
+    if (action.kind == ActionKind::backward_weight ||
+        at == (forward ? 0 : virtual_stages(schedule_.shape) - 1))
+      return true;
+    const auto kind =
+        static_cast<std::size_t>(forward ? ActionKind::recv_forward : ActionKind::recv_backward);
+    if (host(stage).read[kind] == host(stage).over[kind]) return false;
+    ++host(stage).read[kind];
+    return true;
+  }
+  // A message passes as soon as both ends have posted it.
+  bool post(int stage, const Action& action) {
+    const Peer peer = peer_of(schedule_.shape, stage, action);
+    const auto here = static_cast<std::size_t>(action.kind);
+    const auto there = static_cast<std::size_t>(peer.action.kind);
+    Host &own = host(stage), &other = host(peer.stage);
+    if (own.posted[here] - own.over[here] == receives_ahead) return false;
+    ++own.posted[here];
+    own.over[here] = other.over[there] = std::min(own.posted[here], other.posted[there]);
+    return true;
+  }
+
+  const Schedule& schedule_;
+  std::vector<Host> hosts_;
+};
+
+void expect_to_end(const ScheduleShape& shape) {
+  if (unsupported(shape)) return;
+  const Schedule schedule = make_schedule(shape);
+  ASSERT_EQ(check_schedule(schedule), std::nullopt) << testing::PrintToString(shape);
+  EXPECT_TRUE(NarrowHosts(schedule).come_to_an_end()) << testing::PrintToString(shape);
+}
+
+TEST(ScheduleCheck, NoScheduleComesToAStandstillWhereStreamsHaveRoomForSoManyReceives) {
+  for (const ScheduleKind kind : test::all_schedules) {
+    for (const int stages : {2, 3, 4, 7, 40}) {
+      for (const int micro_batches : {64, 65, 66, 128, 132, 300, 1000, 1200}) {
+        for (const int chunks : {1, 2, 4})
+          expect_to_end({kind, stages, micro_batches, chunks});
+      }
+    }
+  }
+}
+
+TEST(ScheduleCheck, AStandstillIsFoundWhereAListPostsTooFarAhead) {
+  Schedule schedule = make_schedule({ScheduleKind::gpipe, 2, 100, 1});
+  auto& list = schedule.actions[0];
+  std::erase_if(list, [](const Action& each) { return each.kind == ActionKind::recv_backward; });
+  for (int m = 0; m < 100; ++m)
+    list.insert(list.begin() + 3 * m + 2, {ActionKind::recv_backward, 0, m});
+
+  EXPECT_FALSE(NarrowHosts(schedule).come_to_an_end());
+  EXPECT_THAT(check_schedule(schedule),
+              Optional(HasSubstr("RB64 is receive 65 that waits on its channel")));
 }
 
 TEST(ScheduleCheck, HoldsForEverySupportedShape) {

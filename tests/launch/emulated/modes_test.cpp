@@ -114,6 +114,14 @@ TEST_F(EmulatedModes, LayoutModeChangesNoBit) {
                                                        {2, "tensor=2 tensor_chunks=4"}});
 }
 
+// Far more messages than a stream's queue holds.
+TEST_F(EmulatedModes, ManyMicroBatchesChangeNoBit) {
+  Run run = gpt({"model.context=4", "train.global_batch=150", "train.micro_batch=1",
+                 "train.steps=1", "parallel.timeout_seconds=60"});
+  run.steps = 1;
+  expect_same_bits(run, {{2, "pipeline=2 schedule=gpipe"}});
+}
+
 TEST_F(EmulatedModes, OverlapChangesNoBit) {
   expect_equal(gpt(), {{2, "data=2"}, {2, "data=2 reducer=inline"}});
   expect_equal(gpt(), {{2, "data=2 zero=2"}, {2, "data=2 zero=2 reducer=inline"}});

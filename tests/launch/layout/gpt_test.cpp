@@ -20,6 +20,12 @@ class GptLayout : public LayoutTest {
     set.insert(set.end(), more.begin(), more.end());
     return {.family = Family::gpt, .set = set, .steps = 3};
   }
+  static Run one_step_of(int micro_batches) {
+    Run of_one = run({fmt::format("train.global_batch={}", micro_batches), "train.micro_batch=1",
+                      "train.steps=1", "model.context=4", "parallel.timeout_seconds=50"});
+    of_one.steps = 1;
+    return of_one;
+  }
   // The text with a document behind every "oar".
   Settings documents() {
     const std::string packed = directory() + "/documents";
@@ -88,6 +94,20 @@ TEST_F(GptLayout, PipelineStagesAndSchedulesChangeNoBit) {
                            {4, "pipeline=4 schedule=gpipe"},
                            {4, "pipeline=4 schedule=1f1b"},
                            {4, "pipeline=4 schedule=zero-bubble"}});
+}
+
+TEST_F(GptLayout, MoreMicroBatchesThanAStreamQueuesTransfersChangeNoBit) {
+  expect_same_bits(one_step_of(300), {{2, "pipeline=2 schedule=gpipe"},
+                                      {2, "pipeline=2 schedule=1f1b"},
+                                      {2, "pipeline=2 schedule=interleaved chunks=2"},
+                                      {2, "pipeline=2 schedule=zero-bubble"},
+                                      {3, "pipeline=3 schedule=gpipe"}});
+}
+
+TEST_F(GptLayout, AThousandMicroBatchesChangeNoBit) {
+  expect_same_bits(one_step_of(1000), {{2, "pipeline=2 schedule=gpipe"},
+                                       {3, "pipeline=3 schedule=1f1b"},
+                                       {3, "pipeline=3 schedule=zero-bubble"}});
 }
 
 TEST_F(GptLayout, CombinationsOnEightRanksChangeNoBit) {
