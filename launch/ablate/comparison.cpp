@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "launch/ablate/paired_test.h"
+
 namespace trireme::ablate {
 namespace {
 
@@ -37,7 +39,7 @@ std::optional<Difference> difference(const Study& study, std::span<const Cell> o
   }
   if (difference.by_seed.empty()) return {};
   difference.mean = scale::mean_of(difference.by_seed);
-  difference.interval = scale::bootstrap(difference.by_seed, scale::mean_of);
+  difference.interval = mean_interval(difference.by_seed);
   return difference;
 }
 
@@ -69,25 +71,41 @@ Row row_of(const Study& study, const AblationResult& result, std::size_t variant
     *sum /= row.seeds;
   row.rank_hours = row.seconds * study.ranks / seconds_per_hour;
   row.metric = scale::mean_of(values);
-  row.interval = scale::bootstrap(values, scale::mean_of);
+  row.interval = mean_interval(values);
   if (variant == 0) return row;
   for (const Axis axis : axes)
     row.differences[static_cast<std::size_t>(axis)] = difference(study, own, base, axis);
   return row;
 }
 
+// Each axis is a family of tests: as many as the study has variants, whatever became of them.
+void test(const Study& study, std::span<Row> variants, Axis axis) {
+  const auto index = static_cast<std::size_t>(axis);
+  std::vector<std::optional<double>> p;
+  for (const Row& row : variants) {
+    const auto& difference = row.differences[index];
+    const bool whole = difference && row.state == CellState::done &&
+                       difference->by_seed.size() == study.seeds.size();
+    p.push_back(whole ? paired_p(difference->by_seed) : std::nullopt);
+  }
+  const std::vector<double> corrected = holm(p);
+  for (std::size_t i = 0; i < p.size(); ++i)
+    if (p[i]) variants[i].differences[index]->p = corrected[i];
+}
+
 }  // namespace
 
 std::string_view Difference::verdict() const {
-  constexpr std::size_t fewest_seeds = 3;  // of two the interval is no more than these two
-  if (!interval || by_seed.size() < fewest_seeds) return "open";
-  return interval->high < 0 ? "better" : interval->low > 0 ? "worse" : "open";
+  if (!p) return "";
+  return *p > 0.05 ? "open" : mean < 0 ? "better" : "worse";
 }
 
 std::vector<Row> compare(const Study& study, const AblationResult& result) {
   std::vector<Row> rows;
   for (std::size_t variant = 0; variant < study.variants.size(); ++variant)
     rows.push_back(row_of(study, result, variant));
+  for (const Axis axis : axes)
+    test(study, std::span(rows).subspan(1), axis);
   std::ranges::stable_sort(rows.begin() + 1, rows.end(), {}, [](const Row& row) {
     const auto& difference = row.differences.front();
     return difference ? difference->mean : std::numeric_limits<double>::infinity();

@@ -44,10 +44,12 @@ ordered_json describe(const Study& study, const Row& row) {
   for (std::size_t axis = 0; axis < axis_names.size(); ++axis) {
     const auto& difference = row.differences[axis];
     if (!difference) continue;
-    text["differences"][axis_names[axis]] = {{"mean", difference->mean},
-                                             {"interval", describe(difference->interval)},
-                                             {"verdict", difference->verdict()},
-                                             {"by_seed", difference->by_seed}};
+    text["differences"][axis_names[axis]] = {
+        {"mean", difference->mean},
+        {"interval", describe(difference->interval)},
+        {"p", difference->p ? ordered_json(*difference->p) : ordered_json(nullptr)},
+        {"verdict", difference->verdict()},
+        {"by_seed", difference->by_seed}};
   }
   return text;
 }
@@ -95,12 +97,15 @@ std::string row_text(const Study& study, const Row& row, int width) {
   text += fmt::format(" {:>9.0f} {:>9.4f}", row.steps, row.metric);
   const auto& difference = row.differences.front();
   if (difference) {
-    text += fmt::format(" {:>+9.4f}  {:<18} {:<7}", difference->mean,
-                        interval_text(difference->interval, true), difference->verdict());
+    text += fmt::format(" {:>+9.4f}  {:<18} {:>6} {:<7}", difference->mean,
+                        interval_text(difference->interval, true),
+                        difference->p ? fmt::format("{:.3f}", *difference->p) : "",
+                        difference->verdict());
     const auto& by_time = row.differences[static_cast<std::size_t>(Axis::seconds)];
     text += by_time ? fmt::format("{:>+9.4f}", by_time->mean) : fmt::format("{:>9}", "");
   } else {
-    text += fmt::format(" {:>9}  {:<18} {:<7}{:>9}", "", row.variant == 0 ? "base" : "", "", "");
+    text += fmt::format(" {:>9}  {:<18} {:>6} {:<7}{:>9}", "", row.variant == 0 ? "base" : "", "",
+                        "", "");
   }
   return text + fmt::format(" {:>9.4g}\n", row.seconds);
 }
@@ -114,7 +119,15 @@ std::vector<std::string> definitions(const Study& study, const AblationResult& r
   std::vector<std::string> text = {
       fmt::format("metric: {}; less is better", metric_text(study)),
       "difference: variant less base of the same seed, averaged over seeds, with the 95 % interval "
-      "of a bootstrap over seeds (10,000 resamples, percentiles); of three seeds that is narrow",
+      "of Student's t over these differences, of each by itself",
+      fmt::format(
+          "p: how probable a mean difference as large is without any effect (paired t test), "
+          "corrected for {} variant{} (Holm): of 100 studies without effects at most 5 find one; "
+          "better, worse: p is at most 0.05; none of a variant that was stopped, or a seed of "
+          "which "
+          "has no value",
+          study.variants.size() - 1, study.variants.size() > 2 ? "s" : ""),
+      "order: seed by seed, within a seed drawn at random",
       fmt::format(
           "at equal steps, {0} or time: both cells of a seed up to the least that either has "
           "come to; cost is time times {1} rank{2}, so equal cost is equal time",
@@ -142,9 +155,9 @@ std::string text_report(const Study& study, const AblationResult& result,
   for (const Variant& variant : study.variants)
     width = std::max(width, variant.name.size());
   const int column = static_cast<int>(std::min<std::size_t>(width, 60));
-  std::string text = fmt::format("{:<{}} {:>7} {:>7} {:>9} {:>9} {:>9}  {:<18} {:<7}{:>9} {:>9}\n",
-                                 "variant", column, "state", "seeds", "steps", "metric", "diff",
-                                 "95 %", "", "at time", "time, s");
+  std::string text = fmt::format(
+      "{:<{}} {:>7} {:>7} {:>9} {:>9} {:>9}  {:<18} {:>6} {:<7}{:>9} {:>9}\n", "variant", column,
+      "state", "seeds", "steps", "metric", "diff", "95 %", "p", "", "at time", "time, s");
   for (const Row& row : rows)
     text += row_text(study, row, column);
   for (const std::string& line : definitions(study, result))

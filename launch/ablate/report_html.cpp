@@ -99,10 +99,12 @@ std::string scrolling(std::string_view name, const std::string& table) {
 
 std::string difference_cells(const std::optional<Difference>& difference) {
   if (!difference) return "<td>–</td><td class=\"text\"></td>";
-  const std::string interval = difference->interval
-                                   ? fmt::format("{:+.4f}..{:+.4f}, {}", difference->interval->low,
-                                                 difference->interval->high, difference->verdict())
-                                   : "one seed";
+  std::string interval = "one seed";
+  if (difference->interval)
+    interval =
+        fmt::format("{:+.4f}..{:+.4f}", difference->interval->low, difference->interval->high);
+  if (difference->p)
+    interval += fmt::format(", p {:.3f}, {}", *difference->p, difference->verdict());
   return fmt::format("<td>{:+.4f}</td><td class=\"text\">{}</td>", difference->mean, interval);
 }
 
@@ -131,7 +133,7 @@ std::string table_head(const Study& study, bool one_column) {
   std::string first, second;
   for (const std::string& what : equal) {
     first += fmt::format("<th class=\"text\" colspan=\"2\">difference at equal {}</th>", what);
-    second += "<th>mean</th><th class=\"text\">95 %</th>";
+    second += "<th>mean</th><th class=\"text\">95 %, p, verdict</th>";
   }
   const auto tall = [](std::string_view title, std::string_view kind = "") {
     return fmt::format("<th rowspan=\"2\"{}>{}</th>", kind, title);

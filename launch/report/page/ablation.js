@@ -45,7 +45,7 @@ const ablation = {
     const columns = Array.from({ length: most }, (_, s) => seeds.map((values) => values[s] === undefined ? null : values[s]));
     const dots = (index, size) => ({ width: 0, points: { show: true, size }, paths: () => null, index });
     charts.add(parent, { title: "Difference to the base at equal steps", broad: true, xLabel: "variants as in the table", yLabel: "metric less the base's",
-      caption: "Below zero: better than the base with the same seed. Mean over the seeds, whiskers the 95 % interval of a bootstrap; small points are the seeds.",
+      caption: "Below zero: better than the base with the same seed. Mean over the seeds, whiskers the 95 % interval of Student's t; small points are the seeds.",
       xWrite: (i) => shown[i] === undefined ? "" : String(i + 1), write: format.number, read: (i) => shown[i].name + ": " + shown[i].difference.map(format.number).join(", "),
       xAxis: { incrs: [1, 2, 5, 10, 20, 50] }, x: { range: (u, low, high) => [Math.round(low) - 0.6, Math.round(high) + 0.6] },
       yScale: { range: () => charts.range(Math.min(...all), Math.max(...all)) }, hooks: { draw: [draw] },

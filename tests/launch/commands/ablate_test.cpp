@@ -6,11 +6,15 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "launch/ablate/comparison.h"
 #include "launch/ablate/halving.h"
+#include "launch/ablate/paired_test.h"
 #include "launch/ablate/prefixes.h"
 #include "models/config.h"
 #include "tests/launch/fixture/run_fixture.h"
@@ -20,6 +24,7 @@ namespace {
 
 using nlohmann::json;
 using testing::AllOf;
+using testing::DoubleEq;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -170,6 +175,44 @@ TEST_F(AblateTest, AStudyThatWasInterruptedGoesOn) {
     EXPECT_EQ(one["state"], "done") << one;
 }
 
+TEST_F(AblateTest, AStudyGoesOnWhenNobodyReadsItsOutputOrTheDiskOfItIsFull) {
+  const std::string study = "seeds: [1]\nvariants: {list: {plain: {train.clip_norm: 0}}}\n";
+  const CommandResult left = run_command(
+      fmt::format("{{ {} 2>&1; echo $? > {}/code; }} | head -n 1", ablate(study), directory()), 60);
+  EXPECT_EQ(read_file(directory() + "/code"), "0\n") << left.output;
+  EXPECT_EQ(cell("plain", 1)["state"], "done");
+  EXPECT_TRUE(std::filesystem::exists(out() + "/ablation.html"));
+
+  std::filesystem::remove_all(out());
+  const CommandResult full = run_command(ablate(study) + " > /dev/full", 60);
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_THAT(full.output, HasSubstr("standard output cannot be written to: No space left"));
+  EXPECT_EQ(cell("plain", 1)["state"], "done");
+}
+
+// Of three seeds and four variants the ranges are trained in the order of their seeds, and not in
+// one order of variants for all seeds.
+TEST_F(AblateTest, CellsAreTrainedSeedBySeedInADrawnOrder) {
+  const std::string study =
+      "seeds: [1, 2, 3]\nshare_from: 0\nset: {train.steps: 1}\n"
+      "variants: {grid: {train.clip_norm: [0, 2, 3, 4, 5]}}\n";
+  const CommandResult result = run_command(ablate(study), 120);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+
+  std::map<std::string, std::vector<std::string>> orders;
+  std::vector<std::string> seeds;
+  std::istringstream lines(result.output);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("seed ") || !line.ends_with(": done")) continue;
+    const std::string seed = line.substr(0, line.find(','));
+    seeds.push_back(seed);
+    orders[seed].push_back(line.substr(line.rfind(',')));
+  }
+  ASSERT_EQ(seeds.size(), 18U) << result.output;
+  EXPECT_TRUE(std::ranges::is_sorted(seeds));
+  EXPECT_FALSE(orders["seed 1"] == orders["seed 2"] && orders["seed 2"] == orders["seed 3"]);
+}
+
 TEST_F(AblateTest, WhatIsNoStudyIsRefusedBeforeAnythingIsStarted) {
   const std::pair<const char*, const char*> bad[] = {
       {"seeds: [1]\nvariants: {grid: {train.clip: [0]}}\n", "train.clip"},
@@ -287,7 +330,62 @@ TEST(Comparison, PairsBySeedAtTheLeastThatBothHaveComeTo) {
   EXPECT_EQ(by_items->mean, -0.5);
   EXPECT_EQ(by_steps->interval->high, -0.5);
   EXPECT_EQ(by_steps->verdict(), "better");
+  result.cells.back().state = ablate::CellState::stopped;
+  EXPECT_EQ(ablate::compare(study, result)[1].differences.front()->verdict(), "");
   EXPECT_EQ(by_time->by_seed, (std::vector<double>{4.5, 4.5, 4.5}));
+}
+
+TEST(PairedTest, AgreesWithTablesOfStudentsT) {
+  // Two-sided 5 % and 1 %.
+  for (const auto& [freedom, five, one] : {std::tuple{1, 12.7062, 63.6567},
+                                           {2, 4.30265, 9.92484},
+                                           {5, 2.57058, 4.03214},
+                                           {30, 2.04227, 2.75000}}) {
+    EXPECT_NEAR(ablate::t_probability(five, freedom), 0.05, 1e-6) << freedom;
+    EXPECT_NEAR(ablate::t_probability(-one, freedom), 0.01, 1e-6) << freedom;
+  }
+  const auto interval = ablate::mean_interval(std::vector<double>{1, 2, 6});
+  EXPECT_NEAR(interval->low, 3 - 4.30265 * std::sqrt(7.0 / 3), 1e-4);
+  EXPECT_FALSE(ablate::mean_interval(std::vector<double>{1}));
+}
+
+TEST(PairedTest, HolmCountsEveryTestThatWasPlanned) {
+  const std::vector<std::optional<double>> p = {0.01, 0.04, std::nullopt, 0.015};
+
+  EXPECT_THAT(ablate::holm(p), ElementsAre(DoubleEq(0.04), DoubleEq(0.08), 1.0, DoubleEq(0.045)));
+}
+
+// Studies of training losses that are noise alone, with a base that all variants are compared with.
+TEST(PairedTest, FindsEffectsThatAreNoneInAtMostFiveOfAHundredStudies) {
+  std::mt19937_64 bits(7);
+  std::normal_distribution<double> noise;
+  constexpr int studies = 4000;
+  for (const auto& [seeds, names] :
+       {std::pair<std::size_t, std::vector<std::string>>{3, {"constant", "wsd"}},
+        {3, {"constant", "wsd", "cosine", "linear"}},
+        {8, {"constant", "wsd", "cosine"}}}) {
+    ablate::Study study = study_of(names);
+    study.seeds.resize(seeds);
+    int wrong = 0;
+    for (int i = 0; i < studies; ++i) {
+      ablate::AblationResult result;
+      for (std::size_t variant = 0; variant < names.size(); ++variant)
+        for (std::size_t seed = 0; seed < seeds; ++seed)
+          result.cells.push_back(
+              {.variant = variant,
+               .seed = seed,
+               .state = ablate::CellState::done,
+               .curve = {.training = {{.place = {.steps = 1, .items = 1, .seconds = 1},
+                                       .loss = 3 + 0.1 * noise(bits)}}}});
+      const std::vector<ablate::Row> rows = ablate::compare(study, result);
+      wrong += std::ranges::any_of(std::span(rows).subspan(1), [](const ablate::Row& row) {
+        return row.differences.front()->verdict() != "open";
+      });
+    }
+    // Three standard deviations above 5 %.
+    EXPECT_LT(wrong, 0.05 * studies + 3 * std::sqrt(0.05 * 0.95 * studies)) << names.size();
+    EXPECT_GT(wrong, 0.02 * studies) << "so careful that nothing is ever found";
+  }
 }
 
 TEST_F(AblateTest, TrainingStopsAtAStepAndGoesOnToTheSameBits) {
