@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/guard.h"
 
+#include <fmt/core.h>
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
+#include <sstream>
 #include <thread>
 
 #include "launch/standard_streams.h"
@@ -40,15 +41,15 @@ int launcher_rank() {
 
 int guarded_main(const std::function<int()>& body) {
   prepare_gpu_environment();
-  open_standard_descriptors();
+  open_standard_streams();
   // A file size limit (ulimit -f) then fails the write, which names the file, and does not kill the
   // process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     check_cpu_supports_build();
     const int code = body();
-    if (code == 0 && !flush_output())
-      fail(ExitCode::internal, "standard output cannot be written to: {}", std::strerror(errno));
+    if (const int lost = flush_output(); code == 0 && lost != 0)
+      fail(ExitCode::internal, "standard output cannot be written to: {}", std::strerror(lost));
     return code;
   } catch (const Error& error) {
     end_job(error.code(), error.what());
@@ -64,7 +65,11 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
     app.parse(argc, argv);
     return static_cast<int>(ExitCode::ok);
   } catch (const CLI::Success& help_or_version) {
-    return launcher_rank() == 0 ? app.exit(help_or_version) : 0;
+    if (launcher_rank() != 0) return 0;
+    std::ostringstream text;
+    const int code = app.exit(help_or_version, text, text);
+    fmt::print("{}", text.str());
+    return code;
   } catch (const CLI::RuntimeError& ended) {  // by the command itself, which has said why
     return end_job_alike(ended.get_exit_code());
   } catch (const CLI::ParseError& error) {

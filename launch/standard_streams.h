@@ -4,15 +4,18 @@
 
 namespace trireme {
 
-// First in main: a standard descriptor that is closed becomes /dev/null, so that no file or socket
-// of ours gets its number and the lines meant for the screen.
-void open_standard_descriptors() noexcept;
+// First in main. A standard descriptor that is closed becomes /dev/null, so that no file or socket
+// of ours gets its number and the lines meant for the screen. What cannot be written to stdout or
+// stderr any more is lost and ends no work: neither a reader who left ("| head -1") nor a full disk
+// raises a signal or an error of stdio. Programs that the command starts find the usual signal.
+void open_standard_streams() noexcept;
 
-// For commands that must go on when nobody reads their output any more ("| head -1"). Others end by
-// SIGPIPE, as is usual. Programs that the command starts find the usual signal again.
-void outlive_readers() noexcept;
+// For commands that do nothing but print, for as long as somebody reads: SIGPIPE ends them, as is
+// usual.
+void end_with_reader() noexcept;
 
-// Whether all that was printed arrived.
-[[nodiscard]] bool flush_output() noexcept;
+// Writes what is left. The errno of what was lost of standard output though its reader is there; 0:
+// nothing.
+[[nodiscard]] int flush_output() noexcept;
 
 }  // namespace trireme

@@ -13,6 +13,7 @@
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/job/requested_config.h"
+#include "launch/standard_streams.h"
 #include "launch/text/generation.h"
 #include "models/config.h"
 #include "runtime/config/config.h"
@@ -93,6 +94,7 @@ void one_text_each(CLI::Option& option) {
 }
 
 void generate(const GenerateArguments& arguments) {
+  end_with_reader();
   const RankProcess process;
   Provenance where;
   Config config = config_of(arguments, process, where);

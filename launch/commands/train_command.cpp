@@ -12,7 +12,6 @@
 #include "launch/job/training.h"
 #include "launch/plan/choose_layout.h"
 #include "launch/plan/memory_advice.h"
-#include "launch/standard_streams.h"
 #include "models/config.h"
 #include "runtime/train/signal_requests.h"
 
@@ -40,7 +39,6 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
   if (arguments.list_keys) return list_keys();
   if (arguments.config.empty())
     fail(ExitCode::config, "trireme train: no config file given; see trireme train --help");
-  if (!arguments.print_config) outlive_readers();
   const SignalRequests signals;  // before anything that takes time
   const RankProcess process;
   auto [given, where, requested] =

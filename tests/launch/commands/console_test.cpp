@@ -167,6 +167,26 @@ TEST_F(ConsoleTest, ARunGoesOnWhenNobodyReadsItsOutput) {
   EXPECT_FALSE(weights_of("run").empty());
 }
 
+TEST_F(ConsoleTest, AReaderWhoLeavesEndsNoOtherCommandAndIsNoError) {
+  ASSERT_EQ(run_command(training()).exit_code, 0);
+  const auto code_of = [&](const std::string& command) {
+    static_cast<void>(run_command(
+        fmt::format("rm -f {0}/left; {{ until [ -e {0}/left ]; do sleep 0.01; done; "
+                    "{1} {2} 2>{0}/errors; echo $? >{0}/code; }} | {{ exec 0<&-; >{0}/left; }}",
+                    directory(), TRIREME_BINARY, command)));
+    EXPECT_THAT(read_file(directory() + "/errors"), Not(HasSubstr("error"))) << command;
+    return read_file(directory() + "/code");
+  };
+
+  EXPECT_EQ(code_of(fmt::format("report {0}/run --output {0}/page.html", directory())), "0\n");
+  EXPECT_TRUE(std::filesystem::exists(directory() + "/page.html"));
+  EXPECT_EQ(code_of(fmt::format("checkpoint inspect {}/run", directory())), "0\n");
+  EXPECT_EQ(code_of("train --list-keys"), "0\n");
+  // What only prints ends with its reader.
+  EXPECT_EQ(code_of(fmt::format("generate {}/run --prompt-ids 1,2 --tokens 5", directory())),
+            "141\n");
+}
+
 TEST_F(ConsoleTest, WhatCannotBePrintedChangesNoExitCodeOfAFailure) {
   for (const char* const where : {"2>/dev/full", "2>&-", ">/dev/full 2>&1"}) {
     const CommandResult result =
