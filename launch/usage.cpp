@@ -48,6 +48,19 @@ std::string about_command(const std::string& word, const CLI::App& app, const st
   return text + fmt::format("\nCommands: {}", fmt::join(names, ", "));
 }
 
+// The second setting of "--set a=1 b=2"; "" where every setting has a --set of its own.
+std::string setting_without_set(const std::vector<std::string>& words) {
+  int behind = -1;  // words since the last --set; -1 behind another option
+  for (const std::string& word : words) {
+    if (word.starts_with('-')) {
+      behind = word == "--set" ? 0 : -1;
+    } else if (behind >= 0 && ++behind > 1 && word.find('=') != std::string::npos) {
+      return word;
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string usage_advice(const CLI::App& app, const std::vector<std::string>& words,
@@ -69,6 +82,8 @@ std::string usage_advice(const CLI::App& app, const std::vector<std::string>& wo
   for (const std::string& word : reached->remaining()) {
     if (word.starts_with('-')) return about_option(word, *reached, path);
   }
+  if (const std::string word = setting_without_set(words); !word.empty())
+    return fmt::format("{0}: {1}: --set takes one KEY=VALUE; write --set {1}", path, word);
   return fmt::format("{}: {}", path, error.what());
 }
 

@@ -5,6 +5,7 @@
 // order; their rounds alternate and the best round counts, so that other load on the machine hits
 // none of them alone.
 #include "launch/bench/bench_data.h"
+#include "launch/commands/one_process.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -405,7 +406,7 @@ void add_bench_data(CLI::App& bench_command) {
       "          trireme bench data data/deepcam/train --input climate/data --target "
       "climate/label\n"
       "          trireme bench data imagenet/train --threads 8 --side 224");
-  command->callback([arguments] { run_bench(*arguments); });
+  on_one_process(*command, [arguments] { run_bench(*arguments); });
 }
 
 }  // namespace trireme

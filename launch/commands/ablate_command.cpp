@@ -8,6 +8,7 @@
 
 #include "launch/ablate/report.h"
 #include "launch/commands/number_check.h"
+#include "launch/commands/one_process.h"
 #include "launch/commands/shared_options.h"
 #include "launch/scale/runner.h"
 #include "runtime/base/atomic_file.h"
@@ -106,7 +107,10 @@ void add_ablate_command(CLI::App& app) {
       "Example: trireme ablate study.yaml --out ablations/schedule\n"
       "Example: trireme ablate study.yaml --launcher array --jobs 8 --launcher-options "
       "\"--partition=gpu\"");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments, command] {
+    require_no_ranks(*command);
+    run(*arguments);
+  });
 }
 
 }  // namespace trireme

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "launch/campaign/campaign.h"
+#include "launch/commands/one_process.h"
 #include "launch/scale/runner.h"
 #include "runtime/base/atomic_file.h"
 
@@ -100,6 +101,7 @@ void add_campaign_command(CLI::App& app) {
       "Example: trireme campaign launch/examples/campaign.yaml\n"
       "Example: trireme campaign status launch/examples/campaign.yaml");
   command->callback([arguments, command] {
+    require_no_ranks(*command);
     if (!command->get_subcommands().empty()) return;
     if (arguments->list_keys) {
       fmt::print("{}", campaign::campaign_keys_markdown());

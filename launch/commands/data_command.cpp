@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/commands/commands.h"
+#include "launch/commands/one_process.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -128,7 +129,7 @@ void add_pack_text(CLI::App& data) {
       "--out data/chats --validation 0.05\n"
       "          bible -f gen1:1-rev22:21 | trireme data pack-text - --out data/kjv --validation "
       "0.05");
-  command->callback([arguments] { run_pack_text(*arguments); });
+  on_one_process(*command, [arguments] { run_pack_text(*arguments); });
 }
 
 struct ImageArguments {
@@ -247,7 +248,7 @@ void add_pack_images(CLI::App& data) {
       "          trireme data pack-images new/val --out data/photos2 --split validation --resize "
       "224 "
       "--classes-of data/photos");
-  command->callback([arguments] { run_pack_images(*arguments); });
+  on_one_process(*command, [arguments] { run_pack_images(*arguments); });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/commands/commands.h"
+#include "launch/commands/one_process.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -89,7 +90,7 @@ void add_describe(CLI::App& data) {
       "What the first file holds stands in comments; a config that fits all of them follows.\n"
       "Examples: trireme data describe data/deepcam/train > configs/deepcam.yaml\n"
       "          trireme data describe 'imagenet/train-*.tar' > configs/imagenet.yaml");
-  command->callback([arguments] {
+  on_one_process(*command, [arguments] {
     const auto& [files, label] = *arguments;
     const bool images = std::ranges::all_of(files, names_images);
     if (!images && !label.empty())
@@ -116,7 +117,7 @@ void add_statistics(CLI::App& data) {
   command->footer(
       "Then: data: {scaling: mean_std, statistics: FILE}\n"
       "Example: trireme data statistics configs/deepcam_like.yaml --out data/deepcam.json");
-  command->callback([arguments] {
+  on_one_process(*command, [arguments] {
     const auto dataset = open_files(*arguments, config_of(*arguments), /*plain=*/true);
     Progress progress("reading", static_cast<std::uint64_t>(dataset->size()), "samples",
                       !arguments->quiet);
@@ -152,7 +153,7 @@ void add_preview(CLI::App& data) {
       ->capture_default_str()
       ->check(integer_between(1, 100000));
   command->footer("Example: trireme data preview configs/deepcam_like.yaml --out preview");
-  command->callback([arguments] {
+  on_one_process(*command, [arguments] {
     const Config config = config_of(*arguments);
     const auto paths =
         config.data.images.empty()

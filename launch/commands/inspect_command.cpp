@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/commands/commands.h"
+#include "launch/commands/one_process.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -103,7 +104,7 @@ void add_data_inspect(CLI::App& data) {
   command->footer(
       "Examples: trireme data inspect data/kjv --preview 200\n"
       "          trireme data inspect 'imagenet/train-*.tar'");
-  command->callback([arguments] {
+  on_one_process(*command, [arguments] {
     if (names_images(arguments->path)) {
       fmt::print("{}", inspect_images({arguments->path}, label_rule(arguments->label),
                                       arguments->preview, usable_cores()));
@@ -131,7 +132,7 @@ void add_data_verify(CLI::App& data) {
   command->footer(
       "Examples: trireme data verify data/kjv\n"
       "          trireme data verify imagenet/train");
-  command->callback([arguments] {
+  on_one_process(*command, [arguments] {
     const auto& [path, label, quiet] = *arguments;
     report_verified(names_images(path) ? verify_in_place(path, label, quiet)
                                        : verify_packed(path, quiet));

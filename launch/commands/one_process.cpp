@@ -12,20 +12,35 @@
 #include "runtime/comm/mpi.h"
 
 namespace trireme {
+namespace {
+
+int ranks_of_mpirun() {
+  const char* const ranks = std::getenv("OMPI_COMM_WORLD_SIZE");
+  return ranks == nullptr ? 1 : std::atoi(ranks);
+}
+
+}  // namespace
 
 void on_one_process(CLI::App& command, std::function<void()> work) {
   command.callback([work = std::move(work)] {
-    const char* const ranks = std::getenv("OMPI_COMM_WORLD_SIZE");
     // mpirun takes it for a failure when ranks leave before one that ends the job with its error,
     // and may hang when they are in MPI_Finalize then: they wait before that.
     std::optional<MpiEnvironment> job;
-    if (ranks != nullptr && std::atoi(ranks) > 1) {
+    if (ranks_of_mpirun() > 1) {
       job.emplace(nullptr, nullptr);
       set_process_label(job->rank(), job->size());
     }
     if (launcher_rank() == 0) work();
     if (job) job->world()->barrier();
   });
+}
+
+void require_no_ranks(const CLI::App& command) {
+  if (const int ranks = ranks_of_mpirun(); ranks > 1)
+    fail(ExitCode::config,
+         "trireme {0}: starts jobs itself and was started {1} times by mpirun; call it without "
+         "mpirun",
+         command.get_name(), ranks);
 }
 
 }  // namespace trireme

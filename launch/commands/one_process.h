@@ -11,4 +11,8 @@ namespace trireme {
 // that nothing is printed or written twice, and the others end with it.
 void on_one_process(CLI::App& command, std::function<void()> work);
 
+// For commands that start jobs: refuses to be a rank of one, beside which others would start the
+// same jobs.
+void require_no_ranks(const CLI::App& command);
+
 }  // namespace trireme

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/commands/commands.h"
+#include "launch/commands/one_process.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -219,7 +220,7 @@ void add_plan_command(CLI::App& app) {
       "configs/hardware/h100.yaml --search\n"
       "          trireme plan --print-schedule --stages 4 --micro-batches 8 --schedule "
       "zero-bubble");
-  command->callback([arguments] { run_plan(*arguments); });
+  on_one_process(*command, [arguments] { run_plan(*arguments); });
 }
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/commands/commands.h"
+#include "launch/commands/one_process.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -95,7 +96,7 @@ void add_report_command(CLI::App& app) {
       "behind the report of the others.\n"
       "Example: trireme report runs/book\n"
       "Example: trireme report runs/book runs/book_2 --align time --output compared.html");
-  command->callback([arguments] { make_report(*arguments); });
+  on_one_process(*command, [arguments] { make_report(*arguments); });
 }
 
 }  // namespace trireme

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "launch/commands/number_check.h"
+#include "launch/commands/one_process.h"
 #include "launch/commands/shared_options.h"
 #include "launch/scale/report.h"
 #include "launch/scale/runner.h"
@@ -139,7 +140,10 @@ void add_scale_command(CLI::App& app) {
       "continues).\n"
       "Example: trireme scale configs/gpt_tiny.yaml --ranks 1,2 --mode both --out scaling/tiny\n"
       "Example: salloc --nodes=2 --ntasks=8 trireme scale configs/gpt_tiny.yaml --launcher srun");
-  command->callback([arguments] { scale_out(*arguments); });
+  command->callback([arguments, command] {
+    require_no_ranks(*command);
+    scale_out(*arguments);
+  });
 }
 
 }  // namespace trireme

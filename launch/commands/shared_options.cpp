@@ -11,6 +11,8 @@ void add_set_option(CLI::App& command, std::vector<std::string>& overrides,
       .add_option(
           "--set", overrides,
           "Override one key of the config, as in --set train.steps=50; may be repeated" + what)
+      ->type_name("KEY=VALUE")
+      ->expected(1)
       ->take_all()
       ->allow_extra_args(false);
 }

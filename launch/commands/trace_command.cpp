@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/commands/commands.h"
+#include "launch/commands/one_process.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -48,7 +49,7 @@ void add_trace_command(CLI::App& app) {
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   summary->footer("Example: trireme trace summary runs/book");
-  summary->callback([arguments] { print_summary(*arguments); });
+  on_one_process(*summary, [arguments] { print_summary(*arguments); });
 }
 
 }  // namespace trireme

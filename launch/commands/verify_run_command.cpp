@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/commands/commands.h"
+#include "launch/commands/one_process.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -51,7 +52,7 @@ void add_verify_run_command(CLI::App& app) {
       "does not agree.\n"
       "Example: trireme verify-run runs/book\n"
       "Example: trireme verify-run runs/book --against runs/book_on_8_ranks");
-  command->callback([arguments] { verify(*arguments); });
+  on_one_process(*command, [arguments] { verify(*arguments); });
 }
 
 }  // namespace trireme

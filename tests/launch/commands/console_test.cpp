@@ -41,6 +41,10 @@ TEST_F(ConsoleTest, ATypoInACommandOrOptionIsAnsweredWithTheNearest) {
       {"trian", "trireme: trian: no such command; did you mean train?"},
       {"checkpoint inspct x", "trireme checkpoint: inspct: no such command; did you mean inspect?"},
       {"train --sett=1", "trireme train: --sett: no such option; did you mean --set?"},
+      {"train a.yaml --set train.steps=1 train.log_every=2",
+       "trireme train: train.log_every=2: --set takes one KEY=VALUE; write --set "
+       "train.log_every=2"},
+      {"train --set train.steps=1 train.log_every=2 a.yaml", "write --set train.log_every=2"},
       {"a.yaml", "to train with this config: trireme train a.yaml"},
       {"", "trireme: give a command: train, "},
       {"bench", "trireme bench: give a command: "},
@@ -54,6 +58,30 @@ TEST_F(ConsoleTest, ATypoInACommandOrOptionIsAnsweredWithTheNearest) {
   EXPECT_EQ(ranks.exit_code, 2);
   EXPECT_THAT(ranks.output, Not(HasSubstr("mpirun")));
   EXPECT_EQ(ranks.output.find("error:"), ranks.output.rfind("error:")) << ranks.output;
+}
+
+TEST_F(ConsoleTest, UnderMpirunACommandOfOneProcessPrintsOnceAndOneThatStartsJobsIsRefused) {
+  ASSERT_EQ(train_gpt("run", 1).exit_code, 0);
+  const auto times = [](const std::string& text, const std::string& what) {
+    int count = 0;
+    for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))
+      ++count;
+    return count;
+  };
+  const std::pair<std::string, std::string> cases[] = {
+      {"report " + directory() + "/run", "progress "},
+      {"verify-run " + directory() + "/run", "certificate"},
+      {"plan --ranks 1 " + data_directory() + "/gpt.yaml", "parameters"},
+      {"data inspect " + data_directory() + "/text", "tokens"}};
+  for (const auto& [command, line] : cases) {
+    const CommandResult alone = trireme(command), ranks = trireme(command, 2);
+    EXPECT_EQ(ranks.exit_code, alone.exit_code) << ranks.output;
+    EXPECT_GT(times(alone.output, line), 0) << alone.output;
+    EXPECT_EQ(times(ranks.output, line), times(alone.output, line)) << ranks.output;
+  }
+  const CommandResult study = trireme("scale " + data_directory() + "/gpt.yaml --ranks 1", 2);
+  EXPECT_EQ(study.exit_code, 2);
+  EXPECT_THAT(study.output, HasSubstr("trireme scale: starts jobs itself"));
 }
 
 TEST_F(ConsoleTest, EveryLossShownIsTheOneOfItsStep) {
