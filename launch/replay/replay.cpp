@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 
+#include "data/megatron/index.h"
 #include "launch/job/libraries.h"
 #include "launch/job/requested_config.h"
 #include "launch/job/run_report.h"
@@ -107,11 +108,12 @@ Config replay_config(const RankProcess& process, const ReplayRequest& request,
   set.insert(set.end(), request.overrides.begin(), request.overrides.end());
   Provenance where;
   Config config = load_config(file, set, &where);
-  if (!config.data.path.empty() && !std::filesystem::exists(config.data.path))
+  const std::string& path = config.data.path;
+  if (!path.empty() && !std::filesystem::exists(path) && !find_megatron_index(path))
     fail(ExitCode::data,
          "{}: the data that {} was trained on is not there; name where it is now with --set "
          "data.path=DIRECTORY",
-         config.data.path, request.run);
+         path, request.run);
   return resolve_config(std::move(config), process.environment(), &where);
 }
 

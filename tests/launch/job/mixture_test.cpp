@@ -48,6 +48,17 @@ class MixtureTest : public RunTest {
   }
 };
 
+TEST_F(MixtureTest, ARunOnMegatronTokensAloneIsReplayed) {
+  const CommandResult trained =
+      train_gpt("run", 1, {"data.path=" + directory() + "/tokens", "data.validation_path=''"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+
+  const CommandResult again = trireme("replay " + directory() + "/run --step 2");
+
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_THAT(again.output, HasSubstr("the bits of the run"));
+}
+
 TEST_F(MixtureTest, HasTheSameBitsOnOneAndTwoRanksAndAfterAStop) {
   const CommandResult one = train_gpt("one", 0, mixed());
   ASSERT_EQ(one.exit_code, 0) << one.output;
