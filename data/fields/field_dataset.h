@@ -42,6 +42,7 @@ class FieldDataset final : public Dataset {
   [[nodiscard]] float weight(std::int64_t index) const override;
   [[nodiscard]] std::string touched() const override { return touched_; }
   void set_touched(std::string files) { touched_ = std::move(files); }
+  [[nodiscard]] DecodedChunks decoded_chunks() const override { return reader_.cache().decoded(); }
   [[nodiscard]] std::string shortcomings() const override;
 
   [[nodiscard]] std::int32_t label(std::int64_t index) const { return read_target(find(index)); }

@@ -120,8 +120,13 @@ void Loader::fill(Slot& slot, std::int64_t batch, std::int64_t part) {
 }
 
 ReadWork Loader::read_work() const {
-  return {.seconds = 1e-9 * static_cast<double>(read_ns_.load()),
-          .computing = 1e-9 * static_cast<double>(computed_ns_.load())};
+  ReadWork work{.seconds = 1e-9 * static_cast<double>(read_ns_.load()),
+                .computing = 1e-9 * static_cast<double>(computed_ns_.load())};
+  const DecodedChunks chunks = dataset_.decoded_chunks();
+  if (chunks.count > 0)
+    work.decoded_again = static_cast<double>(chunks.again) / static_cast<double>(chunks.count);
+  work.chunk_bytes = static_cast<double>(chunks.bytes);
+  return work;
 }
 
 void Loader::fill_row(Slot& slot, SampleId id, std::int64_t row) const {

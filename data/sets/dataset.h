@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/sets/id_names.h"
+#include "data/shard/read_times.h"
 #include "data/shard/shard.h"
 #include "runtime/base/shape.h"
 
@@ -101,6 +102,9 @@ class Dataset {
   // Where the document of each of the T + 1 tokens of window `index` begins in it, 0 where it began
   // before; asked for where layout().documents. Any number of threads may call this at once.
   virtual void document_starts(std::int64_t index, std::span<std::int32_t> starts) const;
+
+  // So far. Any number of threads may call this at once.
+  [[nodiscard]] virtual DecodedChunks decoded_chunks() const { return {}; }
 
   // What was left out or altered of the samples read so far, for the end of a run; "" for nothing.
   [[nodiscard]] virtual std::string shortcomings() const { return ""; }

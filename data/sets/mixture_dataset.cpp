@@ -93,6 +93,13 @@ void MixtureDataset::document_starts(std::int64_t index, std::span<std::int32_t>
   place.data.document_starts(place.index, starts);
 }
 
+DecodedChunks MixtureDataset::decoded_chunks() const {
+  DecodedChunks all;
+  for (const Source& source : sources_)
+    all += source.data->decoded_chunks();
+  return all;
+}
+
 std::string MixtureDataset::shortcomings() const {
   std::string all;
   for (const Source& source : sources_) {

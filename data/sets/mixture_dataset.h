@@ -36,6 +36,7 @@ class MixtureDataset final : public Dataset {
   [[nodiscard]] float weight(std::int64_t index) const override;
   [[nodiscard]] std::string touched() const override;  // of the first source that says so
   void document_starts(std::int64_t index, std::span<std::int32_t> starts) const override;
+  [[nodiscard]] DecodedChunks decoded_chunks() const override;
   [[nodiscard]] std::string shortcomings() const override;
 
   [[nodiscard]] const std::vector<Source>& sources() const { return sources_; }

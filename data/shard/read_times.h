@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long this process waits for each file that samples are read from.
+// How long this process waits for each file that samples are read from, and what it decodes twice.
 #pragma once
 
 #include <atomic>
@@ -36,6 +36,16 @@ struct SlowFile {
 // Of the files that are open that whose reads took longest since the last call; nothing where none
 // was read from.
 [[nodiscard]] std::optional<SlowFile> slowest_file();
+
+// Chunks that were decoded to be kept for other samples.
+struct DecodedChunks {
+  std::uint64_t count = 0, again = 0;  // again: of these, had been decoded before
+  std::uint64_t bytes = 0;             // that keeping all chunks of their data sets takes
+  DecodedChunks& operator+=(const DecodedChunks& more) {
+    count += more.count, again += more.again, bytes += more.bytes;
+    return *this;
+  }
+};
 
 // By which another process of the job knows a path: the same in all of them.
 [[nodiscard]] std::uint64_t number_of_path(const std::string& path);

@@ -50,6 +50,7 @@ class Replays {
   void add_buckets(const ReduceCost& cost);
   void add_larger_micro_batch(const ReduceCost& cost, std::int64_t elements);
   void add_workers();
+  void add_cache();
   [[nodiscard]] std::vector<Trial> take() { return std::move(trials_); }
 
  private:
@@ -192,6 +193,20 @@ void Replays::add_workers() {
       "if the storage serves so many readers");
 }
 
+// A cache that keeps every decoded chunk, so that none is decoded again.
+void Replays::add_cache() {
+  const ReadWork& reading = input_.reading;
+  // Of several sources each has its own, and which it was is not known.
+  if (reading.decoded_again < notable_decoded_again || !config_.data.sources.empty()) return;
+  const double wait = of_step(&StepTotals::data_wait_ms), step = of_step(&StepTotals::step_ms);
+  const double steps = static_cast<double>(std::max<std::int64_t>(input_.summary.totals.steps, 1));
+  const double read =
+      std::min(1e3 * reading.seconds / steps / static_cast<double>(config_.data.workers), step);
+  const double then = std::max(step - wait, read * (1 - reading.decoded_again));
+  add(fmt::format("data.cache_megabytes={:.0f}", std::ceil(1e-6 * reading.chunk_bytes)),
+      std::min(wait, step - then), "if every rank has that memory");
+}
+
 StageQuestions questions_of(const Session& session) {
   const Config& config = session.config;
   const bool splits = std::ranges::all_of(session.layers, &LayerSummary::splits_backward);
@@ -284,6 +299,7 @@ std::vector<Trial> replays_of(Session& session, const ReplayInput& input) {
   const bool leader = session.world->rank() == 0;
   if (leader && input.pipeline) replays.add_cut();
   if (leader) replays.add_workers();
+  if (leader) replays.add_cache();
   measure_and_add(session, input, replays);
   return replays.take();
 }

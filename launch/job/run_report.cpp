@@ -80,11 +80,13 @@ Reporter::Reporter(const Config& config, const std::string& requested,
 }
 
 void Reporter::warn(const Config& config, std::vector<std::string> hosts,
-                    std::function<std::vector<std::int64_t>(std::int64_t)> samples) {
+                    std::function<std::vector<std::int64_t>(std::int64_t)> samples,
+                    std::function<double()> decoded_again) {
   warnings_.emplace(WarningSources{.minutes = config.telemetry.warning_minutes,
                                    .hosts = std::move(hosts),
                                    .path_of = path_of_number,
                                    .samples = std::move(samples),
+                                   .decoded_again = std::move(decoded_again),
                                    .warn = [this](const RunWarning& warning) { tell(warning); }});
   sinks.add(*warnings_);
 }

@@ -42,9 +42,11 @@ struct Reporter {
   Certificate certificate;
   Exporters exporters;
   MetricsSinks sinks;  // all of them
-  // `hosts`: by rank. `samples`: of a step's global batch, steps counted from 1.
+  // `hosts`: by rank. `samples`: of a step's global batch, steps counted from 1. `decoded_again`:
+  // of the chunks that this rank decoded the share that had been before.
   void warn(const Config& config, std::vector<std::string> hosts,
-            std::function<std::vector<std::int64_t>(std::int64_t)> samples);
+            std::function<std::vector<std::int64_t>(std::int64_t)> samples,
+            std::function<double()> decoded_again);
   // Logs a warning and passes it on.
   void tell(const RunWarning& warning);
 

@@ -188,6 +188,7 @@ void leave_results(Engine& engine, const Trainer& trainer, const BubbleMeter& me
                        .checkpoint_after_seconds = trainer.checkpoint_after_seconds(),
                        .peak_memory_bytes = peak,
                        .bubble = bubble,
+                       .decoded_again = input.reading.decoded_again,
                        .replays = std::move(replays),
                        .time = std::chrono::system_clock::now()});
   reporter->console.finish(reporter->ranks.fold().summary());
@@ -259,8 +260,9 @@ bool run_training(const RankProcess& process, const Config& config,
   const std::unique_ptr<Reporter> reporter = open_reports(engine, start, facts, hosts, request);
   Trainer::Services services = services_of(engine, requests, hosts, facts, reporter.get());
   if (reporter)
-    reporter->warn(config, hosts,
-                   [&](std::int64_t step) { return samples_of(*parts.sampler, step - 1); });
+    reporter->warn(
+        config, hosts, [&](std::int64_t step) { return samples_of(*parts.sampler, step - 1); },
+        [&] { return parts.batches->read_work().decoded_again; });
   Snapshots snapshots(engine, reporter.get());
   services.look = [&](std::int64_t done) { snapshots.take(done); };
   services.after_step = [&] {

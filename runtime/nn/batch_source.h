@@ -11,6 +11,9 @@ namespace trireme {
 struct ReadWork {
   double seconds = 0;
   double computing = 0;  // of these, on a core
+  // Of the chunks that were decoded to be kept for other samples, the share that had been decoded
+  // before, and the bytes that keeping all takes.
+  double decoded_again = 0, chunk_bytes = 0;
 };
 
 class BatchSource {

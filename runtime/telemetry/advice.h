@@ -33,6 +33,9 @@ struct RunFacts {
   friend bool operator==(const RunFacts&, const RunFacts&) = default;
 };
 
+// Of decoded chunks the share that had been decoded before, from which on the cache is too small.
+inline constexpr double notable_decoded_again = 0.4;
+
 // Whether ranks compute on cores of which there are fewer.
 [[nodiscard]] bool share_cores(const RunFacts& facts);
 
@@ -42,6 +45,7 @@ enum class Trouble : std::uint8_t {
   bubble,
   uneven_stages,  // of the pipeline
   data_wait,
+  small_cache,        // data_wait while most chunks are decoded again
   data_wait_of_rank,  // of one rank only
   straggler,
   uneven_batch,     // data ranks hold different numbers of micro-batches

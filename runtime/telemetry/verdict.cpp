@@ -337,7 +337,9 @@ std::string verdict(const RunSummary& summary, const RunFacts& facts) {
                        std::ceil(part * 10) / 10);
   }
   const double rest = std::max(summary.wall_seconds - worst.seconds, 1e-9);
-  const std::string advice = advice_for(worst.trouble, facts);
+  const bool small_cache =
+      worst.trouble == Trouble::data_wait && summary.decoded_again >= notable_decoded_again;
+  const std::string advice = advice_for(small_cache ? Trouble::small_cache : worst.trouble, facts);
   return fmt::format(
       "verdict: without its {} ({:.1f} %) this run would be {:.2f} times as fast{}{}", worst.what,
       part, summary.wall_seconds / rest, advice.empty() ? "" : "; ", advice);

@@ -94,6 +94,7 @@ struct RunSummary {
   std::uint64_t peak_memory_bytes = 0;  // resident set of the rank that used most
   SlowRanks slow{};
   std::vector<RankTimes> ranks{};        // sums of the steps, by rank; may be empty
+  double decoded_again = 0;              // of the chunks that rank 0 decoded, the share
   std::vector<Trial> replays{};          // of what the run itself has replayed
   std::optional<BubbleShares> bubble{};  // where it was measured
   std::vector<std::string> hosts{};      // by rank; may be empty

@@ -213,7 +213,31 @@ TEST_F(FieldData, SamplesLieAlongAnAxisAndShareChunksThatAreDecodedOnce) {
   threads.clear();
 
   EXPECT_THAT(right, testing::Each(true));
-  EXPECT_EQ(data.reader().cache().decoded(), 2U + 3U) << "chunks of x and of y";
+  EXPECT_EQ(data.decoded_chunks().count, 2U + 3U) << "chunks of x and of y";
+  EXPECT_EQ(data.decoded_chunks().again, 0U);
+}
+
+TEST_F(FieldData, ChunksThatAreDecodedAgainAreCountedWithTheMemoryThatKeepsThem) {
+  {
+    const H5 file = make_hdf5(path("a.h5"));
+    write_field(file, "x", {.extents = {6, 4, 4}, .chunk = {2, 4, 4}, .storage = deflated()},
+                counting(6 * 16));
+    write_field(file, "y", {.extents = {6}, .type = H5T_STD_I32LE}, {0, 1, 2, 0, 1, 2});
+  }
+  FieldOptions of_file{.files = {path("a.h5")},
+                       .samples = SampleUnit::axis,
+                       .inputs = {"x"},
+                       .target = "y",
+                       .axes = "NHW",
+                       .cache_bytes = 2 * 16 * sizeof(float)};  // one chunk
+  const FieldDataset data = open(of_file);
+
+  for (const int i : {0, 1, 2, 4, 0, 3})  // chunks 0, 0, 1, 2, 0, 1
+    EXPECT_EQ(values(data, i), floats(counting(16, 16.0 * i)));
+
+  EXPECT_EQ(data.decoded_chunks().count, 5U);
+  EXPECT_EQ(data.decoded_chunks().again, 2U);
+  EXPECT_EQ(data.decoded_chunks().bytes, 6 * 16 * sizeof(float));
 }
 
 TEST_F(FieldData, WindowsOfStepsAreSamplesWithTheLabelOfALaterStep) {

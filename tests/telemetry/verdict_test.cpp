@@ -197,6 +197,17 @@ TEST(Verdict, ASlowDiskOfOneRankIsThatRanks) {
   EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("without its data wait of rank 1 on b (60"));
 }
 
+TEST(Verdict, WaitsForChunksThatAreDecodedAgainWantALargerCacheAndNoMoreReaders) {
+  RunSummary summary = summary_of({.step_ms = 100, .data_wait_ms = 60});
+  summary.decoded_again = 0.2;
+  EXPECT_THAT(verdict(summary, {}), HasSubstr("raise data.workers"));
+
+  summary.decoded_again = 0.8;
+
+  EXPECT_THAT(verdict(summary, {}),
+              AllOf(HasSubstr("raise data.cache_megabytes"), Not(HasSubstr("raise data.workers"))));
+}
+
 TEST(Verdict, CheckpointsOfOneRankAreItsOwn) {
   RunSummary summary = summary_of({.step_ms = 150,
                                    .straggler_ms = 50,

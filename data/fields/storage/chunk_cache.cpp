@@ -15,7 +15,7 @@ DecodedChunk ChunkCache::get(const Key& key,
     }
     settled_.wait(lock);
   }
-  ++decoded_;
+  count(key);
   lock.unlock();
   DecodedChunk chunk;
   try {
@@ -46,7 +46,18 @@ void ChunkCache::keep(const Key& key, const DecodedChunk& chunk) {
   }
 }
 
-std::uint64_t ChunkCache::decoded() const {
+void ChunkCache::count(const Key& key) {
+  std::vector<bool>& once = once_[key.field];
+  if (once.empty()) {
+    once.resize(key.field->chunks.size());
+    decoded_.bytes += key.field->chunk_bytes() * once.size();
+  }
+  ++decoded_.count;
+  if (once[key.chunk]) ++decoded_.again;
+  once[key.chunk] = true;
+}
+
+DecodedChunks ChunkCache::decoded() const {
   const std::lock_guard lock(mutex_);
   return decoded_;
 }

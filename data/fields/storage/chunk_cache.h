@@ -14,6 +14,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "data/fields/storage/field_index.h"
+#include "data/shard/read_times.h"
+
 namespace trireme {
 
 using DecodedChunk = std::shared_ptr<const std::vector<std::byte>>;
@@ -23,7 +26,7 @@ class ChunkCache {
   explicit ChunkCache(std::size_t limit_bytes) : limit_(limit_bytes) {}
 
   struct Key {
-    const void* field = nullptr;
+    const StoredField* field = nullptr;
     std::uint64_t chunk = 0;
     friend bool operator==(const Key&, const Key&) = default;
   };
@@ -33,7 +36,7 @@ class ChunkCache {
   // longer to decode.
   [[nodiscard]] DecodedChunk get(const Key& key,
                                  const std::function<std::vector<std::byte>()>& decode);
-  [[nodiscard]] std::uint64_t decoded() const;  // times that `decode` was called
+  [[nodiscard]] DecodedChunks decoded() const;  // what `decode` was called for
 
  private:
   struct Hash {
@@ -47,6 +50,7 @@ class ChunkCache {
     DecodedChunk chunk;  // null while it is decoded
     std::list<Key>::iterator age;
   };
+  void count(const Key& key);
   void keep(const Key& key, const DecodedChunk& chunk);
 
   std::size_t limit_;
@@ -55,7 +59,8 @@ class ChunkCache {
   std::unordered_map<Key, Entry, Hash> entries_;
   std::list<Key> ages_;  // the latest used first; of what is decoded
   std::size_t bytes_ = 0;
-  std::uint64_t decoded_ = 0;
+  DecodedChunks decoded_;
+  std::unordered_map<const StoredField*, std::vector<bool>> once_;  // by chunk: was decoded
 };
 
 }  // namespace trireme

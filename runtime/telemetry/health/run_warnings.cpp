@@ -8,6 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "runtime/telemetry/advice.h"
+
 namespace trireme {
 namespace {
 
@@ -65,13 +67,18 @@ void RunWarnings::watch_data(const StepMetrics& metrics) {
   }
   if (data_steps_ < judged_steps || data_ms_ < judged_ms) return;
   const double share = data_wait_ms_ / data_ms_;
+  const bool small_cache =
+      sources_.decoded_again && sources_.decoded_again() >= notable_decoded_again;
   if (share > notable_wait && may_warn(slow_data, metrics.time)) {
     warn(
         slow_data, metrics.step, metrics.time,
         fmt::format("steps {} to {} waited for data in {:.0f} % of their time, {:.1f} ms a step{}; "
-                    "raise data.workers or data.prefetch, or copy the data nearer (data.stage)",
+                    "{}",
                     first_data_step_, metrics.step, 100 * share,
-                    data_wait_ms_ / static_cast<double>(data_steps_), slowest_reads()));
+                    data_wait_ms_ / static_cast<double>(data_steps_), slowest_reads(),
+                    small_cache ? advice_for(Trouble::small_cache, {})
+                                : "raise data.workers or data.prefetch, or copy the data nearer "
+                                  "(data.stage)"));
   }
   data_steps_ = 0;
   data_ms_ = data_wait_ms_ = 0;

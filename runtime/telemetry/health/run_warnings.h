@@ -25,6 +25,8 @@ struct WarningSources {
   std::function<std::string(std::uint64_t file)> path_of{};
   // Of a step's global batch; steps count from 1. May be empty.
   std::function<std::vector<std::int64_t>(std::int64_t step)> samples{};
+  // Of the chunks that this rank decoded, the share that had been before. May be empty.
+  std::function<double()> decoded_again{};
   std::function<void(const RunWarning&)> warn{};
 };
 

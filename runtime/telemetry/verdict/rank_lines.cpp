@@ -57,6 +57,7 @@ std::optional<RankLine> end_of(const nlohmann::json& json) {
                 .checkpoint_after_seconds = number(json, "checkpoint_after_s"),
                 .peak_memory_bytes = json.value("peak_memory_bytes", std::uint64_t{0})};
   if (json.contains("bubble")) end.bubble = json.at("bubble").get<BubbleShares>();
+  end.decoded_again = number(json, "decoded_again");
   end.replays = json.value("replays", std::vector<Trial>{});
   return end;
 }
@@ -130,6 +131,7 @@ std::string format_json(const RunEnding& end) {
                {"checkpoint_after_s", in_thousandths(end.checkpoint_after_seconds)},
                {"peak_memory_bytes", end.peak_memory_bytes}};
   if (end.bubble) json["bubble"] = nlohmann::json(*end.bubble);
+  if (end.decoded_again > 0) json["decoded_again"] = in_thousandths(end.decoded_again);
   if (!end.replays.empty()) json["replays"] = nlohmann::json(end.replays);
   return json.dump() + '\n';
 }

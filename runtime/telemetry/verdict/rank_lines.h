@@ -36,8 +36,8 @@ struct RankWindow {
 };
 
 // {"end":"..","step":100,"wall_s":12.5,"evaluation_s":1.2,"checkpoint_after_s":0,"peak_memory_bytes":1,
-// "bubble":{"measured":0.1,"predicted":0.09},"replays":[{"setting":"KEY=VALUE","gain":0.12,..}]};
-// the run has done all its steps.
+// "bubble":{"measured":0.1,"predicted":0.09},"decoded_again":0.8,
+// "replays":[{"setting":"KEY=VALUE","gain":0.12,..}]}; the run has done all its steps.
 struct RunEnding {
   std::int64_t step = 0;
   double wall_seconds = 0;
@@ -45,6 +45,7 @@ struct RunEnding {
   double checkpoint_after_seconds = 0;  // behind the last step, within the wall time
   std::uint64_t peak_memory_bytes = 0;
   std::optional<BubbleShares> bubble{};
+  double decoded_again = 0;  // as in RunSummary
   std::vector<Trial> replays{};
   std::chrono::system_clock::time_point time{};
 };

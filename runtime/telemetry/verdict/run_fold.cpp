@@ -43,6 +43,7 @@ RunSummary RunFold::summary() const {
     summary.checkpoint_after_seconds = end_->checkpoint_after_seconds;
     summary.peak_memory_bytes = end_->peak_memory_bytes;
     summary.bubble = end_->bubble;
+    summary.decoded_again = end_->decoded_again;
     summary.replays = end_->replays;
   }
   const RankMesh mesh = mesh_of(start_.facts);

@@ -14,6 +14,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using namespace std::chrono_literals;
 
 class RunWarningsTest : public testing::Test {
@@ -50,6 +51,7 @@ class RunWarningsTest : public testing::Test {
   std::int64_t step_ = 0;
   std::chrono::system_clock::time_point now_{std::chrono::hours(500000)};
   std::vector<RunWarning> found_;
+  double decoded_again_ = 0;
   WarningSources sources_{.minutes = 10,
                           .hosts = {"n0", "n1"},
                           .path_of = [](std::uint64_t file) { return file == 7 ? "a.h5" : ""; },
@@ -57,6 +59,7 @@ class RunWarningsTest : public testing::Test {
                               [](std::int64_t step) {
                                 return std::vector<std::int64_t>{10 * step, 10 * step + 1};
                               },
+                          .decoded_again = [this] { return decoded_again_; },
                           .warn = [this](const RunWarning& warning) { found_.push_back(warning); }};
   RunWarnings warnings_{sources_};
 };
@@ -95,6 +98,18 @@ TEST_F(RunWarningsTest, SlowDataIsToldOncePerTenMinutesWithTheRankThatWaitedAndI
   for (int i = 0; i < 200; ++i)
     step(slow);
   EXPECT_THAT(kinds(), ElementsAre("slow_data", "slow_data"));
+}
+
+TEST_F(RunWarningsTest, SlowDataWhoseChunksAreDecodedAgainAsksForALargerCacheAndNotForReaders) {
+  StepMetrics slow = healthy();
+  slow.data_wait_ms = 250;
+  decoded_again_ = 0.9;
+  for (int i = 0; i < 20; ++i)
+    step(slow);
+
+  ASSERT_THAT(kinds(), ElementsAre("slow_data"));
+  EXPECT_THAT(found_[0].text,
+              AllOf(HasSubstr("raise data.cache_megabytes"), Not(HasSubstr("raise data.workers"))));
 }
 
 TEST_F(RunWarningsTest, SlowDataOfAFileThatIsNotKnownNamesTheRank) {

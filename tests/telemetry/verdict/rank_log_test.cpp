@@ -89,6 +89,7 @@ TEST_F(RankLogTest, WhatIsReadBackGivesTheSameVerdict) {
            .evaluation_seconds = 5,
            .checkpoint_after_seconds = 1,
            .bubble = BubbleShares{.measured = 0.11, .predicted = 0.09},
+           .decoded_again = 0.75,
            .replays = {{.setting = "train.micro_batch=1", .gain = 0.07}}});
 
   const RunFold fold = read_back();
@@ -96,6 +97,7 @@ TEST_F(RankLogTest, WhatIsReadBackGivesTheSameVerdict) {
   ASSERT_EQ(fold.steps(), 40);
   EXPECT_TRUE(fold.ended());
   EXPECT_EQ(fold.facts(), facts);
+  EXPECT_EQ(fold.summary().decoded_again, 0.75);
   EXPECT_EQ(verdict_text(fold.summary(), fold.facts()),
             verdict_text(log.fold().summary(), log.fold().facts()));
   const auto shares = shares_of(fold.summary());
