@@ -5,6 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#if __has_include(<H5FDdevelop.h>)  // of HDF5 1.13 and later
+#include <H5FDdevelop.h>
+#endif
+
 #include <algorithm>
 #include <array>
 #include <limits>
