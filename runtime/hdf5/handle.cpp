@@ -34,11 +34,12 @@ std::string advice_for_newer_file(std::string_view reason) {
     return {};
   unsigned major = 0, minor = 0, release = 0;
   static_cast<void>(H5get_libversion(&major, &minor, &release));
-  // Of a library, LATEST is its own format.
+  // Of a library, LATEST is its own format. A filter makes h5repack write data sets; else it copies
+  // them, whose format then stays.
   return fmt::format(
       "its format is newer than the HDF5 library of this program, {}.{}.{}, or it is damaged ({}); "
-      "write it anew for that with the HDF5 that wrote it: `h5repack -j 0 -k {} IN OUT`, or in "
-      "Python h5py.File(OUT, 'w', libver=('earliest', 'v{}{:02}'))",
+      "write it anew for that with the HDF5 that wrote it: `h5repack -j 0 -k {} -f GZIP=4 IN OUT`, "
+      "or in Python every data set into h5py.File(OUT, 'w', libver=('earliest', 'v{}{:02}'))",
       major, minor, release, reason, static_cast<int>(H5F_LIBVER_LATEST), major, minor);
 }
 
