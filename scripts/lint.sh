@@ -88,7 +88,9 @@ report 'CUDA libraries are called in their back ends only' \
 report 'a backend header in a header outside the folder that implements the backend' \
   < <(search '^(runtime|models|data|launch)/.*\.(h|cuh)$' \
     '#\s*include\s*[<"](mpi\.h|hdf5\.h|dnnl|oneapi|yaml-cpp|nlohmann|cuda|nccl|cudnn|cublas)' \
-    '^runtime/comm/.*mpi\.h|^runtime/checkpoint/files/json_fields\.h:.*nlohmann|^(runtime|data)/hdf5/.*hdf5\.h|^runtime/ops/(common|gemm)/(dnnl|cublaslt)_\w+\.h:.*(dnnl|cublas)|^runtime/ops/\w+/\w+_cuda\.h:.*(cuda_runtime|cuda/atomic)|/cuda/.*cuda|/nccl/.*nccl')
+    'json_fwd\.hpp|^runtime/comm/.*mpi\.h|^runtime/(base/json|checkpoint/files/json_fields)\.h:.*nlohmann|^(runtime|data)/hdf5/.*hdf5\.h|^runtime/ops/(common|gemm)/(dnnl|cublaslt)_\w+\.h:.*(dnnl|cublas)|^runtime/ops/\w+/\w+_cuda\.h:.*(cuda_runtime|cuda/atomic)|/cuda/.*cuda|/nccl/.*nccl')
+report 'JSON is parsed by runtime/base/json.h, which bounds how deeply values are nested' \
+  < <(search "$code" '\w*[jJ]son::(parse|sax_parse|accept|from_\w+)\(' '^runtime/base/json\.h:')
 report 'the result of a library call is dropped: use the check of this folder, or say why with "// unchecked: ..."' \
   < <(search "$code" "^\\s*(\\(void\\)|static_cast<void>\\()?\\s*$call" \
     '\b(MPI_Abort|H5Eset_auto2)\(|// unchecked: ' |

@@ -12,6 +12,7 @@
 #include "data/fields/storage/index_child.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/error.h"
+#include "runtime/base/json.h"
 
 namespace trireme {
 namespace {
@@ -125,7 +126,7 @@ Pairs pairs_of_json(const ScaleSource& source) {
   const bool mean = source.scaling == Scaling::mean_std;
   Pairs pairs{{}, {}, source.file};
   try {
-    for (const json& channel : json::parse(text).at("channels")) {
+    for (const json& channel : parse_json<json>(text).at("channels")) {
       pairs.first.push_back(channel.at(mean ? "mean" : "min").get<double>());
       pairs.second.push_back(channel.at(mean ? "std" : "max").get<double>());
     }

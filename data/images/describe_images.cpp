@@ -9,6 +9,7 @@
 
 #include "data/images/inspect_images.h"
 #include "data/images/tar_members.h"
+#include "runtime/base/json.h"
 #include "runtime/nn/batch.h"
 
 namespace trireme {
@@ -35,7 +36,7 @@ ImageParts image_parts(const Names& names) {
 
 // The field of an object that is a label by its name, else any whole number.
 std::string label_field(const std::string& text) {
-  const auto object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto object = json_or_discarded(text);
   std::string found;
   if (!object.is_object()) return found;
   for (const auto& [name, value] : object.items()) {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "data/images/tar_members.h"
+#include "runtime/base/json.h"
 
 namespace trireme {
 namespace {
@@ -44,7 +45,7 @@ std::optional<std::int32_t> number_in(std::string_view text) {
 }
 
 std::optional<std::int32_t> number_at(std::string_view text, const std::string& field) {
-  const auto object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto object = json_or_discarded(text);
   if (!object.is_object() || !object.contains(field)) return std::nullopt;
   const auto& value = object.at(field);
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > INT32_MAX) return std::nullopt;

@@ -10,6 +10,7 @@
 #include "data/tokenizer/byte_letters.h"
 #include "data/tokenizer/split_pattern.h"
 #include "runtime/base/error.h"
+#include "runtime/base/json.h"
 
 namespace trireme {
 namespace {
@@ -18,7 +19,6 @@ using json = nlohmann::json;
 
 // Ids are dense; a table by id is made.
 constexpr std::uint64_t spare_ids = 4096, spread_of_ids = 16;
-constexpr int deepest_sequence = 16;
 constexpr const char* gpt2_pattern =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
@@ -167,12 +167,11 @@ class SpecReader {
     }
   }
 
-  void read_normalizer(const json& normalizer, int depth = 0) {
-    if (depth > deepest_sequence) damaged("its normalizers are nested too deeply");
+  void read_normalizer(const json& normalizer) {
     const auto type = normalizer.at("type").get<std::string>();
     if (type == "Sequence") {
       for (const json& member : normalizer.at("normalizers"))
-        read_normalizer(member, depth + 1);
+        read_normalizer(member);
     } else if (type == "NFC") {
       spec_.composes = true;
     } else {
@@ -180,14 +179,13 @@ class SpecReader {
     }
   }
 
-  void read_pre_tokenizer(const json& it, int depth = 0) {
-    if (depth > deepest_sequence) damaged("its pre-tokenizers are nested too deeply");
+  void read_pre_tokenizer(const json& it) {
     const auto type = it.at("type").get<std::string>();
     if (byte_level_)
       refuse("pre_tokenizer", fmt::format("{} behind ByteLevel", type), "ByteLevel at the end");
     if (type == "Sequence") {
       for (const json& member : it.at("pretokenizers"))
-        read_pre_tokenizer(member, depth + 1);
+        read_pre_tokenizer(member);
     } else if (type == "ByteLevel") {
       spec_.prefix_space = it.at("add_prefix_space").get<bool>();
       if (spec_.prefix_space && !spec_.splits.empty())
@@ -236,7 +234,7 @@ class SpecReader {
 
 TokenizerSpec parse_tokenizer(const std::string& text, const std::string& path) {
   try {
-    const json root = json::parse(text);
+    const json root = parse_json(text);
     return SpecReader(root, path).read();
   } catch (const json::exception& error) {
     fail(ExitCode::data, "{}: cannot be read as a tokenizer.json: {}", path, error.what());

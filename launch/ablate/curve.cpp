@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/report/line_reader.h"
+#include "runtime/base/json.h"
 
 namespace trireme::ablate {
 namespace {
@@ -49,7 +50,7 @@ Curve read_curve(const std::string& path, const std::string& item_name) {
   Curve curve;
   double evaluated = 0;  // seconds so far
   while (const auto text = lines.next()) {
-    const json line = json::parse(*text, nullptr, false);
+    const json line = json_or_discarded(*text);
     if (!line.is_object()) continue;
     const auto step = number_in(line, "step");
     if (!step) continue;

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -21,6 +20,8 @@
 #include "launch/scale/study_directory.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/checksum.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
 #include "runtime/telemetry/environment.h"
 #include "runtime/telemetry/run_owner.h"
 
@@ -42,10 +43,8 @@ std::string slug(std::size_t index, const std::string& name) {
 }
 
 bool is_marked(const Task& task) {
-  std::error_code error;
-  if (!fs::is_regular_file(task.mark(), error)) return false;
-  std::ifstream file(task.mark());
-  const json mark = json::parse(file, nullptr, false);
+  const auto text = read_file_if_exists(task.mark(), 1 << 16, ExitCode::config);
+  const json mark = text ? json_or_discarded(*text) : json();
   const json digest = mark.is_object() ? mark.value("digest", json()) : json();
   return digest == fmt::format("{:016x}", task.digest) &&
          has_reached(task.run(), task.to, task.last);

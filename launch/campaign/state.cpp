@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/atomic_file.h"
+#include "runtime/base/json.h"
 
 namespace trireme::campaign {
 namespace {
@@ -171,7 +172,7 @@ std::optional<CampaignState> load_state(const std::string& directory) {
   const auto text = read_file_if_exists(path, longest_state, ExitCode::config);
   if (!text) return {};
   try {
-    const json state = json::parse(*text);
+    const json state = parse_json<json>(*text);
     if (state.at("version") != format_version) {
       fail(ExitCode::config,
            "{}: is of version {}, and this program reads {}; use the program that wrote it", path,

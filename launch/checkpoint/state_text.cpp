@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/config.h"
+#include "runtime/base/json.h"
 
 namespace trireme {
 namespace {
@@ -51,7 +52,7 @@ std::string config_lines(const json& config, bool whole) {
 }  // namespace
 
 std::string describe_state(const std::string& state, bool whole_config) {
-  const json parsed = json::parse(state, nullptr, /*allow_exceptions=*/false);
+  const json parsed = json_or_discarded<json>(state);
   if (!parsed.is_object())
     return fmt::format("state     {} bytes that are not a training run's\n", state.size());
   std::string text;

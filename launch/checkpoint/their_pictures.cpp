@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/file.h"
+#include "runtime/base/json.h"
 
 namespace trireme {
 namespace {
@@ -73,7 +74,7 @@ std::string read_preprocessor(const std::string& directory, const ModelTraits& t
   const std::string path = directory + "/" + preprocessor_file;
   const auto text = read_file_if_exists(path, std::uint64_t{1} << 24, ExitCode::checkpoint);
   if (!text || traits.input != InputKind::images) return {};
-  const Json file = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const Json file = json_or_discarded(*text);
   if (!file.is_object()) fail(ExitCode::checkpoint, "{}: is not a JSON object", path);
   const auto factor = file.find("rescale_factor");
   const bool scaled = factor == file.end() ||

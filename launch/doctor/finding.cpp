@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/doctor/finding.h"
+#include "runtime/base/json.h"
 
 #include <fmt/format.h>
 
@@ -77,7 +78,7 @@ std::string Findings::serialized() const {
 
 Findings Findings::parse(std::string_view text) {
   Findings findings;
-  for (const json& row : json::parse(text))
+  for (const json& row : parse_json(text))
     findings.add({static_cast<Severity>(row.at(0).get<int>()), row.at(1), row.at(2), row.at(3)});
   return findings;
 }

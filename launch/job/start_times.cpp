@@ -12,6 +12,7 @@
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/json.h"
 #include "runtime/train/step_requests.h"
 
 namespace trireme {
@@ -48,7 +49,7 @@ std::optional<StartTimes> last_start_times(const std::string& run_directory) {
   constexpr std::uint64_t limit = 1 << 16;
   const auto text = read_file_if_exists(times_path(run_directory), limit, ExitCode::config);
   if (!text) return std::nullopt;
-  const json values = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const json values = json_or_discarded<json>(*text);
   StartTimes times;
   for (const auto& [key, seconds] :
        {std::pair{"to_first_step_seconds", &times.to_first_step},

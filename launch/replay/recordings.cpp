@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "runtime/base/error.h"
+#include "runtime/base/json.h"
 #include "runtime/telemetry/run_directory.h"
 
 namespace trireme {
@@ -57,7 +58,7 @@ void read_rank(const std::string& path, int rank, Recording& recording) {
   for (std::string text; std::getline(file, text);) {
     ++number;
     try {
-      const auto line = nlohmann::json::parse(text);
+      const auto line = parse_json(text);
       const TensorKey key = key_of(line);
       recording.kinds.insert(key.what);
       recording.tensors[key].push_back(

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/report/assets.h"
+#include "runtime/base/json.h"
 
 namespace trireme::report {
 namespace {
@@ -51,7 +52,7 @@ std::string json_for_script(std::string_view json) {
 
 std::string escaped(std::string_view text) {
   // Through JSON and back: what is no UTF-8 becomes U+FFFD.
-  const auto clean = nlohmann::json::parse(json_text(text)).get<std::string>();
+  const auto clean = parse_json(json_text(text)).get<std::string>();
   std::string safe;
   for (const char letter : clean) {
     switch (letter) {

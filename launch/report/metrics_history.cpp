@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "launch/report/line_reader.h"
+#include "runtime/base/json.h"
 
 namespace trireme::report {
 namespace {
@@ -36,7 +37,7 @@ class LineScanner : public nlohmann::json_sax<MetricsJson> {
     depth_ = 0;
     document = false;
     timestamp.clear();
-    return MetricsJson::sax_parse(line.begin(), line.end(), this) && object_;
+    return read_json_events(line, *this) && object_;
   }
   [[nodiscard]] const double* find(std::string_view key) const {
     for (std::size_t i = 0; i < count; ++i) {
@@ -153,7 +154,7 @@ class MetricsReading {
     } else if (scanner_.find("validation_loss") != nullptr) {
       take_evaluation(line);
     } else if (scanner_.document) {
-      take_event(MetricsJson::parse(line, nullptr, false));
+      take_event(json_or_discarded(line));
     } else {
       ++history_.of_no_kind;
     }
@@ -328,7 +329,7 @@ class MetricsReading {
     const double* const accuracy = scanner_.find("accuracy");
     if (accuracy != nullptr && std::isfinite(*accuracy)) one.accuracy = *accuracy;
     if (scanner_.document) {
-      const MetricsJson text = MetricsJson::parse(line, nullptr, false);
+      const MetricsJson text = json_or_discarded(line);
       const auto sources = text.find("validation");
       if (sources != text.end() && sources->is_object()) {
         for (const auto& [name, source] : sources->items()) {

@@ -6,6 +6,7 @@
 
 #include "launch/plan/layout_plan.h"
 #include "runtime/base/file.h"
+#include "runtime/base/json.h"
 #include "runtime/telemetry/run_directory.h"
 
 namespace trireme::report {
@@ -33,7 +34,7 @@ void add_measured_memory(ModelFigures& figures, const std::string& directory) {
   const auto text =
       read_file_if_exists(RunDirectory::memory_in(directory), largest, ExitCode::data);
   if (!text) return;
-  const nlohmann::json measured = nlohmann::json::parse(*text, nullptr, false);
+  const nlohmann::json measured = json_or_discarded(*text);
   if (!measured.is_object()) return;
   for (MemoryUse& use : figures.memory) {
     const auto found = measured.find(use.name);

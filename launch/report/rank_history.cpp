@@ -8,6 +8,7 @@
 
 #include "launch/report/line_reader.h"
 #include "launch/report/metrics_history.h"
+#include "runtime/base/json.h"
 
 namespace trireme::report {
 namespace {
@@ -75,7 +76,7 @@ class RanksReading {
 
   RankHistory run() {
     while (const auto line = reader_.next()) {
-      const RankJson parsed = RankJson::parse(*line, nullptr, false);
+      const RankJson parsed = json_or_discarded(*line);
       const bool folded = history_.fold.line(*line);
       if (parsed.is_object() && (take_start(parsed) || take_window(parsed) || folded)) continue;
       if (history_.broken++ == 0) history_.first_broken = reader_.number();

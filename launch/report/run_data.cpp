@@ -16,6 +16,7 @@
 #include "launch/top/log_end.h"
 #include "models/config.h"
 #include "runtime/base/host_name.h"
+#include "runtime/base/json.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/names.h"
 #include "runtime/engine/options.h"
@@ -62,7 +63,7 @@ std::string text_file(RunData& run, const std::string& path, std::string_view la
 }
 
 void read_environment(RunData& run) {
-  const RunJson text = RunJson::parse(run.environment, nullptr, false);
+  const RunJson text = json_or_discarded(run.environment);
   if (!text.is_object()) {
     if (!run.environment.empty())
       run.remarks.push_back(fmt::format("{}/environment.json is no JSON object", run.directory));

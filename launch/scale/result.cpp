@@ -16,6 +16,7 @@
 #include "models/config.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/host_name.h"
+#include "runtime/base/json.h"
 #include "runtime/device/device.h"
 
 namespace trireme::scale {
@@ -70,7 +71,7 @@ Sum sum_of(const std::string& path, std::int64_t warmup, std::int64_t last) {
   try {
     for (std::string line; std::getline(file, line);) {
       if (++sum.lines <= warmup || sum.lines > last) continue;
-      const json step = json::parse(line);
+      const json step = parse_json(line);
       const auto seconds = [&](const char* key) { return 1e-3 * step.at(key).get<double>(); };
       parts.period += seconds("period_ms");
       parts.compute += seconds("compute_ms") + seconds("between_steps_ms");
@@ -102,7 +103,7 @@ std::int64_t first_step_at(const std::string& path, double target, std::int64_t 
   std::vector<double> losses;
   double least = std::numeric_limits<double>::infinity();
   for (std::string text; std::getline(file, text);) {
-    const json line = json::parse(text, nullptr, false);
+    const json line = json_or_discarded(text);
     if (!line.is_object() || !line.contains("loss") || !line["loss"].is_number()) continue;
     losses.push_back(line["loss"]);
     if (std::ssize(losses) < window) continue;
@@ -151,7 +152,7 @@ void read_records(RunResult& result, const std::string& directory, std::int64_t 
   std::int64_t steps = 0;
   bool all = true;
   for (std::string text; std::getline(metrics, text);) {
-    const json line = json::parse(text, nullptr, false);
+    const json line = json_or_discarded(text);
     if (!line.is_object() || !line.contains("step_ms") || !line.contains("step")) continue;
     if (!line["step"].is_number() || line["step"].get<double>() <= static_cast<double>(warmup))
       continue;
@@ -163,7 +164,7 @@ void read_records(RunResult& result, const std::string& directory, std::int64_t 
   if (all && steps > 0) result.joules_per_step = joules / static_cast<double>(steps);
   std::istringstream certificate(text_of(directory + "/certificate.jsonl"));
   for (std::string text; std::getline(certificate, text);) {
-    const json line = json::parse(text, nullptr, false);
+    const json line = json_or_discarded(text);
     if (line.is_object() && line.contains("chain") && line["chain"].is_string())
       result.certificate = line["chain"];
   }
@@ -171,7 +172,7 @@ void read_records(RunResult& result, const std::string& directory, std::int64_t 
 
 RunPlace read_place(const std::string& directory, int cores) {
   RunPlace place;
-  const json text = json::parse(text_of(directory + "/environment.json"), nullptr, false);
+  const json text = json_or_discarded(text_of(directory + "/environment.json"));
   try {
     std::map<std::string, int> ranks;
     for (const std::string host : text.at("hosts")) {
@@ -228,7 +229,7 @@ void save_result(const std::string& path, const RunResult& result) {
 }
 
 std::optional<RunResult> load_result(const std::string& path, int ranks) {
-  const json text = json::parse(text_of(path), nullptr, false);
+  const json text = json_or_discarded(text_of(path));
   if (text.is_discarded()) return {};
   try {
     RunResult result{.command = std::stoull(text.at("command").get<std::string>(), nullptr, 16),

@@ -8,11 +8,12 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "runtime/base/atomic_file.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
 
 namespace trireme::scale {
 namespace {
@@ -81,8 +82,8 @@ StudyDirectory::StudyDirectory(const std::string& directory,
   }
   if (!fs::is_regular_file(path))
     fail(ExitCode::config, "--resume: {} is no file; choose another --out", path);
-  std::ifstream file(path);
-  const json there = json::parse(file, nullptr, false);
+  const json there =
+      json_or_discarded(read_whole_file(path, std::uint64_t{1} << 26, ExitCode::config));
   for (const auto& [key, value] : identity) {
     const auto found = there.is_object() ? there.find(key) : there.end();
     const bool text = found != there.end() && found->is_string();

@@ -9,6 +9,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/json.h"
 
 namespace trireme {
 
@@ -63,7 +64,7 @@ void each_json_line(const std::string& path, const std::function<void(const Json
   for (std::int64_t number = 1; std::getline(file, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     std::string where = fmt::format("{}:{}", path, number);
-    const JsonObject object{Json::parse(line, nullptr, /*allow_exceptions=*/false)};
+    const JsonObject object{json_or_discarded(line)};
     if (!object.value.is_object()) fail(ExitCode::config, "{}: is no JSON object", where);
     action(JsonLine(object, std::move(where)));
   }

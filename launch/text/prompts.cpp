@@ -7,6 +7,7 @@
 #include "launch/text/json_lines.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/json.h"
 
 namespace trireme {
 namespace {
@@ -17,8 +18,7 @@ constexpr std::uint64_t settings_limit = std::uint64_t{1} << 24;
 
 // One id or a list of them; what is neither is not for us.
 std::vector<std::int32_t> end_tokens_in(const std::string& path) {
-  const Json object =
-      Json::parse(read_whole_file(path, settings_limit, ExitCode::config), nullptr, false);
+  const Json object = json_or_discarded(read_whole_file(path, settings_limit, ExitCode::config));
   if (!object.is_object() || !object.contains("eos_token_id")) return {};
   const Json& value = object["eos_token_id"];
   std::vector<std::int32_t> ids;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/top/metrics_line.h"
+#include "runtime/base/json.h"
 
 #include <fmt/format.h>
 
@@ -48,7 +49,7 @@ StepLine step_in(const LineJson& line, std::int64_t number) {
 }  // namespace
 
 MetricsLine parse_metrics_line(std::string_view text) {
-  const LineJson line = LineJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  const LineJson line = json_or_discarded(text);
   if (!line.is_object()) return OtherLine{};
   const double number = number_in(line, "step");
   if (!(number >= 0 && number < 0x1p53)) return OtherLine{};

@@ -14,6 +14,7 @@
 #include "launch/top/run_view.h"
 #include "models/config.h"
 #include "runtime/base/host_name.h"
+#include "runtime/base/json.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/names.h"
 #include "runtime/telemetry/run_directory.h"
@@ -150,7 +151,7 @@ void RunFollower::read_settings() {
 void RunFollower::read_environment() {
   when_newer(view_.directory + "/environment.json", environment_written_,
              [&](const std::string& text) {
-               const RunJson json = RunJson::parse(text, nullptr, /*allow_exceptions=*/false);
+               const RunJson json = json_or_discarded(text);
                view_.hosts.clear();
                has_planned_ = false;
                if (!json.is_object() || !json.contains("hosts") || !json["hosts"].is_array())
@@ -184,7 +185,7 @@ void RunFollower::read_owner() {
   try {
     const auto notes =
         read_file_if_exists(view_.directory + "/owner.json", largest_text, ExitCode::config);
-    const RunJson owner = RunJson::parse(notes.value_or(""), nullptr, /*allow_exceptions=*/false);
+    const RunJson owner = json_or_discarded(notes.value_or(""));
     view_.on_this_host = owner.is_object() && owner.value("host", "") == host_name();
     if (!view_.on_this_host) return;
     const auto status = read_file_if_exists(

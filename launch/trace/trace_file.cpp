@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "runtime/base/error.h"
+#include "runtime/base/json.h"
 #include "runtime/telemetry/run_directory.h"
 #include "runtime/telemetry/trace/perfetto_json.h"
 
@@ -94,7 +95,7 @@ class Reader {
     if (!line || line->find(mark) == std::string_view::npos) foreign(file_.path);
     try {
       const json facts =
-          json::parse(std::string(*line) + "}").at("otherData").at(std::string(trace_mark));
+          parse_json(std::string(*line) + "}").at("otherData").at(std::string(trace_mark));
       const int version = facts.at("version").get<int>();
       if (version != trace_version)
         fail(ExitCode::data, "{}: is a trace of version {}, and this program reads version {}",
@@ -118,7 +119,7 @@ class Reader {
 
   void event(std::string_view line) {
     try {
-      const json event = json::parse(line);
+      const json event = parse_json(line);
       const std::string& phase = event.at("ph").get_ref<const std::string&>();
       if (phase == "X") return span(event);
       if (phase == "M" && event.at("name") == "process_name")

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
+#include "runtime/base/json.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/stored_values.h"
 #include "runtime/checkpoint/files/weight_files.h"
@@ -75,7 +76,7 @@ void check_metrics(const std::string& directory, const CertificateRecord& record
   if (!file) return add(check, "metrics.jsonl", "is not there", false);
   std::map<std::int64_t, std::string> losses;
   for (std::string line; std::getline(file, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
+    const auto json = json_or_discarded(line);
     if (!json.is_object() || !json.contains("loss") || !json["step"].is_number_integer()) continue;
     losses[json["step"].get<std::int64_t>()] =
         json["loss"].is_number() ? fmt::format("{:a}", json["loss"].get<double>()) : "";

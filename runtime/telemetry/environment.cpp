@@ -16,6 +16,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/json.h"
 #include "runtime/telemetry/host.h"
 #include "runtime/telemetry/secrets.h"
 #include "trireme_version.h"
@@ -108,7 +109,7 @@ std::string environment_json(const RunEnvironment& environment) {
 std::string recorded_command_line(const RunEnvironment& environment) {
   const std::string text =
       fmt::format("{}", fmt::join(without_secrets(environment.command_line), " "));
-  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace))
+  return parse_json<json>(json(text).dump(-1, ' ', false, json::error_handler_t::replace))
       .get<std::string>();
 }
 

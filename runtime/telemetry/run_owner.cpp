@@ -20,6 +20,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/disk_space.h"
 #include "runtime/base/host_name.h"
+#include "runtime/base/json.h"
 #include "runtime/telemetry/lock_support.h"
 
 namespace trireme {
@@ -58,7 +59,7 @@ std::string field(const json& notes, const char* name) {
 }
 
 json notes_in(const std::string& path) {
-  return json::parse(text_in(path), nullptr, /*allow_exceptions=*/false);
+  return json_or_discarded<json>(text_in(path));
 }
 
 std::string describe(const json& notes) {

@@ -201,7 +201,7 @@ TEST_F(DamageTest, RefusesWhatAManifestMustNotSay) {
   refused("\"values\": [\"model\", ", "\"values\": [", "lacks the model");
   refused("\"tensor\":1", "\"tensor\":2", "are 1 of 2 ranks");
   refused("\"state\": {\"seed\":1234}", "\"state\": {\"a\":" + std::string(100000, '[') + "}",
-          "nested too deeply");
+          "nested more than 128 levels deep");
 }
 
 }  // namespace

@@ -179,6 +179,22 @@ TEST_F(TokenizerFile, RefusesFilesThatAreDamaged) {
 }
 
 // Whatever is cut, tokens are those of the whole text, or the cut is said to be none.
+TEST_F(TokenizerFile, RefusesValuesThatAreNestedWithoutEnd) {
+  const std::string whole = TokenizerText{}.json();
+  const std::string path = directory_.file("tokenizer.json");
+  const auto deep = [](std::size_t depth) {
+    return std::string(depth, '[') + std::string(depth, ']');
+  };
+  for (const char* const place : {"{\"dropout\": ", "{\"continuing_subword_prefix\": "}) {
+    std::string text = whole;
+    const std::size_t at = text.find('{', text.find("\"model\""));
+    test::write_text(path, text.replace(at, 1, place + deep(100'000) + ","));
+    expect_error(
+        ExitCode::data, [&] { const Tokenizer tokenizer(path); }, path,
+        "nested more than 128 levels deep");
+  }
+}
+
 TEST_F(TokenizerFile, GivesTheSameTokensInPartsAsWhole) {
   TokenizerText with;
   with.merges = {"a a", "\u0120 a", "\u010a \u010a", "b a", "\u0120a a", "\u0120 \u0120"};

@@ -9,6 +9,7 @@
 
 #include "data/pack/text/json_line.h"
 #include "runtime/base/error.h"
+#include "runtime/base/json.h"
 
 namespace trireme {
 namespace {
@@ -79,9 +80,11 @@ std::string problem_of(const json& message, std::size_t number) {
 std::string read_messages(std::string_view line, json& messages) {
   json whole;
   try {
-    whole = json::parse(line);
+    whole = parse_json(line);
   } catch (const json::parse_error& error) {
     return fmt::format("is no JSON (byte {})", error.byte);
+  } catch (const JsonTooDeep& error) {
+    return error.what();
   }
   if (!whole.is_object()) return fmt::format("is {}, not an object", whole.type_name());
   const auto at = whole.find("messages");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/pack/text/json_line.h"
+#include "runtime/base/json.h"
 
 #include <fmt/format.h>
 
@@ -89,7 +90,7 @@ class FieldReader final : public json::json_sax_t {
 
 bool read_json_line(std::string_view line, const std::string& field, std::string& text) {
   FieldReader reader(field);
-  static_cast<void>(json::sax_parse(line.begin(), line.end(), &reader));
+  static_cast<void>(read_json_events(line, reader));
   text = reader.verdict();
   if (!text.empty()) return false;
   text = std::move(reader.text);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "runtime/base/error.h"
+#include "runtime/base/json.h"
 
 namespace trireme::json_fields {
 
@@ -14,12 +15,11 @@ void refuse(const std::string& path, const std::string& where, std::string_view 
        what);
 }
 
-json parse(std::string_view text, const std::string& path, int depth) {
+json parse(std::string_view text, const std::string& path) {
   // The library takes a zero byte for the end of the text, which would hide what follows it.
   if (text.find('\0') != std::string_view::npos) refuse(path, "text", "holds a zero byte");
   std::vector<std::set<std::string>> keys;
-  const auto watch = [&](int level, json::parse_event_t event, json& value) {
-    if (level > depth) refuse(path, "text", "is nested too deeply");
+  const auto watch = [&](int /*level*/, json::parse_event_t event, json& value) {
     if (event == json::parse_event_t::object_start) {
       keys.emplace_back();
     } else if (event == json::parse_event_t::object_end) {
@@ -31,7 +31,7 @@ json parse(std::string_view text, const std::string& path, int depth) {
     return true;
   };
   try {
-    return json::parse(text, watch);
+    return parse_json(text, watch);
   } catch (const json::exception& error) {
     refuse(path, "text", error.what());
   }

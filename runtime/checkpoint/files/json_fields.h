@@ -13,8 +13,8 @@ namespace trireme::json_fields {
 
 using json = nlohmann::json;
 
-// Parses `text`; a key that stands twice in an object and nesting beyond `depth` are refused.
-[[nodiscard]] json parse(std::string_view text, const std::string& path, int depth);
+// Parses `text`; a key that stands twice in an object is refused.
+[[nodiscard]] json parse(std::string_view text, const std::string& path);
 
 // An object with exactly the keys given. `where` is how messages call it.
 class Object {

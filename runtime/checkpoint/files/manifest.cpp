@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runtime/base/checksum.h"
+#include "runtime/base/json.h"
 #include "runtime/checkpoint/files/json_fields.h"
 
 namespace trireme {
@@ -105,7 +106,7 @@ std::string manifest_text(const Manifest& manifest, const std::vector<std::strin
                      {"tensor", manifest.mesh.tensor},
                      {"zero", manifest.zero}}
                     .dump());
-  add("state", json::parse(manifest.state).dump());
+  add("state", parse_json(manifest.state).dump());
   add("scalars", scalars.dump());
   add("values", fmt::format("[{}]", fmt::join(kinds, ", ")));
   add("tensors", lines(tensors));

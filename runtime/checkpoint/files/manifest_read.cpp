@@ -22,14 +22,13 @@ constexpr std::int64_t element_limit = std::int64_t{1} << 56;
 constexpr std::int64_t byte_limit = std::int64_t{1} << 60;
 constexpr std::int64_t rank_limit = 99'999;  // what a file name has digits for
 constexpr std::uint64_t text_limit = std::uint64_t{1} << 31;
-constexpr int depth_limit = 32;
 
 class Reader {
  public:
   explicit Reader(const std::string& path) : path_(path) {}
 
   Manifest read(std::string_view text) {
-    const json document = json_fields::parse(text, path_, depth_limit);
+    const json document = json_fields::parse(text, path_);
     const Object root(document, path_, "manifest",
                       {"format", "version", "step", "layout", "state", "scalars", "values",
                        "tensors", "files", "view", "xxh3"});

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/json.h"
 
 namespace trireme::safetensors {
 namespace {
@@ -267,7 +268,7 @@ Header parse_header(std::string_view text, std::uint64_t data_bytes, const std::
   }
   Header header;
   HeaderReader reader(header);
-  if (!json::sax_parse(text, &reader)) {
+  if (!read_json_events(text, reader)) {
     fail(ExitCode::checkpoint, "{}: is not a valid safetensors file: {}", path, reader.problem());
   }
   std::ranges::stable_sort(header.entries, {},

@@ -11,7 +11,6 @@ namespace trireme {
 namespace {
 
 constexpr std::uint64_t index_limit = std::uint64_t{1} << 28;
-constexpr int index_depth = 8;
 
 template <typename T>
 std::vector<float> as_floats(const SafetensorsFile& file, std::string_view name) {
@@ -52,8 +51,8 @@ void WeightFiles::add(const std::string& path) {
 }
 
 void WeightFiles::add_index(const std::string& path) {
-  const json_fields::json index = json_fields::parse(
-      read_whole_file(path, index_limit, ExitCode::checkpoint), path, index_depth);
+  const json_fields::json index =
+      json_fields::parse(read_whole_file(path, index_limit, ExitCode::checkpoint), path);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     json_fields::refuse(path, "weight_map", "is missing");
   std::vector<std::string> files;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "runtime/base/json.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/directory.h"
@@ -146,10 +147,10 @@ Recovery find_recovery(const MemoryPlace& place, const std::string& id,
   if (first) {
     std::vector<std::vector<HeldCopy>> by_rank;
     for (const std::string& text : texts)
-      by_rank.push_back(json::parse(text).get<std::vector<HeldCopy>>());
+      by_rank.push_back(parse_json(text).get<std::vector<HeldCopy>>());
     recovery = newest_whole(by_rank, newest_on_disk(checkpoints));
   }
-  return json::parse(share_text(world, stream, first ? json(recovery).dump() : "")).get<Recovery>();
+  return parse_json(share_text(world, stream, first ? json(recovery).dump() : "")).get<Recovery>();
 }
 
 // What goes wrong, the same on all ranks.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json.h"
 #include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/names.h"
@@ -94,7 +95,7 @@ Place shared_place(const std::string& path, AtEqualSteps prefer, Communicator& w
   const json mine{place.kind,     place.weights, place.averages, place.step.value_or(-1),
                   place.min_step, place.problem};
   const std::string text = mine.dump(-1, ' ', false, json::error_handler_t::replace);
-  const json told = json::parse(share_text(world, HostStream(), text));
+  const json told = parse_json(share_text(world, HostStream(), text));
   Place shared{told[0].get<PlaceKind>(), told[1], told[2], {}, told[4], told[5]};
   if (told[3] >= 0) shared.step = told[3].get<std::int64_t>();
   if (!shared.problem.empty()) fail(ExitCode::checkpoint, "{}", shared.problem);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "runtime/base/host_name.h"
+#include "runtime/base/json.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/telemetry/host.h"
 
@@ -57,7 +58,7 @@ CoreCrowd most_crowded(Communicator& world) {
       {"host", host_name()}, {"cores", allowed_cores()}, {"quota", host_cpu().cores_quota}};
   std::vector<RankCores> by_rank;
   for (const std::string& text : gather_texts(world, own.dump())) {
-    const auto rank = nlohmann::json::parse(text);
+    const auto rank = parse_json(text);
     by_rank.push_back({rank.at("host"), rank.at("cores"), rank.at("quota")});
   }
   return most_crowded(by_rank);

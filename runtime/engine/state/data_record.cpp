@@ -7,6 +7,7 @@
 
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
+#include "runtime/base/json.h"
 
 namespace trireme {
 namespace {
@@ -47,7 +48,7 @@ void require_ids_of_run(const std::string& run_directory, const Dataset& data) {
   const IdNames names = data.id_names();
   if (names.source.empty()) return;
   // Through the record's text, which may not hold a name as it is.
-  require_ids_of_run(run_directory, names_in(json::parse(record_of(data)), names.source));
+  require_ids_of_run(run_directory, names_in(parse_json<json>(record_of(data)), names.source));
 }
 
 void require_ids_of_run(const std::string& run_directory, const IdNames& given) {
@@ -60,7 +61,7 @@ std::optional<IdNames> ids_of_run(const std::string& run_directory) {
   const auto text = read_file_if_exists(path, limit, ExitCode::data);
   if (!text) return std::nullopt;
   try {
-    const json record = json::parse(*text);
+    const json record = parse_json<json>(*text);
     const std::string trained =
         fmt::format("the run's training data {} ({})", record.at("path").get<std::string>(), path);
     return names_in(record, trained);

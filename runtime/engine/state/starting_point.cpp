@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/config.h"
+#include "runtime/base/json.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/memory/memory_store.h"
@@ -154,7 +155,7 @@ std::optional<FoundCheckpoint> checkpoint_that_fits(Session& session, const Data
          config.run.directory, instead);
   }
   try {
-    const json state = json::parse(found->manifest.state);
+    const json state = parse_json<json>(found->manifest.state);
     require_ids_of_run(config.run.directory, dataset);
     check_data(*found, state.at("data"), dataset);
     compare_configs(*found, state.at("config"), config);
@@ -237,7 +238,7 @@ HeldState shared_look(Session& session, const StartRequest& request) {
   if (session.world->rank() == 0) held = look(session.config, request);
   const nlohmann::json found = held;
   const std::string text = found.dump(-1, ' ', false, json::error_handler_t::replace);
-  return nlohmann::json::parse(broadcast_text(*session.world, text, 0)).get<HeldState>();
+  return parse_json(broadcast_text(*session.world, text, 0)).get<HeldState>();
 }
 
 // Weights alone are an end: there is nothing to go on from.

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json.h"
 #include "runtime/telemetry/export/exported_names.h"
 #include "runtime/telemetry/export/png.h"
 
@@ -16,7 +17,7 @@ namespace {
 // reader refuses it.
 std::string fenced(std::string_view text) {
   using Json = nlohmann::json;
-  const auto valid = Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace));
+  const auto valid = parse_json(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace));
   // Four letters in front of every line make a block that nothing in the text can end.
   std::string block = "\n    ";
   for (const char letter : valid.get<std::string>()) {

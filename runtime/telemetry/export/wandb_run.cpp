@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/host_name.h"
+#include "runtime/base/json.h"
 #include "runtime/telemetry/export/exported_names.h"
 #include "runtime/telemetry/export/offline_runs.h"
 
@@ -28,7 +29,7 @@ std::string json_of(double value) {
 Json config_json(const ExportFacts& facts) {
   Json config = Json::object();
   for (const auto& [key, text] : facts.keys) {
-    Json value = Json::parse(text, nullptr, false);
+    Json value = json_or_discarded(text);
     if (value.is_discarded()) value = text;
     const std::size_t dot = key.find('.');
     if (dot == std::string::npos) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/base/json.h"
 #include "runtime/telemetry/lines/line_file.h"
 
 namespace trireme {
@@ -137,7 +138,7 @@ std::string format_json(const RunEnding& end) {
 }
 
 std::optional<RankLine> parse_rank_line(std::string_view line) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const auto json = json_or_discarded(line);
   if (!json.is_object()) return std::nullopt;
   try {
     if (json.contains("start")) return start_of(json);
