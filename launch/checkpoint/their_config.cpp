@@ -7,7 +7,9 @@
 #include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "launch/checkpoint/their_keys.h"
 #include "models/bert/bert.h"
 #include "models/bert/bert_config.h"
 #include "models/config.h"
@@ -19,6 +21,7 @@
 #include "models/resnet/resnet_config.h"
 #include "models/vit/vit_config.h"
 #include "runtime/base/file.h"
+#include "runtime/base/json.h"
 #include "runtime/config/rules/rules.h"
 
 namespace trireme {
@@ -29,136 +32,152 @@ using Json = nlohmann::json;
 constexpr std::uint64_t size_limit = std::uint64_t{1} << 24;
 constexpr std::array llama_types = {"llama", "mistral", "qwen2", "qwen3"};
 
-// The keys of one object of the file.
-class Keys {
- public:
-  Keys(const Json& object, std::string path, std::string where = "")
-      : object_(object), path_(std::move(path)), where_(std::move(where)) {}
-
-  // Present, and not null.
-  [[nodiscard]] const Json* find(const char* key) const {
-    const auto found = object_.find(key);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
-  }
-  [[nodiscard]] std::string text(const char* key, const std::string& otherwise = "") const {
-    const Json* const value = find(key);
-    if (value == nullptr) return otherwise;
-    if (!value->is_string()) refuse(key, "not a text");
-    return value->get<std::string>();
-  }
-  [[nodiscard]] bool flag(const char* key, bool otherwise) const {
-    const Json* const value = find(key);
-    if (value == nullptr) return otherwise;
-    if (!value->is_boolean()) refuse(key, "neither true nor false");
-    return value->get<bool>();
-  }
-  [[nodiscard]] double number(const char* key, double otherwise) const {
-    const Json* const value = find(key);
-    if (value == nullptr) return otherwise;
-    if (!value->is_number()) refuse(key, "not a number");
-    return value->get<double>();
-  }
-  // Raises where it is missing.
-  [[nodiscard]] std::int64_t size(const char* key) const {
-    const Json* const value = find(key);
-    if (value == nullptr || !value->is_number_integer()) refuse(key, "not a number");
-    return value->get<std::int64_t>();
-  }
-  // 0 where it is missing.
-  [[nodiscard]] std::int64_t size_or_none(const char* key) const {
-    return find(key) == nullptr ? 0 : size(key);
-  }
-  // Where it is there it must have this value.
-  void expect(const char* key, const Json& wanted, std::string_view ours) const {
-    const Json* const value = find(key);
-    if (value != nullptr && *value != wanted)
-      fail(ExitCode::config, "{}: {}{} is {}, {} needs {}", path_, where_, key, value->dump(), ours,
-           wanted.dump());
-  }
-  [[noreturn]] void refuse(const char* key, std::string_view what) const {
-    const auto found = object_.find(key);
-    fail(ExitCode::config, "{}: {}{} is {}, {}; give --config", path_, where_, key,
-         found == object_.end() ? "missing" : found->dump(), what);
-  }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  const Json& object_;
-  std::string path_, where_;
-};
-
-GptOptions gpt_of(const Keys& keys) {
+GptOptions gpt_of(const TheirKeys& keys) {
   GptOptions model{.layers = keys.size("n_layer"),
                    .hidden = keys.size("n_embd"),
                    .heads = keys.size("n_head"),
                    .context = keys.size("n_positions"),
-                   .vocabulary = keys.size("vocab_size")};
+                   .vocabulary = keys.size("vocab_size"),
+                   .dropout = keys.number("resid_pdrop", 0.1)};
   keys.expect("activation_function", "gelu_new", "our GELU");
   keys.expect("layer_norm_epsilon", 1e-5, "our layer norm");
   keys.expect("tie_word_embeddings", true, "our head");
-  keys.expect("scale_attn_by_inverse_layer_idx", false, "our attention");
   keys.expect("n_inner", 4 * model.hidden, "our MLP");
+  keys.ignore("embd_pdrop");
+  keys.ignore("n_ctx");
   return model;
+}
+
+void read_scaling(const TheirKeys& keys, const TheirKeys& rope, const std::string& type,
+                  LlamaOptions& model) {
+  constexpr const char* learned = "original_max_position_embeddings";
+  const auto scaling = value_named<ops::RopeScaling>(type);
+  if (!scaling || *scaling == ops::RopeScaling::none)
+    rope.refuse("rope_type", "and linear, llama3 and yarn are those that there are here");
+  model.rope_scaling = *scaling;
+  const bool yarn = *scaling == ops::RopeScaling::yarn;
+  const bool by_contexts = yarn && rope.has("factor") && rope.find("factor") == nullptr;
+  if (!by_contexts) model.rope_factor = rope.number("factor");
+  if (*scaling == ops::RopeScaling::linear) return;
+  model.rope_original_context = model.context;
+  for (const TheirKeys* const object : {&rope, &keys})  // that beside the object comes first
+    if (object->find(learned) != nullptr) model.rope_original_context = object->size(learned);
+  if (by_contexts)
+    model.rope_factor =
+        static_cast<double>(model.context) / static_cast<double>(model.rope_original_context);
+  if (!yarn) {
+    model.rope_low_turns = rope.number("low_freq_factor");
+    model.rope_high_turns = rope.number("high_freq_factor");
+    return;
+  }
+  const auto or_published = [&](const char* key, double published) {
+    const double value = rope.number(key, 0);
+    return value == 0 ? published : value;
+  };
+  model.rope_low_turns = or_published("beta_slow", 1);
+  model.rope_high_turns = or_published("beta_fast", 32);
+  // One of both alone is not looked at.
+  if (rope.number("mscale", 0) != 0 && rope.number("mscale_all_dim", 0) != 0)
+    rope.refuse("mscale", "which our rotary positions lack");
+  rope.ignore("mscale_all_dim");
 }
 
 // Before version 5 transformers had rope_theta beside rope_scaling, since then both in
 // rope_parameters.
-void read_rope(const Keys& keys, LlamaOptions& model) {
+void read_rope(const TheirKeys& keys, LlamaOptions& model) {
   model.rope_theta = keys.number("rope_theta", 10000.0);
-  for (const char* const name : {"rope_scaling", "rope_parameters"}) {
-    const Json* const object = keys.find(name);
-    if (object == nullptr) continue;
-    if (!object->is_object()) keys.refuse(name, "not an object");
-    const Keys rope(*object, keys.path(), fmt::format("{}.", name));
-    model.rope_theta = rope.number("rope_theta", model.rope_theta);
-    const std::string type = rope.text("rope_type", rope.text("type", "default"));
-    if (type == "default") continue;
-    const auto scaling = value_named<ops::RopeScaling>(type);
-    if (!scaling || *scaling == ops::RopeScaling::none)
-      rope.refuse("rope_type", "and linear, llama3 and yarn are those that there are here");
-    model.rope_scaling = *scaling;
-    model.rope_factor = rope.number("factor", 1.0);
-    if (model.rope_scaling == ops::RopeScaling::linear) continue;
-    const bool yarn = model.rope_scaling == ops::RopeScaling::yarn;
-    model.rope_low_turns = rope.number(yarn ? "beta_slow" : "low_freq_factor", 1.0);
-    model.rope_high_turns = rope.number(yarn ? "beta_fast" : "high_freq_factor", yarn ? 32.0 : 4.0);
-    model.rope_original_context = rope.find("original_max_position_embeddings") != nullptr
-                                      ? rope.size("original_max_position_embeddings")
-                                      : keys.size("max_position_embeddings");
-    for (const char* const unknown : {"attention_factor", "mscale", "mscale_all_dim"}) {
-      if (rope.find(unknown) != nullptr) rope.refuse(unknown, "which our rotary positions lack");
-    }
-    rope.expect("truncate", true, "our YaRN");
-  }
+  keys.ignore("original_max_position_embeddings");
+  const Json *const old = keys.find("rope_scaling"), *const now = keys.find("rope_parameters");
+  const bool has_old = old != nullptr && !old->empty();
+  if (has_old && now != nullptr && *old != *now)
+    keys.refuse("rope_scaling", "and rope_parameters is another; take one out of the file");
+  const char* const name = has_old ? "rope_scaling" : "rope_parameters";
+  const Json* const object = has_old ? old : now;
+  if (object == nullptr) return;
+  if (!object->is_object()) keys.refuse(name, "not an object");
+  const TheirKeys rope(*object, keys.path(), fmt::format("{}.", name));
+  model.rope_theta = rope.number("rope_theta", model.rope_theta);
+  const std::string type = rope.text("rope_type", rope.text("type", "default"));
+  for (const char* const key : {"type", "original_max_position_embeddings", "finetuned"})
+    rope.ignore(key);
+  if (type != "default") read_scaling(keys, rope, type, model);
+  rope.expect_nothing_else();
 }
 
-LlamaOptions llama_of(const Keys& keys, std::string_view type) {
-  LlamaOptions model{.layers = keys.size("num_hidden_layers"),
-                     .hidden = keys.size("hidden_size"),
-                     .heads = keys.size("num_attention_heads"),
-                     .kv_heads = keys.size_or_none("num_key_value_heads"),
-                     .head_size = keys.size_or_none("head_dim"),
-                     .intermediate = keys.size("intermediate_size"),
-                     .context = keys.size("max_position_embeddings"),
-                     .vocabulary = keys.size("vocab_size"),
-                     .tied_head = keys.flag("tie_word_embeddings", false),
-                     .norm_epsilon = keys.number("rms_norm_eps", 1e-6),
-                     .qkv_bias = type == "qwen2",
-                     .qk_norm = type == "qwen3"};
+// How many layers attend to all tokens by layer_types; nothing where the key is missing.
+std::optional<std::int64_t> whole_layers(const TheirKeys& keys, std::int64_t layers) {
+  const Json* const types = keys.find("layer_types");
+  if (types == nullptr) return std::nullopt;
+  const auto is = [](const char* wanted) {
+    return [wanted](const Json& type) { return type == wanted; };
+  };
+  const std::int64_t whole =
+      types->is_array() ? std::ranges::count_if(*types, is("full_attention")) : -1;
+  const std::int64_t windows =
+      types->is_array() ? std::ranges::count_if(*types, is("sliding_attention")) : -1;
+  if (whole + windows != layers || std::ssize(*types) != layers)
+    keys.refuse("layer_types", fmt::format("not a list of {} times full_attention or "
+                                           "sliding_attention, which are those that there are here",
+                                           layers));
+  return whole;
+}
+
+// Of all layers. Mistral's have it all; those of Qwen by layer_types, or behind the first
+// max_window_layers.
+std::int64_t window_of(const TheirKeys& keys, std::string_view type, std::int64_t layers) {
+  constexpr std::int64_t published_window = 4096, published_whole = 28;
+  const bool qwen = type.starts_with("qwen");
+  const bool has_window = type == "mistral" || (qwen && keys.flag("use_sliding_window", false));
+  const std::int64_t window = has_window ? keys.size_or("sliding_window", published_window) : 0;
+  if (window < 0 || (window == 0 && has_window && keys.find("sliding_window") != nullptr))
+    keys.refuse("sliding_window", "not 1 or more");
+  const std::optional<std::int64_t> listed = whole_layers(keys, layers);
+  std::int64_t whole = window > 0 ? 0 : layers;
+  if (qwen && window > 0)
+    whole = listed.value_or(std::clamp<std::int64_t>(
+        keys.has("max_window_layers") ? keys.size("max_window_layers") : published_whole, 0,
+        layers));
+  if (qwen) {
+    keys.ignore("sliding_window");
+    keys.ignore("max_window_layers");
+  }
+  if (listed && *listed != whole)
+    keys.refuse("layer_types", fmt::format("and the window of this file is {}",
+                                           window > 0 ? fmt::to_string(window) : "none"));
+  if (whole == 0 || whole == layers) return whole == 0 ? window : 0;
+  keys.refuse(listed ? "layer_types" : "max_window_layers",
+              fmt::format("so that {} of {} layers attend to all tokens and the others to {}; "
+                          "models here have one window for all layers, or none",
+                          whole, layers, window));
+}
+
+LlamaOptions llama_of(const TheirKeys& keys, std::string_view type) {
+  const bool qwen = type.starts_with("qwen");
+  constexpr std::int64_t mistral_heads = 8, qwen_heads = 32, qwen3_head_size = 128;
+  LlamaOptions model{
+      .layers = keys.size("num_hidden_layers"),
+      .hidden = keys.size("hidden_size"),
+      .heads = keys.size("num_attention_heads"),
+      .kv_heads = keys.size_or("num_key_value_heads",
+                               qwen ? qwen_heads : (type == "mistral" ? mistral_heads : 0)),
+      .head_size = keys.size_or("head_dim", type == "qwen3" ? qwen3_head_size : 0),
+      .intermediate = keys.size("intermediate_size"),
+      .context = keys.size("max_position_embeddings"),
+      .vocabulary = keys.size("vocab_size"),
+      .tied_head = keys.flag("tie_word_embeddings", false),
+      .norm_epsilon = keys.number("rms_norm_eps", 1e-6),
+      .qkv_bias = type == "qwen2",
+      .qk_norm = type == "qwen3"};
   keys.expect("hidden_act", "silu", "our SwiGLU");
-  if (type != "qwen2") keys.expect("attention_bias", false, "our attention");
-  keys.expect("mlp_bias", false, "our MLP");
-  const bool windowed = type == "mistral" || keys.flag("use_sliding_window", false);
-  if (windowed) model.window = keys.size_or_none("sliding_window");
-  if (type.starts_with("qwen") && model.window > 0)
-    keys.expect("max_window_layers", 0, "our attention, with one window for all layers,");
+  if (type == "qwen2") keys.ignore("attention_bias");
+  model.window = window_of(keys, type, model.layers);
   read_rope(keys, model);
   return model;
 }
 
 // One number for both sides, or height and width.
 template <typename Options>
-void read_image_size(const Keys& keys, Options& model) {
+void read_image_size(const TheirKeys& keys, Options& model) {
   const Json* const size = keys.find("image_size");
   if (size != nullptr && size->is_array() && size->size() == 2 && (*size)[0].is_number_integer() &&
       (*size)[1].is_number_integer()) {
@@ -169,7 +188,7 @@ void read_image_size(const Keys& keys, Options& model) {
   }
 }
 
-ops::GeluForm gelu_of(const Keys& keys) {
+ops::GeluForm gelu_of(const TheirKeys& keys) {
   const std::string gelu = keys.text("hidden_act", "gelu");
   if (gelu != "gelu" && gelu != "gelu_new" && gelu != "gelu_pytorch_tanh")
     keys.refuse("hidden_act", "and gelu, gelu_new and gelu_pytorch_tanh are those that there are");
@@ -177,14 +196,14 @@ ops::GeluForm gelu_of(const Keys& keys) {
 }
 
 // The id that hides tokens stands with their tokenizer; that of the published vocabularies is 103.
-BertOptions bert_of(const Keys& keys) {
+BertOptions bert_of(const TheirKeys& keys) {
   BertOptions model{.layers = keys.size("num_hidden_layers"),
                     .hidden = keys.size("hidden_size"),
                     .heads = keys.size("num_attention_heads"),
                     .intermediate = keys.size("intermediate_size"),
                     .context = keys.size("max_position_embeddings"),
                     .vocabulary = keys.size("vocab_size"),
-                    .dropout = keys.number("hidden_dropout_prob", 0.0),
+                    .dropout = keys.number("hidden_dropout_prob", 0.1),
                     .norm_epsilon = keys.number("layer_norm_eps", 1e-12),
                     .gelu = gelu_of(keys),
                     .token_types = keys.size("type_vocab_size")};
@@ -192,20 +211,18 @@ BertOptions bert_of(const Keys& keys) {
   model.mask_token = keys.find("mask_token_id") != nullptr
                          ? keys.size("mask_token_id")
                          : std::min(published_mask, model.vocabulary - 1);
-  keys.expect("is_decoder", false, "our encoder");
-  keys.expect("position_embedding_type", "absolute", "our encoder");
   keys.expect("tie_word_embeddings", true, "our head");
   return model;
 }
 
 // Two where nothing is said of them.
-std::int64_t classes_of(const Keys& keys) {
+std::int64_t classes_of(const TheirKeys& keys) {
   const Json* const labels = keys.find("id2label");
   if (labels != nullptr && labels->is_object()) return static_cast<std::int64_t>(labels->size());
   return keys.find("num_labels") != nullptr ? keys.size("num_labels") : 2;
 }
 
-VitOptions vit_of(const Keys& keys) {
+VitOptions vit_of(const TheirKeys& keys) {
   VitOptions model{.layers = keys.size("num_hidden_layers"),
                    .hidden = keys.size("hidden_size"),
                    .heads = keys.size("num_attention_heads"),
@@ -218,10 +235,12 @@ VitOptions vit_of(const Keys& keys) {
                    .classes = classes_of(keys)};
   read_image_size(keys, model);
   keys.expect("qkv_bias", true, "our attention");
+  keys.ignore("encoder_stride");
+  keys.ignore("tie_word_embeddings");
   return model;
 }
 
-std::vector<std::int64_t> sizes_of(const Keys& keys, const char* key) {
+std::vector<std::int64_t> sizes_of(const TheirKeys& keys, const char* key) {
   const Json* const list = keys.find(key);
   const bool right = list != nullptr && list->is_array() && !list->empty() &&
                      std::ranges::all_of(*list, [](const Json& item) {
@@ -232,7 +251,7 @@ std::vector<std::int64_t> sizes_of(const Keys& keys, const char* key) {
 }
 
 // Theirs reads pictures of any size and need not say which: 224 as published.
-ResNetOptions resnet_of(const Keys& keys) {
+ResNetOptions resnet_of(const TheirKeys& keys) {
   const std::string type = keys.text("layer_type", "bottleneck");
   const auto block = value_named<ResNetBlockKind>(type);
   constexpr std::int64_t widest = 1 << 20;
@@ -254,21 +273,27 @@ ResNetOptions resnet_of(const Keys& keys) {
   keys.expect("hidden_act", "relu", "our ResNet");
   keys.expect("downsample_in_first_stage", false, "our ResNet");
   keys.expect("downsample_in_bottleneck", false, "our bottleneck, with its stride in the 3x3,");
+  for (const char* const key :
+       {"stage_names", "out_features", "out_indices", "tie_word_embeddings"})
+    keys.ignore(key);
   return model;
 }
 
 Json read(const std::string& path) {
-  Json object = Json::parse(read_whole_file(path, size_limit, ExitCode::checkpoint), nullptr,
-                            /*allow_exceptions=*/false);
-  if (!object.is_object()) fail(ExitCode::checkpoint, "{}: is not a JSON object", path);
-  return object;
+  try {
+    Json object = parse_json(read_whole_file(path, size_limit, ExitCode::checkpoint));
+    if (object.is_object()) return object;
+    fail(ExitCode::checkpoint, "{}: is not a JSON object", path);
+  } catch (const Json::exception& error) {
+    fail(ExitCode::checkpoint, "{}: is not a JSON object: {}", path, error.what());
+  }
 }
 
 }  // namespace
 
 ModelConfig model_of_their_config(const std::string& path) {
   const Json object = read(path);
-  const Keys keys(object, path);
+  const TheirKeys keys(object, path);
   const std::string type = keys.text("model_type");
   ModelConfig model;
   if (type == "gpt2") {
@@ -293,6 +318,7 @@ ModelConfig model_of_their_config(const std::string& path) {
         "models can be imported",
         path, type.empty() ? "missing" : fmt::format("\"{}\"", type));
   }
+  keys.expect_nothing_else();
   // Values are held to the limits of our keys, and to the rules between them.
   Config config = default_config();
   config.model = model;

@@ -2,6 +2,7 @@
 // `trireme checkpoint`: what its subcommands print, and weights to Hugging Face's form and back.
 #include <gmock/gmock.h>
 
+#include "launch/checkpoint/their_config.h"
 #include "models/llama/llama.h"
 #include "runtime/checkpoint/files/names.h"
 #include "tests/checkpoint/exchange_fixture.h"
@@ -173,6 +174,16 @@ class LlamaExchange : public ExchangeTest {
     text.replace(text.find(from), from.size(), to);
     test::write_text(theirs_ + "/config.json", text);
   }
+  void expect_window(const std::string& from, const std::string& to, std::int64_t window) {
+    const std::string before = test::read_text(theirs_ + "/config.json");
+    replace(from, to);
+    EXPECT_EQ(model_of_their_config(theirs_ + "/config.json").as<LlamaOptions>().window, window)
+        << to;
+    test::write_text(theirs_ + "/config.json", before);
+  }
+  static std::string types(const std::string& first, const std::string& second) {
+    return fmt::format(R"("layer_types": ["{}", "{}"],)", first, second);
+  }
   void expect_refused(const std::string& from, const std::string& to, const std::string& message) {
     const std::string before = test::read_text(theirs_ + "/config.json");
     replace(from, to);
@@ -233,7 +244,58 @@ TEST_F(Qwen3Exchange, HasItsKindItsNormsAndItsWindow) {
        {"\"qwen3\"", "Qwen3ForCausalLM", "\"sliding_window\": 5", "\"tie_word_embeddings\": true"})
     EXPECT_NE(config.find(part), std::string::npos) << part;
   EXPECT_FALSE(read_all(theirs_).contains("lm_head.weight"));
-  expect_refused("\"max_window_layers\": 0", "\"max_window_layers\": 1", "max_window_layers is 1");
+  const std::string all = "\"max_window_layers\": 0,";
+  expect_refused(all, "\"max_window_layers\": 1,", "so that 1 of 2 layers attend to all tokens");
+  // By default the first 28 layers have none.
+  for (const char* const none : {"\"max_window_layers\": 2,", ""})
+    expect_window(all, none, 0);
+  expect_window("\"use_sliding_window\": true", "\"use_sliding_window\": false", 0);
+  expect_window("\"sliding_window\": 5,", "", 4096);
+  expect_window(all, all + types("sliding_attention", "sliding_attention"), 5);
+  expect_window(all, all + types("full_attention", "full_attention"), 0);
+  expect_refused(all, all + types("full_attention", "sliding_attention"), "layer_types is [");
+  expect_refused(all, all + types("full_attention", "chunked_attention"), "not a list of 2 times");
+  expect_refused("\"use_sliding_window\": true",
+                 types("full_attention", "sliding_attention") + "\"use_sliding_window\": false",
+                 "and the window of this file is none");
+}
+
+TEST_F(LlamaExchange, ReadsRotationsAsTheLibraryDoes) {
+  export_ours();
+  const auto expect_rope = [&](const std::string& text, double factor, std::int64_t original) {
+    const std::string before = test::read_text(theirs_ + "/config.json");
+    replace("\"rope_scaling\": null", text);
+    const auto model = model_of_their_config(theirs_ + "/config.json").as<LlamaOptions>();
+    EXPECT_EQ(model.rope_factor, factor) << text;
+    EXPECT_EQ(model.rope_original_context, original) << text;
+    test::write_text(theirs_ + "/config.json", before);
+  };
+  const std::string yarn = R"("rope_scaling": {"rope_type": "yarn", )";
+  expect_rope(yarn + R"("factor": 4})", 4, 6);
+  expect_rope(yarn + R"("factor": null, "original_max_position_embeddings": 3})", 2, 3);
+  expect_rope(yarn + R"("factor": null}, "original_max_position_embeddings": 2)", 3, 2);
+  expect_rope(yarn + R"("factor": 4, "original_max_position_embeddings": 3, "mscale": 1},
+              "original_max_position_embeddings": 2)",
+              4, 2);
+  expect_rope(R"("rope_scaling": {"type": "linear", "factor": 3})", 3, 0);
+  expect_rope(R"("rope_parameters": {"rope_type": "default", "rope_theta": 500.0})", 1, 0);
+
+  const auto refused = [&](const std::string& text, const std::string& message) {
+    expect_refused("\"rope_scaling\": null", text, message);
+  };
+  refused(R"("rope_scaling": {"type": "linear"})", "rope_scaling.factor is missing");
+  refused(yarn + R"("beta_fast": 20})", "rope_scaling.factor is missing");
+  refused(R"("rope_scaling": {"rope_type": "llama3", "factor": 2, "high_freq_factor": 4})",
+          "rope_scaling.low_freq_factor is missing");
+  refused(yarn + R"("factor": 2, "attention_factor": 1.5})",
+          "rope_scaling.attention_factor is 1.5");
+  refused(yarn + R"("factor": 2, "truncate": false})", "rope_scaling.truncate is false");
+  refused(R"("rope_scaling": {"rope_type": "default", "partial_rotary_factor": 0.5})",
+          "rope_scaling.partial_rotary_factor is 0.5, and the models here compute with 1.0");
+  refused(R"("rope_parameters": {"full_attention": {"rope_theta": 500.0}})",
+          "rope_parameters.full_attention is");
+  refused(R"("rope_scaling": {"type": "linear", "factor": 3}, "rope_parameters": {"factor": 2})",
+          "rope_parameters is another");
 }
 
 TEST_F(LlamaExchange, RefusesWhatItsConfigSaysAndWeDoNotHave) {
@@ -241,17 +303,27 @@ TEST_F(LlamaExchange, RefusesWhatItsConfigSaysAndWeDoNotHave) {
   expect_refused("\"silu\"", "\"gelu\"", "hidden_act is \"gelu\", our SwiGLU needs \"silu\"");
   expect_refused("\"attention_bias\": false", "\"attention_bias\": true", "attention_bias is true");
   expect_refused("\"mlp_bias\": false", "\"mlp_bias\": true", "mlp_bias is true");
+  const std::string first = "\"model_type\"";
+  expect_refused(first, R"("quantization_config": {"bits": 4}, "model_type")",
+                 R"(quantization_config is {"bits":4}, and what this key changes)");
+  expect_refused(first, R"("sliding_window": 3, "model_type")", "sliding_window is 3");
+  expect_refused(first, R"("partial_rotary_factor": 0.5, "model_type")", "compute with 1.0");
   expect_refused("\"rope_scaling\": null",
                  R"("rope_scaling": {"rope_type": "longrope", "factor": 2})",
                  "rope_scaling.rope_type is \"longrope\"");
   expect_refused("\"rope_scaling\": null",
-                 R"("rope_scaling": {"rope_type": "yarn", "factor": 2, "mscale": 1.0})",
+                 R"("rope_scaling": {"rope_type": "yarn", "factor": 2, "mscale": 1.0,
+                 "mscale_all_dim": 0.7})",
                  "rope_scaling.mscale is 1.0");
   expect_refused("\"rope_scaling\": null", "\"rope_scaling\": 7", "rope_scaling is 7");
   expect_refused("\"num_key_value_heads\": 1", "\"num_key_value_heads\": 3",
                  "3 does not divide model.heads = 2");
   expect_refused("\"head_dim\": 6", "\"head_dim\": 7", "7 is a head size");
   expect_refused("\"hidden_size\": 8", "\"hidden_size\": \"8\"", "hidden_size is \"8\"");
+  replace(first,
+          "\"deep\": " + std::string(100'000, '[') + std::string(100'000, ']') + "," + first);
+  expect_error(
+      ExitCode::checkpoint, [&] { import_theirs(theirs_); }, "nested more than 128 levels deep");
 }
 
 TEST_F(LlamaExchange, NamesWhatTheFilesHaveTooLittleTooMuchOrInAnotherShape) {

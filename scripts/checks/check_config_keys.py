@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Keys of config.json, changed at random, as transformers and trireme understand them.
+
+    scripts/checks/check_config_keys.py [--cases 120] [--seed 1] [--trireme FILE]
+
+For each case transformers draws the weights of a small model, and one to three keys of its config.json are set to other values,
+removed or added. What transformers cannot load is left out. Of the rest `trireme checkpoint import` must refuse the file and name
+one of the changed keys, or answer as transformers does to 1e-4. About a quarter of a second a case.
+Needs: pip install numpy safetensors transformers torch h5py. Exit 77 where one is missing.
+"""
+import argparse
+import copy
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+from exchange import add_program, torch, transformers
+from safetensors.torch import save_file
+
+CONTEXT = 16
+REMOVED = object()
+YARN = {"rope_type": "yarn", "factor": 4.0}
+LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+ROTATIONS = [
+    None, {}, {"rope_type": "default"}, {"type": "linear", "factor": 3.0}, {"type": "linear"}, {"rope_type": "dynamic", "factor": 2.0},
+    YARN, {**YARN, "factor": None, "original_max_position_embeddings": 4}, {**YARN, "original_max_position_embeddings": 4},
+    {**YARN, "beta_fast": 4.0, "beta_slow": 0.5}, {**YARN, "mscale": 2.0}, {**YARN, "mscale": 2.0, "mscale_all_dim": 0.5},
+    {**YARN, "attention_factor": 1.5}, {**YARN, "truncate": False}, {"rope_type": "yarn"}, LLAMA3,
+    {**LLAMA3, "original_max_position_embeddings": 8}, {"rope_type": "llama3", "factor": 2.0},
+    {"rope_type": "default", "rope_theta": 300.0}, {"rope_type": "default", "partial_rotary_factor": 0.5},
+]
+# Of every model.
+ANY = {"use_cache": [False], "initializer_range": [0.5], "eos_token_id": [[1, 2]], "output_attentions": [True], "top_p": [0.5],
+       "score_scale": [2.0], "is_decoder": [False, True], "add_cross_attention": [False], "chunk_size_feed_forward": [1],
+       "tie_word_embeddings": [True, False, REMOVED], "problem_type": ["single_label_classification"]}
+TOKENS = {"pad_token_id": [3]}
+LLAMA = ANY | TOKENS | {
+    "rope_scaling": ROTATIONS, "rope_parameters": [REMOVED, *ROTATIONS], "rope_theta": [300.0, REMOVED],
+    "original_max_position_embeddings": [8, None], "partial_rotary_factor": [1.0, 0.5], "rms_norm_eps": [0.05, REMOVED],
+    "hidden_act": ["gelu", "silu", REMOVED], "attention_dropout": [0.5], "attention_bias": [True, False], "mlp_bias": [True, False],
+    "head_dim": [None, REMOVED], "num_key_value_heads": [None, REMOVED], "pretraining_tp": [2],
+    "sliding_window": [4, 1, None, REMOVED], "use_sliding_window": [True, False], "max_window_layers": [0, 1, 2, 28, REMOVED],
+    "layer_types": [["full_attention"] * 2, ["sliding_attention"] * 2, ["full_attention", "sliding_attention"], None, REMOVED]}
+GPT2 = ANY | TOKENS | {
+    "activation_function": ["gelu", "relu", "gelu_new"], "layer_norm_epsilon": [0.05, REMOVED], "scale_attn_weights": [False, True],
+    "scale_attn_by_inverse_layer_idx": [True, False], "reorder_and_upcast_attn": [True], "n_inner": [None, 16, 128], "n_ctx": [8],
+    "resid_pdrop": [0.5, REMOVED], "embd_pdrop": [0.3], "attn_pdrop": [0.3], "summary_type": ["mean"]}
+BERT = ANY | TOKENS | {
+    "hidden_act": ["gelu_new", "relu", "gelu", REMOVED], "layer_norm_eps": [0.05, REMOVED], "hidden_dropout_prob": [0.5, REMOVED],
+    "position_embedding_type": ["absolute", "relative_key"], "attention_probs_dropout_prob": [0.4], "classifier_dropout": [0.1]}
+VIT = ANY | {
+    "hidden_act": ["gelu_new", "relu", "gelu", REMOVED], "layer_norm_eps": [0.05, REMOVED], "hidden_dropout_prob": [0.5],
+    "qkv_bias": [True, False], "encoder_stride": [4], "pooler_act": ["relu"], "pooler_output_size": [8]}
+RESNET = ANY | {
+    "hidden_act": ["gelu", "relu", REMOVED], "downsample_in_first_stage": [True, False], "downsample_in_bottleneck": [True, False],
+    "layer_type": ["basic", "bottleneck", REMOVED], "out_features": [["stage1"]], "out_indices": [[1]]}
+
+TEXT = {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
+        "max_position_embeddings": CONTEXT}
+KINDS = {
+    "llama": (TEXT | {"num_key_value_heads": 2, "head_dim": 8}, LLAMA),
+    "mistral": (TEXT | {"num_key_value_heads": 2, "head_dim": 8, "sliding_window": 5}, LLAMA),
+    "qwen2": (TEXT | {"num_key_value_heads": 2, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 0}, LLAMA),
+    "qwen3": (TEXT | {"num_key_value_heads": 2, "head_dim": 8, "use_sliding_window": True, "sliding_window": 5,
+                      "max_window_layers": 0}, LLAMA),
+    "gpt2": ({"vocab_size": 40, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT}, GPT2),
+    "bert": (TEXT, BERT),
+    "vit": ({"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "image_size": 16,
+             "patch_size": 8, "num_labels": 3}, VIT),
+    "resnet": ({"embedding_size": 8, "hidden_sizes": [32, 64], "depths": [1, 1], "num_labels": 3}, RESNET),
+}
+
+
+def class_of(kind):
+    return {"bert": transformers.AutoModelForMaskedLM, "vit": transformers.AutoModelForImageClassification,
+            "resnet": transformers.AutoModelForImageClassification}.get(kind, transformers.AutoModelForCausalLM)
+
+
+def inputs_of(kind, draw):
+    if kind in ("vit", "resnet"):
+        side = 16 if kind == "vit" else 224
+        return {"pixel_values": torch.randn(1, 3, side, side)}
+    return {"input_ids": torch.tensor([[draw.randrange(40) for _ in range(CONTEXT)] for _ in range(2)])}
+
+
+def save(kind, place):
+    """A model whose every parameter counts."""
+    sizes, _ = KINDS[kind]
+    model = class_of(kind).from_config(transformers.AutoConfig.for_model(kind, **sizes))
+    with torch.no_grad():
+        for values in model.parameters():
+            values.add_(torch.randn_like(values) * 0.3)
+    model.save_pretrained(place)
+
+
+def logits_of(kind, place, inputs):
+    """None where transformers cannot load the directory as it stands."""
+    try:
+        model, info = class_of(kind).from_pretrained(place, output_loading_info=True, attn_implementation="eager")
+        if any(info[what] for what in ("missing_keys", "unexpected_keys", "mismatched_keys")):
+            return None
+        with torch.no_grad():
+            return model.eval()(**inputs).logits
+    except Exception:  # whatever their checks raise
+        return None
+
+
+def change(config, pool, draw):
+    changed = draw.sample(sorted(pool), draw.choice([1, 1, 2, 3]))
+    for key in changed:
+        value = draw.choice(pool[key])
+        if value is REMOVED:
+            config.pop(key, None)
+        else:
+            config[key] = copy.deepcopy(value)
+    return changed
+
+
+def named(message, changed):
+    # What stands in rope_scaling is named with it; a window stands in four keys together.
+    together = ["sliding_window", "use_sliding_window", "max_window_layers", "layer_types"]
+    rotation = ["rope_scaling", "rope_parameters"]
+    keys = set(changed)
+    for group in (together, rotation):
+        if keys & set(group):
+            keys |= set(group)
+    return any(key in message for key in keys)
+
+
+def run_case(trireme, kind, place, draw):
+    """What became of it: refused, equal, or left out; ends the check where it is wrong."""
+    save(kind, place)
+    config = json.loads((place / "config.json").read_text())
+    changed = change(config, KINDS[kind][1], draw)
+    (place / "config.json").write_text(json.dumps(config, indent=2))
+    inputs = inputs_of(kind, draw)
+    logits = logits_of(kind, place, inputs)
+    if logits is None:
+        return "left out"
+    save_file({**inputs, "logits": logits.float().contiguous()}, place / "trireme_expectations.safetensors")
+    done = subprocess.run([trireme, "checkpoint", "import", place, "--out", place / "run"], capture_output=True, text=True, check=False)
+    shown = {key: config.get(key, "missing") for key in changed}
+    if done.returncode == 0 and "logits as in" in done.stdout:
+        return "equal"
+    if done.returncode == 2 and named(done.stderr, changed):
+        return "refused"
+    if done.returncode == 4 and "tie_word_embeddings" in changed and "the head is tied to the tokens" in done.stderr:
+        return "refused"
+    sys.exit(f"{kind} with {shown}: import ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=120)
+    parser.add_argument("--seed", type=int, default=1)
+    add_program(parser)
+    arguments = parser.parse_args()
+    transformers.logging.set_verbosity(50)
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    kinds = sorted(KINDS)
+    ends = {}
+    for case in range(arguments.cases):
+        seed = arguments.seed * 1_000_003 + case
+        torch.manual_seed(seed)
+        kind = kinds[case % len(kinds)]
+        with tempfile.TemporaryDirectory() as place:
+            end = run_case(arguments.trireme.absolute(), kind, pathlib.Path(place), random.Random(seed))
+        ends[end] = ends.get(end, 0) + 1
+    print(f"{arguments.cases} cases: " + ", ".join(f"{count} {end}" for end, count in sorted(ends.items())))
+    if not (ends.get("equal") and ends.get("refused")):
+        sys.exit("nothing was compared")
+
+
+main()
