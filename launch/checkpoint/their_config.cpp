@@ -13,6 +13,7 @@
 #include "models/bert/bert.h"
 #include "models/bert/bert_config.h"
 #include "models/config.h"
+#include "models/function_differences.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt/gpt_config.h"
 #include "models/llama/llama.h"
@@ -332,49 +333,11 @@ ModelConfig model_of_their_config(const std::string& path) {
 
 void check_their_config(const std::string& path, const ModelConfig& model) {
   if (!std::filesystem::exists(path)) return;
-  Config theirs = default_config(), ours = default_config();
-  theirs.model = model_of_their_config(path);
-  ours.model = model;
-  if (theirs.model.family != model.family)
-    fail(ExitCode::config, "{}: describes a model of family {}, not model.family: {}", path,
-         theirs.model.family, model.family);
-  // "auto" and what it stands for are one.
-  const auto spelled = [](Config& config) {
-    if (config.model.family == bert_name) {
-      auto& options = config.model.as<BertOptions>();
-      options.intermediate = transformer_options(options).intermediate;
-      options.mask_token = 1;
-    }
-    if (config.model.family == resnet_name) {  // whose weights read pictures of any size
-      auto& options = config.model.as<ResNetOptions>();
-      options.image_size = options.image_width = 0;
-    }
-    if (config.model.family == vit_name) {
-      auto& options = config.model.as<VitOptions>();
-      options.intermediate = transformer_options(options).intermediate;
-      options.image_width = options.width_of_images();
-    }
-    if (config.model.family != llama_name) return;
-    auto& options = config.model.as<LlamaOptions>();
-    const TransformerOptions meant = transformer_options(options);
-    options.kv_heads = meant.key_heads;
-    options.head_size = meant.head_size;
-    options.intermediate = meant.intermediate;
-    options.rope_high_turns = meant.rope.high_turns;
-    options.context = 0;
-  };
-  spelled(theirs);
-  spelled(ours);
-  const KeyValues wanted = values_by_key(ours), found = values_by_key(theirs);
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const auto& [key, value] = wanted[i];
-    const bool of_weights = key.starts_with("model.") && key != "model.dropout" &&
-                            key != "model.init_std" && key != "model.mask_share" &&
-                            key != "model.position_init";
-    if (of_weights && value != found[i].second)
-      fail(ExitCode::config, "{}: describes a model with {}: {}, and the config has {}", path, key,
-           found[i].second, value);
-  }
+  const auto differences = function_differences(model, model_of_their_config(path));
+  if (differences.empty()) return;
+  const auto& [key, ours, theirs] = differences.front();
+  fail(ExitCode::config, "{}: describes a model with {}: {}, and the config has {}", path, key,
+       theirs, ours);
 }
 
 }  // namespace trireme

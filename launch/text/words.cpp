@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/text/words.h"
 
-#include <filesystem>
-
 #include "data/tokenizer/utf8.h"
 #include "runtime/base/error.h"
 #include "runtime/engine/state/data_record.h"
@@ -11,15 +9,6 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t byte_vocabulary = 256;
-
-std::string tokenizer_of_run(const std::string& run) {
-  for (const char* const name : {"tokenizer.json", "tokenizer.model"}) {
-    std::string path = run + "/" + name;
-    std::error_code ignored;
-    if (std::filesystem::is_regular_file(path, ignored)) return path;
-  }
-  return {};
-}
 
 }  // namespace
 

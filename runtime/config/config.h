@@ -314,10 +314,15 @@ namespace config {
 class KeyTable;
 }
 
+// The config.yaml of the run whose weights `path` names: a run's directory, its weights, one of its
+// checkpoints or the directory of these. "" for what lies in no run.
+[[nodiscard]] std::string config_of_weights(const std::string& path);
+
 // Reads `path`, after the file that its `base` names (base_files.h), then applies `overrides`
 // ("train.steps=50"), in order; a list is replaced as a whole. A relative path of what a run reads
 // (data, hardware, initial weights) that does not exist in the current directory but does beside
-// the file that says it is taken from there.
+// the file that says it is taken from there. Where train.initial_weights are a run's, what the
+// config says nothing of in its model section is as that run's config.yaml says.
 // Raises ExitCode::config with "file:line: key: value ...; allowed ...; fix ..." for anything wrong
 // with a single key. `where`, when given, receives the place of every key that was set. Keys of the
 // file that an override, or of a base that the file, has left without a meaning are ignored, each

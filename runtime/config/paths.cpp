@@ -29,6 +29,23 @@ void config::resolve_path(std::string& path, const fs::path& beside) {
   if (fs::exists(beside / fixed, ignored)) path = (beside / path).lexically_normal().string();
 }
 
+std::string config_of_weights(const std::string& path) {
+  if (path.empty()) return "";
+  fs::path run = fs::path(path).lexically_normal();
+  if (!run.has_filename()) run = run.parent_path();  // "runs/a/"
+  const std::string name = run.filename().string();
+  if (name.starts_with("weights") && name.ends_with(".safetensors")) {
+    run = run.parent_path();
+  } else if (name == "checkpoints") {
+    run = run.parent_path();
+  } else if (run.parent_path().filename() == "checkpoints") {
+    run = run.parent_path().parent_path();
+  }
+  std::error_code ignored;  // what cannot be examined is not there
+  const fs::path file = run / "config.yaml";
+  return fs::is_regular_file(file, ignored) ? file.string() : "";
+}
+
 Config with_absolute_paths(Config config) {
   for (std::string* const path : config::input_paths(config))
     make_absolute(*path);

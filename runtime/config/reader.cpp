@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // YAML tree and --set overrides -> Config.
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "runtime/base/error.h"
@@ -246,18 +248,52 @@ Config parse_config(const config::KeyTable& keys, const std::string& text, const
   return result;
 }
 
+namespace {
+
+// The model section of the run that train.initial_weights names, for what a config leaves out: the
+// same weights under other keys are another model. That of the run itself where the other is gone
+// and this one goes on.
+std::optional<config::ConfigFile> model_of_weights(const Config& config) {
+  const std::string& weights = config.train.initial_weights;
+  std::string path = config_of_weights(weights);
+  std::error_code ignored;
+  if (path.empty() && !weights.empty() && !std::filesystem::exists(weights, ignored))
+    path = config_of_weights(config.run.directory);
+  if (path.empty()) return std::nullopt;
+  config::ConfigFile file{path, config::parse_document(config::read_text_file(path), path)};
+  const auto model = std::ranges::find(file.root.keys, "model");
+  if (file.root.kind != config::Node::Kind::map || model == file.root.keys.end())
+    return std::nullopt;
+  const auto at = static_cast<std::size_t>(model - file.root.keys.begin());
+  file.root.items = {file.root.items[at]};
+  file.root.key_lines = {file.root.key_lines[at]};
+  file.root.keys = {"model"};
+  return file;
+}
+
+}  // namespace
+
 Config load_config(const config::KeyTable& keys, const std::string& path,
                    const std::vector<std::string>& overrides, Provenance* where) {
-  config::ConfigReader reader(keys);
   const std::vector<config::ConfigFile> files = config::read_with_bases(path);
-  for (const config::ConfigFile& file : files) {
-    reader.read(file);
-    reader.find_paths(file.directory());
-  }
-  reader.apply(overrides);
-  reader.find_paths(files.back().directory());
+  const auto read = [&](const std::optional<config::ConfigFile>& model, Provenance& places) {
+    config::ConfigReader reader(keys);
+    if (model) reader.read(*model);
+    for (const config::ConfigFile& file : files) {
+      reader.read(file);
+      reader.find_paths(file.directory());
+    }
+    reader.apply(overrides);
+    reader.find_paths(files.back().directory());
+    return reader.finish(places);
+  };
   Provenance places;
-  Config result = reader.finish(places);
+  Config result = read(std::nullopt, places);
+  try {
+    if (const auto model = model_of_weights(result)) result = read(model, places);
+  } catch (const Error&) {  // no reason to refuse the config of a run that says it all
+    if (!places.places.contains("model.family")) throw;
+  }
   config::log_once(places.notices);
   if (where != nullptr) *where = std::move(places);
   return result;

@@ -154,6 +154,7 @@ void Engine::set_initial_weights() {
     if (rank == 0)
       log::get("train").info("weights of {}, {:.0f} MB read in {:.0f} ms", state.describe(),
                              1e-6 * static_cast<double>(report.bytes), report.milliseconds);
+    require_same_meaning(config, rank == 0, *parts_.training);
   } catch (const Error& error) {
     if (error.code() != ExitCode::checkpoint) throw;
     throw Error(error.code(), fmt::format("train.initial_weights: {}", error.what()));

@@ -160,7 +160,9 @@ void RunDirectory::refuse_a_file(const std::string& path) {
 
 RunDirectory::Contents RunDirectory::contents(const std::string& path) {
   const auto has = [&](const char* name) { return has_file(path, name); };
-  return {.run = std::ranges::any_of(files_of_a_run, has), .weights = has("weights.safetensors")};
+  return {.run = std::ranges::any_of(files_of_a_run, has),
+          .trained = has("metrics.jsonl"),
+          .weights = has("weights.safetensors")};
 }
 
 void RunDirectory::create(const std::string& path) {

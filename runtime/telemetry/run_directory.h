@@ -26,7 +26,7 @@ class RunDirectory {
   static void refuse_a_file(const std::string& path);
   // What an earlier run left there.
   struct Contents {
-    bool run = false, weights = false;
+    bool run = false, trained = false, weights = false;
   };
   [[nodiscard]] static Contents contents(const std::string& path);
   // Removes every file that a run writes there, and nothing else: supervise/ and what is not ours

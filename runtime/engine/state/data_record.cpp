@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "data/tokenizer/tokenizer.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
@@ -37,6 +39,16 @@ IdNames names_in(const json& record, const std::string& source) {
           record.at("classes").get<std::vector<std::string>>()};
 }
 
+// Nothing where there is none, or one of a kind that is not read here.
+std::optional<IdNames> ids_of_tokenizer(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  try {
+    return IdNames{path, Tokenizer(path).name(), {}};
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 void keep_data_record(const std::string& run_directory, const Dataset& training) {
@@ -55,11 +67,20 @@ void require_ids_of_run(const std::string& run_directory, const IdNames& given) 
   if (const auto trained = ids_of_run(run_directory)) require_same_ids(*trained, given);
 }
 
+std::string tokenizer_of_run(const std::string& run_directory) {
+  for (const char* const name : {"tokenizer.json", "tokenizer.model"}) {
+    std::string path = run_directory + "/" + name;
+    std::error_code ignored;  // what cannot be examined is not there
+    if (std::filesystem::is_regular_file(path, ignored)) return path;
+  }
+  return {};
+}
+
 std::optional<IdNames> ids_of_run(const std::string& run_directory) {
   const std::string path = record_path(run_directory);
   constexpr std::uint64_t limit = std::uint64_t{1} << 26;
   const auto text = read_file_if_exists(path, limit, ExitCode::data);
-  if (!text) return std::nullopt;
+  if (!text) return ids_of_tokenizer(tokenizer_of_run(run_directory));
   try {
     const json record = parse_json<json>(*text);
     const std::string trained =

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/engine/state/loaded_weights.h"
 
+#include <filesystem>
+
+#include "models/config.h"
+#include "models/function_differences.h"
+#include "runtime/base/log.h"
 #include "runtime/checkpoint/restore/restore.h"
 #include "runtime/comm/gather_texts.h"
+#include "runtime/engine/state/data_record.h"
 
 namespace trireme {
 
@@ -12,6 +18,29 @@ LoadedWeights load_weights(Session& session, const std::string& run, const Weigh
   restore_weights(loaded.state.values(loaded.kind), loaded.describe(), *session.device,
                   *session.streams.compute, session.placed_params(), session.model->params());
   return loaded;
+}
+
+void require_same_meaning(const Config& config, bool speaks, const Dataset& data) {
+  const std::string file = config_of_weights(config.train.initial_weights);
+  if (file.empty()) return;
+  const ModelConfig theirs = load_config(file, {}).model;
+  for (const FunctionDifference& found : function_differences(config.model, theirs)) {
+    const std::string both =
+        fmt::format("{}: {}, and {} says {}", found.key, found.ours, file, found.theirs);
+    if (!found.key.starts_with("model.rope_") && found.key != "model.window")
+      fail(ExitCode::config,
+           "{}: with the same weights that is another model (train.initial_weights: {}); take {} "
+           "out of the config, or train without these weights",
+           both, config.train.initial_weights, found.key);
+    if (speaks)
+      log::get("train").warn("{}: the weights were trained with the latter, and go on as {}", both,
+                             found.ours);
+  }
+  auto trained = ids_of_run(std::filesystem::path(file).parent_path().string());
+  const IdNames given = data.id_names();
+  if (!trained || given.source.empty()) return;
+  trained->classes.clear();  // a head may learn other classes
+  require_same_ids(*trained, given);
 }
 
 void refuse_non_finite(Session& session, const LoadedWeights& weights, const std::string& result) {

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "data/sets/dataset.h"
 #include "runtime/checkpoint/restore/run_state.h"
 #include "runtime/engine/session.h"
 
@@ -26,6 +27,12 @@ struct LoadedWeights {
 // config's model, ExitCode::config for averages that there are none of.
 [[nodiscard]] LoadedWeights load_weights(Session& session, const std::string& run,
                                          const WeightsChoice& choice);
+
+// Raises ExitCode::config, naming both values, where the run that train.initial_weights names has
+// other keys by which the same weights are another model, ExitCode::data where its tokenizer was
+// another than that of `data`. What lengthens a context (rotation, window) is only said, where
+// `speaks`.
+void require_same_meaning(const Config& config, bool speaks, const Dataset& data);
 
 // Raises ExitCode::non_finite with the first parameter that holds NaN or infinity, for a `result`
 // ("the loss is nan") that only such weights explain. Collective.

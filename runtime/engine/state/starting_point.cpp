@@ -209,12 +209,12 @@ bool is_restart() {
 
 // What rank 0 finds.
 struct HeldState {
-  bool run = false, checkpoints = false, weights = false;
+  bool run = false, trained = false, checkpoints = false, weights = false;
   bool overwrite = false;
   std::int64_t step = -1;   // of the weights
   std::string differences;  // where only weights are left
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeldState, run, checkpoints, weights, overwrite, step,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeldState, run, trained, checkpoints, weights, overwrite, step,
                                    differences)
 
 HeldState look(const Config& config, const StartRequest& request) {
@@ -222,6 +222,7 @@ HeldState look(const Config& config, const StartRequest& request) {
   const RunDirectory::Contents contents = RunDirectory::contents(directory);
   HeldState held;
   held.run = contents.run;
+  held.trained = contents.trained;
   held.weights = contents.weights;
   held.checkpoints = !list_checkpoints(RunDirectory::checkpoints_in(directory)).empty();
   held.overwrite = request.overwrite && !is_restart();
@@ -244,18 +245,28 @@ HeldState shared_look(Session& session, const StartRequest& request) {
 // Weights alone are an end: there is nothing to go on from.
 void require_finished(const HeldState& held, const Config& config) {
   const std::string& directory = config.run.directory;
-  if (held.step >= config.train.steps && held.differences.empty()) return;
+  if (held.trained && held.step >= config.train.steps && held.differences.empty()) return;
+  const std::string weights = RunDirectory::weights_in(directory);
+  const std::string train_on = fmt::format(
+      "to train on from them give train.initial_weights: {} and another run.directory", weights);
+  if (!held.trained) {
+    fail(ExitCode::config,
+         "run.directory: {}: holds weights of another program, as `trireme checkpoint import` "
+         "leaves them; {}",
+         directory, train_on);
+  }
   if (held.step < 0 || !held.differences.empty()) {
-    fail(ExitCode::config, "run.directory: {}: already holds a run, of other settings ({}); {}",
+    fail(ExitCode::config,
+         "run.directory: {}: already holds the weights of a run, of other settings ({}); {}; or {}",
          directory,
          held.differences.empty() ? "its weights do not say after how many steps they were written"
                                   : held.differences,
-         instead);
+         train_on, instead);
   }
   fail(ExitCode::config,
        "train.steps: {}: run.directory {} holds weights after {} steps and no checkpoint to go on "
-       "from (checkpoint.every_steps); {}, or give train.initial_weights: {} to a new run",
-       config.train.steps, directory, held.step, instead, RunDirectory::weights_in(directory));
+       "from (checkpoint.every_steps); {}; or {}",
+       config.train.steps, directory, held.step, train_on, instead);
 }
 
 }  // namespace
